@@ -25,6 +25,7 @@
     ├── WorkError                     1  some of the work failed
     │   ├── UnfinishedBookError       1  some segments of a book could not be spoken
     │   ├── PoisonItemError           1  an item crashes every worker that tries it
+    │   ├── JobKilledError            1  the system killed a job's process
     │   ├── WorkersLostError          1  the workers are gone or are shutting down
     │   └── DataLoadingError          1  a dataset item cannot be read, or its loader process died
     ├── BrokerUnavailableError        1  the cluster's broker does not respond

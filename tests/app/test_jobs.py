@@ -17,8 +17,8 @@ from anyrig.app.batch import BatchRequest
 from anyrig.app.books import BookRequest
 from anyrig.app.jobs import JOB_KINDS, build_arguments, build_request, make_job_handler
 from anyrig.backends.process import kill_process_group, start_module
-from anyrig.errors import InvalidInputError, InvalidOptionError, MissingPackageError, WorkError
-from anyrig.jobs import Job, JobStopped, StopSignal
+from anyrig.errors import InvalidInputError, InvalidOptionError, MissingPackageError
+from anyrig.jobs import Job, JobKilledError, JobStopped, ReportEvent, StopSignal
 from anyrig.options import json_schema, list_options
 from anyrig.storage.keys import JsonValue
 
@@ -196,15 +196,43 @@ def test_a_folder_that_is_gone_is_reported(tmp_path: Path) -> None:
         make_job_handler(os.environ)(job, ignore, StopSignal())
 
 
-def test_a_process_that_dies_is_an_error_that_says_how() -> None:
-    def kill(kind: str, data: Mapping[str, JsonValue]) -> None:
-        children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-        for pid in " ".join(path.read_text() for path in children).split():
-            if b"job_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(int(pid), 9)
+def kill_job_processes(*_: object) -> None:
+    children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    for pid in " ".join(path.read_text() for path in children).split():
+        if b"job_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(int(pid), 9)
 
-    with pytest.raises(WorkError, match="killed by signal 9"):
-        make_job_handler(os.environ)(build_job(set={"sleep_s": 0.1}), kill, StopSignal())
+
+def test_a_process_that_dies_is_an_error_that_says_how() -> None:
+    with pytest.raises(JobKilledError, match="killed by signal 9"):
+        make_job_handler(os.environ)(
+            build_job(set={"sleep_s": 0.1}), kill_job_processes, StopSignal()
+        )
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_job_whose_process_is_killed_is_tried_again_once(lines: Path, kills: int) -> None:
+    jobs, handle = Rig().jobs, make_job_handler(os.environ)
+    attempts = 0
+
+    def handle_and_kill(job: Job, report: ReportEvent, stop: StopSignal) -> JsonValue:
+        nonlocal attempts
+        attempts += 1
+        return handle(job, kill_job_processes if attempts <= kills else report, stop)
+
+    id = jobs.submit("batch", file=lines, output="out", set={"sleep_s": 0.1}, **TONE).id
+    jobs.run(handle_and_kill)
+    job = jobs.find(id)
+    assert (job.state, job.attempts) == ("done" if kills == 1 else "failed", 2)
+    warnings = [event.data["text"] for event in jobs.follow(id) if event.kind == "log"]
+    assert any("killed by signal 9; the job is tried again once" in str(one) for one in warnings)
+    if kills == 2:
+        assert job.error is not None
+        assert "out of memory" in job.error.hint
+        jobs.resume(id)
+        jobs.run(handle)
+        assert jobs.find(id).state == "done"
+    assert len(list(Path("out").glob("*.wav"))) == 2
 
 
 @pytest.mark.parametrize("end", [StopSignal.set, lambda stop: stop.extend_lease(time.monotonic())])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.errors import InvalidInputError, StorageBusyError, StorageError
-from anyrig.jobs import ACTIVE_STATES, Job, JobNotFoundError, JobQueue
+from anyrig.jobs import ACTIVE_STATES, Job, JobFailure, JobNotFoundError, JobQueue
 from anyrig.jobs.queue import FORMAT, MAX_EVENT_BYTES, JobOutcome, is_dead, make_owner_name
 from anyrig.storage.keys import JsonValue
 
@@ -67,7 +67,7 @@ def test_json_keys_of_a_job(queue: JobQueue) -> None:
     assert job.to_json() == {
         "id": job.id, "kind": "book", "arguments": {"file": "a.txt"}, "state": "queued",
         "created": job.created, "started": None, "ended": None, "progress": None, "error": None,
-        "result": None, "attempts": 0, "asked": "", "client": "k1",
+        "result": None, "attempts": 0, "asked": "", "client": "k1", "kills": 0,
     }  # fmt: skip
 
 
@@ -373,3 +373,76 @@ def test_a_locked_file_is_an_error_of_its_own(
         other.execute("ROLLBACK")
         other.close()
         assert len([queue.submit("bench", {}), *queue.list()]) == 3
+
+
+# -- cost ------------------------------------------------------------------------------------------
+
+
+def read_bytes_of(work: Callable[[], object]) -> int:
+    """How many bytes this thread read from files in the meantime, cached by the system or not."""
+
+    def count() -> int:
+        lines = Path("/proc/thread-self/io").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("rchar")).split()[1])
+
+    before = count()
+    work()
+    return count() - before
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/io").exists(), reason="counts reads as Linux does")
+def test_looking_for_work_does_not_read_the_arguments_of_open_jobs(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = tmp_path / "jobs.sqlite"
+    with JobQueue(path, clock=clock) as queue:
+        for number in range(60):
+            queue.submit("batch", {"text": "x" * 200_000})
+            if number < 30:
+                claim(queue, "another")
+
+    def look() -> None:  # with a cache that is empty, as it is after each commit of another process
+        with JobQueue(path, clock=clock) as queue:
+            assert queue.has_work()
+            assert len(queue.list_heartbeats("worker")) == 30
+            assert claim(queue) is not None
+            assert queue.list_stop_requests("worker") == []
+
+    assert read_bytes_of(look) < 5 * 200_000  # of 60: the one that was claimed
+
+
+# -- killed ----------------------------------------------------------------------------------------
+
+KILLED = JobOutcome(error=JobFailure("killed by signal 9", "Resume it."), killed=True)
+
+
+def test_a_killed_job_is_tried_again_once(queue: JobQueue) -> None:
+    job, later = submit(queue, "book", "book")
+    assert claim(queue) == job
+    queue.finish("worker", job, KILLED)
+    assert (queue.get(job).state, queue.get(job).error) == ("queued", None)
+    texts = [event.data["text"] for event in queue.events(job) if event.kind == "log"]
+    assert texts == ["killed by signal 9; the job is tried again once"]
+    assert claim(queue) == job
+    queue.report_event("worker", job, "progress", {"done": 0.9})  # no reason to go on for ever
+    queue.finish("worker", job, KILLED)
+    assert (queue.get(job).state, queue.get(job).attempts) == ("failed", 2)
+    assert queue.get(job).error == KILLED.error
+    assert claim(queue) == later
+    queue.resume(job)
+    assert claim(queue) == job
+    queue.finish("worker", job, KILLED)
+    assert queue.get(job).state == "queued"
+
+
+@pytest.mark.parametrize(
+    ("request_stop", "state"), [(JobQueue.pause, "paused"), (JobQueue.cancel, "cancelled")]
+)
+def test_a_killed_job_that_was_told_to_stop_is_not_tried_again(
+    queue: JobQueue, request_stop: Callable[[JobQueue, str], Job], state: str
+) -> None:
+    (job,) = submit(queue, "book")
+    claim(queue)
+    request_stop(queue, job)
+    queue.finish("worker", job, KILLED)
+    assert queue.get(job).state == state

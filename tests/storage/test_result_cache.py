@@ -516,3 +516,50 @@ def test_a_failure_is_reported_once(tmp_path: Path) -> None:
         assert cache.claim(["a"], expires_s=1) == Claim("", frozenset({"a"}))
         cache.release(Claim("token", frozenset({"a"})))
     assert len(errors) == 1
+
+
+class FailingOnce(ResultCache):
+    """Its disk is gone for a moment."""
+
+    is_gone = True
+
+    def has(self, keys: Iterable[str]) -> set[str]:
+        if self.is_gone:
+            self.is_gone = False
+            raise StorageError("the disk is gone", hint="Find it.")
+        return super().has(keys)
+
+
+def test_after_a_failure_nothing_is_found_and_the_cache_is_left_alone(tmp_path: Path) -> None:
+    errors: list[StorageError] = []
+    with FailingOnce(tmp_path / "results.sqlite") as inner:
+        cache: Cache = TolerantCache(inner, errors.append)
+        cache.put("a", b"1", kind="speech")
+        for _ in range(2):
+            assert cache.has(["a"]) == set()
+            assert cache.get("a") is None
+        assert cache.put("b", b"2", kind="speech") is False
+        assert cache.delete("a") is False
+        cache.replace("a", b"3", kind="speech")
+        assert inner.has(["a", "b"]) == {"a"}
+        assert inner.get_many(["a"])["a"].data == b"1"
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("when", ["before", "within"])
+def test_pins_of_a_cache_that_fails_cost_no_work(tmp_path: Path, when: str) -> None:
+    errors: list[StorageError] = []
+    inner = ResultCache(tmp_path / "results.sqlite")
+    cache: Cache = TolerantCache(inner, errors.append)
+    worked = False
+    if when == "before":
+        inner.file.close()
+    with cache.pin_for_job("book"):
+        inner.file.close()
+        assert cache.get("a") is None
+        worked = True
+    cache.close()
+    assert worked
+    assert len(errors) == 1
+    with pytest.raises(ZeroDivisionError), cache.pin_for_job("book"):
+        raise ZeroDivisionError

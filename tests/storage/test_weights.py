@@ -109,6 +109,17 @@ def test_an_interrupted_download_is_resumed(hub: tuple[type[Hub], str], tmp_path
     assert not list(tmp_path.glob("*.part"))
 
 
+def test_an_empty_file_of_a_repository_is_created(
+    hub: tuple[type[Hub], str], tmp_path: Path
+) -> None:
+    kind, url = hub
+    kind.files = {"merges.txt": b"", "config.json": SMALL, "tokenizer/added.json": b""}
+    for _ in range(2):
+        found = weights.download_weights("own/voice", tmp_path, endpoint=url)
+        assert [path.read_bytes() for path in found] == [b"", SMALL, b""]
+    assert not list(tmp_path.rglob("*.part"))
+
+
 def test_a_part_of_another_file_is_downloaded_again(
     hub: tuple[type[Hub], str], tmp_path: Path
 ) -> None:

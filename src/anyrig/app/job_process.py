@@ -44,7 +44,7 @@ from anyrig.errors import (
     is_disk_full,
     to_disk_full_error,
 )
-from anyrig.jobs import JobStopped, ReportEvent, StopSignal
+from anyrig.jobs import JobKilledError, JobStopped, ReportEvent, StopSignal
 
 if TYPE_CHECKING:
     from anyrig.app.events import Event
@@ -94,6 +94,13 @@ def run_in_child(
         kill_process_group(process)
     if "error" in last:
         raise error_from_dict(last["error"])
+    if code < 0:  # no signal of ours: who is told to stop has raised JobStopped
+        stop.raise_if_set()  # its lease ended, and it killed itself
+        raise JobKilledError(
+            f"the job's process {describe_exit(code, stderr.lines())}",
+            hint="The system may have run out of memory; its log says more. Resume the job to try"
+            " again; everything made so far is kept.",
+        )
     if code != 0 or "result" not in last:
         raise WorkError(
             f"the job's process {describe_exit(code, stderr.lines())}",

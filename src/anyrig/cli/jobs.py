@@ -32,7 +32,8 @@ training run; `anyrig jobs run` runs what is queued until nothing is left. Witho
 jobs are listed, and with them the runs that `anyrig train` started without a queue; `show ID`
 prints everything about one, `follow ID` prints events as they happen. `pause`, `resume`, `cancel`
 and `delete` take one or more ids, or the first letters of one; `resume` also tries failed jobs
-again. A job whose process was killed is found by the next `run` and continues where it was."""
+again. A job whose runner was killed is found by the next `run` and continues where it was; a job
+whose own process was killed, for example for lack of memory, is tried again once."""
 MIXED = True
 _CHANGES = ("pause", "resume", "cancel", "delete")
 _ACTIONS = ("list", "show", "follow", *_CHANGES, "run")
@@ -303,7 +304,7 @@ class _PrintingHandler:
         self._lock = threading.Lock()
 
     def __call__(self, job: Job, report_event: ReportEvent, stop: StopSignal) -> JsonValue:
-        from anyrig.jobs import JobStopped
+        from anyrig.jobs import JobKilledError, JobStopped
 
         with self._lock:
             self.num_started += 1
@@ -325,11 +326,14 @@ class _PrintingHandler:
             self._print(job, "stopped", {})
             raise
         except Exception as error:
-            with self._lock:
-                self.num_failed += 1
             message, hint = str(error), "-vv says more."
             if isinstance(error, AnyrigError):
                 message, hint = _spell(error.message), _spell(error.hint)
+            if isinstance(error, JobKilledError) and not job.kills:
+                self._print(job, "killed", {"error": message})
+                raise
+            with self._lock:
+                self.num_failed += 1
             self._print(job, "failed", {"error": message, "hint": hint})
             raise
         self._print(job, "done", result if isinstance(result, Mapping) else {})
@@ -341,6 +345,8 @@ class _PrintingHandler:
             print(json.dumps(row, allow_nan=False), flush=True)
             return
         text = _format_progress(data) if kind == "progress" else kind
+        if kind == "killed":
+            text = f"{data['error']}; it is tried again once"
         print(f"{get_title(job)}: {text}", file=sys.stderr, flush=True)
         if kind == "failed":
             print(f"  error: {data['error']}\n  hint: {data['hint']}", file=sys.stderr, flush=True)

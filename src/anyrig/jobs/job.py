@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, WorkError
 from anyrig.storage.keys import JsonValue
 
 JobState = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
@@ -24,6 +24,10 @@ class JobNotFoundError(InvalidInputError):
 
 class JobStopped(Exception):
     """Raised by a handler that was told to stop and did."""
+
+
+class JobKilledError(WorkError):
+    """Raised by a handler whose process was killed by the system, not by anyrig."""
 
 
 class JobFailure(NamedTuple):
@@ -55,6 +59,8 @@ class Job:
     """What a running job was told to do and has not done yet."""
     client: str = ""
     """Who submitted it, by the id of an API key; empty for the command line."""
+    kills: int = 0
+    """How often the system killed its process since it was submitted or resumed."""
 
     @property
     def is_finished(self) -> bool:

@@ -68,7 +68,15 @@ FORMAT = DatabaseFormat(
         "jobs_by_client": (
             "ALTER TABLE jobs ADD COLUMN client TEXT NOT NULL DEFAULT ''",
             "CREATE INDEX jobs_by_client ON jobs (client, number)",
-        )
+        ),
+        # Also since 0.2.0: runners look at the queue several times a second.
+        "jobs_running": (
+            "ALTER TABLE jobs ADD COLUMN kills INTEGER NOT NULL DEFAULT 0",
+            f"CREATE INDEX jobs_to_claim ON jobs (state, deaths > {_SUSPECT_CRASHES}, number)"
+            " WHERE state = 'queued'",
+            "CREATE INDEX jobs_running ON jobs (state, number, id, owner, beat, wish, deaths)"
+            " WHERE state = 'running'",
+        ),
     },
     pragmas=("secure_delete = ON",),  # nothing is left of the texts of a deleted job
     busy_timeout_s=10.0,  # less than a lease: who waits for the file must not lose its jobs
@@ -78,7 +86,7 @@ FORMAT = DatabaseFormat(
 )
 _FIELDS = (
     "number, id, kind, arguments, state, wish, created, started, ended, progress, error, hint,"
-    " result, attempts, deaths, owner, beat, client"
+    " result, attempts, owner, beat, client, kills"
 )
 
 
@@ -97,10 +105,21 @@ class _Row(NamedTuple):
     hint: str | None
     result: str | None
     attempts: int
-    crashes: int
     owner: str
     heartbeat: float | None
     client: str
+    kills: int
+
+
+class _RunningRow(NamedTuple):
+    """What an index has of a running job: its arguments are not read."""
+
+    number: int
+    id: str
+    owner: str
+    heartbeat: float | None
+    stop_request: StopRequest
+    crashes: int
 
 
 class JobOutcome(NamedTuple):
@@ -109,6 +128,8 @@ class JobOutcome(NamedTuple):
     result: JsonValue = None
     error: JobFailure | None = None
     stopped: bool = False
+    killed: bool = False
+    """The error is that the system killed its process: it is tried again once."""
 
 
 class JobQueue:
@@ -209,8 +230,10 @@ class JobQueue:
         ) -> tuple[Sequence[_Row], dict[JobState, int], int | None, dict[str, int]]:
             # SQLite has to walk through a row to reach what stands behind its arguments. States are
             # therefore read from their index; kinds stand before the arguments.
-            running = _select_rows(connection, "state = 'running'")
-            abandoned = {row.number for row in running if self._is_abandoned(row)}
+            running = _select_running(connection)
+            abandoned = {
+                row.number for row in running if self._is_abandoned(row.owner, row.heartbeat)
+            }
             state_of = dict(connection.execute("SELECT number, state FROM jobs ORDER BY state"))
             own = None if client is None else _select_numbers(connection, client)
             counts = dict.fromkeys((*ACTIVE_STATES, *FINISHED_STATES), 0)
@@ -296,7 +319,7 @@ class JobQueue:
                 _update(connection, row.number, wish="")
             elif row.state != "queued":
                 self._set_state(connection, row.number, "queued")
-                _update(connection, row.number, deaths=0)
+                _update(connection, row.number, deaths=0, kills=0)
             return self._to_job(_select_job(connection, id))
 
         return self.file.write(change)
@@ -322,8 +345,8 @@ class JobQueue:
         def claim(connection: sqlite3.Connection) -> Job | None:
             self._requeue_abandoned(connection)
             row = connection.execute(
-                "SELECT number FROM jobs WHERE state = 'queued' ORDER BY deaths > ?, number",
-                (_SUSPECT_CRASHES,),
+                "SELECT number FROM jobs WHERE state = 'queued'"
+                f" ORDER BY deaths > {_SUSPECT_CRASHES}, number LIMIT 1"
             ).fetchone()
             if row is None:
                 return None
@@ -340,17 +363,20 @@ class JobQueue:
 
     def has_work(self) -> bool:
         """Whether a job is queued, or was abandoned by its owner."""
-        return any(
-            row.state == "queued" or self._is_abandoned(row) for row in self._select_open_jobs()
-        )
+
+        def look(connection: sqlite3.Connection) -> bool:
+            query = "SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'queued')"
+            ((is_queued,),) = connection.execute(query)
+            return bool(is_queued) or any(
+                self._is_abandoned(row.owner, row.heartbeat) for row in _select_running(connection)
+            )
+
+        return self.file.read(look)
 
     def list_heartbeats(self, owner: str) -> dict[str, float | None]:
         """When the jobs that others work on were last renewed, by id."""
-        return {
-            row.id: row.heartbeat
-            for row in self._select_open_jobs()
-            if row.state == "running" and row.owner != owner
-        }
+        running = self.file.read(_select_running)
+        return {row.id: row.heartbeat for row in running if row.owner != owner}
 
     def renew(self, owner: str, ids: Iterable[str]) -> set[str]:
         """Renew the leases of jobs that an owner runs; those that are still its own."""
@@ -396,22 +422,25 @@ class JobQueue:
                 state = _state_after_stop(row.stop_request)
             elif row.stop_request == "cancel":
                 state = "cancelled"
+            elif outcome.killed and not row.kills:
+                state = _state_after_stop(row.stop_request)
+                assert outcome.error is not None
+                text = f"{outcome.error.message}; the job is tried again once"
+                self._add_event(connection, row.number, "log", {"text": text})
             else:
                 state = "failed" if outcome.error else "done"
-            _update(connection, row.number, result=result)
+            kills = row.kills + outcome.killed
+            _update(connection, row.number, result=result, kills=kills)
             error = outcome.error if state == "failed" else None
             self._set_state(connection, row.number, state, error)
 
         with contextlib.suppress(JobNotFoundError):
             self.file.write(update)
 
-    def _select_open_jobs(self) -> Sequence[_Row]:
-        return self.file.read(partial(_select_rows, condition="state IN ('queued', 'running')"))
-
     def _requeue_abandoned(self, connection: sqlite3.Connection) -> None:
         """Queue what crashed workers left, or do with it what they were told to."""
-        for row in _select_rows(connection, "state = 'running'"):
-            if not self._is_abandoned(row):
+        for row in _select_running(connection):
+            if not self._is_abandoned(row.owner, row.heartbeat):
                 continue
             state, error, crashes = _state_after_stop(row.stop_request), None, row.crashes + 1
             if state == "queued" and crashes >= _MAX_CRASHES:
@@ -459,17 +488,16 @@ class JobQueue:
                 (job, count - self._max_events),
             )
 
-    def _is_abandoned(self, row: _Row) -> bool:
+    def _is_abandoned(self, owner: str, heartbeat: float | None) -> bool:
         """Whether the owner of a running job is gone."""
-        if row.state != "running":
-            return False
         # Not from the future either: a clock that was set back must not keep a job for a day.
-        heartbeat = row.heartbeat
         late = heartbeat is None or abs(self._clock() - heartbeat) > self.lease_s
-        return late or is_dead(row.owner)
+        return late or is_dead(owner)
 
     def _get_state(self, row: _Row) -> JobState:
-        return "queued" if self._is_abandoned(row) else row.state
+        if row.state == "running" and self._is_abandoned(row.owner, row.heartbeat):
+            return "queued"
+        return row.state
 
     def _to_job(self, row: _Row) -> Job:
         return Job(
@@ -486,6 +514,7 @@ class JobQueue:
             attempts=row.attempts,
             stop_request=row.stop_request,
             client=row.client,
+            kills=row.kills,
         )
 
     def _decode(self, text: str) -> JsonValue:
@@ -506,6 +535,14 @@ def _select_rows(
 ) -> list[_Row]:
     query = f"SELECT {_FIELDS} FROM jobs WHERE {condition} ORDER BY number"
     return [_Row(*row) for row in connection.execute(query, values)]
+
+
+def _select_running(connection: sqlite3.Connection) -> list[_RunningRow]:
+    query = (
+        "SELECT number, id, owner, beat, wish, deaths FROM jobs WHERE state = 'running'"
+        " ORDER BY number"
+    )
+    return [_RunningRow(*row) for row in connection.execute(query)]
 
 
 def _select_job(connection: sqlite3.Connection, id: str) -> _Row:

@@ -14,7 +14,15 @@ from collections.abc import Mapping
 from functools import partial
 
 from anyrig.errors import AnyrigError, InvalidInputError, StorageError
-from anyrig.jobs.job import Job, JobFailure, JobHandler, JobStopped, ReportEvent, StopSignal
+from anyrig.jobs.job import (
+    Job,
+    JobFailure,
+    JobHandler,
+    JobKilledError,
+    JobStopped,
+    ReportEvent,
+    StopSignal,
+)
 from anyrig.jobs.queue import JobOutcome, JobQueue, make_owner_name
 from anyrig.storage.keys import JsonValue
 
@@ -74,7 +82,8 @@ class _RunningJob:
         except JobStopped:
             self.outcome = JobOutcome(stopped=True)
         except AnyrigError as error:
-            self.outcome = JobOutcome(error=JobFailure(error.message, error.hint))
+            failure = JobFailure(error.message, error.hint)
+            self.outcome = JobOutcome(error=failure, killed=isinstance(error, JobKilledError))
         except Exception as error:  # noqa: BLE001 - whatever it is, the job failed and the rest goes on
             log.exception("job %s failed", self.job.id)
             message = f"{type(error).__name__}: {error}"

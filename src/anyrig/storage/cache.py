@@ -812,13 +812,18 @@ def _get_used_bytes(connection: sqlite3.Connection) -> int:
 
 
 class TolerantCache(Cache):
-    """A cache whose failure is reported once and costs no work: reads find nothing from then on."""
+    """A cache that costs no work when it fails: the failure is reported once, and from then on
+    nothing is found, nothing is written, and the cache is not called again.
+    """
 
     def __init__(self, cache: Cache, on_failure: Callable[[StorageError], None]) -> None:
         self._cache, self._on_failure, self._failed = cache, on_failure, False
 
     def close(self) -> None:
-        self._cache.close()
+        try:
+            self._cache.close()
+        except StorageError as error:
+            self._fail(error)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
         return self._try(lambda: self._cache.get_many(keys), {})
@@ -827,13 +832,12 @@ class TolerantCache(Cache):
         return self._try(lambda: self._cache.has(keys), set())
 
     def put_many(self, entries: Iterable[CacheEntry]) -> int:
-        return 0 if self._failed else self._try(lambda: self._cache.put_many(entries), 0)
+        return self._try(lambda: self._cache.put_many(entries), 0)
 
     def replace(
         self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
     ) -> None:
-        if not self._failed:
-            self._try(lambda: self._cache.replace(key, data, kind=kind, metadata=metadata), None)
+        self._try(lambda: self._cache.replace(key, data, kind=kind, metadata=metadata), None)
 
     def delete(self, key: str) -> bool:
         return self._try(lambda: self._cache.delete(key), False)
@@ -841,8 +845,15 @@ class TolerantCache(Cache):
     def delete_from_worker(self, worker: str) -> PruneResult:
         return self._try(lambda: self._cache.delete_from_worker(worker), PruneResult(0, 0))
 
-    def pin_for_job(self, job: str) -> AbstractContextManager[None]:
-        return self._cache.pin_for_job(job)
+    @contextlib.contextmanager
+    def pin_for_job(self, job: str) -> Iterator[None]:
+        with contextlib.ExitStack() as pinned:
+            self._try(lambda: pinned.enter_context(self._cache.pin_for_job(job)), None)
+            yield
+            try:
+                pinned.close()
+            except StorageError as error:
+                self._fail(error)
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
         wanted = frozenset(keys)
@@ -852,10 +863,14 @@ class TolerantCache(Cache):
         self._try(lambda: self._cache.release(claim), None)
 
     def _try(self, call: Callable[[], T], default: T) -> T:
-        try:
-            return call()
-        except StorageError as error:
-            if not self._failed:
-                self._on_failure(error)
+        if not self._failed:
+            try:
+                return call()
+            except StorageError as error:
+                self._fail(error)
+        return default
+
+    def _fail(self, error: StorageError) -> None:
+        if not self._failed:
             self._failed = True
-            return default
+            self._on_failure(error)

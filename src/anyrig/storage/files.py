@@ -6,9 +6,10 @@ import json
 import os
 import re
 import secrets
+import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,10 +20,14 @@ else:
     import fcntl
 
 _UNIQUE = re.compile(r"[0-9a-f]{12}")
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}", re.DOTALL)
 _MIN_AGE_S = 0.2
 """A temporary file is locked right after it is created, not as it is created."""
 _STALE_S = 3600.0
 _POLL_S = 0.01
+_MAX_FOLDERS = 1000
+_leftovers: dict[Path, tuple[float, Sequence[str]]] = {}
+"""When the temporary files of a folder were looked up, and their names."""
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -58,17 +63,36 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 def _remove_leftovers(path: Path) -> None:
     """Remove the temporary files that no process is writing; without locks, those that are old."""
     prefix, now = f".{path.name}.", time.time()
-    with suppress(OSError), os.scandir(path.parent) as entries:
-        for entry in entries:
-            if not entry.name.startswith(prefix) or not _UNIQUE.fullmatch(entry.name, len(prefix)):
-                continue
-            with suppress(OSError):
-                age_s = now - entry.stat(follow_symlinks=False).st_mtime
-                if age_s > _MIN_AGE_S and entry.is_file(follow_symlinks=False):
-                    with open(entry.path, "rb") as file:
-                        is_free = _try_lock(file.fileno())
-                    if is_free or (is_free is None and age_s > _STALE_S):
-                        os.unlink(entry.path)
+    for name in _find_leftovers(path.parent):
+        if not name.startswith(prefix) or not _UNIQUE.fullmatch(name, len(prefix)):
+            continue
+        found = path.parent / name
+        with suppress(OSError):
+            state = found.lstat()
+            age_s = now - state.st_mtime
+            if age_s > _MIN_AGE_S and stat.S_ISREG(state.st_mode):
+                with found.open("rb") as file:
+                    is_free = _try_lock(file.fileno())
+                if is_free or (is_free is None and age_s > _STALE_S):
+                    found.unlink()
+
+
+def _find_leftovers(folder: Path) -> Sequence[str]:
+    """Names in a folder that may be those of temporary files.
+
+    Looked up when this process first writes there and then once an hour: reading a folder of
+    20,000 files takes longer than writing one.
+    """
+    folder = folder.absolute()
+    now, known = time.monotonic(), _leftovers.get(folder)
+    if known is None or now > known[0] + _STALE_S:
+        names: list[str] = []
+        with suppress(OSError), os.scandir(folder) as entries:
+            names = [one.name for one in entries if _TEMPORARY.fullmatch(one.name)]
+        if len(_leftovers) >= _MAX_FOLDERS:
+            _leftovers.clear()
+        _leftovers[folder] = known = now, names
+    return known[1]
 
 
 def read_json(path: Path) -> dict[str, Any]:

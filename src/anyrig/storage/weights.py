@@ -189,6 +189,7 @@ class _Download:
     def _receive(self, file: HubFile, part: Path) -> None:
         start = part.stat().st_size if part.exists() else 0
         if start >= file.size:
+            part.touch()  # an empty file is not requested: there is nothing to receive
             self._advance(file, file.size)
             return
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
