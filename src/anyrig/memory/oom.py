@@ -18,7 +18,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from anyrig.errors import DeviceLostError, OutOfMemoryError
+from anyrig.errors import (
+    DeviceLostError,
+    InvalidInputError,
+    MissingPackageError,
+    OutOfMemoryError,
+)
 from anyrig.memory.oom_patterns import (
     MemoryLocation,
     find_shortage,
@@ -46,7 +51,7 @@ _CODES_LOST = {214, 220, 226, 700, 702, 710, *range(714, 720), 721, 999}
 _TEXT_IGNORED = (
     LookupError, ValueError, AssertionError, ImportError, SyntaxError, NameError, AttributeError,
     ArithmeticError, TypeError, EOFError, StopIteration, StopAsyncIteration, NotImplementedError,
-    RecursionError, Warning,
+    RecursionError, Warning, InvalidInputError, MissingPackageError,
 )  # fmt: skip
 # Clients of something that has its own memory.
 _CLIENT_PACKAGES = frozenset(
@@ -56,7 +61,9 @@ _CLIENT_PACKAGES = frozenset(
     "concurrent".split()
 )
 _MAX_MESSAGE = 300
-# TensorFlow lists every buffer it holds; what happened is at the top.
+# Who quotes an error may cut it: this much of it is proof enough.
+_MAX_QUOTE = 100
+# TensorFlow lists every buffer it holds after what happened; a child's output ends with it.
 _MAX_TEXT = 50_000
 
 
@@ -83,11 +90,15 @@ def detect_oom(error: BaseException) -> MemoryShortage | None:
 def detect_device_loss(error: BaseException) -> str | None:
     """Return the library's message if the device is lost for this process, else None."""
     for link in _explanations(error):
-        text = _strip_traceback(_text(link))
-        if isinstance(link, DeviceLostError) or not _LOST_CLASSES.isdisjoint(_class_names(link)):
-            return _first_line(text) or type(link).__name__
-        if _error_code(link) in _CODES_LOST or (_text_counts(link) and mentions_device_loss(text)):
-            return _first_line(text)
+        by_type = (
+            isinstance(link, DeviceLostError)
+            or not _LOST_CLASSES.isdisjoint(_class_names(link))
+            or _error_code(link) in _CODES_LOST
+        )
+        if by_type or _text_counts(link):
+            text = _strip_traceback(_text(link))
+            if by_type or mentions_device_loss(text):
+                return _shorten(_first_line(text)) or type(link).__name__
     return None
 
 
@@ -112,19 +123,21 @@ def _detect(error: BaseException, seen: set[int]) -> MemoryShortage | None:
 
 def _detect_single(error: Exception) -> MemoryShortage | None:
     """What an error means by itself, without its cause and context."""
+    by_type = _location_by_type(error)
+    if by_type is None and not _text_counts(error):
+        return None
     text = _strip_traceback(_text(error))
     by_text = find_shortage(text)
-    by_type = _location_by_type(error)
     if by_type is not None:
         location, fatal = by_text or (by_type, False)
         # cuDF raises a MemoryError for GPU memory: the type proves a shortage, the text says where.
         if isinstance(error, OSError):
             location = by_type
-    elif by_text is not None and _text_counts(error):
+    elif by_text is not None:
         location, fatal = by_text
     else:
         return None
-    return MemoryShortage(location, fatal, *parse_amounts(text), _first_line(text))
+    return MemoryShortage(location, fatal, *parse_amounts(text), _shorten(_first_line(text)))
 
 
 def _location_by_type(error: Exception) -> MemoryLocation | None:
@@ -186,19 +199,27 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     if error.__cause__ is not None:
         yield error.__cause__
     if error.__context__ is not None:
-        quoted = _first_line(_text(error.__context__))
-        if quoted and quoted in _text(error):
+        quoted = _first_line(_full_text(error.__context__))[:_MAX_QUOTE]
+        if quoted and quoted in _full_text(error):
             yield error.__context__
 
 
-def _text(error: BaseException) -> str:
+def _full_text(error: BaseException) -> str:
     """The text of an error; several arguments are joined by newlines."""
     text = ""
     with contextlib.suppress(Exception):  # an error whose __str__ fails has no text
         text = str(error)
         if len(error.args) > 1 and text == str(error.args):
             text = "\n".join(str(argument) for argument in error.args)
-    return text[:_MAX_TEXT]
+    return text
+
+
+def _text(error: BaseException) -> str:
+    """The text of an error; of a very long one, its beginning and its end."""
+    text = _full_text(error)
+    if len(text) <= _MAX_TEXT:
+        return text
+    return f"{text[: _MAX_TEXT // 2]}\n{text[-_MAX_TEXT // 2 :]}"
 
 
 def _strip_traceback(text: str) -> str:
@@ -216,5 +237,8 @@ def _strip_traceback(text: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _shorten(line: str) -> str:
     return line if len(line) <= _MAX_MESSAGE else f"{line[:_MAX_MESSAGE]}..."

@@ -1,7 +1,9 @@
 """What libraries say when memory runs out or a device is lost, as patterns per backend.
 
 No pattern is the bare words "out of memory": a title, a file name and a server's answer contain
-them too. Each is a library's own wording or the name of an error code.
+them too. Each is a library's own wording or the name of an error code. Searching costs time in
+proportion to a text's length, whatever it says: repeats of repeats are bounded and give nothing
+back.
 tests/memory/out_of_memory.toml gives a source for each wording, tests/memory/look_alikes.toml lists
 texts that must not match.
 """
@@ -18,11 +20,14 @@ MemoryLocation = Literal["device", "host"]
 _START = r"(?:^|[\n:;\])}>'\"`(][ \t]{0,8}|\s-\s|Error\s)"
 _AMOUNT = r"\d[\d.,]{0,40}\s?(?:bytes|[KMGTP]i?B?\b)"
 _GPU = r"\b(?:CUDA|Cuda|cuda|HIP|Hip|hip|ROCm)\b"
-# What stands between "CUDA error" and "out of memory": codes, file names, brackets.
+# What stands between "CUDA error" and "out of memory": codes, file names, brackets. The first
+# character of a part says which it is, and a part gives nothing back once it has matched, so
+# that a text can be divided in one way only.
 _CODE = (
-    r"(?:\s{0,4}(?:\([^()\n]{0,160}\)|\[[^\[\]\n]{0,160}\]|in [\w:~<>.]+|with error|code|status"
-    r"|\d+|[:=,#.-]))*\s{0,4}['\"(]?"
+    r"(?:\s{0,4}+(?:\([^()\n]{0,160}\)|\[[^\[\]\n]{0,160}\]|in [\w:~<>.]{1,200}+|with error"
+    r"|code|status|\d{1,40}+|[:=,#.-])){0,20}\s{0,4}+['\"(]?"
 )
+_FAILED = r"(?: \w{1,40}+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE
 
 DEVICE = (
     # torch's caching allocators, its MPS and its cudaMallocAsync allocator
@@ -37,7 +42,7 @@ DEVICE = (
     r"(?:^|\n)[ \t]{0,8}Allocation on device(?: \d+)?\.?[ \t]{0,8}(?:$|\n)",
     _START + r"Invalid buffer size: [\d.]+ ?[KMGT]i?B\b",
     # the CUDA and HIP run-time, as torch, ONNX Runtime, TensorRT, NCCL, CTranslate2 quote it
-    _GPU + r"(?: \w+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE + r"[Oo]ut of memory\b",
+    _GPU + _FAILED + r"[Oo]ut of memory\b",
     r"\b(?:CUDA|HIP|ROCM|ROCm|[Cc]uda (?:Runtime|Driver)):? \(?out of memory\b(?=\)|$|\n)",
     r"\bTriton Error \[(?:CUDA|HIP)\]: out of memory\b",
     r"\b(?:cuda|hip|cu|musa)\w{0,20}(?:[Mm]alloc|Alloc|MemCreate|CtxCreate)\w{0,20}\b"
@@ -106,7 +111,7 @@ DEVICE = (
 HOST = (
     r"\bDefaultCPUAllocator: (?:can't allocate memory|not enough memory)\b",
     r"\bnot enough memory: you tried to allocate\b",
-    r"\bposix_memalign\([^\n]*\) == 0\. 12 vs 0\b",
+    r"\bposix_memalign\([^\n]{0,200}\) == 0\. 12 vs 0\b",
     r"\bstd::bad_alloc\b",
     r"(?:^|[:\n][ \t]{0,8})bad allocation\.?[ \t]{0,8}(?:$|\n)",
     r"\[Errno 12\]",
@@ -153,8 +158,7 @@ LOST = (
     r"\buncorrectable (?:ECC|NVLink) error\b",
     r"\bthe launch timed out and was terminated\b",
     r"\ban illegal instruction was encountered\b",
-    _GPU + r"(?: \w+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE
-    + r"(?:misaligned address|invalid program counter|hardware stack error"
+    _GPU + _FAILED + r"(?:misaligned address|invalid program counter|hardware stack error"
     r"|operation not supported on global/shared address space|unknown error)\b",
     r"\bcudaError(?:IllegalAddress|Assert|Launch(?:Failure|Timeout)|ECCUncorrectable"
     r"|IllegalInstruction|MisalignedAddress|HardwareStackError|InvalidPc|NvlinkUncorrectable)\b",
