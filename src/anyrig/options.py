@@ -43,6 +43,8 @@ class Option:
     default: Any = None
     help: str = ""
     choices: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Values that other requests accept and this one does not, with the reason."""
     normalize: Callable[[str], str | None] | None = None
     """Maps other spellings to a choice, or to a number: 96k to 96000."""
     ge: float | None = None
@@ -215,6 +217,13 @@ class Option:
         )
 
     def _error(self, value: Any) -> InvalidOptionError:
+        text = str(value)
+        text = (self.normalize and self.normalize(text)) or text
+        if text in self.refused:
+            return InvalidOptionError(
+                self.name, f"cannot be {text}: {self.refused[text]}",
+                hint=f"Use {self.describe_accepted()}.",
+            )  # fmt: skip
         return InvalidOptionError(self.name, f"must be {self.describe_accepted()}", value=value)
 
 

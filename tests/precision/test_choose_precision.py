@@ -137,17 +137,25 @@ def test_a_measurement_overrides_a_description_of_speed_only(
 @pytest.mark.parametrize(
     ("profile", "training", "wanted"),
     [
-        ("quality", False, "fp32"), ("balanced", False, "bf16"), ("fast", False, "fp8"),
-        ("low-memory", False, "fp8"), ("fast", True, "bf16"), ("low-memory", True, "bf16"),
+        ("quality", False, "fp32"), ("balanced", False, "bf16"), ("fast", False, "bf16"),
+        ("low-memory", False, "bf16"), ("fast", True, "bf16"), ("low-memory", True, "bf16"),
     ],
 )  # fmt: skip
-def test_fp8_is_for_inference_and_for_models_that_support_it(
+def test_fp8_is_never_chosen_automatically(
     machine: Load, profile: ProfileName, training: bool, wanted: Precision
 ) -> None:
     chosen = choose_precision(
         *on(machine("h200-linux")), ALL, profile=profile, speeds=H200, training=training
     )
     assert chosen.precision == wanted
+
+
+def test_fp8_is_for_training(machine: Load) -> None:
+    chosen = choose_precision(*on(machine("h200-linux")), ALL, requested="fp8", training=True)
+    assert chosen.precision == "fp8"
+    assert "may diverge" in chosen.warnings[0]
+    with pytest.raises(InvalidSettingError, match="only training with torch computes in fp8"):
+        choose_precision(*on(machine("h200-linux")), ALL, requested="fp8")
 
 
 @pytest.mark.parametrize("profile", ["fast", "low-memory", "balanced"])
@@ -157,12 +165,12 @@ def test_the_fnuz_variant_of_fp8_is_not_used(machine: Load, profile: ProfileName
     assert device.features.fp8
     for speeds in ({}, H200):
         assert choose_precision(device, way, ALL, profile=profile, speeds=speeds).precision != "fp8"
-    for training in (False, True):
-        with pytest.raises(InvalidSettingError, match="fnuz") as caught:
-            choose_precision(device, way, ALL, requested="fp8", training=training)
-        assert "bf16" in caught.value.hint
+    with pytest.raises(InvalidSettingError, match="fnuz") as caught:
+        choose_precision(device, way, ALL, requested="fp8", training=True)
+    assert "bf16" in caught.value.hint
     newer = replace(device, capability="gfx950")
-    assert choose_precision(newer, way, ALL, profile="fast").precision == "fp8"
+    chosen = choose_precision(newer, way, ALL, requested="fp8", training=True)
+    assert chosen.precision == "fp8"
 
 
 def test_training_prefers_native_bf16_to_fp16(machine: Load) -> None:
@@ -189,7 +197,7 @@ def test_a_format_that_failed_the_self_test_is_not_chosen(machine: Load) -> None
         ("t4-linux", "bf16", False, "emulated"),
         ("gtx1080ti-linux", "half", False, "no faster"),
         ("h200-linux", "fp16", True, "bf16 is native"),
-        ("h200-linux", "fp8", False, "known to support"),
+        ("h200-linux", "fp8", True, "known to support"),
         ("macbook-m4", "torch.bfloat16", False, "unknown"),
     ],
 )
@@ -211,7 +219,7 @@ def test_a_failed_format_may_be_requested(machine: Load) -> None:
 
 def test_an_unsupported_request_is_an_error_with_a_hint(machine: Load) -> None:
     with pytest.raises(InvalidSettingError, match="fp8 cannot be used on Tesla T4") as caught:
-        choose_precision(*on(machine("t4-linux")), requested="fp8")
+        choose_precision(*on(machine("t4-linux")), requested="fp8", training=True)
     assert "fp16" in caught.value.hint
     with pytest.raises(InvalidSettingError, match="unknown precision 'fp12'") as caught:
         choose_precision(*on(machine("t4-linux")), requested="fp12")
@@ -296,7 +304,7 @@ def test_an_automatic_choice_is_always_safe(
     if got != "fp32" and not forced:
         assert got not in broken
         assert not (got == "bf16" and features.bf16 is False and kind == "gpu")
-        assert not (got == "fp8" and (training or features.fp8 is not True))
+        assert got != "fp8"
         assert not (way.provider == "privateuseone" and training)
         if speeds.get(got) and speeds.get("fp32"):
             assert speeds[got] > speeds["fp32"]

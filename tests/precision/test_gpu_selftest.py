@@ -115,15 +115,3 @@ def test_tf32_changes_products_and_comes_back(gpu: tuple[Device, DeviceBackend])
     exact = make_policy("fp32", "cuda")
     assert error() < coarse / 10
     exact.restore()
-
-
-def test_fp8_layers(gpu: tuple[Device, DeviceBackend]) -> None:
-    if not gpu[0].features.fp8 or not torch.cuda.is_available():
-        pytest.skip("no fp8 here")
-    net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Linear(512, 64)).cuda()
-    data = torch.randn(33, 256, device="cuda")
-    with torch.no_grad():
-        truth = net(data)
-        applied = make_policy("fp8", "cuda")
-        found = applied.cast_model(net)(applied.cast_inputs(data)).float()
-    assert (found - truth).abs().max() < 0.15 * truth.abs().max()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 OpenPool = Callable[["EngineFactory"], "WorkerPool"]
 _NO, _YES = ("no", "none", "off"), ("yes", "on")
-_EXAMPLES: dict[str, Precision] = {"half": "fp16", "fp8": "fp8"}
+_EXAMPLES: dict[str, Precision] = {"half": "fp16"}
 """A precision of each precision class; fp32 is its own."""
 _GPU_WEIGHT = 20.0
 """What a GPU counts beside a CPU while not all workers were measured."""

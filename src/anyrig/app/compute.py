@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PRECISIONS = ("auto", *get_args(Precision))
+_INFERENCE_PRECISIONS = tuple(name for name in PRECISIONS if name != "fp8")
 MAX_PROCESSES = 1024
 """That any option may request; `placement.max_processes` is the limit of a machine."""
 
@@ -41,9 +42,9 @@ class ComputeOptions(DeviceOptions):
     """Computing."""
 
     precision: str = option(
-        "auto", "auto, fp32, tf32, fp16, bf16 or fp8; auto uses the best measured one",
-        choices=PRECISIONS, normalize=parse_precision, setting="compute.precision",
-        metavar="FORMAT",
+        "auto", "auto, fp32, tf32, fp16 or bf16; auto uses the best measured one",
+        choices=_INFERENCE_PRECISIONS, refused={"fp8": "only `anyrig train` computes in fp8"},
+        normalize=parse_precision, setting="compute.precision", metavar="FORMAT",
     )  # fmt: skip
     profile: ProfileName = option(
         "balanced", "what to prefer; `anyrig devices --profiles` shows what each means here",
@@ -60,6 +61,17 @@ class ComputeOptions(DeviceOptions):
     workers_per_device: int | None = option(
         None, "processes on each device; a CPU has one on each core where that is faster", ge=1,
         le=MAX_PROCESSES, metavar="N", setting="compute.workers_per_device",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingComputeOptions(ComputeOptions):
+    """Computing, where fp8 can be used."""
+
+    precision: str = option(
+        "auto", "auto, fp32, tf32, fp16 or bf16, and for training also fp8; auto uses the best"
+        " measured one", choices=PRECISIONS, normalize=parse_precision,
+        setting="compute.precision", metavar="FORMAT",
     )  # fmt: skip
 
 

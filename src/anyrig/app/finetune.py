@@ -220,7 +220,7 @@ def _place(rig: Rig, request: FineTuneRequest) -> Placement:
     options = request
     if not any(gpu.usable for gpu in rig.machine.gpus):
         options = replace(request, no_bench=True)  # nothing to choose between
-    plan = place(rig, rig.choose_device(options), need(request.precision), request)
+    plan = place(rig, rig.choose_device(options), need(), request)
     test_device(rig, plan.placements[0], options)
     return plan.placements[0]
 

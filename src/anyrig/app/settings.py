@@ -208,7 +208,7 @@ SCHEMA = SettingsSchema(
         "documents": ("anyrig.app.embedding:EmbedRequest",),
         "server": (ServerSettings,),
         "cache": (CacheSettings,),
-        "compute": ("anyrig.app.compute:ComputeOptions",),
+        "compute": ("anyrig.app.compute:TrainingComputeOptions",),
         "cluster": (ClusterSettings,),
     }
 )

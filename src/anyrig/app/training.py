@@ -18,8 +18,8 @@ from anyrig.app import runs
 from anyrig.app.compute import (
     MAX_PROCESSES,
     PRECISIONS,
-    ComputeOptions,
     DeviceOptions,
+    TrainingComputeOptions,
     place,
     test_device,
 )
@@ -260,7 +260,7 @@ def place_training(rig: Rig, request: TrainingRequest, settings: Mapping[str, An
     from anyrig.training.placing import need
 
     memory_gb = settings.get("memory_gb") or None
-    options = ComputeOptions(
+    options = TrainingComputeOptions(
         device=request.device,
         strict=request.strict,
         # Without a GPU there is nothing to choose between.

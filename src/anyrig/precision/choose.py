@@ -37,7 +37,6 @@ _TF32_PROVIDERS = ("cuda", "xpu", "CUDAExecutionProvider", "TensorrtExecutionPro
 _TF32_SPEED = 1.5
 _FP16_SPEED = {"matrix": 3.0, "fast": 1.7, "slow": 0.9, "none": 0.5, None: 1.0}
 _BF16_CPU_SPEED = 1.5
-_FP8_SPEED = 4.0
 _DIRECTML = "privateuseone"
 
 SupportLevel = Literal["good", "slow", "unreliable", "no effect", "unsupported"]
@@ -182,8 +181,6 @@ class _Chooser:
             return self.support[name].reason
         if name == "tf32" and profile.rule == "best":
             return "this profile does not round fp32 products"
-        if name == "fp8" and not profile.auto_fp8 and self.supported[0] != "fp8":
-            return "fp8 is only chosen by the profiles fast and low-memory, or by name"
         native = self.support["bf16"].level == "good" and "bf16" in self.supported
         if name == "fp16" and self.training and native:
             return "bf16 is native here and trains without loss scaling"
@@ -321,16 +318,14 @@ def _describe_fp16(device: Device, backend: DeviceBackend, training: bool) -> Fo
 
 
 def _describe_fp8(device: Device, backend: DeviceBackend, training: bool) -> FormatSupport:
-    if backend.library == "onnx":
-        return FormatSupport("fp8", "unsupported", "ONNX Runtime does not run models in fp8")
+    if not training or backend.library == "onnx":
+        return FormatSupport("fp8", "unsupported", "only training with torch computes in fp8")
     if "fp8" not in list_precisions(device, backend):
         reason = f"{device.name} does not support fp8 through torch"
         if device.has_fnuz_fp8:
             reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"
         return FormatSupport("fp8", "unsupported", reason)
-    if training:
-        return FormatSupport("fp8", "unreliable", "training in fp8 may diverge")
-    return FormatSupport("fp8", "good", "fp8 is native here", _FP8_SPEED)
+    return FormatSupport("fp8", "unreliable", "training in fp8 may diverge")
 
 
 # -- what every profile chooses --------------------------------------------------------------------

@@ -21,7 +21,6 @@ from anyrig.backends.torch import DTYPES, set_tf32
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.precision.choose import resolve_precision
-from anyrig.precision.fp8 import convert_to_fp8
 from anyrig.precision.scaler import (
     LossScaler,
     NoOpScaler,
@@ -116,16 +115,6 @@ class PrecisionPolicy:
             self._restore_tf32 = None
 
 
-class Fp8InferencePolicy(PrecisionPolicy):
-    """Linear layers in e4m3, everything else in bf16."""
-
-    def __init__(self, device_type: str) -> None:
-        super().__init__("fp8", device_type, input_dtype=torch.bfloat16)
-
-    def cast_model(self, model: nn.Module) -> nn.Module:
-        return convert_to_fp8(model)
-
-
 def make_policy(
     precision: Precision,
     device_type: str,
@@ -141,7 +130,7 @@ def make_policy(
     """Make the policy for a precision.
 
     Args:
-        precision: fp32, tf32, bf16, fp16 or fp8; other spellings (`half`) are accepted, and `auto`
+        precision: fp32, tf32, bf16 or fp16; other spellings (`half`) are accepted, and `auto`
             is fp32.
         device_type: torch's name: cuda, cpu, mps, xpu, privateuseone.
         training: whether gradients are needed; for inference 16-bit models are cast whole.
@@ -160,12 +149,9 @@ def make_policy(
             precision, device_type, unscaled, input_dtype=torch.float32, tf32=precision == "tf32"
         )
     if precision == "fp8":
-        if training:
-            raise InvalidSettingError(
-                "this fp8 is for inference only",
-                hint="Train in bf16 and cast the trained model to fp8.",
-            )
-        return Fp8InferencePolicy(device_type)
+        raise InvalidSettingError(
+            "fp8 is available in `anyrig train` and its Trainer only", hint="Use bf16."
+        )
     dtype = DTYPES[precision]
     if not training:
         return PrecisionPolicy(

@@ -22,8 +22,6 @@ class Profile:
     """Take the format that the model's author ranks first, the fastest, or the smallest."""
     min_speedup: float
     """How many times faster a format must be to be preferred to one that is ranked higher."""
-    auto_fp8: bool
-    """Whether fp8 may be chosen without being requested by name."""
     memory_fraction: float
     """Share of a device's own memory that work may use."""
     shared_memory_fraction: float
@@ -39,22 +37,22 @@ class Profile:
 PROFILES: Mapping[ProfileName, Profile] = {
     "quality": Profile(
         "the format that the model's author ranks first, without TF32",
-        rule="best", min_speedup=1.0, auto_fp8=False,
+        rule="best", min_speedup=1.0,
         memory_fraction=0.85, shared_memory_fraction=0.65, batch_speed=0.95,
     ),
     "balanced": Profile(
         "the fastest format that keeps the model's quality",
-        rule="fastest", min_speedup=1.3, auto_fp8=False,
+        rule="fastest", min_speedup=1.3,
         memory_fraction=0.90, shared_memory_fraction=0.70, batch_speed=0.95,
     ),
     "fast": Profile(
-        "the fastest format that the model supports, including fp8",
-        rule="fastest", min_speedup=1.02, auto_fp8=True,
+        "the fastest format that the model supports",
+        rule="fastest", min_speedup=1.02,
         memory_fraction=0.92, shared_memory_fraction=0.75, batch_speed=1.0,
     ),
     "low-memory": Profile(
         "the smallest format and small batches, leaving memory for other programs",
-        rule="smallest", min_speedup=1.0, auto_fp8=True,
+        rule="smallest", min_speedup=1.0,
         memory_fraction=0.55, shared_memory_fraction=0.40, batch_speed=0.50,
     ),
 }  # fmt: skip
