@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, OutOfMemoryError
-from anyrig.precision.scaler import ScalerSettings
+from anyrig.precision.scaler import ScalerSettings, collect_gradients
 from anyrig.training import Settings, Trainer
 from anyrig.training.checkpoint import Checkpoints
 from anyrig.training.distributed.alone import Alone
@@ -61,6 +61,26 @@ def test_the_guard_holds_whatever_kernels_step(optimizer: str, fused: Any) -> No
         assert one.run().num_skipped == 1
         for state in one.open().parts.optimiser.state.values():
             assert all(bool(torch.isfinite(torch.as_tensor(held)).all()) for held in state.values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "collected"),
+    [({"max_norm": 0, "guard": False}, 0), ({"max_norm": 1.0, "guard": False}, 4),
+     ({"max_norm": 0, "guard": True, "fused_optimizer": False}, 4)],
+)  # fmt: skip
+def test_gradients_are_collected_only_to_clip_or_to_check(
+    changed: dict[str, Any], collected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def count(*given: Any) -> Any:
+        calls.append(given)
+        return collect_gradients(*given)
+
+    monkeypatch.setattr("anyrig.precision.scaler.collect_gradients", count)
+    with trainer(changed) as one:
+        one.run()
+    assert len(calls) == collected
 
 
 @pytest.mark.parametrize(("before", "after"), [(False, "auto"), ("auto", False)])

@@ -104,6 +104,9 @@ class NoOpScaler:
     ) -> StepOutcome:
         """Clip and step; see `LossScaler.step`."""
         optimizers = _as_tuple(optimizers)
+        if not self._skip_nonfinite and max_norm is None:
+            _step_all(optimizers)
+            return StepOutcome(False)
         gradients = collect_gradients(optimizers, parameters)
         if self._skip_nonfinite and unscale_gradients(gradients, 1.0, self._sync_flag):
             log.warning("step skipped: its gradients are not finite")
@@ -240,9 +243,13 @@ def _clip_and_step(
     optimizers: Sequence[torch.optim.Optimizer], gradients: Gradients, max_norm: float | None
 ) -> torch.Tensor | None:
     norm = clip_gradients(gradients.clipped, max_norm) if max_norm is not None else None
+    _step_all(optimizers)
+    return norm
+
+
+def _step_all(optimizers: Sequence[torch.optim.Optimizer]) -> None:
     for optimizer in optimizers:
         optimizer.step()
-    return norm
 
 
 # -- gradients -------------------------------------------------------------------------------------
