@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from anyrig.cluster.pool import MAX_IN_FLIGHT
-from anyrig.work.batching import WorkItem
+from anyrig.work.batching import ItemStream, WorkItem
 from anyrig.work.dispatch import DispatchLoop
 from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
 from anyrig.work.pool import WorkerPool
@@ -193,7 +193,7 @@ class _EventQueue:
         return self._events.pop(0)
 
 
-class _TimedSource:
+class _TimedSource(ItemStream):
     """Replaces the source of items: each arrives at its time."""
 
     def __init__(
@@ -203,14 +203,13 @@ class _TimedSource:
         pairs = enumerate(zip(arrivals_s, costs, strict=True))
         self._left = [(when, WorkItem(number, None, cost)) for number, (when, cost) in pairs]
         self._left.reverse()
-
-    @property
-    def ended(self) -> bool:
-        return not self._left
+        self.ended = not self._left
 
     def take(self, *, wait: bool) -> Iterator[WorkItem[Any]]:
         while self._left and self._left[-1][0] <= self._clock.now:
-            yield self._left.pop()[1]
+            item = self._left.pop()[1]
+            self.ended = not self._left
+            yield item
 
 
 # -- workers -------------------------------------------------------------------------------------

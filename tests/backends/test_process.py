@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,27 @@ def test_a_pool_closes_when_a_worker_cannot_be_killed(monkeypatch: pytest.Monkey
             psutil.Process(pid).kill()
     with pytest.raises(AnyrigError, match="closed"):
         list(pool.run([0.001], cost=float))
+
+
+@posix
+def test_stopping_a_worker_does_not_wait_for_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that stops it serves all other workers."""
+    with monkeypatch.context() as patched:
+        pool = _pool()
+        pool.wait_ready()
+        (worker,) = pool.workers_by_number.values()
+        (pid,) = pool.pids
+        patched.setattr("anyrig.backends.process.KILL_TIMEOUT_S", 600.0)
+        patched.setattr(os, "killpg", lambda group, number: None)
+        patched.setattr(os, "kill", lambda pid, number: None)
+        stopping = threading.Thread(target=worker.stop, daemon=True)
+        stopping.start()
+        stopping.join(timeout=60)
+        assert not stopping.is_alive()
+        assert psutil.pid_exists(pid)
+    psutil.Process(pid).kill()
+    pool.close()
+    assert not psutil.pid_exists(pid)
 
 
 def test_the_standard_library_precedes_installed_packages(tmp_path: Path) -> None:

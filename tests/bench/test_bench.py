@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -147,6 +148,31 @@ def test_a_child_that_dies_or_hangs_is_a_result(
     assert not result.kernel.ok
     assert words in result.kernel.error
     assert result.transient == transient
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["os.close(1); time.sleep(600)",
+     "os.close(0); os.close(1); os.close(2); time.sleep(600)",
+     """while True: print('{"kind": "progress", "text": "again"}', flush=True)"""],
+)  # fmt: skip
+def test_the_time_limit_holds_whatever_a_child_does_with_its_output(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"import os, sys, threading, time\n{code}\n")
+    monkeypatch.setattr(process, "START_S", 1.0)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    found: list[process.BenchResult] = []
+
+    def measure() -> None:
+        found.append(process.measure_device(*_cpu(), environment, quick=True, budget_s=0.01))
+
+    thread = threading.Thread(target=measure, daemon=True)
+    thread.start()
+    thread.join(timeout=60)
+    assert found, "it waits for the child although the limit has passed"
+    assert "no answer within 1 s" in found[0].kernel.error
+    assert found[0].transient
 
 
 def test_output_of_start_up_hooks_is_ignored(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from anyrig.errors import OverloadedError, WorkError
-from anyrig.work.live import LiveQueue
+from anyrig.work.live import LANES, LiveQueue
 from tests.waiting import wait_until
 from tests.work.helpers import live_queue
 
@@ -174,6 +174,49 @@ def test_the_very_next_item_can_still_be_late_and_its_deadline_be_moved() -> Non
         with pytest.raises(OverloadedError):
             late.result(timeout=60)
         assert moved.result(timeout=60) == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize("max_in_flight", [1, 8])
+def test_a_deadline_is_kept_behind_an_item_that_takes_long(max_in_flight: int) -> None:
+    """Also where the pool has taken the late item already, as the next of its worker."""
+    with live_queue("a", max_in_flight=max_in_flight) as live:
+        busy = live.submit(2.0)
+        wait_until(lambda: live.running)
+        after = [live.submit(0.01, lane=lane) for lane in LANES]
+        late = [live.submit(0.02, lane=lane, deadline=time.monotonic() + 0.2) for lane in LANES]
+        for future in late:
+            with pytest.raises(OverloadedError, match="deadline"):
+                future.result(timeout=60)
+        assert not busy.done(), "the deadline passed while another item was computed"
+        assert live.waiting("live") + live.waiting("bulk") + live.running == 3
+        assert [future.result(timeout=60) for future in after] == pytest.approx([0.02, 0.02])
+        assert busy.result(timeout=60) == pytest.approx(4.0)
+    assert live.report.num_items == 3, "what was late was not computed"
+
+
+def test_an_item_that_was_started_is_finished_after_its_deadline() -> None:
+    now = [0.0]
+    with live_queue("a", clock=lambda: now[0]) as live:
+        future = live.submit(0.5, deadline=1.0)
+        wait_until(lambda: future.began is not None)
+        now[0] = 2.0
+        assert future.result(timeout=60) == pytest.approx(1.0)
+
+
+def test_many_late_items_fail_and_others_follow() -> None:
+    now = [0.0]
+    with live_queue("a", max_in_flight=2, clock=lambda: now[0]) as live:
+        live.submit(0.3)
+        wait_until(lambda: live.running)
+        late = [live.submit(0.01, deadline=1.0) for _ in range(500)]
+        cancelled = late[::7]
+        assert all(future.cancel() for future in cancelled if future not in late[:7])
+        now[0] = 2.0
+        last = live.submit(0.02, deadline=9.0)
+        assert last.result(timeout=60) == pytest.approx(0.04)
+        expired = [one for one in late if not one.cancelled() and one.exception(timeout=60)]
+        assert len(expired) > 400
+        assert live.waiting("live") == 0
 
 
 def test_a_queue_may_be_closed_while_its_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:

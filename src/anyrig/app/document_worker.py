@@ -189,7 +189,7 @@ class TaskFuture(Future[Any]):
 
     @property
     def began(self) -> float | None:
-        """When its turn came, by `time.monotonic`; None while it waits."""
+        """When a worker started it, by `time.monotonic`; None while it waits."""
         return self._item.began
 
     def _take(self, item: Future[Any]) -> None:

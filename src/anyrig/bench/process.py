@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -173,7 +174,10 @@ def _run_in_child(
     limit_s: float,
     **options: Any,
 ) -> Iterator[Message]:
-    """Yield the child's messages; the last is `failed` if it raised, crashed or took too long."""
+    """Yield the child's messages; the last is `failed` if it raised, crashed or took too long.
+
+    The limit holds until the child has ended, whatever it does with its output.
+    """
     variables, visible = bind_device(device, environment)
     request = {"device": device_to_json(visible), "backend": backend_to_json(backend), **options}
     process = start_module("anyrig.bench.process", {**environment, **variables})
@@ -182,23 +186,30 @@ def _run_in_child(
     messages: queue.Queue[Message | None] = queue.Queue()
     threading.Thread(target=_read_messages, args=(process.stdout, messages), daemon=True).start()
     failed = False
-    deadline_s = time.monotonic() + limit_s
+    deadline = time.monotonic() + limit_s
+
+    def left_s() -> float:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
     try:
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
         except BrokenPipeError:
             log.debug("the child process ended before it read the request")
-        while message := messages.get(timeout=max(0.0, deadline_s - time.monotonic())):
+        while message := messages.get(timeout=left_s()):
             failed = failed or message["kind"] == "failed"
             yield message
-        code = process.wait()
+        code = process.wait(left_s())
         if code and not failed:
             error = f"the child process {describe_exit(code, stderr.lines())}"
             # The system kills a process with SIGKILL when the host's memory is full.
             transient = code == -9 or find_shortage(error) is not None
             yield {"kind": "failed", "error": error, "transient": transient}
-    except queue.Empty:
+    except (TimeoutError, queue.Empty, subprocess.TimeoutExpired):
         error = f"no answer within {limit_s:.0f} s"
         yield {"kind": "failed", "error": error, "transient": True}
     finally:

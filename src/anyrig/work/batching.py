@@ -196,8 +196,21 @@ class ItemStream(Protocol):
             wait: wait for the first one if more may come.
         """
 
+    def record_started(self, indices: Iterable[int]) -> None:
+        """A worker computes these taken items now."""
+        return
 
-class ItemReader(Generic[T]):
+    def take_expired(self) -> Sequence[int]:
+        """Taken items that did not start before their deadline: they are not needed any more."""
+        return ()
+
+    @property
+    def deadline_in_s(self) -> float:
+        """Seconds until the next deadline passes."""
+        return math.inf
+
+
+class ItemReader(ItemStream, Generic[T]):
     """Reads items ahead: at most `look_ahead` of them are taken and not `done`.
 
     A collection with a length is read in place. A stream is read by a thread of its own, so that

@@ -90,6 +90,8 @@ class DispatchLoop:
 
     def _step(self) -> bool:
         """Read, send, receive; whether there is more to do."""
+        for index in self._reader.take_expired():
+            self._drop(index)
         for item in self._reader.take(wait=False):
             self._items[item.index] = item
             self.scheduler.add(item)
@@ -200,6 +202,9 @@ class DispatchLoop:
 
     def _wait_s(self) -> float:
         """How long to wait for events before everything is considered again."""
+        return max(0.0, min(self._poll_s(), self._reader.deadline_in_s))
+
+    def _poll_s(self) -> float:
         # With nothing to send there is nothing to look for: what arrives is an event.
         loads = self.scheduler.workers
         idle = bool(self._items) and any(not load.items for load in loads.values())
@@ -218,7 +223,7 @@ class DispatchLoop:
         elif isinstance(message, BatchDone):
             self._handle_batch(worker, load, message)
         elif isinstance(message, ItemsStarted):
-            self._computing[number] = message.indices
+            self._record_started(number, message.indices)
             load.since = self._clock()
         elif isinstance(message, ItemsReturned):
             self._handle_returned(load, message.indices)
@@ -227,10 +232,14 @@ class DispatchLoop:
         elif isinstance(message, WorkerExited):
             self._handle_worker_exit(worker, load, message)
 
+    def _record_started(self, number: int, indices: tuple[int, ...]) -> None:
+        self._computing[number] = indices
+        self._reader.record_started(indices)
+
     def _handle_batch(
         self, worker: WorkerHandle, load: WorkerLoad[Any], message: BatchDone
     ) -> None:
-        self._computing[load.number] = message.started
+        self._record_started(load.number, message.started)
         stats, total = message.stats, self._pool.total
         if stats.num_batches:
             num_items = len(message.results) + len(message.failures)
@@ -272,6 +281,15 @@ class DispatchLoop:
             self._suspects.append(self._items[index])
         self.scheduler.return_items(load, [index], self._clock())
         return True
+
+    def _drop(self, index: int) -> None:
+        """An item has an outcome already, which the reader gave it."""
+        if self._items.pop(index, None) is None:
+            return
+        self._failed_on.pop(index, None)
+        self._suspects = deque(item for item in self._suspects if item.index != index)
+        for number in self.scheduler.discard(index):
+            self._pool.workers_by_number[number].cancel_items([index])
 
     def _finish(
         self, index: int, result: Any = None, failure: ItemFailure | None = None, device: str = ""

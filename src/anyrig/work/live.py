@@ -6,17 +6,19 @@
 Waiting items are taken in order of lane, then priority, then arrival, and only when a worker is
 about to be free, so that a live item overtakes all waiting bulk work. `submit` returns a future of
 `concurrent.futures`; `asyncio.wrap_future` makes it awaitable. An item that is cancelled before its
-turn costs nothing; one whose deadline passes while it waits fails with `OverloadedError`.
+turn costs nothing; one whose deadline passes before its computation starts fails at once, with
+`OverloadedError`.
 """
 
 from __future__ import annotations
 
 import heapq
 import logging
+import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -34,7 +36,7 @@ from anyrig.errors import (
     is_disk_full,
     to_disk_full_error,
 )
-from anyrig.work.batching import WorkItem, check_cost
+from anyrig.work.batching import ItemStream, WorkItem, check_cost
 from anyrig.work.outcome import ItemFailure, ItemOutcome, OutcomeQueue, RunReport
 
 if TYPE_CHECKING:
@@ -56,9 +58,9 @@ _EXPIRED = ItemFailure("error", "the deadline passed while the item was waiting"
 
 class ItemFuture(Future[R]):
     deadline: float | None = None
-    """By the clock; may be changed while the item waits, and it keeps its turn."""
+    """By the clock; may be extended while the item waits, and it keeps its turn."""
     began: float | None = None
-    """By the clock: when its turn came."""
+    """By the clock: when a worker started to compute it."""
 
 
 @dataclass(eq=False)
@@ -67,13 +69,15 @@ class _Request(Generic[T, R]):
     cost: float
     lane: Lane
     future: ItemFuture[R] = field(default_factory=ItemFuture)
+    index: int | None = None
+    """Set when the pool takes it."""
 
 
 _Heap = list[tuple[float, int, _Request[T, R]]]
-"""By priority, then arrival."""
+"""By priority or deadline, then arrival."""
 
 
-class LiveQueue(Generic[T, R]):
+class LiveQueue(ItemStream, Generic[T, R]):
     """Feeds items of many threads to one pool, for as long as it is open.
 
     Args:
@@ -105,6 +109,8 @@ class LiveQueue(Generic[T, R]):
         self._heaps: dict[Lane, _Heap[T, R]] = {lane: [] for lane in LANES}
         self._counts: dict[Lane, int] = dict.fromkeys(LANES, 0)
         """Waiting items; cancelled ones stay in their heap for a while and do not count."""
+        self._deadlines: _Heap[T, R] = []
+        """By deadline, as they were when the item was submitted or last looked at."""
         self._in_flight: dict[int, _Request[T, R]] = {}
         self._num_submitted = self._num_taken = self._live_in_a_row = 0
         self._error: BaseException | None = None
@@ -135,7 +141,7 @@ class LiveQueue(Generic[T, R]):
             lane: `live` if a person waits.
             priority: lower ones of a lane come first: the number of a sentence in its text, say, so
                 that everybody's first sentence comes before anybody's second.
-            deadline: by the clock; an item that still waits then fails.
+            deadline: by the clock; an item that was not started by then fails.
             admitted: it belongs to a request that was accepted before, and is not refused now.
         """
         cost = check_cost(self._cost(payload), self._num_submitted)
@@ -144,6 +150,8 @@ class LiveQueue(Generic[T, R]):
         with self._lock:
             self._check(lane, admitted)
             heapq.heappush(self._heaps[lane], (priority, self._num_submitted, request))
+            if deadline is not None:
+                heapq.heappush(self._deadlines, (deadline, self._num_submitted, request))
             self._counts[lane] += 1
             self._num_submitted += 1
         self.pool.wake()
@@ -213,15 +221,66 @@ class LiveQueue(Generic[T, R]):
     def take(self, *, wait: bool) -> Iterator[WorkItem[T]]:
         """Waiting items, the next one whenever the pool has room.
 
-        Not before: an item that is taken cannot be cancelled, expire or be overtaken any more.
+        Not before: an item that is taken cannot be cancelled or overtaken any more.
         """
         while (taken := self._take_one()) is not None:
             index, request = taken
-            deadline, request.future.began = request.future.deadline, self._clock()
-            if deadline is not None and request.future.began > deadline:
-                self._ready.put(ItemOutcome(index, failure=_EXPIRED))
+            yield WorkItem(self.first + index, request.payload, request.cost)
+
+    def record_started(self, indices: Iterable[int]) -> None:
+        now = self._clock()
+        with self._lock:
+            for index in indices:
+                request = self._in_flight.get(index - self.first)
+                if request is not None and request.future.began is None:
+                    request.future.began = now
+
+    @property
+    def deadline_in_s(self) -> float:
+        with self._lock:
+            return self._deadlines[0][0] - self._clock() if self._deadlines else math.inf
+
+    def take_expired(self) -> list[int]:
+        """Have late items fail; the indices of those that the pool has."""
+        taken = []
+        for request in self._pop_late():
+            if request.index is None:
+                if not request.future.set_running_or_notify_cancel():
+                    continue
+                with self._lock:
+                    self._admit(request)
             else:
-                yield WorkItem(self.first + index, request.payload, request.cost)
+                taken.append(self.first + request.index)
+            assert request.index is not None
+            self._ready.put(ItemOutcome(request.index, failure=_EXPIRED))
+        return taken
+
+    def _pop_late(self) -> list[_Request[T, R]]:
+        """Items that have not started and whose deadline has passed; none is waiting any more."""
+        now, late = self._clock(), set()
+        with self._lock:
+            while self._deadlines and self._deadlines[0][0] <= now:
+                _, number, request = heapq.heappop(self._deadlines)
+                future = request.future
+                if future.done() or future.began is not None or future.deadline is None:
+                    continue
+                if future.deadline > now:  # extended
+                    heapq.heappush(self._deadlines, (future.deadline, number, request))
+                else:
+                    late.add(request)
+            for lane in {request.lane for request in late if request.index is None}:
+                heap = self._heaps[lane]
+                heap[:] = [entry for entry in heap if entry[2] not in late]
+                heapq.heapify(heap)
+        return list(late)
+
+    def _admit(self, request: _Request[T, R]) -> int:
+        """Number an item that does not wait any more."""
+        self._counts[request.lane] -= 1
+        request.index = self._num_taken
+        self._in_flight[request.index] = request
+        self._num_taken += 1
+        return request.index
 
     def _take_one(self) -> tuple[int, _Request[T, R]] | None:
         with self._lock:
@@ -231,11 +290,8 @@ class LiveQueue(Generic[T, R]):
                 request = heapq.heappop(live if from_live else bulk)[2]
                 if not request.future.set_running_or_notify_cancel():
                     continue  # it uses up no turn of its lane
-                self._counts[request.lane] -= 1
                 self._live_in_a_row = self._live_in_a_row + 1 if from_live else 0
-                self._in_flight[self._num_taken] = request
-                self._num_taken += 1
-                return self._num_taken - 1, request
+                return self._admit(request), request
         return None
 
     def _answer_all(self) -> None:
@@ -268,6 +324,7 @@ class LiveQueue(Generic[T, R]):
             left = list(self._in_flight.values())
             left += [request for heap in self._heaps.values() for *_, request in heap]
             self._in_flight.clear()
+            self._deadlines.clear()
             for lane, heap in self._heaps.items():
                 heap.clear()
                 self._counts[lane] = 0

@@ -60,7 +60,7 @@ class WorkerHandle(Protocol):
         """Skip those of these that have not started, and return them."""
 
     def stop(self) -> None:
-        """End it now."""
+        """End it; `WorkerExited` follows."""
 
 
 class WorkerSource:

@@ -213,6 +213,13 @@ class Scheduler(Generic[T]):
         released = [self._release(worker, index) for index in list(worker.items)]
         return [item for item in released if item is not None]
 
+    def discard(self, index: int) -> list[int]:
+        """Forget an item if it waits; otherwise the numbers of the workers that hold it."""
+        if index in self.waiting:
+            self.waiting.remove(index)
+            self._drop_plan()
+        return [worker.number for worker in self._holders.get(index, ())]
+
     def drain(self, worker: WorkerLoad[T]) -> None:
         """The worker takes nothing new: what was planned for it goes to others."""
         worker.draining, self._snapshot = True, None

@@ -105,6 +105,8 @@ class LocalWorkers(WorkerSource):
         self.deterministic, self.heartbeat_s = deterministic, heartbeat_s
         self._known, self._stamp = known_sizes, stamp
         self._workers: list[LocalWorker] = []
+        self._removed: list[LocalWorker] = []
+        """Stopped ones whose process may not have ended yet."""
         self._dead: deque[WorkerStatus] = deque(maxlen=_MAX_DEAD)
         self._suspended: dict[str, list[Placement]] = {}
         """By device: placements that are not used, as their workers died."""
@@ -165,6 +167,7 @@ class LocalWorkers(WorkerSource):
         self._workers.remove(worker)
         self._remember_sizes(worker)
         worker.stop()
+        self._removed = [one for one in (*self._removed, worker) if one.is_stopping]
         if exited.error is not None:
             self._record_load_error(worker, exited.error)
             return
@@ -198,6 +201,8 @@ class LocalWorkers(WorkerSource):
         self._fallback = None
         for worker in workers:
             worker.stop()
+        for worker in (*workers, *self._removed):
+            worker.join()
 
     def _start_worker(self, placement: Placement) -> None:
         with self._lock:
@@ -254,7 +259,7 @@ class LocalWorkers(WorkerSource):
 
 
 class LocalWorker:
-    """One process on one device. No method blocks: threads read, write and wait for its end."""
+    """One process on one device. Threads read, write and wait for its end; only `join` blocks."""
 
     confirm_errors = False  # an error would be the same on every device of this machine
 
@@ -273,7 +278,8 @@ class LocalWorker:
         """How the process ended; empty while it lives."""
         self._exit_reported = threading.Lock()
         """Held for ever by whoever reports the exit: that happens once."""
-        self._stopped = False
+        self._reaper: threading.Thread | None = None
+        """Waits for the end of a stopped process."""
         self._start(sizes)
 
     def _start(self, sizes: BatchSizes) -> None:
@@ -359,11 +365,24 @@ class LocalWorker:
         self._send(UnloadModel(name))
 
     def stop(self) -> None:
-        """Kill the process; one that does not end is given up."""
-        if self._stopped and self._exit_reported.locked():
+        """Kill the process; one that does not end is given up after a while."""
+        if self._reaper is not None:
             return
-        self._stopped = True
         self._outbox.put(None)
+        self._process.kill_group()
+        self._process.kill()
+        self._reaper = self._start_thread(self._reap)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._reaper is not None and self._reaper.is_alive()
+
+    def join(self) -> None:
+        """Wait until a stopped process has ended, or was given up."""
+        if self._reaper is not None:
+            self._reaper.join()
+
+    def _reap(self) -> None:
         if kill_process_group(self._process) is None:
             self._report_exit("was killed but has not exited")
 
@@ -432,7 +451,7 @@ class LocalWorker:
         code = self._process.wait()
         self._reader.join(timeout=_LAST_MESSAGES_S)
         reason = describe_exit(code, self._stderr.lines())
-        if not self._stopped:
+        if self._reaper is None:
             log.debug("worker %d %s", self.number, reason)
         self._report_exit(reason)
 
