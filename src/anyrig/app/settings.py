@@ -112,6 +112,10 @@ class ServerSettings(ListenOptions):
         200_000, "maximum length of the text of one request", gt=0, lt=1e12
     )
     texts: int = option(2048, "maximum number of texts to embed in one request", gt=0, lt=1e12)
+    client_share: float = option(
+        0.5, "share that one API key may use of all uploads, waiting jobs, waiting sentences or"
+        " texts, and loaded models; 1 lets one key use all", gt=0, le=1,
+    )  # fmt: skip
     queue: int = option(
         2000, "maximum number of waiting sentences or texts; further requests get status 429", gt=0,
         lt=1e12,

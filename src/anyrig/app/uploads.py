@@ -20,6 +20,7 @@ import shutil
 import threading
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -67,18 +68,32 @@ class Uploads:
         max_bytes: of one file.
         max_files: at once.
         max_total: bytes of all files together, those that are being received included.
+        owner_share: how much of `max_files` and `max_total` one key may use.
     """
 
     def __init__(
-        self, folder: Path, *, max_bytes: int, max_files: int, max_total: int = 1 << 60
+        self,
+        folder: Path,
+        *,
+        max_bytes: int,
+        max_files: int,
+        max_total: int = 1 << 60,
+        owner_share: float = 1.0,
     ) -> None:
         self.max_bytes, self.max_files, self.max_total = max_bytes, max_files, max_total
+        self._max_owner_files = max(1, int(owner_share * max_files))
+        self._max_owner_total = int(owner_share * max_total)
         self.job_lock = threading.Lock()
         """Held while a job that names uploads is queued, having checked that they exist, and while
         an upload is deleted for a client, so that no job is queued without its files."""
         self._folder = folder
-        self._lock = threading.Lock()
-        self._num_receiving = 0
+        self._lock = threading.RLock()
+        self._receiving: Counter[str] = Counter()
+        """Files that are being received, by owner."""
+        self._received_bytes: Counter[str] = Counter()
+        """Of these files."""
+        self._owners: dict[str, tuple[str, int]] = {}
+        """Owner and size of every file, by id."""
         self._total, self._total_at = 0, float("-inf")
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):
@@ -90,21 +105,48 @@ class Uploads:
         whole request, if that is known.
         """
         with self._lock:
-            if len(self._list_ids()) + self._num_receiving >= self.max_files:
-                raise self.too_many()
-            self._num_receiving += 1
+            if not self._count_free(owner):
+                raise self.too_many(owner)
+            self._receiving[owner] += 1
         return UploadWriter(self, self._folder, clean_name(name), owner, request_bytes)
 
-    def too_many(self) -> LimitExceededError:
+    def too_many(self, owner: str) -> LimitExceededError:
+        num_left = self.max_files - len(self._list_ids()) - self._receiving.total()
+        if owner and self._max_owner_files - self._count_files(owner) < num_left:
+            return LimitExceededError(
+                f"a key may have at most {self._max_owner_files} files here",
+                hint="Delete some; or raise server.upload_files or server.client_share.",
+            )
         return LimitExceededError(
             f"the server keeps at most {self.max_files} files",
             hint="Delete some, or raise server.upload_files.",
         )
 
-    def count_free(self) -> int:
-        """How many more files may be uploaded."""
+    def count_free(self, owner: str = "") -> int:
+        """How many more files an owner may upload."""
         with self._lock:
-            return max(0, self.max_files - len(self._list_ids()) - self._num_receiving)
+            return self._count_free(owner)
+
+    def _count_free(self, owner: str) -> int:
+        free = self.max_files - len(self._list_ids()) - self._receiving.total()
+        if owner:
+            free = min(free, self._max_owner_files - self._count_files(owner))
+        return max(0, free)
+
+    def _count_files(self, owner: str) -> int:
+        return len(self._list_sizes(owner)) + self._receiving[owner]
+
+    def _list_sizes(self, owner: str) -> list[int]:
+        """The sizes of an owner's files. Each file's metadata is read once."""
+        with self._lock:
+            ids = set(self._list_ids())
+            for upload_id in self._owners.keys() - ids:
+                del self._owners[upload_id]
+            for upload_id in ids - self._owners.keys():
+                with contextlib.suppress(UploadNotFoundError):  # deleted a moment ago
+                    upload = self.get(upload_id)
+                    self._owners[upload_id] = (upload.owner, upload.size)
+            return [size for one, size in self._owners.values() if one == owner]
 
     def get(self, upload_id: str) -> Upload:
         try:
@@ -143,8 +185,15 @@ class Uploads:
                     found.append(upload_id)
         return found
 
-    def check_total(self) -> None:
-        """Raise `LimitExceededError` if all files together are too large."""
+    def check_total(self, owner: str = "") -> None:
+        """Raise `LimitExceededError` if all files together are too large, or those of an owner."""
+        if owner and self._max_owner_total < self.max_total:
+            own = sum(self._list_sizes(owner)) + self._received_bytes[owner]
+            if own > self._max_owner_total:
+                raise LimitExceededError(
+                    f"the files of this key exceed {self._max_owner_total / 1e6:,.6g} MB in total",
+                    hint="Delete some; or raise server.upload_total_mb or server.client_share.",
+                )
         if time.monotonic() - self._total_at > _TOTAL_INTERVAL_S:
             total = 0
             with os.scandir(self._folder) as entries:
@@ -198,9 +247,12 @@ class Uploads:
         os.replace(metadata, self._metadata_path(upload.id))
         return upload
 
-    def _finish_receiving(self) -> None:
+    def _finish_receiving(self, owner: str, num_bytes: int) -> None:
         with self._lock:
-            self._num_receiving -= 1
+            self._receiving[owner] -= 1
+            self._received_bytes[owner] -= num_bytes
+            if not self._receiving[owner]:
+                del self._receiving[owner], self._received_bytes[owner]
 
     def _list_ids(self) -> list[str]:
         return [path.stem for path in self._folder.glob("*.json") if _ID.fullmatch(path.stem)]
@@ -240,7 +292,7 @@ class UploadWriter:
         self._request_bytes = request_bytes
         # The suffix is one of ours, whatever the client calls the file.
         self._part = folder / f"part-{secrets.token_hex(16)}{_get_suffix(_guess_type(name))}"
-        self._size = self._checked_size = 0
+        self._size = self._checked_size = self._written = 0
         self._ended = False
         try:
             self._check_space()
@@ -248,7 +300,7 @@ class UploadWriter:
                 os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb"
             )
         except BaseException:
-            uploads._finish_receiving()
+            uploads._finish_receiving(owner, 0)
             raise
 
     def __enter__(self) -> UploadWriter:
@@ -277,6 +329,8 @@ class UploadWriter:
                 self._check_space()
             self._file.write(data)
             self._uploads._total += len(data)
+            self._uploads._received_bytes[self._owner] += len(data)
+            self._written += len(data)
 
     def finish(self) -> Upload:
         """The file is complete."""
@@ -286,7 +340,7 @@ class UploadWriter:
         try:
             with _storage_errors():
                 self._file.flush()
-                self._uploads.check_total()
+                self._uploads.check_total(self._owner)
                 os.fsync(self._file.fileno())
                 self._file.close()
                 self.upload = self._uploads._store(self._part, self._name, self._size, self._owner)
@@ -308,7 +362,7 @@ class UploadWriter:
     def _end(self) -> None:
         if not self._ended:
             self._ended = True
-            self._uploads._finish_receiving()
+            self._uploads._finish_receiving(self._owner, self._written)
 
     def _check_space(self) -> None:
         self._checked_size = self._size
@@ -316,7 +370,7 @@ class UploadWriter:
             raise StorageError(
                 "the server's disk is nearly full", hint="Free some space on the server."
             )
-        self._uploads.check_total()
+        self._uploads.check_total(self._owner)
 
 
 @contextlib.contextmanager

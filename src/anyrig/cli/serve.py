@@ -149,6 +149,7 @@ def build_state(rig: Rig, request: ServeRequest, stack: ExitStack) -> ServerStat
             max_bytes=int(settings.upload_mb * 1e6),
             max_files=settings.upload_files,
             max_total=int(settings.upload_total_mb * 1e6),
+            owner_share=settings.client_share,
         ),
         machine=machine,
         speech=stack.enter_context(open_live_speech(rig, given, use_cache=not request.no_cache)),

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import heapq
 import json
 import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -77,6 +79,8 @@ FORMAT = DatabaseFormat(
             "CREATE INDEX jobs_running ON jobs (state, number, id, owner, beat, wish, deaths)"
             " WHERE state = 'running'",
         ),
+        # Also since 0.2.0: when each client's job was last claimed, counted in claims.
+        "turns": ("CREATE TABLE turns (client TEXT PRIMARY KEY, turn INTEGER NOT NULL)",),
     },
     pragmas=("secure_delete = ON",),  # nothing is left of the texts of a deleted job
     busy_timeout_s=10.0,  # less than a lease: who waits for the file must not lose its jobs
@@ -237,19 +241,23 @@ class JobQueue:
             state_of = dict(connection.execute("SELECT number, state FROM jobs ORDER BY state"))
             own = None if client is None else _select_numbers(connection, client)
             counts = dict.fromkeys((*ACTIVE_STATES, *FINISHED_STATES), 0)
-            positions: dict[str, int] = {}
+            ids: dict[int, str] = {}
             found = []
             for number, id, kind in connection.execute(
                 "SELECT number, id, kind FROM jobs ORDER BY number"
             ):
                 state: JobState = "queued" if number in abandoned else state_of[number]
                 if state == "queued":
-                    positions[id] = len(positions) + 1
+                    ids[number] = id
                 if (kinds and kind not in kinds) or (own is not None and number not in own):
                     continue
                 counts[state] += 1
                 if (not states or state in states) and (before is None or number < before):
                     found.append(number)
+            order = _order_queued(
+                connection, sorted(ids), {row.number for row in running} - abandoned
+            )
+            positions = {ids[number]: place for place, number in enumerate(order, 1)}
             page = found if limit is None else found[max(0, len(found) - limit) :]
             next_before = page[0] if page and len(found) > len(page) else None
             return _select_jobs(connection, page), counts, next_before, positions
@@ -338,18 +346,28 @@ class JobQueue:
     # -- for workers -------------------------------------------------------------------------------
 
     def claim(self, owner: str) -> Job | None:
-        """Take the next job; None if there is none."""
+        """Take the next job; None if there is none. Clients take turns."""
         if not self.has_work():
             return None
 
         def claim(connection: sqlite3.Connection) -> Job | None:
             self._requeue_abandoned(connection)
-            row = connection.execute(
+            queued = connection.execute(
                 "SELECT number FROM jobs WHERE state = 'queued'"
-                f" ORDER BY deaths > {_SUSPECT_CRASHES}, number LIMIT 1"
-            ).fetchone()
-            if row is None:
+                f" AND (deaths > {_SUSPECT_CRASHES}) = 0"
+            ).fetchall() or connection.execute("SELECT number FROM jobs WHERE state = 'queued'")
+            running = connection.execute("SELECT number FROM jobs WHERE state = 'running'")
+            order = _order_queued(
+                connection, [number for (number,) in queued], {number for (number,) in running}
+            )
+            if not order:
                 return None
+            row = order[:1]
+            connection.execute(
+                "INSERT OR REPLACE INTO turns SELECT client, ifnull((SELECT max(turn) FROM turns),"
+                " 0) + 1 FROM jobs WHERE number = ?",
+                row,
+            )
             connection.execute(  # the rates of an earlier attempt no longer hold
                 "UPDATE jobs SET state = 'running', owner = ?1, beat = ?2, attempts = attempts + 1,"
                 " started = coalesce(started, ?2),"
@@ -558,6 +576,34 @@ def _select_jobs(connection: sqlite3.Connection, numbers: Sequence[int]) -> list
         some = numbers[start : start + MAX_VARIABLES]
         rows += _select_rows(connection, f"number IN ({', '.join('?' * len(some))})", some)
     return rows
+
+
+def _order_queued(
+    connection: sqlite3.Connection, queued: Sequence[int], running: Collection[int]
+) -> list[int]:
+    """The numbers of queued jobs in the order in which they are claimed: the client with the fewest
+    running jobs is next, then the one whose turn was longest ago; of each client, the oldest job.
+    """
+    clients = dict(connection.execute("SELECT number, client FROM jobs ORDER BY client"))
+    turns = dict(connection.execute("SELECT client, turn FROM turns"))
+    num_running = Counter(clients[number] for number in running)
+    waiting: dict[str, list[int]] = {}
+    for number in sorted(queued, reverse=True):
+        waiting.setdefault(clients[number], []).append(number)
+    heap = [
+        (num_running[client], turns.get(client, 0), numbers[-1], client)
+        for client, numbers in waiting.items()
+    ]
+    heapq.heapify(heap)
+    last_turn = max(turns.values(), default=0)
+    order = []
+    while heap:
+        count, _, _, client = heapq.heappop(heap)
+        order.append(waiting[client].pop())
+        last_turn += 1
+        if waiting[client]:
+            heapq.heappush(heap, (count + 1, last_turn, waiting[client][-1], client))
+    return order
 
 
 def _select_numbers(connection: sqlite3.Connection, client: str) -> set[int]:

@@ -125,7 +125,7 @@ async def receive_form(
     if kind != b"multipart/form-data" or not boundary:
         raise Problem(415, "the request is not a multipart form", hint=_FORM_HINT)
     owner = get_client(request).key
-    num_free = await to_thread.run_sync(uploads.count_free)
+    num_free = await to_thread.run_sync(uploads.count_free, owner)
     length = request.headers.get("content-length", "")
     num_bytes = int(length) if length.isdigit() else 0
     reader = _FormReader(uploads, names, max_field_bytes, owner, max_files, num_free, num_bytes)
@@ -209,7 +209,7 @@ class _FormReader:
                 f"the form has more than {self._max_files} files", hint="Send fewer at once."
             )
         if self._num_files > self._num_free:
-            raise self._uploads.too_many()
+            raise self._uploads.too_many(self._owner)
         self._events.append(("begin", self._disposition))
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:

@@ -376,16 +376,33 @@ def _list(server: ServerState, found: JobPage) -> Response:
 
 def submit_job(server: ServerState, new: NewJob, client: Client) -> dict[str, Any]:
     """Queue a job; the job as it is shown."""
-    counts = server.jobs.list_page(0).counts
-    waiting = counts["queued"] + counts["paused"]
-    if waiting >= server.settings.queue:
-        raise OverloadedError(
-            f"{waiting} jobs are waiting already", hint="Wait, or cancel some of them."
-        )
+    _check_queue(server, client)
     with prepare_job(server, client, new.kind, new.arguments) as found, server.uploads.job_lock:
         check_uploads(server, found)
         job = server.jobs.submit(new.kind, found, client=client.key)
     return _show(server, job)
+
+
+def _check_queue(server: ServerState, client: Client) -> None:
+    """Refuse a job if too many wait, of all clients or of this key."""
+    limit = server.settings.queue
+    waiting = _count_waiting(server)
+    if waiting >= limit:
+        raise OverloadedError(
+            f"{waiting} jobs are waiting already; the limit is {limit}",
+            hint="Wait, or cancel some of them.",
+        )
+    own_limit = max(1, int(server.settings.client_share * limit))
+    if client.key and (own := _count_waiting(server, client.key)) >= own_limit:
+        raise OverloadedError(
+            f"{own} jobs of this key are waiting already; the limit is {own_limit}",
+            hint="Wait, or cancel some of them.",
+        )
+
+
+def _count_waiting(server: ServerState, client: str | None = None) -> int:
+    counts = server.jobs.list_page(0, client=client).counts
+    return counts["queued"] + counts["paused"]
 
 
 def _delete(server: ServerState, job: Job) -> None:
