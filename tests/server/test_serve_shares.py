@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from httpx import Response
 
 from tests.server.conftest import HERE, MakeApp
 
@@ -40,12 +39,12 @@ def clients(make_app: MakeApp) -> Iterator[Clients]:
         yield Clients(client)
 
 
-def upload(client: TestClient, *sizes: int) -> Response:
+def upload(client: TestClient, *sizes: int) -> Any:
     files = [("files", (f"{number}.txt", b"a" * size)) for number, size in enumerate(sizes)]
     return client.post("/uploads", files=files)
 
 
-def submit(client: TestClient) -> Response:
+def submit(client: TestClient) -> Any:
     return client.post("/jobs", json={"kind": "bench", "arguments": {"quick": True}})
 
 
