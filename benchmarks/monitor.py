@@ -42,7 +42,7 @@ def run(hardware: str) -> list[Row]:
     machine = discover(os.environ)
     rows = [*_sampling(machine, hardware), *_live_view()]
     if hardware == "h200":
-        gpu = next((gpu for gpu in machine.of("nvidia") if gpu.usable), None)
+        gpu = next((gpu for gpu in machine.gpus_of("nvidia") if gpu.usable), None)
         backend = (
             next((d for d in gpu.backends if d.library == "torch" and d.usable), None)
             if gpu

@@ -83,7 +83,7 @@ class Placement:
     """Processes on this device."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that must be set before a worker's framework loads."""
-    wrong_attention: tuple[str, ...] = ()
+    disabled_attention_backends: tuple[str, ...] = ()
     """Attention backends of torch that failed the device's self-test: a worker disables them
     before it loads its engine."""
     batch_speed: float = 0.95

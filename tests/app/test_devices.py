@@ -56,7 +56,7 @@ def test_a_device_is_saved_measured_once_and_forgotten() -> None:
     saved = Rig().saved_device
     assert saved is not None
     assert saved.device == "cpu"
-    assert Rig().evidence.speeds["cpu"] > 0
+    assert Rig().measured_devices.speeds["cpu"] > 0
     events.clear()
     Rig(on_event=events.append).use("cpu")
     assert events == []

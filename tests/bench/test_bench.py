@@ -245,11 +245,11 @@ def test_measurements_are_valid_for_their_driver_and_libraries_only(
     here = machine("h200-linux")
     gpu = here.gpus[0]
     known = Measurements().add(replace(h200, broken="differs by 3 %"))
-    assert known.evidence(here).speeds == {gpu.id: pytest.approx(760)}
-    assert known.evidence(here).broken == {gpu.id: "differs by 3 %"}
+    assert known.measured_devices(here).speeds == {gpu.id: pytest.approx(760)}
+    assert known.measured_devices(here).broken == {gpu.id: "differs by 3 %"}
     newer = replace(here, gpus=(replace(gpu, driver_version="999.1"),))
-    assert known.evidence(newer).speeds == {}
-    assert known.evidence(newer).broken == {}
+    assert known.measured_devices(newer).speeds == {}
+    assert known.measured_devices(newer).broken == {}
     torch = here.host.installed.torch
     assert torch is not None
     installed = here.host.installed._replace(torch=torch._replace(version="2.99"))

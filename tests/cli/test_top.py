@@ -49,7 +49,7 @@ def sample(machine: Machine, place: int, second: float) -> DeviceSample:
     return DeviceSample(
         device.id, device.name, second, NOW - 300 + second, compute_percent=load,
         memory_total_bytes=total, memory_used_bytes=total // 2,
-        memory_ours_bytes=total // 4, power_w=400.0,
+        memory_own_bytes=total // 4, power_w=400.0,
         power_limit_w=700.0, temperature_c=60.0, clock_mhz=1980,
         throttling=(ThrottleReason.IDLE if place else ThrottleReason.POWER,), pcie_generation=4,
         pcie_generation_max=5, pcie_width=8, pcie_width_max=16, pcie_rx_bytes_s=2e9,

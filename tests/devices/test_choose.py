@@ -8,7 +8,7 @@ import pytest
 
 from anyrig.devices.choose import (
     DeviceRequest,
-    Evidence,
+    MeasuredDevices,
     choose_device,
     match_devices,
 )
@@ -98,8 +98,8 @@ def test_missing_saved_device_is_skipped_with_warning(machine: Load) -> None:
 def test_measured_speed_beats_specifications(machine: Load) -> None:
     here = machine(PAIR)
     slow, fast = here.gpus
-    evidence = Evidence(speeds={slow.id: 80.0, fast.id: 70.0, "cpu": 1.0})
-    choice = choose_device(here, evidence=evidence)
+    measured = MeasuredDevices(speeds={slow.id: 80.0, fast.id: 70.0, "cpu": 1.0})
+    choice = choose_device(here, measured=measured)
     assert (choice.device, choice.origin) == (slow, "measured")
     assert "80" in choice.reason.message
     assert any(p.device is fast and "measured slower" in p.reason.message for p in choice.skipped)
@@ -108,14 +108,16 @@ def test_measured_speed_beats_specifications(machine: Load) -> None:
 def test_gpu_slower_than_cpu_is_not_chosen(machine: Load) -> None:
     here = machine("core-ultra-linux")
     gpu = here.gpus[0]
-    choice = choose_device(here, evidence=Evidence(speeds={gpu.id: 0.2, "cpu": 0.5}))
+    choice = choose_device(here, measured=MeasuredDevices(speeds={gpu.id: 0.2, "cpu": 0.5}))
     assert choice.device.kind == "cpu"
     assert choice.reason.code is ReasonCode.CPU_FASTEST
     assert choice.skipped[0].device is gpu
     assert "slower than the CPU: 0.2 compared to 0.5" in choice.skipped[0].reason.message
     # Requested by index, it is used all the same.
     requested = choose_device(
-        here, [DeviceRequest("0", "flag")], evidence=Evidence(speeds={gpu.id: 0.2, "cpu": 0.5})
+        here,
+        [DeviceRequest("0", "flag")],
+        measured=MeasuredDevices(speeds={gpu.id: 0.2, "cpu": 0.5}),
     )
     assert requested.device is gpu
 
@@ -123,9 +125,11 @@ def test_gpu_slower_than_cpu_is_not_chosen(machine: Load) -> None:
 def test_device_with_wrong_results_is_never_chosen(machine: Load) -> None:
     here = machine("h200-linux")
     gpu = here.gpus[0]
-    evidence = Evidence(speeds={gpu.id: 700.0}, broken={gpu.id: "wrong results: differs by 12 %"})
+    measured = MeasuredDevices(
+        speeds={gpu.id: 700.0}, broken={gpu.id: "wrong results: differs by 12 %"}
+    )
     for requests in ([], [DeviceRequest("cuda:0", "flag")], [DeviceRequest("all", "flag")]):
-        choice = choose_device(here, requests, evidence=evidence)
+        choice = choose_device(here, requests, measured=measured)
         assert gpu not in choice.devices
         assert any(passed.reason.code is ReasonCode.WRONG_RESULTS for passed in choice.skipped)
 
@@ -158,7 +162,7 @@ def test_all_excludes_unusable_devices(machine: Load) -> None:
 def test_larger_unmeasured_gpu_beats_smaller_measured_one(machine: Load) -> None:
     here = machine(PAIR)
     small, large = here.gpus
-    choice = choose_device(here, evidence=Evidence(speeds={small.id: 80.0, "cpu": 1.0}))
+    choice = choose_device(here, measured=MeasuredDevices(speeds={small.id: 80.0, "cpu": 1.0}))
     assert (choice.device, choice.origin) == (large, "specifications")
     assert "not measured yet" in choice.skipped[0].reason.message
 

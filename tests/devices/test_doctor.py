@@ -78,10 +78,10 @@ FINDINGS = [
     ("onnx", "broken", "no onnxruntime package", "pip install", "freebsd", "no-gpu"),
     ("onnx", "warning", "no provider", "onnxruntime-gpu", "h200-linux", "rtx4070-laptop-docker"),
     ("onnx", "good", "CUDAExecutionProvider", "", "rtx4070-laptop-docker", "h200-linux"),
-    ("onnx-shadow", "broken", "overwrite", "uninstall", "core-ultra-linux", "no-gpu"),
-    ("onnx-shadow", "good", "one ONNX Runtime", "", "no-gpu", "core-ultra-linux"),
-    ("leftovers", "warning", "pynvml", "nvidia-ml-py", "low-disk", "h200-linux"),
-    ("leftovers", "warning", "intel-extension", "uninstall", "arc-a770-closed-linux",
+    ("onnx-conflict", "broken", "overwrite", "uninstall", "core-ultra-linux", "no-gpu"),
+    ("onnx-conflict", "good", "one ONNX Runtime", "", "no-gpu", "core-ultra-linux"),
+    ("obsolete-packages", "warning", "pynvml", "nvidia-ml-py", "low-disk", "h200-linux"),
+    ("obsolete-packages", "warning", "intel-extension", "uninstall", "arc-a770-closed-linux",
      "arc-b580-linux"),
     ("flash-attention", "good", "in torch's SDPA", '"9.0"', "h200-linux", "t4-linux"),
     ("flash-attention", "warning", "2.8.3 has no kernels for 7.5", "", "t4-linux", "low-disk"),
@@ -103,9 +103,9 @@ FINDINGS = [
      "rtx4070-laptop-docker", "arc-b580-linux"),
     ("amd-access", "broken", "/dev/kfd does not exist", "modprobe", "rx6700xt-no-kfd-linux",
      "rx6700xt-linux"),
-    ("leftovers", "warning", "torch-directml", "uninstall", "rtx3060-pair-windows",
+    ("obsolete-packages", "warning", "torch-directml", "uninstall", "rtx3060-pair-windows",
      "rx640-directml-windows"),
-    ("leftovers", "good", "supports GPU 0 (Radeon RX 640)", "", "rx640-directml-windows",
+    ("obsolete-packages", "good", "supports GPU 0 (Radeon RX 640)", "", "rx640-directml-windows",
      "rtx3060-pair-windows"),
     ("usable", "broken", "ROCm in WSL2 requires librocdxg", "troubleshooting", "amd-wsl2",
      "mi300x-linux"),
@@ -123,7 +123,7 @@ FINDINGS = [
     ("allocator", "warning", "CACHING", "unset", "a10-docker-utility", "h200-linux"),
     ("platform", "broken", "Rosetta translation", "aarch64", "macbook-m1-rosetta",
      "macbook-intel"),
-    ("spill", "warning", "spills", "Sysmem", "rtx4090-rtxpro6000-wsl2", "h200-linux"),
+    ("sysmem-fallback", "warning", "spills", "Sysmem", "rtx4090-rtxpro6000-wsl2", "h200-linux"),
 ]  # fmt: skip
 
 
@@ -249,7 +249,7 @@ def test_doctor_summary_line(
 def test_needed_torch_directml_is_kept(machine: Load, name: str) -> None:
     found = diagnose(machine(name))
     assert not [f for f in found if "uninstall" in f.fix and "torch-directml" in f.fix]
-    assert [f for f in found if f.check == "leftovers" and "maintenance" in f.message]
+    assert [f for f in found if f.check == "obsolete-packages" and "maintenance" in f.message]
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_json_has_a_code_for_every_reason(machine: Load, subtests: pytest.Subtes
                 text = json.dumps(device_to_json(replace(device, notes=())))
                 data = json.loads(text)
                 assert bool(data["code"]) == bool(data["why_not"])
-                assert all(bool(row["code"]) != row["usable"] for row in data["drives"])
+                assert all(bool(row["code"]) != row["usable"] for row in data["backends"])
                 assert json.dumps(device_to_json(device_from_json(data))) == text
             choice = choose_device(here)
             for reason in (choice.reason, *(skipped.reason for skipped in choice.skipped)):

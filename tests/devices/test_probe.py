@@ -11,8 +11,8 @@ import pytest
 from anyrig.devices import probe
 from anyrig.devices.discover import discover, from_record, record
 from anyrig.devices.probe import (
+    HostProbe,
     LiveProbe,
-    System,
     Unavailable,
     load_record,
 )
@@ -61,7 +61,7 @@ def test_record_and_replay(subtests: pytest.Subtests) -> None:
 
             original = record_of(name)
             recorder = RecordingProbe(RecordedProbe(original), original.get("environment", {}))
-            first = discover(original.get("environment", {}), system=System(recorder))
+            first = discover(original.get("environment", {}), system=HostProbe(recorder))
             again = from_record(json.loads(json.dumps(recorder.record)))
             assert again == first == from_record(original)
 
@@ -88,7 +88,7 @@ def test_discover_in_a_captured_tree(tmp_path: Path) -> None:
             "/usr/share/misc/pci.ids": "1002  AMD\n\t744c  Navi 31 [Radeon RX 7900 XT/7900 XTX]\n",
         },
     )
-    here = discover({}, system=System(LiveProbe(str(tmp_path))))
+    here = discover({}, system=HostProbe(LiveProbe(str(tmp_path))))
     (gpu,) = here.gpus
     assert gpu.name == "AMD Radeon RX 7900 XTX"
     assert (gpu.capability, gpu.units, gpu.pci_address) == ("gfx1100", 96, "0000:03:00.0")
@@ -118,7 +118,7 @@ def test_invalid_record(tmp_path: Path, text: str, words: str) -> None:
 @pytest.mark.gpu
 def test_nvml_on_a_real_gpu() -> None:
     here = discover(os.environ)
-    gpu = next(here.of("nvidia"))
+    gpu = next(here.gpus_of("nvidia"))
     assert gpu.id.startswith("GPU-")
     assert gpu.memory.total_bytes
     assert gpu.capability
@@ -156,7 +156,7 @@ class FakeNvml:
 
 def test_nvml_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "load_pynvml", FakeNvml)
-    system = System()
+    system = HostProbe()
     assert system.nvml("nvmlInit") is None
     assert system.nvml("nvmlSystemGetDriverVersion") == "580.1"
     assert system.nvml("mig", "0") == 1

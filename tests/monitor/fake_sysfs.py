@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anyrig.devices.probe import LiveProbe, System
+from anyrig.devices.probe import HostProbe, LiveProbe
 from anyrig.monitor.processes import ProcessTable
 
 
@@ -15,8 +15,8 @@ def write_files(root: Path, files: dict[str, str | int]) -> None:
         path.write_text(f"{text}\n")
 
 
-def system_of(root: Path) -> System:
-    return System(LiveProbe(str(root)))
+def system_of(root: Path) -> HostProbe:
+    return HostProbe(LiveProbe(str(root)))
 
 
 def open_gpu(root: Path, pid: int, fd: int, fdinfo: str) -> None:

@@ -75,10 +75,10 @@ def test_all_figures_of_an_amd_card(amd: Path) -> None:
     assert (sample.clock_mhz, sample.clock_max_mhz) == (2371, 2500)
     assert (sample.memory_clock_mhz, sample.memory_clock_max_mhz) == (1249, 1249)
     assert (sample.fan_percent, sample.fan_rpm) == (40.0, 1450)
-    assert sample.throttling == ("power limit", "too hot")
+    assert sample.throttling == ("power limit", "thermal")
     assert sample.ecc_errors == 2
     assert (sample.pcie_generation, sample.pcie_width) == (4, 16)
-    assert sample.memory_ours_bytes == 0
+    assert sample.memory_own_bytes == 0
     assert sample.memory_others_bytes == 9 * GIB
     hwmon = amd / AMD[1:] / "hwmon/hwmon4"
     (hwmon / "power1_average").rename(hwmon / "power1_input")  # its name in newer kernels
@@ -121,7 +121,7 @@ def test_rocm_processes_from_kfd(amd: Path) -> None:
         "/sys/class/kfd/kfd/proc/77/vram_51147": GIB,
     })  # fmt: skip
     sample = read_amd(amd)
-    assert sample.memory_ours_bytes == 6 * GIB
+    assert sample.memory_own_bytes == 6 * GIB
     assert sample.memory_others_bytes == 3 * GIB
     assert [use.pid for use in sample.processes or ()] == [77, OURS]
 
@@ -136,10 +136,10 @@ def test_pids_of_kfd_are_ignored_in_a_container(amd: Path) -> None:
     inside = process_table(OURS, all_visible=False)
     reader = AmdReader([RADEON], system_of(amd), str(amd))
     sample = reader.read(START, inside)[0]
-    assert sample.memory_ours_bytes is None
-    assert "container" in sample.unknown["memory_ours"]
+    assert sample.memory_own_bytes is None
+    assert "container" in sample.unknown["memory_own"]
     open_gpu(amd, OURS, 5, AMD_FDINFO.format(client=3, busy=0))
-    assert reader.read(SampleTime(1.0, 1.0), inside)[0].memory_ours_bytes == 2 * GIB
+    assert reader.read(SampleTime(1.0, 1.0), inside)[0].memory_own_bytes == 2 * GIB
 
 
 # -- processes through fdinfo ----------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_memory_and_load_of_processes_on_an_amd_card(amd: Path) -> None:
     open_gpu(amd, OURS, 5, AMD_FDINFO.format(client=3, busy=0))
     open_gpu(amd, OURS, 6, AMD_FDINFO.format(client=3, busy=0))  # the same client, opened twice
     first = reader.read(START, PROCESSES)[0]
-    assert first.memory_ours_bytes == 2 * GIB
+    assert first.memory_own_bytes == 2 * GIB
     for fd in (5, 6):
         open_gpu(amd, OURS, fd, AMD_FDINFO.format(client=3, busy=250_000_000))
     second = reader.read(SampleTime(0.5, 0.5), PROCESSES)[0]
@@ -203,7 +203,7 @@ def test_all_figures_of_an_intel_card(xe: Path) -> None:
     assert sample.fan_rpm == 900
     assert sample.throttling == ("power limit",)
     assert sample.memory_total_bytes == 12 * GIB
-    assert sample.memory_used_bytes == sample.memory_ours_bytes == GIB
+    assert sample.memory_used_bytes == sample.memory_own_bytes == GIB
     assert sample.unknown["memory_used"] == "sum over the processes that this user can see"
 
 
@@ -216,5 +216,5 @@ def test_clocks_of_the_i915_driver(tmp_path: Path) -> None:
     })  # fmt: skip
     sample = read_intel(tmp_path)
     assert (sample.clock_mhz, sample.clock_max_mhz) == (1100, 1450)
-    assert sample.throttling == ("too hot",)
+    assert sample.throttling == ("thermal",)
     assert sample.power_w is None

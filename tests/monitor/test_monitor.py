@@ -14,7 +14,7 @@ import pytest
 
 from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, Machine
-from anyrig.devices.probe import LiveProbe, System
+from anyrig.devices.probe import HostProbe, LiveProbe
 from anyrig.monitor import DeviceSample, Monitor
 from anyrig.monitor.alerts import DeviceAlert
 from anyrig.monitor.monitor import ReaderThread
@@ -32,7 +32,7 @@ class ScriptedReader(DeviceReader):
     """Used memory follows a list."""
 
     def __init__(self, device: Device, used: list[int] | None = None) -> None:
-        super().__init__([device], System(LiveProbe()))
+        super().__init__([device], HostProbe(LiveProbe()))
         self.used = used or [GIB]
         self.num_reads = 0
         self.num_closed = 0
@@ -176,5 +176,5 @@ def test_our_own_part_of_eight_gpus(machine: Callable[..., Machine]) -> None:
     nvml = FakeNvml()
     nvml.uuids = {gpu.id: "h0" for gpu in gpus}
     there = Machine(here.host, here.cpu, gpus, here.cpu_device)
-    costs = _costs(Monitor(there, readers=[NvidiaReader(gpus, System(LiveProbe()), nvml)]))
+    costs = _costs(Monitor(there, readers=[NvidiaReader(gpus, HostProbe(LiveProbe()), nvml)]))
     assert statistics.median(costs) < BAR_S, [round(1000 * cost, 1) for cost in costs]

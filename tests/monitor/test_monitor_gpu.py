@@ -24,7 +24,7 @@ def here() -> Machine:
 
 @pytest.fixture
 def gpu(here: Machine) -> Device:
-    found = [gpu for gpu in here.of("nvidia") if gpu.usable]
+    found = [gpu for gpu in here.gpus_of("nvidia") if gpu.usable]
     if not found:
         pytest.skip("no usable NVIDIA GPU")
     return found[0]
@@ -51,14 +51,14 @@ def test_what_torch_allocates_shows(here: Machine, gpu: Device) -> None:
     assert after.memory_used_bytes is not None
     # Others may come and go on a shared GPU; two GiB are not lost in that.
     assert after.memory_used_bytes - before.memory_used_bytes > 1.9 * GIB
-    _check_own_memory(after.memory_ours_bytes, dict(after.unknown))
+    _check_own_memory(after.memory_own_bytes, dict(after.unknown))
     del taken
     handle.release()
 
 
 def _check_own_memory(ours: int | None, unknown: dict[str, str]) -> None:
     if ours is None:
-        assert unknown["memory_ours"]
+        assert unknown["memory_own"]
     else:
         assert ours > 1.9 * GIB
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anyrig.devices.machine import Device, Memory
-from anyrig.devices.probe import LiveProbe, System
+from anyrig.devices.probe import HostProbe, LiveProbe
 from anyrig.monitor.readers import nvidia
 from anyrig.monitor.readers.nvidia import NvidiaReader
 from anyrig.monitor.sample import DeviceSample, SampleTime
@@ -18,7 +18,7 @@ OURS = 4242
 
 
 def open_reader(nvml: FakeNvml, device: Device = H200) -> NvidiaReader:
-    return NvidiaReader([device], System(LiveProbe()), nvml)
+    return NvidiaReader([device], HostProbe(LiveProbe()), nvml)
 
 
 def read(nvml: FakeNvml, device: Device = H200, *, all_visible: bool = True) -> DeviceSample:
@@ -39,13 +39,13 @@ def test_all_figures_of_a_gpu() -> None:
     assert sample.memory_total_bytes == 140 * GIB
     assert sample.memory_used_bytes == 10 * GIB
     assert sample.memory_free_bytes == 130 * GIB
-    assert sample.memory_ours_bytes == 6 * GIB
+    assert sample.memory_own_bytes == 6 * GIB
     assert sample.memory_others_bytes == 4 * GIB
     assert (sample.power_w, sample.power_limit_w) == (412.0, 700.0)
     assert (sample.temperature_c, sample.memory_temperature_c) == (54, 61)
     assert (sample.clock_mhz, sample.clock_max_mhz) == (1755, 1980)
     assert (sample.memory_clock_mhz, sample.memory_clock_max_mhz) == (3201, 3201)
-    assert sample.throttling == ("power limit", "too hot")
+    assert sample.throttling == ("power limit", "thermal")
     assert (sample.pcie_generation, sample.pcie_generation_max) == (4, 5)
     assert (sample.pcie_width, sample.pcie_width_max) == (8, 16)
     assert (sample.encoder_percent, sample.decoder_percent) == (3, 0)
@@ -100,13 +100,13 @@ def test_own_memory_is_unknown_in_a_container_with_pids_of_the_host() -> None:
     nvml = FakeNvml()
     nvml.processes = [(987654, 6 * GIB)]
     sample = read(nvml, all_visible=False)
-    assert sample.memory_ours_bytes is None
+    assert sample.memory_own_bytes is None
     assert sample.memory_others_bytes is None
-    assert "container" in sample.unknown["memory_ours"]
+    assert "container" in sample.unknown["memory_own"]
     assert sample.processes is not None
     assert sample.processes[0].ours is None
     nvml.processes = [(OURS, 6 * GIB)]  # a driver that counts by the container's numbers
-    assert read(nvml, all_visible=False).memory_ours_bytes == 6 * GIB
+    assert read(nvml, all_visible=False).memory_own_bytes == 6 * GIB
 
 
 def test_unified_memory_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def build_snapshot() -> MachineSnapshot:
     gpu = DeviceSample(
         "GPU-1", ODD_NAME, 10.0, 1000.0, compute_percent=57.0, memory_busy_percent=31.0,
         encoder_percent=1.0, decoder_percent=2.0, memory_total_bytes=140 * GIB,
-        memory_used_bytes=10 * GIB, memory_ours_bytes=6 * GIB, power_w=412.3, power_limit_w=700.0,
+        memory_used_bytes=10 * GIB, memory_own_bytes=6 * GIB, power_w=412.3, power_limit_w=700.0,
         temperature_c=54.0, hotspot_c=70.0, memory_temperature_c=61.0, fan_percent=40.0,
         fan_rpm=1200, clock_mhz=1755, clock_max_mhz=1980, memory_clock_mhz=3201,
         memory_clock_max_mhz=3201, throttling=(ThrottleReason.POWER, ThrottleReason.THERMAL),
@@ -72,7 +72,7 @@ def test_base_units() -> None:
     assert value("host_cpu_ratio") == 0.125
     assert value("host_load1") == 0.5
     reasons = {s.labels["reason"] for s in found["anyrig_device_throttled"].samples}
-    assert reasons == {"power limit", "too hot"}
+    assert reasons == {"power limit", "thermal"}
     assert found["anyrig_process_memory_bytes"].samples[0].labels == {
         "device": "GPU-1", "pid": "42", "process": "python",
     }  # fmt: skip
@@ -116,7 +116,7 @@ def test_json_has_the_keys_of_the_first_release() -> None:
     assert set(data["devices"][0]) == {
         "device", "name", "monotonic_s", "wall_s", "lost", "compute_percent",
         "memory_busy_percent", "encoder_percent", "decoder_percent", "memory_total_bytes",
-        "memory_used_bytes", "memory_free_bytes", "memory_ours_bytes", "memory_others_bytes",
+        "memory_used_bytes", "memory_free_bytes", "memory_own_bytes", "memory_others_bytes",
         "power_w", "power_limit_w", "temperature_c", "hotspot_c", "memory_temperature_c",
         "fan_percent", "fan_rpm", "clock_mhz", "clock_max_mhz", "memory_clock_mhz",
         "memory_clock_max_mhz", "throttling", "ecc_errors", "pcie_generation",
@@ -125,7 +125,7 @@ def test_json_has_the_keys_of_the_first_release() -> None:
     }  # fmt: skip
     assert set(data["host"]) == {
         "monotonic_s", "wall_s", "cpu_percent", "cores_percent", "load", "memory_total_bytes",
-        "memory_available_bytes", "memory_ours_bytes", "swap_total_bytes", "swap_used_bytes",
+        "memory_available_bytes", "memory_own_bytes", "swap_total_bytes", "swap_used_bytes",
         "disk_read_bytes_s", "disk_write_bytes_s", "network_rx_bytes_s", "network_tx_bytes_s",
         "processes", "unknown",
     }  # fmt: skip

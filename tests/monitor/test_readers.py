@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from anyrig.devices.machine import Device, Machine, Memory
-from anyrig.devices.probe import LiveProbe, NotFound, System
+from anyrig.devices.probe import HostProbe, LiveProbe, NotFound
 from anyrig.monitor.processes import (
     AnyrigProcesses,
     ProcessTable,
@@ -48,7 +48,7 @@ IOREG = (
 M4 = Device("mac-gpu-0", "gpu", "apple", "Apple M4", memory=Memory("unified", 16 * GIB))
 
 
-def answering(**answers: Any) -> System:
+def answering(**answers: Any) -> HostProbe:
     """A machine of which only these interfaces answer."""
 
     def ask(interface: str, *question: str) -> Any:
@@ -56,7 +56,7 @@ def answering(**answers: Any) -> System:
             raise NotFound(f"nothing answers for {interface}")
         return answers[interface]
 
-    return System(ask)
+    return HostProbe(ask)
 
 
 def test_the_gpu_of_a_mac() -> None:
@@ -96,7 +96,7 @@ def test_an_adapter_on_windows() -> None:
     assert sample.encoder_percent == 4.0
     assert sample.memory_used_bytes == 3 * GIB
     assert sample.memory_free_bytes == GIB
-    assert sample.memory_ours_bytes == 2 * GIB
+    assert sample.memory_own_bytes == 2 * GIB
     assert sample.processes is not None
     assert {use.pid: use.compute_percent for use in sample.processes} == {OURS: 30.0, 8: 15.0}
 
@@ -124,7 +124,7 @@ def test_an_integrated_adapter_uses_shared_memory_too() -> None:
 def test_which_reader_is_chosen(
     name: str, kinds: set[str], machine: Callable[..., Machine]
 ) -> None:
-    readers = open_readers(machine(name), System(LiveProbe()))
+    readers = open_readers(machine(name), HostProbe(LiveProbe()))
     assert {type(reader).__name__ for reader in readers} == kinds
 
 
@@ -159,8 +159,8 @@ def test_this_machine(machine: Callable[..., Machine]) -> None:
     own = next(process for process in second.processes if process.pid == os.getpid())
     assert own.ours
     assert own.memory_bytes is not None
-    assert second.memory_ours_bytes is not None
-    assert second.memory_ours_bytes >= own.memory_bytes > 10_000_000
+    assert second.memory_own_bytes is not None
+    assert second.memory_own_bytes >= own.memory_bytes > 10_000_000
     cpu = reader.read_cpu(second)
     assert cpu.device == "cpu"
     assert cpu.compute_percent == second.cpu_percent

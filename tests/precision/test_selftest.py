@@ -190,7 +190,7 @@ def test_wrong_products_fail_their_format_but_never_fp32() -> None:
     found = report(
         wrong("", area="product", precision="fp16", error=7.0, where="product"),
         wrong("", area="product", precision="fp32", error=7.0, where="product"),
-        wrong("", area="product", decides=False, error=7.0, where="product"),
+        wrong("", area="product", affects_choice=False, error=7.0, where="product"),
     )
     assert found.failed_formats == {
         "fp16": "product (a case): the error of product is 7 times the tolerance"

@@ -217,7 +217,7 @@ class TestInABrowser:
         browser.click(f"[data-job='{job}'] summary")
         browser.find(f"[data-job='{job}'] [role=log]", "Done")
 
-        before = asked.get("/devices").json()["word"]
+        before = asked.get("/devices").json()["selector"]
         for language in ("en", "es", "fr"):
             browser.open("/rig")
             browser.speak(language)
@@ -228,7 +228,7 @@ class TestInABrowser:
             browser.until(
                 lambda: browser.find("select[name=device]").get_attribute("value") == before
             )
-        assert asked.get("/devices").json()["word"] == before
+        assert asked.get("/devices").json()["selector"] == before
         asked.close()
 
     def test_the_workers_of_a_cluster_are_not_theirs(

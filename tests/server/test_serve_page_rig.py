@@ -45,10 +45,10 @@ def test_choosing_a_device_is_kept(browser: Browser, start: Start) -> None:
     server = start()
     browser.url = server.url
     browser.open("/rig")
-    assert server.client.get("/devices").json()["word"] == "auto"
+    assert server.client.get("/devices").json()["selector"] == "auto"
     browser.find("select[name=device]").send_keys(T("rig.use.all"))
     browser.toast(T("rig.used", name=T("rig.use.all")))
-    assert server.client.get("/devices").json()["word"] == "all"
+    assert server.client.get("/devices").json()["selector"] == "all"
     browser.open("/rig")
     assert browser.find("select[name=device]").get_attribute("value") == "all"
 

@@ -96,9 +96,9 @@ def _devices(machine: Machine, choice: DeviceChoice) -> dict[str, Any]:
         skipped = [one.reason for one in choice.skipped if one.device.id == device.id]
         why = str(skipped[0]) if skipped else ""
         rows.append(
-            {**device_to_json(device), "why": why, **reason_to_json(next(iter(skipped), None))}
+            {**device_to_json(device), "reason": why, **reason_to_json(next(iter(skipped), None))}
         )
-    return {"devices": rows, "reason": str(choice.reason), "word": choice.selector,
+    return {"devices": rows, "reason": str(choice.reason), "selector": choice.selector,
             "choice": choice_to_json(choice)}  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def test_reasons_of_every_recorded_machine_are_in_the_pages_language(
             devices = _devices(found, choice)
             phrases = rig.explain_choice(t, devices)
             for row in devices["devices"]:
-                phrases += rig.explain_device(t, row, devices["devices"]) if row["why"] else []
+                phrases += rig.explain_device(t, row, devices["devices"]) if row["reason"] else []
             assert [one for one in phrases if one.lang or not one.text] == [], name
             if language == "en":
                 assert phrases[0].text == str(choice.reason)

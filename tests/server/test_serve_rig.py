@@ -48,11 +48,11 @@ def test_every_recorded_machine_is_told_whole(rig: Rigs, subtests: pytest.Subtes
             assert told.reason
             for row, device in zip(told.devices, context.machine.devices, strict=True):
                 assert row.memory_total_bytes == device.memory.total_bytes
-                assert bool(row.why) == (not row.chosen)
+                assert bool(row.reason) == (not row.chosen)
                 if device.kind == "gpu" and not device.usable:
                     assert not row.usable
                     assert device.block_reason is not None
-                    assert row.why == device.block_reason.message
+                    assert row.reason == device.block_reason.message
                     assert row.fix == device.block_reason.fix
                 else:
                     assert row.usable

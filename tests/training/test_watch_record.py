@@ -19,7 +19,7 @@ import torch
 
 from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.machine import Device, Machine
-from anyrig.devices.probe import LiveProbe, System
+from anyrig.devices.probe import HostProbe, LiveProbe
 from anyrig.errors import InvalidInputError
 from anyrig.monitor import Monitor
 from anyrig.monitor.processes import ProcessTable
@@ -189,7 +189,7 @@ class FixedReader(DeviceReader):
     """A reader whose devices say what it was given."""
 
     def __init__(self, devices: Sequence[Device], **said: float) -> None:
-        super().__init__(devices, System(LiveProbe()))
+        super().__init__(devices, HostProbe(LiveProbe()))
         self._said: dict[str, Any] = {**said}
 
     def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:

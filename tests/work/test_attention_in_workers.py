@@ -39,7 +39,9 @@ def on_in_worker(placement: Placement) -> list[str]:
 
 def test_a_worker_switches_off_what_is_wrong_before_its_engine_loads() -> None:
     torch: Any = pytest.importorskip("torch")
-    seat = Placement(Device("a", "cpu", "test", "a"), TORCH, wrong_attention=("cudnn", "efficient"))
+    seat = Placement(
+        Device("a", "cpu", "test", "a"), TORCH, disabled_attention_backends=("cudnn", "efficient")
+    )
     assert on_in_worker(seat) == ["flash", "math"]
     assert torch.backends.cuda.cudnn_sdp_enabled()  # nothing runs here
 
@@ -67,9 +69,9 @@ def keep(one: Rig, *results: CheckResult) -> None:
 
 def test_every_placement_on_a_device_carries_what_an_earlier_test_found() -> None:
     one = rig()
-    assert [place.wrong_attention for place in placed(one).placements] == [()]
+    assert [place.disabled_attention_backends for place in placed(one).placements] == [()]
     keep(one, WRONG)
-    assert [place.wrong_attention for place in placed(one).placements] == [("cudnn",)]
+    assert [place.disabled_attention_backends for place in placed(one).placements] == [("cudnn",)]
 
 
 def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
@@ -90,7 +92,7 @@ def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
     assert compute.test_devices(one, found, OPTIONS) == found  # --no-bench: nothing is tested
     monkeypatch.setattr(Rig, "may_measure", lambda rig, options: True)
     found = compute.test_devices(one, found, OPTIONS)
-    assert [place.wrong_attention for place in found.placements] == [("cudnn",)]
+    assert [place.disabled_attention_backends for place in found.placements] == [("cudnn",)]
     assert tested == [one.machine.gpus[0].id]
     assert caplog.messages == ["cuDNN is wrong; disabled, torch uses another backend"]
     keep(one, WRONG)
@@ -99,6 +101,6 @@ def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
     monkeypatch.setattr(Rig, "may_measure", lambda rig, options: True)
     caplog.clear()
     found = compute.test_devices(one, again, OPTIONS)
-    assert [place.wrong_attention for place in found.placements] == [("cudnn",)]
+    assert [place.disabled_attention_backends for place in found.placements] == [("cudnn",)]
     assert len(tested) == 1  # it is known
     assert len(caplog.messages) == 1

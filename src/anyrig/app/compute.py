@@ -156,7 +156,7 @@ def _disable_faults(plan: PlacementPlan, faults: Mapping[str, Mapping[str, str]]
         if not _needs_test(placement) or placement.device.id not in faults:
             return placement
         disabled = select_disableable(faults[placement.device.id])
-        return replace(placement, wrong_attention=disabled)
+        return replace(placement, disabled_attention_backends=disabled)
 
     return replace(plan, placements=tuple(map(disable, plan.placements)))
 

@@ -422,7 +422,7 @@ class MonitoredMachine:
                 "devices": {},
                 "cpu_percent": host.cpu_percent,
                 "memory_available_bytes": host.memory_available_bytes,
-                "memory_ours_bytes": host.memory_ours_bytes,
+                "memory_own_bytes": host.memory_own_bytes,
             }
         for device in self._rig.machine.devices:
             for sample in self._monitor.history(device.id):
@@ -441,12 +441,12 @@ class MonitoredMachine:
                 # A wrong name in some file hides nothing.
                 rows = [self._describe(device, None) for device in self._rig.machine.devices]
                 return {"devices": rows, "reason": error.message, "warnings": [error.hint],
-                        "word": "", "choice": None}  # fmt: skip
+                        "selector": "", "choice": None}  # fmt: skip
             return {
                 "devices": [self._describe(device, choice) for device in self._rig.machine.devices],
                 "reason": describe_choice(choice),
                 "warnings": list(choice.warnings),
-                "word": choice.selector,
+                "selector": choice.selector,
                 "choice": choice_to_json(choice),
             }
 
@@ -502,14 +502,14 @@ class MonitoredMachine:
         skipped = choice.skipped if choice is not None else ()
         passed = next((one.reason for one in skipped if one.device.id == device.id), None)
         is_usable = device.usable or device.kind == "cpu"
-        broken = self._rig.evidence.broken.get(device.id, "")
+        broken = self._rig.measured_devices.broken.get(device.id, "")
         lost = sample.lost if sample is not None else ""
         blocked = None if device.kind == "cpu" else device.block_reason
         reason = explain(ReasonCode.WRONG_RESULTS, error=broken) if broken else blocked or passed
         return {
             **device_to_json(device),
             "usable": is_usable and not broken and not lost,
-            "why": lost or str(reason or ""),
+            "reason": lost or str(reason or ""),
             **reason_to_json(None if lost else reason),  # codes of why, for translations
             "fix": "anyrig doctor" if broken or lost else "" if is_usable else self._fix(device),
             "chosen": choice is not None and any(d.id == device.id for d in choice.devices),

@@ -22,7 +22,7 @@ from anyrig.app.settings import LOADER, Settings
 from anyrig.devices.choose import (
     DeviceChoice,
     DeviceRequest,
-    Evidence,
+    MeasuredDevices,
     choose_device,
     resolve_request,
 )
@@ -219,8 +219,12 @@ class Rig:
         self.__dict__.pop("saved_device", None)
 
     @property
-    def evidence(self) -> Evidence:
-        return Evidence() if self.is_recorded else self.measurements.evidence(self.machine)
+    def measured_devices(self) -> MeasuredDevices:
+        return (
+            MeasuredDevices()
+            if self.is_recorded
+            else self.measurements.measured_devices(self.machine)
+        )
 
     def device_requests(self, options: DeviceOptions) -> tuple[DeviceRequest, ...]:
         """Which devices were requested, the strongest first."""
@@ -253,7 +257,7 @@ class Rig:
     def preview_device(self, options: DeviceOptions) -> DeviceChoice:
         """The device that some work would use: nothing is asked, measured or reported."""
         choice = choose_device(
-            self.machine, self.device_requests(options), evidence=self.evidence,
+            self.machine, self.device_requests(options), measured=self.measured_devices,
             strict=options.strict,
         )  # fmt: skip
         log.info("device: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)

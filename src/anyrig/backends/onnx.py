@@ -134,9 +134,9 @@ def _count_cores(device: Device) -> int:
 @functools.cache
 def _count_host_cores() -> int:
     from anyrig.devices import cpu
-    from anyrig.devices.probe import LiveProbe, System
+    from anyrig.devices.probe import HostProbe, LiveProbe
 
-    return max(1, int(cpu.read_cpu(System(LiveProbe(), {})).cores_usable))
+    return max(1, int(cpu.read_cpu(HostProbe(LiveProbe(), {})).cores_usable))
 
 
 @functools.cache
@@ -185,7 +185,7 @@ def _select_adapter(device: Device, equal: list[Any]) -> Any:
     order = list(range(len(equal)))
     if all(is_whole_number(known.get("card_idx", "")) for known in facts):
         order.sort(key=lambda number: int(facts[number]["card_idx"]))
-    return equal[order[min(device.indices.get("equal", 0), len(equal) - 1)]]
+    return equal[order[min(device.indices.get("same_model", 0), len(equal) - 1)]]
 
 
 class OnnxModel:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from anyrig.devices.choose import Evidence
+from anyrig.devices.choose import MeasuredDevices
 from anyrig.devices.machine import Device, Library, Machine, Precision
 from anyrig.storage import files
 from anyrig.units import format_flops
@@ -118,7 +118,7 @@ class Measurements:
         """By device id: the highest FLOP/s by library and precision."""
         return {id_: one.speeds() for id_, one in self._select_valid(machine).items()}
 
-    def evidence(self, machine: Machine) -> Evidence:
+    def measured_devices(self, machine: Machine) -> MeasuredDevices:
         """What `choose_device` goes by: the highest speed of each device, and its faults."""
         speeds: dict[str, float] = {}
         valid = self._select_valid(machine)
@@ -126,7 +126,9 @@ class Measurements:
             known = [v for (_, p), v in one.speeds().items() if p in _COMMON_PRECISIONS]
             if known:
                 speeds[id_] = max(known) / 1e12
-        return Evidence(speeds, {id_: one.broken for id_, one in valid.items() if one.broken})
+        return MeasuredDevices(
+            speeds, {id_: one.broken for id_, one in valid.items() if one.broken}
+        )
 
     def _select_valid(self, machine: Machine) -> dict[str, DeviceMeasurements]:
         found = {device.id: self.find(device, machine) for device in machine.devices}

@@ -11,7 +11,7 @@ from anyrig.errors import DeviceNotFoundError
 from anyrig.units import format_bytes, format_flops, is_whole_number, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.devices.choose import Evidence
+    from anyrig.devices.choose import MeasuredDevices
     from anyrig.devices.machine import Device, Machine
 
 
@@ -28,18 +28,18 @@ def confirm(question: str) -> bool:
         return False
 
 
-def ask_device(machine: Machine, evidence: Evidence) -> str | None:
+def ask_device(machine: Machine, measured: MeasuredDevices) -> str | None:
     """The id of the device that a person picks; Enter takes the recommended one.
 
     The end of the input, or `q`, picks nothing.
     """
-    best = choose_device(machine, evidence=evidence).device
+    best = choose_device(machine, measured=measured).device
     devices = list(machine.devices)
     print("Which device should anyrig use?\n", file=sys.stderr)
     for number, device in enumerate(devices):
         mark = paint("  (recommended)", "good", sys.stderr) if device is best else ""
         print(f"  {number}  {device.name}{mark}", file=sys.stderr)
-        print(f"     {_describe(device, evidence)}", file=sys.stderr)
+        print(f"     {_describe(device, measured)}", file=sys.stderr)
     default = devices.index(best)
     while True:
         print(f"\nNumber or name, q to quit [{default}]: ", end="", file=sys.stderr, flush=True)
@@ -58,10 +58,10 @@ def ask_device(machine: Machine, evidence: Evidence) -> str | None:
             print(f"Enter a number from 0 to {len(devices) - 1}, or a name.", file=sys.stderr)
 
 
-def _describe(device: Device, evidence: Evidence) -> str:
+def _describe(device: Device, measured: MeasuredDevices) -> str:
     """What speaks for a device, or against it, in one line."""
-    if device.id in evidence.broken:
-        return evidence.broken[device.id]
+    if device.id in measured.broken:
+        return measured.broken[device.id]
     if not device.usable and device.kind == "gpu":
         return f"not usable: {device.block_reason}"
     total = device.memory.total_bytes
@@ -69,8 +69,8 @@ def _describe(device: Device, evidence: Evidence) -> str:
         device.architecture or "architecture unknown",
         format_bytes(total) if total is not None else "memory unknown",
     ]
-    if device.id in evidence.speeds:
-        parts.append(f"measured {format_flops(evidence.speeds[device.id] * 1e12)}")
+    if device.id in measured.speeds:
+        parts.append(f"measured {format_flops(measured.speeds[device.id] * 1e12)}")
     if device.features.bf16:
         parts.append("bf16")
     elif device.features.fp16 in ("matrix", "fast"):

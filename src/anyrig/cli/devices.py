@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(format_machine(machine, [device.id for device in choice.devices], fix))
     print(f"\nUsing {describe_choice(choice)}.")
     for report in machine.sources:
-        if report.state == "failed" and not any(machine.of(report.source)):
+        if report.state == "failed" and not any(machine.gpus_of(report.source)):
             print_warning(f"the {report.source} source failed: {report.reason}")
     for warning in choice.warnings:
         print_warning(warning)

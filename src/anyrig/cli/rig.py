@@ -72,7 +72,7 @@ def read_device_flags(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _ask_device(rig: Rig) -> str | None:
-    return ask_device(rig.machine, rig.evidence)
+    return ask_device(rig.machine, rig.measured_devices)
 
 
 class _HarmlessFilter(logging.Filter):

@@ -231,9 +231,9 @@ def _list_details(sample: DeviceSample) -> Iterable[Span]:
         yield Span(f"held down by {', '.join(limits)}", "warning")
     if sample.ecc_errors:
         yield Span(f"{sample.ecc_errors} memory errors", "broken")
-    if sample.memory_ours_bytes is not None:
+    if sample.memory_own_bytes is not None:
         others = _format(sample.memory_others_bytes, "bytes")
-        ours = f"ours {format_bytes(sample.memory_ours_bytes)}"
+        ours = f"ours {format_bytes(sample.memory_own_bytes)}"
         yield Span(f"{ours}, others {others}" if others else ours)
     if sample.pcie_generation and sample.pcie_width:
         yield Span(_format_pcie(sample))
@@ -252,8 +252,8 @@ def _list_host_details(host: HostSample, view: View) -> Iterable[Span]:
     if host.swap_total_bytes:
         used, total = format_bytes(host.swap_used_bytes or 0), format_bytes(host.swap_total_bytes)
         yield Span(f"swap {used} of {total}")
-    if host.memory_ours_bytes:
-        yield Span(f"ours {format_bytes(host.memory_ours_bytes)}")
+    if host.memory_own_bytes:
+        yield Span(f"ours {format_bytes(host.memory_own_bytes)}")
 
 
 def _format_pcie(sample: DeviceSample) -> str:

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise InvalidInputError(
                     "there is no terminal to ask on", hint="Name a device: anyrig use DEVICE."
                 )
-            name = ask_device(rig.machine, rig.evidence)
+            name = ask_device(rig.machine, rig.measured_devices)
             if name is None:
                 print("Nothing was saved.")
                 return 0

@@ -22,7 +22,7 @@ from anyrig.devices.machine import (
     NoteCode,
     SourceReport,
 )
-from anyrig.devices.probe import System
+from anyrig.devices.probe import HostProbe
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.units import format_bytes, pluralize
 
@@ -166,10 +166,10 @@ class ComputeNode(NamedTuple):
 
 
 def find_devices(
-    system: System, controllers: tuple[pci.Controller, ...], memory: Memory
+    system: HostProbe, pci_devices: tuple[pci.PciDevice, ...], memory: Memory
 ) -> tuple[list[Device], SourceReport]:
     """Every AMD GPU that DRM or kfd lists."""
-    cards = [c for c in controllers if c.vendor == pci.AMD]
+    cards = [c for c in pci_devices if c.vendor == pci.AMD]
     nodes = list_compute_nodes(system)
     devices: list[Device] = []
     used: set[int] = set()
@@ -186,7 +186,7 @@ def find_devices(
     return devices, SourceReport("amd", "found", text)
 
 
-def list_compute_nodes(system: System) -> list[ComputeNode]:
+def list_compute_nodes(system: HostProbe) -> list[ComputeNode]:
     """The GPUs that kfd lists, in its order."""
     nodes: list[ComputeNode] = []
     for name in sorted(system.list_names(_KFD), key=lambda n: (len(n), n)):
@@ -254,20 +254,20 @@ def _find_partition_numbers(nodes: list[ComputeNode]) -> list[int]:
     return list(range(len(nodes)))
 
 
-def read_properties(system: System, folder: str) -> dict[str, int]:
+def read_properties(system: HostProbe, folder: str) -> dict[str, int]:
     rows = (line.split() for line in system.read_text(f"{folder}/properties").splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
-def _is_same(node: ComputeNode, card: pci.Controller) -> bool:
+def _is_same(node: ComputeNode, card: pci.PciDevice) -> bool:
     # Partitions have render nodes of their own but share the card's address.
     same_node = card.render_node.endswith(f"renderD{node.render_minor}")
     return (node.render_minor > 0 and same_node) or node.address == card.address
 
 
 def _describe(
-    system: System,
-    card: pci.Controller,
+    system: HostProbe,
+    card: pci.PciDevice,
     node: ComputeNode | None,
     memory: Memory,
     num_parts: int,
@@ -307,14 +307,14 @@ def _find_part(node: ComputeNode | None) -> DevicePart:
     return "whole" if node is None or node.partition is None else "partition"
 
 
-def _driver_block(card: pci.Controller) -> DeviceReason | None:
+def _driver_block(card: pci.PciDevice) -> DeviceReason | None:
     if card.driver == "radeon":
         fix = "sudo modprobe amdgpu"
         return explain(ReasonCode.WRONG_DRIVER, fix, driver="legacy radeon", feature="compute")
     return card.driver_block("amdgpu")
 
 
-def _read_name(system: System, card: pci.Controller, target: str | None) -> str:
+def _read_name(system: HostProbe, card: pci.PciDevice, target: str | None) -> str:
     name = (
         system.read_text(f"{card.folder}/product_name")
         or system.hardware_name("amdgpu", f"{card.device:04x}:{card.revision:02x}")
@@ -326,8 +326,8 @@ def _read_name(system: System, card: pci.Controller, target: str | None) -> str:
 
 
 def _read_memory(
-    system: System,
-    card: pci.Controller,
+    system: HostProbe,
+    card: pci.PciDevice,
     target: str | None,
     system_memory: Memory,
     num_parts: int,

@@ -23,7 +23,7 @@ from anyrig.devices.machine import (
     SourceReport,
     SourceState,
 )
-from anyrig.devices.probe import System, Unavailable
+from anyrig.devices.probe import HostProbe, Unavailable
 from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.install import format_install
 from anyrig.units import GIB, MIB, format_bytes, pluralize
@@ -36,7 +36,7 @@ _WITH_MATRIX_UNITS = re.compile(r"Apple M([5-9]|[1-9]\d)\b")
 _WORKING_SETS = ((128 * GIB, 84, "84 %"), (36 * GIB, 75, "three quarters"))
 
 
-def find_devices(system: System, memory: Memory) -> tuple[list[Device], SourceReport]:
+def find_devices(system: HostProbe, memory: Memory) -> tuple[list[Device], SourceReport]:
     """Every GPU of a Mac."""
     try:
         answer = json.loads(system.run("system_profiler", "SPDisplaysDataType", "-json"))
@@ -48,7 +48,7 @@ def find_devices(system: System, memory: Memory) -> tuple[list[Device], SourceRe
     return devices, SourceReport("apple", state, f"{pluralize(len(devices), 'GPU')}")
 
 
-def _describe(system: System, row: dict[str, Any], number: int, memory: Memory) -> Device:
+def _describe(system: HostProbe, row: dict[str, Any], number: int, memory: Memory) -> Device:
     name = str(row.get("sppci_model") or row.get("_name") or "unknown GPU")
     maker = str(row.get("spdisplays_vendor", "")).lower()
     sysctl = read_sysctl(system)

@@ -119,7 +119,7 @@ class DeviceChoice:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class MeasuredDevices:
     """What was measured on devices."""
 
     speeds: Mapping[str, float] = field(default_factory=dict)
@@ -137,7 +137,7 @@ def choose_device(
     machine: Machine,
     requests: Sequence[DeviceRequest] = (),
     *,
-    evidence: Evidence | None = None,
+    measured: MeasuredDevices | None = None,
     strict: bool = False,
 ) -> DeviceChoice:
     """The device for a piece of work.
@@ -145,10 +145,10 @@ def choose_device(
     Args:
         machine: the devices to choose from.
         requests: what was requested, the strongest first; `auto` ends the list.
-        evidence: what was measured.
+        measured: what was measured.
         strict: a request that cannot be met is an error, not a warning and the CPU.
     """
-    return _Chooser(machine, evidence or Evidence(), strict).choose(requests)
+    return _Chooser(machine, measured or MeasuredDevices(), strict).choose(requests)
 
 
 def resolve_request(
@@ -180,8 +180,8 @@ def resolve_request(
 
 
 class _Chooser:
-    def __init__(self, machine: Machine, evidence: Evidence, strict: bool) -> None:
-        self._machine, self._evidence, self._strict = machine, evidence, strict
+    def __init__(self, machine: Machine, measured: MeasuredDevices, strict: bool) -> None:
+        self._machine, self._measured, self._strict = machine, measured, strict
         self._warnings: list[str] = []
 
     def choose(self, requests: Sequence[DeviceRequest]) -> DeviceChoice:
@@ -240,17 +240,17 @@ class _Chooser:
         reason = explain(_REQUESTED[request.origin], **values)
         cpu, selector = self._machine.cpu_device, request.selector
         if selector.strip().lower() == "all":
-            devices = [device for device in found if device.id not in self._evidence.broken]
+            devices = [device for device in found if device.id not in self._measured.broken]
             return self._build(devices or [cpu], request.origin, reason, "all")
         for device in found:
-            if device.kind == "gpu" and self._evidence.find_block(device):
+            if device.kind == "gpu" and self._measured.find_block(device):
                 continue
             if fallback := explain_backend_fallback(device, selector):
                 if self._strict:
                     raise DeviceUnusableError(fallback.message, hint=fallback.fix or _DOCTOR)
                 self._warnings.append(fallback.message)
             return self._build([device], request.origin, reason, selector)
-        blocked = self._evidence.find_block(found[0])
+        blocked = self._measured.find_block(found[0])
         unusable = explain(ReasonCode.UNUSABLE, name=found[0].name, reason=blocked)
         fix = blocked.fix if blocked else ""
         if self._strict:
@@ -262,8 +262,8 @@ class _Chooser:
         return self._build([cpu], "fallback", unusable, selector)
 
     def _choose_best(self) -> DeviceChoice:
-        cpu, speeds = self._machine.cpu_device, self._evidence.speeds
-        usable = [d for d in self._machine.gpus if not self._evidence.find_block(d)]
+        cpu, speeds = self._machine.cpu_device, self._measured.speeds
+        usable = [d for d in self._machine.gpus if not self._measured.find_block(d)]
         if not usable:
             code = ReasonCode.NO_USABLE_GPU if self._machine.gpus else ReasonCode.NO_GPU
             return self._build([cpu], "fallback", explain(code))
@@ -280,7 +280,7 @@ class _Chooser:
         return self._build(_rank_devices(candidates)[:1], "specifications", explain(code))
 
     def _compare_speeds(self, best: Device, measured: Sequence[Device]) -> DeviceReason:
-        speeds = self._evidence.speeds
+        speeds = self._measured.speeds
         speed = _format_speed(speeds[best.id])
         others = [device for device in measured if device is not best]
         if not others:
@@ -292,10 +292,10 @@ class _Chooser:
 
     def _skip_reason(self, device: Device, best: Device | None) -> DeviceReason:
         """Why a device is not used; `best` is the one that was chosen without a request."""
-        blocked = None if device.kind == "cpu" else self._evidence.find_block(device)
+        blocked = None if device.kind == "cpu" else self._measured.find_block(device)
         if blocked or best is None:
             return blocked or explain(ReasonCode.NOT_REQUESTED)
-        speeds = self._evidence.speeds
+        speeds = self._measured.speeds
         if device.id in speeds and best.id in speeds:
             own, others = _format_speed(speeds[device.id]), _format_speed(speeds[best.id])
             return explain(ReasonCode.SLOWER, name=_short_name(best), speed=own, best=others)
@@ -412,7 +412,7 @@ def _match_id(machine: Machine, selector: str) -> tuple[Device, ...]:
 
 def _match_library(machine: Machine, selector: str) -> tuple[Device, ...]:
     library, (_, colon, number) = parse_library(selector), selector.partition(":")
-    if library == "cuda" and not any(machine.of("nvidia")):
+    if library == "cuda" and not any(machine.gpus_of("nvidia")):
         library = "rocm"  # torch's ROCm build calls its devices cuda
     if library == "mps":  # there is one, which torch calls mps or mps:0
         return tuple(d for d in machine.gpus if "mps" in d.selectors and int(number or 0) == 0)[:1]

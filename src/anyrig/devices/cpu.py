@@ -21,7 +21,7 @@ from anyrig.devices.machine import (
     ResourceLimit,
     SystemName,
 )
-from anyrig.devices.probe import System, Unavailable
+from anyrig.devices.probe import HostProbe, Unavailable
 from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.install import format_install
 from anyrig.units import format_bytes, pluralize
@@ -62,7 +62,7 @@ _SYSTEMS: dict[str, SystemName] = {"Linux": "Linux", "Windows": "Windows", "Darw
 _PROCESSOR_KEY = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
 
 
-def read_platform(system: System) -> Platform:
+def read_platform(system: HostProbe) -> Platform:
     """The operating system, and what it runs in: WSL, a container, a hypervisor."""
     host = system.host()
     name = _SYSTEMS.get(str(host.get("system")), "other")
@@ -81,7 +81,7 @@ def read_platform(system: System) -> Platform:
     )
 
 
-def _wsl(system: System, release: str) -> int:
+def _wsl(system: HostProbe, release: str) -> int:
     """1, 2 or 0: WSL1 has no kernel of its own and no /dev/dxg."""
     text = (system.read_text("/proc/version") or release).lower()
     if "microsoft" not in text:
@@ -90,7 +90,7 @@ def _wsl(system: System, release: str) -> int:
     return 2 if two else 1
 
 
-def _container(system: System) -> str:
+def _container(system: HostProbe) -> str:
     if "KUBERNETES_SERVICE_HOST" in system.environment:
         return "kubernetes"
     if system.read_node("/.dockerenv") is not None:
@@ -107,7 +107,7 @@ def _container(system: System) -> str:
     return ""
 
 
-def _distribution(system: System, host: dict[str, Any]) -> str:
+def _distribution(system: HostProbe, host: dict[str, Any]) -> str:
     kind = str(host.get("system", ""))
     if kind != "Linux":
         return "" if kind in _SYSTEMS else kind
@@ -117,7 +117,7 @@ def _distribution(system: System, host: dict[str, Any]) -> str:
     return found[1] if found else ""
 
 
-def _virtual(system: System) -> str:
+def _virtual(system: HostProbe) -> str:
     if "gvisor" in system.read_text("/proc/version").lower():
         return "gVisor"
     if hypervisor := system.read_text("/sys/hypervisor/type"):
@@ -130,7 +130,7 @@ def _virtual(system: System) -> str:
     return known or ("a virtual machine" if guest else "")
 
 
-def read_cpu(system: System) -> Cpu:
+def read_cpu(system: HostProbe) -> Cpu:
     """The processor as this process may use it."""
     kind = system.host().get("system")
     if kind == "Windows":
@@ -140,7 +140,7 @@ def read_cpu(system: System) -> Cpu:
     return _read_linux(system)
 
 
-def _read_linux(system: System) -> Cpu:
+def _read_linux(system: HostProbe) -> Cpu:
     host = system.host()
     info = _cpuinfo(system.read_text("/proc/cpuinfo"))
     total = _online(system.read_text("/sys/devices/system/cpu/online")) or int(
@@ -167,7 +167,7 @@ def _cpuinfo(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs if value}
 
 
-def _linux_name(system: System, info: dict[str, str], machine: str) -> str:
+def _linux_name(system: HostProbe, info: dict[str, str], machine: str) -> str:
     named = info.get("model name", "")
     if not named:
         part = (info.get("CPU implementer", ""), info.get("CPU part", ""))
@@ -191,7 +191,7 @@ def _online(text: str) -> int:
 
 
 def _usable_cores(
-    system: System, total: int, affinity: int
+    system: HostProbe, total: int, affinity: int
 ) -> tuple[float, tuple[ResourceLimit, ...]]:
     usable: float = total
     limits: list[ResourceLimit] = []
@@ -207,7 +207,7 @@ def _usable_cores(
     return usable, tuple(limits)
 
 
-def _cpu_quotas(system: System) -> Iterator[float]:
+def _cpu_quotas(system: HostProbe) -> Iterator[float]:
     """Every quota between this process's group and the root; the smallest one applies."""
     for folder in _group_folders(system, ""):
         quota, _, period = system.read_text(f"{folder}/cpu.max").partition(" ")
@@ -220,7 +220,7 @@ def _cpu_quotas(system: System) -> Iterator[float]:
             yield used / period_us
 
 
-def _group_folders(system: System, controller: str) -> Iterator[str]:
+def _group_folders(system: HostProbe, controller: str) -> Iterator[str]:
     """The cgroup folders of this process, innermost first: v2 (controller "") or a v1 one.
 
     In a container the path in /proc/self/cgroup may be the host's, which is not mounted; the root
@@ -236,7 +236,7 @@ def _group_folders(system: System, controller: str) -> Iterator[str]:
         yield f"{mount}{step}".rstrip("/")
 
 
-def _linux_memory(system: System) -> tuple[Memory, tuple[ResourceLimit, ...]]:
+def _linux_memory(system: HostProbe) -> tuple[Memory, tuple[ResourceLimit, ...]]:
     info = {
         key: int(kib) * 1024
         for key, kib in re.findall(r"^(\w+):\s+(\d+) kB", system.read_text("/proc/meminfo"), re.M)
@@ -252,7 +252,7 @@ def _linux_memory(system: System) -> tuple[Memory, tuple[ResourceLimit, ...]]:
     return Memory("dedicated", limit, free, note=text), (ResourceLimit("cgroup", text),)
 
 
-def read_memory_limit(system: System) -> tuple[int | None, int | None]:
+def read_memory_limit(system: HostProbe) -> tuple[int | None, int | None]:
     """The smallest memory limit above this process, and how much it may still use.
 
     Every group up to the root has its own limit and use, so the one with the least left counts,
@@ -277,7 +277,7 @@ def read_memory_limit(system: System) -> tuple[int | None, int | None]:
     return min(limits, default=None), min(left, default=None)
 
 
-def read_sysctl(system: System) -> dict[str, str]:
+def read_sysctl(system: HostProbe) -> dict[str, str]:
     try:
         text = system.run("sysctl", *_MAC_KEYS)
     except Unavailable:
@@ -285,7 +285,7 @@ def read_sysctl(system: System) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
 
-def _read_mac(system: System) -> Cpu:
+def _read_mac(system: HostProbe) -> Cpu:
     host, facts = system.host(), read_sysctl(system)
     total = int(facts.get("hw.memsize", 0)) or None
     wanted = {
@@ -309,7 +309,7 @@ def _read_mac(system: System) -> Cpu:
     )
 
 
-def _mac_free(system: System) -> int | None:
+def _mac_free(system: HostProbe) -> int | None:
     """Free, inactive and speculative pages: available without swapping."""
     try:
         text = system.run("vm_stat")
@@ -320,7 +320,7 @@ def _mac_free(system: System) -> int | None:
     return int(size[1]) * sum(map(int, pages)) if size and pages else None
 
 
-def _read_windows(system: System) -> Cpu:
+def _read_windows(system: HostProbe) -> Cpu:
     host = system.host()
     try:
         values = system.registry(_PROCESSOR_KEY)

@@ -23,7 +23,13 @@ from anyrig.devices.machine import (
     Platform,
     SourceReport,
 )
-from anyrig.devices.probe import LiveProbe, RecordedProbe, RecordingProbe, System, select_variables
+from anyrig.devices.probe import (
+    HostProbe,
+    LiveProbe,
+    RecordedProbe,
+    RecordingProbe,
+    select_variables,
+)
 from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.install import format_install
 
@@ -42,7 +48,7 @@ _ROCDXG = ("/opt/rocm/lib/librocdxg.so", "/usr/lib/wsl/lib/librocdxg.so")
 
 
 def discover(
-    environment: Mapping[str, str] | None = None, *, system: System | None = None
+    environment: Mapping[str, str] | None = None, *, system: HostProbe | None = None
 ) -> Machine:
     """Every device of a machine, with the backends that can use it.
 
@@ -51,7 +57,7 @@ def discover(
         system: another machine than this one, such as a recorded one.
     """
     if system is None:
-        system = System(environment=environment)
+        system = HostProbe(environment=environment)
     elif environment is not None:
         system.environment = {**system.environment, **environment}
     reports: list[SourceReport] = []
@@ -84,14 +90,14 @@ def discover(
 def record(environment: Mapping[str, str]) -> tuple[Machine, dict[str, object]]:
     """This machine, and the raw answers that describe it."""
     recorder = RecordingProbe(LiveProbe(), environment)
-    machine = discover(environment, system=System(recorder))
+    machine = discover(environment, system=HostProbe(recorder))
     return machine, recorder.record
 
 
 def from_record(data: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Machine:
     """A recorded machine, in the environment of the record."""
     recorded = {str(k): str(v) for k, v in data.get("environment", {}).items()}
-    return discover(environment, system=System(RecordedProbe(data), recorded))
+    return discover(environment, system=HostProbe(RecordedProbe(data), recorded))
 
 
 def _guard(
@@ -109,7 +115,7 @@ def _guard(
 # -- the host ------------------------------------------------------------------------------------
 
 
-def _read_host(system: System, platform: Platform) -> HostFacts:
+def _read_host(system: HostProbe, platform: Platform) -> HostFacts:
     return HostFacts(
         platform=platform,
         installed=wheels.read_installed(system),
@@ -123,7 +129,7 @@ def _read_host(system: System, platform: Platform) -> HostFacts:
     )
 
 
-def _has_vulkan(system: System) -> bool:
+def _has_vulkan(system: HostProbe) -> bool:
     """A loader in a library folder, and a driver's manifest in a folder or a variable."""
     manifests = any(system.list_names(folder) for folder in _VULKAN_MANIFESTS)
     if not manifests and {"VK_ICD_FILENAMES", "VK_DRIVER_FILES"}.isdisjoint(system.environment):
@@ -134,7 +140,7 @@ def _has_vulkan(system: System) -> bool:
     )
 
 
-def _list_nodes(system: System) -> Iterator[DeviceNode]:
+def _list_nodes(system: HostProbe) -> Iterator[DeviceNode]:
     renders = [name for name in system.list_names("/dev/dri") if name.startswith("render")]
     for path in (*_NODES, *(f"/dev/dri/{name}" for name in renders)):
         status = system.read_node(path)
@@ -146,7 +152,7 @@ def _list_nodes(system: System) -> Iterator[DeviceNode]:
 
 
 def _find_gpus(
-    system: System, host: HostFacts, memory: Memory, reports: list[SourceReport]
+    system: HostProbe, host: HostFacts, memory: Memory, reports: list[SourceReport]
 ) -> tuple[Device, ...]:
     """Every GPU with its indices and backends."""
     guard, platform = partial(_guard, reports), host.platform
@@ -163,7 +169,7 @@ def _find_gpus(
 
 
 def _ask_sources(
-    system: System, platform: Platform, memory: Memory, reports: list[SourceReport]
+    system: HostProbe, platform: Platform, memory: Memory, reports: list[SourceReport]
 ) -> list[Device]:
     """Every GPU that a source of this platform finds, each once."""
     found: list[Device] = []
@@ -178,15 +184,15 @@ def _ask_sources(
     if platform.system == "macOS":
         ask("apple", apple.find_devices, memory)
         return found
-    controllers: tuple[pci.Controller, ...] = ()
+    pci_devices: tuple[pci.PciDevice, ...] = ()
     if platform.system == "Linux":
-        controllers = _guard(reports, "pci", (), pci.list_controllers, system)
+        pci_devices = _guard(reports, "pci", (), pci.list_pci_devices, system)
         if not platform.wsl:  # in WSL the bus shows virtual devices, not cards
-            reports += pci.report_display_only(controllers)
-    ask("nvidia", nvidia.find_devices, controllers, memory, platform)
+            reports += pci.report_display_only(pci_devices)
+    ask("nvidia", nvidia.find_devices, pci_devices, memory, platform)
     if platform.system == "Linux":
-        ask("amd", amd.find_devices, controllers, memory)
-        ask("intel", intel.find_devices, controllers, memory)
+        ask("amd", amd.find_devices, pci_devices, memory)
+        ask("intel", intel.find_devices, pci_devices, memory)
     if platform.wsl == 2:
         ask("wsl", windows.find_devices_in_wsl, list(found), memory)
     elif platform.system == "Windows":
@@ -220,7 +226,7 @@ def _number(gpus: tuple[Device, ...]) -> Iterator[Device]:
         twins = sum(other.pci_id == gpu.pci_id and other.part != "mig" for other in gpus)
         if gpu.pci_id and gpu.part != "mig" and twins > 1:
             # Its place among cards of one model, which some libraries do not tell apart.
-            indices["equal"] = seen[gpu.pci_id] = seen.get(gpu.pci_id, -1) + 1
+            indices["same_model"] = seen[gpu.pci_id] = seen.get(gpu.pci_id, -1) + 1
         yield replace(gpu, indices=indices)
 
 

@@ -85,12 +85,12 @@ def diagnose(machine: Machine, results: Iterable[KernelResult] = ()) -> tuple[Fi
         "visibility": _check_visibility,
         "torch": _check_torch_build,
         "onnx": _check_onnx_providers,
-        "onnx-shadow": _check_onnx_conflicts,
-        "leftovers": _check_obsolete_packages,
+        "onnx-conflict": _check_onnx_conflicts,
+        "obsolete-packages": _check_obsolete_packages,
         "flash-attention": _check_flash_attention,
         "bf16": _check_bf16,
         "allocator": _check_allocator,
-        "spill": _check_memory_fallback,
+        "sysmem-fallback": _check_memory_fallback,
         "kernel": partial(_check_kernels, results=ran),
     }
     found = [replace(one, check=name) for name, check in checks.items() for one in check(machine)]
@@ -163,7 +163,7 @@ def _check_wsl(machine: Machine) -> Findings:
     if machine.platform.wsl == 1:
         yield _broken("WSL1 has no GPU access", "wsl --set-version <name> 2")
     if machine.platform.system == "Windows":
-        cards = [gpu for gpu in machine.of("nvidia") if _in_nvml(gpu)]
+        cards = [gpu for gpu in machine.gpus_of("nvidia") if _in_nvml(gpu)]
         if sum(gpu.usable for gpu in cards) > 1:
             text = "training on several GPUs needs NCCL, which is not built for Windows: use WSL2"
             yield _warning(f"{text}, which uses the installed driver", "wsl --install")
@@ -177,7 +177,7 @@ def _check_wsl(machine: Machine) -> Findings:
         text = "no GPU in WSL2: the Windows driver is too old or /dev/dxg is missing"
         yield _warning(text, "wsl --update")
     for vendor in vendors:
-        if any(gpu.usable for gpu in machine.of(vendor)):
+        if any(gpu.usable for gpu in machine.gpus_of(vendor)):
             yield _good(_WSL_ADVICE[vendor])
         else:
             yield _warning(_WSL_ADVICE[vendor], "docs/troubleshooting.md#wsl2")
@@ -248,7 +248,7 @@ def _in_nvml(gpu: Device) -> bool:
 def _check_nvidia_driver(machine: Machine) -> Findings:
     """The driver works for every card on the bus."""
     report = next((r for r in machine.sources if r.source == "nvidia"), None)
-    gpus = list(machine.of("nvidia"))
+    gpus = list(machine.gpus_of("nvidia"))
     for gpu in gpus:
         if _in_nvml(gpu) or _is_outside(gpu):
             continue  # or explained by `nvidia-container`
@@ -284,7 +284,7 @@ def _check_nvidia_container(machine: Machine) -> Findings:
     if not machine.platform.container:
         return
     visible = machine.host.environment.get("NVIDIA_VISIBLE_DEVICES", "")
-    outside = [gpu for gpu in machine.of("nvidia") if _is_outside(gpu)]
+    outside = [gpu for gpu in machine.gpus_of("nvidia") if _is_outside(gpu)]
     for gpu in outside:
         if gpu.hardware_block:
             yield _broken(f"{_title(gpu)}: {gpu.hardware_block}", gpu.hardware_block.fix, gpu)
@@ -293,7 +293,7 @@ def _check_nvidia_container(machine: Machine) -> Findings:
     if visible in ("void", "none"):
         text = f"NVIDIA_VISIBLE_DEVICES={visible} excludes all GPUs from this container"
         yield _warning(text, "docker run --gpus all ...")
-    elif any(_in_nvml(gpu) for gpu in machine.of("nvidia")):
+    elif any(_in_nvml(gpu) for gpu in machine.gpus_of("nvidia")):
         if blocked := nvidia.compute_block(machine.host):
             yield _broken(blocked.message, blocked.fix)
         else:
@@ -307,7 +307,7 @@ def _check_cuda_runtime(machine: Machine) -> Findings:
         return
     need = torch.runtime
     if nvidia.driver_is_too_old(machine.host, need):
-        gpu = next(machine.of("nvidia"), None)
+        gpu = next(machine.gpus_of("nvidia"), None)
         fix = find_torch_fix(gpu, machine.host) if gpu else ""
         text = f"torch was built with CUDA {need}, the driver supports CUDA {have} at most"
         yield _broken(text, fix or "update the NVIDIA driver")
@@ -323,7 +323,7 @@ def _check_torch_kernels(machine: Machine, results: Results) -> Findings:
     vendor = nvidia if torch.flavour == "cuda" else amd
     own = (one for one in results if one.backend == "torch" and one.kernels)
     listed = {result.device: result.kernels for result in own}
-    for gpu in machine.of("nvidia" if vendor is nvidia else "amd"):
+    for gpu in machine.gpus_of("nvidia" if vendor is nvidia else "amd"):
         kernels = listed.get(gpu.id) or torch.kernels  # what torch lists itself wins
         if not gpu.capability or not kernels or gpu.part == "mig":
             continue
@@ -342,7 +342,7 @@ def _check_torch_kernels(machine: Machine, results: Results) -> Findings:
 
 def _check_nvidia_parts(machine: Machine) -> Findings:
     """MIG instances and compute modes."""
-    for gpu in machine.of("nvidia"):
+    for gpu in machine.gpus_of("nvidia"):
         for note in gpu.notes:
             if note.code is NoteCode.MIG_PENDING:
                 fix = f"sudo nvidia-smi --gpu-reset -i {gpu.indices.get('nvml', 0)}"
@@ -362,7 +362,7 @@ def _check_nvidia_parts(machine: Machine) -> Findings:
 def _check_access(machine: Machine, vendor: str) -> Findings:
     """This user may open the render nodes, and /dev/kfd for AMD."""
     here = machine.platform
-    if here.system != "Linux" or here.wsl or not any(machine.of(vendor)):
+    if here.system != "Linux" or here.wsl or not any(machine.gpus_of(vendor)):
         return
     kfd = amd.kfd_block(machine.host) if vendor == "amd" else None
     if kfd and kfd.code is ReasonCode.NOT_IN_CONTAINER:
@@ -376,7 +376,7 @@ def _check_access(machine: Machine, vendor: str) -> Findings:
 
 
 def _check_amd_container(machine: Machine) -> Findings:
-    if not machine.platform.container or not any(machine.of("amd")):
+    if not machine.platform.container or not any(machine.gpus_of("amd")):
         return
     block = amd.kfd_block(machine.host)
     if block and block.code is ReasonCode.NOT_IN_CONTAINER:
@@ -668,7 +668,7 @@ def _check_memory_fallback(machine: Machine) -> Findings:
     """NVIDIA's Windows driver may use system memory instead of reporting out-of-memory."""
     if machine.platform.system != "Windows" and machine.platform.wsl != 2:
         return
-    if any(gpu.usable for gpu in machine.of("nvidia")):
+    if any(gpu.usable for gpu in machine.gpus_of("nvidia")):
         text = "a full GPU spills into system memory instead of failing, and becomes slow"
         fix = "NVIDIA Control Panel: CUDA - Sysmem Fallback Policy: Prefer No Sysmem Fallback"
         yield _warning(text, fix)

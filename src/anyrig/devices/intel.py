@@ -19,7 +19,7 @@ from anyrig.devices.machine import (
     MemoryPool,
     SourceReport,
 )
-from anyrig.devices.probe import System, Unavailable
+from anyrig.devices.probe import HostProbe, Unavailable
 from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.units import pluralize
 
@@ -94,10 +94,10 @@ _DEVICE_MEMORY = 1  # I915_MEMORY_CLASS_DEVICE, DRM_XE_MEM_REGION_CLASS_VRAM
 
 
 def find_devices(
-    system: System, controllers: tuple[pci.Controller, ...], memory: Memory
+    system: HostProbe, pci_devices: tuple[pci.PciDevice, ...], memory: Memory
 ) -> tuple[list[Device], SourceReport]:
     """Every Intel GPU that DRM or the bus shows."""
-    cards = [c for c in controllers if c.vendor == pci.INTEL]
+    cards = [c for c in pci_devices if c.vendor == pci.INTEL]
     if not cards:
         return [], SourceReport("intel", "nothing", "no Intel GPU on the bus")
     devices = [_describe(system, card, memory) for card in cards]
@@ -106,7 +106,7 @@ def find_devices(
     return devices, SourceReport("intel", "found", text)
 
 
-def _describe(system: System, card: pci.Controller, system_memory: Memory) -> Device:
+def _describe(system: HostProbe, card: pci.PciDevice, system_memory: Memory) -> Device:
     family = find_family(card.device)
     module = "xe" if family.architecture in ("Xe2-HPG", "Xe2-LPG", "Xe3-LPG") else "i915"
     listed = system.hardware_name("pci", card.pci_id)
@@ -138,7 +138,7 @@ class _Region(NamedTuple):
 
 
 def _read_memory(
-    system: System, card: pci.Controller, family: GraphicsFamily, system_memory: Memory
+    system: HostProbe, card: pci.PciDevice, family: GraphicsFamily, system_memory: Memory
 ) -> Memory:
     regions, failure = _read_regions(system, card)
     local = [region for region in regions if region.is_local]
@@ -162,7 +162,7 @@ def _read_memory(
     return Memory(note=failure or "the driver does not report its memory")
 
 
-def _read_regions(system: System, card: pci.Controller) -> tuple[list[_Region], str]:
+def _read_regions(system: HostProbe, card: pci.PciDevice) -> tuple[list[_Region], str]:
     """The regions, or why there are none.
 
     Without CAP_PERFMON xe reports 0 used and i915 everything unallocated, as an idle card would:
@@ -185,7 +185,7 @@ def _read_regions(system: System, card: pci.Controller) -> tuple[list[_Region], 
     return regions, ""
 
 
-def _sysfs_bytes(system: System, card: pci.Controller) -> int:
+def _sysfs_bytes(system: HostProbe, card: pci.PciDevice) -> int:
     """xe's tiles, or the out-of-tree i915's total."""
     tiles = [name for name in system.list_names(card.folder) if name.startswith("tile")]
     sizes = [system.read_number(f"{card.folder}/{t}/physical_vram_size_bytes") or 0 for t in tiles]

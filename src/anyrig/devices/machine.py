@@ -446,7 +446,7 @@ class Machine:
     def find(self, device_id: str) -> Device | None:
         return next((device for device in self.devices if device.id == device_id), None)
 
-    def of(self, vendor: str) -> Iterator[Device]:
+    def gpus_of(self, vendor: str) -> Iterator[Device]:
         """The GPUs of one vendor, in order."""
         return (gpu for gpu in self.gpus if gpu.vendor == vendor)
 
@@ -490,14 +490,14 @@ def machine_to_json(machine: Machine) -> dict[str, Any]:
 
 def device_to_json(device: Device) -> dict[str, Any]:
     data = asdict(device)
-    data["drives"] = [backend_to_json(backend) for backend in device.backends]
-    del data["backends"], data["hardware_block"]
+    data["backends"] = [backend_to_json(backend) for backend in device.backends]
+    del data["hardware_block"]
     block = device.hardware_block
     data["blocked"] = block.message if block else ""
     data["blocked_fix"] = block.fix if block else ""
     data["notes"] = [note.message for note in device.notes]
     data["usable"] = device.usable
-    data["words"] = list(device.selectors)
+    data["selectors"] = list(device.selectors)
     data["why_not"] = str(device.block_reason or "")
     return data | reason_to_json(device.block_reason)
 
@@ -512,7 +512,7 @@ def reason_to_json(reason: DeviceReason | None) -> dict[str, Any]:
 def backend_to_json(backend: DeviceBackend) -> dict[str, Any]:
     return {
         "backend": backend.library,
-        "word": backend.selector,
+        "selector": backend.selector,
         "provider": backend.provider,
         "usable": backend.usable,
         "reason": backend.reason,
@@ -525,7 +525,7 @@ def backend_from_json(data: Mapping[str, Any]) -> DeviceBackend:
     """The inverse of `backend_to_json`."""
     package = data["reason"] if data["usable"] else ""
     blocked = None if data["usable"] else _reason_from_json(data, data["fix"])
-    return DeviceBackend(data["backend"], data["word"], data["provider"], package, blocked)
+    return DeviceBackend(data["backend"], data["selector"], data["provider"], package, blocked)
 
 
 def _reason_from_json(data: Mapping[str, Any], fix: str) -> DeviceReason:
@@ -545,7 +545,7 @@ def device_from_json(data: Mapping[str, Any]) -> Device:
             "hardware_block": (
                 _reason_from_json(data, data["blocked_fix"]) if data["blocked"] else None
             ),
-            "backends": tuple(map(backend_from_json, data["drives"])),
+            "backends": tuple(map(backend_from_json, data["backends"])),
             "notes": (),
         }
     )

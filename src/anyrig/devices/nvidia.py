@@ -24,7 +24,7 @@ from anyrig.devices.machine import (
     SourceReport,
     SourceState,
 )
-from anyrig.devices.probe import PYNVML_MISSING, NotFound, System, Unavailable
+from anyrig.devices.probe import PYNVML_MISSING, HostProbe, NotFound, Unavailable
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.devices.wheels import parse_version
 from anyrig.install import format_install
@@ -147,13 +147,13 @@ _NVML_FIXES = {
 
 
 def find_devices(
-    system: System, controllers: tuple[pci.Controller, ...], memory: Memory, platform: Platform
+    system: HostProbe, pci_devices: tuple[pci.PciDevice, ...], memory: Memory, platform: Platform
 ) -> tuple[list[Device], SourceReport]:
     """Every NVIDIA device, usable or not, and what NVML reported.
 
     The PCI bus shows cards that NVML does not list; systems on a chip share the machine's memory.
     """
-    cards = [c for c in controllers if c.vendor == pci.NVIDIA]
+    cards = [c for c in pci_devices if c.vendor == pci.NVIDIA]
     try:
         system.nvml("nvmlInit")
         driver = str(_query(system, "nvmlSystemGetDriverVersion") or "") or None
@@ -202,7 +202,7 @@ def find_devices(
     return devices, SourceReport("nvidia", "found" if devices else "nothing", report)
 
 
-def read_cuda_version(system: System) -> str:
+def read_cuda_version(system: HostProbe) -> str:
     """The newest CUDA that the driver supports: `13.0`, or an empty string."""
     version = _query(system, "nvmlSystemGetCudaDriverVersion")
     return f"{int(version) // 1000}.{int(version) % 1000 // 10}" if version else ""
@@ -212,7 +212,7 @@ def _nvml_fix(error: Unavailable) -> str:
     return _NVML_FIXES.get(error.code, "nvidia-smi")
 
 
-def _query(system: System, function: str, handle: str = "") -> Any:
+def _query(system: HostProbe, function: str, handle: str = "") -> Any:
     """An answer, or None if NVML has none for this device."""
     try:
         return system.nvml(function, handle)
@@ -220,7 +220,7 @@ def _query(system: System, function: str, handle: str = "") -> Any:
         return None
 
 
-def _describe(system: System, index: int, driver: str | None, memory: Memory) -> list[Device]:
+def _describe(system: HostProbe, index: int, driver: str | None, memory: Memory) -> list[Device]:
     """One GPU, then its MIG instances."""
     query = partial(_query, system, handle=str(index))
     name = str(query("nvmlDeviceGetName") or "unknown NVIDIA GPU")
@@ -278,7 +278,7 @@ def _read_pci(info: Any) -> tuple[str | None, str | None]:
 
 
 def _read_memory(
-    system: System, handle: str, capability: Capability | None, system_memory: Memory
+    system: HostProbe, handle: str, capability: Capability | None, system_memory: Memory
 ) -> Memory:
     try:
         answer, failure = system.nvml("nvmlDeviceGetMemoryInfo", handle), ""
@@ -293,7 +293,7 @@ def _read_memory(
     return Memory(note=f"NVML does not report this device's memory{failure}")
 
 
-def _describe_instance(system: System, gpu: Device, number: int) -> Device:
+def _describe_instance(system: HostProbe, gpu: Device, number: int) -> Device:
     index = gpu.indices["nvml"]
     query = partial(_query, system, handle=f"{index}/{number}")
     return replace(
@@ -310,7 +310,7 @@ def _describe_instance(system: System, gpu: Device, number: int) -> Device:
     )
 
 
-def _describe_card(system: System, card: pci.Controller, blocked: DeviceReason) -> Device:
+def _describe_card(system: HostProbe, card: pci.PciDevice, blocked: DeviceReason) -> Device:
     """A card on the bus that NVML does not describe."""
     listed = system.hardware_name("pci", card.pci_id)
     title = listed.partition("[")[2].rstrip("]") or listed
@@ -329,7 +329,7 @@ def _describe_card(system: System, card: pci.Controller, blocked: DeviceReason) 
     )
 
 
-def _driver_block(card: pci.Controller, error: Unavailable, platform: Platform) -> DeviceReason:
+def _driver_block(card: pci.PciDevice, error: Unavailable, platform: Platform) -> DeviceReason:
     if "Ubuntu" in platform.distribution:
         install = "sudo ubuntu-drivers install"
     elif "Debian" in platform.distribution:

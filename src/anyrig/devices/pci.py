@@ -1,4 +1,4 @@
-"""The PCI bus on Linux: every display and compute controller, with or without a driver.
+"""The PCI bus on Linux: every display and compute device, with or without a driver.
 
 The vendors' own interfaces describe their cards better; this list shows the cards they miss.
 """
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from anyrig.devices.machine import SourceReport
-from anyrig.devices.probe import System
+from anyrig.devices.probe import HostProbe
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.units import normalize_pci_address
 
 NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
 _BUS = "/sys/bus/pci/devices"
 _DRM = "/sys/class/drm"
-# VGA, 3D and other display controllers; and processing accelerators, which are AMD's Instinct cards
+# VGA, 3D and other display devices; and processing accelerators, which are AMD's Instinct cards
 # but also every vendor's NPUs.
 _DISPLAY = ("0x0300", "0x0302", "0x0380")
 _ACCELERATOR = "0x1200"
@@ -28,8 +28,8 @@ _DISPLAY_ONLY = {
 }  # fmt: skip
 
 
-class Controller(NamedTuple):
-    """One graphics or compute controller."""
+class PciDevice(NamedTuple):
+    """One graphics or compute device."""
 
     folder: str
     """Its folder in sysfs."""
@@ -57,44 +57,44 @@ class Controller(NamedTuple):
         return None
 
 
-def list_controllers(system: System) -> tuple[Controller, ...]:
-    """Every controller, by address; DRM's list first, then what only the bus shows."""
-    found: dict[str, Controller] = {}
-    for controller in (*_list_drm(system), *_list_bus(system)):
-        found.setdefault(controller.address, controller)
+def list_pci_devices(system: HostProbe) -> tuple[PciDevice, ...]:
+    """Every device, by address; DRM's list first, then what only the bus shows."""
+    found: dict[str, PciDevice] = {}
+    for device in (*_list_drm(system), *_list_bus(system)):
+        found.setdefault(device.address, device)
     return tuple(found[address] for address in sorted(found))
 
 
-def report_display_only(controllers: tuple[Controller, ...]) -> Iterator[SourceReport]:
-    for controller in controllers:
-        if controller.vendor not in (NVIDIA, AMD, INTEL):
-            maker = _DISPLAY_ONLY.get(controller.vendor)
+def report_display_only(devices: tuple[PciDevice, ...]) -> Iterator[SourceReport]:
+    for device in devices:
+        if device.vendor not in (NVIDIA, AMD, INTEL):
+            maker = _DISPLAY_ONLY.get(device.vendor)
             what = f"{maker} adapter" if maker else "adapter of an unknown vendor"
-            text = f"{what} {controller.pci_id} at {controller.address} is display-only: ignored"
+            text = f"{what} {device.pci_id} at {device.address} is display-only: ignored"
             yield SourceReport("pci", "nothing", text)
 
 
-def _list_drm(system: System) -> Iterator[Controller]:
+def _list_drm(system: HostProbe) -> Iterator[PciDevice]:
     for card in system.list_names(_DRM):
         if re.fullmatch(r"card\d+", card):
-            controller = _read(system, f"{_DRM}/{card}/device", "")
-            if controller is not None:
-                yield controller
+            device = _read(system, f"{_DRM}/{card}/device", "")
+            if device is not None:
+                yield device
 
 
-def _list_bus(system: System) -> Iterator[Controller]:
+def _list_bus(system: HostProbe) -> Iterator[PciDevice]:
     for address in system.list_names(_BUS):
         folder = f"{_BUS}/{address}"
         pci_class = system.read_text(f"{folder}/class")
         if not pci_class.startswith((*_DISPLAY, _ACCELERATOR)):
             continue
-        controller = _read(system, folder, address)
-        if controller is None or (pci_class.startswith(_ACCELERATOR) and controller.vendor != AMD):
+        device = _read(system, folder, address)
+        if device is None or (pci_class.startswith(_ACCELERATOR) and device.vendor != AMD):
             continue
-        yield controller
+        yield device
 
 
-def _read(system: System, folder: str, address: str) -> Controller | None:
+def _read(system: HostProbe, folder: str, address: str) -> PciDevice | None:
     vendor, device = system.read_number(f"{folder}/vendor"), system.read_number(f"{folder}/device")
     if vendor is None or device is None:
         return None
@@ -110,7 +110,7 @@ def _read(system: System, folder: str, address: str) -> Controller | None:
         found = re.search(r"/(card\d+)/device$", folder)
         card = found[1] if found else ""
     render = next((name for name in drm if name.startswith("renderD")), "")
-    return Controller(
+    return PciDevice(
         folder=folder,
         address=normalize_pci_address(address) or card,
         vendor=vendor,

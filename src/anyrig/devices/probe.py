@@ -1,9 +1,9 @@
 """What is asked of the operating system, and who answers: this machine or a recorded one.
 
-Discovery never opens a file or a library itself. It asks a `System`, which passes each query to a
-probe: `LiveProbe` (this machine), `RecordedProbe` (a JSON file) or `RecordingProbe` (passes queries
-on and writes the answers down). So a recorded machine runs the same code as a real one. Queries and
-answers are plain data; tests/machines/README.md describes the file.
+Discovery never opens a file or a library itself. It asks a `HostProbe`, which passes each query on:
+to `LiveProbe` (this machine), `RecordedProbe` (a JSON file) or `RecordingProbe` (which writes the
+answers down). So a recorded machine runs the same code as a real one. Queries and answers are plain
+data; tests/machines/README.md describes the file.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Probe(Protocol):
     def __call__(self, interface: str, *query: str) -> Any: ...
 
 
-class System:
+class HostProbe:
     """Typed queries to a machine; to this one without a probe."""
 
     def __init__(

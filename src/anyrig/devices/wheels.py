@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from anyrig.devices.probe import System
+    from anyrig.devices.probe import HostProbe
 
 TorchFlavour = Literal["cuda", "rocm", "xpu", "cpu", "mac", "unknown"]
 FLAVOUR_TITLES: dict[TorchFlavour, str] = {
@@ -149,13 +149,13 @@ class InstalledPackages(NamedTuple):
         return next((package for package in self.onnx if provider in ONNX_PACKAGES[package]), "")
 
 
-def read_installed(system: System) -> InstalledPackages:
+def read_installed(system: HostProbe) -> InstalledPackages:
     found = system.packages()
     versions = {name: found[name] for name in DEVICE_PACKAGES if name in found}
     return InstalledPackages(versions, _read_torch(system, versions.get("torch")))
 
 
-def _read_torch(system: System, version: str | None) -> TorchBuild | None:
+def _read_torch(system: HostProbe, version: str | None) -> TorchBuild | None:
     if version is None:
         return None
     host = system.host()

@@ -25,7 +25,7 @@ from anyrig.devices.machine import (
     SourceReport,
     SourceState,
 )
-from anyrig.devices.probe import NotFound, System, Unavailable
+from anyrig.devices.probe import HostProbe, NotFound, Unavailable
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.install import format_install
 from anyrig.units import MIB, format_bytes, pluralize
@@ -71,7 +71,7 @@ class Adapter(NamedTuple):
 
 
 def find_devices(
-    system: System, others: list[Device], memory: Memory
+    system: HostProbe, others: list[Device], memory: Memory
 ) -> tuple[list[Device], SourceReport]:
     """Every adapter that no other source has described: `others` are those of NVML."""
     registry = _read_registry(system)
@@ -87,7 +87,7 @@ def find_devices(
 
 
 def find_devices_in_wsl(
-    system: System, others: list[Device], memory: Memory
+    system: HostProbe, others: list[Device], memory: Memory
 ) -> tuple[list[Device], SourceReport]:
     """The same through DXCore: the Windows host's adapters as a WSL2 guest sees them."""
     try:
@@ -98,7 +98,7 @@ def find_devices_in_wsl(
     return _describe_new(listed, others, memory), _report("wsl", "DXCore", listed, [])
 
 
-def add_dxgi_indices(system: System, devices: list[Device]) -> list[Device]:
+def add_dxgi_indices(system: HostProbe, devices: list[Device]) -> list[Device]:
     """The devices with their place in DXGI's order, which DirectML uses."""
     try:
         rows = system.list_adapters("dxgi")
@@ -243,7 +243,7 @@ def _from_dxcore(row: dict[str, Any], index: int) -> Adapter:
     )
 
 
-def _read_registry(system: System) -> list[Adapter]:
+def _read_registry(system: HostProbe) -> list[Adapter]:
     found = []
     for key in system.subkeys(_DISPLAY_CLASS):
         if not re.fullmatch(r"\d{4}", key):

@@ -16,7 +16,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 
 from anyrig.devices.machine import Machine
-from anyrig.devices.probe import LiveProbe, System
+from anyrig.devices.probe import HostProbe, LiveProbe
 from anyrig.errors import InvalidInputError
 from anyrig.monitor.alerts import AlertDetector, DeviceAlert
 from anyrig.monitor.processes import ProcessTable, find_own_processes
@@ -69,7 +69,7 @@ class Monitor:
             )
         self._interval_s = interval_s
         self._wait_s = min(max(_WAIT_SHARE * interval_s, _MIN_WAIT_S), _MAX_WAIT_S)
-        system = System(LiveProbe())
+        system = HostProbe(LiveProbe())
         self._readers = list(open_readers(machine, system) if readers is None else readers)
         self._host_reader = HostReader(machine, system)
         self._processes = ProcessTable(find_ours)

@@ -22,7 +22,7 @@ class ThrottleReason(StrEnum):
 
     IDLE = "idle"
     POWER = "power limit"
-    THERMAL = "too hot"
+    THERMAL = "thermal"
     CURRENT = "current limit"
     HARDWARE_SLOWDOWN = "hardware slowdown"
     POWER_BRAKE = "power brake"
@@ -70,7 +70,7 @@ class DeviceSample:
     memory_total_bytes: int | None = None
     memory_used_bytes: int | None = None
     """By all processes and the driver."""
-    memory_ours_bytes: int | None = None
+    memory_own_bytes: int | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
     temperature_c: float | None = None
@@ -104,7 +104,7 @@ class DeviceSample:
     @property
     def memory_others_bytes(self) -> int | None:
         """Used by other processes and by the driver itself."""
-        return _subtract(self.memory_used_bytes, self.memory_ours_bytes)
+        return _subtract(self.memory_used_bytes, self.memory_own_bytes)
 
     @property
     def memory_percent(self) -> float | None:
@@ -148,7 +148,7 @@ class HostSample:
     memory_total_bytes: int | None = None
     """The container's limit where there is one."""
     memory_available_bytes: int | None = None
-    memory_ours_bytes: int | None = None
+    memory_own_bytes: int | None = None
     swap_total_bytes: int | None = None
     swap_used_bytes: int | None = None
     disk_read_bytes_s: float | None = None

@@ -130,7 +130,7 @@ class AttentionCase:
     """Added to every logit; at -120 the exponential of a row's sum overflows fp32."""
     spread: float = 1.0
     """Factor on the size of queries and keys."""
-    decides: bool = True
+    affects_choice: bool = True
     """Whether a wrong result disables a backend, or is only reported."""
     source: str = ""
 
@@ -141,7 +141,7 @@ ATTENTION_CASES: tuple[AttentionCase, ...] = (
     AttentionCase("192 with an additive mask, very negative logits", 192, 192, 128, mask="additive",
                   logit=-120.0, source="pytorch#196678, cudnn-frontend#628"),
     AttentionCase("640 with a mask, very negative logits", 640, 640, mask="bool", logit=-120.0,
-                  source="the sound neighbour of 704"),
+                  source="control case for 704"),
     AttentionCase("1 query on 128 keys, very negative logits", 1, 128, logit=-120.0,
                   source="cudnn-frontend#1072"),
     AttentionCase("1000 with padding", 1000, 1000, mask="padding",
@@ -152,7 +152,7 @@ ATTENTION_CASES: tuple[AttentionCase, ...] = (
     AttentionCase("192 with large logits", 192, 192, spread=4.0,
                   source="pytorch#160841, optimum#1100"),
     AttentionCase("length 1", 1, 1),
-    AttentionCase("128 with rows that see nothing", 128, 128, mask="empty rows", decides=False,
+    AttentionCase("128 with fully masked rows", 128, 128, mask="empty rows", affects_choice=False,
                   source="the result of a row without keys is undefined"),
 )  # fmt: skip
 
@@ -300,7 +300,7 @@ def check_attention(
                 yield _check(
                     CheckResult(
                         "attention", backend, precision, case.name,
-                        source=case.source, decides=case.decides,
+                        source=case.source, affects_choice=case.affects_choice,
                     ),
                     partial(run_attention, given, precision, device, kernel),
                     reference,
@@ -321,14 +321,14 @@ class ProductCase:
     columns: int
     large: float = 0.0
     """Pairs of terms of this size cancel: partial sums leave fp16's range, results do not."""
-    decides: bool = True
+    affects_choice: bool = True
 
 
 PRODUCT_CASES: tuple[ProductCase, ...] = (
     ProductCase("256 x 512 x 256", 256, 512, 256),
     ProductCase("17 x 1000 x 33", 17, 1000, 33),
     ProductCase("one row on 1024 x 64", 1, 1024, 64),
-    ProductCase("sums that pass 65504 on their way", 64, 512, 64, large=128.0, decides=False),
+    ProductCase("fp16 partial-sum overflow", 64, 512, 64, large=128.0, affects_choice=False),
 )
 
 
@@ -352,7 +352,9 @@ def check_products(
         )
         for precision in precisions:
             yield _check(
-                CheckResult("product", "", precision, case.name, decides=case.decides),
+                CheckResult(
+                    "product", "", precision, case.name, affects_choice=case.affects_choice
+                ),
                 partial(run_product, given, precision, device),
                 reference,
                 _PRODUCT_TOLERANCE[precision],

@@ -61,12 +61,12 @@ class CheckResult:
     note: str = ""
     source: str = ""
     """Where a known fault is reported."""
-    decides: bool = True
+    affects_choice: bool = True
     """Whether a wrong result has consequences, or is only reported."""
 
     @property
     def is_fault(self) -> bool:
-        return self.verdict == "wrong" and self.decides
+        return self.verdict == "wrong" and self.affects_choice
 
     @property
     def problem(self) -> str:
@@ -261,10 +261,14 @@ def load_reports(path: Path) -> dict[str, SelfTestReport]:
 
 def _parse_report(key: str, row: Mapping[str, Any]) -> SelfTestReport:
     verdicts = {stored: verdict for verdict, stored in _STORED_VERDICTS.items()}
+    renamed = {"decides": "affects_choice"}  # as 0.1.0 wrote it
     results = tuple(
-        CheckResult(**{**one, "verdict": verdicts.get(one["verdict"], one["verdict"])})
+        CheckResult(**{
+            **{renamed.get(name, name): value for name, value in one.items()},
+            "verdict": verdicts.get(one["verdict"], one["verdict"]),
+        })
         for one in row["results"]
-    )
+    )  # fmt: skip
     return SelfTestReport(results, key, float(row["seconds"]))
 
 
@@ -300,7 +304,7 @@ def results_table(results: Iterable[CheckResult]) -> list[tuple[str, ...]]:
             "wrong": result.problem,
             "unsupported": result.note,
         }
-        ignored = result.verdict == "wrong" and not result.decides
+        ignored = result.verdict == "wrong" and not result.affects_choice
         verdict = "wrong, but ignored" if ignored else result.verdict
         where = (result.area, result.backend or "-", result.precision, result.case)
         rows.append((*where, verdict, details[result.verdict]))

@@ -131,9 +131,9 @@ def host_now() -> Host:
     import multiprocessing
 
     from anyrig.devices import cpu
-    from anyrig.devices.probe import LiveProbe, System
+    from anyrig.devices.probe import HostProbe, LiveProbe
 
-    found = cpu.read_cpu(System(LiveProbe()))
+    found = cpu.read_cpu(HostProbe(LiveProbe()))
     shared = None
     if os.path.isdir("/dev/shm"):
         space = os.statvfs("/dev/shm")

@@ -81,10 +81,10 @@ class EngineProcess:
         sys.path.extend(path for path in request.paths if path not in sys.path)
         start = time.perf_counter()
         placement, factory = request.placement, request.factory
-        if placement.wrong_attention:
+        if placement.disabled_attention_backends:
             from anyrig.precision.selftest import disable_attention
 
-            disable_attention(placement.wrong_attention)
+            disable_attention(placement.disabled_attention_backends)
         engine = self._engine = load_engine(factory.target, placement, factory.options)
         if engine.handle is not None and placement.budget_bytes is not None:
             engine.handle.limit(placement.budget_bytes)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from anyrig.devices.machine import Device, Machine, Platform
-from anyrig.devices.probe import System
+from anyrig.devices.probe import HostProbe
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.sample import DeviceSample, SampleTime, unknown_sample
 
@@ -14,7 +14,7 @@ from anyrig.monitor.sample import DeviceSample, SampleTime, unknown_sample
 class DeviceReader(ABC):
     """Samples some devices of one kind."""
 
-    def __init__(self, devices: Sequence[Device], system: System) -> None:
+    def __init__(self, devices: Sequence[Device], system: HostProbe) -> None:
         self.devices = tuple(devices)
         self.system = system
 
@@ -39,7 +39,7 @@ def _explain(device: Device) -> str:
     return f"devices that use {device.driver or 'no driver'} cannot be sampled here"
 
 
-def open_readers(machine: Machine, system: System) -> list[DeviceReader]:
+def open_readers(machine: Machine, system: HostProbe) -> list[DeviceReader]:
     """A reader for every GPU of this machine. Nothing is read yet."""
     devices: dict[type[DeviceReader], list[Device]] = {}
     for gpu in machine.gpus:

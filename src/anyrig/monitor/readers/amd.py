@@ -41,7 +41,7 @@ class AmdGpu(LinuxGpu):
             "memory_busy_percent": run("memory_busy", self._read_percent, "mem_busy_percent"),
             "memory_total_bytes": total,
             "memory_used_bytes": used,
-            "memory_ours_bytes": run("memory_ours", sum_own_memory, listed, all_visible),
+            "memory_own_bytes": run("memory_own", sum_own_memory, listed, all_visible),
             "power_w": run("power", watts, "power1_average", "power1_input"),
             "power_limit_w": throttled("power_limit", watts, "power1_cap"),
             "temperature_c": run("temperature", celsius, "edge", "temp1_input"),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from anyrig.devices.machine import Device
-from anyrig.devices.probe import System
+from anyrig.devices.probe import HostProbe
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.queries import Queries
 from anyrig.monitor.readers import DeviceReader
@@ -24,7 +24,7 @@ _ROOT_ONLY = dict.fromkeys(
 
 
 class AppleReader(DeviceReader):
-    def __init__(self, devices: Sequence[Device], system: System) -> None:
+    def __init__(self, devices: Sequence[Device], system: HostProbe) -> None:
         super().__init__(devices, system)
         self._queries = Queries()
         self._due_s = float("-inf")

@@ -12,7 +12,7 @@ import psutil
 
 from anyrig.devices.cpu import read_memory_limit
 from anyrig.devices.machine import Machine
-from anyrig.devices.probe import System
+from anyrig.devices.probe import HostProbe
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.queries import CounterRates, Queries, UnsupportedQuery
 from anyrig.monitor.sample import DeviceSample, HostSample, SampleTime
@@ -29,7 +29,7 @@ def read_system_memory() -> tuple[int, int]:
 class HostReader:
     """Samples the host, and the CPU as a device."""
 
-    def __init__(self, machine: Machine, system: System) -> None:
+    def __init__(self, machine: Machine, system: HostProbe) -> None:
         self._cpu = machine.cpu_device
         self._system = system
         self._queries = Queries()
@@ -56,7 +56,7 @@ class HostReader:
             load=run("load", _read_load_average),
             memory_total_bytes=total,
             memory_available_bytes=available,
-            memory_ours_bytes=None if None in ours else sum(filter(None, ours)),
+            memory_own_bytes=None if None in ours else sum(filter(None, ours)),
             swap_total_bytes=swap_total,
             swap_used_bytes=swap_used,
             disk_read_bytes_s=read,
@@ -78,7 +78,7 @@ class HostReader:
             compute_percent=host.cpu_percent,
             memory_total_bytes=total,
             memory_used_bytes=None if total is None or available is None else total - available,
-            memory_ours_bytes=host.memory_ours_bytes,
+            memory_own_bytes=host.memory_own_bytes,
             clock_mhz=self._queries.run_throttled("clock", _read_clock),
             temperature_c=self._queries.run_throttled("temperature", _read_temperature),
             unknown=host.unknown,

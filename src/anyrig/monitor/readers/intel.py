@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyrig.devices.machine import Device
-from anyrig.devices.probe import System
+from anyrig.devices.probe import HostProbe
 from anyrig.monitor.processes import sum_own_memory
 from anyrig.monitor.queries import CounterRates, UnsupportedQuery
 from anyrig.monitor.readers.host import read_system_memory
@@ -36,7 +36,7 @@ _PARTIAL = "sum over the processes that this user can see"
 
 
 class IntelGpu(LinuxGpu):
-    def __init__(self, device: Device, system: System, cpu_share: float, root: str) -> None:
+    def __init__(self, device: Device, system: HostProbe, cpu_share: float, root: str) -> None:
         super().__init__(device, system, cpu_share, root)
         self._energy = CounterRates(max_rate=5e9)  # microjoules a second: 5 kW
 
@@ -52,7 +52,7 @@ class IntelGpu(LinuxGpu):
             "memory_total_bytes": total,
             "memory_used_bytes": used,
             # fdinfo lists all our processes, in a container too.
-            "memory_ours_bytes": run("memory_ours", sum_own_memory, listed, True),
+            "memory_own_bytes": run("memory_own", sum_own_memory, listed, True),
             "power_w": run("power", self._read_watts, at),
             "power_limit_w": throttled(
                 "power_limit", self.read_watts, "power1_max", "power1_rated_max"

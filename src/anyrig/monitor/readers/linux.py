@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from anyrig.devices.machine import Device
-from anyrig.devices.probe import System
+from anyrig.devices.probe import HostProbe
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.queries import CPU_SHARE, Queries, UnsupportedQuery
 from anyrig.monitor.readers import DeviceReader
@@ -43,7 +43,7 @@ class LinuxReader(DeviceReader):
     memory_regions: tuple[str, ...]
     """Prefixes of the fdinfo regions that count as device memory."""
 
-    def __init__(self, devices: Sequence[Device], system: System, root: str = "/") -> None:
+    def __init__(self, devices: Sequence[Device], system: HostProbe, root: str = "/") -> None:
         super().__init__(devices, system)
         self.queries = Queries()
         self._gpus = [
@@ -62,7 +62,7 @@ class LinuxReader(DeviceReader):
 class LinuxGpu(ABC):
     """One GPU: its sysfs folder and its hwmon sensors. A vendor's class reads the figures."""
 
-    def __init__(self, device: Device, system: System, cpu_share: float, root: str) -> None:
+    def __init__(self, device: Device, system: HostProbe, cpu_share: float, root: str) -> None:
         self.device, self.system, self.root = device, system, root.rstrip("/")
         self.queries = Queries(cpu_share)
         self.address = device.pci_address or ""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from anyrig.devices.machine import Device
-from anyrig.devices.probe import System, load_pynvml
+from anyrig.devices.probe import HostProbe, load_pynvml
 from anyrig.monitor.processes import ProcessTable, sum_own_memory
 from anyrig.monitor.queries import CPU_SHARE, CounterRates, DeviceGone, Queries, UnsupportedQuery
 from anyrig.monitor.readers import DeviceReader
@@ -61,7 +61,7 @@ _RETRY_AFTER_S = 10.0
 class NvidiaReader(DeviceReader):
     """Samples GPUs and MIG instances; tests replace the module `pynvml`."""
 
-    def __init__(self, devices: Sequence[Device], system: System, nvml: Any = None) -> None:
+    def __init__(self, devices: Sequence[Device], system: HostProbe, nvml: Any = None) -> None:
         super().__init__(devices, system)
         self._nvml = nvml
         self._gpus: list[_NvidiaGpu] = []
@@ -176,7 +176,7 @@ class _NvidiaGpu:
             decoder_percent=decoder[0] if decoder else None,
             memory_total_bytes=total,
             memory_used_bytes=used,
-            memory_ours_bytes=run("memory_ours", sum_own_memory, listed, processes.all_visible),
+            memory_own_bytes=run("memory_own", sum_own_memory, listed, processes.all_visible),
             power_w=None if power is None else power / 1000,
             power_limit_w=None if limit is None else limit / 1000,
             temperature_c=get("temperature", "nvmlDeviceGetTemperature", 0),

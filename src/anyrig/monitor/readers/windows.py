@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from anyrig.devices.machine import Device
-from anyrig.devices.probe import System
+from anyrig.devices.probe import HostProbe
 from anyrig.monitor.processes import ProcessTable, sum_own_memory
 from anyrig.monitor.queries import Queries
 from anyrig.monitor.readers import DeviceReader
@@ -42,7 +42,7 @@ class WindowsReader(DeviceReader):
     def __init__(
         self,
         devices: Sequence[Device],
-        system: System,
+        system: HostProbe,
         read_counters: Callable[[], CounterValues] | None = None,
     ) -> None:
         super().__init__(devices, system)
@@ -99,9 +99,7 @@ class WindowsReader(DeviceReader):
             decoder_percent=percents.get("VideoDecode"),
             memory_total_bytes=device.memory.total_bytes,
             memory_used_bytes=int(used) if ADAPTER_MEMORY in rows else None,
-            memory_ours_bytes=self._queries.run(
-                "memory_ours", sum_own_memory, listed or None, True
-            ),
+            memory_own_bytes=self._queries.run("memory_own", sum_own_memory, listed or None, True),
             processes=listed,
             unknown=self._queries.errors,
         )

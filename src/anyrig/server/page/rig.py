@@ -144,11 +144,11 @@ class RigPage:
 
 def _find_selection(devices: Json) -> str:
     """The id of the requested device, `auto` or `all`, or a selector that matches none."""
-    selector = str(devices.get("word") or "auto")
+    selector = str(devices.get("selector") or "auto")
     if selector in ("auto", "all"):
         return selector
     ids = [str(one["id"]) for one in devices["devices"]
-           if selector in (one["id"], *one.get("words", ()))]  # fmt: skip
+           if selector in (one["id"], *one.get("selectors", ()))]  # fmt: skip
     return ids[0] if ids else selector
 
 
@@ -222,11 +222,11 @@ class DeviceCard:
         self._memory.set_warning(used / total > _NEARLY_FULL)
 
     def _show_reason(self, device: Json, devices: Sequence[Json]) -> None:
-        if (device["why"], device["fix"]) == self._shown_reason:
+        if (device["reason"], device["fix"]) == self._shown_reason:
             return
-        self._shown_reason = (device["why"], device["fix"])
+        self._shown_reason = (device["reason"], device["fix"])
         self._reason.clear()
-        if not device["why"]:
+        if not device["reason"]:
             return
         with self._reason, tag("div", classes="note"):
             tag("p", self._t("rig.why"), classes="note-title")
@@ -297,20 +297,20 @@ def explain_choice(t: Translator, devices: Json) -> list[Phrase]:
         return [Phrase(str(devices["reason"]), ENGLISH)]
     if choice["code"] == ReasonCode.UNUSABLE and t.language != "en":
         name = choice["values"]["name"]
-        unusable = [one for one in rows if one["name"] == name and one["why"]]
+        unusable = [one for one in rows if one["name"] == name and one["reason"]]
         if unusable:
             start = Phrase(t("rig.cannot_be_used", name=name))
             return [start, *explain_device(t, unusable[0], rows)]
-    return [_translate_reason(t, choice["reason"], choice, rows, selector=devices["word"])]
+    return [_translate_reason(t, choice["reason"], choice, rows, selector=devices["selector"])]
 
 
 def explain_device(t: Translator, device: Json, devices: Sequence[Json]) -> list[Phrase]:
     """Why a device is not used: one phrase for each backend if none can use it."""
-    backends = [one for one in device["drives"] if not one["usable"]]
+    backends = [one for one in device["backends"] if not one["usable"]]
     if device["code"] == ReasonCode.NO_BACKEND and backends and t.language != "en":
         phrases = [_translate_reason(t, one["reason"], one, devices) for one in backends]
         return list(dict.fromkeys(phrases))
-    return [_translate_reason(t, device["why"], device, devices)]
+    return [_translate_reason(t, device["reason"], device, devices)]
 
 
 def _translate_reason(

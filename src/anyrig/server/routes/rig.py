@@ -39,7 +39,7 @@ class DeviceRow(BaseModel):
     kind: str = Field(description="`gpu` or `cpu`.")
     usable: bool
     chosen: bool = Field(description="Whether work runs there now.")
-    why: str = Field(description="Why it is not used; empty if it is.")
+    reason: str = Field(description="Why it is not used; empty if it is.")
     fix: str = Field(description="The command that fixes it; empty if there is none.")
     memory_total_bytes: int | None = None
     memory_free_bytes: int | None = None
@@ -55,7 +55,7 @@ class Devices(BaseModel):
 
     devices: list[DeviceRow]
     reason: str = Field(description="Why the chosen device is used.")
-    word: str = Field("", description="What was requested: `auto`, `all` or a device.")
+    selector: str = Field("", description="What was requested: `auto`, `all` or a device.")
     warnings: list[str] = []
     choice: dict[str, Any] | None = None
 
@@ -65,11 +65,11 @@ class Devices(BaseModel):
                 {
                     "devices": [
                         {"id": "cpu", "name": "Neoverse-V1", "kind": "cpu", "usable": True,
-                         "chosen": True, "why": "", "fix": "", "memory_total_bytes": 8254390272,
+                         "chosen": True, "reason": "", "fix": "", "memory_total_bytes": 8254390272,
                          "memory_free_bytes": 5254390272, "load": 12.5, "temperature_c": None,
                          "power_w": None, "running": []}
                     ],
-                    "reason": "the CPU (no GPU found)", "word": "auto", "warnings": [],
+                    "reason": "the CPU (no GPU found)", "selector": "auto", "warnings": [],
                 }
             ]
         }
