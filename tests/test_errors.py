@@ -28,7 +28,7 @@ KINDS = [kind for kind in _tree(AnyrigError) if not kind.__name__.startswith("_"
 
 
 def test_every_error_demands_a_hint(subtests: pytest.Subtests) -> None:
-    for kind in [kind for kind in KINDS if kind is not InvalidOptionError]:
+    for kind in [kind for kind in KINDS if not issubclass(kind, InvalidOptionError)]:
         with subtests.test(kind=kind):
             with pytest.raises(TypeError, match="hint"):
                 kind("went wrong")  # type: ignore[call-arg]

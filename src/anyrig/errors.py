@@ -3,6 +3,7 @@
     AnyrigError                       1  the operation failed
     ├── InvalidInputError             2  an argument, file or request is not valid
     │   ├── InvalidOptionError        2  an option of a request has a wrong value
+    │   │   └── UnknownOptionError    2  a request has no such option
     │   ├── InvalidSettingError       2  a wrong key or value in a file, variable or flag
     │   ├── UnknownCommandError       2  the command line names an unknown command
     │   ├── DeviceNotFoundError       2  a device name matches no device, or more than one
@@ -103,6 +104,12 @@ class InvalidOptionError(InvalidInputError):
         given = "" if value is None else f", not {value!r:.80}"
         super().__init__(f"{mention(option)} {problem}{given}", hint=hint)
         self.option = option
+
+
+class UnknownOptionError(InvalidOptionError):
+    def __init__(self, option: str, *, hint: str) -> None:
+        InvalidInputError.__init__(self, f"unknown option {option[:40]!r}", hint=hint)
+        self.option = option[:40]
 
 
 class InvalidSettingError(InvalidInputError):

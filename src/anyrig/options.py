@@ -19,7 +19,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from anyrig.errors import InvalidInputError, InvalidOptionError, mention
+from anyrig.errors import InvalidOptionError, UnknownOptionError, mention
 from anyrig.units import is_whole_number
 
 T = TypeVar("T")
@@ -68,6 +68,8 @@ class Option:
     fill: bool = True
     """Whether `Rig.request` takes the setting as the value; otherwise the ability looks it up, as
     one that is wrong is a warning there and not an error."""
+    alias: str = ""
+    """Another name that Python programs may use: `text` for `texts`."""
     excludes: str = ""
     """Another option that may not be given together with it."""
     restricted: bool = False
@@ -297,9 +299,7 @@ def request_to_json(request: Any) -> dict[str, Any]:
 def request_from_json(request: type[T], data: Mapping[str, Any]) -> T:
     """Build a request from JSON; unknown names are errors."""
     check_names(request, data)
-    for name, one in list_options(request).items():
-        if one.required and data.get(name) is None:
-            raise InvalidOptionError(name, "is required")
+    check_required(request, data)
     return request(**data)
 
 
@@ -309,6 +309,13 @@ def check_names(request: type, names: Iterable[str]) -> None:
     for name in names:
         if name not in options:
             raise _unknown(name, options)
+
+
+def check_required(request: type, given: Mapping[str, Any]) -> None:
+    """Refuse values that lack an option without a default."""
+    for name, one in list_options(request).items():
+        if one.required and given.get(name) is None:
+            raise InvalidOptionError(name, "is required")
 
 
 def json_schema(request: type, *, http: bool = False) -> dict[str, Any]:
@@ -416,11 +423,9 @@ def value_to_json(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _unknown(name: str, options: Mapping[str, Option]) -> InvalidInputError:
+def _unknown(name: str, options: Mapping[str, Option]) -> UnknownOptionError:
     import difflib
 
     near = difflib.get_close_matches(name, options, n=1)
     guess = f"Did you mean {near[0]!r}? " if near else ""
-    return InvalidInputError(
-        f"unknown option {name[:40]!r}", hint=f"{guess}Valid options: {', '.join(options)}."
-    )
+    return UnknownOptionError(name, hint=f"{guess}Valid options: {', '.join(options)}.")

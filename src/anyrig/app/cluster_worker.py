@@ -517,7 +517,7 @@ def main() -> int:
             _write({"warning": event.message})
 
     try:
-        rig = Rig(config=order["config"], on_event=report)
+        rig = Rig(config=order["config"], on_event=report, keep_models=False)
         request = request_from_json(WorkerRequest, order["request"])
         known = {one.id: one for one in rig.machine.devices}
         device = known.get(order["node"]["device"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
 from anyrig.devices.machine import Precision, parse_precision
-from anyrig.options import Request, option
+from anyrig.options import Request, list_options, option
 from anyrig.precision.profiles import ProfileName
 
 if TYPE_CHECKING:
@@ -73,6 +73,18 @@ class TrainingComputeOptions(ComputeOptions):
         " measured one", choices=PRECISIONS, normalize=parse_precision,
         setting="compute.precision", metavar="FORMAT",
     )  # fmt: skip
+
+
+def describe_model_options(rig: Rig, options: ComputeOptions) -> str:
+    """What tells a kept model from one for other options; empty where all clients share models.
+
+    Warnings about the device come with every call, not only with the one that loads the model.
+    """
+    if rig.models.shared or not rig.models.keep:
+        return ""
+    for warning in rig.preview_device(options).warnings:
+        rig.warn(warning)
+    return str([getattr(options, name) for name in list_options(ComputeOptions)])
 
 
 def resolve_devices(rig: Rig, options: DeviceOptions) -> tuple[Device, ...]:

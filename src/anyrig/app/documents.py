@@ -85,7 +85,7 @@ class SourceOptions(FileOptions):
     """Files."""
 
     files: tuple[Path, ...] = option((), "files and folders")
-    texts: tuple[str, ...] = option((), "texts, besides the files", flag=False)
+    texts: tuple[str, ...] = option((), "texts, besides the files", flag=False, alias="text")
     names: tuple[str, ...] = option((), "what the texts are called in the result", flag=False)
 
 
@@ -262,7 +262,7 @@ def open_ocr_reader(
     no cache may be kept for other files.
     """
     if options.private:
-        num_pages = _ANY_NUMBER_OF_PAGES if rig.models.keep else num_pages
+        num_pages = _ANY_NUMBER_OF_PAGES if rig.models.shared else num_pages
         with rig.models.borrow(
             f"OCR {engine.engine} {language}".rstrip(),
             lambda: build_ocr_reader(rig, options, engine, language, num_pages=num_pages),

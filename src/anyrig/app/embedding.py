@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from anyrig.app.cache import open_cache
 from anyrig.app.cluster import ClusterOptions, find_broker, open_embedding_pool
-from anyrig.app.compute import ComputeOptions, format_stamp, place, test_devices
+from anyrig.app.compute import (
+    ComputeOptions,
+    describe_model_options,
+    format_stamp,
+    place,
+    test_devices,
+)
 from anyrig.app.documents import (
     FailedFile,
     SourceOptions,
@@ -390,19 +396,22 @@ def borrow_embedder(
 ) -> Iterator[Embedder]:
     """The embedder of `rig.models`: the same as `open_embedder`, but it may be kept for others.
 
-    One that is kept must do for any texts: in processes of its own on a GPU, and in this process
-    without one.
+    One that clients share must do for any texts: in processes of its own on a GPU, and in this
+    process without one.
     """
-    report = on_event
-    if rig.models.keep:
+    report = rig.report if rig.models.keep else on_event  # a kept one outlives the call
+    if rig.models.shared:
         gpu = options.device != "cpu" and any(gpu.usable for gpu in rig.machine.gpus)
         num_characters = None if gpu else 0
-        report = rig.report  # it outlives the call
+    few = num_characters is not None and num_characters <= _FEW_CHARACTERS
     with rig.models.borrow(
-        f"embeddings {model.name}",
+        f"embeddings {model.name}"
+        if few or rig.models.shared
+        else f"embeddings {model.name}, many",
         lambda: open_embedder(rig, options, model, report, num_characters=num_characters),
         version=f"{model.fingerprint} {options.long} {options.deterministic}"
-        f" {getattr(options, 'cluster', '')}",
+        f" {getattr(options, 'cluster', '')} {describe_model_options(rig, options)}",
+        exclusive=not rig.models.shared,
     ) as embedder:
         yield embedder
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anyrig.app.compute import place
+from anyrig.app.compute import describe_model_options, place
 from anyrig.app.documents import (
     FailedFile,
     SourceOptions,
@@ -245,8 +245,8 @@ def _borrow_finder(
 
     if namer is not None and not wants_names(namer, kinds):
         namer = None
-    num_bytes = 0 if rig.models.keep else sum(map(_measure, sources))
-    some_kinds = None if rig.models.keep else kinds
+    num_bytes = 0 if rig.models.shared else sum(map(_measure, sources))
+    some_kinds = None if rig.models.shared else kinds
 
     def open_finder() -> Finder:
         if namer is None:
@@ -267,7 +267,9 @@ def _borrow_finder(
     with rig.models.borrow(
         f"entities by {namer.name if namer else 'rule'}{also}",
         open_finder,
-        version=f"{request.model} {request.labels} {request.threshold}",
+        version=f"{request.model} {request.labels} {request.threshold} {some_kinds}"
+        f" {describe_model_options(rig, request)}",
+        exclusive=not rig.models.shared,
     ) as finder:
         yield finder
 

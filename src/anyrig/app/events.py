@@ -30,6 +30,11 @@ class ProgressEvent:
     audio_s: float | None = None
     """Seconds of audio so far, where audio is made."""
 
+    @property
+    def fraction(self) -> float:
+        """How much is done, from 0 to 1; 0 while the total is not known."""
+        return self.done / self.total if self.total else 0.0
+
     def to_json(self) -> dict[str, Any] | None:
         """The event for programs, if it says more than this class has; see `JsonEvents`."""
         return None

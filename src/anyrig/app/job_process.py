@@ -240,7 +240,7 @@ def _run(order: Mapping[str, Any], output: _JobOutput) -> Row:
     from anyrig.app.settings import WARNED_VARIABLE
 
     kind, arguments = order["kind"], order["arguments"]
-    rig = Rig(config=arguments.get("config"), on_event=output.report)
+    rig = Rig(config=arguments.get("config"), on_event=output.report, keep_models=False)
     if rig.settings.log_file:
         _log_to_file(rig.settings.log_file)
     if not rig.environment.get(WARNED_VARIABLE):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -131,7 +132,9 @@ class ModelCache:
         idle_s: `evict_idle` closes what was not borrowed for so long; 0 never does.
         max_models: `evict_idle` closes the longest idle models above so many that have worker
             processes, and above so many that have none; 0 is no limit.
-        keep: whether models stay loaded and are shared; otherwise each borrower opens its own.
+        keep: whether models stay loaded; otherwise each borrower opens its own.
+        shared: whether one model has to serve any request, as in a server; otherwise it may be
+            fitted to the request that loads it.
         clock: monotonic seconds.
     """
 
@@ -141,10 +144,11 @@ class ModelCache:
         idle_s: float = 0.0,
         max_models: int = 0,
         keep: bool = True,
+        shared: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._idle_s, self._max_models, self._clock = idle_s, max_models, clock
-        self.keep = keep
+        self.keep, self.shared = keep, keep and shared
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._discarded: list[_Entry] = []
@@ -156,7 +160,12 @@ class ModelCache:
 
     @contextmanager
     def borrow(
-        self, name: str, load: Callable[[], AbstractContextManager[M]], *, version: str = ""
+        self,
+        name: str,
+        load: Callable[[], AbstractContextManager[M]],
+        *,
+        version: str = "",
+        exclusive: bool = False,
     ) -> Iterator[M]:
         """A model, loaded unless it is. Loading blocks: call it in a thread; returning it does not.
 
@@ -167,12 +176,14 @@ class ModelCache:
             name: for people: `/health` shows it.
             load: opens the model; its context is left when the model is evicted.
             version: a model of the same name and another version is replaced.
+            exclusive: for one borrower at a time: while it is borrowed, another one opens its own,
+                which is closed after use.
         """
-        if not self.keep:
+        entry = self._acquire(name, load, version, exclusive=exclusive) if self.keep else None
+        if entry is None:
             with load() as model:
                 yield model
             return
-        entry = self._acquire(name, load, version)
         try:
             yield cast("M", entry.model)
         finally:
@@ -215,6 +226,18 @@ class ModelCache:
                 if candidate.last_used < before and self._evict(candidate, "idle"):
                     evicted.append(candidate.name)
         return [*evicted, *self._evict_above_limit(), *self._evict_for_memory()]
+
+    def evict_in_background(self, interval_s: float) -> None:
+        """Call `evict_idle` again and again in a thread, for as long as this cache is in use."""
+        reference = weakref.ref(self)
+
+        def evict() -> None:
+            while (cache := reference()) is not None and not cache._closed:
+                cache.evict_idle()
+                del cache  # else it would never be collected
+                time.sleep(interval_s)
+
+        threading.Thread(target=evict, name="anyrig-evict", daemon=True).start()
 
     def free_memory(self, devices: Collection[str] = ()) -> str:
         """Close the model that was idle for longest, on any of some devices if these are given; its
@@ -272,19 +295,21 @@ class ModelCache:
     # -- loading -----------------------------------------------------------------------------------
 
     def _acquire(
-        self, name: str, load: Callable[[], AbstractContextManager[Any]], version: str
-    ) -> _Entry:
+        self,
+        name: str,
+        load: Callable[[], AbstractContextManager[Any]],
+        version: str,
+        *,
+        exclusive: bool,
+    ) -> _Entry | None:
+        """The entry of a model that is loaded; None if it is exclusive and another has it."""
         while True:
             with self._lock:
                 if self._closed:
                     raise _closed_error()
-                entry = self._entries.get(name)
-                outdated = entry is not None and entry.version != version
-                if entry is not None and (outdated or _is_broken(entry.model)):
-                    self._discard(entry, "renewed" if outdated else "broken")
-                    entry = None
-                if entry is None:
-                    entry = self._entries[name] = _Entry(name, version)
+                entry, outdated = self._get_entry(name, version)
+                if exclusive and (entry.num_borrowers or entry.loading is not None):
+                    return None
                 if entry.stack is not None:
                     entry.num_borrowers += 1
                     return entry
@@ -301,6 +326,19 @@ class ModelCache:
             if error is not None:
                 raise _copy_error(error)
             # Loaded, unless it was evicted meanwhile: then it is loaded once more.
+
+    def _get_entry(self, name: str, version: str) -> tuple[_Entry, bool]:
+        """The entry of a model, a new one if it is broken or of another version, and whether it was
+        of another version; under the lock.
+        """
+        entry = self._entries.get(name)
+        outdated = entry is not None and entry.version != version
+        if entry is not None and (outdated or _is_broken(entry.model)):
+            self._discard(entry, "renewed" if outdated else "broken")
+            entry = None
+        if entry is None:
+            entry = self._entries[name] = _Entry(name, version)
+        return entry, outdated
 
     def _load(
         self, entry: _Entry, done: Future[None], load: Callable[[], AbstractContextManager[Any]]

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from anyrig.app.events import Event, NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.settings import LOADER, Settings
@@ -27,7 +30,7 @@ from anyrig.devices.choose import (
     resolve_request,
 )
 from anyrig.errors import InvalidSettingError
-from anyrig.options import list_options
+from anyrig.options import check_names, check_required, list_options
 from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
 
@@ -46,6 +49,28 @@ if TYPE_CHECKING:
     from anyrig.app.finetune import Tuned
     from anyrig.app.index import IndexResult
     from anyrig.app.jobs import Jobs
+    from anyrig.app.keywords import (
+        AnalyseKeywords,
+        BenchKeywords,
+        ClassifyKeywords,
+        DevicesKeywords,
+        DiagnoseKeywords,
+        EmbedKeywords,
+        FindEntitiesKeywords,
+        FineTuneKeywords,
+        IndexKeywords,
+        MakeBookKeywords,
+        OcrKeywords,
+        ProfileKeywords,
+        SearchKeywords,
+        SpeakKeywords,
+        SummariseKeywords,
+        TrainClassifierKeywords,
+        TrainKeywords,
+        TranscribeKeywords,
+        UseKeywords,
+        VoicesKeywords,
+    )
     from anyrig.app.models import ModelCache
     from anyrig.app.ocr import OcrResult
     from anyrig.app.profiling import BatchSizeProfile
@@ -62,6 +87,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_IDLE_S, _MAX_MODELS, _EVICTION_INTERVAL_S = 600.0, 4, 15.0
+_MAX_REMEMBERED_WARNINGS = 200
 AskDevice = Callable[["Rig"], "str | None"]
 # A recorded machine is seen as if these were set there.
 _WHAT_IF_VARIABLES = (
@@ -81,7 +108,10 @@ class Rig:
         on_event: receives warnings and notices that belong to no single call; the log gets them
             without it.
         ask_device: asks a person which of several GPUs to use, where none was chosen yet.
-        models: where models are loaded; without it, each is closed as soon as it is not in use.
+        models: where models are loaded, if several objects share them.
+        keep_models: whether models stay loaded from one call to the next, at most four of them and
+            each until nothing used it for ten minutes; `close` and the end of the program close
+            them.
     """
 
     def __init__(
@@ -93,12 +123,14 @@ class Rig:
         on_event: OnEvent | None = None,
         ask_device: AskDevice | None = None,
         models: ModelCache | None = None,
+        keep_models: bool = True,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
         self.config = str(config) if config else self.environment.get("ANYRIG_CONFIG")
         self._given_machine, self._given_models = machine, models
-        self._on_event, self._ask_device = on_event or log_event, ask_device
-        self._warned: set[str] = set()
+        self._keep_models = keep_models
+        self._ask_device = ask_device
+        self._reporter = _Reporter(on_event or log_event)
         # Libraries read these when they load.
         self.environment.update(self.loaded_settings.process_variables)
         if environment is None:
@@ -134,10 +166,28 @@ class Rig:
         kind, place = self.loaded_settings.origins.get(key, ("default", ""))
         return place if kind == "environment" else f"{key} in {place}" if place else key
 
+    def close(self) -> None:
+        """Close the models that are loaded; they are loaded again when they are needed."""
+        if self._given_models is None:
+            models: ModelCache | None = self.__dict__.pop("models", None)
+            if models is not None:
+                models.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def request(self, kind: type[T], /, **given: Any) -> T:
         """Build a request: what is given, then what the settings say, then the defaults."""
         options = list_options(kind)
         values = dict(given)
+        for name, option in options.items():
+            if option.alias in values and option.alias not in options:
+                values[name] = values.pop(option.alias) or values.get(name, ())
+        check_names(kind, values)
+        check_required(kind, values)
         for name, option in options.items():
             if name in given or not option.setting or option.excludes in given:
                 continue
@@ -156,21 +206,32 @@ class Rig:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def warn(self, message: str) -> None:
-        """Report a warning, once in the life of this object."""
-        if message not in self._warned:
-            self._warned.add(message)
-            self._on_event(WarningEvent(message))
+    @contextmanager
+    def report_to(self, on_event: OnEvent | None) -> Iterator[OnEvent]:
+        """Send what is reported in the block to `on_event`, or to this object's own without one.
+
+        Each call is told every warning that concerns it, once.
+        """
+        reporter = _Reporter(on_event or self._reporter.on_event)
+        token = _current_reporter.set((self, reporter))
+        try:
+            yield reporter.report
+        finally:
+            _current_reporter.reset(token)
 
     def report(self, event: Event) -> None:
-        """Pass an event on to whoever follows this object."""
-        if isinstance(event, WarningEvent):
-            self.warn(event.message)
-        else:
-            self._on_event(event)
+        """Report an event to whoever made the current call, or else follows this object.
+
+        A warning is not repeated.
+        """
+        rig, reporter = _current_reporter.get() or (None, None)
+        (reporter if rig is self and reporter else self._reporter).report(event)
+
+    def warn(self, message: str) -> None:
+        self.report(WarningEvent(message))
 
     def notice(self, message: str) -> None:
-        self._on_event(NoticeEvent(message))
+        self.report(NoticeEvent(message))
 
     # -- models ------------------------------------------------------------------------------------
 
@@ -179,7 +240,14 @@ class Rig:
         """The models of this process."""
         from anyrig.app.models import ModelCache
 
-        return ModelCache(keep=False) if self._given_models is None else self._given_models
+        if self._given_models is not None:
+            return self._given_models
+        if not self._keep_models:
+            return ModelCache(keep=False)
+        models = ModelCache(idle_s=_IDLE_S, max_models=_MAX_MODELS, shared=False)
+        models.evict_in_background(_EVICTION_INTERVAL_S)
+        weakref.finalize(self, models.close)  # at the latest when the program ends
+        return models
 
     # -- devices -----------------------------------------------------------------------------------
 
@@ -297,11 +365,13 @@ class Rig:
         from anyrig.app.bench import measure_devices
 
         self.notice(f"Measuring {device.name}, once ...")
-        measure_devices(self, [device], self._on_event, quick=True)
+        measure_devices(self, [device], self.report, quick=True)
 
     # -- abilities ---------------------------------------------------------------------------------
 
-    def speak(self, text: str, *, on_event: OnEvent | None = None, **options: Any) -> Speech:
+    def speak(
+        self, text: str, *, on_event: OnEvent | None = None, **options: Unpack[SpeakKeywords]
+    ) -> Speech:
         """Synthesise a text; the options are fields of `SpeechRequest`.
 
         Rig().speak("Hello.", voice="heart", rate=1.1).save("hello.mp3")
@@ -309,7 +379,8 @@ class Rig:
         from anyrig.app import speech
 
         request = self.request(speech.SpeechRequest, text=text, **options)
-        return speech.speak(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return speech.speak(self, request, report)
 
     def make_book(
         self,
@@ -318,12 +389,12 @@ class Rig:
         *,
         on_progress: Callable[[ProgressEvent], None] | None = None,
         on_event: OnEvent | None = None,
-        **options: Any,
+        **options: Unpack[MakeBookKeywords],
     ) -> BookResult:
         """Make an audiobook; the options are fields of `BookRequest`.
 
         Rig().make_book("novel.epub", "novel.m4b", voice="heart", read_along=True)
-        Rig().make_book("novel.epub", on_progress=lambda now: print(f"{now.done / now.total:.0%}"))
+        Rig().make_book("novel.epub", on_progress=lambda now: print(f"{now.fraction:.0%}"))
 
         A call that was interrupted goes on where it was when it is made again.
         """
@@ -333,16 +404,22 @@ class Rig:
         if isinstance(output, str):
             output = parse_output(output, Path(file), options.get("format"))
 
-        def forward(event: Event) -> None:
-            if on_progress is not None and isinstance(event, ProgressEvent):
-                on_progress(event)
-            (on_event or self._on_event)(event)
-
         request = self.request(books.BookRequest, file=file, output=output, **options)
-        return books.make_book(self, request, forward)
+        with self.report_to(on_event) as report:
+
+            def forward(event: Event) -> None:
+                if on_progress is not None and isinstance(event, ProgressEvent):
+                    on_progress(event)
+                report(event)
+
+            return books.make_book(self, request, forward)
 
     def list_chapters(
-        self, file: str | Path, *, on_event: OnEvent | None = None, **options: Any
+        self,
+        file: str | Path,
+        *,
+        on_event: OnEvent | None = None,
+        **options: Unpack[MakeBookKeywords],
     ) -> ChapterList:
         """The chapters of a book, and how long it will be; the options are fields of `BookRequest`.
 
@@ -352,9 +429,10 @@ class Rig:
         from anyrig.app import books
 
         request = self.request(books.BookRequest, file=file, **options)
-        return books.list_chapters(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return books.list_chapters(self, request, report)
 
-    def voices(self, **options: Any) -> list[Voice]:
+    def voices(self, **options: Unpack[VoicesKeywords]) -> list[Voice]:
         """The voices of every engine that is installed; the options are fields of `VoicesRequest`.
 
         print([voice.name for voice in Rig().voices(language="fr")])
@@ -364,7 +442,10 @@ class Rig:
         return voices.list_voices(self, self.request(voices.VoicesRequest, **options))
 
     def transcribe(
-        self, *files: str | Path, on_event: OnEvent | None = None, **options: Any
+        self,
+        *files: str | Path,
+        on_event: OnEvent | None = None,
+        **options: Unpack[TranscribeKeywords],
     ) -> TranscriptionResult:
         """Transcribe recordings; the options are fields of `TranscriptionRequest`.
 
@@ -376,13 +457,16 @@ class Rig:
         from anyrig.app import transcription
 
         request = self.request(transcription.TranscriptionRequest, files=files, **options)
-        found = tuple(transcription.transcribe(self, request, on_event or self._on_event))
+        with self.report_to(on_event) as report:
+            found = tuple(transcription.transcribe(self, request, report))
         result = transcription.TranscriptionResult(found)
         if not result.transcripts:
             raise result.failed[0].error
         return result
 
-    def ocr(self, *files: str | Path, on_event: OnEvent | None = None, **options: Any) -> OcrResult:
+    def ocr(
+        self, *files: str | Path, on_event: OnEvent | None = None, **options: Unpack[OcrKeywords]
+    ) -> OcrResult:
         """Read the text of images and scanned PDFs; the options are fields of `OcrRequest`.
 
         print(Rig().ocr("scan.pdf", language="en").text)
@@ -394,13 +478,17 @@ class Rig:
         from anyrig.app import ocr
 
         request = self.request(ocr.OcrRequest, files=files, **options)
-        result = ocr.read_text(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            result = ocr.read_text(self, request, report)
         if len(result.failed) == len(result.files):
             raise result.failed[0].error
         return result
 
     def find_entities(
-        self, *files: str | Path, on_event: OnEvent | None = None, **options: Any
+        self,
+        *files: str | Path,
+        on_event: OnEvent | None = None,
+        **options: Unpack[FindEntitiesKeywords],
     ) -> EntitiesResult:
         """Find people, places, dates, amounts and numbers; the options are fields of
         `EntitiesRequest`.
@@ -414,7 +502,8 @@ class Rig:
         from anyrig.app import entities
 
         request = self.request(entities.EntitiesRequest, files=files, **options)
-        found = entities.find_entities(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            found = entities.find_entities(self, request, report)
         result = entities.EntitiesResult(tuple(found))
         if len(result.failed) == len(result.sources):
             raise result.failed[0].error
@@ -425,7 +514,7 @@ class Rig:
         *files: str | Path,
         texts: Sequence[str] = (),
         on_event: OnEvent | None = None,
-        **options: Any,
+        **options: Unpack[ClassifyKeywords],
     ) -> ClassifyResult:
         """Classify files and texts; the options are fields of `ClassifyRequest`.
 
@@ -438,13 +527,18 @@ class Rig:
         from anyrig.app import classify
 
         request = self.request(classify.ClassifyRequest, files=files, texts=texts, **options)
-        result = classify.classify(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            result = classify.classify(self, request, report)
         if len(result.failed) == len(result.texts):
             raise result.failed[0].error
         return result
 
     def train_classifier(
-        self, examples: str | Path, *, on_event: OnEvent | None = None, **options: Any
+        self,
+        examples: str | Path,
+        *,
+        on_event: OnEvent | None = None,
+        **options: Unpack[TrainClassifierKeywords],
     ) -> TrainedResult:
         """Train a classifier on examples; the options are fields of `TrainClassifierRequest`.
 
@@ -453,7 +547,8 @@ class Rig:
         from anyrig.app import classify
 
         request = self.request(classify.TrainClassifierRequest, examples=examples, **options)
-        return classify.train_classifier(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return classify.train_classifier(self, request, report)
 
     def fine_tune(
         self,
@@ -461,7 +556,7 @@ class Rig:
         folder: str | Path,
         *,
         on_event: OnEvent | None = None,
-        **options: Any,
+        **options: Unpack[FineTuneKeywords],
     ) -> Tuned:
         """Train all weights of a text model on examples and save it in a folder; the options are
         fields of `FineTuneRequest`.
@@ -474,10 +569,15 @@ class Rig:
         request = self.request(
             finetune.FineTuneRequest, examples=examples, fine_tune=folder, **options
         )
-        return finetune.fine_tune(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return finetune.fine_tune(self, request, report)
 
     def embed(
-        self, texts: Sequence[str], *, on_event: OnEvent | None = None, **options: Any
+        self,
+        texts: Sequence[str],
+        *,
+        on_event: OnEvent | None = None,
+        **options: Unpack[EmbedKeywords],
     ) -> NDArray[np.float32]:
         """The vectors of texts, one row for each; the options are fields of `EmbedRequest`.
 
@@ -487,10 +587,15 @@ class Rig:
         from anyrig.app import embedding
 
         request = self.request(embedding.EmbedRequest, texts=texts, **options)
-        return embedding.embed(self, request, on_event or self._on_event).vectors
+        with self.report_to(on_event) as report:
+            return embedding.embed(self, request, report).vectors
 
     def embed_files(
-        self, files: Sequence[str | Path], *, on_event: OnEvent | None = None, **options: Any
+        self,
+        files: Sequence[str | Path],
+        *,
+        on_event: OnEvent | None = None,
+        **options: Unpack[EmbedKeywords],
     ) -> Embeddings:
         """A vector of each file, those in folders included; files that cannot be read are listed.
 
@@ -499,14 +604,15 @@ class Rig:
         from anyrig.app import embedding
 
         request = self.request(embedding.EmbedRequest, files=files, **options)
-        return embedding.embed(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return embedding.embed(self, request, report)
 
     def index(
         self,
         folders: str | Path | Sequence[str | Path] = (),
         *,
         on_event: OnEvent | None = None,
-        **options: Any,
+        **options: Unpack[IndexKeywords],
     ) -> IndexResult:
         """Make folders searchable, or bring those of the index up to date; the options are fields
         of `IndexRequest`.
@@ -516,9 +622,12 @@ class Rig:
         from anyrig.app import index
 
         request = self.request(index.IndexRequest, folders=folders, **options)
-        return index.index(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return index.index(self, request, report)
 
-    def search(self, question: str, *, on_event: OnEvent | None = None, **options: Any) -> Answer:
+    def search(
+        self, question: str, *, on_event: OnEvent | None = None, **options: Unpack[SearchKeywords]
+    ) -> Answer:
         """The passages of an index that answer a question; the options are fields of
         `SearchRequest`.
 
@@ -528,14 +637,15 @@ class Rig:
         from anyrig.app import search
 
         request = self.request(search.SearchRequest, question=question, **options)
-        return search.search(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return search.search(self, request, report)
 
     def analyse(
         self,
         files: str | Path | Sequence[str | Path],
         *,
         on_event: OnEvent | None = None,
-        **options: Any,
+        **options: Unpack[AnalyseKeywords],
     ) -> Analysis:
         """What documents hold: languages, phrases, duplicates, clusters; the options are fields of
         `AnalyseRequest`.
@@ -546,14 +656,15 @@ class Rig:
         from anyrig.app import analyse
 
         request = self.request(analyse.AnalyseRequest, files=files, **options)
-        return analyse.analyse(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return analyse.analyse(self, request, report)
 
     def summarise(
         self,
         files: str | Path | Sequence[str | Path] = (),
         *,
         on_event: OnEvent | None = None,
-        **options: Any,
+        **options: Unpack[SummariseKeywords],
     ) -> list[FileSummary]:
         """Summaries of files, or of `texts`; the options are fields of `SummariseRequest`.
 
@@ -563,9 +674,10 @@ class Rig:
         from anyrig.app import summarise
 
         request = self.request(summarise.SummariseRequest, files=files, **options)
-        return list(summarise.summarise(self, request, on_event or self._on_event))
+        with self.report_to(on_event) as report:
+            return list(summarise.summarise(self, request, report))
 
-    def devices(self, **options: Any) -> DeviceList:
+    def devices(self, **options: Unpack[DevicesKeywords]) -> DeviceList:
         """Every device of this machine, and the one that would be used.
 
         for device in Rig().devices().machine.devices: print(device.name, device.usable)
@@ -575,7 +687,7 @@ class Rig:
 
         return list_devices(self, self.request(DeviceOptions, **options))
 
-    def use(self, device: str, **options: Any) -> SavedDevice:
+    def use(self, device: str, **options: Unpack[UseKeywords]) -> SavedDevice:
         """Save the device to use from now on.
 
         Rig().use("cuda:1")
@@ -585,7 +697,9 @@ class Rig:
 
         return use_device(self, self.request(DeviceOptions, device=device, **options))
 
-    def diagnose(self, *, on_event: OnEvent | None = None, **options: Any) -> Diagnosis:
+    def diagnose(
+        self, *, on_event: OnEvent | None = None, **options: Unpack[DiagnoseKeywords]
+    ) -> Diagnosis:
         """Check the machine, with a real kernel on every device; `DoctorRequest` has the options.
 
         for finding in Rig().diagnose().findings: print(finding.state, finding.message)
@@ -593,9 +707,12 @@ class Rig:
         from anyrig.app import devices
 
         request = self.request(devices.DoctorRequest, **options)
-        return devices.diagnose(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return devices.diagnose(self, request, report)
 
-    def bench(self, *, on_event: OnEvent | None = None, **options: Any) -> BenchReport:
+    def bench(
+        self, *, on_event: OnEvent | None = None, **options: Unpack[BenchKeywords]
+    ) -> BenchReport:
         """Measure devices and save the results; the options are fields of `BenchRequest`.
 
         Rig().bench(device="cpu", quick=True).devices
@@ -603,10 +720,15 @@ class Rig:
         from anyrig.app import bench
 
         request = self.request(bench.BenchRequest, **options)
-        return bench.bench(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return bench.bench(self, request, report)
 
     def profile(
-        self, what: str = "transformer", *, on_event: OnEvent | None = None, **options: Any
+        self,
+        what: str = "transformer",
+        *,
+        on_event: OnEvent | None = None,
+        **options: Unpack[ProfileKeywords],
     ) -> BatchSizeProfile:
         """Memory and speed of a model by batch size; the options are fields of `ProfileRequest`.
 
@@ -615,10 +737,15 @@ class Rig:
         from anyrig.app import profiling
 
         request = self.request(profiling.ProfileRequest, what=what, **options)
-        return profiling.profile(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return profiling.profile(self, request, report)
 
     def train(
-        self, file: str | Path | None = None, *, on_event: OnEvent | None = None, **options: Any
+        self,
+        file: str | Path | None = None,
+        *,
+        on_event: OnEvent | None = None,
+        **options: Unpack[TrainKeywords],
     ) -> TrainingResult:
         """Train a model as a TOML file says; the options are fields of `TrainingRequest`.
 
@@ -629,7 +756,8 @@ class Rig:
         if isinstance(options.get("nproc"), int):
             options["nproc"] = str(options["nproc"])
         request = self.request(training.TrainingRequest, file=file, **options)
-        return training.train(self, request, on_event or self._on_event)
+        with self.report_to(on_event) as report:
+            return training.train(self, request, report)
 
     def runs(self) -> list[RegisteredRun]:
         """The training runs that were started on this machine, the oldest first.
@@ -639,6 +767,28 @@ class Rig:
         from anyrig.app.runs import list_runs
 
         return list_runs(self.folders.runs)
+
+
+class _Reporter:
+    """Passes events on; a warning only if it is not among the last that were passed on."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self.on_event = on_event
+        self._warned: dict[str, None] = {}
+
+    def report(self, event: Event) -> None:
+        if isinstance(event, WarningEvent):
+            if event.message in self._warned:
+                return
+            self._warned[event.message] = None
+            if len(self._warned) > _MAX_REMEMBERED_WARNINGS:
+                del self._warned[next(iter(self._warned))]
+        self.on_event(event)
+
+
+_current_reporter: ContextVar[tuple[Rig, _Reporter] | None] = ContextVar(
+    "anyrig_reporter", default=None
+)
 
 
 def log_event(event: Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import normalize_format
 from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.options import Request, option
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -103,7 +105,7 @@ class SpeechRequest(SynthesisOptions, AudioOptions):
     ssml: bool = option(False, "the text is SSML; detected if it begins with <speak")
 
 
-@dataclass
+@dataclass(repr=False)
 class Speech:
     """Synthesised speech, held in a temporary file until it is saved or closed."""
 
@@ -120,6 +122,9 @@ class Speech:
     wall_s: float = 0.0
     _file: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self._file.close)
+
     @property
     def audio_s(self) -> float:
         """How long it is, pauses included."""
@@ -134,12 +139,21 @@ class Speech:
             "devices": self.tally.devices, "segments": self.chunks,
         }  # fmt: skip
 
-    def read(self, start: int = 0, stop: int | None = None) -> Iterator[Samples]:
-        """The samples (mono, fp32) from one to another, in parts."""
+    def __repr__(self) -> str:
+        return f"<Speech: {self.audio_s:.2f} s at {self.sample_rate} Hz by {self.engine.name}>"
+
+    def read(self, start: int = 0, stop: int | None = None) -> Samples:
+        """The samples (mono, fp32) from one to another."""
+        import numpy as np
+
+        return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, stop)])
+
+    def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[Samples]:
+        """The same in parts: long speech need not be in memory."""
         import numpy as np
 
         self._file.flush()
-        stop = self.num_samples if stop is None else stop
+        stop = self.num_samples if stop is None else min(stop, self.num_samples)
         for position in range(start, stop, _READ_SAMPLES):
             self._file.seek(position * 4)
             count = min(_READ_SAMPLES, stop - position)
@@ -154,7 +168,7 @@ class Speech:
             path = Path(path).expanduser()
             format = resolve_format(format, path)
         rate, loudness = self.sample_rate, self.loudness
-        parts = exact(self.read, rate, target_lufs=loudness) if loudness else self.read()
+        parts = exact(self.blocks, rate, target_lufs=loudness) if loudness else self.blocks()
         with encoder(path, format=format or "wav", rate=rate) as output:
             for part in parts:
                 output.write(part)
@@ -247,12 +261,9 @@ def stream(
     began = time.monotonic()
     on_event(ProgressEvent("detecting the language"))
     choice = choose_engine(rig, request, detect_language(request.text, request))
-    with (
-        open_cache(rig) as cache,
-        # The workers load while the text is prepared.
-        open_synthesizer(rig, request, choice, len(request.text), cache) as studio,
-    ):
+    with borrow_synthesizer(rig, request, choice, len(request.text)) as studio:
         on_event(ProgressEvent("splitting the text"))
+        num_warnings = len(studio.warnings)  # those of earlier texts are not repeated
         script = prepare_script(rig, request, choice, first_short=listening)
         for warning in script.warnings:
             on_event(WarningEvent(warning))
@@ -272,7 +283,7 @@ def stream(
         speech.wall_s = time.monotonic() - began
         if find_broker(rig, request):
             speech.workers = describe_workers(speech.tally)
-        for warning in studio.warnings:
+        for warning in studio.warnings[num_warnings:]:
             on_event(WarningEvent(warning))
 
 
@@ -405,6 +416,34 @@ def _choose_voices(choice: EngineChoice, requested: str) -> dict[str, str]:
     return voices
 
 
+@contextmanager
+def borrow_synthesizer(
+    rig: Rig, request: SynthesisOptions, choice: EngineChoice, num_characters: int
+) -> Iterator[Studio]:
+    """The synthesizer of `rig.models`: it may be kept for the next text."""
+    from anyrig.speech.synthesise import Studio
+
+    plan = place_engine(rig, request, choice, num_characters)
+    workers = [f"{one.title} {one.workers} {one.threads}" for one in plan.placements]
+    limits = (request.memory_gb, request.memory_fraction, request.cluster, request.cluster_local)
+
+    @contextmanager
+    def load() -> Iterator[Studio]:
+        with (
+            open_cache(rig) as cache,
+            Studio(_open_stage(rig, request, choice, plan, cache)) as one,
+        ):
+            yield one
+
+    with rig.models.borrow(
+        f"speech {choice.name}, {pluralize(sum(one.workers for one in plan.placements), 'worker')}",
+        load,
+        version=f"{choice.found.fingerprint} {choice.options} {workers} {limits}",
+        exclusive=True,
+    ) as studio:
+        yield studio
+
+
 def open_synthesizer(
     rig: Rig,
     request: SynthesisOptions,
@@ -428,10 +467,21 @@ def open_stage(
     lane: str = "bulk",
 ) -> Stage:
     """The workers of an engine; `lane` is live where somebody listens."""
+    plan = place_engine(rig, request, choice, num_characters)
+    return _open_stage(rig, request, choice, plan, cache, lane)
+
+
+def _open_stage(
+    rig: Rig,
+    request: SynthesisOptions,
+    choice: EngineChoice,
+    plan: PlacementPlan,
+    cache: Cache | None,
+    lane: str = "bulk",
+) -> Stage:
     from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.speech.stage import Stage
 
-    plan = place_engine(rig, request, choice, num_characters)
     return Stage(
         engine=choice.name,
         found=choice.found,
@@ -554,7 +604,8 @@ def _read_segment(speech: Speech, number: int) -> Samples:
 
     chunk = speech.chunks[number]
     start, stop = (round(chunk[name] * speech.sample_rate) for name in ("start_s", "end_s"))
-    return np.concatenate(list(speech.read(start, stop)) or [np.zeros(1, np.float32)])
+    samples = speech.read(start, stop)
+    return samples if len(samples) else np.zeros(1, np.float32)
 
 
 def _place_recogniser(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from anyrig.app.cache import open_cache
-from anyrig.app.compute import ComputeOptions, place
+from anyrig.app.compute import ComputeOptions, describe_model_options, place
 from anyrig.app.documents import FailedFile
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import normalize_format
@@ -258,11 +258,22 @@ def list_warnings(transcript: Transcription) -> Iterator[str]:
 
 @contextmanager
 def borrow_transcriber(rig: Rig, request: TranscriptionRequest) -> Iterator[Transcriber]:
-    """Models that load when the first recording needs them. If they may be kept, nothing is cached
-    of what they hear, and others are closed: each holds a model.
+    """Models that load when the first recording needs them. If clients share them, nothing is
+    cached of what they hear, and others are closed: each holds a model.
     """
-    if not rig.models.keep:
-        with open_cache(rig) as cache, open_transcriber(rig, request, cache) as transcriber:
+    if not rig.models.shared:
+
+        @contextmanager
+        def load() -> Iterator[Transcriber]:
+            with open_cache(rig) as cache, open_transcriber(rig, request, cache) as one:
+                yield one
+
+        with rig.models.borrow(
+            f"transcription {_describe_model(request)}",
+            load,
+            version=f"{request.engine} {request.fresh} {describe_model_options(rig, request)}",
+            exclusive=True,
+        ) as transcriber:
             yield transcriber
         return
     name = f"transcription {_describe_model(request)}"
@@ -371,6 +382,10 @@ def plan_outputs(request: TranscriptionRequest, on_event: OnEvent) -> OutputPlan
         if not path.exists():
             raise InvalidInputError(f"no such file or folder: {path}", hint="Check the path.")
     recordings = find_recordings(request.files, on_event)
+    if not recordings:
+        raise InvalidInputError(
+            "nothing to transcribe", hint="Give a recording, or a folder that has some."
+        )
     if request.names:
         titles = dict(zip(request.files, request.names, strict=True))
         recordings = tuple(one._replace(title=titles.get(one.path, "")) for one in recordings)

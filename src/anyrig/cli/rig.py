@@ -52,6 +52,7 @@ def open_rig(
         machine=Path(machine) if machine else None,
         on_event=on_event or EventPrinter(),
         ask_device=_ask_device if ask and can_ask() else None,
+        keep_models=False,
     )
     if rig.settings.log_file and not log_file:
         configure_log(getattr(arguments, "verbose", 0), rig.settings.log_file)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anyrig.speech.audio import AudioChunk
     from anyrig.speech.script import Script, Segment
     from anyrig.speech.stage import Stage
+    from anyrig.work.pool import WorkerPool
 
 log = logging.getLogger(__name__)
 _OTHER_TAKE, _OTHER_PACE, _MOST_PACE = 104_729, 0.02, 0.12
@@ -84,6 +85,9 @@ class Studio:
     def warnings(self) -> list[str]:
         """What went wrong with devices so far."""
         return self._crew.warnings
+
+    def pools(self) -> tuple[WorkerPool, ...]:
+        return (self._crew,)
 
     def wait_ready(self) -> None:
         """Wait until the engine is loaded everywhere."""
