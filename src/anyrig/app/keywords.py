@@ -170,7 +170,7 @@ class MakeBookKeywords(
 
     format: str | None
     """m4b, or one file per chapter: mp3, opus, flac, m4a, wav."""
-    chapters: str | Sequence[str]
+    chapters: str | int | Sequence[str | int]
     """such as 3-7,9 or 5-; default: all but front matter."""
     again: str | Sequence[str]
     """make segments again, as chapter:segment, such as 3:17,4:2."""
@@ -220,7 +220,7 @@ class TranscribeKeywords(ComputeOptionsKeywords, total=False):
 
     names: str | Sequence[str]
     """what the recordings are called in results and errors, if not by their own names."""
-    output: str
+    output: str | Path
     """the file, or the folder for several recordings."""
     format: str | Sequence[str]
     """txt, md, srt, vtt, json; several as srt,txt."""
@@ -262,7 +262,7 @@ class FileLimitOptionsKeywords(ComputeOptionsKeywords, total=False):
 class OcrKeywords(FileLimitOptionsKeywords, total=False):
     """Options of `OcrRequest` in `anyrig.app.ocr`."""
 
-    output: str
+    output: str | Path
     """the file, or the folder for several."""
     format: str | None
     """txt, json, pdf or hocr; default: by the output's suffix."""
@@ -652,7 +652,7 @@ class TrainKeywords(DeviceOptionsKeywords, total=False):
     """replace a value of the file, such as train.learning_rate=1e-3."""
     steps: int | None
     """the same as train.steps."""
-    nproc: str
+    nproc: str | int
     """number of processes, one per device; auto: all devices of the chosen kind."""
     strategy: str
     """ddp: each process has the whole model; fsdp: each has a shard."""
