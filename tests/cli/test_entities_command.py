@@ -91,3 +91,14 @@ def test_redacted_files_of_one_name_go_to_different_files(anyrig: Anyrig, tmp_pa
     refused = anyrig("entities", *files, "--redact", "--engine", "grammar")
     assert refused.returncode == 2
     assert "several redacted texts cannot be printed" in refused.stderr
+
+
+def test_redacted_names_are_counted(anyrig: Anyrig, tmp_path: Path) -> None:
+    letter, out = tmp_path / "letter.txt", tmp_path / "clean.txt"
+    letter.write_text("From: Maria Gonzalez <maria.gonzalez@example.com>\n\nGonzalez left.\n")
+    done = anyrig("entities", str(letter), "--redact", "-o", str(out))
+    assert done.returncode == 0, done.stderr
+    assert out.read_text() == "From: [PERSON] <[EMAIL]>\n\n[PERSON] left.\n"
+    assert f"3 entities of 1 text in {out}" in done.stdout
+    people = anyrig("entities", str(letter), "--redact", "--kinds", "person")
+    assert people.stdout == "From: [PERSON] <[PERSON]@example.com>\n\n[PERSON] left.\n"

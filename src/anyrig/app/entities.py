@@ -169,7 +169,7 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
             mode=request.ocr,
         ):  # fmt: skip
             result = _complete(request, finder, found, kinds)
-            done.append(replace(result, text="", redacted=""))
+            done.append(replace(result, text="", redacted="", pages=()))
             name = result.source.name
             on_event(ProgressEvent("finding entities", len(done), len(sources), name))
             report_warnings(name, result.warnings, on_event)
@@ -215,6 +215,7 @@ def _complete(
         to_redact = [one.entity for one in found.entities]
         if by_name and (kinds is None or "person" in kinds):
             to_redact = cautious(found.text, to_redact, found.languages)
+            found = replace(found, entities=tuple(map(found.place, to_redact)))
         text = redacted(found.text, to_redact)
     return FoundEntities(**vars(found), name_warnings=missing, redacted=text)
 

@@ -52,7 +52,7 @@ class Found:
     skipped: tuple[Skipped, ...] = ()
     """Files that no reader here knows; hidden ones and junk are not counted."""
     unreadable: tuple[Skipped, ...] = ()
-    """Folders that could not be looked into."""
+    """Folders that could not be looked into, and files that the system does not show."""
     outside: tuple[Skipped, ...] = ()
     """Links that lead out of their folder, and folders of the kernel: not followed."""
 
@@ -178,11 +178,22 @@ class _Walk:
         if form and self._wanted and form not in self._wanted:
             return
         if not os.path.isfile(path):
-            self.skipped.append(Skipped(path, _oddity(path)))
+            self._judge_other(path)
         elif form:
             self.take(path)
         else:
             self._look_inside(path)
+
+    def _judge_other(self, path: Path) -> None:
+        """Something that is not a regular file, or that the system does not show."""
+        try:
+            path.stat()
+            self.skipped.append(Skipped(path, "not a regular file"))
+        except OSError as error:
+            if os.path.islink(path):
+                self.skipped.append(Skipped(path, "a link that leads nowhere"))
+            else:
+                self.unreadable.append(Skipped(path, error.strerror or str(error)))
 
     def _look_inside(self, path: Path) -> None:
         """A file whose name says nothing."""
@@ -216,15 +227,6 @@ def _outside(path: Path, root: str) -> str:
 
 def _is_link(path: Path) -> bool:
     return os.path.islink(path) or (hasattr(os.path, "isjunction") and os.path.isjunction(path))
-
-
-def _oddity(path: Path) -> str:
-    try:
-        path.stat()
-    except OSError as error:
-        link = os.path.islink(path)
-        return "a link that leads nowhere" if link else error.strerror or str(error)
-    return "not a regular file"
 
 
 def _is_text(path: Path) -> bool:

@@ -36,7 +36,8 @@ def redacted(text: str, entities: Sequence[Entity]) -> str:
     """The text with each entity replaced by its kind, such as [PERSON]."""
     parts, last = [], 0
     for one in sorted(entities, key=lambda each: each.start):
-        if one.start < last:
+        if one.start < last:  # the rest of an overlapping one goes too
+            last = max(last, one.end)
             continue
         parts += [text[last : one.start], f"[{one.kind.upper()}]"]
         last = one.end

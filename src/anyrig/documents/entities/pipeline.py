@@ -5,6 +5,7 @@ A file that cannot be read is reported with its error, and the others are read a
 
 from __future__ import annotations
 
+import bisect
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -49,6 +50,14 @@ class SourceEntities:
     """Languages in which no model looked for names."""
     warnings: tuple[str, ...] = ()
     error: AnyrigError | None = None
+    pages: tuple[Page, ...] = ()
+
+    def place(self, entity: Entity) -> PlacedEntity:
+        """An entity of the whole text, with the page it is on."""
+        at = bisect.bisect_right(self.pages, entity.start, key=lambda page: page.start) - 1
+        if at < 0:
+            return PlacedEntity(entity)
+        return PlacedEntity(entity, self.pages[at].number, self.pages[at].start)
 
 
 @dataclass
@@ -155,5 +164,5 @@ def _finish(opened: _OpenSource) -> SourceEntities:
             warnings.append(f"{where}some names may be missing: {found.failed}")
     return SourceEntities(
         opened.source, tuple(entities), opened.text, tuple(languages), tuple(without_names),
-        tuple(dict.fromkeys(warnings)), opened.error,
+        tuple(dict.fromkeys(warnings)), opened.error, opened.pages,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 import threading
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ from anyrig.documents.index.snapshot import GRAPH, matrix_of, text_ids
 from anyrig.documents.index.update import Indexed, Ways, update
 from anyrig.errors import InvalidInputError
 from anyrig.text.files import format_of_name
+from anyrig.text.folder import Skipped
 from anyrig.text.formats.picture import FORMATS as PICTURES
 
 if TYPE_CHECKING:
@@ -72,25 +74,34 @@ def build_ways(
 
 
 def build_look(types: Sequence[str] = ()) -> Look:
-    """Lists the files of a folder; one that is gone is said to be unseen, not empty."""
+    """Lists the files of a folder. One that is missing, empty or fails to list is unseen: a drive
+    that is not mounted looks like that.
+    """
 
     def look(root: Path) -> Found:
         from anyrig.text.folder import find
 
-        if not root.exists():
-            return Found((), () if root.parent.is_dir() and _was_file(root) else (root,))
+        if reason := _describe_absence(root):
+            return Found((), (Skipped(root, reason),))
         found = find(root, types=types)
-        unseen = tuple(one.path for one in found.unreadable)
         others = tuple(one.path for one in found.skipped)
         outside = tuple(one.path for one in found.outside)
-        return Found(found.files, unseen, partly=bool(types), others=others, outside=outside)
+        return Found(
+            found.files, found.unreadable, partly=bool(types), others=others, outside=outside
+        )
 
     return look
 
 
-def _was_file(root: Path) -> bool:
-    """Whether a path that is gone looks like a file: a folder may be a drive that is not there."""
-    return bool(root.suffix)
+def _describe_absence(root: Path) -> str:
+    """Why nothing can be said about the files of a folder; empty if it has any, or is a file."""
+    try:
+        if not stat.S_ISDIR(os.stat(root).st_mode):
+            return ""
+        with os.scandir(root) as entries:
+            return "" if any(True for _ in entries) else "it is empty"
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def resolve_folders(named: Sequence[Path]) -> list[bytes]:
@@ -284,7 +295,9 @@ def _register_roots(file: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
             )
         if not rows.is_under(root, known):
             file.write(lambda c, root=root: rows.add_root(c, root))  # type: ignore[misc]
-    chosen = list(roots) or known
+    # A folder of the index inside a given one may be missing by itself.
+    inner = [root for root in known if root not in roots and rows.is_under(root, roots)]
+    chosen = [*roots, *inner] or known
     if not chosen:
         raise InvalidInputError(
             "the index has no folder yet", hint="`anyrig index FOLDER` adds one."

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from anyrig.documents.index.rows import Known, Stamp, is_under
 from anyrig.documents.reading import NO_OCR, NOT_WANTED
 from anyrig.errors import InvalidInputError
+from anyrig.text.folder import Skipped
 
 _TICK_S = 2.0
 WITHOUT = "without"
@@ -27,8 +28,8 @@ class Found:
     """What lies in a folder."""
 
     files: tuple[Path, ...]
-    unseen: tuple[Path, ...] = ()
-    """Folders that could not be looked into: their files are not taken for deleted."""
+    unseen: tuple[Skipped, ...] = ()
+    """What could not be looked at: its files are not taken for deleted."""
     partly: bool = False
     """Whether some files were left out: what is not listed may be there still."""
     others: tuple[Path, ...] = ()
@@ -39,6 +40,16 @@ class Found:
 
 Look = Callable[[Path], Found]
 """The files of a folder, or a file alone."""
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """A folder or file that could not be looked at."""
+
+    path: Path
+    reason: str
+    num_files: int
+    """Files of the index in it, which are kept."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ class Plan:
     num_excluded: int = 0
     old_errors: tuple[Known, ...] = ()
     """Files that could not be read before and have not changed since."""
-    unseen: tuple[Path, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
     found: dict[bytes, Stamp] = field(default_factory=dict)
     """All files as they were seen."""
     others: tuple[Path, ...] = ()
@@ -74,17 +85,23 @@ def whole(path: Path) -> bytes:
         ) from error
 
 
-def stamped(files: Iterable[Path]) -> list[Stamp]:
-    """The files with size and time, those left out that are gone meanwhile; sorted, each once."""
+def stamped(files: Iterable[Path]) -> tuple[list[Stamp], list[Skipped]]:
+    """The files with size and time, sorted, each once, without those that are gone meanwhile; and
+    those that the system does not let us look at.
+    """
     found: dict[bytes, Stamp] = {}
+    unseen = []
     for file in files:
         try:
             path = os.fsencode(file.absolute())
             state = os.stat(path)
-        except (OSError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            continue
+        except OSError as error:
+            unseen.append(Skipped(file, error.strerror or str(error)))
             continue
         found[path] = Stamp(path, state.st_size, state.st_mtime_ns)
-    return [found[path] for path in sorted(found)]
+    return [found[path] for path in sorted(found)], unseen
 
 
 def plan(
@@ -110,14 +127,15 @@ def plan(
     """
     seen = time.time()
     looked = [look(Path(os.fsdecode(root))) for root in roots]
-    stamps = stamped(file for found in looked for file in found.files)
-    unseen = [folder for found in looked for folder in found.unseen]
+    stamps, unseen = stamped(file for found in looked for file in found.files)
+    unseen += [one for found in looked for one in found.unseen]
+    unseen = [one for one in unseen if not _is_deleted_file(one.path, known)]
     there = {stamp.path for stamp in stamps}
     kept = [stamp for stamp in stamps if not is_under(stamp.path, excluded)]
     todo = [one for one in kept if _changed(one, known.get(one.path), how, retry)]
     if wait_for is not None:
         todo = [stamp for stamp in todo if wait_for.get(stamp.path) == stamp]
-    hidden = [os.fsencode(folder.absolute()) for folder in unseen]
+    hidden = [os.fsencode(one.path.absolute()) for one in unseen]
     partly = any(found.partly for found in looked)
     gone = [
         path for path in known
@@ -132,11 +150,43 @@ def plan(
     ]
     return Plan(
         tuple(todo), tuple(gone), seen, num_same=len(kept) - len(todo) - len(errors),
-        num_excluded=len(stamps) - len(kept), old_errors=tuple(errors), unseen=tuple(unseen),
+        num_excluded=len(stamps) - len(kept), old_errors=tuple(errors),
+        unseen=tuple(_count_files(unseen, known)),
         found={stamp.path: stamp for stamp in stamps},
         others=tuple(dict.fromkeys(file for found in looked for file in found.others)),
         outside=tuple(dict.fromkeys(link for found in looked for link in found.outside)),
     )  # fmt: skip
+
+
+def _is_deleted_file(path: Path, known: Mapping[bytes, Known]) -> bool:
+    """Whether it is a file of the index that was deleted: its folder is there, and it is not."""
+    if os.fsencode(path.absolute()) not in known:
+        return False
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return os.path.isdir(path.parent)
+    except OSError:
+        pass
+    return False
+
+
+def _count_files(unseen: Iterable[Skipped], known: Mapping[bytes, Known]) -> Iterator[Unseen]:
+    for one in {one.path: one for one in unseen}.values():
+        folder = [os.fsencode(one.path.absolute())]
+        num_files = sum(is_under(path, folder) for path in known)
+        if num_files or not _is_absent(one.path):
+            yield Unseen(one.path, one.reason, num_files)
+
+
+def _is_absent(path: Path) -> bool:
+    """Whether it is an empty folder, or missing from a folder that is there."""
+    try:
+        return not os.listdir(path)
+    except FileNotFoundError:
+        return os.path.isdir(path.parent)
+    except OSError:
+        return False
 
 
 def _is_gone(path: bytes, there: Set[bytes], partly: bool) -> bool:

@@ -10,6 +10,7 @@ run finds what is missing, and nothing is there twice.
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections import Counter, deque
@@ -23,11 +24,12 @@ from anyrig.documents.index.anew import MOST_BROKEN, Anew
 from anyrig.documents.index.database import count
 from anyrig.documents.index.nearest import unit
 from anyrig.documents.index.opened import Opened, Reader, known, opened
-from anyrig.documents.index.plan import Look, Plan, plan
+from anyrig.documents.index.plan import Look, Plan, Unseen, plan
 from anyrig.documents.index.progress import FilesPace, Pace, Tell
 from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError, format_mentions
 from anyrig.results import in_json
 from anyrig.text.folder import not_followed
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.index.database import IndexFile
@@ -151,7 +153,7 @@ class _Run:
             old_failed=[_old(one) for one in todo.old_errors],
             others=todo.others,
             warnings=[
-                *(f"{folder} cannot be read" for folder in todo.unseen),
+                *(_describe_unseen(one, index.path.stem) for one in todo.unseen),
                 *not_followed(todo.outside),
             ],
         )
@@ -399,6 +401,18 @@ def _num_lacking(connection: rows.Connection) -> int:
         "SELECT (SELECT count(*) FROM texts) - (SELECT count(*) FROM vectors)"
     ).fetchall()
     return int(count)
+
+
+def _describe_unseen(one: Unseen, index: str) -> str:
+    warning = f"{one.path} cannot be read ({one.reason})"
+    if not one.num_files:
+        return warning
+    option = "" if index == "default" else f" --index {shlex.quote(index)}"
+    return (
+        f"{warning}, perhaps as its drive is not mounted: its {pluralize(one.num_files, 'file')}"
+        " stayed in the index."
+        f" `anyrig index{option} --remove {shlex.quote(str(one.path))}` removes them"
+    )
 
 
 def _old(known: Known) -> Failed:
