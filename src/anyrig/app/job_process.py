@@ -240,7 +240,11 @@ def _run(order: Mapping[str, Any], output: _JobOutput) -> Row:
     from anyrig.app.settings import WARNED_VARIABLE
 
     kind, arguments = order["kind"], order["arguments"]
-    rig = Rig(config=arguments.get("config"), on_event=output.report, keep_models=False)
+    # The settings of who queued it: a file that was only found beside them is not trusted here.
+    rig = Rig(
+        config=arguments.get("config"), settings_folder=arguments.get("settings_folder", ""),
+        on_event=output.report, keep_models=False,
+    )  # fmt: skip
     if rig.settings.log_file:
         _log_to_file(rig.settings.log_file)
     if not rig.environment.get(WARNED_VARIABLE):

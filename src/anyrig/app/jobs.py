@@ -6,7 +6,7 @@
 
 A job is stored as its kind and the options that were given, by their names, as JSON. When it runs,
 the options become the same request that `rig.make_book` builds, and the same function is called, in
-a process of its own; settings fill what was not given.
+a process of its own; the settings of who queued it fill what was not given.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from anyrig.app.cluster import ClusterOptions, find_broker
 from anyrig.app.events import OnEvent, WarningEvent
 from anyrig.app.index import IndexRequest, index
 from anyrig.app.job_process import run_in_child
+from anyrig.app.settings import CONFIG_VARIABLE
 from anyrig.app.training import TrainingRequest, train
 from anyrig.app.transcription import TranscriptionRequest, TranscriptionResult, transcribe
 from anyrig.errors import InvalidInputError, WorkError, mention
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
     from anyrig.storage.keys import JsonValue
 
 Result = dict[str, Any]
-_DETAILS = ("folder", "config", "asked", "called", "uses")
-"""Stored beside the options: where the job runs, its settings file; of one that came over HTTP what
-was asked, how its file is called, and the uploads that it reads."""
+_DETAILS = ("folder", "config", "settings_folder", "asked", "called", "uses")
+"""Stored beside the options: where the job runs, and the settings of who queued it; of one that
+came over HTTP what was asked, how its file is called, and the uploads that it reads."""
 _MIN_LETTERS = 3
 _MAX_FAILED_LINES = 8
 
@@ -177,6 +178,12 @@ def build_arguments(
     return arguments | stored
 
 
+def list_settings(rig: Rig) -> dict[str, JsonValue]:
+    """Where the settings of a job come from: whoever runs it may have others."""
+    found: dict[str, JsonValue] = {"settings_folder": os.path.abspath(rig.settings_folder)}
+    return found | ({"config": os.path.abspath(rig.config)} if rig.config else {})
+
+
 def build_request(
     rig: Rig,
     kind_name: str,
@@ -255,14 +262,23 @@ class Jobs:
 
         rig.jobs.submit("transcribe", files=["talk.mp3"], format=["srt"])
         """
-        arguments = build_arguments(kind, options, Path.cwd())
-        if self._rig.config:
-            arguments["config"] = os.path.abspath(self._rig.config)
+        options = {**self._read_variables(find_kind(kind).request, options), **options}
+        arguments = build_arguments(kind, options, Path.cwd()) | list_settings(self._rig)
         request = self._rig.request(find_kind(kind).request, **options)
         if isinstance(request, ClusterOptions):
             _check_cluster(self._rig, request)
         with self.open() as queue:
             return queue.submit(kind, arguments)
+
+    def _read_variables(self, request: type[Request], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that variables set: the process that runs the job may have others."""
+        origins = self._rig.loaded_settings.origins
+        return {
+            name: self._rig.settings[option.setting]
+            for name, option in list_options(request).items()
+            if origins.get(option.setting, ("",))[0] == "environment"
+            and option.fill and option.excludes not in given
+        }  # fmt: skip
 
     def list(self) -> Sequence[Job]:
         """All jobs, the oldest first."""
@@ -346,19 +362,25 @@ class Jobs:
 
 
 def make_job_handler(
-    environment: Mapping[str, str], defaults: Mapping[str, Any] | None = None
+    environment: Mapping[str, str],
+    defaults: Mapping[str, Any] | None = None,
+    settings: Mapping[str, JsonValue] | None = None,
 ) -> JobHandler:
     """Does jobs of any kind, each in a process of its own.
 
     Args:
-        environment: of the processes.
+        environment: of the processes. The settings file that it names is not theirs.
         defaults: options for whatever a job does not give, before the settings.
+        settings: where the settings of a job come from that does not say so (`list_settings`); by
+            default the folder it runs in.
     """
+    environment = {name: environment[name] for name in environment if name != CONFIG_VARIABLE}
 
     def handle(job: Job, report_event: ReportEvent, stop: StopSignal) -> JsonValue:
         find_kind(job.kind)
         folder = str(job.arguments["folder"])
-        order = {"kind": job.kind, "arguments": job.arguments, "defaults": dict(defaults or {})}
+        arguments = {**(settings or {}), **job.arguments}
+        order = {"kind": job.kind, "arguments": arguments, "defaults": dict(defaults or {})}
         result: dict[str, JsonValue] = run_in_child(order, folder, environment, report_event, stop)
         for name in ("files", "beside"):
             paths = result.get(name)
@@ -367,6 +389,10 @@ def make_job_handler(
         return result
 
     return handle
+
+
+def came_over_http(job: Job) -> bool:
+    return "asked" in job.arguments
 
 
 def get_title(job: Job) -> str:

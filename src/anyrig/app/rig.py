@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from anyrig.app.events import Event, NoticeEvent, OnEvent, ProgressEvent, WarningEvent
-from anyrig.app.settings import LOADER, Settings
+from anyrig.app.settings import CONFIG_VARIABLE, LOADER, Settings
 from anyrig.devices.choose import (
     DeviceChoice,
     DeviceRequest,
@@ -102,6 +102,8 @@ class Rig:
 
     Args:
         config: a settings file, instead of `anyrig.toml` in the working directory.
+        settings_folder: where `anyrig.toml` and `.env` are looked for, instead of the working
+            directory. They are not trusted: see docs/settings.md.
         environment: variables to read instead of the process's own.
         machine: another machine than this one: recorded by `anyrig devices --record` if it is a
             path.
@@ -118,6 +120,7 @@ class Rig:
         self,
         *,
         config: str | Path | None = None,
+        settings_folder: str | Path = "",
         environment: Mapping[str, str] | None = None,
         machine: Machine | Path | None = None,
         on_event: OnEvent | None = None,
@@ -126,7 +129,8 @@ class Rig:
         keep_models: bool = True,
     ) -> None:
         self.environment = dict(os.environ if environment is None else environment)
-        self.config = str(config) if config else self.environment.get("ANYRIG_CONFIG")
+        self.config = str(config) if config else self.environment.get(CONFIG_VARIABLE)
+        self.settings_folder = Path(settings_folder)
         self._given_machine, self._given_models = machine, models
         self._keep_models = keep_models
         self._ask_device = ask_device
@@ -152,9 +156,9 @@ class Rig:
         return LOADER.load(
             self.environment,
             user_file=self.folders.config / "anyrig.toml",
-            project_file=Path(self.config or "anyrig.toml"),
+            project_file=Path(self.config or self.settings_folder / "anyrig.toml"),
             project_named=bool(self.config),
-            dotenv=Path(".env"),
+            dotenv=self.settings_folder / ".env",
         )
 
     @property

@@ -20,6 +20,8 @@ from anyrig.settings.load import SettingsLoader, SettingsSchema
 from anyrig.units import is_whole_number
 
 log = logging.getLogger(__name__)
+CONFIG_VARIABLE = "ANYRIG_CONFIG"
+"""Names the settings file, as `--config` does."""
 WARNED_VARIABLE = "ANYRIG_SETTINGS_WARNED"
 """Set for child processes: the warnings about settings have been printed."""
 

@@ -80,7 +80,8 @@ def launch(
         request = replace(request, no_bench=True)  # processes on one CPU would measure each other
     arguments = {
         "run": str(run.folder), "devices": list(devices), "request": request_to_json(request),
-        "config": rig.config, "log_level": logging.getLogger().getEffectiveLevel(),
+        "config": rig.config, "settings_folder": str(rig.settings_folder),
+        "log_level": logging.getLogger().getEffectiveLevel(),
     }  # fmt: skip
     (run.folder / runs.RESULT_FILE).unlink(missing_ok=True)
     with _receive_events(on_event) as channel:
@@ -115,7 +116,10 @@ def main(words: Sequence[str]) -> int:
         if is_first
         else contextlib.nullcontext(lambda event: None) as on_event
     ):
-        rig = Rig(config=arguments["config"], on_event=on_event)
+        rig = Rig(
+            config=arguments["config"], settings_folder=arguments["settings_folder"],
+            on_event=on_event,
+        )  # fmt: skip
         request = request_from_json(TrainingRequest, {**arguments["request"], "device": device})
         run = runs.open_run(Path(arguments["run"]))
         placement = divide_placement(

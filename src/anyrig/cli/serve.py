@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
-    from anyrig.jobs import JobHandler, JobQueue
+    from anyrig.jobs import Job, JobHandler, JobQueue, ReportEvent, StopSignal
     from anyrig.server.state import ServerState
+    from anyrig.storage.keys import JsonValue
 
 log = logging.getLogger(__name__)
 HELP = """Serve speech, books, documents, jobs and training over HTTP, with a web page. It listens
@@ -175,20 +176,26 @@ def _open_jobs(rig: Rig, *, on_cluster: bool) -> JobQueue:
 
 
 def _make_job_handler(rig: Rig, given: Mapping[str, Any], broker: str) -> JobHandler:
-    """Run jobs with the server's own options, and the settings file of the folder it runs in."""
+    """Run jobs: those that came over HTTP with this server's options and settings, those of the
+    command line with the settings of the folder they were queued from.
+    """
     from anyrig.app.compute import ComputeOptions
-    from anyrig.app.jobs import make_job_handler
+    from anyrig.app.jobs import came_over_http, list_settings, make_job_handler
 
     environment = dict(rig.environment)
     if broker:  # a URL with a password is for no command line
         environment["ANYRIG_CLUSTER_BROKER"] = broker
-    project = Path(rig.config or "anyrig.toml").expanduser()
-    if project.is_file():
-        environment["ANYRIG_CONFIG"] = str(project.absolute())
     computing = {
         name: value for name, value in given.items() if name in list_options(ComputeOptions)
     }
-    return make_job_handler(environment, computing)
+    # 0.1.0 did not store where the settings of a job come from.
+    own = make_job_handler(environment, computing, list_settings(rig))
+    queued = make_job_handler(rig.environment)
+
+    def handle(job: Job, report_event: ReportEvent, stop: StopSignal) -> JsonValue:
+        return (own if came_over_http(job) else queued)(job, report_event, stop)
+
+    return handle
 
 
 def in_container(environment: Mapping[str, str]) -> bool:

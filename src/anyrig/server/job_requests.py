@@ -27,7 +27,7 @@ from anyrig.app.access import (
     find_named_upload,
 )
 from anyrig.app.batch import parse_lines
-from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind
+from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind, list_settings
 from anyrig.app.transcription import TranscriptionRequest
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError
@@ -80,7 +80,7 @@ def prepare_job(
         details: dict[str, JsonValue] = {
             "asked": _shorten(given), "called": title, JOB_UPLOADS: list(found.uploads),
         }  # fmt: skip
-        yield {**arguments, **details}
+        yield {**arguments, **details, **list_settings(server.rig)}
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, InvalidInputError | OSError):
