@@ -260,6 +260,27 @@ def test_missing_device_is_an_error_unless_foreign(
                     choose_device(here, [request], strict=True)
 
 
+def test_missing_device_of_a_foreign_variable_is_ignored(machine: Load) -> None:
+    """As docs/devices.md says: the next request, or an automatic choice, decides."""
+    here = machine("rtx4090-rtxpro6000-wsl2")
+    automatic = choose_device(here)
+    for place in ("GPU_ID", "DIRECTML_DEVICE", "VIBEVOICE_DEVICE"):
+        foreign = DeviceRequest("7", "environment", place=place)
+        choice = choose_device(here, [foreign])
+        assert (choice.devices, choice.origin) == (automatic.devices, automatic.origin)
+        assert choice.device.kind == "gpu"
+        assert choice.warnings == (
+            f"no device matches '7' (requested by {place}); using {choice.device.name}",
+        )
+        saved = choose_device(here, [foreign, DeviceRequest("0", "saved")])
+        assert (saved.device, saved.origin) == (here.gpus[0], "saved")
+        assert len(saved.warnings) == 1
+        with pytest.raises(DeviceNotFoundError):
+            choose_device(here, [foreign], strict=True)
+    kind = choose_device(here, [DeviceRequest("mps", "environment", place="VIBEVOICE_DEVICE")])
+    assert kind.device.kind == "cpu"
+
+
 @pytest.mark.parametrize(
     ("name", "selector"),
     [("h200-linux", "xpu"), ("h200-linux", "amd"), ("macbook-m4", "cuda")],

@@ -11,14 +11,14 @@ a name. Each form is looked up in its own way and in no other: a number never ma
 `resolve_request` has the one rule for a selector that matches nothing. A kind (`gpu`, `cuda`) falls
 back to the CPU with a warning. One device (an index, an id, a name) is an error that lists the
 devices, unless the selector comes from a variable that may be meant for other programs (`GPU_ID`):
-then it falls back with a warning too. `strict` makes every fallback an error.
+then it is ignored, with a warning. `strict` makes each an error.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from anyrig.devices.machine import Device, DeviceBackend, Machine
@@ -183,8 +183,16 @@ class _Chooser:
     def __init__(self, machine: Machine, measured: MeasuredDevices, strict: bool) -> None:
         self._machine, self._measured, self._strict = machine, measured, strict
         self._warnings: list[str] = []
+        self._ignored: list[DeviceReason] = []
+        """Devices that other programs' variables name and that do not exist."""
 
     def choose(self, requests: Sequence[DeviceRequest]) -> DeviceChoice:
+        choice = self._choose(requests)
+        names = ", ".join(map(_short_name, choice.devices))
+        ignored = [f"{missing}; using {names}" for missing in self._ignored]
+        return replace(choice, warnings=(*ignored, *choice.warnings))
+
+    def _choose(self, requests: Sequence[DeviceRequest]) -> DeviceChoice:
         for request in requests:
             selector = request.selector.strip().lower()
             if selector == "auto":
@@ -202,6 +210,9 @@ class _Chooser:
                 continue
             if selector == "all" or parse_kind(selector):
                 self._warn_unmatched()
+            if match.missing and not parse_kind(selector):
+                self._ignored.append(match.missing)
+                continue
             if match.missing:
                 self._warnings.append(match.warning)
                 return self._build(match.devices, "fallback", match.missing, request.selector)

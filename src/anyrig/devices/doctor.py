@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal, get_args
 
 from anyrig.devices import amd, nvidia
+from anyrig.devices.allocator_settings import VARIABLES, find_problems, split_settings
 from anyrig.devices.choose import format_gpu_number
 from anyrig.devices.discover import find_torch_fix
 from anyrig.devices.machine import Device, DeviceBackend, Machine, NoteCode
@@ -645,23 +646,35 @@ def _check_allocator(machine: Machine) -> Findings:
     """Variables of torch's allocator."""
     environment = machine.host.environment
     unset = machine.platform.unset_command
-    found = False
-    names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-    if all(name in environment for name in names):
-        found = True
-        yield _warning(f"{' and '.join(names)} are both set: the first wins", unset(names[0]))
-    name = next((name for name in names if name in environment), names[1])
-    settings = environment.get(name, "")
-    windows = machine.platform.system == "Windows" or machine.platform.wsl
-    if "expandable_segments:True" in settings and windows:
-        found = True
-        yield _warning("expandable_segments is not supported on Windows or WSL2", unset(name))
+    findings = [*_check_allocator_settings(machine)]
     for name, effect in _HARMFUL_VARIABLES.items():
         if environment.get(name, "0") not in ("", "0"):
-            found = True
-            yield _warning(f"{name} {effect}", unset(name))
-    if not found and machine.host.torch_flavour in ("cuda", "rocm"):
-        yield _good(f"allocator settings are valid ({settings or 'torch defaults'})")
+            findings.append(_warning(f"{name} {effect}", unset(name)))
+    if not findings and machine.host.torch_flavour in ("cuda", "rocm"):
+        settings = next((environment[name] for name in VARIABLES if environment.get(name)), "")
+        findings.append(_good(f"allocator settings are valid ({settings or 'torch defaults'})"))
+    yield from findings
+
+
+def _check_allocator_settings(machine: Machine) -> Findings:
+    unset = machine.platform.unset_command
+    flavour, version = machine.host.torch_flavour, machine.packages.get("torch", "")
+    settings = {
+        name: text for name in VARIABLES if (text := machine.host.environment.get(name, ""))
+    }
+    read = [name for name in settings if flavour == "rocm" or name != "PYTORCH_HIP_ALLOC_CONF"]
+    if len(read) > 1:
+        both = "both " if len(read) == 2 else ""
+        yield _warning(f"{' and '.join(read)} are {both}set: the first wins", unset(read[0]))
+    for name, text in settings.items():
+        problems = "; ".join(find_problems(text, version.partition(" ")[0]))
+        if problems:
+            # torch refuses it when it first uses a GPU.
+            make = _broken if name in read[:1] and flavour in ("cuda", "rocm") else _warning
+            yield make(f"{name}: {problems}", unset(name))
+    windows = machine.platform.system == "Windows" or machine.platform.wsl
+    if windows and read and "expandable_segments:True" in split_settings(settings[read[0]]):
+        yield _warning("expandable_segments is not supported on Windows or WSL2", unset(read[0]))
 
 
 def _check_memory_fallback(machine: Machine) -> Findings:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from anyrig.devices.allocator_settings import split_settings
 from anyrig.devices.machine import Device, DeviceBackend
 
 GENERAL, CUDA = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
@@ -61,6 +62,5 @@ def _has_expandable_segments(device: Device, backend: DeviceBackend) -> bool:
 
 
 def _parse(text: str) -> dict[str, str]:
-    """Parse an allocator string; values in brackets may contain commas."""
-    pairs = re.findall(r"\s*([\w.]+)\s*:\s*(\[[^\]]*\]|[^,]*)", text)
-    return {key: value.strip() for key, value in pairs}
+    pairs = (item.partition(":") for item in split_settings(text))
+    return {key: value for key, _, value in pairs}
