@@ -43,9 +43,9 @@ def format_install(
         index_url: the package index to install from.
         uninstall: packages to remove first because they own the same files.
     """
-    words = [_quote(requirement) for requirement in requirements]
+    words = [quote_argument(requirement) for requirement in requirements]
     if index_url:
-        words.append(f"--index-url {_quote(index_url)}")
+        words.append(f"--index-url {quote_argument(index_url)}")
     command = " ".join(filter(None, ["pip install", options, *words]))
     return f"pip uninstall -y {' '.join(uninstall)} && {command}" if uninstall else command
 
@@ -66,7 +66,8 @@ def localize_install_commands(text: str) -> str:
     return _PIP.sub(lambda match: _localize_pip(match[1]), text)
 
 
-def _quote(text: str) -> str:
+def quote_argument(text: str) -> str:
+    """An argument as it is typed into this system's shell."""
     if sys.platform == "win32":  # neither cmd nor pip removes single quotes there
         return f'"{text}"' if re.search(r"[^\w@%+=:,./\\-]", text) else text
     return shlex.quote(text)
@@ -78,8 +79,8 @@ def _localize_extras(extras: str) -> str:
     folder = checkout or _find_installed_folder()
     if folder is None:
         return ""
-    constraints = f"-c {_quote(str(folder / 'constraints.txt'))} "
-    return f"{constraints}{'-e ' if checkout else ''}{_quote(f'{folder}[{extras}]')}"
+    constraints = f"-c {quote_argument(str(folder / 'constraints.txt'))} "
+    return f"{constraints}{'-e ' if checkout else ''}{quote_argument(f'{folder}[{extras}]')}"
 
 
 def _find_checkout() -> Path | None:
@@ -109,10 +110,10 @@ def _check_project(folder: Path) -> Path | None:
 
 def _localize_pip(verb: str) -> str:
     """Return `pip install` or `pip uninstall` for the environment of this process."""
-    python = _quote(sys.executable)
+    python = quote_argument(sys.executable)
     prefix = Path(sys.prefix)
     if (prefix / "pipx_metadata.json").is_file():
-        return f"pipx runpip {_quote(prefix.name)} {verb}"
+        return f"pipx runpip {quote_argument(prefix.name)} {verb}"
     if (prefix / "uv-receipt.toml").is_file() or not _has_pip():
         return f"uv pip {verb} --python {python}"
     pip = shutil.which("pip")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,34 @@ def test_pickles_are_converted_only_in_an_environment(anyrig: Anyrig, tmp_path: 
     done = anyrig("engines", "convert", "xtts", "--yes")
     assert done.returncode == 4
     assert "anyrig engines install xtts" in done.stderr
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_convert_ends_with_a_command_for_the_same_folder(
+    anyrig: Anyrig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    models = tmp_path / "home" / ".cache" / "anyrig" / "models" / "xtts"
+    folder = models if own else tmp_path / "my voices"
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.pth", "vocab.json", "speakers_xtts.pth"):
+        (folder / name).write_bytes(b"x")
+
+    def convert(*_: Any, **__: Any) -> list[Path]:
+        speakers = folder / "speakers_xtts.json"
+        speakers.write_text('{"value": {"dict": {"Ana": {}}}}', encoding="utf-8")
+        return [speakers]
+
+    monkeypatch.setattr("anyrig.speech.hosting.convert.convert", convert)
+    monkeypatch.setattr(environments, "state", lambda *_, **__: "ready")
+    monkeypatch.setattr(
+        "anyrig.speech.hosting.engine._environment", lambda *_: (tmp_path, "coqui-tts-0.28")
+    )
+    words = [] if own else ["--model", str(folder)]
+    done = anyrig("engines", "convert", "xtts", "--yes", *words)
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.splitlines()[-1]
+    model = "" if own else f" --model {shlex.quote(str(folder))}"
+    assert last == f'Next: anyrig speak "Hello." --engine xtts{model}'
 
 
 def test_weights_and_environment_are_removed_after_a_yes(anyrig: Anyrig, tmp_path: Path) -> None:

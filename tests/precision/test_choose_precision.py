@@ -181,6 +181,22 @@ def test_training_prefers_native_bf16_to_fp16(machine: Load) -> None:
     assert choose_precision(device, way, ("fp32", "fp16"), training=True).precision == "fp16"
 
 
+def test_fp16_is_never_chosen_to_train_on_a_cpu(machine: Load) -> None:
+    for name in ("no-gpu", "h200-linux", "macbook-m4"):
+        here = machine(name)
+        device = here.cpu_device
+        backend = DeviceBackend("torch", "cpu", "cpu")
+        for profile in PROFILES:
+            for speeds in ({}, {"fp32": 1e12, "fp16": 9e12}):
+                chosen = choose_precision(
+                    device, backend, ("fp16", "fp32"), profile=profile, speeds=speeds,
+                    training=True,
+                )  # fmt: skip
+                assert chosen.precision == "fp32"
+        asked = choose_precision(device, backend, requested="fp16", training=True)
+        assert "far slower in fp16" in asked.warnings[0]
+
+
 def test_a_format_that_failed_the_self_test_is_not_chosen(machine: Load) -> None:
     device, way = on(machine("h200-linux"))
     chosen = choose_precision(device, way, speeds=H200, failed={"bf16": "values are off"})

@@ -83,6 +83,20 @@ def test_gradients_are_collected_only_to_clip_or_to_check(
     assert len(calls) == collected
 
 
+def test_fp16_on_a_cpu_is_warned_of_before_the_first_step(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    steps: list[str] = []
+
+    def watched(net: nn.Module, batch: Any) -> torch.Tensor:
+        steps.extend(caplog.messages)
+        return loss(net, batch)
+
+    with trainer({"precision": "fp16", "steps": 1}, loss=watched) as one:
+        one.run()
+    assert "far slower in fp16 than in fp32: use bf16 or fp32" in steps[0]
+
+
 @pytest.mark.parametrize(("before", "after"), [(False, "auto"), ("auto", False)])
 def test_a_run_goes_on_with_other_kernels(before: Any, after: Any, tmp_path: Path) -> None:
     steady = {"schedule": "constant", "warmup": 0}

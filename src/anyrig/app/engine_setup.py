@@ -26,7 +26,7 @@ from anyrig.errors import (
     MissingWeightsError,
     mention,
 )
-from anyrig.install import localize_install_commands
+from anyrig.install import localize_install_commands, quote_argument
 from anyrig.options import Request, option
 from anyrig.speech import engines
 from anyrig.units import format_bytes
@@ -160,7 +160,7 @@ def convert_voices(
         yes=lambda question: next(questions, trust)(question),
         tell=_report_line("converting", on_event), environment=rig.environment,
     )  # fmt: skip
-    return EngineFiles(folder, tuple(files), _describe_next(rig, name))
+    return EngineFiles(folder, tuple(files), _describe_next(rig, name, options.model))
 
 
 def remove_engine(rig: Rig, name: str, agree: Agree) -> list[Path]:
@@ -317,5 +317,5 @@ def _describe_next(rig: Rig, name: str, folder: Path | None = None) -> str:
         find_weights(rig, VoiceOptions(model=folder), name, engines.engine_class(name))
     except AnyrigError as error:
         return localize_install_commands(error.hint)
-    model = f" --model {folder}" if folder else ""
+    model = f" --model {quote_argument(str(folder))}" if folder else ""
     return f'anyrig speak "Hello." --engine {name}{model}'

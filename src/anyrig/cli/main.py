@@ -13,7 +13,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol, TextIO, cast
 
 from anyrig.errors import InvalidInputError, UnknownCommandError
@@ -244,13 +244,41 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         hint = f"See `{self.prog} --help`."
-        for word in message.split() if "unrecognized" in message else ():
-            import difflib
-
-            near = difflib.get_close_matches(word, self._option_string_actions, n=1)
-            if near:
-                hint = f"Did you mean {near[0]}? {hint}"
+        words = message.split() if "unrecognized" in message else ()
+        meant = [_suggest_flag(word, self._option_string_actions) for word in words]
+        if any(meant):
+            hint = f"Did you mean {' and '.join(filter(None, meant))}? {hint}"
         raise InvalidInputError(message, hint=hint)
+
+
+# What other programs call an option, with what to type here.
+_FLAGS_ELSEWHERE = {
+    **dict.fromkeys(("volume", "gain", "lufs"), "--loudness"),
+    **dict.fromkeys(("speed", "tempo", "length-scale", "length_scale"), "--rate"),
+    **dict.fromkeys(("speaker", "speaker-id"), "--voice"),
+    **dict.fromkeys(("input", "text-file"), "--file"),
+    **dict.fromkeys(("dtype", "half", "fp16", "bf16"), "--precision"),
+    **dict.fromkeys(("cuda", "gpus"), "--device"),
+    **dict.fromkeys(("temperature", "top-p", "top-k", "cfg-scale"), "--set"),
+    "lr": "--learning-rate",
+}
+_MIN_FLAG_SIMILARITY = 0.8
+
+
+def _suggest_flag(word: str, known: Collection[str]) -> str:
+    """The flag that was probably meant; empty if none is close."""
+    import difflib
+
+    name = word.partition("=")[0]
+    if not name.startswith("--"):
+        return ""
+    flag = _FLAGS_ELSEWHERE.get(name[2:].lower(), "")
+    if flag in known:
+        return f"--set {name[2:].replace('-', '_')}=VALUE" if flag == "--set" else flag
+    # Without the dashes, which would make all flags similar.
+    names = {one.removeprefix("--"): one for one in known if one.startswith("--")}
+    near = difflib.get_close_matches(name[2:], names, n=1, cutoff=_MIN_FLAG_SIMILARITY)
+    return names.get(near[0] if near else name[2:].partition("-")[0], "")
 
 
 class _HelpFormatter(argparse.HelpFormatter):

@@ -181,6 +181,8 @@ class _Chooser:
             return self.support[name].reason
         if name == "tf32" and profile.rule == "best":
             return "this profile does not round fp32 products"
+        if name == "fp16" and self.training and self.device.kind == "cpu":
+            return "fp16 is not trained in on a CPU"  # a measured product says nothing of a step
         native = self.support["bf16"].level == "good" and "bf16" in self.supported
         if name == "fp16" and self.training and native:
             return "bf16 is native here and trains without loss scaling"
@@ -297,6 +299,8 @@ def _describe_bf16(device: Device, backend: DeviceBackend) -> FormatSupport:
 def _describe_fp16(device: Device, backend: DeviceBackend, training: bool) -> FormatSupport:
     if device.kind == "cpu":
         reason = "torch computes fp16 no faster than fp32 on a CPU"
+        if training:
+            reason = "a CPU trains far slower in fp16 than in fp32: use bf16 or fp32"
         if backend.library == "onnx":
             reason = "ONNX Runtime casts fp16 to fp32 and back on a CPU"
         return FormatSupport("fp16", "slow", reason, 0.5)

@@ -34,6 +34,8 @@ class Option:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    saves_memory: Value | None = None
+    """A value that needs less memory than the default, for the advice when memory runs out."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,30 @@ class SpeechEngine(BaseEngine):
     def stream(self, line: Line) -> Iterator[Take]:
         """A line's audio in parts that follow on each other without a gap."""
         yield from self.run([line])
+
+
+def list_memory_options(
+    spec: Spec, placement: Placement, options: Mapping[str, Value], *, hosted: bool = False
+) -> tuple[str, ...]:
+    """What of an engine's own options needs less memory than what is in use, as typed.
+
+    Args:
+        spec: of the engine.
+        placement: where it runs.
+        options: of `spec.options`, complete.
+        hosted: whether its own torch computes, whatever library the placement names.
+    """
+    found = [
+        f"--set {option.name}={option.saves_memory}"
+        for option in spec.options
+        if option.saves_memory is not None and options.get(option.name) == option.default
+    ]
+    on_gpu = placement.device.kind == "gpu"
+    half = next((name for name in spec.precisions if name in ("fp16", "bf16")), "")
+    casts = hosted or placement.backend.library == "torch"
+    if half and casts and on_gpu and placement.precision in ("fp32", "tf32"):
+        found.append(f"--precision {half}")
+    return (*found, "--device cpu") if on_gpu else tuple(found)
 
 
 def options_of(spec: Spec, given: Mapping[str, Any]) -> dict[str, Value]:

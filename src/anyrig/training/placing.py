@@ -75,6 +75,8 @@ def placed(
     for warning in choice.warnings if local_rank == 0 else ():
         log.warning("%s", warning)
     found = plan_placement(machine, choice, need(settings.precision), wanted(settings))
+    for warning in found.warnings if local_rank == 0 else ():
+        log.warning("%s", warning)
     if word or len(found.placements) == 1 or local_rank == 0:
         return found.placements[0]
     return found.placements[local_rank % len(found.placements)]

@@ -224,6 +224,8 @@ def translate_error(
         return DeviceLostError(lost or text, hint=_NEW_PROCESS)
     if isinstance(error, AnyrigError) and (shortage is None or isinstance(error, OutOfMemoryError)):
         ours = error_from_dict(error_to_dict(error))
+        if isinstance(ours, OutOfMemoryError) and memory_options:
+            ours.hint = _suggest(memory_options)
     elif shortage is None:
         return WorkError(text, hint="")
     else:

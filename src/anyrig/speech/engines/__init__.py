@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyrig import plugins
 from anyrig.errors import InvalidInputError
-from anyrig.speech.protocol import Spec, SpeechEngine, Value, options_of
+from anyrig.speech.protocol import Spec, SpeechEngine, Value, list_memory_options, options_of
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -55,5 +55,8 @@ def make(
     """An engine, loaded into a placement; `environment` is `Found.environment`."""
     found: Any = engine_class(engine)
     own = {"environment": environment} if environment else {}
-    made = found(placement, folder=folder, **own, **options_of(found.spec, options or {}))
-    return cast(SpeechEngine, made)
+    given = options_of(found.spec, options or {})
+    made = cast(SpeechEngine, found(placement, folder=folder, **own, **given))
+    if not made.memory_options:
+        made.memory_options = list_memory_options(found.spec, placement, given, hosted=found.hosted)
+    return made

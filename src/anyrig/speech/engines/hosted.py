@@ -123,16 +123,16 @@ class IndexTts(Hosted):
         seeded=True,
         options=(
             _chance("temperature", 0.8), _top_p(0.8), _top_k(30), _penalty(10.0),
-            Option("num_beams", 3, "Number of beams.", low=1, high=10),
+            Option("num_beams", 3, "Number of beams.", low=1, high=10, saves_memory=1),
             Option("emo_alpha", 1.0, "Strength of the recording's emotion.", low=0, high=1),
             Option("duration", 1.0, "Duration factor: 1.2 is a fifth longer.", low=0.5, high=2.0),
             Option(
                 "max_mel_tokens", 1500, "Maximum length; about 50 tokens per second.",
-                low=50, high=5000,
+                low=50, high=5000, saves_memory=750,
             ),
             Option(
                 "max_text_tokens_per_sentence", 120, "Longer lines are split.",
-                low=20, high=600,
+                low=20, high=600, saves_memory=60,
             ),
         ),
         unverified="Written after its package's source; never run, not even on a small model.",

@@ -52,7 +52,8 @@ SPEC = Spec(
         Option("guidance", 1.3, "Guidance scale", low=1, high=5),
         Option("steps", 10, "Diffusion steps per frame; more are better and slower", low=2,
                high=100),
-        Option("most_s", 300.0, "Maximum length of a line in seconds", low=1, high=5400),
+        Option("most_s", 300.0, "Maximum length of a line in seconds", low=1, high=5400,
+               saves_memory=60),
         Option("graphs", True, "Use CUDA graphs; far slower without"),
         Option("samples", "", "Folder of voice recordings"),
     ),
@@ -68,7 +69,6 @@ class VibeVoice(SpeechEngine):
     name = SPEC.name
     version = ADAPTER
     pads = True
-    memory_options = ("--set most_s=60",)
     sample_rate = RATE
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:

@@ -49,7 +49,6 @@ class Hosted(SpeechEngine):
     pads = False
     batch_invariant = True  # every line has its own seed
     max_items = 16  # said one after the other: more would only be lost together
-    memory_options = ("--precision fp16",)
 
     def __init__(
         self,
