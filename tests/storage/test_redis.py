@@ -465,3 +465,17 @@ def test_a_full_local_cache_still_shares(pair: Pair) -> None:
         with pytest.raises(StorageError, match="full"):
             full.put("b", b"2", kind="speech")
     assert pair.two.get("b") is not None
+
+
+def test_what_was_made_of_a_source_is_deleted_in_both(server: Any, tmp_path: Path) -> None:
+    url = server.connection_url
+    with RedisCache(url) as cache:
+        cache._client.flushall()
+    with LayeredCache(ResultCache(tmp_path / "one.sqlite"), RedisCache(url)) as one:
+        one.replace("a", b"page", kind="page", metadata={"source": "s1"})
+        one.replace("b", b"page", kind="page", metadata={"source": "s2"})
+    with LayeredCache(ResultCache(tmp_path / "two.sqlite"), RedisCache(url)) as two:
+        assert two.shared.stats().num_results == 2
+        assert two.delete_from_source("s1") == 1, "read by another machine"
+        assert two.get("a") is None
+        assert two.get("b") is not None

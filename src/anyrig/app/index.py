@@ -28,10 +28,11 @@ from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import AnyrigError, InvalidInputError, StorageBusyError, StorageError
 from anyrig.options import Request, option
 from anyrig.results import fields_to_json
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.index.forget import Forget, Removed
+    from anyrig.documents.index.forget import Forget, ForgetSources, Removed
     from anyrig.documents.index.progress import Progress
     from anyrig.documents.index.rows import Known
     from anyrig.documents.index.search import Searcher
@@ -282,8 +283,8 @@ def remove(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Removed:
 
     path = find_index_file(rig, request.index)
     close_index(rig, request.index)
-    with open_forget(rig, request, path, on_event) as forget:
-        return remove_files(path, request.folders, forget)
+    with _open_forget(rig, request, path, on_event) as (forget, forget_sources):
+        return remove_files(path, request.folders, forget, forget_sources)
 
 
 def include(rig: Rig, request: IndexRequest, on_event: OnEvent) -> IndexResult:
@@ -365,11 +366,11 @@ def list_names(rig: Rig) -> list[str]:
 
 
 @contextmanager
-def open_forget(
+def _open_forget(
     rig: Rig, options: EmbeddingOptions, path: Path, on_event: OnEvent
-) -> Iterator[Forget]:
-    """Deletes the cached vectors and OCR pages of texts, however they were made."""
-    from anyrig.documents.ocr.forget import KIND, pages_of
+) -> Iterator[tuple[Forget, ForgetSources]]:
+    """Delete the cached vectors of texts, however they were made, and the OCR pages of files."""
+    from anyrig.documents.ocr.run import KIND as PAGE
     from anyrig.storage.cache import ResultCache
 
     with open_shared_cache(rig) as cache:
@@ -378,10 +379,6 @@ def open_forget(
         def forget(texts: Sequence[str]) -> int:
             if not texts:
                 return 0
-            count = 0
-            if isinstance(local, ResultCache):
-                pages = list(pages_of(texts, local.iter_results(KIND)))
-                count = sum(cache.delete(key) for key in pages)
             try:
                 model = find_index_model(rig, options, path, on_event)
             except AnyrigError as error:
@@ -389,11 +386,24 @@ def open_forget(
                     f"cached vectors were not deleted, as the model is gone ({error.message});"
                     " `anyrig cache prune --kind embedding` deletes all of them"
                 ))  # fmt: skip
-            else:
-                for marks in product(_PRECISION_CLASSES, _LONG_TEXTS, (False, True)):
-                    count += build_shelf(cache, model, *marks).forget(texts)
-            if isinstance(local, ResultCache):
-                local.scrub()
-            return count
+                return 0
+            return sum(
+                build_shelf(cache, model, *marks).forget(texts)
+                for marks in product(_PRECISION_CLASSES, _LONG_TEXTS, (False, True))
+            )
 
-        yield forget
+        def forget_sources(sources: Sequence[str]) -> int:
+            count = sum(map(cache.delete_from_source, sources))
+            unknown = local.list_keys_without_source(PAGE) if sources else []
+            if unknown:
+                num_dropped = sum(map(cache.delete, unknown))
+                on_event(WarningEvent(
+                    f"{pluralize(num_dropped, 'cached OCR page')} of an older version of anyrig"
+                    " were deleted too, as it is unknown which files they are of"
+                ))  # fmt: skip
+            return count + len(unknown)
+
+        try:
+            yield forget, forget_sources
+        finally:
+            local.scrub()

@@ -10,6 +10,7 @@ says where its text comes from, and what could not be read is a warning of its f
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,6 +45,7 @@ INSTALL_OCR = format_install("anyrig[ocr]")
 _SETTINGS = {"file_bytes": "max_mb", "pages": "max_pages", "seconds": "max_seconds"}
 """Limit -> the setting of `[documents]` that a person gives it by."""
 _UNSURE = 0.5
+_BLOCK = 1 << 20
 _MOST_WORKERS = 4
 """Processes that read at once, by default: one is seldom short of files to hand on."""
 
@@ -64,6 +66,28 @@ class ReadPicture:
     """Why the picture could not be read; empty where it was."""
 
 
+class PageImage(bytes):
+    """A page drawn as a picture, and the file it is of."""
+
+    source: str
+    """The digest of the file: what is cached of the picture is deleted with it."""
+
+    def __new__(cls, data: bytes, source: str) -> PageImage:
+        image = super().__new__(cls, data)
+        image.source = source
+        return image
+
+
+def digest_file(path: Path | bytes) -> str:
+    """The digest of a file's bytes, and of the end of its name, which its reader may go by."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+    found.update(b"\0" + os.path.splitext(os.fsencode(path))[1].lower())
+    return found.hexdigest()
+
+
 class Reads(Protocol):
     """Whatever reads the text on pictures."""
 
@@ -71,8 +95,9 @@ class Reads(Protocol):
         """What stands on each picture, in order, one for one.
 
         Args:
-            pictures: each a whole PNG file, upright as the page is shown; taken as they are
-                needed, so that a long file is never in memory as a whole.
+            pictures: each a whole PNG file, upright as the page is shown; a `PageImage` where
+                it is of a file. Taken as they are needed, so that a long file is never in
+                memory as a whole.
         """
         ...
 
@@ -304,12 +329,13 @@ def _read_pictures(
 ) -> Iterator[tuple[int, ReadPicture]]:
     """The number of each page that could be read, and what stands on its picture."""
     order: deque[int] = deque()
+    source = digest_file(path)
 
-    def pictures(drawn: Iterator[Drawn]) -> Iterator[bytes]:
+    def pictures(drawn: Iterator[Drawn]) -> Iterator[PageImage]:
         for page in drawn:
             if page.data:
                 order.append(page.number)
-                yield page.data
+                yield PageImage(page.data, source)
             else:
                 told.unread[page.number] = page.lack
 

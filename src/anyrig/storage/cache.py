@@ -60,6 +60,7 @@ _USAGE_BATCH, _USAGE_FLUSH_S = 512, 10.0
 _PIN_EXPIRY_S = 3 * 86400.0
 _ENTRY = "key, kind, note, digest, coalesce(bytes, x'') FROM results LEFT JOIN data USING (id)"
 _WORKER = "CASE WHEN json_valid(note) THEN json_extract(note, '$.from') END"
+_SOURCE = "CASE WHEN json_valid(note) THEN json_extract(note, '$.source') END"
 _IS_PINNED = "EXISTS (SELECT 1 FROM held WHERE result = results.id)"
 # Data is in a table of its own, so that looking for the oldest results does not read every page of
 # audio. The trigger keeps the tables in step whatever deletes a row.
@@ -208,6 +209,10 @@ class Cache(ABC):
     def delete_from_worker(self, worker: str) -> PruneResult:
         """Delete what a worker of a cluster computed, where that is known."""
         return PruneResult(0, 0)
+
+    def delete_from_source(self, source: str) -> int:
+        """Delete what was made of a source, which is in the metadata; how many results."""
+        return 0
 
     def pin_for_job(self, job: str) -> AbstractContextManager[None]:
         """A block in which nothing is evicted that is read or written, where that can be prevented.
@@ -607,6 +612,19 @@ class ResultCache(Cache):
         )
         return self.file.read(lambda connection: connection.execute(query, (worker,)).fetchall())
 
+    # -- results of sources ------------------------------------------------------------------------
+
+    def delete_from_source(self, source: str) -> int:
+        query = f"SELECT key FROM results WHERE instr(note, '\"source\"') AND {_SOURCE} = ?"
+        rows = self.file.read(lambda connection: connection.execute(query, (source,)).fetchall())
+        return sum(self.delete(key) for (key,) in rows)
+
+    def list_keys_without_source(self, kind: str) -> list[str]:
+        """The keys of results of a kind that do not say what they were made of."""
+        query = f"SELECT key FROM results WHERE kind = ? AND coalesce({_SOURCE}, '') = ''"
+        rows = self.file.read(lambda connection: connection.execute(query, (kind,)).fetchall())
+        return [key for (key,) in rows]
+
     # -- maintenance -------------------------------------------------------------------------------
 
     def stats(self) -> CacheStats:
@@ -846,6 +864,9 @@ class TolerantCache(Cache):
         return self._try(lambda: self._cache.delete_from_worker(worker), PruneResult(0, 0))
 
     @contextlib.contextmanager
+    def delete_from_source(self, source: str) -> int:
+        return self._cache.delete_from_source(source)
+
     def pin_for_job(self, job: str) -> Iterator[None]:
         with contextlib.ExitStack() as pinned:
             self._try(lambda: pinned.enter_context(self._cache.pin_for_job(job)), None)

@@ -68,7 +68,7 @@ _DELETE_SAME_SCRIPT = """
 if redis.call('GETRANGE', KEYS[1], 0, #ARGV[1] - 1) == ARGV[1] then
   redis.call('DEL', KEYS[1])
 end"""
-_PREFIX, _CLAIM_PREFIX = "anyrig:", "anyrig:claim:"
+_PREFIX, _CLAIM_PREFIX, _SOURCE_PREFIX = "anyrig:", "anyrig:claim:", "anyrig:source:"
 _URL_HINT = "Set cache.url to redis://host:6379/0, or to rediss://:password@host:6379/0 for TLS."
 
 
@@ -144,12 +144,23 @@ class RedisCache(Cache):
         self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
     ) -> None:
         value = pack(CacheEntry(key, data, kind, metadata), time.time())
-        with self._translate_errors():
-            self._client.set(_PREFIX + key, value)
+        with self._translate_errors(), self._client.pipeline(transaction=False) as pipe:
+            pipe.set(_PREFIX + key, value)
+            if source := metadata.get("source"):
+                pipe.sadd(f"{_SOURCE_PREFIX}{source}", key)
+            pipe.execute()
 
     def delete(self, key: str) -> bool:
         with self._translate_errors():
             return bool(self._client.delete(_PREFIX + key))
+
+    def delete_from_source(self, source: str) -> int:
+        with self._translate_errors():
+            name = _SOURCE_PREFIX + source
+            keys = cast("set[bytes]", self._client.smembers(name))
+            count = sum(self.delete(key.decode()) for key in keys)
+            self._client.delete(name)
+        return count
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
         token, claimed = secrets.token_hex(16), set[str]()
@@ -171,7 +182,8 @@ class RedisCache(Cache):
         with self._translate_errors():
             info = self._client.info()
             names = self._client.scan_iter(match=f"{_PREFIX}*", count=10_000)
-            num_results = sum(not name.startswith(_CLAIM_PREFIX.encode()) for name in names)
+            others = (_CLAIM_PREFIX.encode(), _SOURCE_PREFIX.encode())
+            num_results = sum(not name.startswith(others) for name in names)
         return RedisStats(
             num_results, int(info.get("used_memory", 0)), int(info.get("maxmemory", 0)),
             str(info.get("maxmemory_policy", "")),
@@ -299,6 +311,10 @@ class LayeredCache(Cache):
         for key in self.local.list_keys_from_worker(worker):
             self.shared.delete(key)
         return self.local.delete_from_worker(worker)
+
+    def delete_from_source(self, source: str) -> int:
+        """Delete what was made of a source from both. A failure of the shared cache is raised."""
+        return max(self.shared.delete_from_source(source), self.local.delete_from_source(source))
 
     def pin_for_job(self, job: str) -> AbstractContextManager[None]:
         return self.local.pin_for_job(job)

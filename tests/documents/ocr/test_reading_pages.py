@@ -14,7 +14,6 @@ from PIL import Image, ImageDraw, ImageFilter
 from anyrig.documents.ocr import hocr, pdf, tesseract
 from anyrig.documents.ocr.ctc import Char, joined
 from anyrig.documents.ocr.engine import Sheet
-from anyrig.documents.ocr.forget import pages_of
 from anyrig.documents.ocr.mend import mended
 from anyrig.documents.ocr.order import Place, blocks
 from anyrig.documents.ocr.page import Line, ReadPage, Word, box, from_bytes
@@ -24,7 +23,6 @@ from anyrig.documents.ocr.sample import error
 from anyrig.documents.ocr.vote import voted
 from anyrig.errors import InvalidInputError
 from anyrig.placement import Placement
-from anyrig.storage.cache import CacheEntry
 from anyrig.text.pages import pages
 from tests.documents.ocr.ocr_pages import (
     SANS,
@@ -183,29 +181,6 @@ def test_whole_pages_stay_within_a_thousandth(
         image = image.filter(ImageFilter.GaussianBlur(1.3))
     found = read(rapid, image, jpeg=30 if condition == "jpeg" else 0)
     assert error(text, found.text) <= MOST
-
-
-def kept(key: str, *lines: str) -> CacheEntry:
-    box = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
-    page = ReadPage(tuple(Line(text, box, 1.0) for text in lines), 100, 100)
-    return CacheEntry(key, page.to_bytes(), "page")
-
-
-def test_pages_of_what_is_removed_go_and_others_stay() -> None:
-    pages = [
-        kept("whole", "The contract of the third of May is void", "and nobody has to pay for it."),
-        kept("half known", "The contract of the third of May is vold", "and nobody has to pay it."),
-        kept("other", "Dear Ann, the weather on the island", "has been kind to all of us."),
-        kept("blank"),
-        CacheEntry("odd", b"{}", "page"),
-    ]
-    texts = ["The contract of the third of May is void and nobody has to pay for it. Signed: Bo."]
-    assert list(pages_of(texts, pages)) == ["whole", "half known"]
-    assert list(pages_of([], pages)) == []
-
-
-def test_a_page_of_one_word() -> None:
-    assert list(pages_of(["Cover"], [kept("cover", "COVER"), kept("end", "Finis")])) == ["cover"]
 
 
 def order(places: list[Place]) -> list[int]:

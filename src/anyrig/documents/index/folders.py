@@ -235,12 +235,23 @@ def watch_folders(
                 yield done
 
 
-def remove_files(path: Path, named: Sequence[Path], drop_cached: forget.Forget) -> forget.Removed:
+def remove_files(
+    path: Path,
+    named: Sequence[Path],
+    drop_cached: forget.Forget,
+    drop_sources: forget.ForgetSources = lambda _: 0,
+) -> forget.Removed:
     """Remove files or folders from an index for good; see `forget.remove`."""
     _check_exists(path)
     others = [one for one in path.parent.glob(f"*{database.ENDING}") if one != path]
     with IndexFile(path) as file:
-        return forget.remove(file, _resolve_known(file, named), forget=drop_cached, others=others)
+        return forget.remove(
+            file,
+            _resolve_known(file, named),
+            forget=drop_cached,
+            forget_sources=drop_sources,
+            others=others,
+        )
 
 
 def include_files(path: Path, named: Sequence[Path]) -> int:

@@ -1,4 +1,4 @@
-"""Documents removed for good: from the index, from its file's bytes, and from the kept vectors.
+"""Documents removed for good: from the index, from its file's bytes, and from what is cached.
 
 Whatever was removed, a file or a folder, is remembered as excluded, and comes back only when a
 person includes it again.
@@ -10,13 +10,15 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index import rows, schema
 from anyrig.documents.index.database import UNCLEAN, put, translated
+from anyrig.documents.reading import digest_file
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.results import in_json
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Forget = Callable[[Sequence[str]], int]
 """Drops the kept vectors of texts for good; how many there were."""
+ForgetSources = Callable[[Sequence[str]], int]
+"""Drops what is cached of files for good, by their digests (`reading.digest_file`); how many."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,12 @@ class Removed:
 
 
 def remove(
-    index: IndexFile, places: Sequence[bytes], *, forget: Forget, others: Iterable[Path] = ()
+    index: IndexFile,
+    places: Sequence[bytes],
+    *,
+    forget: Forget,
+    forget_sources: ForgetSources = lambda _: 0,
+    others: Iterable[Path] = (),
 ) -> Removed:
     """Remove files, or all files of folders.
 
@@ -55,7 +64,8 @@ def remove(
         index: is written.
         places: as `plan.whole` names them.
         forget: drops kept vectors.
-        others: indexes whose texts keep their vectors.
+        forget_sources: drops what is cached of the files.
+        others: indexes whose texts keep their vectors, and whose files what is cached of them.
     """
     rest = index.unclean and index.purge()  # of a removal that was killed
     known = index.read(rows.known)
@@ -71,6 +81,7 @@ def remove(
     texts = index.read(lambda c: _only_in(c, found))
     # The kept vectors first: if this is killed, the same command does the rest.
     num_cached = forget(list(_not_in(texts, others)))
+    num_cached += forget_sources(sorted(_find_sources(known, found, others)))
     gone_roots = [root for root in roots if rows.is_under(root, places)]
 
     def work(connection: sqlite3.Connection) -> None:
@@ -108,6 +119,33 @@ def include(index: IndexFile, places: Sequence[bytes]) -> int:
         return len(found)
 
     return index.write(work)
+
+
+def _find_sources(
+    known: Mapping[bytes, rows.Known], going: Sequence[bytes], others: Iterable[Path]
+) -> set[str]:
+    """The digests of files that go, but for those of which another indexed file is a copy."""
+    staying = known.keys() - set(going)
+    sources = {digest for path in going if (digest := _get_source(known[path]))}
+    sources -= {_get_source(known[path]) for path in staying if known[path].digest}
+    for path in others if sources else ():
+        try:
+            with translated(path), closing(schema.connect_to_read(path)) as connection:
+                there = connection.execute("SELECT digest FROM contents").fetchall()
+            sources -= {digest.partition(" ")[0] for (digest,) in there}
+        except StorageError as error:  # its pages can be read again; these are to go
+            log.warning("what the index %s has is not known: %s", path.stem, error.message)
+    return sources
+
+
+def _get_source(file: rows.Known) -> str:
+    """The digest of a file: as it was indexed, or of one that could not be, as it is now."""
+    if file.digest:
+        return file.digest.partition(" ")[0]
+    try:
+        return digest_file(file.stamp.path)
+    except OSError:
+        return ""
 
 
 def _only_in(connection: sqlite3.Connection, paths: Sequence[bytes]) -> dict[bytes, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.index import rows
 from anyrig.documents.passages import passages
-from anyrig.documents.reading import textless
+from anyrig.documents.reading import digest_file, textless
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text.language import detect
 from anyrig.text.pages import Paged
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Reader = Callable[[Iterable["Path"]], Iterator["Paged | Unread"]]
 """The pages of files, in order, or why one cannot be read; as `reading.read_all`."""
 _SAMPLE = 20_000  # characters that tell a language
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -108,17 +107,9 @@ def _content(read: Paged | Unread, digest: str) -> Content:
 
 
 def _digest(stamp: Stamp, most_bytes: int) -> str:
-    """Of a file's bytes and of the end of its name, which its reader may go by."""
-    found = hashlib.sha256()
     if stamp.size > most_bytes:
-        found.update(b"%d of " % stamp.mtime_ns + stamp.path)
-        return found.hexdigest()
-    with open(stamp.path, "rb") as file:
-        while block := file.read(_BLOCK):
-            found.update(block)
-    ending = os.path.splitext(stamp.path)[1].lower()
-    found.update(b"\0" + ending)
-    return found.hexdigest()
+        return hashlib.sha256(b"%d of " % stamp.mtime_ns + stamp.path).hexdigest()
+    return digest_file(stamp.path)
 
 
 def _unchanged(stamp: Stamp) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.ocr import hocr
+from anyrig.documents.reading import PageImage, digest_file
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError
 from anyrig.storage.files import write_atomic
 from anyrig.text.apart import Apart
@@ -225,12 +226,13 @@ def read_files(plan: OcrPlan, reader: Pages) -> Iterator[FilePage | OcrFile]:
                     waiting.append(OcrFile(planned.path, error=planned.error))
                     continue
                 file = _OpenFile(planned.path, planned.paged)
+                source = digest_file(planned.path) if planned.numbers else ""
                 for drawn in apart.pictures(
                     planned.path, planned.numbers, dpi=plan.options.dpi
                 ):  # fmt: skip
                     waiting.append((file, drawn))
                     if not drawn.lack:
-                        yield drawn.data
+                        yield PageImage(drawn.data, source)
                 waiting.append(file)
 
     for found in reader.pages(draw()):

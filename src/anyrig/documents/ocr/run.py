@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.page import ReadPage, from_bytes
-from anyrig.documents.reading import ReadPicture
+from anyrig.documents.reading import PageImage, ReadPicture
 from anyrig.storage.keys import CacheKey
 from anyrig.work.outcome import ItemFailure, RunReport
 from anyrig.work.pool import WorkerPool
@@ -41,6 +41,14 @@ class Found:
     """Whether an earlier run had read it."""
 
 
+class _Asked(NamedTuple):
+    """A picture on its way."""
+
+    key: str
+    source: str
+    kept: ReadPage | None
+
+
 class Pages:
     """An engine of OCR on every device that was placed."""
 
@@ -59,7 +67,7 @@ class Pages:
             chosen: which engine.
             placed: where it runs; asked for once it is needed, where that is a function.
             environment: this process's own.
-            store: where pages are kept, under what is on them.
+            store: where pages are kept, under the file they are of and what is on them.
             language: ISO 639-1; each page's own is found out when empty.
         """
         self.chosen = chosen
@@ -109,30 +117,30 @@ class Pages:
 
     def _read(self, pictures: Iterable[bytes], report: RunReport | None) -> Iterator[Found]:
         """The same, through the pool; pages that are kept already pass it by."""
-        told: deque[tuple[str, ReadPage | None]] = deque()
+        told: deque[_Asked] = deque()
 
         def sheets() -> Iterator[Sheet]:
             for data in pictures:
                 key = self._key(data)
                 kept = self._kept(key)
-                told.append((key, kept))
+                told.append(_Asked(key, _source_of(data), kept))
                 if kept is None:
-                    yield Sheet(data, self._language)
+                    yield Sheet(bytes(data), self._language)
 
         pool = self._started()
         for outcome in pool.run(
             sheets(), cost=lambda _: 1.0, look_ahead=self._look_ahead, report=report
         ):
             yield from self._passed(told)
-            key, _ = told.popleft()
+            asked = told.popleft()
             if outcome.result is not None:
-                self._keep(key, outcome.result)
+                self._keep(asked, outcome.result)
             yield Found(outcome.result, outcome.failure)
         yield from self._passed(told)
 
-    def _passed(self, told: deque[tuple[str, ReadPage | None]]) -> Iterator[Found]:
-        while told and told[0][1] is not None:
-            yield Found(told.popleft()[1], kept=True)
+    def _passed(self, told: deque[_Asked]) -> Iterator[Found]:
+        while told and told[0].kept is not None:
+            yield Found(told.popleft().kept, kept=True)
 
     def _started(self) -> WorkerPool:
         if self._pool is None:
@@ -154,7 +162,7 @@ class Pages:
     def _key(self, data: bytes) -> str:
         return CacheKey(
             KIND, hashlib.sha256(data).hexdigest(), self.chosen.engine, self.chosen.version,
-            self.chosen.weights, options={"language": self._language},
+            self.chosen.weights, options={"language": self._language, "source": _source_of(data)},
         ).digest  # fmt: skip
 
     def _kept(self, key: str) -> ReadPage | None:
@@ -166,6 +174,11 @@ class Pages:
         except (ValueError, KeyError, TypeError):
             return None  # of an older form: it is read again and takes its place
 
-    def _keep(self, key: str, page: ReadPage) -> None:
+    def _keep(self, asked: _Asked, page: ReadPage) -> None:
         if self._store is not None:
-            self._store.replace(key, page.to_bytes(), kind=KIND, metadata={"engine": page.engine})
+            metadata = {"engine": page.engine, "source": asked.source}
+            self._store.replace(asked.key, page.to_bytes(), kind=KIND, metadata=metadata)
+
+
+def _source_of(data: bytes) -> str:
+    return data.source if isinstance(data, PageImage) else ""
