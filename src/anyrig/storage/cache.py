@@ -863,10 +863,10 @@ class TolerantCache(Cache):
     def delete_from_worker(self, worker: str) -> PruneResult:
         return self._try(lambda: self._cache.delete_from_worker(worker), PruneResult(0, 0))
 
-    @contextlib.contextmanager
     def delete_from_source(self, source: str) -> int:
         return self._cache.delete_from_source(source)
 
+    @contextlib.contextmanager
     def pin_for_job(self, job: str) -> Iterator[None]:
         with contextlib.ExitStack() as pinned:
             self._try(lambda: pinned.enter_context(self._cache.pin_for_job(job)), None)
