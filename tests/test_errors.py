@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import copy
 import inspect
 import json
+import pickle
 from collections.abc import Iterator
 
 import pytest
@@ -12,9 +14,17 @@ from anyrig.errors import (
     InvalidInputError,
     InvalidOptionError,
     LimitExceededError,
+    Message,
+    OptionRef,
     OutOfMemoryError,
+    dump_message,
     error_from_dict,
     error_to_dict,
+    load_message,
+    message_from_json,
+    messages_to_json,
+    render,
+    render_json,
 )
 
 
@@ -64,3 +74,62 @@ def test_an_error_crosses_processes_with_its_class_hint_and_fields() -> None:
     assert vars(crossed) == vars(option)
     unknown = error_from_dict({"class": "Mapping", "message": "a", "hint": "b"})
     assert type(unknown) is errors.WorkError
+
+
+PAGES = Message(
+    "{name}: pass {pages}, or {all}",
+    name="{0.__class__} }{ --pages.pdf",  # what a user wrote is only ever a value
+    pages=OptionRef("max_pages", "1-{3}"),
+    all=OptionRef("all"),
+)
+
+
+def test_a_message_is_rendered_for_its_reader() -> None:
+    name = "{0.__class__} }{ --pages.pdf"
+    assert render(PAGES, "command") == f"{name}: pass --max-pages 1-{{3}}, or --all"
+    assert render(PAGES, "http") == f'{name}: pass "max_pages": "1-{{3}}", or `all`'
+    assert str(PAGES) == render(PAGES, "python") == f'{name}: pass max_pages="1-{{3}}", or `all`'
+    assert render("{plain} --x", "http") == "{plain} --x"
+
+
+def test_a_message_within_another_keeps_its_options() -> None:
+    outer = Message("line {row:>3}: {problem}. {hint}", row=7, problem=PAGES, hint="{x!r}")
+    assert outer.options == PAGES.options
+    assert render(outer, "command").startswith("line   7: {0.__class__} }{ --pages.pdf: pass --max")
+    assert outer.endswith("`all`. {x!r}")
+    renamed = outer.replace("}{ --pages", "{a}")
+    assert "{a}.pdf: pass --max-pages 1-{3}, or --all" in render(renamed, "command")
+
+
+def test_what_has_no_such_option_is_named_by_what_it_has() -> None:
+    message = Message("{list} shows them. {more}", list=OptionRef("list"), more=errors.MORE_DETAILS)
+    assert render(message, "command") == "--list shows them. For details, run with -vv."
+    assert render(message, "http").startswith("POST /books/plan shows them. For details, see the")
+
+
+def test_messages_cross_processes_and_files() -> None:
+    for crossed in (
+        pickle.loads(pickle.dumps(PAGES)),
+        copy.deepcopy(PAGES),
+        message_from_json(json.loads(json.dumps(messages_to_json(PAGES)))),
+        load_message(dump_message(PAGES)),
+        error_from_dict(
+            json.loads(json.dumps(error_to_dict(InvalidInputError("", hint=PAGES))))
+        ).hint,
+    ):
+        assert render(crossed, "command") == render(PAGES, "command")
+    for plain in ("plain", "{", '{"template": 1}', '{"template": "{}", "options": []}', '"quoted"'):
+        assert load_message(dump_message(plain)) == plain
+        assert type(load_message(plain)) is str
+    rows = messages_to_json({"warnings": [PAGES, "plain"], "number": 1})
+    assert render_json(rows, "command")["warnings"] == [render(PAGES, "command"), "plain"]
+    own = {"template": "a", "options": ["of a user"]}
+    assert render_json(own, "command") == own
+
+
+@pytest.mark.parametrize(
+    "template", ["{0:>99999999999}", "{:>99999999999}", "{0.__class__}", "{!r}", "{", "{}{}", ""]
+)
+def test_a_message_from_another_process_can_do_no_harm(template: str) -> None:
+    with pytest.raises(ValueError, match="."):
+        message_from_json({"template": template, "options": [{"option": "a", "value": "b"}]})

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import pytest
 
 from anyrig.cli.flags import add_flags, read_flags
-from anyrig.errors import InvalidInputError, InvalidOptionError, format_mentions, mention
+from anyrig.errors import InvalidInputError, InvalidOptionError, Message, OptionRef, render
 from anyrig.options import (
     Request,
     json_schema,
@@ -115,13 +115,13 @@ def test_an_error_spells_the_option_as_its_reader_types_it() -> None:
     with pytest.raises(InvalidOptionError) as caught:
         BookRequest(file=Path("a"), memory_gb=0)
     message = caught.value.message
-    assert format_mentions(message, "command").startswith("--memory-gb must be")
-    assert format_mentions(message, "http").startswith("`memory_gb` must be")
-    hint = f"Pass {mention('ocr', 'never')}."
-    assert format_mentions(hint, "command") == "Pass --ocr never."
-    assert format_mentions(hint, "http") == 'Pass "ocr": "never".'
-    assert format_mentions(hint, "python") == 'Pass ocr="never".'
-    assert format_mentions("{a}.pdf --x", "command") == "{a}.pdf --x"
+    assert render(message, "command").startswith("--memory-gb must be")
+    assert render(message, "http").startswith("`memory_gb` must be")
+    hint = Message("Pass {ocr}.", ocr=OptionRef("ocr", "never"))
+    assert render(hint, "command") == "Pass --ocr never."
+    assert render(hint, "http") == 'Pass "ocr": "never".'
+    assert render(hint, "python") == 'Pass ocr="never".'
+    assert render("{a}.pdf --x", "command") == "{a}.pdf --x"
 
 
 def test_json_and_back() -> None:

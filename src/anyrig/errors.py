@@ -41,44 +41,204 @@
 
 Every error has a `hint`: what the user can do next. The constructor requires it.
 
-A message or a hint names an option with `mention("read_along")`; whoever shows it calls
-`format_mentions`, which spells the name as its reader types it: `--read-along` on the command line.
+A message or a hint that names options is a `Message`, which has them as data:
+
+    Message("Pass {pages} or {all}.", pages=OptionRef("pages", "1-3"), all=OptionRef("all"))
+
+Whoever shows it calls `render`, which spells them as its reader types them: `--pages 1-3` on the
+command line. What users wrote is only ever a value, never part of a template.
 """
 
 from __future__ import annotations
 
 import errno
-import re
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, ClassVar, Literal, Self, SupportsIndex
 
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-OptionStyle = Literal["python", "command", "http"]
-# Characters for private use: they occur in no file name and no text that people write.
-_MENTION = re.compile("\ue000(\\w+)(?:=([^\ue001]*))?\ue001")
+Style = Literal["python", "command", "http"]
+
+# -- messages --------------------------------------------------------------------------------------
 
 
-def mention(option: str, value: str = "") -> str:
-    """Name an option, and perhaps a value for it, in a message or a hint."""
-    return f"\ue000{option}={value}\ue001" if value else f"\ue000{option}\ue001"
+@dataclass(frozen=True)
+class OptionRef:
+    """An option of a request that a message names, perhaps with a value for it."""
+
+    name: str
+    value: str = ""
 
 
-def format_mentions(text: str, style: OptionStyle) -> str:
-    """Spell the options that a text mentions as its reader types them."""
-    if "\ue000" not in text:
-        return text
+_SPELLINGS: Mapping[tuple[str, Style], str] = {
+    ("json", "python"): "the result", ("json", "http"): "the result",
+    ("list", "python"): "`Rig.plan_book`", ("list", "http"): "POST /books/plan",
+    ("verbose", "python"): "see the debug log", ("verbose", "command"): "run with -vv",
+    ("verbose", "http"): "see the server's log",
+}  # fmt: skip
+"""What stands for a flag of the command line where there is no such option."""
 
-    def spell(found: re.Match[str]) -> str:
-        name, value = found.groups()
-        if style == "command":
-            flag = f"--{name.replace('_', '-')}"
-            return f"{flag} {value}" if value else flag
-        if style == "http":
-            return f'"{name}": "{value}"' if value else f"`{name}`"
-        return f'{name}="{value}"' if value else f"`{name}`"
 
-    return _MENTION.sub(spell, text)
+class Message(str):
+    """A text for people that names options.
+
+    As a string it is the text for Python programs; `render` makes the others.
+
+    Args:
+        template: as of `str.format`.
+        values: of its fields; an `OptionRef`, and those of a `Message`, stay data.
+    """
+
+    template: str
+    """With `{}` for each option, and all other values filled in."""
+    options: tuple[OptionRef, ...]
+
+    def __new__(cls, template: str, /, **values: object) -> Self:
+        formatter, parts, options = Formatter(), [], list[OptionRef]()
+        for text, field, spec, conversion in formatter.parse(template):
+            parts.append(_escape(text))
+            if field is None:
+                continue
+            value = values[field]
+            if isinstance(value, OptionRef):
+                parts.append("{}")
+                options.append(value)
+            elif isinstance(value, Message):
+                parts.append(value.template)
+                options += value.options
+            else:
+                value = formatter.convert_field(value, conversion)
+                parts.append(_escape(format(value, spec or "")))
+        return cls._build("".join(parts), tuple(options))
+
+    @classmethod
+    def _build(cls, template: str, options: tuple[OptionRef, ...]) -> Self:
+        self = super().__new__(cls, _fill(template, options, "python"))
+        self.template, self.options = template, options
+        return self
+
+    def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Message:
+        """As `str.replace`; the options stay."""
+        texts = [""]
+        for text, field, _, _ in Formatter().parse(self.template):
+            texts[-1] += text  # it ends at every brace too
+            if field is not None:
+                texts.append("")
+        template = "{}".join(_escape(text.replace(old, new, count)) for text in texts)
+        return self._build(template, self.options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._build, (self.template, self.options)
+
+
+def render(text: str, style: Style) -> str:
+    """A message as its reader is to see it; a text that names no options is as it is."""
+    return _fill(text.template, text.options, style) if isinstance(text, Message) else text
+
+
+def render_json(value: Any, style: Style) -> Any:
+    """A JSON value with every message in it as its reader is to see it."""
+    if isinstance(value, str):
+        return render(value, style)
+    if isinstance(value, Mapping):
+        if value.keys() == {"template", "options"}:
+            try:
+                return render(message_from_json(value), style)
+            except ValueError:
+                pass  # it is something else
+        return {name: render_json(one, style) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [render_json(one, style) for one in value]
+    return value
+
+
+def _fill(template: str, options: tuple[OptionRef, ...], style: Style) -> str:
+    return template.format(*(_spell(option, style) for option in options))
+
+
+def _spell(option: OptionRef, style: Style) -> str:
+    name, value = option.name, option.value
+    if spelling := _SPELLINGS.get((name, style)):
+        return spelling
+    if style == "command":
+        flag = f"--{name.replace('_', '-')}"
+        return f"{flag} {value}" if value else flag
+    if style == "http":
+        return f'"{name}": "{value}"' if value else f"`{name}`"
+    return f'{name}="{value}"' if value else f"`{name}`"
+
+
+def _escape(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def messages_to_json(value: Any) -> Any:
+    """A value whose messages become JSON objects, for another process or a file."""
+    if isinstance(value, Message):
+        return _message_to_json(value)
+    if isinstance(value, Mapping):
+        return {name: messages_to_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [messages_to_json(one) for one in value]
+    return value
+
+
+def _message_to_json(message: Message) -> dict[str, Any]:
+    options = [{"option": one.name, "value": one.value} for one in message.options]
+    return {"template": message.template, "options": options}
+
+
+def message_from_json(value: object) -> str:
+    """A text from `messages_to_json`; `ValueError` if it is none."""
+    if isinstance(value, str):
+        return value
+    match value:
+        case {"template": str(template), "options": list(rows)}:
+            options = tuple(_option_from_json(row) for row in rows)
+            fields = [
+                tuple(rest) for _, *rest in Formatter().parse(template) if rest[0] is not None
+            ]
+            # Another process may send anything: a field with a width of its own could fill memory.
+            if fields == [("", "", None)] * len(options):
+                return Message._build(template, options)
+    raise ValueError("not a message")
+
+
+def _option_from_json(row: object) -> OptionRef:
+    match row:
+        case {"option": str(name), "value": str(value)}:
+            return OptionRef(name, value)
+    raise ValueError("not an option")
+
+
+_DUMPED = '{"template": '
+
+
+def dump_message(text: str) -> str:
+    """A text for a column of a table; `load_message` reads it."""
+    if not isinstance(text, Message):
+        if not text.startswith(_DUMPED):
+            return text
+        text = Message("{text}", text=text)
+    return json.dumps(_message_to_json(text))
+
+
+def load_message(text: str) -> str:
+    if text.startswith(_DUMPED):
+        try:
+            return message_from_json(json.loads(text))
+        except ValueError:
+            pass  # a plain text that begins so
+    return text
+
+
+MORE_DETAILS = Message("For details, {verbose}.", verbose=OptionRef("verbose"))
+"""A hint where only the log can say more."""
+
+# -- errors ----------------------------------------------------------------------------------------
 
 
 class AnyrigError(Exception):
@@ -92,7 +252,7 @@ class AnyrigError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return format_mentions(self.message, "python")
+        return str(self.message)
 
 
 class InvalidInputError(AnyrigError):
@@ -102,7 +262,10 @@ class InvalidInputError(AnyrigError):
 class InvalidOptionError(InvalidInputError):
     def __init__(self, option: str, problem: str, *, value: Any = None, hint: str = "") -> None:
         given = "" if value is None else f", not {value!r:.80}"
-        super().__init__(f"{mention(option)} {problem}{given}", hint=hint)
+        message = Message(
+            "{option} {problem}{given}", option=OptionRef(option), problem=problem, given=given
+        )
+        super().__init__(message, hint=hint)
         self.option = option
 
 
@@ -282,7 +445,8 @@ def error_to_dict(error: AnyrigError) -> dict[str, Any]:
     if is_disk_full(error):  # its cause does not go along
         error = to_disk_full_error(error)
     kind = next(kind for kind in type(error).__mro__ if kind.__module__ == __name__)
-    row: dict[str, Any] = {"class": kind.__name__, "message": error.message, "hint": error.hint}
+    texts = {"message": error.message, "hint": error.hint}
+    row: dict[str, Any] = {"class": kind.__name__, **messages_to_json(texts)}
     fields = {
         name: value
         for name, value in vars(error).items()
@@ -295,11 +459,12 @@ def error_from_dict(row: Mapping[str, Any]) -> AnyrigError:
     kind = globals().get(row["class"])
     if not (isinstance(kind, type) and issubclass(kind, AnyrigError)):
         kind = WorkError
+    message, hint = message_from_json(row["message"]), message_from_json(row["hint"])
     try:
-        error = kind(row["message"], hint=row["hint"])
+        error = kind(message, hint=hint)
     except TypeError:  # its constructor makes the message of other arguments
         error = kind.__new__(kind)
-        AnyrigError.__init__(error, row["message"], hint=row["hint"])
+        AnyrigError.__init__(error, message, hint=hint)
     for name, value in row.get("fields", {}).items():
         setattr(error, name, tuple(value) if isinstance(value, list) else value)
     return error

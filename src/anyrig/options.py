@@ -19,7 +19,12 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from anyrig.errors import InvalidOptionError, UnknownOptionError, mention
+from anyrig.errors import (
+    InvalidOptionError,
+    Message,
+    OptionRef,
+    UnknownOptionError,
+)
 from anyrig.units import is_whole_number
 
 T = TypeVar("T")
@@ -242,7 +247,9 @@ class Request:
             object.__setattr__(self, name, value)
             if one.excludes and value is not None and getattr(self, one.excludes) is not None:
                 raise InvalidOptionError(
-                    name, f"and {mention(one.excludes)} were both given", hint="Give one of them."
+                    name,
+                    Message("and {option} were both given", option=OptionRef(one.excludes)),
+                    hint="Give one of them.",
                 )
 
 

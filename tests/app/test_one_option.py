@@ -13,7 +13,7 @@ from anyrig.app.rig import Rig
 from anyrig.app.settings import SCHEMA, Settings
 from anyrig.app.speech import SpeechRequest
 from anyrig.cli.flags import add_flags, read_flags
-from anyrig.errors import InvalidOptionError, InvalidSettingError, format_mentions
+from anyrig.errors import InvalidOptionError, InvalidSettingError, render
 from anyrig.options import (
     docs_table,
     json_schema,
@@ -49,7 +49,7 @@ def test_flag() -> None:
     assert given == {"text": "Hello.", "breath": 0.9}
     with pytest.raises(InvalidOptionError) as caught:
         parser.parse_args(["Hello.", "--breath", "9"])
-    message = format_mentions(caught.value.message, "command")
+    message = render(caught.value.message, "command")
     assert message == "--breath must be a number between 0 and 1, not '9'"
 
 

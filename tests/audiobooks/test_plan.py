@@ -24,7 +24,7 @@ from anyrig.errors import (
     InvalidInputError,
     UnspeakableTextError,
     UnsupportedLanguageError,
-    mention,
+    render,
 )
 from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses
@@ -217,7 +217,7 @@ def test_what_no_voice_speaks_is_refused_skipped_or_read() -> None:
         planned(document)
     assert refused.value.language == "fr"
     assert "1 passage" in refused.value.message
-    assert mention("foreign", "skip") in refused.value.hint
+    assert "--foreign skip" in render(refused.value.hint, "command")
     skipped = planned(document, Ways(foreign="skip"))
     assert said(skipped) == ["The clock struck nine."]
     assert set(skipped.omitted()) == {"foreign"}

@@ -23,7 +23,7 @@ from anyrig.cluster import coordinator as place
 from anyrig.cluster import token
 from anyrig.cluster.broker import BrokerClient
 from anyrig.cluster.registry import WorkerRegistry
-from anyrig.errors import InvalidInputError, MissingPackageError, format_mentions
+from anyrig.errors import InvalidInputError, MissingPackageError, render
 from tests.cluster.conftest import Broker, Spread, Workers, person, story, until
 
 _START_S, _END_S = 120.0, 60.0
@@ -402,6 +402,6 @@ def test_nobody_opens_a_door_to_the_world_unasked(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(place, "find_own_address", lambda: "8.8.8.8")
     found = place.choose_address("", "")
     assert found.hosts == ("127.0.0.1",)
-    assert "--host" in format_mentions(found.warnings[0], "command")
+    assert "--host" in render(found.warnings[0], "command")
     with pytest.raises(InvalidInputError):
         place.choose_address("no such host.invalid", "")

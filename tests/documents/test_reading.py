@@ -14,7 +14,7 @@ from anyrig.errors import (
     DeviceLostError,
     InvalidInputError,
     OutOfMemoryError,
-    mention,
+    render,
 )
 from anyrig.text.pages import Paged
 from tests.text.formats.pdf_making import Leaf, write
@@ -88,7 +88,7 @@ def test_a_file_of_pictures_alone_says_what_to_do(tmp_path: Path) -> None:
     missing = textless(read(path))
     assert missing.message.endswith("pages 1-2: a picture without a text layer, " + NONE[:23])
     assert missing.hint == "pip install 'anyrig[ocr]'"
-    assert mention("ocr", "never") in textless(read(path, mode="never")).hint
+    assert "--ocr never" in render(textless(read(path, mode="never")).hint, "command")
 
 
 def test_a_picture_that_cannot_be_drawn_is_the_file_s_error(tmp_path: Path) -> None:

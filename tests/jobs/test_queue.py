@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import InvalidInputError, StorageBusyError, StorageError
+from anyrig.errors import (
+    InvalidInputError,
+    Message,
+    OptionRef,
+    StorageBusyError,
+    StorageError,
+    render,
+    render_json,
+)
 from anyrig.jobs import ACTIVE_STATES, Job, JobFailure, JobNotFoundError, JobQueue
 from anyrig.jobs.queue import FORMAT, MAX_EVENT_BYTES, JobOutcome, is_dead, make_owner_name
 from anyrig.storage.keys import JsonValue
@@ -53,6 +61,39 @@ def test_ids_cannot_be_guessed(queue: JobQueue) -> None:
     assert len({id[0] for id in ids}) > 5
     with pytest.raises(JobNotFoundError):
         queue.get("a")
+
+
+def test_the_options_that_an_error_names_are_kept_as_data(queue: JobQueue) -> None:
+    id, message = queue.submit("ocr", {}).id, Message("pass {p}", p=OptionRef("pages", "1-{3}"))
+    assert claim(queue, "w") == id
+    queue.report_event("w", id, "log", {"text": message})
+    queue.finish("w", id, JobOutcome(error=JobFailure(message, message)))
+    error = queue.get(id).error
+    assert error is not None
+    for text in (
+        *error,
+        *(one.data.get("text") or one.data["error"] for one in list(queue.events(id))[-2:]),
+    ):
+        assert render_json(text, "command") == "pass --pages 1-{3}"
+        assert render_json(text, "http") == 'pass "pages": "1-{3}"'
+
+
+def test_options_in_texts_of_early_versions_are_shown(queue: JobQueue, tmp_path: Path) -> None:
+    old = "{0} \ue000max_pages=3\ue001, or \ue000all\ue001."
+    id = queue.submit("speak", {"text": old}).id
+    assert claim(queue, "w") == id
+    queue.report_event("w", id, "log", {"text": old})
+    queue.finish("w", id, JobOutcome({"warnings": [old]}))
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as file:
+        file.execute("UPDATE jobs SET error = ?, hint = ?", (old, old))
+    job = queue.get(id)
+    assert job.arguments["text"] == old  # of a user
+    assert job.error is not None
+    (event,) = (one for one in queue.events(id) if one.kind == "log")
+    shown = "{0} --max-pages 3, or --all."
+    assert [render(text, "command") for text in job.error] == [shown, shown]
+    assert render_json(job.result, "command") == {"warnings": [shown]}
+    assert render_json(event.data["text"], "command") == shown
 
 
 @pytest.mark.parametrize("arguments", [{"n": float("inf")}, {"x": b"y"}, {"t": "x" * (1 << 20)}])

@@ -111,7 +111,7 @@ def test_jobs_run_in_order_and_in_parallel(queue: JobQueue) -> None:
     ("error", "message", "hint"),
     [
         (WorkError("no voice", hint="Name one."), "no voice", "Name one."),
-        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero", "-vv"),
+        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero", "the debug log"),
     ],
 )
 def test_a_failed_job_keeps_its_error_and_the_rest_goes_on(

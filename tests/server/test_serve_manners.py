@@ -10,25 +10,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from anyrig.errors import InvalidInputError
-from anyrig.server.errors import format_for_http
 from anyrig.server.job_requests import check_lines
 from tests.server.conftest import Server
 
 JSON = {"Content-Type": "application/json"}
 SPEECH, VECTORS = "/v1/audio/speech", "/v1/embeddings"
-
-
-@pytest.mark.parametrize(
-    ("said", "wanted"),
-    [
-        ("Leave --engine out, or wait.", "Leave `engine` out, or wait."),
-        ("Run `anyrig keys add X --scopes speech`.", "Run `anyrig keys add X --scopes speech`."),
-        ("Run with -vv for details.", "The server's log has the details."),
-        ("--list shows the chapters.", "POST /books/plan shows the chapters."),
-    ],
-)  # fmt: skip
-def test_flags_of_a_command_line_are_fields_over_http(said: str, wanted: str) -> None:
-    assert format_for_http(said) == wanted
 
 
 @pytest.mark.parametrize(

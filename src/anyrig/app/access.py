@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from anyrig.errors import (
     InvalidInputError,
     InvalidOptionError,
+    Message,
     MissingWeightsError,
-    mention,
+    OptionRef,
 )
 from anyrig.jobs import JobNotFoundError
 from anyrig.options import Option, list_options
@@ -271,7 +272,7 @@ class ResolvedOptions:
         """The file of an option that must be an upload."""
         if not isinstance(value, str) or not value.startswith(UPLOAD_PREFIX):
             raise InvalidInputError(
-                f"{mention(name)} must be an uploaded file",
+                Message("{name} must be an uploaded file", name=OptionRef(name)),
                 hint='POST /uploads accepts it; name it as "upload:ID".',
             )
         return self.resolve(value)
@@ -302,7 +303,9 @@ def _resolve_option(found: ResolvedOptions, option: Option, value: Any) -> Any:
     if option.upload:
         return _resolve_uploads(found, option, value)
     if option.kind is Path and option.shape == "list":
-        raise InvalidInputError(f"{mention(name)} may not be given", hint="Upload the files.")
+        raise InvalidInputError(
+            Message("{name} may not be given", name=OptionRef(name)), hint="Upload the files."
+        )
     if name == "model":
         return _resolve_model(found, option, value)
     if option.kind is Path:
@@ -332,11 +335,18 @@ def check_no_paths(name: str, values: Mapping[str, Any]) -> None:
     for key, one in values.items():
         if not _KEY_NAME.fullmatch(key):
             raise InvalidInputError(
-                f"{key[:40]!r} in {mention(name)} is not a valid name", hint="Use letters."
+                Message(
+                    "{key!r} in {name} is not a valid name", key=key[:40], name=OptionRef(name)
+                ),
+                hint="Use letters.",
             )
         if isinstance(one, str) and looks_like_path(one):
             raise InvalidInputError(
-                f"the value of {key[:40]!r} in {mention(name)} may not be a path",
+                Message(
+                    "the value of {key!r} in {name} may not be a path",
+                    key=key[:40],
+                    name=OptionRef(name),
+                ),
                 hint="Give a plain word.",
             )
 

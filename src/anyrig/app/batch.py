@@ -37,9 +37,10 @@ from anyrig.app.speech import (
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
+    Message,
+    OptionRef,
     UnspeakableTextError,
     UnsupportedLanguageError,
-    mention,
 )
 from anyrig.options import option
 
@@ -181,7 +182,8 @@ def speak_lines(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResu
         return result
     if result.folder.exists() and not result.folder.is_dir():
         raise InvalidInputError(
-            f"{result.folder} is a file", hint=f"{mention('output')} must name a folder."
+            f"{result.folder} is a file",
+            hint=Message("{output} must name a folder.", output=OptionRef("output")),
         )
     result.folder.mkdir(parents=True, exist_ok=True)
     num_characters = sum(len(item.line.text) for item in result.items)
@@ -263,7 +265,9 @@ def _parse_row(number: int, row: int, text: str, name: str) -> BatchLine:
         rate, seed = _read_numbers(data)
         return BatchLine(number, spoken, id, voice, language, rate, seed)
     except InvalidInputError as error:
-        error.message = f"{name}, line {row}: {error.message}"
+        error.message = Message(
+            "{name}, line {row}: {problem}", name=name, row=row, problem=error.message
+        )
         raise
     except ValueError as error:
         raise InvalidInputError(
@@ -314,11 +318,13 @@ def _select(lines: Sequence[BatchLine], words: str) -> set[int]:
             numbers |= set(range(int(span[1]), int(span[2] or span[1]) + 1))
         else:
             raise InvalidInputError(
-                f"{mention('only')}: no line {word}",
+                Message("{only}: no line {word}", only=OptionRef("only"), word=word),
                 hint=f"Lines are numbered from 1 to {len(lines)}, or have ids.",
             )
     if not numbers:
-        raise InvalidInputError(f"{mention('only')} is empty", hint="Such as 3,7.")
+        raise InvalidInputError(
+            Message("{only} is empty", only=OptionRef("only")), hint="Such as 3,7."
+        )
     return numbers
 
 
@@ -352,7 +358,7 @@ def _prepare_line(
         try:
             check_voice(line.voice, choice)
         except AnyrigError as error:
-            error.message = f"line {line.stem}: {error.message}"
+            error.message = Message("line {stem}: {problem}", stem=line.stem, problem=error.message)
             raise
     given = {
         "voice": line.voice, "language": line.language, "rate": line.rate,

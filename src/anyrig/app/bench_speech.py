@@ -15,7 +15,7 @@ from anyrig.app.engines import EngineChoice, choose_engine
 from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.speech import prepare_script
 from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.errors import AnyrigError, InvalidInputError, KernelError
+from anyrig.errors import AnyrigError, InvalidInputError, KernelError, Message
 from anyrig.results import in_json
 
 if TYPE_CHECKING:
@@ -93,7 +93,14 @@ def bench_speech(rig: Rig, request: BenchRequest, on_event: OnEvent) -> SpeechBe
             if _is_placed(rig, request, plan, device, precision):
                 timings.append(_time_engine(rig, request, engine, plan, report))
         except AnyrigError as error:
-            rig.warn(f"{device.name} in {precision}: {error.message}")
+            rig.warn(
+                Message(
+                    "{name} in {precision}: {problem}",
+                    name=device.name,
+                    precision=precision,
+                    problem=error.message,
+                )
+            )
     if not timings:
         raise KernelError(f"{engine.name} runs on no device here", hint="Run `anyrig doctor`.")
     return SpeechBenchResult(engine.name, tuple(timings))

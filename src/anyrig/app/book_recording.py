@@ -16,7 +16,13 @@ from anyrig.app.cache import open_cache
 from anyrig.app.events import BookUnfinishedEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import check_writable
 from anyrig.app.speech import place_engine, warn_some
-from anyrig.errors import InvalidInputError, StorageError, WorkError, mention
+from anyrig.errors import (
+    InvalidInputError,
+    Message,
+    OptionRef,
+    StorageError,
+    WorkError,
+)
 from anyrig.results import fields_to_json
 from anyrig.units import format_bytes, format_duration, pluralize
 
@@ -172,18 +178,29 @@ def _resolve_output(request: BookRequest) -> tuple[Path, str]:
     source, output, format = request.file, request.output, request.format
     suffix = output.suffix.lower().lstrip(".") if output is not None else ""
     if output is not None and format is None and suffix in CHAPTER_FORMATS:
-        chapters = f"{mention('output', output.stem)} {mention('format', suffix)}"
+        chapters = Message(
+            "{output} {format}",
+            output=OptionRef("output", output.stem),
+            format=OptionRef("format", suffix),
+        )
         raise InvalidInputError(
             f"a book in one file is an m4b, not {output.name}",
-            hint=f"{mention('output', f'{output.stem}.m4b')}, or {chapters} for a file for each"
-            " chapter.",
+            hint=Message(
+                "{output}, or {chapters} for a file for each chapter.",
+                output=OptionRef("output", f"{output.stem}.m4b"),
+                chapters=chapters,
+            ),
         )
     format = format or BOOK_FORMAT
     if format in CHAPTER_FORMATS:
         if suffix == BOOK_FORMAT:
             raise InvalidInputError(
                 f"{output} is the name of a file, and {format} is a file for each chapter",
-                hint=f"Name a folder with {mention('output')}, or leave {mention('format')} out.",
+                hint=Message(
+                    "Name a folder with {output}, or leave {format} out.",
+                    output=OptionRef("output"),
+                    format=OptionRef("format"),
+                ),
             )
         return output or Path(source.stem), format
     if output is None or output.is_dir():
@@ -202,7 +219,8 @@ def check_target(request: BookRequest, target: BookTarget) -> None:
     for path in (target.path, target.read_along_path):
         if path.exists() and path.samefile(request.file):
             raise InvalidInputError(
-                f"{path} is the book itself", hint=f"Name another file with {mention('output')}."
+                f"{path} is the book itself",
+                hint=Message("Name another file with {output}.", output=OptionRef("output")),
             )
     folder = _find_existing((target.path.parent if target.is_whole else target.path).absolute())
     if not folder.is_dir():
@@ -248,8 +266,12 @@ def check_disk_space(
             raise StorageError(
                 f"{folder} has {format_bytes(free)} free; a book of about"
                 f" {format_duration(audio_s)} needs {format_bytes(int(need))}",
-                hint=f"Free some space, name another place with {mention('output')}, or make some"
-                f" {mention('chapters')} first.",
+                hint=Message(
+                    "Free some space, name another place with {output}, or make some"
+                    " {chapters} first.",
+                    output=OptionRef("output"),
+                    chapters=OptionRef("chapters"),
+                ),
             )
 
 
@@ -266,12 +288,22 @@ def list_again(request: BookRequest) -> list[tuple[int, int]]:
         chapter, _, segment = text.partition(":")
         if not (chapter.isdecimal() and segment.isdecimal()):
             raise InvalidInputError(
-                f"{mention('again')} must be chapter:segment, not {text!r}", hint="Such as 3:17."
+                Message(
+                    "{again} must be chapter:segment, not {text!r}",
+                    again=OptionRef("again"),
+                    text=text,
+                ),
+                hint="Such as 3:17.",
             )
         found.append((int(chapter), int(segment)))
     if found and request.fresh:
         raise InvalidInputError(
-            f"{mention('again')} and {mention('fresh')} were both given", hint="Give one of them."
+            Message(
+                "{again} and {fresh} were both given",
+                again=OptionRef("again"),
+                fresh=OptionRef("fresh"),
+            ),
+            hint="Give one of them.",
         )
     return found
 
@@ -341,7 +373,7 @@ class BookRecorder:
         if part is None:
             raise InvalidInputError(
                 f"chapter {chapter} is not one of those that are read",
-                hint=f"{mention('list')} shows the chapters.",
+                hint=Message("{list} shows the chapters.", list=OptionRef("list")),
             )
         count = len(part.script.segments)
         if not 1 <= number <= count:
@@ -378,8 +410,11 @@ class BookRecorder:
         return UnfinishedBookError(
             f"{pluralize(len(lacks), 'passage')} could not be spoken; all others are cached:"
             + "".join(f"\n  {line}" for line in lines),
-            hint="Run the same again to retry only those;"
-            f" {mention('allow_gaps')} writes the book with silence in their place.",
+            hint=Message(
+                "Run the same again to retry only those;"
+                " {allow_gaps} writes the book with silence in their place.",
+                allow_gaps=OptionRef("allow_gaps"),
+            ),
         )
 
     # -- writing -----------------------------------------------------------------------------------
@@ -501,9 +536,16 @@ def report_problems(result: BookResult, on_event: OnEvent) -> None:
         chapter, number = places[spoken.index]
         if (chapter, number) not in gaps:
             text = " ".join(spoken.segment.text.split())[:50]
-            again = mention("again", f"{chapter}:{number}")
-            doubtful.append(f"{'; '.join(spoken.problems)}: {text!r} ({again} makes it again)")
-    warn_some(on_event, doubtful, f"may sound wrong; {mention('json')} lists them all")
+            doubtful.append(Message(
+                "{problems}: {text!r} ({again} makes it again)",
+                problems="; ".join(spoken.problems), text=text,
+                again=OptionRef("again", f"{chapter}:{number}"),
+            ))  # fmt: skip
+    warn_some(
+        on_event,
+        doubtful,
+        Message("may sound wrong; {json} lists them all", json=OptionRef("json")),
+    )
     for (chapter, number), lack in gaps.items():
         message = f"gap at {chapter}:{number}, {lack.text[:50]!r}: {lack.said}"
         on_event(WarningEvent(message))

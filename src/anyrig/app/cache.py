@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.files import check_writable
-from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, mention
+from anyrig.errors import (
+    InvalidInputError,
+    InvalidOptionError,
+    Message,
+    OptionRef,
+    StorageError,
+)
 from anyrig.options import Request, option
 from anyrig.units import GIB, KIB, MIB
 
@@ -141,7 +147,11 @@ def open_shared_cache(rig: Rig) -> ResultCache | LayeredCache:
     cache = LayeredCache(open_local_cache(rig), shared)
     error = cache.check_shared()
     if error is not None:
-        rig.warn(f"results are not shared: {error.message}. {error.hint}")
+        rig.warn(
+            Message(
+                "results are not shared: {problem}. {hint}", problem=error.message, hint=error.hint
+            )
+        )
     return cache
 
 
@@ -200,7 +210,9 @@ def prune_cache(
     selection = (request.to, request.older_than, request.kind, request.engine)
     if request.all and any(selection):
         raise InvalidInputError(
-            f"{mention('all')} drops everything, and another option selects results",
+            Message(
+                "{all} drops everything, and another option selects results", all=OptionRef("all")
+            ),
             hint="Leave one of them out.",
         )
     to_bytes, older_than_s = request.max_bytes, request.min_age_s

@@ -28,7 +28,12 @@ from anyrig.app.embedding import (
 )
 from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
-from anyrig.errors import InvalidInputError, MissingWeightsError, format_mentions, mention
+from anyrig.errors import (
+    InvalidInputError,
+    Message,
+    MissingWeightsError,
+    OptionRef,
+)
 from anyrig.options import option
 
 if TYPE_CHECKING:
@@ -147,8 +152,12 @@ def classify(
     if request.labels is None and request.classifier is None:
         raise InvalidInputError(
             "no labels were given",
-            hint=f"Pass {mention('labels', 'invoice,letter')}, or {mention('classifier', 'NAME')}"
-            " for a trained one; `anyrig classify train EXAMPLES --name NAME` trains one.",
+            hint=Message(
+                "Pass {labels}, or {classifier}"
+                " for a trained one; `anyrig classify train EXAMPLES --name NAME` trains one.",
+                labels=OptionRef("labels", "invoice,letter"),
+                classifier=OptionRef("classifier", "NAME"),
+            ),
         )
     if request.output is not None:
         check_writable(request.output, OUTPUT_FORMATS)
@@ -212,7 +221,9 @@ def _start(
     if request.multi and head.kind == "one":
         raise InvalidInputError(
             f"{head.about.title} gives one label to a text",
-            hint=f"Train it with {mention('multi')}, from examples that have several.",
+            hint=Message(
+                "Train it with {multi}, from examples that have several.", multi=OptionRef("multi")
+            ),
         )
     vectors = reader.open_vectors(stack, sources, on_event, default_model=head.about.word)
     check_model_fits(head, vectors)
@@ -279,8 +290,11 @@ def find_fine_tuned(rig: Rig, request: ClassifyRequest, on_event: OnEvent) -> Fi
         if not request.fetch:
             raise MissingWeightsError(
                 f"{name} is not on this machine",
-                hint=f"Pass {mention('fetch')} to download it, or copy its files to"
-                f" {place_of_hub}.",
+                hint=Message(
+                    "Pass {fetch} to download it, or copy its files to {folder}.",
+                    fetch=OptionRef("fetch"),
+                    folder=place_of_hub,
+                ),
             )
         download_model(name, place_of_hub, on_event)
     return replace(in_folder(place_of_hub), name=name)
@@ -326,7 +340,8 @@ def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEven
 
     if not request.name:
         raise InvalidInputError(
-            "the classifier needs a name", hint=f"Pass {mention('name', 'NAME')}."
+            "the classifier needs a name",
+            hint=Message("Pass {name}.", name=OptionRef("name", "NAME")),
         )
     shelf.checked(request.name)
     found = load_examples(request.examples)
@@ -422,7 +437,7 @@ def classified_to_json(one: Classified) -> dict[str, Any]:
 def _to_row(one: Classified) -> dict[str, Any]:
     if one.error is None:
         return classified_to_json(one)
-    return {"name": one.source.name, "error": format_mentions(one.error.message, "command")}
+    return {"name": one.source.name, "error": one.error.message}
 
 
 def _list_cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:

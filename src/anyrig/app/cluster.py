@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.engines import EngineChoice, find_weights
-from anyrig.errors import AnyrigError, InvalidInputError, MissingPackageError, WorkError, mention
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    Message,
+    MissingPackageError,
+    OptionRef,
+    WorkError,
+)
 from anyrig.install import format_install
 from anyrig.jobs import Job, JobQueue
 from anyrig.options import Request, option
@@ -66,8 +73,14 @@ def find_broker(rig: Rig, options: ClusterOptions) -> str:
     if word.lower() in _NO:
         if options.cluster_local:
             raise InvalidInputError(
-                f"{mention('cluster_local')} needs a cluster",
-                hint=f"Pass {mention('cluster')} too, or leave {mention('cluster_local')} out.",
+                Message(
+                    "{cluster_local} needs a cluster", cluster_local=OptionRef("cluster_local")
+                ),
+                hint=Message(
+                    "Pass {cluster} too, or leave {cluster_local} out.",
+                    cluster=OptionRef("cluster"),
+                    cluster_local=OptionRef("cluster_local"),
+                ),
             )
         return ""
     check_celery()
@@ -244,7 +257,10 @@ def check_no_recordings(rig: Rig, options: ClusterOptions, segments: Iterable[Se
         if Path(voice).is_file():
             raise WorkError(
                 f"{voice} is a file on this machine, which the cluster's workers do not have",
-                hint=f"Leave {mention('cluster')} out, or choose a voice of the engine.",
+                hint=Message(
+                    "Leave {cluster} out, or choose a voice of the engine.",
+                    cluster=OptionRef("cluster"),
+                ),
             )
 
 
@@ -294,7 +310,10 @@ def _check_voices_match(
         raise WorkError(
             f"{choice.name} has voices on this machine ({', '.join(own[:3])}) that the cluster's"
             " workers do not have",
-            hint=f"Leave {mention('cluster')} out, or copy the voices to the workers.",
+            hint=Message(
+                "Leave {cluster} out, or copy the voices to the workers.",
+                cluster=OptionRef("cluster"),
+            ),
         )
 
 

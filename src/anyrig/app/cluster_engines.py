@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.app.compute import format_stamp, load_failed_formats, test_devices
 from anyrig.app.engines import VoiceOptions, find_weights
 from anyrig.app.models import ModelCache, list_workers
-from anyrig.errors import AnyrigError, InvalidInputError, mention
+from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
 from anyrig.precision.profiles import get_profile
 
 if TYPE_CHECKING:
@@ -155,7 +155,9 @@ class EngineSource:
         if format is None:
             raise InvalidInputError(
                 f"{engine} cannot compute in {precision} on {self._node.device.name}",
-                hint=f"Pass a {mention('precision')} that all workers have.",
+                hint=Message(
+                    "Pass a {precision} that all workers have.", precision=OptionRef("precision")
+                ),
             )
         plan = self.place(workload, replace(self.placement_options(), precision=format))
         for warning in plan.warnings:

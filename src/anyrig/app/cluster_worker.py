@@ -33,10 +33,13 @@ from anyrig.errors import (
     BrokerUnavailableError,
     InvalidInputError,
     InvalidOptionError,
+    Message,
+    OptionRef,
     WorkError,
     error_from_dict,
     error_to_dict,
-    mention,
+    message_from_json,
+    messages_to_json,
 )
 from anyrig.options import option, request_from_json, request_to_json
 from anyrig.placement import check_num_processes
@@ -116,7 +119,9 @@ def find_worker_broker(rig: Rig, request: WorkerRequest) -> str:
 
     if request.join and request.broker:
         raise InvalidOptionError(
-            "join", f"and {mention('broker')} were both given", hint="A token has the address."
+            "join",
+            Message("and {broker} were both given", broker=OptionRef("broker")),
+            hint="A token has the address.",
         )
     if request.join:
         return normalize_url(token.read(request.join).broker)
@@ -270,7 +275,7 @@ def _wait_for_broker(
             if timeout_s is not None and time.monotonic() - began >= timeout_s:
                 raise
             if not warned:
-                rig.warn(f"{error.message}; trying again until it does")
+                rig.warn(Message("{problem}; trying again until it does", problem=error.message))
                 warned = True
             time.sleep(wait_s)
             wait_s = min(5.0, 1.5 * wait_s)
@@ -456,9 +461,15 @@ class _Supervisor:
                 found = json.loads(line)
                 if "error" in found:
                     error = error_from_dict(found["error"])
-                    self._on_event(WarningEvent(f"{error.message}\n  hint: {error.hint}"))
+                    self._on_event(
+                        WarningEvent(
+                            Message(
+                                "{problem}\n  hint: {hint}", problem=error.message, hint=error.hint
+                            )
+                        )
+                    )
                 elif "warning" in found:
-                    self._on_event(WarningEvent(found["warning"]))
+                    self._on_event(WarningEvent(message_from_json(found["warning"])))
                 else:
                     self._on_event(ClusterEvent(found["event"], found["name"], found["facts"]))
 
@@ -514,7 +525,7 @@ def main() -> int:
         if isinstance(event, ClusterEvent):
             _write({"event": event.event, "name": event.name, "facts": event.facts})
         elif isinstance(event, WarningEvent):
-            _write({"warning": event.message})
+            _write({"warning": messages_to_json(event.message)})
 
     try:
         rig = Rig(config=order["config"], on_event=report, keep_models=False)

@@ -29,7 +29,8 @@ from anyrig.errors import (
     DeviceUnusableError,
     InvalidInputError,
     InvalidRecordError,
-    mention,
+    Message,
+    OptionRef,
 )
 from anyrig.options import option
 
@@ -114,7 +115,11 @@ def record_machine(rig: Rig, path: Path) -> list[str]:
 
     if rig.is_recorded:
         raise InvalidInputError(
-            f"{mention('record')} writes this machine, {mention('machine')} is another",
+            Message(
+                "{record} writes this machine, {machine} is another",
+                record=OptionRef("record"),
+                machine=OptionRef("machine"),
+            ),
             hint="Use one of them.",
         )
     check_writable(path)
@@ -228,8 +233,12 @@ def diagnose(
 
     if request.selftest and (rig.is_recorded or request.no_kernels):
         raise InvalidInputError(
-            f"{mention('selftest')} runs kernels; {mention('machine')} and"
-            f" {mention('no_kernels')} do not",
+            Message(
+                "{selftest} runs kernels; {machine} and {no_kernels} do not",
+                selftest=OptionRef("selftest"),
+                machine=OptionRef("machine"),
+                no_kernels=OptionRef("no_kernels"),
+            ),
             hint="Leave one of them out.",
         )
     devices: Sequence[Any] = rig.machine.devices

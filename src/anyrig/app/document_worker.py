@@ -38,7 +38,6 @@ from anyrig.errors import (
     WorkError,
     error_from_dict,
     error_to_dict,
-    format_mentions,
     is_disk_full,
     to_disk_full_error,
 )
@@ -411,8 +410,7 @@ def _run_entities(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
         entities = one.list_rows(distinct=request.distinct)
         for row in entities:
             del row["file"]
-        missing = (format_mentions(text, "http") for text in one.name_warnings)
-        warnings = [*one.warnings, *missing]
+        warnings = [*one.warnings, *one.name_warnings]
         return {"entities": entities, "languages": list(one.languages), "warnings": warnings}
 
     return _build_rows(find_entities(context.rig, request, context.check), convert)

@@ -20,7 +20,6 @@ from anyrig.errors import (
     InvalidInputError,
     LimitExceededError,
     MissingPackageError,
-    format_mentions,
 )
 from anyrig.options import option
 from anyrig.units import pluralize
@@ -97,12 +96,7 @@ class FailedFile:
     error: AnyrigError
 
     def to_json(self) -> dict[str, str]:
-        message, hint = self.error.message, self.error.hint
-        return {
-            "file": self.file,
-            "error": format_mentions(message, "command"),
-            "hint": format_mentions(hint, "command"),
-        }
+        return {"file": self.file, "error": self.error.message, "hint": self.error.hint}
 
 
 def find_files(places: Sequence[str | Path], types: Sequence[str], on_event: OnEvent) -> list[Path]:

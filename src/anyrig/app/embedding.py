@@ -27,7 +27,7 @@ from anyrig.app.documents import (
 )
 from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
-from anyrig.errors import InvalidInputError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.options import option
 
 if TYPE_CHECKING:
@@ -201,7 +201,8 @@ def _read_texts(
         raise failed[0].error
     if request.similar and len(texts) < 2:
         raise InvalidInputError(
-            "there is only one text", hint=f"{mention('similar')} needs two or more."
+            "there is only one text",
+            hint=Message("{similar} needs two or more.", similar=OptionRef("similar")),
         )
     return texts, failed
 

@@ -22,9 +22,10 @@ from anyrig.app.events import Event, NoticeEvent, OnEvent, ProgressEvent
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
+    Message,
     MissingPackageError,
     MissingWeightsError,
-    mention,
+    OptionRef,
 )
 from anyrig.install import localize_install_commands, quote_argument
 from anyrig.options import Request, option
@@ -299,7 +300,7 @@ class EngineInstaller:
 
 def _require(agree: Agree, notice: str) -> None:
     if not agree(notice):
-        raise InvalidInputError("not agreed", hint=f"{mention('yes')} agrees.")
+        raise InvalidInputError("not agreed", hint=Message("{yes} agrees.", yes=OptionRef("yes")))
 
 
 def _report_line(stage: str, on_event: OnEvent) -> Callable[[str], None]:

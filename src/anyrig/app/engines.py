@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
+    Message,
     MissingPackageError,
     MissingWeightsError,
+    OptionRef,
     UnspeakableTextError,
-    mention,
 )
 from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
@@ -122,7 +123,9 @@ def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> Engine
         if Path(options.voice).is_file():
             raise InvalidInputError(
                 f"{options.voice} is a recording, and no engine was named that can clone it",
-                hint=f"Pass {mention('engine')}; `anyrig engines` lists them.",
+                hint=Message(
+                    "Pass {engine}; `anyrig engines` lists them.", engine=OptionRef("engine")
+                ),
             )
         return choose_engine_with_voices(rig, options, [options.voice])
     engine = _engine_of_repository(rig.settings.speech.model)
@@ -154,7 +157,13 @@ def check_speech_settings(rig: Rig, options: VoiceOptions) -> None:
     try:
         resolve_voice(rig, options, choose_engine(rig, options))
     except AnyrigError as error:
-        rig.warn(f"{error.message}: there is no default voice. {error.hint}")
+        rig.warn(
+            Message(
+                "{problem}: there is no default voice. {hint}",
+                problem=error.message,
+                hint=error.hint,
+            )
+        )
 
 
 def _choose_for_language(rig: Rig, options: VoiceOptions, language: str) -> EngineChoice:
@@ -295,7 +304,7 @@ def find_weights_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | No
         if not options.model.is_dir():
             raise InvalidInputError(
                 f"no such folder: {options.model}",
-                hint=f"{mention('model')} must be a folder with weights.",
+                hint=Message("{model} must be a folder with weights.", model=OptionRef("model")),
             )
         return options.model
     return _find_model_setting(rig) or _find_downloaded(rig, name)
@@ -339,7 +348,11 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
     except MissingWeightsError as error:
         command = f"anyrig engines get {name}"
         is_named = not spec.repository or command in error.hint
-        fix = error.hint if is_named else f"{command}. {error.hint}"
+        fix = (
+            error.hint
+            if is_named
+            else Message("{command}. {hint}", command=command, hint=error.hint)
+        )
         return EngineStatus(spec, "needs weights", error.message, fix)
     except MissingPackageError as error:
         own = spec.install.startswith("anyrig engines install")
@@ -367,7 +380,9 @@ def suggest_engines(
     from anyrig.speech.tongues import title
 
     own = choice.found.languages[0] if choice.found.languages else "en"
-    override = override or f"If that is wrong, pass {mention('language', own)}."
+    override = override or Message(
+        "If that is wrong, pass {language}.", language=OptionRef("language", own)
+    )
     names = [name for name in _list_by_licence(error.language, known=True) if name != choice.name]
     if not names:
         hint = f"No engine speaks {title(error.language)}. {override}"
@@ -385,15 +400,23 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
     licence = spec.weights_licence or spec.code_licence
     installed = _try_open(rig, options, name)
     if installed is not None and matched(language, installed.found.languages):
-        return f"{name} ({licence}) speaks it and is installed: pass {mention('engine', name)}."
+        return Message(
+            "{name} ({licence}) speaks it and is installed: pass {engine}.",
+            name=name,
+            licence=licence,
+            engine=OptionRef("engine", name),
+        )
     steps = [localize_install_commands(spec.install)]
     if spec.weights and spec.repository:
         steps.append(f"anyrig engines get {name}")
     elif spec.weights:
         steps.append(f"its weights, see `anyrig engines show {name}`")
-    return (
-        f"{name} ({licence}) speaks it: {', then '.join(filter(None, steps))}, then pass"
-        f" {mention('engine', name)}."
+    return Message(
+        "{name} ({licence}) speaks it: {steps}, then pass {engine}.",
+        name=name,
+        licence=licence,
+        steps=", then ".join(filter(None, steps)),
+        engine=OptionRef("engine", name),
     )
 
 

@@ -21,7 +21,12 @@ from anyrig.app.documents import (
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
 from anyrig.documents.entities.pipeline import SourceEntities, find_in_sources
-from anyrig.errors import InvalidInputError, InvalidOptionError, format_mentions, mention
+from anyrig.errors import (
+    InvalidInputError,
+    InvalidOptionError,
+    Message,
+    OptionRef,
+)
 from anyrig.options import option
 from anyrig.text.language_names import language_code
 from anyrig.units import pluralize
@@ -114,7 +119,7 @@ class EntitiesResult:
             for one in self.sources for text in one.warnings
         ]  # fmt: skip
         names = dict.fromkeys(text for one in self.sources for text in one.name_warnings)
-        warnings += [{"warning": format_mentions(text, "command")} for text in names]
+        warnings += [{"warning": text} for text in names]
         return {
             "entities": self.list_rows(distinct=distinct),
             "warnings": warnings,
@@ -150,7 +155,9 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
     from anyrig.documents.entities.names import choose
 
     if request.distinct and request.redact:
-        raise InvalidOptionError("distinct", f"and {mention('redact')} were both given")
+        raise InvalidOptionError(
+            "distinct", Message("and {redact} were both given", redact=OptionRef("redact"))
+        )
     kinds = tuple(kinds_of(request.kinds)) if request.kinds else None
     namer = choose(
         request.engine, model=request.model, labels=request.labels, threshold=request.threshold
@@ -187,8 +194,11 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
         on_event(WarningEvent(warning))
     if request.redact and (namer is None or not namer.own_labels):
         on_event(WarningEvent(
-            "names can be missed, as only grammars and small models looked for them: read the"
-            f" text before you share it, or pass a larger {mention('model')}"
+            Message(
+                "names can be missed, as only grammars and small models looked for them: read the"
+                " text before you share it, or pass a larger {model}",
+                model=OptionRef("model"),
+            )
         ))  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from anyrig.app.training_tasks import (
     prepare_classifier,
     prepare_embedding,
 )
-from anyrig.errors import InvalidInputError, StorageError, WorkError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef, StorageError, WorkError
 from anyrig.options import option
 from anyrig.storage.files import write_atomic
 from anyrig.units import pluralize
@@ -208,8 +208,12 @@ def _find_base_model(
     foreign = {code: share for code, share in shares.items() if code not in model.languages}
     if model.languages and sum(foreign.values()) >= _FOREIGN_SHARE * sum(shares.values()) > 0:
         on_event(WarningEvent(
-            f"some texts are in {', '.join(sorted(foreign)[:5])}, but {model.name} was trained on"
-            f" {', '.join(model.languages)} only: pass another encoder with {mention('model')}"
+            Message(
+                "some texts are in {foreign}, but {name} was trained on {languages} only: pass"
+                " another encoder with {model}",
+                foreign=", ".join(sorted(foreign)[:5]), name=model.name,
+                languages=", ".join(model.languages), model=OptionRef("model"),
+            )
         ))  # fmt: skip
     return model
 

@@ -42,6 +42,7 @@ from anyrig.errors import (
     error_from_dict,
     error_to_dict,
     is_disk_full,
+    messages_to_json,
     to_disk_full_error,
 )
 from anyrig.jobs import JobKilledError, JobStopped, ReportEvent, StopSignal
@@ -199,7 +200,7 @@ class _JobOutput:
         self._lock = threading.Lock()
 
     def write(self, row: Mapping[str, Any]) -> None:
-        text = json.dumps(row, allow_nan=False, default=str)
+        text = json.dumps(messages_to_json(row), allow_nan=False, default=str)
         with self._lock:
             self._file.write(text.encode() + b"\n")
             self._file.flush()

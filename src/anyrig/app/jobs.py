@@ -30,7 +30,7 @@ from anyrig.app.job_process import run_in_child
 from anyrig.app.settings import CONFIG_VARIABLE
 from anyrig.app.training import TrainingRequest, train
 from anyrig.app.transcription import TranscriptionRequest, TranscriptionResult, transcribe
-from anyrig.errors import InvalidInputError, WorkError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef, WorkError
 from anyrig.jobs import Job, JobEvent, JobHandler, JobQueue, ReportEvent, StopSignal, run_jobs
 from anyrig.options import (
     Request,
@@ -77,7 +77,11 @@ class JobKind:
 def _run_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> Result:
     result = speak_lines(rig, request, on_event)
     for failed in result.failed[:_MAX_FAILED_LINES]:
-        on_event(WarningEvent(f"line {failed.line.stem}: {failed.message}"))
+        on_event(
+            WarningEvent(
+                Message("line {stem}: {problem}", stem=failed.line.stem, problem=failed.message)
+            )
+        )
     return result.to_json()
 
 
@@ -127,7 +131,9 @@ def _run_transcription(rig: Rig, request: TranscriptionRequest, on_event: OnEven
     for failed in result.failed:
         name = Path(failed.file).name
         if name not in failed.error.message:
-            failed.error.message = f"{name}: {failed.error.message}"
+            failed.error.message = Message(
+                "{name}: {problem}", name=name, problem=failed.error.message
+            )
         raise failed.error
     wall_s = round(time.monotonic() - began, 3)
     return {**result.to_json(), "wall_s": wall_s, "failed": []}
@@ -217,7 +223,8 @@ def _store_input(kind: JobKind, value: Any) -> dict[str, JsonValue]:
     paths = value if isinstance(value, list) else [value] if value else []
     if not paths:
         raise InvalidInputError(
-            f"{mention(kind.input)} is required", hint="Name a file that exists."
+            Message("{option} is required", option=OptionRef(kind.input)),
+            hint="Name a file that exists.",
         )
     for path in map(Path, paths):
         if not (path.is_file() or (kind.takes_folders and path.is_dir())):
@@ -240,7 +247,9 @@ def _check_cluster(rig: Rig, options: ClusterOptions) -> None:
     if token.is_token(options.cluster) or "@" in options.cluster:
         raise InvalidInputError(
             "the broker's address would show its password to everyone who lists jobs",
-            hint=f"Set cluster.broker, and pass {mention('cluster', 'yes')}.",
+            hint=Message(
+                "Set cluster.broker, and pass {cluster}.", cluster=OptionRef("cluster", "yes")
+            ),
         )
     find_broker(rig, options)  # what it needs is reported now, not when the job runs
 

@@ -29,8 +29,9 @@ from anyrig.errors import (
     InvalidInputError,
     InvalidOptionError,
     InvalidSettingError,
+    Message,
+    OptionRef,
     StorageError,
-    mention,
 )
 from anyrig.options import Request, option
 from anyrig.results import fields_to_json, in_json
@@ -146,7 +147,10 @@ def ensure_key(keys: ApiKeys, *, address: str, create: bool) -> tuple[str, ApiKe
         reason = "all keys have expired" if known else "there are none"
         raise InvalidInputError(
             f"clients of {address} need API keys, and {reason}",
-            hint=f"Run `anyrig keys add NAME`, or use {mention('insecure')} to allow everyone.",
+            hint=Message(
+                "Run `anyrig keys add NAME`, or use {insecure} to allow everyone.",
+                insecure=OptionRef("insecure"),
+            ),
         )
     taken = {key.name for key in known}  # expired ones keep their names
     names = itertools.chain(["container"], (f"container {n}" for n in itertools.count(2)))

@@ -36,6 +36,7 @@ from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
     LimitExceededError,
+    Message,
     ModelNotFoundError,
     UnspeakableTextError,
     errors_of_option,
@@ -330,7 +331,7 @@ class LiveSpeech:
         try:
             engine, voice = self.find_default_voice()
         except AnyrigError as error:
-            return f"none ({error.message})"
+            return Message("none ({problem})", problem=error.message)
         return f"{engine}, voice {voice or 'its first'}"
 
     # -- pronunciations ----------------------------------------------------------------------------

@@ -20,7 +20,13 @@ from anyrig.app.documents import (
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import normalize_format
 from anyrig.documents.ocr import FORMATS, OcrFormat
-from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError, mention
+from anyrig.errors import (
+    InvalidInputError,
+    InvalidOptionError,
+    LimitExceededError,
+    Message,
+    OptionRef,
+)
 from anyrig.options import option
 from anyrig.text.language_names import language_code
 from anyrig.text.pages import DPI
@@ -110,8 +116,10 @@ def read_text(
     if request.max_ocr_pages and plan.num_pages > request.max_ocr_pages:
         raise LimitExceededError(
             f"{plan.num_pages} pages are too many for one request",
-            hint=f"Pass {mention('pages', f'1-{request.max_ocr_pages}')}, and the others after"
-            " that.",
+            hint=Message(
+                "Pass {pages}, and the others after that.",
+                pages=OptionRef("pages", f"1-{request.max_ocr_pages}"),
+            ),
         )
     with open_ocr_reader(
         rig, request, engine, language, num_pages=plan.num_pages, fresh=request.fresh
@@ -197,8 +205,11 @@ def resolve_format(request: OcrRequest, files: Sequence[Path]) -> OcrFormat:
             return format
     raise InvalidInputError(
         f"unknown format {name!r}",
-        hint=f"Valid formats: {', '.join(FORMATS)}; pass {mention('format')}, or end the file's"
-        " name in one of them.",
+        hint=Message(
+            "Valid formats: {formats}; pass {format}, or end the file's name in one of them.",
+            formats=", ".join(FORMATS),
+            format=OptionRef("format"),
+        ),
     )
 
 
@@ -214,7 +225,8 @@ def plan_outputs(request: OcrRequest, files: Sequence[Path], format: OcrFormat) 
     if not request.output:
         if format == "pdf":
             raise InvalidInputError(
-                "a PDF must be written to a file", hint=f"Pass {mention('output')}."
+                "a PDF must be written to a file",
+                hint=Message("Pass {output}.", output=OptionRef("output")),
             )
         return []
     output = Path(request.output).expanduser()
@@ -226,7 +238,8 @@ def plan_outputs(request: OcrRequest, files: Sequence[Path], format: OcrFormat) 
     for path in outputs:
         if path.resolve() in inputs:
             raise InvalidInputError(
-                f"{path} would be overwritten", hint=f"Pass another {mention('output')}."
+                f"{path} would be overwritten",
+                hint=Message("Pass another {output}.", output=OptionRef("output")),
             )
     return outputs
 

@@ -17,11 +17,13 @@ from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.app.files import check_writable
 from anyrig.devices.choose import select_backend
 from anyrig.errors import (
+    MORE_DETAILS,
     AnyrigError,
     DeviceUnusableError,
     InvalidInputError,
+    Message,
     MissingPackageError,
-    mention,
+    OptionRef,
 )
 from anyrig.install import format_install
 from anyrig.options import option
@@ -179,7 +181,12 @@ def _place(rig: Rig, request: ProfileRequest, choice: DeviceChoice, target: _Tar
     if target.is_onnx:
         formats = ("fp32",)
         if request.precision != "auto":
-            rig.warn(f"{mention('precision')} is ignored: an .onnx file has its own precision")
+            rig.warn(
+                Message(
+                    "{precision} is ignored: an .onnx file has its own precision",
+                    precision=OptionRef("precision"),
+                )
+            )
             request = replace(request, precision="auto")
     workload = Workload(target.title, (backend.library,), formats, training=not request.inference)
     one = replace(choice, devices=(choice.device,))
@@ -202,7 +209,8 @@ def _find_backend(device: Device, selector: str, target: _Target) -> DeviceBacke
         )
     raise DeviceUnusableError(
         f"{'ONNX Runtime' if target.is_onnx else 'torch'} cannot use {device.name}",
-        hint=fix or f"Run `anyrig doctor`, or choose another {mention('device')}.",
+        hint=fix
+        or Message("Run `anyrig doctor`, or choose another {device}.", device=OptionRef("device")),
     )
 
 
@@ -213,8 +221,14 @@ def _find_target(request: ProfileRequest, device: Device) -> _Target:
     if what == BUILT_IN:
         if request.shape or request.tokens:
             raise InvalidInputError(
-                f"{mention('shape')} and {mention('tokens')} are for MODULE:FUNCTION",
-                hint=f"Set the length of the input with {mention('length')}.",
+                Message(
+                    "{shape} and {tokens} are for MODULE:FUNCTION",
+                    shape=OptionRef("shape"),
+                    tokens=OptionRef("tokens"),
+                ),
+                hint=Message(
+                    "Set the length of the input with {length}.", length=OptionRef("length")
+                ),
             )
         return _find_built_in(request, device)
     if ":" in what and what.partition(":")[0]:
@@ -246,9 +260,7 @@ def _model_error(what: str, error: BaseException) -> InvalidInputError:
     """An error of the user's own code or model, in one line."""
     log.debug("%s", what, exc_info=error)
     message = " ".join(str(error).split())[:300]
-    return InvalidInputError(
-        f"{what}: {type(error).__name__}: {message}", hint="The debug log (-vv) has the traceback."
-    )
+    return InvalidInputError(f"{what}: {type(error).__name__}: {message}", hint=MORE_DETAILS)
 
 
 # -- torch -----------------------------------------------------------------------------------------
@@ -272,8 +284,11 @@ def _find_function(request: ProfileRequest) -> _Target:
     if not request.shape:
         raise InvalidInputError(
             f"{request.what} needs the shape of one input",
-            hint=f"Pass {mention('shape', '512,1024')}, without the batch; {mention('tokens')} for"
-            " token ids.",
+            hint=Message(
+                "Pass {shape}, without the batch; {tokens} for token ids.",
+                shape=OptionRef("shape", "512,1024"),
+                tokens=OptionRef("tokens"),
+            ),
         )
 
     def build(handle: DeviceHandle, precision: Precision) -> Callable[[int], object]:
@@ -354,7 +369,7 @@ def _find_onnx_model(request: ProfileRequest) -> _Target:
         except Exception as error:
             raise InvalidInputError(
                 f"cannot load {path}: {str(error).partition(chr(10))[0]}",
-                hint="Check that it is an ONNX model; the debug log (-vv) says more.",
+                hint=Message("Check that it is an ONNX model. {more}", more=MORE_DETAILS),
             ) from error
         inputs = [(one.name, one.type, one.shape) for one in model.session.get_inputs()]
         _check_inputs(path, inputs)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from anyrig.app.training_config import TrainingConfig
-from anyrig.errors import InvalidInputError, OverloadedError, StorageError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef, OverloadedError, StorageError
 from anyrig.jobs.queue import is_dead, make_owner_name
 from anyrig.results import in_json, to_json
 from anyrig.storage.files import write_atomic
@@ -174,7 +174,7 @@ def check_folder(folder: Path) -> None:
     if has_files and not is_run(folder):
         raise InvalidInputError(
             f"{folder} is not empty and is not a training run",
-            hint=f"Choose a new folder with {mention('run')}.",
+            hint=Message("Choose a new folder with {run}.", run=OptionRef("run")),
         )
 
 
@@ -224,7 +224,11 @@ def open_run(folder: Path) -> Run:
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(
             f"{folder / RECORD_FILE} is not valid: {error!r}",
-            hint=f"Start again from the TOML file with {mention('run')} and {mention('fresh')}.",
+            hint=Message(
+                "Start again from the TOML file with {run} and {fresh}.",
+                run=OptionRef("run"),
+                fresh=OptionRef("fresh"),
+            ),
         ) from error
 
 
@@ -455,7 +459,9 @@ def _storage_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(
             f"cannot write to {folder}: {error.strerror or error}",
-            hint=f"Choose another folder with {mention('run')}, or free some space.",
+            hint=Message(
+                "Choose another folder with {run}, or free some space.", run=OptionRef("run")
+            ),
         ) from error
 
 

@@ -22,7 +22,7 @@ from anyrig.app.embedding import (
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.index import IndexOptions, find_index_file, find_index_model, open_searcher
-from anyrig.errors import AnyrigError, InvalidInputError, mention
+from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
 from anyrig.options import Request, option
 from anyrig.text.language_names import language_code
 
@@ -198,7 +198,12 @@ def _embed_subject(
 
     if bool(request.to_text) == (request.to_file is not None):
         raise InvalidInputError(
-            f"give either {mention('to_text')} or {mention('to_file')}", hint="Give one of them."
+            Message(
+                "give either {to_text} or {to_file}",
+                to_text=OptionRef("to_text"),
+                to_file=OptionRef("to_file"),
+            ),
+            hint="Give one of them.",
         )
     source = TextSource(str(request.to_file or "the text"), request.to_file, request.to_text)
     (found,) = _embed_means(rig, request, [source], vectors, on_event)

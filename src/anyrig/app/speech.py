@@ -38,7 +38,11 @@ from anyrig.app.engines import (
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import normalize_format
-from anyrig.errors import InvalidInputError, UnspeakableTextError
+from anyrig.errors import (
+    InvalidInputError,
+    Message,
+    UnspeakableTextError,
+)
 from anyrig.options import Request, option
 from anyrig.units import pluralize
 
@@ -586,7 +590,11 @@ def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEv
             outcomes: Any = pool.run(recordings, cost=lambda recording: recording.cost)
             for number, outcome in zip(numbers, outcomes, strict=True):
                 if outcome.failure is not None:
-                    message = f"segment {number} could not be recognised: {outcome.failure.message}"
+                    message = Message(
+                        "segment {number} could not be recognised: {problem}",
+                        number=number,
+                        problem=outcome.failure.message,
+                    )
                     on_event(WarningEvent(message))
                     continue
                 said, heard = segments[number].line.text, outcome.result.text

@@ -40,7 +40,13 @@ from anyrig.app.training_config import (
     read_config,
 )
 from anyrig.devices.machine import parse_precision
-from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError, mention
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    InvalidOptionError,
+    Message,
+    OptionRef,
+)
 from anyrig.options import option
 from anyrig.precision.profiles import ProfileName
 from anyrig.results import to_json
@@ -176,12 +182,16 @@ def load_config(request: TrainingRequest) -> TrainingConfig:
     """The file of a request, or that of the run to resume, with the values that it replaces."""
     if request.file is not None and request.resume is not None:
         raise InvalidInputError(
-            f"a file and {mention('resume')} were both given",
+            Message("a file and {resume} were both given", resume=OptionRef("resume")),
             hint="Leave the file out: a run has a copy of it.",
         )
     if request.fresh and request.resume is not None:
         raise InvalidInputError(
-            f"{mention('resume')} and {mention('fresh')} were both given",
+            Message(
+                "{resume} and {fresh} were both given",
+                resume=OptionRef("resume"),
+                fresh=OptionRef("fresh"),
+            ),
             hint="Leave one of them out.",
         )
     if request.resume is not None:
@@ -192,7 +202,9 @@ def load_config(request: TrainingRequest) -> TrainingConfig:
     else:
         raise InvalidInputError(
             "no configuration was given",
-            hint=f"Give a TOML file, or resume a run with {mention('resume')}.",
+            hint=Message(
+                "Give a TOML file, or resume a run with {resume}.", resume=OptionRef("resume")
+            ),
         )
     return config.with_values(request.set)
 
@@ -205,8 +217,11 @@ def _resume(
         names = {n for n in {**config.task, **run.task} if config.task.get(n) != run.task.get(n)}
         raise InvalidInputError(
             f"{run.folder} was started with another task: {', '.join(sorted(names))}",
-            hint=f"Choose another folder with {mention('run')}, or start again there with"
-            f" {mention('fresh')}.",
+            hint=Message(
+                "Choose another folder with {run}, or start again there with {fresh}.",
+                run=OptionRef("run"),
+                fresh=OptionRef("fresh"),
+            ),
         )
     remembered = {
         name: run.flags[name]
@@ -481,7 +496,9 @@ def export_model(result: TrainingResult, target: Path) -> Path:
     if result.model is None:
         raise InvalidInputError(
             "the run has no model to export",
-            hint=f"Finish it first: pass {mention('resume')} with its folder.",
+            hint=Message(
+                "Finish it first: pass {resume} with its folder.", resume=OptionRef("resume")
+            ),
         )
     if target.suffix.lower() != ".onnx":
         check_export_target(target)

@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from anyrig.errors import InvalidInputError, InvalidOptionError, InvalidSettingError, mention
+from anyrig.errors import (
+    InvalidInputError,
+    InvalidOptionError,
+    InvalidSettingError,
+    Message,
+    OptionRef,
+)
 from anyrig.training.checks import RENAMED, renamed
 
 if TYPE_CHECKING:
@@ -142,7 +148,10 @@ def _read_text(path: Path) -> str:
         if path.is_dir():
             raise InvalidInputError(
                 f"{path} is a folder",
-                hint=f"Name a TOML file; {mention('resume')} continues the run of a folder.",
+                hint=Message(
+                    "Name a TOML file; {resume} continues the run of a folder.",
+                    resume=OptionRef("resume"),
+                ),
             )
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -159,12 +168,13 @@ def _read_text(path: Path) -> str:
         ) from error
 
 
-def _check_table_name(name: str, place: str) -> None:
+def _check_table_name(name: str, place: object) -> None:
     if name in _TABLES:
         return
     near = difflib.get_close_matches(name, _TABLES, n=1)
     hint = f"Did you mean [{near[0]}]?" if near else "The tables are [task] and [train]."
-    raise InvalidSettingError(f"{place} has no table [{name}]", hint=hint)
+    message = Message("{place} has no table [{name}]", place=place, name=name)
+    raise InvalidSettingError(message, hint=hint)
 
 
 def _copy(value: Any) -> Any:
@@ -178,9 +188,9 @@ def _set_value(tables: dict[str, Any], name: str, value: Any) -> None:
     if len(parts) < 2 or not all(parts):
         raise InvalidOptionError(
             "set", "needs a table and a name", value=name,
-            hint=f"Such as {mention('set', 'train.batch=64')}.",
+            hint=Message("Such as {set}.", set=OptionRef('set', 'train.batch=64')),
         )  # fmt: skip
-    _check_table_name(parts[0], mention("set"))
+    _check_table_name(parts[0], OptionRef("set"))
     table = tables
     for part in parts[:-1]:
         below = table.setdefault(part, {})

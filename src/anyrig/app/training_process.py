@@ -30,7 +30,7 @@ from anyrig.app.events import Event, OnEvent, WarningEvent
 from anyrig.app.rig import Rig
 from anyrig.app.runs import Run, TrainingResult
 from anyrig.app.training import TrainingRequest
-from anyrig.errors import DeviceUnusableError, WorkError, mention
+from anyrig.errors import DeviceUnusableError, Message, OptionRef, WorkError
 from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import check_num_processes
 
@@ -64,7 +64,11 @@ def choose_devices(rig: Rig, request: TrainingRequest) -> tuple[str, ...]:
         raise DeviceUnusableError(
             f"{count} processes were requested, but there are {len(ids)} devices of the kind of"
             f" {first.name}",
-            hint=f"Pass {mention('nproc', str(len(ids)))} or {mention('device', 'cpu')}.",
+            hint=Message(
+                "Pass {nproc} or {device}.",
+                nproc=OptionRef("nproc", str(len(ids))),
+                device=OptionRef("device", "cpu"),
+            ),
         )
     check_num_processes(rig.machine, "nproc", count)
     return tuple(ids[number % len(ids)] for number in range(count))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.app.events import OnEvent, ProgressEvent
-from anyrig.errors import InvalidInputError, InvalidSettingError, mention
+from anyrig.errors import InvalidInputError, InvalidSettingError, Message, OptionRef
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -174,8 +174,10 @@ def check_trainable(model: Model) -> Model:
         return model
     raise InvalidInputError(
         f"{model.name} cannot be fine-tuned: it has no weights that torch can change",
-        hint=f"Pass {mention('model', 'minilm')}, or a folder with config.json and"
-        " model.safetensors.",
+        hint=Message(
+            "Pass {model}, or a folder with config.json and model.safetensors.",
+            model=OptionRef("model", "minilm"),
+        ),
     )
 
 

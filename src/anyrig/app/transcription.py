@@ -16,7 +16,12 @@ from anyrig.app.compute import ComputeOptions, describe_model_options, place
 from anyrig.app.documents import FailedFile
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import normalize_format
-from anyrig.errors import AnyrigError, InvalidInputError, mention
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    Message,
+    OptionRef,
+)
 from anyrig.options import option
 from anyrig.recognise.protocol import FORMS, FormName
 from anyrig.text.language_names import language_code
@@ -161,7 +166,9 @@ class TranscriptionResult:
         if len(self.transcripts) != 1:
             raise InvalidInputError(
                 f"{len(self.transcripts)} transcripts do not go into one file",
-                hint=f"Pass {mention('output')} to write each into a folder.",
+                hint=Message(
+                    "Pass {output} to write each into a folder.", output=OptionRef("output")
+                ),
             )
         path = Path(path).expanduser()
         (name,) = (format,) if format else resolve_formats((), path)
@@ -372,7 +379,8 @@ class OutputPlan:
         """Refuse to overwrite one of the recordings."""
         if path.exists() and any(path.samefile(one.path) for one in self.recordings):
             raise InvalidInputError(
-                f"{path} is one of the recordings", hint=f"Pass another {mention('output')}."
+                f"{path} is one of the recordings",
+                hint=Message("Pass another {output}.", output=OptionRef("output")),
             )
 
 
@@ -413,8 +421,11 @@ def resolve_formats(
         if name not in FORMS:
             raise InvalidInputError(
                 f"unknown format {name!r}",
-                hint=f"Valid formats: {', '.join(FORMS)}; pass {mention('format')}, or end the"
-                " file's name in one of them.",
+                hint=Message(
+                    "Valid formats: {forms}; pass {format}, or end the file's name in one of them.",
+                    forms=", ".join(FORMS),
+                    format=OptionRef("format"),
+                ),
             )
     return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
 

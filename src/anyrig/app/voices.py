@@ -17,7 +17,7 @@ from anyrig.app.speech import (
     resolve_format,
     write_takes,
 )
-from anyrig.errors import AnyrigError, InvalidInputError, WorkError, mention
+from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
 from anyrig.options import option
 from anyrig.speech import engines
 from anyrig.text.language_names import language_code
@@ -160,7 +160,8 @@ def write_voice_samples(rig: Rig, request: VoicesRequest, on_event: OnEvent) -> 
     voices, format = list_voices(rig, request), resolve_format(request.format)
     if request.samples.exists() and not request.samples.is_dir():
         raise InvalidInputError(
-            f"{request.samples} is a file", hint=f"{mention('samples')} must be a folder."
+            f"{request.samples} is a file",
+            hint=Message("{samples} must be a folder.", samples=OptionRef("samples")),
         )
     request.samples.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
@@ -185,7 +186,12 @@ def _sample_engine(
         language = request.language or voice.language
         text = request.text or SENTENCES.get(language.partition("-")[0])
         if text is None:
-            message = f"{voice.name}: no sentence in {language}; pass {mention('text')}"
+            message = Message(
+                "{name}: no sentence in {language}; pass {text}",
+                name=voice.name,
+                language=language,
+                text=OptionRef("text"),
+            )
             on_event(WarningEvent(message))
             continue
         script = prepare_script(rig, request, engine, text, voice=voice.name, language=language)

@@ -37,7 +37,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, Message
 from anyrig.speech.flow import Style
 from anyrig.speech.regexes import UserPattern, compile_pattern
 from anyrig.text import toml
@@ -250,7 +250,9 @@ def _rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str) -> R
         try:
             compile_pattern(str(pattern))
         except InvalidInputError as error:
-            raise InvalidInputError(f"{place}: {error.message}", hint=error.hint) from None
+            raise InvalidInputError(
+                Message("{place}: {problem}", place=place, problem=error.message), hint=error.hint
+            ) from None
     whole = given.get("whole", False)
     if not isinstance(whole, bool):
         raise InvalidInputError(f"{place}: whole is {whole!r:.60}", hint="It is true or false.")

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from anyrig.errors import InvalidInputError, MissingPackageError
+from anyrig.errors import InvalidInputError, Message, MissingPackageError
 from anyrig.recognise.choose import choose, recipe
 from anyrig.recognise.protocol import Recording, Transcript
 
@@ -86,7 +86,7 @@ def deaf(ears: Ears, language: str) -> str:
     try:
         ears.name(language)
     except (InvalidInputError, MissingPackageError) as error:
-        return f"{error.message} ({error.hint})"
+        return Message("{problem} ({hint})", problem=error.message, hint=error.hint)
     return ""
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from anyrig.errors import mention
+from anyrig.errors import Message, OptionRef
 from anyrig.units import format_duration, pluralize
 
 FindingKind = Literal[
@@ -46,8 +46,11 @@ class Finding:
         if self.start_s is not None:
             where += f", {clock(self.start_s)}"
         text = f": {shortened(self.text)!r}" if self.text else ""
-        again = f" [{mention('again', ','.join(self.again))}]" if self.again else ""
-        return f"{where}: {self.said}{text}{again}"
+        line = f"{where}: {self.said}{text}"
+        if not self.again:
+            return line
+        again = OptionRef("again", ",".join(self.again))
+        return Message("{line} [{again}]", line=line, again=again)
 
     def plain(self) -> dict[str, object]:
         """For programs."""

@@ -19,9 +19,10 @@ from anyrig.audiobooks.aloud import Aloud, Reader, is_prose, left_out
 from anyrig.audiobooks.ways import Ways
 from anyrig.errors import (
     InvalidInputError,
+    Message,
+    OptionRef,
     UnspeakableTextError,
     UnsupportedLanguageError,
-    mention,
 )
 from anyrig.speech.prepare import compose
 from anyrig.text.document import Block, Chapter, Document, Role
@@ -139,15 +140,19 @@ def chosen(document: Document, wanted: str, ways: Ways) -> tuple[int, ...]:
         match = _RANGE.fullmatch(piece)
         if match is None:
             raise InvalidInputError(
-                f"{mention('chapters')} must be numbers such as 3-7,9 or 5-, not {wanted!r:.80}",
-                hint=f"{mention('list')} shows the chapters.",
+                Message(
+                    "{chapters} must be numbers such as 3-7,9 or 5-, not {wanted!r:.80}",
+                    chapters=OptionRef("chapters"),
+                    wanted=wanted,
+                ),
+                hint=Message("{list} shows the chapters.", list=OptionRef("list")),
             )
         first = int(match[1])
         last = first if match[2] is None else int(match[3] or count)
         if not 1 <= first <= last <= count:
             raise InvalidInputError(
                 f"there is no chapter {piece.strip()}: the book has {pluralize(count, 'chapter')}",
-                hint=f"{mention('list')} shows them with their numbers.",
+                hint=Message("{list} shows them with their numbers.", list=OptionRef("list")),
             )
         found.update(dict.fromkeys(range(first - 1, last)))
     return tuple(sorted(found))
@@ -194,8 +199,11 @@ def plan_of(
     if not parts:
         raise UnspeakableTextError(
             "there is nothing to say in the book",
-            hint=f"{mention('list')} shows its chapters; {mention('matter', 'speak')} reads"
-            " covers and contents as well.",
+            hint=Message(
+                "{list} shows its chapters; {matter} reads covers and contents as well.",
+                list=OptionRef("list"),
+                matter=OptionRef("matter", "speak"),
+            ),
         )
     return Plan(document, tuple(parts), main, tuple(foreign), tuple(silent))
 
@@ -330,7 +338,10 @@ def _refusal(
     return UnsupportedLanguageError(
         f"{pluralize(len(foreign), 'passage')} of the book cannot be read by a voice that speaks "
         f"{spoken}: {named}; the first begins {foreign[0][1]!r}",
-        hint=f"{mention('foreign', 'skip')} leaves them out, {mention('foreign', 'read')} reads"
-        " them all the same.",
+        hint=Message(
+            "{skip} leaves them out, {read} reads them all the same.",
+            skip=OptionRef("foreign", "skip"),
+            read=OptionRef("foreign", "read"),
+        ),
         language=language,
     )

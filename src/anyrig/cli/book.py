@@ -15,7 +15,7 @@ from anyrig.app.events import BookStartedEvent, BookUnfinishedEvent, Event, Prog
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_line
 from anyrig.cli.rig import open_rig
-from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.errors import AnyrigError, InvalidInputError, render
 from anyrig.install import localize_install_commands
 from anyrig.options import list_options
 from anyrig.results import to_json
@@ -65,8 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
             return _run(arguments, printer)
         except AnyrigError as error:
             if has_events:  # a program that follows gets it as an event
-                message, hint = (format_mentions(t, "command") for t in (error.message, error.hint))
-                print_line("failed", {"error": message, "hint": hint})
+                print_line("failed", {"error": error.message, "hint": error.hint})
             raise
 
 
@@ -81,7 +80,7 @@ def _run(arguments: argparse.Namespace, printer: BookPrinter) -> int:
     if arguments.verify:
         report = books.verify_book(rig, rig.request(VerifyRequest, **given), printer)
         text = localize_install_commands(
-            "\n".join(format_mentions(line, "command") for line in report.lines())
+            "\n".join(render(line, "command") for line in report.lines())
         )
         _show(arguments, printer, report.plain(), text)
         return 0 if report.good else 1

@@ -24,7 +24,7 @@ from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_warning
 from anyrig.cli.rig import open_rig
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, Message
 from anyrig.units import format_bytes, pluralize
 
 if TYPE_CHECKING:
@@ -135,7 +135,13 @@ def _describe(rig: Rig, *, json: bool) -> int:
 def _print_shared(shared: SharedCache) -> None:
     if shared.stats is None:
         assert shared.error is not None
-        print_warning(f"results are not shared: {shared.error.message}. {shared.error.hint}")
+        print_warning(
+            Message(
+                "results are not shared: {problem}. {hint}",
+                problem=shared.error.message,
+                hint=shared.error.hint,
+            )
+        )
         return
     stats = shared.stats
     limit = ", without a limit"

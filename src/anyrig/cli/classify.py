@@ -27,7 +27,7 @@ from anyrig.cli.output import (
 from anyrig.cli.rig import open_rig
 from anyrig.cli.text_input import read_input, read_lines
 from anyrig.documents.classify.labels import split_labels
-from anyrig.errors import InvalidInputError, InvalidOptionError, format_mentions
+from anyrig.errors import InvalidInputError, InvalidOptionError
 from anyrig.options import list_options
 from anyrig.results import to_json
 from anyrig.text.labels import one_line
@@ -281,10 +281,8 @@ def _report_left_out(notes: Sequence[str], left_out: Sequence[Trouble]) -> int:
 
 def _left_out_to_json(notes: Sequence[str], left_out: Sequence[Trouble]) -> dict[str, Any]:
     return {
-        "notes": [format_mentions(note, "command") for note in notes],
-        "left_out": [
-            {"place": one.place, "error": format_mentions(one.said, "command")} for one in left_out
-        ],
+        "notes": list(notes),
+        "left_out": [{"place": one.place, "error": one.said} for one in left_out],
     }
 
 

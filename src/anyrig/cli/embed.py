@@ -17,6 +17,7 @@ from anyrig.cli.output import (
 )
 from anyrig.cli.rig import open_rig
 from anyrig.cli.text_input import looks_like_path, read_lines
+from anyrig.errors import render
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
@@ -99,5 +100,5 @@ def _list_models(*, as_json: bool) -> int:
         print_json([one.__dict__ for one in models])
         return 0
     for one in models:
-        print(f"{one.name}: {one.summary}; {one.hint or 'ready'}")
+        print(f"{one.name}: {one.summary}; {render(one.hint, 'command') or 'ready'}")
     return 0

@@ -25,7 +25,7 @@ from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, paint, print_json, wrap
 from anyrig.cli.rig import open_rig
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, render
 from anyrig.speech import engines
 from anyrig.speech.hosting import recipes
 from anyrig.speech.protocol import Option, Spec
@@ -164,7 +164,7 @@ def _format_list(rows: Sequence[EngineStatus]) -> str:
     text = format_table(lines)
     if _is_too_wide(text):
         return "\n".join(map(_format_block, rows))
-    fixes = [f"{row.spec.name}: {row.fix}" for row in rows if not row.is_ready]
+    fixes = [f"{row.spec.name}: {render(row.fix, 'command')}" for row in rows if not row.is_ready]
     return "\n".join([text, "", *fixes]) if fixes else text
 
 
@@ -182,7 +182,7 @@ def _format_block(row: EngineStatus) -> str:
     lines.append(wrap("    ", f"{_format_languages(row)}; {_format_devices(spec)}"))
     lines.append(wrap("    ", f"code {spec.code_licence}; weights {spec.weights_licence}"))
     if not row.is_ready:
-        lines.append(wrap("    -> ", row.fix))
+        lines.append(wrap("    -> ", render(row.fix, "command")))
     return "\n".join(lines)
 
 
@@ -227,7 +227,7 @@ def _show(rig: Rig, options: VoiceOptions, name: str, *, is_json: bool) -> int:
     }  # fmt: skip
     facts = {
         "state": _format_state(row) + (f": {row.problem}" if row.problem else ""),
-        "to do": row.fix,
+        "to do": render(row.fix, "command"),
         "unverified": spec.unverified,
         "languages": " ".join(row.languages or spec.languages) or "those of its weights",
         "voices": str(len(row.voices) or ""),

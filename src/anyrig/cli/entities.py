@@ -19,7 +19,7 @@ from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, format_table, paint, print_json, report_failed
 from anyrig.cli.rig import open_rig
 from anyrig.cli.text_input import read_input
-from anyrig.errors import InvalidInputError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.units import pluralize
 
 HELP = """Find people, organisations, places, dates, amounts of money, percentages, e-mail
@@ -71,13 +71,14 @@ def _check_printable(request: EntitiesRequest, *, is_json: bool) -> None:
         return
     if is_json:
         raise InvalidInputError(
-            f"{mention('redact')} writes text, not JSON", hint="Leave one of them out."
+            Message("{redact} writes text, not JSON", redact=OptionRef("redact")),
+            hint="Leave one of them out.",
         )
     files = find_files(request.files, request.type, lambda _: None)
     if request.output is None and len(files) + len(request.texts) > 1:
         raise InvalidInputError(
             "several redacted texts cannot be printed",
-            hint=f"Pass a folder with {mention('output')}.",
+            hint=Message("Pass a folder with {output}.", output=OptionRef("output")),
         )
 
 

@@ -21,7 +21,7 @@ from anyrig.cli.output import (
     print_warnings,
 )
 from anyrig.cli.rig import open_rig
-from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.errors import AnyrigError, InvalidInputError, Message, render
 from anyrig.install import localize_install_commands
 from anyrig.results import to_json
 from anyrig.units import format_bytes, format_duration, pluralize
@@ -86,8 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _run(arguments, action)
     except AnyrigError as error:
         if arguments.json and action in ("index", "watch", "queue"):
-            message, hint = (format_mentions(t, "command") for t in (error.message, error.hint))
-            print_line("failed", {"error": message, "hint": hint})
+            print_line("failed", {"error": error.message, "hint": error.hint})
         raise
 
 
@@ -148,7 +147,14 @@ def _queue(arguments: argparse.Namespace) -> int:
 def _list(rig: Rig, *, as_json: bool) -> int:
     found, failed = app.list_indexes(rig)
     for one in failed:
-        print_warning(f"{one.file}: {one.error.message}; {one.error.hint}")
+        print_warning(
+            Message(
+                "{file}: {problem}; {hint}",
+                file=one.file,
+                problem=one.error.message,
+                hint=one.error.hint,
+            )
+        )
     if as_json:
         print_json(to_json(found))
     elif found:
@@ -273,9 +279,10 @@ def _format_rate(per_s: float) -> str:
 def _print_failed(failed: Sequence[Failed]) -> None:
     last_hint = ""
     for one in failed[:_MAX_NAMED]:
-        print(f"  not read: {one.file}: {one.error}", file=sys.stderr)
+        print(f"  not read: {one.file}: {render(one.error, 'command')}", file=sys.stderr)
         if one.hint and one.hint != last_hint:  # many files with one problem need one hint
-            print(f"    hint: {localize_install_commands(one.hint)}", file=sys.stderr)
+            hint = localize_install_commands(render(one.hint, "command"))
+            print(f"    hint: {hint}", file=sys.stderr)
         last_hint = one.hint
     if len(failed) > _MAX_NAMED:
         more = len(failed) - _MAX_NAMED
@@ -305,8 +312,9 @@ def _show_status(rig: Rig, name: str, *, as_json: bool) -> int:
     for path in status.excluded:
         print(f"  excluded: {path} (--include includes it again)")
     for trouble in status.troubles:
-        hint = localize_install_commands(trouble.hint)
-        print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {hint}")
+        hint = localize_install_commands(render(trouble.hint, "command"))
+        error = render(trouble.error, "command")
+        print(f"  not read: {trouble.file}: {error}\n    hint: {hint}")
     return 0
 
 

@@ -17,7 +17,7 @@ from anyrig.app.runs import check_not_running, unregister_run
 from anyrig.cli.output import format_table, print_error, print_json
 from anyrig.cli.rig import open_rig
 from anyrig.cli.train import format_resume, format_summary, shorten
-from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.errors import MORE_DETAILS, AnyrigError, InvalidInputError, render, render_json
 from anyrig.results import to_json
 from anyrig.units import format_duration, format_speed
 
@@ -81,18 +81,8 @@ def print_queued(jobs: Sequence[Job], *, as_json: bool, as_list: bool = False) -
 
 def job_to_json(job: Job) -> dict[str, Any]:
     """A job for programs, with options spelled as flags in its messages."""
-    row: dict[str, Any] = _spell(job.to_json())
+    row: dict[str, Any] = render_json(job.to_json(), "command")
     return row
-
-
-def _spell(value: Any) -> Any:
-    if isinstance(value, str):
-        return format_mentions(value, "command")
-    if isinstance(value, Mapping):
-        return {name: _spell(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_spell(one) for one in value]
-    return value
 
 
 def _parse_count(text: str) -> int:
@@ -171,8 +161,8 @@ def _describe(job: Job) -> Iterator[str]:
     if job.progress and not job.is_finished:
         yield f"  {_format_progress(job.progress)}"
     if job.error:
-        yield f"  error: {_spell(job.error.message)}"
-        yield f"  hint: {_spell(job.error.hint)}"
+        yield f"  error: {render(job.error.message, 'command')}"
+        yield f"  hint: {render(job.error.hint, 'command')}"
     if isinstance(job.result, Mapping):
         yield from _describe_result(job.result)
     for name, value in job.arguments.items():
@@ -185,7 +175,7 @@ def _describe_result(result: Mapping[str, JsonValue]) -> Iterator[str]:
         yield from (f"  made {path}" for path in (paths if isinstance(paths, list) else ()))
     warnings = result.get("warnings")
     for warning in warnings if isinstance(warnings, list) else ():
-        yield f"  warning: {_spell(warning)}"
+        yield f"  warning: {render_json(warning, 'command')}"
 
 
 def _format_state(job: Job) -> str:
@@ -222,7 +212,7 @@ def _follow(rig: Rig, id: str, *, as_json: bool) -> int:
     """Print events until the job is finished; 0 if it is done."""
     for event in rig.jobs.follow(id):
         if as_json:
-            print(json.dumps(_spell(event._asdict()), allow_nan=False), flush=True)
+            print(json.dumps(render_json(event._asdict(), "command"), allow_nan=False), flush=True)
         else:
             for line in _describe_event(event):
                 print(line, flush=True)
@@ -237,12 +227,12 @@ def _describe_event(event: JobEvent) -> Iterator[str]:
     if event.kind == "progress":
         yield f"{at}  {_format_progress(event.data)}"
     elif event.kind == "log":
-        yield f"{at}  warning: {_spell(event.data.get('text'))}"
+        yield f"{at}  warning: {render_json(event.data.get('text'), 'command')}"
     elif event.kind == "state":
         yield f"{at}  {event.data['state']}"
         if "error" in event.data:
-            yield f"          error: {_spell(event.data['error'])}"
-            yield f"          hint: {_spell(event.data['hint'])}"
+            yield f"          error: {render_json(event.data['error'], 'command')}"
+            yield f"          hint: {render_json(event.data['hint'], 'command')}"
 
 
 def _change(rig: Rig, action: str, jobs: Sequence[Job], *, as_json: bool) -> int:
@@ -326,9 +316,9 @@ class _PrintingHandler:
             self._print(job, "stopped", {})
             raise
         except Exception as error:
-            message, hint = str(error), "-vv says more."
+            message, hint = str(error), MORE_DETAILS
             if isinstance(error, AnyrigError):
-                message, hint = _spell(error.message), _spell(error.hint)
+                message, hint = error.message, error.hint
             if isinstance(error, JobKilledError) and not job.kills:
                 self._print(job, "killed", {"error": message})
                 raise
@@ -341,15 +331,16 @@ class _PrintingHandler:
 
     def _print(self, job: Job, kind: str, data: Mapping[str, JsonValue]) -> None:
         if self._json:
-            row = {**_spell(data), "job": job.id, "event": kind}
+            row = {**render_json(data, "command"), "job": job.id, "event": kind}
             print(json.dumps(row, allow_nan=False), flush=True)
             return
         text = _format_progress(data) if kind == "progress" else kind
         if kind == "killed":
-            text = f"{data['error']}; it is tried again once"
+            text = f"{render_json(data['error'], 'command')}; it is tried again once"
         print(f"{get_title(job)}: {text}", file=sys.stderr, flush=True)
         if kind == "failed":
-            print(f"  error: {data['error']}\n  hint: {data['hint']}", file=sys.stderr, flush=True)
+            error, hint = (render_json(data[name], "command") for name in ("error", "hint"))
+            print(f"  error: {error}\n  hint: {hint}", file=sys.stderr, flush=True)
         if kind == "done":
             print("\n".join(_describe_result(data)), flush=True)
 

@@ -169,7 +169,7 @@ def _report_system_error(error: OSError, *, as_json: bool) -> int:
 
 def _dispatch(words: list[str]) -> int:
     from anyrig.cli.output import print_error
-    from anyrig.errors import AnyrigError, format_mentions
+    from anyrig.errors import AnyrigError, render
 
     first = next((one for one in words if one in _ABOUT or one in COMMANDS), "")
     if not words or first in ("-h", "--help") or words[0] == "help":
@@ -192,7 +192,7 @@ def _dispatch(words: list[str]) -> int:
         )
     print_error(failed)
     if wants_json(words):
-        message, hint = (format_mentions(text, "command") for text in (failed.message, failed.hint))
+        message, hint = (render(text, "command") for text in (failed.message, failed.hint))
         _print_json_error(message, hint, failed.exit_code)
     return failed.exit_code
 

@@ -25,7 +25,7 @@ from anyrig.app.events import (
     WarningEvent,
 )
 from anyrig.cli.escape import esc, escape_controls
-from anyrig.errors import AnyrigError, format_mentions
+from anyrig.errors import AnyrigError, render, render_json
 from anyrig.install import localize_install_commands
 from anyrig.units import format_speed, pluralize
 
@@ -44,14 +44,14 @@ _MAX_NAMED = 20
 
 def print_error(error: AnyrigError) -> None:
     """One line for the error, one for what to do."""
-    message, hint = (format_mentions(text, "command") for text in (error.message, error.hint))
+    message, hint = (render(text, "command") for text in (error.message, error.hint))
     print(f"{paint('error', 'broken', sys.stderr)}: {message}", file=sys.stderr)
     if hint:
         print(f"  hint: {localize_install_commands(hint)}", file=sys.stderr)
 
 
 def print_warning(text: str) -> None:
-    text = localize_install_commands(format_mentions(text, "command"))
+    text = localize_install_commands(render(text, "command"))
     print(f"{paint('warning', 'warning', sys.stderr)}: {text}", file=sys.stderr)
 
 
@@ -80,7 +80,7 @@ def report_failed(failed: Sequence[FailedFile], total: int, noun: str = "file") 
     if not failed:
         return 0
     nothing_read = len(failed) >= total
-    print_warnings([f"{_name_file(o)}\n  hint: {o.error.hint}" for o in failed[nothing_read:]])
+    print_warnings([_describe_failed(one) for one in failed[nothing_read:]])
     if total > 1:
         print_warning(f"{len(failed)} of {pluralize(total, noun)} could not be read")
     if nothing_read:
@@ -89,11 +89,15 @@ def report_failed(failed: Sequence[FailedFile], total: int, noun: str = "file") 
     return 1
 
 
+def _describe_failed(failed: FailedFile) -> str:
+    return f"{_name_file(failed)}\n  hint: {render(failed.error.hint, 'command')}"
+
+
 def _name_file(failed: FailedFile) -> str:
     """The error's message, with the file's name in front if the message does not contain it."""
     from anyrig.text.labels import one_line
 
-    message = one_line(failed.error.message, 400)
+    message = one_line(render(failed.error.message, "command"), 400)
     if one_line(Path(failed.file).name, 200) in message:
         return message
     return f"{one_line(failed.file, 200)}: {message}"
@@ -101,7 +105,7 @@ def _name_file(failed: FailedFile) -> str:
 
 def print_json(data: Any) -> None:
     """Print one JSON document for programs."""
-    print(json.dumps(data, indent=2, allow_nan=False, default=str))
+    print(json.dumps(render_json(data, "command"), indent=2, allow_nan=False, default=str))
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
@@ -178,7 +182,7 @@ class EventPrinter:
             print_warning(event.message)
         elif isinstance(event, NoticeEvent):
             self.pause()
-            print(event.message, file=sys.stderr)
+            print(render(event.message, "command"), file=sys.stderr)
         elif isinstance(event, ClusterEvent) and self._format_cluster is not None:
             with contextlib.suppress(OSError, ValueError):  # nobody reads any more
                 print(self._format_cluster(event), flush=True)
@@ -246,7 +250,8 @@ class PlainEventPrinter(EventPrinter):
 
 def print_line(event: str, facts: Mapping[str, Any]) -> None:
     """Print an event as a line of JSON."""
-    print(json.dumps({"event": event, **facts}, allow_nan=False, default=str), flush=True)
+    row = {"event": event, **render_json(facts, "command")}
+    print(json.dumps(row, allow_nan=False, default=str), flush=True)
 
 
 def _start_bar() -> Progress:

@@ -24,7 +24,14 @@ from anyrig.app.rig import Rig, log_event
 from anyrig.app.serve import ServeRequest
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.rig import open_rig
-from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError, mention
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    InvalidOptionError,
+    Message,
+    OptionRef,
+    render,
+)
 from anyrig.options import list_options, request_to_json
 
 if TYPE_CHECKING:
@@ -235,10 +242,13 @@ def _hint(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
         return f"It is not an address of this machine. {_HOSTS}"
     if error.errno == errno.EACCES and port < 1024:
-        return f"Ports below 1024 need privileges: choose another {mention('port')}."
-    return (
-        f"Another server may be running: choose another {mention('port')}, or"
-        f" {mention('port', '0')} for any free one."
+        return Message(
+            "Ports below 1024 need privileges: choose another {port}.", port=OptionRef("port")
+        )
+    return Message(
+        "Another server may be running: choose another {port}, or {any_port} for any free one.",
+        port=OptionRef("port"),
+        any_port=OptionRef("port", "0"),
     )
 
 
@@ -347,7 +357,8 @@ def _log_start(rig: Rig, request: ServeRequest, server: ServerState) -> None:
             reason = "" if choice.warnings else f" ({choice.reason})"
             startup_log.info("device %s%s", ", ".join(filter(None, facts)), reason)
     except AnyrigError as error:
-        startup_log.warning("no device: %s. %s", error.message, error.hint)
+        hint = render(error.hint, "command")
+        startup_log.warning("no device: %s. %s", render(error.message, "command"), hint)
     packages = rig.machine.packages
     startup_log.info("torch %s", packages.get("torch", "is not installed"))
     names = [one for one in packages if one.startswith("onnxruntime") and "-ep-" not in one]

@@ -27,10 +27,11 @@ from anyrig.cli.rig import open_rig
 from anyrig.cli.text_input import looks_like_path
 from anyrig.errors import (
     InvalidInputError,
+    Message,
     MissingPackageError,
+    OptionRef,
     UnspeakableTextError,
     WorkError,
-    mention,
 )
 from anyrig.results import to_json
 from anyrig.units import format_duration, format_speed, pluralize
@@ -157,7 +158,9 @@ def _speak(
         check = speech.check_words(rig, made, request, printer) if arguments.verify else None
     doubtful = [f"{'; '.join(take.problems)}: {take.segment.text.strip()[:60]!r}"
                 for take in made.tally.doubtful]  # fmt: skip
-    speech.warn_some(printer, doubtful, f"may sound wrong; {mention('json')} lists them all")
+    speech.warn_some(
+        printer, doubtful, Message("may sound wrong; {json} lists them all", json=OptionRef("json"))
+    )
     if arguments.json:
         print_json({
             "file": str(target.path) if target.path else None, **made.to_json(),
@@ -341,9 +344,13 @@ def _report_batch(result: BatchResult) -> None:
 def _failure(failed: Sequence[FailedLine]) -> WorkError:
     first, *more = failed
     for one in more[:_MAX_WARNINGS]:
-        print_warning(f"line {one.line.stem}: {one.message}")
+        print_warning(Message("line {stem}: {problem}", stem=one.line.stem, problem=one.message))
     return WorkError(
-        f"{pluralize(len(failed), 'line')} could not be spoken; the first,"
-        f" {first.line.stem}: {first.message}",
+        Message(
+            "{lines} could not be spoken; the first, {stem}: {problem}",
+            lines=pluralize(len(failed), "line"),
+            stem=first.line.stem,
+            problem=first.message,
+        ),
         hint=first.hint or "Run the command again to try them: files that exist are kept.",
     )

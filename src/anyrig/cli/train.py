@@ -38,7 +38,7 @@ from anyrig.cli.output import (
     print_warning,
 )
 from anyrig.cli.rig import open_rig
-from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.results import to_json
 from anyrig.units import format_bytes, format_duration, pluralize
 
@@ -94,8 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _train(rig, request, printer)
     except AnyrigError as error:
         if arguments.json and not is_document:
-            texts = (format_mentions(text, "command") for text in (error.message, error.hint))
-            print_line("failed", dict(zip(("error", "hint"), texts, strict=True)))
+            print_line("failed", {"error": error.message, "hint": error.hint})
         raise
 
 

@@ -25,7 +25,7 @@ from anyrig.cli.output import (
     report_failed,
 )
 from anyrig.cli.rig import open_rig
-from anyrig.errors import InvalidInputError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.recognise.forms import plain, written
 from anyrig.units import format_duration, format_speed, pluralize
 
@@ -86,11 +86,16 @@ def _check_printable(plan: OutputPlan, *, is_json: bool) -> None:
     if len(plan.recordings) > 1 and not is_json:
         raise InvalidInputError(
             f"{len(plan.recordings)} transcripts cannot be printed",
-            hint=f"Pass a folder with {mention('output')}, or {mention('json')}.",
+            hint=Message(
+                "Pass a folder with {output}, or {json}.",
+                output=OptionRef("output"),
+                json=OptionRef("json"),
+            ),
         )
     if len(plan.formats) > 1:
         raise InvalidInputError(
-            "several formats cannot be printed", hint=f"Pass a path with {mention('output')}."
+            "several formats cannot be printed",
+            hint=Message("Pass a path with {output}.", output=OptionRef("output")),
         )
 
 

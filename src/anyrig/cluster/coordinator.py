@@ -36,7 +36,14 @@ from anyrig.cluster.registry import (
     WorkerRegistry,
 )
 from anyrig.cluster.token import Token
-from anyrig.errors import AnyrigError, InvalidInputError, OverloadedError, StorageError, mention
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    Message,
+    OptionRef,
+    OverloadedError,
+    StorageError,
+)
 from anyrig.version import __version__
 
 PORT, FLOWER_PORT = 6379, 5555
@@ -115,14 +122,20 @@ def choose_address(host: str, public: str) -> ListenAddress:
         if own and ipaddress.ip_address(own).is_private:
             return ListenAddress((own, _LOCAL), public or own, _LOCAL)
         reason = f"its address {own} is public" if own else "it has no network"
-        warning = f"only this machine can join: {reason}; {mention('host')} opens it to others"
+        warning = Message(
+            "only this machine can join: {reason}; {host} opens it to others",
+            reason=reason,
+            host=OptionRef("host"),
+        )
         return ListenAddress((_LOCAL,), public or _LOCAL, _LOCAL, (warning,))
     address = _resolve(host.strip("[]"))
     if address in _ANY:
         local = _LOCAL if address == "0.0.0.0" else "::1"
         return ListenAddress((address,), public or own or socket.gethostname(), local)
     if ipaddress.ip_address(address).is_loopback:
-        warning = f"only this machine can join; {mention('host')} opens it to others"
+        warning = Message(
+            "only this machine can join; {host} opens it to others", host=OptionRef("host")
+        )
         return ListenAddress((address,), public or address, address, (warning,))
     return ListenAddress((address, _LOCAL), public or host.strip("[]"), _LOCAL)
 
@@ -143,7 +156,11 @@ def _resolve(host: str) -> str:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise InvalidInputError(
-            f"{mention('host', host)}: not an address of this machine: {error}",
+            Message(
+                "{host}: not an address of this machine: {error}",
+                host=OptionRef("host", host),
+                error=error,
+            ),
             hint="127.0.0.1 is this machine alone, 0.0.0.0 every network it is in.",
         ) from None
     best = sorted(found, key=lambda one: one[0] != socket.AF_INET)[0]
@@ -315,7 +332,9 @@ class Coordinator:
         if self._flower_port is None:
             return ""
         port, host = self._flower_port or _find_free_port(), self._address.hosts[0]
-        check_port(host, port, f"Pass another {mention('flower_port')}.")
+        check_port(
+            host, port, Message("Pass another {flower_port}.", flower_port=OptionRef("flower_port"))
+        )
         self._flower = Flower(self._folder)
         self._flower.configure(
             self._environment, url, host=host, port=port, password=self._state.flower_password

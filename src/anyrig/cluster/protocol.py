@@ -2,7 +2,7 @@
 
 Items and results are the codec's: speech has lines and takes. The bytes of results are not in the
 JSON: they lie one after the other in a blob of their own (`blobs`), in the order of `results`.
-Both dataclasses travel as `asdict` gives them.
+Both dataclasses travel as `asdict` gives them, with messages as `errors.messages_to_json` does.
 """
 
 from __future__ import annotations
@@ -11,11 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import (
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from anyrig.cluster.blobs import MAX_BLOB_BYTES
 from anyrig.cluster.registry import PROTOCOL, EngineId
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, message_from_json
 from anyrig.work.outcome import ItemFailure
 
 T = TypeVar("T")
@@ -24,6 +31,7 @@ OptionValue = bool | int | float | str
 Index = Annotated[int, Field(strict=True)]
 Size = Annotated[int, Field(strict=True, gt=0, le=MAX_BLOB_BYTES)]
 Amount = Annotated[float, Field(strict=True, ge=0, lt=1e12)]
+Text = Annotated[str, PlainValidator(message_from_json)]
 _HINT = "Run the same version of anyrig on all machines."
 
 
@@ -86,6 +94,14 @@ class TaskRequest:
         return f"({self.kind} {self.engine.engine} {self.precision}, {len(self.items)} items)"
 
 
+def _parse_failure(value: Any, parse: ValidatorFunctionWrapHandler) -> ItemFailure:
+    if not isinstance(value, dict):
+        raise ValueError("not a failure")
+    texts = {name: message_from_json(value.get(name, "")) for name in ("message", "hint")}
+    failure: ItemFailure = parse({**value, **texts})
+    return replace(failure, **texts)
+
+
 @dataclass(frozen=True)
 class TaskResult:
     """What became of the items of a task."""
@@ -94,10 +110,12 @@ class TaskResult:
     """The facts of each; its bytes are in the blob."""
     sizes: tuple[Size, ...] = ()
     """Of each result, in bytes."""
-    failures: Mapping[int, ItemFailure] = field(default_factory=dict)
+    failures: Mapping[int, Annotated[ItemFailure, WrapValidator(_parse_failure)]] = field(
+        default_factory=dict
+    )
     returned: tuple[Index, ...] = ()
     """Not computed: the task was revoked, the worker is draining, or the result grew too large."""
-    refused: str = ""
+    refused: Text = ""
     """Why the worker did nothing at all."""
     cost: Amount = 0.0
     seconds: Amount = 0.0

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 from pydantic import Field, TypeAdapter, ValidationError
 
 from anyrig.cluster.broker import HEARTBEAT_S, LEASE_S, queue_name, to_text
-from anyrig.errors import InvalidInputError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.version import __version__
 
 if TYPE_CHECKING:
@@ -417,7 +417,9 @@ def _age(left_ms: int) -> float:
 def make_name_taken_error(info: WorkerInfo) -> InvalidInputError:
     return InvalidInputError(
         f"a worker called {info.name} already exists (process {info.pid} on {info.host})",
-        hint=f"Pass another {mention('name')}; without one, a free name is found.",
+        hint=Message(
+            "Pass another {name}; without one, a free name is found.", name=OptionRef("name")
+        ),
     )
 
 

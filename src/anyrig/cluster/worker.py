@@ -55,11 +55,13 @@ from anyrig.cluster.registry import (
     read_boot_id,
 )
 from anyrig.errors import (
+    MORE_DETAILS,
     AnyrigError,
     InvalidInputError,
     OutOfMemoryError,
     PoisonItemError,
     WorkError,
+    messages_to_json,
 )
 from anyrig.version import __version__
 from anyrig.work.outcome import FailureKind, ItemFailure
@@ -302,7 +304,7 @@ class ClusterWorker:
         finally:
             self._celery_stopped.set()
         if not self._stopping.is_set():
-            raise WorkError("the worker stopped unexpectedly", hint="-vv shows more.")
+            raise WorkError("the worker stopped unexpectedly", hint=MORE_DETAILS)
         if self._replaced:
             raise WorkError(
                 f"another worker is called {self.name} now: this one had no heartbeat for too long",
@@ -407,7 +409,7 @@ class ClusterWorker:
         try:
             request = parse_request(value)
         except InvalidInputError as error:
-            return asdict(TaskResult(refused=error.message))
+            return _to_json(TaskResult(refused=error.message))
         with self._lock:
             if task_id in self._seen:  # sent twice: its sender could not know that it arrived
                 log.info("task %s came twice", task_id)
@@ -419,10 +421,10 @@ class ClusterWorker:
             result, blob = self._run(request, task_id)
             if blob:
                 self._blobs.put(task_id, blob)
-            return asdict(result)
+            return _to_json(result)
         except AnyrigError as error:
             log.warning("task %s: %s", task_id, error.message)
-            return asdict(TaskResult(refused=error.message))
+            return _to_json(TaskResult(refused=error.message))
 
     def _run(self, request: TaskRequest, task_id: str) -> tuple[TaskResult, bytes]:
         returned = TaskResult(returned=tuple(index for index, _ in request.items)), b""
@@ -515,6 +517,11 @@ def _decode_items(request: TaskRequest, codec: Codec, engine: LoadedEngine) -> d
     for payload in payloads.values():
         engine.check(payload)
     return payloads
+
+
+def _to_json(result: TaskResult) -> dict[str, Any]:
+    row: dict[str, Any] = messages_to_json(asdict(result))
+    return row
 
 
 def _make_failure(error: AnyrigError) -> ItemFailure:

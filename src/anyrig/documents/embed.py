@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
 from anyrig.documents.model import ENGINE, VERSION, Model
 from anyrig.documents.tokenise import CHUNK, FEW, Chunk, Tokeniser, chunks_of_texts
-from anyrig.errors import InvalidInputError, WorkError
+from anyrig.errors import MORE_DETAILS, InvalidInputError, Message, WorkError
 from anyrig.units import pluralize
 from anyrig.work.engine import EngineFactory, load_engine
 from anyrig.work.outcome import ItemOutcome, RunReport
@@ -355,5 +355,6 @@ def _vectors(outcome: ItemOutcome[bytes]) -> bytes:
     if outcome.result is None:
         said = outcome.failure.message if outcome.failure else "no vector"
         hint = outcome.failure.hint if outcome.failure else ""
-        raise WorkError(f"a text could not be embedded: {said}", hint=hint or "-vv shows more.")
+        message = Message("a text could not be embedded: {problem}", problem=said)
+        raise WorkError(message, hint=hint or MORE_DETAILS)
     return outcome.result

@@ -25,8 +25,9 @@ from anyrig.errors import (
     DeviceLostError,
     InvalidInputError,
     LimitExceededError,
+    Message,
     MissingPackageError,
-    mention,
+    OptionRef,
 )
 from anyrig.install import format_install
 from anyrig.text.apart import Apart
@@ -195,7 +196,8 @@ def textless(paged: Paged) -> InvalidInputError:
         return InvalidInputError(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
     if any(NOT_WANTED in one for one in paged.warnings):
         return InvalidInputError(
-            f"{said}, and {NOT_WANTED}", hint=f"Leave {mention('ocr', 'never')} out."
+            f"{said}, and {NOT_WANTED}",
+            hint=Message("Leave {ocr} out.", ocr=OptionRef("ocr", "never")),
         )
     return InvalidInputError(
         f"{said}, and OCR found none on it", hint="See whether the page is blank."
@@ -255,7 +257,11 @@ def _own_text(path: Path, apart: Apart) -> Paged:
         return apart.pages(path)
     except LimitExceededError as error:
         if setting := _SETTINGS.get(error.limit):
-            error.hint = f"{error.hint} The limit is `{setting}` of [documents] in the settings."
+            error.hint = Message(
+                "{hint} The limit is `{setting}` of [documents] in the settings.",
+                hint=error.hint,
+                setting=setting,
+            )
         raise
 
 

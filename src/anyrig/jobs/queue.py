@@ -14,6 +14,7 @@ import contextlib
 import heapq
 import json
 import os
+import re
 import secrets
 import sqlite3
 import time
@@ -23,7 +24,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from anyrig.errors import InvalidInputError
+from anyrig.errors import (
+    InvalidInputError,
+    Message,
+    OptionRef,
+    dump_message,
+    load_message,
+    messages_to_json,
+)
 from anyrig.jobs.job import (
     ACTIVE_STATES,
     FINISHED_STATES,
@@ -283,7 +291,7 @@ class JobQueue:
             while True:
                 row, events = self.file.read_snapshot(select)
                 for after, when, kind, data in events:
-                    yield JobEvent(after, when, kind, self._decode_object(data))
+                    yield JobEvent(after, when, kind, self._decode_object(data, is_report=True))
                 if not follow or self._get_state(row) in FINISHED_STATES:
                     return
                 time.sleep(_POLL_S)
@@ -476,10 +484,9 @@ class JobQueue:
         error: JobFailure | None = None,
     ) -> None:
         ended = self._clock() if state in FINISHED_STATES else None
-        message, hint = error or (None, None)
         _update(
             connection, number, state=state, wish="", owner="", beat=None, ended=ended,
-            error=message, hint=hint,
+            error=error and dump_message(error.message), hint=error and dump_message(error.hint),
         )  # fmt: skip
         data: dict[str, JsonValue] = {"state": state}
         if error:
@@ -526,23 +533,26 @@ class JobQueue:
             created=row.created,
             started=row.started,
             ended=row.ended,
-            progress=None if row.progress is None else self._decode_object(row.progress),
-            error=None if row.error is None else JobFailure(row.error, str(row.hint)),
-            result=None if row.result is None else self._decode(row.result),
+            progress=None
+            if row.progress is None
+            else self._decode_object(row.progress, is_report=True),
+            error=None if row.error is None else _load_failure(row.error, str(row.hint)),
+            result=None if row.result is None else self._decode(row.result, is_report=True),
             attempts=row.attempts,
             stop_request=row.stop_request,
             client=row.client,
             kills=row.kills,
         )
 
-    def _decode(self, text: str) -> JsonValue:
+    def _decode(self, text: str, *, is_report: bool = False) -> JsonValue:
         try:
-            return cast(JsonValue, json.loads(text))
+            value = json.loads(text)
+            return cast(JsonValue, _convert_old_marks(value) if is_report else value)
         except (TypeError, ValueError) as error:
             raise self.file.damage_error(f"a row is not JSON ({error})") from error
 
-    def _decode_object(self, text: str) -> dict[str, JsonValue]:
-        value = self._decode(text)
+    def _decode_object(self, text: str, *, is_report: bool = False) -> dict[str, JsonValue]:
+        value = self._decode(text, is_report=is_report)
         if not isinstance(value, dict):
             raise self.file.damage_error("a row is not a JSON object")
         return value
@@ -627,12 +637,35 @@ def _state_after_stop(request: StopRequest) -> JobState:
 
 def _to_json(data: JsonValue, what: str) -> str:
     try:
-        return json.dumps(data, allow_nan=False, separators=(",", ":"))
+        return json.dumps(messages_to_json(data), allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
             f"a job's {what} cannot be written as JSON: {error}",
             hint="Use text, numbers, true, false, null, lists and objects of those.",
         ) from error
+
+
+def _load_failure(message: str, hint: str) -> JobFailure:
+    return JobFailure(*(_convert_old_marks(load_message(text)) for text in (message, hint)))
+
+
+# Options in the texts of early versions stand between two characters for private use.
+_OLD_MARK = re.compile("\ue000(\\w+)(?:=([^\ue001]*))?\ue001")
+
+
+def _convert_old_marks(value: Any) -> Any:
+    if isinstance(value, str):
+        if "\ue000" not in value:
+            return value
+        words = iter(_OLD_MARK.split(value))
+        message = Message("{text}", text=next(words))
+        for name, content, text in zip(words, words, words, strict=True):
+            option = OptionRef(name, content or "")
+            message = Message("{message}{option}{text}", message=message, option=option, text=text)
+        return message
+    if isinstance(value, dict):
+        return {name: _convert_old_marks(one) for name, one in value.items()}
+    return [_convert_old_marks(one) for one in value] if isinstance(value, list) else value
 
 
 # -- owners ----------------------------------------------------------------------------------------

@@ -13,7 +13,12 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from anyrig.errors import AnyrigError, InvalidInputError, StorageError
+from anyrig.errors import (
+    MORE_DETAILS,
+    AnyrigError,
+    InvalidInputError,
+    StorageError,
+)
 from anyrig.jobs.job import (
     Job,
     JobFailure,
@@ -87,7 +92,7 @@ class _RunningJob:
         except Exception as error:  # noqa: BLE001 - whatever it is, the job failed and the rest goes on
             log.exception("job %s failed", self.job.id)
             message = f"{type(error).__name__}: {error}"
-            self.outcome = JobOutcome(error=JobFailure(message, "See the log (-vv, --log-file)."))
+            self.outcome = JobOutcome(error=JobFailure(message, MORE_DETAILS))
         self._flush_progress()
 
     def _report(self, kind: str, data: Mapping[str, JsonValue]) -> None:

@@ -16,7 +16,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError, mention
+from anyrig.errors import (
+    InvalidInputError,
+    Message,
+    MissingPackageError,
+    MissingWeightsError,
+    OptionRef,
+)
 from anyrig.install import format_install
 from anyrig.placement import Workload
 from anyrig.recognise import moonshine, whisper
@@ -138,7 +144,9 @@ def find(
     if engine and found.engine != engine:
         raise InvalidInputError(
             f"{found.name} is run by {found.engine}, not by {engine}",
-            hint=f"Leave {mention('engine')} out, or choose another model.",
+            hint=Message(
+                "Leave {engine} out, or choose another model.", engine=OptionRef("engine")
+            ),
         )
     code = language.partition("-")[0].lower()
     if code and code not in found.languages:
@@ -150,7 +158,9 @@ def find(
     if translate and not found.translates:
         raise InvalidInputError(
             f"{found.name} cannot translate",
-            hint=f"Pass {mention('model', BASE)}, or another multilingual Whisper.",
+            hint=Message(
+                "Pass {model}, or another multilingual Whisper.", model=OptionRef("model", BASE)
+            ),
         )
     _installed(found)
     return found
@@ -160,7 +170,9 @@ def _usual(language: str, engine: str, translate: bool) -> Model:
     if engine == "transformers":
         raise InvalidInputError(
             "the engine transformers needs a model",
-            hint=f"Pass {mention('model')} with a folder or a name on the hub.",
+            hint=Message(
+                "Pass {model} with a folder or a name on the hub.", model=OptionRef("model")
+            ),
         )
     if engine:
         return MOONSHINE if engine == "moonshine" else WHISPER_BASE
@@ -221,7 +233,11 @@ def _of_hub(name: str, fetch: bool) -> Path:
         if not fetch:
             raise MissingWeightsError(
                 f"{name} is not on this machine",
-                hint=f"Pass {mention('fetch')} to download it, or a folder as {mention('model')}.",
+                hint=Message(
+                    "Pass {fetch} to download it, or a folder as {model}.",
+                    fetch=OptionRef("fetch"),
+                    model=OptionRef("model"),
+                ),
             ) from error
     log.info("downloading %s from the hub", name)
     try:
@@ -230,7 +246,10 @@ def _of_hub(name: str, fetch: bool) -> Path:
         said = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
         raise MissingWeightsError(
             f"{name} is not on this machine and cannot be downloaded: {said}",
-            hint=f"Copy the model's folder to this machine, and pass it with {mention('model')}.",
+            hint=Message(
+                "Copy the model's folder to this machine, and pass it with {model}.",
+                model=OptionRef("model"),
+            ),
         ) from error
 
 
@@ -255,7 +274,7 @@ def _in_folder(folder: Path, name: str) -> Model:
     if kind != "whisper":
         raise InvalidInputError(
             f"{folder} contains a model of type {kind or 'unknown'!r}, not a Whisper",
-            hint=f"Pass a Whisper, or leave {mention('model')} out.",
+            hint=Message("Pass a Whisper, or leave {model} out.", model=OptionRef("model")),
         )
     files = [path for path in (*weights, folder / "config.json") if path.is_file()]
     size = sum(path.stat().st_size for path in weights)

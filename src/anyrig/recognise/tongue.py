@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from anyrig.errors import MissingPackageError
+from anyrig.errors import Message, MissingPackageError
 from anyrig.recognise.cut import Piece, Quiet
 from anyrig.recognise.model import BASE, Model, find
 from anyrig.recognise.protocol import Transcript
@@ -29,7 +29,10 @@ def listener() -> tuple[Model | None, str]:
         return find(BASE), ""
     except MissingPackageError as error:
         find("moonshine")  # or nobody hears at all
-        return None, f"assuming English: language detection is not installed ({error.message})"
+        return None, Message(
+            "assuming English: language detection is not installed ({problem})",
+            problem=error.message,
+        )
 
 
 def first_pieces(parts: Iterator[Piece | Quiet]) -> tuple[list[Piece], list[Piece | Quiet]]:

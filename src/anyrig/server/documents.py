@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyio import to_thread
 
 from anyrig.app.access import find_named_upload
-from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict
-from anyrig.server.errors import Problem, error_status, format_for_http
+from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict, render_json
+from anyrig.server.errors import Problem, error_status
 from anyrig.server.uploads import IndexFiles
 from anyrig.server.waiting import (
     BoundedStarter,
@@ -148,6 +148,7 @@ class DocumentTasks:
             future = await self._starting[lane].run(submit, limits, undo=lambda one: one.cancel())
             found = await wait_for_task(future, limits.work_s)
             outcome = "done"
+            found = render_json(found, "http")
         except TaskTimeout:
             raise build_timeout(task, limits.work_s) from None
         except Exception:
@@ -224,8 +225,7 @@ def build_timeout(task: str, max_s: float) -> Problem:
 def to_problem(error: AnyrigError) -> Problem:
     """An error of a task as a problem; one of no known status is the fault of what was sent."""
     status = error_status(error)
-    title, hint = format_for_http(error.message), format_for_http(error.hint)
-    return Problem(422 if status == 500 else status, title, hint=hint)
+    return Problem(422 if status == 500 else status, error.message, hint=error.hint)
 
 
 def build_success(source: Source, result: Any) -> dict[str, Any]:

@@ -35,9 +35,8 @@ from anyrig.errors import (
     StorageBusyError,
     StorageError,
     WorkersLostError,
-    format_mentions,
     is_disk_full,
-    mention,
+    render,
 )
 from anyrig.jobs import JobNotFoundError
 from anyrig.server.waiting import ClientDisconnected
@@ -91,8 +90,8 @@ class Problem(Exception):
     def __init__(
         self, status: int, title: str, *, hint: str, param: str | None = None, **more: Any
     ) -> None:
-        super().__init__(title)
-        self.status, self.title, self.hint = status, title, hint
+        self.status, self.title, self.hint = status, render(title, "http"), render(hint, "http")
+        super().__init__(self.title)
         self.param, self.more = param, more
 
 
@@ -102,38 +101,11 @@ def errors_of_field(param: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        title, hint = format_for_http(error.message), format_for_http(error.hint)
-        raise Problem(error_status(error), title, hint=hint, param=param) from error
+        raise Problem(error_status(error), error.message, hint=error.hint, param=param) from error
 
 
 def error_status(error: AnyrigError) -> int:
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-
-
-# -- wording ---------------------------------------------------------------------------------------
-
-_COMMAND = r"`[^`]*`|\b(?:anyrig [a-z]|pip install )(?:[^.;,]|\.(?! |$))*"
-_FLAG = re.compile(rf"({_COMMAND})|(?<![\w-])--([a-z][a-z0-9-]*)")
-_NO_FIELD = {"list": "POST /books/plan"}
-"""Flags for which there is no field."""
-
-
-def format_for_http(text: str) -> str:
-    """Name the options in a message as fields of a request.
-
-    Messages of packages that do not use `errors.mention` yet name flags, which are rewritten;
-    whole commands stay as they are.
-    """
-    for option, route in _NO_FIELD.items():
-        text = text.replace(mention(option), route)
-    text = format_mentions(text, "http")
-    text = re.sub(r"-vv (?:says|shows) more", "the server's log says more", text)
-    text = text.replace("Run with -vv for details", "The server's log has the details")
-    return _FLAG.sub(lambda found: found[1] or _format_field(found[2]), text)
-
-
-def _format_field(flag: str) -> str:
-    return _NO_FIELD.get(flag) or f"`{flag.replace('-', '_')}`"
 
 
 def replace_surrogates(text: str) -> str:
@@ -158,7 +130,7 @@ def problem_body(
     default_type = "invalid_request_error" if status < 500 else "server_error"
     if title == _phrase(status):  # as starlette and the page's framework have it
         title = title.capitalize()
-    title, hint = replace_surrogates(title), replace_surrogates(hint)
+    title, hint = (replace_surrogates(render(text, "http")) for text in (title, hint))
     return {
         "type": "about:blank", "title": title, "status": status, "detail": hint, "hint": hint,
         "error": {
@@ -202,12 +174,10 @@ def error_response(error: Exception, *, log_texts: bool = False) -> JSONResponse
         status = error_status(error)
         if status == 500:
             _log_error(error, log_texts)
-        hint = format_for_http(error.hint)
+        hint = error.hint
         if isinstance(error, JobNotFoundError):
             hint = "GET /jobs lists them."
-        return problem_response(
-            status, format_for_http(error.message), hint, param=error.option or None
-        )
+        return problem_response(status, error.message, hint, param=error.option or None)
     if isinstance(error, HTTPException):
         status = error.status_code
         hint = _HINTS.get(status, "See /docs for the available paths.")

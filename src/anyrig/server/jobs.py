@@ -30,9 +30,8 @@ from anyrig.app.access import hide_key
 from anyrig.app.jobs import get_title
 from anyrig.audiobooks.names import safe_name
 from anyrig.audiobooks.tags import shortened
-from anyrig.errors import AnyrigError, StorageError, format_mentions
+from anyrig.errors import AnyrigError, StorageError, render_json
 from anyrig.jobs import Job, JobEvent, JobNotFoundError, JobQueue, run_jobs
-from anyrig.server.errors import format_for_http
 from anyrig.server.job_requests import JOBS_FOLDER, LINES_FILE, OUTPUT_FOLDER
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import guess_media_type
@@ -367,13 +366,9 @@ def describe_job(
 
 
 def _describe_error(job: Job, hide_paths: _PathFilter) -> dict[str, str] | None:
-    """Why it failed; 0.1.0 has stored flags in the text."""
     if job.error is None:
         return None
-    error = job.error._asdict()
-    if hide_paths.is_here:
-        error = {name: format_for_http(text) for name, text in error.items()}
-    shown: dict[str, str] = hide_paths(error)
+    shown: dict[str, str] = hide_paths(job.error._asdict())
     return shown
 
 
@@ -416,12 +411,15 @@ class _PathFilter:
         self._replaced.append((str(server.data_folder.absolute()), ""))
 
     def __call__(self, value: Any) -> Any:
+        return self._filter_all(render_json(value, "http" if self.is_here else "command"))
+
+    def _filter_all(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._filter(value)
         if isinstance(value, Mapping):
-            return {name: self(one) for name, one in value.items()}
+            return {name: self._filter_all(one) for name, one in value.items()}
         if isinstance(value, list | tuple):
-            return [self(one) for one in value]
+            return [self._filter_all(one) for one in value]
         return value
 
     def _filter(self, text: str) -> str:
@@ -433,8 +431,7 @@ class _PathFilter:
         for path, word in self._replaced:
             if path in text:
                 text = text.replace(path, word)
-        text = hide_key(text, self._client)
-        return format_mentions(text, "http" if self.is_here else "command")
+        return hide_key(text, self._client)
 
     def _find_name(self, upload: str) -> str:
         try:

@@ -36,7 +36,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, Message
 from anyrig.speech.flow import Mark
 from anyrig.speech.regexes import UserPattern, check_template, compile_pattern
 from anyrig.text import toml
@@ -202,8 +202,11 @@ def parse(
             entries.append(entry)
         except InvalidInputError as error:
             if not skip_patterns:
-                raise InvalidInputError(f"{place}: {error.message}", hint=error.hint) from None
-            left_out.append(f"{place}: {error.message}")
+                raise InvalidInputError(
+                    Message("{place}: {problem}", place=place, problem=error.message),
+                    hint=error.hint,
+                ) from None
+            left_out.append(Message("{place}: {problem}", place=place, problem=error.message))
     return Lexicon(tuple(entries), tuple(left_out))
 
 

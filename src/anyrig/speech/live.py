@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import (
     AnyrigError,
+    Message,
     PoisonItemError,
     StorageError,
     UnspeakableTextError,
@@ -378,7 +379,11 @@ def _told(error: BaseException, line: Line, *, alone: bool) -> AnyrigError:
     if is_disk_full(error):
         return to_disk_full_error(error)
     if alone and isinstance(error, WorkError) and type(error) in (WorkError, PoisonItemError):
-        said = f"{line.text.strip()[:_TOLD]!r} could not be spoken: {error.message}"
+        said = Message(
+            "{value!r} could not be spoken: {problem}",
+            value=line.text.strip()[:_TOLD],
+            problem=error.message,
+        )
         kind = PoisonItemError if isinstance(error, PoisonItemError) else UnspeakableTextError
         return kind(said, hint=error.hint)
     if isinstance(error, AnyrigError):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from anyrig.backends.memory import trim_heap
-from anyrig.errors import WorkError
+from anyrig.errors import Message, WorkError
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Maker, Spoken, Vanished
 from anyrig.speech.protocol import Line
@@ -237,8 +237,12 @@ def whole(takes: Iterable[Spoken]) -> Iterator[Spoken]:
         first = failed[0]
         assert first.failure is not None
         raise WorkError(
-            f"{pluralize(len(failed), 'segment')} could not be spoken; the first: "
-            f"{first.segment.text.strip()[:60]!r}: {first.failure.message}",
+            Message(
+                "{segments} could not be spoken; the first: {value!r}: {problem}",
+                segments=pluralize(len(failed), "segment"),
+                value=first.segment.text.strip()[:60],
+                problem=first.failure.message,
+            ),
             hint=first.failure.hint or "The others are cached: run the command again.",
         )
 

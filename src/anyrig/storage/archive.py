@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anyrig.errors import InvalidArchiveError, InvalidInputError, StorageError
+from anyrig.errors import InvalidArchiveError, InvalidInputError, Message, StorageError
 from anyrig.storage.cache import CacheEntry, ProgressCallback, ResultCache, encode_entry
 from anyrig.storage.files import open_atomic
 from anyrig.units import format_bytes
@@ -156,8 +156,16 @@ def _cache_all(
             on_progress(number, 2 * count)
     except StorageError as error:
         raise type(error)(
-            f"{error.message}: only {num_new:,} of {count:,} results were imported",
-            hint=f"{error.hint} Then import again: results that are cached stay as they are.",
+            Message(
+                "{problem}: only {num_new:,} of {count:,} results were imported",
+                problem=error.message,
+                num_new=num_new,
+                count=count,
+            ),
+            hint=Message(
+                "{hint} Then import again: results that are cached stay as they are.",
+                hint=error.hint,
+            ),
         ) from error
     return num_new
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from anyrig.errors import (
+    MORE_DETAILS,
     InvalidInputError,
     InvalidSettingError,
     MissingPackageError,
@@ -435,7 +436,7 @@ def _describe_error(error: Exception) -> tuple[str, str]:
     for classes, codes, message, hint in cases:
         if isinstance(error, classes) or text.partition(" ")[0] in codes:
             return message, hint
-    return f"failed: {text}", "Run with -vv for details."
+    return f"failed: {text}", MORE_DETAILS
 
 
 def _split(keys: Iterable[str], size: int) -> Iterator[list[str]]:

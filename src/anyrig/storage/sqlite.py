@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from anyrig.errors import DiskFullError, StorageBusyError, StorageError
+from anyrig.errors import MORE_DETAILS, DiskFullError, StorageBusyError, StorageError
 from anyrig.storage.files import lock_file
 
 log = logging.getLogger(__name__)
@@ -221,7 +221,7 @@ class SqliteFile:
             )
         if code in _NO_ACCESS:
             return StorageError(f"{self.path} is not writable", hint=self._access_hint)
-        return StorageError(f"{self.path}: {error}", hint="Run with -vv for details.")
+        return StorageError(f"{self.path}: {error}", hint=MORE_DETAILS)
 
     # -- opening -----------------------------------------------------------------------------------
 

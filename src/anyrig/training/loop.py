@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from anyrig.errors import InvalidInputError, InvalidSettingError, StorageError
+from anyrig.errors import InvalidInputError, InvalidSettingError, Message, StorageError
 from anyrig.training import keep
 from anyrig.training.assemble import OptimiserLike
 from anyrig.training.checks import accept_other_spellings, refuse_devices, refuse_mistakes
@@ -297,7 +297,10 @@ class Trainer:
                     run.feed.order_before(state.position), wait=wait,
                 )  # fmt: skip
             except StorageError as error:
-                self._relay.event("checkpoint", f"{error.message}. {error.hint}")
+                self._relay.event(
+                    "checkpoint",
+                    Message("{problem}. {hint}", problem=error.message, hint=error.hint),
+                )
                 if wait:
                     _last_is_kept(run, error)
         state.saved_step = state.step

@@ -24,8 +24,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from anyrig.errors import (
+    MORE_DETAILS,
     AnyrigError,
     InvalidInputError,
+    Message,
     OutOfMemoryError,
     OverloadedError,
     PoisonItemError,
@@ -338,7 +340,8 @@ def _failure_to_error(failure: ItemFailure) -> AnyrigError:
         return OverloadedError(failure.message, hint="Try again when there is less load.")
     kinds: dict[str, type[AnyrigError]] = {"memory": OutOfMemoryError, "crash": PoisonItemError}
     kind = kinds.get(failure.kind, WorkError)
-    return kind(failure.message, hint=failure.hint or "Check the input; -vv shows more.")
+    hint = failure.hint or Message("Check the input. {more}", more=MORE_DETAILS)
+    return kind(failure.message, hint=hint)
 
 
 def _copy_error(error: BaseException) -> AnyrigError:
@@ -346,7 +349,7 @@ def _copy_error(error: BaseException) -> AnyrigError:
     if is_disk_full(error):
         return to_disk_full_error(error)
     if not isinstance(error, AnyrigError):
-        return WorkersLostError(f"{type(error).__name__}: {error}", hint="-vv shows more.")
+        return WorkersLostError(f"{type(error).__name__}: {error}", hint=MORE_DETAILS)
     if type(error) is WorkError:
         return WorkersLostError(error.message, hint=error.hint)
     return error_from_dict(error_to_dict(error))

@@ -26,9 +26,11 @@ from anyrig.backends.process import (
     start_module,
 )
 from anyrig.errors import (
+    MORE_DETAILS,
     AnyrigError,
     DeviceLostError,
     InvalidInputError,
+    Message,
     OutOfMemoryError,
     WorkError,
     error_from_dict,
@@ -212,12 +214,20 @@ class LocalWorkers(WorkerSource):
 
     def _record_load_error(self, worker: LocalWorker, error: AnyrigError) -> None:
         """The engine cannot be loaded on a device: it is not tried there again."""
-        error.hint = error.hint or "The error comes from the engine; -vv shows more."
+        error.hint = error.hint or Message(
+            "The error comes from the engine. {more}", more=MORE_DETAILS
+        )
         on_gpu = worker.placement.device.kind == "gpu"
         if isinstance(error, OutOfMemoryError) and on_gpu and not error.on_host:
             error.devices = (worker.device,)
         self._load_error = error
-        self.pool.warn(f"the engine cannot be loaded on {worker.title}: {error.message}")
+        self.pool.warn(
+            Message(
+                "the engine cannot be loaded on {title}: {problem}",
+                title=worker.title,
+                problem=error.message,
+            )
+        )
 
     def _stop_slow_loading(self) -> None:
         """Kill a worker that does not finish loading; `WorkerExited` follows."""
@@ -428,7 +438,11 @@ class LocalWorker:
                 if isinstance(message, WorkerFailed):
                     error = error_from_dict(message.error)
                     lost = isinstance(error, DeviceLostError)
-                    reason = f"lost its device: {error.message}" if lost else error.message
+                    reason = (
+                        Message("lost its device: {problem}", problem=error.message)
+                        if lost
+                        else error.message
+                    )
                     self._report_exit(reason, error)
                     continue
                 if isinstance(message, BatchDone):

@@ -15,7 +15,7 @@ from anyrig.documents.analyse import folder
 from anyrig.documents.analyse.digest import Digest, digest, overall
 from anyrig.documents.analyse.folder import Analysis, Left
 from anyrig.documents.reading import Unread, textless
-from anyrig.errors import AnyrigError, InvalidInputError, format_mentions
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ def _digested(
 
 
 def _leave_out(name: str, error: AnyrigError) -> Left:
-    """A file that could not be read; the reason is text, as it goes into the report."""
-    message, hint = (format_mentions(text, "command") for text in (error.message, error.hint))
-    return Left(name, one_line(message, 300), one_line(hint, 300))
+    return Left(name, one_line(error.message, 300), error.hint)
 
 
 def _index(digests: Sequence[Digest], named: Path | None, left: Sequence[Left]) -> int | None:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from anyrig.documents.cache.kept import Kept, gathered
 from anyrig.documents.cache.pace import MOST_SINGLES, SINGLES_IN_A_ROW, Lane, Pace, cost
 from anyrig.errors import (
+    MORE_DETAILS,
     DeviceError,
     MissingPackageError,
     OutOfMemoryError,
@@ -280,7 +281,7 @@ class Desk:
     def _run(self, some: Sequence[_Wanted], use: Use) -> None:
         """Make the vectors of some texts, and find out whose fault it is where that fails."""
         made: list[Vector] = []
-        error: Exception = WorkError("a text got no vector", hint="-vv shows more.")
+        error: Exception = WorkError("a text got no vector", hint=MORE_DETAILS)
         try:
             # To the end, so that all is on the shelf before anyone may ask for it again.
             made.extend(self._vectors.embed([one.text for one in some], use=use))

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from anyrig.documents.cache.shelf import Shelf
-from anyrig.errors import WorkError
+from anyrig.errors import MORE_DETAILS, WorkError
 from anyrig.storage.cache import Claim
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class _Stream:
             if close is not None:
                 close()
         if self._order:
-            raise WorkError(f"{len(self._order)} texts got no vector", hint="-vv shows more.")
+            raise WorkError(f"{len(self._order)} texts got no vector", hint=MORE_DETAILS)
 
     def _feed(self) -> Iterator[str]:
         """What the model is to make, as long as what waits behind it stays little."""

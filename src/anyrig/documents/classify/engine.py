@@ -10,7 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError, mention
+from anyrig.errors import (
+    DeviceError,
+    Message,
+    MissingPackageError,
+    MissingWeightsError,
+    OptionRef,
+)
 from anyrig.install import format_install
 from anyrig.work.engine import BaseEngine
 
@@ -135,8 +141,10 @@ class Classifier(BaseEngine):
         if not np.isfinite(scores).all():
             raise DeviceError(
                 "the classifier gives no finite score for a text",
-                hint="Its weights may be damaged, or the precision is too low: pass"
-                f" {mention('precision', 'fp32')}.",
+                hint=Message(
+                    "Its weights may be damaged, or the precision is too low: pass {precision}.",
+                    precision=OptionRef("precision", "fp32"),
+                ),
             )
         return probabilities(scores.astype(np.float64), self._kind)
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyrig.errors import InvalidInputError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.text.decode import written
 
-_HINT = (
-    f"Pass {mention('labels', 'invoice,letter,contract')}, or {mention('labels', '@FILE')} with one"
-    " label per line."
+_HINT = Message(
+    "Pass {labels}, or {file} with one label per line.",
+    labels=OptionRef("labels", "invoice,letter,contract"),
+    file=OptionRef("labels", "@FILE"),
 )
 _LONGEST = 200
 

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.passages import Passage, passages
 from anyrig.documents.reading import TextSource, Unread, textless
-from anyrig.errors import AnyrigError, InvalidInputError, WorkError, mention
+from anyrig.errors import (
+    MORE_DETAILS,
+    AnyrigError,
+    InvalidInputError,
+    Message,
+    OptionRef,
+    WorkError,
+)
 from anyrig.text.pages import Page, Paged
 from anyrig.units import pluralize
 
@@ -125,7 +132,8 @@ def classify_with_model(
         piece, text = waiting.popleft()
         if outcome.result is None:
             said = outcome.failure.message if outcome.failure else "no answer"
-            error = WorkError(f"{piece.source.name}: {said}", hint="-vv shows more.")
+            message = Message("{name}: {problem}", name=piece.source.name, problem=said)
+            error = WorkError(message, hint=MORE_DETAILS)
             yield Classified(piece.source, error=error)
         else:
             answer = _answer(model, outcome.result, text, ways)
@@ -166,7 +174,10 @@ def check_model_fits(head: Head, vectors: Vectors) -> Head:
         raise InvalidInputError(
             f"{about.title} was trained on vectors of {about.embedding} ({about.fingerprint[:12]}),"
             f" and these are of {model.name} ({model.fingerprint[:12]})",
-            hint=f"Pass {mention('model', about.word or about.embedding)}, or train it again.",
+            hint=Message(
+                "Pass {model}, or train it again.",
+                model=OptionRef("model", about.word or about.embedding),
+            ),
         )
     return head
 
@@ -320,7 +331,11 @@ def _drop_copies(
         notes.append(f"{pluralize(copies, 'example')} said the same as another: each counts once")
     if torn:
         notes.append(
-            f"left out {pluralize(torn, 'text')} with several labels; pass {mention('multi')}?"
+            Message(
+                "left out {texts} with several labels; pass {multi}?",
+                texts=pluralize(torn, "text"),
+                multi=OptionRef("multi"),
+            )
         )
     return kept, known, notes
 

@@ -11,7 +11,7 @@ from anyrig.documents.classify.calibrate import Prior
 from anyrig.documents.classify.head import About, Head, Weights, digest, plain, reaches
 from anyrig.documents.classify.learn import Tell, cross_validate, learn, returned, turned
 from anyrig.documents.classify.solve import Array, Kind
-from anyrig.errors import InvalidInputError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def _refuse(names: tuple[str, ...], labels: Sequence[tuple[str, ...]], kind: Kin
     if kind == "one" and bare:
         raise InvalidInputError(
             f"{pluralize(bare, 'example')} without a label",
-            hint=f"Label them, or pass {mention('multi')}: then a text may have none.",
+            hint=Message(
+                "Label them, or pass {multi}: then a text may have none.", multi=OptionRef("multi")
+            ),
         )
     if kind == "many" and all(set(some) == set(names) for some in labels):
         raise InvalidInputError(

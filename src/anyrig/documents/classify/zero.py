@@ -20,7 +20,7 @@ import numpy as np
 
 from anyrig.documents.classify.labels import Label
 from anyrig.documents.classify.solve import Array, Kind, probabilities
-from anyrig.errors import InvalidInputError, mention
+from anyrig.errors import InvalidInputError, Message, OptionRef
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -62,7 +62,10 @@ class ByName:
         if kind == "one" and len(labels) < 2:
             raise InvalidInputError(
                 "one label leaves nothing to choose",
-                hint=f"Give several, or pass {mention('multi')}: then each label fits or does not.",
+                hint=Message(
+                    "Give several, or pass {multi}: then each label fits or does not.",
+                    multi=OptionRef("multi"),
+                ),
             )
         self.labels = tuple(label.name for label in labels)
         self.kind: Kind = kind

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
-from anyrig.errors import InvalidInputError, MissingPackageError, mention
+from anyrig.errors import InvalidInputError, Message, MissingPackageError, OptionRef
 from anyrig.install import format_install
 from anyrig.placement import Workload
 from anyrig.work.engine import EngineFactory
@@ -96,13 +96,17 @@ def choose(
     kind = engine if engine != "auto" else _kind_of(model) if model else "spacy"
     if labels and kind != "gliner":
         raise InvalidInputError(
-            f"{mention('labels')} needs a GLiNER model",
-            hint=f"Pass one with {mention('model')}, or leave the labels out.",
+            Message("{labels} needs a GLiNER model", labels=OptionRef("labels")),
+            hint=Message(
+                "Pass one with {model}, or leave the labels out.", model=OptionRef("model")
+            ),
         )
     if kind in ("gliner", "tokens") and not model:
         raise InvalidInputError(
             f"the engine {kind} needs a model",
-            hint=f"Pass {mention('model')} with a folder or a name on the hub.",
+            hint=Message(
+                "Pass {model} with a folder or a name on the hub.", model=OptionRef("model")
+            ),
         )
     if kind == "gliner":
         return _gliner(model, tuple(labels) or LABELS, threshold)
@@ -118,7 +122,7 @@ def lacking(namer: Namer | None, language: str) -> str:
     language = language.partition("-")[0]
     fitting = [one for one in OFFERED if one.language == language]
     if not fitting:
-        return f"pass a {mention('model')} that supports it"
+        return Message("pass a {model} that supports it", model=OptionRef("model"))
     spacy = "" if is_there("spacy") or language == "en" else f"{INSTALL} and "
     return f"{spacy}{fitting[0].install} ({fitting[0].licence})"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index.nearest import unit
-from anyrig.errors import OutOfMemoryError, WorkError
+from anyrig.errors import Message, OutOfMemoryError, WorkError
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -33,7 +33,9 @@ class Anew:
             self._num_broken += 1
             if self._num_broken >= MOST_BROKEN:
                 raise
-            self.warnings.append(f"a passage has no vector: {error.message}")
+            self.warnings.append(
+                Message("a passage has no vector: {problem}", problem=error.message)
+            )
             return []
         self._num_broken = 0
         model = self._vectors.model

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from anyrig.documents.index import schema
-from anyrig.errors import DiskFullError, InvalidInputError, StorageError
+from anyrig.errors import MORE_DETAILS, DiskFullError, InvalidInputError, StorageError
 from anyrig.storage.sqlite import detect_network_drive
 
 try:
@@ -235,7 +235,7 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-        text, hint = _REFUSALS.get(code, (f"{{path}}: {error}", "-vv shows more."))
+        text, hint = _REFUSALS.get(code, (f"{{path}}: {error}", MORE_DETAILS))
         kind = DiskFullError if code == sqlite3.SQLITE_FULL else StorageError
         raise kind(text.replace("{path}", str(path)), hint=hint) from error
     except OSError as error:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from anyrig.documents.index.database import count, get, put
 from anyrig.documents.index.words import spaced
 from anyrig.documents.passages import Passage
+from anyrig.errors import dump_message, load_message
 
 _ASK = 500
 _PENDING = "pending"
@@ -82,7 +83,14 @@ def known(connection: sqlite3.Connection) -> dict[bytes, Known]:
     )
     return {
         row[0]: Known(
-            Stamp(*row[:3]), row[3], row[4], row[5], row[6], row[7] or "", row[8] or 0, row[9] or 0
+            Stamp(*row[:3]),
+            row[3],
+            row[4],
+            load_message(row[5]),
+            load_message(row[6]),
+            row[7] or "",
+            row[8] or 0,
+            row[9] or 0,
         )
         for row in rows
     }
@@ -288,7 +296,7 @@ def _put_file(
     ).fetchone()
     connection.execute(
         "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (stamp.path, stamp.size, stamp.mtime_ns, seen, content, _plain(error), _plain(hint)),
+        (stamp.path, stamp.size, stamp.mtime_ns, seen, content, _dump(error), _dump(hint)),
     )
     if before is not None and before[0] is not None and before[0] != content:
         drop_unused(connection, before[0])
@@ -331,6 +339,10 @@ def _drop_text(connection: sqlite3.Connection, number: int) -> bool:
     connection.execute("DELETE FROM vectors WHERE text = ?", (number,))
     connection.execute("DELETE FROM texts WHERE id = ?", (number,))
     return True
+
+
+def _dump(text: str) -> str:
+    return _plain(dump_message(text))
 
 
 def _plain(text: str) -> str:

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from anyrig.errors import StorageError, mention
+from anyrig.errors import Message, OptionRef, StorageError
 
 FORM = 1
 OURS = 0x616E7969  # "anyi"
@@ -100,7 +100,8 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
         _roll_back(connection)
     if mark != OURS and (mark or tables or version):
         raise StorageError(
-            f"{path} is not an index of anyrig", hint=f"Choose another with {mention('index')}."
+            f"{path} is not an index of anyrig",
+            hint=Message("Choose another with {index}.", index=OptionRef("index")),
         )
     if version > FORM or (version == FORM and not tables >= _NAMES):
         raise StorageError(

@@ -26,7 +26,7 @@ from anyrig.documents.index.nearest import unit
 from anyrig.documents.index.opened import Opened, Reader, known, opened
 from anyrig.documents.index.plan import Look, Plan, Unseen, plan
 from anyrig.documents.index.progress import FilesPace, Pace, Tell
-from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError, format_mentions
+from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError
 from anyrig.results import in_json
 from anyrig.text.folder import not_followed
 from anyrig.units import pluralize
@@ -363,8 +363,7 @@ class _Run:
         self._tell(self._pace.now)
 
     def _failed(self, stamp: Stamp, error: AnyrigError) -> None:
-        # As text for the command line: it is stored, and shown by whatever version comes later.
-        message, hint = (format_mentions(one, "command") for one in (error.message, error.hint))
+        message, hint = error.message, error.hint
         self._index.write(lambda c: rows.put_error(c, stamp, self._seen, message, hint))
         self.done.failed.append(Failed(stamp.file, message, hint))
         self._pace.written(stamp, failed=True)

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 from anyrig.documents.ocr import tesseract
 from anyrig.documents.ocr.rapid import INSTALL, Rapid
 from anyrig.documents.reading import NO_OCR
-from anyrig.errors import InvalidInputError, MissingPackageError, mention
+from anyrig.errors import InvalidInputError, Message, MissingPackageError, OptionRef
 from anyrig.placement import Workload
 from anyrig.storage import files
 from anyrig.work.engine import EngineFactory
@@ -129,8 +129,11 @@ def _named(wanted: str, language: str, environment: Mapping[str, str]) -> Chosen
         if not program.reads(language or "en"):
             raise MissingPackageError(
                 tesseract.missing(language, program),
-                hint="sudo apt install tesseract-ocr-"
-                f"{tesseract.CODES.get(language, language)}, or leave {mention('engine')} out.",
+                hint=Message(
+                    "sudo apt install tesseract-ocr-{code}, or leave {engine} out.",
+                    code=tesseract.CODES.get(language, language),
+                    engine=OptionRef("engine"),
+                ),
             )
         return _told(_tesseract(program, "asked for"))
     raise InvalidInputError(

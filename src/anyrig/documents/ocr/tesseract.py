@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.documents.ocr.engine import PageEngine, Sheet
 from anyrig.documents.ocr.page import Box, Line, ReadPage, Word, renumbered
-from anyrig.errors import MissingPackageError, WorkError, mention
+from anyrig.errors import Message, MissingPackageError, OptionRef, WorkError
 from anyrig.install import format_install
 
 if TYPE_CHECKING:
@@ -220,7 +220,11 @@ class Tesseract(PageEngine):
             last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
             raise WorkError(
                 f"Tesseract failed: {' '.join(last) or done.returncode}",
-                hint=f"Pass {mention('engine', 'rapidocr')}, or another {mention('language')}.",
+                hint=Message(
+                    "Pass {engine}, or another {language}.",
+                    engine=OptionRef("engine", "rapidocr"),
+                    language=OptionRef("language"),
+                ),
             )
         return _parsed(done.stdout.decode("utf-8", "replace"), scale)
 

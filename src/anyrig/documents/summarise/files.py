@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anyrig.documents.reading import Unread, textless
 from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, Summary, extract
-from anyrig.errors import AnyrigError, InvalidInputError, mention
+from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
 from anyrig.text.labels import one_line
 from anyrig.text.pages import without_pictures
 
@@ -104,7 +104,11 @@ def _one(
     if length.share:
         raise InvalidInputError(
             "a model that writes cannot be given a share of the sentences",
-            hint=f"Give {mention('words')}, or leave {mention('model')} out.",
+            hint=Message(
+                "Give {words}, or leave {model} out.",
+                words=OptionRef("words"),
+                model=OptionRef("model"),
+            ),
         )
     words = length.words or 25 * (length.sentences or 5)
     return scribe().summarise(

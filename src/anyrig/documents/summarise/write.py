@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.documents.summarise.extract import cut
 from anyrig.documents.summarise.seq2seq import Piece, tokenizer
 from anyrig.documents.summarise.writer import Writer
-from anyrig.errors import MissingWeightsError, WorkError
+from anyrig.errors import MORE_DETAILS, Message, MissingWeightsError, OptionRef, WorkError
 from anyrig.text import language as languages
 from anyrig.work.outcome import ItemOutcome
 from anyrig.work.pool import WorkerPool
@@ -212,8 +212,13 @@ def _counter(folder: Path) -> tuple[Callable[[str], int], int]:
 def _told(outcome: ItemOutcome[Any]) -> str:
     if outcome.failure is not None:
         raise WorkError(
-            f"a summary could not be written: {outcome.failure.message}",
-            hint=outcome.failure.hint or "-vv shows more; without --model sentences are chosen.",
+            Message("a summary could not be written: {problem}", problem=outcome.failure.message),
+            hint=outcome.failure.hint
+            or Message(
+                "Leave {model} out: then sentences are chosen. {more}",
+                model=OptionRef("model"),
+                more=MORE_DETAILS,
+            ),
         )
     return str(outcome.result)
 

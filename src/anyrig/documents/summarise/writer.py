@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anyrig.errors import InvalidInputError, MissingWeightsError, mention
+from anyrig.errors import InvalidInputError, Message, MissingWeightsError, OptionRef
 from anyrig.placement import Workload
 from anyrig.work.engine import EngineFactory
 
@@ -75,7 +75,11 @@ def find(name: str, *, models: Path, fetch: Callable[[str, Path], None] | None =
         if fetch is None:
             raise MissingWeightsError(
                 f"{name} is not on this machine",
-                hint=f"{mention('fetch')} downloads it from the hub, or put its files into {kept}.",
+                hint=Message(
+                    "{fetch} downloads it from the hub, or put its files into {kept}.",
+                    fetch=OptionRef("fetch"),
+                    kept=kept,
+                ),
             )
         fetch(name, kept)
     return in_folder(kept, name=name)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import find_job, find_named_upload, find_upload
 from anyrig.audiobooks.names import safe_name
-from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.errors import AnyrigError, InvalidInputError, render
 from anyrig.jobs import Job
 from anyrig.server.auth import get_client
 from anyrig.server.documents import DocumentTasks, run_while_connected, to_problem
@@ -163,7 +163,7 @@ def router(server: ServerState) -> APIRouter:
             name = await to_thread.run_sync(
                 lambda: find_named_upload(server, client, body.file).name
             )
-            title = re.sub(rf"\b{upload}(\.\w+)?\b", lambda _: name, error.message)
+            title = re.sub(rf"\b{upload}(\.\w+)?\b", lambda _: name, render(error.message, "http"))
             raise Problem(error_status(error), title, hint=error.hint) from error
         except AnyrigError as error:
             raise to_problem(error) from error

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anyrig.errors import (
+    MORE_DETAILS,
     AnyrigError,
     DeviceLostError,
     InvalidInputError,
+    Message,
     OutOfMemoryError,
     UnsafePickleError,
     WorkError,
@@ -272,7 +274,7 @@ class Client:
     def _failed(self, doing: str, error: HostGone) -> WorkError:
         return WorkError(
             f"the host of {self._engine} failed while {doing}: {error}",
-            hint="`-vv` shows what it said; `anyrig engines install` installs it again.",
+            hint=Message("`anyrig engines install` installs it again. {more}", more=MORE_DETAILS),
         )
 
     def _error(self, frame: Mapping[str, Any], doing: str) -> AnyrigError:
@@ -296,7 +298,7 @@ class Client:
             return InvalidInputError(said, hint=f"See `anyrig engines show {self._engine}`.")
         return WorkError(
             f"{self._engine} failed while {doing}: {name}: {brief}",
-            hint="`-vv` shows the traceback. Another release of the engine may work.",
+            hint=Message("Another release of the engine may work. {more}", more=MORE_DETAILS),
         )
 
     def _shortage(

@@ -53,13 +53,13 @@ class Attachment:
 
 
 @dataclass
-class Message:
+class Email:
     """A message taken apart, with the files of those attached to it."""
 
     subject: str = ""
     blocks: list[Block] = field(default_factory=list)
     attachments: list[Attachment] = field(default_factory=list)
-    inner: list[Message] = field(default_factory=list)
+    inner: list[Email] = field(default_factory=list)
     """Attached messages."""
     warnings: list[str] = field(default_factory=list)
     sender: str = ""
@@ -84,14 +84,14 @@ def read(path: Path, limits: Limits) -> Document:
     return Document(about, tuple(chapters), None, "eml", tuple(dict.fromkeys(warnings)))
 
 
-def thread(message: Message) -> Iterator[Message]:
+def thread(message: Email) -> Iterator[Email]:
     """A message and all that are attached to it, in order."""
     yield message
     for inner in message.inner:
         yield from thread(inner)
 
 
-def messages(path: Path, limits: Limits) -> list[Message]:
+def messages(path: Path, limits: Limits) -> list[Email]:
     """The messages of a file: one, or those of a mailbox."""
     data = content(path, limits)
     counter = _Counter(limits)
@@ -158,8 +158,8 @@ def _of(data: bytes) -> EmailMessage:
     return email.message_from_bytes(data.lstrip(b"\r\n"), policy=_Clipped())
 
 
-def _message(part: EmailMessage, name: str, counter: _Counter, depth: int) -> Message:
-    made = Message(_header(part, "subject"), sender=_header(part, "from"))
+def _message(part: EmailMessage, name: str, counter: _Counter, depth: int) -> Email:
+    made = Email(_header(part, "subject"), sender=_header(part, "from"))
     year = re.search(r"\b(?:19|20)\d\d\b", _header(part, "date"))
     made.year = year[0] if year else ""
     if made.subject:
@@ -194,7 +194,7 @@ def _as_any(data: bytes) -> str:
     return data.decode("cp1252", "replace")
 
 
-def _walk(part: EmailMessage, made: Message, name: str, counter: _Counter, depth: int) -> None:
+def _walk(part: EmailMessage, made: Email, name: str, counter: _Counter, depth: int) -> None:
     """What a part holds, put where it belongs."""
     counter.part(name)
     kind = part.get_content_type()
@@ -218,7 +218,7 @@ def _is_body(part: EmailMessage, kind: str) -> bool:
     return kind in ("text/plain", *_MARK_UP) or kind.startswith("text/enriched")
 
 
-def _inner(part: EmailMessage, made: Message, name: str, counter: _Counter, depth: int) -> None:
+def _inner(part: EmailMessage, made: Email, name: str, counter: _Counter, depth: int) -> None:
     for each in part.get_payload():
         if not isinstance(each, EmailMessage):
             continue
@@ -230,7 +230,7 @@ def _inner(part: EmailMessage, made: Message, name: str, counter: _Counter, dept
         made.inner.append(_message(each, name, counter, depth + 1))
 
 
-def _walk_best(part: EmailMessage, made: Message, name: str, counter: _Counter, depth: int) -> None:
+def _walk_best(part: EmailMessage, made: Email, name: str, counter: _Counter, depth: int) -> None:
     """Of versions that say the same: the plain one, if it says anything; else the richest.
 
     What is attached to any of them is kept: some programs put all files under the richest.
@@ -240,7 +240,7 @@ def _walk_best(part: EmailMessage, made: Message, name: str, counter: _Counter, 
     others = [one for one in versions if one.get_content_type() != "text/plain"]
     said: list[Block] = []
     for one in (*plain, *reversed(others)):
-        version = Message()
+        version = Email()
         _walk(one, version, name, counter, depth)
         said = said or version.blocks
         made.attachments += version.attachments
@@ -302,7 +302,7 @@ def _filename(part: EmailMessage) -> str:
         return ""
 
 
-def _keep(part: EmailMessage, made: Message, counter: _Counter) -> None:
+def _keep(part: EmailMessage, made: Email, counter: _Counter) -> None:
     counter.num_attachments += 1
     most = counter.limits.attachments
     if counter.num_attachments > most:
@@ -317,9 +317,7 @@ def _keep(part: EmailMessage, made: Message, counter: _Counter) -> None:
         made.warnings.append(f"the attachment {name} is empty or damaged")
 
 
-def _attached(
-    message: Message, limits: Limits, chapters: list[Chapter], warnings: list[str]
-) -> None:
+def _attached(message: Email, limits: Limits, chapters: list[Chapter], warnings: list[str]) -> None:
     """The files that came with a message, as chapters."""
     from anyrig.text import files
 

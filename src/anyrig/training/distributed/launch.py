@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anyrig.errors import InvalidSettingError, WorkError
+from anyrig.errors import InvalidSettingError, Message, WorkError
 from anyrig.training.distributed.agent import AGENT_FILE
 from anyrig.training.distributed.restarting import START_AGAIN
 
@@ -77,7 +77,13 @@ def launch(
             return Launched(number)
         if failed.code != START_AGAIN:
             raise WorkError(
-                f"process {failed.rank} of {nproc} failed: {failed.message}", hint=failed.hint
+                Message(
+                    "process {rank} of {nproc} failed: {problem}",
+                    rank=failed.rank,
+                    nproc=nproc,
+                    problem=failed.message,
+                ),
+                hint=failed.hint,
             )
         if tell is not None and number < restarts:
             tell(f"process {failed.rank} cannot go on: all start again with a smaller micro batch")
