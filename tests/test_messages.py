@@ -25,11 +25,12 @@ def test_every_message_has_the_values_of_its_template() -> None:
     wrong, count = [], 0
     for place, call in _calls("Message"):
         count += 1
-        if len(call.args) != 1 or not isinstance(call.args[0], ast.Constant):
+        template = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
+        if not isinstance(template, str):
             wrong.append(f"{place}: the template must be a constant")
             continue
-        fields = {field for _, field, _, _ in Formatter().parse(call.args[0].value) if field}
+        fields = {field for _, field, _, _ in Formatter().parse(template) if field}
         if fields != {keyword.arg for keyword in call.keywords}:
-            wrong.append(f"{place}: {call.args[0].value}")
+            wrong.append(f"{place}: {template}")
     assert count > 100
     assert not wrong, "\n".join(wrong)

@@ -316,9 +316,10 @@ class _PrintingHandler:
             self._print(job, "stopped", {})
             raise
         except Exception as error:
-            message, hint = str(error), MORE_DETAILS
+            message, hint = str(error), ""
             if isinstance(error, AnyrigError):
                 message, hint = error.message, error.hint
+            hint = hint or MORE_DETAILS
             if isinstance(error, JobKilledError) and not job.kills:
                 self._print(job, "killed", {"error": message})
                 raise

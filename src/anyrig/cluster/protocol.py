@@ -97,9 +97,9 @@ class TaskRequest:
 def _parse_failure(value: Any, parse: ValidatorFunctionWrapHandler) -> ItemFailure:
     if not isinstance(value, dict):
         raise ValueError("not a failure")
-    texts = {name: message_from_json(value.get(name, "")) for name in ("message", "hint")}
-    failure: ItemFailure = parse({**value, **texts})
-    return replace(failure, **texts)
+    message, hint = (message_from_json(value.get(name, "")) for name in ("message", "hint"))
+    failure: ItemFailure = parse({**value, "message": message, "hint": hint})
+    return replace(failure, message=message, hint=hint)
 
 
 @dataclass(frozen=True)
