@@ -44,7 +44,7 @@ def _add(client: TestClient, name: str, *scopes: str, **more: Any) -> dict[str, 
 def test_without_a_key_nothing_is_told_but_that_it_lives(locked: TestClient) -> None:
     assert locked.get("/health/live").status_code == 200
     for method, path in (
-        ("GET", "/uploads"), ("POST", "/v1/audio/speech"), ("GET", "/health"), ("GET", "/metrics"),
+        ("GET", "/uploads"), ("POST", "/v1/audio/speech"), ("POST", "/health"), ("GET", "/metrics"),
         ("GET", "/openapi.json"), ("GET", "/docs"), ("GET", "/nothing"), ("DELETE", "/jobs/1"),
         ("GET", "/health/live/"), ("GET", "//health/live"), ("OPTIONS", "/uploads"),
     ):  # fmt: skip
@@ -56,6 +56,12 @@ def test_without_a_key_nothing_is_told_but_that_it_lives(locked: TestClient) -> 
     with pytest.raises(WebSocketDenialResponse) as refused, called:
         pass
     assert refused.value.status_code == 401
+
+
+def test_readiness_needs_no_key_and_details_do(locked: TestClient) -> None:
+    assert locked.get("/health").json() == {"ready": True, "state": "ready"}
+    assert locked.get("/health", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert "workers" in locked.get("/health", headers=_add(locked, "a", "speech")).json()
 
 
 def test_a_key_comes_in_two_headers(locked: TestClient) -> None:
@@ -216,10 +222,12 @@ def test_the_pages_own_client_comes_under_any_name_but_not_without_a_key(
     app: Any = locked.app
     token = app.state.server.page_token
     key = {**_add(locked, "a", "page"), "Host": "elsewhere.example"}
-    assert locked.get("/uploads", headers={**key, "X-Anyrig-Inside": token}).status_code == 200
-    assert locked.get("/uploads", headers={"X-Anyrig-Inside": token}).status_code == 401
+    assert locked.get("/uploads", headers={**key, "X-Anyrig-Internal": token}).status_code == 200
+    assert locked.get("/uploads", headers={"X-Anyrig-Internal": token}).status_code == 401
     for wrong in ("", token[:-1], token.lower(), "None"):
-        assert locked.get("/uploads", headers={**key, "X-Anyrig-Inside": wrong}).status_code == 421
+        assert (
+            locked.get("/uploads", headers={**key, "X-Anyrig-Internal": wrong}).status_code == 421
+        )
 
 
 def test_behind_a_proxy_a_key_is_needed_though_it_listens_here_alone(make_app: MakeApp) -> None:

@@ -160,6 +160,8 @@ def build_page_headers(page_token: str, visit: Mapping[str, Any]) -> list[tuple[
 
 PUBLIC_PATHS = frozenset({"/health/live", "/login", "/logout"})
 """Paths that need no key."""
+KEY_OPTIONAL_PATHS = frozenset({"/health"})
+"""Paths that tell less without a key."""
 _ANY_KEY = ("/v1/models", "/config", "/health", "/openapi.json", "/docs")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _READ_SCOPES = {

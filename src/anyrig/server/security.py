@@ -30,6 +30,7 @@ from anyrig.app.keys import ApiKey
 from anyrig.errors import AnyrigError
 from anyrig.server.auth import (
     KEY_NEEDED_HEADER,
+    KEY_OPTIONAL_PATHS,
     PAGE_TOKEN_HEADER,
     PUBLIC_PATHS,
     SCOPE_KEY,
@@ -163,7 +164,7 @@ class SecurityMiddleware:
                 if call.cors_origin and call.method == "OPTIONS":
                     return Response(None, 204, _PREFLIGHT_HEADERS)
                 self._check_size(call)
-            if call.path not in PUBLIC_PATHS and not scope[SCOPE_NO_KEY_NEEDED]:
+            if not scope[SCOPE_NO_KEY_NEEDED] and not _may_be_anonymous(call):
                 scope[SCOPE_KEY] = call.key = await self._check_key(call, scope)
         except Problem as problem:
             if problem.status == 401 and call.wants_html and call.method in _SAFE_METHODS:
@@ -355,6 +356,18 @@ def _takes_files(path: str) -> bool:
     if path in ("/uploads", "/v1/audio/transcriptions"):
         return True
     return path.startswith("/documents/") and path.endswith("/upload")
+
+
+def _may_be_anonymous(call: _Call) -> bool:
+    """Whether a request needs no key, or tells less without one and has none."""
+    if call.path in PUBLIC_PATHS:
+        return True
+    credentials = (b"authorization", b"x-api-key", b"cookie", PAGE_TOKEN_HEADER)
+    return (
+        call.path in KEY_OPTIONAL_PATHS
+        and call.method in ("GET", "HEAD")
+        and not any(name in call.headers for name in credentials)
+    )
 
 
 def _find_route(scope: Scope) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.server import metrics
+from anyrig.server.auth import SCOPE_KEY, SCOPE_NO_KEY_NEEDED
 from anyrig.server.errors import problem_response, problem_responses
 from anyrig.server.routes.cluster import ClusterWorkerResponse
 from anyrig.server.state import ServerState
@@ -60,12 +61,12 @@ class Health(BaseModel):
 
     ready: bool
     state: metrics.ServerStatus
-    workers: list[WorkerHealth]
+    workers: list[WorkerHealth] = []
     worker_ids: list[str] = Field(
-        description="The name of each worker, in the same order: the model and the process id."
+        [], description="The name of each worker, in the same order: the model and the process id."
     )
-    models: list[str] = Field(description="Loaded models.")
-    problems: list[str]
+    models: list[str] = Field([], description="Loaded models.")
+    problems: list[str] = []
     cluster: list[ClusterWorkerResponse] = Field([], description="Workers of the cluster.")
 
 
@@ -81,9 +82,13 @@ def router(server: ServerState) -> APIRouter:
         "/health", response_model=Health, summary="Readiness, and the state of the workers",
         responses=problem_responses(503),
     )  # fmt: skip
-    async def health() -> Response:
-        """What was observed of worker processes and devices; a 503 has the same fields."""
+    async def health(request: Request) -> Response:
+        """What was observed of worker processes and devices; a 503 has the same fields. Without a
+        key, on a server that needs one, only `ready` and `state`: for readiness probes.
+        """
         facts = describe_health(server)
+        if request.scope[SCOPE_KEY] is None and not request.scope[SCOPE_NO_KEY_NEEDED]:
+            facts = {name: facts[name] for name in ("ready", "state")}
         if facts["ready"]:
             return JSONResponse(facts)
         title, hint = _TITLES[facts["state"]]
