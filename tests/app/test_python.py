@@ -150,8 +150,8 @@ def test_the_options_are_typed(tmp_path: Path) -> None:
         rig.train("run.toml", step=5)  # type: ignore[call-arg]
 
 
-def test_the_types_are_those_of_the_requests() -> None:
-    subprocess.run([sys.executable, ROOT / "scripts" / "keywords", "--check"], check=True)
+def test_generated_files_are_up_to_date() -> None:
+    subprocess.run([sys.executable, ROOT / "scripts" / "generate", "--check"], check=True)
 
 
 # -- results and events ----------------------------------------------------------------------------

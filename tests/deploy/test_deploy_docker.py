@@ -65,7 +65,7 @@ def test_a_target_is_whole(target: str, tmp_path: Path) -> None:
     assert made[0][1].split(" AS ")[0] == rows[0][1].split(" AS ")[0]
     wanted, *more = [rest for word, rest in made if word == "ARG"]
     # Or a --build-arg of that name would be ignored.
-    assert more == ["ANYRIG_EXTRAS=", "ONNX_RUNTIME=cpu"]
+    assert more == ["ANYRIG_EXTRAS=", "ANYRIG_LANGUAGES=yes", "ONNX_RUNTIME=cpu"]
     default = wanted.removeprefix("TORCH_VERSION=")
     assert default.startswith(target)
     (torch,) = [rest for word, rest in made if word == "RUN" and "install torch" in rest]
@@ -104,7 +104,7 @@ def test_variables_are_known() -> None:
     """An ANYRIG_ variable that is no setting would be a warning of every command."""
     known = {variable_name(key) for key in LOADER.schema} | {
         "ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_PREFIX",
-        "ANYRIG_CONSTRAINTS", "ANYRIG_EXTRAS",
+        "ANYRIG_CONSTRAINTS", "ANYRIG_EXTRAS", "ANYRIG_LANGUAGES",
     }  # fmt: skip
     paths = [path for path in files.DEPLOY.rglob("*") if path.is_file()]
     assert len(paths) > 20
@@ -210,10 +210,12 @@ def _rest(version: str, folder: Path, **given: str) -> subprocess.CompletedProce
 
 def test_the_rest_is_installed_as_pinned(tmp_path: Path) -> None:
     documents = "cluster,ocr,entities"  # scans and names are read in every image
-    for given, version, extras in (
-        ("", "none", documents), ("voices", "cpu", f"torch,{documents},voices"),
-    ):  # fmt: skip
-        done = _rest(version, tmp_path, ANYRIG_EXTRAS=given)
+    languages = "nanotts,multilingual"
+    for given, spoken, version, extras in (
+        ("", "yes", "none", f"{documents},{languages}"),
+        ("voices", "no", "cpu", f"torch,{documents},voices"),
+    ):
+        done = _rest(version, tmp_path, ANYRIG_EXTRAS=given, ANYRIG_LANGUAGES=spoken)
         assert done.returncode == 0, done.stderr
         pip = (tmp_path / "asked").read_text().splitlines()[-1]
         assert pip.endswith(f"-c constraints.txt .[{extras}]")
@@ -325,7 +327,7 @@ def test_an_image_is_built_by_its_target(path: Path, name: str) -> None:
     default = filled(build["args"]["TORCH_VERSION"], {})
     stage = files.stages()[f"build-{build['target']}"]
     assert [rest for word, rest in stage if word == "ARG"] == [
-        f"TORCH_VERSION={default}", "ANYRIG_EXTRAS=", "ONNX_RUNTIME=cpu",
+        f"TORCH_VERSION={default}", "ANYRIG_EXTRAS=", "ANYRIG_LANGUAGES=yes", "ONNX_RUNTIME=cpu",
     ]  # fmt: skip
     assert filled(build["args"]["ANYRIG_EXTRAS"], {"ANYRIG_EXTRAS": "voices"}) == "voices"
     words = [filled(word, GIVEN) for word in row["command"]]
@@ -333,6 +335,16 @@ def test_an_image_is_built_by_its_target(path: Path, name: str) -> None:
     test = row["healthcheck"]["test"]
     assert test[1:3] == ["python", "/usr/local/lib/anyrig/healthcheck.py"]
     assert test[3] == {"serve": "server"}.get(words[0], words[0])
+
+
+@pytest.mark.parametrize(("path", "name"), ALL, ids=lambda one: getattr(one, "name", one))
+def test_settings_are_passed_on(path: Path, name: str) -> None:
+    """Each is set inside if it is set outside, and only then: an empty one would be a setting."""
+    row = services(path)[name]
+    if not row["image"].startswith("valkey/"):
+        for key in LOADER.schema:
+            if key not in ("server.host", "server.port"):  # decided by the image and PORT
+                assert row["environment"][variable_name(key)] is None
 
 
 def test_the_port_is_3000_unless_it_is_changed() -> None:

@@ -1,6 +1,6 @@
 """Keyword arguments of the methods of `Rig`, by the requests that define them.
 
-Written by `scripts/keywords` for type checkers and editors; nothing imports it when programs run.
+Written by `scripts/generate` for type checkers and editors; nothing imports it when programs run.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ComputeOptionsKeywords(DeviceOptionsKeywords, total=False):
     """Options of `ComputeOptions` in `anyrig.app.compute`."""
 
     precision: str
-    """auto, fp32, tf32, fp16, bf16 or fp8; auto uses the best measured one."""
+    """auto, fp32, tf32, fp16 or bf16; auto uses the best measured one."""
     profile: Literal["quality", "balanced", "fast", "low-memory"]
     """what to prefer; `anyrig devices --profiles` shows what each means here."""
     memory_gb: float | None
@@ -613,7 +613,7 @@ class ProfileKeywords(DeviceOptionsKeywords, total=False):
     """Options of `ProfileRequest` in `anyrig.app.profiling`."""
 
     precision: str
-    """auto, fp32, tf32, fp16, bf16 or fp8; auto uses the best measured one."""
+    """auto, fp32, tf32, fp16 or bf16; auto uses the best measured one."""
     profile: Literal["quality", "balanced", "fast", "low-memory"]
     """what to prefer; `anyrig devices --profiles` shows what each means here."""
     memory_gb: float | None
