@@ -9,5 +9,5 @@ $file = Join-Path $root "deploy\docker\docker-compose.gpu.yml"
 if ($LASTEXITCODE -ne 0) { exit $LASTEXITCODE }
 & docker exec anyrig anyrig doctor
 $code = $LASTEXITCODE
-Write-Host "The key of the server, shown at its first start: docker logs anyrig"
+Write-Output "The key of the server, shown at its first start: docker logs anyrig"
 exit $code
