@@ -147,3 +147,18 @@ def test_a_cpu_with_bf16_tiles_is_used_like_a_gpu_if_the_model_stays_loaded() ->
     for other, shared in ((cpu, False), (replace(cpu, vectors=("avx512_bf16",)), True)):
         once = build_workload(model, other, num_characters=None, shared=shared)
         assert once.libraries == model.need().libraries
+
+
+def test_names_of_indexes_are_equal_in_any_case(docs: Path) -> None:
+    rig = Rig()
+    rig.index(docs, model="hashing", ocr="never", index="Letters")
+    assert rig.index(index="letters", ocr="never").changes.num_same == 2
+    assert rig.search("rent", index="LETTERS", mode="keywords").hits
+    assert [one.name for one in list_indexes(rig)[0]] == ["Letters"]
+    # Two that 0.1.0 made on a file system that tells them apart stay two.
+    folder = rig.folders.indexes
+    (folder / "letters.sqlite").write_bytes((folder / "Letters.sqlite").read_bytes())
+    drop(rig, "letters")
+    assert [one.name for one in list_indexes(rig)[0]] == ["Letters"]
+    drop(rig, "LETTERS")
+    assert list_indexes(rig) == ([], [])

@@ -300,9 +300,27 @@ def test_sharing_everything_does_not_share_the_indexes_of_keys(make_app: MakeApp
         schema.connect(folder / "letters.sqlite").close()
         names = [one["name"] for one in people.bob.get("/documents/indexes").json()["indexes"]]
         assert names == ["letters"]
-        for path in (f"/documents/indexes/diary--{key}", f"/documents/indexes/diary--{key}/files"):
-            assert people.bob.get(path).status_code == 404
-        assert people.ann.get("/documents/indexes/diary/files").status_code == 200
+        for name in (f"diary--{key}", f"diary--{key.upper()}", f"DIARY--{key}"):
+            for path in (f"/documents/indexes/{name}", f"/documents/indexes/{name}/files"):
+                assert people.bob.get(path).status_code == 404, path
+            assert people.bob.delete(f"/documents/indexes/{name}").status_code == 404
+        for name in ("diary", "Diary"):
+            assert people.ann.get(f"/documents/indexes/{name}/files").status_code == 200
+        assert people.bob.get("/documents/indexes/Letters/files").status_code == 200
+
+
+def test_an_index_of_a_key_is_not_shared_in_any_case(make_app: MakeApp) -> None:
+    """As on a file system that does not tell `--abcdef` from `--ABCDEF`."""
+    from anyrig.documents.index import schema
+
+    app = make_app("--require-keys", "--no-jobs", environment={"ANYRIG_SERVER_SHARED": "*"})
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        people = _people(client)
+        folder = app.state.server.rig.folders.indexes
+        for name in ("diary--0123456789AB", "diary--0123456789\ufb00"):
+            schema.connect(folder / f"{name}.sqlite").close()
+            assert people.bob.get(f"/documents/indexes/{name}/files").status_code == 404
+        assert people.bob.get("/documents/indexes").json()["indexes"] == []
 
 
 def test_health_does_not_name_what_others_made(people: People) -> None:

@@ -222,8 +222,10 @@ def get_shown_index(client: Client, stored: str) -> str | None:
     """What a client calls an index; None if the client has none of that name on disk."""
     if client.sees_all:
         return stored
-    name = stored.removesuffix(f"{_KEY_MARK}{client.key}")
-    return name if client.key and name != stored else None
+    mark = f"{_KEY_MARK}{client.key}"
+    if client.key and stored.casefold().endswith(mark.casefold()):
+        return stored[: -len(mark)]
+    return None
 
 
 def hide_key(text: str, key: str) -> str:
@@ -239,7 +241,7 @@ def is_shared(stores: Stores, client: Client, name: str) -> bool:
     if client.sees_all:
         return True
     shared = [one.strip() for one in stores.settings.shared.split(",")]
-    return name in shared or ("*" in shared and not _OWNED_INDEX.fullmatch(name))
+    return name in shared or ("*" in shared and not _OWNED_INDEX.fullmatch(name.casefold()))
 
 
 # -- options of a request --------------------------------------------------------------------------

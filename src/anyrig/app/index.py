@@ -243,6 +243,13 @@ def find_index_file(rig: Rig, name: str) -> Path:
     return path_of(rig.folders.indexes, name)
 
 
+def find_stored_name(rig: Rig, name: str) -> str | None:
+    """What an index is called on disk; None if there is none of that name in any case."""
+    from anyrig.documents.index.database import find_name
+
+    return find_name(rig.folders.indexes, name)
+
+
 def get_status(rig: Rig, name: str = DEFAULT_INDEX) -> Status:
     """What an index holds."""
     from anyrig.documents.index.status import status
@@ -339,13 +346,14 @@ def open_searcher(rig: Rig, name: str) -> Iterator[Searcher]:
     path = find_index_file(rig, name)
     # Another file of that name may have taken the place of one that was deleted.
     version = str(path.stat().st_ino if path.is_file() else 0)
-    with rig.models.borrow(f"index {name}", lambda: Searcher(path), version=version) as searcher:
+    key = f"index {path.stem}"
+    with rig.models.borrow(key, lambda: Searcher(path), version=version) as searcher:
         yield searcher
 
 
 def close_index(rig: Rig, name: str) -> None:
     """Close an index that is kept open, before its file is overwritten."""
-    rig.models.unload(f"index {name}")
+    rig.models.unload(f"index {find_index_file(rig, name).stem}")
 
 
 def list_files(rig: Rig, name: str) -> list[tuple[Path, Known]]:

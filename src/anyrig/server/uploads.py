@@ -29,6 +29,7 @@ from anyrig.app.access import (
     is_shared,
     resolve_path,
 )
+from anyrig.app.index import find_stored_name
 from anyrig.app.uploads import Upload, Uploads, UploadWriter
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.jobs import ACTIVE_STATES
@@ -427,10 +428,11 @@ class IndexFiles:
         """
         if not ("/" in name or "\\" in name or "\0" in name):
             with contextlib.suppress(InvalidInputError):  # too long
-                if self._exists(own := get_index_name(client, name)):
+                if own := find_stored_name(self._server.rig, get_index_name(client, name)):
                     return own
-            if not change and is_shared(self._server, client, name) and self._exists(name):
-                return name
+            stored = None if change else find_stored_name(self._server.rig, name)
+            if stored is not None and is_shared(self._server, client, stored):
+                return stored
         raise Problem(
             404, "index not found",
             hint="GET /documents/indexes lists them; a job of the kind index makes one.",
@@ -442,12 +444,6 @@ class IndexFiles:
         if name is None and is_shared(self._server, client, stored):
             return stored
         return name
-
-    def _exists(self, name: str) -> bool:
-        try:
-            return (self._folder / f"{name}.sqlite").is_file()
-        except (OSError, ValueError):
-            return False
 
     def find_upload_id(self, path: str) -> str:
         """The id of the upload that a path in an index is; empty if it is another file."""

@@ -12,6 +12,7 @@ import re
 import sqlite3
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -38,13 +39,29 @@ _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 
 
 def path_of(folder: Path, name: str) -> Path:
-    """Where the index of a name lies."""
+    """Where the index of a name lies: that of the same name in another case, if there is one. So a
+    name is one index on every file system.
+    """
     if not _NAME.fullmatch(name) or name.endswith(ENDING):
         raise InvalidInputError(
             f"{name!r} cannot be the name of an index",
             hint="Letters, digits, dots and dashes, such as `letters-2026`.",
         )
-    return folder / f"{name}{ENDING}"
+    return folder / f"{find_name(folder, name) or name}{ENDING}"
+
+
+def find_name(folder: Path, name: str) -> str | None:
+    """An index of a folder by its name, in any case; the exact one first."""
+    known = names(folder)
+    if name in known:
+        return name
+    wanted = fold_name(name)
+    return next((one for one in known if fold_name(one) == wanted), None)
+
+
+def fold_name(name: str) -> str:
+    """The form in which names of indexes are compared."""
+    return unicodedata.normalize("NFC", name.casefold())
 
 
 def names(folder: Path) -> list[str]:
