@@ -21,6 +21,7 @@ from anyrig.app.classify import ClassifierModelOptions, FileReader, load_example
 from anyrig.app.compute import place, test_device
 from anyrig.app.embedding import detect_languages, find_model
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.training import require_torch
 from anyrig.app.training_tasks import (
     HELD_OUT_SHARE,
     PreparedTask,
@@ -99,6 +100,7 @@ class Tuned:
 
 def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> Tuned:
     """Fine-tune a classifier on examples; the model is saved in a new folder."""
+    require_torch(rig)
     from anyrig.documents.classify.pipeline import detect_kind
     from anyrig.training.tasks.texts import library
 

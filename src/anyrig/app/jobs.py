@@ -28,7 +28,7 @@ from anyrig.app.events import OnEvent, WarningEvent
 from anyrig.app.index import IndexRequest, index
 from anyrig.app.job_process import run_in_child
 from anyrig.app.settings import CONFIG_VARIABLE
-from anyrig.app.training import TrainingRequest, train
+from anyrig.app.training import TrainingRequest, require_torch, train
 from anyrig.app.transcription import TranscriptionRequest, TranscriptionResult, transcribe
 from anyrig.errors import InvalidInputError, Message, OptionRef, WorkError
 from anyrig.jobs import Job, JobEvent, JobHandler, JobQueue, ReportEvent, StopSignal, run_jobs
@@ -274,6 +274,8 @@ class Jobs:
         options = {**self._read_variables(find_kind(kind).request, options), **options}
         arguments = build_arguments(kind, options, Path.cwd()) | list_settings(self._rig)
         request = self._rig.request(find_kind(kind).request, **options)
+        if isinstance(request, TrainingRequest):
+            require_torch(self._rig)
         if isinstance(request, ClusterOptions):
             _check_cluster(self._rig, request)
         with self.open() as queue:

@@ -45,6 +45,7 @@ from anyrig.errors import (
     InvalidInputError,
     InvalidOptionError,
     Message,
+    MissingPackageError,
     OptionRef,
 )
 from anyrig.options import option
@@ -129,8 +130,28 @@ class TrainingRequest(DeviceOptions):
             )
 
 
+def find_missing_torch(rig: Rig) -> MissingPackageError | None:
+    """The error of training without torch, with the command that installs it; None if it is."""
+    from importlib.util import find_spec
+
+    if find_spec("torch") is not None:
+        return None
+    from anyrig.devices.discover import find_torch_install
+
+    return MissingPackageError(
+        "training needs torch, which is not installed",
+        hint=find_torch_install(rig.machine) or "torch has no wheels for this system.",
+    )
+
+
+def require_torch(rig: Rig) -> None:
+    if error := find_missing_torch(rig):
+        raise error
+
+
 def train(rig: Rig, request: TrainingRequest, on_event: OnEvent) -> TrainingResult:
     """Train as a TOML file says, or resume a run, until it is finished or stopped by Ctrl+C."""
+    require_torch(rig)
     if request.export is not None:
         check_export_target(request.export)
     prepared = _prepare_run(rig, request, on_event)

@@ -25,6 +25,7 @@ from anyrig.app.training import (
     load_config,
     merge_settings,
     place_training,
+    require_torch,
 )
 from anyrig.app.training_config import build_settings, check_settings
 from anyrig.errors import AnyrigError, OutOfMemoryError
@@ -65,6 +66,7 @@ def estimate_training(
     rig: Rig, request: TrainingRequest, on_event: OnEvent
 ) -> list[DeviceEstimate]:
     """Estimate the memory of a training step on every device, without using any."""
+    require_torch(rig)
     run = _describe_run(rig, request)
     choice = rig.preview_device(request)
     for warning in choice.warnings:
@@ -110,6 +112,7 @@ def profile_training(
 
     Returns the profile, and the plot that was written into the folder of an existing run.
     """
+    require_torch(rig)
     run = _describe_run(rig, request)
     placement = place_training(rig, request, run.train)
     plot = run.folder / PLOT_FILE if runs.is_run(run.folder) else None

@@ -267,6 +267,22 @@ def find_torch_fix(device: Device, host: HostFacts) -> str:
     return _VENDORS[device.vendor].find_torch_fix(device, host) if device.vendor in _VENDORS else ""
 
 
+def find_torch_install(machine: Machine) -> str:
+    """The command that installs the extra `torch`, with the build of torch for this machine's GPU,
+    or for the CPU; empty if there are no wheels of torch for the system.
+    """
+    host, extra = machine.host, format_install("anyrig[torch]")
+    if host.platform.system == "macOS":
+        return extra if host.platform.machine == "arm64" else ""
+    if host.platform.system not in ("Linux", "Windows"):
+        return ""
+    fixes = [find_torch_fix(gpu, host) for gpu in machine.gpus if not gpu.hardware_block]
+    torch = next((fix for fix in fixes if fix.startswith("pip ")), "")
+    if not torch and host.platform.system == "Linux":  # elsewhere the usual build is the CPU's
+        torch = host.torch_command("torch", "cpu")
+    return f"{torch} && {extra}" if torch else extra
+
+
 def _webgpu(device: Device, host: HostFacts) -> DeviceBackend:
     """ONNX Runtime on WebGPU runs on any brand with Vulkan, D3D12 or Metal."""
     package = wheels.WEBGPU_PACKAGE

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from anyrig.devices import amd, nvidia
 from anyrig.devices.allocator_settings import VARIABLES, find_problems, split_settings
 from anyrig.devices.choose import format_gpu_number
-from anyrig.devices.discover import find_torch_fix
+from anyrig.devices.discover import find_torch_fix, find_torch_install
 from anyrig.devices.machine import Device, DeviceBackend, Machine, NoteCode
 from anyrig.devices.reasons import DeviceReason, ReasonCode
 from anyrig.devices.wheels import ONNX_PACKAGES
@@ -399,9 +399,9 @@ def _check_torch_build(machine: Machine) -> Findings:
     """torch was built for the GPU."""
     torch = machine.host.installed.torch
     if torch is None:
-        if machine.gpus:
-            text = "torch is not installed: training and torch-only models need it"
-            yield _good(text, fix=format_install("anyrig[torch]"))
+        text = "torch is not installed: training, fine-tuning and torch-only models are unavailable"
+        fix = find_torch_install(machine)
+        yield _good(text if fix else f"{text}; it has no wheels for this system", fix)
         return
     gpus = [gpu for gpu in machine.gpus if gpu.vendor in _TORCH_FLAVOURS and not gpu.hardware_block]
     unserved = [gpu for gpu in gpus if _TORCH_FLAVOURS[gpu.vendor] != torch.flavour]

@@ -28,6 +28,7 @@ from anyrig.app.access import (
 )
 from anyrig.app.batch import parse_lines
 from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind, list_settings
+from anyrig.app.training import require_torch
 from anyrig.app.transcription import TranscriptionRequest
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError
@@ -186,6 +187,8 @@ def _resolve(
     replaced = options.pop("set", None) if kind == "train" else None  # its paths are resolved
     found.add(JOB_KINDS[kind].request, options)
     title = _PREPARE[kind](found, {**given, "set": replaced}, folder)
+    if kind == "train":
+        require_torch(server.rig)
     if kind in ("book", "batch", "bench"):
         values = found.values
         # A job that waits for its turn must not fail for a name.

@@ -136,6 +136,7 @@ class ReadyCard:
             with row():
                 self._button = button(t("training.ready.do"), self._start, kind="primary",
                                       icon_name="train", data_do="train")  # fmt: skip
+            self._missing = tag("div", data_missing="torch")
             self._error = tag("div")
         self._show_steps(READY_NAMES[0])
         page.run_soon(lambda: self._load())
@@ -147,6 +148,13 @@ class ReadyCard:
         await self._load(str(uploads[-1]["id"]))
 
     async def _load(self, chosen: str = "") -> None:
+        install = (await self._page.api.get("/runs/ready"))["install"]
+        self._button.attributes(disabled=bool(install))
+        self._missing.clear()
+        with self._missing:
+            if install:
+                tag("p", self._page.t("training.ready.torch"), classes="note")
+                command_box(self._page.t, str(install))
         files = [one for one in (await self._page.api.get("/uploads"))["files"]
                  if one["kind"] in _DATA_KINDS]  # fmt: skip
         options = [(str(one["id"]), str(one["name"])) for one in files]

@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from anyrig.app import runs
 from anyrig.app.access import Client
 from anyrig.app.runs import RegisteredRun
-from anyrig.app.training import write_report
-from anyrig.app.training_config import ReadyName, build_ready_config
+from anyrig.app.training import find_missing_torch, write_report
+from anyrig.app.training_config import READY_RUNS, ReadyName, build_ready_config
 from anyrig.errors import InvalidInputError
+from anyrig.install import localize_install_commands
 from anyrig.results import to_json
 from anyrig.server.auth import get_client
 from anyrig.server.errors import Problem, problem_responses
@@ -61,6 +62,15 @@ class RunsShown(BaseModel):
     """All runs, the oldest first."""
 
     runs: list[RunShown]
+
+
+class ReadyRuns(BaseModel):
+    """What `POST /runs` can start."""
+
+    ready: list[ReadyName]
+    install: str | None = Field(
+        description="The command that installs what training needs; null if it is installed."
+    )
 
 
 class RunSummary(RunShown):
@@ -132,8 +142,15 @@ def router(server: ServerState) -> APIRouter:
         """Those of this key, the oldest first. Submit a job of the kind `train` to start one."""
         return {"runs": await anyio.to_thread.run_sync(_list, server, get_client(request))}
 
+    @routes.get("/ready", response_model=ReadyRuns, summary="List ready-made runs")
+    async def list_ready() -> dict[str, Any]:
+        """With the command that installs torch, where it is missing."""
+        missing = await anyio.to_thread.run_sync(find_missing_torch, server.rig)
+        install = localize_install_commands(missing.hint) if missing else None
+        return {"ready": list(READY_RUNS), "install": install}
+
     @routes.post("", status_code=201, response_model=JobShown, summary="Start a ready-made run",
-                 responses=problem_responses(404, 507))  # fmt: skip
+                 responses=problem_responses(404, 501, 507))  # fmt: skip
     async def start(request: Request, new: NewRun) -> dict[str, Any]:
         """Train on an uploaded file with settings that are known to work: a job is queued."""
         return await anyio.to_thread.run_sync(_start, server, get_client(request), new)
