@@ -27,6 +27,7 @@ from anyrig.app.cluster import check_celery, find_default_broker
 from anyrig.app.compute import ComputeOptions
 from anyrig.app.events import ClusterEvent, OnEvent, WarningEvent
 from anyrig.app.heartbeat_file import HeartbeatFile
+from anyrig.backends.process import ChildModule, start_module
 from anyrig.errors import (
     AnyrigError,
     BrokerAccessError,
@@ -364,7 +365,7 @@ class GpuObserver:
 @dataclass(eq=False)
 class _NodeProcess:
     node: WorkerNode
-    process: subprocess.Popen[str] | None = None
+    process: ChildModule | None = None
     started_at: float = 0.0
     restart_s: float = _RESTART_S
     restart_at: float = 0.0
@@ -441,21 +442,16 @@ class _Supervisor:
             "config": self._rig.config,
             "log_level": root.level,
         }
-        # A session of its own: Ctrl+C reaches this process alone, which passes it on once.
-        one.process = subprocess.Popen(
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, env={**os.environ, **self._rig.environment}, start_new_session=True,
-        )  # fmt: skip
-        assert one.process.stdin is not None
+        environment = {**os.environ, **self._rig.environment}
+        one.process = start_module(__name__, environment, stderr=None)
         with contextlib.suppress(OSError):  # it died at once
-            one.process.stdin.write(f"{json.dumps(order)}\n")
+            one.process.stdin.write(json.dumps(order).encode() + b"\n")
             one.process.stdin.flush()
         one.started_at = time.monotonic()
         threading.Thread(target=self._read_events, args=(one.process,), daemon=True).start()
         log.info("%s is process %d", node.name, one.process.pid)
 
-    def _read_events(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
+    def _read_events(self, process: ChildModule) -> None:
         with contextlib.suppress(OSError, ValueError):
             for line in process.stdout:
                 found = json.loads(line)

@@ -322,9 +322,10 @@ def _build_module_step(
 def _call_function(name: str) -> Any:
     """The torch module that a function of the user's returns."""
     place, _, function = name.partition(":")
-    # As with `python -m`: the working directory is searched first.
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    # As with `python -m` the working directory is searched first, but for this module alone:
+    # nothing there may shadow what is imported later.
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
     try:
         module = importlib.import_module(place)
     except ImportError as error:
@@ -333,6 +334,9 @@ def _call_function(name: str) -> Any:
         ) from error
     except (Exception, SystemExit) as error:
         raise _model_error(f"cannot import {place}", error) from error
+    finally:
+        sys.path.remove(folder)
+        sys.path.append(folder)
     factory = getattr(module, function, None)
     if factory is None or not function:
         raise InvalidInputError(

@@ -36,13 +36,17 @@ class ChildProcess(subprocess.Popen[bytes]):
 
     The group is killed before its leader is reaped: until then no other process can have the id.
     `wait`, `poll` and `send_signal` may be called from several threads.
+
+    Args:
+        own_group: Ctrl-C goes to the parent only, and the child's children end with it. Without,
+            the child ends when somebody kills this process's group.
     """
 
-    def __init__(self, command: Sequence[str], **options: Any) -> None:
+    def __init__(self, command: Sequence[str], *, own_group: bool = True, **options: Any) -> None:
         self._lock = threading.RLock()
         """Held while the process is reaped or signalled."""
-        # A group of its own: Ctrl-C goes to the parent only, and the child's children end with it.
-        super().__init__(list(command), start_new_session=sys.platform != "win32", **options)
+        self._leads_group = own_group and sys.platform != "win32"
+        super().__init__(list(command), start_new_session=self._leads_group, **options)
 
     def poll(self) -> int | None:
         if sys.platform == "win32":
@@ -85,7 +89,7 @@ class ChildProcess(subprocess.Popen[bytes]):
 
     def kill_group(self) -> None:
         """Kill the process and its descendants; does nothing once it has been reaped."""
-        if sys.platform == "win32":
+        if sys.platform == "win32" or not self._leads_group:
             return
         with self._lock, contextlib.suppress(OSError):
             if self.returncode is None:
@@ -93,6 +97,8 @@ class ChildProcess(subprocess.Popen[bytes]):
 
     def _kill_orphans(self) -> None:
         """Kill what a reaped leader left behind, unless its id is in use again."""
+        if not self._leads_group:
+            return
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -103,7 +109,7 @@ class ChildProcess(subprocess.Popen[bytes]):
 
 
 class ChildModule(ChildProcess):
-    """One of anyrig's modules in a child, with pipes for its three streams."""
+    """A module in a child, with pipes for its streams unless others were given."""
 
     stdin: IO[bytes]
     stdout: IO[bytes]
@@ -111,22 +117,49 @@ class ChildModule(ChildProcess):
 
 
 def start_module(
-    module: str, environment: Mapping[str, str], *, cwd: str | None = None
+    module: str,
+    environment: Mapping[str, str],
+    *arguments: str,
+    cwd: str | None = None,
+    own_group: bool = True,
+    stdin: int | None = subprocess.PIPE,
+    stdout: int | None = subprocess.PIPE,
+    stderr: int | None = subprocess.PIPE,
 ) -> ChildModule:
     """Start a module.
 
     Args:
         environment: the child's whole environment; `bind_device` adds what hides other devices.
+        stdin: as `subprocess.Popen` takes it, like the other two; None inherits this process's.
     """
     return ChildModule(
-        # -P: modules in the working directory must not shadow installed ones.
-        [sys.executable, "-P", _CHILD_ENTRY, module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**NO_TELEMETRY, **environment},
+        module_command(module, *arguments),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=child_environment(environment),
         cwd=cwd,
+        own_group=own_group,
     )
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command of every Python process that anyrig starts; see `child_environment`.
+
+    Modules in the working directory must not shadow installed ones: a folder of somebody else's
+    files may have a `secrets.py`.
+    """
+    return [sys.executable, "-P", _CHILD_ENTRY, module, *arguments]
+
+
+def code_command(code: str) -> list[str]:
+    """The command that runs a few lines, which import what is installed and nothing else."""
+    return [sys.executable, "-P", "-c", code]
+
+
+def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child whose own children do not search the working directory either."""
+    return {**NO_TELEMETRY, **environment, "PYTHONSAFEPATH": "1"}
 
 
 def claim_stdio() -> tuple[IO[bytes], IO[bytes]]:

@@ -77,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    # For what libraries start: modules in the working directory must not shadow installed ones.
+    os.environ["PYTHONSAFEPATH"] = "1"
     from anyrig.cli.escape import EscapedStream
 
     words = list(sys.argv[1:] if arguments is None else arguments)

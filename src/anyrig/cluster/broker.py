@@ -248,9 +248,16 @@ def make_app(url: str) -> Celery:
     whoever sent it sends it to another worker when this one is lost.
     """
     from celery import Celery
+    from celery.loaders.app import AppLoader
+
+    class Loader(AppLoader):
+        """Does not import from the working directory, as Celery's own does."""
+
+        def import_from_cwd(self, module: str, imp: Any = None, package: str | None = None) -> Any:
+            return self.import_module(module, package)
 
     url = normalize_url(url)
-    app = Celery("anyrig", broker=url, backend=url, include=["anyrig.cluster.tasks"])
+    app = Celery("anyrig", broker=url, backend=url, loader=Loader, include=["anyrig.cluster.tasks"])
     app.conf.update(
         task_serializer="json", result_serializer="json", event_serializer="json",
         accept_content=["json"], result_accept_content=["json"],

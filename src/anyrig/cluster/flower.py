@@ -6,11 +6,11 @@ for each that joins later. They send them until they stop.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from anyrig.backends.process import child_environment, module_command
 from anyrig.cluster.broker_server import Service
 from anyrig.errors import MissingPackageError
 from anyrig.install import format_install
@@ -42,4 +42,6 @@ class Flower(Service):
             raise MissingPackageError(
                 "flower is not installed", hint=format_install("anyrig[cluster]")
             )
-        self.launch([sys.executable, "-m", "celery", "-A", _APP, "flower"], self._environment)
+        # Celery's command imports from its working directory: that is the service's own folder.
+        command = module_command("celery", "-A", _APP, "flower")
+        self.launch(command, child_environment(self._environment))

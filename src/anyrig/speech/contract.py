@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from anyrig.backends.process import code_command
 from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech.audio import Samples, Take
 from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, options_of
@@ -100,13 +101,14 @@ def finds_itself_lightly(subject: Subject) -> None:
     where = repr(str(subject.folder)) if subject.folder else "None"
     program = (
         "import sys; from pathlib import Path; import importlib\n"
+        f"sys.path.extend({[path for path in sys.path if path]!r})\n"
         f"engine = getattr(importlib.import_module({module!r}), {name!r})\n"
         f"folder = {where}\n"
         "engine.find(Path(folder) if folder else None)\n"
         f"print(*(name for name in {HEAVY!r} if name in sys.modules))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+        code_command(program), capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, f"finding failed: {done.stderr[-2000:]}"
     assert not done.stdout.split(), f"finding imports {done.stdout.strip()}"

@@ -18,7 +18,6 @@ import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from anyrig import errors
+from anyrig.backends.process import start_module
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, WorkError
 from anyrig.text.formats import memory
 from anyrig.text.formats.limits import Limits
@@ -214,12 +214,9 @@ class _Child:
     """The process, and a thread that takes its answers."""
 
     def __init__(self) -> None:
-        # It finds anyrig where this process did, whatever way that was.
-        paths = os.pathsep.join(filter(None, sys.path))
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "anyrig.text.apart_child"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env={**os.environ, **_QUIET, "PYTHONPATH": paths},
+        self._process = start_module(
+            "anyrig.text.apart_child", {**os.environ, **_QUIET}, own_group=False,
+            stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self._answers: queue.Queue[_Answer | None] = queue.Queue(_AHEAD)
         self._pump = threading.Thread(target=self._take, name="answers on files", daemon=True)
@@ -273,7 +270,7 @@ class _Child:
                 pipe.close()
 
     def _take(self) -> None:
-        source = cast("IO[bytes]", self._process.stdout)
+        source = self._process.stdout
         for line in source:
             said = cast("dict[str, object]", json.loads(line))
             length = int(str(said.get("bytes", 0)))

@@ -296,7 +296,8 @@ class LocalWorker:
         source, placement = self.source, self.placement
         factory, environment = source.factory, source.environment
         variables, visible = bind_device(placement.device, environment)
-        paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
+        # An empty one, as in an interactive session, is the working directory.
+        paths = tuple(path or os.getcwd() for path in sys.path)
         request = LoadEngine(
             factory,
             replace(placement, device=visible),

@@ -178,7 +178,9 @@ def _is(command: Sequence[str], version: tuple[int, int]) -> bool:
     """Whether a command really starts that Python: version managers leave names that do not."""
     code = "import sys; print(*sys.version_info[:2])"
     try:
-        done = subprocess.run([*command, "-c", code], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            [*command, "-I", "-c", code], capture_output=True, text=True, timeout=30
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0 and done.stdout.split() == [str(part) for part in version]
@@ -198,10 +200,21 @@ def _make(
 ) -> None:
     tell(f"creating an environment for {recipe.name} with {' '.join(python)}")
     _run(
-        [*python, "-m", "venv", str(folder)], environment, tell,
+        [*python, "-I", "-m", "venv", str(folder)], environment, tell,
         hint="On Debian and Ubuntu `apt install python3-venv` installs what is missing.",
     )  # fmt: skip
-    words = ["-m", "pip", "install", "--no-input", *_index(recipe, kind), *pip]
+    words = [
+        "-I",
+        "-u",
+        "-X",
+        "utf8",
+        "-m",
+        "pip",
+        "install",
+        "--no-input",
+        *_index(recipe, kind),
+        *pip,
+    ]
     needs = f" It needs {recipe.needs}." if recipe.needs else ""
     _run(
         [str(python_of(folder)), *words, *recipe.requirements], environment, tell,
@@ -247,7 +260,8 @@ def _run(
 
 
 def _short(command: Sequence[str]) -> str:
-    return " ".join([Path(command[0]).name, *command[1:4]])
+    first = command.index("-m")
+    return " ".join([Path(command[0]).name, *command[first : first + 3]])
 
 
 def _stamp(folder: Path, recipe: Recipe, kind: Kind, agreed: bool) -> None:

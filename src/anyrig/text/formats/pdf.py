@@ -12,13 +12,13 @@ import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
+from anyrig.backends.process import start_module
 from anyrig.errors import InvalidInputError, MissingPackageError, ProtectedFileError
 from anyrig.install import format_install
 from anyrig.text.document import About, Block, Chapter, Document, Inline, Picture
@@ -74,18 +74,12 @@ def _need_library() -> None:
 
 def _answers(path: Path, limits: Limits) -> Iterator[dict[str, object]]:
     """What the process says, until it ends or is ended."""
-    # It finds anyrig where this process did, whatever way that was.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [
-        sys.executable, "-P", "-m", "anyrig.text.formats.pdf_child", str(path.resolve()),
-        str(MOST_PAGES), str(limits.characters),
-    ]  # fmt: skip
-    child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env=environment,
+    child = start_module(
+        "anyrig.text.formats.pdf_child", os.environ, str(path.resolve()), str(MOST_PAGES),
+        str(limits.characters), own_group=False, stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )  # fmt: skip
     lines: queue.Queue[bytes] = queue.Queue()
-    assert child.stdout is not None
     reader = threading.Thread(
         target=_pump, args=(child.stdout, lines), name="pdf answers", daemon=True
     )

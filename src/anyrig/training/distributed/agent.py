@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from anyrig.backends.process import module_command
 from anyrig.storage.files import write_atomic
 from anyrig.training.distributed.orphans import end_with_parent
 
@@ -32,9 +33,9 @@ def main(words: Sequence[str]) -> int:
     from torch.distributed.run import parse_args, run
 
     options = ["--standalone", "--nproc-per-node", nproc, "--local-addr", "localhost"]
-    entry = ["-m", "anyrig.training.distributed.entry", reports, *words]
+    _, _, script, module = module_command("anyrig.training.distributed.entry")
     try:
-        run(parse_args([*options, *entry]))  # type: ignore[no-untyped-call]  # torch's own
+        run(parse_args([*options, script, module, reports, *words]))  # type: ignore[no-untyped-call]  # torch's own
     except ChildFailedError as failed:
         ends = {str(rank): one.exitcode for rank, one in failed.failures.items()}
         write_atomic(Path(reports) / AGENT_FILE, json.dumps(ends))

@@ -11,12 +11,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from anyrig.backends.process import ChildModule, start_module
 from anyrig.errors import InvalidSettingError, Message, WorkError
 from anyrig.training.distributed.agent import AGENT_FILE
 from anyrig.training.distributed.restarting import START_AGAIN
@@ -103,17 +103,15 @@ def _surroundings(environment: Mapping[str, str], nproc: int, cores: int | None)
 
 def _once(words: Sequence[str], nproc: int, environment: Mapping[str, str]) -> Failure | None:
     with tempfile.TemporaryDirectory(prefix="anyrig-launch-") as reports:
-        command = [sys.executable, "-m", "anyrig.training.distributed.agent", reports, str(nproc)]
-        # A session of its own: a Ctrl-C at the terminal reaches the processes through us alone.
-        child = subprocess.Popen(
-            [*command, *words], env=dict(environment), stdin=subprocess.DEVNULL,
-            start_new_session=os.name == "posix",
+        child = start_module(
+            "anyrig.training.distributed.agent", environment, reports, str(nproc), *words,
+            stdin=subprocess.DEVNULL, stdout=None, stderr=None,
         )  # fmt: skip
         code = _awaited(child)
         return first_failure(Path(reports), code) if code else None
 
 
-def _awaited(child: subprocess.Popen[bytes]) -> int:
+def _awaited(child: ChildModule) -> int:
     """Its exit code; a Ctrl-C is passed on and raised once all have ended."""
     try:
         return child.wait()
