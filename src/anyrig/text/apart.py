@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from anyrig import errors
 from anyrig.backends.process import start_module
