@@ -302,8 +302,28 @@ def test_a_saved_device_that_is_gone_is_named(anyrig: Anyrig) -> None:
     done = anyrig("devices")
     assert done.returncode == 0
     assert "RTX 2080 Ti no longer exists" in done.stderr
-    path.write_text("garbage")
-    assert "--reset" in anyrig("devices").stderr
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"", b"garbage", b'{"device": "cp', b"\xff\x00\xfe", b"[]", b"7", b'{"device": null}',
+     b'{"device": ""}', b'{"name": "cpu"}', b"[" * 100_000, None],
+)  # fmt: skip
+def test_a_damaged_saved_device_is_ignored_until_the_next_use(
+    anyrig: Anyrig, damaged: bytes | None
+) -> None:
+    path = Path(os.environ["XDG_CONFIG_HOME"], "anyrig", "choice.json")
+    path.parent.mkdir(parents=True)
+    path.mkdir() if damaged is None else path.write_bytes(damaged)
+    done = anyrig("devices")
+    assert done.returncode == 0
+    assert done.stderr.count(str(path)) == 1
+    assert "anyrig use" in done.stderr
+    assert anyrig("speak", "--dry-run", "Hello.", "--engine", "tone").returncode == 0
+    if damaged is not None:
+        assert anyrig("use", "cpu", "--no-bench").returncode == 0
+        assert json.loads(path.read_text())["device"] == "cpu"
+        assert str(path) not in anyrig("devices").stderr
 
 
 def test_the_first_use_of_a_device_measures_it_once(anyrig: Anyrig) -> None:

@@ -118,6 +118,37 @@ def test_uploads_of_others_cannot_be_used_by_their_id(people: People) -> None:
         assert answer.status_code == 404, (name, answer.text)
 
 
+LEXICON = '[[say]]\nword = "{word}"\nsay = "extraordinary samovar"\n'
+
+
+def test_a_lexicon_belongs_to_a_key_and_the_owners_applies_to_all(people: People) -> None:
+    def spoken(client: TestClient, text: str = "The kettle is on.") -> int:
+        body = {"model": "tone", "input": text, "response_format": "pcm"}
+        answer = client.post("/v1/audio/speech", json=body)
+        assert answer.status_code == 200, answer.text
+        return len(answer.content)
+
+    plain, empty = spoken(people.bob), {"text": "", "entries": 0}
+    text = LEXICON.format(word="kettle")
+    assert people.ann.put("/lexicon", json={"text": text}).json() == {"text": text, "entries": 1}
+    assert people.ann.get("/lexicon").json()["text"] == text
+    assert [one.get("/lexicon").json() for one in (people.bob, people.admin)] == [empty, empty]
+    assert spoken(people.ann) > plain
+    assert spoken(people.bob) == spoken(people.admin) == plain
+
+    owners = LEXICON.format(word="on")
+    assert people.admin.put("/lexicon", json={"text": owners}).status_code == 200
+    assert people.bob.get("/lexicon").json() == empty
+    assert people.ann.get("/lexicon").json()["text"] == text
+    assert spoken(people.bob) == spoken(people.admin) > plain
+    assert spoken(people.ann) > spoken(people.bob)
+    # A key's own word counts before the owner's.
+    people.bob.put("/lexicon", json={"text": '[[say]]\nword = "on"\nsay = "on"\n'})
+    assert spoken(people.bob) == plain
+    people.ann.put("/lexicon", json={"text": ""})
+    assert spoken(people.ann) == spoken(people.admin)
+
+
 def test_jobs_belong_to_the_key_that_began_them(people: People) -> None:
     id = begun(people.ann, "batch", lines=["Hello."], engine="tone")
     theirs = begun(people.bob, "batch", lines=["Good bye."], engine="tone")

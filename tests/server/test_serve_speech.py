@@ -342,6 +342,33 @@ def test_a_lexicon_of_an_older_version_is_read_without_what_is_refused_now(
     assert len(asked(client, "The kettle is on.").content) > len(before)
 
 
+@pytest.mark.parametrize(
+    ("damaged", "words"),
+    [(b"[[say]]\nword = 'kettle\nsay = 'x'", "line 2"), (b"\xff\x00" * 50, "UTF-8"),
+     (b"say = 7", "not a list"), (b"", ""), (None, "directory")],
+)  # fmt: skip
+def test_a_damaged_lexicon_is_reported_once_and_speech_goes_on(
+    make_app: MakeApp, tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: bytes | None,
+    words: str,
+) -> None:  # fmt: skip
+    file = tmp_path / "home" / ".local" / "share" / "anyrig" / "server" / "lexicon.toml"
+    file.parent.mkdir(parents=True)
+    if damaged is None:
+        file.mkdir()
+    else:
+        file.write_bytes(damaged)
+    with TestClient(make_app("--no-jobs"), base_url="http://127.0.0.1:3000") as client:
+        assert [asked(client).status_code for _ in range(3)] == [200] * 3
+        assert client.get("/lexicon").status_code == 200
+        warned = [one.getMessage() for one in caplog.records if str(file) in one.getMessage()]
+        assert len(warned) == bool(words), warned
+        assert words in "".join(warned)
+        if damaged is not None:
+            text = '[[say]]\nword = "kettle"\nsay = "extraordinary samovar"\n'
+            assert client.put("/lexicon", json={"text": text}).status_code == 200
+            assert client.get("/lexicon").json()["text"] == text
+
+
 def test_a_server_with_old_settings_speaks_with_the_default_voice(
     make_app: MakeApp, caplog: pytest.LogCaptureFixture
 ) -> None:

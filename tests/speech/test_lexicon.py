@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 
 import pytest
+import re2
 
+from anyrig.app.lexicons import LexiconFiles
 from anyrig.errors import InvalidInputError
-from anyrig.speech.lexicon import Entry, Lexicon, load, parse
+from anyrig.speech.lexicon import Entry, LayeredLexicon, Lexicon, load, parse
 from anyrig.speech.prepare import prepare
+from anyrig.speech.regexes import compile_pattern, fold_case
 from anyrig.speech.script import check
 from tests.conftest import ROOT
 
@@ -231,9 +236,106 @@ def test_a_file_accepted_once_opens_without_the_patterns_that_are_refused_now() 
         "[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\npattern = 'x(?=y)'\nsay = 'b'\n"
         "[[say]]\npattern = 'z'\nsay = 'b'"
     )
-    found = parse(text, skip_patterns=True)
+    found = parse(text, lenient=True)
     assert [entry.word or entry.pattern for entry in found.entries] == ["a", "z"]
     assert len(found.left_out) == 1
     assert "entry 2" in found.left_out[0]
-    with pytest.raises(InvalidInputError):
-        parse("[[say]]\nword = 1\nsay = 'b'", skip_patterns=True)
+    assert "(line 4)" in found.left_out[0]
+
+
+DAMAGED = {
+    "truncated": ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\nword = 'c", "at the end, line 5"),
+    "not TOML": ("nonsense\n", "line 1"),
+    "random bytes": (b"\x00\xff\xfe\x80" * 100, "UTF-8"),
+    "another table": ("[other]\nword = 'a'\n", "other"),
+    "nested": ("a = " + "[" * 10_000, "nested"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_named_and_left_out(tmp_path: Path, name: str) -> None:
+    data, words = DAMAGED[name]
+    path = tmp_path / "words.toml"
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    with pytest.raises(InvalidInputError, match=words) as caught:
+        load(path)
+    assert str(path) in caught.value.message
+    assert load(path, lenient=True) == Lexicon(left_out=(caught.value.message,))
+    path.unlink()
+    path.mkdir()
+    assert str(path) in load(path, lenient=True).left_out[0]
+
+
+def test_a_damaged_entry_leaves_the_others() -> None:
+    text = "[[say]]\nword = 'a'\nsay = 'b'\n\n[[say]]\nword = 1\nsay = 'b'\n[[say]]\nsay = 'c'"
+    found = parse(text, lenient=True)
+    assert [entry.word for entry in found.entries] == ["a"]
+    assert found.left_out == (
+        "lexicon, entry 2: word is 1 (line 5)",
+        "lexicon, entry 3: needs either `word` or `pattern` (line 8)",
+    )
+
+
+def test_of_several_lexicons_the_first_counts() -> None:
+    own = Lexicon((Entry("York", say="own"), Entry("gif", say="jiff")))
+    owner = Lexicon(
+        (Entry("New York", say="all"), Entry("GIF", say="all"), Entry("sea", say="all"))
+    )
+    both = LayeredLexicon((own, owner))
+    assert _said("New York, a GIF and the sea.", lexicon=both) == "New own, a jiff and the all."
+    assert _said("New York, a GIF and the sea.", lexicon=owner) == "all, a all and the all."
+    assert _said("New York.", lexicon=LayeredLexicon(())) == "New York."
+
+
+@pytest.mark.parametrize("form", [r"word{n}-(\d+)", r"(\w+)ist{n}", r"[A-Z]{{2}}\d{{3}}{n}"])
+def test_many_patterns_are_compiled_once(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[bytes] = []
+
+    def count(source: bytes, options: object) -> object:
+        compiled.append(source)
+        return compile_re2(source, options)
+
+    compile_re2 = re2.compile
+    monkeypatch.setattr(re2, "compile", count)
+    entries = "".join(
+        f"[[say]]\npattern = '{form.format(n=n)}'\nsay = 'x{n}'\n" for n in range(300)
+    )
+    lexicon = parse(entries)
+    assert len(compiled) == 300
+    names = ("old", "Ärzte", "Жанна", "œuvre", "東京", "niño", "Ωmega") * 15
+    sentences = [f"The {name} “keeper” – nº {n} – saw word{n}-{n}." for n, name in enumerate(names)]
+    began = time.process_time()
+    for sentence in sentences:
+        lexicon.marks(sentence, 0, len(sentence), "en")
+    assert time.process_time() - began < 10  # it took half a second for each of them
+    # A new kind of character may compile a pattern once more, and a text does not.
+    assert len(compiled) <= 900
+
+
+def test_a_literal_is_found_wherever_the_pattern_matches() -> None:
+    every = "".join(map(chr, range(0x10000)))
+    for char in map(chr, range(128)):
+        for other in re.findall(re.escape(char), every, re.IGNORECASE):
+            assert fold_case(char) in fold_case(other), (char, other)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [(r"Mc(\w+)", "mc"), (r"(\d+)kt", "kt"), (r"colou?rs", "colo"), (r"ab*cd", "cd"),
+     (r"ab+c", "ab"), (r"a|b", ""), (r"(a|b)cd", "cd"), (r"x{2}yy", "yy"), (r"\d\.\d", "."),
+     (r"a.c", "a"), (r"\bword\b", "word"), (r"[ab]", ""), (r"\x41b", "b"), (r"é+st", "st"),
+     (r"(?i:STRASSE)x", "x"), (r"\\d", "\\d"), (r"^No\.$", "no.")],
+)  # fmt: skip
+def test_what_every_match_contains(pattern: str, literal: str) -> None:
+    assert compile_pattern(pattern).literal == literal
+
+
+def test_a_file_is_read_again_only_when_it_changes(tmp_path: Path) -> None:
+    files, path = LexiconFiles(), tmp_path / "words.toml"
+    path.write_text("[[say]]\nword = 'a'\nsay = 'b'")
+    first, is_new = files.load(path)
+    assert is_new
+    assert files.load(path) == (first, False)
+    assert files.load(path)[0] is first
+    path.write_text("[[say]]\nword = 'a'\nsay = 'other'")
+    assert files.load(path)[0].entries[0].say == "other"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
 
 SCOPES = {
-    "speech": "speak and stream, transcribe, edit the lexicon",
+    "speech": "speak and stream, transcribe, edit its own lexicon",
     "embeddings": "vectors of texts",
     "documents": "documents and their indexes",
     "jobs": "submit, follow and change jobs; books",

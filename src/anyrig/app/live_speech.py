@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.cache import open_cache
@@ -31,10 +30,10 @@ from anyrig.app.engines import (
     resolve_voice,
     split_blend,
 )
-from anyrig.app.speech import SpeechRequest, load_lexicon, open_stage, prepare_script
+from anyrig.app.lexicons import ClientLexicons
+from anyrig.app.speech import SpeechRequest, open_stage, prepare_script
 from anyrig.errors import (
     AnyrigError,
-    InvalidInputError,
     LimitExceededError,
     Message,
     ModelNotFoundError,
@@ -62,8 +61,6 @@ OPENAI_VOICES = (
 """Names that clients of OpenAI send: they are the default voice where no engine has them."""
 _OPENAI_MODELS = ("tts-", "gpt-")
 """How the names of OpenAI's models begin: they are the default engine."""
-_LEXICON_FILE = "lexicon.toml"
-_MAX_LEXICON_CHARACTERS = 1_000_000
 _MAX_PREPARED_AT_ONCE = 2
 """Texts. It is pure Python: more at once would only take time from the event loop."""
 _ANY_NUMBER = 1 << 20  # characters: as many workers as the devices carry
@@ -76,6 +73,9 @@ class LiveSpeechRequest(SpeechRequest):
     """Speech for a client who listens."""
 
     lane: Lane = option("live", "`live`, or `bulk`: live requests are served first")
+    key: str = option(
+        "", "id of the API key whose lexicon applies beside the owner's", http=False, flag=False
+    )
 
 
 @dataclass(eq=False)
@@ -144,15 +144,13 @@ class LiveSpeech:
         self._rig, self._cache = rig, cache
         self._options = {name: value for name, value in options.items() if name in known}
         self._settings = rig.settings.server
-        self._lexicon_file = rig.folders.server / _LEXICON_FILE
-        self._writing_lexicon = threading.Lock()
+        self.lexicons = ClientLexicons(rig)
         self._preparing = threading.Semaphore(_MAX_PREPARED_AT_ONCE)
 
     def request(self, *, text: str = "", **given: Any) -> LiveSpeechRequest:
         """A request with the options of the server, then the settings, filled in.
 
-        OpenAI's names of models are the default engine; the lexicon of the server is used unless
-        another one is given.
+        OpenAI's names of models are the default engine. A lexicon takes the place of the owner's.
         """
         values = {"lexicon": None, **self._options, **given}
         values["engine"] = self._resolve_engine(given.get("engine", ""), openai=True)
@@ -281,14 +279,13 @@ class LiveSpeech:
         return voice
 
     def _prepare(self, request: LiveSpeechRequest, choice: EngineChoice) -> Script:
-        more: dict[str, Any] = {}
-        if request.lexicon is None and (path := self._find_lexicon()) is not None:
-            # One that an earlier version accepted stays in use without what is invalid now.
-            own = replace(request, lexicon=path)
-            more["lexicon"] = load_lexicon(self._rig, own, skip_patterns=True)
+        lexicon = self.lexicons.load(request.key, owner_file=request.lexicon)
+        if request.lexicon is not None:
+            request = replace(request, lexicon=None)
         return prepare_script(
-            self._rig, request, choice, files=False, first_short=request.lane == "live", **more
-        )
+            self._rig, request, choice, files=False, first_short=request.lane == "live",
+            lexicon=lexicon,
+        )  # fmt: skip
 
     def _borrow_synthesizer(
         self, request: LiveSpeechRequest, choice: EngineChoice
@@ -333,41 +330,3 @@ class LiveSpeech:
         except AnyrigError as error:
             return Message("none ({problem})", problem=error.message)
         return f"{engine}, voice {voice or 'its first'}"
-
-    # -- pronunciations ----------------------------------------------------------------------------
-
-    def _find_lexicon(self) -> Path | None:
-        if self._lexicon_file.is_file():
-            return self._lexicon_file
-        name = self._rig.settings.speech.lexicon
-        return Path(name).expanduser() if name else None
-
-    def read_lexicon(self) -> str:
-        """The text of the lexicon; empty if there is none, or if it is not TOML."""
-        from anyrig.text.decode import written
-
-        path = self._find_lexicon()
-        if path is None or path.suffix.lower() != ".toml":
-            return ""
-        return written(path, "the lexicon", hint="Check the path.")
-
-    def save_lexicon(self, text: str) -> int:
-        """Replace the lexicon by a valid one; the number of its entries."""
-        from anyrig.speech.lexicon import parse
-        from anyrig.storage.files import write_atomic
-
-        if len(text) > _MAX_LEXICON_CHARACTERS:
-            raise LimitExceededError(
-                f"the lexicon has {len(text):,} characters",
-                hint=f"The limit is {_MAX_LEXICON_CHARACTERS:,}.",
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InvalidInputError(
-                "the lexicon is not valid Unicode", hint="Remove lone surrogates."
-            ) from None
-        lexicon = parse(text, name="the lexicon")
-        with self._writing_lexicon:
-            write_atomic(self._lexicon_file, text)
-        return len(lexicon.entries)

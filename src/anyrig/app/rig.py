@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         UseKeywords,
         VoicesKeywords,
     )
+    from anyrig.app.lexicons import LexiconFiles
     from anyrig.app.models import ModelCache
     from anyrig.app.ocr import OcrResult
     from anyrig.app.profiling import BatchSizeProfile
@@ -208,6 +209,13 @@ class Rig:
 
         return Jobs(self)
 
+    @cached_property
+    def lexicons(self) -> LexiconFiles:
+        """Lexicon files that were read."""
+        from anyrig.app.lexicons import LexiconFiles
+
+        return LexiconFiles()
+
     # -- events ------------------------------------------------------------------------------------
 
     @contextmanager
@@ -281,10 +289,16 @@ class Rig:
 
     @cached_property
     def saved_device(self) -> SavedDevice | None:
-        """The device that `anyrig use` saved."""
+        """The device that `anyrig use` saved. A damaged file is reported and ignored."""
         from anyrig.settings.saved_device import load_saved_device
 
-        return None if self.is_recorded else load_saved_device(self.folders.saved_device)
+        if self.is_recorded:
+            return None
+        try:
+            return load_saved_device(self.folders.saved_device)
+        except InvalidSettingError as error:
+            self.warn(f"{error.message}; it is ignored. {error.hint}")
+            return None
 
     def reload_saved_device(self) -> None:
         """Read the saved device again: another process may have changed it."""

@@ -380,15 +380,8 @@ def build_terms(rig: Rig, request: SynthesisOptions, choice: EngineChoice) -> Te
     )
 
 
-def load_lexicon(rig: Rig, request: VoiceOptions, *, skip_patterns: bool = False) -> Lexicon | None:
-    if request.lexicon is None:
-        return None
-    from anyrig.speech.lexicon import load
-
-    lexicon = load(request.lexicon, skip_patterns=skip_patterns)
-    for reason in lexicon.left_out:
-        rig.warn(f"{reason}; this entry is ignored")
-    return lexicon
+def load_lexicon(rig: Rig, request: VoiceOptions) -> Lexicon | None:
+    return None if request.lexicon is None else rig.lexicons.load(request.lexicon)[0]
 
 
 def check_voices(segments: Sequence[Segment], choice: EngineChoice, *, files: bool = True) -> None:

@@ -20,13 +20,17 @@ class SavedDevice:
 def load_saved_device(path: Path) -> SavedDevice | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return SavedDevice(str(data["device"]), str(data.get("name", "")))
+        device, name = data["device"], data.get("name", "")
+        if not (isinstance(device, str) and device and isinstance(name, str)):
+            raise TypeError("it names no device")
+        return SavedDevice(device, name)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
         raise InvalidSettingError(
-            f"cannot read the saved device in {path}: {error}",
-            hint="Delete it with `anyrig use --reset`.",
+            f"cannot read the saved device in {path}: {problem}",
+            hint="Save another one with `anyrig use`, or delete it with `anyrig use --reset`.",
         ) from error
 
 

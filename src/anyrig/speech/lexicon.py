@@ -28,8 +28,10 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,11 +40,12 @@ from typing import Literal, get_args
 
 from anyrig.errors import InvalidInputError, Message
 from anyrig.speech.flow import Mark
-from anyrig.speech.regexes import UserPattern, check_template, compile_pattern
+from anyrig.speech.regexes import UserPattern, check_template, compile_pattern, fold_case
 from anyrig.text import toml
 from anyrig.text.decode import written
 from anyrig.units import pluralize
 
+log = logging.getLogger(__name__)
 Case = Literal["sensitive", "insensitive", "smart"]
 _FIELDS = frozenset({"word", "pattern", "say", "ipa", "language", "case"})
 _COLUMNS = ("word", "say", "language", "case")
@@ -50,6 +53,7 @@ _MOST_ENTRIES = 100_000
 _LONGEST = 400
 _MOST_PATTERNS = 1000
 _HEAD = re.compile(r"\w+|[^\w\s]")
+_TABLE = re.compile(r"\s*\[\[\s*say\s*\]\]")
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,13 @@ class Entry:
         """Whether capitals do not matter."""
         written = self.word or re.sub(r"\\.", "", self.pattern)
         return self.case == "insensitive" or (self.case == "smart" and written == written.lower())
+
+    @cached_property
+    def compiled(self) -> UserPattern:
+        """Its pattern; `InvalidInputError` where it is refused."""
+        pattern = compile_pattern(self.pattern, ignore_case=self.any_case)
+        check_template(pattern, self.say)
+        return pattern
 
     def speaks(self, language: str) -> bool:
         """Whether it holds in text of this language."""
@@ -106,13 +117,19 @@ class Lexicon:
                     break
 
     def _patterns(self, text: str, start: int, end: int, language: str) -> Iterator[Mark]:
-        for entry, pattern in self._compiled:
-            if not entry.speaks(language):
+        if not self._with_pattern:
+            return
+        folded = fold_case(text[start:end])
+        for entry in self._with_pattern:
+            if entry.compiled.literal not in folded or not entry.speaks(language):
                 continue
-            for match in pattern.finditer(text, start, end):
-                said = match.expand(entry.say).strip()
-                if said or entry.ipa:
-                    yield Mark(*match.span(), said, entry.ipa)
+            try:
+                for match in entry.compiled.finditer(text, start, end):
+                    said = match.expand(entry.say).strip()
+                    if said or entry.ipa:
+                        yield Mark(*match.span(), said, entry.ipa)
+            except InvalidInputError as error:  # of the characters of this text
+                log.warning("the pattern %r is not applied: %s", entry.pattern, error.message)
 
     @cached_property
     def _by_head(self) -> Mapping[str, Sequence[Entry]]:
@@ -126,14 +143,29 @@ class Lexicon:
         return index
 
     @cached_property
-    def _compiled(self) -> Sequence[tuple[Entry, UserPattern]]:
-        return [(entry, _compile(entry)) for entry in self.entries if entry.pattern]
+    def _with_pattern(self) -> Sequence[Entry]:
+        return [entry for entry in self.entries if entry.pattern]
 
 
-def _compile(entry: Entry) -> UserPattern:
-    pattern = compile_pattern(entry.pattern, ignore_case=entry.any_case)
-    check_template(pattern, entry.say)
-    return pattern
+@dataclass(frozen=True)
+class LayeredLexicon:
+    """Several lexicons: where entries of two match the same text, that of the first one counts."""
+
+    layers: tuple[Lexicon, ...]
+
+    def marks(self, text: str, start: int, end: int, language: str) -> list[Mark]:
+        kept: list[Mark] = []
+        for layer in self.layers:
+            found = layer.marks(text, start, end, language)
+            kept += [mark for mark in found if not _overlaps(mark, kept)] if kept else found
+            kept.sort(key=lambda mark: mark.start)
+        return kept
+
+
+def _overlaps(mark: Mark, others: Sequence[Mark]) -> bool:
+    """Whether a mark overlaps one of others, which are sorted and do not overlap each other."""
+    after = bisect_left(others, mark.end, key=lambda other: other.start)
+    return after > 0 and others[after - 1].end > mark.start
 
 
 def _matched(entry: Entry, text: str, start: int, limit: int) -> int:
@@ -165,22 +197,28 @@ def _joins(left: str, right: str) -> bool:
 # Reading a file
 
 
-def load(path: Path, *, skip_patterns: bool = False) -> Lexicon:
-    """The lexicon of a file; InvalidInputError names the entry that is wrong.
+def load(path: Path, *, lenient: bool = False) -> Lexicon:
+    """The lexicon of a file; InvalidInputError names the line or the entry that is wrong.
 
-    With `skip_patterns` an entry whose pattern is refused is left out and named in `left_out`: for
-    a file that was accepted once, when more patterns were allowed.
+    With `lenient` an entry that is wrong, or the whole of a file that cannot be read, is left out
+    and named in `left_out`: for a file that whoever speaks cannot mend.
     """
-    text = written(path, "the lexicon", hint="Pass a UTF-8 .toml, .tsv or .csv.")
     form = path.suffix.lower().lstrip(".")
-    return parse(text, name=str(path), form=form, skip_patterns=skip_patterns)
+    try:
+        text = written(path, "the lexicon", hint="Pass a UTF-8 .toml, .tsv or .csv.")
+        return parse(text, name=str(path), form=form, lenient=lenient)
+    except InvalidInputError as error:
+        if not lenient:
+            raise
+        return Lexicon(left_out=(error.message,))
 
 
 def parse(
-    text: str, *, name: str = "lexicon", form: str = "toml", skip_patterns: bool = False
+    text: str, *, name: str = "lexicon", form: str = "toml", lenient: bool = False
 ) -> Lexicon:
-    """The same, from the text of a file. `form` is toml, tsv or csv."""
-    if form in ("tsv", "csv", "lex", "txt"):
+    """The same, from the text of a file, which must be a whole. `form` is toml, tsv or csv."""
+    is_table = form in ("tsv", "csv", "lex", "txt")
+    if is_table:
         rows = list(_rows(text, name, "," if form == "csv" else "\t"))
     else:
         rows = list(_tables(text, name))
@@ -194,19 +232,18 @@ def parse(
         )
     entries: list[Entry] = []
     left_out: list[str] = []
-    for place, given in rows:
-        entry = _entry(given, place)
+    lines = _find_table_lines(text, len(rows)) if not is_table else []
+    for number, (place, given) in enumerate(rows):
         try:
-            if entry.pattern:
-                _compile(entry)
-            entries.append(entry)
+            entries.append(_entry(given, place))
         except InvalidInputError as error:
-            if not skip_patterns:
-                raise InvalidInputError(
-                    Message("{place}: {problem}", place=place, problem=error.message),
-                    hint=error.hint,
-                ) from None
-            left_out.append(Message("{place}: {problem}", place=place, problem=error.message))
+            if lines:
+                error.message = Message(
+                    "{problem} (line {line})", problem=error.message, line=lines[number]
+                )
+            if not lenient:
+                raise
+            left_out.append(error.message)
     return Lexicon(tuple(entries), tuple(left_out))
 
 
@@ -214,8 +251,10 @@ def _tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     try:
         data = toml.read(text)
     except tomllib.TOMLDecodeError as error:
+        last = f"at the end, line {len(text.splitlines())}"
+        problem = str(error).replace("at end of document", last)
         raise InvalidInputError(
-            f"{name} is not valid TOML: {error}", hint="docs/lexicon.md has an example."
+            f"{name} is not valid TOML: {problem}", hint="docs/lexicon.md has an example."
         ) from None
     tables = data.pop("say", [])
     if data or not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
@@ -223,6 +262,12 @@ def _tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
         raise InvalidInputError(f"{name}: {extra}", hint="Begin each entry with a line [[say]].")
     for number, table in enumerate(tables, 1):
         yield f"{name}, entry {number}", table
+
+
+def _find_table_lines(text: str, count: int) -> list[int]:
+    """The line on which each table begins; nothing where that is not certain."""
+    found = [number for number, line in enumerate(text.split("\n"), 1) if _TABLE.match(line)]
+    return found if len(found) == count else []
 
 
 def _rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, object]]]:
@@ -272,4 +317,11 @@ def _entry(given: Mapping[str, object], place: str) -> Entry:
         )
     if any(sign in texts.get("ipa", "") for sign in "[]|\n"):
         raise InvalidInputError(f"{place}: brackets are no IPA", hint="Write the sounds alone.")
-    return Entry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above
+    entry = Entry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above
+    if entry.pattern:
+        try:
+            entry.compiled  # noqa: B018 - it is held by the entry
+        except InvalidInputError as error:
+            problem = Message("{place}: {problem}", place=place, problem=error.message)
+            raise InvalidInputError(problem, hint=error.hint) from None
+    return entry

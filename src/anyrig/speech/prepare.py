@@ -22,7 +22,7 @@ from anyrig.speech import ssml as ssml_reader
 from anyrig.speech import tongues
 from anyrig.speech.blocks import Block, blocks
 from anyrig.speech.flow import Flow, plain
-from anyrig.speech.lexicon import Lexicon
+from anyrig.speech.lexicon import LayeredLexicon, Lexicon
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.protocol import Line
 from anyrig.speech.recite import Reciter, Spoken, Terms
@@ -45,7 +45,7 @@ def prepare(
     voices: Mapping[str, str] | None = None,
     rate: float = 1.0,
     seed: int = 0,
-    lexicon: Lexicon | None = None,
+    lexicon: Lexicon | LayeredLexicon | None = None,
     pauses: Pauses | None = None,
     ssml: bool | Literal["auto"] = "auto",
     first_short: bool = False,

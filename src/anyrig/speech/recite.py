@@ -10,7 +10,7 @@ from itertools import groupby, pairwise
 from anyrig.speech import tongues
 from anyrig.speech.blocks import Block
 from anyrig.speech.flow import Flow, Mark, Style
-from anyrig.speech.lexicon import Lexicon
+from anyrig.speech.lexicon import LayeredLexicon, Lexicon
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.reading import atoms, reading
 from anyrig.speech.script import SegmentKind, Span
@@ -34,7 +34,7 @@ class Terms:
     voices: Mapping[str, str]
     rate: float
     seed: int
-    lexicon: Lexicon
+    lexicon: Lexicon | LayeredLexicon
     pauses: Pauses
     shortest: int
 

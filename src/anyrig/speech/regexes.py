@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
@@ -30,7 +29,8 @@ _MAX_MEMORY_BYTES = 1 << 19
 _WINDOW_WORK = 100_000
 """Characters searched at a time, times instructions: each match may look at a whole window."""
 _WINDOW_CHARS = 2000
-_CACHED = 256
+_MAX_KNOWN = 400
+"""Characters whose kind a pattern remembers: a lexicon may have 1,000 patterns."""
 _WIDE, _MAX_WIDE = 2048, 4
 """Python needs 10 ms for a range of characters as wide as that."""
 
@@ -50,6 +50,8 @@ _FLAGS = {"i": re.I, "m": re.M, "s": re.S}
 _TEMPLATE = re.compile(r"\\(?:g<(\w+)>|(0[0-7]{0,2}|[0-7]{3})|([1-9]\d?)|(.))", re.DOTALL)
 _CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
+_ASCII_CASE = str.maketrans({"\u0130": "i", "\u0131": "i", "\u017f": "s", "\u212a": "k"})
+"""What Python's `re` takes for an ASCII letter if case does not matter, but for its capital."""
 _NEWLINE = 0x0A
 _WORD_BYTES = tuple(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 _OTHER_BYTES = tuple(one for one in range(256) if one not in _WORD_BYTES and one != _NEWLINE)
@@ -77,9 +79,13 @@ class UserPattern:
         self._atoms = [(atom, re.compile(*atom)) for atom in atoms]
         self._multiline = any(b"m:" in part for part in self._parts if isinstance(part, bytes))
         self._at_end = "$" in pattern
+        self.literal = _find_literal(self._parts)
+        """ASCII text, folded by `fold_case`, that is part of every match; empty if none is known.
+        Where it is not in a text there is no need to search."""
+        self._sample = _SAMPLE + pattern
         self._growing = threading.Lock()
-        self._signatures: dict[str, int] = {}
-        self._program = self._build(_SAMPLE + pattern, limit=_MAX_PROGRAM)
+        kinds = {self._find_kind(char) for char in self._sample}
+        self._program = self._build(kinds, self._sample, _MAX_PROGRAM)
 
     def finditer(self, text: str, start: int = 0, end: int | None = None) -> Iterator[PatternMatch]:
         r"""All matches in a stretch of a text, none of them empty.
@@ -92,7 +98,7 @@ class UserPattern:
             view = view.removesuffix("\n")
         program = self._program
         if not program.table.keys() >= set(map(ord, view)):
-            program = self._build(view, limit=4 * _MAX_PROGRAM)
+            program = self._learn(view)
         width = program.width
         data = view.translate(program.table).encode("latin-1")
         for found in _search_all(program, data, (start - offset) * width):
@@ -106,36 +112,48 @@ class UserPattern:
         """The first match."""
         return next(self.finditer(text), None)
 
-    def _build(self, text: Iterable[str], *, limit: int) -> _Program:
-        """A program that knows the characters of a text, and all that came before."""
-        with self._growing:
-            for char in set(text) - self._signatures.keys():
-                bits = [char == "\n", bool(_WORD.match(char))]
-                bits += [bool(atom.match(char)) for _, atom in self._atoms]
-                self._signatures[char] = sum(bit << place for place, bit in enumerate(bits))
-            codes = self._codes()
-            sets = {
-                atom: _byte_set(
-                    [code for signature, code in codes.items() if signature >> place & 1]
-                )
-                for place, (atom, _) in enumerate(self._atoms, 2)
-            }
-            source = b"".join(p if isinstance(p, bytes) else sets[p] for p in self._parts)
-            table = {
-                ord(char): codes[signature].decode("latin-1")
-                for char, signature in self._signatures.items()
-            }
-            width = len(next(iter(codes.values())))
-            program = _compile(source, table, width, limit)
-            self._program = program
-            return program
+    def _learn(self, text: str) -> _Program:
+        """The program with a table that has every character of a text.
 
-    def _codes(self) -> dict[int, bytes]:
+        It is compiled again only for a kind of character that it has not met.
+        """
+        with self._growing:
+            program = self._program
+            new = {char for char in text if ord(char) not in program.table}
+            kinds = {self._find_kind(char) for char in new}
+            if not kinds <= program.codes.keys():
+                known = "".join(map(chr, program.table))
+                program = self._build(kinds | program.codes.keys(), known, 4 * _MAX_PROGRAM)
+            elif len(program.table) + len(new) > _MAX_KNOWN:
+                program = replace(program, table=self._encode(self._sample, program.codes))
+            table = {**program.table, **self._encode(new, program.codes)}
+            self._program = replace(program, table=table)
+            return self._program
+
+    def _build(self, kinds: Iterable[int], text: Iterable[str], limit: int) -> _Program:
+        """A program for some kinds of characters; its table has those of a text."""
+        codes = self._assign_codes(sorted(kinds))
+        sets = {
+            atom: _byte_set([code for kind, code in codes.items() if kind >> place & 1])
+            for place, (atom, _) in enumerate(self._atoms, 2)
+        }
+        source = b"".join(p if isinstance(p, bytes) else sets[p] for p in self._parts)
+        return _compile(source, codes, self._encode(text, codes), limit)
+
+    def _encode(self, text: Iterable[str], codes: Mapping[int, bytes]) -> dict[int, str]:
+        return {ord(char): codes[self._find_kind(char)].decode("latin-1") for char in set(text)}
+
+    def _find_kind(self, char: str) -> int:
+        """A bit for each part of the pattern that matches a character: equal ones are one kind."""
+        bits = [char == "\n", bool(_WORD.match(char))]
+        bits += [bool(atom.match(char)) for _, atom in self._atoms]
+        return sum(bit << place for place, bit in enumerate(bits))
+
+    def _assign_codes(self, kinds: Sequence[int]) -> dict[int, bytes]:
         """A byte for each kind of character, or two where one has not enough values.
 
         The first of two is never a second one, so that no match begins within a character.
         """
-        kinds = sorted(set(self._signatures.values()))
         newline = [kind for kind in kinds if kind & 1]
         word = [kind for kind in kinds if kind & 2]
         other = [kind for kind in kinds if not kind & 3]
@@ -188,9 +206,8 @@ class PatternMatch:
         return _CONTROLS.get(sign, sign if sign == "\\" else found[0])
 
 
-@lru_cache(maxsize=_CACHED)
 def compile_pattern(pattern: str, *, ignore_case: bool = False) -> UserPattern:
-    """A user's pattern; InvalidInputError says why it is refused."""
+    """A user's pattern, which whoever uses it keeps; InvalidInputError says why it is refused."""
     try:
         made = UserPattern(pattern, ignore_case=ignore_case)
         if any(_matches_empty(made, text) for text in ("", "a b 1 .")):
@@ -287,6 +304,32 @@ def _translate(pattern: str, flags: int) -> list[bytes | tuple[str, int]]:
     return parts
 
 
+def fold_case(text: str) -> str:
+    """A text in which letters that match an ASCII letter regardless of case are that letter."""
+    return text.translate(_ASCII_CASE).lower()
+
+
+def _find_literal(parts: Sequence[bytes | tuple[str, int]]) -> str:
+    """The longest run of ASCII characters outside groups that every match contains."""
+    runs, depth = [""], 0
+    for part, following in zip(parts, [*parts[1:], b""], strict=True):
+        if isinstance(part, bytes):
+            if part == b"|" and not depth:
+                return ""
+            depth += (part in (b"(", b"(?:")) - (part == b")")
+            if part not in _ANCHORS.values():
+                runs.append("")
+            continue
+        char = part[0].removeprefix("\\")
+        is_itself = char != "." if char == part[0] else not char.isalnum()
+        optional = isinstance(following, bytes) and following[:1] in (b"*", b"?", b"{")
+        if len(char) == 1 and char.isascii() and is_itself and not depth and not optional:
+            runs[-1] += char
+        else:
+            runs.append("")
+    return max(map(fold_case, runs), key=len)
+
+
 def _token(form: re.Pattern[str], pattern: str, position: int) -> str:
     found = form.match(pattern, position)
     assert found is not None, "Python took the pattern"
@@ -372,14 +415,19 @@ def _repeated(pattern: str, position: int) -> tuple[str, bytes]:
 @dataclass(frozen=True)
 class _Program:
     regexp: re2._Regexp
+    codes: Mapping[int, bytes]
+    """Of each kind of character."""
     table: Mapping[int, str]
+    """The code of each character that was met."""
     width: int
     """Bytes for a character."""
     window: int
     """Bytes."""
 
 
-def _compile(source: bytes, table: Mapping[int, str], width: int, limit: int) -> _Program:
+def _compile(
+    source: bytes, codes: Mapping[int, bytes], table: Mapping[int, str], limit: int
+) -> _Program:
     import re2
 
     options = re2.Options()
@@ -394,7 +442,8 @@ def _compile(source: bytes, table: Mapping[int, str], width: int, limit: int) ->
     if size > limit:
         raise InvalidInputError("is too large", hint=f"Repeat fewer times. {_SIMPLER_HINT}")
     window = max(100, min(_WINDOW_CHARS, _WINDOW_WORK // size))
-    return _Program(regexp, table, width, window * width)
+    width = len(next(iter(codes.values())))
+    return _Program(regexp, codes, table, width, window * width)
 
 
 def _byte_set(codes: Sequence[bytes]) -> bytes:

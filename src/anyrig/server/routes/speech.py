@@ -14,13 +14,16 @@ import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketState
 
 from anyrig.app.access import check_no_paths
 from anyrig.app.engines import TEST_ENGINE, EngineStatus
 from anyrig.app.files import normalize_format
+from anyrig.app.lexicons import get_lexicon_key
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
 from anyrig.server import errors
+from anyrig.server.auth import get_client
 from anyrig.server.documents import run_while_connected
 from anyrig.server.errors import Problem
 from anyrig.server.json_body import JsonRoute, PlainName, parse
@@ -228,17 +231,28 @@ def router(server: ServerState) -> APIRouter:
         return await to_thread.run_sync(_describe_config, server, limiter=limiter)
 
     @routes.get("/lexicon", response_model=LexiconResponse, summary="Get the lexicon")
-    async def get_lexicon() -> Any:
-        """How words are pronounced; empty if there is no lexicon."""
-        return await to_thread.run_sync(_read_lexicon, server, limiter=limiter)
+    async def get_lexicon(request: Request) -> Any:
+        """How words are pronounced, beside the owner's lexicon; empty if there is none.
+
+        A key with the scope `admin`, or whoever needs none, gets the owner's.
+        """
+        client = get_client(request)
+        text, count = await to_thread.run_sync(server.speech.lexicons.read, client, limiter=limiter)
+        return {"text": text, "entries": count}
 
     @routes.put(
         "/lexicon", response_model=LexiconResponse, summary="Replace the lexicon",
         responses=errors.problem_responses(400, 413, 422, 507),
     )  # fmt: skip
-    async def put_lexicon(body: LexiconText) -> Any:
-        """All of it, as TOML; it applies from the next request on."""
-        count = await to_thread.run_sync(server.speech.save_lexicon, body.text, limiter=limiter)
+    async def put_lexicon(request: Request, body: LexiconText) -> Any:
+        """All of it, as TOML; it applies from the next request on, to this key alone.
+
+        The owner's, which applies to all, is replaced with the scope `admin`.
+        """
+        client = get_client(request)
+        count = await to_thread.run_sync(
+            server.speech.lexicons.save, client, body.text, limiter=limiter
+        )
         return {"text": body.text, "entries": count}
 
     @routes.websocket("/stream")
@@ -264,7 +278,7 @@ def router(server: ServerState) -> APIRouter:
 async def _speak(
     server: ServerState, request: Request, body: CreateSpeechRequest, threads: StreamThreads
 ) -> Response:
-    options = {**_build_options(body), "lane": body.lane}
+    options = {**_build_options(request, body), "lane": body.lane}
     stream = SpeechStream(server, options, body.response_format, threads)
     try:
         first = await run_while_connected(request, stream.start())
@@ -286,11 +300,11 @@ async def _speak(
     )
 
 
-def _build_options(body: CreateSpeechRequest) -> dict[str, Any]:
+def _build_options(request: HTTPConnection, body: CreateSpeechRequest) -> dict[str, Any]:
     """Options of a `LiveSpeechRequest`; what is not given is left to the settings."""
     options: dict[str, Any] = {
         "text": body.input.replace("\0", " "), "voice": body.voice_name,
-        "engine": body.engine_name,
+        "engine": body.engine_name, "key": get_lexicon_key(get_client(request)),
     }  # fmt: skip
     if body.language not in (None, "", "auto"):
         options["language"] = body.language
@@ -333,13 +347,6 @@ async def _iter_events(server: AsyncIterator[bytes], num_characters: int) -> Asy
 
 def _format_event(kind: str, **more: Any) -> bytes:
     return f"data: {json.dumps({'type': kind, **more})}\n\n".encode()
-
-
-def _read_lexicon(server: ServerState) -> dict[str, Any]:
-    from anyrig.speech.lexicon import parse
-
-    text = server.speech.read_lexicon()
-    return {"text": text, "entries": len(parse(text, skip_patterns=True).entries)}
 
 
 def _describe_config(server: ServerState) -> dict[str, Any]:
@@ -395,7 +402,7 @@ async def _serve_socket(server: ServerState, socket: WebSocket, threads: StreamT
     except (AnyrigError, TimeoutError) as error:
         await _send_error(socket, error)
         return
-    stream = SpeechStream(server, _build_options(body), "pcm", threads)
+    stream = SpeechStream(server, _build_options(socket, body), "pcm", threads)
 
     async def send() -> None:
         await _send_log(

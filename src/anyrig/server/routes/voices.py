@@ -9,7 +9,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from anyrig.app.lexicons import get_lexicon_key
 from anyrig.app.voices import LanguageCheck, check_language, find_sample
+from anyrig.server.auth import get_client
 from anyrig.server.documents import run_while_connected
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
@@ -77,7 +79,8 @@ def router(server: ServerState) -> APIRouter:
         found = find_sample(engines, engine, voice, language or "")
         if found is None:
             raise Problem(404, "no such voice", hint="GET /config lists the voices.")
-        options = {**found._asdict(), "engine": engine, "lane": "live"}
+        key = get_lexicon_key(get_client(request))
+        options = {**found._asdict(), "engine": engine, "lane": "live", "key": key}
         stream = SpeechStream(server, options, _FORMAT, threads)
 
         async def read() -> bytes:
