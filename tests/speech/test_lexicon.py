@@ -243,7 +243,7 @@ def test_a_file_accepted_once_opens_without_the_patterns_that_are_refused_now() 
     assert "(line 4)" in found.left_out[0]
 
 
-DAMAGED = {
+DAMAGED: dict[str, tuple[str | bytes, str]] = {
     "truncated": ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\nword = 'c", "at the end, line 5"),
     "not TOML": ("nonsense\n", "line 1"),
     "random bytes": (b"\x00\xff\xfe\x80" * 100, "UTF-8"),
