@@ -112,19 +112,26 @@ def test_json_keys_of_a_job(queue: JobQueue) -> None:
     }  # fmt: skip
 
 
-def test_old_finished_jobs_are_deleted(tmp_path: Path) -> None:
-    with JobQueue(tmp_path / "jobs.sqlite", max_finished=3) as queue:
-        kept = queue.submit("waits", {})
-        queue.pause(kept.id)
-        for _ in range(6):
-            queue.cancel(queue.submit("quick", {}).id)
-        queue.submit("quick", {})
-        assert len(queue.list()) == 5
-        assert queue.list()[0].id == kept.id
+def test_old_cancelled_jobs_of_a_client_are_deleted(tmp_path: Path) -> None:
+    with JobQueue(tmp_path / "jobs.sqlite", max_unused=3) as queue:
+        others = [queue.submit("quick", {}, client="other").id for _ in range(5)]
+        for id in others:
+            queue.cancel(id)
+        done = queue.submit("quick", {})
+        queue.claim("worker")
+        queue.finish("worker", done.id, JobOutcome())
+        paused = queue.submit("waits", {})
+        queue.pause(paused.id)
+        cancelled = [queue.submit("quick", {}).id for _ in range(6)]
+        for id in cancelled:
+            queue.cancel(id)
+        last = queue.submit("quick", {}).id
+        kept = [*others, done.id, paused.id, *cancelled[3:], last]
+        assert [job.id for job in queue.list()] == kept
     with sqlite3.connect(tmp_path / "jobs.sqlite") as connection:
         ((count,),) = connection.execute("SELECT count(DISTINCT job) FROM events")
     connection.close()
-    assert count == 5
+    assert count == len(kept)
 
 
 # -- pages -----------------------------------------------------------------------------------------

@@ -157,6 +157,15 @@ def test_a_job_shows_its_queue_position_and_how_long_it_took() -> None:
     assert resumed.startswith("Spoken lines · from 19")
 
 
+def test_the_page_says_when_finished_jobs_are_deleted() -> None:
+    t = get_translator("en")
+    assert "until you delete them" in jobs.describe_retention(t, 0, 0)
+    text = jobs.describe_retention(t, 30, 2.5)
+    assert "after 30 days" in text
+    assert "2.5 GB" in text
+    assert "until" not in text
+
+
 def test_a_book_shows_its_stage_and_no_time_left_before_it_is_known() -> None:
     t = get_translator("en")
     book = {"kind": "book", "state": "running", "created": 0.0}

@@ -29,6 +29,7 @@ def test_jobs_are_shown_followed_and_deleted(person: Browser, busy: Server, axe:
     card = f"[data-job='{id}']"
     person.open("/jobs")
     person.find(f"{card}[data-state=done]")
+    assert "until you delete them" in person.find("[data-which=retention]").text
     assert job_of(busy, id)["state"] == "done"
 
     made = told(busy, f"/jobs/{id}/files")["files"]

@@ -15,7 +15,7 @@ from anyrig.app.access import Client
 from anyrig.errors import InvalidInputError
 from anyrig.jobs import JobEvent, JobQueue
 from anyrig.server.job_requests import prepare_job
-from anyrig.server.jobs import JobFollower, delete_orphaned_folders, run_queue
+from anyrig.server.jobs import JobFollower, delete_expired, run_queue
 from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
@@ -71,10 +71,11 @@ def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
     for folder in (state.data_folder / "jobs").iterdir():
         os.utime(folder, (long_ago, long_ago))
     (fresh := state.data_folder / "jobs" / "4567").mkdir()  # of a request that is being looked at
-    assert delete_orphaned_folders(state) == [orphan]
+    delete_expired(state)
+    assert not orphan.exists()
     assert Path(str(job.arguments["folder"])).is_dir()
     state.jobs.delete(job.id)
-    assert len(delete_orphaned_folders(state)) == 1
+    delete_expired(state)
     assert list((state.data_folder / "jobs").iterdir()) == [fresh]
 
 

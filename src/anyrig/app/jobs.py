@@ -27,6 +27,7 @@ from anyrig.app.cluster import ClusterOptions, find_broker
 from anyrig.app.events import OnEvent, WarningEvent
 from anyrig.app.index import IndexRequest, index
 from anyrig.app.job_process import run_in_child
+from anyrig.app.job_retention import Retention, delete_job, delete_old_jobs
 from anyrig.app.settings import CONFIG_VARIABLE
 from anyrig.app.training import TrainingRequest, require_torch, train
 from anyrig.app.transcription import TranscriptionRequest, TranscriptionResult, transcribe
@@ -326,9 +327,9 @@ class Jobs:
             return queue.cancel(id)
 
     def delete(self, id: str) -> None:
-        """Delete a job that is not running."""
+        """Delete a job that is not running; of one that came over HTTP also its files."""
         with self.open() as queue:
-            queue.delete(id)
+            delete_job(queue, self._rig.folders.server, queue.get(id))
 
     def follow(self, id: str) -> Iterator[JobEvent]:
         """What happened to a job and what happens, until it is finished."""
@@ -352,6 +353,7 @@ class Jobs:
         handler = handler or make_job_handler(self._rig.environment)
         with self.open() as queue:
             run_jobs(queue, handler, max_parallel=max_parallel, until_empty=True, stop=stop)
+            delete_old_jobs(queue, self._rig.folders.server, Retention())
 
     def list_runs(self) -> Sequence[RegisteredRun]:
         """Training runs that were started without the queue."""

@@ -139,6 +139,14 @@ class ServerSettings(ListenOptions):
     jobs_at_once: int = option(
         1, "number of jobs that run in parallel; one book uses all devices", ge=1, le=64
     )
+    keep_jobs_days: float = option(
+        0.0, "delete finished jobs and their files after this long; 0 keeps them", ge=0, lt=1e6,
+        unit="days",
+    )  # fmt: skip
+    max_jobs_gb: float = option(
+        0.0, "delete the oldest finished jobs of a key when the files of all take more; 0 keeps"
+        " them", ge=0, lt=1e9, unit="GB",
+    )  # fmt: skip
     folders: str = option("", "folders that requests may index, comma-separated", restricted=True)
     shared: str = option(
         "", "indexes and classifiers that every key may use, comma-separated; `*` means all that"

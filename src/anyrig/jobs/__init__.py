@@ -12,6 +12,7 @@ from __future__ import annotations
 from anyrig.jobs.job import (
     ACTIVE_STATES,
     FINISHED_STATES,
+    FinishedJob,
     Job,
     JobEvent,
     JobFailure,
@@ -31,6 +32,7 @@ from anyrig.jobs.runner import run_jobs
 __all__ = [
     "ACTIVE_STATES",
     "FINISHED_STATES",
+    "FinishedJob",
     "Job",
     "JobFailure",
     "JobEvent",

@@ -74,6 +74,17 @@ class Job:
         return {"asked" if name == "stop_request" else name: fields[name] for name in fields}
 
 
+class FinishedJob(NamedTuple):
+    """What is needed to decide whether a job that has ended is kept."""
+
+    id: str
+    kind: str
+    client: str
+    state: JobState
+    ended: float
+    folder: str | None
+
+
 class JobEvent(NamedTuple):
     """Something that happened to a job."""
 

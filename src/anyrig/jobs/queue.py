@@ -35,6 +35,7 @@ from anyrig.errors import (
 from anyrig.jobs.job import (
     ACTIVE_STATES,
     FINISHED_STATES,
+    FinishedJob,
     Job,
     JobEvent,
     JobFailure,
@@ -86,6 +87,10 @@ FORMAT = DatabaseFormat(
             " WHERE state = 'queued'",
             "CREATE INDEX jobs_running ON jobs (state, number, id, owner, beat, wish, deaths)"
             " WHERE state = 'running'",
+        ),
+        "jobs_unused": (
+            "CREATE INDEX jobs_unused ON jobs (client, state, started, number)"
+            " WHERE state = 'cancelled' AND started IS NULL",
         ),
         # Also since 0.2.0: when each client's job was last claimed, counted in claims.
         "turns": ("CREATE TABLE turns (client TEXT PRIMARY KEY, turn INTEGER NOT NULL)",),
@@ -152,7 +157,8 @@ class JobQueue:
         clock: seconds since 1970.
         lease_s: a job whose owner did not renew it for so long is free for another.
         max_events: how many events of a job are kept.
-        max_finished: how many finished jobs are kept; the oldest are deleted.
+        max_unused: how many cancelled jobs of one client are kept that never ran; the oldest are
+            deleted. All other finished jobs are kept until somebody deletes them.
     """
 
     def __init__(
@@ -162,11 +168,11 @@ class JobQueue:
         clock: Callable[[], float] = time.time,
         lease_s: float = 15.0,
         max_events: int = 500,
-        max_finished: int = 1000,
+        max_unused: int = 1000,
     ) -> None:
         self.file = SqliteFile(path, FORMAT)
         self.lease_s = lease_s
-        self._clock, self._max_events, self._max_finished = clock, max_events, max_finished
+        self._clock, self._max_events, self._max_unused = clock, max_events, max_unused
 
     def close(self) -> None:
         """Close the file; every later call fails."""
@@ -202,9 +208,10 @@ class JobQueue:
             assert cursor.lastrowid is not None
             self._add_event(connection, cursor.lastrowid, "state", {"state": "queued"})
             connection.execute(
-                "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs WHERE state IN"
-                " ('done', 'failed', 'cancelled') ORDER BY ended DESC LIMIT -1 OFFSET ?)",
-                (self._max_finished,),
+                "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs WHERE client = ?"
+                " AND state = 'cancelled' AND started IS NULL ORDER BY number DESC"
+                " LIMIT -1 OFFSET ?)",
+                (client, self._max_unused),
             )
 
         self.file.write(insert)
@@ -350,6 +357,27 @@ class JobQueue:
             connection.execute("DELETE FROM jobs WHERE number = ?", (row.number,))
 
         self.file.write(delete)
+
+    def list_finished(self) -> Sequence[FinishedJob]:
+        """Jobs that have ended, without their arguments."""
+        query = (
+            "SELECT id, kind, client, state, ended, json_extract(arguments, '$.folder') FROM jobs"
+            " WHERE state IN ('done', 'failed', 'cancelled') ORDER BY number"
+        )
+        rows = self.file.read(lambda connection: connection.execute(query).fetchall())
+        return [FinishedJob(*row) for row in rows]
+
+    def list_folders(self) -> set[str]:
+        """The folders that jobs run in."""
+        query = "SELECT json_extract(arguments, '$.folder') FROM jobs"
+        rows = self.file.read(lambda connection: connection.execute(query).fetchall())
+        return {str(folder) for (folder,) in rows}
+
+    def delete_finished(self, job: FinishedJob) -> bool:
+        """Delete a job; False if it was resumed or deleted in the meantime."""
+        query = "DELETE FROM jobs WHERE id = ? AND state = ? AND ended = ?"
+        values = job.id, job.state, job.ended
+        return self.file.write(lambda connection: connection.execute(query, values).rowcount > 0)
 
     # -- for workers -------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from anyrig.app.access import (
     find_named_upload,
 )
 from anyrig.app.batch import parse_lines
+from anyrig.app.job_retention import JOBS_FOLDER, OUTPUT_FOLDER, RUN_FOLDER
 from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind, list_settings
 from anyrig.app.training import require_torch
 from anyrig.app.transcription import TranscriptionRequest
@@ -40,10 +41,6 @@ from anyrig.server.state import ServerState
 from anyrig.server.uploads import JOB_UPLOADS
 from anyrig.storage.keys import JsonValue
 
-JOBS_FOLDER = "jobs"
-"""Below the server's data: a folder for each job that came over HTTP."""
-OUTPUT_FOLDER = "out"
-"""Below a job's folder: what it made."""
 LINES_FILE = "lines.jsonl"
 """In the folder of a batch: its lines."""
 SETTINGS_STEM = "anyrig"
@@ -300,7 +297,7 @@ def _prepare_training(found: ResolvedOptions, given: Mapping[str, Any], folder: 
             found.values["file"], config, lambda word: found.resolve(word, "models"), options or {}
         ),
         "file": config,
-        "run": folder / "run",
+        "run": folder / RUN_FOLDER,
     }
     return title
 

@@ -9,13 +9,10 @@ are in the same queue and are listed too, but their files are not handed out.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
-import shutil
 import threading
-import time
 import traceback
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,13 +23,20 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from anyrig.app import job_retention
 from anyrig.app.access import hide_key
+from anyrig.app.job_retention import (
+    OUTPUT_FOLDER,
+    Retention,
+    delete_old_jobs,
+    delete_orphaned_folders,
+)
 from anyrig.app.jobs import get_title
 from anyrig.audiobooks.names import safe_name
 from anyrig.audiobooks.tags import shortened
 from anyrig.errors import AnyrigError, StorageError, render_json
 from anyrig.jobs import Job, JobEvent, JobNotFoundError, JobQueue, run_jobs
-from anyrig.server.job_requests import JOBS_FOLDER, LINES_FILE, OUTPUT_FOLDER
+from anyrig.server.job_requests import LINES_FILE
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import guess_media_type
 from anyrig.storage.keys import JsonValue
@@ -54,11 +58,15 @@ _MAX_NAME_CHARACTERS = 60  # of a line's text, in the name of its file
 
 @contextmanager
 def run_queue(server: ServerState) -> Iterator[None]:
-    """Run jobs until the end of the block; does nothing if jobs are left to other processes."""
-    if server.job_handler is None:
-        yield
-        return
+    """Run jobs until the end of the block, unless they are left to other processes."""
     stop = threading.Event()
+    threading.Thread(target=_sweep, args=(server, stop), daemon=True).start()
+    if server.job_handler is None:
+        try:
+            yield
+        finally:
+            stop.set()
+        return
     thread = threading.Thread(target=_work, args=(server, stop), name="job queue", daemon=True)
     thread.start()
     try:
@@ -73,7 +81,6 @@ def run_queue(server: ServerState) -> Iterator[None]:
 def _work(server: ServerState, stop: threading.Event) -> None:
     """A file that cannot be used for a while must not end the server's work for good."""
     assert server.job_handler is not None
-    threading.Thread(target=_sweep, args=(server, stop), daemon=True).start()
     while not stop.is_set():
         try:
             run_jobs(
@@ -91,25 +98,20 @@ def _work(server: ServerState, stop: threading.Event) -> None:
 
 def _sweep(server: ServerState, stop: threading.Event) -> None:
     while not stop.is_set():
-        with contextlib.suppress(StorageError, OSError):
-            delete_orphaned_folders(server)
+        try:
+            delete_expired(server)
+        except (StorageError, OSError) as error:
+            log.warning("cannot delete old jobs: %s", error)
         stop.wait(_SWEEP_INTERVAL_S)
 
 
-def delete_orphaned_folders(
-    server: ServerState, *, min_age_s: float = _SWEEP_INTERVAL_S
-) -> list[Path]:
-    """Delete the folders of jobs that do not exist any more; returns them."""
-    root = server.data_folder / JOBS_FOLDER
-    before = time.time() - min_age_s
-    if not root.is_dir():
-        return []
-    folders = [one for one in root.iterdir() if one.is_dir() and one.stat().st_mtime < before]
-    known = {str(job.arguments.get("folder")) for job in server.jobs.list()}
-    orphaned = [one for one in folders if str(one.absolute()) not in known]
-    for folder in orphaned:
-        shutil.rmtree(folder, ignore_errors=True)
-    return orphaned
+def delete_expired(server: ServerState, *, min_age_s: float = _SWEEP_INTERVAL_S) -> None:
+    """Delete the jobs that exceed the limits of the settings, and what is left of deleted ones."""
+    keep_days, max_gb = server.settings.keep_jobs_days, server.settings.max_jobs_gb
+    delete_old_jobs(server.jobs, server.data_folder, Retention(keep_days, max_gb))
+    delete_orphaned_folders(
+        server.jobs, server.data_folder, min_age_s=min_age_s, keep_days=keep_days
+    )
 
 
 # -- following -------------------------------------------------------------------------------------
@@ -227,9 +229,7 @@ class ResultFile:
 
 def find_job_folder(server: ServerState, job: Job) -> Path | None:
     """Where a job's files are; None for one that did not come over HTTP."""
-    folder = Path(str(job.arguments.get("folder", "")))
-    root = server.data_folder.absolute() / JOBS_FOLDER
-    return folder if folder.parent == root and folder.name not in ("", ".", "..") else None
+    return job_retention.find_job_folder(server.data_folder, job.arguments)
 
 
 def list_files(server: ServerState, job: Job) -> list[ResultFile]:
@@ -319,11 +319,6 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 def _list(value: JsonValue) -> list[JsonValue]:
     return list(value) if isinstance(value, list) else []
-
-
-def delete_files(folder: Path | None) -> None:
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # -- as JSON ---------------------------------------------------------------------------------------

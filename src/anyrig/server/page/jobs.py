@@ -84,6 +84,7 @@ class JobsPage:
     def __init__(self, page: PageContext) -> None:
         self._page, self._filter, t = page, "all", page.t
         heading(t("page.jobs"), t("jobs.lead"))
+        self._retention = tag("p", classes="soft").attributes(data_which="retention")
         with row("filters") as filters:
             filters.attributes(role="group", aria_label=t("jobs.filter"))
             self._filters = {
@@ -97,6 +98,7 @@ class JobsPage:
 
     async def refresh(self) -> None:
         found = await self._query.fetch(self._cards.limit, _FILTERS[self._filter])
+        self._retention.set_text(describe_retention(self._page.t, found.keep_days, found.max_gb))
         self._show_empty("" if found.jobs else "none" if found.total_all else "empty")
         for card, job in self._cards.show(found.jobs, found.total):
             if job["state"] == "done":
@@ -124,6 +126,15 @@ class JobsPage:
 
 
 # -- texts -----------------------------------------------------------------------------------------
+
+
+def describe_retention(t: Translator, keep_days: float, max_gb: float) -> str:
+    """When finished jobs are deleted."""
+    texts = [
+        *([t("jobs.retention.days", days=f"{keep_days:g}")] if keep_days else []),
+        *([t("jobs.retention.size", size=f"{max_gb:g}")] if max_gb else []),
+    ]
+    return " ".join(texts) or t("jobs.retention")
 
 
 def describe_name(t: Translator, job: Job) -> str:
@@ -473,6 +484,9 @@ class FetchedJobs(NamedTuple):
     """All in the requested states."""
     total_all: int
     """Of the same kinds, in any state."""
+    keep_days: float
+    max_gb: float
+    """Limits of finished jobs; 0 is none."""
 
 
 class JobQuery:
@@ -489,7 +503,8 @@ class JobQuery:
 
     async def fetch(self, limit: int, states: Sequence[str] = ()) -> FetchedJobs:
         """The newest jobs, all active ones, and those that ended since the last call."""
-        jobs, counts = await self._fetch_newest(limit, states)
+        jobs, last = await self._fetch_newest(limit, states)
+        counts: dict[str, int] = last["counts"]
         active_states = [state for state in ACTIVE if not states or state in states]
         num_active = sum(job["state"] in ACTIVE for job in jobs.values())
         if sum(counts[state] for state in active_states) > num_active:  # some are older
@@ -502,18 +517,19 @@ class JobQuery:
         self._active = {id for id, job in jobs.items() if job["state"] in ACTIVE}
         total = sum(count for state, count in counts.items() if not states or state in states)
         newest = sorted(jobs.values(), key=lambda job: float(job["created"]), reverse=True)
-        return FetchedJobs(newest, total, sum(counts.values()))
+        return FetchedJobs(
+            newest, total, sum(counts.values()), last["keep_jobs_days"], last["max_jobs_gb"]
+        )
 
-    async def _fetch_newest(
-        self, limit: int, states: Sequence[str]
-    ) -> tuple[dict[str, Job], dict[str, int]]:
+    async def _fetch_newest(self, limit: int, states: Sequence[str]) -> tuple[dict[str, Job], Any]:
+        """Jobs by id, and the last answer."""
         jobs: dict[str, Job] = {}
         before: dict[str, int] = {}
         while True:
             found = await self._get(min(limit - len(jobs), _API_LIMIT), states, **before)
             jobs |= {str(job["id"]): job for job in found["jobs"]}
             if found["older"] is None or len(jobs) >= limit:
-                return jobs, found["counts"]
+                return jobs, found
             before = {"before": found["older"]}
 
     async def _get(self, limit: int, states: Sequence[str], **before: int) -> Any:

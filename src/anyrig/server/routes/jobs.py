@@ -14,6 +14,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import Client, find_job, get_jobs_filter
+from anyrig.app.job_retention import delete_job
 from anyrig.app.jobs import JOB_KINDS
 from anyrig.errors import InvalidInputError, OverloadedError
 from anyrig.jobs import Job, JobNotFoundError, JobPage
@@ -23,10 +24,8 @@ from anyrig.server.job_requests import EXAMPLES, build_variants, check_uploads, 
 from anyrig.server.jobs import (
     JobFollower,
     ResultFile,
-    delete_files,
     describe_event,
     describe_job,
-    find_job_folder,
     list_files,
 )
 from anyrig.server.json_body import JsonRoute
@@ -128,7 +127,15 @@ class JobsShown(BaseModel):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"jobs": [JOB, _WAITS], "counts": _COUNTS, "older": 41}],
+            "examples": [
+                {
+                    "jobs": [JOB, _WAITS],
+                    "counts": _COUNTS,
+                    "older": 41,
+                    "keep_jobs_days": 0,
+                    "max_jobs_gb": 0,
+                }
+            ],
         }
     )
 
@@ -138,6 +145,13 @@ class JobsShown(BaseModel):
     )
     older: int | None = Field(
         description="Pass it as `before` to list older jobs; null at the end."
+    )
+    keep_jobs_days: float = Field(
+        description="Finished jobs are deleted after so many days; 0 keeps them."
+    )
+    max_jobs_gb: float = Field(
+        description="The oldest finished jobs of a key are deleted when the files of all take more;"
+        " 0 keeps them."
     )
 
 
@@ -369,7 +383,11 @@ def _list(server: ServerState, found: JobPage) -> Response:
                    ensure_ascii=False, allow_nan=False)
         for job in found.jobs
     ]  # fmt: skip
-    rest = json.dumps({"counts": found.counts, "older": found.next_before})
+    rest = json.dumps({
+        "counts": found.counts, "older": found.next_before,
+        "keep_jobs_days": server.settings.keep_jobs_days,
+        "max_jobs_gb": server.settings.max_jobs_gb,
+    })  # fmt: skip
     body = f'{{"jobs": [{", ".join(rows)}], {rest[1:]}'
     return Response(body.encode("utf-8", "replace"), media_type="application/json")
 
@@ -406,9 +424,7 @@ def _count_waiting(server: ServerState, client: str | None = None) -> int:
 
 
 def _delete(server: ServerState, job: Job) -> None:
-    folder = find_job_folder(server, job)
-    _raise_conflict(lambda: server.jobs.delete(job.id))
-    delete_files(folder)
+    _raise_conflict(lambda: delete_job(server.jobs, server.data_folder, job))
 
 
 def _raise_conflict(work: Callable[[], T]) -> T:
