@@ -33,6 +33,7 @@ from anyrig.errors import (
 )
 from anyrig.jobs import JobNotFoundError
 from anyrig.options import Option, list_options
+from anyrig.storage.weights import find_cached_repository
 from anyrig.text.folder import is_inside
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ def resolve_document_model(rig: Rig, name: str) -> str:
             return str(folder.resolve())
     if _HUB_NAME.fullmatch(name):
         folder = rig.folders.models / "documents" / name.replace("/", "--")
+        if not folder.is_dir():
+            folder = find_cached_repository(name) or folder
         if not folder.is_dir():
             raise MissingWeightsError(
                 f"{name} is not on this machine",

@@ -35,6 +35,7 @@ from anyrig.errors import (
     OptionRef,
 )
 from anyrig.options import option
+from anyrig.storage.weights import find_cached_repository
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -286,6 +287,9 @@ def find_fine_tuned(rig: Rig, request: ClassifyRequest, on_event: OnEvent) -> Fi
     if name.count("/") != 1 or name.startswith((".", "~", "/")):
         return None
     place_of_hub = rig.folders.models / "documents" / name.replace("/", "--")
+    cached = find_cached_repository(name)
+    if not (place_of_hub / "config.json").is_file() and cached is not None and is_one(cached):
+        place_of_hub = cached
     if not (place_of_hub / "config.json").is_file():
         if not request.fetch:
             raise MissingWeightsError(

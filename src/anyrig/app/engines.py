@@ -21,6 +21,7 @@ from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
 from anyrig.speech import engines
 from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, Voice, options_of
+from anyrig.storage.weights import find_cached_repository
 from anyrig.text.language_names import language_code
 
 if TYPE_CHECKING:
@@ -300,6 +301,10 @@ def find_weights(
 
 def find_weights_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | None:
     """The folder of an engine's weights: as requested, of the settings, or anyrig's own."""
+    if options.model is not None and not options.model.is_dir():
+        cached = find_cached_repository(options.model.as_posix())
+        if cached is not None:
+            return cached
     if options.model is not None:
         if not options.model.is_dir():
             raise InvalidInputError(
@@ -311,8 +316,22 @@ def find_weights_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | No
 
 
 def _find_downloaded(rig: Rig, name: str) -> Path | None:
+    """What `anyrig engines get` downloaded, or another program into the hub's cache."""
     folder = rig.folders.models / name
-    return folder if folder.is_dir() else None
+    return folder if folder.is_dir() else find_cached_weights(name)
+
+
+def find_cached_weights(name: str) -> Path | None:
+    """An engine's repository in the hub's cache, if the engine can use what is there of it."""
+    engine_class = engines.engine_class(name)
+    folder = find_cached_repository(engine_class.spec.repository)
+    if folder is None or engine_class.hosted:
+        return folder
+    try:
+        engine_class.find(folder)
+    except AnyrigError:
+        return None
+    return folder
 
 
 def _find_model_setting(rig: Rig) -> Path | None:
@@ -320,6 +339,9 @@ def _find_model_setting(rig: Rig) -> Path | None:
     path: Path | None = rig.settings.speech.model
     if path is None or path.is_dir():
         return path
+    cached = find_cached_repository(path.as_posix())
+    if cached is not None:
+        return cached
     name = _engine_of_repository(path)
     if name and _find_downloaded(rig, name) is not None:
         return None

@@ -26,6 +26,7 @@ from anyrig.errors import (
     errors_of_option,
 )
 from anyrig.options import list_options
+from anyrig.storage.weights import find_cached_repository
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -189,6 +190,8 @@ class LiveEmbedding:
         names = self._list_names()
         if name == self.default_name and name not in names:
             return EmbeddingModel(find(name, models=models))  # not of a client: of the settings
+        if name not in names and find_cached_repository(name) is not None:
+            return EmbeddingModel(find(name, models=models))
         if name not in names:
             raise ModelNotFoundError(
                 f"unknown embedding model {name[:200]!r}", hint=f"Models: {', '.join(names)}."

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.app.events import OnEvent, ProgressEvent
 from anyrig.errors import InvalidInputError, InvalidSettingError, Message, OptionRef
+from anyrig.storage.weights import find_cached_repository
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -324,9 +325,11 @@ def _resolve_from(path: Path) -> Callable[[str], Path]:
 
 
 def _find_model(folder: Path, name: str) -> Model:
-    """A packaged model, or one of a folder beside the TOML file."""
+    """A packaged model, one of a folder beside the TOML file, or one in the hub's cache."""
     from anyrig.documents.model import find
     from anyrig.documents.packaged import PACKAGED
 
-    path = name if name in PACKAGED else str(folder / Path(name).expanduser())
-    return check_trainable(find(path, models=folder))
+    path = folder / Path(name).expanduser()
+    if name in PACKAGED or (not path.exists() and find_cached_repository(name) is not None):
+        return check_trainable(find(name, models=folder))
+    return check_trainable(find(str(path), models=folder))

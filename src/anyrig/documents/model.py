@@ -19,6 +19,7 @@ from anyrig.documents import st_folder
 from anyrig.documents.packaged import PACKAGED, packaged
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Workload
+from anyrig.storage.weights import find_cached_repository
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Use
@@ -191,6 +192,9 @@ def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) 
     if not (folder / "weights.json").is_file():
         if fetch is None and st_folder.complete(folder):  # put there by hand
             return in_folder(folder, name=name)
+        cached = find_cached_repository(name)
+        if cached is not None and st_folder.complete(cached):
+            return in_folder(cached, name=name)
         if fetch is None:
             raise MissingWeightsError(
                 f"{name} is not on this machine",

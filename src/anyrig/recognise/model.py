@@ -28,6 +28,7 @@ from anyrig.placement import Workload
 from anyrig.recognise import moonshine, whisper
 from anyrig.recognise.choose import choose
 from anyrig.recognise.protocol import INSTALL, Recording
+from anyrig.storage.weights import find_cached_repository
 from anyrig.work.engine import EngineFactory
 
 log = logging.getLogger(__name__)
@@ -223,6 +224,9 @@ def _systran(size: str) -> str:
 
 def _of_hub(name: str, fetch: bool) -> Path:
     """A model of the hub, from its cache, or fetched into it."""
+    cached = find_cached_repository(name)
+    if cached is not None and any((*cached.glob("*.safetensors"), *cached.glob("model.bin"))):
+        return cached
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:

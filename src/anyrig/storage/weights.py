@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
@@ -34,6 +35,8 @@ DEFAULT_PATTERNS = (
     "*.safetensors", "*.json", "*.txt", "*.model", "*.onnx", "*.wav", "*.jinja", "LICENSE*",
     "*.yaml",
 )  # fmt: skip
+_REPOSITORY = re.compile(r"[\w-][\w.-]{0,95}/[\w-][\w.-]{0,95}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 DownloadProgress = Callable[[str, int, int], None]
 """Called with a file's name, the bytes of all files that are there, and how many there will be."""
 
@@ -48,6 +51,61 @@ class HubFile(NamedTuple):
     """Empty for small files, which only have Git's hash."""
 
 
+def find_cached_repository(repository: str, revision: str = "main") -> Path | None:
+    """The folder of a repository in the cache that huggingface_hub and transformers share, found
+    without the network; None if it is not there, or a file of it is missing.
+
+    Args:
+        repository: `owner/name` on the hub.
+        revision: a branch, a tag or a commit.
+    """
+    if not _REPOSITORY.fullmatch(repository):
+        return None
+    for cache in _list_hub_caches():
+        folder = cache / f"models--{repository.replace('/', '--')}"
+        try:
+            commit = (folder / "refs" / revision).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            commit = revision
+        snapshot = folder / "snapshots" / commit
+        if commit and Path(commit).name == commit and _is_whole(snapshot):
+            return snapshot
+    return None
+
+
+def _list_hub_caches() -> list[Path]:
+    """Where repositories are cached, as huggingface_hub decides it when it is imported."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or f"{home}/huggingface"
+    hub = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    named = [hub or f"{home}/hub", os.environ.get("TRANSFORMERS_CACHE", "")]
+    return [Path(os.path.expandvars(one)).expanduser() for one in named if one]
+
+
+def _is_whole(snapshot: Path) -> bool:
+    """Whether no file of a snapshot is a link to a blob that was deleted or never arrived."""
+    try:
+        files = [path for path in snapshot.rglob("*") if not path.is_dir()]
+    except OSError:
+        return False
+    return bool(files) and all(path.is_file() for path in files)
+
+
+def get_repository_name(folder: Path) -> str:
+    """The `owner/name` of a folder that `find_cached_repository` gave; else the folder's name."""
+    repository = _find_repository_folder(folder)
+    if repository is None:
+        return folder.name
+    return repository.name.removeprefix("models--").replace("--", "/", 1)
+
+
+def _find_repository_folder(path: Path) -> Path | None:
+    for one in path.parents:
+        if one.name == "snapshots" and one.parent.name.startswith("models--"):
+            return one.parent
+    return None
+
+
 def hash_files(paths: Iterable[Path]) -> str:
     """One hash of some files: of their names and their contents."""
     digest = hashlib.sha256()
@@ -58,6 +116,8 @@ def hash_files(paths: Iterable[Path]) -> str:
 
 def hash_file(path: Path) -> str:
     """A file's SHA-256, remembered beside it as long as its size and time stay the same."""
+    if _find_repository_folder(path):
+        return _hash_cached_file(path)
     state = path.stat()
     stamp = f"{state.st_size} {state.st_mtime_ns}"
     hashes_file = path.parent / _HASHES_FILE
@@ -71,6 +131,14 @@ def hash_file(path: Path) -> str:
     except OSError:
         log.debug("cannot write %s: the hash is computed each time", hashes_file)
     return digest
+
+
+def _hash_cached_file(path: Path) -> str:
+    """The SHA-256 of a file in the hub's cache, where large files have it as their name. Nothing is
+    written there.
+    """
+    blob = path.resolve().name
+    return blob if _SHA256.fullmatch(blob) else _sha256(path)
 
 
 def _sha256(path: Path) -> str:

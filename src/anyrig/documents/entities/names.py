@@ -12,6 +12,7 @@ from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
 from anyrig.errors import InvalidInputError, Message, MissingPackageError, OptionRef
 from anyrig.install import format_install
 from anyrig.placement import Workload
+from anyrig.storage.weights import find_cached_repository, get_repository_name
 from anyrig.work.engine import EngineFactory
 
 EngineName = Literal["auto", "grammar", "spacy", "gliner", "tokens"]
@@ -93,6 +94,8 @@ def choose(
         raise InvalidInputError(f"no engine {engine!r}", hint=f"One of {', '.join(ENGINES)}.")
     if engine == "grammar":
         return None
+    if model and not Path(model).exists():
+        model = str(find_cached_repository(model) or model)
     kind = engine if engine != "auto" else _kind_of(model) if model else "spacy"
     if labels and kind != "gliner":
         raise InvalidInputError(
@@ -170,7 +173,7 @@ def _gliner(model: str, labels: tuple[str, ...], threshold: float) -> Namer:
     )
     need = Workload(f"GLiNER {model}", libraries=("torch",), precisions=("fp32", "bf16", "fp16"),
                 worker_bytes=_weight(model))  # fmt: skip
-    return Namer(Path(model).name, recipe, need, 1000, own_labels=True)
+    return Namer(get_repository_name(Path(model)), recipe, need, 1000, own_labels=True)
 
 
 def _tokens(model: str, threshold: float) -> Namer:
@@ -188,7 +191,7 @@ def _tokens(model: str, threshold: float) -> Namer:
     precisions: Any = ("fp32",) if graph is not None else ("fp32", "bf16", "fp16")
     need = Workload(f"the model {Path(model).name}", libraries=ways, precisions=precisions,
                 worker_bytes=_weight(model))  # fmt: skip
-    return Namer(Path(model).name, recipe, need, 1200, own_labels=True)
+    return Namer(get_repository_name(Path(model)), recipe, need, 1200, own_labels=True)
 
 
 def graph_of(folder: Path) -> Path | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from anyrig.errors import InvalidInputError, Message, MissingWeightsError, OptionRef
 from anyrig.placement import Workload
+from anyrig.storage.weights import find_cached_repository
 from anyrig.work.engine import EngineFactory
 
 ENGINE = "anyrig.documents.summarise.seq2seq:Seq2Seq"
@@ -71,6 +72,8 @@ def find(name: str, *, models: Path, fetch: Callable[[str, Path], None] | None =
     if name.startswith((".", "~", "/")) or name.count("/") > 1 or not name.strip():
         raise InvalidInputError(f"there is no folder {name}", hint=_HINT)
     kept = models / "documents" / name.replace("/", "--")
+    if not (kept / "config.json").is_file() and (cached := find_cached_repository(name)):
+        return in_folder(cached, name=name)
     if not (kept / "config.json").is_file():
         if fetch is None:
             raise MissingWeightsError(

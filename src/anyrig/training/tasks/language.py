@@ -28,6 +28,7 @@ from torch import nn
 from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
 from anyrig.install import format_install
 from anyrig.storage.files import write_atomic
+from anyrig.storage.weights import find_cached_repository
 from anyrig.training.head import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
 from anyrig.training.protocol import Batch, Loss, Task
@@ -133,22 +134,24 @@ def _source(chosen: LanguageConfig, folder: Path) -> Path | None:
     """The model's folder where its own tokenizer is wanted."""
     if chosen.tokenizer != "auto" or not isinstance(chosen.model, str):
         return None
-    return config.below(folder, chosen.model) if _is_folder(chosen.model, folder) else None
+    return _find_folder(chosen.model, folder)
 
 
-def _is_folder(name: str, folder: Path) -> bool:
-    there = (config.below(folder, name) / "config.json").is_file()
-    if there and name in PRESETS:
+def _find_folder(name: str, folder: Path) -> Path | None:
+    """The folder of a model, below that of the configuration or in the hub's cache."""
+    path = config.below(folder, name)
+    is_there = (path / "config.json").is_file()
+    if is_there and name in PRESETS:
         raise InvalidSettingError(
             f"[task] model is {name!r}, which is a preset and a folder",
             hint=f'Say "./{name}" for the folder, {{ preset = "{name}" }} for a new model.',
         )
-    return there
+    return path if is_there else find_cached_repository(name)
 
 
 def _model(chosen: LanguageConfig, folder: Path, words: tokens.Tokens) -> tuple[nn.Module, int]:
-    if isinstance(chosen.model, str) and _is_folder(chosen.model, folder):
-        return _pretrained(config.below(folder, chosen.model), chosen.context, words)
+    if isinstance(chosen.model, str) and (path := _find_folder(chosen.model, folder)):
+        return _pretrained(path, chosen.context, words)
     shape = _shape(chosen)
     context = chosen.context or shape.context
     shape = dataclasses.replace(shape, vocabulary=words.size, context=max(context, shape.context))
