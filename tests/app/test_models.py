@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 
 from anyrig.app.models import LowMemory, MemoryWatch, ModelCache
 from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError, WorkError
+from anyrig.errors import (
+    DeviceLostError,
+    InvalidInputError,
+    OutOfMemoryError,
+    OverloadedError,
+    WorkError,
+)
 from anyrig.monitor.sample import DeviceSample, HostSample, MachineSnapshot
 from anyrig.placement import Placement
 from anyrig.units import GIB
@@ -354,6 +360,89 @@ def test_the_longest_idle_above_the_limit_are_closed(clock: Clock) -> None:
         use(cache, "d")
         assert cache.evict_idle() == []  # the oldest is in use
     assert names(cache) == ["a", "c", "d"]
+
+
+class Worked(Thing):
+    """A model with a worker process."""
+
+    running, is_open = 0, True
+
+    def waiting(self, lane: str) -> int:
+        return 0
+
+    def workers(self) -> list[object]:
+        return [self]
+
+
+def test_no_more_models_than_the_limit_are_loaded(clock: Clock) -> None:
+    cache = ModelCache(max_models=2, refuse=True, clock=clock)
+    models = {}
+    for name in ("a", "b", "a", "c"):
+        clock.now += 1
+        with cache.borrow(name, Worked) as models[name]:
+            pass
+    assert names(cache) == ["a", "c"]
+    assert [models[name].closed for name in "abc"] == [0, 1, 0], "before the next one was loaded"
+    with cache.borrow("a", Worked), cache.borrow("c", Worked):
+        with (
+            pytest.raises(OverloadedError, match="2 models are in use; the limit is 2"),
+            cache.borrow("d", Worked),
+        ):
+            pass
+        with cache.borrow("a", Worked), cache.borrow("files", Worked, counted=False):
+            assert names(cache) == ["a", "c", "files"]
+    with cache.borrow("d", Worked):
+        assert names(cache) == ["c", "d", "files"]
+
+
+def test_models_that_are_loading_are_counted(clock: Clock) -> None:
+    cache = ModelCache(max_models=2, refuse=True, clock=clock)
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def load() -> Worked:
+        begun.release()
+        assert go_on.wait(60)
+        return Worked()
+
+    def borrow(name: str) -> None:
+        with cache.borrow(name, load):
+            pass
+
+    with ThreadPoolExecutor(2) as threads:
+        threads.map(borrow, ("a", "b"))
+        assert begun.acquire(timeout=60)
+        assert begun.acquire(timeout=60)
+        with pytest.raises(OverloadedError), cache.borrow("c", Worked):
+            pass
+        go_on.set()
+    assert names(cache) == ["a", "b"]
+
+
+def test_a_client_has_a_share_of_the_models(clock: Clock) -> None:
+    cache = ModelCache(max_models=4, client_share=0.5, refuse=True, clock=clock)
+    for name in ("a", "b", "c"):
+        clock.now += 1
+        with cache.borrow(name, Worked, client="ann"):
+            pass
+    assert names(cache) == ["b", "c"]
+    with cache.borrow("b", Worked, client="ann"), cache.borrow("c", Worked, client="ann"):
+        with (
+            pytest.raises(OverloadedError, match="2 models of this client are in use"),
+            cache.borrow("d", Worked, client="ann"),
+        ):
+            pass
+        with cache.borrow("d", Worked, client="bob"), cache.borrow("b", Worked, client="bob"):
+            assert names(cache) == ["b", "c", "d"]
+
+
+def test_a_cache_that_refuses_nobody_exceeds_its_limit_only_while_all_are_in_use(
+    clock: Clock,
+) -> None:
+    cache = ModelCache(max_models=1, clock=clock)
+    with cache.borrow("a", Worked), cache.borrow("b", Worked):
+        assert names(cache) == ["a", "b"]
+    with cache.borrow("c", Worked):
+        assert names(cache) == ["c"]
 
 
 def test_another_version_replaces_a_model(cache: ModelCache) -> None:

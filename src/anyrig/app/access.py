@@ -74,6 +74,13 @@ class Client:
     """The id of the key that was presented; empty without one."""
     sees_all: bool = False
     """Whether it has the scope `admin`, or no key is needed."""
+    address: str = ""
+    """Of its connection."""
+
+    @property
+    def id(self) -> str:
+        """By which clients take turns: the key, or the address of a client without one."""
+        return self.key or self.address
 
     def may_see(self, owner: str) -> bool:
         """Whether something that a key made, or nobody's key, exists for this client."""

@@ -119,7 +119,7 @@ class DocumentWorkers:
         with ExitStack() as stack:
             name = _OWN_WORKERS.get(task, _LANE_NAMES[lane])
             queue = stack.enter_context(
-                self._rig.models.borrow(name, lambda: closing(self._start(lane)))
+                self._rig.models.borrow(name, lambda: closing(self._start(lane)), counted=False)
             )
             waiting_file.touch()
             stack.callback(_remove_file, waiting_file)
@@ -655,6 +655,7 @@ def _run_book_chapter(context: WorkerContext, given: Mapping[str, Any]) -> dict[
             f"book plan {Path(output).stem}",
             lambda: nullcontext(plan_book(rig, request, context.check)),
             version=str(output),
+            counted=False,
         ) as book:
             seconds = write_cached_chapter(
                 rig, request, book, int(given["number"]), target, context.check

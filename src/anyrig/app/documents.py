@@ -138,7 +138,9 @@ def _read_file(rig: Rig, options: FileOptions, path: Path, ocr: Reads | None) ->
     from anyrig.text.apart import Apart
 
     limits = build_limits(options)
-    with rig.models.borrow("file reader", lambda: Apart(limits), version=str(limits)) as apart:
+    with rig.models.borrow(
+        "file reader", lambda: Apart(limits), version=str(limits), counted=False
+    ) as apart:
         try:
             return read(path, ocr=ocr, mode=options.ocr, apart=apart)
         except (MissingPackageError, DeviceLostError):

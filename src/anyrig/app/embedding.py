@@ -288,7 +288,9 @@ def look_up_model(
     def look_up() -> AbstractContextManager[Model]:
         return nullcontext(find(name, models=rig.folders.models, languages=languages, fetch=fetch))
 
-    with rig.models.borrow(f"choice of model ({name or 'auto'}, {mostly})", look_up) as model:
+    with rig.models.borrow(
+        f"choice of model ({name or 'auto'}, {mostly})", look_up, counted=False
+    ) as model:
         return model
 
 

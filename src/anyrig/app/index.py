@@ -347,7 +347,7 @@ def open_searcher(rig: Rig, name: str) -> Iterator[Searcher]:
     # Another file of that name may have taken the place of one that was deleted.
     version = str(path.stat().st_ino if path.is_file() else 0)
     key = f"index {path.stem}"
-    with rig.models.borrow(key, lambda: Searcher(path), version=version) as searcher:
+    with rig.models.borrow(key, lambda: Searcher(path), version=version, counted=False) as searcher:
         yield searcher
 
 

@@ -216,13 +216,24 @@ class LiveEmbedding:
     # -- vectors -----------------------------------------------------------------------------------
 
     def submit(
-        self, texts: Sequence[str], *, model: str = "", use: Use = "passage", lane: Lane = "live"
+        self,
+        texts: Sequence[str],
+        *,
+        model: str = "",
+        use: Use = "passage",
+        lane: Lane = "live",
+        client: str = "",
     ) -> list[Future[Any]]:
-        """A future of each text's vector (fp32); the model stays loaded until all are done."""
+        """A future of each text's vector (fp32); the model stays loaded until all are done.
+
+        `client` is the key for which the model is loaded, if it is not.
+        """
         found = self.find_model(model).model
         name = f"embeddings {found.name}"
         with ExitStack() as stack:
-            embedder = stack.enter_context(self._rig.models.borrow(name, lambda: self._open(found)))
+            embedder = stack.enter_context(
+                self._rig.models.borrow(name, lambda: self._open(found), client=client)
+            )
             futures = embedder.submit(texts, use, lane)
             borrowed = stack.pop_all()
         if not futures:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, c
 from anyrig.errors import (
     AnyrigError,
     OutOfMemoryError,
+    OverloadedError,
     WorkError,
     error_from_dict,
     error_to_dict,
@@ -100,6 +101,8 @@ class ModelCacheStats:
 class _Entry:
     name: str
     version: str
+    client: str = ""
+    counted: bool = True
     model: Any = None
     stack: ExitStack | None = None
     """Closes the model; None while it is not loaded."""
@@ -130,8 +133,12 @@ class ModelCache:
 
     Args:
         idle_s: `evict_idle` closes what was not borrowed for so long; 0 never does.
-        max_models: `evict_idle` closes the longest idle models above so many that have worker
-            processes, and above so many that have none; 0 is no limit.
+        max_models: when so many models with worker processes are loaded, the longest idle one is
+            closed for another. Of those without, `evict_idle` closes the longest idle ones above
+            the limit. 0 is no limit.
+        refuse: whether `OverloadedError` is raised if all of the `max_models` are borrowed; else
+            another one is loaded.
+        client_share: how much of `max_models` one client may have loaded.
         keep: whether models stay loaded; otherwise each borrower opens its own.
         shared: whether one model has to serve any request, as in a server; otherwise it may be
             fitted to the request that loads it.
@@ -143,11 +150,15 @@ class ModelCache:
         *,
         idle_s: float = 0.0,
         max_models: int = 0,
+        refuse: bool = False,
+        client_share: float = 1.0,
         keep: bool = True,
         shared: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._idle_s, self._max_models, self._clock = idle_s, max_models, clock
+        self._refuse = refuse
+        self._max_client_models = max(1, int(client_share * max_models))
         self.keep, self.shared = keep, keep and shared
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
@@ -166,6 +177,8 @@ class ModelCache:
         *,
         version: str = "",
         exclusive: bool = False,
+        client: str = "",
+        counted: bool = True,
     ) -> Iterator[M]:
         """A model, loaded unless it is. Loading blocks: call it in a thread; returning it does not.
 
@@ -178,8 +191,14 @@ class ModelCache:
             version: a model of the same name and another version is replaced.
             exclusive: for one borrower at a time: while it is borrowed, another one opens its own,
                 which is closed after use.
+            client: for whom it is loaded; without one, only the limit of all applies.
+            counted: whether it is one of the `max_models`; not one that has no worker processes,
+                or that everybody needs.
         """
-        entry = self._acquire(name, load, version, exclusive=exclusive) if self.keep else None
+        entry = None
+        if self.keep:
+            new = _Entry(name, version, client, counted)
+            entry = self._acquire(new, load, exclusive=exclusive)
         if entry is None:
             with load() as model:
                 yield model
@@ -295,19 +314,14 @@ class ModelCache:
     # -- loading -----------------------------------------------------------------------------------
 
     def _acquire(
-        self,
-        name: str,
-        load: Callable[[], AbstractContextManager[Any]],
-        version: str,
-        *,
-        exclusive: bool,
+        self, new: _Entry, load: Callable[[], AbstractContextManager[Any]], *, exclusive: bool
     ) -> _Entry | None:
         """The entry of a model that is loaded; None if it is exclusive and another has it."""
         while True:
             with self._lock:
                 if self._closed:
                     raise _closed_error()
-                entry, outdated = self._get_entry(name, version)
+                entry = self._get_entry(new)
                 if exclusive and (entry.num_borrowers or entry.loading is not None):
                     return None
                 if entry.stack is not None:
@@ -317,9 +331,8 @@ class ModelCache:
                 if others is None:
                     own: Future[None] = Future()
                     entry.loading = own
-            if outdated:
-                self._close_discarded()
             if others is None:
+                self._close_discarded()
                 self._load(entry, own, load)
                 return entry
             error = others.exception()
@@ -327,18 +340,40 @@ class ModelCache:
                 raise _copy_error(error)
             # Loaded, unless it was evicted meanwhile: then it is loaded once more.
 
-    def _get_entry(self, name: str, version: str) -> tuple[_Entry, bool]:
-        """The entry of a model, a new one if it is broken or of another version, and whether it was
-        of another version; under the lock.
-        """
-        entry = self._entries.get(name)
-        outdated = entry is not None and entry.version != version
+    def _get_entry(self, new: _Entry) -> _Entry:
+        """The entry of a model, the new one if it is broken or of another version; under the lock."""
+        entry = self._entries.get(new.name)
+        outdated = entry is not None and entry.version != new.version
         if entry is not None and (outdated or _is_broken(entry.model)):
             self._discard(entry, "renewed" if outdated else "broken")
             entry = None
         if entry is None:
-            entry = self._entries[name] = _Entry(name, version)
-        return entry, outdated
+            self._make_room(new)
+            entry = self._entries[new.name] = new
+        return entry
+
+    def _make_room(self, new: _Entry) -> None:
+        """Discard the longest idle models above the limits, or raise an error; under the lock."""
+        if not self._max_models or not new.counted:
+            return
+        while True:
+            counted = [e for e in self._entries.values() if e.counted and _may_have_workers(e)]
+            own = [e for e in counted if new.client and e.client == new.client]
+            if len(own) >= self._max_client_models:
+                some, limit, whose = own, self._max_client_models, "of this client "
+            elif len(counted) >= self._max_models:
+                some, limit, whose = counted, self._max_models, ""
+            else:
+                return
+            idle = [e for e in some if e.stack is not None and not e.num_borrowers]
+            if not idle and not self._refuse:
+                return
+            if not idle:
+                raise OverloadedError(
+                    f"{len(some)} models {whose}are in use; the limit is {limit}",
+                    hint="Try again when one of them is free; or raise server.max_models.",
+                )
+            self._discard(min(idle, key=lambda e: e.last_used), "memory")
 
     def _load(
         self, entry: _Entry, done: Future[None], load: Callable[[], AbstractContextManager[Any]]
@@ -472,6 +507,11 @@ class ModelCache:
         with self._lock:
             free = [entry for entry in self._discarded if not entry.num_borrowers]
         return [one.name for one in free if self._close_entry(one, one.discarded or "broken")]
+
+
+def _may_have_workers(entry: _Entry) -> bool:
+    """Whether a model has worker processes, or is loading."""
+    return entry.stack is None or bool(list_workers(entry.model))
 
 
 def _is_broken(model: object) -> bool:

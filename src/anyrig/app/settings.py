@@ -132,6 +132,10 @@ class ServerSettings(ListenOptions):
     idle_s: float = option(
         900.0, "unload models unused for this long; 0 keeps them", ge=0, lt=1e9, unit="seconds"
     )
+    max_models: int = option(
+        8, "maximum number of loaded models; the longest idle one is unloaded for another, and a"
+        " request gets status 429 if all are in use", gt=0, lt=1e6,
+    )  # fmt: skip
     memory_free_mb: float = option(
         0.0, "unload idle models to keep this free; 0 means 5 % of the memory, at most 1 GiB", ge=0,
         lt=1e9, unit="MiB",

@@ -124,7 +124,10 @@ def build_state(rig: Rig, request: ServeRequest, stack: ExitStack) -> ServerStat
 
     settings, folder = rig.settings.server, rig.folders.server
     folder.mkdir(parents=True, exist_ok=True)
-    models = rig.models = ModelCache(idle_s=settings.idle_s)
+    models = rig.models = ModelCache(
+        idle_s=settings.idle_s, max_models=settings.max_models, refuse=True,
+        client_share=settings.client_share,
+    )  # fmt: skip
     stack.callback(models.close)
     # The server's own options are those of every request, unless the request has others.
     shared = {*list_options(ComputeOptions), *list_options(ClusterOptions), "no_cache"}

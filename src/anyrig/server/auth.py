@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote
@@ -61,10 +62,18 @@ def get_client(request: HTTPConnection) -> Client:
 
 
 def get_client_of_scope(scope: Mapping[str, Any]) -> Client:
+    address = str((scope.get("client") or ("",))[0])
     if scope.get(SCOPE_NO_KEY_NEEDED):
-        return Client(sees_all=True)
+        return Client(sees_all=True, address=address)
     key: ApiKey | None = scope.get(SCOPE_KEY)
-    return Client() if key is None else Client(key.id, sees_all="admin" in key.scopes)
+    if key is None:
+        return Client(address=address)
+    return Client(key.id, sees_all="admin" in key.scopes, address=address)
+
+
+current_client: ContextVar[Client] = ContextVar("current_client", default=Client())  # noqa: B039
+"""Who the present request is of, for those who share out models and workers. What a client may see
+is decided by `get_client`."""
 
 
 def require_scope(request: Request, *scopes: str) -> None:

@@ -36,7 +36,9 @@ from anyrig.server.auth import (
     SCOPE_KEY,
     SCOPE_NO_KEY_NEEDED,
     Authenticator,
+    current_client,
     find_scopes,
+    get_client_of_scope,
     get_key_text,
     local_path,
     login_router,
@@ -104,9 +106,12 @@ class SecurityMiddleware:
             return
         call = self._read_headers(scope)
         exchange = _Exchange(f"{self._id_prefix}-{next(self._numbers)}", call, send, scope)
+        stack = contextlib.ExitStack()
         try:
             refusal = await self._check(call, scope)
             if refusal is None:
+                client = current_client.set(get_client_of_scope(scope))
+                stack.callback(current_client.reset, client)
                 if scope["type"] == "http":
                     receive = limit_body(receive, self._find_limit(call))
                 elif call.key is not None:
@@ -117,6 +122,7 @@ class SecurityMiddleware:
         except Exception as error:  # noqa: BLE001 - the last one, outside of everything
             await self._handle_error(error, scope, receive, exchange)
         finally:
+            stack.close()
             self._record(exchange, scope)
 
     async def _handle_error(

@@ -44,7 +44,7 @@ from anyrig.app.entities import EntitiesRequest
 from anyrig.app.ocr import OcrRequest
 from anyrig.app.summarise import SummariseRequest
 from anyrig.errors import AnyrigError, OverloadedError
-from anyrig.server.auth import get_client
+from anyrig.server.auth import current_client, get_client
 from anyrig.server.documents import (
     DocumentTasks,
     Source,
@@ -447,7 +447,8 @@ async def _embed_texts(
     found: list[Any] = []
     for start in range(0, len(texts), size):
         some = texts[start : start + size]
-        submit = partial(embedding.submit, some, model=model, use=use, lane=lane)
+        submit = partial(embedding.submit, some, model=model, use=use, lane=lane,
+                         client=current_client.get().key)  # fmt: skip
         futures = await submit_patiently(
             partial(tasks.embed, submit), limits.deadline_s if start else 0
         )

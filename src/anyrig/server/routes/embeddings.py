@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.live_embedding import OPENAI_PREFIX, EmbeddingModel
 from anyrig.errors import InvalidInputError, LimitExceededError, WorkError
+from anyrig.server.auth import current_client
 from anyrig.server.errors import (
     Problem,
     error_status,
@@ -143,7 +144,9 @@ def router(server: ServerState) -> APIRouter:
             raise not_json()
         body = await read_model(EmbeddingsRequest, request)
         started = await starter.run(
-            partial(_start, server, body), server.settings, undo=_Started.cancel
+            partial(_start, server, body, current_client.get().key),
+            server.settings,
+            undo=_Started.cancel,
         )
         vectors = await _wait(server, started, request)
         if body.dimensions is not None:
@@ -163,8 +166,8 @@ def router(server: ServerState) -> APIRouter:
     return routes
 
 
-def _start(server: ServerState, body: EmbeddingsRequest) -> _Started:
-    """Check, count and submit the texts; in a thread, as it may load the model."""
+def _start(server: ServerState, body: EmbeddingsRequest, client: str) -> _Started:
+    """Check, count and submit the texts of a key; in a thread, as it may load the model."""
     with errors_of_field("model"):
         found = server.embedding.find_model(body.model)
     dimension = found.model.dimension
@@ -175,7 +178,9 @@ def _start(server: ServerState, body: EmbeddingsRequest) -> _Started:
         )  # fmt: skip
     with errors_of_field("input"):
         texts, num_tokens = _read_texts(server, body, found)
-    futures = server.embedding.submit(texts, model=found.name, use=body.use, lane=body.lane)
+    futures = server.embedding.submit(
+        texts, model=found.name, use=body.use, lane=body.lane, client=client
+    )
     return _Started(found.name, num_tokens, futures)
 
 
