@@ -77,7 +77,7 @@ def test_cancelled_items_are_not_counted_and_are_removed() -> None:
         gone = sum(future.cancel() for future in futures)
         assert gone >= 998
         assert live.waiting("live") <= 3
-        assert sum(map(len, live._heaps.values())) < 600, "most of them are gone for good"
+        assert sum(map(len, live._queues.values())) < 600, "most of them are gone for good"
         assert kept.result(timeout=60) == pytest.approx(0.04)
 
 
@@ -89,6 +89,26 @@ def test_too_many_items_are_refused_unless_they_were_admitted_before() -> None:
         last = live.submit(0.01, admitted=True)
         first.result(timeout=60)
         assert last.result(timeout=60) == pytest.approx(0.02)
+
+
+def test_clients_take_turns_and_each_has_a_share() -> None:
+    done: list[str] = []
+    with live_queue("a", max_waiting=8, client_share=0.5, max_in_flight=1) as live:
+        busy = live.submit(BUSY_S, client="busy")
+        wait_until(lambda: live.running)
+        futures = [busy]
+        for client in ("ann", "ann", "ann", "ann", "bob", "bob", ""):
+            future = live.submit(0.01, client=client)
+            future.add_done_callback(lambda _, client=client: done.append(client))  # type: ignore[misc]
+            futures.append(future)
+        with pytest.raises(OverloadedError, match="4 items of this client"):
+            live.submit(0.01, client="ann")
+        assert futures[1].cancel()
+        futures[1] = live.submit(0.01, client="ann")
+        for future in futures:
+            future.result(timeout=60)
+        assert live.submit(0.01, client="ann").result(timeout=60) == pytest.approx(0.02)
+    assert done[1:] == ["ann", "bob", "", "ann", "bob", "ann"]
 
 
 def fill(live: LiveQueue[float, float]) -> None:

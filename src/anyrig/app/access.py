@@ -21,6 +21,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -79,8 +80,15 @@ class Client:
 
     @property
     def id(self) -> str:
-        """By which clients take turns: the key, or the address of a client without one."""
-        return self.key or self.address
+        """By which clients take turns and share: the key; without keys the address, empty for this
+        machine.
+        """
+        if self.key:
+            return self.key
+        try:
+            return "" if ip_address(self.address).is_loopback else self.address
+        except ValueError:  # no network
+            return ""
 
     def may_see(self, owner: str) -> bool:
         """Whether something that a key made, or nobody's key, exists for this client."""

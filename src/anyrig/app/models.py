@@ -341,7 +341,7 @@ class ModelCache:
             # Loaded, unless it was evicted meanwhile: then it is loaded once more.
 
     def _get_entry(self, new: _Entry) -> _Entry:
-        """The entry of a model, the new one if it is broken or of another version; under the lock."""
+        """The entry of a model, or the new one in place of a broken or outdated one; locked."""
         entry = self._entries.get(new.name)
         outdated = entry is not None and entry.version != new.version
         if entry is not None and (outdated or _is_broken(entry.model)):

@@ -4,7 +4,8 @@
         future = live.submit("a sentence", lane="live")
 
 Waiting items are taken in order of lane, then priority, then arrival, and only when a worker is
-about to be free, so that a live item overtakes all waiting bulk work. `submit` returns a future of
+about to be free, so that a live item overtakes all waiting bulk work. Within a lane clients take
+turns (`FairQueue`). `submit` returns a future of
 `concurrent.futures`; `asyncio.wrap_future` makes it awaitable. An item that is cancelled before its
 turn costs nothing; one whose deadline passes before its computation starts fails at once, with
 `OverloadedError`.
@@ -18,6 +19,7 @@ import math
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -39,6 +41,7 @@ from anyrig.errors import (
     to_disk_full_error,
 )
 from anyrig.work.batching import ItemStream, WorkItem, check_cost
+from anyrig.work.fair import FairQueue
 from anyrig.work.outcome import ItemFailure, ItemOutcome, OutcomeQueue, RunReport
 
 if TYPE_CHECKING:
@@ -70,13 +73,10 @@ class _Request(Generic[T, R]):
     payload: T
     cost: float
     lane: Lane
+    client: str
     future: ItemFuture[R] = field(default_factory=ItemFuture)
     index: int | None = None
     """Set when the pool takes it."""
-
-
-_Heap = list[tuple[float, int, _Request[T, R]]]
-"""By priority or deadline, then arrival."""
 
 
 class LiveQueue(ItemStream, Generic[T, R]):
@@ -88,6 +88,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
         max_in_flight: items the pool may hold at once; twice its workers if 0. More fills batches
             on a GPU, fewer let a live item overtake sooner.
         max_waiting: per lane; beyond it `OverloadedError` is raised.
+        client_share: how much of `max_waiting` one client may use.
         report: is filled while it runs.
         clock: monotonic seconds; deadlines use this clock.
     """
@@ -99,19 +100,22 @@ class LiveQueue(ItemStream, Generic[T, R]):
         cost: Callable[[T], float],
         max_in_flight: int = 0,
         max_waiting: int = MAX_WAITING,
+        client_share: float = 1.0,
         report: RunReport | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pool, self._cost, self._clock = pool, cost, clock
         self._max_in_flight = max_in_flight or max(2, 2 * pool.size)
         self._max_waiting = max_waiting
+        self._max_client_waiting = max(1, int(client_share * max_waiting))
         self.report = report if report is not None else RunReport()
         self._lock = threading.Lock()
         """Guards all that follows."""
-        self._heaps: dict[Lane, _Heap[T, R]] = {lane: [] for lane in LANES}
-        self._counts: dict[Lane, int] = dict.fromkeys(LANES, 0)
-        """Waiting items; cancelled ones stay in their heap for a while and do not count."""
-        self._deadlines: _Heap[T, R] = []
+        self._queues: dict[Lane, FairQueue[_Request[T, R]]] = {lane: FairQueue() for lane in LANES}
+        self._counts: dict[Lane, Counter[str]] = {lane: Counter() for lane in LANES}
+        """Waiting items by client; cancelled ones stay in their queue for a while and do not
+        count."""
+        self._deadlines: list[tuple[float, int, _Request[T, R]]] = []
         """By deadline, as they were when the item was submitted or last looked at."""
         self._in_flight: dict[int, _Request[T, R]] = {}
         self._num_submitted = self._num_taken = self._live_in_a_row = 0
@@ -135,34 +139,36 @@ class LiveQueue(ItemStream, Generic[T, R]):
         priority: float = 0.0,
         deadline: float | None = None,
         admitted: bool = False,
+        client: str = "",
     ) -> ItemFuture[R]:
         """A future of the item's result.
 
         Args:
             payload: the item.
             lane: `live` if a person waits.
-            priority: lower ones of a lane come first: the number of a sentence in its text, say, so
-                that everybody's first sentence comes before anybody's second.
+            priority: lower ones of a client come first: the number of a sentence in its text, say,
+                so that the first sentence of every text comes before the second of any.
             deadline: by the clock; an item that was not started by then fails.
             admitted: it belongs to a request that was accepted before, and is not refused now.
+            client: for whom it is; without one, only the limit of all applies.
         """
         cost = check_cost(self._cost(payload), self._num_submitted)
-        request: _Request[T, R] = _Request(payload, cost, lane)
+        request: _Request[T, R] = _Request(payload, cost, lane, client)
         request.future.deadline = deadline
         with self._lock:
-            self._check(lane, admitted)
-            heapq.heappush(self._heaps[lane], (priority, self._num_submitted, request))
+            self._check(lane, client, admitted)
+            self._queues[lane].push(request, client=client, priority=priority, cost=cost)
             if deadline is not None:
                 heapq.heappush(self._deadlines, (deadline, self._num_submitted, request))
-            self._counts[lane] += 1
+            self._counts[lane][client] += 1
             self._num_submitted += 1
         self.pool.wake()
-        request.future.add_done_callback(lambda future: self._remove_cancelled(future, lane))
+        request.future.add_done_callback(lambda future: self._remove_cancelled(future, request))
         return request.future
 
     def waiting(self, lane: Lane) -> int:
         with self._lock:
-            return self._counts[lane]
+            return self._counts[lane].total()
 
     @property
     def running(self) -> int:
@@ -188,32 +194,44 @@ class LiveQueue(ItemStream, Generic[T, R]):
         self._thread.join(timeout=10)
         self._fail_all(_closed_error())
 
-    def _check(self, lane: Lane, admitted: bool) -> None:
+    def _check(self, lane: Lane, client: str, admitted: bool) -> None:
         if self._closed:
             raise _closed_error()
         if self._error is not None:
             raise _copy_error(self._error)
         if lane not in LANES:
             raise InvalidInputError(f"unknown lane {lane!r}", hint="Use live or bulk.")
-        if not admitted and self._counts[lane] >= self._max_waiting:
+        if admitted:
+            return
+        if self._counts[lane].total() >= self._max_waiting:
             raise OverloadedError(
                 f"{self._max_waiting} items are waiting already", hint="Try again in a moment."
             )
+        if client and self._counts[lane][client] >= self._max_client_waiting:
+            raise OverloadedError(
+                f"{self._max_client_waiting} items of this client are waiting already",
+                hint="Try again in a moment.",
+            )
 
-    def _remove_cancelled(self, future: Future[R], lane: Lane) -> None:
-        """Do not count a cancelled item, and clear the heap once most of it is cancelled."""
+    def _remove_cancelled(self, future: Future[R], request: _Request[T, R]) -> None:
+        """Do not count a cancelled item, and clear the queue once most of it is cancelled."""
         if not future.cancelled():
             return
         with self._lock:
-            self._counts[lane] = max(0, self._counts[lane] - 1)
-            heap = self._heaps[lane]
-            if len(heap) < 2 * self._counts[lane] + _MIN_CANCELLED:
+            self._count_down(request)
+            waiting = self._queues[request.lane]
+            if len(waiting) < 2 * self._counts[request.lane].total() + _MIN_CANCELLED:
                 return
-            cancelled = {entry[2] for entry in heap if entry[2].future.cancelled()}
-            heap[:] = [entry for entry in heap if entry[2] not in cancelled]
-            heapq.heapify(heap)
-        for request in cancelled:
-            request.future.set_running_or_notify_cancel()
+            cancelled = {one for one in waiting if one.future.cancelled()}
+            waiting.remove(cancelled)
+        for one in cancelled:
+            one.future.set_running_or_notify_cancel()
+
+    def _count_down(self, request: _Request[T, R]) -> None:
+        counts = self._counts[request.lane]
+        counts[request.client] -= 1
+        if counts[request.client] <= 0:
+            del counts[request.client]
 
     # -- feeding the pool: the reader of a `DispatchLoop` ----------------------------------------
 
@@ -271,14 +289,12 @@ class LiveQueue(ItemStream, Generic[T, R]):
                 else:
                     late.add(request)
             for lane in {request.lane for request in late if request.index is None}:
-                heap = self._heaps[lane]
-                heap[:] = [entry for entry in heap if entry[2] not in late]
-                heapq.heapify(heap)
+                self._queues[lane].remove(late)
         return list(late)
 
     def _admit(self, request: _Request[T, R]) -> int:
         """Number an item that does not wait any more."""
-        self._counts[request.lane] -= 1
+        self._count_down(request)
         request.index = self._num_taken
         self._in_flight[request.index] = request
         self._num_taken += 1
@@ -286,11 +302,13 @@ class LiveQueue(ItemStream, Generic[T, R]):
 
     def _take_one(self) -> tuple[int, _Request[T, R]] | None:
         with self._lock:
-            live, bulk = self._heaps["live"], self._heaps["bulk"]
+            live, bulk = self._queues["live"], self._queues["bulk"]
             while len(self._in_flight) < self._max_in_flight and (live or bulk):
                 from_live = bool(live) and not (bulk and self._live_in_a_row >= _LIVE_PER_BULK)
-                request = heapq.heappop(live if from_live else bulk)[2]
+                waiting = live if from_live else bulk
+                request = waiting.pop()
                 if not request.future.set_running_or_notify_cancel():
+                    waiting.refund(request.client, request.cost)
                     continue  # it uses up no turn of its lane
                 self._live_in_a_row = self._live_in_a_row + 1 if from_live else 0
                 return self._admit(request), request
@@ -324,12 +342,12 @@ class LiveQueue(ItemStream, Generic[T, R]):
     def _fail_all(self, error: BaseException) -> None:
         with self._lock:
             left = list(self._in_flight.values())
-            left += [request for heap in self._heaps.values() for *_, request in heap]
+            left += [request for waiting in self._queues.values() for request in waiting]
             self._in_flight.clear()
             self._deadlines.clear()
-            for lane, heap in self._heaps.items():
-                heap.clear()
-                self._counts[lane] = 0
+            for lane in LANES:
+                self._queues[lane].clear()
+                self._counts[lane].clear()
         for request in left:
             if request.future.running() or request.future.set_running_or_notify_cancel():
                 request.future.set_exception(_copy_error(error))

@@ -448,7 +448,7 @@ async def _embed_texts(
     for start in range(0, len(texts), size):
         some = texts[start : start + size]
         submit = partial(embedding.submit, some, model=model, use=use, lane=lane,
-                         client=current_client.get().key)  # fmt: skip
+                         client=current_client.get().id)  # fmt: skip
         futures = await submit_patiently(
             partial(tasks.embed, submit), limits.deadline_s if start else 0
         )

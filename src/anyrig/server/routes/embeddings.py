@@ -144,7 +144,7 @@ def router(server: ServerState) -> APIRouter:
             raise not_json()
         body = await read_model(EmbeddingsRequest, request)
         started = await starter.run(
-            partial(_start, server, body, current_client.get().key),
+            partial(_start, server, body, current_client.get().id),
             server.settings,
             undo=_Started.cancel,
         )
