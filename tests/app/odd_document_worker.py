@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from anyrig.app.document_worker import DocumentWorker
+from anyrig.app import document_worker
+from anyrig.app.document_worker import DocumentWorker, WorkerContext
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError, error_to_dict
 from anyrig.placement import Placement
@@ -37,7 +38,22 @@ class OwnPool:
         self.pool.close()
 
 
+def _run_steps(context: WorkerContext, given: Mapping[str, Any]) -> str:
+    """Go on, with many steps, until a file exists."""
+    with Path(given["begun"]).open("a") as file:
+        file.write("begun\n")
+    while not Path(given["go_on"]).exists():
+        context.check()
+        time.sleep(0.01)
+    return "done"
+
+
 class OddDocumentWorker(DocumentWorker):
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        odd = {"steps": _run_steps, "transcribe": _run_steps}
+        document_worker.TASKS = {**document_worker.TASKS, **odd}
+
     def run_task(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         task, given = payload["task"], payload["given"]
         if task == "die":

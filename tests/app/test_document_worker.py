@@ -103,6 +103,66 @@ def test_quick_tasks_do_not_wait_for_long_ones(workers: DocumentWorkers) -> None
     assert not over.is_set()
 
 
+@pytest.fixture
+def impatient(rig: Rig) -> Iterator[DocumentWorkers]:
+    """Every task that has a step is a long one."""
+    with DocumentWorkers(rig, factory=ODD, max_short_s=0.0) as workers:
+        yield workers
+        rig.models.close()
+
+
+def count_begun(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_a_task_that_takes_long_leaves_its_worker_to_others(
+    impatient: DocumentWorkers, rig: Rig, tmp_path: Path
+) -> None:
+    given = {"begun": str(tmp_path / "begun"), "go_on": str(tmp_path / "go on")}
+    recording = {**given, "begun": str(tmp_path / "recorded")}
+    long = impatient.submit("steps", given, lane="bulk", client="ann")
+    waiting = impatient.submit("steps", given, lane="bulk", client="ann")
+    transcription = impatient.submit("transcribe", recording, lane="bulk", client="ann")
+    wait_until(
+        lambda: count_begun(tmp_path / "begun") == 3 and count_begun(tmp_path / "recorded") == 2
+    )
+    assert impatient.submit("ready", {}, lane="bulk", client="bob").result(timeout=60)
+    assert not any(one.done() for one in (long, waiting, transcription))
+    assert [one.name for one in rig.models.loaded_models()] == [
+        "documents, files", "documents, long tasks", "documents, transcriptions",
+    ]  # fmt: skip
+    (tmp_path / "go on").touch()
+    assert [one.result(timeout=60) for one in (long, waiting, transcription)] == ["done"] * 3
+
+
+def test_a_long_task_stops_when_nobody_waits(impatient: DocumentWorkers, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    given = {"begun": str(begun), "go_on": str(tmp_path / "go on")}
+    long = impatient.submit("steps", given, lane="bulk")
+    wait_until(lambda: count_begun(begun) == 2)
+    assert long.cancel()
+    following = impatient.submit("steps", given, lane="bulk")
+    wait_until(lambda: count_begun(begun) == 4)
+    (tmp_path / "go on").touch()
+    assert following.result(timeout=60) == "done"
+
+
+def test_clients_take_turns(workers: DocumentWorkers, tmp_path: Path) -> None:
+    done: list[str] = []
+    given = {"begun": str(tmp_path / "begun"), "go_on": str(tmp_path / "go on")}
+    tasks = [workers.submit("steps", given, lane="bulk", client="busy")]
+    wait_until(lambda: count_begun(tmp_path / "begun") == 1)
+    for client in ("ann", "ann", "ann", "bob"):
+        task = workers.submit("ready", {}, lane="bulk", client=client)
+        task.add_done_callback(lambda _, client=client: done.append(client))  # type: ignore[misc]
+        tasks.append(task)
+    (tmp_path / "go on").touch()
+    for task in tasks:
+        task.result(timeout=60)
+    wait_until(lambda: len(done) == 4)
+    assert done == ["ann", "bob", "ann", "ann"]
+
+
 def test_deletions_wait_for_nothing_and_nothing_for_them(
     workers: DocumentWorkers, rig: Rig
 ) -> None:
@@ -209,7 +269,7 @@ def test_models_with_processes_are_seen_and_unloaded_one_by_one(
     assert seen["older"].models == ("fake",)
     task = workers.submit("sleep", {"seconds": 3.0}, lane="bulk")
     assert rig.models.free_memory(("gpu-8",)) == ""
-    assert rig.models.free_memory(("gpu-7",)) == "documents, long tasks: older"
+    assert rig.models.free_memory(("gpu-7",)) == "documents, files: older"
     assert not task.done()  # it was unloaded while a task ran
     wait_until(lambda: not psutil.pid_exists(seen["older"].pid))
     assert psutil.pid_exists(seen["newer"].pid)
@@ -229,7 +289,7 @@ def test_a_model_that_the_current_task_uses_is_not_unloaded(
     assert task.result(timeout=60) == ["busy"]
     assert psutil.pid_exists(nested.workers[0].pid)
     wait_until(lambda: not list_nested(rig)[0].busy)
-    assert rig.models.free_memory(("gpu-7",)) == "documents, long tasks: busy"
+    assert rig.models.free_memory(("gpu-7",)) == "documents, files: busy"
 
 
 # -- what a client may do --------------------------------------------------------------------------

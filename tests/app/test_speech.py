@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from anyrig.errors import (
     InvalidOptionError,
     LimitExceededError,
     ModelNotFoundError,
+    WorkError,
 )
 from anyrig.options import request_from_json, request_to_json
 from anyrig.storage.cache import ResultCache
@@ -83,6 +87,56 @@ def test_two_clients_share_one_synthesizer(rig: Rig, speech: LiveSpeech) -> None
         assert all(len(samples) == one.num_samples > 10_000
                    for samples, one in zip(audio, (first, second), strict=True))  # fmt: skip
     assert names(rig) == [("speech tone", 0)]
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[LiveSpeech]:
+    """Speech of texts of any length, not cached."""
+    with ModelCache() as models:
+        rig = Rig(environment=environment_of(tmp_path), models=models)
+        with open_live_speech(rig, {"no_bench": True}, use_cache=False) as opened:
+            yield opened
+
+
+@pytest.mark.parametrize("client", ["ann", "bob"])
+def test_long_texts_do_not_delay_a_sentence(patient: LiveSpeech, client: str) -> None:
+    """They take turns at each sentence, those of one client and those of several."""
+    long = "The kettle is on, and the sea is calm on 3 May. " * 100
+    steps, begun = count(1), threading.Event()
+    order: list[str] = []
+
+    def step() -> None:
+        if next(steps) == 10:
+            begun.set()
+
+    def read(text: str, client: str, name: str) -> None:
+        with patient.start(patient.request(text=text, engine="tone"), client=client, check=step):
+            order.append(name)
+
+    read("Hello.", "ann", "first")  # loads the engine
+    with ThreadPoolExecutor(6) as threads:
+        done = [threads.submit(read, long, "ann", "long") for _ in range(6)]
+        assert begun.wait(60)
+        read("Good morning.", client, "sentence")
+        for one in done:
+            one.result(timeout=60)
+    assert order == ["first", "sentence", *["long"] * 6]
+    assert next(steps) > 600
+
+
+def test_a_text_is_not_prepared_for_a_client_that_left(patient: LiveSpeech) -> None:
+    steps = count(1)
+
+    def leave() -> None:
+        if next(steps) == 5:
+            raise WorkError("the client disconnected", hint="Send the request again.")
+
+    request = patient.request(text="The kettle is on. " * 1000, engine="tone")
+    with pytest.raises(WorkError, match="disconnected"):
+        patient.start(request, check=leave)
+    assert next(steps) == 6
+    with patient.start(patient.request(text="Hello.", engine="tone")) as session:
+        assert not session.done
 
 
 def test_errors_name_the_option_that_is_wrong(rig: Rig, speech: LiveSpeech) -> None:

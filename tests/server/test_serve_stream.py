@@ -187,7 +187,7 @@ class Late:
 
 def open_stream(session: Session) -> SpeechStream:
     parts = SimpleNamespace(
-        speech=SimpleNamespace(start=lambda _: session, request=lambda **_: None)
+        speech=SimpleNamespace(start=lambda _, **more: session, request=lambda **_: None)
     )
     return SpeechStream(cast("Any", parts), {"text": "a text"}, "pcm", StreamThreads())
 
@@ -275,7 +275,7 @@ def test_those_who_wait_for_an_engine_that_loads_keep_nobody_else_out() -> None:
     """More wait for one than there are threads for its like; another's engine is there."""
     loaded, begun = threading.Event(), threading.Semaphore(0)
 
-    def start(request: Any) -> Session:
+    def start(request: Any, **_: Any) -> Session:
         if request.engine == "large":
             begun.release()
             assert loaded.wait(60)

@@ -20,6 +20,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -93,6 +94,11 @@ class Client:
     def may_see(self, owner: str) -> bool:
         """Whether something that a key made, or nobody's key, exists for this client."""
         return self.sees_all or (bool(self.key) and owner == self.key)
+
+
+current_client: ContextVar[Client] = ContextVar("current_client", default=Client())  # noqa: B039
+"""Whose request this is, for those who share out models and workers. What a client may see is not
+decided by it."""
 
 
 class Stores(Protocol):

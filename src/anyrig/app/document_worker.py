@@ -5,7 +5,9 @@
 
 A task has a name and a request as JSON: what was given, the rest is filled in from the settings. It
 runs in a process of its own, as files of clients may be hostile, and answers JSON or an error of
-its own class. There are two lanes: `live` for what is quick, on the CPU, and `bulk` for the rest.
+its own class. There are two lanes: `live` for what is quick, on the CPU, and `bulk` for the rest. A
+task of the bulk lane that takes longer than a few seconds is moved to the worker for long tasks, so
+that it is in nobody's way; in each queue clients take turns.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from __future__ import annotations
 import base64
 import logging
 import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,8 +72,15 @@ MAX_OCR_PAGES = 200
 """Pages that one task reads by OCR: a client asks for more by their numbers."""
 MAX_OCR_SECONDS = 600.0
 """A task that reports nothing for much longer is taken to hang."""
-_LANE_NAMES: dict[Lane, str] = {"live": "documents", "bulk": "documents, long tasks"}
+_LANE_NAMES: dict[Lane, str] = {"live": "documents", "bulk": "documents, files"}
 """Names of the workers in the model cache, and so in `/health`."""
+_LONG_NAME = "documents, long tasks"
+_LONG_NAMES = {"transcribe": "documents, transcriptions"}
+"""Where tasks of the bulk lane are moved that take too long. Recordings have their own worker, as
+each may take half an hour."""
+MAX_SHORT_S = 10.0
+"""From then on a task of the bulk lane is long: it is stopped at its next step and begins again in
+the other worker. So much work is done twice; others wait no longer than this for each task."""
 _OWN_WORKERS = dict.fromkeys(("index_delete", "index_remove"), "documents, deletions")
 """Tasks with a worker of their own. What is deleted is overwritten on the disk: searches must not
 wait for it, and it must not wait for long work, which may take hours."""
@@ -85,12 +96,22 @@ class DocumentWorkers:
     One process for each kind of task, rather than several for all: what is quick is never behind a
     long task, and a task that kills its process takes nothing of the other kinds with it. They end
     when the model cache of `rig` finds them idle.
+
+    Args:
+        rig: its model cache holds the workers.
+        options: of every task.
+        factory: what runs in a process.
+        max_short_s: from then on a task of the bulk lane is moved to the worker for long tasks.
     """
 
     def __init__(
-        self, rig: Rig, options: ComputeOptions | None = None, factory: str = WORKER
+        self,
+        rig: Rig,
+        options: ComputeOptions | None = None,
+        factory: str = WORKER,
+        max_short_s: float = MAX_SHORT_S,
     ) -> None:
-        self._rig, self._factory = rig, factory
+        self._rig, self._factory, self._max_short_s = rig, factory, max_short_s
         self._options = options or rig.request(ComputeOptions)
         self._temporary = TemporaryDirectory(prefix="anyrig-tasks-")
         self._folder = Path(self._temporary.name)
@@ -104,7 +125,13 @@ class DocumentWorkers:
         self._temporary.cleanup()  # the processes are ended by the model cache
 
     def submit(
-        self, task: str, given: Mapping[str, Any], *, lane: Lane = "live", priority: float = 0.0
+        self,
+        task: str,
+        given: Mapping[str, Any],
+        *,
+        lane: Lane = "live",
+        priority: float = 0.0,
+        client: str = "",
     ) -> TaskFuture:
         """A future of the task's result. The first one starts a process: call it in a thread.
 
@@ -112,22 +139,36 @@ class DocumentWorkers:
             task: one of `TASKS`.
             given: options of the task's request, as JSON.
             lane: `bulk` for whatever may take more than a second or so.
-            priority: lower ones come first: a file's number in its request.
+            priority: lower ones of a client come first: a file's number in its request.
+            client: for whom it is; clients take turns.
         """
-        settings = self._rig.settings.server
         waiting_file = self._folder / str(next(self._numbers))
-        with ExitStack() as stack:
+        payload = {"task": task, "given": dict(given), "waiting_file": str(waiting_file)}
+        may_move = lane == "bulk" and task not in _OWN_WORKERS
+
+        def start(name: str, payload: Mapping[str, Any]) -> tuple[ItemFuture[Any], ExitStack]:
+            with ExitStack() as stack:
+                queue = stack.enter_context(
+                    self._rig.models.borrow(name, lambda: closing(self._start(lane)), counted=False)
+                )
+                item = queue.submit(
+                    payload, lane=lane, priority=priority, client=client,
+                    deadline=time.monotonic() + self._rig.settings.server.deadline_s,
+                )  # fmt: skip
+                return item, stack.pop_all()
+
+        waiting_file.touch()
+        try:
             name = _OWN_WORKERS.get(task, _LANE_NAMES[lane])
-            queue = stack.enter_context(
-                self._rig.models.borrow(name, lambda: closing(self._start(lane)), counted=False)
-            )
-            waiting_file.touch()
-            stack.callback(_remove_file, waiting_file)
-            item = queue.submit(
-                {"task": task, "given": dict(given), "waiting_file": str(waiting_file)},
-                lane=lane, priority=priority, deadline=time.monotonic() + settings.deadline_s,
-            )  # fmt: skip
-            return TaskFuture(item, stack.pop_all(), waiting_file)
+            limit = {"max_s": self._max_short_s} if may_move else {}
+            item, borrowed = start(name, {**payload, **limit})
+        except BaseException:
+            _remove_file(waiting_file)
+            raise
+        long_name = _LONG_NAMES.get(task, _LONG_NAME)
+        return TaskFuture(
+            item, borrowed, waiting_file, partial(start, long_name, payload) if may_move else None
+        )
 
     def _start(self, lane: Lane) -> WorkerQueue:
         from anyrig.devices.choose import DeviceRequest, choose_device
@@ -141,7 +182,8 @@ class DocumentWorkers:
         workers = LocalWorkers(
             plan.placements[:1], self._build_factory(lane), environment=rig.environment
         )
-        queue = WorkerQueue(workers, rig.settings.server.queue)
+        settings = rig.settings.server
+        queue = WorkerQueue(workers, settings.queue, settings.client_share)
         # A process that has answered once is good: if it dies, the task is to blame.
         try:
             unpack_result(queue.submit({"task": "ready", "given": {}}).result())
@@ -164,12 +206,13 @@ class DocumentWorkers:
 class WorkerQueue(LiveQueue[Any, Any]):
     """Where tasks wait for a worker process, whose models can be unloaded one by one."""
 
-    def __init__(self, workers: LocalWorkers, max_waiting: int) -> None:
+    def __init__(self, workers: LocalWorkers, max_waiting: int, client_share: float) -> None:
         from anyrig.work.pool import WorkerPool
 
         super().__init__(
-            WorkerPool(workers), cost=lambda _: 1.0, max_in_flight=1, max_waiting=max_waiting
-        )
+            WorkerPool(workers), cost=lambda _: 1.0, max_in_flight=1, max_waiting=max_waiting,
+            client_share=client_share,
+        )  # fmt: skip
         self._workers = workers
 
     def unload_model(self, name: str) -> None:
@@ -178,11 +221,25 @@ class WorkerQueue(LiveQueue[Any, Any]):
 
 
 class TaskFuture(Future[Any]):
-    """The result of a task, or its error. Cancelling it tells a task that has begun to stop."""
+    """The result of a task, or its error. Cancelling it tells a task that has begun to stop.
 
-    def __init__(self, item: ItemFuture[Any], borrowed: ExitStack, waiting_file: Path) -> None:
+    Args:
+        item: the task in the queue of a worker.
+        borrowed: returns the worker.
+        waiting_file: exists while somebody waits for the task.
+        move: submits the task to another worker, if this one stops it as it takes too long.
+    """
+
+    def __init__(
+        self,
+        item: ItemFuture[Any],
+        borrowed: ExitStack,
+        waiting_file: Path,
+        move: Callable[[], tuple[ItemFuture[Any], ExitStack]] | None = None,
+    ) -> None:
         super().__init__()
         self._item, self._borrowed, self._waiting_file = item, borrowed, waiting_file
+        self._move = move
         self.add_done_callback(lambda _: self._stop())
         item.add_done_callback(self._take)
 
@@ -193,6 +250,10 @@ class TaskFuture(Future[Any]):
 
     def _take(self, item: Future[Any]) -> None:
         self._borrowed.close()
+        if self._move is not None and _is_too_long(item):
+            # In a thread, as it may start a process; this one has others to serve.
+            threading.Thread(target=self._run_again, name="anyrig-move", daemon=True).start()
+            return
         if item.cancelled() or not self.set_running_or_notify_cancel():
             return
         try:
@@ -200,11 +261,27 @@ class TaskFuture(Future[Any]):
         except BaseException as error:  # noqa: BLE001 - whoever waits gets it
             self.set_exception(error)
 
+    def _run_again(self) -> None:
+        move, self._move = self._move, None
+        assert move is not None
+        try:
+            if not self.cancelled():
+                self._item, self._borrowed = move()
+                self._item.add_done_callback(self._take)
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            if self.set_running_or_notify_cancel():
+                self.set_exception(error)
+
     def _stop(self) -> None:
-        if self.cancelled() and not self._item.cancel():
-            _remove_file(
-                self._waiting_file
-            )  # it has begun: long tasks look for this between two steps
+        if self.cancelled():
+            self._item.cancel()
+        _remove_file(self._waiting_file)  # long tasks look for this between two steps
+
+
+def _is_too_long(item: Future[Any]) -> bool:
+    if item.cancelled() or item.exception() is not None:
+        return False
+    return "too_long" in item.result()
 
 
 def unpack_result(answer: Mapping[str, Any]) -> Any:
@@ -224,6 +301,10 @@ def _remove_file(path: Path) -> None:
 # -- in a worker process ---------------------------------------------------------------------------
 
 
+class TaskTooLong(Exception):
+    """A task is moved to the worker for long ones."""
+
+
 class WorkerContext:
     """What a task gets: the rig of its process, the options of every request unless it has others,
     and whether somebody still waits for its result.
@@ -234,6 +315,8 @@ class WorkerContext:
         self.waiting_file = ""
         """A file that exists while somebody waits for the current task; none is looked for if
         empty."""
+        self.stop_at: float | None = None
+        """By `time.monotonic`: when the current task has to leave its worker to others."""
 
     def request(self, kind: type[T], given: Mapping[str, Any]) -> T:
         """Build a request: what is given, what the server says, the settings, the defaults."""
@@ -243,7 +326,11 @@ class WorkerContext:
         return self.rig.request(kind, **{**options, **values})
 
     def check(self, event: Event | None = None) -> None:
-        """Raise an error if nobody waits for the task any more; called with each event."""
+        """Raise an error if nobody waits for the task any more, or if it takes too long for its
+        worker; called with each event, and at each step of what takes long.
+        """
+        if self.stop_at is not None and time.monotonic() > self.stop_at:
+            raise TaskTooLong
         if self.waiting_file and not os.path.exists(self.waiting_file):
             raise WorkError("The client disconnected", hint="Send the request again.")
 
@@ -305,8 +392,12 @@ class DocumentWorker(BaseEngine):
         from anyrig.memory import oom
 
         self.context.waiting_file = payload.get("waiting_file", "")
+        max_s = payload.get("max_s")
+        self.context.stop_at = None if max_s is None else time.monotonic() + max_s
         try:
             return {"result": TASKS[payload["task"]](self.context, payload["given"])}
+        except TaskTooLong:
+            return {"too_long": True}
         except AnyrigError as error:
             return {"error": error_to_dict(error)}
         except Exception as error:  # noqa: BLE001 - whatever a task raises is its answer

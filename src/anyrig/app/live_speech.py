@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import difflib
 import io
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -42,6 +41,7 @@ from anyrig.errors import (
 )
 from anyrig.options import list_options, option
 from anyrig.speech import engines
+from anyrig.work.fair import FairSlots
 from anyrig.work.live import Lane
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ OPENAI_VOICES = (
 _OPENAI_MODELS = ("tts-", "gpt-")
 """How the names of OpenAI's models begin: they are the default engine."""
 _MAX_PREPARED_AT_ONCE = 2
-"""Texts. It is pure Python: more at once would only take time from the event loop."""
+"""Texts. It is pure Python: more at once would only take time from the event loop. Clients take
+turns at each sentence, and a client's short texts come before its long ones."""
 _ANY_NUMBER = 1 << 20  # characters: as many workers as the devices carry
 _SHOWN_CHARACTERS = 80
 _WARM_UP_TEXT = "Hello, it is half past 10."
@@ -145,7 +146,7 @@ class LiveSpeech:
         self._options = {name: value for name, value in options.items() if name in known}
         self._settings = rig.settings.server
         self.lexicons = ClientLexicons(rig)
-        self._preparing = threading.Semaphore(_MAX_PREPARED_AT_ONCE)
+        self._preparing = FairSlots(_MAX_PREPARED_AT_ONCE)
 
     def request(self, *, text: str = "", **given: Any) -> LiveSpeechRequest:
         """A request with the options of the server, then the settings, filled in.
@@ -158,18 +159,35 @@ class LiveSpeech:
 
     # -- speaking ----------------------------------------------------------------------------------
 
-    def start(self, request: LiveSpeechRequest) -> SpeechSession:
+    def start(
+        self,
+        request: LiveSpeechRequest,
+        *,
+        client: str = "",
+        check: Callable[[], None] | None = None,
+    ) -> SpeechSession:
         """Prepare a text and ask for its first segments; loads the engine if it is not loaded.
 
         Errors name the option that is wrong: text, voice or engine. A voice is never taken for a
         path; OpenAI's names are the default voice where no engine has them.
+
+        Args:
+            request: of `request`.
+            client: for whom it is; clients take turns.
+            check: called while the text is prepared; it may raise an error to stop.
         """
         from anyrig.speech.sound.loudness import Leveller
         from anyrig.speech.voices import pick
 
         with errors_of_option("text"):
             self._check_text(request.text)
-        with self._preparing:
+        with self._preparing.hold(client, priority=len(request.text)) as give_way:
+
+            def step() -> None:
+                if check is not None:
+                    check()
+                give_way()
+
             language = detect_language(request.text, request)
             with errors_of_option("voice"):
                 voice = self._resolve_voice(request, request.voice, openai=True)
@@ -178,14 +196,15 @@ class LiveSpeech:
             with errors_of_option("engine"):
                 choice = choose_engine(self._rig, request, language)
             with errors_of_option("text"):
-                script = self._prepare(request, choice)
+                script = self._prepare(request, choice, step)
         with ExitStack() as stack:
-            synthesizer = stack.enter_context(self._borrow_synthesizer(request, choice))
+            synthesizer = stack.enter_context(self._borrow_synthesizer(request, choice, client))
             recital = stack.enter_context(
                 synthesizer.read(
-                    script.segments, lane=request.lane, wait_s=self._settings.deadline_s
+                    script.segments, lane=request.lane, wait_s=self._settings.deadline_s,
+                    client=client,
                 )
-            )
+            )  # fmt: skip
             first, voices = script.segments[0].line, choice.found.voices
             voice = first.voice or (pick(voices, first).name if voices else "")
             rate, loudness = synthesizer.rate, request.loudness
@@ -278,30 +297,39 @@ class LiveSpeech:
             raise unknown(name[:_SHOWN_CHARACTERS], known, more="GET /config describes each.")
         return voice
 
-    def _prepare(self, request: LiveSpeechRequest, choice: EngineChoice) -> Script:
+    def _prepare(
+        self,
+        request: LiveSpeechRequest,
+        choice: EngineChoice,
+        on_step: Callable[[], None] | None = None,
+    ) -> Script:
         lexicon = self.lexicons.load(request.key, owner_file=request.lexicon)
         if request.lexicon is not None:
             request = replace(request, lexicon=None)
         return prepare_script(
             self._rig, request, choice, files=False, first_short=request.lane == "live",
-            lexicon=lexicon,
+            lexicon=lexicon, on_step=on_step,
         )  # fmt: skip
 
     def _borrow_synthesizer(
-        self, request: LiveSpeechRequest, choice: EngineChoice
+        self, request: LiveSpeechRequest, choice: EngineChoice, client: str = ""
     ) -> AbstractContextManager[LiveStudio]:
         """The engine's synthesizer in the model cache; one for each set of its options."""
+        settings = self._settings
         from anyrig.speech.live import LiveStudio
 
         def load() -> LiveStudio:
             self._rig.reload_saved_device()
             stage = open_stage(self._rig, request, choice, _ANY_NUMBER, self._cache, lane="live")
-            return LiveStudio(stage, most_waiting=self._settings.queue)
+            return LiveStudio(
+                stage, most_waiting=settings.queue, client_share=settings.client_share
+            )
 
         defaults = {one.name: one.default for one in choice.spec.options}
         changed = [f" {name}={value}" for name, value in sorted(choice.options.items())
                    if value != defaults[name]]  # fmt: skip
-        return self._rig.models.borrow(f"speech {choice.name}{''.join(changed)}", load)
+        name = f"speech {choice.name}{''.join(changed)}"
+        return self._rig.models.borrow(name, load, client=client)
 
     # -- what exists -------------------------------------------------------------------------------
 

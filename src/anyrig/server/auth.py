@@ -12,7 +12,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote
@@ -69,11 +68,6 @@ def get_client_of_scope(scope: Mapping[str, Any]) -> Client:
     if key is None:
         return Client(address=address)
     return Client(key.id, sees_all="admin" in key.scopes, address=address)
-
-
-current_client: ContextVar[Client] = ContextVar("current_client", default=Client())  # noqa: B039
-"""Who the present request is of, for those who share out models and workers. What a client may see
-is decided by `get_client`."""
 
 
 def require_scope(request: Request, *scopes: str) -> None:

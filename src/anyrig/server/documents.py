@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import to_thread
 
-from anyrig.app.access import find_named_upload
+from anyrig.app.access import current_client, find_named_upload
 from anyrig.errors import AnyrigError, LimitExceededError, error_from_dict, render_json
 from anyrig.server.errors import Problem, error_status
 from anyrig.server.uploads import IndexFiles
@@ -143,7 +143,10 @@ class DocumentTasks:
         It may wait for some time, and from then on it may run for some time.
         """
         limits, outcome = self.server.settings, "given up"
-        submit = partial(self.server.documents.submit, task, given, lane=lane, priority=priority)
+        submit = partial(
+            self.server.documents.submit, task, given, lane=lane, priority=priority,
+            client=current_client.get().id,
+        )  # fmt: skip
         try:
             future = await self._starting[lane].run(submit, limits, undo=lambda one: one.cancel())
             found = await wait_for_task(future, limits.work_s)

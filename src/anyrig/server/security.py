@@ -26,6 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from anyrig.app.access import current_client
 from anyrig.app.keys import ApiKey
 from anyrig.errors import AnyrigError
 from anyrig.server.auth import (
@@ -36,7 +37,6 @@ from anyrig.server.auth import (
     SCOPE_KEY,
     SCOPE_NO_KEY_NEEDED,
     Authenticator,
-    current_client,
     find_scopes,
     get_client_of_scope,
     get_key_text,

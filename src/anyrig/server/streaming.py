@@ -16,6 +16,7 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from anyrig.app.access import current_client
 from anyrig.errors import OverloadedError, WorkError
 from anyrig.server.documents import run_while_connected
 from anyrig.server.errors import Problem, error_status
@@ -53,9 +54,9 @@ class StreamThreads:
             WeakValueDictionary()
         )
 
-    def limit_voice(self, options: Mapping[str, Any]) -> asyncio.Semaphore:
-        """The semaphore of requests for the same engine, voice and language."""
-        key = tuple(options.get(name, "") for name in ("engine", "voice", "language"))
+    def limit_voice(self, client: str, options: Mapping[str, Any]) -> asyncio.Semaphore:
+        """The semaphore of a client's requests for the same engine, voice and language."""
+        key = (client, *(options.get(name, "") for name in ("engine", "voice", "language")))
         found = self._per_voice.get(key)
         if found is None:
             found = self._per_voice[key] = asyncio.Semaphore(_START_THREADS_PER_VOICE)
@@ -72,6 +73,7 @@ class SpeechStream:
         self, server: ServerState, options: Mapping[str, Any], format: str, threads: StreamThreads
     ) -> None:
         self._server, self._options, self._format, self._threads = server, options, format, threads
+        self._client = current_client.get().id
         self._began = time.monotonic()
         self._closed = False
         self._busy = threading.Lock()
@@ -95,7 +97,7 @@ class SpeechStream:
             await self._threads.starter.run(
                 self._open,
                 self._server.settings,
-                semaphore=self._threads.limit_voice(self._options),
+                semaphore=self._threads.limit_voice(self._client, self._options),
             )
         data = await self.next_part()
         assert data is not None, "a text has audio"
@@ -156,12 +158,18 @@ class SpeechStream:
         with self._working():
             try:
                 speech = self._server.speech
-                self._session = speech.start(speech.request(**self._options))
+                self._session = speech.start(
+                    speech.request(**self._options), client=self._client, check=self._check_open
+                )
                 self._encoder = self._open_encoder(self._session.sample_rate)
                 self._next = self._session.next_segment()
             except BaseException:
                 self._release()
                 raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise WorkError("the client disconnected", hint="Send the request again.")
 
     def _open_encoder(self, sample_rate: int) -> Encoder:
         from anyrig.speech.sound.encode import encoder

@@ -9,7 +9,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
+from anyrig.app.access import current_client
 from anyrig.errors import OverloadedError
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ class TaskTimeout(Exception):
 class BoundedStarter:
     """Threads in which requests start, which may take as long as a model takes to load.
 
-    A limited number of requests waits for one of them, and none for longer than the deadline. What
+    A limited number of requests waits for one of them, and none for longer than the deadline; one
+    client has at most its share of the threads. What
     was started for a client that gave up is undone when it is there; its thread is held until then:
     threads must not add up because clients come and go.
 
@@ -46,6 +49,7 @@ class BoundedStarter:
     def __init__(self, num_threads: int) -> None:
         self._num_threads = num_threads
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="anyrig-start")
+        self._per_client: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self.num_pending = 0
         """Requests that start or wait, and those that gave up while their thread goes on."""
 
@@ -76,9 +80,9 @@ class BoundedStarter:
             stack.callback(self._release)
             try:
                 async with asyncio.timeout(limits.deadline_s) as scope:
-                    if semaphore is not None:
-                        await semaphore.acquire()
-                        stack.callback(semaphore.release)
+                    for one in filter(None, (self._limit_client(limits), semaphore)):
+                        await one.acquire()
+                        stack.callback(one.release)
                     future = self._threads.submit(call)
                     _call_when_done(future, stack.pop_all().close)
                     return await _wait_or_undo(future, undo)
@@ -89,6 +93,17 @@ class BoundedStarter:
                     f"the request did not start within {limits.deadline_s:g} seconds",
                     hint="Try again later: a model may be loading.",
                 ) from None
+
+    def _limit_client(self, limits: ServerSettings) -> asyncio.Semaphore | None:
+        """The semaphore of the threads that one client may have."""
+        client = current_client.get().id
+        if not client:
+            return None
+        found = self._per_client.get(client)
+        if found is None:
+            share = max(1, int(limits.client_share * self._num_threads))
+            found = self._per_client[client] = asyncio.Semaphore(share)
+        return found
 
     def _release(self) -> None:
         self.num_pending -= 1

@@ -60,6 +60,7 @@ class _Making:
     lane: Lane
     priority: float
     future: ItemFuture[Recording]
+    client: str
     wanted: list[Future[Recording]] = field(default_factory=list)
     answered: bool = False
     """Whether it is made, and on its way to the shelf."""
@@ -99,13 +100,16 @@ class Given:
 class LiveStudio:
     """An engine on every device that was placed, for as many readers as come."""
 
-    def __init__(self, stage: Stage, *, most_waiting: int = MAX_WAITING) -> None:
+    def __init__(
+        self, stage: Stage, *, most_waiting: int = MAX_WAITING, client_share: float = 1.0
+    ) -> None:
         """Wait until the engine is loaded everywhere.
 
         Args:
             stage: is closed with this.
             most_waiting: segments of a lane that may wait; over it readers are told
             `OverloadedError`.
+            client_share: how much of that one client may use.
         """
         self.engine = stage.spec.name
         self._stage = stage
@@ -128,6 +132,7 @@ class LiveStudio:
             cost=lambda line: line.cost,
             max_in_flight=held,
             max_waiting=most_waiting,
+            client_share=client_share,
         )
         """The counter; it says how many wait."""
 
@@ -159,6 +164,7 @@ class LiveStudio:
         lane: Lane = "live",
         wait_s: float | None = None,
         ahead: int = 0,
+        client: str = "",
     ) -> Recital:
         """A text for one listener.
 
@@ -167,13 +173,16 @@ class LiveStudio:
             lane: `live` where somebody listens.
             wait_s: how long a segment may wait for its turn.
             ahead: segments that are asked for before they are listened to.
+            client: for whom it is; clients take turns.
         """
         ahead = ahead or (AHEAD_GPU if self._stage.on_gpus else AHEAD)
-        return Recital(self, segments, lane, wait_s, ahead)
+        return Recital(self, segments, lane, wait_s, ahead, client)
 
     # -- one line ---------------------------------------------------------------------------------
 
-    def ask(self, number: int, segment: Segment, lane: Lane, wait_s: float | None) -> Asked:
+    def ask(
+        self, number: int, segment: Segment, lane: Lane, wait_s: float | None, client: str = ""
+    ) -> Asked:
         """A segment's take where it is kept, else a future of it."""
         self._num_asked += 1  # by several threads: it need not be exact
         if self._num_asked % _TRIM_EVERY == 0:
@@ -188,9 +197,10 @@ class LiveStudio:
             making = self._making.get(name)
             if making is None:
                 future = self.live.submit(
-                    segment.line, lane=lane, priority=number, deadline=deadline, admitted=number > 0
-                )
-                making = _Making(segment.line, lane, number, future, [mine])
+                    segment.line, lane=lane, priority=number, deadline=deadline,
+                    admitted=number > 0, client=client,
+                )  # fmt: skip
+                making = _Making(segment.line, lane, number, future, client, [mine])
                 self._making[name] = making
             elif making.answered:
                 mine.set_result(making.future.result())
@@ -220,8 +230,9 @@ class LiveStudio:
         making.lane, making.priority = lane, priority
         try:
             making.future = self.live.submit(
-                making.line, lane=lane, priority=priority, deadline=before, admitted=True
-            )
+                making.line, lane=lane, priority=priority, deadline=before, admitted=True,
+                client=making.client,
+            )  # fmt: skip
         except AnyrigError as error:  # closed: nobody may be left waiting
             self._forget(name, making)
             making.future = ItemFuture()
@@ -295,7 +306,9 @@ class Recital:
         lane: Lane,
         wait_s: float | None,
         ahead: int,
+        client: str = "",
     ) -> None:
+        self._client = client
         self._studio, self._segments = studio, segments
         self._lane, self._wait_s, self._ahead = lane, wait_s, max(1, ahead)
         self._asked: deque[Asked] = deque()
@@ -320,7 +333,9 @@ class Recital:
         self._given = None
         while not self._closed and self._wants_more():
             number = self._num_asked
-            asked = self._studio.ask(number, self._segments[number], self._lane, self._wait_s)
+            asked = self._studio.ask(
+                number, self._segments[number], self._lane, self._wait_s, self._client
+            )
             self._asked.append(asked)
             self._num_asked += 1
         if self._closed:

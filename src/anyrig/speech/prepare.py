@@ -13,7 +13,7 @@ import hashlib
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -50,6 +50,7 @@ def prepare(
     ssml: bool | Literal["auto"] = "auto",
     first_short: bool = False,
     shortest: int = SHORT_WORDS,
+    on_step: Callable[[], None] | None = None,
 ) -> Script:
     """The script of a text.
 
@@ -71,6 +72,7 @@ def prepare(
         ssml: whether the text is SSML; `auto` looks whether it begins with <speak.
         first_short: cut the first segment after a short clause, so that it is heard early.
         shortest: sentences of so few words are joined with a neighbour.
+        on_step: called before each sentence; it may raise an error to stop.
     """
     terms = Terms(
         max(LEAST_LIMIT, limit), phonemes, tuple(languages), voice, voices or {}, _rate(rate),
@@ -80,7 +82,7 @@ def prepare(
     flow = ssml_reader.read(text) if marked else plain(text)
     script = compose(
         flow, _blocks(flow), terms, language=language, default_language=default_language,
-        first_short=first_short,
+        first_short=first_short, on_step=on_step,
     )  # fmt: skip
     if not script.segments:
         raise UnspeakableTextError(
@@ -97,6 +99,7 @@ def compose(
     language: str = "auto",
     default_language: str = "en",
     first_short: bool = False,
+    on_step: Callable[[], None] | None = None,
 ) -> Script:
     """The script of a flow whose blocks are known; without segments when nothing can be said.
 
@@ -107,8 +110,9 @@ def compose(
         language: of the text; `auto` finds it by block.
         default_language: what a text too short to tell is taken for.
         first_short: cut the first segment after a short clause, so that it is heard early.
+        on_step: called before each sentence.
     """
-    reciter = Reciter(flow, terms, dict.fromkeys(flow.warnings))
+    reciter = Reciter(flow, terms, dict.fromkeys(flow.warnings), on_step=on_step)
     chosen = _tongues(reciter, found, language, default_language)
     reciter.main = chosen.main
     reciter.warnings.update(dict.fromkeys(chosen.warnings))

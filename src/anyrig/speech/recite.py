@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
@@ -58,6 +58,8 @@ class Reciter:
     warnings: dict[str, None] = field(default_factory=dict)
     main: str = ""
     """The language that the caller's voice is for."""
+    on_step: Callable[[], None] | None = None
+    """Called before each sentence."""
 
     def __post_init__(self) -> None:
         self._marks = _outermost(self.flow.marks)
@@ -100,6 +102,8 @@ class Reciter:
         starts = [start for start, _, _ in runs]
         begins = [mark.start for mark, _ in marks]
         for start, end in self._sentences(block, marks, language):
+            if self.on_step is not None:
+                self.on_step()
             edges = [start, *_between(cuts, start, end), end]
             pieces: list[tuple[Part, Style]] = []
             for left, right in pairwise(edges):

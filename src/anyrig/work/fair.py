@@ -1,9 +1,11 @@
-"""A queue in which clients take turns."""
+"""Turns of clients: in a queue, and for threads that compute."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -73,3 +75,48 @@ class FairQueue(Generic[T]):
                 for client, served in self._served.items()
                 if client in self._items or served > self._level
             }
+
+
+class FairSlots:
+    """A number of slots for threads that compute: clients take turns, and whoever holds a slot for
+    long gives way to others at each of its steps.
+    """
+
+    def __init__(self, num_slots: int) -> None:
+        self._lock = threading.Lock()
+        self._num_free = num_slots
+        self._waiting: FairQueue[threading.Event] = FairQueue()
+
+    @contextmanager
+    def hold(self, client: str = "", priority: float = 0.0) -> Iterator[Callable[[], None]]:
+        """Hold a slot; call what it yields at each step: it may wait for others.
+
+        Args:
+            client: for whom it is.
+            priority: lower ones of a client come first.
+        """
+
+        def give_way() -> None:
+            with self._lock:
+                if not self._waiting:
+                    return
+                turn = threading.Event()
+                self._waiting.push(turn, client=client, priority=priority)
+                self._waiting.pop().set()  # may be the same
+            turn.wait()
+
+        turn = threading.Event()
+        with self._lock:
+            self._waiting.push(turn, client=client, priority=priority)
+            if self._num_free:
+                self._num_free -= 1
+                self._waiting.pop().set()
+        turn.wait()
+        try:
+            yield give_way
+        finally:
+            with self._lock:
+                if self._waiting:
+                    self._waiting.pop().set()
+                else:
+                    self._num_free += 1

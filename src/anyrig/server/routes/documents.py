@@ -35,7 +35,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
 from starlette.types import Receive, Scope, Send
 
-from anyrig.app.access import Client, is_shared
+from anyrig.app.access import Client, current_client, is_shared
 from anyrig.app.analyse import AnalyseRequest
 from anyrig.app.classify import ClassifyRequest
 from anyrig.app.documents import list_features
@@ -44,7 +44,7 @@ from anyrig.app.entities import EntitiesRequest
 from anyrig.app.ocr import OcrRequest
 from anyrig.app.summarise import SummariseRequest
 from anyrig.errors import AnyrigError, OverloadedError
-from anyrig.server.auth import current_client, get_client
+from anyrig.server.auth import get_client
 from anyrig.server.documents import (
     DocumentTasks,
     Source,

@@ -17,9 +17,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from anyrig.app.access import current_client
 from anyrig.app.live_embedding import OPENAI_PREFIX, EmbeddingModel
 from anyrig.errors import InvalidInputError, LimitExceededError, WorkError
-from anyrig.server.auth import current_client
 from anyrig.server.errors import (
     Problem,
     error_status,
