@@ -52,6 +52,13 @@ def config(monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def test_a_result_says_why_the_micro_batch_is_as_it_is(config: Path) -> None:
+    result = Rig().train(config, run="r", set={"train.micro_batch": "auto", "train.steps": 1})
+    assert result.micro_batch_why.startswith(f"{result.micro_batch}: ")
+    assert f"micro batch: {result.micro_batch_why}" in result.reasons
+    assert Rig().train(resume="r", steps=2).micro_batch_why == f"{result.micro_batch}, as before"
+
+
 def test_train_and_resume(config: Path) -> None:
     rig = Rig()
     events: list[Event] = []
@@ -68,6 +75,8 @@ def test_train_and_resume(config: Path) -> None:
     (run,) = rig.runs()
     assert (run.folder, run.state.status, run.state.step) == (Path("r").absolute(), "finished", 6)
     assert run.result == result
+
+    assert result.micro_batch_why == ""  # it was set
 
     again = rig.train(resume="r")
     assert (again.already, again.loss) == (True, result.loss)

@@ -14,7 +14,8 @@ from anyrig.jobs import JobQueue
 from anyrig.jobs.queue import JobOutcome
 from anyrig.server.auth import SCOPE_NO_KEY_NEEDED
 from anyrig.server.page.api import ApiClient
-from anyrig.server.page.jobs import FetchedJobs, JobQuery
+from anyrig.server.page.jobs import FetchedJobs, JobQuery, describe_name
+from anyrig.server.page.translations import get_translator
 from anyrig.server.state import ServerState
 from tests.server.conftest import MakeApp
 
@@ -85,12 +86,22 @@ def test_a_list_holds_nothing_that_is_long(app: TestClient) -> None:
     done = ended(app, {"failed": [{"file": str(n)} for n in range(150)], "passages": 3})
     assert done == job["id"]
     (listed,) = app.get("/jobs").json()["jobs"]
-    assert listed["arguments"] == {"lines": "50 lines", "engine": "tone"}
+    assert listed["arguments"] == {"lines": 50, "engine": "tone"}
     assert len(listed["result"]["failed"]) == 100
     whole = app.get(f"/jobs/{done}").json()
     assert len(whole["result"]["failed"]) == 150
     assert whole["arguments"]["lines"] == LINES
     assert listed.keys() == whole.keys()
+
+
+def test_a_job_of_several_files_has_the_first_name_and_how_many_more(app: TestClient) -> None:
+    files = [f"upload:{sent(app, name)}" for name in ("tide and 1 more.txt", "b.txt", "c.txt")]
+    told = app.post("/jobs", json={"kind": "index", "arguments": {"files": files}}).json()
+    assert (told["name"], told["num_more"]) == ("tide and 1 more.txt", 2)
+    assert told["title"] == "tide and 1 more.txt and 2 more"
+    assert describe_name(get_translator("es"), told) == "tide and 1 more.txt y 2 más"
+    alone = app.post("/jobs", json={"kind": "index", "arguments": {"files": files[:1]}}).json()
+    assert describe_name(get_translator("es"), alone) == alone["title"] == "tide and 1 more.txt"
 
 
 def test_lines_that_were_spoken_are_counted(app: TestClient) -> None:

@@ -129,15 +129,19 @@ def test_reasons_of_every_recorded_machine_are_in_the_pages_language(
 
 def test_voices_are_distinguishable() -> None:
     rows: list[voices.Voice] = [
-        {"name": "en-GB", "engine": "nanotts", "language": "en", "title": "Pico British"},
+        {"name": "en-GB", "engine": "nanotts", "language": "en", "title": "Pico British",
+         "region": "GB", "short_title": "Pico"},
+        {"name": "pt", "engine": "a", "language": "pt", "title": "B, Brazilian", "region": "XX",
+         "short_title": "B"},
         {"name": "en_US-joe-medium", "engine": "piper", "language": "en", "title": None},
         {"name": "es-ES", "engine": "nanotts", "language": "es", "title": "Pico"},
         {"name": "fr-FR", "engine": "nanotts", "language": "fr", "title": "Pico"},
-    ]
+    ]  # fmt: skip
     options = voices.build_options(get_translator("es"), rows)
     assert options[0] == ("nanotts/es-ES", "Pico · español · nanotts", "Español")
-    assert [one[2] for one in options] == ["Español", "Francés", "Inglés", "Inglés"]
+    assert [one[2] for one in options] == ["Español", "Francés", "Inglés", "Inglés", "Portugués"]
     assert {one[1] for one in options[2:]} == {
+        "B (XX) · portugués · a",
         "Pico (Reino Unido) · inglés · nanotts", "Joe · inglés · piper"}  # fmt: skip
     assert voices.build_options(get_translator("en"), rows, "fr")[0][1] == "Pico · French · nanotts"
     assert voices.choose_default("en-GB", rows, "en") == "nanotts/en-GB"

@@ -277,7 +277,8 @@ def test_config_tells_what_there_is(server: Server) -> None:
     assert told["default_voice"] == "heart"
     assert "heart" in told["voices"]
     assert {"name": "heart", "engine": "hibari", "language": "en", "gender": "female",
-            "title": "Heart, American"} in told["details"]  # fmt: skip
+            "title": "Heart, American", "region": "US", "short_title": "Heart"
+            } in told["details"]  # fmt: skip
     ready = {engine["name"]: engine for engine in told["engines"]}
     assert ready["hibari"]["ready"]
     assert not ready["kokoro"]["ready"]

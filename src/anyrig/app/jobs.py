@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from anyrig.storage.keys import JsonValue
 
 Result = dict[str, Any]
-_DETAILS = ("folder", "config", "settings_folder", "asked", "called", "uses")
+_DETAILS = ("folder", "config", "settings_folder", "asked", "called", "num_more", "uses")
 """Stored beside the options: where the job runs, and the settings of who queued it; of one that
 came over HTTP what was asked, how its file is called, and the uploads that it reads."""
 _MIN_LETTERS = 3
@@ -409,7 +409,19 @@ def came_over_http(job: Job) -> bool:
 
 
 def get_title(job: Job) -> str:
-    """What a job is about: the name of its file."""
+    """What a job is about: the name of its file, or of the first and how many more there are."""
+    num_more = get_num_more(job)
+    return f"{get_name(job)} and {num_more} more" if num_more else get_name(job)
+
+
+def get_num_more(job: Job) -> int:
+    """How many files a job has besides the first."""
+    num_more = job.arguments.get("num_more")
+    return num_more if isinstance(num_more, int) else 0
+
+
+def get_name(job: Job) -> str:
+    """The name of a job's file, or of the first."""
     called = job.arguments.get("called")  # the name that a client gave it
     if called:
         return str(called)

@@ -458,14 +458,12 @@ class _EventSink:
 def _build_result(
     run: Run, task: Task, summary: Summary, total_steps: int | None
 ) -> TrainingResult:
-    why = [text for text in summary.reasons if text.startswith("micro batch:")]
     if summary.loss is None:
         summary = replace(summary, loss=runs.load_state(run.folder).loss)
     return TrainingResult(**{
         **to_json({**asdict(summary), "made": _make_plain(summary.made)}),
         "run": str(run.folder), "task": run.task.get("kind"), "total_steps": total_steps,
         "epochs": round(summary.epochs, 4), "seconds": round(summary.seconds, 3), "unit": run.unit,
-        "micro_batch_why": why[-1].removeprefix("micro batch: ") if why else "",
         "left_out": dict(task.skipped), "reasons": tuple(summary.reasons),
     })  # fmt: skip
 

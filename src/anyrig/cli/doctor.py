@@ -52,13 +52,14 @@ def _print(findings: Sequence[Finding], *, live: bool, has_run: bool) -> None:
             # In one piece, for copying: the terminal folds it.
             print(paint(f"{'':<9}{'':<{width}}  -> {fix}", "dim"))
     num_broken = sum(finding.state == "broken" for finding in findings)
-    warnings = pluralize(sum(finding.state == "warning" for finding in findings), "warning")
+    num_warnings = sum(finding.state == "warning" for finding in findings)
+    warnings = pluralize(num_warnings, "warning")
     note = "" if has_run else " No kernel was run."
     if num_broken:
         print(f"\n{pluralize(num_broken, 'thing')} broken, {warnings}.{note}")
     elif any(finding.check == "usable" for finding in findings):
         print(f"\nNo GPU can be used; {warnings}.{note}")
-    elif warnings != "0 warnings":
+    elif num_warnings:
         print(f"\nNothing is broken; {warnings}.{note}")
     else:
         print(f"\nNo problems found.{note}")

@@ -75,8 +75,10 @@ def prepare_job(
             _mark_book_uploads(server, found)
         arguments = build_arguments(kind, found.values, folder)
         _check_num_processes(server, arguments)
+        files = given.get("files")
         details: dict[str, JsonValue] = {
             "asked": _shorten(given), "called": title, JOB_UPLOADS: list(found.uploads),
+            "num_more": len(files) - 1 if isinstance(files, list) else 0,
         }  # fmt: skip
         yield {**arguments, **details, **list_settings(server.rig)}
     except BaseException as error:
@@ -130,7 +132,7 @@ def _shorten(given: Mapping[str, Any]) -> dict[str, JsonValue]:
     kept = dict(given)
     lines = kept.get("lines")
     if isinstance(lines, list) and len(json.dumps(lines)) > _MAX_KEPT_LINES:
-        kept["lines"] = f"{len(lines)} lines"
+        kept["lines"] = len(lines)
     return kept
 
 
@@ -261,7 +263,7 @@ def _prepare_index(found: ResolvedOptions, given: Mapping[str, Any], folder: Pat
         raise InvalidInputError("'files' must be a list of uploads", hint='["upload:ID", ...]')
     found.values["folders"] = [found.resolve_upload("files", one) for one in files]
     names = [_get_upload_name(found, one) for one in files]
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    return names[0]
 
 
 def _prepare_batch(found: ResolvedOptions, given: Mapping[str, Any], folder: Path) -> str:

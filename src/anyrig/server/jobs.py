@@ -31,7 +31,7 @@ from anyrig.app.job_retention import (
     delete_old_jobs,
     delete_orphaned_folders,
 )
-from anyrig.app.jobs import get_title
+from anyrig.app.jobs import get_name, get_num_more, get_title
 from anyrig.audiobooks.names import safe_name
 from anyrig.audiobooks.tags import shortened
 from anyrig.errors import AnyrigError, StorageError, render_json
@@ -341,7 +341,7 @@ def describe_job(
     result = job.result if isinstance(job.result, Mapping) else None
     if brief:
         lines = arguments.get("lines")
-        arguments |= {"lines": f"{len(lines)} lines"} if isinstance(lines, list) else {}
+        arguments |= {"lines": len(lines)} if isinstance(lines, list) else {}
         result = result and {
             name: one[:_MAX_LISTED] if isinstance(one, list) else one
             for name, one in result.items()
@@ -349,7 +349,7 @@ def describe_job(
     shown = None if result is None else {n: one for n, one in result.items() if n not in _HIDDEN}
     return {
         "id": job.id, "kind": job.kind, "title": get_title(job), "state": job.state,
-        "asked": job.stop_request,
+        "name": get_name(job), "num_more": get_num_more(job), "asked": job.stop_request,
         "created": job.created, "started": job.started, "ended": job.ended,
         "attempts": job.attempts, "arguments": arguments,
         "progress": hide_paths(job.progress),
@@ -397,7 +397,7 @@ class _PathFilter:
         # One of many files has its own name; uploads are looked up only where one is named.
         self._many = dict(zip(map(str, files), map(str, given), strict=False))
         self._replaced: list[tuple[str, str]] = []
-        file, title = str(job.arguments.get("file") or ""), get_title(job)
+        file, title = str(job.arguments.get("file") or ""), get_name(job)
         if file and file not in self._many:
             self._replaced += [(file, title), (Path(file).name, title)]
         folder = str(job.arguments.get("folder") or "")

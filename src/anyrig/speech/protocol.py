@@ -93,6 +93,10 @@ class Voice:
     """Other languages that it speaks as well."""
     digest: str = ""
     """The hash of the recording it is made from, where that is not among the weights."""
+    region: str = ""
+    """Of its accent, as a code of ISO 3166: `US`."""
+    short_title: str = ""
+    """Its title without the accent, if it has one."""
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,14 @@ class Parts:
     """Every choice in a sentence."""
     fit: BatchSizeResult | None = None
     """How the micro batch was found, where it was."""
+    micro_batch_why: str = ""
+    """The micro batch and why it was chosen, unless it was set."""
     undo: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Puts back what was set process-wide, and what was changed in the model."""
+
+    def explain_micro_batch(self, why: str) -> None:
+        self.micro_batch_why = why
+        self.reasons.append(f"micro batch: {why}")
 
     @property
     def device(self) -> torch.device:

@@ -346,6 +346,7 @@ class Trainer:
             resumed_from=state.resumed_from,
             checkpoint=last.path if last else None,
             reasons=tuple(parts.reasons),
+            micro_batch_why=parts.micro_batch_why,
         )
 
     def _made(self, run: Run) -> Mapping[str, Any]:

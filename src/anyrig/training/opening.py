@@ -228,7 +228,7 @@ def _resume(spec: Spec, run: Run, relay: Relay) -> Mapping[int, Mapping[str, Any
     if spec.settings.micro_batch == "auto" and found.micro_batch:
         run.fitted = True
         run.parts.step.micro_batch = found.micro_batch
-        run.parts.reasons.append(f"micro batch: {found.micro_batch}, as before")
+        run.parts.explain_micro_batch(f"{found.micro_batch}, as before")
     return found.random
 
 
@@ -240,7 +240,7 @@ def _prepared(spec: Spec, run: Run, first: Batch) -> None:
     asked = keep.asked_micro_batch(spec.folder)
     if asked is not None and asked < parts.step.micro_batch:
         parts.step.micro_batch = asked
-        parts.reasons.append(f"micro batch: {asked}, because of an earlier out-of-memory error")
+        parts.explain_micro_batch(f"{asked}, because of an earlier out-of-memory error")
     elif asked is not None and run.fitted:
         keep.forget_smaller(spec.folder)  # the checkpoint holds it by now
     plan = keep.loading(run.feed, spec.settings, parts, seconds)
@@ -272,12 +272,12 @@ def _fitted(spec: Spec, parts: Parts, first: Batch) -> float | None:
     if parts.group.lockstep:
         size, why = fit_together(parts.step, first, parts.handle, parts.group, budget_bytes=budget)
         parts.step.micro_batch = size
-        parts.reasons.append(f"micro batch: {size}: {why}")
+        parts.explain_micro_batch(f"{size}: {why}")
         return None
     found = fit_step(parts.step, first, parts.handle, budget_bytes=budget, tell=log.info)
     parts.fit = found
     parts.step.micro_batch = parts.group.least(found.batch_size)
-    parts.reasons.append(f"micro batch: {parts.step.micro_batch}: {found.reason}")
+    parts.explain_micro_batch(f"{parts.step.micro_batch}: {found.reason}")
     rate = found.best.rate
     return spec.settings.batch / parts.group.size / rate if rate else None
 

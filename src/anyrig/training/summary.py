@@ -36,6 +36,8 @@ class Summary:
     resumed_from: int | None
     checkpoint: Path | None
     reasons: tuple[str, ...]
+    micro_batch_why: str = ""
+    """Empty if it was set."""
     made: Mapping[str, Any] = field(default_factory=dict)
     """What the task wrote at the end."""
     report: Path | None = None

@@ -141,14 +141,11 @@ def describe_name(t: Translator, job: Job) -> str:
     arguments: Job = job.get("arguments") or {}
     if job["kind"] == "bench":
         return t("jobs.this_machine")
-    title = str(arguments.get("title") or job.get("title") or _describe_kind(t, job))
+    name = str(arguments.get("title") or job.get("name") or _describe_kind(t, job))
+    num_more = int(job.get("num_more") or 0)
     if job["kind"] == "batch" and not arguments.get("file"):
-        num_lines = _count_lines(job)
-        return title if num_lines < 2 else t("jobs.and_more", name=title, count=num_lines - 1)
-    # The API names a job of several files "a.txt and 2 more".
-    num_more = len(arguments.get("files") or ()) - 1
-    name = title.removesuffix(f" and {num_more} more")
-    return title if name == title else t("jobs.and_more", name=name, count=num_more)
+        num_more = _count_lines(job) - 1
+    return t("jobs.and_more", name=name, count=num_more) if num_more > 0 else name
 
 
 def describe_job(t: Translator, job: Job) -> str:
@@ -160,9 +157,11 @@ def describe_job(t: Translator, job: Job) -> str:
 
 
 def _count_lines(job: Job) -> int:
-    """Of a batch; the list of jobs has the number as `200 lines`."""
+    """Of a batch; the list of jobs has only the number."""
     lines = (job.get("arguments") or {}).get("lines")
-    if isinstance(lines, str):
+    if isinstance(lines, int):
+        return lines
+    if isinstance(lines, str):  # 0.1.0 stored `200 lines`
         number = lines.partition(" ")[0]
         return int(number) if number.isdecimal() else 0
     return len(lines) if isinstance(lines, Sequence) else 0

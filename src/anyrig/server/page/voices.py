@@ -30,8 +30,6 @@ from anyrig.server.page.translations import Translator
 
 Voice = Mapping[str, Any]
 _PIPER_NAME = re.compile(r"[a-z]{2,3}[_-][A-Z]{2}-(\w+)-(?:x_low|low|medium|high)")
-_ACCENT = re.compile(r"(.+?),? (American|British)")
-_REGIONS = {"American": "US", "British": "GB"}
 
 
 def list_ready(config: Mapping[str, Any]) -> list[Voice]:
@@ -106,9 +104,10 @@ def _describe_name(t: Translator, voice: Voice) -> str:
     name = str(voice.get("title") or voice["name"])
     if match := _PIPER_NAME.fullmatch(name):
         return match[1].replace("_", " ").title()
-    # The API has no region of a voice yet, only its English title.
-    match = _ACCENT.fullmatch(name) if t.language != "en" else None
-    return f"{match[1]} ({t(f'speak.region.{_REGIONS[match[2]]}')})" if match else name
+    if voice.get("region") and t.language != "en":  # its title has an English word for the accent
+        region = t.find(f"speak.region.{voice['region']}", voice["region"])
+        return f"{voice['short_title']} ({region})"
+    return name
 
 
 # -- the card --------------------------------------------------------------------------------------

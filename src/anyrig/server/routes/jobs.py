@@ -46,6 +46,7 @@ JobState = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
 _ID = "k3vq2mzx7a4hn5we"
 JOB: dict[str, Any] = {
     "id": _ID, "kind": "book", "title": "The Tide Clock.epub", "state": "running", "asked": "",
+    "name": "The Tide Clock.epub", "num_more": 0,
     "created": 1794700800.5, "started": 1794700801.0, "ended": None, "attempts": 1,
     "arguments": {"file": "upload:9f0c1e2d3b4a59687786950413223140", "rate": 1.1},
     "progress": {"stage": "making", "done": 0.42, "chapter": 3, "num_chapters": 7,
@@ -54,8 +55,9 @@ JOB: dict[str, Any] = {
 }  # fmt: skip
 _WAITS = {
     **JOB, "id": "uztmk4z5hrphsxul", "kind": "batch", "title": "The tide came in.",
+    "name": "The tide came in.",
     "state": "queued", "created": 1794700900.0, "started": None, "attempts": 0,
-    "arguments": {"lines": "200 lines"}, "progress": None, "place": 1,
+    "arguments": {"lines": 200}, "progress": None, "place": 1,
 }  # fmt: skip
 
 
@@ -93,6 +95,8 @@ class JobShown(BaseModel):
     id: str
     kind: str
     title: str = Field(description="What it is about.")
+    name: str = Field(description="The name of its file, or of the first.")
+    num_more: int = Field(description="How many files it has besides the first.")
     state: JobState
     asked: Literal["", "pause", "cancel"] = Field(
         description="What a running job was told to do and has not done yet."

@@ -156,6 +156,10 @@ class VoiceRow(BaseModel):
     language: str
     gender: str | None = None
     title: str | None = None
+    region: str = Field(
+        "", description="Of its accent, as a code of ISO 3166; empty if it has none."
+    )
+    short_title: str = Field("", description="Its title without the accent, if it has one.")
 
 
 class DeviceSummary(BaseModel):

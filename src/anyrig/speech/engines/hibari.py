@@ -192,8 +192,9 @@ def _files(folder: Path | None) -> dict[_Weights, Path]:
 
 
 def _voice(weights: _Weights) -> Voice:
-    accent = "British" if weights.british else "American"
+    accent, region = ("British", "GB") if weights.british else ("American", "US")
+    short = weights.voice.title()
     return Voice(
-        weights.voice, "en", SPEC.name, f"{weights.voice.title()}, {accent}", weights.gender,
-        SPEC.weights_licence,
+        weights.voice, "en", SPEC.name, f"{short}, {accent}", weights.gender,
+        SPEC.weights_licence, region=region, short_title=short,
     )  # fmt: skip

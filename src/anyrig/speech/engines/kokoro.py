@@ -163,7 +163,7 @@ class Kokoro(SpeechEngine):
 
     def _reader(self, letter: str) -> phonemes.Reader:
         if letter not in self._readers:
-            language, espeak_name, _accent = LANGUAGES[letter]
+            language, espeak_name, *_ = LANGUAGES[letter]
             self._readers[letter] = (
                 phonemes.English(self._device, british=letter == "b")
                 if language == "en"
@@ -309,10 +309,14 @@ def _packs(folder: Path | None) -> dict[str, Path]:
 
 
 def _voice(name: str) -> Voice:
-    language, _espeak, accent = LANGUAGES[name[0]]
+    language, _espeak, accent, region = LANGUAGES[name[0]]
     gender = {"f": "female", "m": "male"}.get(name[1:2], "")
-    title = ", ".join(filter(None, (name.partition("_")[2].title() or name, accent)))
-    return Voice(name, language, SPEC.name, title, gender, SPEC.weights_licence)
+    short = name.partition("_")[2].title() or name
+    title = f"{short}, {accent}" if accent else short
+    return Voice(
+        name, language, SPEC.name, title, gender, SPEC.weights_licence,
+        region=region, short_title=short if accent else "",
+    )  # fmt: skip
 
 
 def _blend(text: str) -> list[tuple[str, float]]:

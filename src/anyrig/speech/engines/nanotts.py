@@ -124,6 +124,15 @@ def _plain(text: str) -> str:
 
 def _voices() -> tuple[Voice, ...]:
     return tuple(
-        Voice(name, name[:2], SPEC.name, f"Pico {accent}".strip(), "female", SPEC.weights_licence)
+        Voice(
+            name,
+            name[:2],
+            SPEC.name,
+            f"Pico {accent}".strip(),
+            "female",
+            SPEC.weights_licence,
+            region=name[3:] if accent else "",
+            short_title="Pico" if accent else "",
+        )
         for name, accent in VOICES
     )
