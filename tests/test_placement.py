@@ -17,6 +17,7 @@ from anyrig.errors import (
     InvalidInputError,
     InvalidOptionError,
     OutOfMemoryError,
+    render,
 )
 from anyrig.placement import (
     PlacementOptions,
@@ -77,7 +78,7 @@ def test_workers_share_the_memory_budget(machine: Machines) -> None:
     assert four.workers == 4
     with pytest.raises(InvalidInputError, match=r"100 workers of 2 GiB each do not fit") as caught:
         plan(here, workers_per_device=100)
-    assert "--workers-per-device" in caught.value.hint
+    assert "--workers-per-device" in render(caught.value.hint, "command")
 
 
 @pytest.mark.parametrize("device", ["cpu", "auto"])
@@ -134,7 +135,7 @@ def test_workload_too_large_for_the_gpu_runs_on_the_cpu(machine: Machines) -> No
 def test_workload_too_large_for_every_device_is_an_error(machine: Machines) -> None:
     with pytest.raises(OutOfMemoryError, match="a giant does not fit on any device") as caught:
         plan(machine("t4-linux"), workload=Workload("a giant", worker_bytes=900 * GIB))
-    assert "--memory-gb" in caught.value.hint
+    assert "--memory-gb" in render(caught.value.hint, "command")
 
 
 def test_engine_without_a_gpu_backend_runs_on_the_cpu(machine: Machines) -> None:

@@ -18,6 +18,8 @@ from anyrig.errors import (
     DeviceUnusableError,
     InvalidInputError,
     InvalidOptionError,
+    Message,
+    OptionRef,
     OutOfMemoryError,
 )
 from anyrig.memory.allocator import choose_allocator_settings
@@ -278,7 +280,11 @@ class _Planner:
             raise InvalidInputError(
                 f"{count} workers of {format_bytes(each)} each do not fit into "
                 f"{format_bytes(budget_bytes)} of {device.name}",
-                hint=f"Use --workers-per-device {fit}, or raise the budget with --memory-gb.",
+                hint=Message(
+                    "Use {workers}, or raise the budget with {memory_gb}.",
+                    workers=OptionRef("workers_per_device", str(fit)),
+                    memory_gb=OptionRef("memory_gb"),
+                ),
             )
         check_num_processes(self.machine, "workers_per_device", requested)
         return count
@@ -368,7 +374,11 @@ def _cannot_place(
         )
     error = OutOfMemoryError(
         f"{workload.name} does not fit on any device: {why}",
-        hint="Raise --memory-gb, use --profile low-memory, or choose a smaller model.",
+        hint=Message(
+            "Raise {memory_gb}, use {profile}, or choose a smaller model.",
+            memory_gb=OptionRef("memory_gb"),
+            profile=OptionRef("profile", "low-memory"),
+        ),
     )
     if all(device.kind == "gpu" for device in small):
         error.devices = tuple(device.id for device in small)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anyrig.app.settings import LOADER, Settings
-from anyrig.errors import InvalidSettingError
+from anyrig.errors import InvalidSettingError, render
 from anyrig.settings.load import variable_name
 from tests.conftest import MACHINES, Anyrig
 
@@ -201,7 +201,7 @@ def test_working_directory_files_cannot_set_restricted_settings(tmp_path: Path) 
     (warning,) = loaded.warnings
     assert all(f"{key} in {toml}" in warning for key in RESTRICTED)
     assert all(f"{variable_name(key)} in {dotenv}" in warning for key in RESTRICTED)
-    assert "--config" in warning
+    assert "--config" in render(warning, "command")
     assert str(user) in warning
 
 

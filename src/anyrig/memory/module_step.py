@@ -15,7 +15,7 @@ from torch import nn
 
 from anyrig.backends.torch import DTYPES
 from anyrig.devices.machine import Precision
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, Message, OptionRef
 
 
 def build_step(
@@ -67,7 +67,8 @@ def build_step(
     parameters = [one for one in module.parameters() if one.requires_grad]
     if not parameters:
         raise InvalidInputError(
-            "the module has no trainable parameters", hint="Measure it with --inference."
+            "the module has no trainable parameters",
+            hint=Message("Measure it with {inference}.", inference=OptionRef("inference")),
         )
     optimizer = torch.optim.AdamW(parameters, lr=1e-5)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.errors import DeviceError, MissingWeightsError
+from anyrig.errors import DeviceError, Message, MissingWeightsError, OptionRef
 from anyrig.memory import oom
 from anyrig.recognise.guard import MOST_COMPRESSED, careful, compression_ratio
 from anyrig.recognise.protocol import RATE, Line, Recording, Transcript
@@ -55,7 +55,10 @@ class TorchWhisper(BaseEngine):
     pads = True
     batch_invariant = False
     max_items = _MOST_ITEMS
-    memory_options = ("--precision fp16", "--model with a smaller Whisper")
+    memory_options = (
+        OptionRef("precision", "fp16"),
+        Message("{model} with a smaller Whisper", model=OptionRef("model")),
+    )
 
     def __init__(self, placement: Placement, *, model: str) -> None:
         """Load the model of a folder."""

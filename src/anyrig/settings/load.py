@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from anyrig.errors import InvalidOptionError, InvalidSettingError
+from anyrig.errors import InvalidOptionError, InvalidSettingError, Message, OptionRef
 from anyrig.options import Option, list_options
 
 log = logging.getLogger(__name__)
@@ -171,11 +171,12 @@ class SettingsLoader(Generic[T]):
         ]  # fmt: skip
         warnings = []
         if restricted:
-            warnings.append(
-                f"ignored {', '.join(restricted)}: a file in the working directory may not name"
-                " brokers, servers or folders. Pass the file with --config, or set this in"
-                f" {user_file or 'your own settings file'} or the environment"
-            )
+            warnings.append(Message(
+                "ignored {keys}: a file in the working directory may not name brokers, servers or"
+                " folders. Pass the file with {config}, or set this in {file} or the environment",
+                keys=", ".join(restricted), config=OptionRef("config"),
+                file=user_file or "your own settings file",
+            ))  # fmt: skip
         if unknown:
             noun = "variable" if len(unknown) == 1 else "variables"
             warnings.append(f"ignored unknown {noun} {'; '.join(unknown)}")
@@ -339,7 +340,8 @@ def _parse_toml(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSettingError(
-            f"cannot read {path}: {error}", hint="Name another file with --config."
+            f"cannot read {path}: {error}",
+            hint=Message("Name another file with {config}.", config=OptionRef("config")),
         ) from error
     import tomllib  # takes 5 ms; most commands have no file
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from anyrig.errors import InvalidSettingError
+from anyrig.errors import InvalidSettingError, Message, OptionRef
 from anyrig.storage import files
 
 
@@ -55,5 +55,8 @@ def delete_saved_device(path: Path) -> bool:
 def _cannot_write(path: Path, error: OSError) -> InvalidSettingError:
     return InvalidSettingError(
         f"cannot write {path}: {error.strerror}",
-        hint="Set XDG_CONFIG_HOME to a writable folder, or pass --device each time.",
+        hint=Message(
+            "Set XDG_CONFIG_HOME to a writable folder, or pass {device} each time.",
+            device=OptionRef("device"),
+        ),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from anyrig.devices.machine import Library, Precision
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, OptionRef
 from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ class SpeechEngine(BaseEngine):
 
 def list_memory_options(
     spec: Spec, placement: Placement, options: Mapping[str, Value], *, hosted: bool = False
-) -> tuple[str, ...]:
-    """What of an engine's own options needs less memory than what is in use, as typed.
+) -> tuple[OptionRef, ...]:
+    """What of an engine's own options needs less memory than what is in use.
 
     Args:
         spec: of the engine.
@@ -216,7 +216,7 @@ def list_memory_options(
         hosted: whether its own torch computes, whatever library the placement names.
     """
     found = [
-        f"--set {option.name}={option.saves_memory}"
+        OptionRef("set", f"{option.name}={option.saves_memory}")
         for option in spec.options
         if option.saves_memory is not None and options.get(option.name) == option.default
     ]
@@ -224,8 +224,8 @@ def list_memory_options(
     half = next((name for name in spec.precisions if name in ("fp16", "bf16")), "")
     casts = hosted or placement.backend.library == "torch"
     if half and casts and on_gpu and placement.precision in ("fp32", "tf32"):
-        found.append(f"--precision {half}")
-    return (*found, "--device cpu") if on_gpu else tuple(found)
+        found.append(OptionRef("precision", half))
+    return (*found, OptionRef("device", "cpu")) if on_gpu else tuple(found)
 
 
 def options_of(spec: Spec, given: Mapping[str, Any]) -> dict[str, Value]:

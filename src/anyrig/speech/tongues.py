@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anyrig.errors import UnsupportedLanguageError
+from anyrig.errors import Message, OptionRef, UnsupportedLanguageError
 from anyrig.text.language import Detected, detect, num_words
 
 PARAGRAPH_WORDS = 20
@@ -32,10 +32,13 @@ def refusal(
     """
     spoken = ", ".join(map(title, candidates)) or "another language"
     where = f"A paragraph ({what!r}) is" if what else "The text is"
-    insist = f"If that is wrong, name the language: --language {(candidates or ('en',))[0]}."
+    insist = Message(
+        "Choose an engine that speaks {name}. If that is wrong, pass {language}.",
+        name=title(language), language=OptionRef("language", (candidates or ("en",))[0]),
+    )  # fmt: skip
     return UnsupportedLanguageError(
         f"{where} in {title(language)}, and this voice speaks {spoken}",
-        hint=hint or f"Choose an engine that speaks {title(language)}. {insist}", language=language,
+        hint=hint or insist, language=language,
     )  # fmt: skip
 
 

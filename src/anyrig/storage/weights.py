@@ -19,7 +19,13 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.errors import InvalidInputError, MissingWeightsError, StorageError
+from anyrig.errors import (
+    InvalidInputError,
+    Message,
+    MissingWeightsError,
+    OptionRef,
+    StorageError,
+)
 from anyrig.storage.files import read_json, write_atomic
 from anyrig.units import format_bytes
 
@@ -156,7 +162,11 @@ def missing_weights_error(
     where = f" in {folder}" if folder else ""
     return MissingWeightsError(
         f"the weights of {engine} were not found{where}: {', '.join(files)}",
-        hint=f"{how} Or name a folder that contains them with --model.",
+        hint=Message(
+            "{how} Or name a folder that contains them with {model}.",
+            how=how,
+            model=OptionRef("model"),
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, OptionRef
 
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
@@ -28,8 +28,8 @@ class BaseEngine:
     """In one call."""
     first_batch_cost = 0.0
     """Cost of the first batch; 0 starts with one item."""
-    memory_options: Sequence[str] = ()
-    """Command line options that need less memory, for errors."""
+    memory_options: Sequence[OptionRef | str] = ()
+    """What needs less memory, for errors."""
     handle: DeviceHandle | None = None
     """The device, to synchronise with and to free memory of; None if there is nothing to do."""
 

@@ -19,6 +19,8 @@ from anyrig.backends.memory import MemoryUsage
 from anyrig.errors import (
     AnyrigError,
     DeviceLostError,
+    Message,
+    OptionRef,
     OutOfMemoryError,
     WorkError,
     error_from_dict,
@@ -119,7 +121,7 @@ def run_batch(
     sizer: BatchSizer,
     stats: BatchStats,
     handle: DeviceHandle | None = None,
-    memory_options: Sequence[str] = (),
+    memory_options: Sequence[OptionRef | str] = (),
 ) -> Iterator[ItemOutcome[R]]:
     """An outcome for every item of a batch, as the parts it is split into are done.
 
@@ -131,7 +133,7 @@ def run_batch(
         sizer: learns what worked and what did not fit.
         stats: filled during the run.
         handle: the device, to synchronise with and to free memory of.
-        memory_options: command line options that need less memory, for errors.
+        memory_options: what needs less memory, for errors.
     """
     parts = [batch]
     tries: dict[int, int] = {}
@@ -166,7 +168,7 @@ def _call_engine(
     sizer: BatchSizer,
     stats: BatchStats,
     handle: DeviceHandle | None,
-    memory_options: Sequence[str],
+    memory_options: Sequence[OptionRef | str],
 ) -> tuple[Sequence[R], AnyrigError | None]:
     """One call: its results, or what went wrong, after everything it held has been released."""
     if handle is not None:
@@ -206,7 +208,7 @@ def translate_error(
     error: Exception,
     shortage: MemoryShortage | None,
     doing: str,
-    memory_options: Sequence[str] = (),
+    memory_options: Sequence[OptionRef | str] = (),
     handle: DeviceHandle | None = None,
 ) -> AnyrigError:
     """What an engine raised as an error of ours, which keeps nothing of the failed call alive.
@@ -214,7 +216,7 @@ def translate_error(
     Args:
         shortage: what `detect_oom` found in it.
         doing: what was running: `embedding 64 texts with minilm`.
-        memory_options: what the user can change, as typed: `--batch-size 4`.
+        memory_options: what the user can change.
         handle: for amounts that the library does not tell.
     """
     lost = detect_device_loss(error)
@@ -254,11 +256,15 @@ def _describe_amounts(shortage: MemoryShortage, handle: DeviceHandle | None) -> 
     return f": {', '.join(parts)}" if parts else ""
 
 
-def _suggest(options: Sequence[str]) -> str:
+def _suggest(options: Sequence[OptionRef | str]) -> str:
     if not options:
         return "Use smaller batches or inputs, or a device with more memory."
     *most, last = options
-    return f"Try {', '.join(most)} or {last}." if most else f"Try {last}."
+    listed = Message("{option}.", option=last)
+    for option in reversed(most):
+        joint = " or " if option is most[-1] else ", "
+        listed = Message("{option}{joint}{rest}", option=option, joint=joint, rest=listed)
+    return Message("Try {listed}", listed=listed)
 
 
 def _read_memory(handle: DeviceHandle) -> MemoryUsage:

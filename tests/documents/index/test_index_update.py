@@ -14,7 +14,7 @@ from anyrig.documents.index.database import IndexFile, alone
 from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.status import status
 from anyrig.documents.index.update import Indexed, Ways
-from anyrig.errors import InvalidInputError, StorageError
+from anyrig.errors import InvalidInputError, StorageError, render
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import (
     ALICE,
@@ -194,7 +194,7 @@ def test_another_model_embeds_everything_anew(folder: Path, tmp_path: Path) -> N
     other = Bag("other", 32)
     with pytest.raises(InvalidInputError, match="was made with the model bag") as refused:
         search(path, "rabbit", other)
-    assert "--model bag" in refused.value.hint
+    assert "--model bag" in render(refused.value.hint, "command")
     done = index(path, folder, other)
     assert done.num_same == 3
     assert done.num_embedded == contents(path)["texts"] == len(other.asked)

@@ -9,6 +9,7 @@ import pytest
 
 from anyrig.cli.flags import add_flags
 from anyrig.devices.machine import Device, DeviceBackend, Precision
+from anyrig.errors import Message, OptionRef, OutOfMemoryError, render
 from anyrig.memory.oom import detect_oom
 from anyrig.placement import Placement
 from anyrig.speech import engines
@@ -26,7 +27,8 @@ def advice(
     found = engines.engine_class(name)
     placement = Placement(device, DeviceBackend(library, "x", "x"), precision)
     options = options_of(found.spec, given)
-    return list_memory_options(found.spec, placement, options, hosted=found.hosted)
+    listed = list_memory_options(found.spec, placement, options, hosted=found.hosted)
+    return tuple(render(Message("{option}", option=one), "command") for one in listed)
 
 
 def test_indextts_names_its_own_options() -> None:
@@ -69,13 +71,11 @@ def test_every_advice_can_be_followed(name: str) -> None:
 
 def test_advice_reaches_the_error_of_a_hosted_engine() -> None:
     """Its host reports the shortage as an error with a general hint."""
-    from anyrig.errors import OutOfMemoryError
-
     error = OutOfMemoryError("the device ran out of memory", hint="Use shorter lines.")
-    found = translate_error(error, detect_oom(error), "speaking", advice("indextts", "fp16"))
-    assert found.hint == (
-        "Try --set num_beams=1, --set max_mel_tokens=750, --set max_text_tokens_per_sentence=60"
-        " or --device cpu."
+    own = [OptionRef("set", "num_beams=1"), OptionRef("memory_gb", "6"), OptionRef("device", "cpu")]
+    found = translate_error(error, detect_oom(error), "speaking", own)
+    assert render(found.hint, "command") == (
+        "Try --set num_beams=1, --memory-gb 6 or --device cpu."
     )
     assert translate_error(error, detect_oom(error), "speaking").hint == "Use shorter lines."
 

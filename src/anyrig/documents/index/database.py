@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from anyrig.documents.index import schema
-from anyrig.errors import MORE_DETAILS, DiskFullError, InvalidInputError, StorageError
+from anyrig.errors import (
+    MORE_DETAILS,
+    DiskFullError,
+    InvalidInputError,
+    Message,
+    OptionRef,
+    StorageError,
+)
 from anyrig.storage.sqlite import detect_network_drive
 
 try:
@@ -183,7 +190,10 @@ def alone(path: Path) -> Iterator[None]:
         else:
             raise StorageError(
                 f"another process is updating the index {path.stem}",
-                hint="Wait for it, or give this folder an index of its own with --index NAME.",
+                hint=Message(
+                    "Wait for it, or give this folder an index of its own with {index}.",
+                    index=OptionRef("index", "NAME"),
+                ),
             )
         yield
     finally:

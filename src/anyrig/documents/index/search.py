@@ -24,7 +24,7 @@ from anyrig.documents.index.database import get, translated
 from anyrig.documents.index.fuse import fused
 from anyrig.documents.index.near import near
 from anyrig.documents.index.snapshot import FileRow, Filters, Snapshot, taken
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, Message, OptionRef
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Mode = Literal["hybrid", "vectors", "keywords"]
 DEPTH = 100
 """How far down each list is looked at."""
+_KEYWORDS = OptionRef("mode", "keywords")
 _ALIKE = 0.9  # of their words in common: one of them is shown
 
 
@@ -354,17 +355,24 @@ def _notes(snapshot: Snapshot, mode: Mode) -> tuple[str, ...]:
 
 def _check_model(snapshot: Snapshot, vectors: Vectors | None, path: Path) -> None:
     if vectors is None:
-        raise InvalidInputError("vectors are needed for this", hint="--mode keywords needs none.")
+        hint = Message("{mode} needs none.", mode=_KEYWORDS)
+        raise InvalidInputError("vectors are needed for this", hint=hint)
     if not snapshot.fingerprint or vectors.model.fingerprint == snapshot.fingerprint:
         return
     if Path(snapshot.model).name == vectors.model.name:
         raise InvalidInputError(
             f"the model {vectors.model.name} has changed since the index {path.stem!r} was made",
-            hint="`anyrig index` embeds every passage again; --mode keywords needs no model.",
+            hint=Message(
+                "`anyrig index` embeds every passage again; {mode} needs no model.", mode=_KEYWORDS
+            ),
         )
     raise InvalidInputError(
         f"the index {path.stem!r} was made with the model {snapshot.model},"
         f" not with {vectors.model.name}",
-        hint=f"Search with --model {snapshot.model}, or index again with --model"
-        f" {vectors.model.name}; --mode keywords needs no model.",
+        hint=Message(
+            "Search with {model}, or index again with {other}; {mode} needs no model.",
+            model=OptionRef("model", snapshot.model),
+            mode=_KEYWORDS,
+            other=OptionRef("model", vectors.model.name),
+        ),
     )

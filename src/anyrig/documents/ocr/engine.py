@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from anyrig.errors import OptionRef
 from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class PageEngine(BaseEngine):
     pads = False
     batch_invariant = True
     max_items = 1
-    memory_options: Sequence[str] = ("--dpi 150", "--workers-per-device 1")
+    memory_options = (OptionRef("dpi", "150"), OptionRef("workers_per_device", "1"))
 
     def run(self, batch: Sequence[Sheet]) -> list[ReadPage]:
         """What stands on each sheet."""

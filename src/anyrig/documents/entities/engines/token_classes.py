@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.entities.names import graph_of
 from anyrig.documents.entities.spans import Span, owned, spans_of, words_of
-from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError
+from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError, OptionRef
 from anyrig.install import format_install
 from anyrig.work.engine import BaseEngine
 
@@ -44,7 +44,7 @@ class TokenClasses(BaseEngine):
     name = "token-classes"
     version = "1"
     pads = False
-    memory_options = ("--precision bf16", "--device cpu")
+    memory_options = (OptionRef("precision", "bf16"), OptionRef("device", "cpu"))
 
     def __init__(self, placement: Placement, *, model: str, threshold: float = 0.5) -> None:
         """Load the model where it was placed."""
