@@ -50,7 +50,7 @@ def _list_flags() -> set[str]:
     for module in pkgutil.iter_modules(anyrig.app.__path__):
         importlib.import_module(f"anyrig.app.{module.name}")
 
-    def walk(kind: type) -> Iterator[type[Request]]:
+    def walk(kind: type[Request]) -> Iterator[type[Request]]:
         yield kind
         for below in kind.__subclasses__():
             yield from walk(below)

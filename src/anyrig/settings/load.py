@@ -169,7 +169,7 @@ class SettingsLoader(Generic[T]):
         unknown = [
             *self._find_unknown(from_dotenv, f" in {dotenv}"), *self._find_unknown(environment, "")
         ]  # fmt: skip
-        warnings = []
+        warnings: list[str] = []
         if restricted:
             warnings.append(Message(
                 "ignored {keys}: a file in the working directory may not name brokers, servers or"
