@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from anyrig.app.search import parse_date
+from anyrig.app.uploads import Uploads
 from anyrig.cli.main import main
 from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
@@ -227,3 +228,17 @@ def test_a_spanish_folder_with_the_english_model_is_told_before_it_is_embedded(
     assert warning not in anyrig("index", str(docs), "--model", "minilm").stderr
     assert "of the texts are in es" in anyrig("index", str(other)).stderr
     assert "of the texts are in es" in anyrig("index").stderr
+
+
+def test_uploads_have_their_names(anyrig: Anyrig, tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path / "uploads", max_bytes=1000, max_files=10)
+    with uploads.receive("Letter of May.txt") as writer:
+        writer.write(b"The rent is due on the first of the month.")
+    file = uploads.path(writer.upload.id)
+    assert anyrig("index", str(file), "--model", "hashing").returncode == 0
+    found = anyrig("search", "rent")
+    assert "1. Letter of May.txt (uploaded)" in found.stdout
+    assert writer.upload.id not in found.stdout
+    (hit,) = json.loads(anyrig("search", "rent", "--json").stdout)["hits"]
+    assert (hit["name"], hit["file"]) == ("Letter of May.txt", str(file))
+    assert "Letter of May.txt (uploaded): 1 file" in anyrig("index", "--status").stdout

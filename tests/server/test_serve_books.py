@@ -19,6 +19,17 @@ def book(server: Server) -> str:
     return sent(server.client, BOOK.read_bytes(), "The Tide Clock.epub")
 
 
+@pytest.mark.parametrize("data", [bytes(range(128, 256)) * 40, b"%PDF-1.7\nno more"])
+@pytest.mark.parametrize("path", ["/books/plan", "/documents/summarise"])
+def test_a_damaged_pdf_is_called_that(server: Server, data: bytes, path: str) -> None:
+    file = sent(server.client, data, "My book.pdf")
+    body = {"file": file} if path == "/books/plan" else {"files": [file]}
+    answer = server.client.post(path, json=body).json()
+    failed = answer if path == "/books/plan" else answer["results"][0]["error"]
+    assert "My book.pdf is not a valid PDF (damaged?)" in str(failed), answer
+    server.client.delete(f"/uploads/{file.removeprefix('upload:')}")
+
+
 def planned(server: Server, **asked: Any) -> dict[str, Any]:
     answer = server.client.post("/books/plan", json=asked)
     assert answer.status_code == 200, answer.text

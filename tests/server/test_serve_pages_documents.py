@@ -16,7 +16,7 @@ from anyrig.server.page.translations import get_translator
 from anyrig.text.pages import pages
 from tests.server import documents_files
 from tests.server.browsing import NEEDS, Browser
-from tests.server.conftest import Server, environment_of
+from tests.server.conftest import Server, environment_of, run_for
 from tests.server.documents_files import scan
 from tests.server.long_work import BOOK, fits, fits_in_every_language, job_of, send, told
 from tests.text.formats.office_files import docx, p
@@ -109,6 +109,32 @@ def test_files_are_indexed_and_searched(
     person.write("[name=question]", "xylophone\n")
     person.says("No matching passages", "[data-answer=search]")
     fits_in_every_language(person)
+
+
+def test_refused_files_are_counted_with_their_reasons(
+    person: Browser, busy: Server, tmp_path: Path
+) -> None:
+    _clear(busy)
+    (tmp_path / "lease.txt").write_text(TEXTS["lease.txt"], encoding="utf-8")
+    (tmp_path / "broken.pdf").write_bytes(bytes(range(128, 256)) * 40)
+    person.open("/documents")
+    person.click("[name=follow]")
+    person.all(FILE_INPUTS)[0].send_keys(f"{tmp_path / 'lease.txt'}\n{tmp_path / 'broken.pdf'}")
+    told_to_person = "1 of 2 files uploaded, 1 refused: broken.pdf is not a valid PDF (damaged?)"
+    person.find(".drop-total", told_to_person)
+    assert [one["name"] for one in told(busy, "/uploads")["files"]] == ["lease.txt"]
+
+
+def test_a_hit_that_cannot_be_opened_says_why(person: Browser, busy: Server) -> None:
+    folder = busy.home / "private"
+    folder.mkdir(exist_ok=True)
+    (folder / "owl.txt").write_text("The owl of the harbour sleeps by day.", encoding="utf-8")
+    run_for(busy.home, "index", str(folder), "--index", "own", "--model", "hashing")
+    person.open("/documents?index=own")
+    hit = _search(person, "owl")
+    assert str(folder / "owl.txt") in hit.text
+    assert "outside the folders of the setting server.folders" in hit.text
+    assert not hit.find_elements("css selector", "h3 a")
 
 
 def test_a_folder_is_indexed_when_it_is_chosen_and_hits_open_their_page(

@@ -66,7 +66,7 @@ def test_archives_are_told_apart_by_what_they_hold(
     ("name", "data", "message"),
     [
         ("a.txt", b"", "is empty"),
-        ("a.epub", b"This is no archive.", "not a valid .epub file"),
+        ("a.epub", b"This is no archive.", r"a\.epub is not a valid EPUB \(damaged\?\)$"),
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 99, "an old Word"),
         ("a.txt", b"\x1f\x8b\x08\x00", "gzip"),
         ("a.epub", b"\x89PNG\r\n\x1a\n", "an image"),
@@ -79,6 +79,36 @@ def test_other_files_are_refused_for_what_they_are(
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InvalidInputError, match=message):
         read(tmp_path / name)
+
+
+NOISE = bytes(range(128, 256)) * 40
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("x.pdf", "PDF"), ("x.PDF", "PDF"), ("x.epub", "EPUB"), ("x.docx", "DOCX"),
+        ("x.odt", "ODT"),
+        ("x.mobi", "MOBI"), ("x.azw3", "AZW3"), ("x.doc", "Word document"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("data", [NOISE, b"\0" * 3000, b"plain words", b"PK\x03\x04" + NOISE])
+def test_a_damaged_file_is_named_by_its_format(
+    tmp_path: Path, name: str, label: str, data: bytes
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InvalidInputError) as caught:
+        read(tmp_path / name)
+    if data.startswith(b"PK") and label not in ("EPUB", "DOCX", "ODT"):
+        assert "is not a complete zip archive" in caught.value.message
+    else:
+        assert caught.value.message.startswith(f"{name} is not a valid {label} (damaged?)")
+
+
+def test_a_pdf_that_breaks_off_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "x.pdf").write_bytes(b"%PDF-1.7\n" + NOISE)
+    with pytest.raises(InvalidInputError, match=r"^x\.pdf is not a valid PDF \(damaged\?\)$"):
+        read(tmp_path / "x.pdf")
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ _LONG_TEXTS: tuple[Literal["windows", "cut"], ...] = ("windows", "cut")
 class IndexOptions(Request):
     """The index."""
 
-    index: str = option(DEFAULT_INDEX, "name of the index; default: `default`", metavar="NAME")
+    index: str = option(
+        DEFAULT_INDEX, "name of the index; default: `default`, as on the web page", metavar="NAME"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

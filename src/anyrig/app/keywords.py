@@ -433,7 +433,7 @@ class IndexOptionsKeywords(TypedDict, total=False):
     """Options of `IndexOptions` in `anyrig.app.index`."""
 
     index: str
-    """name of the index; default: `default`."""
+    """name of the index; default: `default`, as on the web page."""
 
 
 class IndexKeywords(IndexOptionsKeywords, ClusterOptionsKeywords, FileOptionsKeywords, total=False):

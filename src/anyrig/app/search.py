@@ -22,6 +22,7 @@ from anyrig.app.embedding import (
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.index import IndexOptions, find_index_file, find_index_model, open_searcher
+from anyrig.app.uploads import get_display_name
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
 from anyrig.options import Request, option
 from anyrig.text.language_names import language_code
@@ -371,7 +372,8 @@ def _hit_to_json(hit: Hit) -> dict[str, Any]:
 
 def _place_to_json(place: Place, length: int) -> dict[str, Any]:
     return {
-        "file": str(place.file), "page": place.page or None, "title": place.title,
+        "file": str(place.file), "name": get_display_name(place.file),
+        "page": place.page or None, "title": place.title,
         "start": place.start, "end": place.start + length, "file_start": place.file_start,
         "file_end": place.file_start + length, "type": place.format, "language": place.language,
         "changed": datetime.datetime.fromtimestamp(place.modified).isoformat(timespec="seconds"),

@@ -265,7 +265,11 @@ class Uploads:
     def _data_path(self, upload: Upload) -> Path:
         # ID.json is the metadata, so an uploaded .json file needs another suffix.
         suffix = ".jsonl" if upload.kind == "json" else _get_suffix(upload.kind)
-        return self._folder / f"{upload.id}{suffix}"
+        plain = self._folder / f"{upload.id}{suffix}"
+        if suffix or plain.exists():  # 0.1.0 stored damaged files without a suffix
+            return plain
+        # A damaged PDF is still to be refused as a PDF.
+        return self._folder / f"{upload.id}{_get_suffix(_guess_type(upload.name))}"
 
     def _delete_incomplete(self) -> None:
         """Delete uploads that broke off over an hour ago: another server may be receiving now."""
@@ -384,6 +388,15 @@ def _storage_errors() -> Iterator[None]:
             f"cannot store the file: {error.strerror or error}",
             hint="Check the free space of the server's disk.",
         ) from error
+
+
+def get_display_name(path: Path) -> str:
+    """The client's name for a file if it was uploaded, else its own name."""
+    if _ID.fullmatch(path.stem):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            text = path.with_name(f"{path.stem}.json").read_text(encoding="utf-8")
+            return str(json.loads(text)["name"])
+    return path.name
 
 
 def clean_name(name: str) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.app import index as app
 from anyrig.app.events import ProgressEvent
 from anyrig.app.index import IndexProgressEvent, IndexRequest
+from anyrig.app.uploads import get_display_name
 from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import (
@@ -160,7 +162,7 @@ def _list(rig: Rig, *, as_json: bool) -> int:
     elif found:
         rows = [["index", "files", "passages", "model", "size", "folders"]]
         for status in found:
-            folders = ", ".join(str(root) for root, _ in status.roots)
+            folders = ", ".join(_format_file(root) for root, _ in status.roots)
             rows.append([
                 status.name, f"{status.num_files:,}", f"{status.num_passages:,}", status.model,
                 format_bytes(status.size_bytes), folders,
@@ -276,10 +278,16 @@ def _format_rate(per_s: float) -> str:
     return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.1f}"
 
 
+def _format_file(file: Path) -> str:
+    name = get_display_name(file)
+    return str(file) if name == file.name else f"{name} (uploaded)"
+
+
 def _print_failed(failed: Sequence[Failed]) -> None:
     last_hint = ""
     for one in failed[:_MAX_NAMED]:
-        print(f"  not read: {one.file}: {render(one.error, 'command')}", file=sys.stderr)
+        error = render(one.error, "command")
+        print(f"  not read: {_format_file(one.file)}: {error}", file=sys.stderr)
         if one.hint and one.hint != last_hint:  # many files with one problem need one hint
             hint = localize_install_commands(render(one.hint, "command"))
             print(f"    hint: {hint}", file=sys.stderr)
@@ -298,7 +306,7 @@ def _show_status(rig: Rig, name: str, *, as_json: bool) -> int:
     size = f"{format_bytes(status.size_bytes)} in {status.path}"
     print(f"{status.name}: {files}, model {status.model or 'none yet'}, {size}")
     for root, count in status.roots:
-        print(f"  {root}: {pluralize(count, 'file')}")
+        print(f"  {_format_file(root)}: {pluralize(count, 'file')}")
     for name, counts in (("types", status.formats), ("languages", status.languages)):
         if counts:
             print(f"  {name}: " + ", ".join(f"{one} {count:,}" for one, count in counts.items()))
@@ -314,7 +322,7 @@ def _show_status(rig: Rig, name: str, *, as_json: bool) -> int:
     for trouble in status.troubles:
         hint = localize_install_commands(render(trouble.hint, "command"))
         error = render(trouble.error, "command")
-        print(f"  not read: {trouble.file}: {error}\n    hint: {hint}")
+        print(f"  not read: {_format_file(trouble.file)}: {error}\n    hint: {hint}")
     return 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.app.search import SearchRequest, answer_to_json, search
+from anyrig.app.uploads import get_display_name
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, paint, print_json
 from anyrig.cli.rig import open_rig
@@ -70,7 +71,9 @@ def _format_place(hit: Hit) -> str:
     file = place.file
     with suppress(ValueError, OSError):
         file = file.relative_to(Path.cwd())
-    parts = [paint(str(file), "bold")]
+    name = get_display_name(place.file)
+    shown = str(file) if name == place.file.name else f"{name} (uploaded)"
+    parts = [paint(shown, "bold")]
     if place.page:
         parts.append(f"page {place.page}")
     if place.title:

@@ -58,6 +58,11 @@ _BY_NAME = {
 }  # fmt: skip
 # Their first bytes tell them: one that has others is not what it is called.
 _TOLD = ("epub", "docx", "odt", "pdf", "mobi", *picture.FORMATS)
+_LABELS = {
+    ".pdf": "PDF", ".epub": "EPUB", ".docx": "DOCX", ".doc": "Word document", ".odt": "ODT",
+    ".mobi": "MOBI", ".azw3": "AZW3",
+}  # fmt: skip
+"""What people call formats that are never plain text."""
 _HEAD_BYTES = 4096
 _HEADER = re.compile(
     rb"(?m)^(?:Received|Message-ID|MIME-Version|Return-Path|From|Subject|Date):", re.I
@@ -156,9 +161,11 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
         return found
     if named == "epub" and b"PK\x05\x06" in _tail(path):
         return _zip_format(path, limits)  # with something before the archive
-    if named in _TOLD:
+    suffix = path.suffix.lower()
+    if named in _TOLD or suffix in _LABELS:
+        label = f"{_LABELS[suffix]} (damaged?)" if suffix in _LABELS else f"{path.suffix} file"
         raise InvalidInputError(
-            f"{path.name} is not a valid {path.suffix} file",
+            f"{path.name} is not a valid {label}",
             hint="Get another copy of the file: this one is damaged, or in another format.",
         )
     return named or ("eml" if _is_message(head) else "txt")

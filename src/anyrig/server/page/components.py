@@ -29,7 +29,7 @@ ButtonKind = Literal["plain", "primary", "quiet", "danger"]
 Mood = Literal["plain", "good", "warn", "bad"]
 _DROP_TEXTS = (
     "sending", "done", "failed", "unsupported", "no_folder", "empty_folder", "large_folder",
-    "unreadable", "too_large", "choose_folder", "total",
+    "unreadable", "too_large", "choose_folder", "total", "refused", "damaged",
 )  # fmt: skip
 _UNSUPPORTED_KINDS = ("other", "zip")
 _LISTEN_TEXTS = (

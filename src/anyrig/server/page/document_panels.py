@@ -243,7 +243,7 @@ class SearchPanel:
 def show_hit(t: Translator, hit: Json, index: str) -> None:
     """A passage with its file, page and similarity; the name opens the file there.
 
-    A file that the page may not open is shown with its path.
+    A file that the page may not open is shown with its path, and why.
     """
     name = str(hit["name"])
     with tag("article", classes="hit", data_hit=name):
@@ -259,7 +259,14 @@ def show_hit(t: Translator, hit: Json, index: str) -> None:
             if isinstance(hit.get("similarity"), int | float):
                 badge(t("documents.alike", share=t.percent(max(0.0, hit["similarity"]))))
         if not hit["url"]:
-            tag("p", str(hit["file"]), classes="soft")
+            is_upload = str(hit["file"]).startswith(UPLOAD_PREFIX)
+            if not is_upload:
+                tag("p", str(hit["file"]), classes="soft")
+            tag(
+                "p",
+                t("documents.closed.upload" if is_upload else "documents.closed"),
+                classes="soft",
+            )
         passage = mark_matches(str(hit["text"]), hit.get("matches") or ())
         ui.html(passage, sanitize=False, tag="p").classes("passage")
         others = {str(one.get("name") or one.get("file")) for one in hit.get("also") or ()} - {name}

@@ -321,7 +321,7 @@ class IndexCard:
             self._list = tag("ul", classes="file-list", data_indexes="list")
             self._name = Field(
                 "text", t("documents.index.name"), self.selected or _DEFAULT_INDEX, name="index",
-                live=True,
+                live=True, hint=t("documents.index.shared") if not page.api.is_signed_in else "",
             )  # fmt: skip
             self._follow = Field("check", t("documents.index.follow"), True, name="follow",
                                  keep="documents.follow")  # fmt: skip

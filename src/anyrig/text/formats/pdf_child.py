@@ -117,7 +117,7 @@ def opened(path: Path) -> pdfium.PdfDocument:
                 "is protected by DRM of an unknown kind",
                 "Ask the seller for a copy without DRM.", locked=True,
             ) from None  # fmt: skip
-        raise Refused("is damaged, or not a PDF", "Get another copy of the file.") from None
+        raise Refused("is not a valid PDF (damaged?)", "Get another copy of the file.") from None
 
 
 def _page(document: pdfium.PdfDocument, index: int) -> Page | None:

@@ -25,6 +25,7 @@ from urllib.parse import unquote
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.formats.limits import Limits
 
+_LABELS = {".epub": "EPUB", ".docx": "DOCX", ".odt": "ODT"}
 _AGAIN = "Get another copy of the file: this one is damaged, or malicious."
 _HEADER_BYTES = 30  # of a member, before its name
 _ENTRY_BYTES = 46  # of the directory, before a name
@@ -124,8 +125,10 @@ def _count_first(path: Path, limits: Limits) -> None:
         tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) < at + 22:
+        label = _LABELS.get(path.suffix.lower())
+        valid = f"is not a valid {label} (damaged?): it is " if label else "is "
         raise InvalidInputError(
-            f"{path.name} is not a complete zip archive: its end is missing", hint=_AGAIN
+            f"{path.name} {valid}not a complete zip archive: its end is missing", hint=_AGAIN
         )
     num_members, directory_bytes = struct.unpack("<HI", tail[at + 10 : at + 16])
     large = tail.rfind(b"PK\x06\x06", 0, at)

@@ -1,6 +1,8 @@
 // Uploads files: inputs for files and folders, in an area that takes dropped ones too.
 const MAX_FILES = 1000;
 const SHOWN_FILES = 5;
+// Of these the server knows the kind, unless they are damaged.
+const FORMATS = ["pdf", "epub", "docx", "doc", "odt", "mobi", "azw3", "png", "jpg", "jpeg", "tif", "tiff", "webp"];
 let count = 0;
 export default {
   template: `
@@ -17,8 +19,8 @@ export default {
       </div>
       <p v-if="kinds" :id="name + '-kinds'" class="soft">{{ kinds }}</p>
       <div v-if="total > 1" class="drop-total" role="status">
-        <span>{{ texts.total.replace("{number}", sent).replace("{all}", total) }}</span>
-        <progress v-if="sent < total" :value="sent" :max="total" :aria-label="texts.prompt"></progress>
+        <span>{{ summary }}</span>
+        <progress v-if="done < total" :value="done" :max="total" :aria-label="texts.prompt"></progress>
       </div>
       <ul v-if="files.length" class="drop-files" aria-live="polite">
         <li v-for="file in files" :key="file.key" :class="file.state">
@@ -31,7 +33,15 @@ export default {
   props: { kinds: String, accept: String, multiple: Boolean, folders: Boolean, texts: Object, unsupported: Array },
   emits: ["files"],
   data() {
-    return { name: "drop-" + ++count, over: false, files: [], key: 0, sent: 0, total: 0 };
+    return { name: "drop-" + ++count, over: false, files: [], key: 0, done: 0, sent: 0, total: 0, refused: [] };
+  },
+  computed: {
+    summary() {
+      const sent = this.texts.total.replace("{number}", this.sent).replace("{all}", this.total);
+      if (!this.refused.length) return sent;
+      const reasons = this.refused.slice(0, SHOWN_FILES).join("; ") + (this.refused.length > SHOWN_FILES ? "; …" : "");
+      return sent + this.texts.refused.replace("{count}", this.refused.length).replace("{reasons}", () => reasons);
+    },
   },
   unmounted() {
     this.left = true;
@@ -78,6 +88,7 @@ export default {
       this.send(files);
     },
     reject(name, reason) {
+      this.refused.push(name + ": " + reason);
       this.show({ state: "failed", text: this.format("failed", { name }), hint: reason, translated: true });
     },
     show(row) {
@@ -91,12 +102,13 @@ export default {
     async send(list) {
       const files = this.multiple ? list : list.slice(0, 1);
       const uploads = [];
-      Object.assign(this, { sent: 0, total: files.length });
+      Object.assign(this, { done: 0, sent: 0, total: files.length, refused: [] });
       for (const file of files) {
         if (this.left) return;
         const sent = await this.upload(file);
         if (sent) uploads.push(sent);
-        this.sent += 1;
+        this.sent = uploads.length;
+        this.done += 1;
       }
       if (uploads.length) this.$emit("files", uploads);
     },
@@ -116,7 +128,8 @@ export default {
           const sent = ok && request.response.files[0];
           if (sent && this.unsupported.includes(sent.kind)) {
             row.state = "failed";
-            row.text = this.format("unsupported", file);
+            row.text = this.describeUnsupported(file);
+            this.refused.push(row.text);
             // Delete it before any list of the uploads shows it.
             return fetch("/uploads/" + sent.id, { method: "DELETE" }).finally(() => resolve(null));
           }
@@ -128,10 +141,16 @@ export default {
             row.hint = window.socket?.connected === false ? this.texts.unreachable : this.texts.unreadable;
             row.translated = true;
           }
+          if (!ok) this.refused.push(file.name + ": " + row.hint);
           resolve(sent || null);
         };
         request.send(body);
       });
+    },
+    describeUnsupported(file) {
+      const suffix = file.name.split(".").pop().toLowerCase();
+      if (!FORMATS.includes(suffix)) return this.format("unsupported", file);
+      return this.format("damaged", file).replace("{format}", suffix.toUpperCase());
     },
     describeLimit(size, limit) {
       const megabytes = new Intl.NumberFormat(document.documentElement.lang, { maximumSignificantDigits: 4 });
