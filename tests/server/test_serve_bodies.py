@@ -97,6 +97,53 @@ def test_a_long_list_costs_no_multiple_of_parsing_it(shared_client: TestClient) 
     assert time.process_time() - begun < 20 * plain_s + 0.2
 
 
+@pytest.mark.parametrize(
+    ("path", "megabytes"),
+    [("/v1/audio/speech", 4), ("/books/plan", 2), ("/documents/entities", 26),
+     ("/v1/embeddings", 33), ("/devices/chosen", 2)],
+)  # fmt: skip
+@pytest.mark.parametrize("counted", [True, False], ids=["length", "chunked"])
+def test_what_no_request_can_have_is_not_parsed(
+    shared_client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, megabytes: int,
+    counted: bool,
+) -> None:  # fmt: skip
+    """A body is refused by its size, whatever would come of it."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it was parsed")
+
+    monkeypatch.setattr("anyrig.server.json_body.from_json", fail)
+    monkeypatch.setattr("json.loads", fail)
+    part = b"\\u00e9" * 20_000
+    parts = [b'{"input": "', *[part] * (megabytes * 1_000_000 // len(part) + 1), b'"}']
+    body = b"".join(parts) if counted else iter(parts)
+    answer = shared_client.request(
+        "PUT" if path == "/devices/chosen" else "POST", path, content=body, headers=JSON
+    )
+    monkeypatch.undo()
+    assert answer.status_code == 413, answer.text
+    assert "the limit" in answer.json()["title"]
+
+
+def test_a_long_text_is_read_however_it_is_written(shared_client: TestClient) -> None:
+    """As many characters as the settings allow, each as two escapes."""
+    body = json.dumps({"model": "tone", "input": "\U0001f600" * 200_000 + "a"})
+    assert len(body) > 2_400_000
+    answer = shared_client.post("/v1/audio/speech", content=body, headers=JSON)
+    assert answer.json()["title"] == "the text has 200,001 characters"
+
+
+def test_a_long_text_costs_no_multiple_of_parsing_it(shared_client: TestClient) -> None:
+    body = json.dumps({"model": "hashing", "input": "\u00e9" * 2_000_000})
+    begun = time.process_time()
+    json.loads(body)
+    plain_s = time.process_time() - begun
+    begun = time.process_time()
+    answer = shared_client.post("/v1/embeddings", content=body, headers=JSON)
+    assert answer.status_code == 413, answer.text
+    assert time.process_time() - begun < 10 * plain_s + 0.2
+
+
 @pytest.mark.parametrize(("path", "body"), ROUTES, ids=[path for path, _ in ROUTES])
 def test_long_bodies_are_not_parsed_on_the_event_loop(
     shared_client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]

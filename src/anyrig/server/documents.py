@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LIVE_CHARACTERS = 20_000
 """Texts up to this size are for a person who waits; more is bulk work."""
-_MAX_TEXTS_FACTOR = 10
+MAX_TEXTS_FACTOR = 10
 """All texts of a request may have so many times the characters of the longest."""
 _GROUP_TEXTS, _GROUP_CHARACTERS = 64, 50_000
 _MAX_TASKS = 2
@@ -99,7 +99,7 @@ class DocumentTasks:
                 f"a text of {longest} characters",
                 hint=f"At most {limits.text_characters} are allowed; send longer ones as files.",
             )
-        if sum(map(len, texts)) > _MAX_TEXTS_FACTOR * limits.text_characters:
+        if sum(map(len, texts)) > MAX_TEXTS_FACTOR * limits.text_characters:
             raise LimitExceededError(
                 "the texts are too long together", hint="Send fewer at a time, or as files."
             )

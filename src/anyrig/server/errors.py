@@ -64,6 +64,9 @@ STATUS: dict[type[AnyrigError], int] = {
 """The nearest class of an error that is in it gives the status; 500 otherwise."""
 RETRY_AFTER_S = 5
 CLIENT_CLOSED_REQUEST = 499
+TOO_LARGE_HINT = (
+    "Send less at once, or raise server.text_characters, server.body_mb or server.upload_mb."
+)
 MEDIA_TYPE = "application/problem+json"
 _OPENAI_TYPES = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error",
@@ -72,7 +75,7 @@ _OPENAI_TYPES = {
 _HINTS = {
     405: "See /docs for the methods of this path.",
     408: "Send the request again.",
-    413: "Send less at once, or raise server.body_mb or server.upload_mb.",
+    413: TOO_LARGE_HINT,
 }
 
 

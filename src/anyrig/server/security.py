@@ -44,7 +44,13 @@ from anyrig.server.auth import (
     login_router,
     missing_scope,
 )
-from anyrig.server.errors import CLIENT_CLOSED_REQUEST, Problem, error_response
+from anyrig.server.documents import MAX_TEXTS_FACTOR
+from anyrig.server.errors import (
+    CLIENT_CLOSED_REQUEST,
+    TOO_LARGE_HINT,
+    Problem,
+    error_response,
+)
 from anyrig.server.rates import too_many_requests
 from anyrig.server.state import ServerState
 
@@ -53,6 +59,13 @@ _METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
 _SAFE_METHODS = frozenset("GET HEAD OPTIONS".split())
 _FORM_FACTOR = 4
 """A form may be this many times as large as the largest file."""
+_MAX_OPTION_BYTES = 1 << 20
+"""Of JSON, beside the texts to work on."""
+_BYTES_PER_CHARACTER = 12
+"""Of a text in JSON: an emoji may be written as two escapes, `\\ud83d\\ude00`."""
+_ONE_TEXT = frozenset({"/v1/audio/speech", "/voices/check"})
+_MANY_TEXTS = frozenset({"/v1/embeddings", "/jobs", "/lexicon"})
+"""Routes whose JSON is limited by `server.body_mb` alone."""
 _CLOSE = {"Connection": "close"}
 """Of a response to a body whose rest is not worth reading."""
 
@@ -96,6 +109,7 @@ class SecurityMiddleware:
         self._rates = authenticator.rates
         self._page_token = server.page_token.encode()
         self._max_bytes = int(settings.body_mb * 1e6)
+        self._max_text_bytes = _BYTES_PER_CHARACTER * settings.text_characters
         self._max_form_bytes = int(settings.upload_mb * 1e6) * _FORM_FACTOR + (1 << 20)
         self._numbers = itertools.count(1)
         self._id_prefix = secrets.token_hex(4)
@@ -214,15 +228,28 @@ class SecurityMiddleware:
         if int(length) > limit:
             raise Problem(
                 413, _too_large(limit, int(length)),
-                hint="Send less at once, or raise server.body_mb or server.upload_mb.",
+                hint=TOO_LARGE_HINT,
                 headers=_CLOSE,
             )  # fmt: skip
 
     def _find_limit(self, call: _Call) -> int:
-        """The maximum size of a body: files go straight to disk, the rest is held in memory."""
+        """The maximum size of a body: files go straight to disk, the rest is held in memory. A body
+        that has more than the texts which its route accepts is not parsed at all.
+        """
         content_type = call.headers.get(b"content-type", b"").lower()
         is_form = content_type.startswith(b"multipart/form-data")
-        return self._max_form_bytes if is_form and _takes_files(call.path) else self._max_bytes
+        if is_form and _takes_files(call.path):
+            return self._max_form_bytes
+        is_json = content_type.startswith(b"application/") and b"json" in content_type
+        if call.path in _MANY_TEXTS or not is_json:
+            return self._max_bytes
+        if call.path in _ONE_TEXT:
+            text_bytes = self._max_text_bytes
+        elif call.path.startswith("/documents/"):
+            text_bytes = MAX_TEXTS_FACTOR * self._max_text_bytes
+        else:
+            text_bytes = 0
+        return min(self._max_bytes, text_bytes + _MAX_OPTION_BYTES)
 
     def _needs_key(self, call: _Call, scope: Scope) -> bool:
         """Whether a request needs a key: on an open server, if it came through a proxy.
