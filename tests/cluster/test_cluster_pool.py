@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -318,6 +320,80 @@ def test_a_worker_that_drains_does_so_in_the_next_run_too(
     until(lambda: worker.last_heartbeat is None)
     taker.join(timeout=60)
     assert right(outcomes, said)
+
+
+class FragileCodec(SpeechCodec):
+    """Fails with an exception when it decodes the takes of one worker."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def decode_result(self, encoded: Any) -> Recording:
+        if encoded.data == b"crafted":
+            raise self._error
+        return super().decode_result(encoded)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OverflowError("math range error"), RecursionError("too deep"), MemoryError(), KeyError("x"),
+     ZeroDivisionError(), OSError("no sound"), ConnectionError("not the broker's"),
+     struct.error("short"), AssertionError(), UnicodeDecodeError("utf-8", b"x", 0, 1, "y")],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_a_worker_whose_takes_cannot_be_decoded_is_set_aside(
+    puppet: Callable[..., Puppet], broker: Broker, error: Exception
+) -> None:
+    def craft(one: Puppet, order: Order) -> None:
+        one.answer(order, takes={index: Recording(b"crafted") for index, _ in order.lines})
+
+    puppet("bad", craft)
+    puppet("good")
+    said = make_lines(30)
+    codec = FragileCodec(error)
+    with ClusterPool(broker.client, counting_identity(), codec, wait_s=30.0) as over:
+        assert right(run(over, said), said)
+        assert any("bad" in one and "result is not valid" in one for one in over.warnings)
+
+
+_DEEP = '{"status": "SUCCESS", "task_id": "%s", "result": ' + "[" * 900 + "]" * 900 + "}"
+_DEEPER = '{"status": "SUCCESS", "task_id": "%s", "result": ' + "[" * 90_000 + "]" * 90_000 + "}"
+
+
+_CRAFTED = (
+    _DEEP, _DEEPER, '{"status": "SUCCESS", "task_id": "%s", "result": {"cost": 1e999}}',
+    '{"status": "SUCCESS", "task_id": "%s", "result": {"cost": ' + "9" * 4000 + "}}",
+    '{"status": "SUCCESS", "task_id": "%s", "result": {"results": {"1e400": {}}, "sizes": [1]}}',
+    '{"status": "FAILURE", "task_id": "%s", "result": {"exc_type": [], "exc_message": {}}}',
+    '{"status": [], "task_id": "%s"}', '{"status": "SUCCESS"}', "[]", "{", "\ud800",
+)  # fmt: skip
+
+
+def _craft(text: str, one: Puppet, order: Order) -> None:
+    raw = text.replace("%s", order.id).encode("utf-8", "surrogatepass")
+    one.store(order.id, raw, status="")
+
+
+@pytest.mark.parametrize("text", _CRAFTED, ids=lambda text: text[:70])
+def test_crafted_results_of_one_worker_are_computed_by_another(
+    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool], text: str
+) -> None:
+    puppet("bad", partial(_craft, text))
+    puppet("good")
+    said = make_lines(30)
+    assert right(run(fleet(wait_s=30.0), said), said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", _CRAFTED, ids=lambda text: text[:70])
+def test_a_worker_whose_results_are_all_crafted_is_not_waited_for(
+    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool], text: str
+) -> None:
+    puppet("bad", partial(_craft, text))
+    over = fleet()
+    over.wait_ready()
+    with pytest.raises(WorkError, match="bad"):
+        run(over, make_lines(20))
 
 
 def test_what_a_bad_worker_refuses_is_done_by_a_good_one(

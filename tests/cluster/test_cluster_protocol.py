@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import random
 from collections.abc import Iterator
@@ -20,9 +21,12 @@ from anyrig.cluster.protocol import (
     TaskRequest,
     TaskResult,
     pack_results,
+    parse_arguments,
+    parse_headers,
     parse_request,
     parse_result,
 )
+from anyrig.cluster.registry import WorkerInfo, parse_worker_info
 from anyrig.cluster.speech import SpeechCodec
 from anyrig.errors import InvalidInputError
 from anyrig.speech.booth import Recording
@@ -120,6 +124,93 @@ def test_what_is_no_result_is_refused(change: dict[str, Any]) -> None:
         parse_result({**through(asdict(RESULT)), **change})
 
 
+HEADERS = {
+    "lang": "py", "task": RUN_ITEMS, "id": "0b8ff4a1-7d34-4a0b-8f3b-a7f1c1c3b5a7", "shadow": None,
+    "eta": None, "expires": "2026-05-04T12:00:00+00:00", "group": None, "group_index": None,
+    "retries": 0, "timelimit": [None, None], "root_id": "r", "parent_id": None, "argsrepr": "()",
+    "kwargsrepr": "{}", "origin": "gen1@host", "ignore_result": False, "stamps": {},
+}  # fmt: skip
+BODY = [[through(asdict(REQUEST))], {}, {"callbacks": None, "errbacks": None, "chain": None}]
+ODD: tuple[Any, ...] = (
+    None, True, 0, -1, 1.5, 10**30, 1e308, float("inf"), float("nan"), "", "x" * 20_000, "\x00",
+    "\ud800", [], [[]], {}, {"a": []}, functools.reduce(lambda inner, _: [inner], range(900), 0),
+)  # fmt: skip
+
+
+def test_headers_of_celery_are_accepted_and_what_is_not_used_is_dropped() -> None:
+    found = parse_headers(HEADERS)
+    assert {name: found[name] for name in ("task", "id", "expires")} == {
+        name: HEADERS[name] for name in ("task", "id", "expires")
+    }
+    assert "timelimit" not in found
+    parse_arguments(BODY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"id": odd} for odd in ODD] + [{"task": odd} for odd in (None, 7, [], {}, "x" * 300)]
+    + [{"expires": odd} for odd in (7, [], "soon", "9999-12-31T23:59:59-14:00", "x" * 100)]
+    + [{"retries": odd} for odd in (-1, 1.5, "1", 10**30, None)] + [{"eta": "2030-01-01"}],
+)  # fmt: skip
+def test_headers_that_are_not_valid_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_headers({**HEADERS, **change})
+
+
+def test_whatever_is_changed_is_accepted_or_refused() -> None:
+    """Nothing else is raised, and what is accepted can be used."""
+    drawn, counts = random.Random(35), {"accepted": 0, "refused": 0}
+    for _ in range(3000):
+        kind, good = drawn.choice(
+            [(parse_headers, HEADERS), (parse_arguments, BODY), (_use_request, asdict(REQUEST)),
+             (_use_result, asdict(RESULT))]
+        )  # fmt: skip
+        try:
+            kind(_change(through(good), drawn))
+        except InvalidInputError:
+            counts["refused"] += 1
+        else:
+            counts["accepted"] += 1
+    assert min(counts.values()) > 300, counts
+
+
+def _change(value: Any, drawn: random.Random) -> Any:
+    """A message with one to three of its parts replaced, anywhere."""
+    for _ in range(drawn.randint(1, 3)):
+        inside = value
+        while isinstance(inside, dict | list) and inside:
+            key = drawn.choice(list(inside) if isinstance(inside, dict) else range(len(inside)))
+            if not isinstance(inside[key], dict | list) or drawn.random() < 0.3:
+                inside[key] = drawn.choice(ODD)
+                break
+            inside = inside[key]
+    return value
+
+
+def _use_request(value: Any) -> None:
+    request = parse_request(value)
+    assert request.describe()
+    hash((request.kind, request.precision, request.lane, *request.options.items()))
+    json.dumps([index for index, _ in request.items])
+
+
+def _use_result(value: Any) -> None:
+    result = parse_result(value)
+    assert result.cost + result.seconds + result.num_batches >= 0
+    json.dumps(asdict(result), default=str)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"clock": 1e300}, {"clock": -1.0}, {"pid": 10**30}, {"pid": -1}, {"gpu_count": 10**400},
+     {"heartbeat": -1}, {"speeds": {"tone": 1e300}}, {"tasks": [None]}, {"engines": [[]]}],
+)  # fmt: skip
+def test_a_registry_entry_that_is_not_valid_is_none(change: dict[str, Any]) -> None:
+    good = json.loads(WorkerInfo("w", "1").to_json())
+    assert parse_worker_info(json.dumps(good)) is not None
+    assert parse_worker_info(json.dumps({**good, **change})) is None
+
+
 _LISTS = ("anyrig.w1",)
 _MORE_THAN_IT_TAKES_AT_ONCE = 40
 
@@ -169,6 +260,13 @@ def _wrong_envelopes() -> Iterator[dict[str, Any]]:
     for part in ("delivery__tag", "body__encoding", "delivery__info", "priority", "reply__to"):
         for thing in things:
             yield _message(**{f"properties/{part}": thing})
+    for task in (HEALTH, RUN_ITEMS):
+        for id in (None, "", 0, "a b", "x" * 1000):
+            arguments = [] if task == HEALTH else [through(asdict(REQUEST))]
+            message = _message(body=_body([arguments, {}, {}]), **{"headers/task": task})
+            message["headers"]["id"] = id
+            yield message
+    yield _message(**{"headers/shadow": "hidden", "headers/called__directly": True})
     yield _message(**{"headers/task": None})
     yield _message(**{"properties/delivery__tag": None})
     for content in ("application/x-python-serialize", "application/x-yaml", "text/plain", "x"):

@@ -266,7 +266,24 @@ def _twice(items: dict[int, bytes]) -> dict[int, bytes]:
     return {index: item * 2 for index, item in items.items()}
 
 
-def test_a_worker_with_equal_results_is_checked_less_and_never_not_at_all() -> None:
+def test_no_worker_can_know_which_items_are_compared() -> None:
+    """Not even another process of this machine, which has its address and its folders."""
+
+    def drawn() -> list[bool]:
+        pool = _Pool()
+        checker = ResultChecker(_Codec(), lambda: pool)  # type: ignore[arg-type, return-value]
+        for index, item in _items(0, 100).items():
+            checker.find_difference({index: item}, {index: item * 2}, "one")
+        return [checker.must_examine(item, "one") for item in _items(0, 400).values()]
+
+    assert any(drawn())
+    assert drawn() != drawn()
+
+
+def test_a_worker_with_equal_results_is_checked_less_and_never_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("secrets.token_bytes", bytes)  # so many zeros: the same every time
     pool = _Pool()
     checker = ResultChecker(_Codec(), lambda: pool)  # type: ignore[arg-type, return-value]
     first = _items(0, 1)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import uuid
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import AnyrigError
@@ -52,8 +51,8 @@ class ResultChecker:
         self._pool: WorkerPool | None = None
         self._num_equal: Counter[str] = Counter()
         """Results that were equal to ours, by the instance of their worker."""
-        self._secret = f"{uuid.getnode()} {Path.home()}".encode()[:64]
-        """Which items are compared is known to this machine and to no worker."""
+        self._secret = secrets.token_bytes(32)
+        """Which items are compared is known to this process and to no worker."""
 
     def must_examine(self, payload: Any, instance: str) -> bool:
         """Whether a result is examined here, after its worker did."""
@@ -85,7 +84,7 @@ class ResultChecker:
     def _choose(
         self, payloads: Mapping[int, Any], results: Mapping[int, Any], num_equal: int
     ) -> Sequence[int]:
-        """By a hash that others do not know, so always the same ones."""
+        """By a hash that others do not know: an item that is computed again is drawn alike."""
         one_of = _EARLY_ONE_OF if num_equal < _MIN_EQUAL else _LATER_ONE_OF
         drawn = {index: self._draw(payloads[index]) for index in results}
         ordered = sorted(drawn, key=lambda index: drawn[index])

@@ -39,7 +39,7 @@ from anyrig.cluster.broker import (
 )
 from anyrig.cluster.protocol import EncodedResult, TaskRequest, TaskResult, parse_result
 from anyrig.cluster.registry import WorkerRegistry, find_mismatch
-from anyrig.errors import AnyrigError, WorkError
+from anyrig.errors import AnyrigError, InvalidInputError, WorkError
 from anyrig.units import pluralize
 from anyrig.work.outcome import BatchStats
 from anyrig.work.pool import WorkerPool
@@ -224,7 +224,7 @@ class _History:
     num_refusals: int = 0
     """Tasks that this instance refused since it last completed one."""
     unused: str = ""
-    """Why it gets nothing."""
+    """Why it gets nothing, or what it refused last."""
     not_before: float = 0.0
     """When it is considered again; never, if its results were wrong."""
 
@@ -588,7 +588,8 @@ class RemoteWorkers(WorkerSource):
                 self._pool.warn(f"{info.name} is not used: {reason}")
             history.unused = reason
             return
-        history.unused = ""
+        if not history.num_refusals:
+            history.unused = ""
         worker = RemoteWorker(self, next(self._pool.numbers), info, seen_at=now)
         self._workers[info.name] = worker
         self._found_worker = True
@@ -703,39 +704,49 @@ class RemoteWorkers(WorkerSource):
             task = self._tasks.get(answer.id)
             if task is None or task.answered:
                 return
-        state, value = answer.state, answer.result
-        worker = task.worker
-        if task.cancelled_at is not None or state == "REVOKED":
-            self._return(task)
-        elif state != "SUCCESS":
-            self._refuse(worker, f"the task failed: {str(value)[:200]}")
-        else:
-            try:
-                result = parse_result(value)
-                encoded = self._fetch(task, result)
-                results = {
-                    index: self._codec.decode_result(one)
-                    for index, one in (encoded or {}).items()
-                    if index in task.payloads
-                }
-                if self._checker is not None:
-                    for index, one in results.items():
-                        payload, info = task.payloads[index], worker.info
-                        thorough = self._checker.must_examine(payload, info.instance)
-                        check = self._codec.examine if thorough else self._codec.check
-                        results[index] = check(payload, one, info.name)
-            except (AnyrigError, ValueError, KeyError, TypeError, AttributeError) as error:
-                log.warning("invalid result of %s: %s", worker.title, error)
-                self._refuse(worker, "its result is not valid")
-            else:
-                if encoded is None:  # lost with the broker
-                    self._return(task)
-                elif result.refused:
-                    self._refuse(worker, result.refused)
-                else:
-                    self._check(task, result, results)
+        try:
+            settle = self._judge(task, answer)
+        except Exception as error:  # whatever it contains, it is not valid
+            if self._is_outage(error):
+                raise
+            log.warning("invalid result of %s: %s", task.worker.title, repr(error)[:200])
+            settle = partial(self._refuse, task.worker, "its result is not valid")
+        settle()
         with suppress(Exception):  # it expires by itself
             self._forget(task)
+
+    def _judge(self, task: _RemoteTask, answer: Any) -> Callable[[], None]:
+        """What is to be done about a result; raises any exception if it is not valid."""
+        state, value, worker = answer.state, answer.result, task.worker
+        if task.cancelled_at is not None or state == "REVOKED":
+            return partial(self._return, task)
+        if state != "SUCCESS":
+            return partial(self._refuse, worker, f"the task failed: {str(value)[:200]}")
+        result = parse_result(value)
+        if result.refused:
+            return partial(self._refuse, worker, result.refused)
+        encoded = self._fetch(task, result)
+        if encoded is None:  # lost with the broker
+            return partial(self._return, task)
+        return partial(self._check, task, result, self._decode(task, encoded))
+
+    def _decode(self, task: _RemoteTask, encoded: Mapping[int, EncodedResult]) -> dict[int, Any]:
+        info, results = task.worker.info, {}
+        for index, one in encoded.items():
+            if index not in task.payloads:
+                continue
+            payload = task.payloads[index]
+            try:
+                results[index] = self._codec.decode_result(one)
+                if self._checker is not None:
+                    thorough = self._checker.must_examine(payload, info.instance)
+                    check = self._codec.examine if thorough else self._codec.check
+                    results[index] = check(payload, results[index], info.name)
+            except Exception as error:  # noqa: BLE001 - an `OSError` is no outage here
+                raise InvalidInputError(
+                    f"{type(error).__name__}: {error}"[:200], hint="Look at that worker."
+                ) from None
+        return results
 
     def _fetch(self, task: _RemoteTask, result: TaskResult) -> dict[int, EncodedResult] | None:
         """The bytes of a result; None if the broker has lost them."""
@@ -767,9 +778,9 @@ class RemoteWorkers(WorkerSource):
                     task.payloads, results, task.worker.info.instance,
                     hurry=self._checks.qsize() > _MAX_CHECKS,
                 )  # fmt: skip
-            except Exception:  # our own fault, not the worker's
-                log.exception("a result could not be checked")
-                self._return(task)
+            except Exception:
+                log.exception("a result of %s could not be compared", task.worker.title)
+                self._refuse(task.worker, "its result could not be compared")
                 continue
             if difference:
                 self._distrust(task.worker, difference)
@@ -804,7 +815,8 @@ class RemoteWorkers(WorkerSource):
                 # All of several items: the worker is at fault rather than they.
                 self._refuse(worker, next(iter(failures.values())).message)
             else:
-                self._recall(worker.info).num_refusals = 0
+                history = self._recall(worker.info)
+                history.num_refusals, history.unused = 0, ""
 
     def _refuse(self, worker: RemoteWorker, reason: str) -> None:
         """A worker could not do a task: it gets none for a while, each time for longer."""

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from anyrig.cluster.broker import HEARTBEAT_S, LEASE_S, queue_name, to_text
 from anyrig.errors import InvalidInputError, Message, OptionRef
@@ -35,7 +35,10 @@ LOST_S = 7 * 24 * 3600
 COORDINATOR_LEASE_S, COORDINATOR_HEARTBEAT_S = 15, 5.0
 _MAX_BYTES = 64_000
 _DRAIN_S = 24 * 3600
-Speed = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Speed = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Number = Annotated[int, Field(ge=0, le=1 << 53)]
+Clock = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+"""Seconds since 1970, within what a `datetime` can have."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,10 @@ class WorkerInfo:
     machine: str = ""
     """Name that all workers of a machine share."""
     host: str = ""
-    pid: int = 0
+    pid: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     boot_id: str = ""
     """Of the system's start; machines that are copies share all names but this."""
-    clock: float = 0.0
+    clock: Clock = 0.0
     """Its time of day, for messages that expire."""
     python: str = ""
     system: str = ""
@@ -104,20 +107,20 @@ class WorkerInfo:
     """`loading`, `ready`, `busy`, `draining`."""
     device_type: str = "cpu"
     gpu_available: bool = False
-    gpu_count: int = 0
-    gpu_memory_free_mb: int | None = 0
-    device_memory_mb: int = 0
+    gpu_count: Number = 0
+    gpu_memory_free_mb: Number | None = 0
+    device_memory_mb: Number = 0
     """Of the device in all; 0 if unknown."""
     tts_model_loaded: bool = False
     cached_models: tuple[str, ...] = ()
     speeds: Mapping[str, Speed] = field(default_factory=dict)
     """By engine: measured cost per second (characters, for speech)."""
-    segments_done: int = 0
-    shards_done: int = 0
+    segments_done: Number = 0
+    shards_done: Number = 0
     """Tasks."""
     tasks: tuple[str, ...] = ()
     """Ids of those it has received and not finished."""
-    heartbeat: int = 0
+    heartbeat: Number = 0
     """Counted from its start."""
     lease_s: Annotated[int, Field(gt=0, le=60)] = LEASE_S
     """It is lost when its last heartbeat is older."""
@@ -190,7 +193,7 @@ def _parse(kind: TypeAdapter[T], text: bytes | str | None) -> T | None:
         return None
     try:
         return kind.validate_json(text, strict=True)
-    except ValidationError:
+    except Exception:  # noqa: BLE001 - whatever it contains, it is not valid
         return None
 
 

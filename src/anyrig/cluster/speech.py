@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MAX_LINE = 100_000
 _MAX_SAMPLES = 50_000_000
 """Of a take: half an hour at 24 kHz."""
+_MAX_SPEED = 100.0
 _QUOTED = 60
 
 
@@ -43,10 +44,12 @@ class SpeechCodec:
         text = to_str(value["text"])
         if len(text) > _MAX_LINE:
             raise ValueError(f"a line of {len(text)} characters")
+        rate = float(value["rate"])
+        if not 0 < rate <= _MAX_SPEED:
+            raise ValueError(f"a rate of {rate}")
         return Line(
-            text, to_str(value["language"]), to_str(value["voice"]), float(value["rate"]),
-            to_int(value["seed"]),
-        )  # fmt: skip
+            text, to_str(value["language"]), to_str(value["voice"]), rate, to_int(value["seed"])
+        )
 
     def encode_result(self, result: Recording, *, compress: bool) -> EncodedResult:
         from anyrig.speech.sound.pack import pack, unpack

@@ -45,7 +45,15 @@ from anyrig.cluster.broker import (
     make_queue,
     queue_name,
 )
-from anyrig.cluster.protocol import Codec, TaskRequest, TaskResult, pack_results, parse_request
+from anyrig.cluster.protocol import (
+    Codec,
+    TaskRequest,
+    TaskResult,
+    pack_results,
+    parse_arguments,
+    parse_headers,
+    parse_request,
+)
 from anyrig.cluster.registry import (
     EngineId,
     WorkerInfo,
@@ -409,6 +417,7 @@ class ClusterWorker:
         try:
             request = parse_request(value)
         except InvalidInputError as error:
+            log.warning("task %s: %s", task_id, error.message)
             return _to_json(TaskResult(refused=error.message))
         with self._lock:
             if task_id in self._seen:  # sent twice: its sender could not know that it arrived
@@ -425,6 +434,9 @@ class ClusterWorker:
         except AnyrigError as error:
             log.warning("task %s: %s", task_id, error.message)
             return _to_json(TaskResult(refused=error.message))
+        except Exception as error:
+            log.exception("task %s", task_id)
+            return _to_json(TaskResult(refused=f"the task failed: {type(error).__name__}"))
 
     def _run(self, request: TaskRequest, task_id: str) -> tuple[TaskResult, bytes]:
         returned = TaskResult(returned=tuple(index for index, _ in request.items)), b""
@@ -509,7 +521,7 @@ class ClusterWorker:
 def _decode_items(request: TaskRequest, codec: Codec, engine: LoadedEngine) -> dict[int, Any]:
     try:
         payloads = {index: codec.decode_item(value) for index, value in request.items}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it contains, it is not valid
         raise InvalidInputError(
             f"invalid item: {type(error).__name__}: {error}"[:200],
             hint="Run the same version of anyrig on all machines.",
@@ -560,15 +572,15 @@ def _wait_idle(timeout_s: float) -> bool:
 
 
 def check_and_run(task: Any, app: Any, consumer: Any) -> Any:
-    """Celery's strategy for a task, after a look at what the message asks for beside it."""
+    """Celery's strategy for a task, which trusts its message, after a check of all of it."""
     handle = run_strategy(task, app, consumer)
 
     def check(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> Any:
-        arguments = message.payload
-        if not (isinstance(arguments, list) and len(arguments) == 3):
-            raise InvalidTaskError("not the body of a task")
-        if any((arguments[2] or {}).values()) or message.headers.get("eta"):
-            raise InvalidTaskError("further tasks, or a delay")
+        try:
+            parse_arguments(message.payload)
+            message.headers = parse_headers(message.headers)
+        except InvalidInputError as error:
+            raise InvalidTaskError(error.message) from None
         return handle(message, body, ack, reject, callbacks)
 
     return check
@@ -586,15 +598,16 @@ class Consumer(CeleryConsumer):
         self._refuse(message, "its task is unknown")
 
     def on_invalid_task(self, body: Any, message: Any, exc: Any) -> None:
-        self._refuse(message, f"it is not valid: {exc}")
+        ours = message.headers.get("task") in (RUN_ITEMS, HEALTH)
+        self._refuse(message, f"it is not valid: {exc}", ours=ours)
 
     def on_decode_error(self, message: Any, exc: Any) -> None:
         self._refuse(message, "it cannot be decoded")
 
-    def _refuse(self, message: Any, reason: str) -> None:
+    def _refuse(self, message: Any, reason: str, *, ours: bool = False) -> None:
         # Not the message itself: it may contain texts.
         whole: Any = self  # Celery's stubs leave out most of it
-        if message.delivery_info.get("routing_key") != DEFAULT_QUEUE:
+        if ours or message.delivery_info.get("routing_key") != DEFAULT_QUEUE:
             log.warning("dropped an invalid message: %s", reason[:200])
             message.reject_log_error(log, whole.connection_errors)
             return
