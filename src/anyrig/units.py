@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 KIB = 1024
@@ -36,6 +37,24 @@ def format_duration(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def format_time_left(low_s: float, high_s: float) -> str:
+    """Format what an estimate says: `4 min 05 s left`, or a range, `2 to 5 min left`."""
+    if low_s == high_s:
+        return f"{format_duration(low_s)} left"
+    low, high, unit = round_range(low_s, high_s)
+    if not low:
+        return f"up to {high} {unit} left"
+    return f"{low} to {high} {unit} left" if low < high else f"about {high} {unit} left"
+
+
+def round_range(low_s: float, high_s: float) -> tuple[int, int, str]:
+    """A range of seconds in whole seconds, minutes or hours: `(2, 5, "min")`."""
+    for seconds, unit in ((3600, "h"), (60, "min")):
+        if high_s >= 2 * seconds:
+            return int(low_s // seconds), math.ceil(high_s / seconds), unit
+    return int(low_s), max(1, math.ceil(high_s)), "s"
 
 
 def format_flops(rate: float) -> str:

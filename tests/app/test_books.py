@@ -265,6 +265,26 @@ def test_progress_tells_chapter_share_speed_and_devices(store: ResultCache) -> N
     assert [one.done for one in told] == sorted(one.done for one in told)
 
 
+def test_the_read_along_file_is_a_step_of_its_own(store: ResultCache) -> None:
+    for name, beside in (("book.m4b", True), ("chapters", False)):
+        events: list[Event] = []
+        with studio(store) as reader:
+            format = "m4b" if beside else "mp3"
+            make(reader, store, output=name, format=format, events=events, read_along=True)
+        told = [one for one in events if isinstance(one, BookProgressEvent)]
+        stages = list(dict.fromkeys(one.stage for one in told))
+        assert stages == ["making", "writing", "read-along"]
+        written = next(one for one in reversed(told) if one.stage == "writing")
+        assert written.done < written.total
+        assert (told[-1].done, told[-1].progress.left_s) == (told[-1].total, 0.0)
+        assert [one.done for one in told] == sorted(one.done for one in told)
+    plain: list[Event] = []
+    made(store, events=plain)
+    assert {one.stage for one in plain if isinstance(one, BookProgressEvent)} == {
+        "making", "writing",
+    }  # fmt: skip
+
+
 def told_by(*rows: Progress) -> list[Progress]:
     found: list[Progress] = []
     whole = Whole(found.append)
@@ -315,7 +335,8 @@ def test_the_time_left_comes_from_what_was_made_and_not_from_what_was_kept() -> 
     assert pace.left_s == pytest.approx(6.0)
     assert Pace(10, 10).left_s == 0.0
     assert pace.done == pytest.approx(0.7)
-    assert pace.speed == pytest.approx(12.0 / 7.0)
+    assert pace.speed == pytest.approx(6.0 / 2.0)  # without loading
+    assert pace.loading_s == 5.0
     assert pace.devices == {"cpu": pytest.approx(100 / 7), "gpu": pytest.approx(100 / 7)}
 
 

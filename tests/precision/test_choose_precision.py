@@ -186,8 +186,9 @@ def test_fp16_is_never_chosen_to_train_on_a_cpu(machine: Load) -> None:
         here = machine(name)
         device = here.cpu_device
         backend = DeviceBackend("torch", "cpu", "cpu")
+        fast: dict[Precision, float] = {"fp32": 1e12, "fp16": 9e12}
         for profile in PROFILES:
-            for speeds in ({}, {"fp32": 1e12, "fp16": 9e12}):
+            for speeds in ({}, fast):
                 chosen = choose_precision(
                     device, backend, ("fp16", "fp32"), profile=profile, speeds=speeds,
                     training=True,

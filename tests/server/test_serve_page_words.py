@@ -179,6 +179,12 @@ def test_a_book_shows_its_stage_and_no_time_left_before_it_is_known() -> None:
     later = {**begun, "done": 0.5, "left_s": 20.0}
     text = jobs.describe_progress(t, {**book, "progress": later})[1]
     assert text.endswith("20\u00a0s left")
+    early = {**begun, "done": 0.1, "left_range_s": [130.0, 290.0]}
+    text = jobs.describe_progress(t, {**book, "progress": early})[1]
+    assert text.endswith("2 to 5\u00a0min left")
+    read_along = {**later, "stage": "read-along", "done": 0.98, "left_s": 3.0}
+    text = jobs.describe_progress(t, {**book, "progress": read_along})[1]
+    assert text == "98% · writing the read-along file · 3\u00a0s left"
     writing = {**later, "stage": "writing", "done": 0.97, "left_s": None}
     progress = jobs.describe_progress(t, {**book, "progress": writing})
     assert progress == (0.97, "97% · writing the files")

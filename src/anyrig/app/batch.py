@@ -191,7 +191,7 @@ def speak_lines(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResu
         open_cache(rig) as cache,
         open_synthesizer(rig, request, result.engine, num_characters, cache) as studio,
     ):
-        total = len(result.items)
+        total, made = len(result.items), 0
         on_event(ProgressEvent("loading the voice", 0, total))
         for count, (item, takes) in enumerate(_speak_items(studio, result.items), 1):
             failures = [take.failure for take in takes if take.failure is not None]
@@ -204,7 +204,15 @@ def speak_lines(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResu
             result.audio_s += write_takes(item.path, takes, studio.rate, request.loudness)
             _append_to_manifest(item)
             result.num_made += 1
-            on_event(ProgressEvent("speaking", count, total, item.line.text, result.audio_s))
+            if all(take.kept for take in takes):
+                num_characters -= len(item.line.text)
+            else:
+                made += len(item.line.text)
+            on_event(
+                ProgressEvent(
+                    "speaking", count, total, item.line.text, result.audio_s, made, num_characters
+                )
+            )
     return result
 
 

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.make import Lack, Recorded
     from anyrig.audiobooks.names import Tracks
     from anyrig.audiobooks.plan import Plan
-    from anyrig.audiobooks.progress import Progress, Tell
+    from anyrig.audiobooks.progress import Progress, Stage, Tell
     from anyrig.audiobooks.tags import Tags
     from anyrig.audiobooks.timeline import Timeline
     from anyrig.audiobooks.write import Written
@@ -53,6 +54,8 @@ _CACHE_BYTES_PER_SAMPLE = 2  # takes are cached as 16-bit samples
 _SPARE_BYTES = 64 << 20
 _MAX_PASSAGES = 100  # named in an error; the event has them all
 _PROGRESS_STEPS = 10_000
+_PACKING_FROM = 0.95
+"""The share of the read-along file that is done when its audio is written."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ class BookResult:
     """Segments that existed before."""
     workers: str = ""
     """How many segments each worker of a cluster made; empty without a cluster."""
+    loading_s: float = 0.0
+    """Of `wall_s`: until the first take was made."""
 
     def to_json(self) -> dict[str, Any]:
         """Files, times of chapters and segments, and what may sound wrong."""
@@ -339,7 +344,7 @@ class BookRecorder:
         from anyrig.audiobooks.make import record
         from anyrig.audiobooks.progress import Whole
 
-        began, on_progress = time.monotonic(), Whole(self._report)
+        began, on_progress = time.monotonic(), Whole(self._report, self._weigh_read_along())
         again = list_again(self.request)
         with self.cache.pin_for_job(self.target.job):
             self._make_again([self._find_segment(*place) for place in again])
@@ -349,10 +354,9 @@ class BookRecorder:
             )  # fmt: skip
             if recorded.lacks and not self.request.allow_gaps:
                 raise self._build_error(recorded.lacks)
-            written = self._write_audio(
-                recorded, self._follow_writing(recorded.timeline, on_progress, began)
-            )
-            beside = self._write_beside(recorded, written)
+            follow = partial(self._follow_writing, recorded.timeline, on_progress, began)
+            written = self._write_audio(recorded, follow("writing"))
+            beside = self._write_beside(recorded, written, follow("read-along"))
         for warning in written.warnings:
             self.on_event(WarningEvent(warning))
         return BookResult(
@@ -360,6 +364,7 @@ class BookRecorder:
             recorded.tally, tuple(recorded.lacks), time.monotonic() - began,
             # Those that were made again were in the cache before they were recorded.
             num_cached=max(0, recorded.tally.num_kept - len(set(again))),
+            loading_s=recorded.loading_s,
         )  # fmt: skip
 
     def _report(self, now: Progress) -> None:
@@ -439,25 +444,41 @@ class BookRecorder:
         return sound(self.plan, self.studio, recorded, ceiling_dbtp=self.target.ceiling_dbtp)
 
     def _follow_writing(
-        self, timeline: Timeline, on_progress: Tell, began: float
+        self, timeline: Timeline, on_progress: Tell, began: float, stage: Stage
     ) -> Callable[[float], None]:
         """Turn the share that the encoder reports into progress."""
         from anyrig.audiobooks.progress import Progress
+        from anyrig.estimates import WorkEstimate
 
-        plan, since, ends = self.plan, time.monotonic(), [mark.end for mark in timeline.marks]
+        plan, ends = self.plan, [mark.end for mark in timeline.marks]
+        work, written = WorkEstimate(1.0), 0.0
 
         def on_written(done: float) -> None:
-            now = time.monotonic()
-            spent_s = now - since
+            nonlocal written
+            work.add(done - written)
+            written = done
             chapter = min(bisect_right(ends, done * timeline.num_samples), len(plan.parts) - 1)
+            rate = work.rate.per_s if work.is_known else None
             on_progress(Progress(
-                "writing", done, chapter + 1, len(plan.parts), plan.parts[chapter].title,
-                plan.num_segments, plan.num_segments, timeline.duration_s, now - began,
-                speed=done * timeline.duration_s / spent_s if spent_s > 0 else None,
-                left_s=spent_s / done * (1 - done) if done else None,
+                stage, done, chapter + 1, len(plan.parts), plan.parts[chapter].title,
+                plan.num_segments, plan.num_segments, timeline.duration_s,
+                time.monotonic() - began,
+                speed=rate and rate * timeline.duration_s,
+                left_s=work.left.known_s if work.left else None,
             ))  # fmt: skip
 
         return on_written
+
+    def _weigh_read_along(self) -> float:
+        """What the read-along file takes, as a share of what writing the book takes."""
+        if not self.request.read_along:
+            return 0.0
+        return 0.1 if self._has_read_along_audio else 1.0
+
+    @property
+    def _has_read_along_audio(self) -> bool:
+        """Whether the book's own files are what every reader of EPUB 3 plays."""
+        return self.target.format in ("mp3", "m4a")
 
     def _number_tracks(self) -> Tracks:
         """Number and name chapters as in the whole book, so that one can be written again."""
@@ -476,7 +497,9 @@ class BookRecorder:
             len(found) if not self.request.chapters else len(set(every) - silent),
         )  # fmt: skip
 
-    def _write_beside(self, recorded: Recorded, written: Written) -> tuple[Path, ...]:
+    def _write_beside(
+        self, recorded: Recorded, written: Written, on_read_along: Callable[[float], None]
+    ) -> tuple[Path, ...]:
         """Write captions and the EPUB that is read along, as requested."""
         from anyrig.audiobooks.captions import write_captions, write_chapter_captions
 
@@ -489,11 +512,13 @@ class BookRecorder:
         if written.playlist is not None:
             beside.append(written.playlist)
         if self.request.read_along:
-            self._write_read_along(recorded, written.files)
+            self._write_read_along(recorded, written.files, on_read_along)
             beside.append(self.target.read_along_path)
         return tuple(beside)
 
-    def _write_read_along(self, recorded: Recorded, audio: Sequence[Path]) -> None:
+    def _write_read_along(
+        self, recorded: Recorded, audio: Sequence[Path], on_written: Callable[[float], None]
+    ) -> None:
         """Write the EPUB that is read along; its audio is a file for each chapter."""
         from anyrig.audiobooks.readalong import write_readalong
         from anyrig.audiobooks.write import write_chapters
@@ -501,13 +526,16 @@ class BookRecorder:
 
         target, plan, path = self.target, self.plan, self.target.read_along_path
         clear_leftovers(path)
+        on_written(0.0)
         with folder_beside(path) as folder:
-            if target.format not in ("mp3", "m4a"):  # what every reader of EPUB 3 plays
+            if not self._has_read_along_audio:
                 audio = write_chapters(
                     folder, self._sound(recorded), recorded.timeline, build_tags(target, plan),
                     format="m4a", bitrate=target.bitrate,
+                    tell=lambda done: on_written(_PACKING_FROM * done),
                 ).files  # fmt: skip
             write_readalong(path, plan, recorded.timeline, audio, narrator=target.narrator)
+        on_written(1.0)
 
 
 def build_tags(target: BookTarget, plan: Plan) -> Tags:

@@ -673,7 +673,8 @@ def _save_rate(rig: Rig, request: BookRequest, result: BookResult) -> None:
     from anyrig.audiobooks import rates
 
     duration_s, characters = result.timeline.duration_s, result.plan.num_characters
-    speed = duration_s / result.wall_s if not result.tally.num_kept else None
+    made_s = result.wall_s - result.loading_s  # which is the same for any length
+    speed = duration_s / made_s if made_s > 0 and not result.tally.num_kept else None
     spoken_s = duration_s - len(result.plan.parts) * request.rests.each_s
     rate = rates.Rate(spoken_s * request.rate / characters, speed)
     voice = resolve_voice(rig, request, result.engine)

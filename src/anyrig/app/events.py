@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from anyrig.estimates import StageEstimate, TimeLeft
 from anyrig.results import fields_to_json, in_json, to_json
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ class ProgressEvent:
     """The item: a sentence, a file's name."""
     audio_s: float | None = None
     """Seconds of audio so far, where audio is made."""
+    work: float | None = None
+    """How much of the work is done, in units that take about as long as each other, such as
+    characters; what a cache had is not counted. The items are the work if it is None."""
+    total_work: float | None = None
 
     @property
     def fraction(self) -> float:
@@ -220,7 +225,7 @@ class JsonEvents:
 
     def __init__(self, interval_s: float = 0.2) -> None:
         self._interval_s = interval_s
-        self._began = time.monotonic()
+        self._estimate = StageEstimate()
         self._next, self._stage = 0.0, ""
 
     def encode(self, event: Event) -> dict[str, Any] | None:
@@ -244,14 +249,22 @@ class JsonEvents:
         return True
 
     def _encode_progress(self, event: ProgressEvent) -> dict[str, Any]:
-        spent_s = time.monotonic() - self._began
-        left_s = spent_s / event.done * (event.total - event.done) if event.done else None
+        left, speed = estimate_progress(self._estimate, event)
         row: dict[str, Any] = {
             "event": "progress", "stage": event.stage,
             "done": round(event.done / max(1, event.total), 4), "num_done": event.done,
             "num_all": event.total, "title": event.detail[:80],
-            "left_s": None if left_s is None else round(left_s, 1),
+            **(left.to_json() if left else {"left_s": None}),
         }  # fmt: skip
         if event.audio_s is not None:
-            row["speed"] = round(event.audio_s / spent_s, 2) if spent_s else None
+            row["speed"] = None if speed is None else round(speed, 2)
         return row
+
+
+def estimate_progress(
+    estimate: StageEstimate, event: ProgressEvent
+) -> tuple[TimeLeft | None, float | None]:
+    """The time left, and seconds of audio a second; None what is not known yet."""
+    if event.work is not None and event.total_work is not None:
+        return estimate.update(event.stage, event.work, event.total_work, event.audio_s)
+    return estimate.update(event.stage, event.done, event.total, event.audio_s)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,6 +25,7 @@ from anyrig.app.embedding import (
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.errors import AnyrigError, InvalidInputError, StorageBusyError, StorageError
+from anyrig.estimates import SteadyEstimate
 from anyrig.options import Request, option
 from anyrig.results import fields_to_json
 from anyrig.units import pluralize
@@ -156,7 +156,7 @@ def watch(
         reference = format_reference(requested, model)
         wall_s = 0.0
         for changes in watch_folders(
-            path, roots, vectors, ways, tell=partial(_report, on_event), stop=stop,
+            path, roots, vectors, ways, tell=_Reporter(on_event), stop=stop,
             reference=reference,
         ):  # fmt: skip
             wall_s = changes.wall_s if wall_s else time.monotonic() - began
@@ -164,13 +164,26 @@ def watch(
             yield IndexResult(path.stem, model.name, changes, warnings, wall_s)
 
 
-def _report(on_event: OnEvent, progress: Progress) -> None:
-    on_event(
-        IndexProgressEvent(
-            stage=progress.stage, done=progress.file, total=progress.num_files,
-            detail=progress.title, progress=progress,
-        )
-    )  # fmt: skip
+class _Reporter:
+    """Reports progress with a steady estimate of the time left."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._stage = ""
+        self._estimate = SteadyEstimate()
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage != self._stage:
+            self._stage, self._estimate = progress.stage, SteadyEstimate()
+        left = self._estimate.update(progress.left_s)
+        if left is not None:
+            progress = replace(progress, left_s=left.known_s, left_range_s=left.range_s)
+        self._on_event(
+            IndexProgressEvent(
+                stage=progress.stage, done=progress.file, total=progress.num_files,
+                detail=progress.title, progress=progress,
+            )
+        )  # fmt: skip
 
 
 def _choose_model(

@@ -302,10 +302,21 @@ def synthesize_script(
     """Synthesise a script into its `Speech`, chunk by chunk."""
     segments = speech.script.segments
     on_event(ProgressEvent("loading the voice", 0, len(segments)))
+    to_make = sum(len(segment.line.text) for segment in segments)
+    to_make -= 0 if fresh else studio.num_kept(segments)
+    made, num_cached = 0, speech.tally.num_kept
     for chunk in studio.speak(speech.script, tally=speech.tally, anew=fresh, early=listening):
-        speech._append(chunk, segments[chunk.segment])
+        segment = segments[chunk.segment]
+        speech._append(chunk, segment)
+        if speech.tally.num_kept == num_cached:
+            made += len(segment.line.text)
+        num_cached = speech.tally.num_kept
         done, detail = len(speech.chunks), " ".join(chunk.text.split())
-        on_event(ProgressEvent("speaking", done, len(segments), detail, speech.audio_s))
+        on_event(
+            ProgressEvent(
+                "speaking", done, len(segments), detail, speech.audio_s, made, max(made, to_make)
+            )
+        )
         yield chunk
     for spoken in speech.tally.doubtful:
         speech.chunks[spoken.index]["problems"] = list(spoken.problems)

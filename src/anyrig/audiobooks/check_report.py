@@ -157,7 +157,9 @@ class Report:
     def summary(self) -> str:
         """All of it in one line."""
         told = pluralize(len(self.problems), "problem") if self.problems else "nothing wrong"
-        heard = ""
+        heard = "; no words were checked"
+        if not self.whole.words and not self.problems:
+            told = "no problem with the sound"
         if self.whole.words:
             heard = (
                 f"; {format_duration(self.whole.heard_s)} heard by {', '.join(self.recognisers)}, "

@@ -72,6 +72,8 @@ class Recorded:
     tally: Tally
     lacks: list[Lack] = field(default_factory=list)
     rests: Rests = field(default_factory=Rests)
+    loading_s: float = 0.0
+    """Until the first take was made."""
 
 
 def record(
@@ -116,7 +118,7 @@ def record(
                 tell(_progress(plan, pace, piece.part, tally))
     gains = levels.gains_db(target_lufs) if target_lufs else {}
     timeline = Timeline(studio.rate, _marks(plan, ends), tuple(cues))
-    return Recorded(timeline, gains, tally, lacks, rests)
+    return Recorded(timeline, gains, tally, lacks, rests, pace.loading_s)
 
 
 def sound(
@@ -236,7 +238,7 @@ def _progress(plan: Plan, pace: Pace, part: int, tally: Tally) -> Progress:
     return Progress(
         "making", pace.done, part + 1, len(plan.parts), plan.parts[part].title,
         tally.num_segments, plan.num_segments, tally.audio_s, pace.wall_s, pace.speed,
-        pace.left_s, pace.devices,
+        pace.left_s, pace.devices, pace.left.range_s if pace.left else None,
     )  # fmt: skip
 
 

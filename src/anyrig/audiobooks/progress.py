@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from anyrig.estimates import Rate, TimeLeft, WorkEstimate
 from anyrig.results import in_json
 
-Stage = Literal["making", "writing"]
+Stage = Literal["making", "writing", "read-along"]
 MAKING_SPEED, WRITING_SPEED = 20.0, 100.0
 """Times real time, until something was measured: the default voice on two cores, and AAC on one
 (75 to 150 were measured on slow cores)."""
-_SURE_S, _SURE_TAKES = 2.0, 4
-"""Before so much was seen a rate is no rate: the first takes of several workers come together."""
-_SURE_SHARE, _LONG_S = 0.1, 20.0
-"""And so much of all there is, or for so long: takes that are ready wait for slower ones before
-them, so that a short text is through in leaps."""
+_SURE_S = 1.0
+"""Before so long a stage of writing says nothing of how long it takes."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,21 @@ class Progress:
     """Of speech so far."""
     wall_s: float = field(metadata=in_json(digits=2))
     speed: float | None = field(metadata=in_json(digits=2))
-    """Times real time, of what was made in this run; None before anything was."""
+    """Times real time, of what was made in this run, without loading; None before it is known."""
     left_s: float | None = field(metadata=in_json(digits=1))
-    """Until the end, at the measured rate; None before there is one."""
+    """Until the end, at the measured rate; None before that is known."""
     devices: dict[str, float] = field(default_factory=dict, metadata=in_json(digits=1))
     """Characters a second that each device has made in this run."""
+    left_range_s: tuple[float, float] | None = field(
+        default=None, metadata=in_json(digits=1, omit_empty=True)
+    )
+    """At least and at most until the end, while `left_s` is not known."""
+
+    @property
+    def left(self) -> TimeLeft | None:
+        if self.left_s is not None:
+            return TimeLeft(self.left_s, self.left_s)
+        return TimeLeft(*self.left_range_s) if self.left_range_s else None
 
 
 Tell = Callable[[Progress], None]
@@ -60,14 +69,13 @@ class Pace:
     def __init__(
         self, num_characters: int, num_kept: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._all, self._to_make = num_characters, num_characters - num_kept
+        self._all = num_characters
         self._clock = clock
         self._began = clock()
-        self._first: float | None = None
-        """When the first take was there: what came before was loading."""
-        self._through = self._made = 0
-        self._made_after = self._takes_after = 0
-        self._made_s = 0.0
+        self._through = 0
+        self._making, self._audio = WorkEstimate(num_characters - num_kept, clock), Rate(clock)
+        self._made_s = self.loading_s = 0.0
+        """`loading_s`: until the first take was there."""
         self._by_device: Counter[str] = Counter()
 
     def add(self, characters: int, audio_s: float, *, kept: bool, device: str) -> None:
@@ -75,12 +83,10 @@ class Pace:
         self._through += characters
         if kept:
             return
-        if self._first is None:
-            self._first = self._clock()
-        else:
-            self._made_after += characters
-            self._takes_after += 1
-        self._made += characters
+        if not self._by_device:
+            self.loading_s = self.wall_s
+        self._making.add(characters)
+        self._audio.add(audio_s)
         self._made_s += audio_s
         self._by_device[device or "this machine"] += characters
 
@@ -96,22 +102,21 @@ class Pace:
 
     @property
     def speed(self) -> float | None:
-        """Times real time, loading included, of what was made."""
-        return self._made_s / self.wall_s if self._made_s and self.wall_s else None
+        """Times real time, of what was made, without loading; None before it is known."""
+        left = self.left
+        if not self._made_s or left is None or not left.is_known:
+            return None
+        return self._audio.per_s or self._made_s / max(self.wall_s, 1e-9)
+
+    @property
+    def left(self) -> TimeLeft | None:
+        """Until everything is made."""
+        return self._making.left
 
     @property
     def left_s(self) -> float | None:
-        """Until everything is made; None before there is a rate."""
-        to_make = self._to_make - self._made
-        if to_make <= 0:
-            return 0.0
-        if self._first is None or self._takes_after < _SURE_TAKES:
-            return None
-        spent_s = self._clock() - self._first
-        seen = self._made_after >= _SURE_SHARE * self._to_make or spent_s >= _LONG_S
-        if not seen or spent_s < _SURE_S:
-            return None
-        return to_make / (self._made_after / spent_s)
+        """The same, once it is known."""
+        return self.left.known_s if self.left else None
 
     @property
     def devices(self) -> dict[str, float]:
@@ -121,38 +126,55 @@ class Pace:
 
 
 class Whole:
-    """Tells both stages as one: a share from 0 to 1 that never goes back, and the time until the
+    """Tells all stages as one: a share from 0 to 1 that never goes back, and the time until the
     book is there. Each stage weighs what it takes here, as far as that is known.
 
     Args:
         tell: is told.
+        read_along: what the stage after writing takes, as a share of writing; 0 if there is none.
     """
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, read_along: float = 0.0) -> None:
         self._tell = tell
         self._done = 0.0
+        self._read_along = read_along
         self._writing_share = 1.0
         self._writing_s = 0.0
-        self._since: float | None = None
-        """When writing began."""
+        self._since: dict[Stage, float] = {}
+        """When each stage of writing began."""
 
     def __call__(self, now: Progress) -> None:
         """How far a stage is."""
-        done, left_s = self._writing(now) if now.stage == "writing" else self._making(now)
+        done, left = self._making(now) if now.stage == "making" else self._writing(now)
         self._done = max(self._done, min(done, 1.0))
-        self._tell(replace(now, done=self._done, left_s=left_s))
+        left_s, left_range_s = (left.known_s, left.range_s) if left else (None, None)
+        self._tell(replace(now, done=self._done, left_s=left_s, left_range_s=left_range_s))
 
-    def _making(self, now: Progress) -> tuple[float, float | None]:
+    def _making(self, now: Progress) -> tuple[float, TimeLeft | None]:
         audio_s = now.audio_s / now.done if now.done else now.audio_s
         self._writing_s = audio_s / WRITING_SPEED
-        making_s = audio_s / MAKING_SPEED if now.left_s is None else now.wall_s + now.left_s
-        self._writing_share = self._writing_s / max(self._writing_s + making_s, 1e-9)
-        left_s = None if now.left_s is None else now.left_s + self._writing_s
-        return now.done * (1 - self._writing_share), left_s
+        after_s = self._writing_s * (1 + self._read_along)
+        making_s = audio_s / MAKING_SPEED
+        if now.left is not None:
+            making_s = now.wall_s + math.sqrt(now.left.low_s * now.left.high_s)
+        self._writing_share = after_s / max(after_s + making_s, 1e-9)
+        left = now.left.plus(after_s) if now.left else None
+        return now.done * (1 - self._writing_share), left
 
-    def _writing(self, now: Progress) -> tuple[float, float | None]:
-        if self._since is None:
-            self._since = now.wall_s
-        sure = now.wall_s - self._since >= _SURE_S / 2 or now.done >= 1.0
-        left_s = now.left_s if sure else self._writing_s * (1 - now.done)
-        return 1 - self._writing_share * (1 - now.done), left_s
+    def _writing(self, now: Progress) -> tuple[float, TimeLeft | None]:
+        since = self._since.setdefault(now.stage, now.wall_s)
+        sure = now.left_s is not None and now.wall_s - since >= _SURE_S
+        if now.stage == "writing":
+            through, stage_s, later_s = (
+                now.done,
+                self._writing_s,
+                self._read_along * self._writing_s,
+            )
+        else:
+            through, stage_s, later_s = (
+                1 + self._read_along * now.done, self._read_along * self._writing_s, 0.0,
+            )  # fmt: skip
+        left_s = now.left_s if sure or now.done >= 1.0 else stage_s * (1 - now.done)
+        left_s = (left_s or 0.0) + later_s
+        share = through / (1 + self._read_along)
+        return 1 - self._writing_share * (1 - share), TimeLeft(left_s, left_s)

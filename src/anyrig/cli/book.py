@@ -19,7 +19,7 @@ from anyrig.errors import AnyrigError, InvalidInputError, render
 from anyrig.install import localize_install_commands
 from anyrig.options import list_options
 from anyrig.results import to_json
-from anyrig.units import format_bytes, format_duration, format_speed, pluralize
+from anyrig.units import format_bytes, format_duration, format_speed, format_time_left, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.book_recording import BookResult
@@ -195,9 +195,9 @@ def _format_progress(now: Progress) -> str:
     parts = [f"{chapter}{now.done:.0%}"]
     if now.speed is not None:
         parts.append(format_speed(now.speed))
-    if now.left_s:
-        parts.append(f"{format_duration(now.left_s)} left")
-    elif now.left_s is None and now.speed is None:
+    if now.left is not None and now.left.high_s:
+        parts.append(format_time_left(*now.left))
+    elif now.stage == "making" and now.left is None and not now.devices:
         parts.append("loading")
     if len(now.devices) > 1:
         total = sum(now.devices.values()) or 1.0

@@ -26,7 +26,7 @@ from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, Message, render
 from anyrig.install import localize_install_commands
 from anyrig.results import to_json
-from anyrig.units import format_bytes, format_duration, pluralize
+from anyrig.units import format_bytes, format_duration, format_time_left, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -234,8 +234,8 @@ def format_progress(now: Progress) -> str:
         parts.append(f"{_format_rate(now.passages_per_s)}/s")
     if now.num_failed:
         parts.append(f"{now.num_failed} not read")
-    if now.left_s:
-        parts.append(f"{format_duration(now.left_s)} left")
+    if now.left is not None and now.left.high_s:
+        parts.append(format_time_left(*now.left))
     return f"{', '.join(parts)}  {now.title}".strip()
 
 

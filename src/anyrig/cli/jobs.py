@@ -18,8 +18,9 @@ from anyrig.cli.output import format_table, print_error, print_json
 from anyrig.cli.rig import open_rig
 from anyrig.cli.train import format_resume, format_summary, shorten
 from anyrig.errors import MORE_DETAILS, AnyrigError, InvalidInputError, render, render_json
+from anyrig.estimates import read_time_left
 from anyrig.results import to_json
-from anyrig.units import format_duration, format_speed
+from anyrig.units import format_speed, format_time_left
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -190,16 +191,17 @@ def _format_state(job: Job) -> str:
 
 def _format_progress(progress: Mapping[str, JsonValue], *, short: bool = False) -> str:
     parts = []
-    done, left, speed = (progress.get(name) for name in ("done", "left_s", "speed"))
+    done, speed = progress.get("done"), progress.get("speed")
     stage = str(progress.get("stage", ""))
-    if progress.get("num_chapters") and stage != "writing":
+    if progress.get("num_chapters") and stage == "making":
         stage = f"chapter {progress.get('chapter')}/{progress['num_chapters']}"
     if isinstance(done, int | float):
         parts.append(f"{done:.0%}" if short else f"{stage} {done:.0%}".strip())
     if isinstance(speed, int | float) and not short:
         parts.append(format_speed(speed))
-    if isinstance(left, int | float) and left:
-        parts.append(f"{format_duration(left)} left")
+    left = read_time_left(progress)
+    if left is not None and left.high_s:
+        parts.append(format_time_left(*left))
     title = progress.get("title")
     return ", ".join(parts) + (f"  {title}" if title and not short else "")
 

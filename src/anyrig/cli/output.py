@@ -23,11 +23,13 @@ from anyrig.app.events import (
     NoticeEvent,
     ProgressEvent,
     WarningEvent,
+    estimate_progress,
 )
 from anyrig.cli.escape import esc, escape_controls
 from anyrig.errors import AnyrigError, render, render_json
+from anyrig.estimates import StageEstimate
 from anyrig.install import localize_install_commands
-from anyrig.units import format_speed, pluralize
+from anyrig.units import format_speed, format_time_left, pluralize
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -160,9 +162,9 @@ class EventPrinter:
         self.warnings: list[str] = []
         self._json_lines, self._format_cluster = json_lines, format_cluster
         self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._began = time.monotonic()
         self._json_events = JsonEvents()
-        self._next_line = self._began + _LOG_INTERVAL_S
+        self._estimate = StageEstimate()
+        self._next_line = time.monotonic() + _LOG_INTERVAL_S
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
@@ -205,16 +207,15 @@ class EventPrinter:
             print_line(row.pop("event"), row)
 
     def _draw(self, event: ProgressEvent) -> None:
-        detail = event.detail
-        if event.audio_s is not None:
-            speed = format_speed(event.audio_s, time.monotonic() - self._began)
-            detail = f"{speed}, {detail}"
+        left, speed = estimate_progress(self._estimate, event)
+        detail = event.detail if speed is None else f"{format_speed(speed)}, {event.detail}"
         if self._progress is None:
             self._progress = _start_bar()
-            self._task = self._progress.add_task("", total=None, detail="")
+            self._task = self._progress.add_task("", total=None, left="", detail="")
         assert self._task is not None
         self._progress.update(
             self._task, description=event.stage, completed=event.done, total=event.total or None,
+            left=format_time_left(*left) if left and left.high_s else "",
             detail=escape_controls(detail),
         )  # fmt: skip
 
@@ -261,7 +262,6 @@ def _start_bar() -> Progress:
         MofNCompleteColumn,
         Progress,
         TextColumn,
-        TimeRemainingColumn,
     )
     from rich.table import Column
 
@@ -271,8 +271,7 @@ def _start_bar() -> Progress:
         TextColumn("{task.description}", markup=False),
         BarColumn(20),
         MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("left"),
+        TextColumn("{task.fields[left]}", markup=False),
         # On a narrow terminal only this column is cut.
         TextColumn("{task.fields[detail]}", markup=False, table_column=Column(ratio=1)),
         console=console,

@@ -407,7 +407,8 @@ class JobQueue:
             connection.execute(  # the rates of an earlier attempt no longer hold
                 "UPDATE jobs SET state = 'running', owner = ?1, beat = ?2, attempts = attempts + 1,"
                 " started = coalesce(started, ?2),"
-                " progress = json_remove(progress, '$.speed', '$.left_s') WHERE number = ?3",
+                " progress = json_remove(progress, '$.speed', '$.left_s', '$.left_range_s')"
+                " WHERE number = ?3",
                 (owner, self._clock(), row[0]),
             )
             self._add_event(connection, row[0], "state", {"state": "running"})

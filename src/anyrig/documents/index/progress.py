@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from anyrig.estimates import TimeLeft
 from anyrig.results import in_json
 
 if TYPE_CHECKING:
@@ -53,6 +54,16 @@ class Progress:
     """Files that were opened: those ahead of `file` wait for their vectors."""
     num_asked: int = 0
     """Passages of the files that were opened, for which the model is asked."""
+    left_range_s: tuple[float, float] | None = field(
+        default=None, metadata=in_json(digits=1, omit_empty=True)
+    )
+    """At least and at most, while `left_s` is not known."""
+
+    @property
+    def left(self) -> TimeLeft | None:
+        if self.left_s is not None:
+            return TimeLeft(self.left_s, self.left_s)
+        return TimeLeft(*self.left_range_s) if self.left_range_s else None
 
 
 Tell = Callable[[Progress], None]

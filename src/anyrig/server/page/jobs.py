@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
+from anyrig.estimates import read_time_left
 from anyrig.server.page.api import ENGLISH, ApiClient, ApiError
 from anyrig.server.page.components import (
     ButtonKind,
@@ -35,7 +36,8 @@ from anyrig.server.page.components import (
     tag,
 )
 from anyrig.server.page.layout import PageContext
-from anyrig.server.page.translations import Translator, load_texts
+from anyrig.server.page.translations import NBSP, Translator, load_texts
+from anyrig.units import round_range
 
 Job = Mapping[str, Any]
 """A job as the API returns it."""
@@ -224,7 +226,7 @@ def _describe_queue_position(t: Translator, position: int | None) -> str:
 def _describe_stage(t: Translator, progress: Job) -> list[str]:
     stage = t.find(f"jobs.stage.{progress.get('stage')}")
     if progress.get("num_chapters"):
-        if progress.get("stage") == "writing":
+        if progress.get("stage") != "making":
             return [stage]
         number, num = progress.get("chapter", 0), progress["num_chapters"]
         return [*filter(None, [stage]), t("jobs.progress.chapter", number=number, all=num)]
@@ -247,15 +249,27 @@ def describe_loss(t: Translator, loss: float) -> str:
 
 
 def _describe_speed(t: Translator, progress: Job) -> list[str]:
-    left_s, speed = progress.get("left_s"), progress.get("speed")
+    left, speed = describe_time_left(t, progress), progress.get("speed")
     parts = []
     if isinstance(speed, int | float):
         parts.append(t("jobs.progress.speed", speed=t.number(speed, 1)))
-    if isinstance(left_s, int | float) and left_s >= 1 and progress.get("done"):
-        parts.append(t("frame.left", time=t.duration(left_s)))
+    if left and progress.get("done"):
+        parts.append(left)
     elif not progress:
         parts.append(t("jobs.loading"))
     return parts
+
+
+def describe_time_left(t: Translator, progress: Job) -> str:
+    """`3 min left`, `2 to 5 min left`; empty while nothing is known, and at the end."""
+    left = read_time_left(progress)
+    if left is None or left.high_s < 1:
+        return ""
+    if left.is_known:
+        return t("frame.left", time=t.duration(left.high_s))
+    low, high, unit = round_range(*left)
+    key = "frame.left.range" if 0 < low < high else "frame.left.most"
+    return t(key, low=low, high=f"{high}{NBSP}{unit}")
 
 
 def _describe_time(t: Translator, job: Job) -> str:

@@ -26,7 +26,7 @@ from anyrig.server.page.components import (
     show_toast,
     tag,
 )
-from anyrig.server.page.jobs import ACTIVE
+from anyrig.server.page.jobs import ACTIVE, describe_time_left
 from anyrig.server.page.layout import PageContext
 from anyrig.server.page.translations import NBSP, Translator
 
@@ -385,8 +385,8 @@ class BenchCard:
         if job["state"] in ACTIVE:
             progress = job.get("progress") or {}
             label = "bench.running" if job["state"] == "running" else "bench.waiting"
-            left_s, stage = progress.get("left_s"), t.find(f"jobs.stage.{progress.get('stage')}")
-            text = t("frame.left", time=t.duration(left_s)) if left_s else stage
+            stage = t.find(f"jobs.stage.{progress.get('stage')}")
+            text = describe_time_left(t, progress) or stage
             self._bar.set(float(progress.get("done") or 0), text, t(label))
             return
         self._set_job("")

@@ -317,7 +317,7 @@ def _read_begin_event(server: ServerState, job: Job) -> tuple[list[int], list[st
 
 def _count_done(job: Job, count: int) -> int:
     progress: Mapping[str, JsonValue] = job.progress or {}
-    if job.state == "done" or progress.get("stage") == "writing":
+    if job.state == "done" or progress.get("stage") in ("writing", "read-along"):
         return count
     chapter = progress.get("chapter")
     return max(0, chapter - 1) if isinstance(chapter, int) else 0

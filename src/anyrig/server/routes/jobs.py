@@ -107,7 +107,8 @@ class JobShown(BaseModel):
     attempts: int = Field(description="How often it was started.")
     arguments: dict[str, Any]
     progress: dict[str, Any] | None = Field(
-        description="`done` from 0 to 1, `left_s`, `speed` in times real time, `stage`, `title`."
+        description="`done` from 0 to 1, `left_s`, or `left_range_s` while that is not known,"
+        " `speed` in times real time, `stage`, `title`."
     )
     error: JobErrorShown | None
     result: dict[str, Any] | None

@@ -103,7 +103,7 @@ export default {
       const stage = stages[data.stage] || data.stage;
       if (data.num_chapters) {
         parts.push(stage);
-        if (data.stage !== "writing") parts.push(fill("chapter", data.chapter || 0, data.num_chapters));
+        if (data.stage === "making") parts.push(fill("chapter", data.chapter || 0, data.num_chapters));
       } else if (data.num_files) parts.push(fill("files", data.file || 0, data.num_files), data.title);
       else if (data.stage === "speaking" && data.num_all) parts.push(fill("lines", data.num_done, data.num_all), data.title);
       else if (data.steps && data.step) {
