@@ -351,7 +351,8 @@ def test_a_worker_whose_takes_cannot_be_decoded_is_set_aside(
     puppet("good")
     said = make_lines(30)
     codec = FragileCodec(error)
-    with ClusterPool(broker.client, counting_identity(), codec, wait_s=30.0) as over:
+    over = ClusterPool(broker.client, counting_identity(), codec, wait_s=30.0)
+    with over:
         assert right(run(over, said), said)
         assert any("bad" in one and "result is not valid" in one for one in over.warnings)
 
