@@ -16,8 +16,9 @@ from typing import Literal
 
 MemoryLocation = Literal["device", "host"]
 
-# Where a statement begins: "If you see CUDA out of memory, ..." is advice, not a failure.
-_START = r"(?:^|[\n:;\])}>'\"`(][ \t]{0,8}|\s-\s|Error\s)"
+# Where a statement begins: "If you see CUDA out of memory, ..." is advice, not a failure, and
+# "the text 'CUDA out of memory'" quotes what somebody wrote.
+_START = r"(?:^|(?:[\n:;\])}>(]|(?<!\w )['\"`])[ \t]{0,8}|\s-\s|Error\s)"
 _AMOUNT = r"\d[\d.,]{0,40}\s?(?:bytes|[KMGTP]i?B?\b)"
 _GPU = r"\b(?:CUDA|Cuda|cuda|HIP|Hip|hip|ROCm)\b"
 # What stands between "CUDA error" and "out of memory": codes, file names, brackets. The first
