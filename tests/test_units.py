@@ -13,6 +13,7 @@ from anyrig.units import (
     is_whole_number,
     normalize_pci_address,
     pluralize,
+    shorten,
 )
 
 
@@ -71,3 +72,12 @@ def test_pci_addresses_have_one_form(address: str) -> None:
 
 def test_other_text_is_no_pci_address() -> None:
     assert normalize_pci_address("GPU-1") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("short", "short"), ("a  b\n c", "a b c"), ("1234567890", "1234567890"),
+     ("The Adventures of", "The Adven…"), ("12345678 90", "12345678…")],
+)  # fmt: skip
+def test_what_is_cut_off_shows(text: str, shown: str) -> None:
+    assert shorten(text, 10) == shown

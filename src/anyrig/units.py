@@ -24,6 +24,12 @@ def format_bytes(count: int) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
+def shorten(text: str, length: int) -> str:
+    """A text in one line of at most so many characters; what is cut off is an ellipsis."""
+    text = " ".join(text.split())
+    return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
+
+
 def format_duration(seconds: float) -> str:
     """Format a duration: `420 ms`, `3.2 s`, `4 min 05 s`, `2 h 10 min`."""
     if seconds < 0.01:

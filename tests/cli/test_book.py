@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from anyrig import Rig
 from tests.conftest import ROOT, Anyrig
 
 EXAMPLE = ROOT / "examples" / "the-tide-clock.epub"
@@ -192,3 +193,16 @@ def test_a_book_that_cannot_be_planned_leaves_no_folder(anyrig: Anyrig) -> None:
     done = anyrig("book", "signs.txt", "-o", "deep/down/book.m4b")
     assert done.returncode == 2
     assert not Path("deep").exists()
+
+
+def test_a_book_is_listed_among_the_jobs_once(anyrig: Anyrig, story: Path) -> None:
+    for _ in range(2):
+        anyrig("book", str(story), "-o", "story.m4b", "--engine", "tone")
+    (job,) = Rig().jobs.list()
+    assert (job.kind, job.state, job.client) == ("book", "done", "")
+    assert job.result is not None
+    assert job.result["files"] == [str(Path("story.m4b").absolute())]
+    assert job.result["chapters"]
+    # Another one has its own row, and nothing is queued.
+    anyrig("book", str(story), "-o", "other.m4b", "--engine", "tone")
+    assert [one.state for one in Rig().jobs.list()] == ["done", "done"]

@@ -193,6 +193,7 @@ def test_a_book_shows_its_stage_and_no_time_left_before_it_is_known() -> None:
 def test_numbers_are_written_as_in_each_language() -> None:
     gap, en, es, fr = "\u00a0", *map(get_translator, ("en", "es", "fr"))
     assert en.number(1234.5, 1) == "1,234.5"
+    assert en("jobs.place", number=46320) == "number 46,320 in the queue"
     assert fr.number(1234.5, 1) == f"1{gap}234,5"
     assert es.percent(0.5) == f"50{gap}%"
     assert en.bytes(3 * 2**30) == f"3.0{gap}GiB"

@@ -630,6 +630,7 @@ def verify_book(rig: Rig, request: VerifyRequest, on_event: OnEvent) -> Report:
     """Check a finished book against its source: chapters, durations, levels and words."""
     from anyrig.audiobooks.check import verify
     from anyrig.audiobooks.check_hear import Listeners
+    from anyrig.audiobooks.check_report import clock
     from anyrig.audiobooks.check_sound import preset
 
     if not request.finished.exists():
@@ -643,7 +644,8 @@ def verify_book(rig: Rig, request: VerifyRequest, on_event: OnEvent) -> Report:
     ears = Listeners(rig.machine, environment=rig.environment, folder=folder)
 
     def on_progress(stage: str, done_s: float, total_s: float) -> None:
-        on_event(ProgressEvent(stage, round(done_s), round(total_s), "seconds"))
+        place = f"{clock(done_s)} of {clock(total_s)}"
+        on_event(ProgressEvent(stage, round(done_s), round(total_s), place))
 
     return verify(
         request.finished, book.plan, words=request.words, levels=levels, ears=ears,

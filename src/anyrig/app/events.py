@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from anyrig.estimates import StageEstimate, TimeLeft
 from anyrig.results import fields_to_json, in_json, to_json
+from anyrig.units import shorten
 
 if TYPE_CHECKING:
     from anyrig.app.runs import Run, TrainingResult
@@ -253,7 +254,7 @@ class JsonEvents:
         row: dict[str, Any] = {
             "event": "progress", "stage": event.stage,
             "done": round(event.done / max(1, event.total), 4), "num_done": event.done,
-            "num_all": event.total, "title": event.detail[:80],
+            "num_all": event.total, "title": shorten(event.detail, 80),
             **(left.to_json() if left else {"left_s": None}),
         }  # fmt: skip
         if event.audio_s is not None:

@@ -11,6 +11,7 @@ a process of its own; the settings of who queued it fill what was not given.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
@@ -31,7 +32,7 @@ from anyrig.app.job_retention import Retention, delete_job, delete_old_jobs
 from anyrig.app.settings import CONFIG_VARIABLE
 from anyrig.app.training import TrainingRequest, require_torch, train
 from anyrig.app.transcription import TranscriptionRequest, TranscriptionResult, transcribe
-from anyrig.errors import InvalidInputError, Message, OptionRef, WorkError
+from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
 from anyrig.jobs import Job, JobEvent, JobHandler, JobQueue, ReportEvent, StopSignal, run_jobs
 from anyrig.options import (
     Request,
@@ -44,11 +45,13 @@ from anyrig.results import to_json
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
+    from anyrig.app.book_recording import BookResult
     from anyrig.app.rig import Rig
     from anyrig.app.runs import RegisteredRun
     from anyrig.storage.keys import JsonValue
 
 Result = dict[str, Any]
+log = logging.getLogger(__name__)
 _DETAILS = ("folder", "config", "settings_folder", "asked", "called", "num_more", "uses")
 """Stored beside the options: where the job runs, and the settings of who queued it; of one that
 came over HTTP what was asked, how its file is called, and the uploads that it reads."""
@@ -95,11 +98,17 @@ def _run_bench(rig: Rig, request: BenchRequest, on_event: OnEvent) -> Result:
 
 
 def _run_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> Result:
-    report = make_book(rig, request, on_event).to_json()
+    return describe_book(make_book(rig, request, on_event))
+
+
+def describe_book(book: BookResult) -> Result:
+    """What is stored of a finished book."""
+    report = book.to_json()
     names = (
         "files", "beside", "engine", "language", "audio_s", "wall_s", "kept", "chapters", "omitted",
     )  # fmt: skip
-    return {name: report[name] for name in names}
+    paths = {name: [os.path.abspath(one) for one in report[name]] for name in ("files", "beside")}
+    return {name: report[name] for name in names} | paths
 
 
 def _run_index(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Result:
@@ -291,6 +300,17 @@ class Jobs:
             if origins.get(option.setting, ("",))[0] == "environment"
             and option.fill and option.excludes not in given
         }  # fmt: skip
+
+    def record(self, kind: str, options: Mapping[str, Any], result: Result, started: float) -> None:
+        """List work that was done without the queue, so that the page shows it. What cannot be
+        stored is only logged: the work is done.
+        """
+        try:
+            arguments = build_arguments(kind, options, Path.cwd()) | list_settings(self._rig)
+            with self.open() as queue:
+                queue.record(kind, arguments, result, started)
+        except (AnyrigError, OSError) as error:
+            log.info("not listed among the jobs: %s", error)
 
     def list(self) -> Sequence[Job]:
         """All jobs, the oldest first."""

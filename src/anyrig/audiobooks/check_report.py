@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anyrig.errors import Message, OptionRef
-from anyrig.units import format_duration, pluralize
+from anyrig.units import format_duration, pluralize, shorten
 
 FindingKind = Literal[
     "chapters", "duration", "silence", "clipping", "dc", "dropout", "loudness", "peak", "noise",
@@ -208,11 +208,11 @@ def _cells(row: Measured) -> tuple[str, ...]:
 
 
 def _cut(title: str) -> str:
-    return title if len(title) <= 32 else f"{title[:29]}..."
+    return shorten(title, 32)
 
 
 def _level(decibels: float) -> str:
-    return f"{decibels:.1f}" if math.isfinite(decibels) else "none"
+    return f"{decibels:.1f}" if math.isfinite(decibels) else "-inf"
 
 
 def _figure(value: float | None, digits: int) -> float | None:

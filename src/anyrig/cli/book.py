@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,14 @@ from anyrig.errors import AnyrigError, InvalidInputError, render
 from anyrig.install import localize_install_commands
 from anyrig.options import list_options
 from anyrig.results import to_json
-from anyrig.units import format_bytes, format_duration, format_speed, format_time_left, pluralize
+from anyrig.units import (
+    format_bytes,
+    format_duration,
+    format_speed,
+    format_time_left,
+    pluralize,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from anyrig.app.book_recording import BookResult
@@ -109,8 +117,12 @@ def _run(arguments: argparse.Namespace, printer: BookPrinter) -> int:
         found = books.list_chapters(rig, request, printer)
         _show(arguments, printer, found.to_json(), _format_chapters(found))
     else:
+        started = time.time()
         result = books.make_book(rig, request, printer)
         printer.pause()
+        from anyrig.app.jobs import describe_book
+
+        rig.jobs.record("book", {**given, "output": request.output}, describe_book(result), started)
         if arguments.json:
             print_line("done", result.to_json())
         else:
@@ -241,7 +253,8 @@ def _format_chapters(found: ChapterList) -> str:
     for chapter in found.chapters:
         indent = "  " * (min(chapter.level, 6) - 1)
         note = "" if chapter.is_spoken else f"not read ({chapter.role})"
-        title, duration = f"{indent}{chapter.title}"[:60], format_duration(chapter.estimated_s)
+        title = indent + shorten(chapter.title, 60 - len(indent))
+        duration = format_duration(chapter.estimated_s)
         rows.append((str(chapter.number), title, f"{chapter.words:,}", duration, note))
     guess = "" if found.is_measured else " (a guess: this voice has not been measured yet)"
     words, duration = pluralize(found.words, "word"), format_duration(found.estimated_s)

@@ -29,7 +29,7 @@ from anyrig.cli.escape import esc, escape_controls
 from anyrig.errors import AnyrigError, render, render_json
 from anyrig.estimates import StageEstimate
 from anyrig.install import localize_install_commands
-from anyrig.units import format_speed, format_time_left, pluralize
+from anyrig.units import format_speed, format_time_left, pluralize, shorten
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -177,7 +177,8 @@ class EventPrinter:
             elif time.monotonic() >= self._next_line:
                 self._next_line = time.monotonic() + _LOG_INTERVAL_S
                 done = f" {event.done / event.total:.0%}" if event.total else ""
-                print(f"{event.stage}{done}  {event.detail[:80]}", file=sys.stderr, flush=True)
+                line = f"{event.stage}{done}  {shorten(event.detail, 80)}"
+                print(line.rstrip(), file=sys.stderr, flush=True)
         elif isinstance(event, WarningEvent):
             self.warnings.append(event.message)
             self.pause()

@@ -14,7 +14,7 @@ from anyrig.app.uploads import get_display_name
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, paint, print_json
 from anyrig.cli.rig import open_rig
-from anyrig.units import pluralize
+from anyrig.units import pluralize, shorten
 
 if TYPE_CHECKING:
     from anyrig.documents.index.search import Answer, Hit
@@ -77,7 +77,7 @@ def _format_place(hit: Hit) -> str:
     if place.page:
         parts.append(f"page {place.page}")
     if place.title:
-        parts.append(" ".join(place.title.split())[:60])
+        parts.append(shorten(place.title, 60))
     return ", ".join(parts)
 
 

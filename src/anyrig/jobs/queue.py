@@ -188,34 +188,59 @@ class JobQueue:
 
     def submit(self, kind: str, arguments: Mapping[str, JsonValue], *, client: str = "") -> Job:
         """Queue a new job; `client` is the id of the API key that submits it."""
-        text = _to_json(dict(arguments), "arguments")
-        if len(text) > _MAX_ARGUMENT_BYTES:
-            raise InvalidInputError(
-                f"the job's arguments are {len(text):,} bytes; the limit is"
-                f" {_MAX_ARGUMENT_BYTES:,}",
-                hint="Name files instead of passing their contents.",
-            )
-        # 80 bits: an id cannot be guessed.
-        id = base64.b32encode(secrets.token_bytes(10)).decode("ascii").lower()
-        now = self._clock()
+        text = _arguments_to_json(arguments)
 
-        def insert(connection: sqlite3.Connection) -> None:
-            cursor = connection.execute(
-                "INSERT INTO jobs (id, kind, arguments, state, created, client)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (id, kind, text, "queued", now, client),
-            )
-            assert cursor.lastrowid is not None
-            self._add_event(connection, cursor.lastrowid, "state", {"state": "queued"})
+        def insert(connection: sqlite3.Connection) -> str:
+            id, _ = self._insert(connection, kind, text, client)
             connection.execute(
                 "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs WHERE client = ?"
                 " AND state = 'cancelled' AND started IS NULL ORDER BY number DESC"
                 " LIMIT -1 OFFSET ?)",
                 (client, self._max_unused),
             )
+            return id
 
-        self.file.write(insert)
-        return self.get(id)
+        return self.get(self.file.write(insert))
+
+    def record(
+        self,
+        kind: str,
+        arguments: Mapping[str, JsonValue],
+        result: Mapping[str, JsonValue],
+        started: float,
+    ) -> Job:
+        """List work of this user that was done without the queue, as a finished job. It replaces
+        those with the same files.
+        """
+        text, outcome = _arguments_to_json(arguments), _to_json(result, "result")
+        same = [
+            (job.id,) for job in self.list(kinds=[kind], states=["done"])
+            if not job.client and job.result and job.result.get("files") == result.get("files")
+        ]  # fmt: skip
+
+        def insert(connection: sqlite3.Connection) -> str:
+            id, number = self._insert(connection, kind, text, "")
+            _update(connection, number, result=outcome, created=started, started=started)
+            self._set_state(connection, number, "done")
+            connection.executemany("DELETE FROM jobs WHERE id = ?", same)
+            return id
+
+        return self.get(self.file.write(insert))
+
+    def _insert(
+        self, connection: sqlite3.Connection, kind: str, arguments: str, client: str
+    ) -> tuple[str, int]:
+        """Queue a job; its id and number."""
+        # 80 bits: an id cannot be guessed.
+        id = base64.b32encode(secrets.token_bytes(10)).decode("ascii").lower()
+        cursor = connection.execute(
+            "INSERT INTO jobs (id, kind, arguments, state, created, client)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (id, kind, arguments, "queued", self._clock(), client),
+        )
+        assert cursor.lastrowid is not None
+        self._add_event(connection, cursor.lastrowid, "state", {"state": "queued"})
+        return id, cursor.lastrowid
 
     def get(self, id: str) -> Job:
         """A job by its id; `JobNotFoundError`."""
@@ -662,6 +687,16 @@ def _update(connection: sqlite3.Connection, number: int, **columns: object) -> N
 
 def _state_after_stop(request: StopRequest) -> JobState:
     return "cancelled" if request == "cancel" else "paused" if request == "pause" else "queued"
+
+
+def _arguments_to_json(arguments: Mapping[str, JsonValue]) -> str:
+    text = _to_json(dict(arguments), "arguments")
+    if len(text) > _MAX_ARGUMENT_BYTES:
+        raise InvalidInputError(
+            f"the job's arguments are {len(text):,} bytes; the limit is {_MAX_ARGUMENT_BYTES:,}",
+            hint="Name files instead of passing their contents.",
+        )
+    return text
 
 
 def _to_json(data: JsonValue, what: str) -> str:

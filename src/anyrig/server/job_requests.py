@@ -40,6 +40,7 @@ from anyrig.server.routes.transcriptions import resolve_model
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import JOB_UPLOADS
 from anyrig.storage.keys import JsonValue
+from anyrig.units import shorten
 
 LINES_FILE = "lines.jsonl"
 """In the folder of a batch: its lines."""
@@ -279,7 +280,7 @@ def _prepare_batch(found: ResolvedOptions, given: Mapping[str, Any], folder: Pat
     file = folder / LINES_FILE
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     found.values |= {"file": file, "output": folder / OUTPUT_FOLDER}
-    return title or str(lines[0]["text"])[:60]
+    return title or shorten(str(lines[0]["text"]), 60)
 
 
 def _prepare_training(found: ResolvedOptions, given: Mapping[str, Any], folder: Path) -> str:

@@ -263,6 +263,7 @@ class Field(ui.element, component="assets/field.js"):
         live: report every key, a moment after the last one; by default when the field is left.
         keep: the name under which the browser stores the value, across reloads and restarts.
         counter: shows how many characters an area has, in place of its {count}.
+        keys: what the keyboard does, shown where there is one.
         on_submit: called when Ctrl+Enter is pressed in an area.
         more: attributes of the control: `placeholder`, `min`, `max`, `step`, `rows`, `name`.
     """
@@ -271,13 +272,14 @@ class Field(ui.element, component="assets/field.js"):
         self, kind: str, label: str, value: Any = "", *,
         options: Sequence[tuple[str, ...]] = (), hint: str = "", on_change: Handler | None = None,
         live: bool = False, bare: bool = False, unit: str = "", keep: str = "", counter: str = "",
+        keys: str = "",
         on_submit: Handler | None = None, **more: object,
     ) -> None:  # fmt: skip
         super().__init__()
         self.value, self._on_change = value, on_change
         given = {
             "options": _build_options(options), "hint": hint, "live": live, "bare": bare,
-            "unit": unit, "keep": keep, "counter": counter,
+            "unit": unit, "keep": keep, "counter": counter, "keys": keys,
             "more": {name.replace("_", "-"): v for name, v in more.items()},
         }  # fmt: skip
         self._props.update(kind=kind, label=label, value=value)

@@ -138,7 +138,8 @@ class SpeakPage:
             self._text = Field(
                 "area", t("speak.text"), t("speak.text.example"), rows=7, live=True,
                 placeholder=t("speak.text.hint"), name="text", keep="speak.text",
-                counter=t("speak.count"), on_submit=self._speak, on_change=self._check_language,
+                counter=t("speak.count"), keys=t("speak.keys"), on_submit=self._speak,
+                on_change=self._check_language,
             )  # fmt: skip
             with tag("div", classes="stack"):
                 with tag("div", classes="with-button"):

@@ -38,9 +38,13 @@ class Translator:
         self.language = language if language in LANGUAGES else "en"
 
     def __call__(self, key: str, **values: object) -> str:
-        """The text of a key, with values in its {braces}."""
+        """The text of a key, with values in its {braces}; whole numbers as `number` writes them."""
         text = load_texts()[key][self.language]
-        return text.format(**values) if values else text
+        written = {
+            name: self.number(value) if type(value) is int else value
+            for name, value in values.items()
+        }
+        return text.format(**written) if values else text
 
     def find(self, key: str, default: str = "") -> str:
         """The text of a key that is built from data, and so may not exist."""

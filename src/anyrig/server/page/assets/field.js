@@ -21,12 +21,13 @@ export default {
         v-model="inner" @change="report" /><span :class="{ 'only-read': bare }">{{ label }}</span></label>
       <input v-else :id="name" :type="kind" v-bind="more" v-model="inner" :aria-describedby="hintId"
         @input="handleInput" @change="report" @keydown.enter="$emit('enter', inner)" />
-      <p v-if="counter" class="soft figures">{{ counter.replace("{count}", inner.length.toLocaleString(lang)) }}</p>
+      <p v-if="counter" class="soft figures">{{ counter.replace("{count}", inner.length.toLocaleString(lang)) }}<span
+        v-if="keys" class="keys"> · {{ keys }}</span></p>
       <p v-if="hint" :id="name + '-hint'" class="soft">{{ hint }}</p>
     </div>`,
   props: {
     kind: String, label: String, value: null, options: Array, hint: String, live: Boolean,
-    bare: Boolean, unit: String, more: Object, keep: String, counter: String,
+    bare: Boolean, unit: String, more: Object, keep: String, counter: String, keys: String,
   },
   emits: ["changed", "enter", "submitted"],
   data() {

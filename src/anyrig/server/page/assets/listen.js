@@ -43,7 +43,7 @@ function storePosition() {
   if (!book) return;
   storedAt = Date.now();
   const { title, author, cover, number, position, finished } = book;
-  const chapter = getChapter().title || "";
+  const chapter = book.number && book.chapters.length ? getTitle(getChapter()) : book.chapter || "";
   const books = { ...loadBooks(), [book.job]: { title, author, cover, number, chapter, position, finished, at: storedAt } };
   const newest = Object.entries(books).sort(([, a], [, b]) => b.at - a.at).slice(0, MAX_BOOKS);
   anyrig.store("listen.books", Object.fromEntries(newest));
@@ -132,6 +132,7 @@ async function loadChapters() {
   const { chapters } = await response.json();
   if (book?.job !== job) return;
   book.chapters = chapters;
+  book.chapter = "";
   if (!book.number) book.number = chapters[0]?.number ?? 0;
   renderList();
   setMetadata();
@@ -272,8 +273,10 @@ function close() {
   showWhere();
 }
 
+// A chapter without a title goes by its place in the list: what is not read has numbers too.
 function getTitle({ title, number }) {
-  return title || fill(texts.untitled, { number });
+  const at = book ? book.chapters.findIndex((one) => one.number === number) : -1;
+  return title || (at < 0 ? "" : fill(texts.untitled, { number: at + 1 }));
 }
 
 function render() {
@@ -328,7 +331,8 @@ function showWhere() {
   for (const place of document.querySelectorAll("[data-listen-where]")) {
     const stored = books[place.closest("[data-listen-book]").dataset.listenBook];
     const started = stored && !stored.finished && (stored.position > 1 || stored.number);
-    const text = started ? fill(texts.where, { chapter: getTitle({ title: stored.chapter, number: stored.number }), time: formatTime(stored.position) }) : "";
+    const at = [stored?.chapter, formatTime(stored?.position || 0)].filter(Boolean).join(", ");
+    const text = started ? fill(texts.where, { place: at }) : "";
     if (place.textContent !== text) place.textContent = text;
   }
 }
