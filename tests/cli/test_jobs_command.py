@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from anyrig.jobs import Job, JobQueue
+from anyrig import Rig
+from anyrig.jobs import Job, JobFailure, JobQueue
+from anyrig.jobs.queue import JobOutcome
 from tests.conftest import Anyrig
 from tests.waiting import wait_until
 
@@ -204,3 +206,20 @@ def _alive(pid: int) -> bool:
     except OSError:
         return False
     return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def test_titles_of_others_cannot_forge_or_turn_a_line(anyrig: Anyrig) -> None:
+    title = "a\r\nk3vq2mzx7a4hn5we: done\u202egpj.\x1b[2J\u2067\u2028.epub"
+    with Rig().jobs.open() as queue:
+        id = queue.submit("book", {"folder": "/", "called": title, "voice": title}).id
+        queue.claim("worker")
+        queue.report_event("worker", id, "progress", {"done": 0.5, "title": title})
+        failed = JobFailure(f"{title} is not a valid EPUB", title)
+        queue.finish("worker", id, JobOutcome({"files": [title], "warnings": [title]}, failed))
+    for words, num_lines in ((("list",), 2), (("show", id), None), (("follow", id), None)):
+        shown = anyrig("jobs", *words).stdout
+        assert not set("\r\x1b\u202e\u2067\u2028") & set(shown), words
+        assert "a\\u000d\\u000ak3vq" in shown
+        assert "\\u202egpj" in shown
+        assert num_lines is None or len(shown.splitlines()) == num_lines
+    assert jobs(anyrig)[0]["arguments"]["called"] == title

@@ -35,6 +35,7 @@ from anyrig.errors import (
 )
 from anyrig.jobs import JobNotFoundError
 from anyrig.options import Option, list_options
+from anyrig.storage.files import opener
 from anyrig.storage.weights import find_cached_repository
 from anyrig.text.folder import is_inside
 
@@ -252,6 +253,23 @@ def get_shown_index(client: Client, stored: str) -> str | None:
     return None
 
 
+def hide_folders(rig: Rig, client: Client, value: Any) -> Any:
+    """JSON without the folders of the server's user, which are not for every key to know."""
+    if client.sees_all:
+        return value
+    if isinstance(value, Mapping):
+        return {name: hide_folders(rig, client, one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [hide_folders(rig, client, one) for one in value]
+    if not isinstance(value, str):
+        return value
+    folders = rig.folders
+    for folder in (folders.config, folders.cache, folders.data, folders.state):
+        value = value.replace(str(folder), folder.name)
+    home = str(folders.home)
+    return value.replace(home, "~") if len(home) > 1 else value
+
+
 def hide_key(text: str, key: str) -> str:
     """A text in which the indexes of a key have their bare names."""
     return text.replace(f"{_KEY_MARK}{key}", "") if key else text
@@ -454,7 +472,8 @@ def copy_training_file(
             "the file is not a valid TOML file of a training run",
             hint="docs/training.md shows the layout.",
         ) from error
-    target.write_text(text, encoding="utf-8")
+    with open(target, "w", encoding="utf-8", opener=opener) as out:
+        out.write(text)
     checked = dict(options)
     for name, value in options.items():
         if isinstance(value, str) and value.startswith(UPLOAD_PREFIX):
@@ -489,7 +508,9 @@ def _write_example_files(config: TrainingConfig, resolve: Resolve) -> dict[str, 
     files = {}
     if isinstance(examples, str):
         files = _find_example_files(config.base / examples, resolve)
-    (config.path.parent / TRAINING_FILES).write_text(json.dumps(files), encoding="utf-8")
+    listed = config.path.parent / TRAINING_FILES
+    with open(listed, "w", encoding="utf-8", opener=opener) as out:
+        out.write(json.dumps(files))
     return {"task.files": TRAINING_FILES}
 
 

@@ -46,6 +46,7 @@ from anyrig.errors import (
     to_disk_full_error,
 )
 from anyrig.jobs import JobKilledError, JobStopped, ReportEvent, StopSignal
+from anyrig.storage.files import create_private
 
 if TYPE_CHECKING:
     from anyrig.app.events import Event
@@ -70,6 +71,7 @@ def run_in_child(
     environment: Mapping[str, str],
     report_event: ReportEvent,
     stop: StopSignal,
+    umask: int = -1,
 ) -> Row:
     """Run a job in a child process until it ends or `stop` is set.
 
@@ -79,9 +81,10 @@ def run_in_child(
         environment: the child's whole environment.
         report_event: receives its events.
         stop: ends it.
+        umask: of the child; -1 is this process's own.
     """
     try:
-        process = start_module("anyrig.app.job_process", environment, cwd=folder)
+        process = start_module("anyrig.app.job_process", environment, cwd=folder, umask=umask)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InvalidInputError(
             f"the folder {folder} does not exist any more", hint="Create it, or submit a new job."
@@ -257,6 +260,7 @@ def _run(order: Mapping[str, Any], output: _JobOutput) -> Row:
 
 
 def _log_to_file(path: str) -> None:
+    create_private(path)
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)

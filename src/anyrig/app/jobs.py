@@ -42,6 +42,7 @@ from anyrig.options import (
     value_to_json,
 )
 from anyrig.results import to_json
+from anyrig.storage.files import PRIVATE_UMASK
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -398,6 +399,7 @@ def make_job_handler(
     environment: Mapping[str, str],
     defaults: Mapping[str, Any] | None = None,
     settings: Mapping[str, JsonValue] | None = None,
+    umask: int = -1,
 ) -> JobHandler:
     """Does jobs of any kind, each in a process of its own.
 
@@ -406,6 +408,8 @@ def make_job_handler(
         defaults: options for whatever a job does not give, before the settings.
         settings: where the settings of a job come from that does not say so (`list_settings`); by
             default the folder it runs in.
+        umask: for the files of jobs of the command line; -1 is this process's own. Those of jobs
+            that came over HTTP are private.
     """
     environment = {name: environment[name] for name in environment if name != CONFIG_VARIABLE}
 
@@ -414,7 +418,10 @@ def make_job_handler(
         folder = str(job.arguments["folder"])
         arguments = {**(settings or {}), **job.arguments}
         order = {"kind": job.kind, "arguments": arguments, "defaults": dict(defaults or {})}
-        result: dict[str, JsonValue] = run_in_child(order, folder, environment, report_event, stop)
+        result: dict[str, JsonValue] = run_in_child(
+            order, folder, environment, report_event, stop,
+            PRIVATE_UMASK if came_over_http(job) else umask,
+        )  # fmt: skip
         for name in ("files", "beside"):
             paths = result.get(name)
             if isinstance(paths, list):

@@ -35,7 +35,7 @@ from anyrig.errors import (
 )
 from anyrig.options import Request, option
 from anyrig.results import fields_to_json, in_json
-from anyrig.storage.files import lock_file, open_atomic
+from anyrig.storage.files import lock_file, make_folder, open_atomic
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -243,7 +243,7 @@ class ApiKeys:
 
     @contextmanager
     def _edit(self) -> Iterator[dict[str, ApiKey]]:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self._path.parent)
         lock_path = self._path.with_name(f"{self._path.name}.lock")
         with lock_file(lock_path, _LOCK_TIMEOUT_S) as locked:
             if not locked:

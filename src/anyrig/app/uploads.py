@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, StorageError
-from anyrig.storage.files import write_atomic
+from anyrig.storage.files import make_folder, opener, write_atomic
 from anyrig.text.files import FORMATS, format_of, format_of_name, guarded
 from anyrig.text.formats.limits import Limits
 
@@ -95,7 +95,7 @@ class Uploads:
         self._owners: dict[str, tuple[str, int]] = {}
         """Owner and size of every file, by id."""
         self._total, self._total_at = 0, float("-inf")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with contextlib.suppress(OSError):
             folder.chmod(0o700)
         self._delete_incomplete()
@@ -242,7 +242,8 @@ class Uploads:
         upload_id = part.stem.removeprefix("part-")
         upload = Upload(upload_id, name, size, _detect_type(part), time.time(), owner)
         metadata = part.with_name(f"card-{upload.id}")
-        metadata.write_text(json.dumps(asdict(upload)), encoding="utf-8")
+        with open(metadata, "w", encoding="utf-8", opener=opener) as file:
+            file.write(json.dumps(asdict(upload)))
         os.replace(part, self._data_path(upload))
         os.replace(metadata, self._metadata_path(upload.id))
         return upload

@@ -122,6 +122,7 @@ def start_module(
     *arguments: str,
     cwd: str | None = None,
     own_group: bool = True,
+    umask: int = -1,
     stdin: int | None = subprocess.PIPE,
     stdout: int | None = subprocess.PIPE,
     stderr: int | None = subprocess.PIPE,
@@ -130,6 +131,7 @@ def start_module(
 
     Args:
         environment: the child's whole environment; `bind_device` adds what hides other devices.
+        umask: of the child; -1 is this process's own.
         stdin: as `subprocess.Popen` takes it, like the other two; None inherits this process's.
     """
     return ChildModule(
@@ -140,6 +142,7 @@ def start_module(
         env=child_environment(environment),
         cwd=cwd,
         own_group=own_group,
+        umask=umask,
     )
 
 

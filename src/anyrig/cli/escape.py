@@ -13,6 +13,10 @@ from collections.abc import Iterable
 from typing import Any, TextIO
 
 _UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]|\r(?!\n)")
+# Whatever breaks a line or changes the direction of what follows.
+_UNSAFE_IN_LINE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class EscapedStream:
@@ -62,4 +66,13 @@ def esc(stream: Any) -> str:
 
 
 def escape_controls(text: str) -> str:
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE.sub(_to_number, text)
+
+
+def escape_line(text: object) -> str:
+    """A text of somebody else as a part of one line: nothing in it breaks or turns the line."""
+    return _UNSAFE_IN_LINE.sub(_to_number, str(text))
+
+
+def _to_number(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"

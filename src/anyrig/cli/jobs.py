@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app.jobs import get_title, make_job_handler
 from anyrig.app.runs import check_not_running, unregister_run
+from anyrig.cli.escape import escape_line
 from anyrig.cli.output import format_table, print_error, print_json
 from anyrig.cli.rig import open_rig
 from anyrig.cli.train import format_resume, format_summary, shorten
-from anyrig.errors import MORE_DETAILS, AnyrigError, InvalidInputError, render, render_json
+from anyrig.errors import MORE_DETAILS, AnyrigError, InvalidInputError, render_json
 from anyrig.estimates import read_time_left
 from anyrig.results import to_json
 from anyrig.units import format_speed, format_time_left
@@ -76,8 +77,16 @@ def print_queued(jobs: Sequence[Job], *, as_json: bool, as_list: bool = False) -
         print_json(rows if as_list else rows[0])
     else:
         for job in jobs:
-            print(f"{job.id}: {get_title(job)} is queued; `anyrig jobs run` runs it")
+            print(f"{job.id}: {_format_title(job)} is queued; `anyrig jobs run` runs it")
     return 0
+
+
+def _format_title(job: Job) -> str:
+    return escape_line(get_title(job))
+
+
+def _format_text(message: Any) -> str:
+    return escape_line(render_json(message, "command"))
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
@@ -133,9 +142,11 @@ def _list(rig: Rig, *, as_json: bool) -> int:
     lines = []
     for job in jobs:
         since = job.ended or job.started or job.created
-        lines.append((job.created, [job.id, job.kind, get_title(job), _format_state(job)], since))
+        lines.append(
+            (job.created, [job.id, job.kind, _format_title(job), _format_state(job)], since)
+        )
     for one in runs:
-        row = [one.id, "train", shorten(one.folder), _format_run_state(one)]
+        row = [one.id, "train", escape_line(shorten(one.folder)), _format_run_state(one)]
         lines.append((one.created, row, one.state.since or one.created))
     rows = [["id", "kind", "what", "state", "since"]]
     for _, row, since in sorted(lines, key=lambda line: line[0]):
@@ -154,7 +165,7 @@ def _show(jobs: Sequence[Job], *, as_json: bool) -> int:
 
 
 def _describe(job: Job) -> Iterator[str]:
-    yield f"{job.id}: {job.kind} of {get_title(job)}, {_format_state(job)}"
+    yield f"{job.id}: {job.kind} of {_format_title(job)}, {_format_state(job)}"
     for name, when in (("queued", job.created), ("started", job.started), ("ended", job.ended)):
         if when is not None:
             again = f" ({job.attempts} times)" if name == "started" and job.attempts > 1 else ""
@@ -162,21 +173,23 @@ def _describe(job: Job) -> Iterator[str]:
     if job.progress and not job.is_finished:
         yield f"  {_format_progress(job.progress)}"
     if job.error:
-        yield f"  error: {render(job.error.message, 'command')}"
-        yield f"  hint: {render(job.error.hint, 'command')}"
+        yield f"  error: {_format_text(job.error.message)}"
+        yield f"  hint: {_format_text(job.error.hint)}"
     if isinstance(job.result, Mapping):
         yield from _describe_result(job.result)
     for name, value in job.arguments.items():
-        yield f"  {name}: {value}"
+        yield f"  {name}: {escape_line(value)}"
 
 
 def _describe_result(result: Mapping[str, JsonValue]) -> Iterator[str]:
     for name in ("files", "beside"):
         paths = result.get(name)
-        yield from (f"  made {path}" for path in (paths if isinstance(paths, list) else ()))
+        yield from (
+            f"  made {escape_line(path)}" for path in (paths if isinstance(paths, list) else ())
+        )
     warnings = result.get("warnings")
     for warning in warnings if isinstance(warnings, list) else ():
-        yield f"  warning: {render_json(warning, 'command')}"
+        yield f"  warning: {_format_text(warning)}"
 
 
 def _format_state(job: Job) -> str:
@@ -203,7 +216,7 @@ def _format_progress(progress: Mapping[str, JsonValue], *, short: bool = False) 
     if left is not None and left.high_s:
         parts.append(format_time_left(*left))
     title = progress.get("title")
-    return ", ".join(parts) + (f"  {title}" if title and not short else "")
+    return ", ".join(parts) + (f"  {escape_line(title)}" if title and not short else "")
 
 
 def _format_time(seconds: float, form: str) -> str:
@@ -229,12 +242,12 @@ def _describe_event(event: JobEvent) -> Iterator[str]:
     if event.kind == "progress":
         yield f"{at}  {_format_progress(event.data)}"
     elif event.kind == "log":
-        yield f"{at}  warning: {render_json(event.data.get('text'), 'command')}"
+        yield f"{at}  warning: {_format_text(event.data.get('text'))}"
     elif event.kind == "state":
         yield f"{at}  {event.data['state']}"
         if "error" in event.data:
-            yield f"          error: {render_json(event.data['error'], 'command')}"
-            yield f"          hint: {render_json(event.data['hint'], 'command')}"
+            yield f"          error: {_format_text(event.data['error'])}"
+            yield f"          hint: {_format_text(event.data['hint'])}"
 
 
 def _change(rig: Rig, action: str, jobs: Sequence[Job], *, as_json: bool) -> int:
@@ -255,7 +268,7 @@ def _change(rig: Rig, action: str, jobs: Sequence[Job], *, as_json: bool) -> int
         print_json([{**job_to_json(job), "deleted": action == "delete"} for job, _ in changed])
     else:
         for job, state in changed:
-            print(f"{job.id}: {get_title(job)}: {state}")
+            print(f"{job.id}: {_format_title(job)}: {state}")
     return code
 
 
@@ -339,10 +352,10 @@ class _PrintingHandler:
             return
         text = _format_progress(data) if kind == "progress" else kind
         if kind == "killed":
-            text = f"{render_json(data['error'], 'command')}; it is tried again once"
-        print(f"{get_title(job)}: {text}", file=sys.stderr, flush=True)
+            text = f"{_format_text(data['error'])}; it is tried again once"
+        print(f"{_format_title(job)}: {text}", file=sys.stderr, flush=True)
         if kind == "failed":
-            error, hint = (render_json(data[name], "command") for name in ("error", "hint"))
+            error, hint = (_format_text(data[name]) for name in ("error", "hint"))
             print(f"  error: {error}\n  hint: {hint}", file=sys.stderr, flush=True)
         if kind == "done":
             print("\n".join(_describe_result(data)), flush=True)
@@ -358,7 +371,9 @@ def _act_on_runs(rig: Rig, action: str, runs: Sequence[RegisteredRun], *, as_jso
             check_not_running(one.folder)
             unregister_run(rig.folders.runs, one.id)
             if not as_json:
-                print(f"{one.id}: removed from the list; {shorten(one.folder)} is kept")
+                print(
+                    f"{one.id}: removed from the list; {escape_line(shorten(one.folder))} is kept"
+                )
         if as_json:
             print_json([{**_run_to_json(one), "deleted": True} for one in runs])
         return 0
@@ -387,9 +402,9 @@ def _run_to_json(one: RegisteredRun) -> dict[str, Any]:
 
 
 def _describe_run(one: RegisteredRun) -> Iterator[str]:
-    yield f"{one.id}: train in {shorten(one.folder)}, {_format_run_state(one)}"
+    yield f"{one.id}: train in {escape_line(shorten(one.folder))}, {_format_run_state(one)}"
     if one.state.error:
-        yield f"error: {one.state.error}"
+        yield f"error: {escape_line(one.state.error)}"
     if one.result is not None:
         yield format_summary(one.result)
     if one.state.status in ("stopped", "failed"):

@@ -16,6 +16,7 @@ from anyrig.app.settings import WARNED_VARIABLE
 from anyrig.cli.ask import ask_device, can_ask
 from anyrig.cli.output import EventPrinter
 from anyrig.errors import InvalidSettingError
+from anyrig.storage.files import create_private
 
 # Warnings of libraries on good machines: the beginning of the message, and why it is harmless.
 _HARMLESS: tuple[tuple[str, str], ...] = (
@@ -107,6 +108,7 @@ def configure_log(verbose: int, log_file: str = "") -> None:
 
 def _file_handler(path: str) -> logging.Handler:
     try:
+        create_private(path)
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
         raise InvalidSettingError(

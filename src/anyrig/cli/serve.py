@@ -33,6 +33,7 @@ from anyrig.errors import (
     render,
 )
 from anyrig.options import list_options, request_to_json
+from anyrig.storage.files import PRIVATE_UMASK, make_folder
 
 if TYPE_CHECKING:
     import uvicorn
@@ -62,13 +63,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     # What the start builds stays: looking for garbage in it would take a tenth of the start.
     gc.disable()
+    # A server writes nothing that is for others; its children inherit that.
+    umask = os.umask(PRIVATE_UMASK)
     try:
-        return _run(arguments)
+        return _run(arguments, umask)
     finally:
+        os.umask(umask)
         gc.enable()
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace, umask: int) -> int:
     from anyrig.backends.memory import limit_arenas
     from anyrig.server.app import create_app
     from anyrig.server.log import configure_log
@@ -85,7 +89,7 @@ def _run(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     with _stop_on_signals(), ExitStack() as stack:
         listener = stack.enter_context(bind(request.host, request.port))
-        server = build_state(rig, request, stack)
+        server = build_state(rig, request, stack, umask)
         server.port = port = listener.getsockname()[1]
         if server.keys_required:
             address = _describe_address(rig, request.host)
@@ -108,8 +112,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def build_state(rig: Rig, request: ServeRequest, stack: ExitStack) -> ServerState:
-    """Open everything a server works with, to be closed by the stack."""
+def build_state(rig: Rig, request: ServeRequest, stack: ExitStack, umask: int = -1) -> ServerState:
+    """Open everything a server works with, to be closed by the stack.
+
+    Args:
+        umask: for the files of jobs of the command line; -1 is this process's own.
+    """
     from anyrig.app.cluster import ClusterOptions, find_broker
     from anyrig.app.compute import ComputeOptions
     from anyrig.app.devices import MonitoredMachine
@@ -123,7 +131,7 @@ def build_state(rig: Rig, request: ServeRequest, stack: ExitStack) -> ServerStat
     from anyrig.server.state import ServerState
 
     settings, folder = rig.settings.server, rig.folders.server
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     models = rig.models = ModelCache(
         idle_s=settings.idle_s, max_models=settings.max_models, refuse=True,
         client_share=settings.client_share,
@@ -167,7 +175,7 @@ def build_state(rig: Rig, request: ServeRequest, stack: ExitStack) -> ServerStat
         embedding=LiveEmbedding(rig, given),
         documents=stack.enter_context(DocumentWorkers(rig, request)),
         cluster=cluster,
-        job_handler=None if request.no_jobs else _make_job_handler(rig, given, broker),
+        job_handler=None if request.no_jobs else _make_job_handler(rig, given, broker, umask),
         host=request.host,
         keys_required=not request.insecure and not is_open,
         insecure=bool(request.insecure),
@@ -185,7 +193,7 @@ def _open_jobs(rig: Rig, *, on_cluster: bool) -> JobQueue:
     return JobQueue(rig.folders.jobs)
 
 
-def _make_job_handler(rig: Rig, given: Mapping[str, Any], broker: str) -> JobHandler:
+def _make_job_handler(rig: Rig, given: Mapping[str, Any], broker: str, umask: int) -> JobHandler:
     """Run jobs: those that came over HTTP with this server's options and settings, those of the
     command line with the settings of the folder they were queued from.
     """
@@ -200,7 +208,7 @@ def _make_job_handler(rig: Rig, given: Mapping[str, Any], broker: str) -> JobHan
     }
     # 0.1.0 did not store where the settings of a job come from.
     own = make_job_handler(environment, computing, list_settings(rig))
-    queued = make_job_handler(rig.environment)
+    queued = make_job_handler(rig.environment, umask=umask)
 
     def handle(job: Job, report_event: ReportEvent, stop: StopSignal) -> JsonValue:
         return (own if came_over_http(job) else queued)(job, report_event, stop)

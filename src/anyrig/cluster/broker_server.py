@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError, Message, MissingPackageError, OptionRef, WorkError
 from anyrig.install import format_install
+from anyrig.storage.files import PRIVATE_UMASK, make_folder, opener
 
 if TYPE_CHECKING:
     import psutil
@@ -109,13 +110,14 @@ class Service:
     def launch(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         import psutil
 
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.log_file.open("ab") as output:
+        make_folder(self.folder)
+        with open(self.log_file, "ab", opener=opener) as output:
             self._process = psutil.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
-                start_new_session=True, env=environment,
+                start_new_session=True, env=environment, umask=PRIVATE_UMASK,
             )  # fmt: skip
-        self._pid_file.write_text(f"{self._process.pid}\n", encoding="ascii")
+        with open(self._pid_file, "w", encoding="ascii", opener=opener) as file:
+            file.write(f"{self._process.pid}\n")
 
     @property
     def is_running(self) -> bool:
@@ -162,7 +164,7 @@ class BrokerServer(Service):
 
     def start(self) -> None:
         """Adopt the one that runs, or start one over the same data."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.folder)
         config, self.adopted = self._format_config(), False
         if self.find():
             if self._read_config() == config and self._responds():

@@ -44,6 +44,7 @@ from anyrig.errors import (
     OverloadedError,
     StorageError,
 )
+from anyrig.storage.files import make_folder
 from anyrig.version import __version__
 
 PORT, FLOWER_PORT = 6379, 5555
@@ -86,7 +87,7 @@ def load_state(path: Path, *, new_secrets: bool = False) -> CoordinatorState:
 
 def save_state(path: Path, state: CoordinatorState) -> None:
     """Readable by its owner only; whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -305,7 +306,7 @@ class Coordinator:
         """One coordinator of a user at a time."""
         from anyrig.storage.files import lock_file
 
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._folder)
         if not self._stack.enter_context(lock_file(self._folder / ".lock", 0.5)):
             raise OverloadedError(
                 "a coordinator is already running here",

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.storage.files import lock_file, read_versioned, write_versioned
+from anyrig.storage.files import lock_file, make_folder, read_versioned, write_versioned
 
 log = logging.getLogger(__name__)
 _FORMAT = 1
@@ -80,7 +80,7 @@ class KnownBatchSizes:
     ) -> None:
         """Add an observation to the file. A folder that is not writable costs only a warning."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             with lock_file(self._path.with_name(f"{self._path.name}.lock"), _LOCK_TIMEOUT_S):
                 self._known |= _read(self._path)
                 self._update(key, worked, failed)

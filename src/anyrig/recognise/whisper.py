@@ -25,6 +25,7 @@ from anyrig.recognise.protocol import (
     check_hashes,
     missing,
 )
+from anyrig.storage.files import make_folder, opener
 
 if TYPE_CHECKING:
     import numpy as np
@@ -199,7 +200,7 @@ def joined(folder: Path) -> Path:
             raise missing("Whisper", ModuleNotFoundError(package, name=package))
         places.append(Path(found.origin).parent / "data" / name)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for name in _HASHES:
             if not (folder / name).exists():
                 sources = places if name == "model.bin" else [places[0].with_name(name)]
@@ -227,7 +228,7 @@ def _put(path: Path, sources: list[Path]) -> None:
     """Copy files after each other into one, which gets its name when it is whole."""
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("xb") as into:
+        with open(part, "xb", opener=opener) as into:
             for source in sources:
                 with source.open("rb") as file:
                     shutil.copyfileobj(file, into, 1 << 20)

@@ -19,6 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from anyrig.app.access import hide_folders
 from anyrig.app.uploads import UploadNotFoundError
 from anyrig.errors import (
     AnyrigError,
@@ -216,7 +217,14 @@ def add_error_handlers(app: FastAPI) -> None:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
 
     async def _any(request: Request, error: Exception) -> JSONResponse:
-        return error_response(error, log_texts=app.state.server.settings.log_texts)
+        from anyrig.server.auth import get_client
+
+        server = app.state.server
+        response = error_response(error, log_texts=server.settings.log_texts)
+        shown = json.loads(bytes(response.body))
+        response.body = response.render(hide_folders(server.rig, get_client(request), shown))
+        response.headers["content-length"] = str(len(response.body))
+        return response
 
     for kind in (AnyrigError, Problem, HTTPException, Exception):
         app.add_exception_handler(kind, _any)

@@ -39,6 +39,7 @@ from anyrig.server.routes.speech import LANGUAGE
 from anyrig.server.routes.transcriptions import resolve_model
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import JOB_UPLOADS
+from anyrig.storage.files import make_folder, opener
 from anyrig.storage.keys import JsonValue
 from anyrig.units import shorten
 
@@ -68,7 +69,7 @@ def prepare_job(
     find_kind(kind)
     _check_options(given)
     folder = server.data_folder.absolute() / JOBS_FOLDER / secrets.token_hex(12)
-    (folder / OUTPUT_FOLDER).mkdir(parents=True)
+    make_folder(folder / OUTPUT_FOLDER)
     found = ResolvedOptions(server, client)
     try:
         title = _resolve(server, found, kind, given, folder)
@@ -278,7 +279,8 @@ def _prepare_batch(found: ResolvedOptions, given: Mapping[str, Any], folder: Pat
     lines = check_lines(rows)
     found.voices += [str(line["voice"]) for line in lines if "voice" in line]
     file = folder / LINES_FILE
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    with open(file, "w", encoding="utf-8", opener=opener) as out:
+        out.writelines(json.dumps(line) + "\n" for line in lines)
     found.values |= {"file": file, "output": folder / OUTPUT_FOLDER}
     return title or shorten(str(lines[0]["text"]), 60)
 

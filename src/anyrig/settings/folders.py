@@ -13,13 +13,19 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
+from anyrig.storage import files
+
 
 class Folders:
     """Where anyrig keeps what belongs to a user and machine."""
 
-    def __init__(self, config: Path, cache: Path, data_target: Path, state_target: Path) -> None:
+    def __init__(
+        self, config: Path, cache: Path, data_target: Path, state_target: Path, home: Path
+    ) -> None:
         self._data_target = data_target
         self._state_target = state_target
+        files.set_private(config, cache, data_target, state_target)
+        self.home = home
         # Settings and small files, worth a backup.
         self.config = config
         self.saved_device = config / "choice.json"
@@ -80,7 +86,7 @@ def find_folders(environment: Mapping[str, str], platform: str = sys.platform) -
     if platform == "win32":
         roaming = Path(environment.get("APPDATA") or home / "AppData" / "Roaming") / "anyrig"
         local = Path(environment.get("LOCALAPPDATA") or _find_local_data(home)) / "anyrig"
-        return Folders(roaming, local / "Cache", local, local)
+        return Folders(roaming, local / "Cache", local, local, home)
 
     def xdg(name: str, default: Path) -> Path:
         value = environment.get(f"XDG_{name}_HOME")
@@ -93,12 +99,14 @@ def find_folders(environment: Mapping[str, str], platform: str = sys.platform) -
             home / "Library" / "Caches" / "anyrig",
             xdg("DATA", support),
             xdg("STATE", support),
+            home,
         )
     return Folders(
         xdg("CONFIG", home / ".config"),
         xdg("CACHE", home / ".cache"),
         xdg("DATA", home / ".local" / "share"),
         xdg("STATE", home / ".local" / "state"),
+        home,
     )
 
 

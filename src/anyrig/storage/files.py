@@ -1,4 +1,9 @@
-"""Files that are written whole or not at all, JSON files of a version, locks between processes."""
+"""Files that are written whole or not at all, private files, JSON files of a version, locks between
+processes.
+
+What is below the folders that anyrig keeps for a user is for that user alone: texts, books, caches.
+This module decides so, by `set_private`; everything else follows the umask.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +31,80 @@ _MIN_AGE_S = 0.2
 _STALE_S = 3600.0
 _POLL_S = 0.01
 _MAX_FOLDERS = 1000
+PRIVATE_UMASK = 0o077
+_OTHERS = 0o077
+_ENVIRONMENTS = "environments"
+_private: set[str] = set()
 _leftovers: dict[Path, tuple[float, Sequence[str]]] = {}
 """When the temporary files of a folder were looked up, and their names."""
+
+
+# -- private folders -------------------------------------------------------------------------------
+
+
+def set_private(*folders: Path) -> None:
+    """Keep everything below some folders to this user, from now on.
+
+    What an earlier version left for others to read is closed, once: a folder of 0700 was closed
+    before. Virtual environments below it are only closed as a whole.
+    """
+    for folder in folders:
+        root = os.path.abspath(folder)
+        _private.add(root)
+        with suppress(OSError):
+            if sys.platform != "win32" and os.stat(root).st_mode & _OTHERS:
+                _close_tree(root)
+
+
+def is_private(path: Path | str) -> bool:
+    """Whether a file or folder is below one of the private folders, or is one."""
+    place = os.path.abspath(path)
+    while place not in _private:
+        parent = os.path.dirname(place)
+        if parent == place:
+            return False
+        place = parent
+    return True
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents where they are missing."""
+    if is_private(path.parent):
+        make_folder(path.parent)
+    path.mkdir(mode=0o700 if is_private(path) else 0o777, parents=True, exist_ok=True)
+
+
+def opener(path: str, flags: int) -> int:
+    """For `open(..., opener=opener)`: a new file is private where its folder is."""
+    return os.open(path, flags, 0o600 if is_private(path) else 0o666)
+
+
+def create_private(path: Path | str) -> None:
+    """Create a file for this user alone, wherever it is, unless it exists."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+
+
+def close_file(path: Path) -> None:
+    """Take permissions of others from a file of this user."""
+    with suppress(OSError):
+        state = os.lstat(path)
+        if state.st_mode & _OTHERS and stat.S_ISREG(state.st_mode) and sys.platform != "win32":
+            os.chmod(path, state.st_mode & 0o700)
+
+
+def _close_tree(root: str) -> None:
+    """The root last: a process that is killed leaves it open, and the next one begins again."""
+    for place, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != _ENVIRONMENTS]
+        for name in names:
+            close_file(Path(place, name))
+        if place != root:
+            with suppress(OSError):
+                os.chmod(place, 0o700)
+    os.chmod(root, 0o700)
+
+
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def write_atomic(path: Path, text: str) -> None:
@@ -42,12 +119,12 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
     Temporary files that a killed process left for the same path are removed.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     _remove_leftovers(path)
     name = path.parent / f".{path.name}.{secrets.token_hex(6)}"
     # Not mkstemp: its files are for their owner alone, and these may be served or sent on.
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(name, flags, 0o666)
+    descriptor = opener(str(name), flags)
     try:
         with os.fdopen(descriptor, "w+b") as file:
             _try_lock(descriptor)
@@ -130,7 +207,7 @@ def lock_file(path: Path, wait_s: float) -> Iterator[bool]:
         wait_s: how long to wait for another process.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = opener(str(path), os.O_RDWR | os.O_CREAT)
     except OSError:
         yield True
         return

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from anyrig.errors import MORE_DETAILS, DiskFullError, StorageBusyError, StorageError
-from anyrig.storage.files import lock_file
+from anyrig.storage.files import close_file, create_private, lock_file, make_folder
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -231,7 +231,7 @@ class SqliteFile:
             log.info("%s was replaced; reopening it", self.path)
             self._disconnect()
         if self._connection is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             with self._file_locked():
                 # Taken before opening: what turns out to be damaged is this file and no later one.
                 self._file_id = _get_file_id(self.path)
@@ -262,6 +262,8 @@ class SqliteFile:
         )
         if self.read_only and not exists:
             raise PermissionError(13, "permission denied", str(self.path.parent))
+        if not self.read_only:
+            create_private_database(self.path)
         connection = self._open_read_only() if self.read_only else self._sqlite(str(self.path))
         try:
             self._prepare(connection)
@@ -390,6 +392,14 @@ class SqliteFile:
         for suffix in _SIDE_FILES:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self.path}{suffix}")
+
+
+def create_private_database(path: Path) -> None:
+    """Create a database for this user alone; SQLite gives its journal the same permissions."""
+    with contextlib.suppress(OSError):  # SQLite reports it
+        create_private(path)
+    for suffix in ("", *_SIDE_FILES):
+        close_file(Path(f"{path}{suffix}"))
 
 
 def find_set_aside(path: Path) -> tuple[Path, ...]:

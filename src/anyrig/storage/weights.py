@@ -26,7 +26,7 @@ from anyrig.errors import (
     OptionRef,
     StorageError,
 )
-from anyrig.storage.files import read_json, write_atomic
+from anyrig.storage.files import make_folder, opener, read_json, write_atomic
 from anyrig.units import format_bytes
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class _Download:
         if path.is_file() and _is_intact(path, file):
             self._advance(file, file.size)
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         part = path.with_name(f"{path.name}.part")
         for attempt in range(2):
             self._receive(file, part)
@@ -267,14 +267,14 @@ class _Download:
     def _receive(self, file: HubFile, part: Path) -> None:
         start = part.stat().st_size if part.exists() else 0
         if start >= file.size:
-            part.touch()  # an empty file is not requested: there is nothing to receive
+            open(part, "ab", opener=opener).close()  # an empty file is not requested
             self._advance(file, file.size)
             return
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
         with self._hub.stream("GET", f"{self._url}/{file.path}", headers=headers) as answer:
             resumed = answer.raise_for_status().status_code == 206
             self._advance(file, start if resumed else 0)
-            with part.open("ab" if resumed else "wb") as out:
+            with open(part, "ab" if resumed else "wb", opener=opener) as out:
                 for block in answer.iter_raw():  # as it comes, so that a cut loses nothing
                     out.write(block)
                     self._advance(file, len(block))
@@ -296,7 +296,7 @@ def _describe_error(error: httpx.HTTPError) -> str:
 
 
 def _check_space(folder: Path, files: Sequence[HubFile]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     needed_bytes = sum(file.size for file in files if not (folder / file.path).exists())
     free_bytes = shutil.disk_usage(folder).free
     if needed_bytes > free_bytes:

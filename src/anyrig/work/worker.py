@@ -36,6 +36,7 @@ from anyrig.errors import (
     error_from_dict,
 )
 from anyrig.memory.known_sizes import BatchSizeKey, KnownBatchSizes
+from anyrig.storage.files import PRIVATE_UMASK
 from anyrig.units import GIB
 from anyrig.work.outcome import ItemFailure
 from anyrig.work.protocol import (
@@ -322,6 +323,7 @@ class LocalWorker:
         self._process = start_module(
             "anyrig.work.worker_main",
             {**threads, **environment, **variables, **placement.variables},
+            umask=PRIVATE_UMASK,  # it writes nothing but what it caches
         )
         self._stderr = StderrTail(self._process.stderr)
         self._connection = Connection(self._process.stdout, self._process.stdin)

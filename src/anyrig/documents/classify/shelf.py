@@ -22,7 +22,7 @@ from typing import Any
 
 from anyrig.documents.classify.head import About, Head, Weights, digest
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.storage.files import write_atomic
+from anyrig.storage.files import make_folder, opener, write_atomic
 from anyrig.version import __version__
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
@@ -130,9 +130,9 @@ def _put(place: Path, head: Head) -> bool:
     import numpy as np
 
     aside = place.parent / f".{place.name}.{secrets.token_hex(6)}"
-    aside.mkdir(parents=True)
+    make_folder(aside)
     try:
-        with (aside / _HEAD).open("wb") as file:
+        with open(aside / _HEAD, "wb", opener=opener) as file:
             np.savez(file, **head.weights._asdict())
             file.flush()
             os.fsync(file.fileno())

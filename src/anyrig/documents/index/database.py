@@ -26,6 +26,7 @@ from anyrig.errors import (
     OptionRef,
     StorageError,
 )
+from anyrig.storage.files import make_folder, opener
 from anyrig.storage.sqlite import detect_network_drive
 
 try:
@@ -179,9 +180,9 @@ def count(connection: sqlite3.Connection, name: str) -> None:
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
     """A block in which no other process indexes; the system ends it for one that is killed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     lock = path.with_name(f"{path.name}.lock")
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = opener(str(lock), os.O_RDWR | os.O_CREAT)
     try:
         for wait_s in _LOCK_RETRIES_S:  # `is_locked` of another process holds it for a moment
             if _locked(descriptor):

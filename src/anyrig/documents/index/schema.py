@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anyrig.errors import Message, OptionRef, StorageError
+from anyrig.storage.files import make_folder
+from anyrig.storage.sqlite import create_private_database
 
 FORM = 1
 OURS = 0x616E7969  # "anyi"
@@ -53,7 +55,8 @@ _NAMES = frozenset("meta roots excluded contents files texts vectors passages wo
 
 def connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:
     """A connection to write through; the file is made where there is none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    create_private_database(path)
     connection = sqlite3.connect(
         path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
     )

@@ -67,6 +67,7 @@ from anyrig.server.request_models import (
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import receive_form
 from anyrig.server.waiting import wait_for_all
+from anyrig.storage.files import make_folder
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -520,7 +521,7 @@ class _TemporaryFileResponse(FileResponse):
 
 def _delete_old_files(folder: Path) -> None:
     """What an earlier server left when it was killed."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     before = time.time() - _OLD_FILE_S
     for path in folder.iterdir():
         with contextlib.suppress(OSError):

@@ -9,9 +9,11 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from anyrig.app.access import hide_folders
 from anyrig.app.engine_setup import EngineInstaller, InstallProgress, plan_install
 from anyrig.app.engines import TEST_ENGINE, EngineStatus
 from anyrig.errors import InvalidInputError
+from anyrig.server.auth import get_client
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.routes.voices import EngineName
@@ -65,9 +67,10 @@ def router(server: ServerState) -> APIRouter:
         return [_describe(server, installer, one) for one in statuses]
 
     @routes.get("/engines", response_model=SpeechEngineList, summary="List speech engines")
-    async def list_engines() -> Any:
+    async def list_engines(request: Request) -> Any:
         """Those that are ready, and what the others take to install."""
-        return {"engines": await to_thread.run_sync(describe, limiter=limiter)}
+        rows = [one.model_dump() for one in await to_thread.run_sync(describe, limiter=limiter)]
+        return {"engines": hide_folders(server.rig, get_client(request), rows)}
 
     @routes.post(
         "/engines/{engine}/install", status_code=202, response_model=EngineInstallation,

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketState
 
-from anyrig.app.access import check_no_paths
+from anyrig.app.access import check_no_paths, hide_folders
 from anyrig.app.engines import TEST_ENGINE, EngineStatus
 from anyrig.app.files import normalize_format
 from anyrig.app.lexicons import get_lexicon_key
@@ -230,9 +230,10 @@ def router(server: ServerState) -> APIRouter:
         return await _speak(server, request, body, threads)
 
     @routes.get("/config", response_model=Config, summary="Voices, engines and devices")
-    async def config() -> Any:
+    async def config(request: Request) -> Any:
         """What there is to choose from; the first two fields as VibeVoice's demo has them."""
-        return await to_thread.run_sync(_describe_config, server, limiter=limiter)
+        found = await to_thread.run_sync(_describe_config, server, limiter=limiter)
+        return hide_folders(server.rig, get_client(request), found)
 
     @routes.get("/lexicon", response_model=LexiconResponse, summary="Get the lexicon")
     async def get_lexicon(request: Request) -> Any:

@@ -63,7 +63,7 @@ def fetch(folder: Path, *, index: str = "", tell: Tell | None = None) -> list[Pa
         return there
     import httpx
 
-    folder.mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder)
     archive = folder / f"{ARCHIVE}.part"
     try:
         with httpx.Client(follow_redirects=True, timeout=30) as client:
@@ -97,7 +97,7 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
                 hint=f"The sha256 of {ARCHIVE} is {ARCHIVE_SHA256}.",
             )
     paths = []
-    (folder / "voices").mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder / "voices")
     with tarfile.open(archive) as packed:
         for member in packed:
             found = _PACK.fullmatch(member.name)
@@ -152,7 +152,7 @@ def _download(client: httpx.Client, url: str, part: Path, tell: Tell | None) -> 
         answer.raise_for_status()
         there = there if answer.status_code == 206 else 0
         total = there + int(answer.headers.get("Content-Length", 0))
-        with part.open("ab" if there else "wb") as out:
+        with open(part, "ab" if there else "wb", opener=files.opener) as out:
             for block in answer.iter_raw():
                 out.write(block)
                 there += len(block)

@@ -23,7 +23,7 @@ from typing import Literal
 from anyrig.devices.machine import TORCH_INDEX_URL
 from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
 from anyrig.speech.hosting.recipes import Kind, Recipe, recipe_of
-from anyrig.storage.files import lock_file, write_atomic
+from anyrig.storage.files import lock_file, make_folder, write_atomic
 from anyrig.units import format_bytes
 
 log = logging.getLogger(__name__)
@@ -305,7 +305,7 @@ def _agreed(recipe: Recipe, folder: Path, yes: Callable[[str], bool]) -> bool:
 
 def _room(recipe: Recipe, kind: Kind, home: Path, tell: Callable[[str], None]) -> None:
     """Say what it takes, and refuse when there is not so much."""
-    home.mkdir(parents=True, exist_ok=True)
+    make_folder(home)
     wanted, free = recipe.disk(kind), shutil.disk_usage(home).free
     tell(
         f"{recipe.name} takes about {format_bytes(wanted)} in {home}; {format_bytes(free)} are free"
@@ -330,7 +330,7 @@ def _environment(given: Mapping[str, str]) -> dict[str, str]:
 @contextmanager
 def _alone(name: str, home: Path) -> Iterator[None]:
     """One process at a time makes or removes an environment."""
-    home.mkdir(parents=True, exist_ok=True)
+    make_folder(home)
     with lock_file(home / f"{name}.lock", wait_s=1.0) as mine:
         if not mine:
             raise StorageError(
