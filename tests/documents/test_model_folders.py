@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from anyrig.documents.model import find, in_folder
 from anyrig.errors import InvalidInputError
+from tests.conftest import Anyrig
 from tests.documents.engines.toy import encoder, sentence_transformer, sentences, tokenizer
 from tests.documents.test_embed import embedded
 
@@ -134,3 +138,58 @@ def test_damaged_folders_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(InvalidInputError, match="how long its vectors are"):
         in_folder(tmp_path, name="x")
+
+
+def _safetensors(header: dict[str, Any], data: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def _damage(folder: Path) -> dict[str, tuple[str, bytes | None, str]]:
+    """Ways to damage a folder with a BERT: the file, what takes its place, what the error names."""
+    weights, config = (folder / "model.safetensors").read_bytes(), (folder / "config.json")
+    length = 8 + int.from_bytes(weights[:8], "little")
+    header = {name: one for name, one in json.loads(weights[8:length]).items() if name[0] != "_"}
+    flat = {name: {**one, "shape": [math.prod(one["shape"])]} for name, one in header.items()}
+    told = json.loads(config.read_text())
+    return {
+        "truncated": ("model.safetensors", weights[: len(weights) // 2], "model.safetensors"),
+        "empty": ("model.safetensors", b"", "model.safetensors"),
+        "random": ("model.safetensors", random.Random(1).randbytes(4000), "model.safetensors"),
+        "header": ("model.safetensors", b"\xff" * 8 + weights[8:], "model.safetensors"),
+        "no tensors": ("model.safetensors", _safetensors({}, b""), "model.safetensors"),
+        "flat": ("model.safetensors", _safetensors(flat, weights[length:]), "model.safetensors"),
+        "a folder": ("model.safetensors", None, "model.safetensors"),
+        "config": ("config.json", json.dumps({**told, "hidden_size": 64}).encode(), "config.json"),
+        "heads": ("config.json", json.dumps({**told, "num_attention_heads": 5}).encode(), "heads"),
+        "text": ("config.json", json.dumps({**told, "hidden_size": "x"}).encode(), "damaged"),
+        "tokenizer": ("tokenizer.json", b"{}", "tokenizer.json"),
+        "onnx empty": ("model.onnx", b"", "model.onnx"),
+        "onnx random": ("model.onnx", random.Random(1).randbytes(4000), "model.onnx"),
+        "onnx page": ("model.onnx", b"<html>404</html>", "model.onnx"),
+        "onnx a folder": ("model.onnx", None, "model.onnx"),
+    }
+
+
+@pytest.mark.parametrize("family", ["bert", "electra"])
+def test_damaged_files_are_one_error_that_names_them(
+    anyrig: Anyrig, subtests: pytest.Subtests, tmp_path: Path, family: str
+) -> None:
+    encoder(tmp_path / "good", family)
+    for name, (file, data, words) in _damage(tmp_path / "good").items():
+        with subtests.test(name):
+            folder = tmp_path / name
+            shutil.copytree(tmp_path / "good", folder)
+            if file == "model.onnx":
+                (folder / "model.safetensors").unlink()
+            (folder / file).unlink(missing_ok=True)
+            (folder / file).write_bytes(data) if data is not None else (folder / file).mkdir()
+            done = anyrig(
+                "embed", "--model", str(folder), "A cat.", "-o", "a.npz", "--no-bench",
+                "--device", "cpu",
+            )  # fmt: skip
+            assert done.returncode in (2, 4), done.stderr
+            assert "Traceback" not in done.stderr
+            assert done.stderr.count("error:") == 1
+            assert str(folder) in done.stderr
+            assert family == "electra" or words in done.stderr

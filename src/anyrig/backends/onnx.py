@@ -24,12 +24,13 @@ from anyrig.backends import NO_TELEMETRY, onnx_graph
 from anyrig.backends.memory import MemoryUsage, ResidentMemory, keep_freed_memory
 from anyrig.backends.onnx_graph import BuiltModel
 from anyrig.devices.machine import Device, DeviceBackend, Precision
-from anyrig.errors import DeviceUnusableError
+from anyrig.errors import DeviceUnusableError, MissingWeightsError
 from anyrig.units import is_whole_number, normalize_pci_address
 
 for _name, _value in NO_TELEMETRY.items():
     os.environ.setdefault(_name, _value)  # read once, when the library loads
 import onnxruntime  # noqa: E402
+from onnxruntime.capi import onnxruntime_pybind11_state as onnx_errors  # noqa: E402
 
 log = logging.getLogger(__name__)
 _WEBGPU = "WebGpuExecutionProvider"
@@ -37,6 +38,11 @@ _CPU = "CPUExecutionProvider"
 _CUDA = "CUDAExecutionProvider"
 _TENSORRT = "TensorrtExecutionProvider"
 _ROCM = "ROCMExecutionProvider"
+_DAMAGED = (
+    onnx_errors.InvalidProtobuf, onnx_errors.InvalidGraph, onnx_errors.InvalidArgument,
+    onnx_errors.NoSuchFile, onnx_errors.NoModel,
+)  # fmt: skip
+"""What ONNX Runtime raises for a model that it cannot read."""
 # Providers whose arena can be limited.
 _LIMITED_PROVIDERS = (_CUDA, _ROCM)
 _COPIES_PER_GRAPH = 8
@@ -248,18 +254,27 @@ class OnnxHandle:
             keep_freed_memory()
 
     def load(self, model: bytes | str | Path | BuiltModel) -> OnnxModel:
-        """Load a model; a fallback to the CPU is logged."""
+        """Load a model; a fallback to the CPU is logged. A file that is damaged is an error."""
         arrays = None
         if isinstance(model, BuiltModel):
             model, arrays = model
-        session = create_session(
-            str(model) if isinstance(model, Path) else model,
-            self._device,
-            self._backend,
-            threads=self._threads,
-            limit_bytes=self._limit_bytes,
-            arrays=arrays,
-        )
+        try:
+            session = create_session(
+                str(model) if isinstance(model, Path) else model,
+                self._device,
+                self._backend,
+                threads=self._threads,
+                limit_bytes=self._limit_bytes,
+                arrays=arrays,
+            )
+        except _DAMAGED as error:
+            if isinstance(model, bytes):
+                raise
+            reason = str(error).rpartition("failed:")[2].strip() or str(error)
+            raise MissingWeightsError(
+                f"{model} is not a valid ONNX file: {reason[:300]}",
+                hint="Download it again: it is damaged or incomplete.",
+            ) from error
         loaded = OnnxModel(session, self._backend.provider, arrays)
         self.name = loaded.ran_on
         return loaded

@@ -217,7 +217,7 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
     family = str(told.config.get("model_type", ""))
     activation = str(told.config.get("hidden_act") or told.config.get("activation") or "gelu")
     form = st_folder.form(
-        told.config, bool(files), onnx is not None and (file is not None or not files)
+        folder, told.config, bool(files), onnx is not None and (file is not None or not files)
     )
     if not told.dimension:
         raise InvalidInputError(

@@ -54,6 +54,15 @@ class Told:
 
 def read(folder: Path) -> Told:
     """What the folder says."""
+    try:
+        return _read(folder)
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise InvalidInputError(
+            f"the configuration in {folder} is damaged: {error}", hint="Download it again."
+        ) from error
+
+
+def _read(folder: Path) -> Told:
     modules = _json(folder / "modules.json", [])
     if not modules:
         return _plain(folder, folder)
@@ -168,7 +177,7 @@ def complete(folder: Path) -> bool:
     return bool(weights(inner)) or onnx_file(folder, inner) is not None
 
 
-def form(config: Mapping[str, Any], has_weights: bool, has_onnx: bool) -> Form:
+def form(folder: Path, config: Mapping[str, Any], has_weights: bool, has_onnx: bool) -> Form:
     """How the folder's model is run."""
     from anyrig.documents.models.families import packable
 
@@ -176,8 +185,8 @@ def form(config: Mapping[str, Any], has_weights: bool, has_onnx: bool) -> Form:
         return "onnx"
     if not has_weights:
         raise MissingWeightsError(
-            "the folder holds no model",
-            hint="It needs config.json and model.safetensors, or model.onnx.",
+            f"{folder} contains no model",
+            hint="It needs config.json and the file model.safetensors, or model.onnx.",
         )
     return "encoder" if packable(config) else "auto"
 
@@ -194,6 +203,6 @@ def _json(path: Path, default: Any) -> Any:
     """What a file holds, if that is of the default's kind."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return default
     return found if isinstance(found, type(default)) else default

@@ -12,6 +12,7 @@ from anyrig.documents.engines.rows import batches, padded
 from anyrig.documents.engines.torch_rows import TorchRows
 from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.install import format_install
+from anyrig.memory.oom import detect_oom
 
 if TYPE_CHECKING:
     import torch
@@ -42,12 +43,26 @@ class AutoEncoder(TorchRows[Any]):
                 "models of this family need transformers", hint=format_install("anyrig[torch]")
             ) from error
         try:
-            made = AutoModel.from_pretrained(self.folder, dtype=kind, local_files_only=True)
-        except (OSError, ValueError) as error:
+            made, report = AutoModel.from_pretrained(
+                self.folder, dtype=kind, local_files_only=True, output_loading_info=True
+            )
+        except Exception as error:
+            if detect_oom(error) is not None:
+                raise
+            # Damaged files and code of their own: transformers raises whatever its parts raise.
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InvalidInputError(
-                f"transformers cannot load {self.folder}: {str(error).splitlines()[0]}",
-                hint="A folder whose model brings its own code is not run here.",
+                f"transformers cannot load {self.folder}: {reason}",
+                hint="Its files are damaged or incomplete, or its model brings its own code, which"
+                " is not run here.",
             ) from error
+        # What is missing would be random numbers; a pooler is not used here.
+        missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+        if missing:
+            raise InvalidInputError(
+                f"the weights in {self.folder} lack {missing[0]}",
+                hint="They belong to another model than its config, or are damaged.",
+            )
         return made.to(self.device).eval()
 
     def through(self, model: Any, rows: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:

@@ -16,17 +16,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anyrig.documents.engines.rows import RowEncoder, batches, padded
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.memory.oom import detect_oom
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from anyrig.backends.onnx import OnnxHandle
     from anyrig.backends.onnx import OnnxModel as Loaded
     from anyrig.backends.onnx_graph import BuiltModel
     from anyrig.placement import Placement
 
 _BUDGET, _GPU_BUDGET = 512, 8192
 _STEP = 64
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _STATES = ("last_hidden_state", "token_embeddings", "hidden_states")
 _POOLED = ("sentence_embedding", "sentence_embeddings", "pooled")
 
@@ -60,8 +63,8 @@ class OnnxEncoder(RowEncoder):
         self._step, self._most = _STEP if deterministic else 1, longest
         self.batch_invariant = deterministic
         self._budget = _BUDGET if handle.on_host else _GPU_BUDGET
-        self._model: Loaded = handle.load(_written(Path(folder), pooling) if written else folder)
-        self._foreign = None if written else _Foreign(self._model, pooling)
+        self._model = _load(handle, folder, pooling, written)
+        self._foreign = None if written else _Foreign(self._model, pooling, folder)
         self._real = self._padded = 0
 
     @property
@@ -91,6 +94,20 @@ class OnnxEncoder(RowEncoder):
         return made
 
 
+def _load(handle: OnnxHandle, folder: str, pooling: str, written: bool) -> Loaded:
+    from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+
+    try:
+        return handle.load(_written(Path(folder), pooling) if written else folder)
+    except Fail as error:
+        if not handle.on_host or detect_oom(error) is not None:
+            raise
+        raise MissingWeightsError(
+            f"{folder} cannot be loaded: {str(error)[:300]}",
+            hint="Download it again: it is damaged or incomplete.",
+        ) from error
+
+
 def _written(folder: Path, pooling: str) -> BuiltModel:
     from anyrig.documents.models.arrays import read
     from anyrig.documents.models.graph import write
@@ -101,9 +118,14 @@ def _written(folder: Path, pooling: str) -> BuiltModel:
 class _Foreign:
     """An ONNX file as others export it: which inputs it wants, and what its outputs are."""
 
-    def __init__(self, model: Loaded, pooling: str) -> None:
+    def __init__(self, model: Loaded, pooling: str, file: str) -> None:
         self._model, self._pooling = model, pooling
         self._inputs = [one.name for one in model.session.get_inputs()]
+        strange = [name for name in self._inputs if name not in _INPUTS]
+        if strange:
+            raise InvalidInputError(
+                f"{file} wants an input {strange[0]!r}", hint="It is not a text encoder."
+            )
         names = [one.name for one in model.session.get_outputs()]
         self._place, self._is_pooled = _output(names)
 
@@ -114,11 +136,6 @@ class _Foreign:
             "input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens),
             "position_ids": np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape),
         }  # fmt: skip
-        strange = [name for name in self._inputs if name not in known]
-        if strange:
-            raise InvalidInputError(
-                f"the ONNX file wants an input {strange[0]!r}", hint="It is not a text encoder."
-            )
         out = self._model.run({name: known[name] for name in self._inputs})[self._place]
         wide: NDArray[np.float32] = np.asarray(out, np.float32)
         return wide if self._is_pooled or wide.ndim == 2 else pooled(wide, lengths, self._pooling)

@@ -7,6 +7,7 @@ in full precision, and if it still is not, that is an error: it is never given o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,17 +93,24 @@ class Dense:
         import json
 
         from anyrig.documents.models.arrays import tensors
-        from anyrig.errors import InvalidInputError
+        from anyrig.errors import InvalidInputError, MissingWeightsError
 
-        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        file, told = folder / "model.safetensors", {}
+        with suppress(OSError, ValueError):
+            told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         kind = str(told.get("activation_function", "")).rpartition(".")[2]
         if kind not in ("Tanh", "Identity", ""):
             raise InvalidInputError(
                 f"a Dense layer with {kind}", hint="Tanh and Identity are supported."
             )
-        found = tensors(folder / "model.safetensors")
-        self._weight = found["linear.weight"]
-        self._bias = found.get("linear.bias", np.zeros(len(self._weight), np.float32))
+        found = tensors(file)
+        weight = found.get("linear.weight")
+        if weight is None or weight.ndim != 2:
+            raise MissingWeightsError(
+                f"{file} has no weights of a Dense layer", hint="Download it again: it is damaged."
+            )
+        self._weight = weight
+        self._bias = found.get("linear.bias", np.zeros(len(weight), np.float32))
         self._tanh = kind == "Tanh"
 
     def __call__(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from anyrig.documents.models.families import Array, Shape, Weights, shape_of, weights_of
-from anyrig.errors import MissingWeightsError
+from anyrig.errors import InvalidInputError, MissingWeightsError
 
 _ONE = ("model.safetensors", "pytorch_model.safetensors")
 _INDEX = "model.safetensors.index.json"
@@ -47,7 +47,12 @@ def read(folder: Path) -> tuple[Shape, Weights[Array]]:
     state: dict[str, Array] = {}
     for file in files:
         state |= tensors(file)
-    return shape, weights_of(state, shape)
+    try:
+        return shape, weights_of(state, shape)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"{files[0]} does not fit its config.json: {error.message}", hint=error.hint
+        ) from None
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -57,9 +62,15 @@ def weight_files(folder: Path) -> list[Path]:
             return [folder / name]
     try:
         told = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"]
-    except (OSError, ValueError, KeyError):
+        files = [folder / name for name in sorted(set(told.values()))]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
-    return [folder / name for name in sorted(set(told.values()))]
+    for file in files:
+        if not file.is_file():
+            raise MissingWeightsError(
+                f"{file} is missing", hint=f"{_INDEX} names it: download the model again."
+            )
+    return files
 
 
 def tensors(file: Path) -> dict[str, Array]:
@@ -73,7 +84,12 @@ def tensors(file: Path) -> dict[str, Array]:
             f"{file} cannot be read: {error}",
             hint="Download it again: it is damaged or incomplete.",
         ) from error
-    return {name: _array(told) for name, told in parts}
+    try:
+        return {name: _array(told) for name, told in parts}
+    except ValueError as error:  # a length that is not that of its shape
+        raise MissingWeightsError(
+            f"{file} cannot be read: {error}", hint="Download it again: it is damaged."
+        ) from error
 
 
 def _array(told: Mapping[str, Any]) -> Array:

@@ -25,6 +25,7 @@ FAMILIES = (
     "bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert",
 )  # fmt: skip
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu")
+_DAMAGED_HINT = "The weights belong to another model than the config, or are damaged."
 _PREFIX = re.compile(r"^(?:model\.)?(?:bert|roberta|mpnet|distilbert|model)\.")
 
 
@@ -120,7 +121,14 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
             f"an encoder of the family {family or 'without a name'!r}",
             hint=f"Packed encoders are: {', '.join(FAMILIES)}.",
         )
-    return {"distilbert": _distilbert, "modernbert": _modernbert}.get(family, _bert)(config)
+    shape = {"distilbert": _distilbert, "modernbert": _modernbert}.get(family, _bert)(config)
+    if shape.heads < 1 or shape.hidden < 1 or shape.hidden % shape.heads or shape.longest < 1:
+        raise InvalidInputError(
+            f"config.json has {shape.heads} heads, a size of {shape.hidden} and"
+            f" {shape.longest} positions",
+            hint="The size must be a multiple of the heads: the file is damaged.",
+        )
+    return shape
 
 
 def packable(config: Mapping[str, Any]) -> bool:
@@ -191,7 +199,46 @@ def weights_of(state: Mapping[str, Array], shape: Shape) -> Weights[Array]:
     build: Callable[[_Taker], Weights[Array]] = {
         "distilbert": _distilbert_weights, "modernbert": _modernbert_weights,
     }.get(shape.family, _bert_weights)  # fmt: skip
-    return build(_Taker(named, shape))
+    try:
+        weights = build(_Taker(named, shape))
+    except (ValueError, IndexError) as error:  # of parts that cannot be joined
+        raise InvalidInputError(str(error), hint=_DAMAGED_HINT) from error
+    _check_shapes(weights, shape)
+    return weights
+
+
+def _check_shapes(weights: Weights[Array], shape: Shape) -> None:
+    """Refuse weights that no forward pass of this shape can use."""
+    size, gates = shape.hidden, 2 if shape.gated else 1
+    for name, table, rows in (("words", weights.words, 1),
+                              ("positions", weights.positions, shape.offset + 1)):  # fmt: skip
+        if table is not None and (table.ndim != 2 or len(table) < rows or table.shape[1] != size):
+            raise _misfit(name, table)
+    vectors = [("norm", weights.norm), ("norm", weights.norm_bias), ("types", weights.types),
+               ("norm", weights.last_norm), ("norm", weights.last_norm_bias)]  # fmt: skip
+    for number, layer in enumerate(weights.layers):
+        inner = layer.down.shape[-1] if layer.down.ndim else 0
+        parts = (
+            ("qkv", layer.qkv, layer.qkv_bias, 3 * size, size),
+            ("out", layer.out, layer.out_bias, size, size),
+            ("up", layer.up, layer.up_bias, gates * inner, size),
+            ("down", layer.down, layer.down_bias, size, inner),
+        )
+        for name, matrix, bias, rows, columns in parts:
+            if matrix.shape != (rows, columns) or matrix.dtype.kind != "f":
+                raise _misfit(f"layer {number}, {name}", matrix)
+            if bias is not None and bias.shape != (rows,):
+                raise _misfit(f"layer {number}, bias of {name}", bias)
+        norms = (layer.norm_1, layer.norm_1_bias, layer.norm_2, layer.norm_2_bias)
+        vectors += [(f"layer {number}, norm", norm) for norm in norms]
+    for name, vector in vectors:
+        if vector is not None and (vector.shape != (size,) or vector.dtype.kind != "f"):
+            raise _misfit(name, vector)
+
+
+def _misfit(name: str, found: Array) -> InvalidInputError:
+    form = " x ".join(map(str, found.shape)) or "none"
+    return InvalidInputError(f"{name} has the shape {form} ({found.dtype})", hint=_DAMAGED_HINT)
 
 
 def _named(name: str) -> str:
