@@ -28,6 +28,8 @@ class Deadly(Tone):
     def run(self, batch):
         if any("poison" in line.text for line in batch):
             os.kill(os.getpid(), signal.SIGKILL)
+        if any("nonsense" in line.text for line in batch):
+            raise ValueError("that is not a word")
         return super().run(batch)
 
 

@@ -214,6 +214,24 @@ def test_a_text_that_kills_its_voice_is_no_500_and_fails_alone(door: Door) -> No
     assert code == 1008  # what was sent is at fault
 
 
+@pytest.mark.parametrize("word", ["poison", "nonsense"])
+def test_a_stream_goes_on_without_a_segment_that_cannot_be_spoken(
+    door: Door, word: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said(*sentences: str) -> httpx.Response:
+        body = {"input": "\n\n".join(sentences), "engine": "deadly", "voice": "tone",
+                "response_format": "pcm"}  # fmt: skip
+        return door.client.post("/v1/audio/speech", json=body)
+
+    first, last = "The keeper walked down the long stone stairs.", "The kettle is on the stove."
+    alone, whole = said(first), said(first, f"Here is {word}.", last)
+    assert whole.status_code == 200
+    assert len(whole.content) > len(alone.content) + 24000
+    assert word in caplog.text
+    assert len(said(first, f"More {word}.").content) >= len(alone.content)
+    assert _is_problem(said(f"First {word}.", last), 422 if word == "poison" else 400)
+
+
 # -- clients that leave ----------------------------------------------------------------------------
 
 

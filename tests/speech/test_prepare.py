@@ -86,6 +86,21 @@ def test_nothing_to_say(text: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("A z" + "\u0301" * 100 + "oo here", "A źoo here"),
+     ("A q" + "\u0301" * 100 + " here", "A q here"),
+     ("He" + "\u0308\u0301" * 50 + "llo there", "Hëllo there"),
+     ("o" + "\u0489" * 200 + " so", "o so"), ("5" + "\u20dd" * 100 + " ways", "five ways"),
+     ("Cafe\u0301 it is", "Cafe\u0301 it is"),
+     ("Việt Nam và Tiếng Việt", "Việt Nam và Tiếng Việt")],
+)  # fmt: skip
+def test_marks_without_end_leave_the_letter(text: str, line: str) -> None:
+    (segment,) = prepare(text, language="en").segments
+    assert segment.line.text == line
+    assert segment.text == text
+
+
 def test_what_is_left_out_has_a_name() -> None:
     text = "It\x00 is so.\n\n* * *\n\n😀\n\n\ue000\n\nAnd so on it goes."
     script = prepare(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from anyrig.app.access import current_client
-from anyrig.errors import OverloadedError, WorkError
+from anyrig.errors import OverloadedError, PoisonItemError, UnspeakableTextError, WorkError
 from anyrig.server.documents import run_while_connected
 from anyrig.server.errors import Problem, error_status
 from anyrig.server.waiting import BoundedStarter, ClientDisconnected
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from anyrig.speech.live import Given
     from anyrig.speech.sound.encode import Encoder
 
+log = logging.getLogger(__name__)
 PCM_RATE = 24000
 """Samples per second of pcm, as OpenAI's API and VibeVoice's demo have it."""
 _START_THREADS, _START_THREADS_PER_VOICE, _ENCODE_THREADS = 128, 16, 2
@@ -107,7 +109,14 @@ class SpeechStream:
         """The next part; None after the last."""
         with _unavailable():
             while self._next is not None:
-                segment = await self._wait_for(self._next)
+                segment: Given | None = None
+                try:
+                    segment = await self._wait_for(self._next)
+                except (UnspeakableTextError, PoisonItemError) as error:
+                    if self._is_first:
+                        raise
+                    # The status was sent: the rest of the text is worth more than an end.
+                    log.warning("left out of a stream: %s", error.message)
                 data = await to_thread.run_sync(
                     self._encode, segment, limiter=self._threads.encode_limiter
                 )
@@ -181,15 +190,16 @@ class SpeechStream:
             sample_rate = PCM_RATE
         return encoder(self._buffer, self._format, sample_rate)
 
-    def _encode(self, segment: Given) -> bytes:
-        """A segment as bytes; the next one is requested."""
+    def _encode(self, segment: Given | None) -> bytes:
+        """A segment as bytes, none for one that failed; the next one is requested."""
         with self._working():
             session, encoder, resampler = self.session, self._encoder, self._resampler
             assert encoder is not None
-            before = session.num_samples
-            samples = session.finish(segment)
-            encoder.write(resampler.feed(samples) if resampler is not None else samples)
-            self._count((session.num_samples - before) / session.sample_rate)
+            if segment is not None:
+                before = session.num_samples
+                samples = session.finish(segment)
+                encoder.write(resampler.feed(samples) if resampler is not None else samples)
+                self._count((session.num_samples - before) / session.sample_rate)
             if session.done:
                 if resampler is not None:
                     encoder.write(resampler.finish())

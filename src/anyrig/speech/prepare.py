@@ -14,7 +14,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError
@@ -30,6 +30,8 @@ from anyrig.speech.script import Omission, OmissionKind, Script, Segment, Span
 from anyrig.speech.split import SHORT_WORDS, first_clause
 
 LEAST_LIMIT = 20
+_MARKS, _MAX_MARKS = ("Mn", "Me"), 6
+"""Categories of combining marks, and how many a letter may have; Tibetan has stacks of five."""
 _ROW = re.compile(r"\s+|\S++(?:[^\S\n\r]++\S++)*+")
 
 
@@ -137,6 +139,24 @@ def seed_of(words: str, seed: int) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=4).digest(), "big") >> 1
 
 
+def limit_marks(text: str) -> str:
+    """A text without combining marks where a letter has more than any language writes.
+
+    Engines that take marks one by one would say each of them, or fail.
+    """
+    if text.isascii():
+        return text
+    kept: list[str] = []
+    for is_mark, run in groupby(text, lambda char: unicodedata.category(char) in _MARKS):
+        found = "".join(run)
+        if is_mark and len(found) > _MAX_MARKS:
+            composed = unicodedata.normalize("NFC", (kept.pop() if kept else "") + found)
+            kept += [char for char in composed if unicodedata.category(char) not in _MARKS]
+        else:
+            kept += found
+    return "".join(kept)
+
+
 def _rate(rate: float) -> float:
     if not 0.25 <= rate <= 4.0:
         raise InvalidInputError(
@@ -188,7 +208,7 @@ def _segments(flow: Flow, spoken: Sequence[Spoken], terms: Terms) -> Iterator[Se
 
 
 def _line(one: Spoken, terms: Terms, *, last: bool) -> Line:
-    words = one.part.spoken
+    words = limit_marks(one.part.spoken)
     if one.kind == "heading" and last and words[-1].isalnum() and len(words) < terms.limit:
         words += "."  # a title has no full stop on paper and needs one in the voice
     style = one.style
