@@ -106,3 +106,17 @@ class OutOfMemoryAtLoad(BaseEngine):
 class HostOutOfMemoryAtLoad(BaseEngine):
     def __init__(self, placement: Placement) -> None:
         raise MemoryError
+
+
+class Echo(BaseEngine):
+    """Each result is its item."""
+
+    name = "echo"
+    version = "1"
+    pads = False
+
+    def __init__(self, placement: Placement) -> None:
+        pass
+
+    def run(self, batch: Sequence[Any]) -> list[Any]:
+        return list(batch)

@@ -1,7 +1,8 @@
 """What a pool and its workers agree on: handles, sources of workers, and messages.
 
-Messages to and from a process are pickles with their length before them. Both ends are ours and one
-started the other, so pickles are safe here: nothing else can write to the pipe.
+Messages to and from a process are pickles, followed by the large arrays in them, as they are in
+memory; their lengths come first. Both ends are ours and one started the other, so pickles are safe
+here: nothing else can write to the pipe.
 """
 
 from __future__ import annotations
@@ -179,8 +180,8 @@ class LoadEngine(NamedTuple):
 
 
 class RunItems(NamedTuple):
-    items: tuple[tuple[int, bytes, float], ...]
-    """Index, pickled payload and cost; pickled one by one, so that a bad one spoils no other."""
+    items: tuple[tuple[int, PickledValue, float], ...]
+    """Index, payload and cost."""
 
 
 class CancelItems(NamedTuple):
@@ -224,7 +225,7 @@ class BatchDone(NamedTuple):
     """Results of one batch, and of the parts it may have been split into."""
 
     results: tuple[tuple[int, Any], ...]
-    """Index and result; over the pipe, each result is pickled on its own."""
+    """Index and result; over the pipe, each result is a `PickledValue`."""
     failures: tuple[tuple[int, ItemFailure], ...]
     started: tuple[int, ...]
     """What it computes next."""
@@ -263,19 +264,52 @@ class WorkerEvent(NamedTuple):
 
 # -- the pipe -----------------------------------------------------------------------------------
 
-_LENGTH = struct.Struct("<Q")
+_COUNT, _LENGTH = struct.Struct("<I"), struct.Struct("<Q")
+_MIN_BUFFER_BYTES = 32 << 10
+"""Smaller arrays are copied into the pickle."""
 PICKLE_ERRORS = (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError)
 """Raised for a lambda, an open file, a local class, a very deep list."""
 
 
-def pickle_value(value: Any) -> bytes:
+class PickledValue(NamedTuple):
+    """A value that was pickled by itself, so that a bad one spoils no other.
+
+    In a message that is pickled in turn, both parts are left where they are.
+    """
+
+    data: pickle.PickleBuffer
+    arrays: tuple[pickle.PickleBuffer, ...]
+
+    def load(self) -> Any:
+        """Raises whatever the classes in it raise."""
+        return pickle.loads(self.data, buffers=self.arrays)
+
+
+def pickle_value(value: Any) -> PickledValue:
     """Raises one of `PICKLE_ERRORS` if the value cannot be pickled."""
-    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    data, arrays = _pickle(value)
+    return PickledValue(pickle.PickleBuffer(data), tuple(arrays))
 
 
-def encode_message(message: Any) -> bytes:
-    data = pickle_value(message)
-    return _LENGTH.pack(len(data)) + data
+def encode_message(message: Any) -> list[bytes | memoryview]:
+    """The parts of a message, to be written one after the other."""
+    data, arrays = _pickle(message)
+    parts = [memoryview(data), *(array.raw() for array in arrays)]
+    lengths = b"".join(_LENGTH.pack(len(part)) for part in parts)
+    return [_COUNT.pack(len(parts)) + lengths, *parts]
+
+
+def _pickle(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    """A pickle, and the large arrays that belong to it, which are not copied."""
+    arrays: list[pickle.PickleBuffer] = []
+
+    def is_small(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < _MIN_BUFFER_BYTES:
+            return True
+        arrays.append(buffer)
+        return False
+
+    return pickle.dumps(value, protocol=5, buffer_callback=is_small), arrays
 
 
 class Connection:
@@ -289,19 +323,27 @@ class Connection:
         """Raises `OSError` if the reader is gone."""
         self.write(encode_message(message))
 
-    def write(self, data: bytes) -> None:
+    def write(self, parts: Sequence[bytes | memoryview]) -> None:
         """Send an encoded message."""
         with self._lock:
-            self._writing.write(data)
+            for part in parts:
+                self._writing.write(part)
             self._writing.flush()
 
     def receive(self) -> Any:
         """The next message; raises `EOFError` if the other end is gone."""
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        return pickle.loads(self._read(length))
+        (count,) = _COUNT.unpack(self._read(_COUNT.size))
+        lengths = [length for (length,) in _LENGTH.iter_unpack(self._read(count * _LENGTH.size))]
+        data, *arrays = [self._read(length) for length in lengths]
+        return pickle.loads(data, buffers=arrays)
 
-    def _read(self, count: int) -> bytes:
-        data = self._reading.read(count)
-        if data is None or len(data) < count:
-            raise EOFError
+    def _read(self, count: int) -> bytearray:
+        """A part: what an array is made of can be written to."""
+        data, start = bytearray(count), 0
+        view = memoryview(data)
+        while start < count:
+            read: int | None = self._reading.readinto(view[start:])  # type: ignore[attr-defined]
+            if not read:
+                raise EOFError
+            start += read
         return data

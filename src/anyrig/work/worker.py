@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import pickle
 import queue
 import sys
 import threading
@@ -327,7 +326,7 @@ class LocalWorker:
         )
         self._stderr = StderrTail(self._process.stderr)
         self._connection = Connection(self._process.stdout, self._process.stdin)
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[list[bytes | memoryview] | None] = queue.SimpleQueue()
         self._outbox.put(data)
         self._reader = self._start_thread(self._read)
         self._start_thread(self._write)
@@ -426,8 +425,8 @@ class LocalWorker:
 
     def _write(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            while (data := self._outbox.get()) is not None:
-                self._connection.write(data)
+            while (parts := self._outbox.get()) is not None:
+                self._connection.write(parts)
 
     def _read(self) -> None:
         try:
@@ -479,7 +478,7 @@ def _unpickle_results(message: BatchDone) -> BatchDone:
     failures = list(message.failures)
     for index, data in message.results:
         try:
-            results.append((index, pickle.loads(data)))
+            results.append((index, data.load()))
         except Exception as error:  # noqa: BLE001 - pickle raises whatever a class raises
             text = f"the result cannot be unpickled: {error}"
             failures.append((index, ItemFailure("error", text, 1)))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import queue
 import signal
 import sys
@@ -37,6 +36,7 @@ from anyrig.work.protocol import (
     ItemsReturned,
     ItemsStarted,
     LoadEngine,
+    PickledValue,
     UnloadModel,
     WorkerFailed,
     pickle_value,
@@ -149,7 +149,7 @@ class EngineProcess:
     def _send_outcomes(
         self, outcomes: Sequence[ItemOutcome[Any]], stats: BatchStats, started: tuple[int, ...] = ()
     ) -> None:
-        results: list[tuple[int, bytes]] = []
+        results: list[tuple[int, PickledValue]] = []
         failures: list[tuple[int, ItemFailure]] = []
         for outcome in outcomes:
             if outcome.failure is not None:
@@ -192,11 +192,11 @@ class EngineProcess:
             else:
                 self._unpickle(message.items)
 
-    def _unpickle(self, items: Sequence[tuple[int, bytes, float]]) -> None:
+    def _unpickle(self, items: Sequence[tuple[int, PickledValue, float]]) -> None:
         """Queue items; one that cannot be unpickled here fails at once."""
         for index, data, cost in items:
             try:
-                self._waiting.add(WorkItem(index, pickle.loads(data), cost))
+                self._waiting.add(WorkItem(index, data.load(), cost))
             except Exception as error:  # noqa: BLE001 - pickle raises whatever a class raises
                 failure = ItemFailure("error", f"the item cannot be unpickled: {error}", 1)
                 self._send_outcomes([ItemOutcome(index, failure=failure)], BatchStats())
