@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -109,17 +110,15 @@ class SpeechStream:
         """The next part; None after the last."""
         with _unavailable():
             while self._next is not None:
-                segment: Given | None = None
+                encode: Callable[[], bytes] = self._go_on
                 try:
-                    segment = await self._wait_for(self._next)
+                    encode = partial(self._encode, await self._wait_for(self._next))
                 except (UnspeakableTextError, PoisonItemError) as error:
                     if self._is_first:
                         raise
                     # The status was sent: the rest of the text is worth more than an end.
                     log.warning("left out of a stream: %s", error.message)
-                data = await to_thread.run_sync(
-                    self._encode, segment, limiter=self._threads.encode_limiter
-                )
+                data = await to_thread.run_sync(encode, limiter=self._threads.encode_limiter)
                 if data:
                     return data
         return None
@@ -190,27 +189,37 @@ class SpeechStream:
             sample_rate = PCM_RATE
         return encoder(self._buffer, self._format, sample_rate)
 
-    def _encode(self, segment: Given | None) -> bytes:
-        """A segment as bytes, none for one that failed; the next one is requested."""
+    def _encode(self, segment: Given) -> bytes:
+        """A segment as bytes; the next one is requested."""
         with self._working():
             session, encoder, resampler = self.session, self._encoder, self._resampler
             assert encoder is not None
-            if segment is not None:
-                before = session.num_samples
-                samples = session.finish(segment)
-                encoder.write(resampler.feed(samples) if resampler is not None else samples)
-                self._count((session.num_samples - before) / session.sample_rate)
-            if session.done:
-                if resampler is not None:
-                    encoder.write(resampler.finish())
-                encoder.close()
-                self._next = None
-            else:
-                self._next = session.next_segment()
-            data = self._buffer.getvalue()
-            self._buffer.seek(0)
-            self._buffer.truncate()
-            return data
+            before = session.num_samples
+            samples = session.finish(segment)
+            encoder.write(resampler.feed(samples) if resampler is not None else samples)
+            self._count((session.num_samples - before) / session.sample_rate)
+            return self._request_next()
+
+    def _go_on(self) -> bytes:
+        """The next segment is requested in place of one that failed."""
+        with self._working():
+            return self._request_next()
+
+    def _request_next(self) -> bytes:
+        """Request the next segment, or end; what is encoded so far."""
+        session, encoder, resampler = self.session, self._encoder, self._resampler
+        assert encoder is not None
+        if session.done:
+            if resampler is not None:
+                encoder.write(resampler.finish())
+            encoder.close()
+            self._next = None
+        else:
+            self._next = session.next_segment()
+        data = self._buffer.getvalue()
+        self._buffer.seek(0)
+        self._buffer.truncate()
+        return data
 
     def _release(self) -> None:
         """Nothing is left for a second call."""
