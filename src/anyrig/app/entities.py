@@ -174,6 +174,7 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
         for found in find_in_sources(
             sources, finder, language=request.language, ocr=ocr, limits=build_limits(request),
             mode=request.ocr,
+            on_step=lambda: on_event(ProgressEvent("finding entities", len(done), len(sources))),
         ):  # fmt: skip
             result = _complete(request, finder, found, kinds)
             done.append(replace(result, text="", redacted="", pages=()))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.reading import TextSource, Unread, read_all, textless
@@ -20,6 +20,10 @@ from anyrig.text.pages import Page, Paged
 if TYPE_CHECKING:
     from anyrig.documents.entities.finder import Finder, Found
     from anyrig.documents.reading import Mode, Reads
+
+
+_CHUNK_CHARACTERS = 50_000
+"""Of a page that are searched at a time: a third of a second."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,19 @@ class _OpenSource:
     text: str = ""
     warnings: tuple[str, ...] = ()
     error: AnyrigError | None = None
+    chunks: tuple[_Chunk, ...] = ()
+    """Of all pages, once they are searched."""
     found: list[Found] = field(default_factory=list)
+    """Of each chunk so far."""
+
+
+class _Chunk(NamedTuple):
+    """A part of a page that is searched by itself."""
+
+    page: Page
+    start: int
+    """In the text of the page."""
+    end: int
 
 
 def find_in_sources(
@@ -79,6 +95,7 @@ def find_in_sources(
     ocr: Reads | None = None,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
+    on_step: Callable[[], None] | None = None,
 ) -> Iterator[SourceEntities]:
     """The entities of each source, in order; files are read while those before are searched.
 
@@ -89,27 +106,47 @@ def find_in_sources(
         ocr: reads pages that are images.
         limits: how much one file may ask of the machine.
         mode: when images are read.
+        on_step: called after each part of a long text; it may raise an error to stop.
     """
     from anyrig.documents.entities.finder import Text  # loads every grammar
+    from anyrig.documents.entities.stretches import main_language
 
     waiting: deque[_OpenSource] = deque()
 
     def texts() -> Iterator[Text]:
         for opened in _open(sources, ocr, limits, mode):
+            opened.chunks = tuple(chunk for page in opened.pages for chunk in _cut_page(page))
             waiting.append(opened)
-            for page in opened.pages:
-                yield Text(page.text, language, opened.language or "en")
+            for page, start, end in opened.chunks:
+                default = opened.language or "en"
+                if start:  # a long text is of one language, wherever it says too little
+                    default = main_language(page.text, default)
+                yield Text(page.text[start:end], language, default)
 
     for found in finder.find(texts()):
         yield from _take_finished(waiting)
         waiting[0].found.append(found)
+        if on_step is not None and len(waiting[0].found) < len(waiting[0].chunks):
+            on_step()
         yield from _take_finished(waiting)
     yield from _take_finished(waiting)
 
 
 def _take_finished(waiting: deque[_OpenSource]) -> Iterator[SourceEntities]:
-    while waiting and len(waiting[0].found) == len(waiting[0].pages):
+    while waiting and len(waiting[0].found) == len(waiting[0].chunks):
         yield _finish(waiting.popleft())
+
+
+def _cut_page(page: Page) -> Iterator[_Chunk]:
+    """Parts of a page that lie end to end; cut between paragraphs, else lines, else words."""
+    start, end = 0, len(page.text)
+    while end - start > _CHUNK_CHARACTERS:
+        low, high = start + _CHUNK_CHARACTERS // 2, start + _CHUNK_CHARACTERS
+        gaps = (page.text.rfind(gap, low, high) + len(gap) for gap in ("\n\n", "\n", " "))
+        cut = next((at for at in gaps if at > low), high)
+        yield _Chunk(page, start, cut)
+        start = cut
+    yield _Chunk(page, start, end)
 
 
 def _open(
@@ -153,9 +190,10 @@ def _finish(opened: _OpenSource) -> SourceEntities:
     languages: dict[str, None] = {}
     without_names: dict[str, None] = {}
     warnings = list(opened.warnings)
-    for page, found in zip(opened.pages, opened.found, strict=True):
+    for (page, start, _), found in zip(opened.chunks, opened.found, strict=True):
         entities += [
-            PlacedEntity(one.moved(page.start), page.number, page.start) for one in found.entities
+            PlacedEntity(one.moved(page.start + start), page.number, page.start)
+            for one in found.entities
         ]
         languages |= dict.fromkeys(found.languages)
         without_names |= dict.fromkeys(found.nameless)

@@ -62,7 +62,7 @@ def stretches(text: str, *, language: str = "", default: str = "en") -> list[Str
     """
     if language or not text.strip():
         return [Stretch(0, len(text), language or default)]
-    main = _told(text[:_HEAD], default)
+    main = main_language(text, default)
     found: list[Stretch] = []
     for start, end in _paragraphs(text):
         name = _told(text[start:end], main)
@@ -71,6 +71,11 @@ def stretches(text: str, *, language: str = "", default: str = "en") -> list[Str
         else:
             found.append(Stretch(start, end, name))
     return found
+
+
+def main_language(text: str, default: str) -> str:
+    """The language of a text, by its beginning."""
+    return _told(text[:_HEAD], default)
 
 
 def _told(text: str, default: str) -> str:
