@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from anyrig.app.document_worker import (
     TASKS,
     DocumentWorker,
     DocumentWorkers,
+    TaskTooLong,
     WorkerContext,
 )
 from anyrig.app.documents import FileOptions, LimitedReader
+from anyrig.app.events import Event
 from anyrig.app.models import ModelCache
 from anyrig.app.rig import Rig
 from anyrig.documents.reading import ReadPicture
@@ -218,6 +221,31 @@ def test_a_transcription_stops_when_nobody_waits(context: WorkerContext, tmp_pat
     assert TASKS["transcribe"](context, given)["duration"] == pytest.approx(4.0, abs=0.1)
     names = [one.name for one in context.rig.models.loaded_models()]
     assert names == ["transcription moonshine en"]
+
+
+@pytest.mark.parametrize("task", ["entities", "summarise", "analyse", "passages"])
+def test_a_long_text_stops_when_nobody_waits(
+    context: WorkerContext, tmp_path: Path, task: str
+) -> None:
+    """In its midst, and not only when it is done."""
+    file = tmp_path / "long.txt"
+    file.write_text("The sea is calm, and Dr. Lee paid $3.50 on 3 May 2021.\n\n" * 3000)
+    extra = {"entities": {"engine": "grammar"}, "analyse": {"no_vectors": True}}.get(task, {})
+    checks = count(1)
+    stop_after = 0
+
+    def check(event: Event | None = None) -> None:
+        if next(checks) == stop_after:
+            raise TaskTooLong
+
+    context.check = check  # type: ignore[method-assign]
+    TASKS[task](context, {"files": [str(file)], **extra})
+    num_checks = next(checks) - 1
+    assert num_checks >= 5
+    checks, stop_after = count(1), num_checks // 2
+    with pytest.raises(TaskTooLong):
+        TASKS[task](context, {"files": [str(file)], **extra})
+    assert next(checks) == num_checks // 2 + 1
 
 
 def test_a_bug_is_an_error_without_the_clients_text(

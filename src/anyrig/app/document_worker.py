@@ -436,8 +436,12 @@ class PassagesRequest(FileOptions):
 
 
 def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
-    from anyrig.documents.passages import passages
+    from anyrig.documents.passages import Passage, passages
     from anyrig.documents.reading import Unread, textless
+
+    def describe(passage: Passage) -> dict[str, Any]:
+        context.check()
+        return asdict(passage)
 
     request = context.request(PassagesRequest, given)
     rows: Rows = []
@@ -445,7 +449,7 @@ def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
         context.check()
         if isinstance(paged, Unread):
             rows.append({"error": error_to_dict(paged.error)})
-        elif found := [asdict(one) for one in passages(paged, language=paged.language[:2] or "en")]:
+        elif found := list(map(describe, passages(paged, language=paged.language[:2] or "en"))):
             result = {"format": paged.format, "passages": found, "warnings": list(paged.warnings)}
             rows.append({"result": result})
         else:

@@ -312,6 +312,25 @@ def test_offsets_count_in_the_file_and_pages_are_told(tmp_path: Path) -> None:
         assert one.to_json()["page"] == one.page
 
 
+@pytest.mark.parametrize("gap", ["\n\n", "\n", " "])
+def test_a_long_text_is_searched_in_parts_and_nothing_is_cut(gap: str) -> None:
+    number = 4000
+    text = gap.join(
+        f"Write to person{n}@example.org before 3 May 2024, please." for n in range(number)
+    )
+    steps: list[None] = []
+    (told,) = find_in_sources(
+        [TextSource("long", text=text)], Finder(None), on_step=lambda: steps.append(None)
+    )
+    found = [one.entity for one in told.entities]
+    assert all(told.text[one.start : one.end] == one.text for one in found)
+    mails = [one.text for one in found if one.kind == "email"]
+    assert mails == [f"person{n}@example.org" for n in range(number)]
+    assert sum(one.kind == "date" for one in found) == number
+    assert told.languages == ("en",)
+    assert len(steps) >= 3
+
+
 def test_files_texts_and_broken_ones_in_order(tmp_path: Path) -> None:
     good, broken = tmp_path / "a.txt", tmp_path / "b.pdf"
     good.write_text("Write to a@b.org.", encoding="utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -81,13 +81,16 @@ class Digest:
         return zlib.decompress(self.packed).decode("utf-8", "surrogatepass")
 
 
-def digest(paged: Paged, *, name: str, vectors: bool) -> Digest:
+def digest(
+    paged: Paged, *, name: str, vectors: bool, on_step: Callable[[], None] = lambda: None
+) -> Digest:
     """What is kept of a document that was read.
 
     Args:
         paged: as it was read.
         name: under which it is shown.
         vectors: whether passages are wanted.
+        on_step: called now and then; it may raise an error to stop.
     """
     whole = paged.text
     text = whole[:_LONGEST]
@@ -103,7 +106,7 @@ def digest(paged: Paged, *, name: str, vectors: bool) -> Digest:
         main,
         shares,
         statistics(text, spans, main),
-        phrases.candidates(text, spans, main),
+        phrases.candidates(text, spans, main, on_step),
         shingles.shingled(text),
         space.passages_of(paged, main) if vectors else (),
         zlib.compress(text.encode("utf-8", "surrogatepass"), 1),

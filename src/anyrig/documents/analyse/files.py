@@ -8,6 +8,7 @@ A file that cannot be read is named in the result, and the others go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,10 @@ def analyse_files(
     if wanted:
         tell(f"reading {one_line(wanted[0].name, 80)}", 0, total)
     for number, (path, one) in enumerate(zip(wanted, read(wanted), strict=True), 1):
-        digests.extend(_digested(path, one, root, model is not None, left))
-        tell(f"reading {one_line(path.name, 80)}", number, total)
+        report = partial(tell, f"reading {one_line(path.name, 80)}")
+        step = partial(report, number - 1, total)
+        digests.extend(_digested(path, one, root, model is not None, left, step))
+        report(number, total)
     steps = iter(range(len(wanted) + 1, total + 2 * len(wanted) + 2))
     chosen = _index(digests, similar_to, left)
     shares = {one.language: one.share for one in overall(digests)}
@@ -82,7 +85,12 @@ def _with(files: Sequence[Path], named: Path | None) -> list[Path]:
 
 
 def _digested(
-    path: Path, one: Paged | Unread, root: Path | None, vectors: bool, left: list[Left]
+    path: Path,
+    one: Paged | Unread,
+    root: Path | None,
+    vectors: bool,
+    left: list[Left],
+    on_step: Callable[[], None],
 ) -> Iterator[Digest]:
     name = shown_name(path, root)
     if isinstance(one, Unread):
@@ -90,7 +98,7 @@ def _digested(
     elif not any(map(str.isalnum, one.text)):
         left.append(_leave_out(name, textless(one)))
     else:
-        yield digest(one, name=name, vectors=vectors)
+        yield digest(one, name=name, vectors=vectors, on_step=on_step)
 
 
 def _leave_out(name: str, error: AnyrigError) -> Left:

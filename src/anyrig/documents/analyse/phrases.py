@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_WORDS = 4
 _SIGNS = (2, 6)  # characters of a phrase in a script without spaces
+_STEP_SENTENCES = 256
 _LONGEST_TEXT = 400_000  # characters: a book's phrases show themselves by then
 _BREAK = re.compile(r"[^\s]")
 # Endings of words that are seldom the head of a noun phrase.
@@ -85,14 +86,21 @@ class Candidates:
     """Stems that are no stop-words, with their counts."""
 
 
-def candidates(text: str, spans: Sequence[Span], language: str) -> Candidates:
-    """Everything that may be a key phrase of a text, cut into sentences."""
+def candidates(
+    text: str, spans: Sequence[Span], language: str, on_step: Callable[[], None] = lambda: None
+) -> Candidates:
+    """Everything that may be a key phrase of a text that is cut into sentences.
+
+    `on_step` is called now and then; it may raise an error to stop.
+    """
     found: dict[tuple[str, ...], _Found] = {}
     terms: Counter[str] = Counter()
     position = 0
     for number, (start, end) in enumerate(spans):
         if start > _LONGEST_TEXT:
             break
+        if number % _STEP_SENTENCES == _STEP_SENTENCES - 1:
+            on_step()
         said = list(words(text[start:end]))
         for run in _runs(text[start:end], said, language):
             content = [stem(plain(said[n].text)) for n in run if not _small(said[n], language)]

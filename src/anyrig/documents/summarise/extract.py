@@ -8,7 +8,7 @@ that time grows with the length and not with its square.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ SENTENCES = 5
 _SECTION = 240
 _KEPT = 40
 """Sentences of a section that go on to the second round."""
+_STEP_SENTENCES = 256
 _LONGEST = 2_000
 """Characters of a sentence: what is longer is a table or a list without full stops."""
 
@@ -98,6 +99,7 @@ def extract(
     length: Length = Length(),  # noqa: B008 - it is frozen
     language: str = "",
     vectors: Vectors | None = None,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Summary:
     """The sentences that say most of a file.
 
@@ -106,11 +108,12 @@ def extract(
         length: of the summary.
         language: of the text; found out when empty.
         vectors: a model that knows which sentences mean the like; words alone without one.
+        on_step: called now and then; it may raise an error to stop.
     """
     text = paged.text
     spoken = language or languages.detect(text).language
     spans, firsts = cut(text, spoken, paged.pages)
-    summary = _Ranking(text, spans, firsts, spoken, vectors).summary(length)
+    summary = _Ranking(text, spans, firsts, spoken, vectors, on_step).summary(length)
     order = sorted(summary)
     best = max(summary.values(), default=1.0) or 1.0
     return Summary(
@@ -147,14 +150,18 @@ class _Ranking:
         firsts: Sequence[bool],
         language: str,
         vectors: Vectors | None,
+        on_step: Callable[[], None],
     ) -> None:
         self._said = [text[start:end] for start, end in spans]
-        self._firsts, self._vectors = firsts, vectors
-        self._bags = [rank.terms(one[:_LONGEST], language) for one in self._said]
-        self._worth = [
-            0.0 if len(one) > _LONGEST or _is_heading(one) else rank.worth(one, bag, language)
-            for one, bag in zip(self._said, self._bags, strict=True)
-        ]
+        self._firsts, self._vectors, self._on_step = firsts, vectors, on_step
+        self._bags, self._worth = [], []
+        for number, one in enumerate(self._said, 1):
+            if number % _STEP_SENTENCES == 0:
+                on_step()
+            bag = rank.terms(one[:_LONGEST], language)
+            is_fit = len(one) <= _LONGEST and not _is_heading(one)
+            self._bags.append(bag)
+            self._worth.append(rank.worth(one, bag, language) if is_fit else 0.0)
         self._starts = rank.head_starts(firsts)
 
     def summary(self, length: Length) -> dict[int, float]:
@@ -187,6 +194,7 @@ class _Ranking:
         num = -(-len(fit) // _SECTION)
         found: list[int] = []
         for part in range(num):
+            self._on_step()
             section = fit[part * len(fit) // num : (part + 1) * len(fit) // num]
             scores, _ = self._weighed(section, whole=False)
             most = max(2, min(kept, len(section) // 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anyrig.documents.reading import Unread, textless
@@ -100,7 +101,8 @@ def _one(
         raise textless(part)
     if scribe is None:
         made = vectors() if vectors is not None else None
-        return extract(part, length=length, language=language, vectors=made)
+        step = partial(tell, one_line(part.file.name, 80))
+        return extract(part, length=length, language=language, vectors=made, on_step=step)
     if length.share:
         raise InvalidInputError(
             "a model that writes cannot be given a share of the sentences",
