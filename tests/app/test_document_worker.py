@@ -230,7 +230,8 @@ def test_a_long_text_stops_when_nobody_waits(
     """In its midst, and not only when it is done."""
     file = tmp_path / "long.txt"
     file.write_text("The sea is calm, and Dr. Lee paid $3.50 on 3 May 2021.\n\n" * 3000)
-    extra = {"entities": {"engine": "grammar"}, "analyse": {"no_vectors": True}}.get(task, {})
+    given: dict[str, Any] = {"files": [str(file)]}
+    given |= {"entities": {"engine": "grammar"}, "analyse": {"no_vectors": True}}.get(task, {})
     checks = count(1)
     stop_after = 0
 
@@ -239,12 +240,12 @@ def test_a_long_text_stops_when_nobody_waits(
             raise TaskTooLong
 
     context.check = check  # type: ignore[method-assign]
-    TASKS[task](context, {"files": [str(file)], **extra})
+    TASKS[task](context, given)
     num_checks = next(checks) - 1
     assert num_checks >= 5
     checks, stop_after = count(1), num_checks // 2
     with pytest.raises(TaskTooLong):
-        TASKS[task](context, {"files": [str(file)], **extra})
+        TASKS[task](context, given)
     assert next(checks) == num_checks // 2 + 1
 
 
