@@ -22,6 +22,7 @@ from anyrig.errors import (
     Message,
     OptionRef,
 )
+from anyrig.estimates import TimeLeft, WorkEstimate
 from anyrig.options import option
 from anyrig.recognise.protocol import FORMS, FormName
 from anyrig.text.language_names import language_code
@@ -92,20 +93,21 @@ class TranscriptionProgress(ProgressEvent):
     duration_s: float | None = None
     """None if the file does not say."""
     speed: float | None = None
-    """Seconds of this recording per second, cached segments not counted; None if unknown."""
+    """Seconds of this recording per second, loading and cached segments not counted; None if
+    unknown."""
+    left: TimeLeft | None = None
+    """Until this recording is transcribed."""
 
     def to_json(self) -> dict[str, Any]:
-        done = left_s = None
+        done = None
         if self.duration_s:
             share = min(1.0, self.heard_s / self.duration_s)
             done = round((self.number - 1 + share) / self.num_files, 4)
-            if self.speed:
-                left_s = round(max(0.0, self.duration_s - self.heard_s) / self.speed, 1)
         return {
             "event": "progress", "stage": self.stage, "title": self.file, "done": done,
             "audio_s": round(self.heard_s, 2),
-            "speed": None if self.speed is None else round(self.speed, 2), "left_s": left_s,
-            "text": self.detail,
+            "speed": None if self.speed is None else round(self.speed, 2),
+            **(self.left.to_json() if self.left else {"left_s": None}), "text": self.detail,
         }  # fmt: skip
 
 
@@ -228,18 +230,21 @@ def _transcribe_file(
 def _follow(
     plan: OutputPlan, recording: RecordingFile, number: int, sound: Sound, on_event: OnEvent
 ) -> Callable[[Progress], None]:
-    began, cached_s = time.monotonic(), 0.0
+    work, heard_s = WorkEstimate(sound.duration_s or 0.0), 0.0
 
     def report(progress: Progress) -> None:
-        nonlocal cached_s
+        nonlocal heard_s
         if progress.kept:
-            cached_s = progress.heard_s
-        fresh_s, spent_s = progress.heard_s - cached_s, time.monotonic() - began
+            work.total -= progress.heard_s - heard_s
+        else:
+            work.add(progress.heard_s - heard_s)
+        heard_s = progress.heard_s
+        left = work.left if sound.duration_s else None
         on_event(TranscriptionProgress(
             "listening", int(progress.heard_s), int(sound.duration_s or 0), progress.text,
             file=recording.path.name, number=number, num_files=len(plan.recordings),
             heard_s=progress.heard_s, duration_s=sound.duration_s,
-            speed=fresh_s / spent_s if fresh_s > 0 and spent_s > 0 else None,
+            speed=work.rate.per_s if work.is_known else None, left=left,
         ))  # fmt: skip
 
     return report
