@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from anyrig.devices.choose import DeviceChoice, SkippedDevice, parse_library, select_backend
 from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
+from anyrig.devices.vendors import vendor_of
 from anyrig.errors import (
     AnyrigError,
     DeviceUnusableError,
@@ -55,6 +56,8 @@ class Workload:
     """More processes than this would have nothing to do."""
     gpu_libraries: tuple[Library, ...] = ()
     """The libraries on a GPU, if another order is best there."""
+    torch_flavour: str = ""
+    """Of an engine with an environment of its own: for which GPUs its torch was built."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,9 @@ class _Planner:
         workload, options = self.workload, self.options
         if device.kind == "gpu" and not workload.gpu:
             return explain(ReasonCode.NO_GPU_BENEFIT, workload=workload.name)
+        flavour = workload.torch_flavour
+        if device.kind == "gpu" and flavour and flavour != vendor_of(device).torch_flavour:
+            return explain(ReasonCode.WRONG_ENVIRONMENT, workload=workload.name, installed=flavour)
         backend = self._choose_backend(device)
         if backend is None:
             return self._explain_no_backend(device)

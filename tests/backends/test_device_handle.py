@@ -138,14 +138,14 @@ def test_every_usable_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capability", "provider", "expected"),
-    [("gfx1201", "cuda", True), ("gfx942", "cuda", False), ("gfx1201", "privateuseone", False)],
+    ("fnuz", "provider", "expected"),
+    [(False, "cuda", True), (True, "cuda", False), (False, "xpu", False)],
 )
 def test_fp8_is_measured_where_it_can_be_chosen(
-    capability: str, provider: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+    fnuz: bool, provider: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    features = Features(fp16="matrix", bf16=True, fp8=True)
-    device = Device("gpu", "gpu", "amd", "a GPU", capability=capability, features=features)
+    features = Features(fp16="matrix", bf16=True, fp8=True, fnuz=fnuz)
+    device = Device("gpu", "gpu", "amd", "a GPU", features=features)
     backend = DeviceBackend("torch", "rocm:0", provider)
     monkeypatch.setattr("anyrig.backends.torch.find_torch_device", lambda *_: torch.device("cpu"))
     if expected:

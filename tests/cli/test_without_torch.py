@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from anyrig.app import training
-from anyrig.devices.discover import find_torch_install
+from anyrig.devices.advice import find_torch_install
 from anyrig.devices.doctor import diagnose
 from anyrig.devices.machine import Machine
 from tests.conftest import NAMES, Anyrig

@@ -20,8 +20,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from anyrig.app.settings import LOADER
 from anyrig.cli.main import parse_command_line
 from anyrig.devices.machine import TORCH_INDEX_URL
-from anyrig.devices.nvidia import ONNX_RELEASES
-from anyrig.devices.wheels import ONNX_PACKAGES, find_onnx_gpu_build
+from anyrig.devices.nvidia import ONNX_RELEASES, find_onnx_gpu_build
+from anyrig.devices.vendors import SOURCES
+from anyrig.devices.wheels import list_onnx_packages
 from anyrig.settings.load import variable_name
 from anyrig.version import __version__
 from tests.conftest import ROOT
@@ -240,7 +241,7 @@ def test_an_onnx_runtime_that_drives_the_gpu_is_looked_at(
     assert look.startswith("-c import sys, onnxruntime")
     assert more == [f"sys.exit('{provider}' not in found.get_available_providers())"]
     name, number = package.split("==")
-    assert provider in ONNX_PACKAGES[name]
+    assert provider in list_onnx_packages(SOURCES)[name]
     if version.startswith("cuda"):  # of torch's CUDA, and what `anyrig doctor` says of such a card
         cuda, kernels = find_onnx_gpu_build(number, arm=False, windows=False)
         assert version.removeprefix("cuda").startswith(cuda.partition(".")[0])

@@ -103,14 +103,12 @@ FINDINGS = [
      "rtx4070-laptop-docker", "arc-b580-linux"),
     ("amd-access", "broken", "/dev/kfd does not exist", "modprobe", "rx6700xt-no-kfd-linux",
      "rx6700xt-linux"),
-    ("obsolete-packages", "warning", "torch-directml", "uninstall", "rtx3060-pair-windows",
-     "rx640-directml-windows"),
-    ("obsolete-packages", "good", "supports GPU 0 (Radeon RX 640)", "", "rx640-directml-windows",
-     "rtx3060-pair-windows"),
+    ("obsolete-packages", "warning", "torch-directml 0.2.5.dev240914 keeps torch at 2.4.1",
+     "uninstall", "rtx3060-pair-windows", "rtx5090-cpu-torch-windows"),
     ("usable", "broken", "ROCm in WSL2 requires librocdxg", "troubleshooting", "amd-wsl2",
      "mi300x-linux"),
     ("usable", "warning", "no GPU can be used", "anyrig[webgpu]", "rx640-uhd750-windows",
-     "rx640-directml-windows"),
+     "vega8-directml-windows"),
     ("wsl", "warning", "several GPUs", "wsl --install", "rtx3060-pair-windows",
      "rtx5090-cpu-torch-windows"),
     ("wsl", "good", "FlashAttention", "wsl --install", "rtx5090-cpu-torch-windows",
@@ -243,13 +241,6 @@ def test_doctor_summary_line(
 ) -> None:
     assert main(["doctor", "--machine", str(MACHINES / f"{name}.json")]) == code
     assert capsys.readouterr().out.rstrip().splitlines()[-1].startswith(last)
-
-
-@pytest.mark.parametrize("name", ["rx640-directml-windows", "vega8-directml-windows"])
-def test_needed_torch_directml_is_kept(machine: Load, name: str) -> None:
-    found = diagnose(machine(name))
-    assert not [f for f in found if "uninstall" in f.fix and "torch-directml" in f.fix]
-    assert [f for f in found if f.check == "obsolete-packages" and "maintenance" in f.message]
 
 
 @pytest.mark.parametrize(

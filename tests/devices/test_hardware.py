@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices import amd, intel, nvidia, wheels
+from anyrig.devices import amd, intel, nvidia
 from anyrig.devices.machine import Features
 from anyrig.devices.native import directx, drm
 
@@ -41,7 +41,7 @@ def test_same_major_rule(subtests: pytest.Subtests) -> None:
 def test_torch_wheels(
     torch: str, cuda: str, arm: bool, windows: bool, first: str, last: str
 ) -> None:
-    kernels = wheels.list_cuda_kernels(torch, cuda, arm=arm, windows=windows)
+    kernels = nvidia.list_cuda_kernels(torch, cuda, arm=arm, windows=windows)
     assert kernels is not None
     assert (kernels[0], kernels[-1]) == (first, last)
     assert not any(kernel.startswith("compute") for kernel in kernels)
@@ -53,7 +53,7 @@ def test_torch_wheels(
      ("7.14", "gfx906", False), ("6.4", "gfx1031", False), ("6.0", "gfx942", True)],
 )  # fmt: skip
 def test_rocm_wheels(rocm: str, target: str, runs: bool) -> None:
-    assert amd.can_run(target, wheels.list_rocm_targets(rocm) or ()) == runs
+    assert amd.can_run(target, amd.list_rocm_targets(rocm) or ()) == runs
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_rocm_wheels(rocm: str, target: str, runs: bool) -> None:
      ("1.22.0", "12.2", (6, 1), True)],
 )  # fmt: skip
 def test_onnx_wheels(version: str, cuda: str, capability: tuple[int, int], runs: bool) -> None:
-    needed, kernels = wheels.find_onnx_gpu_build(version, arm=False, windows=False)
+    needed, kernels = nvidia.find_onnx_gpu_build(version, arm=False, windows=False)
     assert needed == cuda
     assert nvidia.can_run(capability, kernels or ()) == runs
 

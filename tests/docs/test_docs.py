@@ -214,8 +214,11 @@ def test_troubleshooting_names_findings_that_exist() -> None:
     for head in ("GPU not detected", "Out of memory", "CUDA versions", "WSL2", "Containers",
                  "Flash-attention", "Slow CPU worker"):  # fmt: skip
         assert f"## {head}\n" in text
+    from anyrig.devices.vendors import SOURCES
+
     source = (ROOT / "src/anyrig/devices/doctor.py").read_text(encoding="utf-8")
-    checks = set(re.findall(r'"([\w-]+)": (?:_check|partial\(_check)', source))
+    checks = set(re.findall(r'\("([\w-]+)", (?:_?check|partial\(_check)', source))
+    checks |= {name for vendor in SOURCES for name in vendor.checks}
     named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)*)`", text))
     assert len(named & checks) >= 12, sorted(named & checks)
 

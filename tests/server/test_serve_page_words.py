@@ -37,6 +37,7 @@ UNTRANSLATED = {
     ReasonCode.BACKEND_UNUSABLE,
     # Of a workload: not on the page.
     ReasonCode.NO_GPU_BENEFIT, ReasonCode.NO_LIBRARY, ReasonCode.INSUFFICIENT_MEMORY,
+    ReasonCode.WRONG_ENVIRONMENT,
 }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from anyrig.units import format_bytes
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.speech.hosting.recipes import Kind
+    from anyrig.devices.vendor import TorchWheel
 
 log = logging.getLogger(__name__)
 _IN_ARCHIVE = "kokoro"
@@ -137,7 +137,7 @@ def install_environment(rig: Rig, name: str, on_event: OnEvent, agree: Agree) ->
         )
     folder = environments.install(
         name, rig.folders.environments, yes=agree, tell=_report_line("installing", on_event),
-        environment=rig.environment, kind=_torch_build(rig),
+        environment=rig.environment, torch=_find_torch(rig, name),
     )  # fmt: skip
     return EngineFiles(folder, (), _describe_next(rig, name))
 
@@ -223,7 +223,9 @@ def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
         can_start = spec.name == _IN_ARCHIVE or not is_offline
         return InstallPlan(f"anyrig engines get {spec.name}", spec.weights_bytes, can_start)
     if status.state == "needs environment":
-        size_bytes = RECIPES[spec.name].disk(_torch_build(rig)) + spec.weights_bytes
+        size_bytes = (
+            RECIPES[spec.name].disk(_find_torch(rig, spec.name).flavour) + spec.weights_bytes
+        )
         return InstallPlan(f"anyrig engines install {spec.name}", size_bytes, not is_offline)
     command = localize_install_commands(spec.install)
     return InstallPlan(command, spec.package_bytes + spec.weights_bytes, False)
@@ -317,10 +319,12 @@ def _report_line(stage: str, on_event: OnEvent) -> Callable[[str], None]:
     return lambda line: on_event(ProgressEvent(stage, detail=line.strip()))
 
 
-def _torch_build(rig: Rig) -> Kind:
-    """For which devices the torch of an environment is installed."""
-    builds: dict[str, Kind] = {"nvidia": "cuda", "amd": "rocm"}
-    return next((builds[gpu.vendor] for gpu in rig.machine.gpus if gpu.vendor in builds), "cpu")
+def _find_torch(rig: Rig, name: str) -> TorchWheel:
+    """The build of torch for an engine's environment: for this machine's GPU if there is one."""
+    from anyrig.devices.advice import find_torch_wheel
+    from anyrig.speech.hosting.recipes import recipe_of
+
+    return find_torch_wheel(rig.machine, recipe_of(name).torch)
 
 
 def _describe_next(rig: Rig, name: str, folder: Path | None = None) -> str:

@@ -136,7 +136,7 @@ def find_missing_torch(rig: Rig) -> MissingPackageError | None:
 
     if find_spec("torch") is not None:
         return None
-    from anyrig.devices.discover import find_torch_install
+    from anyrig.devices.advice import find_torch_install
 
     return MissingPackageError(
         "training needs torch, which is not installed",

@@ -28,6 +28,7 @@ from anyrig.app.training import (
     require_torch,
 )
 from anyrig.app.training_config import build_settings, check_settings
+from anyrig.devices.vendors import vendor_of
 from anyrig.errors import AnyrigError, OutOfMemoryError
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _find_torch_type(device: Device) -> str:
             return _TORCH_TYPES.get(name, name)
     if device.kind == "cpu":
         return "cpu"
-    return {"intel": "xpu", "apple": "mps"}.get(device.vendor.lower(), "cuda")
+    return vendor_of(device).torch_device.partition(":")[0] or "cuda"
 
 
 def _load_first_batch(task: Task, settings: Settings, count: int) -> Any:

@@ -248,7 +248,8 @@ def bind_device(device: Device, environment: Mapping[str, str]) -> tuple[dict[st
 def _hide_others(
     device: Device, environment: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, int]]:
-    if device.vendor == "nvidia" and device.id.startswith(("GPU-", "MIG-")):
+    # An id that two cards share has a suffix, which CUDA does not know.
+    if device.vendor == "nvidia" and re.fullmatch(r"(GPU|MIG)-[^@#]+", device.id):
         return {"CUDA_VISIBLE_DEVICES": device.id}, {"cuda": 0}
     if device.vendor == "amd" and "rocm" in device.indices:
         index = device.indices["rocm"]

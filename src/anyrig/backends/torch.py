@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from anyrig.backends.memory import MemoryUsage, ResidentMemory
-from anyrig.devices.machine import Device, DeviceBackend, Precision, list_precisions
+from anyrig.backends.precisions import list_precisions
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.errors import DeviceUnusableError
 
 DTYPES: dict[str, torch.dtype] = {
@@ -23,10 +24,6 @@ DTYPES: dict[str, torch.dtype] = {
 def find_torch_device(device: Device, backend: DeviceBackend) -> torch.device:
     if backend.provider in ("cpu", "mps"):
         return torch.device(backend.provider)
-    if backend.provider == "privateuseone":
-        import torch_directml  # type: ignore[import-not-found,unused-ignore]
-
-        return torch.device(torch_directml.device(device.indices.get("dxgi", 0)))
     if backend.provider == "xpu":
         return torch.device("xpu", device.indices.get("xpu", 0))
     return torch.device("cuda", _find_cuda_index(device))
@@ -70,9 +67,6 @@ def synchronize(device: torch.device) -> None:
         getattr(torch, device.type).synchronize(device)
     elif device.type == "mps":
         torch.mps.synchronize()
-    elif device.type == "privateuseone":
-        # DirectML has no call for it; reading a value back waits for earlier work.
-        torch.zeros(1, device=device).cpu()
 
 
 class TorchHandle:
@@ -105,7 +99,6 @@ class TorchHandle:
             free = max(0, total - reserved)
             allocated = torch.mps.current_allocated_memory()
             return MemoryUsage(allocated, reserved, free_bytes=free, total_bytes=total)
-        # DirectML reports nothing.
         return MemoryUsage(free_bytes=described.free_bytes, total_bytes=described.total_bytes)
 
     def _read_allocator(self, module: Any) -> MemoryUsage:
@@ -132,13 +125,13 @@ class TorchHandle:
             getattr(torch, self.device.type).reset_peak_memory_stats(self.device)
 
     def release(self) -> None:
-        """Return torch's cached memory to the device. DirectML has no call for it."""
+        """Return torch's cached memory to the device."""
         if self.device.type in ("cuda", "xpu", "mps"):
             getattr(torch, self.device.type).empty_cache()
 
     def limit(self, num_bytes: int) -> bool:
         total = self.memory().total_bytes
-        # torch.xpu has it from 2.10 on; the CPU and DirectML have nothing like it.
+        # torch.xpu has it from 2.10 on; the CPU has nothing like it.
         module = getattr(torch, self.device.type, None)
         set_fraction = getattr(module, "set_per_process_memory_fraction", None)
         if not total or set_fraction is None:

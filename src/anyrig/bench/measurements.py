@@ -137,7 +137,7 @@ class Measurements:
 
 def describe_versions(device: Device, machine: Machine) -> str:
     """Versions of the driver and the libraries that speed depends on."""
-    names = [name for name in ("torch", "torch-directml") if name in machine.packages]
+    names = [name for name in ("torch",) if name in machine.packages]
     names += sorted(name for name in machine.packages if name.startswith("onnxruntime"))
     versions = [f"{name} {machine.packages[name]}" for name in names]
     return "; ".join([f"driver {device.driver_version or '-'}", *versions])

@@ -14,7 +14,6 @@ from anyrig.cli.rig import open_rig, read_device_options
 from anyrig.devices.choose import (
     describe_choice,
     describe_memory,
-    format_gpu_number,
     suggest_workers,
 )
 from anyrig.devices.machine import Device, Machine
@@ -116,7 +115,7 @@ def format_machine(machine: Machine, chosen: Sequence[str], fix: FormatFix = str
 def _format_device(device: Device, chosen: bool, fix: FormatFix = str) -> str:
     """One GPU in a few lines."""
     mark = " (chosen)" if chosen else ""
-    lines = [paint(f"{'GPU ' + format_gpu_number(device):<7} {device.name}{mark}", "bold")]
+    lines = [paint(f"{'GPU ' + device.number_text:<7} {device.name}{mark}", "bold")]
     lines.append(_describe_facts(device))
     lines.append(f"precisions: {_list_formats(device)}")
     lines += _list_backends(device, fix)
@@ -136,15 +135,18 @@ def _format_block(lines: list[str]) -> str:
 
 
 def _describe_facts(device: Device) -> str:
-    capability = device.capability or ""
-    if device.vendor == "nvidia" and capability:
-        capability = f"compute capability {capability}"
     part = {"mig": "MIG instance", "vgpu": "virtual GPU", "partition": "partition"}.get(device.part)
     driver = " ".join(filter(None, (device.driver, device.driver_version)))
     architecture = device.architecture or "architecture unknown"
     if architecture == device.name:
         architecture = ""
-    parts = [part, architecture, capability, describe_memory(device), driver and f"driver {driver}"]
+    parts = [
+        part,
+        architecture,
+        device.capability_title,
+        describe_memory(device),
+        driver and f"driver {driver}",
+    ]
     return ", ".join(filter(None, parts))
 
 
@@ -153,7 +155,7 @@ def _list_formats(device: Device) -> str:
     speed = {"matrix": "fp16 (matrix units)", "fast": "fp16", "slow": "fp16 (slow)"}
     names = [speed.get(features.fp16 or "", "")]
     names += [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name)]
-    if device.has_fnuz_fp8:
+    if device.features.fnuz:
         names = ["fp8 (fnuz)" if name == "fp8" else name for name in names]
     missing = [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name) is None]
     known = ", ".join(filter(None, ["fp32", *names]))
@@ -170,11 +172,9 @@ def _list_backends(device: Device, fix: FormatFix) -> list[str]:
     lines = [f"usable as {backend.selector} through {backend.reason}" for backend in opened]
     if not opened:
         lines = [f"{paint('not usable', 'warning')}:"]
-        lines += [
-            f"  {backend.selector}: {backend.reason}"
-            + (f" -> {fix(backend.fix)}" if backend.fix else "")
-            for backend in device.backends
-        ]
+        lines += [f"  {backend.selector}: {backend.reason}" for backend in device.backends]
+        if device.advice.command:
+            lines.append(f"  to fix: {fix(device.advice.command)}")
     return lines
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from anyrig.cli.escape import esc
-from anyrig.devices.choose import format_gpu_number
 from anyrig.devices.machine import Device, Machine
 from anyrig.monitor.alerts import DeviceAlert
 from anyrig.monitor.sample import (
@@ -289,7 +288,7 @@ def _format(value: float | None, form: str, unknown: str = "") -> str:
 
 
 def _name_gpu(device: Device | None) -> str:
-    return format_gpu_number(device) if device else "?"
+    return device.number_text if device else "?"
 
 
 def _choose_load_style(percent: float | None) -> Style:

@@ -12,8 +12,18 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from anyrig.devices.findings import Findings, broken, good, warning
+from anyrig.devices.machine import Machine
+from anyrig.devices.vendors import VENDORS
+
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-"""In torch's order: the first that is set is used. Only ROCm builds read the second."""
+"""In torch's order: the first that its build reads and that is set is used."""
+# Variables that old guides set.
+_HARMFUL_VARIABLES = {
+    "TORCH_CUDNN_V8_API_ENABLED": "has no effect since torch 2.0",
+    "CUDA_LAUNCH_BLOCKING": "waits for every kernel: for debugging only",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "disables the caching allocator: for debugging only",
+}
 # Blocks of up to this size are packed into one segment.
 _LARGE_SEGMENT_MB = 20
 _MAX_REGISTER_THREADS = 128
@@ -120,3 +130,46 @@ def find_problems(text: str, torch_version: str = "") -> Iterator[str]:
             yield f"{name} needs torch {needed}, and {torch_version} is installed"
         elif not key.is_valid(value):
             yield f"{name} must be {key.accepted}, not {value[:60]!r}"
+
+
+def check_allocator(machine: Machine) -> Findings:
+    """The check of the doctor."""
+    environment = machine.host.environment
+    unset = machine.platform.unset_command
+    findings = [*_check_settings(machine)]
+    for name, effect in _HARMFUL_VARIABLES.items():
+        if environment.get(name, "0") not in ("", "0"):
+            findings.append(warning(f"{name} {effect}", unset(name)))
+    if not findings and _list_read(machine):
+        settings = next((environment[name] for name in VARIABLES if environment.get(name)), "")
+        findings.append(good(f"allocator settings are valid ({settings or 'torch defaults'})"))
+    yield from findings
+
+
+def _list_read(machine: Machine) -> tuple[str, ...]:
+    """The variables that the installed torch reads; none if it is no build for such GPUs."""
+    flavour = machine.host.torch_flavour
+    vendors = (vendor for vendor in VENDORS.values() if vendor.torch_flavour == flavour)
+    return next((vendor.allocator_variables for vendor in vendors), ())
+
+
+def _check_settings(machine: Machine) -> Findings:
+    unset = machine.platform.unset_command
+    version = machine.packages.get("torch", "").partition(" ")[0]
+    settings = {
+        name: text for name in VARIABLES if (text := machine.host.environment.get(name, ""))
+    }
+    own = _list_read(machine)
+    read = [name for name in settings if name in (own or VARIABLES)]
+    if len(read) > 1:
+        both = "both " if len(read) == 2 else ""
+        yield warning(f"{' and '.join(read)} are {both}set: the first wins", unset(read[0]))
+    for name, text in settings.items():
+        problems = "; ".join(find_problems(text, version))
+        if problems:
+            # torch refuses it when it first uses a GPU.
+            make = broken if own and name in read[:1] else warning
+            yield make(f"{name}: {problems}", unset(name))
+    windows = machine.platform.system == "Windows" or machine.platform.wsl
+    if windows and read and "expandable_segments:True" in split_settings(settings[read[0]]):
+        yield warning("expandable_segments is not supported on Windows or WSL2", unset(read[0]))

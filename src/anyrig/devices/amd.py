@@ -1,4 +1,5 @@
-"""AMD: devices through amdgpu's sysfs and kfd on Linux, the gfx target table, ROCm backends.
+"""AMD: devices through amdgpu's sysfs and kfd on Linux, the gfx target table, ROCm backends, what
+the doctor checks.
 
 gfx names and families: LLVM's AMDGPU target table. bf16 and fp8: ISA documents; RDNA 2 has no bf16
 dot products, RDNA 3 has WMMA with bf16, gfx94x has fp8 (fnuz), gfx95x and gfx120x have OCP fp8.
@@ -7,9 +8,13 @@ TF32 as in torch: gfx94x and gfx95x. A target that is not in the table is unknow
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from anyrig.devices import pci, wheels
+from anyrig.devices import pci
+from anyrig.devices.findings import Findings, check_access, good, unusable
 from anyrig.devices.machine import (
     Device,
     DeviceBackend,
@@ -17,21 +22,30 @@ from anyrig.devices.machine import (
     DevicePart,
     Features,
     HostFacts,
+    Machine,
     Memory,
     MemoryPool,
-    NoteCode,
+    Platform,
     SourceReport,
 )
 from anyrig.devices.probe import HostProbe
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
-from anyrig.units import format_bytes, pluralize
+from anyrig.devices.vendor import AdapterFacts, FlashAdvice, TorchWheel, Vendor, VisibleOrder
+from anyrig.devices.wheels import Version, parse_version
+from anyrig.units import format_bytes, is_whole_number, pluralize
+
+NAME = "amd"
+_PCI_VENDOR = 0x1002
+_NOT_IN_KFD = "not_in_kfd"
+_ROCDXG = "rocdxg"
+"""The fact: ROCm's bridge to DirectX in WSL2 is installed."""
 
 # -- hardware ------------------------------------------------------------------------------------
 
 _GCN = Features(fp16="slow", tf32=False, bf16=False, fp8=False, fp4=False)
 _VEGA = Features(fp16="fast", tf32=False, bf16=False, fp8=False, fp4=False)
 _CDNA = Features(fp16="matrix", tf32=False, bf16=True, fp8=False, fp4=False)
-_CDNA3 = Features(fp16="matrix", tf32=True, bf16=True, fp8=True, fp4=False)
+_CDNA3 = Features(fp16="matrix", tf32=True, bf16=True, fp8=True, fp4=False, fnuz=True)
 _CDNA4 = Features(fp16="matrix", tf32=True, bf16=True, fp8=True, fp4=True)
 _RDNA4 = Features(fp16="matrix", tf32=False, bf16=True, fp8=True, fp4=False)
 
@@ -165,27 +179,6 @@ class ComputeNode(NamedTuple):
         return f"GPU-{self.unique_id:016x}" if self.unique_id else ""
 
 
-def find_devices(
-    system: HostProbe, pci_devices: tuple[pci.PciDevice, ...], memory: Memory
-) -> tuple[list[Device], SourceReport]:
-    """Every AMD GPU that DRM or kfd lists."""
-    cards = [c for c in pci_devices if c.vendor == pci.AMD]
-    nodes = list_compute_nodes(system)
-    devices: list[Device] = []
-    used: set[int] = set()
-    for card in cards:
-        own = [node for node in nodes if node.number not in used and _is_same(node, card)]
-        used |= {node.number for node in own}
-        # A partitioned accelerator is one card on the bus and several in kfd.
-        parts: list[ComputeNode | None] = [*own] or [None]
-        devices += [_describe(system, card, node, memory, len(own)) for node in parts]
-    devices += [_describe_kfd_only(node, memory) for node in nodes if node.number not in used]
-    if not devices:
-        return [], SourceReport("amd", "nothing", "no AMD GPU on the bus or in kfd")
-    text = f"{pluralize(len(cards), 'card')} on the bus, {len(nodes)} in kfd"
-    return devices, SourceReport("amd", "found", text)
-
-
 def list_compute_nodes(system: HostProbe) -> list[ComputeNode]:
     """The GPUs that kfd lists, in its order."""
     nodes: list[ComputeNode] = []
@@ -277,11 +270,11 @@ def _describe(
     unique_id = system.read_text(f"{card.folder}/unique_id")
     device_id = (node.id if node else "") or (f"GPU-{unique_id}" if unique_id.strip("0") else "")
     in_kernel = f"in kernel {system.host().get('release', '')}" if card.driver == "amdgpu" else None
-    unlisted = DeviceNote(NoteCode.NOT_IN_KFD, "not listed by kfd, so ROCm cannot use it")
+    unlisted = DeviceNote(_NOT_IN_KFD, "not listed by kfd, so ROCm cannot use it")
     return Device(
         id=_partition_id(device_id or card.address, node),
         kind="gpu",
-        vendor="amd",
+        vendor=NAME,
         name=_read_name(system, card, target),
         architecture=architecture,
         capability=target,
@@ -376,11 +369,11 @@ def _describe_kfd_only(node: ComputeNode, system_memory: Memory) -> Device:
     memory = Memory("dedicated", node.memory_bytes) if node.memory_bytes else Memory()
     if is_apu(node.target):
         memory = Memory("unified", system_memory.total_bytes, system_memory.free_bytes)
-    pci_id = f"{pci.AMD:04x}:{node.device:04x}"
+    pci_id = f"{_PCI_VENDOR:04x}:{node.device:04x}"
     return Device(
         id=_partition_id(node.id or node.address, node),
         kind="gpu",
-        vendor="amd",
+        vendor=NAME,
         name=f"AMD GPU {pci_id} ({node.target or 'unknown target'})",
         architecture=architecture,
         capability=node.target,
@@ -395,62 +388,76 @@ def _describe_kfd_only(node: ComputeNode, system_memory: Memory) -> Device:
     )
 
 
+# -- the order of ROCm ----------------------------------------------------------------------------
+
+
+def _rocm_visible(devices: Sequence[Device], value: str) -> list[Device]:
+    """Indices or `GPU-` ids, up to the first that matches nothing."""
+    visible: list[Device] = []
+    for entry in (part.strip() for part in value.split(",")):
+        if is_whole_number(entry) and int(entry) < len(devices):
+            device: Device | None = devices[int(entry)]
+        else:
+            # To ROCm a partition has the id of its card.
+            device = next((d for d in devices if entry.lower() in _rocm_ids(d)), None)
+        if device is None:
+            break
+        visible.append(device)
+    return visible
+
+
+def _rocm_ids(device: Device) -> tuple[str, str]:
+    return device.id.lower(), device.id.lower().partition("/")[0]
+
+
+# -- kernels in wheels ---------------------------------------------------------------------------
+
+_TARGETS_IN_WHEELS: tuple[tuple[Version, str], ...] = (
+    # from this ROCm on; the last row that is not newer holds
+    ((5, 4), "gfx900 gfx906 gfx908 gfx90a gfx1030"),
+    ((5, 7), "gfx900 gfx906 gfx908 gfx90a gfx1030 gfx1100"),
+    ((6, 0), "gfx900 gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100"),
+    ((6, 3), "gfx900 gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100 gfx1101 gfx1102 gfx1200 gfx1201"),
+    (
+        (7, 0),
+        "gfx900 gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1100 gfx1101 gfx1102 gfx1150 gfx1151 "
+        "gfx1200 gfx1201",
+    ),
+    (
+        (7, 14),
+        "gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 "
+        "gfx1200 gfx1201",
+    ),
+)
+
+
+def list_rocm_targets(rocm: str) -> tuple[str, ...] | None:
+    """The gfx targets in torch's Linux wheel for that ROCm."""
+    runtime = parse_version(rocm)
+    rows = [
+        kernels for first, kernels in _TARGETS_IN_WHEELS if runtime is not None and first <= runtime
+    ]
+    if not rows or (runtime and runtime > _TARGETS_IN_WHEELS[-1][0]):
+        return None
+    return tuple(rows[-1].split())
+
+
 # -- backends ------------------------------------------------------------------------------------
 
 _ROCM = "7.2"
+_ONNX_TITLE = "ONNX Runtime for ROCm"
 _DROPPED = ("gfx7", "gfx80", "gfx902")
-
-
-def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
-    selector, blocked = device.selector_for("rocm"), _rocm_block(device, host)
-    title = host.torch_title
-    if host.gfx_override:
-        title += f", with HSA_OVERRIDE_GFX_VERSION={host.gfx_override}"
-    providers = ("MIGraphXExecutionProvider", "ROCMExecutionProvider")  # the second is older
-    provider = next(filter(host.installed.package_of, providers), providers[0])
-    # Published for Linux on x86_64 alone, and for what ROCm itself supports.
-    supported = (device.capability or "") in (wheels.list_rocm_targets(_ROCM) or ())
-    published = host.platform.system == "Linux" and not host.platform.is_arm
-    fix = host.onnx_command("onnxruntime-migraphx") if supported and published else ""
-    return [
-        # torch's ROCm build calls its devices cuda.
-        DeviceBackend("torch", selector, "cuda", title, blocked or _torch_block(device, host)),
-        host.onnx_backend(selector, provider, "ONNX Runtime for ROCm", fix, blocked),
-    ]
-
-
-def has_kernels(device: Device, kernels: tuple[str, ...] | None) -> bool:
-    """Whether a build runs on the device; one that is not listed may."""
-    target = device.capability
-    return target is None or kernels is None or can_run(target, kernels)
-
-
-def find_torch_fix(device: Device, host: HostFacts) -> str:
-    """The wheel for this target, or for its sibling with the override; empty if there is none."""
-    target = device.capability or ""
-    if host.platform.system == "Windows":
-        wheels_for_windows = "see docs/devices.md#amd-on-windows: AMD's wheels for Python 3.12"
-        return "" if _windows_block(target) else wheels_for_windows
-    if host.platform.is_arm or target.startswith(_DROPPED):
-        return ""
-    kernels = wheels.list_rocm_targets(_ROCM) or ()
-    command = host.torch_command("torch", f"rocm{_ROCM}")
-    if target in kernels:
-        return command
-    # RDNA 2 and 3 GPUs often run as their family's first target.
-    family = target[:-1]
-    sibling = next((name for name in kernels if name.startswith(family)), "")
-    if not sibling or not family.startswith(("gfx103", "gfx110")):
-        return ""
-    override = f"export HSA_OVERRIDE_GFX_VERSION={sibling[3:-2]}.{sibling[-2]}.{sibling[-1]}"
-    return override if host.torch_flavour == "rocm" else f"{command} && {override}"
+# The newest ROCm that a version of torch was built with, by its release matrix.
+_ROCM_OF_TORCH: dict[Version, str] = {
+    (2, 6): "6.2.4", (2, 7): "6.3", (2, 8): "6.4", (2, 9): "6.4",
+}  # fmt: skip
 
 
 def _torch_block(device: Device, host: HostFacts) -> DeviceReason | None:
-    torch, fix = host.installed.torch, find_torch_fix(device, host)
-    if torch is None or torch.flavour != "rocm":
-        return host.torch_block("rocm", fix)
-    if host.gfx_override or has_kernels(device, torch.kernels):
+    torch, fix = host.installed.torch, VENDOR.find_torch_fix(device, host)
+    if torch is None or torch.flavour != VENDOR.torch_flavour:
+        return host.torch_block(VENDOR.torch_flavour, VENDOR.torch_title, fix)
+    if _gfx_override(host) or VENDOR.has_kernels(device, torch.kernels):
         return None
     return explain(ReasonCode.NO_KERNELS, fix, package=torch.title, capability=device.capability)
 
@@ -464,8 +471,8 @@ def _rocm_block(device: Device, host: HostFacts) -> DeviceReason | None:
         return _windows_block(target)
     if platform.wsl == 2:
         fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
-        return None if host.has_rocdxg else explain(ReasonCode.NO_ROCDXG, fix)
-    unlisted = device.has_note(NoteCode.NOT_IN_KFD)
+        return None if host.facts.get(_ROCDXG) else explain(ReasonCode.NO_ROCDXG, fix)
+    unlisted = device.has_note(_NOT_IN_KFD)
     return kfd_block(host) or (explain(ReasonCode.NOT_IN_KFD) if unlisted else None)
 
 
@@ -484,3 +491,212 @@ def _windows_block(target: str) -> DeviceReason | None:
     if not target or target.startswith(("gfx110", "gfx115", "gfx120")):
         return None
     return explain(ReasonCode.NO_WINDOWS_BUILD, target=target)
+
+
+def _gfx_override(host: HostFacts) -> str:
+    """The gfx target that ROCm runs a GPU as, if it is not its own."""
+    return host.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+
+
+# -- checks of the doctor ------------------------------------------------------------------------
+
+
+def _check_access(machine: Machine) -> Findings:
+    """This user may open the render nodes and /dev/kfd."""
+    here = machine.platform
+    if here.system != "Linux" or here.wsl or not any(machine.gpus_of(NAME)):
+        return
+    # ROCm is not published for ARM: there the render nodes serve WebGPU.
+    kfd = None if here.is_arm else kfd_block(machine.host)
+    if kfd and kfd.code is ReasonCode.NOT_IN_CONTAINER:
+        return  # explained by `amd-container`
+    blocks = [block for block in (kfd, machine.host.render_block) if block]
+    paths = ("/dev/dri/renderD*",) if here.is_arm else ("/dev/dri/renderD*", "/dev/kfd")
+    yield from check_access(machine, blocks, paths)
+
+
+def _check_container(machine: Machine) -> Findings:
+    if not machine.platform.container or not any(machine.gpus_of(NAME)):
+        return
+    block = kfd_block(machine.host)
+    if block and block.code is ReasonCode.NOT_IN_CONTAINER:
+        yield unusable(machine, block)
+    else:
+        yield good("/dev/kfd is mapped into the container")
+
+
+_FLASH_TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx11", "gfx12")
+
+
+# -- the vendor ----------------------------------------------------------------------------------
+
+
+class Amd(Vendor):
+    name = NAME
+    title = "AMD"
+    pci_vendors = (_PCI_VENDOR, 0x1022)
+    makes_accelerators = True
+    found_on = ("Linux",)
+    device_nodes = ("/dev/kfd",)
+    needs_render_node = True
+    libraries = {"rocm": "ROCm device"}
+    synonyms = {"hip": "rocm"}
+    borrowed_libraries = {"cuda": "rocm"}  # torch's ROCm build calls its devices cuda
+    visibility_variables = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    other_variables = (
+        "HSA_OVERRIDE_GFX_VERSION", "HSA_ENABLE_DXG_DETECTION", "PYTORCH_HIP_ALLOC_CONF",
+    )  # fmt: skip
+    packages = ("amdsmi",)
+    onnx_packages = {
+        "onnxruntime-rocm": ("ROCMExecutionProvider", "MIGraphXExecutionProvider"),
+        "onnxruntime-migraphx": ("MIGraphXExecutionProvider",),
+    }
+    torch_flavour = "rocm"
+    torch_title = "ROCm"
+    torch_device = "cuda:0"
+    torch_tag = re.compile(r"rocm[\d.]+")
+    allocator_variables = (
+        "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+    )  # fmt: skip
+    wsl_advice = "AMD GPUs need ROCm for WSL (librocdxg) and a recent Adrenalin driver on Windows"
+    checks = {"amd-access": _check_access, "amd-container": _check_container}
+    explaining_checks = ("amd-access", "amd-container")
+
+    def find_devices(
+        self,
+        system: HostProbe,
+        pci_devices: tuple[pci.PciDevice, ...],
+        memory: Memory,
+        platform: Platform,
+    ) -> tuple[list[Device], SourceReport]:
+        """Every AMD GPU that DRM or kfd lists."""
+        cards = [c for c in pci_devices if c.vendor == _PCI_VENDOR]
+        nodes = list_compute_nodes(system)
+        devices: list[Device] = []
+        used: set[int] = set()
+        for card in cards:
+            own = [node for node in nodes if node.number not in used and _is_same(node, card)]
+            used |= {node.number for node in own}
+            # A partitioned accelerator is one card on the bus and several in kfd.
+            parts: list[ComputeNode | None] = [*own] or [None]
+            devices += [_describe(system, card, node, memory, len(own)) for node in parts]
+        devices += [_describe_kfd_only(node, memory) for node in nodes if node.number not in used]
+        if not devices:
+            return [], SourceReport(NAME, "nothing", "no AMD GPU on the bus or in kfd")
+        text = f"{pluralize(len(cards), 'card')} on the bus, {len(nodes)} in kfd"
+        return devices, SourceReport(NAME, "found", text)
+
+    def describe_adapter(self, pci_device: int) -> AdapterFacts:
+        target = find_target(pci_device)
+        architecture, features = describe_target(target)
+        return AdapterFacts(architecture, target, features, is_apu(target) if target else None)
+
+    def read_facts(self, system: HostProbe) -> Mapping[str, str]:
+        bridges = ("/opt/rocm/lib/librocdxg.so", "/usr/lib/wsl/lib/librocdxg.so")
+        has_bridge = any(system.read_node(path) is not None for path in bridges)
+        rocm = system.read_text("/opt/rocm/.info/version")
+        return {_ROCDXG: "yes" if has_bridge else "", "rocm": rocm}
+
+    def find_order(self, devices: list[Device], environment: Mapping[str, str]) -> VisibleOrder:
+        """ROCR_VISIBLE_DEVICES applies first, below HIP; then HIP's own list, or else CUDA's."""
+        listed = [device for device in devices if not device.has_note(_NOT_IN_KFD)]
+        listed.sort(key=lambda d: d.indices.get("kfd", 0))
+        rocr, hip, cuda = self.visibility_variables
+        names = (rocr, hip if hip in environment else cuda)
+        variables = tuple(name for name in names if name in environment)
+        visible = listed
+        for name in variables:
+            visible = _rocm_visible(visible, environment[name])
+        return VisibleOrder("rocm", listed, visible, variables)
+
+    def read_torch_runtime(self, facts: Mapping[str, str], tag: str, system: str) -> str | None:
+        version = facts.get("hip") or (tag[4:] if tag.startswith("rocm") else None)
+        return None if version is None else ".".join(version.split(".")[:2])
+
+    def list_torch_kernels(
+        self, torch: str, runtime: str, platform: Platform
+    ) -> tuple[str, ...] | None:
+        return list_rocm_targets(runtime)
+
+    def list_backends(self, device: Device, host: HostFacts) -> list[DeviceBackend]:
+        selector, blocked = device.selector_for("rocm"), _rocm_block(device, host)
+        title = host.torch_title
+        if _gfx_override(host):
+            title += f", with HSA_OVERRIDE_GFX_VERSION={_gfx_override(host)}"
+        providers = ("MIGraphXExecutionProvider", "ROCMExecutionProvider")  # the second is older
+        provider = next(filter(host.installed.package_of, providers), providers[0])
+        onnx = host.onnx_backend(
+            selector,
+            provider,
+            _ONNX_TITLE,
+            host.onnx_command("onnxruntime-migraphx"),
+            blocked,
+        )
+        # Published for Linux on x86_64 alone, and for what ROCm itself supports.
+        platform, target = host.platform, device.capability or "this card"
+        published = platform.system == "Linux" and not platform.is_arm
+        if not host.installed.package_of(provider):
+            where = target if published else f"{platform.system} on {platform.machine}"
+            missing = explain(ReasonCode.NO_WHEEL, package=_ONNX_TITLE, platform=where)
+            if not published or target not in (list_rocm_targets(_ROCM) or ()):
+                onnx = replace(onnx, blocked=missing)
+        return [
+            # torch's ROCm build calls its devices cuda.
+            DeviceBackend("torch", selector, "cuda", title, blocked or _torch_block(device, host)),
+            onnx,
+        ]
+
+    def has_kernels(self, device: Device, kernels: tuple[str, ...] | None) -> bool:
+        """Whether a build runs on the device; one that is not listed may."""
+        target = device.capability
+        return target is None or kernels is None or can_run(target, kernels)
+
+    def find_torch_fix(self, device: Device, host: HostFacts) -> str:
+        """The wheel for this target, or for its sibling with the override."""
+        target = device.capability or ""
+        if host.platform.system == "Windows":
+            wheels_for_windows = "see docs/devices.md#amd-on-windows: AMD's wheels for Python 3.12"
+            return "" if _windows_block(target) else wheels_for_windows
+        if host.platform.is_arm or target.startswith(_DROPPED):
+            return ""
+        kernels = list_rocm_targets(_ROCM) or ()
+        command = host.torch_command("torch", f"rocm{_ROCM}")
+        if target in kernels:
+            return command
+        # RDNA 2 and 3 GPUs often run as their family's first target.
+        family = target[:-1]
+        sibling = next((name for name in kernels if name.startswith(family)), "")
+        if not sibling or not family.startswith(("gfx103", "gfx110")):
+            return ""
+        override = f"export HSA_OVERRIDE_GFX_VERSION={sibling[3:-2]}.{sibling[-2]}.{sibling[-1]}"
+        return override if host.torch_flavour == self.torch_flavour else f"{command} && {override}"
+
+    def find_torch_wheel(self, device: Device, host: HostFacts, torch: str) -> TorchWheel | None:
+        """torch publishes ROCm builds for Linux on x86_64; AMD's own for Windows are others."""
+        rocm = _ROCM_OF_TORCH.get(parse_version(torch) or (0, 0))
+        platform, target = host.platform, device.capability or ""
+        if rocm is None or platform.system != "Linux" or platform.is_arm:
+            return None
+        runs = target in (list_rocm_targets(rocm) or ()) or bool(_gfx_override(host))
+        if (
+            not runs
+            or target.startswith(_DROPPED)
+            or (platform.wsl and not host.facts.get(_ROCDXG))
+        ):
+            return None
+        return TorchWheel(self.torch_flavour, f"rocm{rocm}")
+
+    def describe_override(self, host: HostFacts) -> str:
+        value = _gfx_override(host)
+        return f"HSA_OVERRIDE_GFX_VERSION={value}" if value else ""
+
+    def advise_flash_attention(self, device: Device) -> FlashAdvice | None:
+        if (device.capability or "").startswith(_FLASH_TARGETS):
+            return FlashAdvice("FlashAttention 2 can be built for it (CK)")
+        return FlashAdvice("no FlashAttention: use SDPA")
+
+    def runs_flash_attention(self, device: Device, package: str, version: str) -> bool:
+        return package == "flash-attn" and (device.capability or "").startswith(_FLASH_TARGETS)
+
+
+VENDOR = Amd()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,33 +20,29 @@ from anyrig.devices.machine import (
     DeviceBackend,
     Features,
     HostFacts,
+    Machine,
     Memory,
+    Platform,
     SourceReport,
     SourceState,
 )
+from anyrig.devices.pci import PciDevice
 from anyrig.devices.probe import HostProbe, Unavailable
 from anyrig.devices.reasons import ReasonCode, explain
+from anyrig.devices.vendor import TorchWheel, Vendor
 from anyrig.install import format_install
 from anyrig.units import GIB, MIB, format_bytes, pluralize
 
-TORCH_FIX = format_install("anyrig[torch]")
+NAME = "apple"
+_ARM_PYTHON = "uv tool install --python cpython-3.12-macos-aarch64 anyrig"
+_TORCH_FIX = format_install("anyrig[torch]")
+# Of GPUs in Macs with an Intel processor.
+_OTHER_MAKERS = ("amd", "intel", "nvidia")
 _FEATURES = Features(fp16="slow", tf32=False, bf16=None, fp8=False, fp4=False)
 _WITH_MATRIX_UNITS = re.compile(r"Apple M([5-9]|[1-9]\d)\b")
 # Metal's recommendedMaxWorkingSetSize as machines report it: 10.67 of 16 GiB, 27 of 36, 48 of 64,
 # 107.5 of 128. Releases of macOS differ by up to a tenth; these are the smaller figures.
 _WORKING_SETS = ((128 * GIB, 84, "84 %"), (36 * GIB, 75, "three quarters"))
-
-
-def find_devices(system: HostProbe, memory: Memory) -> tuple[list[Device], SourceReport]:
-    """Every GPU of a Mac."""
-    try:
-        answer = json.loads(system.run("system_profiler", "SPDisplaysDataType", "-json"))
-        rows = [row for row in answer.get("SPDisplaysDataType", []) if isinstance(row, dict)]
-    except (Unavailable, ValueError, AttributeError) as error:
-        return [], SourceReport("apple", "failed", f"system_profiler: {error}")
-    devices = [_describe(system, row, number, memory) for number, row in enumerate(rows)]
-    state: SourceState = "found" if devices else "nothing"
-    return devices, SourceReport("apple", state, f"{pluralize(len(devices), 'GPU')}")
 
 
 def _describe(system: HostProbe, row: dict[str, Any], number: int, memory: Memory) -> Device:
@@ -55,7 +52,7 @@ def _describe(system: HostProbe, row: dict[str, Any], number: int, memory: Memor
     device = Device(
         id=f"mac-gpu-{number}",
         kind="gpu",
-        vendor=next((word for word in ("amd", "intel", "nvidia") if word in maker), "unknown"),
+        vendor=next((word for word in _OTHER_MAKERS if word in maker), "unknown"),
         name=name,
         memory=Memory(note=str(row.get("spdisplays_vram", "macOS does not report its memory"))),
         driver="Metal",
@@ -68,7 +65,7 @@ def _describe(system: HostProbe, row: dict[str, Any], number: int, memory: Memor
     has_matrix_units = _WITH_MATRIX_UNITS.match(name)
     return replace(
         device,
-        vendor="apple",
+        vendor=NAME,
         architecture=name,
         capability=str(metal).removeprefix("spdisplays_") or None,
         memory=_limit_memory(memory, sysctl.get("iogpu.wired_limit_mb", "0")),
@@ -94,13 +91,64 @@ def _limit_memory(memory: Memory, wired_limit_mb: str) -> Memory:
     return Memory("unified", total, free, note=note)
 
 
-def list_backends(host: HostFacts) -> list[DeviceBackend]:
-    """torch on Metal, and CoreML in the plain ONNX Runtime package."""
-    torch_block = host.torch_block("mac", TORCH_FIX)
-    if torch_block is None and host.platform.machine != "arm64":
-        torch_block = explain(ReasonCode.WRONG_PYTHON)
-    coreml = "CoreMLExecutionProvider"
-    return [
-        DeviceBackend("torch", "mps", "mps", host.torch_title, torch_block),
-        DeviceBackend("onnx", "mps", coreml, *host.plain_onnx()),
-    ]
+class Apple(Vendor):
+    name = NAME
+    title = "Apple"
+    found_on = ("macOS",)
+    libraries = {"mps": "Metal (MPS) device"}
+    synonyms = {"metal": "mps"}
+    other_variables = ("PYTORCH_MPS_HIGH_WATERMARK_RATIO",)
+    onnx_packages = {"onnxruntime-silicon": ("CoreMLExecutionProvider",)}
+    torch_flavour = "mac"
+    torch_title = "macOS"
+    torch_device = "mps"
+
+    def find_devices(
+        self,
+        system: HostProbe,
+        pci_devices: tuple[PciDevice, ...],
+        memory: Memory,
+        platform: Platform,
+    ) -> tuple[list[Device], SourceReport]:
+        """Every GPU of a Mac."""
+        try:
+            answer = json.loads(system.run("system_profiler", "SPDisplaysDataType", "-json"))
+            rows = [row for row in answer.get("SPDisplaysDataType", []) if isinstance(row, dict)]
+        except (Unavailable, ValueError, AttributeError) as error:
+            return [], SourceReport(NAME, "failed", f"system_profiler: {error}")
+        devices = [_describe(system, row, number, memory) for number, row in enumerate(rows)]
+        state: SourceState = "found" if devices else "nothing"
+        return devices, SourceReport(NAME, state, f"{pluralize(len(devices), 'GPU')}")
+
+    def read_torch_runtime(self, facts: Mapping[str, str], tag: str, system: str) -> str | None:
+        return "" if system == "Darwin" else None
+
+    def list_backends(self, device: Device, host: HostFacts) -> list[DeviceBackend]:
+        """torch on Metal, and CoreML in the plain ONNX Runtime package."""
+        torch_block = host.torch_block(self.torch_flavour, self.torch_title, _TORCH_FIX)
+        if host.platform.machine != "arm64":
+            torch_block = explain(ReasonCode.WRONG_PYTHON, _ARM_PYTHON)
+        coreml = "CoreMLExecutionProvider"
+        return [
+            DeviceBackend("torch", "mps", "mps", host.torch_title, torch_block),
+            DeviceBackend("onnx", "mps", coreml, *host.plain_onnx()),
+        ]
+
+    def find_torch_fix(self, device: Device, host: HostFacts) -> str:
+        return _TORCH_FIX if host.platform.machine == "arm64" else ""
+
+    def find_platform_problem(self, machine: Machine) -> tuple[str, str] | None:
+        here = machine.platform
+        if here.system != "macOS" or here.machine != "x86_64":
+            return None
+        if any(limit.kind == "rosetta" for limit in machine.cpu.limits):
+            text = "this Python is built for Intel and runs under Rosetta translation"
+            return text, _ARM_PYTHON
+        text = "ONNX Runtime and torch have no wheel for macOS on Intel"
+        return text, "use a Mac with Apple silicon, or Linux"
+
+    def find_torch_wheel(self, device: Device, host: HostFacts, torch: str) -> TorchWheel | None:
+        return TorchWheel(self.torch_flavour) if host.platform.machine == "arm64" else None
+
+
+VENDOR = Apple()

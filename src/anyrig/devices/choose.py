@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple
 
 from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
+from anyrig.devices.vendors import SOURCES, VENDORS, vendor_of
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 from anyrig.units import GIB, MIB, format_bytes, is_whole_number, normalize_pci_address
 
@@ -35,18 +36,14 @@ _REQUESTED = {
     "settings": ReasonCode.BY_SETTINGS,
     "saved": ReasonCode.SAVED,
 }
-_LIBRARIES = {
-    "cuda": "CUDA device", "tensorrt": "TensorRT device", "rocm": "ROCm device",
-    "xpu": "XPU device", "mps": "Metal (MPS) device", "dml": "DirectML device",
-    "webgpu": "WebGPU device",
-}  # fmt: skip
-_SYNONYMS = {"directml": "dml", "trt": "tensorrt", "hip": "rocm", "metal": "mps"}
-_VENDORS = {
-    "nvidia": "NVIDIA GPU", "amd": "AMD GPU", "intel": "Intel GPU", "apple": "Apple GPU",
-    "qualcomm": "Qualcomm GPU",
-}  # fmt: skip
+_LIBRARIES = {name: title for source in SOURCES for name, title in source.libraries.items()}
+_SYNONYMS = {name: meant for source in SOURCES for name, meant in source.synonyms.items()}
 # Selectors of any device of a kind, with what messages call one.
-_KINDS = {"gpu": "GPU", **_LIBRARIES, **_VENDORS}
+_KINDS = {
+    "gpu": "GPU",
+    **_LIBRARIES,
+    **{vendor.name: f"{vendor.title} GPU" for vendor in VENDORS.values()},
+}
 _INDEX = re.compile(r"[+-]?[0-9]+(:[0-9]*)?")
 _FP16_RANK = {"matrix": 3, "fast": 2, "slow": 1, "none": 0, None: 0}
 _MAX_LISTED = 8
@@ -390,7 +387,7 @@ def _match(machine: Machine, selector: str) -> tuple[Device, ...]:
         return _rank_devices(machine.gpus)
     if _INDEX.fullmatch(selector):
         return _match_index(machine, selector)
-    if selector in _VENDORS:
+    if selector in VENDORS:
         return _rank_devices(d for d in machine.gpus if d.vendor == selector)
     _, colon, number = selector.partition(":")
     if parse_library(selector) in _LIBRARIES and (not colon or is_whole_number(number)):
@@ -423,23 +420,23 @@ def _match_id(machine: Machine, selector: str) -> tuple[Device, ...]:
 
 def _match_library(machine: Machine, selector: str) -> tuple[Device, ...]:
     library, (_, colon, number) = parse_library(selector), selector.partition(":")
-    if library == "cuda" and not any(machine.gpus_of("nvidia")):
-        library = "rocm"  # torch's ROCm build calls its devices cuda
-    if library == "mps":  # there is one, which torch calls mps or mps:0
-        return tuple(d for d in machine.gpus if "mps" in d.selectors and int(number or 0) == 0)[:1]
+    if not any(library in vendor_of(d).libraries for d in machine.gpus):
+        # A vendor's torch may call its devices by another vendor's name.
+        borrowed = (vendor_of(d).borrowed_libraries.get(library) for d in machine.gpus)
+        library = next(filter(None, borrowed), library)
     if not colon:
         return _rank_devices(
             d
             for d in machine.gpus
             if any(one.partition(":")[0] == library for one in d.selectors)
-            or (library == "cuda" and d.part == "mig")
+            or (d.part == "mig" and library in vendor_of(d).libraries)
         )
     counted = [d for d in machine.gpus if f"{library}:{number}" in d.selectors]
     if counted:
         return tuple(counted[:1])
     index = int(number)
     instances = [d for d in machine.gpus if d.part == "mig" and d.usable]
-    if library == "cuda" and instances:
+    if instances and library in vendor_of(instances[0]).libraries:
         return tuple(instances[index : index + 1])
     # Cards that the library does not count (hidden, no driver) follow those it does.
     uncounted = [d for d in machine.gpus if library in d.selectors]
@@ -467,9 +464,7 @@ def _require_one(found: Sequence[Device], selector: str) -> tuple[Device, ...]:
 
 def _format_devices(machine: Machine, selector: str = "") -> str:
     """The devices of a machine as a hint, with the selector that was probably meant."""
-    rows = [
-        f"{format_gpu_number(gpu)} ({gpu.name}, {', '.join(gpu.selectors)})" for gpu in machine.gpus
-    ]
+    rows = [f"{gpu.number_text} ({gpu.name}, {', '.join(gpu.selectors)})" for gpu in machine.gpus]
     if len(rows) > _MAX_LISTED:
         rest = len(rows) - _MAX_LISTED
         rows = [*rows[:_MAX_LISTED], f"{rest} more in `anyrig devices`"]
@@ -485,7 +480,7 @@ def _suggest_selector(machine: Machine, selector: str) -> str:
         named = next((gpu for gpu in machine.gpus if re.search(pattern, gpu.name)), None)
         if named is None or len(selector) < 3:
             return ""
-        return f"A number is an index: {named.name} is {format_gpu_number(named)!r}. "
+        return f"A number is an index: {named.name} is {named.number_text!r}. "
     known = sorted({s for d in machine.devices for s in d.selectors} | {"auto", "all", "cpu"})
     import difflib  # 3 ms that only a mistake should cost
 
@@ -512,7 +507,7 @@ def explain_backend_fallback(device: Device, selector: str) -> DeviceReason | No
 
 def _list_named_backends(device: Device, selector: str) -> list[DeviceBackend]:
     library = parse_library(selector)
-    same = {"cuda", "rocm"} if library in ("cuda", "rocm") else {library}
+    same = {library, vendor_of(device).borrowed_libraries.get(library, library)}
     return [
         one
         for one in device.backends
@@ -547,9 +542,3 @@ def _rank(device: Device) -> tuple[bool, bool, bool, int, bool, int, float]:
         (device.memory.total_bytes or 0) // GIB,
         float(device.units or 0),
     )
-
-
-def format_gpu_number(device: Device) -> str:
-    """`0`, or `6:1` for a MIG instance."""
-    number = str(device.indices.get("gpu", 0))
-    return f"{number}:{device.indices['mig']}" if device.part == "mig" else number

@@ -11,10 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from anyrig.devices import amd, apple, cpu, intel, nvidia, pci, visibility, wheels, windows
+from anyrig.devices import cpu, pci, visibility, wheels, windows
+from anyrig.devices.advice import advise
 from anyrig.devices.machine import (
     Cpu,
     Device,
+    DeviceAdvice,
     DeviceBackend,
     DeviceNode,
     HostFacts,
@@ -23,28 +25,11 @@ from anyrig.devices.machine import (
     Platform,
     SourceReport,
 )
-from anyrig.devices.probe import (
-    HostProbe,
-    LiveProbe,
-    RecordedProbe,
-    RecordingProbe,
-    select_variables,
-)
-from anyrig.devices.reasons import ReasonCode, explain
-from anyrig.install import format_install
+from anyrig.devices.probe import HostProbe, LiveProbe, RecordedProbe, RecordingProbe
+from anyrig.devices.vendors import SHARED, SOURCES, VENDORS, select_variables, vendor_of
 
 log = logging.getLogger(__name__)
-
-_NODES = ("/dev/kfd", "/dev/dxg", "/dev/nvidiactl", "/dev/nvidia0")
-_VULKAN_MANIFESTS = (
-    "/usr/share/vulkan/icd.d",
-    "/etc/vulkan/icd.d",
-    "/usr/local/share/vulkan/icd.d",
-)
-_LIBRARY_FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
-)  # fmt: skip
-_ROCDXG = ("/opt/rocm/lib/librocdxg.so", "/usr/lib/wsl/lib/librocdxg.so")
+_DIRECTX_NODE = "/dev/dxg"  # in WSL2
 
 
 def discover(
@@ -89,7 +74,7 @@ def discover(
 
 def record(environment: Mapping[str, str]) -> tuple[Machine, dict[str, object]]:
     """This machine, and the raw answers that describe it."""
-    recorder = RecordingProbe(LiveProbe(), environment)
+    recorder = RecordingProbe(LiveProbe(), select_variables(environment))
     machine = discover(environment, system=HostProbe(recorder))
     return machine, recorder.record
 
@@ -116,33 +101,20 @@ def _guard(
 
 
 def _read_host(system: HostProbe, platform: Platform) -> HostFacts:
+    facts = {name: fact for one in SOURCES for name, fact in one.read_facts(system).items() if fact}
     return HostFacts(
         platform=platform,
-        installed=wheels.read_installed(system),
+        installed=wheels.read_installed(system, platform, VENDORS.values(), SOURCES),
         environment=select_variables(system.environment),
         nodes=tuple(_list_nodes(system)),
-        cuda_driver=nvidia.read_cuda_version(system),
-        has_rocdxg=any(system.read_node(path) is not None for path in _ROCDXG),
-        has_vulkan=_has_vulkan(system),
-        rocm_version=system.read_text("/opt/rocm/.info/version"),
-        nvidia_module=system.read_text("/proc/driver/nvidia/version").partition("\n")[0],
-    )
-
-
-def _has_vulkan(system: HostProbe) -> bool:
-    """A loader in a library folder, and a driver's manifest in a folder or a variable."""
-    manifests = any(system.list_names(folder) for folder in _VULKAN_MANIFESTS)
-    if not manifests and {"VK_ICD_FILENAMES", "VK_DRIVER_FILES"}.isdisjoint(system.environment):
-        return False
-    folders = (*_LIBRARY_FOLDERS, *system.environment.get("LD_LIBRARY_PATH", "").split(":"))
-    return any(
-        system.read_node(f"{folder}/libvulkan.so.1") is not None for folder in folders if folder
+        facts=facts,
     )
 
 
 def _list_nodes(system: HostProbe) -> Iterator[DeviceNode]:
     renders = [name for name in system.list_names("/dev/dri") if name.startswith("render")]
-    for path in (*_NODES, *(f"/dev/dri/{name}" for name in renders)):
+    own = [path for vendor in VENDORS.values() for path in vendor.device_nodes]
+    for path in (_DIRECTX_NODE, *own, *(f"/dev/dri/{name}" for name in renders)):
         status = system.read_node(path)
         if status is not None:
             yield DeviceNode(path, status.get("access", ""), status.get("group", ""))
@@ -162,9 +134,14 @@ def _find_gpus(
     distinct = tuple(_make_ids_distinct(found))
     apply = visibility.apply_visibility
     visible = guard("visible", distinct, apply, distinct, system.environment, platform)
-    return tuple(
+    gpus = [
         replace(gpu, backends=guard("backends", (), list_backends, gpu, host))
         for gpu in _number(visible)
+    ]
+    num_vendors = len({gpu.vendor for gpu in gpus if not gpu.hardware_block})
+    return tuple(
+        replace(gpu, advice=guard("advice", DeviceAdvice(), advise, gpu, host, num_vendors))
+        for gpu in gpus
     )
 
 
@@ -181,18 +158,17 @@ def _ask_sources(
         if report.reason:
             reports.append(report)
 
-    if platform.system == "macOS":
-        ask("apple", apple.find_devices, memory)
-        return found
     pci_devices: tuple[pci.PciDevice, ...] = ()
     if platform.system == "Linux":
-        pci_devices = _guard(reports, "pci", (), pci.list_pci_devices, system)
+        makers = [vendor for vendor in VENDORS.values() if vendor.makes_accelerators]
+        accelerators = {number for vendor in makers for number in vendor.pci_vendors}
+        pci_devices = _guard(reports, "pci", (), pci.list_pci_devices, system, accelerators)
         if not platform.wsl:  # in WSL the bus shows virtual devices, not cards
-            reports += pci.report_display_only(pci_devices)
-    ask("nvidia", nvidia.find_devices, pci_devices, memory, platform)
-    if platform.system == "Linux":
-        ask("amd", amd.find_devices, pci_devices, memory)
-        ask("intel", intel.find_devices, pci_devices, memory)
+            known = {number for vendor in VENDORS.values() for number in vendor.pci_vendors}
+            reports += pci.report_display_only(pci_devices, known)
+    for vendor in VENDORS.values():
+        if platform.system in vendor.found_on:
+            ask(vendor.name, vendor.find_devices, pci_devices, memory, platform)
     if platform.wsl == 2:
         ask("wsl", windows.find_devices_in_wsl, list(found), memory)
     elif platform.system == "Windows":
@@ -233,68 +209,24 @@ def _number(gpus: tuple[Device, ...]) -> Iterator[Device]:
 # -- backends ------------------------------------------------------------------------------------
 
 
-_VENDORS = {"nvidia": nvidia, "amd": amd, "intel": intel}
-
-
 def list_backends(device: Device, host: HostFacts) -> tuple[DeviceBackend, ...]:
     """Every backend of a GPU, usable or not, the fastest kind first.
 
     Nothing is imported or started: this is what package metadata tell. `anyrig doctor` checks it by
     running a kernel.
     """
-    backends: list[DeviceBackend] = []
-    # Macs with Intel's, AMD's or NVIDIA's graphics have WebGPU alone.
-    if host.platform.system == "macOS":
-        backends += apple.list_backends(host) if device.vendor == "apple" else []
-    elif device.vendor in _VENDORS:
-        backends += _VENDORS[device.vendor].list_backends(device, host)
-    if host.platform.system == "Windows" or host.platform.wsl == 2:
-        backends += windows.list_directml(device, host)
-    if device.part != "mig":
-        backends.append(_webgpu(device, host))
+    vendor = vendor_of(device)
+    # On macOS other vendors' GPUs have WebGPU alone.
+    own = host.platform.system != "macOS" or host.platform.system in vendor.found_on
+    backends = vendor.list_backends(device, host) if own else []
+    for source in SHARED:
+        for backend in source.list_backends(device, host):
+            if backend.usable and vendor.needs_render_node:
+                backend = replace(backend, blocked=host.render_block)
+            backends.append(backend)
     return tuple(
         replace(one, package="", blocked=one.blocked or device.hardware_block)
         if one.blocked or device.hardware_block
         else one
         for one in backends
     )
-
-
-def find_torch_fix(device: Device, host: HostFacts) -> str:
-    """The command that installs a torch for a GPU; empty if there is none."""
-    if host.platform.system == "macOS":
-        return apple.TORCH_FIX if device.vendor == "apple" else ""
-    return _VENDORS[device.vendor].find_torch_fix(device, host) if device.vendor in _VENDORS else ""
-
-
-def find_torch_install(machine: Machine) -> str:
-    """The command that installs the extra `torch`, with the build of torch for this machine's GPU,
-    or for the CPU; empty if there are no wheels of torch for the system.
-    """
-    host, extra = machine.host, format_install("anyrig[torch]")
-    if host.platform.system == "macOS":
-        return extra if host.platform.machine == "arm64" else ""
-    if host.platform.system not in ("Linux", "Windows"):
-        return ""
-    fixes = [find_torch_fix(gpu, host) for gpu in machine.gpus if not gpu.hardware_block]
-    torch = next((fix for fix in fixes if fix.startswith("pip ")), "")
-    if not torch and host.platform.system == "Linux":  # elsewhere the usual build is the CPU's
-        torch = host.torch_command("torch", "cpu")
-    return f"{torch} && {extra}" if torch else extra
-
-
-def _webgpu(device: Device, host: HostFacts) -> DeviceBackend:
-    """ONNX Runtime on WebGPU runs on any brand with Vulkan, D3D12 or Metal."""
-    package = wheels.WEBGPU_PACKAGE
-    blocked = None
-    if not host.installed.has_webgpu:
-        fix = format_install("anyrig[webgpu]")
-        blocked = explain(ReasonCode.NOT_INSTALLED, fix, package=package)
-    elif host.platform.system == "Linux" and not host.has_vulkan:
-        fix = "sudo apt install libvulkan1 mesa-vulkan-drivers"
-        blocked = explain(ReasonCode.NO_VULKAN, fix)
-    elif device.vendor in ("amd", "intel"):
-        blocked = host.render_block
-    title = f"{package} {host.installed.versions.get(package, '')}"
-    selector = device.selector_for("webgpu")
-    return DeviceBackend("onnx", selector, "WebGpuExecutionProvider", title, blocked)

@@ -1,4 +1,5 @@
-"""Intel: devices through sysfs and DRM ioctls on Linux, the hardware table, XPU and OpenVINO.
+"""Intel: devices through sysfs and DRM ioctls on Linux, the hardware table, XPU and OpenVINO, what
+the doctor checks.
 
 Device numbers: the kernel's list of Intel graphics (i915 and xe). Matrix units (XMX) came with
 Xe-HPG and Xe-HPC; Xe-LP and Xe-LPG have none and compute no bf16. TF32 is documented for Xe-HPC;
@@ -7,21 +8,30 @@ for Xe2 and later it is unknown. torch supports Arc A and B, Core Ultra and Data
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from anyrig.devices import pci
+from anyrig.devices.findings import Findings, check_access
 from anyrig.devices.machine import (
     Device,
     DeviceBackend,
     Features,
     HostFacts,
+    Machine,
     Memory,
     MemoryPool,
+    Platform,
     SourceReport,
 )
 from anyrig.devices.probe import HostProbe, Unavailable
 from anyrig.devices.reasons import ReasonCode, explain
+from anyrig.devices.vendor import AdapterFacts, TorchWheel, Vendor, VisibleOrder
 from anyrig.units import pluralize
+
+NAME = "intel"
+_PCI_VENDOR = 0x8086
 
 # -- hardware ------------------------------------------------------------------------------------
 
@@ -93,19 +103,6 @@ def find_family(pci_device: int | None) -> GraphicsFamily:
 _DEVICE_MEMORY = 1  # I915_MEMORY_CLASS_DEVICE, DRM_XE_MEM_REGION_CLASS_VRAM
 
 
-def find_devices(
-    system: HostProbe, pci_devices: tuple[pci.PciDevice, ...], memory: Memory
-) -> tuple[list[Device], SourceReport]:
-    """Every Intel GPU that DRM or the bus shows."""
-    cards = [c for c in pci_devices if c.vendor == pci.INTEL]
-    if not cards:
-        return [], SourceReport("intel", "nothing", "no Intel GPU on the bus")
-    devices = [_describe(system, card, memory) for card in cards]
-    drivers = ", ".join(sorted({card.driver or "no driver" for card in cards}))
-    text = f"{pluralize(len(cards), 'card')} with {drivers}"
-    return devices, SourceReport("intel", "found", text)
-
-
 def _describe(system: HostProbe, card: pci.PciDevice, system_memory: Memory) -> Device:
     family = find_family(card.device)
     module = "xe" if family.architecture in ("Xe2-HPG", "Xe2-LPG", "Xe3-LPG") else "i915"
@@ -116,7 +113,7 @@ def _describe(system: HostProbe, card: pci.PciDevice, system_memory: Memory) -> 
     return Device(
         id=card.address,
         kind="gpu",
-        vendor="intel",
+        vendor=NAME,
         name=f"Intel {name}",
         architecture=family.architecture,
         memory=_read_memory(system, card, family, system_memory),
@@ -192,34 +189,121 @@ def _sysfs_bytes(system: HostProbe, card: pci.PciDevice) -> int:
     return sum(sizes) or system.read_number(f"{card.folder}/lmem_total_bytes") or 0
 
 
-# -- backends ------------------------------------------------------------------------------------
-
-
-def list_backends(device: Device, host: HostFacts) -> list[DeviceBackend]:
-    family, selector = _family_of(device), device.selector_for("xpu")
-    unsupported = explain(ReasonCode.XPU_UNSUPPORTED, architecture=family.architecture)
-    torch_block = (
-        (unsupported if family.xpu is False else None)
-        or host.render_block
-        or host.torch_block("xpu", find_torch_fix(device, host))
-    )
-    doubt = "; whether it supports this GPU is unknown" if family.xpu is None else ""
-    return [
-        DeviceBackend("torch", selector, "xpu", host.torch_title + doubt, torch_block),
-        host.onnx_backend(
-            selector,
-            "OpenVINOExecutionProvider",
-            "onnxruntime-openvino",
-            host.onnx_command("onnxruntime-openvino"),
-            host.render_block,
-        ),
-    ]
-
-
-def find_torch_fix(device: Device, host: HostFacts) -> str:
-    """The command that installs torch for XPU; empty if it does not support the device."""
-    return "" if _family_of(device).xpu is False else host.torch_command("torch", "xpu")
+# -- the vendor ----------------------------------------------------------------------------------
 
 
 def _family_of(device: Device) -> GraphicsFamily:
     return find_family(int(device.pci_id.partition(":")[2], 16) if device.pci_id else None)
+
+
+def _check_access(machine: Machine) -> Findings:
+    """This user may open the render nodes."""
+    here = machine.platform
+    if here.system != "Linux" or here.wsl or not any(machine.gpus_of(NAME)):
+        return
+    block = machine.host.render_block
+    yield from check_access(machine, [block] if block else [], ("/dev/dri/renderD*",))
+
+
+class Intel(Vendor):
+    name = NAME
+    title = "Intel"
+    pci_vendors = (_PCI_VENDOR,)
+    found_on = ("Linux",)
+    needs_render_node = True
+    libraries = {"xpu": "XPU device"}
+    visibility_variables = ("ZE_AFFINITY_MASK",)
+    other_variables = ("ZE_FLAT_DEVICE_HIERARCHY", "ONEAPI_DEVICE_SELECTOR")
+    packages = ("intel-extension-for-pytorch",)
+    onnx_packages = {"onnxruntime-openvino": ("OpenVINOExecutionProvider",)}
+    torch_flavour = "xpu"
+    torch_title = "XPU"
+    torch_device = "xpu:0"
+    torch_tag = re.compile(r"xpu")
+    wsl_advice = "Intel GPUs need torch's XPU build and a recent Windows driver"
+    obsolete_packages = {
+        "intel-extension-for-pytorch": (
+            "intel-extension-for-pytorch is discontinued: torch's own XPU build replaces it",
+            "pip uninstall -y intel-extension-for-pytorch",
+        )
+    }
+    checks = {"intel-access": _check_access}
+    explaining_checks = ("intel-access",)
+
+    def find_devices(
+        self,
+        system: HostProbe,
+        pci_devices: tuple[pci.PciDevice, ...],
+        memory: Memory,
+        platform: Platform,
+    ) -> tuple[list[Device], SourceReport]:
+        """Every Intel GPU that DRM or the bus shows."""
+        cards = [c for c in pci_devices if c.vendor == _PCI_VENDOR]
+        if not cards:
+            return [], SourceReport(NAME, "nothing", "no Intel GPU on the bus")
+        devices = [_describe(system, card, memory) for card in cards]
+        drivers = ", ".join(sorted({card.driver or "no driver" for card in cards}))
+        text = f"{pluralize(len(cards), 'card')} with {drivers}"
+        return devices, SourceReport(NAME, "found", text)
+
+    def describe_adapter(self, pci_device: int) -> AdapterFacts:
+        family = find_family(pci_device)
+        return AdapterFacts(family.architecture, None, family.features, family.integrated)
+
+    def find_order(self, devices: list[Device], environment: Mapping[str, str]) -> VisibleOrder:
+        """ZE_AFFINITY_MASK lists devices or tiles (`0.1`); Level Zero counts cards first."""
+        order = sorted(devices, key=lambda d: d.memory.kind == "unified")
+        order = [device.with_index("ze", number) for number, device in enumerate(order)]
+        value = environment.get("ZE_AFFINITY_MASK", "")
+        if not value.strip():  # an empty mask hides nothing
+            return VisibleOrder("xpu", order, order)
+        numbers = [entry.strip().partition(".")[0] for entry in value.split(",")]
+        visible = [device for number, device in enumerate(order) if str(number) in numbers]
+        return VisibleOrder("xpu", order, visible, self.visibility_variables)
+
+    def add_indices(self, devices: Sequence[Device]) -> Sequence[Device]:
+        """OpenVINO counts the processor's own graphics first: `GPU.0` is the integrated one."""
+        shown = [d for d in devices if "xpu" in d.indices and not d.hardware_block]
+        shown.sort(key=lambda d: (d.memory.kind != "unified", d.indices["xpu"]))
+        index = {device.id: number for number, device in enumerate(shown)}
+        return [d.with_index("openvino", index[d.id]) if d.id in index else d for d in devices]
+
+    def read_torch_runtime(self, facts: Mapping[str, str], tag: str, system: str) -> str | None:
+        return facts.get("xpu") or ("" if tag.startswith("xpu") else None)
+
+    def list_backends(self, device: Device, host: HostFacts) -> list[DeviceBackend]:
+        family, selector = _family_of(device), device.selector_for("xpu")
+        unsupported = explain(ReasonCode.XPU_UNSUPPORTED, architecture=family.architecture)
+        torch_block = (
+            (unsupported if family.xpu is False else None)
+            or host.render_block
+            or host.torch_block(
+                self.torch_flavour, self.torch_title, self.find_torch_fix(device, host)
+            )
+        )
+        doubt = "; whether it supports this GPU is unknown" if family.xpu is None else ""
+        return [
+            DeviceBackend("torch", selector, "xpu", host.torch_title + doubt, torch_block),
+            host.onnx_backend(
+                selector,
+                "OpenVINOExecutionProvider",
+                "onnxruntime-openvino",
+                host.onnx_command("onnxruntime-openvino"),
+                host.render_block,
+            ),
+        ]
+
+    def find_torch_fix(self, device: Device, host: HostFacts) -> str:
+        """The command that installs torch for XPU; empty if it does not support the device."""
+        if _family_of(device).xpu is False or host.platform.is_arm:
+            return ""
+        return host.torch_command("torch", self.torch_flavour)
+
+    def find_torch_wheel(self, device: Device, host: HostFacts, torch: str) -> TorchWheel | None:
+        """torch publishes XPU builds for Linux and Windows on x86_64."""
+        supported = _family_of(device).xpu is not False and not host.platform.is_arm
+        published = host.platform.system in ("Linux", "Windows")
+        return TorchWheel(self.torch_flavour, "xpu") if supported and published else None
+
+
+VENDOR = Intel()

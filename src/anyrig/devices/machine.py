@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from enum import StrEnum
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
-from anyrig.devices.wheels import FLAVOUR_TITLES, InstalledPackages, TorchFlavour
+from anyrig.devices.wheels import PLAIN_ONNX, InstalledPackages
 from anyrig.install import format_install
 
 TORCH_INDEX_URL = "https://download.pytorch.org/whl"
@@ -52,32 +51,12 @@ def parse_precision(value: object) -> str | None:
     return _PRECISION_NAMES.get(text.strip().lower().removeprefix("torch."))
 
 
-def list_precisions(device: Device, backend: DeviceBackend) -> tuple[Precision, ...]:
-    """What torch can compute in on a device, fast or not."""
-    cuda, directml = backend.provider == "cuda", backend.provider == "privateuseone"
-    supported: dict[Precision, bool] = {
-        "fp32": True,
-        "tf32": cuda and bool(device.features.tf32),
-        "fp16": True,
-        "bf16": not directml,
-        # Models are cast to OCP's fp8.
-        "fp8": cuda and bool(device.features.fp8) and not device.has_fnuz_fp8,
-    }
-    return tuple(precision for precision, able in supported.items() if able)
-
-
-class NoteCode(StrEnum):
-    NOT_IN_KFD = "not_in_kfd"
-    MIG_PENDING = "mig_pending"
-    NOT_IN_NVML = "not_in_nvml"
-    REGISTRY_ONLY = "registry_only"
-
-
 @dataclass(frozen=True)
 class DeviceNote:
     """Something unusual about a device that does not block it by itself."""
 
-    code: NoteCode
+    code: str
+    """For the vendor that made it."""
     message: str
 
 
@@ -111,8 +90,9 @@ class Features:
     bf16: bool | None = None
     """Native. Emulated bf16 is False: it runs, slower than fp32."""
     fp8: bool | None = None
-    """Any variant: CDNA 3 has the older one (fnuz), all others OCP's."""
     fp4: bool | None = None
+    fnuz: bool = False
+    """Whether its fp8 is the variant before OCP's, with other ranges and one zero."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +125,20 @@ class DeviceBackend:
 
 
 @dataclass(frozen=True)
+class DeviceAdvice:
+    """What to do so that a GPU is used: commands, or where to read on. Empty: nothing helps, or
+    nothing is needed.
+    """
+
+    command: str = ""
+    """Makes an unusable GPU usable; the one to show."""
+    torch: str = ""
+    """Makes it usable through torch."""
+    onnx: str = ""
+    """Makes it usable through ONNX Runtime."""
+
+
+@dataclass(frozen=True)
 class Device:
     """A GPU or the CPU, as the operating system sees it."""
 
@@ -174,6 +168,7 @@ class Device:
     """Why no backend can use it, whatever is installed."""
     backends: tuple[DeviceBackend, ...] = ()
     notes: tuple[DeviceNote, ...] = ()
+    advice: DeviceAdvice = field(default_factory=DeviceAdvice)
 
     @property
     def usable(self) -> bool:
@@ -186,23 +181,30 @@ class Device:
 
     @property
     def block_reason(self) -> DeviceReason | None:
-        """Why it cannot be used, with the first command that would change that."""
+        """Why it cannot be used, with the command that would change that."""
         if self.hardware_block or self.usable:
             return self.hardware_block
         reasons = "; ".join(dict.fromkeys(backend.reason for backend in self.backends))
-        fix = next((backend.fix for backend in self.backends if backend.fix), "")
-        return explain(ReasonCode.NO_BACKEND, fix, reasons=reasons or "no backend supports it")
+        return explain(
+            ReasonCode.NO_BACKEND, self.advice.command, reasons=reasons or "no backend supports it"
+        )
 
     @property
     def capability_title(self) -> str:
         """`compute capability 8.9`, `gfx1100`."""
-        prefix = "compute capability " if self.vendor == "nvidia" else ""
-        return f"{prefix}{self.capability}" if self.capability else ""
+        if not self.capability:
+            return ""
+        is_number = self.capability[0].isdigit()
+        return f"compute capability {self.capability}" if is_number else self.capability
 
     @property
-    def has_fnuz_fp8(self) -> bool:
-        """Whether its fp8 is the variant before OCP's, with other ranges and one zero: CDNA 3."""
-        return (self.capability or "").startswith("gfx94")
+    def number_text(self) -> str:
+        """What users select it by: `0`, or `6:1` for a MIG instance."""
+        number = str(self.indices.get("gpu", 0))
+        return f"{number}:{self.indices['mig']}" if self.part == "mig" else number
+
+    def with_index(self, library: str, index: int) -> Device:
+        return replace(self, indices={**self.indices, library: index})
 
     def selector_for(self, library: str) -> str:
         """`cuda:0`; without a number if the library does not count the device.
@@ -213,8 +215,8 @@ class Device:
             return f"{library}:{self.indices[library]}"
         return self.id if self.part == "mig" else library
 
-    def has_note(self, code: NoteCode) -> bool:
-        return any(note.code is code for note in self.notes)
+    def has_note(self, code: str) -> bool:
+        return any(note.code == code for note in self.notes)
 
 
 @dataclass(frozen=True)
@@ -296,15 +298,8 @@ class HostFacts:
     environment: Mapping[str, str] = field(default_factory=dict)
     """The variables that affect devices, no others."""
     nodes: tuple[DeviceNode, ...] = ()
-    cuda_driver: str = ""
-    """The newest CUDA that the NVIDIA driver supports: `12.4`."""
-    has_rocdxg: bool = False
-    """ROCm's bridge to DirectX in WSL2 is installed."""
-    has_vulkan: bool = False
-    """Linux has a Vulkan loader and a driver manifest."""
-    rocm_version: str = ""
-    nvidia_module: str = ""
-    """The kernel module's own version line."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What vendors and backends read of the host for themselves: versions of drivers."""
 
     def has_node(self, prefix: str) -> bool:
         return any(node.path.startswith(prefix) for node in self.nodes)
@@ -320,11 +315,6 @@ class HostFacts:
         return explain(ReasonCode.NO_PERMISSION, fix, path=nodes[0].path)
 
     @property
-    def gfx_override(self) -> str:
-        """The gfx target that ROCm runs a GPU as, if it is not its own."""
-        return self.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
-
-    @property
     def torch_flavour(self) -> str:
         return self.installed.torch.flavour if self.installed.torch else ""
 
@@ -333,17 +323,19 @@ class HostFacts:
 
         pip considers a requirement satisfied by any installed build, so the old one goes first.
         """
-        old = ["torch"] if self.installed.torch else []
-        return format_install(requirement, index_url=f"{TORCH_INDEX_URL}/{flavour}", uninstall=old)
+        index_url = f"{TORCH_INDEX_URL}/{flavour}"
+        if self.installed.torch:
+            return format_install(requirement, index_url=index_url, uninstall=["torch"])
+        build = format_install(requirement, index_url=index_url)
+        return f"{build} && {format_install('anyrig[torch]')}"  # what anyrig needs beside it
 
-    def torch_block(self, flavour: TorchFlavour, fix: str) -> DeviceReason | None:
-        """Why the installed torch is not a build for such devices."""
+    def torch_block(self, flavour: str, title: str, fix: str) -> DeviceReason | None:
+        """Why the installed torch is not a build for such devices; `title` is for messages."""
         torch = self.installed.torch
         if torch is None:
             return explain(ReasonCode.NOT_INSTALLED, fix, package="torch")
         if torch.flavour != flavour:
-            feature = FLAVOUR_TITLES[flavour]
-            return explain(ReasonCode.WRONG_BUILD, fix, package=torch.title, feature=feature)
+            return explain(ReasonCode.WRONG_BUILD, fix, package=torch.title, feature=title)
         return None
 
     @property
@@ -378,8 +370,8 @@ class HostFacts:
         onnx = self.installed.onnx
         if onnx:
             return f"{onnx[0]} {self.installed.versions[onnx[0]]}", None
-        fix = format_install("onnxruntime")
-        return "", explain(ReasonCode.NOT_INSTALLED, fix, package="onnxruntime")
+        fix = format_install(PLAIN_ONNX)
+        return "", explain(ReasonCode.NOT_INSTALLED, fix, package=PLAIN_ONNX)
 
     @property
     def render_block(self) -> DeviceReason | None:
@@ -459,14 +451,10 @@ def machine_to_json(machine: Machine) -> dict[str, Any]:
     host = machine.host
     torch = host.installed.torch
     facts = {
-        "cuda_driver": host.cuda_driver,
+        **host.facts,
         "torch_flavour": torch.flavour if torch else "",
         "torch_runtime": torch.runtime if torch else "",
         "torch_kernels": " ".join(torch.kernels or ()) if torch else "",
-        "rocdxg": "yes" if host.has_rocdxg else "",
-        "vulkan": "yes" if host.has_vulkan else "",
-        "rocm": host.rocm_version,
-        "nvidia_module": host.nvidia_module,
     }
     return {
         "platform": asdict(machine.platform),
@@ -547,5 +535,6 @@ def device_from_json(data: Mapping[str, Any]) -> Device:
             ),
             "backends": tuple(map(backend_from_json, data["backends"])),
             "notes": (),
+            "advice": DeviceAdvice(**values["advice"]),
         }
     )

@@ -6,7 +6,7 @@ The vendors' own interfaces describe their cards better; this list shows the car
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from anyrig.devices.machine import SourceReport
@@ -14,11 +14,10 @@ from anyrig.devices.probe import HostProbe
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.units import normalize_pci_address
 
-NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
 _BUS = "/sys/bus/pci/devices"
 _DRM = "/sys/class/drm"
-# VGA, 3D and other display devices; and processing accelerators, which are AMD's Instinct cards
-# but also every vendor's NPUs.
+# VGA, 3D and other display devices; and processing accelerators, which are one vendor's compute
+# cards but also every vendor's NPUs.
 _DISPLAY = ("0x0300", "0x0302", "0x0380")
 _ACCELERATOR = "0x1200"
 # Adapters of server boards and virtual machines that only show a console.
@@ -57,17 +56,25 @@ class PciDevice(NamedTuple):
         return None
 
 
-def list_pci_devices(system: HostProbe) -> tuple[PciDevice, ...]:
-    """Every device, by address; DRM's list first, then what only the bus shows."""
+def list_pci_devices(
+    system: HostProbe, accelerator_vendors: Collection[int]
+) -> tuple[PciDevice, ...]:
+    """Every device, by address; DRM's list first, then what only the bus shows.
+
+    Args:
+        accelerator_vendors: those whose processing accelerators are GPUs.
+    """
     found: dict[str, PciDevice] = {}
-    for device in (*_list_drm(system), *_list_bus(system)):
+    for device in (*_list_drm(system), *_list_bus(system, accelerator_vendors)):
         found.setdefault(device.address, device)
     return tuple(found[address] for address in sorted(found))
 
 
-def report_display_only(devices: tuple[PciDevice, ...]) -> Iterator[SourceReport]:
+def report_display_only(
+    devices: tuple[PciDevice, ...], gpu_vendors: Collection[int]
+) -> Iterator[SourceReport]:
     for device in devices:
-        if device.vendor not in (NVIDIA, AMD, INTEL):
+        if device.vendor not in gpu_vendors:
             maker = _DISPLAY_ONLY.get(device.vendor)
             what = f"{maker} adapter" if maker else "adapter of an unknown vendor"
             text = f"{what} {device.pci_id} at {device.address} is display-only: ignored"
@@ -82,16 +89,16 @@ def _list_drm(system: HostProbe) -> Iterator[PciDevice]:
                 yield device
 
 
-def _list_bus(system: HostProbe) -> Iterator[PciDevice]:
+def _list_bus(system: HostProbe, accelerator_vendors: Collection[int]) -> Iterator[PciDevice]:
     for address in system.list_names(_BUS):
         folder = f"{_BUS}/{address}"
         pci_class = system.read_text(f"{folder}/class")
         if not pci_class.startswith((*_DISPLAY, _ACCELERATOR)):
             continue
         device = _read(system, folder, address)
-        if device is None or (pci_class.startswith(_ACCELERATOR) and device.vendor != AMD):
-            continue
-        yield device
+        is_accelerator = pci_class.startswith(_ACCELERATOR)
+        if device and (not is_accelerator or device.vendor in accelerator_vendors):
+            yield device
 
 
 def _read(system: HostProbe, folder: str, address: str) -> PciDevice | None:

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from anyrig.devices.wheels import DEVICE_PACKAGES
 from anyrig.errors import InvalidRecordError
 
 _COMMAND_TIMEOUT_S = 10
@@ -33,16 +32,6 @@ _RECORD_SECTIONS = frozenset(
     "format about cites host environment files folders links nodes catalogue nvml drm dxgi dxcore "
     "registry commands packages package_files disk probes".split()
 )
-# What a description of a machine depends on; all other variables are the user's own.
-_RECORDED_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES "
-    "HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HSA_OVERRIDE_GFX_VERSION HSA_ENABLE_DXG_DETECTION "
-    "ZE_AFFINITY_MASK ZE_FLAT_DEVICE_HIERARCHY ONEAPI_DEVICE_SELECTOR PYTORCH_ALLOC_CONF "
-    "PYTORCH_CUDA_ALLOC_CONF PYTORCH_HIP_ALLOC_CONF PYTORCH_NO_CUDA_MEMORY_CACHING "
-    "PYTORCH_MPS_HIGH_WATERMARK_RATIO CUDA_LAUNCH_BLOCKING TORCH_CUDNN_V8_API_ENABLED "
-    "TORCH_CUDA_ARCH_LIST OMP_NUM_THREADS VK_ICD_FILENAMES VK_DRIVER_FILES "
-    "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER container KUBERNETES_SERVICE_HOST WSL_DISTRO_NAME"
-).split()
 _NO_PYNVML = "the package nvidia-ml-py is not installed"
 PYNVML_MISSING = "PYNVML_MISSING"
 
@@ -130,9 +119,9 @@ class HostProbe:
         """The output of a system program."""
         return str(self._ask("commands", *command))
 
-    def packages(self) -> dict[str, str]:
-        """Installed distributions, normalised name to version."""
-        return {str(k): str(v) for k, v in dict(self._ask_or({}, "packages")).items()}
+    def package_version(self, name: str) -> str:
+        """The version of an installed distribution, or an empty string."""
+        return str(self._ask_or("", "packages", name))
 
     def package_file(self, path: str) -> str:
         """The text of a file inside site-packages, or an empty string."""
@@ -175,6 +164,7 @@ class LiveProbe:
     def __init__(self, root: str = "/") -> None:
         self._root = root.rstrip("/")
         self._library: Any = None  # pynvml, loaded on the first NVML query
+        self._distributions: dict[str, str] | None = None
 
     def __call__(self, interface: str, *query: str) -> Any:
         answer = getattr(self, f"_{interface}", None)
@@ -297,9 +287,12 @@ class LiveProbe:
             raise Unavailable(f"{command[0]} exited with {done.returncode}: {error_text}")
         return done.stdout
 
-    def _packages(self) -> dict[str, str]:
-        found = list_distributions(sys.path)
-        return {name: found[name] for name in sorted(DEVICE_PACKAGES) if name in found}
+    def _packages(self, name: str) -> str:
+        if self._distributions is None:
+            self._distributions = list_distributions(sys.path)
+        if name not in self._distributions:
+            raise NotFound(f"{name} is not installed")
+        return self._distributions[name]
 
     def _package_files(self, path: str) -> str:
         for folder in sys.path:
@@ -454,13 +447,6 @@ def _find_amdgpu_name(data: bytes, number: str) -> str:
 # -- recorded machines ---------------------------------------------------------------------------
 
 
-def select_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that affect devices, and no secrets beside them."""
-    found = {name: environment[name] for name in _RECORDED_VARIABLES if name in environment}
-    # Paths may contain a person's name; that they are set is all that counts.
-    return {name: "set" if name.startswith("VK_") else value for name, value in found.items()}
-
-
 def load_record(path: Path) -> dict[str, Any]:
     """A recorded machine's data, validated."""
     try:
@@ -567,7 +553,7 @@ class RecordingProbe:
             "format": _RECORD_FORMAT,
             "about": "Recorded by `anyrig devices --record`.",
             "cites": {"**": "capture: anyrig devices --record on this machine"},
-            "environment": select_variables(environment),
+            "environment": dict(environment),
         }
 
     def __call__(self, interface: str, *query: str) -> Any:

@@ -38,7 +38,10 @@ class ReasonCode(StrEnum):
     # A backend cannot use the device.
     NOT_INSTALLED = "not_installed", "{package} is not installed"
     WRONG_BUILD = "wrong_build", "{package} was built without {feature}"
-    WRONG_VERSION = "wrong_version", "{package} requires {required}, not {installed}"
+    TORCH_TOO_OLD = (
+        "torch_too_old",
+        "{package} keeps torch at {installed}, anyrig needs {required} or newer",
+    )
     WRONG_PYTHON = "wrong_python", "this Python is built for Intel: Metal requires one for arm64"
     NO_WHEEL = "no_wheel", "{package} has no wheel for {platform}"
     NO_KERNELS = "no_kernels", "{package} has no kernels for {capability}"
@@ -73,6 +76,10 @@ class ReasonCode(StrEnum):
     # A workload does not run there.
     NO_GPU_BENEFIT = "no_gpu_benefit", "{workload} does not benefit from a GPU"
     NO_LIBRARY = "no_library", "{workload} needs {libraries}: {reasons}"
+    WRONG_ENVIRONMENT = (
+        "wrong_environment",
+        "the environment of {workload} has torch for {installed}, not for this GPU",
+    )
     INSUFFICIENT_MEMORY = "insufficient_memory", "needs {needed}, may use {budget}"
 
     # Why the chosen device is used.

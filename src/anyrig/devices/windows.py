@@ -1,4 +1,4 @@
-"""GPUs that DirectX lists: DXGI and the registry on Windows, DXCore in WSL2; and DirectML.
+"""GPUs that DirectX lists: DXGI and the registry on Windows, DXCore in WSL2.
 
 The registry's HardwareInformation.qwMemorySize is 64 bits wide; Win32_VideoController.AdapterRAM is
 32 and saturates at 4 GiB, so it is never used. Registry keys outlive the card they describe and
@@ -8,39 +8,27 @@ have an order of their own: they are matched with DXGI's adapters by PCI numbers
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from anyrig.devices import amd, intel, pci
 from anyrig.devices.machine import (
     Device,
-    DeviceBackend,
     DeviceNote,
-    Features,
-    HostFacts,
     Memory,
     MemoryPool,
-    NoteCode,
     SourceReport,
     SourceState,
 )
 from anyrig.devices.probe import HostProbe, NotFound, Unavailable
-from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
-from anyrig.install import format_install
+from anyrig.devices.vendor import AdapterFacts
+from anyrig.devices.vendors import find_vendor
 from anyrig.units import MIB, format_bytes, pluralize
 
 _DISPLAY_CLASS = r"SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
-_VENDORS = {
-    pci.NVIDIA: "nvidia", pci.AMD: "amd", 0x1022: "amd", pci.INTEL: "intel",
-    0x5143: "qualcomm", 0x4D4F4351: "qualcomm",
-}  # fmt: skip
 _MICROSOFT = 0x1414
 _SOFTWARE_FLAG = 2  # DXGI_ADAPTER_FLAG_SOFTWARE
 # An adapter with less memory of its own than this is on the processor and borrows the rest.
 _INTEGRATED_BYTES = 1024 * MIB
-# torch-directml's last release was built for these and nothing newer.
-_DIRECTML_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12")
 
 
 class Adapter(NamedTuple):
@@ -148,46 +136,34 @@ def _describe_new(adapters: list[Adapter], others: list[Device], memory: Memory)
 
 def _describe(adapter: Adapter, num_twins: int, system_memory: Memory) -> Device:
     """LUIDs change at every boot, so the id is made of PCI numbers."""
-    vendor = _VENDORS.get(adapter.vendor, "unknown")
-    architecture, target, features = None, None, Features()
-    if vendor == "amd":
-        target = amd.find_target(adapter.device)
-        architecture, features = amd.describe_target(target)
-    elif vendor == "intel":
-        architecture, features, _, _ = intel.find_family(adapter.device)
-    notes = []
-    if vendor == "nvidia":
-        notes.append(DeviceNote(NoteCode.NOT_IN_NVML, "NVML does not list it"))
+    vendor = find_vendor(adapter.vendor)
+    facts = vendor.describe_adapter(adapter.device) if vendor else AdapterFacts()
+    notes = [facts.note] if facts.note else []
     if adapter.source == "registry":
         text = "only the registry lists it: it may have been removed"
-        notes.append(DeviceNote(NoteCode.REGISTRY_ONLY, text))
+        notes.append(DeviceNote("registry_only", text))
     return Device(
         id=f"pci-{adapter.pci_id}" + (f"#{num_twins}" if num_twins else ""),
         kind="gpu",
-        vendor=vendor,
+        vendor=vendor.name if vendor else "unknown",
         name=adapter.name,
-        architecture=architecture,
-        capability=target,
-        memory=_describe_memory(adapter, _is_integrated(adapter, target), system_memory),
+        architecture=facts.architecture,
+        capability=facts.capability,
+        memory=_describe_memory(adapter, _is_integrated(adapter, facts), system_memory),
         driver="WDDM of Windows" if adapter.source == "dxcore" else "WDDM",
         driver_version=adapter.driver_version or None,
         pci_id=adapter.pci_id,
-        features=features,
+        features=facts.features,
         indices={} if adapter.dxgi_index is None else {"dxgi": adapter.dxgi_index},
         notes=tuple(notes),
     )
 
 
-def _is_integrated(adapter: Adapter, target: str | None) -> bool:
+def _is_integrated(adapter: Adapter, facts: AdapterFacts) -> bool:
     """By the hardware tables, else by what the adapter says, else by its own memory."""
-    if target:
-        return amd.is_apu(target)
-    if _VENDORS.get(adapter.vendor) == "intel":
-        integrated = intel.find_family(adapter.device).integrated
-        if integrated is not None:
-            return integrated
-    if adapter.integrated is not None:
-        return adapter.integrated
+    for known in (facts.integrated, adapter.integrated):
+        if known is not None:
+            return known
     return adapter.dedicated_bytes < _INTEGRATED_BYTES
 
 
@@ -281,35 +257,3 @@ def _add_registry(adapter: Adapter, registry: list[Adapter]) -> Adapter:
         dedicated_bytes=adapter.dedicated_bytes or entry.dedicated_bytes,
         installed_bytes=entry.dedicated_bytes,
     )
-
-
-def list_directml(device: Device, host: HostFacts) -> Iterator[DeviceBackend]:
-    """DirectML runs on any brand on Windows; through torch also in WSL2."""
-    # Without DXGI's order DirectML's numbers are unknown.
-    selector = f"dml:{device.indices['dxgi']}" if "dxgi" in device.indices else "dml"
-    version = host.installed.versions.get("torch-directml", "")
-    title = f"torch-directml {version}"
-    yield DeviceBackend("torch", selector, "privateuseone", title, _directml_block(host, version))
-    if host.platform.system == "Windows":
-        package = "onnxruntime-directml"
-        fix = host.onnx_command(package)
-        yield host.onnx_backend(selector, "DmlExecutionProvider", package, fix)
-
-
-def _directml_block(host: HostFacts, version: str) -> DeviceReason | None:
-    package, torch = "torch-directml", host.installed.torch
-    if version:
-        if torch is None or torch.version.startswith("2.4."):
-            return None
-        return explain(
-            ReasonCode.WRONG_VERSION,
-            format_install("torch==2.4.1"),
-            package=f"{package} {version}",
-            required="torch 2.4.1",
-            installed=torch.version,
-        )
-    python = ".".join(host.platform.python.split(".")[:2])
-    if python in _DIRECTML_PYTHONS and not host.platform.is_arm:
-        return explain(ReasonCode.NOT_INSTALLED, format_install(package), package=package)
-    platform = f"Python {python} on {host.platform.machine}"
-    return explain(ReasonCode.NO_WHEEL, package=package, platform=platform)

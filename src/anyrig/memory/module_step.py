@@ -94,8 +94,7 @@ def build_transformer(
 
 
 def _autocast(where: torch.device, dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:
-    # DirectML accepts autocast and ignores it.
-    if dtype == torch.float32 or where.type == "privateuseone":
+    if dtype == torch.float32:
         return contextlib.nullcontext()
     return torch.autocast(where.type, dtype=dtype)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from anyrig.backends.precisions import list_precisions
 from anyrig.devices.choose import select_backend
 from anyrig.devices.machine import (
     Device,
@@ -19,7 +20,6 @@ from anyrig.devices.machine import (
     Library,
     Machine,
     Precision,
-    list_precisions,
     parse_precision,
 )
 from anyrig.errors import InvalidSettingError
@@ -37,7 +37,6 @@ _TF32_PROVIDERS = ("cuda", "xpu", "CUDAExecutionProvider", "TensorrtExecutionPro
 _TF32_SPEED = 1.5
 _FP16_SPEED = {"matrix": 3.0, "fast": 1.7, "slow": 0.9, "none": 0.5, None: 1.0}
 _BF16_CPU_SPEED = 1.5
-_DIRECTML = "privateuseone"
 
 SupportLevel = Literal["good", "slow", "unreliable", "no effect", "unsupported"]
 """Only `good` is chosen automatically. `slow` is a matter of speed alone, or unknown: a measurement
@@ -281,8 +280,6 @@ def _describe_tf32(device: Device, backend: DeviceBackend) -> FormatSupport:
 
 
 def _describe_bf16(device: Device, backend: DeviceBackend) -> FormatSupport:
-    if backend.provider == _DIRECTML:
-        return FormatSupport("bf16", "unsupported", "DirectML does not support bf16")
     native = device.features.bf16
     if native is False:
         # A GPU without bf16 units rounds every product in software: fast does not mean right.
@@ -304,9 +301,6 @@ def _describe_fp16(device: Device, backend: DeviceBackend, training: bool) -> Fo
         if backend.library == "onnx":
             reason = "ONNX Runtime casts fp16 to fp32 and back on a CPU"
         return FormatSupport("fp16", "slow", reason, 0.5)
-    if backend.provider == _DIRECTML and training:
-        reason = "autocast has no effect on DirectML, and weights kept in fp16 do not train"
-        return FormatSupport("fp16", "unsupported", reason)
     if backend.provider == "mps" and training:
         return FormatSupport("fp16", "slow", "training in fp16 on Metal is not proven")
     rate = device.features.fp16
@@ -316,8 +310,6 @@ def _describe_fp16(device: Device, backend: DeviceBackend, training: bool) -> Fo
         # these cards from fp16 by name.
         level = "unreliable"
         reason = "fp16 convolutions return NaN on Turing GPUs without tensor cores"
-    if backend.provider == _DIRECTML:
-        reason += "; the whole model is cast, as autocast has no effect on DirectML"
     return FormatSupport("fp16", level, reason, _FP16_SPEED[rate])
 
 
@@ -326,7 +318,7 @@ def _describe_fp8(device: Device, backend: DeviceBackend, training: bool) -> For
         return FormatSupport("fp8", "unsupported", "only training with torch computes in fp8")
     if "fp8" not in list_precisions(device, backend):
         reason = f"{device.name} does not support fp8 through torch"
-        if device.has_fnuz_fp8:
+        if device.features.fnuz:
             reason = "it has the fnuz variant of fp8, and models are cast to OCP e4m3"
         return FormatSupport("fp8", "unsupported", reason)
     return FormatSupport("fp8", "unreliable", "training in fp8 may diverge")

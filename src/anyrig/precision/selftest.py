@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.devices.machine import Device, DeviceBackend, Precision, list_precisions
+from anyrig.backends.precisions import list_precisions
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.storage import files
 
 log = logging.getLogger(__name__)
@@ -176,9 +177,8 @@ def run_selftest(
     with use_tf32(False), _single_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about contexts and kernels created on first use
         results = list(check_products(target, precisions))
-        if backend.provider != "privateuseone":  # DirectML has plain attention only
-            formats = [one for one in precisions if one not in ("tf32", "fp8")]
-            results += check_attention(target, formats, deadline=start + budget_s)
+        formats = [one for one in precisions if one not in ("tf32", "fp8")]
+        results += check_attention(target, formats, deadline=start + budget_s)
     seconds = time.perf_counter() - start
     log.info("self-test of %s: %d checks in %.1f s", device.name, len(results), seconds)
     return SelfTestReport(tuple(results), report_key(device, backend), seconds)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from anyrig.devices.advice import find_torch_wheel
+from anyrig.devices.discover import from_record
+from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Part
-from anyrig.speech.hosting.recipes import RECIPES, Kind, Recipe, recipe_of
+from anyrig.speech.hosting.recipes import RECIPES, Recipe, recipe_of
 from anyrig.speech.protocol import Line
+from tests.conftest import record_of
 from tests.speech.hosting.standin import RECIPE, client
 
 SMALL = Recipe("small", "nothing:Nothing", (), (3, 9), (3, 99))
@@ -50,7 +55,7 @@ def test_a_ready_environment_is_known_and_left_alone(home: Path) -> None:
      ("cuda", "cuda", True), ("", "rocm", False)],
 )  # fmt: skip
 def test_an_environment_serves_the_devices_it_was_made_for(
-    made_for: str, asked: Kind, fits: bool
+    made_for: str, asked: str, fits: bool
 ) -> None:
     assert environments._fits(environments.Stamp("x", kind=made_for), asked) is fits
 
@@ -156,16 +161,38 @@ def test_every_recipe_is_pinned_and_known_to_the_host() -> None:
         recipe_of("hibari")
 
 
+@pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize(
-    ("kind", "platform", "index"),
+    ("machine_name", "flavour", "index"),
     [
-        ("", "linux", []), ("cuda", "linux", []), ("cuda", "win32", ["cu128"]),
-        ("cpu", "linux", ["cpu"]), ("rocm", "linux", ["rocm6.4"]),
+        ("no-gpu", "cpu", ["cpu"]),
+        ("h200-linux", "cuda", []),  # the package index has it
+        ("gtx1080ti-linux", "cuda", ["cu126"]),  # the last with its kernels
+        ("rtx5090-cpu-torch-windows", "cuda", ["cu128"]),
+        ("jetson-orin-linux", "cpu", ["cpu"]),
+        ("mi300x-linux", "rocm", ["rocm6.4"]),
+        ("rx6700xt-linux", "cpu", ["cpu"]),  # no kernels in that build ...
+        ("rx6700xt-override-linux", "rocm", ["rocm6.4"]),  # ... but a sibling's
+        ("rx7900xtx-windows", "cpu", ["cpu"]),  # builds for Linux alone
+        ("arc-b580-linux", "xpu", ["xpu"]),
+        ("core-ultra-linux", "xpu", ["xpu"]),
+        ("rx640-uhd750-windows", "cpu", ["cpu"]),
+        ("macbook-m4", "mac", []),
+        ("macbook-intel", "cpu", ["cpu"]),
     ],
 )  # fmt: skip
 def test_torch_comes_for_the_device(
-    kind: str, platform: str, index: list[str], monkeypatch: pytest.MonkeyPatch
+    machine: Callable[..., Machine], name: str, machine_name: str, flavour: str, index: list[str]
 ) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
-    words = environments._index(RECIPES["xtts"], kind)  # type: ignore[arg-type]
+    recipe = RECIPES[name]
+    wheel = find_torch_wheel(machine(machine_name), recipe.torch)
+    assert wheel.flavour == flavour
+    words = environments._index(recipe, wheel)
     assert [word.rpartition("/")[2] for word in words[1:]] == index
+
+
+def test_an_arc_on_windows_gets_the_build_for_it() -> None:
+    record = record_of("rx640-uhd750-windows")
+    record["dxgi"] = [{**record["dxgi"][0], "VendorId": 0x8086, "DeviceId": 0xE20B}]
+    wheel = find_torch_wheel(from_record(record), RECIPES["xtts"].torch)
+    assert (wheel.flavour, wheel.index) == ("xpu", "xpu")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from anyrig.backends.process import bind_device
+from anyrig.devices.vendors import vendor_of
 from anyrig.errors import (
     InvalidInputError,
     MissingPackageError,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 ADAPTER = "1"
 _RECORDINGS = (".wav", ".flac", ".mp3", ".ogg")
-_WORDS = {"nvidia": "cuda:0", "amd": "cuda:0", "intel": "xpu:0", "apple": "mps"}
 CLONES = "Voices are recordings of 5 to 15 seconds in the folder `voices` beside the weights."
 
 
@@ -123,7 +123,9 @@ class Hosted(SpeechEngine):
     @classmethod
     def need(cls, found: Found) -> Workload:
         """A device that any library here can drive: the one that will drive it is elsewhere."""
-        return replace(super().need(found), libraries=("torch", "onnx"))
+        stamp = environments.stamp_of(Path(found.environment))
+        flavour = stamp.kind if stamp else ""
+        return replace(super().need(found), libraries=("torch", "onnx"), torch_flavour=flavour)
 
     @classmethod
     def _held(cls, folder: Path) -> list[Path]:
@@ -230,7 +232,7 @@ def device_word(placement: Placement) -> str:
     device = placement.device
     if device.kind == "cpu":
         return "cpu"
-    return _WORDS.get(device.vendor, "cpu")
+    return vendor_of(device).torch_device or "cpu"
 
 
 def _environment(recipe: Recipe, home: Path | None) -> tuple[Path, str]:

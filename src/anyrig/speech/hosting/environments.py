@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Literal
 
 from anyrig.devices.machine import TORCH_INDEX_URL
+from anyrig.devices.vendor import TorchWheel
+from anyrig.devices.wheels import CPU_FLAVOUR
 from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
-from anyrig.speech.hosting.recipes import Kind, Recipe, recipe_of
+from anyrig.speech.hosting.recipes import Recipe, recipe_of
 from anyrig.storage.files import lock_file, make_folder, write_atomic
 from anyrig.units import format_bytes
 
@@ -51,6 +53,7 @@ class Stamp:
     """The recipe's fingerprint."""
     python: str = ""
     kind: str = ""
+    """The flavour of its torch: `cuda`, `cpu`."""
     agreed: bool = False
     """Whether the person agreed to the notice."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -117,7 +120,7 @@ def install(
     yes: Callable[[str], bool],
     tell: Callable[[str], None],
     environment: Mapping[str, str],
-    kind: Kind = "",
+    torch: TorchWheel | None = None,
     recipe: Recipe | None = None,
     pip: Sequence[str] = (),
 ) -> Path:
@@ -129,22 +132,24 @@ def install(
         yes: asks a person, who must agree to the notice.
         tell: is given lines of progress.
         environment: this process's variables, for pip.
-        kind: for which devices torch is fetched.
+        torch: the build of torch that is fetched; None takes what the package index gives.
         recipe: another recipe than ours.
         pip: more words for `pip install`.
     """
     recipe = recipe or recipe_of(name)
     folder = place(home, name)
-    if state(name, home, recipe=recipe) == "ready" and _fits(stamp_of(folder), kind):
+    flavour = torch.flavour if torch else ""
+    if state(name, home, recipe=recipe) == "ready" and _fits(stamp_of(folder), flavour):
         tell(f"{name} is ready in {folder}")
         return folder
     python = interpreter(recipe)
-    _room(recipe, kind, home, tell)
+    _room(recipe, flavour, home, tell)
     agreed = _agreed(recipe, folder, yes)
     with _alone(name, home):
         _clear(folder)
-        _make(python, folder, recipe, kind, pip, _environment(environment), tell)
-        _stamp(folder, recipe, kind, agreed)
+        index = _index(recipe, torch) if torch else []
+        _make(python, folder, recipe, [*index, *pip], _environment(environment), tell)
+        _stamp(folder, recipe, flavour, agreed)
     tell(f"{name} is ready in {folder}")
     return folder
 
@@ -193,7 +198,6 @@ def _make(
     python: Sequence[str],
     folder: Path,
     recipe: Recipe,
-    kind: Kind,
     pip: Sequence[str],
     environment: Mapping[str, str],
     tell: Callable[[str], None],
@@ -203,18 +207,7 @@ def _make(
         [*python, "-I", "-m", "venv", str(folder)], environment, tell,
         hint="On Debian and Ubuntu `apt install python3-venv` installs what is missing.",
     )  # fmt: skip
-    words = [
-        "-I",
-        "-u",
-        "-X",
-        "utf8",
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        *_index(recipe, kind),
-        *pip,
-    ]
+    words = ["-I", "-u", "-X", "utf8", "-m", "pip", "install", "--no-input", *pip]
     needs = f" It needs {recipe.needs}." if recipe.needs else ""
     _run(
         [str(python_of(folder)), *words, *recipe.requirements], environment, tell,
@@ -222,11 +215,10 @@ def _make(
     )  # fmt: skip
 
 
-def _index(recipe: Recipe, kind: Kind) -> list[str]:
-    """Torch's own index, for devices that the builds on the package index do not serve."""
-    build = recipe.builds.get(kind)
-    plain = kind == "cuda" and sys.platform == "linux"
-    return ["--extra-index-url", f"{TORCH_INDEX_URL}/{build}"] if build and not plain else []
+def _index(recipe: Recipe, torch: TorchWheel) -> list[str]:
+    """torch's own index, for devices that the builds on the package index do not serve."""
+    known = torch.index and torch.flavour in recipe.builds
+    return ["--extra-index-url", f"{TORCH_INDEX_URL}/{torch.index}"] if known else []
 
 
 def _run(
@@ -264,7 +256,7 @@ def _short(command: Sequence[str]) -> str:
     return " ".join([Path(command[0]).name, *command[first : first + 3]])
 
 
-def _stamp(folder: Path, recipe: Recipe, kind: Kind, agreed: bool) -> None:
+def _stamp(folder: Path, recipe: Recipe, flavour: str, agreed: bool) -> None:
     """The last thing that is written: what the environment holds."""
     python = str(python_of(folder))
     done = subprocess.run([python, "-I", "-c", _VERSIONS], capture_output=True, text=True)
@@ -278,16 +270,16 @@ def _stamp(folder: Path, recipe: Recipe, kind: Kind, agreed: bool) -> None:
     data = {
         "recipe": recipe.fingerprint,
         "python": version.stdout.strip(),
-        "kind": kind,
+        "kind": flavour,
         "agreed": agreed,
         "versions": json.loads(done.stdout),
     }
     write_atomic(folder / _STAMP, json.dumps(data, indent=1))
 
 
-def _fits(stamp: Stamp | None, kind: Kind) -> bool:
+def _fits(stamp: Stamp | None, flavour: str) -> bool:
     """Whether an environment serves such devices: every build of torch serves the CPU."""
-    return kind in ("", "cpu") or (stamp is not None and stamp.kind == kind)
+    return flavour in ("", CPU_FLAVOUR) or (stamp is not None and stamp.kind == flavour)
 
 
 def _agreed(recipe: Recipe, folder: Path, yes: Callable[[str], bool]) -> bool:
@@ -303,10 +295,10 @@ def _agreed(recipe: Recipe, folder: Path, yes: Callable[[str], bool]) -> bool:
     return True
 
 
-def _room(recipe: Recipe, kind: Kind, home: Path, tell: Callable[[str], None]) -> None:
+def _room(recipe: Recipe, flavour: str, home: Path, tell: Callable[[str], None]) -> None:
     """Say what it takes, and refuse when there is not so much."""
     make_folder(home)
-    wanted, free = recipe.disk(kind), shutil.disk_usage(home).free
+    wanted, free = recipe.disk(flavour), shutil.disk_usage(home).free
     tell(
         f"{recipe.name} takes about {format_bytes(wanted)} in {home}; {format_bytes(free)} are free"
     )

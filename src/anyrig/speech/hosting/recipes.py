@@ -6,12 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal
 
+from anyrig.devices.wheels import CPU_FLAVOUR
 from anyrig.errors import InvalidInputError
 
-Kind = Literal["", "cpu", "cuda", "rocm", "xpu"]
-"""For which devices torch is fetched; empty takes what the package index gives."""
 GB = 1_000_000_000
 
 
@@ -28,7 +26,7 @@ class Recipe:
     highest: tuple[int, int]
     """Versions of Python that all of it is published for."""
     builds: Mapping[str, str] = field(default_factory=dict)
-    """By device kind: the folder of torch's own index that has the pinned torch for it."""
+    """By flavour: the usual folder of torch's own index that has the pinned torch for it."""
     disk_bytes: int = 0
     """Installed with torch for the CPU."""
     disk_gpu_bytes: int = 0
@@ -50,9 +48,16 @@ class Recipe:
         }
         return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()[:16]
 
-    def disk(self, kind: Kind) -> int:
-        """About how much room it takes."""
-        return self.disk_bytes if kind == "cpu" else self.disk_gpu_bytes or self.disk_bytes
+    @property
+    def torch(self) -> str:
+        """The version of torch that is pinned."""
+        pins = dict(requirement.partition("==")[::2] for requirement in self.requirements)
+        return pins.get("torch", "")
+
+    def disk(self, flavour: str) -> int:
+        """About how much room it takes with a build of torch."""
+        on_gpu = flavour in self.builds and flavour != CPU_FLAVOUR
+        return (self.disk_gpu_bytes or self.disk_bytes) if on_gpu else self.disk_bytes
 
 
 _TORCH_28 = {"cpu": "cpu", "cuda": "cu128", "rocm": "rocm6.4", "xpu": "xpu"}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from anyrig.devices.machine import Device, Machine
+from anyrig.devices.vendors import vendor_of
 from anyrig.errors import InvalidInputError
 from anyrig.training.estimating.estimate import Estimate
 from anyrig.units import GIB, MIB, format_bytes
@@ -113,7 +114,7 @@ def _type(device: Device) -> str:
             return backend.provider.partition(":")[0]
     if device.kind == "cpu":
         return "cpu"
-    return {"intel": "xpu", "apple": "mps"}.get(device.vendor.lower(), "cuda")
+    return vendor_of(device).torch_device.partition(":")[0] or "cuda"
 
 
 def _reason(device: Device, asked: Estimate, fit: bool | None, kind: str) -> str:
