@@ -230,8 +230,8 @@ def test_a_long_text_stops_when_nobody_waits(
     """In its midst, and not only when it is done."""
     file = tmp_path / "long.txt"
     file.write_text("The sea is calm, and Dr. Lee paid $3.50 on 3 May 2021.\n\n" * 3000)
-    given: dict[str, Any] = {"files": [str(file)]}
-    given |= {"entities": {"engine": "grammar"}, "analyse": {"no_vectors": True}}.get(task, {})
+    extra: dict[str, Any] = {"entities": {"engine": "grammar"}, "analyse": {"no_vectors": True}}
+    given = {"files": [str(file)], **extra.get(task, {})}
     checks = count(1)
     stop_after = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ def clients(make_app: MakeApp) -> Iterator[Clients]:
         "--require-keys", "--no-jobs",
         environment={
             "ANYRIG_SERVER_UPLOAD_FILES": "8", "ANYRIG_SERVER_UPLOAD_TOTAL_MB": "0.01",
-            "ANYRIG_SERVER_QUEUE": "6",
+            "ANYRIG_SERVER_QUEUE": "6", "ANYRIG_SERVER_MAX_MODELS": "4",
         },
     )  # fmt: skip
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
@@ -98,3 +99,43 @@ def test_jobs_of_several_keys_take_turns(clients: Clients) -> None:
     queue = clients.app.state.server.jobs
     claimed = [queue.claim("me").id for _ in range(5)]
     assert claimed == [many[0], few[0], many[1], few[1], many[2]]
+
+
+def speak(client: TestClient, **options: Any) -> Any:
+    body = {"model": "tone", "input": "Hello.", "response_format": "pcm", "options": options}
+    return client.post("/v1/audio/speech", json=body)
+
+
+def list_loaded(clients: Clients) -> list[str]:
+    models = clients.app.state.server.models.loaded_models()
+    return [one.name for one in models if one.name.startswith("speech")]
+
+
+def test_each_value_of_an_option_does_not_load_one_more_engine(clients: Clients) -> None:
+    ann, bob = clients.add("ann"), clients.add("bob")
+    assert speak(bob).status_code == 200
+    for memory_items in (150, 160, 170, 180):
+        assert speak(ann, memory_items=memory_items).status_code == 200
+        assert len(list_loaded(clients)) <= 3
+    assert list_loaded(clients) == [
+        "speech tone",
+        "speech tone memory_items=170",
+        "speech tone memory_items=180",
+    ]
+
+
+def test_engines_in_use_are_not_unloaded_for_another(clients: Clients) -> None:
+    ann, bob = clients.add("ann"), clients.add("bob")
+    speech, key = clients.app.state.server.speech, clients.app.state.server.keys.list_keys()[0].id
+    with ExitStack() as stack:
+        for memory_items in (150, 160):
+            request = speech.request(
+                text="Hello.", engine="tone", set={"memory_items": memory_items}
+            )
+            stack.enter_context(speech.start(request, client=key))
+        refused = speak(ann, memory_items=170)
+        assert refused.status_code == 429, refused.text
+        assert refused.json()["title"] == "2 models of this client are in use; the limit is 2"
+        assert int(refused.headers["retry-after"]) > 0
+        assert speak(bob, memory_items=170).status_code == 200
+    assert speak(ann, memory_items=170).status_code == 200
