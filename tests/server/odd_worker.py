@@ -19,6 +19,7 @@ import os, signal, time
 from dataclasses import replace
 
 from anyrig.speech.engines.tone import Tone
+from anyrig.speech.protocol import Voice
 
 
 class Deadly(Tone):
@@ -31,6 +32,20 @@ class Deadly(Tone):
         if any("nonsense" in line.text for line in batch):
             raise ValueError("that is not a word")
         return super().run(batch)
+
+
+class Choir(Tone):
+    spec = replace(Tone.spec, name="choir", languages=("en",))
+    name = "choir"
+
+    @classmethod
+    def find(cls, folder=None):
+        names = ("bella", "nova", "sarah", "adam", "onyx")
+        voices = [
+            Voice(f"c{gender[0]}_{name}", "en", "choir", name.title(), gender)
+            for gender, name in zip(["female"] * 3 + ["male"] * 2, names)
+        ]
+        return replace(Tone.find(folder), engine="choir", voices=tuple(voices))
 
 
 class Slow(Tone):
@@ -49,7 +64,7 @@ def plugged(folder: Path) -> None:
     info = folder / "odd_engines-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd_engines\nVersion: 1.0\n")
-    names = "deadly = odd_engines:Deadly\nslow = odd_engines:Slow\n"
+    names = "deadly = odd_engines:Deadly\nslow = odd_engines:Slow\nchoir = odd_engines:Choir\n"
     (info / "entry_points.txt").write_text(f"[anyrig.speech]\n{names}")
 
 

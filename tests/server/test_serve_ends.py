@@ -21,6 +21,7 @@ import pytest
 import uvicorn
 from websockets.sync.client import connect
 
+from anyrig.app.live_speech import OPENAI_VOICES
 from anyrig.app.settings import ServerSettings
 from anyrig.errors import OverloadedError
 from anyrig.server.routes.documents import submit_patiently
@@ -230,6 +231,31 @@ def test_a_stream_goes_on_without_a_segment_that_cannot_be_spoken(
     assert word in caplog.text
     assert len(said(first, f"More {word}.").content) >= len(alone.content)
     assert _is_problem(said(f"First {word}.", last), 422 if word == "poison" else 400)
+
+
+def test_voices_of_openai_are_voices_of_that_name_or_others_of_their_gender(door: Door) -> None:
+    openai = pytest.importorskip("openai")
+    with openai.OpenAI(base_url=f"{door.url}/v1", api_key="none", max_retries=0) as client:
+
+        def spoken_by(voice: str, model: str) -> tuple[str, str]:
+            made = client.audio.speech.with_raw_response.create(
+                model=model, voice=voice, input="The kettle is on.", response_format="pcm"
+            )
+            return made.headers["x-anyrig-engine"], made.headers["x-anyrig-voice"]
+
+        for model in ("tts-1", "tts-1-hd", "gpt-4o-mini-tts"):
+            assert spoken_by("onyx", model) == ("choir", "cm_onyx (for onyx)")
+        assert spoken_by("alloy", "tts-1") == ("hibari", "heart (for alloy)")
+        found = {name: spoken_by(name, "choir")[1].partition(" ")[0] for name in OPENAI_VOICES}
+        for name, voice in found.items():
+            assert voice[1] == OPENAI_VOICES[name][0], (name, voice)
+        assert (found["onyx"], found["nova"]) == ("cm_onyx", "cf_nova")
+        assert set(found.values()) == {"cf_bella", "cf_nova", "cf_sarah", "cm_adam", "cm_onyx"}
+        for model in ("tts-99", "gpt-4o", "tts-1-99", "tts-", "gpt-4o-mini-tts-x"):
+            with pytest.raises(openai.NotFoundError):
+                spoken_by("alloy", model)
+        with pytest.raises(openai.BadRequestError):
+            spoken_by("nobody", "tts-1")
 
 
 # -- clients that leave ----------------------------------------------------------------------------

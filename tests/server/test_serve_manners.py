@@ -69,7 +69,7 @@ def test_one_rule_for_models_of_three_kinds(server: Server) -> None:
     client = server.client
     sound = spoken_by(client, response_format="wav").content
     calls: dict[str, tuple[str, Callable[[str], Any]]] = {
-        "speech": ("tts-99", lambda model: spoken_by(client, model=model)),
+        "speech": ("tts-1-hd", lambda model: spoken_by(client, model=model)),
         "embeddings": ("text-embedding-99", lambda model: client.post(
             "/v1/embeddings", json={"input": "a", "model": model})),
         "transcriptions": ("gpt-99-transcribe", lambda model: heard_by(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from anyrig.app.engines import (
     choose_engine,
     detect_language,
     find_requested_engine,
+    is_restricted,
     resolve_voice,
     split_blend,
 )
@@ -50,17 +52,19 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.speech.audio import Samples
     from anyrig.speech.live import Given, LiveStudio, Recital
+    from anyrig.speech.protocol import Voice
     from anyrig.speech.script import Script
     from anyrig.speech.sound.loudness import Leveller
     from anyrig.storage.cache import Cache
 
-OPENAI_VOICES = (
-    "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
-    "shimmer", "verse",
-)  # fmt: skip
-"""Names that clients of OpenAI send: they are the default voice where no engine has them."""
-_OPENAI_MODELS = ("tts-", "gpt-")
-"""How the names of OpenAI's models begin: they are the default engine."""
+OPENAI_VOICES = {
+    "alloy": "female", "ash": "male", "ballad": "male", "cedar": "male", "coral": "female",
+    "echo": "male", "fable": "male", "marin": "female", "nova": "female", "onyx": "male",
+    "sage": "female", "shimmer": "female", "verse": "male",
+}  # fmt: skip
+"""Names that clients of OpenAI send: voices of the same name, else others of the same gender."""
+_OPENAI_MODELS = re.compile(r"tts-1(-hd)?(-1106)?|gpt-4o-mini-tts(-\d{4}-\d\d-\d\d)?")
+"""OpenAI's models: they are the default engine."""
 _MAX_PREPARED_AT_ONCE = 2
 """Texts. It is pure Python: more at once would only take time from the event loop. Clients take
 turns at each sentence, and a client's short texts come before its long ones."""
@@ -169,7 +173,7 @@ class LiveSpeech:
         """Prepare a text and ask for its first segments; loads the engine if it is not loaded.
 
         Errors name the option that is wrong: text, voice or engine. A voice is never taken for a
-        path; OpenAI's names are the default voice where no engine has them.
+        path; OpenAI's names are voices of that name, or others.
 
         Args:
             request: of `request`.
@@ -190,7 +194,7 @@ class LiveSpeech:
 
             language = detect_language(request.text, request)
             with errors_of_option("voice"):
-                voice = self._resolve_voice(request, request.voice, openai=True)
+                voice = self._resolve_voice(request, request.voice, language, openai=True)
             if voice != request.voice:
                 request = replace(request, voice=voice)
             with errors_of_option("engine"):
@@ -262,7 +266,7 @@ class LiveSpeech:
         known = self._engine_names
         if name in known or not name:
             return name
-        if openai and name.startswith(_OPENAI_MODELS):
+        if openai and _OPENAI_MODELS.fullmatch(name):
             return ""
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         guess = f"Did you mean {' or '.join(near)}? " if near else ""
@@ -272,30 +276,64 @@ class LiveSpeech:
                 hint=f"{guess}GET /v1/models lists them.",
             )
 
-    def _resolve_voice(self, request: LiveSpeechRequest, voice: str, *, openai: bool) -> str:
+    def _resolve_voice(
+        self, request: LiveSpeechRequest, voice: str, language: str = "", *, openai: bool
+    ) -> str:
         """A voice that exists, or empty for the default one; it is never taken for a path.
 
-        With `openai` the names that OpenAI's clients send are the default voice.
+        With `openai` the names that OpenAI's clients send are voices that speak the language.
         """
         if voice in ("", "default"):
             return ""
         from anyrig.speech.voices import unknown
 
+        voices = self._list_voices(request)
+        known = [one.name for one in voices]
+        if voice not in known and openai and voice in OPENAI_VOICES:
+            return self._find_openai_voice(request, voice, language, voices)
+        for name in [voice] if voice in known else split_blend(voice):
+            if name not in known:
+                raise unknown(name[:_SHOWN_CHARACTERS], known, more="GET /config describes each.")
+        return voice
+
+    def _list_voices(self, request: LiveSpeechRequest) -> list[Voice]:
+        """The voices of the engine that is requested; of all that are installed, if none is."""
         if find_requested_engine(self._rig, request):
             # An engine that is not installed raises its own error: it has no voices to name.
-            choice = choose_engine(self._rig, request)
-            known = [one.name for one in choice.found.voices]
-        else:
-            names = [name for name in self._engine_names if name != TEST_ENGINE]
-            known = [one.name for name in names
-                     for one in check_engine(self._rig, request, name).voices]  # fmt: skip
-        for name in [voice] if voice in known else split_blend(voice):
-            if name in known:
-                continue
-            if openai and voice in OPENAI_VOICES:
-                return ""
-            raise unknown(name[:_SHOWN_CHARACTERS], known, more="GET /config describes each.")
-        return voice
+            return list(choose_engine(self._rig, request).found.voices)
+        names = [name for name in self._engine_names if name != TEST_ENGINE]
+        return [one for name in names for one in check_engine(self._rig, request, name).voices]
+
+    def _find_openai_voice(
+        self, request: LiveSpeechRequest, name: str, language: str, voices: Sequence[Voice]
+    ) -> str:
+        """The voice that is called so; else one of the default engine, as `OPENAI_VOICES` says.
+
+        Voices of the same gender are dealt out in their order, so that names differ where they can.
+        """
+        from anyrig.speech.tongues import matched
+
+        def speaks(voice: Voice) -> bool:
+            return not language or bool(matched(language, (voice.language, *voice.also)))
+
+        for one in voices:
+            title = (one.short_title or one.title).lower()
+            if (
+                title == name
+                and speaks(one)
+                and not is_restricted(engines.engine_class(one.engine).spec)
+            ):
+                return one.name
+        plain = replace(request, voice="")
+        choice = choose_engine(self._rig, plain, language)
+        able = [one for one in choice.found.voices if speaks(one)]
+        default = resolve_voice(self._rig, plain, choice)
+        able.sort(key=lambda one: one.name != default)  # it is the first of its gender
+        gender = OPENAI_VOICES[name]
+        same = [one for one in able if one.gender == gender]
+        names = [one for one in OPENAI_VOICES if not same or OPENAI_VOICES[one] == gender]
+        found = same or able
+        return found[names.index(name) % len(found)].name if found else ""
 
     def _prepare(
         self,

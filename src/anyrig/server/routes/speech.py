@@ -78,7 +78,7 @@ class CreateSpeechRequest(BaseModel):
         "", max_length=200, description="An engine of GET /v1/models; OpenAI's are the default one."
     )
     voice: VoiceName | VoiceId = Field(
-        "", description="Of GET /config; `a:2+b` blends two; OpenAI's names are the default voice.",
+        "", description="Of GET /config; `a:2+b` blends two; OpenAI's names are voices like them.",
         examples=["alloy"],
     )  # fmt: skip
     response_format: Annotated[AudioFormat, BeforeValidator(_normalize_format)] = Field(
