@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -10,10 +11,14 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from anyrig.errors import DiskFullError
+from anyrig.storage import cache as cache_module
 from anyrig.storage.cache import ResultCache
 from anyrig.units import GIB
 from tests.conftest import Anyrig
@@ -267,3 +272,69 @@ def test_a_cache_server_that_does_not_answer_is_one_warning(anyrig: Anyrig) -> N
         assert len(told) == 1, done.stderr
         assert told[0].startswith("warning: results are not shared: redis://127.0.0.1:1/0")
     assert "1 of 1 segment cached" in done.stdout + done.stderr
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A small disk of its own; only root can have one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("a disk can be mounted by root alone")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts a disk as Linux does")
+@pytest.mark.parametrize("held", [False, True])
+def test_pruning_everything_frees_a_full_disk(
+    anyrig: Anyrig, full_disk: Path, monkeypatch: pytest.MonkeyPatch, *, held: bool
+) -> None:
+    monkeypatch.setenv("ANYRIG_CACHE_FOLDER", str(full_disk))
+    with ResultCache(full_disk / "results.sqlite") as store:
+        for number in range(20):
+            store.put(f"s{number}", random.randbytes(60_000), kind="speech")
+        if held:
+            with pytest.raises(ZeroDivisionError), store.pin_for_job("book"):
+                hold(store)
+    with contextlib.suppress(OSError), (full_disk / "other").open("wb", buffering=0) as other:
+        while True:
+            other.write(bytes(4096))
+    shown = anyrig("cache")
+    assert shown.returncode == 1
+    assert "No space left on device" in shown.stderr
+    assert "cache prune --all" in shown.stderr
+    done = anyrig("cache", "prune", "--all", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert f"Dropped {19 if held else 20} results" in done.stdout
+    assert shutil.disk_usage(full_disk).free > 1_000_000
+    with ResultCache(full_disk / "results.sqlite") as store:
+        assert store.has(["s1", "s2"]) == ({"s1"} if held else set())
+        assert store.put("new", b"1", kind="speech")
+        assert store.verify().num_bad == 0
+
+
+def hold(store: ResultCache) -> None:
+    """As a job that was interrupted."""
+    store.get("s1")
+    raise ZeroDivisionError
+
+
+def test_pruning_a_full_disk_that_another_process_uses_says_what_to_do(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "_FORMAT", replace(cache_module._FORMAT, busy_timeout_s=0.1))
+
+    def refuse(*_: object) -> None:
+        raise DiskFullError("No space left on device", hint="")
+
+    with ResultCache(kept) as other, ResultCache(kept) as store:
+        assert other.has(["s1"])
+        monkeypatch.setattr(store.file, "read", refuse)
+        with pytest.raises(DiskFullError) as caught:
+            store.prune(to_bytes=0)
+        assert f"delete {kept}" in caught.value.hint
+        assert other.has(["s1"]) == {"s1"}

@@ -35,7 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
-from anyrig.errors import InvalidInputError, StorageError
+from anyrig.errors import DiskFullError, InvalidInputError, StorageError
 from anyrig.storage.keys import JsonValue, to_canonical_json
 from anyrig.storage.sqlite import MAX_VARIABLES, DatabaseFormat, SqliteFile
 from anyrig.units import GIB, format_bytes
@@ -698,19 +698,44 @@ class ResultCache(Cache):
             planned = PruneResult(len(rows), sum(size for _, size in rows), num_pinned)
             return planned, not (to_bytes > 0 or part or further or num_jobs)
 
-        with self.file.locked():
-            self._flush_usage()
-            planned, is_everything = self.file.read(plan)
-        if dry_run or (is_everything and not self.file.read_only and self.file.delete()):
-            return planned
-        num_results = data_bytes = 0
-        for rows in self._delete_oldest(selection, to_bytes):
-            num_results += len(rows)
-            data_bytes += sum(size for _, size in rows)
-            if on_progress:
-                on_progress(num_results, max(num_results, planned.num_results))
-        self._release_space()
+        try:
+            with self.file.locked():
+                self._flush_usage()
+                planned, is_everything = self.file.read(plan)
+            if dry_run or (is_everything and not self.file.read_only and self.file.delete()):
+                return planned
+            num_results = data_bytes = 0
+            for rows in self._delete_oldest(selection, to_bytes):
+                num_results += len(rows)
+                data_bytes += sum(size for _, size in rows)
+                if on_progress:
+                    on_progress(num_results, max(num_results, planned.num_results))
+            self._release_space()
+        except DiskFullError:
+            if dry_run:
+                raise
+            return self._prune_full_disk(selection, to_bytes, plan)
         return PruneResult(num_results, data_bytes, planned.num_pinned)
+
+    def _prune_full_disk(
+        self,
+        selection: _Selection,
+        to_bytes: int,
+        plan: Callable[[sqlite3.Connection], tuple[PruneResult, bool]],
+    ) -> PruneResult:
+        def delete(connection: sqlite3.Connection) -> PruneResult:
+            planned, _ = plan(connection)
+            _delete_ids(connection, selection.select_oldest(connection, to_bytes, one_step=False))
+            return planned
+
+        try:
+            return self.file.write_in_place(delete)
+        except StorageError as error:
+            raise DiskFullError(
+                f"No space left on device: cannot prune {self.path}: {error.message}",
+                hint=f"Stop what uses the cache, and try again; or delete {self.path}. Its results"
+                " are computed again when they are needed.",
+            ) from error
 
     def verify(self, on_progress: ProgressCallback | None = None) -> VerifyResult:
         """Check every result; the damaged ones are deleted."""

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import sqlite3
 import sys
 import threading
@@ -36,6 +37,7 @@ MAX_VARIABLES = 500  # values in one statement: old builds of SQLite accept 999
 _CORRUPT = ".corrupt-"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NO_FILE = (0, 0)
+_MIN_FREE_BYTES = 128 << 10
 _LOCK_WAIT_S = 10.0  # for another process that opens or removes the file
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -150,6 +152,22 @@ class SqliteFile:
                     self._disconnect()
             return True
 
+    def write_in_place(self, transaction: Transaction[T]) -> T:
+        """Run statements without a log, and return free pages to the disk.
+
+        For a full disk, where even deleting rows needs space for the log. No other process may have
+        the file open, and one that is killed damages it: for disposable formats alone.
+        """
+        assert self.format.disposable
+        with self.locked(), self._translate_errors(), self._file_locked():
+            self._disconnect()
+            with contextlib.closing(self._sqlite(str(self.path))) as connection:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # without shared memory
+                connection.execute("PRAGMA journal_mode = MEMORY").fetchall()
+                answer = _transact(connection, "BEGIN EXCLUSIVE", transaction)
+                connection.executescript("PRAGMA incremental_vacuum")
+                return answer
+
     def close(self) -> None:
         """Close it for good; harmless when it is closed already."""
         if not self.closed:
@@ -209,7 +227,9 @@ class SqliteFile:
             )
         if code in _DAMAGED:
             return self.damage_error(str(error))
-        if code == sqlite3.SQLITE_FULL:
+        # Without space for the index of its log, SQLite reports an error of the disk.
+        is_full = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and self._is_disk_full()
+        if code == sqlite3.SQLITE_FULL or is_full:
             return DiskFullError(
                 f"No space left on device: cannot write {self.path}",
                 hint=f"Free some space{self.format.move_hint}. {self.format.space_hint}".rstrip(),
@@ -222,6 +242,12 @@ class SqliteFile:
         if code in _NO_ACCESS:
             return StorageError(f"{self.path} is not writable", hint=self._access_hint)
         return StorageError(f"{self.path}: {error}", hint=MORE_DETAILS)
+
+    def _is_disk_full(self) -> bool:
+        try:
+            return shutil.disk_usage(self.path.parent).free < _MIN_FREE_BYTES
+        except OSError:
+            return False
 
     # -- opening -----------------------------------------------------------------------------------
 
