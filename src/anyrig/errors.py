@@ -59,6 +59,7 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any, ClassVar, Literal, Self, SupportsIndex
 
+_REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 Style = Literal["python", "command", "http"]
 
@@ -426,6 +427,11 @@ def is_disk_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def is_access_refused(error: BaseException) -> bool:
+    """Whether the system refused to open or change a file: no permission, a read-only disk."""
+    return isinstance(error, OSError) and error.errno in _REFUSED
 
 
 def to_disk_full_error(error: BaseException) -> DiskFullError:

@@ -69,6 +69,15 @@ def test_an_upload_where_no_space_is_left(
     assert client.post("/uploads", files={"files": ("a.txt", b"words")}).status_code == 201
 
 
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EPERM])
+def test_an_upload_that_may_not_be_written(client: TestClient, fill: Fill, code: int) -> None:
+    fill("open", code=code)
+    answer = client.post("/uploads", files={"files": ("a.txt", b"words")})
+    assert answer.status_code == 507
+    assert "may not read or write its data" in answer.json()["title"]
+    assert "permissions" in answer.json()["hint"]
+
+
 def test_an_upload_whose_last_bytes_find_no_space(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

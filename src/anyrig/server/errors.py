@@ -36,6 +36,7 @@ from anyrig.errors import (
     StorageBusyError,
     StorageError,
     WorkersLostError,
+    is_access_refused,
     is_disk_full,
     render,
 )
@@ -187,6 +188,12 @@ def error_response(error: Exception, *, log_texts: bool = False) -> JSONResponse
         hint = _HINTS.get(status, "See /docs for the available paths.")
         headers = dict(error.headers or {})
         return problem_response(status, str(error.detail), hint, headers=headers)
+    if is_access_refused(error):
+        log.error("the server may not read or write its data: %s", error.strerror)
+        return problem_response(
+            507, "the server may not read or write its data",
+            "Check the permissions of the server's data folder, and whether its disk is read-only.",
+        )  # fmt: skip
     _log_error(error, log_texts)
     return problem_response(500, "internal server error", "See the server's log for details.")
 
