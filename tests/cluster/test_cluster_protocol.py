@@ -27,7 +27,7 @@ from anyrig.cluster.protocol import (
 )
 from anyrig.cluster.registry import WorkerInfo, parse_worker_info
 from anyrig.cluster.speech import SpeechCodec
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, Message, OptionRef, messages_to_json, render
 from anyrig.speech.booth import Recording
 from anyrig.work.outcome import ItemFailure
 from benchmarks.local_cluster import counting_identity, make_lines
@@ -61,6 +61,14 @@ def test_what_is_sent_arrives() -> None:
     assert result.split(BLOB) == RESULTS
     assert "text" not in REQUEST.describe()
     assert not any(line.text in REQUEST.describe() for line in make_lines(3))
+
+
+def test_options_that_a_failure_names_arrive() -> None:
+    message = Message("pass {precision}", precision=OptionRef("precision", "fp32"))
+    failed = TaskResult(failures={3: ItemFailure("error", message, 1, message)}, refused=message)
+    found = parse_result(through(messages_to_json(asdict(failed))))
+    for text in (found.failures[3].message, found.failures[3].hint, found.refused):
+        assert render(text, "command") == "pass --precision fp32"
 
 
 def test_a_take_arrives() -> None:
@@ -115,7 +123,8 @@ def test_what_is_nothing_of_the_kind_is_refused(value: Any) -> None:
         {"results": {"seven": {}}}, {"failures": {"8": {"kind": "odd"}}}, {"returned": ["9"]},
         {"returned": [True]}, {"cost": "much"}, {"cost": 10**400}, {"cost": float("nan")},
         {"cost": -1.0}, {"seconds": float("inf")}, {"seconds": True}, {"refused": 3},
-        {"results": []}, {"results": {"7": []}},
+        {"results": []}, {"results": {"7": []}}, {"failures": {"8": []}},
+        {"refused": {"template": "{:>99999999999}", "options": [{"option": "a", "value": "b"}]}},
     ],
 )  # fmt: skip
 def test_what_is_no_result_is_refused(change: dict[str, Any]) -> None:

@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from anyrig.app.training_config import TrainingConfig
-from anyrig.errors import InvalidInputError, Message, OptionRef, OverloadedError, StorageError
+from anyrig.errors import (
+    InvalidInputError,
+    Message,
+    OptionRef,
+    OverloadedError,
+    StorageError,
+    dump_message,
+    load_message,
+)
 from anyrig.jobs.queue import is_dead, make_owner_name
 from anyrig.results import in_json, to_json
 from anyrig.storage.files import write_atomic
@@ -281,7 +289,7 @@ def write_state(
 ) -> None:
     """Save the state of a run; `running` is valid as long as this process lives."""
     data = {
-        "state": status, "owner": make_owner_name(), "steps": steps, "error": error,
+        "state": status, "owner": make_owner_name(), "steps": steps, "error": dump_message(error),
         "time": time.time(),
     }  # fmt: skip
     with _storage_errors(folder):
@@ -297,9 +305,8 @@ def load_state(folder: Path) -> RunState:
     has_ended = status == "running" and _has_ended(str(data.get("owner", "")), since)
     if has_ended or status not in ("running", "finished", "failed"):
         status = "stopped"
-    return RunState(
-        status, step, steps if type(steps) is int else None, loss, since, str(data.get("error", ""))
-    )
+    error = load_message(str(data.get("error", "")))
+    return RunState(status, step, steps if type(steps) is int else None, loss, since, error)
 
 
 def _has_ended(owner: str, since: float) -> bool:

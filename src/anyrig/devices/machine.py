@@ -427,7 +427,7 @@ class Machine:
         """Installed packages that can use a device, with their versions; torch's with its build."""
         titles = dict(self.host.installed.versions)
         if torch := self.host.installed.torch:
-            titles["torch"] = torch.title.removeprefix("torch ")
+            titles["torch"] = torch.full_version
         return titles
 
     @property

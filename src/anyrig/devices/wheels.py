@@ -43,7 +43,12 @@ class TorchBuild(NamedTuple):
     @property
     def title(self) -> str:
         """`torch 2.11.0 (CUDA 13.0)`."""
-        return f"torch {self.version} ({f'{self.flavour_title} {self.runtime}'.strip()})"
+        return f"torch {self.full_version}"
+
+    @property
+    def full_version(self) -> str:
+        """`2.11.0 (CUDA 13.0)`."""
+        return f"{self.version} ({f'{self.flavour_title} {self.runtime}'.strip()})"
 
 
 class InstalledPackages(NamedTuple):

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from anyrig.app.models import MemoryWatch
 from anyrig.app.serve import PRELOADS
 from anyrig.backends.memory import trim_heap
-from anyrig.errors import AnyrigError, Message, error_from_dict
+from anyrig.errors import AnyrigError, error_from_dict, render
 from anyrig.server.errors import add_error_handlers, common_responses
 from anyrig.server.jobs import run_queue
 from anyrig.server.openapi import add_docs
@@ -155,12 +155,8 @@ async def _preload_all(server: ServerState) -> None:
         try:
             await to_thread.run_sync(preload, server, word, limiter=limiter)
         except AnyrigError as error:
-            server.preload_error = Message(
-                "{word} cannot be loaded: {problem}. {hint}",
-                word=word,
-                problem=error.message,
-                hint=error.hint,
-            )
+            problem, hint = (render(text, "http") for text in (error.message, error.hint))
+            server.preload_error = f"{word} cannot be loaded: {problem}. {hint}"
         except Exception as error:
             log.exception("%s cannot be loaded", word)
             server.preload_error = f"{word} cannot be loaded: {type(error).__name__}"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from anyrig.app.access import hide_folders
 from anyrig.app.engine_setup import EngineInstaller, InstallProgress, plan_install
 from anyrig.app.engines import TEST_ENGINE, EngineStatus
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, render_json
 from anyrig.server.auth import get_client
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
@@ -86,7 +86,7 @@ def router(server: ServerState) -> APIRouter:
             return installer.start(engine, agreed=body.agree)
 
         try:
-            return vars(await to_thread.run_sync(start, limiter=limiter))
+            return render_json(vars(await to_thread.run_sync(start, limiter=limiter)), "http")
         except InvalidInputError as error:
             raise Problem(409, error.message, hint=error.hint) from error
 

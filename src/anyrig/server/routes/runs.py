@@ -17,7 +17,7 @@ from anyrig.app.access import Client
 from anyrig.app.runs import RegisteredRun
 from anyrig.app.training import find_missing_torch, write_report
 from anyrig.app.training_config import READY_RUNS, ReadyName, build_ready_config
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, render
 from anyrig.install import localize_install_commands
 from anyrig.results import to_json
 from anyrig.server.auth import get_client
@@ -255,7 +255,7 @@ def _describe(run: RegisteredRun, jobs: Mapping[str, str]) -> dict[str, Any]:
     return {
         "id": run.id, "name": name, "kind": str(told.task.get("kind", "")), "state": state.status,
         "step": state.step, "steps": state.steps, "loss": state.loss, "created": run.created,
-        "since": state.since, "error": state.error or None, "job": job,
+        "since": state.since, "error": render(state.error, "http") or None, "job": job,
     }  # fmt: skip
 
 

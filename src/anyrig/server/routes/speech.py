@@ -21,7 +21,13 @@ from anyrig.app.access import check_no_paths, hide_folders
 from anyrig.app.engines import TEST_ENGINE, EngineStatus
 from anyrig.app.files import normalize_format
 from anyrig.app.lexicons import get_lexicon_key
-from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    LimitExceededError,
+    OverloadedError,
+    render,
+)
 from anyrig.server import errors
 from anyrig.server.auth import get_client
 from anyrig.server.documents import run_while_connected
@@ -387,9 +393,10 @@ def _describe_config(server: ServerState) -> dict[str, Any]:
 
 def _format_problem(engine: EngineStatus) -> str | None:
     """What an engine lacks and how to get it, as two sentences; a command in them is marked."""
-    first, dot, rest = engine.fix.partition(". ")
-    fix = f"`{first}`{dot}{rest}" if first.startswith("anyrig ") else engine.fix
-    found = [one.rstrip(". ") for one in (engine.problem, fix) if one]
+    problem, fix = render(engine.problem, "http"), render(engine.fix, "http")
+    first, dot, rest = fix.partition(". ")
+    fix = f"`{first}`{dot}{rest}" if first.startswith("anyrig ") else fix
+    found = [one.rstrip(". ") for one in (problem, fix) if one]
     return ". ".join(found) + "." if found else None
 
 

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from anyrig.errors import AnyrigError
+from anyrig.errors import AnyrigError, dump_message
 from anyrig.storage.files import write_atomic
 from anyrig.training.distributed.orphans import end_with_parent
 
@@ -31,7 +31,7 @@ def main(words: Sequence[str]) -> int:
     try:
         _run(words)
     except AnyrigError as error:
-        _report(Path(reports), error.exit_code, type(error).__name__, str(error), error.hint)
+        _report(Path(reports), error.exit_code, type(error).__name__, error.message, error.hint)
         return error.exit_code
     except SystemExit as leaving:
         return _left(Path(reports), leaving.code)
@@ -66,7 +66,8 @@ def _left(reports: Path, code: object) -> int:
 
 def _report(reports: Path, code: int, kind: str, message: str, hint: str) -> None:
     rank = int(os.environ["RANK"])  # torchrun's word on who this is; nothing else is read
-    told = {"rank": rank, "code": code, "kind": kind, "message": message, "hint": hint}
+    texts = {"message": dump_message(message), "hint": dump_message(hint)}
+    told = {"rank": rank, "code": code, "kind": kind, **texts}
     write_atomic(reports / f"rank{rank}.json", json.dumps({**told, "time": time.time()}))
 
 

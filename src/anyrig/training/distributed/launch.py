@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anyrig.backends.process import ChildModule, start_module
-from anyrig.errors import InvalidSettingError, Message, WorkError
+from anyrig.errors import InvalidSettingError, Message, WorkError, load_message
 from anyrig.training.distributed.agent import AGENT_FILE
 from anyrig.training.distributed.restarting import START_AGAIN
 
@@ -138,16 +138,20 @@ def first_failure(reports: Path, code: int) -> Failure:
         key=lambda one: (one["code"] != START_AGAIN, one["kind"] == _CONSEQUENCE, one["time"])
     )
     if told and told[0]["kind"] != _CONSEQUENCE:
-        one = told[0]
-        return Failure(one["rank"], one["code"], one["message"], one["hint"] or _HINT)
+        return _to_failure(told[0])
     silent = {
         rank: end for rank, end in ends.items() if not (reports / f"rank{rank}.json").exists()
     }
     for rank, end in sorted(silent.items(), key=lambda pair: pair[1] == -signal.SIGTERM):
         return Failure(int(rank), end, _ending(end), _HINT)
     for one in told:
-        return Failure(one["rank"], one["code"], one["message"], one["hint"] or _HINT)
+        return _to_failure(one)
     return Failure(0, code, f"torchrun ended with exit code {code}", _HINT)
+
+
+def _to_failure(row: Mapping[str, Any]) -> Failure:
+    message, hint = (load_message(row[name]) for name in ("message", "hint"))
+    return Failure(row["rank"], row["code"], message, hint or _HINT)
 
 
 def _ending(code: int) -> str:
