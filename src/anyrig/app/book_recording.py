@@ -17,13 +17,7 @@ from anyrig.app.cache import open_cache
 from anyrig.app.events import BookUnfinishedEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import check_writable
 from anyrig.app.speech import place_engine, warn_some
-from anyrig.errors import (
-    InvalidInputError,
-    Message,
-    OptionRef,
-    StorageError,
-    WorkError,
-)
+from anyrig.errors import InvalidInputError, Message, OptionRef, StorageError, WorkError
 from anyrig.results import fields_to_json
 from anyrig.units import format_bytes, format_duration, pluralize
 
@@ -575,7 +569,13 @@ def report_problems(result: BookResult, on_event: OnEvent) -> None:
         Message("may sound wrong; {json} lists them all", json=OptionRef("json")),
     )
     for (chapter, number), lack in gaps.items():
-        message = f"gap at {chapter}:{number}, {lack.text[:50]!r}: {lack.said}"
+        message = Message(
+            "gap at {chapter}:{number}, {text!r}: {said}",
+            chapter=chapter,
+            number=number,
+            text=lack.text[:50],
+            said=lack.said,
+        )
         on_event(WarningEvent(message))
 
 

@@ -37,6 +37,7 @@ from anyrig.app.rig import Rig
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
+    Message,
     MissingWeightsError,
     StorageBusyError,
     WorkError,
@@ -533,7 +534,8 @@ def _run_analyse(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, 
     if not found.docs:
         first = found.left[0]
         raise InvalidInputError(
-            f"{first.name}: {first.why}", hint=first.hint or "Give files with text."
+            Message("{name}: {why}", name=first.name, why=first.why),
+            hint=first.hint or "Give files with text.",
         )
     if given.get("html"):
         return {"html": html(found)}

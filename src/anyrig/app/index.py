@@ -24,7 +24,13 @@ from anyrig.app.embedding import (
     open_vectors,
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
-from anyrig.errors import AnyrigError, InvalidInputError, StorageBusyError, StorageError
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    Message,
+    StorageBusyError,
+    StorageError,
+)
 from anyrig.estimates import SteadyEstimate
 from anyrig.options import Request, option
 from anyrig.results import fields_to_json
@@ -406,8 +412,11 @@ def _open_forget(
                 model = find_index_model(rig, options, path, on_event)
             except AnyrigError as error:
                 on_event(WarningEvent(
-                    f"cached vectors were not deleted, as the model is gone ({error.message});"
-                    " `anyrig cache prune --kind embedding` deletes all of them"
+                    Message(
+                        "cached vectors were not deleted, as the model is gone ({problem});"
+                        " `anyrig cache prune --kind embedding` deletes all of them",
+                        problem=error.message,
+                    )
                 ))  # fmt: skip
                 return 0
             return sum(

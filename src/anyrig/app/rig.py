@@ -29,7 +29,7 @@ from anyrig.devices.choose import (
     choose_device,
     resolve_request,
 )
-from anyrig.errors import InvalidSettingError
+from anyrig.errors import InvalidSettingError, Message
 from anyrig.options import check_names, check_required, list_options
 from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
@@ -297,7 +297,9 @@ class Rig:
         try:
             return load_saved_device(self.folders.saved_device)
         except InvalidSettingError as error:
-            self.warn(f"{error.message}; it is ignored. {error.hint}")
+            self.warn(
+                Message("{problem}; it is ignored. {hint}", problem=error.message, hint=error.hint)
+            )
             return None
 
     def reload_saved_device(self) -> None:

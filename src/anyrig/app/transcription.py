@@ -255,8 +255,13 @@ def list_warnings(transcript: Transcription) -> Iterator[str]:
     yield from transcript.warnings
     for gap in transcript.gaps:
         yield (
-            f"{transcript.name}: {gap.start_s:.1f} s to {gap.end_s:.1f} s could not be transcribed:"
-            f" {gap.why}"
+            Message(
+                "{name}: {start_s:.1f} s to {end_s:.1f} s could not be transcribed: {why}",
+                name=transcript.name,
+                start_s=gap.start_s,
+                end_s=gap.end_s,
+                why=gap.why,
+            )
         )
     for line in transcript.doubtful[:_MAX_DOUBTFUL]:
         yield f"{transcript.name} at {line.start_s:.1f} s: {line.doubt}: {line.text[:50]!r}"

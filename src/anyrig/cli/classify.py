@@ -27,7 +27,7 @@ from anyrig.cli.output import (
 from anyrig.cli.rig import open_rig
 from anyrig.cli.text_input import read_input, read_lines
 from anyrig.documents.classify.labels import split_labels
-from anyrig.errors import InvalidInputError, InvalidOptionError
+from anyrig.errors import InvalidInputError, InvalidOptionError, Message
 from anyrig.options import list_options
 from anyrig.results import to_json
 from anyrig.text.labels import one_line
@@ -275,7 +275,7 @@ def _train(rig: Rig, arguments: argparse.Namespace, examples: Path, events: Even
 def _report_left_out(notes: Sequence[str], left_out: Sequence[Trouble]) -> int:
     for note in notes:
         print_warning(note)
-    print_warnings([f"{one.place}: {one.said}" for one in left_out])
+    print_warnings([Message("{place}: {said}", place=one.place, said=one.said) for one in left_out])
     return 1 if left_out else 0
 
 

@@ -505,7 +505,9 @@ class JobQueue:
             elif outcome.killed and not row.kills:
                 state = _state_after_stop(row.stop_request)
                 assert outcome.error is not None
-                text = f"{outcome.error.message}; the job is tried again once"
+                text = Message(
+                    "{problem}; the job is tried again once", problem=outcome.error.message
+                )
                 self._add_event(connection, row.number, "log", {"text": text})
             else:
                 state = "failed" if outcome.error else "done"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, Message
 
 if TYPE_CHECKING:
     import re2
@@ -215,7 +215,9 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False) -> UserPattern:
                 "matches the empty text", hint="Let it match at least one character."
             )
     except InvalidInputError as error:
-        told = f"the pattern {pattern!r:.300} {error.message}"
+        told = Message(
+            "the pattern {pattern!r:.300} {problem}", pattern=pattern, problem=error.message
+        )
         raise InvalidInputError(told, hint=error.hint) from None
     return made
 

@@ -304,7 +304,11 @@ def _trouble(example: Example, said: str) -> Trouble:
 
 
 def _first(troubles: Sequence[Trouble]) -> str:
-    return f"{troubles[0].place}: {troubles[0].said}" if troubles else "Pass some with text."
+    return (
+        Message("{place}: {said}", place=troubles[0].place, said=troubles[0].said)
+        if troubles
+        else "Pass some with text."
+    )
 
 
 def _drop_copies(
