@@ -79,16 +79,16 @@ def test_an_error_crosses_processes_with_its_class_hint_and_fields() -> None:
 PAGES = Message(
     "{name}: pass {pages}, or {all}",
     name="{0.__class__} }{ --pages.pdf",  # what a user wrote is only ever a value
-    pages=OptionRef("max_pages", "1-{3}"),
+    pages=OptionRef("max_pages", "1 {3}"),
     all=OptionRef("all"),
 )
 
 
 def test_a_message_is_rendered_for_its_reader() -> None:
     name = "{0.__class__} }{ --pages.pdf"
-    assert render(PAGES, "command") == f"{name}: pass --max-pages 1-{{3}}, or --all"
-    assert render(PAGES, "http") == f'{name}: pass "max_pages": "1-{{3}}", or `all`'
-    assert str(PAGES) == render(PAGES, "python") == f'{name}: pass max_pages="1-{{3}}", or `all`'
+    assert render(PAGES, "command") == f"{name}: pass --max-pages '1 {{3}}', or --all"
+    assert render(PAGES, "http") == f'{name}: pass "max_pages": "1 {{3}}", or `all`'
+    assert str(PAGES) == render(PAGES, "python") == f'{name}: pass max_pages="1 {{3}}", or `all`'
     assert render("{plain} --x", "http") == "{plain} --x"
 
 
@@ -98,7 +98,7 @@ def test_a_message_within_another_keeps_its_options() -> None:
     assert render(outer, "command").startswith("line   7: {0.__class__} }{ --pages.pdf: pass --max")
     assert outer.endswith("`all`. {x!r}")
     renamed = outer.replace("}{ --pages", "{a}")
-    assert "{a}.pdf: pass --max-pages 1-{3}, or --all" in render(renamed, "command")
+    assert "{a}.pdf: pass --max-pages '1 {3}', or --all" in render(renamed, "command")
 
 
 def test_what_has_no_such_option_is_named_by_what_it_has() -> None:

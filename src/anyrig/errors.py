@@ -53,6 +53,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ from typing import Any, ClassVar, Literal, Self, SupportsIndex
 
 _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-Style = Literal["python", "command", "http"]
+MessageStyle = Literal["python", "command", "http"]
 
 # -- messages --------------------------------------------------------------------------------------
 
@@ -74,9 +75,9 @@ class OptionRef:
     value: str = ""
 
 
-_SPELLINGS: Mapping[tuple[str, Style], str] = {
+_SPELLINGS: Mapping[tuple[str, MessageStyle], str] = {
     ("json", "python"): "the result", ("json", "http"): "the result",
-    ("list", "python"): "`Rig.plan_book`", ("list", "http"): "POST /books/plan",
+    ("list", "python"): "`Rig.list_chapters`", ("list", "http"): "POST /books/plan",
     ("verbose", "python"): "see the debug log", ("verbose", "command"): "run with -vv",
     ("verbose", "http"): "see the server's log",
 }  # fmt: skip
@@ -135,12 +136,12 @@ class Message(str):
         return self._build, (self.template, self.options)
 
 
-def render(text: str, style: Style) -> str:
+def render(text: str, style: MessageStyle) -> str:
     """A message as its reader is to see it; a text that names no options is as it is."""
     return _fill(text.template, text.options, style) if isinstance(text, Message) else text
 
 
-def render_json(value: Any, style: Style) -> Any:
+def render_json(value: Any, style: MessageStyle) -> Any:
     """A JSON value with every message in it as its reader is to see it."""
     if isinstance(value, str):
         return render(value, style)
@@ -156,20 +157,21 @@ def render_json(value: Any, style: Style) -> Any:
     return value
 
 
-def _fill(template: str, options: tuple[OptionRef, ...], style: Style) -> str:
+def _fill(template: str, options: tuple[OptionRef, ...], style: MessageStyle) -> str:
     return template.format(*(_spell(option, style) for option in options))
 
 
-def _spell(option: OptionRef, style: Style) -> str:
+def _spell(option: OptionRef, style: MessageStyle) -> str:
     name, value = option.name, option.value
     if spelling := _SPELLINGS.get((name, style)):
         return spelling
     if style == "command":
         flag = f"--{name.replace('_', '-')}"
-        return f"{flag} {value}" if value else flag
-    if style == "http":
-        return f'"{name}": "{value}"' if value else f"`{name}`"
-    return f'{name}="{value}"' if value else f"`{name}`"
+        return f"{flag} {shlex.quote(value)}" if value else flag
+    if not value:
+        return f"`{name}`"
+    quoted = json.dumps(value, ensure_ascii=False)
+    return f'"{name}": {quoted}' if style == "http" else f"{name}={quoted}"
 
 
 def _escape(text: str) -> str:
@@ -179,7 +181,7 @@ def _escape(text: str) -> str:
 def messages_to_json(value: Any) -> Any:
     """A value whose messages become JSON objects, for another process or a file."""
     if isinstance(value, Message):
-        return _message_to_json(value)
+        return _message_to_json(value) if value.options else str(value)
     if isinstance(value, Mapping):
         return {name: messages_to_json(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
