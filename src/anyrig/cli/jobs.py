@@ -404,7 +404,7 @@ def _run_to_json(one: RegisteredRun) -> dict[str, Any]:
 def _describe_run(one: RegisteredRun) -> Iterator[str]:
     yield f"{one.id}: train in {escape_line(shorten(one.folder))}, {_format_run_state(one)}"
     if one.state.error:
-        yield f"error: {escape_line(render(one.state.error, 'command'))}"
+        yield f"error: {_format_text(one.state.error)}"
     if one.result is not None:
         yield format_summary(one.result)
     if one.state.status in ("stopped", "failed"):
