@@ -393,6 +393,24 @@ def test_a_server_with_old_settings_speaks_with_the_default_voice(
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 2
 
 
+@pytest.mark.slow
+def test_a_stopped_worker_is_replaced_while_its_client_waits(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anyrig.app.speech.LIVE_SILENCE_LIMIT_S", 4.0)  # two heartbeats
+    app = make_app("--no-jobs")
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        assert asked(client, "Hello.").status_code == 200  # it is loaded
+        pool = studio_of(app)._stage.crew
+        before = pool.pids
+        for pid in before:
+            os.kill(pid, signal.SIGSTOP)
+        answer = asked(client, "The kettle is on.")
+        assert answer.status_code == 200, answer.text
+        assert len(answer.content) > 24000
+        assert not set(before) & set(pool.pids)
+
+
 openai = pytest.importorskip("openai")
 
 

@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from anyrig.storage.cache import Cache
 
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth the start of another process
+LIVE_SILENCE_LIMIT_S = 15.0
+"""A live worker without a heartbeat for so long, of which it sends one every two seconds, hangs: a
+client waits for it. Engines compute outside the interpreter's lock."""
 _READ_SAMPLES = 1 << 18
 _MAX_WORKERS = 8  # named in a report
 _MAX_WARNINGS = 8
@@ -489,6 +492,7 @@ def _open_stage(
 ) -> Stage:
     from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.speech.stage import Stage
+    from anyrig.work.dispatch import SILENCE_LIMIT_S
 
     return Stage(
         engine=choice.name,
@@ -499,6 +503,7 @@ def _open_stage(
         store=cache,
         limits=KnownBatchSizes(rig.folders.batch_limits),
         stamp=format_stamp(rig, plan),
+        silence_limit_s=LIVE_SILENCE_LIMIT_S if lane == "live" else SILENCE_LIMIT_S,
         hire=open_cluster_pool(rig, request, choice, plan, lane=lane),
     )
 

@@ -15,6 +15,7 @@ from anyrig.speech.engines.packaged import hash_now
 from anyrig.speech.protocol import Found, Line, Value, options_of
 from anyrig.speech.shelf import KIND, Shelf
 from anyrig.storage import keys as keys
+from anyrig.work.dispatch import SILENCE_LIMIT_S
 from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
@@ -49,6 +50,7 @@ class Stage:
         store: Cache | None = None,
         limits: KnownBatchSizes | None = None,
         stamp: str = "",
+        silence_limit_s: float = SILENCE_LIMIT_S,
         hire: Callable[[EngineFactory], WorkerPool] | None = None,
     ) -> None:
         """Start the workers; they load while this goes on.
@@ -62,6 +64,7 @@ class Stage:
             store: where takes are kept; none makes everything anew.
             limits: batch sizes that earlier runs found.
             stamp: driver and library versions, under which those hold.
+            silence_limit_s: a worker without a heartbeat for so long is replaced.
             hire: makes other workers than processes on the placed devices, of the same recipe;
                 the placements then only say in what precision takes are made.
         """
@@ -99,7 +102,8 @@ class Stage:
                     fallback=placed.fallback,
                     known_sizes=limits,
                     stamp=stamp,
-                )
+                ),
+                silence_limit_s=silence_limit_s,
             )
         )
         if isinstance(self.crew, Distrusting):
