@@ -177,7 +177,7 @@ RESTRICTED = {
     "log_file": "log.txt", "cluster.broker": "redis://127.0.0.1:1/0",
     "cache.url": "redis://127.0.0.1:1/0", "cache.folder": "here", "server.hosts": "evil.example",
     "server.cors": "https://evil.example", "server.folders": "/", "server.models": "/",
-    "server.shared": "*",
+    "server.shared": "*", "server.trusted_proxies": "127.0.0.1",
 }  # fmt: skip
 
 
