@@ -6,7 +6,7 @@
 
 Command-line flags, HTTP schemas, stored jobs, settings and the tables of the documentation are all
 derived from such a class. A field is a bool, int, float, str, Path, a Literal of strings, a tuple
-of one of these, or a mapping of names to values; `| None` means that it may be left open.
+of one of these, or a mapping of names to values; `| None` means that it may be unset.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Option:
     """On the command line it stands without a flag."""
     flag: bool = True
     """Whether the command has a flag for it."""
-    if_bare: str = ""
+    const: str = ""
     """The value of the flag if it is given without one."""
     setting: str = ""
     """Key of the settings that is its default: `speech.rate`. Where the class has the attribute
@@ -128,7 +128,7 @@ class Option:
     def parse_setting(self, value: Any) -> Any:
         """Parse a value of a settings file or an environment variable: typed, or as text.
 
-        Where the option may be left open, 0 and an empty text leave it open.
+        Where the option may be unset, 0 and an empty text unset it.
         """
         if self.default is None and str(value).strip() in ("", "0", "0.0"):
             return None

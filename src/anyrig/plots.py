@@ -502,7 +502,7 @@ def format_count(count: float) -> str:
 
 
 def choose_count_unit(highest: float, name: str) -> AxisUnit:
-    for size, word in ((1e9, "thousand million"), (1e6, "million"), (1e3, "thousand")):
+    for size, word in ((1e9, "billion"), (1e6, "million"), (1e3, "thousand")):
         if highest >= size * 10:
             return AxisUnit(size, f"{word} {name}")
     return AxisUnit(1.0, name)

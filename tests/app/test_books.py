@@ -440,7 +440,7 @@ def test_make_book_reports_progress_and_is_continued_by_the_same_call(rig: Rig) 
     again = rig.make_book("story.txt", Path("out/story.m4b"), engine="tone")
     assert again.num_cached == again.tally.num_segments
     assert again.files[0].read_bytes() == data
-    assert again.to_json()["kept"] == again.tally.num_segments
+    assert again.to_json()["cached"] == again.tally.num_segments
 
 
 def test_list_chapters(rig: Rig) -> None:

@@ -55,7 +55,7 @@ def queue(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iter
 def submit(queue: JobQueue, data: Path, client: str, kind: str = "book") -> Job:
     folder = data / JOBS_FOLDER / secrets.token_hex(12)
     (folder / "out").mkdir(parents=True)
-    return queue.submit(kind, {"folder": str(folder), "asked": {}}, client=client)
+    return queue.submit(kind, {"folder": str(folder), "requested": {}}, client=client)
 
 
 def make_book(

@@ -115,7 +115,7 @@ def test_by_names_alone_from_every_side(anyrig: Anyrig) -> None:
     [
         (("a.txt",), "no labels were given", "--labels"),
         (("--labels", "a", "--text", "x"), "nothing to choose", "--multi"),
-        (("--with", "none", "--text", "x"), "no classifier 'none'", "train"),
+        (("--with", "none", "--text", "x"), "classifier 'none' not found", "train"),
         (("--with", "owner/name", "--text", "x"), "not on this machine", "--fetch"),
         (("--labels", "a,b", "--text", "x", "--template", "no"), "has no {} for the label", "{}"),
         (("train", "none"), "the classifier needs a name", "--name"),

@@ -38,7 +38,7 @@ def test_text_from_a_file_and_from_a_pipe_is_the_same(anyrig: Anyrig) -> None:
     one = _speak(anyrig, "-f", "t.txt", "-o", "a.wav")
     two = _speak(anyrig, "-o", "b.wav", input=TEXT)
     assert one["segments"] == two["segments"]
-    assert two["kept"] == len(two["segments"])
+    assert two["cached"] == len(two["segments"])
     assert Path("a.wav").read_bytes() == Path("b.wav").read_bytes()
 
 

@@ -39,7 +39,7 @@ def test_a_recording_is_written_down_and_kept(anyrig: Anyrig, tmp_path: Path) ->
     told = anyrig("transcribe", str(path), "--language", "en", "--json")
     last = json.loads(told.stdout.splitlines()[-1])
     assert last["event"] == "done"
-    assert last["kept"] == 1
+    assert last["cached"] == 1
     assert last["transcripts"][0]["segments"][0]["start"] >= 0
 
 

@@ -56,7 +56,7 @@ def test_a_book_over_two_workers_is_the_same_to_the_byte(
     again = spread("book", "b.txt", *TONE, "-o", "again.m4b", "--json", cluster="")
     assert again.returncode == 0, again.stderr
     told = json.loads(again.stdout.splitlines()[-1])
-    assert told["kept"] == 2 * 6
+    assert told["cached"] == 2 * 6
 
 
 def test_texts_lines_and_queued_books_go_there_too(

@@ -134,7 +134,7 @@ def test_events_for_programs_and_a_drain(broker: Broker, workers: Workers) -> No
     events = [json.loads(line) for line in worker.said.read_text().splitlines()]
     assert [event["event"] for event in events] == ["ready", "left"]
     assert "tone" in events[0]["engines"]
-    assert events[1]["why"] == "it was drained"
+    assert events[1]["reason"] == "it was drained"
     assert "w1" not in broker.living()
     with broker.redis as redis:
         assert not redis.hexists("anyrig:workers", "w1")

@@ -108,7 +108,7 @@ def test_json_keys_of_a_job(queue: JobQueue) -> None:
     assert job.to_json() == {
         "id": job.id, "kind": "book", "arguments": {"file": "a.txt"}, "state": "queued",
         "created": job.created, "started": None, "ended": None, "progress": None, "error": None,
-        "result": None, "attempts": 0, "asked": "", "client": "k1", "kills": 0,
+        "result": None, "attempts": 0, "requested": "", "client": "k1", "kills": 0,
     }  # fmt: skip
 
 

@@ -315,7 +315,7 @@ def test_programs_get_what_is_known() -> None:
     assert first["confidence"] == pytest.approx(0.8187, abs=1e-3)
     assert second["avg_logprob"] is None
     assert third["doubt"] == "the text repeats itself"
-    assert found["not_heard"] == [{"start": 80.0, "end": 90.0, "why": "no memory"}]
+    assert found["not_heard"] == [{"start": 80.0, "end": 90.0, "reason": "no memory"}]
 
 
 def test_what_is_kept_comes_back_as_it_was() -> None:

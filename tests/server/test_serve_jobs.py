@@ -167,7 +167,7 @@ def test_a_job_rests_goes_on_and_is_given_up(server: Server, book: str) -> None:
     job = begun(client, "book", file=book, engine="tone", set=SLOW)
     id = job["id"]
     until(client, id, lambda job: job["state"] == "running" and job["progress"] is not None)
-    assert client.post(f"/jobs/{id}/pause").json()["asked"] in ("pause", "")
+    assert client.post(f"/jobs/{id}/pause").json()["requested"] in ("pause", "")
     until(client, id, lambda job: job["state"] == "paused")
     assert client.post(f"/jobs/{id}/pause").json()["state"] == "paused"
     assert client.post(f"/jobs/{id}/resume").json()["state"] in ("queued", "running")

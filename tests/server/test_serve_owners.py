@@ -309,7 +309,7 @@ def test_indexes_and_classifiers_of_the_machine_are_shared_by_a_setting(
         body = {"texts": ["x"], "classifier": "bills@2"}
         refused = people.ann.post("/documents/classify", json=body)
         assert refused.status_code == 400
-        assert "no classifier 'bills' is kept" in refused.json()["title"]
+        assert "classifier 'bills' not found" in refused.json()["title"]
     with TestClient(made("letters, bills"), base_url=HERE) as client:
         text, _ = client.app.state.server.keys.add("eve", scopes=SCOPES)  # type: ignore[attr-defined]
         client.headers["Authorization"] = f"Bearer {text}"

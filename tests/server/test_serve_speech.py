@@ -282,7 +282,7 @@ def test_config_tells_what_there_is(server: Server) -> None:
     ready = {engine["name"]: engine for engine in told["engines"]}
     assert ready["hibari"]["ready"]
     assert not ready["kokoro"]["ready"]
-    assert "anyrig engines get kokoro" in ready["kokoro"]["why"]
+    assert "anyrig engines get kokoro" in ready["kokoro"]["reason"]
     assert sum(device["chosen"] for device in told["devices"]) == 1
 
 

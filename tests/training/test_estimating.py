@@ -276,10 +276,10 @@ def test_devices_are_told_whether_it_fits(machine: Callable[..., Machine]) -> No
     assert [one.device for one in told] == list(h200.devices)
     gpu = told[0]
     assert gpu.fits
-    assert gpu.there_bytes is not None
+    assert gpu.existing_bytes is not None
     # A line of one GiB an item: as many as there is room for, less context and spare.
     assert gpu.largest is not None
-    assert 0.9 < gpu.largest / (gpu.there_bytes / GIB) < 1.0
+    assert 0.9 < gpu.largest / (gpu.existing_bytes / GIB) < 1.0
     assert not fits(_estimate(8, 500 * GIB), h200)[0].fits
     table = rows(told)
     assert table[1][3] == "yes"
@@ -294,7 +294,7 @@ def test_every_recorded_machine_has_an_answer(
             told = fits([_estimate(1, GIB), _estimate(2, 2 * GIB)], machine(name))
             assert len(rows(told)) == len(told) + 1
             for one in told:
-                assert (one.fits is None) == (one.there_bytes is None)
+                assert (one.fits is None) == (one.existing_bytes is None)
                 assert one.needed_bytes >= 2 * GIB
 
 

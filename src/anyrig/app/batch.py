@@ -157,7 +157,8 @@ def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResul
         path = folder / f"{line.stem}.{format}"
         last = known.get(path.name, {})
         # The seed of the existing take, unless the file requests another one.
-        seed = int(last["seed"]) if last.get("asked") == line.seed else line.seed
+        requested = last.get("requested_seed", last.get("asked"))  # the second is the name of 0.1.0
+        seed = int(last["seed"]) if requested == line.seed else line.seed
         seeded = replace(line, seed=seed + (bool(only) and not request.seed))
         try:
             script = _prepare_line(rig, request, choice, seeded, language)
@@ -424,7 +425,7 @@ def _speak_items(
 def _append_to_manifest(item: BatchItem) -> None:
     row = {
         "file": item.path.name, "key": item.key, "seed": item.line.seed,
-        "asked": item.requested_seed, "text": item.line.text,
+        "requested_seed": item.requested_seed, "text": item.line.text,
     }  # fmt: skip
     data = json.dumps(row, ensure_ascii=False).encode() + b"\n"
     with (item.path.parent / MANIFEST).open("ab+") as file:

@@ -123,13 +123,13 @@ class BookResult:
         doubtful = {one.index: list(one.problems) for one in self.tally.doubtful}
         return {
             "files": [str(path) for path in self.files],
-            "beside": [str(path) for path in self.beside],
+            "extra_files": [str(path) for path in self.beside],
             "engine": self.engine.name,
-            "why": self.engine.reason or None,
+            "reason": self.engine.reason or None,
             "language": self.plan.main,
             "audio_s": round(self.timeline.duration_s, 4),
             "wall_s": round(self.wall_s, 3),
-            "kept": self.tally.num_kept,
+            "cached": self.tally.num_kept,
             "made_again": self.tally.num_again,
             "devices": self.tally.devices,
             "omitted": dict(self.plan.omitted()),

@@ -426,7 +426,7 @@ def classified_to_json(one: Classified) -> dict[str, Any]:
         "probabilities": {label: round(share, 6) for label, share in answer.told},
         "calibrated": answer.calibrated,
         "passages": answer.num_passages,
-        "why": reason
+        "reason": reason
         and {
             "label": reason.label,
             "text": one_line(reason.text, _SNIPPET_CHARACTERS),

@@ -706,7 +706,7 @@ def _removed_to_json(context: WorkerContext, index: str, removed: Removed) -> di
                 elsewhere |= set(_list_uploads(context, other)) & set(removed.files)
     return {
         "files": [str(path) for path in removed.files], "passages": removed.num_texts,
-        "kept": removed.num_cached, "clean": removed.clean,
+        "cached": removed.num_cached, "clean": removed.clean,
         "elsewhere": sorted(map(str, elsewhere)),
     }  # fmt: skip
 

@@ -282,7 +282,7 @@ def _to_anyrig_error(error: Exception) -> AnyrigError:
     if isinstance(error, OSError):
         place = f" ({error.filename})" if error.filename else ""
         return WorkError(
-            f"the system refused: {error.strerror or error}{place}",
+            f"{error.strerror or error}{place}",
             hint="Check the disk's free space and the folder's permissions.",
         )
     import traceback

@@ -53,9 +53,13 @@ if TYPE_CHECKING:
 
 Result = dict[str, Any]
 log = logging.getLogger(__name__)
-_DETAILS = ("folder", "config", "settings_folder", "asked", "called", "num_more", "uses")
+_DETAILS = (
+    "folder", "config", "settings_folder", "requested", "asked", "called", "num_more", "uses",
+)  # fmt: skip
 """Stored beside the options: where the job runs, and the settings of who queued it; of one that
 came over HTTP what was asked, how its file is called, and the uploads that it reads."""
+EXTRA_FILES = ("extra_files", "beside")
+"""Where results list files beside the main ones; the second is the name of 0.1.0."""
 _MIN_LETTERS = 3
 _MAX_FAILED_LINES = 8
 
@@ -106,9 +110,12 @@ def describe_book(book: BookResult) -> Result:
     """What is stored of a finished book."""
     report = book.to_json()
     names = (
-        "files", "beside", "engine", "language", "audio_s", "wall_s", "kept", "chapters", "omitted",
+        "files", "extra_files", "engine", "language", "audio_s", "wall_s", "cached", "chapters",
+        "omitted",
     )  # fmt: skip
-    paths = {name: [os.path.abspath(one) for one in report[name]] for name in ("files", "beside")}
+    paths = {
+        name: [os.path.abspath(one) for one in report[name]] for name in ("files", "extra_files")
+    }
     return {name: report[name] for name in names} | paths
 
 
@@ -422,7 +429,7 @@ def make_job_handler(
             order, folder, environment, report_event, stop,
             PRIVATE_UMASK if came_over_http(job) else umask,
         )  # fmt: skip
-        for name in ("files", "beside"):
+        for name in ("files", *EXTRA_FILES):
             paths = result.get(name)
             if isinstance(paths, list):
                 result[name] = [os.path.join(folder, str(path)) for path in paths]
@@ -432,7 +439,12 @@ def make_job_handler(
 
 
 def came_over_http(job: Job) -> bool:
-    return "asked" in job.arguments
+    return get_requested(job) is not None
+
+
+def get_requested(job: Job) -> JsonValue:
+    """What an HTTP client asked for, as it wrote it; `asked` is the name of 0.1.0."""
+    return job.arguments.get("requested", job.arguments.get("asked"))
 
 
 def get_title(job: Job) -> str:

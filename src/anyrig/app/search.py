@@ -354,7 +354,7 @@ def answer_to_json(answer: Answer) -> dict[str, Any]:
         "words": list(answer.words),
         "hits": [_hit_to_json(hit) for hit in answer.hits],
         "nearest": _hit_to_json(answer.nearest) if answer.nearest else None,
-        "not_near": answer.num_far,
+        "unmatched": answer.num_far,
     }
 
 

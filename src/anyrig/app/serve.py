@@ -20,7 +20,7 @@ class ServeRequest(ListenOptions, ComputeOptions, ClusterOptions):
 
     preload: tuple[Preload, ...] = option(
         (), "load models before the server is ready; default: speech,embeddings;"
-        f" any of {', '.join(PRELOADS)}", metavar="NAMES", if_bare="speech,embeddings",
+        f" any of {', '.join(PRELOADS)}", metavar="NAMES", const="speech,embeddings",
     )  # fmt: skip
     insecure: bool | None = option(
         None, "allow access without an API key on any address",

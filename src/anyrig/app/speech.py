@@ -139,10 +139,10 @@ class Speech:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "engine": self.engine.name, "why": self.engine.reason or None,
+            "engine": self.engine.name, "reason": self.engine.reason or None,
             "languages": list(self.script.languages), "rate": self.sample_rate,
             "audio_s": round(self.audio_s, 4), "wall_s": round(self.wall_s, 3),
-            "kept": self.tally.num_kept, "made_again": self.tally.num_again,
+            "cached": self.tally.num_kept, "made_again": self.tally.num_again,
             "devices": self.tally.devices, "segments": self.chunks,
         }  # fmt: skip
 

@@ -57,7 +57,7 @@ class DeviceEstimate:
         fitting = self.fitting
         return {
             "device": fitting.device.id, "name": fitting.device.name,
-            "needed_bytes": fitting.needed_bytes, "there_bytes": fitting.there_bytes,
+            "needed_bytes": fitting.needed_bytes, "existing_bytes": fitting.existing_bytes,
             "fits": fitting.fits, "largest_micro_batch": fitting.largest,
             "reason": fitting.reason, "estimate": asdict(self.estimate),
         }  # fmt: skip

@@ -157,7 +157,7 @@ class TranscriptionResult:
             "language": only.language if only else None,
             "engine": only.model if only else None,
             "audio_s": round(sum(one.duration_s for one in transcripts), 3),
-            "kept": sum(one.num_kept for one in transcripts),
+            "cached": sum(one.num_kept for one in transcripts),
         }
 
     def save(self, path: str | Path, format: FormName | None = None) -> None:

@@ -54,8 +54,8 @@ def _add(group: argparse._ArgumentGroup | argparse.ArgumentParser, option: Optio
         )
         return
     names = [*filter(None, [option.short]), option.flag_name]
-    if option.if_bare:
-        rules |= {"nargs": "?", "const": option.if_bare}
+    if option.const:
+        rules |= {"nargs": "?", "const": option.const}
     if option.kind is bool:
         action = argparse.BooleanOptionalAction if option.default else "store_true"
         group.add_argument(*names, dest=option.name, action=action, **rules)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app.jobs import get_title, make_job_handler
+from anyrig.app.jobs import EXTRA_FILES, get_title, make_job_handler
 from anyrig.app.runs import check_not_running, unregister_run
 from anyrig.cli.escape import escape_line
 from anyrig.cli.output import format_table, print_error, print_json
@@ -182,7 +182,7 @@ def _describe(job: Job) -> Iterator[str]:
 
 
 def _describe_result(result: Mapping[str, JsonValue]) -> Iterator[str]:
-    for name in ("files", "beside"):
+    for name in ("files", *EXTRA_FILES):
         paths = result.get(name)
         yield from (
             f"  made {escape_line(path)}" for path in (paths if isinstance(paths, list) else ())

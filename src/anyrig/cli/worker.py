@@ -46,4 +46,4 @@ def _format(event: ClusterEvent, *, as_json: bool) -> str:
             f" {facts['device']} as {facts['word']}; GPU available:"
             f" {'yes' if facts['gpu_available'] else 'no'}"
         )
-    return f"{name} left: {facts['why']}"
+    return f"{name} left: {facts['reason']}"

@@ -338,7 +338,7 @@ class ClusterWorker:
         )
 
     def _report_left(self) -> None:
-        self._on_event("left", {"why": self._stop_reason})
+        self._on_event("left", {"reason": self._stop_reason})
 
     # -- stopping --------------------------------------------------------------------------------
 

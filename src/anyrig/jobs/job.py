@@ -71,7 +71,7 @@ class Job:
         """The job as `anyrig jobs --json` prints it."""
         fields: dict[str, JsonValue] = asdict(self)
         fields["error"] = self.error._asdict() if self.error else None
-        return {"asked" if name == "stop_request" else name: fields[name] for name in fields}
+        return {"requested" if name == "stop_request" else name: fields[name] for name in fields}
 
 
 class FinishedJob(NamedTuple):

@@ -326,7 +326,7 @@ def _describe_fp8(device: Device, backend: DeviceBackend, training: bool) -> For
 
 # -- what every profile chooses --------------------------------------------------------------------
 
-PROFILE_COLUMNS = ("device", "profile", "format", "memory", "batch", "why")
+PROFILE_COLUMNS = ("device", "profile", "format", "memory", "batch", "reason")
 
 
 def profile_table(

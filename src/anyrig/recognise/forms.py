@@ -57,11 +57,11 @@ def plain(heard: Transcription) -> dict[str, JsonValue]:
             for q in heard.quiet
         ],
         "not_heard": [
-            {"start": gap.start_s, "end": gap.end_s, "why": gap.why} for gap in heard.gaps
+            {"start": gap.start_s, "end": gap.end_s, "reason": gap.why} for gap in heard.gaps
         ],
         "model": heard.model,
         "engine": heard.engine,
-        "kept": heard.num_kept,
+        "cached": heard.num_kept,
         "pieces": len(heard.pieces),
         "warnings": list(heard.warnings),
     }

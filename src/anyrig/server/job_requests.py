@@ -79,7 +79,7 @@ def prepare_job(
         _check_num_processes(server, arguments)
         files = given.get("files")
         details: dict[str, JsonValue] = {
-            "asked": _shorten(given), "called": title, JOB_UPLOADS: list(found.uploads),
+            "requested": _shorten(given), "called": title, JOB_UPLOADS: list(found.uploads),
             "num_more": len(files) - 1 if isinstance(files, list) else 0,
         }  # fmt: skip
         yield {**arguments, **details, **list_settings(server.rig)}

@@ -31,7 +31,7 @@ from anyrig.app.job_retention import (
     delete_old_jobs,
     delete_orphaned_folders,
 )
-from anyrig.app.jobs import get_name, get_num_more, get_title
+from anyrig.app.jobs import EXTRA_FILES, get_name, get_num_more, get_requested, get_title
 from anyrig.audiobooks.names import safe_name
 from anyrig.audiobooks.tags import shortened
 from anyrig.errors import AnyrigError, StorageError, render_json
@@ -47,7 +47,7 @@ _SWEEP_INTERVAL_S = 3600.0
 _STOP_TIMEOUT_S = 12.0  # a little longer than jobs that are told to stop are waited for
 _POLL_S = 0.3
 _MAX_WAITING = 2000
-_HIDDEN = ("folder", "files", "beside", "run")
+_HIDDEN = ("folder", "files", *EXTRA_FILES, "run")
 _MAX_FILES = 500
 _MAX_LISTED = 100
 _MAX_NAME_CHARACTERS = 60  # of a line's text, in the name of its file
@@ -242,7 +242,9 @@ def list_files(server: ServerState, job: Job) -> list[ResultFile]:
         numbered = ((int(path.stem), path) for path in paths if _is_line(path.name))
         return _describe_files(job, sorted(numbered), _read_line_texts(folder))
     result = job.result if isinstance(job.result, Mapping) else {}
-    named = [Path(str(path)) for name in ("files", "beside") for path in _list(result.get(name))]
+    named = [
+        Path(str(path)) for name in ("files", *EXTRA_FILES) for path in _list(result.get(name))
+    ]
     inside = [one for path in named if _is_below(path, folder) for one in _walk(path)]
     return _describe_files(job, enumerate(inside, 1))
 
@@ -305,8 +307,8 @@ def _choose_name(job: Job, path: Path) -> str:
     ending = path.name.partition(".")[2] if path.stem.startswith(("book", "transcript")) else ""
     if not ending or job.kind not in ("book", "transcribe"):
         return path.name
-    asked = job.arguments.get("asked")
-    title = str(asked.get("title") or "") if isinstance(asked, Mapping) else ""
+    requested = get_requested(job)
+    title = str(requested.get("title") or "") if isinstance(requested, Mapping) else ""
     return f"{safe_name(title or Path(get_title(job)).stem)}.{ending}"
 
 
@@ -336,8 +338,8 @@ def describe_job(
         brief: as one of many: without whatever is long.
     """
     hide_paths = _PathFilter(server, job)
-    asked = job.arguments.get("asked")
-    arguments = dict(asked) if isinstance(asked, Mapping) else _shorten_paths(job.arguments)
+    requested = get_requested(job)
+    arguments = dict(requested) if isinstance(requested, Mapping) else _shorten_paths(job.arguments)
     result = job.result if isinstance(job.result, Mapping) else None
     if brief:
         lines = arguments.get("lines")
@@ -349,13 +351,13 @@ def describe_job(
     shown = None if result is None else {n: one for n, one in result.items() if n not in _HIDDEN}
     return {
         "id": job.id, "kind": job.kind, "title": get_title(job), "state": job.state,
-        "name": get_name(job), "num_more": get_num_more(job), "asked": job.stop_request,
+        "name": get_name(job), "num_more": get_num_more(job), "requested": job.stop_request,
         "created": job.created, "started": job.started, "ended": job.ended,
         "attempts": job.attempts, "arguments": arguments,
         "progress": hide_paths(job.progress),
         "error": _describe_error(job, hide_paths),
         "result": hide_paths(shown), "num_files": _count_files(server, job),
-        "here": find_job_folder(server, job) is not None,
+        "local": find_job_folder(server, job) is not None,
         "place": place,
     }  # fmt: skip
 
@@ -392,8 +394,8 @@ class _PathFilter:
     def __init__(self, server: ServerState, job: Job) -> None:
         self._server, self._client = server, job.client
         self.is_here = find_job_folder(server, job) is not None
-        asked, files = job.arguments.get("asked"), _list(job.arguments.get("files"))
-        given = _list(asked.get("files")) if isinstance(asked, Mapping) else []
+        requested, files = get_requested(job), _list(job.arguments.get("files"))
+        given = _list(requested.get("files")) if isinstance(requested, Mapping) else []
         # One of many files has its own name; uploads are looked up only where one is named.
         self._many = dict(zip(map(str, files), map(str, given), strict=False))
         self._replaced: list[tuple[str, str]] = []

@@ -148,6 +148,6 @@ def _build_field(option: Option) -> tuple[Any, Any]:
 
 
 def _refuses_zero(option: Option) -> bool:
-    """Whether 0 is not in the range of an option that may be left open: it means "not given"."""
+    """Whether 0 is not in the range of an option that may be unset: it means "not given"."""
     bounds = option.ge is not None and option.ge > 0, option.gt is not None and option.gt >= 0
     return option.default is None and option.kind in (int, float) and any(bounds)

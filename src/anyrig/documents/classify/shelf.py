@@ -82,10 +82,10 @@ def find(folder: Path, title: str) -> Path:
         names = sorted({about.name for about in kept(folder)})
         known = f"Valid names: {', '.join(names)}." if names else "There are none yet: "
         known += "" if names else "`anyrig classify train EXAMPLES --name NAME` makes one."
-        raise InvalidInputError(f"there is no classifier {name!r}", hint=known)
+        raise InvalidInputError(f"classifier {name!r} not found", hint=known)
     if number is not None and number not in there:
         told = ", ".join(f"{name}@{one}" for one in there)
-        raise InvalidInputError(f"there is no classifier {title!r}", hint=f"Valid names: {told}.")
+        raise InvalidInputError(f"classifier {title!r} not found", hint=f"Valid names: {told}.")
     return folder / name / str(number or there[-1])
 
 

@@ -122,7 +122,7 @@ def _page_to_json(page: FilePage) -> dict[str, Any]:
         return {**data, "source": "none", "text": "", "error": page.error}
     if page.page is None:
         return {**data, "source": "text", "text": page.own_text}
-    return {**data, "source": "ocr", "kept": page.cached, **page.page.to_json()}
+    return {**data, "source": "ocr", "cached": page.cached, **page.page.to_json()}
 
 
 # -- which pages -----------------------------------------------------------------------------------

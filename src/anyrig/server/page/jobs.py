@@ -380,13 +380,15 @@ class JobCard:
             return
         before, self._shown = self._shown or {}, dict(job)
         t, state = self.page.t, str(job["state"])
-        requested = {"pause": "pausing", "cancel": "cancelling"}.get(str(job.get("asked") or ""))
+        requested = {"pause": "pausing", "cancel": "cancelling"}.get(
+            str(job.get("requested") or "")
+        )
         shown_state = requested if requested and state == "running" else state
         set_badge(self._state, t(f"state.{shown_state}"), STATE_MOODS.get(shown_state, "plain"))
         self.element.attributes(data_state=state)
         self._description.text = describe_job(t, job)
         self._bar.set(*describe_progress(t, job))
-        allowed = () if job.get("asked") else _ALLOWED_ACTIONS.get(state, ())
+        allowed = () if job.get("requested") else _ALLOWED_ACTIONS.get(state, ())
         for name, element in self._buttons.items():
             element.classes(remove="away") if name in allowed else element.classes("away")
         self._resume_text.text = t("frame.again" if state == "failed" else "jobs.resume")

@@ -198,7 +198,7 @@ class Classification(BaseModel):
     probabilities: dict[str, float]
     calibrated: bool = Field(description="Whether probabilities were fitted to examples.")
     passages: int
-    why: dict[str, Any] | None = Field(description="The passage that supports it most.")
+    reason: dict[str, Any] | None = Field(description="The passage that supports it most.")
     warnings: list[str]
 
 
@@ -382,7 +382,7 @@ async def _classify(
 ) -> Any:
     name = (options.classifier or "").partition("@")[0]
     if name and not is_shared(tasks.server, client, name):  # the answer is that of an unknown one
-        raise Problem(400, f"no classifier {name[:80]!r} is kept",
+        raise Problem(400, f"classifier {name[:80]!r} not found",
                       hint="GET /documents/classifiers lists them.")  # fmt: skip
     return await _run_each("classify", tasks, client, sources, options)
 

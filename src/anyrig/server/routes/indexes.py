@@ -109,7 +109,7 @@ class SearchAnswer(BaseModel):
     words: list[str] = Field(description="What was searched word by word.")
     hits: list[SearchHit]
     nearest: SearchHit | None = Field(description="The nearest passage, if none is near enough.")
-    not_near: int
+    unmatched: int
     notes: list[str]
 
 
@@ -210,7 +210,7 @@ class RemovedFiles(BaseModel):
     index: str
     files: list[str]
     passages: int
-    kept: int = Field(description="Vectors and pages that were cached of them.")
+    cached: int = Field(description="Vectors and pages that were cached of them.")
     uploads: list[str] = Field(
         description="Uploads that were deleted with it: those that no other index holds, and no "
         "unfinished job needs."

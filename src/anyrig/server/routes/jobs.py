@@ -45,13 +45,13 @@ JobKind = Literal["book", "batch", "index", "transcribe", "train", "bench"]
 JobState = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
 _ID = "k3vq2mzx7a4hn5we"
 JOB: dict[str, Any] = {
-    "id": _ID, "kind": "book", "title": "The Tide Clock.epub", "state": "running", "asked": "",
+    "id": _ID, "kind": "book", "title": "The Tide Clock.epub", "state": "running", "requested": "",
     "name": "The Tide Clock.epub", "num_more": 0,
     "created": 1794700800.5, "started": 1794700801.0, "ended": None, "attempts": 1,
     "arguments": {"file": "upload:9f0c1e2d3b4a59687786950413223140", "rate": 1.1},
     "progress": {"stage": "making", "done": 0.42, "chapter": 3, "num_chapters": 7,
                  "title": "The harbour", "speed": 21.5, "left_s": 48.0},
-    "error": None, "result": None, "num_files": 0, "here": True, "place": None,
+    "error": None, "result": None, "num_files": 0, "local": True, "place": None,
 }  # fmt: skip
 _WAITS = {
     **JOB, "id": "uztmk4z5hrphsxul", "kind": "batch", "title": "The tide came in.",
@@ -98,7 +98,7 @@ class JobShown(BaseModel):
     name: str = Field(description="The name of its file, or of the first.")
     num_more: int = Field(description="How many files it has besides the first.")
     state: JobState
-    asked: Literal["", "pause", "cancel"] = Field(
+    requested: Literal["", "pause", "cancel"] = Field(
         description="What a running job was told to do and has not done yet."
     )
     created: float = Field(description="Seconds since 1970, as all times are.")
@@ -113,7 +113,9 @@ class JobShown(BaseModel):
     error: JobErrorShown | None
     result: dict[str, Any] | None
     num_files: int = Field(description="How many files can be fetched.")
-    here: bool = Field(description="Whether it came over HTTP: only then its files can be fetched.")
+    local: bool = Field(
+        description="Whether it came over HTTP: only then its files can be fetched."
+    )
     place: int | None = Field(description="Place in the queue; 1 is next, of whatever kind.")
 
 

@@ -148,7 +148,7 @@ class EngineRow(BaseModel):
     summary: str
     languages: list[str]
     ready: bool
-    why: str | None = Field(None, description="What it lacks, and how to get it.")
+    reason: str | None = Field(None, description="What it lacks, and how to get it.")
     licence: str
     seeded: bool = Field(description="Whether another seed gives another take.")
     options: list[EngineOption] = Field(description="What `options` of a request may set.")
@@ -376,7 +376,7 @@ def _describe_config(server: ServerState) -> dict[str, Any]:
             {
                 "name": one.spec.name, "summary": one.spec.summary,
                 "languages": list(one.languages or one.spec.languages), "ready": one.is_ready,
-                "why": _format_problem(one),
+                "reason": _format_problem(one),
                 "licence": one.spec.weights_licence or one.spec.code_licence,
                 "seeded": one.spec.seeded,
                 "options": [vars(option) for option in one.spec.options],

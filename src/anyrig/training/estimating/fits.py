@@ -29,7 +29,7 @@ class Fitting(NamedTuple):
     device: Device
     needed_bytes: int
     """What the step takes of the device, with context and spare."""
-    there_bytes: int | None
+    existing_bytes: int | None
     """What is free there, or all of it where nobody tells what is free."""
     fits: bool | None
     """None where the device does not tell its memory."""
@@ -77,14 +77,14 @@ def rows(fittings: Sequence[Fitting]) -> list[list[str]]:
     return [head, *(_row(one) for one in fittings)]
 
 
-def largest_batch(estimates: Sequence[Estimate], there_bytes: int, context_bytes: int) -> int:
+def largest_batch(estimates: Sequence[Estimate], existing_bytes: int, context_bytes: int) -> int:
     """How many items fit on the line through the smallest and the largest estimate; 0 for none."""
     ordered = sorted(estimates, key=lambda one: one.micro_batch)
     low, high = ordered[0], ordered[-1]
     if low.micro_batch == high.micro_batch:
         raise InvalidInputError("one micro batch makes no line", hint="Estimate it at two sizes.")
     slope = (high.peak - low.peak) / (high.micro_batch - low.micro_batch)
-    room = (there_bytes - context_bytes) / _SPARE
+    room = (existing_bytes - context_bytes) / _SPARE
     if slope <= 0:  # so small that the optimiser's own peak hides it
         return high.micro_batch if room >= high.peak else 0
     return max(0, int(low.micro_batch + (room - low.peak) / slope))
@@ -129,7 +129,7 @@ def _reason(device: Device, asked: Estimate, fit: bool | None, kind: str) -> str
 
 
 def _row(one: Fitting) -> list[str]:
-    memory = format_bytes(one.there_bytes) if one.there_bytes is not None else "unknown"
+    memory = format_bytes(one.existing_bytes) if one.existing_bytes is not None else "unknown"
     answer = {True: "yes", False: "no", None: "unknown"}[one.fits]
     largest = "-" if one.largest is None else str(one.largest) if one.largest else "none"
     return [one.device.name, memory, format_bytes(one.needed_bytes), answer, largest, one.reason]
