@@ -58,7 +58,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, ClassVar, Literal, Self, SupportsIndex
+from typing import Any, ClassVar, Literal, Self, SupportsIndex, TypeGuard
 
 _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -431,7 +431,7 @@ def is_disk_full(error: BaseException | None) -> bool:
     return False
 
 
-def is_access_refused(error: BaseException) -> bool:
+def is_access_refused(error: BaseException) -> TypeGuard[OSError]:
     """Whether the system refused to open or change a file: no permission, a read-only disk."""
     return isinstance(error, OSError) and error.errno in _REFUSED
 
