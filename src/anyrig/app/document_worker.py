@@ -79,7 +79,7 @@ _LONG_NAME = "documents, long tasks"
 _LONG_NAMES = {"transcribe": "documents, transcriptions"}
 """Where tasks of the bulk lane are moved that take too long. Recordings have their own worker, as
 each may take half an hour."""
-MAX_SHORT_S = 10.0
+MAX_SHORT_S = 5.0
 """From then on a task of the bulk lane is long: it is stopped at its next step and begins again in
 the other worker. So much work is done twice; others wait no longer than this for each task."""
 _OWN_WORKERS = dict.fromkeys(("index_delete", "index_remove"), "documents, deletions")
