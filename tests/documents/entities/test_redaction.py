@@ -98,6 +98,24 @@ def test_common_words_stay() -> None:
     assert "Please write to me" in done
 
 
+def test_a_name_that_is_a_common_word_at_the_beginning_of_a_sentence() -> None:
+    done = redact("Hi Will,\n\nWill Rose replied. A rose will bloom. So will Rose.\n")
+    assert done == "Hi [PERSON],\n\n[PERSON] replied. A rose will bloom. So will [PERSON].\n"
+    done = redact("Hi Will,\n\nWill Rose replied. A rose will bloom.\n")
+    assert done == "Hi [PERSON],\n\n[PERSON] replied. A rose will bloom.\n"
+    assert redact("Will Hannah come? Will you?") == "[PERSON] come? Will you?"
+    assert redact("The June Report is not here.").startswith("The June ")
+
+
+def test_particles_months_and_user_names() -> None:
+    text = 'Cc: van der Berg, Jan; "Gonzalez Ruiz, Mar\u00eda" <mjgonzalez@example.es>\n\n'
+    done = redact(f"{text}Ask mjgonzalez or Jan. BERG is out on 3 Jan 2024.\n")
+    assert done == (
+        'Cc: [PERSON], [PERSON]; "[PERSON]" <[EMAIL]>\n\n'
+        "Ask [PERSON] or [PERSON]. [PERSON] is out on [DATE].\n"
+    )
+
+
 def test_a_list_of_names() -> None:
     names = ["Maria Gonzalez", "Juan Perez", "Ana Ruiz", "Rob Stone"]
     assert redact("\n".join(names)) == "\n".join(["[PERSON]"] * 4)

@@ -13,7 +13,7 @@ import bisect
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from anyrig.documents.analyse.stop_words import is_stop
 from anyrig.documents.entities.entity import Entity
@@ -35,8 +35,14 @@ _LONGEST = 5
 _SHORTEST_PART = 2
 _SHORTEST_JOINED = 6
 """Letters of a name that is recognised with nothing between its words."""
-_STOP_NAMES = frozenset("will may april june july august mark autumn summer young art".split())
+_STOP_NAMES = frozenset(
+    "will young may jan april june july august abril julio avril mai autumn summer".split()
+)
 """Words with little meaning of their own, or of the calendar, that are given names too."""
+_STOP_NAMES_IN_RUNS = frozenset(("will", "young"))
+"""Those of them that no heading begins with, as `June Report` does."""
+_SHORTEST_STEM = 4
+"""Letters of a name inside a longer user name."""
 _ROLES = frozenset(
     "account accounting accounts admin administracion administration administrator all"
     " archive atencion bank billing board booking bureau business care client cliente clients"
@@ -104,17 +110,32 @@ def cautious(text: str, found: Sequence[Entity], languages: Sequence[str] = ()) 
     view = _View(text)
     common = _CommonWords(view.plain, languages)
     written = [view.locate(*span) for span in _find_written(view.plain, common)]
-    runs = [view.locate(*span) for span in _find_runs(view.plain, common)]
+    people = [(one.start, one.end) for one in found if one.kind == "person"]
+    known = {
+        _fold(word) for start, end in [*written, *people] for word in _ATOM.findall(text[start:end])
+    }
+    runs = [view.locate(*span) for span in _find_runs(view.plain, common, known)]
     spans = _beyond(sorted({*written, *runs}), found)
-    people = [one for one in found if one.kind == "person"]
     names = _Names(common)
-    for start, end in [*written, *runs, *((one.start, one.end) for one in people)]:
+    for start, end in [*written, *people]:
         names.add(text[start:end])
+    for start, end in runs:
+        names.add(_drop_stop_word(text, start, end))
     names.add_local_parts(view.plain)
     spans += names.find(view)
     if broken := _View.of_broken_words(text):
         spans += names.find(broken)
     return _merge(text, found, spans)
+
+
+def _drop_stop_word(text: str, start: int, end: int) -> str:
+    """A run without a first word that may only begin a sentence: `Will Rose come?`."""
+    name = text[start:end]
+    first = _WORD.match(name)
+    is_stop_word = first is not None and first[0].casefold() in _STOP_NAMES_IN_RUNS
+    if is_stop_word and (not start or _SENTENCE_START.search(text, max(0, start - 8), start)):
+        return name[first.end() :] if first else name
+    return name
 
 
 # -- the text --------------------------------------------------------------------------------------
@@ -242,19 +263,19 @@ def _find_name(item: str, at: int, common: _CommonWords) -> Iterator[Span]:
     if "@" in item:
         return
     words = list(_WORD.finditer(item))
-    while words and is_no_name(words[0][0]):
+    while words and is_no_name(words[0][0]) and words[0][0].casefold() not in _STOP_NAMES:
         words = words[1:]
     if not 1 <= len(words) <= _LONGEST:
         return
     for word in words:
-        if word[0].casefold() in _PARTICLES and word is not words[0]:
-            continue
         name = word[0].casefold()
+        if name in _PARTICLES:
+            continue
         if not word[0][0].isupper() or name in _ROLES:
             return
         if common.is_label(word[0]) and name not in _STOP_NAMES:
             return
-    if any(len(word[0]) > 1 for word in words):
+    if any(len(word[0]) > 1 and word[0].casefold() not in _PARTICLES for word in words):
         yield at + words[0].start(), at + words[-1].end()
 
 
@@ -278,29 +299,35 @@ def _find_beside_address(beside: str, at: int, local: str, common: _CommonWords)
         yield at + chosen[0].start(), at + chosen[-1].end()
 
 
-def _find_runs(plain: str, common: _CommonWords) -> Iterator[Span]:
-    """Two or more capitalised words in a row; particles and initials may be between them."""
+def _find_runs(plain: str, common: _CommonWords, known: Set[str]) -> Iterator[Span]:
+    """Two or more capitalised words in a row, one of which is of a known name or no common word;
+    particles and initials may be between them.
+    """
     run: list[Span] = []
     for found in _WORD.finditer(plain):
         word = found[0]
         joined = bool(run) and _joins(plain[run[-1][1] : found.start()])
-        named = word[:1].isupper() and not common.is_label(word)
+        named = word[:1].isupper() and (
+            word.casefold() in _STOP_NAMES_IN_RUNS or not common.is_label(word)
+        )
         if named and (joined or not run):
             run.append(found.span())
             continue
         if run and joined and word in _PARTICLES:
             run.append(found.span())
             continue
-        yield from _close_run(plain, run, common)
+        yield from _close_run(plain, run, common, known)
         run = [found.span()] if named else []
-    yield from _close_run(plain, run, common)
+    yield from _close_run(plain, run, common, known)
 
 
 def _joins(between: str) -> bool:
     return _GAP.fullmatch(between) is not None or between in (". ", ".")
 
 
-def _close_run(plain: str, run: list[Span], common: _CommonWords) -> Iterator[Span]:
+def _close_run(
+    plain: str, run: list[Span], common: _CommonWords, known: Set[str]
+) -> Iterator[Span]:
     while run and plain[slice(*run[-1])] in _PARTICLES:
         run = run[:-1]
     names = [span for span in run if plain[span[0]].isupper()]
@@ -310,14 +337,16 @@ def _close_run(plain: str, run: list[Span], common: _CommonWords) -> Iterator[Sp
             lines.setdefault(plain.count("\n", run[0][0], span[0]), []).append(span)
         if len(lines) > 1:
             for line in lines.values():
-                yield from _close_run(plain, line, common)
+                yield from _close_run(plain, line, common, known)
         return
     words = [plain[slice(*span)] for span in names]
     if len(words) < 2 or all(len(word) == 1 for word in words):
         return
     if all(word.casefold() in _ROLES for word in words):
         return
-    if any(len(word) > 1 and not common.is_prose(word) for word in words):
+    if words[0].casefold() in known or any(
+        len(word) > 1 and not common.is_prose(word) and not common.is_label(word) for word in words
+    ):
         yield run[0][0], run[-1][1]
 
 
@@ -370,8 +399,17 @@ class _Names:
                 self._add_whole(tuple(names))
                 self._add_whole((names[-1], *names[:-1]))
             for atom in names:
+                if self._has_stem(atom):
+                    self._joined.add(atom)
                 if not self._common.is_label(atom) and not self._common.is_prose(atom):
                     self._parts.add(atom)
+
+    def _has_stem(self, word: str) -> bool:
+        """Whether a user name begins or ends with a part of a name: `mjgonzalez`."""
+        return any(
+            word[:size] in self._parts or word[-size:] in self._parts
+            for size in range(_SHORTEST_STEM, len(word))
+        )
 
     def _add_part(self, atom: str) -> None:
         if len(atom) < _SHORTEST_PART or atom in _PARTICLES:
