@@ -200,7 +200,7 @@ def test_a_book_is_listed_among_the_jobs_once(anyrig: Anyrig, story: Path) -> No
         anyrig("book", str(story), "-o", "story.m4b", "--engine", "tone")
     (job,) = Rig().jobs.list()
     assert (job.kind, job.state, job.client) == ("book", "done", "")
-    assert job.result is not None
+    assert isinstance(job.result, dict)
     assert job.result["files"] == [str(Path("story.m4b").absolute())]
     assert job.result["chapters"]
     # Another one has its own row, and nothing is queued.

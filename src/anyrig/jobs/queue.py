@@ -215,7 +215,8 @@ class JobQueue:
         text, outcome = _arguments_to_json(arguments), _to_json(result, "result")
         same = [
             (job.id,) for job in self.list(kinds=[kind], states=["done"])
-            if not job.client and job.result and job.result.get("files") == result.get("files")
+            if not job.client and isinstance(job.result, Mapping)
+            and job.result.get("files") == result.get("files")
         ]  # fmt: skip
 
         def insert(connection: sqlite3.Connection) -> str:
