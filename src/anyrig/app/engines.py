@@ -379,7 +379,15 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
     except MissingPackageError as error:
         own = spec.install.startswith("anyrig engines install")
         state: EngineState = "needs environment" if own else "needs extra"
-        return EngineStatus(spec, state, error.message, localize_install_commands(error.hint))
+        fix = localize_install_commands(error.hint)
+        if not own and spec.repository:
+            fix = Message(
+                "anyrig engines get {name}. It installs the packages ({command}) and downloads the"
+                " weights.",
+                name=name,
+                command=fix,
+            )
+        return EngineStatus(spec, state, error.message, fix)
     except AnyrigError as error:
         return EngineStatus(spec, "broken", error.message, error.hint)
 

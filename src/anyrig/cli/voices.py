@@ -45,5 +45,5 @@ def run(arguments: argparse.Namespace) -> int:
         rows.append([voice.name, voice.language + more, voice.engine, title, voice.licence])
     print(format_table(rows))
     if not request.engine and not is_installed(rig, "kokoro"):
-        print("\nMore: `anyrig engines get kokoro` downloads 37 voices (26 MB).")
+        print("\nMore: `anyrig engines get kokoro` gets 37 voices (26 MB) and what they need.")
     return 0
