@@ -341,6 +341,20 @@ def test_garbage_in_a_queue_does_not_end_a_worker(lasting: tuple[Broker, Worker]
     assert "dropped" in worker.log()
 
 
+def test_a_task_without_an_id_is_dropped_before_it_is_run(lasting: tuple[Broker, Worker]) -> None:
+    """Its worker could neither list it nor store its result."""
+    broker, worker = lasting
+    for id in (None, 7, [], ""):
+        message = _message(
+            body=_body([[order("Who asks?")], {}, {}]), **{"headers/task": RUN_ITEMS}
+        )
+        message["headers"]["id"] = id
+        before = worker.log().count("invalid message: id")
+        _push(broker, json.dumps(message))
+        until(lambda: worker.log().count("invalid message: id") > before, what="the message")  # noqa: B023
+    _lives(broker, worker)
+
+
 def test_random_changes_of_a_message_do_not_end_a_worker(lasting: tuple[Broker, Worker]) -> None:
     broker, worker = lasting
     drawn = random.Random(19)
