@@ -344,7 +344,8 @@ def test_garbage_in_a_queue_does_not_end_a_worker(lasting: tuple[Broker, Worker]
 def test_a_task_without_an_id_is_dropped_before_it_is_run(lasting: tuple[Broker, Worker]) -> None:
     """Its worker could neither list it nor store its result."""
     broker, worker = lasting
-    for id in (None, 7, [], ""):
+    ids: tuple[Any, ...] = (None, 7, [], "")
+    for id in ids:
         message = _message(
             body=_body([[order("Who asks?")], {}, {}]), **{"headers/task": RUN_ITEMS}
         )
