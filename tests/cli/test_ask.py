@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -13,13 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.cli.ask import can_ask
 from tests.conftest import MACHINES
 
 PAIR = MACHINES / "rtx4090-rtxpro6000-wsl2.json"
 
 
-def _on_terminal(code: str, keys: bytes, *words: str) -> tuple[int, str]:
-    """Run Python on a terminal of its own, typing `keys` once it asks."""
+def _on_terminal(code: str, keys: bytes, *words: str, until: bytes = b"") -> tuple[int, str]:
+    """Run Python on a terminal of its own, typing `keys` once it asks.
+
+    Args:
+        until: end the process when it has written this.
+    """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", code, *words],
@@ -37,6 +43,9 @@ def _on_terminal(code: str, keys: bytes, *words: str) -> tuple[int, str]:
         if not typed and b"]: " in text:
             os.write(ours, keys)
             typed = True
+        if until and until in text:
+            process.terminate()
+            until = b""
         if not ready and process.poll() is not None:
             break
     os.close(ours)
@@ -112,6 +121,102 @@ def test_nobody_is_asked_when_a_device_is_named_or_only_one_can_serve() -> None:
     _, text = _on_terminal(_COMPUTE, b"", str(MACHINES / "h200-linux.json"), "")
     assert "Which device" not in text
     assert "H200" in text.split("PICKED")[1]
+
+
+# The commands of a machine with two GPUs, on a terminal with colours.
+_ON_PAIR = """
+import json, os, sys
+import anyrig.devices.discover
+from anyrig.cli.main import main
+os.environ.pop("NO_COLOR", None)
+os.environ |= {"TERM": "xterm-256color", "ANYRIG_CONTAINER": "0"}
+record = json.load(open(sys.argv[1]))
+discover = sys.modules["anyrig.devices.discover"]  # the package has a function of that name
+found = discover.from_record(record)
+discover.discover = lambda environment=None, **_: found
+sys.exit(main(sys.argv[2:]))
+"""
+_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def test_speak_asks_while_nothing_else_is_drawn() -> None:
+    words = ["speak", "Hello there.", "--engine", "tone", "-o", "out.wav", "--no-bench"]
+    code, text = _on_terminal(_ON_PAIR, b"0\r", str(PAIR), *words)
+    assert code == 0, text
+    assert Path("out.wav").exists()
+    question = text.partition("Which device")[2].partition("]: ")[0]
+    assert "RTX PRO 6000" in question
+    assert "Edition\x1b[32m  (recommended)\x1b[0m\n" in question
+    assert set(_SEQUENCE.findall(question)) == {"\x1b[32m", "\x1b[0m"}  # no bar is drawn under it
+    assert "\r" not in question
+    assert "4090" in _saved()["name"]
+
+
+def test_events_during_a_question_are_shown_after_it() -> None:
+    code = (
+        "import threading\n"
+        "from anyrig.app.events import ProgressEvent, WarningEvent\n"
+        "from anyrig.cli.output import EventPrinter\n"
+        "with EventPrinter() as printer:\n"
+        "    printer(ProgressEvent('loading', 1, 3))\n"
+        "    with printer.hold():\n"
+        "        for event in (WarningEvent('it is slow'), ProgressEvent('reading', 2, 3)):\n"
+        "            thread = threading.Thread(target=printer, args=(event,))\n"
+        "            thread.start(); thread.join()\n"
+        "        input('[0]: ')\n"
+        "    print('DONE')\n"
+    )
+    status, text = _on_terminal(code, b"1\r")
+    assert status == 0, text
+    before, _, after = text.partition("[0]: ")
+    assert "slow" not in before
+    assert "reading" not in text
+    assert "warning: it is slow" in after
+
+
+def test_serve_asks_at_a_terminal() -> None:
+    words = ["serve", "--port", "0", "--no-page"]
+    _, text = _on_terminal(_ON_PAIR, b"0\r", str(PAIR), *words, until=b"Listening")
+    question, _, after = text.partition("]: ")
+    assert "Which device" in question
+    assert set(_SEQUENCE.findall(question)) == {"\x1b[32m", "\x1b[0m"}
+    assert "RTX 4090" in after.partition("Listening")[0]
+    assert "saved by `anyrig use`" in after
+    assert "4090" in _saved()["name"]
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_serve_says_which_device_where_nobody_can_be_asked(words: list[str]) -> None:
+    command = [sys.executable, "-c", _ON_PAIR, str(PAIR), *words, "serve", "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--no-page"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert "istening" in first
+    assert "Which device" not in errors
+    lines = errors.splitlines()[:4]
+    assert any("RTX PRO 6000" in line for line in lines), errors
+    assert any("anyrig use" in line and "--device" in line for line in lines), errors
+    assert _saved() == {}
+
+
+def test_nobody_is_asked_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`anyrig serve &` would be stopped by the terminal when it reads."""
+    ours, theirs = pty.openpty()
+    with open(theirs, closefd=False) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
+        assert can_ask()
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + 1)
+        assert not can_ask()
+        monkeypatch.undo()
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_nobody_is_asked_without_a_terminal() -> None:

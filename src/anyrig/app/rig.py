@@ -330,17 +330,22 @@ class Rig:
 
     def choose_device(self, options: DeviceOptions) -> DeviceChoice:
         """The device for some work. Measures it on its first use, unless that is switched off."""
-        several = sum(gpu.usable for gpu in self.machine.gpus) > 1
-        if several and self._ask_device and not self.device_requests(options):
-            answer = self._ask_device(self)
-            if answer is not None:
-                self.save_device(answer)
+        self.ask_device(options)
         choice = self.preview_device(options)
         for warning in choice.warnings:
             self.warn(warning)
         if self.may_measure(options) and choice.selector != "all":
             self.measure_first_use(choice.device)
         return choice
+
+    def ask_device(self, options: DeviceOptions) -> None:
+        """Let a person choose one of several GPUs, where none was chosen yet: now or never."""
+        ask, self._ask_device = self._ask_device, None
+        several = sum(gpu.usable for gpu in self.machine.gpus) > 1
+        if ask is not None and several and not self.device_requests(options):
+            answer = ask(self)
+            if answer is not None:
+                self.save_device(answer)
 
     def preview_device(self, options: DeviceOptions) -> DeviceChoice:
         """The device that some work would use: nothing is asked, measured or reported."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,16 @@ if TYPE_CHECKING:
 
 
 def can_ask() -> bool:
+    """Whether somebody is at the terminal: a job in the background would be stopped for asking."""
     streams = (sys.stdin, sys.stderr)  # None if the shell closed them
-    return all(stream is not None and stream.isatty() for stream in streams)
+    if not all(stream is not None and stream.isatty() for stream in streams):
+        return False
+    if sys.platform == "win32":
+        return True
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:  # a terminal that controls no processes
+        return True
 
 
 def confirm(question: str) -> bool:

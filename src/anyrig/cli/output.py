@@ -12,7 +12,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
@@ -167,9 +167,14 @@ class EventPrinter:
         self._next_line = time.monotonic() + _LOG_INTERVAL_S
         self._progress: Progress | None = None
         self._task: TaskID | None = None
+        self._held: list[Event] | None = None
+        """What is shown later, while a person is asked something."""
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, ProgressEvent):
+        if self._held is not None:
+            if not isinstance(event, ProgressEvent):
+                self._held.append(event)
+        elif isinstance(event, ProgressEvent):
             if self._json_lines:
                 self._print_line(event)
             elif self._is_terminal:
@@ -195,6 +200,18 @@ class EventPrinter:
 
     def __exit__(self, *_: object) -> None:
         self.pause()
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Leave the terminal to a question: progress is not drawn, the rest is shown afterwards."""
+        self.pause()
+        self._held = held = []
+        try:
+            yield
+        finally:
+            self._held = None
+            for event in held:
+                self(event)
 
     def end(self, result: Mapping[str, Any]) -> None:
         """Print the result as JSON: as the last line for a program that follows, or a document."""

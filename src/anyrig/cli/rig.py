@@ -6,6 +6,8 @@ import argparse
 import logging
 import sys
 import warnings
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +50,12 @@ def open_rig(
     log_file = getattr(arguments, "log_file", None) or ""
     configure_log(getattr(arguments, "verbose", 0), log_file)
     machine = getattr(arguments, "machine", None)
+    printer = on_event or EventPrinter()
     rig = Rig(
         config=getattr(arguments, "config", None),
         machine=Path(machine) if machine else None,
-        on_event=on_event or EventPrinter(),
-        ask_device=_ask_device if ask and can_ask() else None,
+        on_event=printer,
+        ask_device=partial(_ask_device, printer=printer) if ask and can_ask() else None,
         keep_models=False,
     )
     if rig.settings.log_file and not log_file:
@@ -73,8 +76,9 @@ def read_device_flags(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name in DEVICE_FLAGS if (value := getattr(arguments, name, None))}
 
 
-def _ask_device(rig: Rig) -> str | None:
-    return ask_device(rig.machine, rig.measured_devices)
+def _ask_device(rig: Rig, printer: OnEvent | None = None) -> str | None:
+    with printer.hold() if isinstance(printer, EventPrinter) else nullcontext():
+        return ask_device(rig.machine, rig.measured_devices)
 
 
 class _HarmlessFilter(logging.Filter):

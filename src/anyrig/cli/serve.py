@@ -78,8 +78,11 @@ def _run(arguments: argparse.Namespace, umask: int) -> int:
     from anyrig.server.log import configure_log
 
     limit_arenas()  # before there are threads
-    rig = open_rig(arguments, log_event, ask=False)
+    # A container may have a terminal that nobody looks at.
+    ask = not arguments.json and not in_container(os.environ)
+    rig = open_rig(arguments, log_event, ask=ask)
     request = rig.request(ServeRequest, **read_flags(arguments, ServeRequest))
+    rig.ask_device(request)
     for warning in rig.preview_device(request).warnings:
         rig.warn(warning)
     is_container = in_container(rig.environment)
@@ -367,6 +370,8 @@ def _log_start(rig: Rig, request: ServeRequest, server: ServerState) -> None:
             # Warnings were logged already.
             reason = "" if choice.warnings else f" ({choice.reason})"
             startup_log.info("device %s%s", ", ".join(filter(None, facts)), reason)
+        if rig.machine.gpus:
+            startup_log.info("another device: `anyrig use`, or --device for this start")
     except AnyrigError as error:
         hint = render(error.hint, "command")
         startup_log.warning("no device: %s. %s", render(error.message, "command"), hint)
