@@ -205,7 +205,8 @@ class EventPrinter:
     def hold(self) -> Iterator[None]:
         """Leave the terminal to a question: progress is not drawn, the rest is shown afterwards."""
         self.pause()
-        self._held = held = []
+        held: list[Event] = []
+        self._held = held
         try:
             yield
         finally:
