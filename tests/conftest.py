@@ -58,6 +58,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):
         if name.startswith(_SHAPING) or name in ("USE_GPU", "GPU_ID", "DIRECTML_DEVICE"):
             monkeypatch.delenv(name)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)  # set by commands run in this process
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.errors import InvalidInputError, UnspeakableTextError, UnsupportedLanguageError
+from anyrig.errors import (
+    InvalidInputError,
+    UnspeakableTextError,
+    UnsupportedLanguageError,
+    render,
+)
 from anyrig.speech import ssml
 from anyrig.speech.blocks import blocks
 from anyrig.speech.lexicon import Entry, Lexicon
@@ -50,7 +55,7 @@ def test_a_foreign_text_is_refused(text: str, language: str, languages: tuple[st
         prepare(text, languages=languages)
     assert caught.value.language == language
     assert isinstance(caught.value, UnspeakableTextError)
-    assert f"--language {languages[0]}" in caught.value.hint
+    assert f"--language {languages[0]}" in render(caught.value.hint, "command")
 
 
 def test_a_named_language_is_taken_at_its_word() -> None:

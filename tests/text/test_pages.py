@@ -214,7 +214,7 @@ def test_locked_and_damaged_files_end_in_their_own_error(tmp_path: Path) -> None
     with pytest.raises(ProtectedFileError, match="protected by a password"):
         pages(write(tmp_path / "a.pdf", [leaf()], password="secret"))
     (tmp_path / "b.pdf").write_bytes(b"%PDF-1.4\nnothing of it\n")
-    with pytest.raises(InvalidInputError, match=r"b\.pdf is damaged"):
+    with pytest.raises(InvalidInputError, match=r"b\.pdf is not a valid PDF"):
         pages(tmp_path / "b.pdf")
     with pytest.raises(InvalidInputError, match="No such file"):
         pages(tmp_path / "none.pdf")

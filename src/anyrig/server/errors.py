@@ -5,7 +5,6 @@ The class of an error decides its status. Options are named as fields of a reque
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import traceback
@@ -148,7 +147,17 @@ def problem_body(
     }  # fmt: skip
 
 
-def problem_response(status: int, title: str, hint: str, **more: Any) -> JSONResponse:
+class ProblemResponse(JSONResponse):
+    """A response that still has its JSON as a value."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, body: dict[str, Any], status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(body, status, headers)
+        self.problem = body
+
+
+def problem_response(status: int, title: str, hint: str, **more: Any) -> ProblemResponse:
     """Build the response of a problem; `headers` are added to those of its status."""
     headers: dict[str, str] = {}
     if status in (429, 503):
@@ -156,12 +165,10 @@ def problem_response(status: int, title: str, hint: str, **more: Any) -> JSONRes
     elif status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="anyrig"'
     headers |= more.pop("headers", {})
-    return JSONResponse(
-        problem_body(status, title, hint, **more), status, headers, media_type=MEDIA_TYPE
-    )
+    return ProblemResponse(problem_body(status, title, hint, **more), status, headers)
 
 
-def error_response(error: Exception, *, log_texts: bool = False) -> JSONResponse:
+def error_response(error: Exception, *, log_texts: bool = False) -> ProblemResponse:
     """Build the response to any error; only the log gets unexpected ones.
 
     Args:
@@ -200,8 +207,7 @@ def error_response(error: Exception, *, log_texts: bool = False) -> JSONResponse
 
 def error_event(error: Exception) -> dict[str, Any]:
     """The last event of a stream that failed after its response had begun."""
-    body: dict[str, Any] = json.loads(bytes(error_response(error).body))
-    return body
+    return error_response(error).problem
 
 
 def _log_error(error: BaseException, log_texts: bool) -> None:
@@ -228,8 +234,8 @@ def add_error_handlers(app: FastAPI) -> None:
 
         server = app.state.server
         response = error_response(error, log_texts=server.settings.log_texts)
-        shown = json.loads(bytes(response.body))
-        response.body = response.render(hide_folders(server.rig, get_client(request), shown))
+        shown = hide_folders(server.rig, get_client(request), response.problem)
+        response.body = response.render(shown)
         response.headers["content-length"] = str(len(response.body))
         return response
 
