@@ -103,3 +103,28 @@ def test_processes_have_a_limit(client: TestClient, kind: str) -> None:
         assert answer.status_code == 400, answer.text
         assert name in answer.json()["title"]
     assert client.get("/jobs").json()["jobs"] == []
+
+
+@pytest.mark.parametrize("count", [1000, "1000", 10**12])
+def test_processes_that_read_training_data_have_a_limit(
+    client: TestClient, count: int | str
+) -> None:
+    in_file = f'[task]\nkind = "text"\n[train]\nloading.num_workers = {int(count)}\n'
+    plain = upload(client, "run.toml", b'[task]\nkind = "text"\n')
+    answers = [
+        post(client, "train", file=upload(client, "run.toml", in_file.encode())),
+        post(client, "train", file=plain, set={"train.loading.num_workers": count}),
+        post(client, "train", file=plain, set={"train.loading": f"{{num_workers = {count}}}"}),
+    ]
+    for answer in answers:
+        assert answer.status_code == 400, answer.text
+        assert "train.loading.num_workers" in answer.json()["title"]
+    for few in (0, 2, "auto"):
+        answer = post(client, "train", file=plain, set={"train.loading.num_workers": few})
+        assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.parametrize("name", ["x", "../x", 7, ["wav"]])
+def test_a_batch_of_an_unknown_format_is_refused_at_once(client: TestClient, name: object) -> None:
+    assert post(client, "batch", lines=["One."], engine="tone", format=name).status_code == 400
+    assert post(client, "batch", lines=["One."], engine="tone", format="MP3").status_code == 201

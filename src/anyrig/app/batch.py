@@ -24,6 +24,7 @@ from anyrig.app.engines import (
     suggest_engines,
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.files import normalize_format
 from anyrig.app.speech import (
     AudioOptions,
     SynthesisOptions,
@@ -69,7 +70,9 @@ class BatchRequest(SynthesisOptions, AudioOptions):
         None, "folder for the audio files; the file's name without its suffix if not given",
         http=False, flag=False,
     )  # fmt: skip
-    format: str = option("wav", "wav, flac, mp3, opus, m4a, aac or pcm", flag=False)
+    format: str = option(
+        "wav", "wav, flac, mp3, opus, m4a, aac or pcm", flag=False, normalize=normalize_format
+    )
     ssml: bool = option(False, "the texts are SSML; detected where one begins with <speak")
     only: str = option("", "make these again, as 3,7 or 3-5 or an id", metavar="LIST", http=False)
 

@@ -29,7 +29,9 @@ from anyrig.app.access import (
 from anyrig.app.batch import parse_lines
 from anyrig.app.job_retention import JOBS_FOLDER, OUTPUT_FOLDER, RUN_FOLDER
 from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind, list_settings
+from anyrig.app.speech import resolve_format
 from anyrig.app.training import require_torch
+from anyrig.app.training_config import read_config
 from anyrig.app.transcription import TranscriptionRequest
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError
@@ -76,7 +78,7 @@ def prepare_job(
         if kind == "book":
             _mark_book_uploads(server, found)
         arguments = build_arguments(kind, found.values, folder)
-        _check_num_processes(server, arguments)
+        _check_num_processes(server, kind, arguments)
         files = given.get("files")
         details: dict[str, JsonValue] = {
             "requested": _shorten(given), "called": title, JOB_UPLOADS: list(found.uploads),
@@ -105,12 +107,24 @@ def prepare_plan(
     return build_arguments("book", found.values, folder)
 
 
-def _check_num_processes(server: ServerState, arguments: Mapping[str, JsonValue]) -> None:
-    """Refuse what the job would be refused for when it runs."""
-    for name in ("workers_per_device", "nproc"):
-        count = str(arguments.get(name, ""))
-        if count.isdecimal():
-            check_num_processes(server.rig.machine, name, int(count))
+def _check_num_processes(
+    server: ServerState, kind: str, arguments: Mapping[str, JsonValue]
+) -> None:
+    """Refuse what the job would be refused for when it runs, and a run's processes that read."""
+    counts = {name: arguments.get(name) for name in ("workers_per_device", "nproc")}
+    if kind == "train":
+        counts["train.loading.num_workers"] = _get_num_loading(arguments)
+    for name, count in counts.items():
+        if str(count).isdecimal():
+            check_num_processes(server.rig.machine, name, int(str(count)))
+
+
+def _get_num_loading(arguments: Mapping[str, Any]) -> JsonValue:
+    """The `num_workers` of a training file: "auto" is within what the machine has."""
+    config = read_config(Path(arguments["file"])).with_values(arguments["set"])
+    loading = config.train.get("loading")
+    found: JsonValue = loading.get("num_workers") if isinstance(loading, Mapping) else None
+    return found
 
 
 def _mark_book_uploads(server: ServerState, found: ResolvedOptions) -> None:
@@ -282,6 +296,7 @@ def _prepare_batch(found: ResolvedOptions, given: Mapping[str, Any], folder: Pat
     with open(file, "w", encoding="utf-8", opener=opener) as out:
         out.writelines(json.dumps(line) + "\n" for line in lines)
     found.values |= {"file": file, "output": folder / OUTPUT_FOLDER}
+    found.values["format"] = resolve_format(found.values.get("format"))
     return title or shorten(str(lines[0]["text"]), 60)
 
 
