@@ -151,6 +151,16 @@ def test_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_folders({}, "linux").config.name == "anyrig"
 
 
+@pytest.mark.parametrize(
+    "text", ["null", "[]", '"cpu"', "7", "{}", '{"device": 5}', '{"device": ""}']
+)
+def test_a_saved_device_that_is_none_is_called_that(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "choice.json"
+    path.write_text(text)
+    with pytest.raises(InvalidSettingError, match="it names no device"):
+        load_saved_device(path)
+
+
 def test_saved_device(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "choice.json"
     assert load_saved_device(path) is None

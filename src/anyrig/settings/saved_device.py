@@ -20,13 +20,14 @@ class SavedDevice:
 def load_saved_device(path: Path) -> SavedDevice | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        device, name = data["device"], data.get("name", "")
+        data = data if isinstance(data, dict) else {}
+        device, name = data.get("device"), data.get("name", "")
         if not (isinstance(device, str) and device and isinstance(name, str)):
-            raise TypeError("it names no device")
+            raise ValueError("it names no device")
         return SavedDevice(device, name)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problem = error.strerror if isinstance(error, OSError) else error
         raise InvalidSettingError(
             f"cannot read the saved device in {path}: {problem}",
