@@ -101,6 +101,13 @@ def test_a_message_within_another_keeps_its_options() -> None:
     assert "{a}.pdf: pass --max-pages '1 {3}', or --all" in render(renamed, "command")
 
 
+def test_a_message_with_a_text_before_or_after_keeps_its_options() -> None:
+    message = "{a}: " + Message("pass {pages}", pages=OptionRef("pages", "1-3")) + "; {b}"
+    message += " or nothing"
+    assert render(message, "command") == "{a}: pass --pages 1-3; {b} or nothing"
+    assert str(message) == '{a}: pass pages="1-3"; {b} or nothing'
+
+
 def test_what_has_no_such_option_is_named_by_what_it_has() -> None:
     message = Message("{list} shows them. {more}", list=OptionRef("list"), more=errors.MORE_DETAILS)
     assert render(message, "command") == "--list shows them. For details, run with -vv."

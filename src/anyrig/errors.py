@@ -132,6 +132,12 @@ class Message(str):
         template = "{}".join(_escape(text.replace(old, new, count)) for text in texts)
         return self._build(template, self.options)
 
+    def __add__(self, other: str) -> Message:
+        return Message("{first}{second}", first=self, second=other)
+
+    def __radd__(self, other: str) -> Message:
+        return Message("{first}{second}", first=other, second=self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return self._build, (self.template, self.options)
 

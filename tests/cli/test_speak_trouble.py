@@ -163,7 +163,11 @@ def test_a_french_text_is_spoken_by_an_engine_that_can(anyrig: Anyrig) -> None:
     assert done.returncode == 2
     assert "French" in done.stderr
     assert "nanotts (Apache-2.0)" in done.stderr
+    assert "pass --engine nanotts." in done.stderr
+    assert "If that is wrong, pass --language en." in done.stderr
     assert not Path("b.wav").exists()
+    done = anyrig("speak", "Xin chào.", "--language", "vi", "-o", "b.wav")
+    assert "No engine speaks Vietnamese. If that is wrong, pass --language en." in done.stderr
 
 
 def test_a_voice_names_its_engine(anyrig: Anyrig) -> None:

@@ -415,12 +415,12 @@ def suggest_engines(
     )
     names = [name for name in _list_by_licence(error.language, known=True) if name != choice.name]
     if not names:
-        hint = f"No engine speaks {title(error.language)}. {override}"
+        hint = f"No engine speaks {title(error.language)}. " + override
         return UnspeakableTextError(error.message, hint=hint)
     hint = _describe_installation(rig, options, names[0], error.language)
     if len(names) > 1:
         hint += f" So do {', '.join(names[1:_MAX_SUGGESTIONS])}."
-    return UnspeakableTextError(error.message, hint=f"{hint} {override}")
+    return UnspeakableTextError(error.message, hint=hint + " " + override)
 
 
 def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language: str) -> str:
