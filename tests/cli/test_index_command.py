@@ -144,6 +144,15 @@ def test_what_is_wrong_is_said_with_what_to_do(
         error = fail(*words)
         assert message in error
         assert hint in error
+    for flags, message in (
+        (("--type", "dcx"), "there is no type 'dcx'"),
+        (("--type", "dcx", *HASHING), "there is no type 'dcx'"),
+        (("--model", "none/such"), "none/such"),
+    ):
+        main(["index", str(docs), *flags])
+        assert message in capsys.readouterr().err
+        assert main(["index", "--list"]) == 0
+        assert str(docs) not in capsys.readouterr().out
     assert main(["index", str(docs), *HASHING]) == 0
     for flags, message in (
         (("--after", "soon"), "'soon' is not a date"),

@@ -149,10 +149,10 @@ def watch(
             ocr=stack.enter_context(open_ocr(rig, request)), mode=request.ocr,
             limits=build_limits(request), types=request.type, retry=request.retry,
         )  # fmt: skip
-        add_folders(path, roots)
         requested = _get_requested_model(rig, request, path)
         request = replace(request, model=requested)
         model, advice = _choose_model(rig, request, path, roots, ways, on_event)
+        add_folders(path, roots)
         vectors = stack.enter_context(open_vectors(rig, request, model, on_event))
         on_event(
             IndexStartedEvent(

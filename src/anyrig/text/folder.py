@@ -93,7 +93,7 @@ def find(
         types: formats or endings (`pdf`, `.docx`, `picture`); all when empty.
         hidden: whether files and folders whose name begins with a dot are taken as well.
     """
-    walk = _Walk(_wanted(types), hidden)
+    walk = _Walk(parse_types(types), hidden)
     for place in [places] if isinstance(places, Path) else places:
         if os.path.isdir(place):
             walk.folder(place)
@@ -104,7 +104,7 @@ def find(
     )
 
 
-def _wanted(types: Collection[str]) -> frozenset[str]:
+def parse_types(types: Collection[str]) -> frozenset[str]:
     """Formats that were asked for, by whatever name."""
     made: set[str] = set()
     for each in types:

@@ -77,10 +77,11 @@ def build_look(types: Sequence[str] = ()) -> Look:
     """Lists the files of a folder. One that is missing, empty or fails to list is unseen: a drive
     that is not mounted looks like that.
     """
+    from anyrig.text.folder import find, parse_types
+
+    parse_types(types)  # so that a wrong one is an error before the index is changed
 
     def look(root: Path) -> Found:
-        from anyrig.text.folder import find
-
         if reason := _describe_absence(root):
             return Found((), (Skipped(root, reason),))
         found = find(root, types=types)
