@@ -102,3 +102,10 @@ def test_redacted_names_are_counted(anyrig: Anyrig, tmp_path: Path) -> None:
     assert f"3 entities of 1 text in {out}" in done.stdout
     people = anyrig("entities", str(letter), "--redact", "--kinds", "person")
     assert people.stdout == "From: [PERSON] <[PERSON]@example.com>\n\n[PERSON] left.\n"
+
+
+def test_names_of_a_language_without_a_model_are_named_with_the_flag(anyrig: Anyrig) -> None:
+    words = ("entities", "--text", "Jan Kowalski zapłacił.", "--language", "pl")
+    assert "; pass a --model that supports it" in anyrig(*words).stderr
+    told = json.loads(anyrig(*words, "--json").stdout)
+    assert "pass a --model that supports it" in told["warnings"][0]["warning"]

@@ -132,9 +132,11 @@ def lacking(namer: Namer | None, language: str) -> str:
 
 def nameless(namer: Namer | None, language: str) -> str:
     """What to tell of a text whose names nothing looks for."""
-    return (
-        f"people, organisations and places are missing: no model that finds names in {language!r} "
-        f"is installed; {lacking(namer, language)}"
+    return Message(
+        "people, organisations and places are missing: no model that finds names in {language!r} "
+        "is installed; {advice}",
+        language=language,
+        advice=lacking(namer, language),
     )
 
 
