@@ -54,7 +54,7 @@ def test_addresses_are_told_as_they_are() -> None:
     ("host", "words"),
     [
         ("9.9.9.9", "It is not an address of this machine"),
-        ("no.such.invalid", "is not an address of"),
+        ("no.such.invalid", "`host` must be an address of this machine, not 'no.such.invalid'"),
     ],
 )
 def test_an_address_of_others_is_told_as_such(host: str, words: str) -> None:

@@ -315,8 +315,9 @@ class ResolvedOptions:
     def resolve_upload(self, name: str, value: Any) -> Path:
         """The file of an option that must be an upload."""
         if not isinstance(value, str) or not value.startswith(UPLOAD_PREFIX):
-            raise InvalidInputError(
-                Message("{name} must be an uploaded file", name=OptionRef(name)),
+            raise InvalidOptionError(
+                name,
+                "must be an uploaded file",
                 hint='POST /uploads accepts it; name it as "upload:ID".',
             )
         return self.resolve(value)

@@ -235,9 +235,9 @@ def bind(host: str, port: int) -> Iterator[socket.socket]:
         found = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-    except (OSError, UnicodeError) as error:
+    except (OSError, UnicodeError):
         raise InvalidOptionError(
-            "host", f"is not an address of this machine: {error}", value=host, hint=_HOSTS
+            "host", "must be an address of this machine", value=host, hint=_HOSTS
         ) from None
     family, kind, protocol, _, address = sorted(found, key=lambda one: one[0] != socket.AF_INET)[0]
     with socket.socket(family, kind, protocol) as listener:

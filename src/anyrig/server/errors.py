@@ -321,6 +321,9 @@ _BODY_MESSAGES = {
     "missing": "the body is empty", "model_attributes_type": _NOT_AN_OBJECT,
     "model_type": _NOT_AN_OBJECT, "dict_type": _NOT_AN_OBJECT,
 }  # fmt: skip
+_FIELD_MESSAGES = {"missing": "is required", "extra_forbidden": "unknown field"}
+_TOO_SHORT = ("string_too_short", "too_short")
+_TYPE_PREFIXES = ("Input ", "String ", "List ", "Dictionary ")
 _UNION_MEMBER = re.compile(
     r"(str|int|float|bool|none|constrained-\w+|(list|dict|function-\w+)\[.*|[A-Z]\w*)"
 )
@@ -347,9 +350,10 @@ def _describe(error: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
         return (place[0] if place else "body",), f"the body is not valid JSON: {reason or message}"
     if len(place) == 1 and error["type"] in _BODY_MESSAGES:
         return (place[0],), _BODY_MESSAGES[error["type"]]
-    if error["type"] == "missing":
-        message = "is required"
-    for prefix in ("Value error, ", "Assertion failed, ", "Input "):
+    message = _FIELD_MESSAGES.get(error["type"], message)
+    if error["type"] in _TOO_SHORT and error["ctx"]["min_length"] == 1:
+        message = "must not be empty"
+    for prefix in ("Value error, ", "Assertion failed, ", *_TYPE_PREFIXES):
         message = message.removeprefix(prefix)
     first, rest = place[:1], place[1:]
     return (*first, *(part for part in rest if not _UNION_MEMBER.fullmatch(part))), message

@@ -34,7 +34,12 @@ from anyrig.app.training import require_torch
 from anyrig.app.training_config import read_config
 from anyrig.app.transcription import TranscriptionRequest
 from anyrig.audiobooks.names import safe_name
-from anyrig.errors import InvalidInputError, InvalidOptionError, LimitExceededError
+from anyrig.errors import (
+    InvalidInputError,
+    InvalidOptionError,
+    LimitExceededError,
+    UnknownOptionError,
+)
 from anyrig.options import json_schema, list_options
 from anyrig.placement import check_num_processes
 from anyrig.server.routes.speech import LANGUAGE
@@ -192,8 +197,8 @@ def _resolve(
     allowed = list_arguments(kind)
     for name in given:
         if name not in allowed:
-            raise InvalidInputError(
-                f"unknown option {name[:40]!r}",
+            raise UnknownOptionError(
+                name,
                 hint=f"Options of a job of the kind {kind}: {', '.join(allowed)}.",
             )
     options = {name: value for name, value in given.items() if name not in inputs}

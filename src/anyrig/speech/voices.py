@@ -25,9 +25,9 @@ def unknown(name: str, known: Sequence[str], *, more: str = "") -> InvalidInputE
     """The error for a voice that nobody has, with the names nearest to it."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     guess = f"Did you mean {' or '.join(near)}? " if near else ""
-    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    listed = ", ".join(known[:12]) + (" ..." if len(known) > 12 else ".")
     return InvalidInputError(
-        f"no voice {name!r}", hint=f"{guess}Valid names: {listed}. {more}".strip()
+        f"no voice {name!r}", hint=f"{guess}Valid names: {listed} {more}".strip()
     )
 
 
