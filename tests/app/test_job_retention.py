@@ -171,3 +171,15 @@ def test_the_owner_of_the_machine_deletes_a_job_with_its_files() -> None:
     rig.jobs.delete(rig.jobs.list()[0].id)
     assert not book.parents[1].exists()
     assert rig.jobs.list() == ()
+
+
+def test_a_folder_is_known_by_any_path(
+    queue: JobQueue, data: Path, clock: Clock, tmp_path: Path
+) -> None:
+    waiting = submit(queue, data, "a")
+    folder = Path(str(waiting.arguments["folder"]))
+    folder.mkdir(parents=True, exist_ok=True)
+    link = tmp_path / "link"
+    link.symlink_to(data)
+    sweep(queue, link, clock)
+    assert folder.is_dir()

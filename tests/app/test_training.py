@@ -127,3 +127,9 @@ def test_a_request_is_json() -> None:
     properties = json_schema(TrainingRequest, http=True)["properties"]
     assert properties["file"]["pattern"].startswith("^upload:")
     assert not {"run", "resume", "export"} & set(properties)
+
+
+def test_the_number_of_processes_may_be_a_number() -> None:
+    assert request_from_json(TrainingRequest, {"file": "a.toml", "nproc": 2}).nproc == "2"
+    with pytest.raises(InvalidOptionError):
+        request_from_json(TrainingRequest, {"file": "a.toml", "nproc": 0})

@@ -141,10 +141,10 @@ def delete_orphaned_folders(
         return []
     now = time.time()
     old = [one for one in root.iterdir() if one.is_dir() and now - _mtime(one) > min_age_s]
-    known = queue.list_folders() if old else set()
+    known = {os.path.realpath(one) for one in queue.list_folders()} if old else set()
     orphaned = []
     for folder in old:
-        if str(folder.absolute()) in known:
+        if os.path.realpath(folder) in known:
             continue
         is_expired = keep_days and now - _mtime(folder) > keep_days * _DAY_S
         if folder.name.endswith(_DELETED) or is_expired or not has_results(folder):

@@ -778,8 +778,6 @@ class Rig:
         """
         from anyrig.app import training
 
-        if isinstance(options.get("nproc"), int):
-            options["nproc"] = str(options["nproc"])
         request = self.request(training.TrainingRequest, file=file, **options)
         with self.report_to(on_event) as report:
             return training.train(self, request, report)
