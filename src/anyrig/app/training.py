@@ -120,8 +120,9 @@ class TrainingRequest(DeviceOptions):
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        if type(self.nproc) is int:  # of a Python program or a JSON document
-            object.__setattr__(self, "nproc", str(self.nproc))
+        given: object = self.nproc
+        if type(given) is int:  # of a Python program or a JSON document
+            object.__setattr__(self, "nproc", str(given))
         super().__post_init__()
         count = self.nproc
         if count not in ("", "auto") and not (
