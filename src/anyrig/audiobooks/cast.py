@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from anyrig.audiobooks.cast_file import Cast, Role, Rule, load, parse
+from anyrig.audiobooks.speakers import AttributedSpeech, attribute_speeches
 from anyrig.speech.flow import Style
 from anyrig.speech.tongues import matched
 from anyrig.text.document import Block, Document
 from anyrig.text.language import detect
-from anyrig.text.speakers import Said, converse
 
 _TALK = frozenset({"paragraph", "quote"})
 _BREAKS = frozenset({"heading", "rule"})
@@ -121,14 +121,16 @@ class Casting:
         shares = [Share(*key, num, times[key]) for key, num in words.most_common()]
         return shares + [Share(role.name, role.style.voice, 0, 0) for role in silent]
 
-    def _said(self, blocks: Sequence[Block]) -> list[tuple[Said, ...]]:
+    def _said(self, blocks: Sequence[Block]) -> list[tuple[AttributedSpeech, ...]]:
         def who(name: str) -> str:
             role = self.cast.role(name)
             return role.name if role else name
 
         return _conversation(blocks, self._language, who=who, cast=self.cast)
 
-    def _block(self, block: Block, number: int, said: Sequence[Said]) -> Iterable[Stretch]:
+    def _block(
+        self, block: Block, number: int, said: Sequence[AttributedSpeech]
+    ) -> Iterable[Stretch]:
         teller = NARRATOR
         style = self.cast.narrator
         rule = self._rule(block, number)
@@ -178,7 +180,7 @@ def _example(text: str) -> str:
 
 def _conversation(
     blocks: Sequence[Block], language: str, *, cast: Cast, who: Callable[[str], str] | None = None
-) -> list[tuple[Said, ...]]:
+) -> list[tuple[AttributedSpeech, ...]]:
     """The speeches of each block; what stands between and ends no talk is passed over."""
     places = [n for n, block in enumerate(blocks) if block.kind in _TALK | _BREAKS]
     texts = [blocks[n].text if blocks[n].kind in _TALK else None for n in places]
@@ -186,8 +188,8 @@ def _conversation(
         return [()] * len(blocks)
     language = language or detect("\n\n".join(filter(None, texts))[:_SAMPLE]).language
     codes = [blocks[n].language or language for n in places]
-    found: list[tuple[Said, ...]] = [()] * len(blocks)
-    talk = converse(texts, codes, who=who, genders=cast.genders, names=cast.names)
+    found: list[tuple[AttributedSpeech, ...]] = [()] * len(blocks)
+    talk = attribute_speeches(texts, codes, who=who, genders=cast.genders, names=cast.names)
     for place, said in zip(places, talk, strict=True):
         found[place] = said
     return found

@@ -37,12 +37,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+from anyrig.audiobooks.dialogue_words import Gender, get_words
 from anyrig.errors import InvalidInputError, Message
 from anyrig.speech.flow import Style
 from anyrig.speech.regexes import UserPattern, compile_pattern
 from anyrig.text import toml
 from anyrig.text.decode import written
-from anyrig.text.saying import Gender, sayings
 
 _TOP = ("narrator", "dialogue", "roles", "rules")
 _SPEAKER = ("voice", "rate", "language")
@@ -147,7 +147,9 @@ def _key(name: str) -> str:
 def _parts(name: str) -> set[str]:
     """`Mr. Fogg` gives nothing: Mrs. Fogg may be meant by `Fogg`."""
     words = _key(name).split()
-    titled = any(words[0].rstrip(".") in sayings(code).titles for code in ("en", "es", "fr", "de"))
+    titled = any(
+        words[0].rstrip(".") in get_words(code).titles for code in ("en", "es", "fr", "de")
+    )
     return {words[0], words[-1]} if len(words) > 1 and not titled else set()
 
 

@@ -16,7 +16,7 @@ Gender = Literal["m", "f", ""]
 
 
 @dataclass(frozen=True)
-class Sayings:
+class DialogueWords:
     """What one language says around a speech."""
 
     verbs: frozenset[str]
@@ -82,8 +82,8 @@ _DE = (
     "seufzte "
     "lachte befahl bat warnte versprach stammelte brüllte sprach begann unterbrach gestand hauchte"
 )
-_TABLES: dict[str, Sayings] = {
-    "en": Sayings(
+_TABLES: dict[str, DialogueWords] = {
+    "en": DialogueWords(
         verbs=frozenset(_EN.split()),
         first_person=frozenset(),
         pronouns={"he": "m", "she": "f", "they": "", "it": "", "i": "", "we": "", "you": ""},
@@ -124,7 +124,7 @@ _TABLES: dict[str, Sayings] = {
             "chapter part book monday tuesday wednesday thursday friday saturday sunday".split()
         ),
     ),
-    "es": Sayings(
+    "es": DialogueWords(
         verbs=frozenset((_ES + " " + _ES_I).split()),
         first_person=frozenset(_ES_I.split()),
         pronouns={"él": "m", "ella": "f", "ellos": "", "ellas": "", "usted": "", "yo": ""},
@@ -152,7 +152,7 @@ _TABLES: dict[str, Sayings] = {
             "le les me te nos usted ustedes capítulo".split()
         ),
     ),
-    "fr": Sayings(
+    "fr": DialogueWords(
         verbs=frozenset((_FR + " " + _FR_I).split()),
         first_person=frozenset(_FR_I.split()),
         pronouns={"il": "m", "elle": "f", "ils": "", "elles": "", "on": "", "je": ""},
@@ -180,7 +180,7 @@ _TABLES: dict[str, Sayings] = {
             "elles c'est chapitre enfin voilà".split()
         ),
     ),
-    "de": Sayings(
+    "de": DialogueWords(
         verbs=frozenset(_DE.split()),
         first_person=frozenset(),
         pronouns={"er": "m", "sie": "f", "es": "", "ich": "", "wir": ""},
@@ -237,7 +237,7 @@ _NEITHER = "stranger voice someone somebody person child extraño voz alguien in
 
 
 @lru_cache(maxsize=64)
-def sayings(language: str) -> Sayings:
+def get_words(language: str) -> DialogueWords:
     """The words of a language; English ones for a language that is not known."""
     return _TABLES.get(language.partition("-")[0].lower(), _TABLES["en"])
 
@@ -255,15 +255,15 @@ def _kinds() -> dict[str, Gender]:
     return found | dict.fromkeys(_NEITHER.split(), "")
 
 
-def unnamed(words: Iterable[str]) -> set[Gender]:
+def list_unnamed_genders(words: Iterable[str]) -> set[Gender]:
     """The genders of people who are spoken of without a name: `a man`, `the stranger`."""
     kinds = _kinds()
     return {kinds[word] for word in words if word in kinds}
 
 
-def gender(name: str, language: str) -> Gender:
+def guess_gender(name: str, language: str) -> Gender:
     """Of a person, by title, then by first name; nothing where neither tells."""
-    words = sayings(language)
+    words = get_words(language)
     parts = name.casefold().replace("’", "'").split()
     if parts and parts[0] in words.articles:
         parts = parts[1:]

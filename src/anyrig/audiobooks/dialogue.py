@@ -1,0 +1,554 @@
+"""Which words of a paragraph are spoken by somebody in the story.
+
+    find_speeches("“Yes,” said Tom, “but not today.”")   two of them, with their marks
+
+Quotation marks of any style, the dashes of Spanish and French dialogue, and a play's `NAME: words`.
+A title, a scare quote or a phrase that is only cited is not speech, and the narrator's words inside
+a speech (`dit-il`, `—dijo Juan—`) are the narrator's. Who speaks is found in `speakers.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from anyrig.audiobooks.dialogue_words import get_words
+
+_SCRIPT_LINE = re.compile(
+    r"\s*(?P<name>[^\W\d_][\w.'’\- ]{0,39}?)(?:\s*[(\[][^)\]]{1,60}[)\]])?\s*:\s+(?=\S)"
+)
+_NOT_ROLES = frozenset(
+    "note notes nb warning caution tip tips important chapter part book section isbn ps todo fig "
+    "figure table example exercise question answer date time place scene act setting source "
+    "nota aviso ejemplo capítulo remarque attention exemple chapitre achtung hinweis".split()
+)
+_ENDS = ".!?…"
+_DASHES = "—–-―"
+_JOINING = frozenset("and but or y o pero et ou mais und aber".split())
+_MIN_CITED_WORDS = 8
+"""A cited sentence of so many words, with a capital and a full stop, is no catchword."""
+
+
+@dataclass(frozen=True)
+class Speech:
+    """Words that somebody speaks, with the marks around them."""
+
+    start: int
+    end: int
+    continued: bool = False
+    """Whether it began in an earlier paragraph, and this one only takes it up."""
+    open: bool = False
+    """Whether the paragraph ends before the speech does."""
+    name: str = ""
+    """Of a play's `NAME: words`."""
+
+
+def find_speeches(
+    paragraph: str, language: str = "en", *, open: bool = False, names: Collection[str] = ()
+) -> tuple[Speech, ...]:
+    """The spoken stretches of a paragraph, in order and apart.
+
+    Args:
+        paragraph: Without line ends of its own.
+        language: `fr`, `es-MX`; it tells what dashes and commas mean.
+        open: Whether the paragraph before ended within a speech, so that a mark at the beginning of
+            this one takes it up.
+        names: Speakers known, in small letters: `Tom: words` is a speech where Tom is one.
+    """
+    if script := _parse_script(paragraph, names):
+        return (script,)
+    spans = split_dash_dialogue(paragraph, language)
+    if spans:
+        return tuple(Speech(start, end) for start, end in spans)
+    found = find_quotes(paragraph)
+    if not found:
+        return ()
+    goes_on = open and starts_with_quote(paragraph)
+    spoken = _select_speech(paragraph, found, language, taken_up=goes_on)
+    made: list[Speech] = []
+    for quote in spoken:
+        last = not quote.closed
+        pieces = cut_french_incises(paragraph, quote.start, quote.end, language)
+        for number, (start, end) in enumerate(pieces, 1):
+            first = goes_on and not made
+            made.append(Speech(start, end, first, last and number == len(pieces)))
+    return tuple(made)
+
+
+def _parse_script(paragraph: str, names: Collection[str]) -> Speech | None:
+    match = _SCRIPT_LINE.match(paragraph)
+    if match is None:
+        return None
+    name = match["name"].strip()
+    bare = name.casefold().rstrip(".")
+    capitals = name.isupper() and sum(map(str.isalpha, name)) > 1 and len(name.split()) <= 4
+    if bare in names or (capitals and bare.split()[0] not in _NOT_ROLES):
+        return Speech(match.end(), len(paragraph.rstrip()), name=name)
+    return None
+
+
+def _select_speech(text: str, found: list[Quote], language: str, *, taken_up: bool) -> list[Quote]:
+    """The quotations that are speech."""
+    kept: list[Quote] = []
+    for number, quote in enumerate(found):
+        follower = found[number + 1].start if number + 1 < len(found) else len(text)
+        begun = kept[-1] if kept and number and kept[-1] is found[number - 1] else None
+        if (taken_up and not number) or _is_speech(text, quote, begun, follower, language):
+            kept.append(quote)
+    return kept
+
+
+def _is_speech(text: str, quote: Quote, begun: Quote | None, follower: int, language: str) -> bool:
+    inner = text[quote.start + 1 : quote.end - quote.closed].strip(" \u00a0\u202f'’\"*_")
+    if not any(map(str.isalnum, inner)):
+        return bool(inner) and not text[: quote.start].strip() and inner[-1] in "!?…"
+    before = text[begun.end if begun else 0 : quote.start]
+    after = text[quote.end : follower]
+    if not quote.closed:
+        return _at_edge(before) or begun is not None
+    if begun is not None and _is_interlude(text[begun.end - 2], before, inner, language):
+        return True
+    if not before.strip(" ([—–*_"):
+        return _is_opening_speech(inner, after, language)
+    last = before.rstrip(" *_\u00a0\u202f")[-1:]
+    if last in _ENDS or last in '"”’)»':
+        return inner[-1] in _ENDS + "," + _DASHES or _verb_after(after, language)
+    if last in ",:;" or last in _DASHES:
+        return _is_introduced(last, before, inner, after, language)
+    return _verb_before(before, language) or (inner[-1] == "," and _verb_after(after, language))
+
+
+def _at_edge(before: str) -> bool:
+    """Whether a sentence could begin here."""
+    bare = before.rstrip(" *_([")
+    return not bare or bare[-1] in _ENDS + ',:;"”’)' + _DASHES
+
+
+def _is_opening_speech(inner: str, after: str, language: str) -> bool:
+    """Of a quotation that opens its paragraph."""
+    if inner[-1] in _ENDS + ",;:" + _DASHES:
+        return True
+    rest = after.lstrip()
+    return not rest.strip(".,;!?…)*_") or rest[:1] in _DASHES or _verb_after(after, language)
+
+
+def _is_introduced(last: str, before: str, inner: str, after: str, language: str) -> bool:
+    """Of one that stands after a comma, a colon or a dash."""
+    verb = _says_before(before, language)
+    if verb or _verb_after(after, language):
+        return True
+    whole = inner[:1].isupper() and (inner[-1] in _ENDS or after[:1] in (".", "!", "?"))
+    if last == ":" or (last in _DASHES and inner[-1] in "!?"):
+        return whole and len(inner.split()) > 1
+    return whole and len(inner.split()) >= _MIN_CITED_WORDS
+
+
+def _is_interlude(ended: str, between: str, inner: str, language: str) -> bool:
+    """Whether a speech is only broken off by these words and goes on."""
+    bare = between.strip(" *_")
+    if not bare:
+        return True
+    told = _says_before(bare, language) or _verb_after(bare, language)
+    if len(bare) > 300 or bare[-1] not in ",;:)" + _ENDS + _DASHES:
+        return told and len(bare.split()) < _MIN_CITED_WORDS
+    if bare[-1] in _ENDS:
+        return inner[-1] in _ENDS + "," + _DASHES
+    if bare[0] in _DASHES or bare[0] == "(":
+        return True
+    soon = len(bare.split()) < _MIN_CITED_WORDS and inner[-1] in _ENDS
+    return told or soon or ended in ",;" + _DASHES
+
+
+def _list_words(text: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+(?:['’-][^\W\d_]+)*", text.lower().replace("’", "'"))
+
+
+def _says_before(clause: str, language: str) -> bool:
+    """Whether one of the last words before a speech is a verb of saying."""
+    verbs = get_words(language).verbs
+    return any(_strip_pronoun(word) in verbs for word in _list_words(clause[-90:])[-10:])
+
+
+def _verb_before(before: str, language: str) -> bool:
+    """Whether the very last word is one, as in: he said “no” and left."""
+    verbs = get_words(language).verbs
+    last = _list_words(before[-40:])[-2:]
+    if (
+        last
+        and _strip_pronoun(last[-1]) in verbs
+        and last[-1] not in ("called", "llamó", "llama", "appela")
+    ):
+        return before.rstrip()[-1:].isalpha()
+    return False
+
+
+def _verb_after(after: str, language: str) -> bool:
+    """Whether one of the next words is a verb of saying, in the same clause."""
+    clause = re.split(r"[.;!?]", after.lstrip(" ,.!?…»”—–-\u00a0\u202f"), maxsplit=1)[0]
+    verbs = get_words(language).verbs
+    words = _list_words(clause[:80])[:4]
+    if words and words[0] in _JOINING:
+        return False
+    return any(_strip_pronoun(word) in verbs for word in words)
+
+
+def _strip_pronoun(word: str) -> str:
+    """A verb without the pronoun that French ties to it."""
+    stem, tied, _ = word.partition("-")
+    return stem if tied else word
+
+
+# -- quotation marks -------------------------------------------------------------------------------
+
+# The outer marks win: what is quoted inside a quotation is part of it. A single mark is trusted
+# only where it closes after punctuation, or before it, because `dogs'`, `'tis` and `rock 'n' roll`
+# are written with the same sign.
+
+# What opens, and what may close it. German closes with the mark that English opens with, and turns
+# the pointed ones round.
+_CLOSERS = {
+    "“": "”\"", '"': "\"”", "”": "”\"", "„": "“”\"", "«": "»", "»": "«»", "‹": "›", "›": "‹",
+    "‚": "‘’'", "‘": "’'", "'": "'’", "`": "'’", "``": "''", "「": "」", "『": "』",
+}  # fmt: skip
+_MARK = re.compile("``|[“\"”„«»‹›‚‘'’`「『]")
+_SINGLE_MARKS = frozenset("‘'`‚")
+_BEFORE_MARK = "([{—–-―*_/¡¿…"
+"""What may stand right before a mark that opens, beside white space."""
+_PUNCTUATION = '.,!?…;:—–-―)”"*_'
+_AFTER_WEAK = ",.;:!?…—–)"
+# Words that lose their beginning: the sign before them is an apostrophe.
+_CLIPPED = re.compile(
+    r"(?:tis|twas|twere|twill|twould|twixt|til|till|em|er|im|cause|cos|cuz|bout|round|n|neath|"
+    r"ere|ello|orse|ouse|ome|ave|ad|ow|ell|fraid|nother|nuff|gainst|tain|taint|mongst|ud|"
+    r"midst|pon|sblood|zounds|swounds|struth|s|t|d|ll|re|ve|m|\d\ds?)\b",
+    re.IGNORECASE,
+)
+# The few of them that are set with the wrong sign, one that can only open.
+_CLIPPED_TURNED = re.compile(
+    r"(?:tis|twas|twere|twill|twould|til|em|n|cause|\d\ds?)\b", re.IGNORECASE
+)
+_REOPENING = re.compile(r"[\s(—][‘'`](?=[^\W\d_])")
+_QUOTE_DASHES = "—–-"
+_MAX_SIGNS = 200
+"""Looked at for the end of one quotation: thousands of words of the most colloquial speech."""
+# After a digit: more words of the same quotation, and its own end.
+_INCHES = re.compile(r"[^\"“”]*[.,!?…]\"(?!\w)")
+
+
+class Quote(NamedTuple):
+    """A quotation with its marks."""
+
+    start: int
+    end: int
+    closed: bool
+    """Whether it ends in this paragraph."""
+
+
+def find_quotes(text: str) -> list[Quote]:
+    """The outermost quotations, in order."""
+    found: list[Quote] = []
+    position = 0
+    while match := _MARK.search(text, position):
+        quote = _open_quote(text, match)
+        if quote is None:
+            position = match.end()
+            continue
+        found.append(quote)
+        position = quote.end
+    return found
+
+
+def starts_with_quote(text: str) -> bool:
+    """Whether a paragraph begins with a mark that opens."""
+    match = _MARK.match(text, len(text) - len(text.lstrip()))
+    return match is not None and _may_open(text, match)
+
+
+def _may_open(text: str, match: re.Match[str]) -> bool:
+    mark, start, end = match[0], match.start(), match.end()
+    before = text[start - 1] if start else " "
+    after = text[end] if end < len(text) else " "
+    if mark not in _CLOSERS:
+        return False
+    if mark in "„«‹‚「『“":
+        return True
+    fresh = before.isspace() or before in _BEFORE_MARK
+    if mark in "»›":  # the German way; else it closes what never opened
+        return fresh and not after.isspace()
+    if mark == '"' and (before in "“‘«(" or not text[:start].strip()):
+        return True
+    fresh = fresh or before in '“"«„'
+    return fresh and not after.isspace() and after not in ",.;:!?)"
+
+
+def _open_quote(text: str, match: re.Match[str]) -> Quote | None:
+    """The quotation that this mark opens, if it does."""
+    if not _may_open(text, match):
+        return None
+    mark = match[0]
+    if mark in _SINGLE_MARKS:
+        return _open_single_quote(text, match)
+    end = _find_closing_mark(text, mark, match.end())
+    if end:
+        return Quote(match.start(), end, True)
+    if mark in '"”»' and text[: match.start()].strip(" ([—–") and not _sentence_before(text, match):
+        return None  # a lone sign in the middle of a line: inches, a slip
+    return Quote(match.start(), len(text.rstrip()), False)
+
+
+def _sentence_before(text: str, match: re.Match[str]) -> bool:
+    near = text[max(0, match.start() - 4) : match.start()].rstrip()
+    return near.endswith((".", "!", "?", "…", ":", ",", "—", "-"))
+
+
+def _find_closing_mark(text: str, mark: str, position: int) -> int:
+    """Behind the mark that closes a double quotation, or 0."""
+    if mark == "``":
+        place = text.find("''", position)
+        return place + 2 if place >= 0 else 0
+    closers, depth = _CLOSERS[mark], 1
+    signs = re.compile(f"[{re.escape(closers + mark)}]").finditer(text, position)
+    for match in islice(signs, _MAX_SIGNS):
+        sign, at = match[0], match.start()
+        if sign == mark and sign not in closers:
+            depth += 1 if mark in "«‹„" else 0
+        elif sign == '"' and _reopens(text, at):
+            continue
+        else:
+            depth -= 1
+            if not depth:
+                return at + 1
+    return 0
+
+
+def _reopens(text: str, at: int) -> bool:
+    """Whether a straight mark inside a quotation looks the other way, or counts inches."""
+    before, after = text[at - 1], text[at + 1 : at + 2] or " "
+    if before.isdigit():
+        return _INCHES.match(text, at + 1) is not None
+    return before.isspace() and not after.isspace() and after not in ",.;:!?)"
+
+
+def _open_single_quote(text: str, match: re.Match[str]) -> Quote | None:
+    """A quotation in single marks: the first firm end, else the first end before punctuation."""
+    start, mark = match.start(), match[0]
+    clipped = (_CLIPPED if mark == "'" else _CLIPPED_TURNED).match(text, match.end()) is not None
+    loose = clipped or (mark == "'" and start > 0 and not _sentence_before(text, match))
+    weak = 0
+    signs = re.compile(f"[‘`{_CLOSERS[mark]}]").finditer(text, match.end())
+    for found in islice(signs, _MAX_SIGNS):
+        at = found.start()
+        if found[0] in "‘`" and found[0] not in _CLOSERS[mark]:
+            if weak:
+                break
+            continue
+        kind = _classify_end(text, at)
+        if kind == "firm":
+            if (weak or loose) and _begins_again(text, weak or match.end(), at):
+                break
+            return Quote(start, at + 1, True)
+        weak = weak or (at + 1 if kind == "weak" and not clipped else 0)
+    if weak:
+        return Quote(start, weak, True)
+    return _leave_open(text, match) if not clipped else None
+
+
+def _begins_again(text: str, start: int, end: int) -> bool:
+    """Whether another quotation opens between two places."""
+    signs = _REOPENING.finditer(text, start, end)
+    return any(not _CLIPPED.match(text, sign.end()) for sign in signs)
+
+
+def _classify_end(text: str, at: int) -> str:
+    """Whether a single mark closes: firmly after punctuation, weakly before it."""
+    before, after = text[at - 1], text[at + 1 : at + 2] or " "
+    if after.isalnum():
+        return ""
+    if before in _PUNCTUATION and (
+        before not in _QUOTE_DASHES or not text[at + 1 : at + 2].isalnum()
+    ):
+        return "firm"
+    whole = text[at + 1 :].lstrip(".,;:!?)…")
+    if before.isalnum() and (after in _AFTER_WEAK or not whole.strip()):
+        return "weak"
+    # A short quotation inside a sentence, 'expert', must not swallow what follows it.
+    return "weak" if before.isalnum() and after.isspace() and before not in "sS" else ""
+
+
+def _leave_open(text: str, match: re.Match[str]) -> Quote | None:
+    """A speech that goes on in the next paragraph: only one that opens this one."""
+    rest = text[match.end() :].strip()
+    whole = not text[: match.start()].strip()
+    if whole and rest[:1].isupper() and rest.endswith((".", "!", "?", "…", ":", "—")):
+        return Quote(match.start(), len(text.rstrip()), False)
+    return None
+
+
+# -- narration inside a speech ---------------------------------------------------------------------
+
+# French leaves the quotation open around `, dit-il,`, in « » and after a dash alike. It is known by
+# the verb that comes before its subject right after a comma or the end of a sentence.
+
+Span = tuple[int, int]
+_PRONOUN = r"-(?:t-)?(?:il|elle|ils|elles|on|je|nous|vous)\b"
+# The subject, where it is no tied pronoun: a name or a noun with its article.
+_SUBJECT = (
+    r"\s+(?:(?:le|la|les|un|une|mon|ma|son|sa|notre|M\.|Mr\.|Mme|Mlle)\s+\w|l['’]\w|[A-ZÉÈÀÂÎÔÇ])"
+)
+_SPACES = " \u00a0\u202f"
+
+
+@lru_cache(maxsize=1)
+def _french_incise() -> re.Pattern[str]:
+    """`, dit-il en riant,` up to the comma or the full stop that ends it."""
+    words = get_words("fr")
+    verbs = sorted((verb.replace("'", "['’]") for verb in words.verbs), key=len, reverse=True)
+    ends = r"(?P<tail>(?:M\.|Mr\.|[^.,;:!?…»«“”])*)(?P<end>[.,;:!?…]|$)"
+    return re.compile(
+        rf"(?<=[,!?…»”])(?P<lead>[\s»”]*)(?P<incise>(?:(?:lui|leur|me|nous)\s+)?(?:{'|'.join(verbs)})"
+        rf"(?:{_PRONOUN}|(?={_SUBJECT})){ends})",
+    )
+
+
+def cut_french_incises(text: str, start: int, end: int, language: str) -> list[Span]:
+    """A spoken stretch without what the narrator says in between."""
+    if language.lower().startswith("fr"):
+        return _cut_narration(_french_incise(), text, start, end)
+    return [(start, end)]
+
+
+def cut_english_tags(text: str, start: int, end: int) -> list[Span]:
+    """The same of English that opens with a dash: `—I will not, he said.`"""
+    return _cut_narration(_english_tag(), text, start, end)
+
+
+@lru_cache(maxsize=1)
+def _english_tag() -> re.Pattern[str]:
+    verbs = "|".join(sorted(get_words("en").verbs, key=len, reverse=True))
+    who = r"(?:he|she|I|they|[A-Z]\w+(?:\s[A-Z]\w+)?|[Tt]he\s\w+)"
+    return re.compile(
+        rf"(?<=[,!?])(?P<lead>\s*)(?P<incise>(?:{who}\s(?:{verbs})|(?:{verbs})\s{who})\b"
+        r"[^.,;:!?…]*(?P<end>[.,;:!?…]|$))"
+    )
+
+
+def _cut_narration(pattern: re.Pattern[str], text: str, start: int, end: int) -> list[Span]:
+    pieces: list[Span] = []
+    position = start
+    for match in pattern.finditer(text, start, end):
+        low, high = match.span("incise")
+        if low < position:
+            continue
+        pieces.append((position, match.start("lead")))
+        position, more = _find_resumption(text, match, high, end)
+        if not more:
+            break
+    if position < end:
+        pieces.append((position, end))
+    return [(low, high) for low, high in pieces if any(map(str.isalnum, text[low:high]))]
+
+
+def _find_resumption(text: str, match: re.Match[str], high: int, end: int) -> tuple[int, bool]:
+    """Where the speech goes on after an incise, and whether it does."""
+    high = _extend_incise(text, match, high, end)
+    rest = text[high:end].lstrip(_SPACES)
+    place = end - len(rest)
+    narrates = re.match(r"(?:Et |Puis |Alors )?(?:il|elle|ils|elles)\s", rest, re.IGNORECASE)
+    if match["end"] == "." and narrates:
+        return end, False
+    return place, True
+
+
+def _extend_incise(text: str, match: re.Match[str], high: int, end: int) -> int:
+    """`dit-il, en tirant sa montre,`: a participle carries the incise on."""
+    if match["end"] != ",":
+        return high
+    more = re.compile(
+        r"\s*(?:en\s+\w+ant\b|d['’]un(?:e)?\s+(?:voix|ton|air)\b|\w+ant\s+(?:la|le|les|sa|son|ses)\b|"
+        r"avec\s+un|sans\s+(?:se|le|la|lever)\b|après\s+un)[^.,;:!?»]*(?:[.,;:!?]|$)"
+    )
+    found = more.match(text, high, end)
+    return found.end() if found else high
+
+
+# -- dialogue with dashes --------------------------------------------------------------------------
+
+# Spanish writes `—Hola —dijo Juan—. Adiós.`: a dash that leans on the next word begins what the
+# narrator says, and one that leans on the word before ends it. French opens with a dash too, and
+# sets the narrator's words apart with commas alone.
+
+_OPENING_DASH = re.compile(r"\s*(?:[—–―]|--)[ \u00a0\u202f]*(?=\S)|\s*-[ \u00a0\u202f]+(?=\S)")
+_NARRATION_DASH = re.compile(r"--|[—–―]|(?<=\s)-|(?<=\w)-(?=[.,;:!?…\s])")
+_TIGHT = "[.,;:!?…]"
+
+
+def split_dash_dialogue(text: str, language: str = "en") -> list[Span]:
+    """The spoken stretches of a paragraph that opens with a dash; none where it does not."""
+    match = _OPENING_DASH.match(text)
+    if match is None or not _is_talk(text, match, language):
+        return []
+    start, end = len(text) - len(text.lstrip()), len(text.rstrip())
+    base = language.partition("-")[0].lower()
+    if base == "en":
+        return cut_english_tags(text, start, end)
+    if base == "fr":
+        return cut_french_incises(text, start, end, language)
+    return _alternate_dashes(text, start, match.end(), end, language)
+
+
+def _is_talk(text: str, match: re.Match[str], language: str) -> bool:
+    """Whether the dash is no bullet, and the line below no verse is no author's name."""
+    rest = text[match.end() :].rstrip()
+    if not any(map(str.isalpha, rest)):
+        return False
+    english = language.partition("-")[0].lower() == "en"
+    if english:
+        return match[0].strip() in "—―" and rest[-1] in ".!?…" and len(rest.split()) > 2
+    return match[0].strip() != "-" or rest[-1] in ".!?…,:"
+
+
+def _alternate_dashes(text: str, start: int, first: int, end: int, language: str) -> list[Span]:
+    """Speech and narrator in turns, parted by dashes."""
+    spans: list[Span] = []
+    position, telling = start, False
+    for match in _NARRATION_DASH.finditer(text, first, end):
+        if not telling and _starts_narration(text, match, end, language):
+            spans.append((position, _strip_end(text, match.start())))
+            telling = True
+        elif telling and _ends_narration(text, match):
+            position = re.compile(rf"{_TIGHT}*\s*").match(text, match.end()).end()  # type: ignore[union-attr]  # it matches nothing, too
+            telling = False
+    if not telling:
+        spans.append((position, end))
+    return [(low, high) for low, high in spans if any(map(str.isalnum, text[low:high]))]
+
+
+def _strip_end(text: str, place: int) -> int:
+    return len(text[:place].rstrip())
+
+
+def _starts_narration(text: str, match: re.Match[str], end: int, language: str) -> bool:
+    """Whether a dash begins the narrator's words."""
+    before = text[match.start() - 1]
+    after = text[match.end() : end]
+    if not before.isspace() or not after.strip():
+        return False
+    if after[0].isspace():  # as wide on both sides: only a verb of saying tells it from a pause
+        return _says_next(after, language)
+    return after[0].isalpha() or after[0] in "¡¿(…"
+
+
+def _says_next(after: str, language: str) -> bool:
+    words = re.findall(r"[^\W\d_]+", after.lower()[:60])[:3]
+    return any(word in get_words(language).verbs for word in words)
+
+
+def _ends_narration(text: str, match: re.Match[str]) -> bool:
+    """Whether a dash ends the narrator's words: it leans on them, or stands between spaces."""
+    before = text[match.start() - 1]
+    after = text[match.end() : match.end() + 1]
+    return not before.isspace() or not after.strip() or after in ".,;:!?…"
