@@ -9,6 +9,7 @@ import pytest
 from anyrig.devices.discover import discover
 from anyrig.speech import phonemes
 from anyrig.speech.phonemes import Word
+from anyrig.speech.phonemes.letters import spell_ipa
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +65,31 @@ def test_unknown_signs_are_dropped_and_told(caplog: pytest.LogCaptureFixture) ->
     assert found.ids == [1, 2, 9, 3]
     assert found.owners == [0, 0, 0, 1]
     assert "ǂ" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("letters", "language", "ipa"),
+    [
+        ("CIA", "en", "ˌsiːˌaɪˈeɪ"),
+        ("a.m.", "en-US", "ˌeɪˈɛm"),
+        ("PCs", "en", "ˌpiːˈsiːz"),
+        ("the", "en", "ˌtiːˌeɪtʃˈiː"),
+        ("IRS's", "en", "ˌaɪˌɑːrˈɛsɪz"),
+        ("Z", "en-GB", "ˈzɛd"),
+        ("ABCDEF", "en", "ˌeɪ ˌbiː ˌsiː ˌdiː ˌiː ˈɛf"),
+        ("ONG", "es", "ˌoˌeneˈxe"),
+        ("SNCF", "fr-FR", "ˌɛsˌɛnˌseˈɛf"),
+        ("É", "fr", "ˈe"),
+        ("C3", "en", ""),
+        ("ABC", "fi", ""),
+        ("", "en", ""),
+    ],
+)
+def test_letters_are_spelled(letters: str, language: str, ipa: str) -> None:
+    assert spell_ipa(letters, language) == ipa
+
+
+def test_spelled_letters_sound_as_the_dictionary_says_them(english: phonemes.English) -> None:
+    for letters in ("CIA", "AM", "HTTPS", "PCs", "IBM's", "QWRJK", "VXYGU"):
+        spelled = said(english.read(f"It is [[{spell_ipa(letters, 'en')}]]."))
+        assert spelled == said(english.read(f"It is {letters}."))

@@ -352,7 +352,7 @@ def _sounds(said: str, *, tie: str = "^") -> str:
 
 
 def _foreign(espeak_name: str) -> phonemes.Reader:
-    from anyrig.speech.phonemes_espeak import Espeak
+    from anyrig.speech.phonemes.espeak import Espeak
 
     told: Callable[[str], str] = partial(_sounds, tie="͡")
     return Espeak(espeak_name, said=_sounds, told=told, tie=True)

@@ -257,7 +257,7 @@ class _Letters:
 def _reader(config: _Config) -> phonemes.Reader:
     if not config.espeak:
         return _Letters()
-    from anyrig.speech.phonemes_espeak import Espeak
+    from anyrig.speech.phonemes.espeak import Espeak
 
     return Espeak(config.espeak, said=_decomposed, told=_decomposed)
 

@@ -1,7 +1,7 @@
 """Text to phonemes, word by word, and IPA to the alphabet that Kokoro's family was trained on.
 
 English is read by hibari's own dictionary and rules: no GPL code. Other languages are read by
-espeak-ng, which the `espeak` extra brings (`phonemes_espeak`). A stretch between [[ and ]] is IPA.
+espeak-ng, which the `espeak` extra brings (`phonemes.espeak`). A stretch between [[ and ]] is IPA.
 """
 
 from __future__ import annotations
