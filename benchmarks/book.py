@@ -5,7 +5,7 @@ m4b with chapters. The peer is given the sentences of our plan, speaks one after
 engine package's own call, and encodes once with PyAV's defaults. CPU seconds include all children;
 loading counts on both sides.
 
-Our encoder uses FFmpeg's `fast` AAC coder where PyAV's default is `twoloop` (`sound/aac.py` says
+Our encoder uses FFmpeg's `fast` AAC coder where PyAV's default is `twoloop` (`audio/aac.py` says
 what that costs in quality: nothing that was measured). So the peer's audio is encoded a second time
 with our settings, and both figures are given.
 """

@@ -333,6 +333,6 @@ def speak_locally(lines: Sequence[Any]) -> list[bytes]:
 
 def plain_bytes(take: Any) -> bytes:
     """A take's samples in one form, whether or not it was compressed on the way."""
-    from anyrig.speech.sound.pack import pack, unpack
+    from anyrig.speech.pack import pack, unpack
 
     return pack(unpack(take.data))

@@ -149,8 +149,8 @@ def speak_offline(texts: list[str]) -> dict[str, Any]:
     from anyrig.app.engines import choose_engine, detect_language
     from anyrig.app.rig import Rig
     from anyrig.app.speech import SpeechRequest, open_synthesizer, prepare_script
-    from anyrig.speech.sound.encode import encoder
-    from anyrig.speech.sound.loudness import Leveller
+    from anyrig.audio.encode import encoder
+    from anyrig.audio.loudness import Leveller
 
     rig = Rig()
     warm_up = rig.request(SpeechRequest, text="Good morning to everybody.", no_bench=True)

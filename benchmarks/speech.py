@@ -115,8 +115,8 @@ def _first_audio() -> Row:
 def _word_errors() -> Row:
     import numpy as np
 
-    from anyrig.recognise.compare import word_errors
-    from anyrig.recognise.moonshine import Moonshine
+    from anyrig.transcription.compare import word_errors
+    from anyrig.transcription.moonshine import Moonshine
 
     lines = (ROOT / "tests" / "speech" / "sentences.txt").read_text(encoding="utf-8").splitlines()
     texts = [line.strip() for line in lines if line.strip() and not line.startswith("#")]

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from anyrig.audio.samples import Samples
 from anyrig.devices.machine import Precision
-from anyrig.speech.audio import Samples
 from anyrig.speech.models.kokoro import UNIT, KokoroNet, KokoroRow
 from benchmarks.harness import Row, median_and_range, time_calls
 from benchmarks.torch_tools import release_memory

@@ -19,8 +19,8 @@ import torch
 from torch import nn
 from transformers import VitsConfig, VitsModel
 
+from anyrig.audio.samples import Samples
 from anyrig.devices.machine import Precision
-from anyrig.speech.audio import Samples
 from anyrig.speech.models.vits import VitsRow, VitsTorch
 from benchmarks.harness import Row, median_and_range, time_calls
 from benchmarks.torch_tools import release_memory, reset_peak

@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from anyrig.recognise.compare import word_errors
-from anyrig.recognise.whisper import joined
+from anyrig.transcription.compare import word_errors
+from anyrig.transcription.whisper import joined
 from benchmarks.harness import Row
 from benchmarks.processes import ANYRIG, child_environment, measure_command
 from benchmarks.texts import read_novel

@@ -41,7 +41,7 @@ CASES = {
         ("py3langid",),
     ),
     "an mp3": (
-        "from anyrig.speech.sound.encode import encoder; encoder('out.mp3').close()", ("av",),
+        "from anyrig.audio.encode import encoder; encoder('out.mp3').close()", ("av",),
     ),
 }  # fmt: skip
 

@@ -24,6 +24,7 @@ from anyrig.app.books import BookRequest
 from anyrig.app.engines import EngineChoice
 from anyrig.app.events import BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.app.rig import Rig
+from anyrig.audio.loudness import measure
 from anyrig.audiobooks.make import Rests, record, sound
 from anyrig.audiobooks.plan import Plan, plan_of
 from anyrig.audiobooks.progress import Pace, Progress, Whole
@@ -36,7 +37,6 @@ from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.prepare import seed_of
 from anyrig.speech.recite import Terms
-from anyrig.speech.sound.loudness import measure
 from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio
 from anyrig.storage.cache import ResultCache

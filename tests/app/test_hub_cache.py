@@ -14,8 +14,8 @@ from anyrig.app.engines import VoiceOptions, find_weights_folder
 from anyrig.documents.entities.names import choose
 from anyrig.documents.summarise.writer import find as find_writer
 from anyrig.errors import MissingWeightsError
-from anyrig.recognise.model import find as find_recogniser
 from anyrig.storage.weights import find_cached_repository, get_repository_name, hash_file
+from anyrig.transcription.model import find as find_recogniser
 from tests.conftest import Anyrig
 from tests.documents.engines import toy
 
@@ -129,7 +129,7 @@ def test_models_of_the_other_abilities(cache: Path, files: Path) -> None:
 
 def test_a_model_of_transcription(cache: Path, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from tests.recognise import tiny_whisper
+    from tests.transcription import tiny_whisper
 
     tiny_whisper.make(tmp_path / "whisper")
     snapshot = put(cache, "openai/whisper-small", tmp_path / "whisper")

@@ -36,8 +36,8 @@ from anyrig.options import request_from_json, request_to_json
 from anyrig.storage.cache import ResultCache
 from anyrig.storage.keys import JsonValue
 from tests.server.conftest import environment_of
-from tests.speech.sound.takes import RATE, said, sentences
-from tests.speech.sound.test_packed import CRAFTED
+from tests.speech.takes import RATE, said, sentences
+from tests.speech.test_packed import CRAFTED
 
 
 @pytest.fixture

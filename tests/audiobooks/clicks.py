@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from anyrig.audio.samples import Samples
 from anyrig.audiobooks.timeline import Mark, Timeline
-from anyrig.speech.audio import Samples
 
 
 def click(rate: int) -> Samples:

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from lxml import etree
 
+from anyrig.audio.encode import encoder
 from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.readalong import write_readalong
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import UnspeakableTextError
 from anyrig.speech.prepare import prepare
 from anyrig.speech.script import Omission, Script
-from anyrig.speech.sound.encode import encoder
 from anyrig.text.document import About, Block, Chapter, Document, Inline
 
 RATE = 24000

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
+from anyrig.audio.loudness import level
+from anyrig.audio.samples import Samples, faded, pause
 from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
-from anyrig.recognise.choose import choose
-from anyrig.recognise.moonshine import Moonshine
-from anyrig.recognise.protocol import Recording
-from anyrig.speech.audio import Samples
+from anyrig.speech.audio import trim
 from anyrig.speech.prepare import prepare
-from anyrig.speech.sound.join import faded, pause, trim
-from anyrig.speech.sound.loudness import level
 from anyrig.text.document import About, Block, Chapter, Document
-from tests.speech.sound.takes import RATE, said
+from anyrig.transcription.choose import choose
+from anyrig.transcription.moonshine import Moonshine
+from anyrig.transcription.protocol import Recording
+from tests.speech.takes import RATE, said
 
 TEXTS = {
     "The Harbour": (

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anyrig.audio.encode import encoder
+from anyrig.audio.samples import Samples
 from anyrig.audiobooks.captions import (
     captions,
     chapters_vtt,
@@ -19,8 +21,7 @@ from anyrig.audiobooks.captions import (
 from anyrig.audiobooks.listen import Reader, blocks, finished
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import InvalidInputError
-from anyrig.speech.audio import Samples, WordTime
-from anyrig.speech.sound.encode import encoder
+from anyrig.speech.audio import WordTime
 from anyrig.text.captions import Caption, srt, vtt
 from anyrig.text.captions_cut import LINE, pieces, width, wrapped
 

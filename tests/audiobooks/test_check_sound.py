@@ -19,7 +19,7 @@ from anyrig.audiobooks.plan import Plan
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
 from tests.audiobooks.spoken_book import TEXTS, OneEar, Sound, plan, spoken, write
-from tests.speech.sound.takes import RATE, sine
+from tests.speech.takes import RATE, sine
 
 
 def checked(folder: Path, sound: Sound, name: str = "book.m4b", **more: object) -> Report:

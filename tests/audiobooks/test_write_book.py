@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 import soundfile
 
+from anyrig.audio.samples import Samples
 from anyrig.audiobooks.names import all_tracks
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import CHAPTER_FORMATS, chapter_paths, write_book, write_chapters
 from anyrig.errors import InvalidInputError, WorkError
-from anyrig.speech.audio import Samples
-from anyrig.speech.sound.beside import clear_leftovers, folder_beside
+from anyrig.storage.atomic_file import clear_leftovers, folder_beside
 from tests.audiobooks import clicks
 
 TAGS = Tags(title="Der Weg", author="A. Autor", narrator="Hibari", language="de")
@@ -212,7 +212,7 @@ def test_what_a_killed_run_left_is_cleared(folder: Path) -> None:
 FOLDER = """
 import sys, time
 from pathlib import Path
-from anyrig.speech.sound.beside import folder_beside
+from anyrig.storage.atomic_file import folder_beside
 from anyrig.storage.files import open_atomic
 with folder_beside(Path(sys.argv[1])) as folder, open_atomic(Path(sys.argv[1])) as file:
     (folder / "1.m4a").write_bytes(b"sound")

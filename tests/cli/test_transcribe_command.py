@@ -9,9 +9,9 @@ import numpy as np
 import soundfile
 
 from anyrig.errors import MissingWeightsError
-from anyrig.recognise.compare import word_errors
+from anyrig.transcription.compare import word_errors
 from tests.conftest import Anyrig
-from tests.speech.sound.takes import RATE, said, sentences
+from tests.speech.takes import RATE, said, sentences
 
 TEXT = " ".join(sentences()[:3])
 

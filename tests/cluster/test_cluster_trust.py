@@ -22,10 +22,10 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.speech.audio import Take
 from anyrig.speech.booth import Booth, Recording
+from anyrig.speech.compare import difference
 from anyrig.speech.engines.tone import RATE, Tone
+from anyrig.speech.pack import _HEAD, pack, unpack
 from anyrig.speech.protocol import Line
-from anyrig.speech.sound.compare import difference
-from anyrig.speech.sound.pack import _HEAD, pack, unpack
 from tests.cluster.conftest import Broker, Spread, Workers, person, story
 from tests.cluster.test_cluster_pool import Order, Puppet
 from tests.cluster.test_cluster_pool import answer as result

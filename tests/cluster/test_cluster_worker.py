@@ -31,8 +31,8 @@ from anyrig.cluster.registry import WorkerRegistry
 from anyrig.cluster.speech import SpeechCodec, identify_engine
 from anyrig.cluster.worker import ClusterWorker, WorkerDevice
 from anyrig.speech.engines.tone import Tone
+from anyrig.speech.pack import unpack
 from anyrig.speech.protocol import Line
-from anyrig.speech.sound.pack import unpack
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Spread, Worker, Workers, person, story, until
 

@@ -12,9 +12,9 @@ import pytest
 import soundfile
 from openai import OpenAI
 
-from anyrig.recognise.compare import word_errors
+from anyrig.transcription.compare import word_errors
 from tests.server.conftest import Server
-from tests.speech.sound.takes import RATE, said, sentences
+from tests.speech.takes import RATE, said, sentences
 
 TEXT = " ".join(sentences()[:2])
 PATH = "/v1/audio/transcriptions"

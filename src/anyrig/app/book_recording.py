@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from anyrig.app.books import BookRequest, PlannedBook
     from anyrig.app.engines import EngineChoice
     from anyrig.app.rig import Rig
+    from anyrig.audio.encode import Format
+    from anyrig.audio.samples import Samples
     from anyrig.audiobooks.make import Lack, Recorded
     from anyrig.audiobooks.names import Tracks
     from anyrig.audiobooks.plan import Plan
@@ -32,11 +34,9 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.tags import Tags
     from anyrig.audiobooks.timeline import Timeline
     from anyrig.audiobooks.write import Written
-    from anyrig.speech.audio import Samples
     from anyrig.speech.maker import Spoken
     from anyrig.speech.script import Segment
     from anyrig.speech.shelf import Shelf
-    from anyrig.speech.sound.encode import Format
     from anyrig.speech.stage import Names
     from anyrig.speech.synthesise import Studio, Tally
     from anyrig.storage.cache import Cache
@@ -82,7 +82,7 @@ class BookTarget:
 
     @property
     def encoding(self) -> Format:
-        from anyrig.speech.sound.encode import FORMATS
+        from anyrig.audio.encode import FORMATS
 
         return FORMATS["m4a" if self.is_whole else self.format]
 
@@ -211,7 +211,7 @@ def _resolve_output(request: BookRequest) -> tuple[Path, str]:
 
 def check_target(request: BookRequest, target: BookTarget) -> None:
     """Check that the book can be written as requested, before hours of work."""
-    from anyrig.speech.sound.encode import check_bitrate
+    from anyrig.audio.encode import check_bitrate
 
     if target.bitrate is not None and target.encoding.bitrate:
         check_bitrate(target.encoding, target.bitrate)
@@ -516,7 +516,7 @@ class BookRecorder:
         """Write the EPUB that is read along; its audio is a file for each chapter."""
         from anyrig.audiobooks.readalong import write_readalong
         from anyrig.audiobooks.write import write_chapters
-        from anyrig.speech.sound.beside import clear_leftovers, folder_beside
+        from anyrig.storage.atomic_file import clear_leftovers, folder_beside
 
         target, plan, path = self.target, self.plan, self.target.read_along_path
         clear_leftovers(path)
@@ -674,7 +674,7 @@ def extract_chapter(book: Path, track: int, file: Path, check_cancelled: CheckCa
 
 
 def _write_chapter(file: Path, parts: Iterable[Samples], rate: int, title: str) -> None:
-    from anyrig.speech.sound.encode import encoder
+    from anyrig.audio.encode import encoder
 
     file.parent.mkdir(parents=True, exist_ok=True)
     with encoder(file, CHAPTER_FORMAT, rate, tags={"title": title}) as output:

@@ -570,7 +570,7 @@ def _run_ocr(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
 def _run_transcribe(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is said in one recording; `form` is srt or vtt if captions are wanted as well."""
     from anyrig.app.transcription import TranscriptionRequest, to_verbose_json, transcribe
-    from anyrig.recognise.forms import written
+    from anyrig.transcription.forms import written
 
     options = {name: value for name, value in given.items() if name != "form"}
     request = context.request(TranscriptionRequest, options)

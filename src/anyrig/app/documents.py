@@ -367,7 +367,7 @@ def list_features(environment: Mapping[str, str], language: str = "en") -> list[
     """
     from anyrig.documents.entities import names
     from anyrig.documents.ocr import choose as ocr
-    from anyrig.recognise.choose import choose as choose_recogniser
+    from anyrig.transcription.choose import choose as choose_recogniser
 
     found = []
     try:

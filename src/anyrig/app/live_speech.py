@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from anyrig.app.rig import Rig
-    from anyrig.speech.audio import Samples
+    from anyrig.audio.loudness import Leveller
+    from anyrig.audio.samples import Samples
     from anyrig.speech.live import Given, LiveStudio, Recital
     from anyrig.speech.protocol import Voice
     from anyrig.speech.script import Script
-    from anyrig.speech.sound.loudness import Leveller
     from anyrig.storage.cache import Cache
 
 OPENAI_VOICES = {
@@ -180,7 +180,7 @@ class LiveSpeech:
             client: for whom it is; clients take turns.
             check: called while the text is prepared; it may raise an error to stop.
         """
-        from anyrig.speech.sound.loudness import Leveller
+        from anyrig.audio.loudness import Leveller
         from anyrig.speech.voices import pick
 
         with errors_of_option("text"):
@@ -234,7 +234,7 @@ class LiveSpeech:
 
     def load(self) -> None:
         """Load the default engine and use it once, so that the first client does not wait."""
-        from anyrig.speech.sound.encode import encoder
+        from anyrig.audio.encode import encoder
 
         request = self.request(text=_WARM_UP_TEXT)
         choice = choose_engine(self._rig, request)

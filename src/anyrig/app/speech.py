@@ -48,8 +48,9 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
+    from anyrig.audio.samples import Samples
     from anyrig.placement import Placement, PlacementPlan
-    from anyrig.speech.audio import AudioChunk, Samples
+    from anyrig.speech.audio import AudioChunk
     from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.maker import Spoken
     from anyrig.speech.recite import Terms
@@ -168,8 +169,8 @@ class Speech:
 
     def save(self, path: str | Path | BinaryIO, format: str | None = None) -> None:
         """Write it to a file at its target loudness: wav, flac, mp3, opus, m4a, aac or pcm."""
-        from anyrig.speech.sound.encode import encoder
-        from anyrig.speech.sound.loudness import exact
+        from anyrig.audio.encode import encoder
+        from anyrig.audio.loudness import exact
 
         if isinstance(path, str | Path):
             path = Path(path).expanduser()
@@ -210,7 +211,7 @@ def describe_workers(tally: Tally) -> str:
 
 def resolve_format(format: str | None, path: Path | None = None) -> str:
     """The format that was requested, by its name or a suffix, or that the file's name implies."""
-    from anyrig.speech.sound.encode import FORMATS, format_of
+    from anyrig.audio.encode import FORMATS, format_of
 
     if not format:
         return format_of(path) if path is not None else "wav"
@@ -227,8 +228,8 @@ def write_takes(path: Path, takes: Sequence[Spoken], rate: int, loudness: float)
     """Write takes one after another, in the format of the file's name; its duration in seconds."""
     import numpy as np
 
-    from anyrig.speech.sound.encode import encoder
-    from anyrig.speech.sound.loudness import level
+    from anyrig.audio.encode import encoder
+    from anyrig.audio.loudness import level
     from anyrig.speech.synthesise import chunk_of
 
     audio = np.concatenate([chunk_of(take, rate, 0).samples for take in takes])
@@ -570,7 +571,7 @@ class WordCheck:
 
 def check_recognisers(script: Script) -> None:
     """Check that there is a recogniser for each language, before anything is spoken."""
-    from anyrig.recognise.choose import choose
+    from anyrig.transcription.choose import choose
 
     for language in dict.fromkeys(segment.line.language for segment in script.segments):
         choose(language)
@@ -578,9 +579,9 @@ def check_recognisers(script: Script) -> None:
 
 def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEvent) -> WordCheck:
     """Listen to everything that was synthesised, with a process on each core."""
-    from anyrig.recognise.choose import recipe
-    from anyrig.recognise.compare import word_errors
-    from anyrig.recognise.protocol import Recording
+    from anyrig.transcription.choose import recipe
+    from anyrig.transcription.compare import word_errors
+    from anyrig.transcription.protocol import Recording
     from anyrig.work.pool import WorkerPool
     from anyrig.work.worker import LocalWorkers
 

@@ -24,21 +24,21 @@ from anyrig.errors import (
 )
 from anyrig.estimates import TimeLeft, WorkEstimate
 from anyrig.options import option
-from anyrig.recognise.protocol import FORMS, FormName
 from anyrig.text.language_names import language_code
+from anyrig.transcription.protocol import FORMS, FormName
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
+    from anyrig.audio.decode import Sound
     from anyrig.devices.choose import DeviceChoice
     from anyrig.jobs import Job
     from anyrig.placement import PlacementPlan, Workload
-    from anyrig.recognise.gather import Progress, Transcription
-    from anyrig.recognise.model import Model
-    from anyrig.recognise.sound import Sound
-    from anyrig.recognise.transcribe import Transcriber
     from anyrig.storage.cache import Cache
     from anyrig.storage.keys import JsonValue
+    from anyrig.transcription.gather import Progress, Transcription
+    from anyrig.transcription.model import Model
+    from anyrig.transcription.transcribe import Transcriber
 
 _MAX_DOUBTFUL = 5  # lines of a recording that are warned of one by one
 
@@ -162,8 +162,8 @@ class TranscriptionResult:
 
     def save(self, path: str | Path, format: FormName | None = None) -> None:
         """Write the transcript of a single recording: txt, md, srt, vtt or json."""
-        from anyrig.recognise.forms import written
         from anyrig.storage.files import write_atomic
+        from anyrig.transcription.forms import written
 
         if len(self.transcripts) != 1:
             raise InvalidInputError(
@@ -202,9 +202,9 @@ def _transcribe_file(
     transcriber: Transcriber,
     on_event: OnEvent,
 ) -> TranscribedFile:
-    from anyrig.recognise.forms import written
-    from anyrig.recognise.sound import opened
+    from anyrig.audio.decode import opened
     from anyrig.storage.files import write_atomic
+    from anyrig.transcription.forms import written
 
     began = time.monotonic()
     try:
@@ -315,7 +315,7 @@ def open_transcriber(
     rig: Rig, request: TranscriptionRequest, cache: Cache | None = None
 ) -> Transcriber:
     """Models that load when the first recording needs them; the caller closes it."""
-    from anyrig.recognise.transcribe import Transcriber, Wishes
+    from anyrig.transcription.transcribe import Transcriber, Wishes
 
     return Transcriber(
         lambda workload: _place(rig, request, workload),
@@ -343,7 +343,7 @@ def find_model(request: TranscriptionRequest) -> Model:
     """The model that a request names, or the usual one of its language. Raises if it is not here
     or does not fit the request.
     """
-    from anyrig.recognise.model import find
+    from anyrig.transcription.model import find
 
     return find(
         request.model, language=resolve_language(request), engine=request.engine or "",
@@ -445,7 +445,7 @@ def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[Recording
 
     Links that lead out of their folder are not followed, which is a warning.
     """
-    from anyrig.recognise.sound import ENDINGS
+    from anyrig.audio.decode import ENDINGS
     from anyrig.text.folder import leads_out, not_followed
 
     found: dict[Path, Path] = {}
@@ -494,9 +494,9 @@ def to_verbose_json(transcript: Transcription, *, words: bool = False) -> dict[s
     """What OpenAI's `/v1/audio/transcriptions` answers as `verbose_json`, and more; with `words` a
     list of all words with their times as well.
     """
-    from anyrig.recognise.forms import plain
-    from anyrig.recognise.plain import word_form
-    from anyrig.recognise.stitch import timed
+    from anyrig.transcription.forms import plain
+    from anyrig.transcription.plain import word_form
+    from anyrig.transcription.stitch import timed
 
     answer = plain(transcript) | {"text": transcript.text}
     if words:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from anyrig.audio.tags import clean
 from anyrig.audiobooks.names import chapter_titles
 from anyrig.audiobooks.tags import shortened
-from anyrig.speech.sound.beside import clear_leftovers, failed
-from anyrig.speech.sound.labels import clean
+from anyrig.storage.atomic_file import clear_leftovers, failed
 from anyrig.storage.files import write_atomic
 from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
 from anyrig.text.captions_cut import pieces, wrapped

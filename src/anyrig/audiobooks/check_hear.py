@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from anyrig.errors import InvalidInputError, Message, MissingPackageError
-from anyrig.recognise.choose import choose, recipe
-from anyrig.recognise.protocol import Recording, Transcript
+from anyrig.transcription.choose import choose, recipe
+from anyrig.transcription.protocol import Recording, Transcript
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.check_passages import Row

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.audiobooks.check_report import Finding, FindingKind
-from anyrig.speech.sound.expect import expected
+from anyrig.speech.expect import expected
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from anyrig.audiobooks import check_hear as hear
 from anyrig.audiobooks.check_align import Gap
 from anyrig.audiobooks.check_passages import LEAST_WORDS, Passage, Row, compare, confirmed, moved
 from anyrig.audiobooks.listen import Reader
-from anyrig.recognise.protocol import Recording
+from anyrig.transcription.protocol import Recording
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.check_hear import Ears

@@ -16,8 +16,8 @@ from anyrig.audiobooks.listen_files import About, Opened, opened
 from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from anyrig.audio.samples import Samples
     from anyrig.audiobooks.listen_files import Block
-    from anyrig.speech.audio import Samples
 
 ENDINGS = (".m4b", ".m4a", ".mp4", ".mp3", ".opus", ".ogg", ".flac", ".wav")
 _BLOCK_S = 4.0

@@ -21,9 +21,10 @@ from anyrig.speech.maker import Spoken
 from anyrig.speech.synthesise import Tally, chunk_of
 
 if TYPE_CHECKING:
+    from anyrig.audio.loudness import Meter
+    from anyrig.audio.samples import Samples
     from anyrig.audiobooks.plan import Plan
-    from anyrig.speech.audio import AudioChunk, Samples
-    from anyrig.speech.sound.loudness import Meter
+    from anyrig.speech.audio import AudioChunk
     from anyrig.speech.synthesise import Studio
 
 CEILING_DBTP = -4.0
@@ -127,7 +128,7 @@ def sound(
     """The whole book at its loudness, in parts that follow on each other, as its timeline says."""
     import numpy as np
 
-    from anyrig.speech.sound.limit import Limiter, amplitude
+    from anyrig.audio.limiter import Limiter, amplitude
 
     limiter = Limiter(studio.rate, ceiling_dbtp)
     gains = {voice: np.float32(amplitude(db)) for voice, db in recorded.gains_db.items()}
@@ -188,7 +189,7 @@ def _laid(plan: Plan, rate: int, rests: Rests, takes: Iterator[Spoken]) -> Itera
 
 
 def _piece(part: int, place: int, spoken: Spoken, rate: int, position: int) -> _Piece:
-    from anyrig.speech.sound import join
+    from anyrig.audio import samples as join
 
     gap = spoken.take is None or spoken.hopeless
     segment = spoken.segment
@@ -207,8 +208,8 @@ def _silence(spoken: Spoken, rate: int, position: int) -> AudioChunk:
     """What stands for a segment that could not be spoken, about as long as that would be."""
     import numpy as np
 
+    from anyrig.audio import samples as join
     from anyrig.speech.audio import AudioChunk
-    from anyrig.speech.sound import join
 
     segment = spoken.segment
     words_s = min(_LONGEST_GAP_S, len(segment.line.text) * _SECONDS_PER_CHARACTER)
@@ -251,7 +252,7 @@ class _Levels:
 
     def hear(self, voice: str, samples: Samples) -> None:
         """A voice says something."""
-        from anyrig.speech.sound.loudness import Meter
+        from anyrig.audio.loudness import Meter
 
         if voice not in self._meters:
             self._meters[voice] = Meter(self._rate, settled_s=_MEASURED_S)
@@ -259,7 +260,7 @@ class _Levels:
 
     def gains_db(self, target_lufs: float) -> dict[str, float]:
         """What brings each voice to a target."""
-        from anyrig.speech.sound.loudness import gain_db
+        from anyrig.audio.loudness import gain_db
 
         return {
             voice: gain_db(meter.integrated_lufs, target_lufs)

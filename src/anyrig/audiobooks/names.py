@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from anyrig.audio.tags import clean
 from anyrig.audiobooks.tags import shortened
 from anyrig.audiobooks.timeline import Mark
 from anyrig.errors import InvalidInputError
-from anyrig.speech.sound.labels import clean
 
 PATTERN = "{number} {title}"
 """How a chapter's file is called, without its ending."""

@@ -1,6 +1,6 @@
 """What a finished book says of itself, and the names under which files carry it.
 
-The names are those of `speech.sound.labels`, which each format turns into its own: mp4 atoms, ID3
+The names are those of `audio.tags`, which each format turns into its own: mp4 atoms, ID3
 frames, Vorbis comments. The narrator is the composer, as in every player's list of audiobooks.
 """
 

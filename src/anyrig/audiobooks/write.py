@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyrig.audio.tags import ChapterMark
 from anyrig.audiobooks.cover import prepare
 from anyrig.audiobooks.names import (
     PATTERN,
@@ -23,13 +24,12 @@ from anyrig.audiobooks.names import (
 )
 from anyrig.audiobooks.tags import Tags, named
 from anyrig.errors import InvalidInputError, WorkError
-from anyrig.speech.sound.beside import clear_leftovers, failed
-from anyrig.speech.sound.labels import ChapterMark
+from anyrig.storage.atomic_file import clear_leftovers, failed
 from anyrig.storage.files import write_atomic
 
 if TYPE_CHECKING:
+    from anyrig.audio.samples import Samples
     from anyrig.audiobooks.timeline import Mark, Timeline
-    from anyrig.speech.audio import Samples
     from anyrig.text.document import Picture
 
 CHAPTER_FORMATS = ("mp3", "opus", "flac", "m4a", "wav")
@@ -69,7 +69,7 @@ def write_book(
     The path ends in `.m4b` (or `.m4a`, `.mp4`). The parts are the samples in order, at the
     timeline's rate and at the loudness they shall have; 64,000 bits a second unless told.
     """
-    from anyrig.speech.sound.encode import encoder
+    from anyrig.audio.encode import encoder
 
     target = Path(path)
     if target.suffix.lower() not in BOOK_ENDINGS:
@@ -106,7 +106,7 @@ def write_chapters(
     The format is of `CHAPTER_FORMATS`; `names.file_names` says what a pattern may hold. `tracks`
     says which chapters of the book these are; all of them when None.
     """
-    from anyrig.speech.sound.encode import FORMATS, encoder
+    from anyrig.audio.encode import FORMATS, encoder
 
     if format not in CHAPTER_FORMATS:
         raise InvalidInputError(

@@ -39,7 +39,7 @@ from anyrig.units import format_duration, format_speed, pluralize
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.app.speech import SegmentCheck, WordCheck
-    from anyrig.speech.audio import Samples
+    from anyrig.audio.samples import Samples
 
 HELP = """Speak a text: the words on the command line, a file with -f, or standard input. With -o it
 is written to a file (wav, flac, mp3, opus, m4a; - is standard output); without, it is played, or
@@ -118,7 +118,7 @@ class _AudioTarget(NamedTuple):
 
 def _choose_target(output: str | None, format: str | None, play: bool) -> _AudioTarget:
     """What was requested; otherwise a player, or a file where nothing can play."""
-    from anyrig.speech.sound.play import can_play
+    from anyrig.audio.playback import can_play
 
     if output == "-":
         if play:
@@ -173,9 +173,9 @@ def _speak(
 
 def _play(parts: Iterator[Samples], made: Speech, target: _AudioTarget) -> None:
     """Play or pipe the audio while it is made; its loudness is adjusted as it goes."""
-    from anyrig.speech.sound.encode import encoder
-    from anyrig.speech.sound.loudness import Leveller
-    from anyrig.speech.sound.play import play
+    from anyrig.audio.encode import encoder
+    from anyrig.audio.loudness import Leveller
+    from anyrig.audio.playback import play
 
     if made.loudness:
         parts = map(Leveller(made.sample_rate, target_lufs=made.loudness).apply, parts)

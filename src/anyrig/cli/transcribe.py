@@ -26,7 +26,7 @@ from anyrig.cli.output import (
 )
 from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, Message, OptionRef
-from anyrig.recognise.forms import plain, written
+from anyrig.transcription.forms import plain, written
 from anyrig.units import format_duration, format_speed, pluralize
 
 if TYPE_CHECKING:

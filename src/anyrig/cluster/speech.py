@@ -52,7 +52,7 @@ class SpeechCodec:
         )
 
     def encode_result(self, result: Recording, *, compress: bool) -> EncodedResult:
-        from anyrig.speech.sound.pack import pack, unpack
+        from anyrig.speech.pack import pack, unpack
 
         data = pack(unpack(result.data), small=True) if compress else result.data
         facts = {"problems": list(result.problems), "tries": result.tries,
@@ -71,7 +71,7 @@ class SpeechCodec:
         return replace(result, made_by=worker)
 
     def examine(self, payload: Line, result: Recording, worker: str) -> Recording:
-        from anyrig.speech.sound.check import examine
+        from anyrig.speech.check import examine
 
         verdict = examine(self._unpack(result), payload)
         return replace(
@@ -80,15 +80,15 @@ class SpeechCodec:
         )  # fmt: skip
 
     def _unpack(self, result: Recording) -> Take:
-        from anyrig.speech.sound.pack import num_samples, unpack
+        from anyrig.speech.pack import num_samples, unpack
 
         if num_samples(result.data) > _MAX_SAMPLES:  # before they are in memory
             raise InvalidInputError("a take is too long", hint="Look at that worker.")
         return unpack(result.data)
 
     def compare(self, payload: Line, mine: Recording, theirs: Recording) -> str:
-        from anyrig.speech.sound.compare import difference
-        from anyrig.speech.sound.pack import unpack
+        from anyrig.speech.compare import difference
+        from anyrig.speech.pack import unpack
 
         found = difference(unpack(mine.data), unpack(theirs.data))
         return f"{payload.text.strip()[:_QUOTED]!r}: {found}" if found else ""

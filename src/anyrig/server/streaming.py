@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from anyrig.app.live_speech import SpeechSession
-    from anyrig.recognise.resample import Resampler
+    from anyrig.audio.encode import Encoder
+    from anyrig.audio.resample import Resampler
     from anyrig.server.state import ServerState
     from anyrig.speech.live import Given
-    from anyrig.speech.sound.encode import Encoder
 
 log = logging.getLogger(__name__)
 PCM_RATE = 24000
@@ -180,10 +180,10 @@ class SpeechStream:
             raise WorkError("the client disconnected", hint="Send the request again.")
 
     def _open_encoder(self, sample_rate: int) -> Encoder:
-        from anyrig.speech.sound.encode import encoder
+        from anyrig.audio.encode import encoder
 
         if self._format == "pcm" and sample_rate != PCM_RATE:
-            from anyrig.recognise.resample import Resampler
+            from anyrig.audio.resample import Resampler
 
             self._resampler = Resampler(sample_rate, PCM_RATE)
             sample_rate = PCM_RATE

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Samples = NDArray[np.float32]
-"""Mono, -1 to 1."""
+from anyrig.audio.samples import KEEP_S, THRESHOLD_DB, Samples, find_sound
 
 
 @dataclass(frozen=True)
@@ -64,3 +60,24 @@ class AudioChunk:
     def duration_s(self) -> float:
         """How long it is."""
         return len(self.samples) / self.rate
+
+
+def trim(take: Take, *, threshold_db: float = THRESHOLD_DB, keep_s: float = KEEP_S) -> Take:
+    """A take without the silence at its ends, but for a margin; its words' times move with it.
+
+    A take in which nothing is heard becomes empty.
+    """
+    rate = take.rate
+    first, last = find_sound(take.samples, rate, threshold_db=threshold_db, keep_s=keep_s)
+    if first == last:
+        return Take(take.samples[:0], rate)
+    start_s, end_s = first / rate, last / rate
+    words = tuple(
+        WordTime(
+            word.text,
+            min(max(word.start_s, start_s), end_s) - start_s,
+            min(max(word.end_s, start_s), end_s) - start_s,
+        )
+        for word in take.words
+    )
+    return Take(take.samples[first:last], rate, words)

@@ -21,7 +21,7 @@ from anyrig.work.engine import BaseEngine
 if TYPE_CHECKING:
     from anyrig.placement import Placement
     from anyrig.speech.audio import Take
-    from anyrig.speech.sound.check import Verdict
+    from anyrig.speech.check import Verdict
 
 log = logging.getLogger(__name__)
 TRIES = 3
@@ -91,7 +91,7 @@ class Booth(BaseEngine):
         return self._made(batch)
 
     def _made(self, batch: Sequence[Line]) -> list[Recording]:
-        from anyrig.speech.sound.pack import pack
+        from anyrig.speech.pack import pack
 
         best = [(take, self._heard(take, line)) for take, line in self._takes(batch)]
         tries = [1] * len(batch)
@@ -119,7 +119,7 @@ class Booth(BaseEngine):
         return list(zip(self._engine.run(lines), lines, strict=True))
 
     def _heard(self, take: Take, line: Line) -> Verdict:
-        from anyrig.speech.sound.check import examine
+        from anyrig.speech.check import examine
 
         verdict = examine(take, line)
         for problem in verdict.problems:

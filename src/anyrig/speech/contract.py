@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from anyrig.audio.samples import Samples
 from anyrig.backends.process import code_command
 from anyrig.errors import InvalidInputError, UnspeakableTextError
-from anyrig.speech.audio import Samples, Take
+from anyrig.speech.audio import Take
 from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, options_of
 
 if TYPE_CHECKING:

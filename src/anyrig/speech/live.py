@@ -85,7 +85,7 @@ class Given:
 
     def spoken(self) -> Spoken:
         """It with its take."""
-        from anyrig.speech.sound.pack import unpack
+        from anyrig.speech.pack import unpack
 
         if self.kept is not None:
             return self.kept

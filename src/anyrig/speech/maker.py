@@ -90,7 +90,7 @@ class Maker:
 
     def next(self, index: int, segment: Segment, made: Iterator[ItemOutcome[Recording]]) -> Spoken:
         """The take of one segment; they are asked for in order."""
-        from anyrig.speech.sound.pack import unpack
+        from anyrig.speech.pack import unpack
 
         name = self._named[index]
         if name in self._held:

@@ -48,7 +48,7 @@ class Shelf:
 
     def find(self, name: str) -> Kept | None:
         """A take; none where it is not kept, or damaged, and then it is forgotten."""
-        from anyrig.speech.sound.pack import unpack
+        from anyrig.speech.pack import unpack
 
         result = self._store.get(name) if self._store is not None else None
         if result is None or self._store is None:

@@ -179,7 +179,7 @@ class Studio:
         Another seed where the engine has one; else a pace that differs by a few per cent, as the
         same words at the same pace would only sound the same again.
         """
-        from anyrig.speech.sound.pack import pack
+        from anyrig.speech.pack import pack
 
         assert self._store is not None, "a take is made again in a store"
         own = [self.key(segment.line) for segment in segments]
@@ -251,13 +251,13 @@ def chunk_of(spoken: Spoken, rate: int, position: int) -> AudioChunk:
     """A segment's finished audio: trimmed, at the studio's rate, with its pauses."""
     import numpy as np
 
-    from anyrig.recognise.resample import resample
-    from anyrig.speech.audio import AudioChunk, WordTime
-    from anyrig.speech.sound import join
+    from anyrig.audio import samples as join
+    from anyrig.audio.resample import resample
+    from anyrig.speech.audio import AudioChunk, WordTime, trim
 
     assert spoken.take is not None
     segment = spoken.segment
-    take = join.trim(spoken.take)
+    take = trim(spoken.take)
     samples = join.faded(resample(take.samples, take.rate, rate), rate)
     before = join.pause(segment.pause_before_s, rate)
     after = join.pause(segment.pause_after_s, rate)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from anyrig.placement import Placement
-from anyrig.recognise.compare import word_errors
-from anyrig.recognise.moonshine import Moonshine
 from anyrig.speech import engines
 from anyrig.speech.protocol import Line
+from anyrig.transcription.compare import word_errors
+from anyrig.transcription.moonshine import Moonshine
 
 SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json"
 SENTENCES = (

@@ -10,9 +10,9 @@ from anyio import to_thread
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.recognise.choose import ALL
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.state import ServerState
+from anyrig.transcription.choose import ALL
 
 MODEL_HEADERS: dict[str, dict[str, Any]] = {
     "X-Anyrig-Model": {

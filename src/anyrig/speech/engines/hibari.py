@@ -1,7 +1,7 @@
 """hibari: a small English voice distilled from Kokoro, the one a new user hears first.
 
 The package's dictionary reads the text; its network runs through anyrig's own session, so it runs
-wherever ONNX Runtime does; `sound/vocode` makes the wave of what the network gives.
+wherever ONNX Runtime does; `models/hibari_vocoder` makes the wave of what the network gives.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
 if TYPE_CHECKING:
     import numpy as np
 
+    from anyrig.audio.samples import Samples
     from anyrig.backends.onnx import OnnxModel
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Samples, Take
+    from anyrig.speech.audio import Take
 
 RATE = 24000
 ADAPTER = "2"
@@ -167,7 +168,7 @@ def _say(
     """The wave of a stretch, and how many units each of its phonemes lasts."""
     import numpy as np
 
-    from anyrig.speech.sound.vocode import wave
+    from anyrig.speech.models.hibari_vocoder import wave
 
     feeds = {"ids": np.asarray([[0, *ids, 0]], np.int64), "speed": np.asarray([rate], np.float32)}
     *found, f0, durations = model.run(feeds)

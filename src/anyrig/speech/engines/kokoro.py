@@ -20,11 +20,12 @@ from anyrig.speech.engines.kokoro_packs import ARCHIVE, LANGUAGES, PACK_BYTES, R
 from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
+    from anyrig.audio.samples import Samples
     from anyrig.backends import DeviceHandle
     from anyrig.backends.onnx import OnnxModel
     from anyrig.devices.machine import Library
     from anyrig.placement import Placement, Workload
-    from anyrig.speech.audio import Samples, Take
+    from anyrig.speech.audio import Take
 
 RATE = 24000
 ADAPTER = "1"

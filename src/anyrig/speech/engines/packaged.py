@@ -18,7 +18,8 @@ from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.speech.protocol import Spec
 
 if TYPE_CHECKING:
-    from anyrig.speech.audio import Samples, WordTime
+    from anyrig.audio.samples import Samples
+    from anyrig.speech.audio import WordTime
     from anyrig.speech.phonemes import Word
 
 KOKORO_EARLY = 2

@@ -22,9 +22,10 @@ from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
+    from anyrig.audio.samples import Samples
     from anyrig.backends.onnx import OnnxModel
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Samples, Take
+    from anyrig.speech.audio import Take
 
 log = logging.getLogger(__name__)
 ADAPTER = "1"

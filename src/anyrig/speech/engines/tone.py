@@ -19,8 +19,9 @@ from anyrig.speech import voices
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
+    from anyrig.audio.samples import Samples
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Samples, Take
+    from anyrig.speech.audio import Take
 
 RATE = 24000
 VERSION = "1"

@@ -200,8 +200,8 @@ class Hosted(SpeechEngine):
     def _take(self, part: Part, rate: float) -> Take:
         import numpy as np
 
+        from anyrig.audio.stretch import stretch
         from anyrig.speech.audio import Take
-        from anyrig.speech.sound.stretch import stretch
 
         samples = np.frombuffer(part.data, "<f4").astype(np.float32)
         if rate != 1.0 and not self.paced:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from anyrig.speech.audio import Samples
+from anyrig.audio.samples import Samples
 
 
 class Landing:

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from anyrig.audio.samples import Samples
 from anyrig.backends.torch import use_tf32
 from anyrig.devices.machine import Precision
-from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device
 from anyrig.speech.models.convolve import quick as _quick
 from anyrig.speech.models.landing import Landing

@@ -13,8 +13,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from anyrig.audio.samples import Samples
 from anyrig.errors import MissingWeightsError
-from anyrig.speech.audio import Samples
 from anyrig.speech.models.vibevoice.frames import BEGIN, STOP
 from anyrig.speech.models.vibevoice.model import VibeVoice
 

@@ -12,15 +12,16 @@ import soundfile
 import torch
 from torch import Tensor
 
+from anyrig.audio.resample import resample
+from anyrig.audio.samples import Samples
+from anyrig.audio.stretch import stretch
 from anyrig.errors import InvalidInputError, UnspeakableTextError
-from anyrig.recognise.resample import resample
-from anyrig.speech.audio import Samples, Take
+from anyrig.speech.audio import Take
+from anyrig.speech.expect import expected
 from anyrig.speech.models.vibevoice import model as models
 from anyrig.speech.models.vibevoice import prompt
 from anyrig.speech.models.vibevoice.speak import Speaker, Utterance
 from anyrig.speech.protocol import Line
-from anyrig.speech.sound.expect import expected
-from anyrig.speech.sound.stretch import stretch
 
 RATE = 24000
 _SAMPLE_S = 30.0

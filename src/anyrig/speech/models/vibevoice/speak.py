@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anyrig.speech.audio import Samples
+from anyrig.audio.samples import Samples
 from anyrig.speech.models.vibevoice.frames import END, SPEAK, TICKS, Frames
 from anyrig.speech.models.vibevoice.model import VibeVoice
 

@@ -1,0 +1,4 @@
+"""Sound as samples and as files: decode, encode, level, resample, stretch, play.
+
+Importing a module loads numpy, and soundfile, pyebur128 or PyAV only where used.
+"""

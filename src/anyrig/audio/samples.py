@@ -1,0 +1,134 @@
+"""Takes made ready to stand beside each other: silence trimmed, edges faded, pauses exact.
+
+Everything counts in whole samples, so chunks follow on each other without a gap or an overlap.
+A change of rate is in `resample.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples = NDArray[np.float32]
+"""Mono, -1 to 1."""
+
+
+FADE_S = 0.005
+KEEP_S = 0.05
+# Under the loudest vowels of a take. With the margin kept on both sides this leaves everything the
+# default voice has above -60 dB; its softest consonants are above -45 dB, its pauses under -90.
+THRESHOLD_DB = -45.0
+_FRAME_S = 0.005
+_HUSH = 1e-7  # the mean square of -70 dBFS: under it nothing is heard, whatever the rest is like
+
+
+def frames(seconds: float, rate: int) -> int:
+    """How many samples a time is."""
+    return max(0, round(seconds * rate))
+
+
+def pause(seconds: float, rate: int) -> Samples:
+    """Silence of exactly `frames(seconds, rate)` samples."""
+    return np.zeros(frames(seconds, rate), dtype=np.float32)
+
+
+def faded(samples: Samples, rate: int, *, start: bool = True, end: bool = True) -> Samples:
+    """The samples with edges that rise from and fall to nothing, so that no join clicks.
+
+    Args:
+        samples: not changed.
+        rate: samples per second.
+        start: whether it begins here, or goes on from a part before it.
+        end: whether it ends here.
+    """
+    length = min(frames(FADE_S, rate), len(samples) // 2)
+    if not length or not (start or end):
+        return samples
+    shape = (0.5 - 0.5 * np.cos(np.pi * (np.arange(length) + 0.5) / length)).astype(np.float32)
+    out = samples.copy()
+    if start:
+        out[:length] *= shape
+    if end:
+        out[-length:] *= shape[::-1]
+    return out
+
+
+def find_sound(
+    samples: Samples, rate: int, *, threshold_db: float = THRESHOLD_DB, keep_s: float = KEEP_S
+) -> tuple[int, int]:
+    """Where the sound begins and ends without the silence around it, but for a margin.
+
+    Both are 0 where nothing is heard.
+    """
+    size = max(1, frames(_FRAME_S, rate))
+    power = _power(samples, size)
+    loud = np.flatnonzero(power > _threshold(float(power.max(initial=0.0)), threshold_db))
+    if not len(loud):
+        return 0, 0
+    keep = frames(keep_s, rate)
+    first = max(0, int(loud[0]) * size - keep)
+    return first, min(len(samples), (int(loud[-1]) + 1) * size + keep)
+
+
+class Trimmer:
+    """`find_sound` for sound in parts: what may be trailing silence waits for the next part.
+
+    The loudest vowel is not known yet at the start, so the level is that of what was heard so far.
+    """
+
+    def __init__(
+        self, rate: int, *, threshold_db: float = THRESHOLD_DB, keep_s: float = KEEP_S
+    ) -> None:
+        self._size = max(1, frames(_FRAME_S, rate))
+        self._keep = frames(keep_s, rate)
+        self._threshold_db = threshold_db
+        self._loudest = 0.0
+        self._held: Samples = np.zeros(0, dtype=np.float32)
+        self._begun = False
+        self.dropped = 0
+        """How many samples were cut before the first that was given: words move by as much."""
+
+    def feed(self, samples: Samples) -> Samples:
+        """What is sure to stay, of this part and of what was held back."""
+        held = np.concatenate([self._held, samples])
+        power = _power(held[: len(held) // self._size * self._size], self._size)
+        self._loudest = max(self._loudest, float(power.max(initial=0.0)))
+        loud = np.flatnonzero(power > _threshold(self._loudest, self._threshold_db))
+        if not len(loud):
+            if not self._begun:
+                held = self._cut(held, max(0, len(held) - self._keep - self._size))
+            self._held = held
+            return held[:0]
+        if not self._begun:
+            first = max(0, int(loud[0]) * self._size - self._keep)
+            held = self._cut(held, first)
+            self._begun = True
+            last = (int(loud[-1]) + 1) * self._size - first
+        else:
+            last = (int(loud[-1]) + 1) * self._size
+        self._held = held[last:]
+        return held[:last]
+
+    def finish(self) -> Samples:
+        """The margin that is kept at the end."""
+        held, self._held = self._held, self._held[:0]
+        return held[: self._keep] if self._begun else held[:0]
+
+    def _cut(self, held: Samples, count: int) -> Samples:
+        self.dropped += count
+        return held[count:]
+
+
+def _power(samples: Samples, size: int) -> NDArray[np.float32]:
+    """The mean square of each frame; the last frame may be short."""
+    whole = len(samples) // size * size
+    framed = samples[:whole].reshape(-1, size)
+    power: NDArray[np.float32] = np.einsum("ij,ij->i", framed, framed) / np.float32(size)
+    rest = samples[whole:]
+    if len(rest):
+        power = np.append(power, np.float32(np.dot(rest, rest) / len(rest)))
+    return power
+
+
+def _threshold(loudest: float, threshold_db: float) -> float:
+    return float(max(_HUSH, loudest * 10.0 ** (threshold_db / 10.0)))

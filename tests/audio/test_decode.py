@@ -1,0 +1,426 @@
+"""Recordings: opened, resampled, and cut in pauses."""
+
+from __future__ import annotations
+
+import io
+import struct
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from anyrig.audio.decode import opened
+from anyrig.audio.resample import Resampler, resample
+from anyrig.audio.samples import Samples
+from anyrig.errors import InvalidInputError, MissingPackageError
+from anyrig.transcription.cut import MOST_S, Piece, Quiet, cut
+from anyrig.transcription.protocol import RATE
+from tests.speech.takes import sine
+
+SECONDS = 6.0
+
+
+def tone(rate: int, hertz: float = 440.0, seconds: float = SECONDS) -> Samples:
+    time = np.arange(round(seconds * rate)) / rate
+    return (0.4 * np.sin(2 * np.pi * hertz * time)).astype(np.float32)
+
+
+def heard(path: Path) -> Samples:
+    with opened(path) as sound:
+        return np.concatenate(list(sound.blocks()))
+
+
+def strength(samples: Samples, hertz: float) -> float:
+    """How strong a tone is in the middle of a recording."""
+    part = samples[RATE : 2 * RATE]
+    time = np.arange(len(part)) / RATE
+    return float(2 * abs(np.mean(part * np.exp(-2j * np.pi * hertz * time))))
+
+
+def write_av(path: Path, codec: str, samples: Samples, rate: int, begin_s: float = 0.0) -> None:
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream(codec, rate=rate)
+        assert isinstance(stream, av.AudioStream)
+        stream.layout = "mono"
+        for at in range(0, len(samples), 960):
+            part = samples[None, at : at + 960]
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(part), "fltp", "mono")
+            frame.sample_rate, frame.time_base = rate, Fraction(1, rate)
+            frame.pts = at + round(begin_s * rate)
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+
+
+@pytest.mark.parametrize("ending", ["wav", "flac", "mp3", "ogg", "opus", "aiff"])
+def test_each_format_gives_the_same_sound(ending: str, tmp_path: Path) -> None:
+    rate = 48000 if ending == "opus" else 44100
+    both = np.stack([tone(rate), tone(rate)], axis=1)
+    path = tmp_path / f"a.{ending}"
+    subtype = {"opus": "OPUS"}.get(ending)
+    soundfile.write(path, both, rate, subtype=subtype, format="OGG" if ending == "opus" else None)
+    got = heard(path)
+    assert abs(len(got) / RATE - SECONDS) < 0.1
+    assert strength(got, 440) == pytest.approx(0.4, abs=0.03)
+    with opened(path) as sound:
+        assert sound.duration_s == pytest.approx(SECONDS, abs=0.1)
+
+
+@pytest.mark.parametrize(("ending", "codec"), [("m4a", "aac"), ("webm", "libopus"), ("mp4", "aac")])
+def test_what_pyav_alone_opens(ending: str, codec: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{ending}"
+    write_av(path, codec, tone(48000), 48000)
+    got = heard(path)
+    assert abs(len(got) / RATE - SECONDS) < 0.15
+    assert strength(got, 440) == pytest.approx(0.4, abs=0.03)
+
+
+def test_blocks_are_small(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "long.flac", tone(16000, seconds=60), 16000)
+    with opened(tmp_path / "long.flac") as sound:
+        sizes = [len(block) for block in sound.blocks()]
+    assert sum(sizes) == 60 * RATE
+    assert max(sizes) <= 6 * RATE
+
+
+def test_samples_are_sane(tmp_path: Path) -> None:
+    wild = tone(16000)
+    wild[100:200] = np.nan
+    wild[300:400] = np.inf
+    soundfile.write(tmp_path / "wild.wav", wild, 16000, subtype="FLOAT")
+    got = heard(tmp_path / "wild.wav")
+    assert np.isfinite(got).all()
+    assert np.abs(got).max() <= 1.0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not a sound at all, " * 50, b"RIFF\x00\x00\x00\x00WAVEfmt ", b"\x00" * 5000,
+     b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n/etc/passwd\n#EXT-X-ENDLIST\n",
+     b"ffconcat version 1.0\nfile /etc/passwd\n", b"%PDF-1.7\n"],
+)  # fmt: skip
+def test_what_is_no_sound_is_one_clear_error(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bad.mp3"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError) as caught, opened(path) as sound:
+        list(sound.blocks())
+    assert "bad.mp3" in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_film_without_sound_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "mute.mp4"
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("mpeg4", rate=10)
+        assert isinstance(stream, av.VideoStream)
+        stream.width, stream.height = 32, 32
+        for _ in range(5):
+            out.mux(stream.encode(av.VideoFrame(32, 32, "yuv420p")))
+        out.mux(stream.encode(None))
+    with pytest.raises(InvalidInputError, match="no audio stream"):
+        opened(path)
+
+
+def test_a_file_that_breaks_off_is_heard_as_far_as_it_goes(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.flac", tone(16000, seconds=30), 16000)
+    data = (tmp_path / "a.flac").read_bytes()
+    (tmp_path / "half.flac").write_bytes(data[: len(data) // 2])
+    got = heard(tmp_path / "half.flac")
+    assert 5 * RATE < len(got) < 25 * RATE
+
+
+@pytest.mark.parametrize("ending", ["wav", "rf64", "flac", "aiff", "au"])
+@pytest.mark.parametrize("with_av", [True, False])
+def test_a_file_that_holds_less_than_its_header_says_is_told(
+    ending: str, with_av: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoders take what is there and call it the whole."""
+    if not with_av and ending in ("aiff", "au"):
+        pytest.skip("libsndfile does not tell what their headers say")
+    whole = tmp_path / f"whole.{ending}"
+    soundfile.write(whole, tone(16000, seconds=30), 16000, format=ending.upper())
+    data = whole.read_bytes()
+    (tmp_path / "half").write_bytes(data[: len(data) // 2])
+    if not with_av:
+        monkeypatch.setitem(sys.modules, "av", None)
+    for source in (tmp_path / "half", io.BytesIO(data[: len(data) // 2])):
+        with opened(source, "half") as sound:
+            num_samples = sum(map(len, sound.blocks()))
+            assert 9 * RATE < num_samples < 16 * RATE
+            assert len(sound.warnings) == 1
+            assert "half" in sound.warnings[0]
+        if ending in ("wav", "rf64"):
+            assert sound.warnings == ["half is truncated: 15.0 s of the 30.0 s in its header"]
+    with opened(whole) as sound:
+        assert sum(map(len, sound.blocks())) == 30 * RATE
+        assert not sound.warnings
+
+
+@pytest.mark.parametrize("size", [0, 0x7FFF_F000, 0x7FFF_FFFF, 0xFFFF_FFDB, 0xFFFF_FFFF])
+def test_a_wav_that_was_sent_as_it_was_recorded_is_whole(size: int, tmp_path: Path) -> None:
+    """Its header was written before anybody knew how long it would be."""
+    soundfile.write(tmp_path / "a.wav", tone(16000), 16000)
+    data = bytearray((tmp_path / "a.wav").read_bytes())
+    at = data.index(b"data") + 4
+    data[at : at + 4] = size.to_bytes(4, "little")
+    (tmp_path / "a.wav").write_bytes(data)
+    with opened(tmp_path / "a.wav") as sound:
+        assert sum(map(len, sound.blocks())) == round(SECONDS * RATE)
+        assert not sound.warnings
+
+
+def test_sound_that_begins_late_keeps_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "late.mkv"
+    with av.open(str(path), "w") as out:
+        picture = out.add_stream("mpeg4", rate=10)
+        assert isinstance(picture, av.VideoStream)
+        picture.width, picture.height = 32, 32
+        voice = out.add_stream("flac", rate=16000)
+        assert isinstance(voice, av.AudioStream)
+        voice.layout = "mono"
+        for number in range(40):
+            image = av.VideoFrame(32, 32, "yuv420p")
+            image.pts, image.time_base = number, Fraction(1, 10)
+            out.mux(picture.encode(image))
+        samples = (tone(16000, seconds=2) * 32767).astype(np.int16)[None, :]
+        for at in range(0, samples.shape[1], 4000):
+            frame = av.AudioFrame.from_ndarray(
+                np.ascontiguousarray(samples[:, at : at + 4000]), "s16", "mono"
+            )
+            frame.sample_rate, frame.time_base = 16000, Fraction(1, 16000)
+            frame.pts = at + 2 * 16000
+            out.mux(voice.encode(frame))
+        out.mux(picture.encode(None))
+        out.mux(voice.encode(None))
+    got = heard(path)
+    first = int(np.argmax(np.abs(got) > 0.05))
+    assert first / RATE == pytest.approx(2.0, abs=0.1)
+
+
+def test_without_pyav_libsndfile_reads_the_plain_formats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(22050), 22050)
+    write_av(tmp_path / "b.m4a", "aac", tone(48000), 48000)
+    monkeypatch.setitem(sys.modules, "av", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    got = heard(tmp_path / "a.wav")
+    assert len(got) == pytest.approx(SECONDS * RATE, abs=2)
+    assert strength(got, 440) == pytest.approx(0.4, abs=0.01)
+    with pytest.raises((InvalidInputError, MissingPackageError)) as caught:
+        opened(tmp_path / "b.m4a")
+    assert caught.value.hint
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands in for the program")
+def test_without_pyav_a_program_reads_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = tmp_path / "raw"
+    raw.write_bytes(tone(RATE).astype("<f4").tobytes())
+    program = tmp_path / "bin" / "ffmpeg"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec /bin/cat "{raw}"\n')
+    program.chmod(0o755)
+    (tmp_path / "b.m4a").write_bytes(b"whatever it takes for AAC")
+    monkeypatch.setitem(sys.modules, "av", None)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert strength(heard(tmp_path / "b.m4a"), 440) == pytest.approx(0.4, abs=0.01)
+
+
+@pytest.mark.parametrize("library", ["av", "soundfile"])
+@pytest.mark.parametrize("rate", [1, 2, 100, 1999, 1_000_000, 2**31 - 1])
+def test_a_sample_rate_that_no_recording_has_is_refused(
+    rate: int, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = b"\x00\x01" * 16_000
+    head = struct.pack("<IHHIIHH", 16, 1, 1, rate, rate * 2, 2, 16)
+    size = struct.pack("<I", len(data))
+    path = tmp_path / "odd.wav"
+    path.write_bytes(b"RIFF" + size + b"WAVEfmt " + head + b"data" + size + data)
+    monkeypatch.setenv("PATH", str(tmp_path))  # without an ffmpeg program
+    if library == "soundfile":
+        monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(InvalidInputError, match="sample rate") as caught, opened(path):
+        pass
+    assert "odd.wav" in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_small_file_does_not_become_hours_of_sound(tmp_path: Path) -> None:
+    """Each piece is said to come an hour after the last: the holes would be filled with silence."""
+    path = tmp_path / "holes.mka"
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("pcm_s16le", rate=8000)
+        assert isinstance(stream, av.AudioStream)
+        stream.layout = "mono"
+        for number in range(20):
+            frame = av.AudioFrame.from_ndarray(np.zeros((1, 80), np.int16), "s16", "mono")
+            frame.sample_rate, frame.time_base = 8000, Fraction(1, 8000)
+            frame.pts = number * 3000 * 8000
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    with opened(path) as sound:
+        assert sound.duration_s is None
+        with pytest.raises(InvalidInputError, match="of audio or more in"):
+            for _ in sound.blocks():
+                pass
+
+
+@pytest.mark.parametrize("channels", [3, 6, 8])
+def test_recordings_of_many_channels_are_averaged(tmp_path: Path, channels: int) -> None:
+    file = tmp_path / "many.flac"
+    soundfile.write(file, np.repeat(tone(192_000)[:, None], channels, axis=1), 192_000)
+    samples = heard(file)
+    assert len(samples) == pytest.approx(SECONDS * RATE, abs=RATE // 50)
+    assert strength(samples, 440.0) == pytest.approx(0.4, abs=0.02)
+
+
+CHANGES = [(24000, 48000), (22050, 24000), (16000, 24000), (48000, 16000), (24000, 44100)]
+
+
+@pytest.mark.parametrize(("source", "target"), CHANGES)
+@pytest.mark.parametrize("hertz", [100.0, 1000.0, 5000.0])
+def test_a_tone_stays_that_tone(source: int, target: int, hertz: float) -> None:
+    made = resample(sine(0.5, hertz, source), source, target)
+    wanted = sine(0.5, hertz, target)
+    assert len(made) == len(wanted)
+    assert made.dtype == np.float32
+    inside = slice(200, -200)
+    assert float(np.abs(made[inside] - wanted[inside]).max()) < 1e-4
+
+
+def test_what_the_lower_rate_cannot_hold_is_gone() -> None:
+    made = resample(sine(0.5, 9500.0, 48000), 48000, 16000)
+    assert float(np.abs(made[200:-200]).max()) < 1e-4
+
+
+@pytest.mark.parametrize(("source", "target"), [*CHANGES, (24000, 23999)])
+def test_a_stream_gives_what_the_whole_gives(source: int, target: int) -> None:
+    random = np.random.default_rng(3)
+    sound = random.standard_normal(6000).astype(np.float32)
+    change, parts, at = Resampler(source, target), [], 0
+    while at < len(sound):
+        size = int(random.integers(0, 900))
+        parts.append(change.feed(sound[at : at + size]))
+        at += size
+    parts.append(change.finish())
+    made, whole = np.concatenate(parts), resample(sound, source, target)
+    assert len(made) == len(whole) == -(-len(sound) * target // source)
+    assert float(np.abs(made - whole).max()) < 1e-5
+
+
+rng = np.random.default_rng(7)
+
+
+def speech(seconds: float, level: float = 0.2) -> Samples:
+    """Noise that swells and fades four times a second, as syllables do, without a pause."""
+    time = np.arange(round(seconds * RATE)) / RATE
+    swell = 0.35 + 0.65 * np.abs(np.sin(2 * np.pi * 2 * time))
+    return (level * swell * rng.standard_normal(len(time))).astype(np.float32)
+
+
+def silence(seconds: float) -> Samples:
+    return np.zeros(round(seconds * RATE), np.float32)
+
+
+def blocks(samples: Samples, size: int = 50_000) -> Iterator[Samples]:
+    for at in range(0, len(samples), size):
+        yield samples[at : at + size]
+
+
+def checked(samples: Samples, size: int = 50_000) -> list[Piece | Quiet]:
+    """The parts, after a look whether each sample is in one of them and as it was."""
+    parts = list(cut(blocks(samples, size)))
+    at = 0
+    for part in parts:
+        overlap = part.overlap if isinstance(part, Piece) else 0
+        assert part.start + overlap == at
+        if isinstance(part, Piece):
+            assert 0 < len(part.samples) <= MOST_S * RATE
+            assert np.array_equal(part.samples, samples[part.start : part.end])
+        at = part.end
+    assert at == len(samples)
+    return parts
+
+
+def pieces(parts: list[Piece | Quiet]) -> list[Piece]:
+    return [part for part in parts if isinstance(part, Piece)]
+
+
+def test_cuts_lie_in_pauses() -> None:
+    turns = [part for _ in range(20) for part in (speech(6.3), silence(0.5))]
+    whole = np.concatenate(turns)
+    found = pieces(checked(whole))
+    assert len(found) >= 5
+    assert not any(piece.overlap for piece in found)
+    for piece in found[:-1]:
+        around = whole[piece.end - 800 : piece.end + 800]
+        assert np.abs(around).max() == 0, "nobody speaks where it is cut"
+        assert len(piece.samples) > 10 * RATE, "pieces are filled"
+
+
+@pytest.mark.parametrize("size", [997, 50_000, 3_000_000])
+def test_the_size_of_blocks_changes_nothing(size: int) -> None:
+    whole = np.concatenate([silence(3), speech(50), silence(4), speech(7), silence(0.2)])
+    spans = [(part.start, part.end) for part in cut(blocks(whole, size))]
+    assert spans == [(part.start, part.end) for part in cut(blocks(whole))]
+
+
+def test_where_nobody_pauses_pieces_overlap() -> None:
+    found = pieces(checked(speech(70)))
+    assert len(found) >= 3
+    assert all(piece.overlap == 2 * RATE for piece in found[1:])
+
+
+def test_silence_is_named() -> None:
+    parts = checked(np.concatenate([silence(40), speech(5), silence(100)]))
+    (piece,) = pieces(parts)
+    assert 39 < piece.start / RATE < 40
+    assert 45 <= piece.end / RATE < 46
+    quiet = sum(part.end - part.start for part in parts if isinstance(part, Quiet))
+    assert quiet / RATE > 138
+
+
+@pytest.mark.parametrize("level", [0.0, 1e-5, 0.01, 0.2])
+def test_a_steady_noise_is_no_speech(level: float) -> None:
+    noise = (level * rng.standard_normal(50 * RATE)).astype(np.float32)
+    assert not pieces(checked(noise))
+
+
+def test_speech_in_noise_is_found() -> None:
+    noise = (0.02 * rng.standard_normal(40 * RATE)).astype(np.float32)
+    noise[10 * RATE : 14 * RATE] += speech(4)
+    (piece,) = pieces(checked(noise))
+    assert piece.start <= 10 * RATE
+    assert piece.end >= 14 * RATE
+    assert len(piece.samples) < 6 * RATE
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.3, 0.9])
+def test_a_short_recording_is_a_piece(seconds: float) -> None:
+    assert len(pieces(checked(speech(seconds)))) == 1
+
+
+def test_a_word_at_the_very_end_is_not_lost() -> None:
+    whole = np.concatenate([speech(20), silence(30), speech(0.4)])
+    assert pieces(checked(whole))[-1].end == len(whole)
+
+
+def test_memory_does_not_grow() -> None:
+    """An hour of talk is never held: what goes in comes out soon."""
+    given = 0
+
+    def stream() -> Iterator[Samples]:
+        nonlocal given
+        turn = np.concatenate([speech(5), silence(0.4)])
+        for _ in range(60):
+            given += len(turn)
+            yield turn
+
+    for part in cut(stream()):
+        assert given - part.end < 45 * RATE

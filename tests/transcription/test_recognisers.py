@@ -1,0 +1,135 @@
+"""What was said is heard: real models on real takes, in and out of a worker."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anyrig.audio.resample import resample
+from anyrig.audio.samples import Samples
+from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
+from anyrig.transcription.choose import choose, recipe
+from anyrig.transcription.compare import word_errors
+from anyrig.transcription.model import find
+from anyrig.transcription.moonshine import Moonshine
+from anyrig.transcription.protocol import RATE as RECOGNISED
+from anyrig.transcription.protocol import Recording, check_hashes
+from anyrig.transcription.whisper import Whisper, joined
+from anyrig.work.engine import load_engine
+from tests.speech.takes import RATE, said, sentences
+
+SPANISH = "El tren sale de la estación a las siete de la mañana."
+
+
+@pytest.fixture(scope="module")
+def moonshine() -> Moonshine:
+    return Moonshine()
+
+
+@pytest.fixture(scope="module")
+def whisper_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return joined(tmp_path_factory.mktemp("models") / "whisper-base")
+
+
+def test_moonshine_hears_what_was_said(moonshine: Moonshine) -> None:
+    errors = words = 0
+    batch = [Recording(said(text).samples, RATE, "en") for text in sentences()[:10]]
+    for text, heard in zip(sentences(), moonshine.run(batch), strict=False):
+        assert heard.language == "en"
+        found = word_errors(text, heard.text)
+        errors, words = errors + found.errors, words + found.words
+    assert errors / words <= 0.03
+
+
+def test_moonshine_hears_that_something_is_missing(moonshine: Moonshine) -> None:
+    take = said(sentences()[0]).samples
+    heard = moonshine.transcribe(take[: len(take) // 2], RATE)
+    assert word_errors(sentences()[0], heard.text).rate > 0.25
+    assert moonshine.transcribe(take[:0], RATE).text == ""
+
+
+def test_a_recording_is_heard_the_same_whatever_came_before(moonshine: Moonshine) -> None:
+    """Its detector of speech remembers; one that begins in the midst of it was heard with a You."""
+    take = resample(said(sentences()[0]).samples, RATE, RECOGNISED)[RECOGNISED // 8 :]
+    heard = [moonshine.lines(take, "en", "lines") for _ in range(3)]
+    assert heard[0] == heard[1] == heard[2]
+    assert "You" not in heard[2].text
+
+
+def test_whisper_hears_spanish(whisper_folder: Path) -> None:
+    from py_nanotts import NanoTTS
+
+    data = NanoTTS().speak(SPANISH, voice="es-ES")
+    samples = np.frombuffer(data, dtype="<i2").astype(np.float32) / np.float32(32768)
+    made = load_engine(
+        "anyrig.transcription.whisper:Whisper", None, {"folder": str(whisper_folder)}
+    )  # type: ignore[arg-type]
+    told, found_out = made.run(
+        [Recording(samples, 16000, "es"), Recording(_at_24k(samples), 24000, "")]
+    )
+    assert word_errors(SPANISH, told.text, "es").rate <= 0.2
+    assert found_out.language == "es", "from another rate, and not told"
+
+
+def _at_24k(samples: Samples) -> Samples:
+    places = np.arange(len(samples) * 3 // 2) * 2 / 3
+    made: Samples = np.interp(places, np.arange(len(samples)), samples).astype(np.float32)
+    return made
+
+
+def test_the_joined_model_is_checked(whisper_folder: Path, tmp_path: Path) -> None:
+    assert joined(whisper_folder) == whisper_folder
+    assert not list(whisper_folder.glob("*.part"))
+    copy = tmp_path / "copy"
+    shutil.copytree(whisper_folder, copy)
+    with (copy / "model.bin").open("r+b") as file:
+        file.seek(1000)
+        file.write(b"damage")
+    with pytest.raises(MissingWeightsError, match=r"model.bin .* SHA-256") as caught:
+        joined(copy)
+    assert "--force-reinstall" in caught.value.hint
+    assert not (copy / "model.bin").exists(), "the next run joins it anew"
+
+
+def test_a_folder_for_ctranslate2_is_a_model_by_its_path(whisper_folder: Path) -> None:
+    found = find(str(whisper_folder))
+    assert found.engine == "whisper"
+    assert found.multilingual
+    assert found.recipe("unused").options["model"] == str(whisper_folder)
+    assert found.fingerprint
+    with pytest.raises(InvalidInputError, match="is run by whisper"):
+        find(str(whisper_folder), engine="transformers")
+
+
+def test_each_language_has_its_recogniser() -> None:
+    assert choose("en") is Moonshine
+    assert choose("en-GB") is Moonshine
+    assert choose("es") is Whisper
+    assert choose("zh-TW") is Whisper
+    with pytest.raises(InvalidInputError, match="'tlh'"):
+        choose("tlh")
+    made = recipe("fr", folder="models")
+    assert made.target == "anyrig.transcription.whisper:Whisper"
+    assert made.options == {"folder": "models"}
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "moonshine_voice", None)
+    with pytest.raises(MissingPackageError, match="moonshine_voice") as caught:
+        choose("en")
+    assert caught.value.hint == "pip install 'anyrig[recognise]'"
+    monkeypatch.setitem(sys.modules, "moonshine_voice.transcriber", None)
+    with pytest.raises(MissingPackageError, match="moonshine needs"):
+        Moonshine()
+
+
+def test_other_weights_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(b"other")
+    with pytest.raises(MissingWeightsError, match="SHA-256"):
+        check_hashes([(tmp_path / "weights", "0" * 64)], "some-package")
+    with pytest.raises(MissingWeightsError, match="nothing"):
+        check_hashes([(tmp_path / "nothing", "0" * 64)], "some-package")

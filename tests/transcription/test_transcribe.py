@@ -1,0 +1,396 @@
+"""Transcription from recordings to files, and how it is compared with a text."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from anyrig.audio.decode import opened
+from anyrig.audio.samples import Samples
+from anyrig.devices.choose import choose_device
+from anyrig.devices.discover import discover
+from anyrig.errors import InvalidInputError
+from anyrig.placement import PlacementPlan, Workload, plan_placement
+from anyrig.storage.cache import ResultCache
+from anyrig.text.captions_cut import LINE, width
+from anyrig.transcription import guard
+from anyrig.transcription.compare import word_errors
+from anyrig.transcription.forms import captions, plain, written
+from anyrig.transcription.gather import Gap, Progress, Transcription
+from anyrig.transcription.model import MOONSHINE, WHISPER_BASE, find
+from anyrig.transcription.plain import kept_form, opened_form
+from anyrig.transcription.protocol import RATE, Line, Transcript, Word
+from anyrig.transcription.stitch import stitched
+from anyrig.transcription.tongue import elected
+from anyrig.transcription.transcribe import Transcriber, Wishes
+from tests.speech.takes import RATE as VOICE_RATE
+from tests.speech.takes import said, sentences
+
+TEXTS = sentences()[:14]
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Over a minute of speech, with a long silence in it."""
+    parts: list[Samples] = []
+    for number, text in enumerate(TEXTS):
+        parts += [
+            said(text).samples,
+            np.zeros(VOICE_RATE * (6 if number == 6 else 1) // 2, np.float32),
+        ]
+    path = tmp_path_factory.mktemp("talk") / "talk.flac"
+    soundfile.write(path, np.concatenate(parts), VOICE_RATE)
+    return path
+
+
+def seats(need: Workload) -> PlacementPlan:
+    machine = discover({})
+    return plan_placement(machine, choose_device(machine, ()), need, environment={})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ResultCache]:
+    with ResultCache(tmp_path / "kept.sqlite") as opened_store:
+        yield opened_store
+
+
+def heard(path: Path, store: ResultCache | None, folder: Path, **wishes: object) -> Transcription:
+    with (
+        Transcriber(
+            seats, environment=dict(os.environ), folder=str(folder), store=store,
+            wishes=Wishes(**wishes),  # type: ignore[arg-type]
+        ) as transcriber,
+        opened(path) as sound,
+    ):  # fmt: skip
+        return transcriber.transcribe(sound)
+
+
+def sane(found: Transcription) -> None:
+    at = 0.0
+    for line in found.lines:
+        assert at <= line.start_s <= line.end_s <= found.duration_s + 1e-6
+        at = line.start_s
+    spans = sorted([*found.pieces, *((q.start / RATE, q.end / RATE) for q in found.quiet)])
+    reached = 0.0
+    for start, end in spans:
+        assert start <= reached + 1e-6, "every second is in a piece, or named quiet"
+        reached = max(reached, end)
+    assert reached == pytest.approx(found.duration_s, abs=1e-6)
+
+
+def test_what_was_said_is_written_down_and_kept(
+    talk: Path, store: ResultCache, tmp_path: Path
+) -> None:
+    first = heard(talk, store, tmp_path, language="en")
+    assert first.duration_s > 60
+    assert first.model == "moonshine"
+    assert word_errors(" ".join(TEXTS), first.text).rate <= 0.04
+    sane(first)
+    assert not first.gaps
+    assert first.num_kept == 0
+    # A run that was stopped: what it had heard is kept, the rest is heard now.
+    size = store.stats()
+    (kind,) = [kind for kind in size.kinds if kind.kind == "transcript"]
+    assert kind.num_results == len(first.pieces)
+    again = heard(talk, store, tmp_path, language="en")
+    assert again.lines == first.lines
+    assert again.num_kept == len(first.pieces)
+
+
+def test_progress_comes_in_order(talk: Path, store: ResultCache, tmp_path: Path) -> None:
+    told: list[Progress] = []
+    half, rate = soundfile.read(talk, dtype="float32", frames=VOICE_RATE * 20)
+    soundfile.write(tmp_path / "half.wav", half, rate)
+    with Transcriber(
+        seats, environment=dict(os.environ), folder=str(tmp_path), wishes=Wishes(model="moonshine")
+    ) as transcriber:
+        for _ in range(2):
+            with opened(tmp_path / "half.wav") as sound:
+                transcriber.transcribe(sound, told.append)
+    assert len(told) == 2
+    assert all(0 < now.heard_s <= 20 for now in told)
+    assert told[0].whole_s == pytest.approx(20, abs=0.1)
+
+
+def test_silence_says_nothing_and_starts_nobody(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "silence.wav", np.zeros(40 * 16000), 16000)
+    found = heard(tmp_path / "silence.wav", None, tmp_path / "never made")
+    assert found.text == ""
+    assert found.lines == ()
+    sane(found)
+    assert not (tmp_path / "never made").exists()
+
+
+def test_spanish_is_found_out_and_heard(store: ResultCache, tmp_path: Path) -> None:
+    from py_nanotts import NanoTTS
+
+    text = "El tren sale de la estación a las siete de la mañana. Mi hermana vive en Madrid."
+    data = NanoTTS().speak(text, voice="es-ES")
+    path = tmp_path / "es.wav"
+    soundfile.write(path, np.frombuffer(data, dtype="<i2"), 16000)
+    found = heard(path, store, tmp_path / "models")
+    assert found.language == "es"
+    assert found.model == "whisper-base"
+    assert "confidence" in found.language_reason
+    assert word_errors(text, found.text, "es").rate <= 0.25
+    assert all(line.confidence is not None for line in found.lines)
+    sane(found)
+
+
+@pytest.mark.slow
+def test_whisper_gives_words_with_times(talk: Path, store: ResultCache, tmp_path: Path) -> None:
+    found = heard(talk, store, tmp_path, model="whisper-base", language="en", words=True)
+    assert word_errors(" ".join(TEXTS), found.text).rate <= 0.05
+    words = [word for line in found.lines for word in line.words]
+    assert len(words) > 100
+    assert all(0 <= word.start_s <= word.end_s <= found.duration_s for word in words)
+    assert all(word.confidence is not None for word in words)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_whisper_of_transformers_hears_through_workers(tmp_path: Path) -> None:
+    from tests.transcription import tiny_whisper
+
+    folder = tiny_whisper.make(tmp_path / "tiny")
+    soundfile.write(tmp_path / "short.wav", said(TEXTS[0]).samples, VOICE_RATE)
+    found = heard(tmp_path / "short.wav", None, tmp_path, model=str(folder), language="en")
+    assert found.engine == "transformers"
+    assert not found.gaps
+    sane(found)
+
+
+def test_models_are_chosen_by_language_and_name() -> None:
+    assert find(language="en") is MOONSHINE
+    assert find(language="fr") is WHISPER_BASE
+    assert find(language="en", translate=True) is WHISPER_BASE
+    assert find("base") is WHISPER_BASE
+    assert find(engine="whisper") is WHISPER_BASE
+    for wrong in ("nothing-like-it", "./not/there", "a/b/c"):
+        with pytest.raises(InvalidInputError, match="unknown model"):
+            find(wrong)
+    with pytest.raises(InvalidInputError, match="does not support"):
+        find("moonshine", language="es")
+    with pytest.raises(InvalidInputError, match="unknown engine"):
+        find(engine="ear")
+    with pytest.raises(InvalidInputError, match="cannot translate"):
+        find("moonshine", translate=True)
+
+
+def vote(*languages: tuple[str, float]) -> Transcript:
+    return Transcript("", languages[0][0] if languages else "", languages=languages)
+
+
+def test_the_first_pieces_elect_a_language() -> None:
+    assert elected([vote(("es", 0.9), ("pt", 0.1)), vote(("es", 0.8), ("gl", 0.1))])[0] == "es"
+    assert elected([vote(("pt", 0.4), ("es", 0.35)), vote(("es", 0.9))])[0] == "es"
+    code, reason = elected([vote(("es", 0.9)), vote(("en", 0.9))])
+    assert code == ""
+    assert "en, es" in reason
+    assert elected([])[0] == ""
+
+
+LOOP = "thank you very much for watching " * 12
+SAID = "The ship sailed from Liverpool on the fourth of July with three hundred passengers."
+
+
+def noise(seconds: float) -> Samples:
+    made = np.random.default_rng(1).standard_normal(round(seconds * RATE)) * 0.1
+    return made.astype(np.float32)
+
+
+def test_loops_and_haste_are_doubtful() -> None:
+    assert guard.doubt(LOOP, 28.0) == guard.LOOPS
+    assert guard.doubt("no, no, no, no, no, no, no, no, no, no, no, no, no!", 9.0) == guard.LOOPS
+    assert guard.doubt(SAID, 1.0) == guard.HASTY
+    assert guard.doubt(SAID, 6.0) == ""
+    assert guard.doubt("No, no!", 0.1) == ""
+
+
+def test_a_loop_is_heard_again_in_two_parts() -> None:
+    sizes: list[int] = []
+
+    def hear(samples: Samples) -> Transcript:
+        sizes.append(len(samples))
+        seconds = len(samples) / RATE
+        text = LOOP if seconds > 15 else f"part of {seconds:.0f}"
+        return Transcript(text, "en", (Line(text, 0.0, seconds),))
+
+    heard = guard.careful(hear, noise(20))
+    assert len(sizes) == 3
+    assert sum(sizes[1:]) == sizes[0]
+    assert "thank" not in heard.text
+    assert heard.lines[1].start_s == pytest.approx(sizes[1] / RATE, abs=0.2)
+    assert not any(line.doubt for line in heard.lines)
+
+
+def test_a_loop_that_stays_is_flagged() -> None:
+    def hear(samples: Samples) -> Transcript:
+        return Transcript(LOOP, "en", (Line(LOOP.strip(), 0.0, len(samples) / RATE),))
+
+    assert all(line.doubt == guard.LOOPS for line in guard.careful(hear, noise(20)).lines)
+
+
+def test_words_heard_in_silence_are_dropped() -> None:
+    samples = np.concatenate([noise(2), np.zeros(5 * RATE, np.float32)])
+    lines = (Line("Hello.", 0.0, 2.0), Line("You", 4.0, 5.0))
+    heard = guard.careful(lambda _: Transcript("Hello. You", "en", lines), samples)
+    assert heard.text == "Hello."
+
+
+def test_a_line_is_drawn_to_where_it_sounds() -> None:
+    quiet = np.zeros(2 * RATE, np.float32)
+    samples = np.concatenate([quiet, noise(3), quiet])
+    first = Transcript("Hello.", "en", (Line("Hello.", 0.0, 7.0),))
+    (line,) = guard.careful(lambda _: first, samples).lines
+    assert line.start_s == pytest.approx(1.9, abs=0.06)
+    assert line.end_s == pytest.approx(5.1, abs=0.06)
+
+
+def test_overlaps_are_joined_by_their_words() -> None:
+    before = [Line("and so they went down to the river", 20.0, 28.0)]
+    after = [Line("to the river, where the boat lay.", 26.0, 31.0)]
+    one, other = stitched(before, after, 26.0, 28.0)
+    text = " ".join(line.text for line in (*one, *other))
+    assert text.replace(",", "") == "and so they went down to the river where the boat lay."
+
+
+def test_overlaps_without_a_common_word_are_cut_in_the_middle() -> None:
+    words = tuple(Word(f"w{n}", float(n), n + 1.0) for n in range(10))
+    others = tuple(Word(f"v{n}", 8.0 + n, 9.0 + n) for n in range(5))
+    before = [Line(" ".join(w.text for w in words), 0.0, 10.0, words)]
+    after = [Line(" ".join(w.text for w in others), 8.0, 13.0, others)]
+    one, other = stitched(before, after, 8.0, 10.0)
+    assert one[-1].text.endswith("w8")
+    assert other[0].text == "v1 v2 v3 v4"
+
+
+def transcription(*lines: Line) -> Transcription:
+    return Transcription(
+        "talk #1.mp3", 100.0, "en", "requested", (("en", 1.0),), "moonshine", "moonshine",
+        lines, gaps=(Gap(80.0, 90.0, "no memory"),),
+    )  # fmt: skip
+
+
+LINES = (
+    Line(SAID, 0.5, 6.0, avg_logprob=-0.2, no_speech_prob=0.01),
+    Line("It was *cold* --> & <b>windy</b>.", 6.2, 8.0),
+    Line("A " + "very " * 60 + "long story.", 12.0, 40.0, doubt="the text repeats itself"),
+)
+
+
+def test_captions_fit_and_never_overlap() -> None:
+    shown = captions(LINES)
+    assert all(len(one.lines) <= 2 for one in shown)
+    assert all(width(line) <= LINE for one in shown for line in one.lines)
+    at = 0
+    for one in shown:
+        assert at <= one.start_ms < one.end_ms
+        at = one.end_ms
+    assert max(one.end_ms - one.start_ms for one in shown) <= 8000
+    text = written(transcription(*LINES), "vtt")
+    assert text.startswith("WEBVTT\n")
+    assert "--&gt; &amp; &lt;b&gt;" in text
+    assert "\r\n00:00:00,500 --> " in written(transcription(*LINES), "srt")
+
+
+def test_markdown_is_escaped() -> None:
+    text = written(transcription(*LINES), "md")
+    assert text.startswith("# talk \\#1.mp3\n")
+    assert "**[00:12]**" in text
+    assert "\\*cold\\*" in text
+    assert "Not transcribed: 01:20 to 01:30" in text
+
+
+def test_programs_get_what_is_known() -> None:
+    found = json.loads(json.dumps(plain(transcription(*LINES))))
+    first, second, third = found["segments"]
+    assert first["avg_logprob"] == -0.2
+    assert first["confidence"] == pytest.approx(0.8187, abs=1e-3)
+    assert second["avg_logprob"] is None
+    assert third["doubt"] == "the text repeats itself"
+    assert found["not_heard"] == [{"start": 80.0, "end": 90.0, "reason": "no memory"}]
+
+
+def test_what_is_kept_comes_back_as_it_was() -> None:
+    words = (Word("Hello", 0.0, 0.5, 0.9),)
+    heard = Transcript("Hello", "en", (Line("Hello", 0.0, 0.5, words, -0.1),), (("en", 0.9),))
+    assert opened_form(json.dumps(kept_form(heard)).encode()) == heard
+    assert opened_form(b"{}") is None
+    assert opened_form(b"not json") is None
+
+
+SAME = [
+    ("Mr. Bennett paid $3.50.", "Mister Bennett paid three dollars and fifty cents"),
+    ("On March 15, 1998, it rained.", "on March fifteenth nineteen ninety-eight it rained"),
+    ("In 2008 it began.", "In twenty oh eight it began"),
+    ("The train leaves at 7:45 a.m. sharp.", "The train leaves at seven forty five AM sharp"),
+    ("He came at 6:00.", "He came at six o'clock."),
+    ("About 75% passed.", "About seventy-five percent passed."),
+    ("It cost $400 million.", "It cost four hundred million dollars."),
+    ("I have 1,250 books.", "I have one thousand two hundred and fifty books"),
+    ("What would you do with $1,000?", "What would you do with a thousand dollars?"),
+    ("King Henry VIII had six wives.", "King Henry the eighth had 6 wives."),
+    ("St. Mary's on Main St.", "Saint Mary's on Main Street"),
+    ("Call 555-0199.", "Call five five five zero one nine nine."),
+    ("I don't know, we'll see.", "I do not know, we will see"),
+    ("It's over; they can't come.", "It is over. They cannot come."),
+    ("OK, colour the harbour grey.", "Okay, color the harbor gray."),
+    ("The lighthouse keeper", "the light house keeper"),
+    ("“Quite,” said Emily’s aunt…", "quite said Emily's aunt"),
+    ("in the 1990s", "in the nineteen nineties"),
+]  # fmt: skip
+
+OTHERS = [
+    ("Hay 25 gatos.", "Hay veinticinco gatos", "es"),
+    ("Il y a 3,5 litres.", "il y a trois virgule cinq litres", "fr"),
+    ("Das kostet 12 Mark.", "Das kostet zwölf Mark", "de"),
+]
+
+
+def test_what_is_written_otherwise_is_the_same(subtests: pytest.Subtests) -> None:
+    for text, heard in SAME:
+        with subtests.test(text=text, heard=heard):
+            assert word_errors(text, heard).pairs == ()
+            assert word_errors(text, heard).errors == 0
+            assert word_errors(heard, text).errors == 0, "either way round"
+
+
+@pytest.mark.parametrize(("said", "heard", "language"), OTHERS)
+def test_other_languages_count_in_their_own_words(said: str, heard: str, language: str) -> None:
+    assert word_errors(said, heard, language).errors == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "heard", "pairs"),
+    [
+        ("The cat sat down.", "The cat sat.", [("down", "")]),
+        ("I can hear.", "I can't hear.", [("", "not")]),
+        ("It was 1998.", "It was nineteen ninety nine.", [("eight", "nine")]),
+        ("Pay $5.", "Pay five pounds.", [("dollars", "pounds")]),
+        ("Mr. Lee", "Mrs. Lee", [("mister", "missus")]),
+    ],
+)
+def test_real_errors_are_seen(said: str, heard: str, pairs: list[tuple[str, str]]) -> None:
+    found = word_errors(said, heard)
+    assert list(found.pairs) == pairs
+    assert found.errors == len(pairs)
+
+
+def test_the_rate_is_of_what_should_be_said() -> None:
+    found = word_errors("one two three four", "one two five")
+    assert (found.errors, found.words, found.rate) == (2, 4, 0.5)
+    assert word_errors("one two", "").rate == 1.0
+    assert word_errors("", "one").rate == 1.0
+    assert word_errors("", "").rate == 0.0
+
+
+def test_numbers_that_nobody_reads_do_not_break_it() -> None:
+    for odd in ("1.2.3.4", "00:61", "9" * 40, "1e9", "$", "%%", "0.0.0", "1,2,3", "50%%", "²³½"):
+        assert word_errors(odd, odd).errors == 0
