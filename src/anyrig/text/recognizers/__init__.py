@@ -1,0 +1,150 @@
+r"""Recognisers of written forms: one module per class of token, with tables per language.
+
+A recogniser is a pattern and a function that makes a typed value of a match, or declines with None.
+All of a language propose candidates over a stretch of text; `find_best` takes those that do not
+overlap and score highest together. A candidate scores its length times its weight: about 0.5 for a
+form that is often something else (a bare number), 1 for a usual one, up to 3 where the words around
+confirm it. So "7 a.m. Monday" beats "7" and "a.m.", and what covers more of the text wins.
+
+    @recognizer("ratio", r"(\d+):(\d+)", languages=("en", "fr"), needs=":")
+    def _ratio(match: re.Match[str]) -> Value | Found | None: ...
+
+A recogniser whose match ends in a full stop decides whether that also ends the sentence
+(`recognizers/stops.py`) and returns `Found(value, stop=...)`; without one the stop is left out of
+the match. Modules list their recognisers in `RECOGNIZERS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
+
+from anyrig.text.values import Value
+
+Stop = Literal["none", "abbreviation", "end", "both"]
+"""What a full stop at a token's end is: none there, an abbreviation's, a sentence's, or both."""
+
+MODULES: tuple[str, ...] = ()
+"""The modules of this package that list recognisers."""
+RECOGNIZED_LANGUAGES = ("en", "es", "fr")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A recogniser's answer where the value alone does not say everything."""
+
+    value: Value
+    stop: Stop = "none"
+    start: int | None = None
+    end: int | None = None
+    """Where the token begins and ends; the match's own where None."""
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    start: int
+    end: int
+    kind: str
+    value: Value
+    stop: Stop
+    score: float
+
+
+@dataclass(frozen=True)
+class Recognizer:
+    kind: str
+    pattern: str
+    build: Callable[[re.Match[str]], Value | Found | None]
+    languages: tuple[str, ...]
+    needs: frozenset[str]
+    """Of these characters a text must have at least one, or the pattern is not tried."""
+    weight: float
+    flags: int
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """Compiled when first tried: all together cost 0.3 s, and plain prose needs few."""
+        return re.compile(self.pattern, self.flags)
+
+    def propose(self, text: str) -> Iterator[Candidate]:
+        position = 0
+        search = self.compiled.search
+        while match := search(text, position):
+            answer = self.build(match) if match.end() > match.start() else None
+            if answer is None:
+                position = match.start() + 1
+                continue
+            found = answer if isinstance(answer, Found) else Found(answer)
+            start = match.start() if found.start is None else found.start
+            end = match.end() if found.end is None else found.end
+            weight = self.weight if found.weight is None else found.weight
+            # The small deduction prefers one token to two of the same length together.
+            score = (end - start) * weight - 0.01
+            yield Candidate(start, end, self.kind, found.value, found.stop, score)
+            position = max(end, match.start() + 1)
+
+
+def recognizer(
+    kind: str,
+    pattern: str,
+    *,
+    languages: tuple[str, ...] = ("en",),
+    needs: str = "",
+    weight: float = 1.0,
+    flags: int = 0,
+) -> Callable[[Callable[[re.Match[str]], Value | Found | None]], Recognizer]:
+    """Make a recogniser of the function that builds its value."""
+    return lambda build: Recognizer(
+        kind, pattern, build, languages, frozenset(needs), weight, flags
+    )
+
+
+@lru_cache(maxsize=8)
+def load(language: str) -> tuple[Recognizer, ...]:
+    """All recognisers of a language."""
+    modules = [importlib.import_module(f"anyrig.text.recognizers.{name}") for name in MODULES]
+    listed: list[Recognizer] = [one for module in modules for one in module.RECOGNIZERS]
+    return tuple(one for one in listed if language in one.languages)
+
+
+def find_best(text: str, language: str) -> list[Candidate]:
+    """The candidates in a short stretch of text that score highest together, in order."""
+    characters = set(text)
+    candidates = [
+        candidate
+        for one in load(language)
+        if not (one.needs and one.needs.isdisjoint(characters))
+        for candidate in one.propose(text)
+    ]
+    return choose_path(candidates)
+
+
+def choose_path(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The path without overlap whose total score is highest (weighted interval scheduling)."""
+    if len(candidates) < 2:
+        return list(candidates)
+    ordered = sorted(candidates, key=lambda one: (one.end, one.start))
+    ends = [one.end for one in ordered]
+    best = [0.0]
+    taken: list[bool] = []
+    for index, one in enumerate(ordered):
+        before = bisect_right(ends, one.start, 0, index)
+        score = best[before] + one.score
+        taken.append(score > best[index])
+        best.append(max(score, best[index]))
+    path: list[Candidate] = []
+    index = len(ordered) - 1
+    while index >= 0:
+        if taken[index]:
+            path.append(ordered[index])
+            index = bisect_right(ends, ordered[index].start, 0, index) - 1
+        else:
+            index -= 1
+    path.reverse()
+    return path

@@ -1,0 +1,232 @@
+"""Whether a full stop ends a sentence, from what stands before and behind it.
+
+Recognisers ask `stop_after` about the full stop of an abbreviation they found; `ends_sentence`
+decides about all other stops, and `is_certain_end` names those that need no second look.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from anyrig.text.recognizers import Stop
+
+OPEN = "\"'`“‘«‹„‚([{¿¡*_"
+CLOSE = "\"'”’»›“)]}*_"
+_NEXT = re.compile(
+    rf"[{re.escape(CLOSE)}]*(?:\[\d{{1,3}}\])*(\s*)[{re.escape(OPEN)}\-–—]*\s*"
+    r"(\d|[^\W\d_][\w'’-]*\.?(?:\w\.)*)?(?:[ \n]+([^\s]+))?"
+)
+_LAST_WORD = re.compile(r"[^\s()\[\]\"“«]{1,40}\Z")
+_NUMBERED_ITEM = re.compile(r"\s*\(?\d{1,3}[.)]\s*\Z")
+_ROMAN = re.compile(r"[IVXLCDM]+\b")
+
+
+@dataclass(frozen=True)
+class StopTable:
+    """What a language says about words before and behind a full stop."""
+
+    leading: frozenset[str]
+    """Titles and the like: a name or a number follows, so no sentence ends there."""
+    before_number: frozenset[str]
+    """These lead to a number only, and end a sentence elsewhere: `No. 5`."""
+    ending: frozenset[str]
+    """Abbreviations that may well be the last word."""
+    within: frozenset[str]
+    """Abbreviations inside a sentence, for a text that has no capitals to tell."""
+    starters: frozenset[str]
+    """Words that open a sentence when they have a capital, and begin no name."""
+
+    def is_known(self, word: str) -> bool:
+        return (
+            word in self.leading
+            or word in self.before_number
+            or word in self.ending
+            or word in self.within
+        )
+
+
+def _table(leading: str, before_number: str, ending: str, within: str, starters: str) -> StopTable:
+    return StopTable(*(frozenset(words.split()) for words in (
+        leading, before_number, ending, within, starters)))  # fmt: skip
+
+
+STOP_TABLES = {
+    "en": _table(
+        "mr mrs ms messrs mses dr drs prof rev hon fr br gen col maj capt cmdr cdr lt sgt cpl "
+        "pvt sen sens rep reps gov govs pres adm brig amb atty msgr mme mlle ven mt ft supt "
+        "insp det vs cf viz approx e.g i.e ed eds wm chas geo jas jos thos st pfc cpt ens",
+        "no nos nr num fig figs vol vols p pp pg art arts ch chap cap sec sect eq ex para bldg "
+        "apt rte ste rm lot hwy tbl ext op bk pt ep ver par app prop props cl sched reg stat "
+        "flt lv lvl q jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed weds "
+        "thu thur thurs fri sat sun max min c ca est b d r fl",
+        "etc jr sr inc ltd co corp bros p.m a.m pm am u.s u.k u.s.a e.u u.n b.c a.d b.c.e c.e "
+        "d.c ph.d m.d b.a m.a st ave av rd blvd ln dr pl sq ct hwy pkwy ter esq llc plc",
+        "govt dept lbs lb oz tsp tbsp temp tues thurs weds approx est misc avg assn assoc univ "
+        "natl intl mfg ctr hts jct bn inf div regt kg km cm mm hr hrs min mins sec secs yr yrs "
+        "wk mo ft in yd mi gal qt pt ref incl excl esp orig cont prev resp sq cu rs wash calif "
+        "mass penn tenn conn ariz fla ill mich minn wis okla ont ore kan neb nev ala ark colo "
+        "del ga ia ind ky la md mo mont pa tex vt va miss w.va n.y n.j n.c s.c n.h n.m n.d s.d "
+        "r.i b.i.d t.i.d q.d vs al cit ibid e w n s ne nw se sw dist dir mgr asst sup ct cir",
+        "the a an he she it they we i you this that these those there then but and so what when "
+        "where why how who if in on at after before my his her our your their its as for yet no "
+        "yes now not nobody everyone everybody nothing everything something someone one some "
+        "all both most many another each every once since while although though because until "
+        "unless with from by to of or nor however meanwhile instead thus perhaps maybe later "
+        "soon finally suddenly still even only here did do does is are was were have has had "
+        "can could will would should let let's don't didn't please turn go call meet today "
+        "tomorrow yesterday two three such few several nearly almost about over under during "
+        "despite according then we're it's he's she's i'm they're that's there's you're we've "
+        "i've isn't wasn't can't won't",
+    ),
+    "es": _table(
+        "sr sra srta sres dr dra d dña prof profa lic ing gral cap tte sto sta mons p.ej cf ud "
+        "uds vd vds aprox excmo",
+        "no n nº n° núm num fig figs vol vols p pp pg pág págs art arts cap caps sec ext hab ap "
+        "apdo dpto esc izq depto tel ene feb mar abr may jun jul ago sep sept set oct nov dic "
+        "lun mar mié jue vie sáb dom",
+        "etc p.m a.m pm am m uu ss aa jj s.a s.l av avda",
+        "aprox máx mín",
+        "el la los las un una él ella ellos ellas yo tú nosotros esto esta este eso esa ese "
+        "pero y no sí cuando como si en después antes luego entonces su mi qué quién por para "
+        "se lo le aquí",
+    ),
+    "fr": _table(
+        "m mm mme mmes mlle mlles dr pr mgr st ste vve cf env p.ex ex",
+        "no n n° nos fig vol p pp art chap sec tel janv févr avr juil sept oct nov déc lun mar "
+        "mer jeu ven sam dim",
+        "etc s.a",
+        "env max min",
+        "le la les l un une des il elle ils elles on je tu nous vous ce c cet cette ces mais et "
+        "ou non oui quand comme si en après avant puis alors son sa ses mon ma mes que qui pour "
+        "dans voilà",
+    ),
+}  # fmt: skip
+
+
+class Following(NamedTuple):
+    """What stands behind a full stop."""
+
+    kind: str
+    """`nothing`, `mark` (a comma, a dash), `joined` (no space), `digit`, `lower` or `capital`."""
+    word: str = ""
+    second: str = ""
+    """The word after, with what is attached to it."""
+
+
+def look_behind(text: str, end: int) -> Following:
+    """What follows a full stop whose end is given."""
+    found = _NEXT.match(text, end)
+    word = found[2] or "" if found else ""
+    if not found or not word:
+        return Following("mark" if text[end:].strip(CLOSE + " \n") else "nothing")
+    if not found[1] and text[end : end + 1] not in CLOSE:
+        return Following("joined", word)
+    kind = "digit" if word[0].isdecimal() else "lower" if word[0].islower() else "capital"
+    return Following(kind, word.removesuffix("'s").removesuffix("’s"), found[3] or "")
+
+
+def stop_after(
+    text: str,
+    end: int,
+    language: str = "en",
+    *,
+    names_follow: bool = False,
+    digits_follow: bool = True,
+    continues: Collection[str] = (),
+) -> Stop:
+    """What the full stop of an abbreviation that ends at `end` is.
+
+    Args:
+        text: the window, with what follows.
+        end: behind the stop.
+        language: of the text.
+        names_follow: whether a capital may go on with the same thing (Acme Inc. Chief ...), so
+            that only words that open sentences end this one.
+        digits_follow: whether a number may go on with it.
+        continues: words with a capital that go on with it: "5 p.m. Monday".
+    """
+    next_ = look_behind(text, end)
+    if next_.kind == "nothing":
+        return "both"
+    if next_.kind == "digit":
+        return "abbreviation" if digits_follow else "both"
+    if next_.kind != "capital" or next_.word.rstrip(".") in continues:
+        return "abbreviation"
+    if names_follow and next_.word.lower() not in STOP_TABLES[language].starters:
+        return "abbreviation"
+    return "both"
+
+
+def is_certain_end(text: str, match: re.Match[str], language: str) -> bool:
+    """Whether a candidate (marks, what closes, white space) ends a sentence beyond doubt."""
+    start, end = match.span()
+    after = text[end : end + 1]
+    mark = text[match.end(1) - 1]
+    if after.islower() or not after:
+        return False
+    if after in OPEN or after in "-–—":
+        following = text[end : end + 20].lstrip(OPEN + "-–— ")
+        if not following or following[0].islower() or not following[0].isalnum():
+            return False
+    elif not after.isalnum():
+        return False
+    if mark != ".":
+        return True
+    if match.end(1) - start > 1:
+        return not after.isdecimal()
+    found = _LAST_WORD.search(text, max(0, start - 41), start)
+    word = found[0] if found else ""
+    if len(word) < 3 or not word.isalpha() or not word[-1].islower():
+        return False
+    return not STOP_TABLES[language].is_known(word.lower())
+
+
+def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: bool) -> bool:
+    """Whether a candidate outside any recognised token ends a sentence.
+
+    `careless` for a text in which no sentence begins with a capital.
+    """
+    table = STOP_TABLES[language]
+    start, marks = match.start(), match[1]
+    follows = text[match.end() : match.end() + 40].lstrip(OPEN + "-–— ")
+    closed = match.end(1) < match.end() and not text[match.end(1)].isspace()
+    if not follows:
+        return True
+    word = last_word(text, start)
+    if follows[0].islower():
+        if closed or marks[-1] != "." or len(marks) > 1:
+            return False
+        return careless and not _is_abbreviated(word, table)
+    if marks[-1] != "." or len(marks) > 1 or closed:
+        return True
+    if "://" in word or word.startswith("www."):
+        return True
+    if word in table.leading:
+        return False
+    if _NUMBERED_ITEM.match(text[:start] + ".") and len(text) > start + 2:
+        return False
+    if word in table.before_number and (follows[0].isdigit() or _ROMAN.match(follows)):
+        return not (word != "no" or follows[0].isdigit())
+    if len(word) == 1 and word.isalpha() and text[start - 1].isupper():
+        first = re.match(r"[\w'’]+", follows)
+        return bool(first and first[0].lower() in table.starters)
+    return True
+
+
+def last_word(text: str, end: int) -> str:
+    """The word that ends at a position, in lower case; of `l'art` the last piece."""
+    found = _LAST_WORD.search(text, max(0, end - 41), end)
+    word = found[0].lower() if found else ""
+    return word if "://" in word else re.split(r"[-–—/'’](?=\w+\Z)", word)[-1]
+
+
+def is_numbered_item(text: str, start: int, end: int) -> bool:
+    """Whether a stretch is a list's `2.` alone."""
+    return bool(_NUMBERED_ITEM.match(text, start, end))
+
+
+def _is_abbreviated(word: str, table: StopTable) -> bool:
+    return len(word) <= 2 or "." in word or word[0].isdigit() or table.is_known(word)

@@ -1,0 +1,66 @@
+"""Tokens cover a text, and sentences are cut on them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.text.recognizers import Candidate, choose_path
+from anyrig.text.tokens import split_sentences, split_text, tokenize
+from anyrig.text.values import Number
+
+_ANY = st.text(st.characters(exclude_categories=()), max_size=200)
+_PIECES = st.lists(
+    st.sampled_from(
+        ["Dr. ", "p.m. ", "He", " left", ". ", "... ", "? ", "\n", "\n\n", '"', "”", "«", "(", ")",
+         "[1]", "3.5", "1. ", "M. ", "etc. ", "http://a.b/c. ", "no. ", "。", "\ud800", "\x00", "É",
+         "**x** ", "&nbsp;", "\r\n", "  ", "…", "U.S. ", "<b>"]
+    ),
+    max_size=30,
+).map("".join)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(_ANY | _PIECES, st.sampled_from(["en", "es", "fr", "de", "it", "ja", "zz", "pt-BR"]))
+def test_tokens_cover_the_text(text: str, language: str) -> None:
+    position = 0
+    for token in tokenize(text, language):
+        assert token.start == position
+        assert token.end >= token.start
+        position = token.end
+    assert position == len(text)
+
+
+@settings(deadline=None)
+@given(_ANY | _PIECES, st.sampled_from(["en", "es", "fr", "de", "zz"]))
+def test_nothing_is_lost_between_sentences(text: str, language: str) -> None:
+    position = 0
+    for start, end in [*split_text(text, language), (len(text), len(text))]:
+        assert not text[position:start].strip()
+        assert start == len(text) or text[start:end].strip() == text[start:end] != ""
+        position = end
+
+
+def test_sentences_are_slices_of_tokens() -> None:
+    text = "Dr. Lee came. He left.\n\nShe stayed"
+    tokens = tokenize(text)
+    sentences = [tokens[part] for part in split_sentences(tokens)]
+    assert [text[one[0].start : one[-1].end] for one in sentences] == [
+        "Dr. Lee came.", "He left.", "She stayed",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", ["He came.\nHe left.", "He came. \n He left."])
+def test_a_single_line_break_is_a_space(written: str) -> None:
+    assert [written[a:b] for a, b in split_text(written)] == ["He came.", "He left."]
+    assert "\n" not in [token.value for token in tokenize(written)]
+
+
+def test_the_highest_score_without_overlap_wins() -> None:
+    def propose(start: int, end: int, score: float) -> Candidate:
+        return Candidate(start, end, "number", Number("1"), "none", score)
+
+    long, left, right = propose(0, 5, 5), propose(0, 2, 3), propose(2, 5, 3)
+    assert choose_path([long, left, right]) == [left, right]
+    assert choose_path([long, left]) == [long]
