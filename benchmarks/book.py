@@ -142,7 +142,7 @@ def _measure_peer(folder: Path, words: int) -> tuple[BookCost, BookCost]:
     source, num_words = _write_source(folder, words)
     plan = plan_document(settle(read(source)), ("en",), Ways(foreign="skip"))
     sentences = folder / "sentences.json"
-    sentences.write_text(json.dumps([segment.line.text for segment in plan.segments]))
+    sentences.write_text(json.dumps([segment.utterance.text for segment in plan.segments]))
     outputs = [str(folder / "peer.m4b"), str(folder / "fast.m4b")]
     used = measure_command([sys.executable, "-c", PEER, str(sentences), *outputs])
     encoded = json.loads(used.output)

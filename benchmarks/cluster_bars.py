@@ -139,7 +139,7 @@ def _send_heartbeats(url: str, count: int) -> None:
     from anyrig.version import __version__
 
     app, registry = make_app(url), WorkerRegistry(BrokerClient(url))
-    engine = identify_engine(Tone.find())
+    engine = identify_engine(Tone.find_weights())
     workers = [
         WorkerInfo(f"w{number}", __version__, instance=f"{number:016x}", host=f"host{number}",
              pid=number, python="3.12.1", system="Linux", device="A GPU", kind="gpu", word="cuda:0",
@@ -168,7 +168,7 @@ def _open_pool(url: str) -> Any:
     from anyrig.cluster.speech import SpeechCodec, identify_engine
     from anyrig.speech.engines.tone import Tone
 
-    pool = ClusterPool(BrokerClient(url), identify_engine(Tone.find()), SpeechCodec())
+    pool = ClusterPool(BrokerClient(url), identify_engine(Tone.find_weights()), SpeechCodec())
     pool.wait_ready()
     return pool
 
@@ -215,8 +215,8 @@ def _speak_many(url: str, cache: str) -> None:
 
     from anyrig.devices.machine import Device, DeviceBackend
     from anyrig.placement import Placement, PlacementPlan
+    from anyrig.speech.engine import Utterance
     from anyrig.speech.engines.tone import Tone
-    from anyrig.speech.protocol import Line
     from anyrig.speech.script import Segment
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
@@ -224,14 +224,14 @@ def _speak_many(url: str, cache: str) -> None:
 
     pool = _open_pool(url)
     texts = [f"This is sentence {n} of a very long book." for n in range(SEGMENTS)]
-    segments = [Segment(Line(text), ((0, len(text)),), text) for text in texts]
+    segments = [Segment(Utterance(text), ((0, len(text)),), text) for text in texts]
     backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
     placed = PlacementPlan((Placement(Device("cpu", "cpu", "test", "CPU"), backend),))
     process = psutil.Process()
     with ResultCache(Path(cache)) as store:
         start = time.monotonic()
-        stage = Stage(engine="tone", found=Tone.find(), placed=placed, environment=os.environ,
-                      store=store, hire=lambda recipe: pool)  # fmt: skip
+        stage = Stage(engine="tone", found=Tone.find_weights(), placed=placed,
+                      environment=os.environ, store=store, hire=lambda recipe: pool)  # fmt: skip
         with Studio(stage) as studio:
             for number, _ in enumerate(studio.takes(segments), 1):
                 if number in (1, LATER):

@@ -14,17 +14,17 @@ POISON = "strychnine"
 _PLUGIN = f"""
 import json, os, signal, time
 from dataclasses import replace
-from anyrig.speech.engines.tone import SPEC, Tone
+from anyrig.speech.engines.tone import INFO, Tone
 
 class Counting(Tone):
-    spec = replace(SPEC, name="counting", options=())
+    info = replace(INFO, name="counting", options=())
     name = "counting"
     version = os.environ.get("COUNTING_VERSION", "1")
     cores = 1
 
     @classmethod
-    def find(cls, folder=None):
-        return replace(super().find(folder), version=cls.version)
+    def find_weights(cls, folder=None):
+        return replace(super().find_weights(folder), version=cls.version)
 
     def run(self, batch):
         return [self._speak(line, len(batch)) for line in batch]

@@ -305,10 +305,11 @@ class LocalCluster:
 
 def make_lines(count: int, tag: str = "tide") -> list[Any]:
     """Lines that all differ."""
-    from anyrig.speech.protocol import Line
+    from anyrig.speech.engine import Utterance
 
     return [
-        Line(numbered_sentence(number, tag), voice="tone", seed=number) for number in range(count)
+        Utterance(numbered_sentence(number, tag), voice="tone", seed=number)
+        for number in range(count)
     ]
 
 
@@ -317,7 +318,7 @@ def counting_identity() -> Any:
     from anyrig.cluster.speech import identify_engine
     from anyrig.speech.engines.tone import Tone
 
-    return replace(identify_engine(Tone.find()), engine="counting", version="1")
+    return replace(identify_engine(Tone.find_weights()), engine="counting", version="1")
 
 
 def speak_locally(lines: Sequence[Any]) -> list[bytes]:

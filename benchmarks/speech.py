@@ -79,7 +79,7 @@ def _whole_processes() -> list[Row]:
 
 @contextlib.contextmanager
 def _open_studio() -> Iterator[Studio]:
-    machine, found = discover(os.environ), Hibari.find()
+    machine, found = discover(os.environ), Hibari.find_weights()
     choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
     options = PlacementOptions(workers_per_device=1)
     placed = plan_placement(machine, choice, Hibari.need(found), options)
@@ -90,9 +90,13 @@ def _open_studio() -> Iterator[Studio]:
 
 
 def _script(text: str, *, first_short: bool = False) -> Script:
-    spec = Hibari.spec
+    info = Hibari.info
     return prepare(
-        text, limit=spec.limit, phonemes=spec.phonemes, languages=("en",), first_short=first_short
+        text,
+        limit=info.max_chars,
+        phonemes="ipa" in info.reads,
+        languages=("en",),
+        first_short=first_short,
     )
 
 
@@ -125,7 +129,7 @@ def _word_errors() -> Row:
     with _open_studio() as studio:
         for text in texts:
             script = _script(text)
-            spoken = " ".join(segment.line.text for segment in script.segments)
+            spoken = " ".join(segment.utterance.text for segment in script.segments)
             samples = np.concatenate([chunk.samples for chunk in studio.speak(script)])
             heard = recogniser.transcribe(samples, studio.rate).text
             counted = word_errors(spoken, heard, "en")
@@ -139,7 +143,10 @@ def _memory_growth() -> Row:
     segments = list(_script(read_novel()).segments)
     many = [segments[n % len(segments)] for n in range(NUM_SEGMENTS)]
     # Each has its own seed, so that none is reused.
-    many = [replace(segment, line=replace(segment.line, seed=n)) for n, segment in enumerate(many)]
+    many = [
+        replace(segment, utterance=replace(segment.utterance, seed=n))
+        for n, segment in enumerate(many)
+    ]
     resident = {}
     with _open_studio() as studio:
         for number, take in enumerate(studio.takes(many), 1):

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from anyrig.speech.models.vibevoice.model import VibeVoice
-from anyrig.speech.models.vibevoice.speak import Speaker, Utterance
+from anyrig.speech.models.vibevoice.speak import Speaker, SpeechPrompt
 from benchmarks import vibevoice_reference as reference
 from benchmarks.harness import Row, median_and_range
 from benchmarks.torch_tools import peak_bytes, release_memory, synchronize
@@ -87,7 +87,7 @@ def _measure_ours(ours: VibeVoice, model: Any, rows: int) -> tuple[float, str]:
     speaker.leaning = (-1e9, -1e9, -1e9, 0.0)
     prompts = reference.make_prompts(model, [PROMPT_TOKENS] * rows)
     utterances = [
-        Utterance(ours.words(prompt), seed=row, most=OUR_FRAMES)
+        SpeechPrompt(ours.words(prompt), seed=row, most=OUR_FRAMES)
         for row, prompt in enumerate(prompts)
     ]
     speeds = []

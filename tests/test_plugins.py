@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_engine_of_ours_is_there_and_light() -> None:
     for name in OWN:
-        assert engine_class(name).spec.name == name
+        assert engine_class(name).info.name == name
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
@@ -53,7 +53,7 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
         ("x = 1", "", InvalidInputError, "has a broken entry point"),
         ("raise RuntimeError('broken')", "", InvalidInputError, "RuntimeError: broken"),
         ("raise SystemExit(3)", "", InvalidInputError, "SystemExit"),
-        ("class Engine: pass", "", InvalidInputError, "no `spec`"),
+        ("class Engine: pass", "", InvalidInputError, "no `info`"),
     ],
     ids=["missing package", "missing name", "error", "exit", "no engine"],
 )

@@ -63,8 +63,8 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
 def studio(store: ResultCache, **options: Any) -> Iterator[Studio]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=1)
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
-        options=options, store=store,
+        engine="tone", found=Tone.find_weights(), placed=PlacementPlan((seat,)),
+        environment=os.environ, options=options, store=store,
     )  # fmt: skip
     with Studio(stage) as made:
         yield made
@@ -87,7 +87,7 @@ def make(
     **options: Any,
 ) -> BookResult:
     request = BookRequest(file=Path("book.txt"), **options)
-    engine = EngineChoice("tone", Tone, Tone.find(), {}, True)
+    engine = EngineChoice("tone", Tone, Tone.find_weights(), {}, True)
     on_event = (events if events is not None else []).append
     target = BookTarget(Path(output), format)
     recorder = BookRecorder(request, target, engine, what or plan(), reader, store, on_event)
@@ -379,8 +379,8 @@ def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
     seats = tuple(Placement(Device(name, "cpu", "test", name), DRIVE) for name in ("one", "two"))
     events: list[Event] = []
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=PlacementPlan(seats), environment=os.environ,
-        options={"sleep_s": 0.002}, store=store,
+        engine="tone", found=Tone.find_weights(), placed=PlacementPlan(seats),
+        environment=os.environ, options={"sleep_s": 0.002}, store=store,
     )  # fmt: skip
     with Studio(stage) as both:
         make(both, store, plan(text), events=events)

@@ -18,7 +18,8 @@ from anyrig.audio.loudness import (
     measure,
 )
 from anyrig.audio.samples import Samples, Trimmer, faded, pause
-from anyrig.speech.audio import Take, WordTime, trim
+from anyrig.speech.audio import trim
+from anyrig.speech.engine import Take, WordTime
 from tests.speech.takes import RATE, said, sentences, sine
 
 # Soft first and last sounds: h, f, th, s, wh.

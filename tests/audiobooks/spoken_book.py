@@ -66,7 +66,7 @@ def _spoken() -> Sound:
     for part in plan().parts:
         rows = []
         for segment in part.script.segments:
-            take = trim(said(segment.line.text))
+            take = trim(said(segment.utterance.text))
             rows.append(np.concatenate([
                 pause(segment.pause_before_s, RATE), faded(take.samples, RATE),
                 pause(max(0.3, segment.pause_after_s), RATE),

@@ -21,7 +21,7 @@ from anyrig.audiobooks.captions import (
 from anyrig.audiobooks.listen import Reader, blocks, finished
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import InvalidInputError
-from anyrig.speech.audio import WordTime
+from anyrig.speech.engine import WordTime
 from anyrig.text.captions import Caption, srt, vtt
 from anyrig.text.captions_cut import LINE, pieces, width, wrapped
 

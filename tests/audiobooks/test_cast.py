@@ -147,7 +147,7 @@ def test_the_voices_reach_the_segments_of_a_plan(cast: Cast) -> None:
     plan = plan_of(document, terms, main="en", casting=Casting(cast))
     script = plan.parts[0].script
     check(script)
-    voices = [(segment.line.voice, segment.line.rate) for segment in script.segments]
+    voices = [(segment.utterance.voice, segment.utterance.rate) for segment in script.segments]
     tale = [("nora", 1.0)]
     heard = [("tim", 1.0), *tale, ("tim", 1.0), ("vera", 0.95), *tale]
     assert voices[-5:] == heard
@@ -160,7 +160,7 @@ def test_a_paragraph_that_a_role_s_voice_cannot_speak_is_the_engine_s(cast: Cast
     english = {"nora": ("en",)}
     for spoken, voice in ((english, "fanny"), ({"nora": ("en", "fr")}, "nora"), ({}, "nora")):
         plan = plan_of(document, terms, main="en", casting=Casting(cast, "en", spoken))
-        found = {segment.line.language: segment.line.voice for segment in plan.segments}
+        found = {segment.utterance.language: segment.utterance.voice for segment in plan.segments}
         assert found == {"en": "nora", "fr": voice}
 
 

@@ -222,7 +222,8 @@ def _in_language(code: str) -> Plan:
     parts = []
     for part in plan().parts:
         segments = tuple(
-            replace(one, line=replace(one.line, language=code)) for one in part.script.segments
+            replace(one, utterance=replace(one.utterance, language=code))
+            for one in part.script.segments
         )
         parts.append(replace(part, script=replace(part.script, segments=segments)))
     return replace(plan(), parts=tuple(parts))

@@ -59,7 +59,7 @@ def planned(document: Document, ways: Ways | None = None, *languages: str) -> Pl
 
 
 def said(plan: Plan) -> list[str]:
-    return [segment.line.text for segment in plan.segments]
+    return [segment.utterance.text for segment in plan.segments]
 
 
 NOTED = chapter(
@@ -198,7 +198,7 @@ def test_a_row_of_stars_is_a_rest_and_not_spoken() -> None:
 def test_a_paragraph_in_a_language_of_the_engine_is_spoken_in_it() -> None:
     document = book(chapter("The clock struck nine and nobody in the room said a word.", FRENCH))
     plan = plan_of(document, terms("en", "fr"), main="en")
-    assert [segment.line.language for segment in plan.segments] == ["en", "fr"]
+    assert [segment.utterance.language for segment in plan.segments] == ["en", "fr"]
 
 
 def test_a_marked_stretch_is_spoken_in_its_language() -> None:
@@ -206,9 +206,9 @@ def test_a_marked_stretch_is_spoken_in_its_language() -> None:
         "He said au revoir mes amis and left.", inlines=(Inline(8, 26, "language", "fr"),)
     )
     plan = plan_of(book(chapter(block)), terms("en", "fr"), main="en")
-    assert "fr" in {segment.line.language for segment in plan.segments}
+    assert "fr" in {segment.utterance.language for segment in plan.segments}
     alone = plan_of(book(chapter(block)), terms("en"), main="en")
-    assert {segment.line.language for segment in alone.segments} == {"en"}
+    assert {segment.utterance.language for segment in alone.segments} == {"en"}
 
 
 def test_what_no_voice_speaks_is_refused_skipped_or_read() -> None:
@@ -229,7 +229,7 @@ def test_a_wrong_mark_does_not_make_english_foreign() -> None:
         "The clock struck nine and nobody in the room said a word about it for a long while, " * 2
     )
     plan = planned(book(chapter(Block(text.strip(), language="de"))))
-    assert {segment.line.language for segment in plan.segments} == {"en"}
+    assert {segment.utterance.language for segment in plan.segments} == {"en"}
 
 
 def test_a_title_that_only_the_contents_have_is_spoken_once() -> None:
@@ -275,7 +275,9 @@ def test_the_language_of_a_book_is_that_of_its_text() -> None:
 def test_one_changed_paragraph_changes_only_its_own_lines() -> None:
     before = planned(book(chapter("One is here.", "Two is here.", "Three is here.")))
     after = planned(book(chapter("One is here.", "Two was there.", "Three is here.")))
-    kept = {segment.line for segment in before.segments} & {s.line for s in after.segments}
+    kept = {segment.utterance for segment in before.segments} & {
+        s.utterance for s in after.segments
+    }
     assert len(kept) == 2
 
 

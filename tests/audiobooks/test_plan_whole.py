@@ -144,7 +144,10 @@ def test_the_tab_at_the_end_of_a_part_of_a_row_is_told_once() -> None:
 def test_a_word_that_announces_and_what_it_announces_may_be_two_segments() -> None:
     picture = Document(About(), (Chapter("", (Block("1984", "image"),)),))
     plan = plan_of(picture, terms(20), main="en")
-    assert [segment.line.text for segment in plan.segments] == ["Image:", "nineteen eighty-four"]
+    assert [segment.utterance.text for segment in plan.segments] == [
+        "Image:",
+        "nineteen eighty-four",
+    ]
     assert_whole(plan)
 
 

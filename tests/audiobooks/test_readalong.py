@@ -21,7 +21,7 @@ from anyrig.audiobooks.readalong_overlay import Track, by_part, clips, overlay
 from anyrig.audiobooks.readalong_pages import Piece, pages
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 from anyrig.speech.script import Script, Segment
 from anyrig.text.document import About, Block, BlockKind, Chapter, Document, Inline, Picture
 from tests.audiobooks.readalong_book import NAMES, Book, make, odd, part, plan, sound, timeline
@@ -131,7 +131,7 @@ def test_each_kind_of_block_has_its_element(book: Book) -> None:
 def test_a_row_of_a_table_is_lit_as_a_whole_where_it_is_heard_so() -> None:
     chapter = Chapter("T", (Block("Hour\tTide\nSix\tHigh water", "table"),))
     made = plan(chapter).parts[0]
-    line = made.script.segments[0].line
+    line = made.script.segments[0].utterance
     rows = [Segment(line, ((0, 9),), "Hour\tTide"), Segment(line, ((10, 24),), "Six\tHigh water")]
     script = replace(made.script, segments=tuple(rows))
     whole = replace(plan(chapter), parts=(replace(made, script=script),))
@@ -305,7 +305,7 @@ def plans(draw: st.DrawFn) -> Plan:
     segments = []
     for number in sorted(set(owners) - {0}):
         own = tuple(span for span, owner in zip(spans, owners, strict=True) if owner == number)
-        segments.append(Segment(Line("x", "en"), own, "".join(source[a:b] for a, b in own)))
+        segments.append(Segment(Utterance("x", "en"), own, "".join(source[a:b] for a, b in own)))
     script = Script(source, tuple(segments))
     document = Document(About(), (chapter,))
     return Plan(document, (part(chapter, 1, script),))

@@ -218,7 +218,7 @@ def test_the_precision_is_what_most_of_the_speed_prefers() -> None:
 
 def test_a_worker_says_what_it_can_compute_in() -> None:
     speech = made("--name", "w", machine="h200-linux").speech()
-    need = replace(Tone.need(Tone.find()), precisions=("fp32", "bf16"), gpu=True)
+    need = replace(Tone.need(Tone.find_weights()), precisions=("fp32", "bf16"), gpu=True)
     assert set(speech.find_formats(need)) == {"fp32", "half"}
     assert set(speech.find_formats(replace(need, precisions=("fp32",)))) == {"fp32"}
     named = made("--name", "w", "--precision", "fp32", machine="h200-linux").speech()
@@ -237,7 +237,7 @@ def test_nodes_that_share_a_gpu_share_its_memory() -> None:
     budgets = []
     for node in (replace(nodes[0], share=1), nodes[0]):
         speech = planned.speech(node)
-        need = replace(Tone.need(Tone.find()), gpu=True)
+        need = replace(Tone.need(Tone.find_weights()), gpu=True)
         plan = speech.place(need, speech.placement_options())
         budgets.append(plan.placements[0].budget_bytes or 0)
     assert budgets[1] == pytest.approx(budgets[0] / 2, rel=0.01)

@@ -28,9 +28,9 @@ from anyrig.cluster.speech import identify_engine
 from anyrig.documents.bundle import bundles, text_bundles
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.jobs import JobQueue, run_jobs
+from anyrig.speech.engine import Voice
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import prepare
-from anyrig.speech.protocol import Voice
 from anyrig.storage.keys import JsonValue
 from tests.cluster.conftest import Broker, Spread, Workers, person, story, until
 
@@ -92,14 +92,14 @@ def test_texts_lines_and_queued_books_go_there_too(
 def test_a_recording_of_this_machine_is_refused_before_work_begins() -> None:
     Path("anna.wav").write_bytes(b"RIFF")
     script = prepare("Hello there.", limit=400, voice="anna.wav")
-    assert script.segments[0].line.voice == "anna.wav"
+    assert script.segments[0].utterance.voice == "anna.wav"
     check_no_recordings(Rig(), ClusterOptions(), script.segments)
     with pytest.raises(WorkError, match=r"anna\.wav is a file on this machine"):
         check_no_recordings(Rig(), ClusterOptions(cluster="redis://h/0"), script.segments)
 
 
 def test_voices_made_of_recordings_must_be_with_the_workers() -> None:
-    found = Tone.find()
+    found = Tone.find_weights()
     own = replace(found, voices=(*found.voices, Voice("anna", "en", "tone", digest="abc")))
     choice = EngineChoice("tone", Tone, own, {}, True)
     has, lacks = (WorkerInfo("w", "1", engines=(identify_engine(one),)) for one in (own, found))

@@ -21,7 +21,7 @@ from anyrig.cluster import pool as pools
 from anyrig.cluster.broker import BrokerClient
 from anyrig.cluster.pool import ClusterPool
 from anyrig.cluster.speech import SpeechCodec
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 from anyrig.work.outcome import ItemOutcome
 from benchmarks.counting_engine import POISON
 from benchmarks.local_cluster import (
@@ -70,7 +70,8 @@ def started(cluster: LocalCluster, name: str, **more: Any) -> WorkerProcess:
 
 
 def speak(
-    cluster: LocalCluster, said: list[Line], at: int = 0, then: Callable[[], object] = lambda: None,
+    cluster: LocalCluster, said: list[Utterance], at: int = 0,
+    then: Callable[[], object] = lambda: None,
     **options: Any,
 ) -> tuple[list[ItemOutcome[Any]], list[str]]:  # fmt: skip
     """Lines over the cluster; something happens once so many of them are there."""
@@ -86,7 +87,7 @@ def speak(
 
 
 def check(
-    cluster: LocalCluster, said: list[Line], outcomes: list[ItemOutcome[Any]], again: int
+    cluster: LocalCluster, said: list[Utterance], outcomes: list[ItemOutcome[Any]], again: int
 ) -> None:
     """All of it came, to the byte, and no more was made twice than may have been lost."""
     assert [outcome.index for outcome in outcomes] == list(range(len(said)))
@@ -207,7 +208,7 @@ def test_a_line_that_kills_three_workers_is_set_aside_and_the_rest_goes_on(
 ) -> None:
     said = make_lines(12, "poison")
     bad = 5
-    said[bad] = Line(f"A cup of {POISON}.", voice="tone", seed=bad)
+    said[bad] = Utterance(f"A cup of {POISON}.", voice="tone", seed=bad)
     names = ("a", "b", "c", "d")
     for name in names[2:]:
         started(cluster, name)

@@ -29,7 +29,7 @@ from anyrig.cluster.registry import EngineId, WorkerInfo, WorkerRegistry
 from anyrig.cluster.speech import SpeechCodec
 from anyrig.errors import WorkError
 from anyrig.speech.booth import Recording
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 from anyrig.version import __version__
 from anyrig.work.outcome import ItemFailure, ItemOutcome
 from benchmarks.local_cluster import counting_identity, make_lines
@@ -44,7 +44,7 @@ class Order:
 
     id: str
     request: TaskRequest
-    lines: list[tuple[int, Line]]
+    lines: list[tuple[int, Utterance]]
 
 
 Behaviour = Callable[["Puppet", Order], None]
@@ -114,7 +114,7 @@ class Puppet:
         self.client.close()
 
 
-def take(line: Line) -> Recording:
+def take(line: Utterance) -> Recording:
     return Recording(line.text.encode())
 
 
@@ -167,11 +167,11 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "_LOST_TASK_S", 0.5)
 
 
-def run(over: ClusterPool, said: list[Line]) -> list[ItemOutcome[Any]]:
+def run(over: ClusterPool, said: list[Utterance]) -> list[ItemOutcome[Any]]:
     return list(over.run(said, cost=lambda line: line.cost))
 
 
-def right(outcomes: list[ItemOutcome[Any]], said: list[Line]) -> bool:
+def right(outcomes: list[ItemOutcome[Any]], said: list[Utterance]) -> bool:
     found = [outcome.result and outcome.result.data for outcome in outcomes]
     return found == [line.text.encode() for line in said]
 

@@ -20,12 +20,11 @@ from anyrig.cluster.embedding import EmbeddingCodec
 from anyrig.cluster.speech import identify_engine
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
-from anyrig.speech.audio import Take
 from anyrig.speech.booth import Booth, Recording
 from anyrig.speech.compare import difference
+from anyrig.speech.engine import Take, Utterance
 from anyrig.speech.engines.tone import RATE, Tone
 from anyrig.speech.pack import _HEAD, pack, unpack
-from anyrig.speech.protocol import Line
 from tests.cluster.conftest import Broker, Spread, Workers, person, story
 from tests.cluster.test_cluster_pool import Order, Puppet
 from tests.cluster.test_cluster_pool import answer as result
@@ -33,7 +32,7 @@ from tests.conftest import run_command
 
 TEXT = "The tide came in at noon. The old clock stood still."
 PATIENCE = {"ANYRIG_CLUSTER_PATIENCE": "2"}
-Say = Callable[[Booth, Line], bytes]
+Say = Callable[[Booth, Utterance], bytes]
 
 
 def _booth() -> Booth:
@@ -47,33 +46,33 @@ class Speaker(Puppet):
     def __init__(self, broker: Broker, name: str, say: Say) -> None:
         self._booth = _booth()
         self._say = say
-        super().__init__(broker, name, self._speak, identify_engine(Tone.find()), 5e4)
+        super().__init__(broker, name, self._speak, identify_engine(Tone.find_weights()), 5e4)
 
     def _speak(self, puppet: Puppet, order: Order) -> None:
         takes = {n: Recording(self._say(self._booth, line)) for n, line in order.lines}
         self.answer(order, takes=takes, seconds=0.01)
 
 
-def right(booth: Booth, line: Line) -> bytes:
+def right(booth: Booth, line: Utterance) -> bytes:
     return booth.run([line])[0].data
 
 
-def other_words(booth: Booth, line: Line) -> bytes:
+def other_words(booth: Booth, line: Utterance) -> bytes:
     """Speech of the right length, of a text that nobody asked for."""
     return booth.run([replace(line, text=" ".join(reversed(line.text.split())))])[0].data
 
 
-def noise(booth: Booth, line: Line) -> bytes:
+def noise(booth: Booth, line: Utterance) -> bytes:
     samples = unpack(right(booth, line)).samples
     drawn = np.random.default_rng(1).standard_normal(len(samples)).astype(np.float32)
     return pack(Take(drawn * 0.05, RATE))
 
 
-def silence(booth: Booth, line: Line) -> bytes:
+def silence(booth: Booth, line: Utterance) -> bytes:
     return pack(Take(np.zeros_like(unpack(right(booth, line)).samples), RATE))
 
 
-def half(booth: Booth, line: Line) -> bytes:
+def half(booth: Booth, line: Utterance) -> bytes:
     take = unpack(right(booth, line))
     return pack(Take(take.samples[: len(take.samples) // 2].copy(), RATE))
 
@@ -83,7 +82,7 @@ def _long() -> bytes:
     return pack(Take(np.zeros(600 * RATE, np.float32), RATE), small=True)
 
 
-def bomb(booth: Booth, line: Line) -> bytes:
+def bomb(booth: Booth, line: Utterance) -> bytes:
     """Ten minutes of silence in a few kilobytes, that say they are a second."""
     data = bytearray(_long())
     head = data[: _HEAD.size]
@@ -94,12 +93,12 @@ def bomb(booth: Booth, line: Line) -> bytes:
     return bytes(head) + zlib.crc32(rest, zlib.crc32(head)).to_bytes(4, "little") + bytes(rest)
 
 
-def quieter(booth: Booth, line: Line) -> bytes:
+def quieter(booth: Booth, line: Utterance) -> bytes:
     take = unpack(right(booth, line))
     return pack(Take(take.samples * 0.1, RATE))
 
 
-def no_take(booth: Booth, line: Line) -> bytes:
+def no_take(booth: Booth, line: Utterance) -> bytes:
     return b"no take at all"
 
 
@@ -223,7 +222,7 @@ def test_a_worker_cannot_say_who_made_a_take(
 def test_takes_of_two_processors_are_the_same_and_of_two_texts_are_not() -> None:
     booth = _booth()
     texts = ("The tide came in at noon.", "The tide came in at nine.")
-    lines = [Line(text, "en", "tone") for text in texts]
+    lines = [Utterance(text, "en", "tone") for text in texts]
     one, other = (unpack(made.data) for made in booth.run(lines))
     assert difference(one, one) == ""
     drawn = np.random.default_rng(1).standard_normal(len(one.samples)).astype(np.float32)

@@ -30,9 +30,9 @@ from anyrig.cluster.protocol import EncodedResult, TaskRequest, TaskResult, pars
 from anyrig.cluster.registry import WorkerRegistry
 from anyrig.cluster.speech import SpeechCodec, identify_engine
 from anyrig.cluster.worker import ClusterWorker, WorkerDevice
+from anyrig.speech.engine import Utterance
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.pack import unpack
-from anyrig.speech.protocol import Line
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Spread, Worker, Workers, person, story, until
 
@@ -61,8 +61,10 @@ def order(*texts: str, **more: Any) -> dict[str, Any]:
     """A task for the tone engine."""
     voice = more.pop("voice", "tone")
     codec = SpeechCodec()
-    items = tuple((n, codec.encode_item(Line(text, "en", voice))) for n, text in enumerate(texts))
-    return asdict(TaskRequest("speech", identify_engine(Tone.find()), items, **more))
+    items = tuple(
+        (n, codec.encode_item(Utterance(text, "en", voice))) for n, text in enumerate(texts)
+    )
+    return asdict(TaskRequest("speech", identify_engine(Tone.find_weights()), items, **more))
 
 
 def test_health_is_told_by_a_task_and_seen_at_the_engines(lasting: tuple[Broker, Worker]) -> None:

@@ -108,8 +108,8 @@ def _unknown_options(words: list[str]) -> list[str]:
     """Options behind --set that the named engine does not have."""
     if "--engine" not in words:
         return []
-    spec = engine_class(words[words.index("--engine") + 1]).spec
-    names = {option.name for option in spec.options}
+    info = engine_class(words[words.index("--engine") + 1]).info
+    names = {option.name for option in info.options}
     given = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--set"]
     return [one for one in given if one.split("=")[0] not in names]
 

@@ -19,11 +19,11 @@ import os, signal, time
 from dataclasses import replace
 
 from anyrig.speech.engines.tone import Tone
-from anyrig.speech.protocol import Voice
+from anyrig.speech.engine import Voice
 
 
 class Deadly(Tone):
-    spec = replace(Tone.spec, name="deadly")
+    info = replace(Tone.info, name="deadly")
     name = "deadly"
 
     def run(self, batch):
@@ -35,21 +35,21 @@ class Deadly(Tone):
 
 
 class Choir(Tone):
-    spec = replace(Tone.spec, name="choir", languages=("en",))
+    info = replace(Tone.info, name="choir", languages=("en",))
     name = "choir"
 
     @classmethod
-    def find(cls, folder=None):
+    def find_weights(cls, folder=None):
         names = ("bella", "nova", "sarah", "adam", "onyx")
         voices = [
             Voice(f"c{gender[0]}_{name}", "en", "choir", name.title(), gender)
             for gender, name in zip(["female"] * 3 + ["male"] * 2, names)
         ]
-        return replace(Tone.find(folder), engine="choir", voices=tuple(voices))
+        return replace(Tone.find_weights(folder), engine="choir", voices=tuple(voices))
 
 
 class Slow(Tone):
-    spec = replace(Tone.spec, name="slow")
+    info = replace(Tone.info, name="slow")
     name = "slow"
 
     def __init__(self, *given, **more):

@@ -164,7 +164,7 @@ def test_a_line_has_a_voice_of_its_own_and_another_take(browser: Browser, start:
     browser.url = server.url
     _lined(browser, "Press one for the rig.", "Press two for the voice.")
     config = told(server, "/config")
-    seeded = {one["name"] for one in config["engines"] if one["seeded"]}
+    seeded = {one["name"] for one in config["engines"] if one["varies_with_seed"]}
     other = next(one for one in _others(browser, server) if one["engine"] in seeded)
     voice = f"{other['engine']}/{other['name']}"
     browser.find(f".line:nth-child(2) select option[value='{voice}']").click()

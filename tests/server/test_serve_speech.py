@@ -22,8 +22,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from anyrig.server.state import ServerState
+from anyrig.speech.engine import Utterance
 from anyrig.speech.live import LiveStudio
-from anyrig.speech.protocol import Line
 from tests.server.conftest import MakeApp, Server
 
 TEXT = "The kettle is on. The old keeper walked slowly down the long stone stairs."
@@ -246,7 +246,7 @@ def test_a_full_queue_is_told_as_429(make_app: MakeApp) -> None:
         assert asked(client).status_code == 200
         live = studio_of(app).live
         words = "many words to keep it busy for a while " * 9
-        waiting = [live.submit(Line(f"{n} {words}"), admitted=True) for n in range(2000)]
+        waiting = [live.submit(Utterance(f"{n} {words}"), admitted=True) for n in range(2000)]
         answer = asked(client, "Hello there.")
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) > 0

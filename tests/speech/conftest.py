@@ -39,7 +39,7 @@ def tone_stage(
         for name in names or ("cpu",)
     ]
     return Stage(
-        engine="tone", found=Tone.find(), placed=PlacementPlan(tuple(placements)),
+        engine="tone", found=Tone.find_weights(), placed=PlacementPlan(tuple(placements)),
         environment=os.environ, options=options, store=store,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from anyrig.audio.samples import Samples
-from anyrig.speech.audio import Take
+from anyrig.speech.engine import Take
 
 RATE = 24000
 SENTENCES = Path(__file__).parent / "sentences.txt"

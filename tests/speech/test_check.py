@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from anyrig.audio.samples import Samples
-from anyrig.speech.audio import Take, trim
+from anyrig.speech.audio import trim
 from anyrig.speech.check import Verdict, examine
+from anyrig.speech.engine import Take, Utterance
 from anyrig.speech.expect import expected, repeats
-from anyrig.speech.protocol import Line
 from anyrig.speech.repetition import repetition
 from tests.speech.takes import RATE, said, sentences
 
@@ -27,7 +27,7 @@ def kinds(verdict: Verdict) -> set[str]:
 
 
 def damaged(samples: Samples, text: str) -> set[str]:
-    verdict = examine(Take(samples, RATE), Line(text))
+    verdict = examine(Take(samples, RATE), Utterance(text))
     assert verdict.good == (not verdict.problems)
     assert verdict.score < 1.0 or verdict.good
     return kinds(verdict)
@@ -36,7 +36,7 @@ def damaged(samples: Samples, text: str) -> set[str]:
 def test_real_takes_pass(subtests: pytest.Subtests) -> None:
     for text in [*sentences()[:30], *SHORT]:
         with subtests.test(text=text):
-            verdict = examine(said(text), Line(text))
+            verdict = examine(said(text), Utterance(text))
             assert verdict == Verdict((), 1.0)
 
 
@@ -44,7 +44,7 @@ def test_fast_and_slow_takes_pass(subtests: pytest.Subtests) -> None:
     for rate in [0.5, 0.8, 1.5, 2.0]:
         for text in [sentences()[0], sentences()[2], *SHORT[:8]]:
             with subtests.test(text=text, rate=rate):
-                assert examine(said(text, rate), Line(text, rate=rate)).good
+                assert examine(said(text, rate), Utterance(text, rate=rate)).good
 
 
 def test_a_voice_of_another_kind_passes() -> None:
@@ -62,7 +62,7 @@ def test_a_voice_of_another_kind_passes() -> None:
         data = NanoTTS().speak(text, voice=voice)
         samples = np.frombuffer(data, dtype="<i2").astype(np.float32)
         samples /= 32768
-        verdict = examine(Take(samples, 16000), Line(text, language=language))
+        verdict = examine(Take(samples, 16000), Utterance(text, language=language))
         assert verdict.good, (text, verdict)
 
 
@@ -116,8 +116,10 @@ def test_a_text_that_repeats_itself_may_sound_so() -> None:
     once = trim(said("Never again.")).samples
     often = np.concatenate([once] * 5)
     assert repetition(often, RATE) is not None
-    assert "repetition" in kinds(examine(Take(often, RATE), Line("Never will he say again that.")))
-    assert examine(Take(often, RATE), Line("Never again. " * 5)).good
+    assert "repetition" in kinds(
+        examine(Take(often, RATE), Utterance("Never will he say again that."))
+    )
+    assert examine(Take(often, RATE), Utterance("Never again. " * 5)).good
     assert repeats("Knock knock knock.")
     assert repeats("hahaha")
     assert repeats("again and again and again and again")
@@ -139,26 +141,26 @@ def test_a_text_that_repeats_itself_may_sound_so() -> None:
 def test_a_word_with_a_syllable_twice_does_not_hide_a_loop(text: str) -> None:
     speech = trim(said("Never again.")).samples
     looped = np.concatenate([speech] * 5)
-    assert "repetition" in kinds(examine(Take(looped, RATE), Line(text)))
+    assert "repetition" in kinds(examine(Take(looped, RATE), Utterance(text)))
 
 
 def test_better_takes_score_higher() -> None:
     text = PLAIN[0]
     whole = said(text).samples
-    loud = examine(Take(np.clip(whole * 12, -1, 1), RATE), Line(text)).score
-    cut = examine(Take(whole[: len(whole) // 3], RATE), Line(text)).score
-    silent = examine(Take(np.zeros_like(whole), RATE), Line(text)).score
+    loud = examine(Take(np.clip(whole * 12, -1, 1), RATE), Utterance(text)).score
+    cut = examine(Take(whole[: len(whole) // 3], RATE), Utterance(text)).score
+    silent = examine(Take(np.zeros_like(whole), RATE), Utterance(text)).score
     assert 1.0 > loud > cut > silent == 0.0
 
 
 def test_lines_without_letters_expect_nothing() -> None:
     silence = Take(np.zeros(2400, dtype=np.float32), RATE)
-    assert examine(silence, Line("...")).good
-    assert expected(Line("...")).most_s == 0.0
+    assert examine(silence, Utterance("...")).good
+    assert expected(Utterance("...")).most_s == 0.0
 
 
 def test_scripts_of_other_kinds_have_bounds() -> None:
-    chinese = expected(Line("今天天气很好。", language="zh"))
+    chinese = expected(Utterance("今天天气很好。", language="zh"))
     assert 0.2 < chinese.least_s < 1.5 < chinese.most_s < 8.0
-    phonemes = expected(Line("Say [[həlˈoʊ]] to them."))
+    phonemes = expected(Utterance("Say [[həlˈoʊ]] to them."))
     assert phonemes.least_s < 1.2 < phonemes.most_s

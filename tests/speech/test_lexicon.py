@@ -38,7 +38,7 @@ def _said(text: str, *entries: Entry, **wishes: object) -> str:
     settings: dict[str, object] = {"language": "en", "lexicon": Lexicon(entries), **wishes}
     script = prepare(text, **settings)  # type: ignore[arg-type]
     check(script)
-    return " ".join(segment.line.text for segment in script.segments)
+    return " ".join(segment.utterance.text for segment in script.segments)
 
 
 ENTRIES = [
@@ -98,8 +98,8 @@ def test_a_change_is_felt_only_where_it_is() -> None:
     plain = prepare(text, language="en")
     changed = prepare(text, language="en", lexicon=Lexicon((Entry("Dinah", say="Deena"),)))
     check(changed)
-    before = {segment.spans: segment.line for segment in plain.segments}
-    touched = [one for one in changed.segments if before.get(one.spans) != one.line]
+    before = {segment.spans: segment.utterance for segment in plain.segments}
+    touched = [one for one in changed.segments if before.get(one.spans) != one.utterance]
     assert touched
     assert all("Dinah" in segment.text for segment in touched)
     assert len(touched) < len(changed.segments) / 10

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from anyrig.errors import WorkError
+from anyrig.speech.engine import Utterance
 from anyrig.speech.live import LiveStudio
-from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
 from anyrig.storage.cache import ResultCache
 from tests.speech.conftest import tone_stage
@@ -23,7 +23,7 @@ SLOW = 0.01  # seconds a character
 
 
 def segments(*texts: str) -> list[Segment]:
-    return [Segment(Line(text), ((0, len(text)),), text) for text in texts]
+    return [Segment(Utterance(text), ((0, len(text)),), text) for text in texts]
 
 
 def lines(name: str, count: int) -> list[Segment]:
@@ -140,7 +140,7 @@ def test_only_a_few_segments_are_asked_for_ahead_of_the_listener() -> None:
 
 
 def segment(text: str) -> Segment:
-    return Segment(Line(text), ((0, len(text)),), text)
+    return Segment(Utterance(text), ((0, len(text)),), text)
 
 
 def test_a_line_that_is_asked_for_again_keeps_its_place() -> None:

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from anyrig.errors import StorageError
-from anyrig.speech.audio import Take, WordTime
+from anyrig.speech.engine import Take, WordTime
 from anyrig.speech.pack import pack, unpack
 from tests.speech.takes import RATE, said, sine
 

@@ -33,14 +33,14 @@ _FRENCH = (
 
 def _lines(script: Script) -> list[tuple[str, str]]:
     check(script)
-    return [(segment.line.language, segment.line.text) for segment in script.segments]
+    return [(segment.utterance.language, segment.utterance.text) for segment in script.segments]
 
 
 def test_a_sentence() -> None:
     script = prepare("Dr. Lee paid $3.50 for it.", languages=("en",))
     check(script)
     (segment,) = script.segments
-    assert segment.line.text == "Doctor Lee paid three dollars and fifty cents for it."
+    assert segment.utterance.text == "Doctor Lee paid three dollars and fifty cents for it."
     assert segment.text == script.source
     assert segment.spans == ((0, len(script.source)),)
     assert script.languages == ("en",)
@@ -69,7 +69,7 @@ def test_a_foreign_paragraph() -> None:
     text = f"{_ENGLISH}\n\n{_FRENCH}\n\n{_ENGLISH} {_ENGLISH}"
     script = prepare(text, languages=("en", "fr"), voice="amy", voices={"fr": "zoé"})
     check(script)
-    spoken = [(segment.line.language, segment.line.voice) for segment in script.segments]
+    spoken = [(segment.utterance.language, segment.utterance.voice) for segment in script.segments]
     assert spoken == [("en", "amy"), ("fr", "zoé"), ("en", "amy"), ("en", "amy")]
     assert script.languages == ("en", "fr")
     with pytest.raises(UnsupportedLanguageError, match="A paragraph .*Il est parti"):
@@ -102,7 +102,7 @@ def test_nothing_to_say(text: str) -> None:
 )  # fmt: skip
 def test_marks_without_end_leave_the_letter(text: str, line: str) -> None:
     (segment,) = prepare(text, language="en").segments
-    assert segment.line.text == line
+    assert segment.utterance.text == line
     assert segment.text == text
 
 
@@ -124,7 +124,7 @@ def test_pauses() -> None:
         "The next day came."
     )
     script = prepare(text, pauses=pauses, limit=45)
-    assert [(one.line.text, one.kind, one.pause_after_s) for one in script.segments] == [
+    assert [(one.utterance.text, one.kind, one.pause_after_s) for one in script.segments] == [
         ("CHAPTER one.", "heading", 5), ("It was very late at night.", "sentence", 2),
         ("Nobody was there,", "sentence", 1), ("or so it seemed to him then.", "sentence", 4),
         ('"Who is it there?"', "dialogue", 3), ('"It is only me."', "dialogue", 4),
@@ -135,19 +135,19 @@ def test_pauses() -> None:
 def test_a_segment_sounds_the_same_wherever_it_stands() -> None:
     one = prepare(f"{_ENGLISH} It is so, she said. {_ENGLISH}", seed=3)
     other = prepare("It is so, she said. Well, I never heard of that in my life.", seed=3)
-    lines = [segment.line for segment in one.segments]
+    lines = [segment.utterance for segment in one.segments]
     assert lines[0] == lines[-1]
-    assert lines[1] == other.segments[0].line
+    assert lines[1] == other.segments[0].utterance
     assert lines[0].seed != lines[1].seed
-    assert prepare(_ENGLISH, seed=4).segments[0].line.seed != lines[0].seed
+    assert prepare(_ENGLISH, seed=4).segments[0].utterance.seed != lines[0].seed
     assert seed_of("Hello.", 0) == 2090658548  # never changes: every kept take hangs on it
 
 
 def test_a_changed_sentence_leaves_the_others_alone() -> None:
     sentences = [f"The {word} sentence of the book says so." for word in ("first", "next", "last")]
-    before = [segment.line for segment in prepare(" ".join(sentences)).segments]
+    before = [segment.utterance for segment in prepare(" ".join(sentences)).segments]
     sentences[1] = "A wholly other sentence stands here now."
-    after = [segment.line for segment in prepare(" ".join(sentences)).segments]
+    after = [segment.utterance for segment in prepare(" ".join(sentences)).segments]
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
 
 
@@ -181,7 +181,7 @@ def test_cutting_into_sentences_does_not_change_what_is_read(language: str) -> N
         if not any(map(str.isalnum, whole)):
             continue
         script = prepare(written, language=language)
-        said = " ".join(segment.line.text for segment in script.segments)
+        said = " ".join(segment.utterance.text for segment in script.segments)
         if said.removesuffix(".") != whole.removesuffix("."):
             other.append((written, whole, said))
     assert len(rows) > 300
@@ -246,8 +246,8 @@ def _told(text: str, **wishes: object) -> Script | None:
         return None
     check(script)
     for segment in script.segments:
-        assert segment.line.text.strip()
-        assert any(map(str.isalnum, segment.line.text))
+        assert segment.utterance.text.strip()
+        assert any(map(str.isalnum, segment.utterance.text))
     for omission in script.omissions:
         if omission.kind == "space":
             assert not text[slice(*omission.span)].strip()
@@ -265,7 +265,7 @@ def test_any_text(text: str, limit: int, phonemes: bool, first_short: bool, lang
         lexicon=_LEXICON, ssml=False,
     )  # fmt: skip
     for segment in script.segments if script else ():
-        words = segment.line.text
+        words = segment.utterance.text
         assert len(words) <= limit or "[[" in words
         if not phonemes:
             assert "[[" not in words
@@ -276,7 +276,7 @@ def test_any_text(text: str, limit: int, phonemes: bool, first_short: bool, lang
 def test_any_ssml(text: str, limit: int, phonemes: bool) -> None:
     script = _told(text, limit=limit, phonemes=phonemes, language="en", languages=["en", "es"])
     for segment in script.segments if script else ():
-        assert "<break" not in segment.line.text
+        assert "<break" not in segment.utterance.text
 
 
 @settings(deadline=None)
@@ -295,7 +295,7 @@ def test_a_book(limit: int) -> None:
     text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
     script = _told(text, limit=limit, first_short=True, languages=("en",))
     assert script is not None
-    assert max(len(segment.line.text) for segment in script.segments) <= limit
+    assert max(len(segment.utterance.text) for segment in script.segments) <= limit
     assert {omission.kind for omission in script.omissions} == {"space", "symbol"}
     assert script.languages == ("en",)
     spoken = sum(end - start for segment in script.segments for start, end in segment.spans)

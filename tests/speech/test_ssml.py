@@ -19,7 +19,7 @@ def _script(inner: str, **wishes: object) -> Script:
 
 
 def _lines(inner: str, **wishes: object) -> list[str]:
-    return [segment.line.text for segment in _script(inner, **wishes).segments]
+    return [segment.utterance.text for segment in _script(inner, **wishes).segments]
 
 
 WORDS = [
@@ -48,7 +48,7 @@ def test_phonemes_only_for_engines_that_take_them() -> None:
     written = 'I say <phoneme alphabet="ipa" ph="təˈmɑːtəʊ">tomato</phoneme> now.'
     assert _lines(written, phonemes=True) == ["I say [[təˈmɑːtəʊ]] now."]
     plain = _script(written + written)
-    assert plain.segments[0].line.text.startswith("I say tomato now.")
+    assert plain.segments[0].utterance.text.startswith("I say tomato now.")
     assert [words for words in plain.warnings if "IPA" in words] == list(plain.warnings)
     assert len(plain.warnings) == 1
     assert _lines('I say <phoneme ph="təˈmɑːtəʊ"/> now.', phonemes=True) == [
@@ -65,13 +65,13 @@ def test_phonemes_only_for_engines_that_take_them() -> None:
 )  # fmt: skip
 def test_rates(rate: str, factor: float) -> None:
     script = _script(f'<prosody rate="{rate}">So it is said.</prosody>')
-    assert script.segments[0].line.rate == pytest.approx(factor)
+    assert script.segments[0].utterance.rate == pytest.approx(factor)
     assert not script.warnings
 
 
 def test_rates_multiply() -> None:
     inner = '<prosody rate="50%">One slow <prosody rate="150%">and one fast</prosody></prosody>'
-    rates = [segment.line.rate for segment in _script(inner, rate=2.0).segments]
+    rates = [segment.utterance.rate for segment in _script(inner, rate=2.0).segments]
     assert rates == [1.0, 1.5]
 
 
@@ -83,7 +83,10 @@ def test_rates_multiply() -> None:
 )  # fmt: skip
 def test_breaks(given: str, seconds: float) -> None:
     script = _script(f"I came here <break {given}/> and left it.")
-    assert [segment.line.text for segment in script.segments] == ["I came here", "and left it."]
+    assert [segment.utterance.text for segment in script.segments] == [
+        "I came here",
+        "and left it.",
+    ]
     assert script.segments[0].pause_after_s == pytest.approx(seconds)
 
 
@@ -91,7 +94,7 @@ def test_breaks_at_the_ends_and_between_sentences() -> None:
     script = _script('<break time="1s"/>No. <break time="2s"/><break time="1s"/>Yes.<break/>')
     first, last = script.segments
     assert (first.pause_before_s, first.pause_after_s) == (1.0, 3.0)
-    assert (last.line.text, last.pause_after_s) == ("Yes.", 0.4)
+    assert (last.utterance.text, last.pause_after_s) == ("Yes.", 0.4)
 
 
 def test_voices_languages_and_emphasis() -> None:
@@ -100,18 +103,24 @@ def test_voices_languages_and_emphasis() -> None:
         '<lang xml:lang="es-MX">Buenos días a todos.</lang> <emphasis>Really</emphasis>!',
         voice="amy", voices={"es": "eva"},
     )  # fmt: skip
-    got = [(one.line.text, one.line.voice, one.line.language) for one in script.segments]
+    got = [
+        (one.utterance.text, one.utterance.voice, one.utterance.language) for one in script.segments
+    ]
     assert got == [
         ("She said:", "amy", "en"), ("Come with me.", "bob", "en"),
         ("Buenos días a todos.", "eva", "es"), ("Really!", "amy", "en"),
     ]  # fmt: skip
-    assert script.segments[-1].line.rate == 0.92
+    assert script.segments[-1].utterance.rate == 0.92
     assert script.languages == ("en", "es")
 
 
 def test_paragraphs_and_sentences() -> None:
     script = _script("<p><s>It is so</s><s>and not so</s></p><p>The end of it</p>", shortest=0)
-    assert [one.line.text for one in script.segments] == ["It is so", "and not so", "The end of it"]
+    assert [one.utterance.text for one in script.segments] == [
+        "It is so",
+        "and not so",
+        "The end of it",
+    ]
     assert [one.pause_after_s for one in script.segments] == [0.3, 0.6, 0.0]
 
 
@@ -120,7 +129,7 @@ def test_what_is_not_supported_is_said_once_and_not_spoken() -> None:
         '<audio src="a.mp3">First sound here.<desc>bell</desc></audio> <audio>Second.</audio> '
         '<prosody pitch="high" volume="loud">Third of them.</prosody> <voice>Fourth one.</voice>'
     )
-    words = " ".join(segment.line.text for segment in script.segments)
+    words = " ".join(segment.utterance.text for segment in script.segments)
     assert words == "First sound here. Second. Third of them. Fourth one."
     assert len(script.warnings) == len(set(script.warnings)) == 5
     assert sum("<audio>" in warning for warning in script.warnings) == 1
@@ -186,7 +195,7 @@ def test_marked_words_do_not_decide_the_language_of_the_rest() -> None:
         '<lang xml:lang="es">Muchas gracias por todo, señor, y buenos días.</lang></speak>'
     )
     script = prepare(text, languages=("en", "es"))
-    told = [(segment.line.text, segment.line.language) for segment in script.segments]
+    told = [(segment.utterance.text, segment.utterance.language) for segment in script.segments]
     assert told == [
         ("Hi Guten Tag.", "en"), ("Muchas gracias por todo, señor, y buenos días.", "es"),
     ]  # fmt: skip

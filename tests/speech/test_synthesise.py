@@ -14,7 +14,7 @@ import pytest
 from anyrig.errors import WorkError
 from anyrig.placement import Placement
 from anyrig.speech.booth import Booth
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 from anyrig.speech.script import Script, Segment
 from anyrig.speech.synthesise import Studio, Tally
 from anyrig.storage.cache import ResultCache
@@ -29,7 +29,7 @@ def script(*texts: str, pause_s: float = 0.25, **line: Any) -> Script:
     for text in texts:
         span = (position, min(len(source), position + len(text) + 1))
         segments.append(
-            Segment(Line(text, **line), (span,), source[slice(*span)], pause_after_s=pause_s)
+            Segment(Utterance(text, **line), (span,), source[slice(*span)], pause_after_s=pause_s)
         )
         position = span[1]
     segments[-1] = replace(segments[-1], pause_after_s=0.0)
@@ -122,7 +122,7 @@ def test_a_segment_that_cannot_be_spoken_is_told_after_the_rest_was_kept(
 ) -> None:
     texts = [WORDS[0], "Deutsch.", WORDS[2]]
     wanted = script(*texts)
-    bad = Segment(Line("Deutsch.", language="xx"), wanted.segments[1].spans, "Deutsch.")
+    bad = Segment(Utterance("Deutsch.", language="xx"), wanted.segments[1].spans, "Deutsch.")
     wanted = Script(wanted.source, (wanted.segments[0], bad, bad, wanted.segments[2]))
     with studio(store) as made:
         with pytest.raises(WorkError, match="2 segments could not be spoken"):
@@ -170,7 +170,7 @@ def test_what_vanishes_from_the_store_in_mid_run_is_made_again(store: ResultCach
 
 def test_damaged_takes_are_made_again(store: ResultCache) -> None:
     with studio(store) as made:
-        keys = [made.key(segment.line) for segment in script(*WORDS).segments]
+        keys = [made.key(segment.utterance) for segment in script(*WORDS).segments]
         for key in keys[:3]:
             store.put(key, b"no take at all", kind="speech")
         takes = list(made.takes(script(*WORDS).segments))
@@ -207,7 +207,7 @@ def test_another_recording_under_the_same_name_is_another_voice(
             folder.mkdir()
             (folder / "me.wav").write_bytes(bytes([number]) * 100)
             monkeypatch.chdir(folder)
-            keys.add(made.key(Line("Hello.", voice="me.wav")))
+            keys.add(made.key(Utterance("Hello.", voice="me.wav")))
     assert len(keys) == 2
 
 
@@ -218,7 +218,7 @@ TEXTS = [
 
 
 def test_lines_said_by_several_threads_are_those_of_one(on_cpu: Placement) -> None:
-    lines = [Line(text, seed=number) for number, text in enumerate(TEXTS)]
+    lines = [Utterance(text, seed=number) for number, text in enumerate(TEXTS)]
     alone = Booth(on_cpu, engine="hibari")
     together = Booth(replace(on_cpu, threads=4), engine="hibari")
     expected = [alone.run([line])[0].data for line in lines]

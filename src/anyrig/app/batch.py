@@ -110,7 +110,7 @@ class BatchItem:
 
     @property
     def spoken_text(self) -> str:
-        return " ".join(segment.line.text for segment in self.script.segments)
+        return " ".join(segment.utterance.text for segment in self.script.segments)
 
 
 class FailedLine(NamedTuple):
@@ -394,7 +394,7 @@ def _prepare_line(
 def _make_key(request: BatchRequest, choice: EngineChoice, script: Script, format: str) -> str:
     from anyrig.storage.keys import make_key
 
-    lines = [(segment.line, segment) for segment in script.segments]
+    lines = [(segment.utterance, segment) for segment in script.segments]
     named = {line.voice for line, _ in lines}
     voices = [voice for voice in choice.found.voices if "" in named or voice.name in named]
     return make_key(

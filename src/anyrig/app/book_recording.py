@@ -634,7 +634,7 @@ class _CachedTakes:
     check_cancelled: CheckCancelled
 
     def num_kept(self, segments: Sequence[Segment]) -> int:
-        return sum(len(segment.line.text) for segment in segments)
+        return sum(len(segment.utterance.text) for segment in segments)
 
     def takes(
         self, segments: Sequence[Segment], *, tally: Tally | None = None, anew: bool = False
@@ -643,7 +643,7 @@ class _CachedTakes:
 
         for index, segment in enumerate(segments):
             self.check_cancelled()
-            cached = self.shelf.find(self.names.key(segment.line))
+            cached = self.shelf.find(self.names.key(segment.utterance))
             if cached is None:
                 raise InvalidInputError(
                     "the chapter is not finished", hint="Try again when the job is past it."

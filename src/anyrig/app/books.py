@@ -622,7 +622,7 @@ def _choose_passage(plan: Plan, num_characters: int) -> Script:
         if count >= num_characters:
             break
         segments.append(segment)
-        count += len(segment.line.text)
+        count += len(segment.utterance.text)
     return replace(part.script, segments=tuple(segments))
 
 

@@ -142,14 +142,14 @@ def open_cluster_pool(
     if not find_broker(rig, request):
         return None
     from anyrig.cluster.speech import SpeechCodec
-    from anyrig.speech.protocol import options_of
+    from anyrig.speech.engine import resolve_options
 
     # Takes can be compared with our own only where two takes of a line are the same.
     comparable = getattr(choice.engine_class, "batch_invariant", False)
     return _make_opener(
         rig, request, request, _identify_engine(rig, request, choice), SpeechCodec(), plan,
         workload=choice.engine_class.need(choice.found), comparable=comparable,
-        options=options_of(choice.spec, choice.options), lane=lane,
+        options=resolve_options(choice.info, choice.options), lane=lane,
     )  # fmt: skip
 
 
@@ -253,7 +253,9 @@ def check_no_recordings(rig: Rig, options: ClusterOptions, segments: Iterable[Se
     """Refuse voices cloned from recordings that only this machine has."""
     if not find_broker(rig, options):
         return
-    for voice in dict.fromkeys(segment.line.voice for segment in segments if segment.line.voice):
+    for voice in dict.fromkeys(
+        segment.utterance.voice for segment in segments if segment.utterance.voice
+    ):
         if Path(voice).is_file():
             raise WorkError(
                 f"{voice} is a file on this machine, which the cluster's workers do not have",

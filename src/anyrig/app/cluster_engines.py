@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anyrig.cluster.registry import EngineId
     from anyrig.documents.model import Model
     from anyrig.placement import PlacementOptions, PlacementPlan, Workload
-    from anyrig.speech.protocol import Line
+    from anyrig.speech.engine import Utterance
     from anyrig.work.live import LiveQueue
     from anyrig.work.pool import WorkerPool
     from anyrig.work.protocol import WorkerStatus
@@ -180,7 +180,7 @@ class SpeechEngines(EngineSource):
         for name in engines.names():
             try:
                 engine_class = engines.engine_class(name)
-                if not engine_class.spec.cloud:
+                if not engine_class.info.cloud:
                     found = find_weights(self.rig, self._voice_options, name, engine_class)
                     yield identify_engine(found), engine_class.need(found)
             except (AnyrigError, ImportError):
@@ -274,7 +274,7 @@ class SpeechQueue(EngineQueue):
         super().__init__(pool, lambda line: line.cost, max(16, max_in_flight))
         self._engine, self._voices = engine, voices
 
-    def check(self, payload: Line) -> None:
+    def check(self, payload: Utterance) -> None:
         """Only voices of the engine itself: no file is ever opened because a task names it."""
         voice = payload.voice
         parts = [part.partition(":")[0].strip() for part in voice.split("+")]

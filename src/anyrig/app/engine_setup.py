@@ -80,23 +80,23 @@ def download_weights(
     Python packages that it lacks are installed first, if the person agrees; else nothing is
     downloaded.
     """
-    name, spec = request.engine, engines.engine_class(request.engine).spec
+    name, info = request.engine, engines.engine_class(request.engine).info
     if request.archive and name != _IN_ARCHIVE:
         raise InvalidInputError(
             f"{name} has no archive of voices", hint=f"An archive is for {_IN_ARCHIVE} only."
         )
     folder = request.to or rig.folders.models / name
     from_index = name == _IN_ARCHIVE and not request.repository
-    repository = request.repository or spec.repository
+    repository = request.repository or info.repository
     if not repository and not from_index:
         raise InvalidInputError(
             f"{name} has no repository on the hub",
-            hint=spec.weights or "Its weights come with its packages.",
+            hint=info.weights or "Its weights come with its packages.",
         )
-    notice = f"The weights of {name} are under: {spec.weights_licence}."
-    if is_restricted(spec):
+    notice = f"The weights of {name} are under: {info.weights_licence}."
+    if is_restricted(info):
         _require(agree, notice)
-    elif spec.weights_licence:
+    elif info.weights_licence:
         on_event(NoticeEvent(notice))
     is_usual = not request.to and not request.repository
     if is_usual:
@@ -115,8 +115,8 @@ def install_packages(rig: Rig, name: str, on_event: OnEvent, agree: Agree) -> No
     status = check_engine(rig, VoiceOptions(), name)
     if status.state != "needs extra":
         return
-    command = localize_install_commands(status.spec.install)
-    size = format_bytes(status.spec.package_bytes) if status.spec.package_bytes else ""
+    command = localize_install_commands(status.info.install)
+    size = format_bytes(status.info.package_bytes) if status.info.package_bytes else ""
     notice = f"{status.problem}. To be run: {command}" + (f" (about {size})" if size else "")
     try:
         is_agreed = agree(notice)
@@ -210,9 +210,9 @@ def install_environment(rig: Rig, name: str, on_event: OnEvent, agree: Agree) ->
     """Make the virtual environment of an engine whose packages clash with others."""
     from anyrig.speech.hosting import environments, recipes
 
-    spec = engines.engine_class(name).spec
+    info = engines.engine_class(name).info
     if name not in recipes.NAMES:
-        needed = localize_install_commands(spec.install) or "nothing: it comes with anyrig"
+        needed = localize_install_commands(info.install) or "nothing: it comes with anyrig"
         raise InvalidInputError(
             f"{name} needs no environment of its own", hint=f"What it needs: {needed}"
         )
@@ -241,11 +241,11 @@ def convert_voices(
     if folder is None:
         raise MissingWeightsError(
             f"{name} has no weights on this machine",
-            hint=f"{engine_class.spec.weights} Their folder is {rig.folders.models / name}.",
+            hint=f"{engine_class.info.weights} Their folder is {rig.folders.models / name}.",
         )
     home = rig.folders.environments
     if environments.state(name, home) != "ready":
-        raise MissingPackageError(f"{name} has no environment yet", hint=engine_class.spec.install)
+        raise MissingPackageError(f"{name} has no environment yet", hint=engine_class.info.install)
     questions = iter((agree,))  # all questions after the first are about trust
     files = convert(
         engine_class.recipe, engine_class.pickles(folder), environments.place(home, name),
@@ -294,24 +294,24 @@ class InstallPlan:
 def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
     from anyrig.speech.hosting.recipes import RECIPES
 
-    spec = status.spec
+    info = status.info
     is_offline = rig.environment.get("HF_HUB_OFFLINE", "") not in ("", "0")
     if status.is_ready:
         return InstallPlan("", 0, False)
-    if status.state == "needs weights" and not spec.repository:
-        return InstallPlan("", spec.weights_bytes, False)
+    if status.state == "needs weights" and not info.repository:
+        return InstallPlan("", info.weights_bytes, False)
     if status.state == "needs weights":
-        can_start = spec.name == _IN_ARCHIVE or not is_offline
-        return InstallPlan(f"anyrig engines get {spec.name}", spec.weights_bytes, can_start)
+        can_start = info.name == _IN_ARCHIVE or not is_offline
+        return InstallPlan(f"anyrig engines get {info.name}", info.weights_bytes, can_start)
     if status.state == "needs environment":
         size_bytes = (
-            RECIPES[spec.name].disk(_find_torch(rig, spec.name).flavour) + spec.weights_bytes
+            RECIPES[info.name].disk(_find_torch(rig, info.name).flavour) + info.weights_bytes
         )
-        return InstallPlan(f"anyrig engines install {spec.name}", size_bytes, not is_offline)
-    command = f"anyrig engines get {spec.name}"
-    if status.state != "needs extra" or not spec.repository:
-        command = localize_install_commands(spec.install)
-    return InstallPlan(command, spec.package_bytes + spec.weights_bytes, False)
+        return InstallPlan(f"anyrig engines install {info.name}", size_bytes, not is_offline)
+    command = f"anyrig engines get {info.name}"
+    if status.state != "needs extra" or not info.repository:
+        command = localize_install_commands(info.install)
+    return InstallPlan(command, info.package_bytes + info.weights_bytes, False)
 
 
 @dataclass(frozen=True)
@@ -375,7 +375,7 @@ class EngineInstaller:
             if status.state == "needs environment":
                 install_environment(self._rig, name, report, agree)
                 status = check_engine(self._rig, VoiceOptions(), name)
-            if status.state == "needs weights" and status.spec.repository:
+            if status.state == "needs weights" and status.info.repository:
                 download_weights(self._rig, DownloadRequest(engine=name), report, agree)
                 status = check_engine(self._rig, VoiceOptions(), name)
         except AnyrigError as error:

@@ -20,7 +20,14 @@ from anyrig.errors import (
 from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
 from anyrig.speech import engines
-from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, Voice, options_of
+from anyrig.speech.engine import (
+    EngineInfo,
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    Voice,
+    resolve_options,
+)
 from anyrig.storage.weights import find_cached_repository
 from anyrig.text.language_names import language_code
 
@@ -75,16 +82,16 @@ class EngineChoice:
 
     name: str
     engine_class: type[SpeechEngine]
-    found: Found
-    options: dict[str, Value]
+    found: EngineWeights
+    options: dict[str, OptionValue]
     requested: bool
     """Whether the user named it."""
     reason: str = ""
     """Why it is not the default engine, if the user named none."""
 
     @property
-    def spec(self) -> Spec:
-        return self.engine_class.spec
+    def info(self) -> EngineInfo:
+        return self.engine_class.info
 
 
 EngineState = Literal["ready", "needs extra", "needs environment", "needs weights", "broken"]
@@ -94,7 +101,7 @@ EngineState = Literal["ready", "needs extra", "needs environment", "needs weight
 class EngineStatus:
     """Whether an engine can be used on this machine."""
 
-    spec: Spec
+    info: EngineInfo
     state: EngineState
     problem: str = ""
     fix: str = ""
@@ -131,7 +138,7 @@ def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> Engine
         return choose_engine_with_voices(rig, options, [options.voice])
     engine = _engine_of_repository(rig.settings.speech.model)
     if engine and (choice := _try_open(rig, options, engine)) is not None:
-        return replace(choice, reason=f"its model is {choice.spec.repository}")
+        return replace(choice, reason=f"its model is {choice.info.repository}")
     return _choose_for_language(rig, options, language)
 
 
@@ -264,7 +271,7 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
 
 def _open(rig: Rig, options: VoiceOptions, name: str, *, requested: bool = False) -> EngineChoice:
     engine_class = engines.engine_class(name)
-    values = options_of(engine_class.spec, {key: str(one) for key, one in options.set.items()})
+    values = resolve_options(engine_class.info, {key: str(one) for key, one in options.set.items()})
     found = find_weights(rig, options, name, engine_class)
     found = replace(found, voices=engine_class.voices_with(found, values))
     return EngineChoice(name, engine_class, found, values, requested)
@@ -279,20 +286,20 @@ def _try_open(rig: Rig, options: VoiceOptions, name: str) -> EngineChoice | None
 
 def find_weights(
     rig: Rig, options: VoiceOptions, name: str, engine_class: type[SpeechEngine]
-) -> Found:
+) -> EngineWeights:
     """Find an engine's weights on this machine; the error names the folder to put them into."""
     folder = find_weights_folder(rig, options, name)
     try:
         if engine_class.hosted:
             hosted = cast("type[Hosted]", engine_class)
-            return hosted.find(folder, environments=rig.folders.environments)
+            return hosted.find_weights(folder, environments=rig.folders.environments)
         try:
-            return engine_class.find(folder)
+            return engine_class.find_weights(folder)
         except (InvalidInputError, MissingWeightsError):
             # A folder in the settings belongs to one engine, and this may be another.
             if folder is None or options.model or name == find_requested_engine(rig, options):
                 raise
-            return engine_class.find(_find_downloaded(rig, name))
+            return engine_class.find_weights(_find_downloaded(rig, name))
     except MissingWeightsError as error:
         if folder is None:
             error.hint += f" Their folder is {rig.folders.models / name}."
@@ -324,11 +331,11 @@ def _find_downloaded(rig: Rig, name: str) -> Path | None:
 def find_cached_weights(name: str) -> Path | None:
     """An engine's repository in the hub's cache, if the engine can use what is there of it."""
     engine_class = engines.engine_class(name)
-    folder = find_cached_repository(engine_class.spec.repository)
+    folder = find_cached_repository(engine_class.info.repository)
     if folder is None or engine_class.hosted:
         return folder
     try:
-        engine_class.find(folder)
+        engine_class.find_weights(folder)
     except AnyrigError:
         return None
     return folder
@@ -362,34 +369,36 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
     try:
         engine_class = engines.engine_class(name)
     except AnyrigError as error:
-        return EngineStatus(Spec(name, error.message, ()), "broken", error.message, error.hint)
-    spec = engine_class.spec
+        return EngineStatus(
+            EngineInfo(name, error.message, ()), "broken", error.message, error.hint
+        )
+    info = engine_class.info
     try:
         found = find_weights(rig, options, name, engine_class)
-        return EngineStatus(spec, "ready", voices=tuple(found.voices), languages=found.languages)
+        return EngineStatus(info, "ready", voices=tuple(found.voices), languages=found.languages)
     except MissingWeightsError as error:
         command = f"anyrig engines get {name}"
-        is_named = not spec.repository or command in error.hint
+        is_named = not info.repository or command in error.hint
         fix = (
             error.hint
             if is_named
             else Message("{command}. {hint}", command=command, hint=error.hint)
         )
-        return EngineStatus(spec, "needs weights", error.message, fix)
+        return EngineStatus(info, "needs weights", error.message, fix)
     except MissingPackageError as error:
-        own = spec.install.startswith("anyrig engines install")
+        own = info.install.startswith("anyrig engines install")
         state: EngineState = "needs environment" if own else "needs extra"
         fix = localize_install_commands(error.hint)
-        if not own and spec.repository:
+        if not own and info.repository:
             fix = Message(
                 "anyrig engines get {name}. It installs the packages ({command}) and downloads the"
                 " weights.",
                 name=name,
                 command=fix,
             )
-        return EngineStatus(spec, state, error.message, fix)
+        return EngineStatus(info, state, error.message, fix)
     except AnyrigError as error:
-        return EngineStatus(spec, "broken", error.message, error.hint)
+        return EngineStatus(info, "broken", error.message, error.hint)
 
 
 # -- what could be installed -----------------------------------------------------------------------
@@ -426,8 +435,8 @@ def suggest_engines(
 def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language: str) -> str:
     from anyrig.speech.tongues import matched
 
-    spec = engines.engine_class(name).spec
-    licence = spec.weights_licence or spec.code_licence
+    info = engines.engine_class(name).info
+    licence = info.weights_licence or info.code_licence
     installed = _try_open(rig, options, name)
     if installed is not None and matched(language, installed.found.languages):
         return Message(
@@ -436,10 +445,10 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
             licence=licence,
             engine=OptionRef("engine", name),
         )
-    steps = [localize_install_commands(spec.install)]
-    if spec.weights and spec.repository:
+    steps = [localize_install_commands(info.install)]
+    if info.weights and info.repository:
         steps.append(f"anyrig engines get {name}")
-    elif spec.weights:
+    elif info.weights:
         steps.append(f"its weights, see `anyrig engines show {name}`")
     return Message(
         "{name} ({licence}) speaks it: {steps}, then pass {engine}.",
@@ -456,31 +465,31 @@ def _list_by_licence(language: str, *, known: bool = False) -> list[str]:
     """
     base = language.partition("-")[0].lower()
     rated = [
-        (is_restricted(spec, code=True), name)
-        for name, spec in _list_specs()
-        if base in spec.languages or (not spec.languages and not known)
+        (is_restricted(info, code=True), name)
+        for name, info in _list_engine_infos()
+        if base in info.languages or (not info.languages and not known)
     ]
     return [name for _, name in sorted(rated, key=lambda pair: pair[0])]
 
 
-def is_restricted(spec: Spec, *, code: bool = False) -> bool:
+def is_restricted(info: EngineInfo, *, code: bool = False) -> bool:
     """Whether the weights, or with `code` the code too, have a licence that restricts their use."""
-    licences = f"{spec.weights_licence} {spec.code_licence if code else ''}"
+    licences = f"{info.weights_licence} {info.code_licence if code else ''}"
     return any(word in licences for word in _RESTRICTED_LICENCES)
 
 
 def _engine_of_repository(model: Path | None) -> str:
     """The engine whose weights have this name on the model hub."""
     name = model.as_posix().lower() if model else ""
-    specs = _list_specs() if "/" in name else ()
-    return next((engine for engine, spec in specs if spec.repository.lower() == name), "")
+    specs = _list_engine_infos() if "/" in name else ()
+    return next((engine for engine, info in specs if info.repository.lower() == name), "")
 
 
-def _list_specs() -> Iterator[tuple[str, Spec]]:
+def _list_engine_infos() -> Iterator[tuple[str, EngineInfo]]:
     for name in engines.names():
         try:
-            spec = engines.engine_class(name).spec
+            info = engines.engine_class(name).info
         except AnyrigError:
             continue
-        if not spec.cloud and name != TEST_ENGINE:
-            yield name, spec
+        if not info.cloud and name != TEST_ENGINE:
+            yield name, info

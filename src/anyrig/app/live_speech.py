@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.audio.loudness import Leveller
     from anyrig.audio.samples import Samples
+    from anyrig.speech.engine import Voice
     from anyrig.speech.live import Given, LiveStudio, Recital
-    from anyrig.speech.protocol import Voice
     from anyrig.speech.script import Script
     from anyrig.storage.cache import Cache
 
@@ -209,7 +209,7 @@ class LiveSpeech:
                     client=client,
                 )
             )  # fmt: skip
-            first, voices = script.segments[0].line, choice.found.voices
+            first, voices = script.segments[0].utterance, choice.found.voices
             voice = first.voice or (pick(voices, first).name if voices else "")
             rate, loudness = synthesizer.rate, request.loudness
             leveller = Leveller(rate, target_lufs=loudness) if loudness else None
@@ -241,7 +241,7 @@ class LiveSpeech:
         script = self._prepare(request, choice)
         with self._borrow_synthesizer(request, choice) as synthesizer:
             for segment in script.segments:  # not from the cache, which may have it
-                synthesizer.live.submit(segment.line, lane="bulk").result()
+                synthesizer.live.submit(segment.utterance, lane="bulk").result()
         # From text to bytes: whatever is imported on the way is imported now.
         with (
             self.start(request) as session,
@@ -321,7 +321,7 @@ class LiveSpeech:
             if (
                 title == name
                 and speaks(one)
-                and not is_restricted(engines.engine_class(one.engine).spec)
+                and not is_restricted(engines.engine_class(one.engine).info)
             ):
                 return one.name
         plain = replace(request, voice="")
@@ -363,7 +363,7 @@ class LiveSpeech:
                 stage, most_waiting=settings.queue, client_share=settings.client_share
             )
 
-        defaults = {one.name: one.default for one in choice.spec.options}
+        defaults = {one.name: one.default for one in choice.info.options}
         changed = [f" {name}={value}" for name, value in sorted(choice.options.items())
                    if value != defaults[name]]  # fmt: skip
         name = f"speech {choice.name}{''.join(changed)}"

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from anyrig.documents.index.search import Answer
     from anyrig.documents.summarise.files import FileSummary
     from anyrig.settings.saved_device import SavedDevice
-    from anyrig.speech.protocol import Voice
+    from anyrig.speech.engine import Voice
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

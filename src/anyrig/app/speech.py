@@ -194,7 +194,7 @@ class Speech:
         self._file.write(chunk.samples.tobytes())
         self.num_samples = chunk.start + len(chunk.samples)
         self.chunks.append({
-            "text": chunk.text, "spoken": segment.line.text, "span": list(chunk.span),
+            "text": chunk.text, "spoken": segment.utterance.text, "span": list(chunk.span),
             "start_s": round(chunk.start_s, 4),
             "end_s": round(chunk.start_s + chunk.duration_s, 4),
             "words": [[w.text, round(w.start_s, 3), round(w.end_s, 3)] for w in chunk.words],
@@ -306,14 +306,14 @@ def synthesize_script(
     """Synthesise a script into its `Speech`, chunk by chunk."""
     segments = speech.script.segments
     on_event(ProgressEvent("loading the voice", 0, len(segments)))
-    to_make = sum(len(segment.line.text) for segment in segments)
+    to_make = sum(len(segment.utterance.text) for segment in segments)
     to_make -= 0 if fresh else studio.num_kept(segments)
     made, num_cached = 0, speech.tally.num_kept
     for chunk in studio.speak(speech.script, tally=speech.tally, anew=fresh, early=listening):
         segment = segments[chunk.segment]
         speech._append(chunk, segment)
         if speech.tally.num_kept == num_cached:
-            made += len(segment.line.text)
+            made += len(segment.utterance.text)
         num_cached = speech.tally.num_kept
         done, detail = len(speech.chunks), " ".join(chunk.text.split())
         on_event(
@@ -376,8 +376,8 @@ def build_terms(rig: Rig, request: SynthesisOptions, choice: EngineChoice) -> Te
 
     voice = resolve_voice(rig, request, choice)
     return Terms(
-        limit=choice.spec.limit,
-        phonemes=choice.spec.phonemes,
+        limit=choice.info.max_chars,
+        phonemes="ipa" in choice.info.reads,
         languages=choice.found.languages,
         voice=voice,
         voices=_choose_voices(choice, voice),
@@ -401,16 +401,16 @@ def load_lexicon(rig: Rig, request: VoiceOptions) -> Lexicon | None:
 
 def check_voices(segments: Sequence[Segment], choice: EngineChoice, *, files: bool = True) -> None:
     """Check that each segment's voice exists and speaks its language, before anything is loaded."""
-    from anyrig.speech.protocol import Line
+    from anyrig.speech.engine import Utterance
     from anyrig.speech.voices import pick
 
     known = choice.found.voices
-    lines = [segment.line for segment in segments if segment.line.voice]
+    lines = [segment.utterance for segment in segments if segment.utterance.voice]
     for voice, language in dict.fromkeys((line.voice, line.language) for line in lines):
         check_voice(voice, choice, files=files)
         if known and not (files and Path(voice).is_file()):
             for name in split_blend(voice):
-                pick(known, Line("", language, name))
+                pick(known, Utterance("", language, name))
 
 
 def _choose_voices(choice: EngineChoice, requested: str) -> dict[str, str]:
@@ -573,7 +573,7 @@ def check_recognisers(script: Script) -> None:
     """Check that there is a recogniser for each language, before anything is spoken."""
     from anyrig.transcription.choose import choose
 
-    for language in dict.fromkeys(segment.line.language for segment in script.segments):
+    for language in dict.fromkeys(segment.utterance.language for segment in script.segments):
         choose(language)
 
 
@@ -586,8 +586,10 @@ def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEv
     from anyrig.work.worker import LocalWorkers
 
     segments, checks, recognisers = speech.script.segments, {}, []
-    for language in dict.fromkeys(segment.line.language for segment in segments):
-        numbers = [n for n, segment in enumerate(segments) if segment.line.language == language]
+    for language in dict.fromkeys(segment.utterance.language for segment in segments):
+        numbers = [
+            n for n, segment in enumerate(segments) if segment.utterance.language == language
+        ]
         factory = recipe(language, folder=str(rig.folders.models / "recognise"))
         recognisers.append(factory.name)
         recordings = [
@@ -607,7 +609,7 @@ def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEv
                     )
                     on_event(WarningEvent(message))
                     continue
-                said, heard = segments[number].line.text, outcome.result.text
+                said, heard = segments[number].utterance.text, outcome.result.text
                 found = word_errors(said, heard, language)
                 checks[number] = SegmentCheck(
                     number, said, heard, found.errors, found.words, found.pairs

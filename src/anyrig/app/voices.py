@@ -25,7 +25,7 @@ from anyrig.text.language_names import language_code
 if TYPE_CHECKING:
     from anyrig.app.engines import EngineStatus
     from anyrig.app.rig import Rig
-    from anyrig.speech.protocol import Voice
+    from anyrig.speech.engine import Voice
     from anyrig.speech.script import Script
 
 DEFAULT_VOICE = "default"
@@ -96,7 +96,7 @@ def find_sample(
     engine's first voice for the language.
     """
     base = language.lower().partition("-")[0]
-    voices = [one for status in installed if status.spec.name == engine for one in status.voices]
+    voices = [one for status in installed if status.info.name == engine for one in status.voices]
     named = [one for one in voices if one.name == voice]
     if voice == DEFAULT_VOICE:
         named = [one for one in voices if _speaks(one, base)] or voices

@@ -39,7 +39,7 @@ class Checked(NamedTuple):
     @property
     def characters(self) -> int:
         """That should be spoken in it."""
-        return sum(len(s.line.text) for part in self.parts for s in part.script.segments)
+        return sum(len(s.utterance.text) for part in self.parts for s in part.script.segments)
 
     @property
     def speech_s(self) -> float:
@@ -105,7 +105,7 @@ def paces(chapters: Sequence[Checked]) -> Iterator[Finding]:
 
 def _possible(one: Checked) -> Iterator[Finding]:
     """Faster or slower than anybody speaks: tells also where there is nothing to compare with."""
-    told = [expected(s.line) for part in one.parts for s in part.script.segments]
+    told = [expected(s.utterance) for part in one.parts for s in part.script.segments]
     least, most = sum(x.least_s for x in told), sum(x.most_s for x in told)
     if not 0.9 * least <= one.speech_s <= most + _MARGIN_S:
         short = one.speech_s < least

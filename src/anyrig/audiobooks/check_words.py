@@ -77,7 +77,7 @@ def expected(parts: Iterable[tuple[int, Part]], main: str = "en") -> Row:
     row = Row()
     for number, part in parts:
         for place, segment in enumerate(part.script.segments):
-            line = segment.line
+            line = segment.utterance
             text = segment.text if "[[" in line.text else line.text
             for word in text.split():
                 row.add(word, (number, place), line.language or main)

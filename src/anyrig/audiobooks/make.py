@@ -108,11 +108,11 @@ def record(
             if piece.lacks:
                 lacks.append(_lack(piece))
             else:
-                levels.hear(piece.spoken.segment.line.voice, piece.chunk.samples)
+                levels.hear(piece.spoken.segment.utterance.voice, piece.chunk.samples)
             cues.append(piece.cue)
             ends[piece.part] = piece.chunk.start + len(piece.chunk.samples)
             pace.add(
-                len(piece.spoken.segment.line.text), piece.chunk.duration_s,
+                len(piece.spoken.segment.utterance.text), piece.chunk.duration_s,
                 kept=piece.spoken.kept, device=piece.spoken.device,
             )  # fmt: skip
             if tell is not None:
@@ -134,7 +134,7 @@ def sound(
     gains = {voice: np.float32(amplitude(db)) for voice, db in recorded.gains_db.items()}
     with closing(_found(plan, studio, recorded.lacks)) as takes:
         for piece in _laid(plan, studio.rate, recorded.rests, takes):
-            gain = gains.get(piece.spoken.segment.line.voice, np.float32(1.0))
+            gain = gains.get(piece.spoken.segment.utterance.voice, np.float32(1.0))
             yield limiter.apply(piece.chunk.samples * gain)
 
 
@@ -212,7 +212,7 @@ def _silence(spoken: Spoken, rate: int, position: int) -> AudioChunk:
     from anyrig.speech.audio import AudioChunk
 
     segment = spoken.segment
-    words_s = min(_LONGEST_GAP_S, len(segment.line.text) * _SECONDS_PER_CHARACTER)
+    words_s = min(_LONGEST_GAP_S, len(segment.utterance.text) * _SECONDS_PER_CHARACTER)
     pauses = (segment.pause_before_s, words_s, segment.pause_after_s)
     count = sum(join.frames(seconds, rate) for seconds in pauses)
     silent = np.zeros(count, np.float32)

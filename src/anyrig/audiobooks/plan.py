@@ -84,7 +84,7 @@ class Plan:
     @cached_property
     def num_characters(self) -> int:
         """That are spoken."""
-        return sum(len(segment.line.text) for segment in self.segments)
+        return sum(len(segment.utterance.text) for segment in self.segments)
 
     @cached_property
     def segments(self) -> list[Segment]:

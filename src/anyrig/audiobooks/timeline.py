@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anyrig.speech.audio import WordTime
+    from anyrig.speech.engine import WordTime
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from anyrig.cli.output import PlainEventPrinter, format_table, paint, print_json
 from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, render
 from anyrig.speech import engines
+from anyrig.speech.engine import EngineInfo, EngineOption
 from anyrig.speech.hosting import recipes
-from anyrig.speech.protocol import Option, Spec
 from anyrig.units import pluralize
 
 HELP = """List the speech engines: which are ready, what the others lack and how to get it, the
@@ -150,7 +150,7 @@ def _list(rig: Rig, options: VoiceOptions, printer: PlainEventPrinter, *, is_jso
         rows.append(check_engine(rig, options, name))
     printer.pause()
     text = _format_list(rows)
-    if any(row.spec.unverified for row in rows):
+    if any(row.info.unverified for row in rows):
         note = "never run with its published weights; `anyrig engines show NAME` says more."
         text += "\n\n" + wrap("unverified: ", note)
     return _print_done({"engines": [_to_json(row) for row in rows]}, text, is_json=is_json)
@@ -161,13 +161,13 @@ def _format_list(rows: Sequence[EngineStatus]) -> str:
     lines = [["engine", "state", "languages", "runs on", "code", "weights"]]
     for row in rows:
         lines.append([
-            row.spec.name, _format_state(row), _format_languages(row), _format_devices(row.spec),
-            row.spec.code_licence, row.spec.weights_licence,
+            row.info.name, _format_state(row), _format_languages(row), _format_devices(row.info),
+            row.info.code_licence, row.info.weights_licence,
         ])  # fmt: skip
     text = format_table(lines)
     if _is_too_wide(text):
         return "\n".join(map(_format_block, rows))
-    fixes = [f"{row.spec.name}: {render(row.fix, 'command')}" for row in rows if not row.is_ready]
+    fixes = [f"{row.info.name}: {render(row.fix, 'command')}" for row in rows if not row.is_ready]
     return "\n".join([text, "", *fixes]) if fixes else text
 
 
@@ -180,42 +180,42 @@ def _is_too_wide(text: str) -> bool:
 
 
 def _format_block(row: EngineStatus) -> str:
-    spec = row.spec
-    lines = [f"{paint(spec.name, 'bold')}: {_format_state(row)}"]
-    lines.append(wrap("    ", f"{_format_languages(row)}; {_format_devices(spec)}"))
-    lines.append(wrap("    ", f"code {spec.code_licence}; weights {spec.weights_licence}"))
+    info = row.info
+    lines = [f"{paint(info.name, 'bold')}: {_format_state(row)}"]
+    lines.append(wrap("    ", f"{_format_languages(row)}; {_format_devices(info)}"))
+    lines.append(wrap("    ", f"code {info.code_licence}; weights {info.weights_licence}"))
     if not row.is_ready:
         lines.append(wrap("    -> ", render(row.fix, "command")))
     return "\n".join(lines)
 
 
 def _to_json(row: EngineStatus) -> dict[str, Any]:
-    return asdict(row.spec) | {
+    return asdict(row.info) | {
         "state": row.state, "lacks": row.problem, "fix": row.fix,
         "num_voices": len(row.voices), "speaks": row.languages,
     }  # fmt: skip
 
 
 def _format_state(row: EngineStatus) -> str:
-    state = row.state + (", unverified" if row.spec.unverified else "")
+    state = row.state + (", unverified" if row.info.unverified else "")
     return paint(state, "good" if row.is_ready else "warning")
 
 
 def _format_languages(row: EngineStatus) -> str:
-    codes = row.languages or row.spec.languages
+    codes = row.languages or row.info.languages
     shown = " ".join(codes[:6]) + (f" +{len(codes) - 6}" if len(codes) > 6 else "")
     return shown or "by its weights"
 
 
-def _format_devices(spec: Spec) -> str:
+def _format_devices(info: EngineInfo) -> str:
     names = {"onnx": "ONNX Runtime", "torch": "torch"}
-    if spec.cloud:
+    if info.cloud:
         return "a cloud: the text leaves the machine"
-    if not spec.gpu:
+    if not info.gpu:
         return "CPU"
-    if spec.name in recipes.NAMES:
+    if info.name in recipes.NAMES:
         return "GPU, CPU (a torch of its own)"
-    return f"GPU, CPU ({', '.join(names[library] for library in spec.libraries)})"
+    return f"GPU, CPU ({', '.join(names[library] for library in info.libraries)})"
 
 
 # -- one engine ------------------------------------------------------------------------------------
@@ -223,34 +223,34 @@ def _format_devices(spec: Spec) -> str:
 
 def _show(rig: Rig, options: VoiceOptions, name: str, *, is_json: bool) -> int:
     row = check_engine(rig, options, name)
-    spec = row.spec
+    info = row.info
     features = {
-        "IPA in [[...]]": spec.phonemes, "times of words": spec.word_times,
-        "other takes by --seed": spec.seeded, "streams within a sentence": spec.streams,
+        "IPA in [[...]]": "ipa" in info.reads, "times of words": info.word_times,
+        "other takes by --seed": info.varies_with_seed, "streams within a sentence": info.streams,
     }  # fmt: skip
     facts = {
         "state": _format_state(row) + (f": {row.problem}" if row.problem else ""),
         "to do": render(row.fix, "command"),
-        "unverified": spec.unverified,
-        "languages": " ".join(row.languages or spec.languages) or "those of its weights",
+        "unverified": info.unverified,
+        "languages": " ".join(row.languages or info.languages) or "those of its weights",
         "voices": str(len(row.voices) or ""),
-        "runs on": _format_devices(spec),
-        "precisions": ", ".join(spec.precisions),
-        "code": spec.code_licence,
-        "weights": spec.weights_licence,
-        "to get them": spec.weights or "they come with its packages",
-        "hub": spec.repository,
+        "runs on": _format_devices(info),
+        "precisions": ", ".join(info.precisions),
+        "code": info.code_licence,
+        "weights": info.weights_licence,
+        "to get them": info.weights or "they come with its packages",
+        "hub": info.repository,
         "folder": str(find_weights_folder(rig, options, name) or ""),
         "features": ", ".join(feature for feature, has in features.items() if has),
     }
     width = max(map(len, facts))
-    lines = [f"{paint(spec.name, 'bold')}: {spec.summary}"]
+    lines = [f"{paint(info.name, 'bold')}: {info.summary}"]
     lines += [wrap(f"  {label:<{width}}  ", text) for label, text in facts.items() if text]
-    text = "\n".join([*lines, "", _format_options(spec.options)])
+    text = "\n".join([*lines, "", _format_options(info.options)])
     return _print_done(_to_json(row), text, is_json=is_json)
 
 
-def _format_options(options: Sequence[Option]) -> str:
+def _format_options(options: Sequence[EngineOption]) -> str:
     if not options:
         return "It has no options."
     rows = [["name", "type", "default", "meaning"]]

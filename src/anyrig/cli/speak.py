@@ -255,15 +255,15 @@ def _print_script(rig: Rig, request: SpeechRequest, arguments: argparse.Namespac
     choice, script = speech.plan_speech(rig, request)
     if not arguments.json:
         for number, segment in enumerate(script.segments):
-            print(f"{number:>4}  {segment.line.text}")
+            print(f"{number:>4}  {segment.utterance.text}")
         return 0
     print_json({
         "engine": choice.name,
         "segments": [
             {
-                "text": segment.text, "spoken": segment.line.text,
-                "language": segment.line.language, "voice": segment.line.voice,
-                "rate": segment.line.rate, "kind": segment.kind,
+                "text": segment.text, "spoken": segment.utterance.text,
+                "language": segment.utterance.language, "voice": segment.utterance.voice,
+                "rate": segment.utterance.rate, "kind": segment.kind,
                 "spans": [list(span) for span in segment.spans],
                 "pause_before_s": segment.pause_before_s, "pause_after_s": segment.pause_after_s,
             }

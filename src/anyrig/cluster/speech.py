@@ -11,11 +11,10 @@ from anyrig.cluster.protocol import EncodedResult, to_int, to_str
 from anyrig.cluster.registry import EngineId
 from anyrig.errors import InvalidInputError
 from anyrig.speech.booth import Recording
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 
 if TYPE_CHECKING:
-    from anyrig.speech.audio import Take
-    from anyrig.speech.protocol import Found
+    from anyrig.speech.engine import EngineWeights, Take
 
 _MAX_LINE = 100_000
 _MAX_SAMPLES = 50_000_000
@@ -24,7 +23,7 @@ _MAX_SPEED = 100.0
 _QUOTED = 60
 
 
-def identify_engine(found: Found) -> EngineId:
+def identify_engine(found: EngineWeights) -> EngineId:
     """An engine's weights and voices, as they are on this machine."""
     voices = sorted((voice.name, voice.digest) for voice in found.voices)
     digest = hashlib.sha256(json.dumps(voices).encode()).hexdigest()[:16]
@@ -34,20 +33,20 @@ def identify_engine(found: Found) -> EngineId:
 class SpeechCodec:
     kind = "speech"
 
-    def cost(self, payload: Line) -> float:
+    def cost(self, payload: Utterance) -> float:
         return payload.cost
 
-    def encode_item(self, payload: Line) -> dict[str, Any]:
+    def encode_item(self, payload: Utterance) -> dict[str, Any]:
         return asdict(payload)
 
-    def decode_item(self, value: Any) -> Line:
+    def decode_item(self, value: Any) -> Utterance:
         text = to_str(value["text"])
         if len(text) > _MAX_LINE:
             raise ValueError(f"a line of {len(text)} characters")
         rate = float(value["rate"])
         if not 0 < rate <= _MAX_SPEED:
             raise ValueError(f"a rate of {rate}")
-        return Line(
+        return Utterance(
             text, to_str(value["language"]), to_str(value["voice"]), rate, to_int(value["seed"])
         )
 
@@ -66,11 +65,11 @@ class SpeechCodec:
             facts["hopeless"] is True,
         )  # fmt: skip
 
-    def check(self, payload: Line, result: Recording, worker: str) -> Recording:
+    def check(self, payload: Utterance, result: Recording, worker: str) -> Recording:
         self._unpack(result)
         return replace(result, made_by=worker)
 
-    def examine(self, payload: Line, result: Recording, worker: str) -> Recording:
+    def examine(self, payload: Utterance, result: Recording, worker: str) -> Recording:
         from anyrig.speech.check import examine
 
         verdict = examine(self._unpack(result), payload)
@@ -86,7 +85,7 @@ class SpeechCodec:
             raise InvalidInputError("a take is too long", hint="Look at that worker.")
         return unpack(result.data)
 
-    def compare(self, payload: Line, mine: Recording, theirs: Recording) -> str:
+    def compare(self, payload: Utterance, mine: Recording, theirs: Recording) -> str:
         from anyrig.speech.compare import difference
         from anyrig.speech.pack import unpack
 

@@ -1,35 +1,11 @@
-"""Audio as values: a take as an engine gives it, a chunk as a listener gets it."""
+"""A chunk of audio as a listener gets it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from anyrig.audio.samples import KEEP_S, THRESHOLD_DB, Samples, find_sound
-
-
-@dataclass(frozen=True)
-class WordTime:
-    """When a word is heard."""
-
-    text: str
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True)
-class Take:
-    """One line, as an engine said it."""
-
-    samples: Samples
-    rate: int
-    """Samples per second."""
-    words: tuple[WordTime, ...] = ()
-    """Where the engine gives durations."""
-
-    @property
-    def duration_s(self) -> float:
-        """How long it is."""
-        return len(self.samples) / self.rate
+from anyrig.speech.engine import Take, WordTime
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from anyrig.backends.memory import trim_heap
 from anyrig.speech import engines
-from anyrig.speech.protocol import Line, SpeechEngine, Value
+from anyrig.speech.engine import OptionValue, SpeechEngine, Utterance
 from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Take
     from anyrig.speech.check import Verdict
+    from anyrig.speech.engine import Take
 
 log = logging.getLogger(__name__)
 TRIES = 3
@@ -56,7 +56,7 @@ class Booth(BaseEngine):
         engine: str,
         folder: str = "",
         environment: str = "",
-        options: dict[str, Value] | None = None,
+        options: dict[str, OptionValue] | None = None,
         tries: int = TRIES,
     ) -> None:
         """Load the engine."""
@@ -71,14 +71,14 @@ class Booth(BaseEngine):
             made.memory_options,
             made.handle,
         )
-        self._again = tries if made.spec.seeded else 0
+        self._again = tries if made.info.varies_with_seed else 0
         self._threads = _threads(placement, made)
         if self._threads is not None:  # a line alone would leave the others idle
             self.first_batch_cost = _LINES_PER_THREAD * _USUAL_COST * placement.threads
         self._on_host = placement.device.kind == "cpu"
         self._said = 0
 
-    def run(self, batch: Sequence[Line]) -> list[Recording]:
+    def run(self, batch: Sequence[Utterance]) -> list[Recording]:
         """A recording of each line, in order."""
         before, self._said = self._said, self._said + len(batch)
         if self._on_host and self._said // _TRIM_EVERY > before // _TRIM_EVERY:
@@ -90,7 +90,7 @@ class Booth(BaseEngine):
             return [recording for _, recording in sorted(done, key=lambda pair: pair[0])]
         return self._made(batch)
 
-    def _made(self, batch: Sequence[Line]) -> list[Recording]:
+    def _made(self, batch: Sequence[Utterance]) -> list[Recording]:
         from anyrig.speech.pack import pack
 
         best = [(take, self._heard(take, line)) for take, line in self._takes(batch)]
@@ -115,10 +115,10 @@ class Booth(BaseEngine):
             for (take, verdict), count in zip(best, tries, strict=True)
         ]
 
-    def _takes(self, lines: Sequence[Line]) -> list[tuple[Take, Line]]:
+    def _takes(self, lines: Sequence[Utterance]) -> list[tuple[Take, Utterance]]:
         return list(zip(self._engine.run(lines), lines, strict=True))
 
-    def _heard(self, take: Take, line: Line) -> Verdict:
+    def _heard(self, take: Take, line: Utterance) -> Verdict:
         from anyrig.speech.check import examine
 
         verdict = examine(take, line)

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyrig.audio.samples import Samples
-from anyrig.speech.audio import Take
+from anyrig.speech.engine import Take, Utterance
 from anyrig.speech.expect import Expected, expected, repeats
-from anyrig.speech.protocol import Line
 from anyrig.speech.repetition import repetition
 
 Kind = Literal["length", "silence", "clipping", "repetition", "non-finite", "empty"]
@@ -56,7 +55,7 @@ class Verdict:
         return not self.problems
 
 
-def examine(take: Take, line: Line) -> Verdict:
+def examine(take: Take, line: Utterance) -> Verdict:
     """What is wrong with a take of a line."""
     samples, rate = take.samples, take.rate
     if not len(samples):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyrig.audio.samples import Samples
-from anyrig.speech.audio import Take
+from anyrig.speech.engine import Take
 
 _LENGTH, _LENGTH_S = 0.02, 0.05
 """How far lengths may be apart: a share, and seconds for short ones."""

@@ -27,8 +27,14 @@ import numpy as np
 from anyrig.audio.samples import Samples
 from anyrig.backends.process import code_command
 from anyrig.errors import InvalidInputError, UnspeakableTextError
-from anyrig.speech.audio import Take
-from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, options_of
+from anyrig.speech.engine import (
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    Take,
+    Utterance,
+    resolve_options,
+)
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -52,31 +58,31 @@ class Subject:
     engine: type[SpeechEngine]
     placement: Placement
     folder: Path | None = None
-    options: Mapping[str, Value] = field(default_factory=dict)
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
     texts: Mapping[str, tuple[str, str]] = field(default_factory=lambda: TEXTS)
     """By language: a short text and a longer one."""
     half: tuple[float, float] = (0.35, 0.72)
     """How long a line may be at twice the rate, as a share."""
-    _takes: dict[Line, Take] = field(default_factory=dict)
+    _takes: dict[Utterance, Take] = field(default_factory=dict)
 
     @cached_property
-    def found(self) -> Found:
+    def found(self) -> EngineWeights:
         """Its weights."""
-        return self.engine.find(self.folder)
+        return self.engine.find_weights(self.folder)
 
     @cached_property
     def made(self) -> SpeechEngine:
         """The engine, loaded."""
-        options = options_of(self.engine.spec, self.options)
+        options = resolve_options(self.engine.info, self.options)
         return self.engine(self.placement, folder=self.found.folder, **options)
 
-    def line(self, which: int, **changes: object) -> Line:
+    def line(self, which: int, **changes: object) -> Utterance:
         """A line of its first language: 0 is short, 1 is longer."""
         language = self.found.languages[0]
         texts = self.texts.get(language.partition("-")[0], self.texts["en"])
-        return replace(Line(texts[which], language=language, seed=5), **changes)  # type: ignore[arg-type]
+        return replace(Utterance(texts[which], language=language, seed=5), **changes)  # type: ignore[arg-type]
 
-    def take(self, line: Line) -> Take:
+    def take(self, line: Utterance) -> Take:
         """What it says of a line, made once."""
         if line not in self._takes:
             (self._takes[line],) = self.made.run([line])
@@ -84,16 +90,16 @@ class Subject:
 
 
 def says_what_it_is(subject: Subject) -> None:
-    """Its spec is filled in, and its defaults are values it would take."""
-    spec = subject.engine.spec
-    assert spec.name, "no name"
-    assert spec.summary, "no summary"
-    assert spec.code_licence, "no licence of the code"
-    assert spec.weights_licence, "no licence of the weights"
-    assert spec.limit > 0, "no limit"
-    assert subject.engine.name == spec.name, "the class and its spec have different names"
-    defaults = {option.name: option.default for option in spec.options}
-    assert options_of(spec, defaults) == defaults, "a default is not one of its own choices"
+    """Its info is filled in, and its defaults are values it would take."""
+    info = subject.engine.info
+    assert info.name, "no name"
+    assert info.summary, "no summary"
+    assert info.code_licence, "no licence of the code"
+    assert info.weights_licence, "no licence of the weights"
+    assert info.max_chars > 0, "no limit"
+    assert subject.engine.name == info.name, "the class and its info have different names"
+    defaults = {option.name: option.default for option in info.options}
+    assert resolve_options(info, defaults) == defaults, "a default is not one of its own choices"
 
 
 def finds_itself_lightly(subject: Subject) -> None:
@@ -105,7 +111,7 @@ def finds_itself_lightly(subject: Subject) -> None:
         f"sys.path.extend({[path for path in sys.path if path]!r})\n"
         f"engine = getattr(importlib.import_module({module!r}), {name!r})\n"
         f"folder = {where}\n"
-        "engine.find(Path(folder) if folder else None)\n"
+        "engine.find_weights(Path(folder) if folder else None)\n"
         f"print(*(name for name in {HEAVY!r} if name in sys.modules))\n"
     )
     done = subprocess.run(
@@ -117,18 +123,18 @@ def finds_itself_lightly(subject: Subject) -> None:
 
 def finds_voices(subject: Subject) -> None:
     """Voices with names of their own, in languages that it says it speaks."""
-    found, spec = subject.found, subject.engine.spec
+    found, info = subject.found, subject.engine.info
     names = [voice.name for voice in found.voices]
     assert names, "no voice"
     assert len(set(names)) == len(names), "two voices of one name"
-    assert {voice.engine for voice in found.voices} == {spec.name}, "a voice of another engine"
+    assert {voice.engine for voice in found.voices} == {info.name}, "a voice of another engine"
     assert found.version, "no version"
     assert found.fingerprint, "no fingerprint"
     assert found.sample_rate == subject.made.sample_rate, "two sample rates"
-    if spec.languages:
-        foreign = set(found.languages) - set(spec.languages)
-        assert not foreign, f"voices speak {foreign}, which the spec does not list"
-    assert subject.engine.find(subject.folder) == found, "found differently the second time"
+    if info.languages:
+        foreign = set(found.languages) - set(info.languages)
+        assert not foreign, f"voices speak {foreign}, which the info does not list"
+    assert subject.engine.find_weights(subject.folder) == found, "found differently the second time"
 
 
 def gives_a_take_for_each_line(subject: Subject) -> None:
@@ -172,10 +178,10 @@ def repeats_itself(subject: Subject) -> None:
 
 
 def changes_with_the_seed(subject: Subject) -> None:
-    """Another seed is another take exactly where the spec says so."""
+    """Another seed is another take exactly where the info says so."""
     usual, other = subject.take(subject.line(_LONG)), subject.take(subject.line(_LONG, seed=6))
     same = np.array_equal(usual.samples, other.samples)
-    assert same != subject.engine.spec.seeded, f"another seed, the same samples: {same}"
+    assert same != subject.engine.info.varies_with_seed, f"another seed, the same samples: {same}"
 
 
 def does_not_mind_company(subject: Subject) -> None:
@@ -208,7 +214,7 @@ def says_every_voice_by_name(subject: Subject) -> None:
     assert np.array_equal(named.samples, subject.take(subject.line(_SHORT)).samples)
     language = last.language
     text = subject.texts.get(language.partition("-")[0], subject.texts["en"])[_SHORT]
-    _sound(subject.take(Line(text, language, last.name)), subject.made.sample_rate)
+    _sound(subject.take(Utterance(text, language, last.name)), subject.made.sample_rate)
 
 
 def says_one_letter(subject: Subject) -> None:
@@ -217,8 +223,8 @@ def says_one_letter(subject: Subject) -> None:
 
 
 def says_a_line_at_its_limit(subject: Subject) -> None:
-    """The longest line its spec allows, to the end."""
-    limit, text = subject.engine.spec.limit, subject.line(_LONG).text
+    """The longest line its info allows, to the end."""
+    limit, text = subject.engine.info.max_chars, subject.line(_LONG).text
     full = (f"{text} " * (limit // len(text) + 1))[:limit].strip()
     longest, usual = subject.take(subject.line(_LONG, text=full)), subject.take(subject.line(_LONG))
     _sound(longest, subject.made.sample_rate)
@@ -234,7 +240,7 @@ def survives_nothing_to_say(subject: Subject) -> None:
 
 def takes_phonemes_as_told(subject: Subject) -> None:
     """IPA between brackets is said, not spelled."""
-    if not subject.engine.spec.phonemes:
+    if "ipa" not in subject.engine.info.reads:
         return
     take = subject.take(subject.line(_SHORT, text="[[həˈloʊ]]"))
     _sound(take, subject.made.sample_rate)
@@ -251,10 +257,10 @@ def streams_what_it_runs(subject: Subject) -> None:
 
 
 def times_its_words(subject: Subject) -> None:
-    """Words in order, each inside the take; only where the spec promises them, and then always."""
+    """Words in order, each inside the take; only where the info promises them, and then always."""
     line = subject.line(_LONG)
     take = subject.take(line)
-    assert bool(take.words) == subject.engine.spec.word_times, "word times against the spec"
+    assert bool(take.words) == subject.engine.info.word_times, "word times against the info"
     last = 0.0
     for word in take.words:
         assert word.start_s >= last - 1e-6, f"{word.text!r} begins before the word before it ends"
@@ -278,7 +284,7 @@ def travels(subject: Subject) -> None:
 def refuses_unknown_options(subject: Subject) -> None:
     """And lists those it has."""
     try:
-        options_of(subject.engine.spec, {"no such option": 1})
+        resolve_options(subject.engine.info, {"no such option": 1})
     except InvalidInputError:
         return
     raise AssertionError("an option that it does not have is taken")
@@ -320,7 +326,7 @@ def _sound(take: Take, rate: int) -> None:
     assert 1e-4 < np.abs(samples).max() < 4.0, f"a peak of {np.abs(samples).max()}"
 
 
-def _refused(subject: Subject, line: Line, kind: type[InvalidInputError]) -> InvalidInputError:
+def _refused(subject: Subject, line: Utterance, kind: type[InvalidInputError]) -> InvalidInputError:
     try:
         subject.made.run([line])
     except kind as error:

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 
 # Seconds for a letter (a word's end counts as one), of voices of several engines at rate 1.
 _PACE = {"en": 0.057, "es": 0.062, "fr": 0.050, "de": 0.062, "it": 0.064, "pt": 0.060}
@@ -41,7 +41,7 @@ class Expected(NamedTuple):
     """How many times as long silences are at this rate; 1 at least."""
 
 
-def expected(line: Line) -> Expected:
+def expected(line: Utterance) -> Expected:
     """The bounds for a line."""
     least, most = _letters(line.text)
     language = line.language.partition("-")[0].lower()

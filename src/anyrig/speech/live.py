@@ -33,8 +33,8 @@ from anyrig.errors import (
     to_disk_full_error,
 )
 from anyrig.speech.booth import Recording
+from anyrig.speech.engine import Utterance
 from anyrig.speech.maker import Spoken
-from anyrig.speech.protocol import Line
 from anyrig.work.live import MAX_WAITING, ItemFuture, Lane, LiveQueue
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _TOLD = 60  # characters of a line that could not be spoken
 class _Making:
     """A line that is being made, or waits to be, and everybody who wants it."""
 
-    line: Line
+    line: Utterance
     lane: Lane
     priority: float
     future: ItemFuture[Recording]
@@ -111,7 +111,7 @@ class LiveStudio:
             `OverloadedError`.
             client_share: how much of that one client may use.
         """
-        self.engine = stage.spec.name
+        self.engine = stage.info.name
         self._stage = stage
         self.rate = stage.found.sample_rate
         """Samples per second."""
@@ -127,7 +127,7 @@ class LiveStudio:
         held = _HELD_GPU * stage.on_gpus or _LINES_PER_THREAD * max(
             self._stage.lines_at_once, self._stage.crew.size
         )
-        self.live: LiveQueue[Line, Recording] = LiveQueue(
+        self.live: LiveQueue[Utterance, Recording] = LiveQueue(
             self._stage.crew,
             cost=lambda line: line.cost,
             max_in_flight=held,
@@ -187,7 +187,7 @@ class LiveStudio:
         self._num_asked += 1  # by several threads: it need not be exact
         if self._num_asked % _TRIM_EVERY == 0:
             trim_heap()
-        name = self._stage.key(segment.line)
+        name = self._stage.key(segment.utterance)
         kept = self._stage.shelf.find(name)
         if kept is not None:
             return Asked(name, None, Spoken(number, segment, kept.take, kept.problems, kept=True))
@@ -197,10 +197,10 @@ class LiveStudio:
             making = self._making.get(name)
             if making is None:
                 future = self.live.submit(
-                    segment.line, lane=lane, priority=number, deadline=deadline,
+                    segment.utterance, lane=lane, priority=number, deadline=deadline,
                     admitted=number > 0, client=client,
                 )  # fmt: skip
-                making = _Making(segment.line, lane, number, future, client, [mine])
+                making = _Making(segment.utterance, lane, number, future, client, [mine])
                 self._making[name] = making
             elif making.answered:
                 mine.set_result(making.future.result())
@@ -278,7 +278,7 @@ class LiveStudio:
             self._forget(name, making)
 
     def _pass_on(
-        self, done: Future[Recording], wanted: Sequence[Future[Recording]], line: Line
+        self, done: Future[Recording], wanted: Sequence[Future[Recording]], line: Utterance
     ) -> None:
         """What became of a line, to everybody who wants it; an error of its own for each."""
         error = done.exception()
@@ -389,7 +389,7 @@ def _give(told: Future[Given], number: int, segment: Segment, made: Future[Recor
         told.set_result(Given(number, segment, recording=made.result()))
 
 
-def _told(error: BaseException, line: Line, *, alone: bool) -> AnyrigError:
+def _told(error: BaseException, line: Utterance, *, alone: bool) -> AnyrigError:
     """An error for one who wants a line; `alone` where the others are made all the same."""
     if is_disk_full(error):
         return to_disk_full_error(error)

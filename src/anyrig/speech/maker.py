@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 
 if TYPE_CHECKING:
-    from anyrig.speech.audio import Take
     from anyrig.speech.booth import Recording
+    from anyrig.speech.engine import Take
     from anyrig.speech.script import Segment
     from anyrig.speech.shelf import Shelf
     from anyrig.work.outcome import ItemFailure, ItemOutcome
@@ -72,14 +72,14 @@ class Maker:
         self._asked: list[str] = []
         """The names of the lines that are made, in their order."""
 
-    def missing(self, segments: Sequence[Segment]) -> Iterator[Line]:
+    def missing(self, segments: Sequence[Segment]) -> Iterator[Utterance]:
         """The lines to be made, each once."""
         seen = set(self._there)
         for name, segment in zip(self._named, segments, strict=True):
             if name not in seen:
                 seen.add(name)
                 self._asked.append(name)
-                yield segment.line
+                yield segment.utterance
                 self._first_made.wait()
 
     def __enter__(self) -> Maker:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from anyrig.audio.samples import Samples
 from anyrig.errors import StorageError
-from anyrig.speech.audio import Take, WordTime
+from anyrig.speech.engine import Take, WordTime
 
 MAGIC = b"ARTK"
 VERSION = 1

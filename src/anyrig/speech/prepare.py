@@ -1,7 +1,7 @@
 """From a text to a script: the front door of speech.
 
     script = prepare("Dr. Lee paid $3.50.", limit=400, languages=("en",))
-    script.segments[0].line.text  # Doctor Lee paid three dollars and fifty cents.
+    script.segments[0].utterance.text  # Doctor Lee paid three dollars and fifty cents.
 
 A pure function: the same text and arguments give the same script in any process. A segment's line
 depends on its own words alone, seed included, so a change renders again only what it touches.
@@ -21,10 +21,10 @@ from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech import ssml as ssml_reader
 from anyrig.speech import tongues
 from anyrig.speech.blocks import Block, blocks
+from anyrig.speech.engine import Utterance
 from anyrig.speech.flow import Flow, plain
 from anyrig.speech.lexicon import LayeredLexicon, Lexicon
 from anyrig.speech.pauses import Pauses
-from anyrig.speech.protocol import Line
 from anyrig.speech.recite import Reciter, Spoken, Terms
 from anyrig.speech.script import Omission, OmissionKind, Script, Segment, Span
 from anyrig.speech.split import SHORT_WORDS, first_clause
@@ -60,9 +60,9 @@ def prepare(
 
     Args:
         text: plain, or SSML.
-        limit: the most spoken characters of a line (`Spec.limit`).
-        phonemes: whether the engine takes IPA (`Spec.phonemes`).
-        languages: what it speaks (`Found.languages`); empty is anything.
+        limit: the most spoken characters of a line (`EngineInfo.max_chars`).
+        phonemes: whether the engine takes IPA (`EngineInfo.reads`).
+        languages: what it speaks (`EngineWeights.languages`); empty is anything.
         language: of the text; `auto` finds it by paragraph.
         default_language: what a text too short to tell is taken for.
         voice: for the main language, and for any other that `voices` does not name.
@@ -129,7 +129,7 @@ def compose(
     segments = tuple(_segments(flow, spoken, terms))
     return Script(
         flow.source, segments, tuple(_omissions(flow, spoken)), tuple(reciter.warnings),
-        tuple(dict.fromkeys(segment.line.language for segment in segments)),
+        tuple(dict.fromkeys(segment.utterance.language for segment in segments)),
     )  # fmt: skip
 
 
@@ -207,12 +207,12 @@ def _segments(flow: Flow, spoken: Sequence[Spoken], terms: Terms) -> Iterator[Se
         )
 
 
-def _line(one: Spoken, terms: Terms, *, last: bool) -> Line:
+def _line(one: Spoken, terms: Terms, *, last: bool) -> Utterance:
     words = limit_marks(one.part.spoken)
     if one.kind == "heading" and last and words[-1].isalnum() and len(words) < terms.limit:
         words += "."  # a title has no full stop on paper and needs one in the voice
     style = one.style
-    return Line(words, style.language, style.voice, style.rate, seed_of(words, terms.seed))
+    return Utterance(words, style.language, style.voice, style.rate, seed_of(words, terms.seed))
 
 
 def _trimmed(text: str, one: Spoken) -> Span:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 
 Span = tuple[int, int]
 OmissionKind = Literal[
@@ -33,7 +33,7 @@ class Omission:
 class Segment:
     """The unit of work: a sentence, a part of a long one, or several very short ones."""
 
-    line: Line
+    utterance: Utterance
     """What the engine is given."""
     spans: tuple[Span, ...]
     """The characters of the input it speaks, in order; none where what is said for a single one

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from anyrig.errors import StorageError
 
 if TYPE_CHECKING:
-    from anyrig.speech.audio import Take
     from anyrig.speech.booth import Recording
+    from anyrig.speech.engine import Take
     from anyrig.storage.cache import Cache
     from anyrig.storage.keys import JsonValue
 

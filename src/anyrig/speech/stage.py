@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from anyrig.speech.engine import EngineWeights, OptionValue, Utterance, resolve_options
 from anyrig.speech.engines import engine_class
 from anyrig.speech.engines.packaged import hash_now
-from anyrig.speech.protocol import Found, Line, Value, options_of
 from anyrig.speech.shelf import KIND, Shelf
 from anyrig.storage import keys as keys
 from anyrig.work.dispatch import SILENCE_LIMIT_S
@@ -43,10 +43,10 @@ class Stage:
         self,
         *,
         engine: str,
-        found: Found,
+        found: EngineWeights,
         placed: PlacementPlan,
         environment: Mapping[str, str],
-        options: Mapping[str, Value] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
         store: Cache | None = None,
         limits: KnownBatchSizes | None = None,
         stamp: str = "",
@@ -69,7 +69,7 @@ class Stage:
                 the placements then only say in what precision takes are made.
         """
         kind = engine_class(engine)
-        self.spec, self.found = kind.spec, found
+        self.info, self.found = kind.info, found
         self.store = store
         self.shelf = Shelf(store, found.engine)
         self.names = Names(engine, found, placed, options)
@@ -109,7 +109,7 @@ class Stage:
         if isinstance(self.crew, Distrusting):
             self.crew.on_distrust = self.shelf.forget
 
-    def key(self, line: Line) -> str:
+    def key(self, line: Utterance) -> str:
         """What a line's take is kept under."""
         return self.names.key(line)
 
@@ -127,24 +127,24 @@ class Names:
     def __init__(
         self,
         engine: str,
-        found: Found,
+        found: EngineWeights,
         placed: PlacementPlan,
-        options: Mapping[str, Value] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
     ) -> None:
-        self.spec, self.found = engine_class(engine).spec, found
-        self.options = options_of(self.spec, options or {})
+        self.info, self.found = engine_class(engine).info, found
+        self.options = resolve_options(self.info, options or {})
         self._precision = precision_class(placed.placements)
 
-    def key(self, line: Line) -> str:
+    def key(self, line: Utterance) -> str:
         """What a line's take is kept under: all that shapes it, and not the device."""
         found = self.found
         return keys.CacheKey(
             KIND, line.text, found.engine, found.version, found.fingerprint, line.voice,
-            self._precision, line.seed if self.spec.seeded else None,
+            self._precision, line.seed if self.info.varies_with_seed else None,
             {"language": line.language, "rate": line.rate, **self.options, **self._made_of(line)},
         ).digest  # fmt: skip
 
-    def _made_of(self, line: Line) -> dict[str, Value]:
+    def _made_of(self, line: Utterance) -> dict[str, OptionValue]:
         """The recording behind a voice: another one under the same name is another voice."""
         if line.voice and Path(line.voice).is_file():
             return {"recording": hash_now(Path(line.voice))}

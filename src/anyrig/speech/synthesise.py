@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, cast
 from anyrig.backends.memory import trim_heap
 from anyrig.errors import Message, WorkError
 from anyrig.speech.booth import Recording
+from anyrig.speech.engine import Utterance
 from anyrig.speech.maker import Maker, Spoken, Vanished
-from anyrig.speech.protocol import Line
 from anyrig.speech.shelf import FROM, KIND, Shelf
 from anyrig.storage import keys as keys
 from anyrig.units import pluralize
@@ -103,7 +103,7 @@ class Studio:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def key(self, line: Line) -> str:
+    def key(self, line: Utterance) -> str:
         """What a line's take is kept under: all that shapes it, and not the device."""
         return self._stage.key(line)
 
@@ -149,7 +149,7 @@ class Studio:
         """
         tally = tally if tally is not None else Tally()
         tally.report = RunReport()
-        named = [self.key(segment.line) for segment in segments]
+        named = [self.key(segment.utterance) for segment in segments]
         gone: set[str] = set()
         done = 0
         while done < len(segments):
@@ -169,7 +169,7 @@ class Studio:
 
     def num_kept(self, segments: Sequence[Segment]) -> int:
         """How many characters of some segments need not be made, as their takes are kept."""
-        named = [(self.key(segment.line), len(segment.line.text)) for segment in segments]
+        named = [(self.key(segment.utterance), len(segment.utterance.text)) for segment in segments]
         there = self._shelf.there({name for name, _ in named})
         return sum(count for name, count in named if name in there)
 
@@ -182,12 +182,12 @@ class Studio:
         from anyrig.speech.pack import pack
 
         assert self._store is not None, "a take is made again in a store"
-        own = [self.key(segment.line) for segment in segments]
+        own = [self.key(segment.utterance) for segment in segments]
         found = [self._store.get(name) for name in own]
         made = [one.metadata.get("again") if one is not None else None for one in found]
         counts = [(number if isinstance(number, int) else 0) + 1 for number in made]
         others = [
-            replace(segment, line=self._varied(segment.line, count))
+            replace(segment, utterance=self._varied(segment.utterance, count))
             for segment, count in zip(segments, counts, strict=True)
         ]
         maker = Maker(Shelf(None, ""), [str(n) for n in range(len(own))], set(), True, False)
@@ -202,8 +202,8 @@ class Studio:
                 self._store.replace(name, pack(spoken.take), kind=KIND, metadata=note)
             yield replace(spoken, segment=segments[spoken.index])
 
-    def _varied(self, line: Line, count: int) -> Line:
-        if self._stage.spec.seeded:
+    def _varied(self, line: Utterance, count: int) -> Utterance:
+        if self._stage.info.varies_with_seed:
             return replace(line, seed=(line.seed + count * _OTHER_TAKE) % 2**31)
         step = ((count + 1) // 2 * _OTHER_PACE - _OTHER_PACE) % _MOST_PACE + _OTHER_PACE
         return replace(line, rate=line.rate * (1 - step if count % 2 else 1 + step))
@@ -253,7 +253,8 @@ def chunk_of(spoken: Spoken, rate: int, position: int) -> AudioChunk:
 
     from anyrig.audio import samples as join
     from anyrig.audio.resample import resample
-    from anyrig.speech.audio import AudioChunk, WordTime, trim
+    from anyrig.speech.audio import AudioChunk, trim
+    from anyrig.speech.engine import WordTime
 
     assert spoken.take is not None
     segment = spoken.segment

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Sequence
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError
-from anyrig.speech.protocol import Line, Voice
+from anyrig.speech.engine import Utterance, Voice
 
 
-def pick(voices: Sequence[Voice], line: Line) -> Voice:
+def pick(voices: Sequence[Voice], line: Utterance) -> Voice:
     """The voice of a line; an error when there is none, or when it speaks another language."""
     if not line.voice:
         return _first(voices, line.language)

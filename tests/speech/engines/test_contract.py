@@ -27,7 +27,7 @@ def subject(name: str) -> contract.Subject:
     """An engine, loaded once for all checks."""
     if name not in _subjects:
         engine = engines.engine_class(name)
-        _subjects[name] = contract.Subject(engine, cpu(engine.spec.libraries))
+        _subjects[name] = contract.Subject(engine, cpu(engine.info.libraries))
     return _subjects[name]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from anyrig.speech import engines
+from anyrig.speech.engine import resolve_options
 from anyrig.speech.hosting import host
-from anyrig.speech.protocol import options_of
 from tests.conftest import ROOT
 
 _ENGINES = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ _SPOKEN = [
 
 @pytest.mark.parametrize("name", [name for name in engines.names() if name in _SECTIONS])
 def test_a_section_names_every_option_of_its_engine(name: str) -> None:
-    taken = {option.name for option in engines.engine_class(name).spec.options}
+    taken = {option.name for option in engines.engine_class(name).info.options}
     found = re.search(r"(?:Options?: |Its options [^:]*: )(.*?)\.(?: |$)", _SECTIONS[name])
     named = set(re.findall(r"`([a-z_]+)`", found[1])) if found else set()
     assert named == taken
@@ -41,12 +41,14 @@ def test_a_section_names_every_option_of_its_engine(name: str) -> None:
 @pytest.mark.parametrize(("words", "engine"), _SPOKEN)
 def test_what_users_of_other_tools_are_told_is_taken(words: str, engine: str) -> None:
     flag, value = words.split()
-    spec = engines.engine_class(engine).spec
+    info = engines.engine_class(engine).info
     if flag == "--precision":
-        assert value in spec.precisions
+        assert value in info.precisions
     else:
         key, _, wanted = value.partition("=")
-        assert options_of(spec, {key: wanted})[key] == type(options_of(spec, {})[key])(wanted)
+        assert resolve_options(info, {key: wanted})[key] == type(resolve_options(info, {})[key])(
+            wanted
+        )
 
 
 class _Model:
@@ -76,8 +78,10 @@ def test_indextts_is_given_what_was_set(
         bfloat16="bfloat16"))  # fmt: skip
     (tmp_path / "voices").mkdir()
     (tmp_path / "voices" / "anna.wav").write_bytes(b"RIFF")
-    spec = engines.engine_class("indextts").spec
-    options = options_of(spec, {"max_mel_tokens": "800", "max_text_tokens_per_sentence": "100"})
+    info = engines.engine_class("indextts").info
+    options = resolve_options(
+        info, {"max_mel_tokens": "800", "max_text_tokens_per_sentence": "100"}
+    )
     adapter = host.IndexTts()
     adapter.load({"folder": str(tmp_path), "options": options, "precision": precision})
     adapter.say({"text": "Hello.", "voice": "anna"})

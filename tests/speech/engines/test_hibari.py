@@ -10,8 +10,8 @@ import pytest
 from anyrig.errors import MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import engines
+from anyrig.speech.engine import SpeechEngine, Utterance
 from anyrig.speech.engines import hibari
-from anyrig.speech.protocol import Line, SpeechEngine
 
 TEXT = "The keeper walked down, and Zbigniew waited."
 
@@ -24,7 +24,7 @@ def voice(on_cpu: Placement) -> SpeechEngine:
 def test_it_says_what_the_package_says(voice: SpeechEngine) -> None:
     from hibari import Hibari
 
-    (take,) = voice.run([Line(TEXT, seed=11)])
+    (take,) = voice.run([Utterance(TEXT, seed=11)])
     theirs = Hibari()(TEXT, seed=11)
     assert len(take.samples) == len(theirs)
     # The same but for its noise, which is drawn from a table.
@@ -36,28 +36,30 @@ def test_a_voice_exported_in_another_way_sounds_the_same(
 ) -> None:
     monkeypatch.setattr(hibari, "_PLANES", "/a/name/it/does/not/have")
     other = engines.make(on_cpu, engine="hibari")
-    ours, theirs = (engine.run([Line(TEXT, seed=11)])[0] for engine in (voice, other))
+    ours, theirs = (engine.run([Utterance(TEXT, seed=11)])[0] for engine in (voice, other))
     assert np.array_equal(ours.samples, theirs.samples)
     assert ours.words == theirs.words
 
 
 def test_phonemes_are_said_as_written(voice: SpeechEngine) -> None:
-    written, told = voice.run([Line("A tomato.", seed=1), Line("A [[təˈmeɪtoʊ]].", seed=1)])
+    written, told = voice.run(
+        [Utterance("A tomato.", seed=1), Utterance("A [[təˈmeɪtoʊ]].", seed=1)]
+    )
     assert abs(written.duration_s - told.duration_s) < 0.15
-    british = voice.run([Line("A [[təˈmɑːtəʊ]].", seed=1)])[0]
+    british = voice.run([Utterance("A [[təˈmɑːtəʊ]].", seed=1)])[0]
     assert not np.array_equal(british.samples, told.samples)
 
 
 def test_a_very_long_line_is_said_in_parts(voice: SpeechEngine) -> None:
     text = "Considerable misunderstandings, notwithstanding extraordinary circumstances, " * 9
-    (take,) = voice.run([Line(text)])
+    (take,) = voice.run([Utterance(text)])
     assert len(take.words) == 9 * 5
     assert take.words[-1].end_s > 0.95 * take.duration_s - 0.5
 
 
 def test_the_other_voices_are_found_in_a_folder_and_checked(tmp_path: Path) -> None:
-    assert [found.name for found in hibari.Hibari.find(tmp_path).voices] == ["heart"]
+    assert [found.name for found in hibari.Hibari.find_weights(tmp_path).voices] == ["heart"]
     (tmp_path / "bf_emma.int8.onnx").write_bytes(b"not the voice")
     with pytest.raises(MissingWeightsError, match="SHA-256 differs") as caught:
-        hibari.Hibari.find(tmp_path)
+        hibari.Hibari.find_weights(tmp_path)
     assert "f709f0488ee6" in caught.value.hint

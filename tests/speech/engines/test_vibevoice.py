@@ -17,9 +17,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import contract
+from anyrig.speech.engine import Utterance
 from anyrig.speech.engines.vibevoice import VibeVoice
 from anyrig.speech.models.vibevoice import prompt
-from anyrig.speech.protocol import Line
 from benchmarks import vibevoice_reference as reference
 from tests.speech.conftest import place_on_cpu
 
@@ -86,7 +86,7 @@ def test_it_keeps_the_contract(check: contract.Check, subject: contract.Subject)
 
 
 def test_a_line_ends_at_the_longest_allowed(subject: contract.Subject) -> None:
-    (take,) = subject.made.run([Line("word " * 200)])
+    (take,) = subject.made.run([Utterance("word " * 200)])
     assert take.duration_s == pytest.approx(20.0, abs=3200 / 24000)
 
 
@@ -117,10 +117,10 @@ def test_a_quiet_sample_is_made_as_loud_as_the_model_wants() -> None:
 
 def test_what_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError) as error:
-        VibeVoice.find(tmp_path)
+        VibeVoice.find_weights(tmp_path)
     assert "VibeVoice-1.5B-hf" in error.value.hint
     with pytest.raises(MissingWeightsError):
-        VibeVoice.find(None)
+        VibeVoice.find_weights(None)
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_text("{}")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
     with pytest.raises(InvalidInputError, match="qwen2"):
-        VibeVoice.find(tmp_path)
+        VibeVoice.find_weights(tmp_path)
 
 
 def test_a_sample_that_is_no_sound_is_told(
@@ -137,7 +137,7 @@ def test_a_sample_that_is_no_sound_is_told(
     (tmp_path / "bad.wav").write_text("no sound")
     engine = VibeVoice(placement, folder=str(folder), samples=str(tmp_path), steps=2)
     with pytest.raises(InvalidInputError, match="is not a readable audio file"):
-        engine.run([Line("So.", voice="bad")])
+        engine.run([Utterance("So.", voice="bad")])
     with pytest.raises(InvalidInputError, match="is not a folder"):
         VibeVoice(placement, folder=str(folder), samples=str(tmp_path / "none"))
 
@@ -145,7 +145,7 @@ def test_a_sample_that_is_no_sound_is_told(
 def test_samples_of_another_folder_are_voices_with_their_recordings(
     folder: Path, tmp_path: Path
 ) -> None:
-    found = VibeVoice.find(folder)
+    found = VibeVoice.find_weights(folder)
     path = tmp_path / "alice.wav"
 
     def voices(seed: int) -> dict[str, str]:

@@ -16,8 +16,8 @@ from anyrig.errors import (
 )
 from anyrig.placement import Placement
 from anyrig.speech import contract
+from anyrig.speech.engine import Utterance
 from anyrig.speech.engines.vits import Vits
-from anyrig.speech.protocol import Line
 from tests.speech.conftest import place_on_cpu
 
 LETTERS = "_abcdefghijklmnopqrstuvwxyzé '-"
@@ -67,7 +67,7 @@ def test_the_contract_of_vits(check: contract.Check, subject: contract.Subject) 
 
 
 def test_the_language_is_the_tokenizers(folder: Path) -> None:
-    found = Vits.find(folder)
+    found = Vits.find_weights(folder)
     assert found.languages == ("fr",)
     assert found.sample_rate == 16000
 
@@ -75,25 +75,25 @@ def test_the_language_is_the_tokenizers(folder: Path) -> None:
 def test_nothing_to_say_is_refused(folder: Path, placement: Placement) -> None:
     engine = Vits(placement, folder=str(folder))
     with pytest.raises(UnspeakableTextError, match="supports no character"):
-        engine.run([Line("漢字", "fr")])
+        engine.run([Utterance("漢字", "fr")])
 
 
 def test_pickled_weights_are_not_opened(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "vits"}')
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(MissingWeightsError, match="pickled") as refused:
-        Vits.find(tmp_path)
+        Vits.find_weights(tmp_path)
     assert "model.safetensors" in refused.value.hint
 
 
 def test_an_empty_folder_and_another_model_are_told_apart(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError, match=r"model\.safetensors"):
-        Vits.find(tmp_path)
+        Vits.find_weights(tmp_path)
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "config.json").write_text('{"model_type": "bark"}')
     with pytest.raises(InvalidInputError, match="bark"):
-        Vits.find(tmp_path)
+        Vits.find_weights(tmp_path)
 
 
 def test_a_model_that_needs_roman_letters_says_so(

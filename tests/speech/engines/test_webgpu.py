@@ -12,7 +12,7 @@ import pytest
 
 from anyrig.placement import Placement
 from anyrig.speech import engines
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 from anyrig.transcription.compare import word_errors
 from anyrig.transcription.moonshine import Moonshine
 
@@ -31,11 +31,11 @@ import numpy as np
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.speech import engines
-from anyrig.speech.protocol import Line
+from anyrig.speech.engine import Utterance
 backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider")
 seat = Placement(Device("x", "gpu", "other", "software"), backend, threads=1)
 voice = engines.make(seat, engine="hibari")
-takes = voice.run([Line(text) for text in {texts!r}])
+takes = voice.run([Utterance(text) for text in {texts!r}])
 np.savez({out!r}, *(take.samples for take in takes))
 print(voice.handle.name)
 """
@@ -59,7 +59,7 @@ def test_a_gpu_says_what_the_cpu_says(on_cpu: Placement, tmp_path: Path) -> None
     with np.load(out) as kept:
         there = [kept[name] for name in kept.files]
     for text, samples in zip(SENTENCES, there, strict=True):
-        (take,) = voice.run([Line(text)])
+        (take,) = voice.run([Utterance(text)])
         assert abs(len(samples) - len(take.samples)) < 0.1 * len(take.samples)
         heard = ears.transcribe(samples, 24000).text
         assert heard == ears.transcribe(take.samples, 24000).text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyrig.speech.engine import EngineInfo, EngineOption, EngineWeights
 from anyrig.speech.hosting.engine import Hosted
-from anyrig.speech.protocol import Found, Option, Spec
 from tests.speech.hosting.standin import QUICK, RECIPE
 
 if TYPE_CHECKING:
@@ -23,19 +23,19 @@ class Standin(Hosted):
     recipe = RECIPE
     files = ("weights.bin",)
     sample_rate = 16000
-    spec = Spec(
+    info = EngineInfo(
         name="standin",
         summary="tones",
         languages=("en", "es"),
         code_licence="MIT",
         weights_licence="MIT",
         weights="Make them.",
-        seeded=True,
+        varies_with_seed=True,
         streams=True,
-        limit=40,
+        max_chars=40,
         options=(
-            Option("marker", "", "Where a death is noted."),
-            Option("load", "", "How loading fails."),
+            EngineOption("marker", "", "Where a death is noted."),
+            EngineOption("load", "", "How loading fails."),
         ),
     )
 
@@ -44,9 +44,11 @@ class Standin(Hosted):
         super().__init__(placement, folder=folder, deadlines=QUICK, **options)
 
     @classmethod
-    def find(cls, folder: Path | None = None, *, environments: Path | None = None) -> Found:
+    def find_weights(
+        cls, folder: Path | None = None, *, environments: Path | None = None
+    ) -> EngineWeights:
         beside = folder / "environments" if folder else None
-        return super().find(folder, environments=environments or beside)
+        return super().find_weights(folder, environments=environments or beside)
 
     @classmethod
     def _own_voices(cls, folder: Path) -> Sequence[str]:

@@ -26,11 +26,11 @@ from anyrig.errors import (
 )
 from anyrig.memory import oom
 from anyrig.speech import contract
+from anyrig.speech.engine import Utterance
 from anyrig.speech.hosting import client as clients
 from anyrig.speech.hosting import environments, host
 from anyrig.speech.hosting.client import Client, Part
 from anyrig.speech.hosting.host import BadFrame, read_frame, write_frame
-from anyrig.speech.protocol import Line
 from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
@@ -66,7 +66,7 @@ def test_clashing_versions_live_side_by_side(
         assert clashlib.__version__ == "2.0"
         assert made.hello["versions"] == {"standin-tts": "1.0", "clashlib": "1.0"}
         assert made.hello["protocol"] == 1
-        assert list(_takes(list(made.speak([Line("hello")])))) == [0]
+        assert list(_takes(list(made.speak([Utterance("hello")])))) == [0]
     both = ["standin-tts", "clashlib==2.0"]
     pip = [str(environments.python_of(home / "standin")), "-m", "pip", "install", "--dry-run"]
     done = subprocess.run(
@@ -77,17 +77,21 @@ def test_clashing_versions_live_side_by_side(
 
 def test_parts_stream_and_whoever_leaves_early_leaves_no_trace(home: Path) -> None:
     with client(home, pause=0.02) as made:
-        parts = list(made.stream(Line("hello")))
+        parts = list(made.stream(Utterance("hello")))
         assert [len(part.data) // 4 for part in parts] == [1600] * 5 + [0]
         assert parts[-1].last
-        listening = made.stream(Line("a text that is long enough"))
+        listening = made.stream(Utterance("a text that is long enough"))
         next(listening)
         listening.close()
-        assert len(_takes(list(made.speak([Line("hi")])))[0]) == 3200
+        assert len(_takes(list(made.speak([Utterance("hi")])))[0]) == 3200
 
 
 def test_a_host_that_dies_once_is_started_anew(home: Path, tmp_path: Path) -> None:
-    lines = [Line("first", voice="a"), Line("die now", voice="b"), Line("last", voice="c")]
+    lines = [
+        Utterance("first", voice="a"),
+        Utterance("die now", voice="b"),
+        Utterance("last", voice="c"),
+    ]
     with client(home, marker=str(tmp_path / "died")) as made:
         made.start()
         first = made.pid
@@ -99,15 +103,15 @@ def test_a_host_that_dies_once_is_started_anew(home: Path, tmp_path: Path) -> No
 def test_a_line_that_kills_every_host_is_blamed(home: Path) -> None:
     with client(home) as made:
         with pytest.raises(WorkError, match="while saying 'die'.*segmentation dreams"):
-            list(made.speak([Line("die")]))
+            list(made.speak([Utterance("die")]))
         assert made.pid is None
-        assert len(_takes(list(made.speak([Line("fine")])))[0]) == 6400
+        assert len(_takes(list(made.speak([Utterance("fine")])))[0]) == 6400
 
 
 def test_a_stream_that_breaks_is_not_begun_again(home: Path) -> None:
     """What was heard cannot be taken back."""
     with client(home, pause=0.05) as made:
-        listening = made.stream(Line("hello there"))
+        listening = made.stream(Utterance("hello there"))
         next(listening)
         assert made.pid is not None
         os.kill(made.pid, signal.SIGTERM)
@@ -120,7 +124,7 @@ def test_a_host_that_hangs_is_ended_at_its_deadline(home: Path) -> None:
         made.start()
         first = made.pid
         with pytest.raises(WorkError, match=r"nothing came within 0\.5 s"):
-            list(made.speak([Line("hang")]))
+            list(made.speak([Utterance("hang")]))
         assert made.pid is None
         assert first is not None
         assert not _lives(first)
@@ -129,7 +133,7 @@ def test_a_host_that_hangs_is_ended_at_its_deadline(home: Path) -> None:
 def test_the_first_line_of_a_host_may_take_longer(home: Path) -> None:
     """Half a second is not enough for the parts of this line; for the first answer it must be."""
     with client(home, deadlines=replace(QUICK, first_s=30, line_s=0.0), pause=0.2) as made:
-        listening = made.stream(Line("hello"))
+        listening = made.stream(Utterance("hello"))
         assert next(listening).data
         with pytest.raises(WorkError, match="nothing came within 0 s"):
             list(listening)
@@ -138,21 +142,21 @@ def test_the_first_line_of_a_host_may_take_longer(home: Path) -> None:
 @posix
 def test_what_is_no_frame_ends_the_host(home: Path) -> None:
     with client(home) as made, pytest.raises(WorkError, match="no frame begins with b'Loading"):
-        list(made.speak([Line("raw")]))
+        list(made.speak([Utterance("raw")]))
 
 
 def test_memory_and_lost_devices_leave_as_ours(home: Path) -> None:
     with client(home) as made:
         with pytest.raises(OutOfMemoryError) as host_memory:
-            list(made.speak([Line("memory")]))
+            list(made.speak([Utterance("memory")]))
         with pytest.raises(OutOfMemoryError) as device_memory:
-            list(made.speak([Line("cuda")]))
+            list(made.speak([Utterance("cuda")]))
         first = made.pid
         with pytest.raises(WorkError, match="ValueError: CUDA out of memory"):
-            list(made.speak([Line("wrong")]))
+            list(made.speak([Utterance("wrong")]))
         assert made.pid == first
         with pytest.raises(DeviceLostError) as lost:
-            list(made.speak([Line("lost")]))
+            list(made.speak([Utterance("lost")]))
     found = [oom.detect_oom(error.value) for error in (host_memory, device_memory)]
     assert [shortage.location for shortage in found if shortage] == ["host", "device"]
     assert oom.detect_device_loss(lost.value)
@@ -188,10 +192,10 @@ def test_a_host_left_alone_is_asked_before_it_is_used(
         made.start()
         first = made.pid
         assert first is not None
-        list(made.speak([Line("hi")]))
+        list(made.speak([Utterance("hi")]))
         assert made.pid == first
         os.kill(first, signal.SIGTERM)
-        list(made.speak([Line("hi")]))
+        list(made.speak([Utterance("hi")]))
         assert made.pid != first
 
 
@@ -201,7 +205,7 @@ def test_the_host_ends_with_its_parent(home: Path, tmp_path: Path) -> None:
         "import sys, time\n"
         "from pathlib import Path\n"
         "from tests.speech.hosting.standin import client\n"
-        "from anyrig.speech.protocol import Line\n"
+        "from anyrig.speech.engine import Utterance\n"
         f"with client(Path({str(home)!r})) as made:\n"
         "    made.start(); print(made.pid, flush=True)\n"
         "    made._send({'type': 'speak', 'lines': [{'text': 'hang'}]})\n"
@@ -329,43 +333,43 @@ def engine(folder: Path) -> Iterator[Standin]:
 
 
 def test_it_is_found_with_its_versions_and_voices(folder: Path, home: Path) -> None:
-    found = Standin.find(folder)
+    found = Standin.find_weights(folder)
     assert found.environment == str(folder / "environments" / "standin")
     assert found.version == "1/standin-tts-1.0"
     assert [voice.name for voice in found.voices] == ["low", "high", "anna"]
     assert found.languages == ("en", "es")
     (anna,) = (voice for voice in found.voices if voice.name == "anna")
     (folder / "voices" / "anna.wav").write_bytes(b"RIFFanother")
-    assert Standin.find(folder).voices[2].digest != anna.digest
-    assert Standin.find(folder).fingerprint == found.fingerprint
+    assert Standin.find_weights(folder).voices[2].digest != anna.digest
+    assert Standin.find_weights(folder).fingerprint == found.fingerprint
 
 
 def test_a_recording_by_its_path_is_a_voice(engine: Standin, tmp_path: Path) -> None:
     recording = tmp_path / "mine.wav"
     with pytest.raises(InvalidInputError, match="does not exist"):
-        engine.run([Line("hello", voice=str(recording))])
+        engine.run([Utterance("hello", voice=str(recording))])
     recording.touch()
-    (take,) = engine.run([Line("hello", voice=str(recording))])
+    (take,) = engine.run([Utterance("hello", voice=str(recording))])
     assert take.rate == 16000
     with pytest.raises(UnspeakableTextError, match="does not speak fr"):
-        engine.run([Line("bonjour", language="fr", voice=str(recording))])
+        engine.run([Utterance("bonjour", language="fr", voice=str(recording))])
 
 
 def test_what_was_said_before_a_failure_is_not_said_again(engine: Standin) -> None:
     """Lines go by voice: those of `high` are done when the one of `low` fails."""
-    good = [Line("good", voice="high"), Line("also good", voice="high")]
+    good = [Utterance("good", voice="high"), Utterance("also good", voice="high")]
     with pytest.raises(OutOfMemoryError):
-        engine.run([good[0], Line("cuda", voice="low"), good[1]])
+        engine.run([good[0], Utterance("cuda", voice="low"), good[1]])
     kept = dict(engine._kept)
     assert list(kept) == good
-    takes = engine.run([good[1], Line("new", voice="low")])
+    takes = engine.run([good[1], Utterance("new", voice="low")])
     assert takes[0] is kept[good[1]]
     assert engine._kept == {}
 
 
 def test_a_rate_that_the_engine_lacks_is_made_here(engine: Standin, folder: Path) -> None:
     """Half as long at the same pitch; the engine that has a rate is left to itself."""
-    line = Line("a somewhat longer text", voice="low", rate=2.0)
+    line = Utterance("a somewhat longer text", voice="low", rate=2.0)
     ours, theirs = engine.run([line])[0], Paced(place_on_cpu(), folder=str(folder)).run([line])[0]
     assert len(ours.samples) == len(theirs.samples) == 17600
     for take in (ours, theirs):
@@ -375,9 +379,9 @@ def test_a_rate_that_the_engine_lacks_is_made_here(engine: Standin, folder: Path
 
 def test_workers_split_restart_and_blame(folder: Path) -> None:
     """Through a pool: the line that kills and the one that fails are set aside, no other."""
-    lines = [Line(f"text {n}", voice="high") for n in range(5)]
-    lines[1:1] = [Line("die always", voice="low")]
-    lines[4:4] = [Line("wrong always", voice="low")]
+    lines = [Utterance(f"text {n}", voice="high") for n in range(5)]
+    lines[1:1] = [Utterance("die always", voice="low")]
+    lines[4:4] = [Utterance("wrong always", voice="low")]
     recipe = EngineFactory(f"{Standin.__module__}:Standin", {"folder": str(folder)})
     with WorkerPool(LocalWorkers([place_on_cpu()], recipe, environment=os.environ)) as pool:
         got = list(pool.run(lines, cost=lambda line: line.cost))

@@ -15,10 +15,10 @@ from anyrig.devices.advice import find_torch_wheel
 from anyrig.devices.discover import from_record
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
+from anyrig.speech.engine import Utterance
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Part
 from anyrig.speech.hosting.recipes import RECIPES, Recipe, recipe_of
-from anyrig.speech.protocol import Line
 from tests.conftest import record_of
 from tests.speech.hosting.standin import RECIPE, client
 
@@ -110,7 +110,7 @@ def test_nothing_is_made_without_a_yes(tmp_path: Path) -> None:
 def test_the_host_hears_of_the_yes(home: Path) -> None:
     """Only where the stamp says so is the library told."""
     with client(home) as made:
-        parts: list[Part] = list(made.speak([Line("environment")]))
+        parts: list[Part] = list(made.speak([Utterance("environment")]))
     assert sum(len(part.data) for part in parts) // 4 == 1600 * len("environment")
     assert environments.variables(home / "standin", RECIPE) == {"STANDIN_AGREED": "1"}
     assert environments.variables(home / "nowhere", RECIPE) == {}

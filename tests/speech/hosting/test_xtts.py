@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from anyrig.errors import MissingWeightsError, UnsafePickleError
+from anyrig.speech.engine import Utterance, resolve_options
 from anyrig.speech.engines.hosted import Xtts
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Client
 from anyrig.speech.hosting.convert import convert
 from anyrig.speech.hosting.recipes import RECIPES
-from anyrig.speech.protocol import Line, options_of
 from tests.speech.conftest import place_on_cpu
 
 pytestmark = pytest.mark.slow
@@ -85,8 +85,8 @@ def weights(built: Path, homes: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def xtts(weights: Path, homes: Path) -> Iterator[Xtts]:
-    found = Xtts.find(weights, environments=homes)
-    options: dict[str, Any] = options_of(Xtts.spec, {})
+    found = Xtts.find_weights(weights, environments=homes)
+    options: dict[str, Any] = resolve_options(Xtts.info, {})
     made = Xtts(place_on_cpu(), folder=found.folder, environment=found.environment, **options)
     yield made
     made.close()
@@ -95,8 +95,10 @@ def xtts(weights: Path, homes: Path) -> Iterator[Xtts]:
 def test_lines_of_several_voices_in_one_batch(xtts: Xtts) -> None:
     """In order, at its rate, the same alone as in company; another seed is another take."""
     lines = [
-        Line("hello there.", voice="ours", seed=3), Line("and again.", voice="Viktor Eka", seed=4),
-        Line("hola.", "es", voice="ours", seed=5), Line("hello there.", voice="ours", seed=9),
+        Utterance("hello there.", voice="ours", seed=3),
+        Utterance("and again.", voice="Viktor Eka", seed=4),
+        Utterance("hola.", "es", voice="ours", seed=5),
+        Utterance("hello there.", voice="ours", seed=9),
     ]  # fmt: skip
     takes = xtts.run(lines)
     assert xtts.sample_rate == 24000
@@ -112,9 +114,9 @@ def test_lines_of_several_voices_in_one_batch(xtts: Xtts) -> None:
 
 def test_parts_stream(weights: Path, homes: Path) -> None:
     """With its option, stream and run are the same samples, in several parts."""
-    options: dict[str, Any] = options_of(Xtts.spec, {"stream": True})
+    options: dict[str, Any] = resolve_options(Xtts.info, {"stream": True})
     made = Xtts(place_on_cpu(), folder=str(weights), environment=str(homes / "xtts"), **options)
-    line = Line("hello there.", voice="Ana Florence", seed=2)
+    line = Utterance("hello there.", voice="Ana Florence", seed=2)
     parts = [part.samples for part in made.stream(line)]
     assert len(parts) > 1
     np.testing.assert_array_equal(np.concatenate(parts), made.run([line])[0].samples)
@@ -126,7 +128,7 @@ def test_speakers_still_pickled_are_not_read(built: Path, homes: Path, tmp_path:
     for name in (*Xtts.files, "speakers_xtts.pth"):
         shutil.copy(built / name, tmp_path / name)
     with pytest.raises(MissingWeightsError) as needs:
-        Xtts.find(tmp_path, environments=homes)
+        Xtts.find_weights(tmp_path, environments=homes)
     assert "anyrig engines convert xtts" in needs.value.hint
 
 
@@ -162,8 +164,8 @@ def test_caches_come_back_from_safetensors(built: Path, homes: Path) -> None:
     assert described["dict"]["lm"]["name"] == "BaseModelOutputWithPast"
     code = (
         "import importlib.util, sys, torch\n"
-        f"spec = importlib.util.spec_from_file_location('host', {str(_host())!r})\n"
-        "host = importlib.util.module_from_spec(spec); spec.loader.exec_module(host)\n"
+        f"info = importlib.util.spec_from_file_location('host', {str(_host())!r})\n"
+        "host = importlib.util.module_from_spec(info); info.loader.exec_module(host)\n"
         f"new = host.read_voice({str(built / 'bundle')!r}, 'cpu')\n"
         f"old = torch.load({str(built / 'bundle.pt')!r}, weights_only=False)\n"
         "for key in ('lm', 'neg_lm'):\n"

@@ -14,7 +14,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.speech.models.vibevoice import scheduler, shape, weights
 from anyrig.speech.models.vibevoice.frames import BEGIN, END, SPEAK, STOP, Frames
 from anyrig.speech.models.vibevoice.model import VibeVoice
-from anyrig.speech.models.vibevoice.speak import Speaker, Utterance
+from anyrig.speech.models.vibevoice.speak import Speaker, SpeechPrompt
 from benchmarks import vibevoice_reference as reference
 
 SPEAKING = (-1e9, -1e9, -1e9, 0.0)
@@ -82,7 +82,7 @@ def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> N
     prompts = reference.make_prompts(theirs, [9, 4, 23, 12, 6])
     limits = [5, 21, 9, 30, 2]
     utterances = [
-        Utterance(mine.words(prompt), seed=row, most=limit)
+        SpeechPrompt(mine.words(prompt), seed=row, most=limit)
         for row, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
     ]
     together = _spoken(mine, utterances)
@@ -94,7 +94,7 @@ def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> N
 
 
 def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoice) -> None:
-    utterance = Utterance(mine.words(reference.make_prompts(theirs, [6])[0]), seed=3, most=19)
+    utterance = SpeechPrompt(mine.words(reference.make_prompts(theirs, [6])[0]), seed=3, most=19)
     (usual,), (short,) = _spoken(mine, [utterance]), _spoken(mine, [utterance], first=3)
     np.testing.assert_array_equal(usual, short)
     (other,) = _spoken(mine, [dataclasses.replace(utterance, seed=4)])
@@ -104,7 +104,7 @@ def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoice) -> None:
 def test_a_row_that_ends_is_heard_no_more(theirs: Any, mine: VibeVoice) -> None:
     speaker = Speaker(mine)
     speaker.leaning = (0.0, -1e9, -1e9, -1e9)
-    utterance = Utterance(mine.words(reference.make_prompts(theirs, [6])[0]), seed=3, most=19)
+    utterance = SpeechPrompt(mine.words(reference.make_prompts(theirs, [6])[0]), seed=3, most=19)
     (piece,) = speaker.speak([utterance])
     assert piece.ended
     assert len(piece.samples) == 0
@@ -177,7 +177,7 @@ def test_a_folder_of_another_form_is_refused() -> None:
 
 
 def _spoken(
-    mine: VibeVoice, utterances: list[Utterance], first: int = 8, graphs: bool = True
+    mine: VibeVoice, utterances: list[SpeechPrompt], first: int = 8, graphs: bool = True
 ) -> list[Any]:
     speaker = Speaker(mine, graphs=graphs)
     speaker.leaning = SPEAKING
@@ -192,7 +192,7 @@ def test_a_captured_step_is_the_step() -> None:
     """On a real GPU: replayed graphs beside the same code run as it is written."""
     model = reference.build(reference.TINY, "cuda", torch.float32)
     mine, prompts = reference.build_ours(model), reference.make_prompts(model, [505, 4, 23])
-    utterances = [Utterance(mine.words(one), n, 20 + n) for n, one in enumerate(prompts)]
+    utterances = [SpeechPrompt(mine.words(one), n, 20 + n) for n, one in enumerate(prompts)]
     captured, plain = _spoken(mine, utterances), _spoken(mine, utterances, graphs=False)
     for one, other in zip(captured, plain, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)

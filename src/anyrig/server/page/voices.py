@@ -40,7 +40,7 @@ def list_ready(config: Mapping[str, Any]) -> list[Voice]:
 
 def list_seeded(config: Mapping[str, Any]) -> list[str]:
     """Engines of `/config` of which another seed is another take."""
-    return [str(one["name"]) for one in config.get("engines", ()) if one.get("seeded")]
+    return [str(one["name"]) for one in config.get("engines", ()) if one.get("varies_with_seed")]
 
 
 def build_request(voice: Voice) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def router(server: ServerState) -> APIRouter:
     limiter = anyio.CapacityLimiter(2)
 
     def describe() -> list[SpeechEngineRow]:
-        statuses = [one for one in server.speech.list_engines() if one.spec.name != TEST_ENGINE]
+        statuses = [one for one in server.speech.list_engines() if one.info.name != TEST_ENGINE]
         return [_describe(server, installer, one) for one in statuses]
 
     @routes.get("/engines", response_model=SpeechEngineList, summary="List speech engines")
@@ -96,13 +96,13 @@ def router(server: ServerState) -> APIRouter:
 def _describe(
     server: ServerState, installer: EngineInstaller, status: EngineStatus
 ) -> SpeechEngineRow:
-    spec, plan = status.spec, plan_install(server.rig, status)
-    progress = installer.get_progress(spec.name)
+    info, plan = status.info, plan_install(server.rig, status)
+    progress = installer.get_progress(info.name)
     return SpeechEngineRow(
-        name=spec.name,
-        summary=spec.summary,
-        languages=list(status.languages or spec.languages),
-        licence=spec.weights_licence or spec.code_licence,
+        name=info.name,
+        summary=info.summary,
+        languages=list(status.languages or info.languages),
+        licence=info.weights_licence or info.code_licence,
         ready=status.is_ready,
         problem=status.problem or None,
         command=plan.command,

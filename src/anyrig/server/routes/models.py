@@ -88,10 +88,10 @@ def _list_speech(server: ServerState) -> Iterator[ModelRow]:
     for engine in server.speech.list_engines():
         if engine.is_ready:
             details = {
-                "languages": list(engine.languages), "summary": engine.spec.summary,
+                "languages": list(engine.languages), "summary": engine.info.summary,
                 "voices": [voice.name for voice in engine.voices],
             }  # fmt: skip
-            yield ModelRow(id=engine.spec.name, kind="speech", details=details)
+            yield ModelRow(id=engine.info.name, kind="speech", details=details)
 
 
 def _list_embedding(server: ServerState) -> Iterator[ModelRow]:

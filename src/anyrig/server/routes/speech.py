@@ -108,7 +108,7 @@ class CreateSpeechRequest(BaseModel):
         None,
         ge=0,
         lt=1 << 31,
-        description="Another one is another take, if the engine is `seeded`.",
+        description="Another one is another take, if the engine has `varies_with_seed`.",
     )
     options: dict[str, bool | int | float | str] = Field(
         default_factory=dict, max_length=50, description="Of the engine: GET /config lists them.",
@@ -130,7 +130,7 @@ class CreateSpeechRequest(BaseModel):
         return found + [name for name in (self.model_extra or {}) if name.isidentifier()][:20]
 
 
-class EngineOption(BaseModel):
+class OptionInfo(BaseModel):
     """An option of an engine."""
 
     name: str
@@ -150,8 +150,8 @@ class EngineRow(BaseModel):
     ready: bool
     reason: str | None = Field(None, description="What it lacks, and how to get it.")
     licence: str
-    seeded: bool = Field(description="Whether another seed gives another take.")
-    options: list[EngineOption] = Field(description="What `options` of a request may set.")
+    varies_with_seed: bool = Field(description="Whether another seed gives another take.")
+    options: list[OptionInfo] = Field(description="What `options` of a request may set.")
 
 
 class VoiceRow(BaseModel):
@@ -367,19 +367,19 @@ def _describe_config(server: ServerState) -> dict[str, Any]:
     except AnyrigError:  # no engine is installed: `engines` says so
         default_voice = ""
     voices = [
-        voice for one in engines if one.spec.name != TEST_ENGINE for voice in one.voices
+        voice for one in engines if one.info.name != TEST_ENGINE for voice in one.voices
     ]  # fmt: skip
     return {
         "voices": list(dict.fromkeys(voice.name for voice in voices)),
         "default_voice": default_voice,
         "engines": [
             {
-                "name": one.spec.name, "summary": one.spec.summary,
-                "languages": list(one.languages or one.spec.languages), "ready": one.is_ready,
+                "name": one.info.name, "summary": one.info.summary,
+                "languages": list(one.languages or one.info.languages), "ready": one.is_ready,
                 "reason": _format_problem(one),
-                "licence": one.spec.weights_licence or one.spec.code_licence,
-                "seeded": one.spec.seeded,
-                "options": [vars(option) for option in one.spec.options],
+                "licence": one.info.weights_licence or one.info.code_licence,
+                "varies_with_seed": one.info.varies_with_seed,
+                "options": [vars(option) for option in one.info.options],
             }
             for one in engines
         ],

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyrig import plugins
 from anyrig.errors import InvalidInputError
-from anyrig.speech.protocol import Spec, SpeechEngine, Value, list_memory_options, options_of
+from anyrig.speech.engine import (
+    EngineInfo,
+    OptionValue,
+    SpeechEngine,
+    list_memory_options,
+    resolve_options,
+)
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -36,9 +42,9 @@ def names() -> tuple[str, ...]:
 def engine_class(name: str) -> type[SpeechEngine]:
     """The engine of a name."""
     found = plugins.load_class(name, OWN, GROUP)
-    if not isinstance(getattr(found, "spec", None), Spec):
+    if not isinstance(getattr(found, "info", None), EngineInfo):
         raise InvalidInputError(
-            f"the plugin {name} is not a speech engine: it has no `spec`",
+            f"the plugin {name} is not a speech engine: it has no `info`",
             hint="See `Write an engine` in docs/engines.md.",
         )
     return cast("type[SpeechEngine]", found)
@@ -50,13 +56,13 @@ def make(
     engine: str,
     folder: str = "",
     environment: str = "",
-    options: dict[str, Value] | None = None,
+    options: dict[str, OptionValue] | None = None,
 ) -> SpeechEngine:
-    """An engine, loaded into a placement; `environment` is `Found.environment`."""
+    """An engine, loaded into a placement; `environment` is `EngineWeights.environment`."""
     found: Any = engine_class(engine)
     own = {"environment": environment} if environment else {}
-    given = options_of(found.spec, options or {})
+    given = resolve_options(found.info, options or {})
     made = cast(SpeechEngine, found(placement, folder=folder, **own, **given))
     if not made.memory_options:
-        made.memory_options = list_memory_options(found.spec, placement, given, hosted=found.hosted)
+        made.memory_options = list_memory_options(found.info, placement, given, hosted=found.hosted)
     return made

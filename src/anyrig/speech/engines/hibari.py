@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from anyrig.errors import UnspeakableTextError
 from anyrig.install import format_install
 from anyrig.speech import phonemes, voices
+from anyrig.speech.engine import (
+    EngineInfo,
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    Utterance,
+    Voice,
+)
 from anyrig.speech.engines import packaged
-from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.backends.onnx import OnnxModel
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
 
 RATE = 24000
 ADAPTER = "2"
@@ -34,7 +41,7 @@ _PLANES, _PITCH = "/head/Add_output_0", "f0"
 _NUM_PLANES = 5
 _MOST_PHONEMES = 400
 
-SPEC = Spec(
+INFO = EngineInfo(
     name="hibari",
     summary="A small, fast, natural English voice",
     languages=("en",),
@@ -44,10 +51,10 @@ SPEC = Spec(
     install=format_install("hibari-tts==0.2.1"),
     repository="maureesewilliams/hibari",
     package_bytes=16_000_000,
-    limit=400,
-    phonemes=True,
+    max_chars=400,
+    reads=("ipa",),
     word_times=True,
-    seeded=True,
+    varies_with_seed=True,
 )
 
 
@@ -79,8 +86,8 @@ VOICES = (
 class Hibari(SpeechEngine):
     """English, on any device that ONNX Runtime drives."""
 
-    spec = SPEC
-    name = SPEC.name
+    info = INFO
+    name = INFO.name
     version = ADAPTER
     pads = False
     batch_invariant = True
@@ -89,7 +96,7 @@ class Hibari(SpeechEngine):
     # words. A tenth of the work is Python that holds the interpreter, so not many more than four.
     cores = 4
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         from anyrig.backends import open_device
 
         super().__init__(placement, folder=folder)
@@ -103,11 +110,11 @@ class Hibari(SpeechEngine):
         self._ready(next(iter(self._files)))
 
     @classmethod
-    def find(cls, folder: Path | None = None) -> Found:
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The voice in the package, and those of its other voices that lie in `folder`."""
-        version = packaged.version(SPEC, "hibari-tts")
+        version = packaged.version(INFO, "hibari-tts")
         files = _files(folder)
-        return Found(
+        return EngineWeights(
             engine=cls.name,
             version=f"{ADAPTER}/{version}",
             fingerprint=packaged.together(weights.sha256 for weights in VOICES),
@@ -117,14 +124,14 @@ class Hibari(SpeechEngine):
             worker_bytes=450 << 20,
         )
 
-    def run(self, batch: Sequence[Line]) -> list[Take]:
+    def run(self, batch: Sequence[Utterance]) -> list[Take]:
         """A take of each line, one after the other: the network takes one."""
         return [self._take(line) for line in batch]
 
-    def _take(self, line: Line) -> Take:
+    def _take(self, line: Utterance) -> Take:
         import numpy as np
 
-        from anyrig.speech.audio import Take
+        from anyrig.speech.engine import Take
 
         voice = voices.pick(self._voices, line)
         weights = next(found for found in self._files if found.voice == voice.name)
@@ -181,7 +188,7 @@ def _say(
 
 def _files(folder: Path | None) -> dict[_Weights, Path]:
     """Each voice that is here, and its file, checked."""
-    own = packaged.folder(SPEC, "hibari") / "assets"
+    own = packaged.folder(INFO, "hibari") / "assets"
     found = {VOICES[0]: own / VOICES[0].file}
     for weights in VOICES[1:] if folder else ():
         path = Path(str(folder)) / weights.file
@@ -196,6 +203,6 @@ def _voice(weights: _Weights) -> Voice:
     accent, region = ("British", "GB") if weights.british else ("American", "US")
     short = weights.voice.title()
     return Voice(
-        weights.voice, "en", SPEC.name, f"{short}, {accent}", weights.gender,
-        SPEC.weights_licence, region=region, short_title=short,
+        weights.voice, "en", INFO.name, f"{short}, {accent}", weights.gender,
+        INFO.weights_licence, region=region, short_title=short,
     )  # fmt: skip

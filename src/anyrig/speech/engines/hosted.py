@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyrig.speech.engine import EngineInfo, EngineOption, Voice
 from anyrig.speech.hosting.engine import ADAPTER, CLONES, Hosted
 from anyrig.speech.hosting.recipes import RECIPES
-from anyrig.speech.protocol import Option, Spec, Voice
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
     from anyrig.speech.hosting.client import Part
 
 
@@ -25,20 +25,24 @@ def _install(name: str) -> str:
     return f"anyrig engines install {name}"
 
 
-def _chance(name: str, default: float, high: float = 2.0) -> Option:
-    return Option(name, default, "Sampling temperature.", low=0.01, high=high)
+def _chance(name: str, default: float, high: float = 2.0) -> EngineOption:
+    return EngineOption(name, default, "Sampling temperature.", low=0.01, high=high)
 
 
-def _top_p(default: float) -> Option:
-    return Option("top_p", default, "Nucleus sampling: cumulative probability.", low=0.01, high=1.0)
+def _top_p(default: float) -> EngineOption:
+    return EngineOption(
+        "top_p", default, "Nucleus sampling: cumulative probability.", low=0.01, high=1.0
+    )
 
 
-def _top_k(default: int) -> Option:
-    return Option("top_k", default, "Sample from the k most likely tokens.", low=1, high=1000)
+def _top_k(default: int) -> EngineOption:
+    return EngineOption("top_k", default, "Sample from the k most likely tokens.", low=1, high=1000)
 
 
-def _penalty(default: float) -> Option:
-    return Option("repetition_penalty", default, "Penalty for repeated tokens.", low=1.0, high=20.0)
+def _penalty(default: float) -> EngineOption:
+    return EngineOption(
+        "repetition_penalty", default, "Penalty for repeated tokens.", low=1.0, high=20.0
+    )
 
 
 class Xtts(Hosted):
@@ -49,7 +53,7 @@ class Xtts(Hosted):
     recipe = RECIPES["xtts"]
     files = ("config.json", "model.pth", "vocab.json")
     paced = True
-    spec = Spec(
+    info = EngineInfo(
         name="xtts",
         summary="XTTS v2: 17 languages, its own speakers or a voice from a few seconds of sound",
         languages=(
@@ -64,17 +68,19 @@ class Xtts(Hosted):
             "Put config.json, model.pth, vocab.json and speakers_xtts.pth of coqui/XTTS-v2 into "
             "the folder, then `anyrig engines convert xtts`."
         ),
-        limit=200,
-        seeded=True,
+        max_chars=200,
+        varies_with_seed=True,
         streams=True,
         options=(
             _chance("temperature", 0.75), _top_k(50), _top_p(0.85), _penalty(10.0),
-            Option("num_beams", 1, "Number of beams; not with `stream`.", low=1, high=10),
-            Option(
+            EngineOption("num_beams", 1, "Number of beams; not with `stream`.", low=1, high=10),
+            EngineOption(
                 "length_penalty", 1.0, "With beams: above 1 prefers longer output.",
                 low=-5.0, high=5.0,
             ),
-            Option("stream", False, "Generate in parts of half a second; first audio is faster."),
+            EngineOption(
+                "stream", False, "Generate in parts of half a second; first audio is faster."
+            ),
         ),
         unverified=(
             "Run with coqui-tts 0.28.0 on a small random checkpoint on the CPU, never with the "
@@ -106,7 +112,7 @@ class IndexTts(Hosted):
     recipe = RECIPES["indextts"]
     files = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model")
     sample_rate = 22050
-    spec = Spec(
+    info = EngineInfo(
         name="indextts",
         summary="IndexTTS2: English and Chinese in the voice of any recording",
         languages=("en", "zh"),
@@ -119,18 +125,20 @@ class IndexTts(Hosted):
             "Put the files of IndexTeam/IndexTTS-2 into the folder, and a recording into its "
             "folder `voices`; the engine itself fetches what else it needs from the model hub."
         ),
-        limit=300,
-        seeded=True,
+        max_chars=300,
+        varies_with_seed=True,
         options=(
             _chance("temperature", 0.8), _top_p(0.8), _top_k(30), _penalty(10.0),
-            Option("num_beams", 3, "Number of beams.", low=1, high=10, saves_memory=1),
-            Option("emo_alpha", 1.0, "Strength of the recording's emotion.", low=0, high=1),
-            Option("duration", 1.0, "Duration factor: 1.2 is a fifth longer.", low=0.5, high=2.0),
-            Option(
+            EngineOption("num_beams", 3, "Number of beams.", low=1, high=10, saves_memory=1),
+            EngineOption("emo_alpha", 1.0, "Strength of the recording's emotion.", low=0, high=1),
+            EngineOption(
+                "duration", 1.0, "Duration factor: 1.2 is a fifth longer.", low=0.5, high=2.0
+            ),
+            EngineOption(
                 "max_mel_tokens", 1500, "Maximum length; about 50 tokens per second.",
                 low=50, high=5000, saves_memory=750,
             ),
-            Option(
+            EngineOption(
                 "max_text_tokens_per_sentence", 120, "Longer lines are split.",
                 low=20, high=600, saves_memory=60,
             ),
@@ -157,7 +165,7 @@ class VibeVoiceRealtime(Hosted):
     recipe = RECIPES["vibevoice-realtime"]
     files = ("config.json", "preprocessor_config.json")
     clones = False
-    spec = Spec(
+    info = EngineInfo(
         name="vibevoice-realtime",
         summary="VibeVoice-Realtime 0.5B: preset voices, quick to begin",
         languages=("en", "de", "fr", "it", "ja", "ko", "nl", "pl", "pt", "es"),
@@ -172,12 +180,12 @@ class VibeVoiceRealtime(Hosted):
             "`anyrig engines convert vibevoice-realtime`."
         ),
         repository="microsoft/VibeVoice-Realtime-0.5B",
-        limit=400,
-        seeded=True,
+        max_chars=400,
+        varies_with_seed=True,
         streams=True,
         options=(
-            Option("cfg_scale", 1.5, "Guidance scale.", low=1.0, high=3.0),
-            Option("steps", 5, "Diffusion steps per frame.", low=1, high=50),
+            EngineOption("cfg_scale", 1.5, "Guidance scale.", low=1.0, high=3.0),
+            EngineOption("steps", 5, "Diffusion steps per frame.", low=1, high=50),
         ),
         unverified="Written after its repository's source; never run, not even on a small model.",
     )
@@ -197,9 +205,9 @@ class VibeVoiceRealtime(Hosted):
         """Its presets are named after their language: `en-Carter_man`, `sp-Spk0_woman`."""
         prefix = name.partition("-")[0].lower()
         language = _PRESETS.get(prefix, prefix)
-        language = language if language in cls.spec.languages else "en"
+        language = language if language in cls.info.languages else "en"
         digest = weights.hash_file(folder / "voices" / f"{name}.safetensors")[:16]
-        return Voice(name, language, cls.spec.name, title=name, digest=digest)
+        return Voice(name, language, cls.info.name, title=name, digest=digest)
 
     @classmethod
     def pickles(cls, folder: Path) -> list[Path]:
@@ -208,7 +216,7 @@ class VibeVoiceRealtime(Hosted):
 
     @classmethod
     def _how_voices(cls, folder: Path) -> str:
-        return cls.spec.weights
+        return cls.info.weights
 
 
 def _json(path: Path) -> dict[str, Any]:

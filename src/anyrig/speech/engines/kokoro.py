@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
 from anyrig.install import format_install
 from anyrig.speech import phonemes, voices
+from anyrig.speech.engine import (
+    EngineInfo,
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    Utterance,
+    Voice,
+)
 from anyrig.speech.engines import packaged
 from anyrig.speech.engines.kokoro_packs import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
-from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
     from anyrig.backends.onnx import OnnxModel
     from anyrig.devices.machine import Library
     from anyrig.placement import Placement, Workload
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
 
 RATE = 24000
 ADAPTER = "1"
@@ -37,7 +44,7 @@ _DURATIONS = "/encoder/Clip_output_0"
 _MOST_PHONEMES = 400
 TORCH_WEIGHTS = ("kokoro-v1_0.safetensors", "model.safetensors", "kokoro-v1_0.pth")
 
-SPEC = Spec(
+INFO = EngineInfo(
     name="kokoro",
     summary="Many natural voices, and blends of them",
     languages=("en", "es", "fr", "it", "pt"),
@@ -52,13 +59,13 @@ SPEC = Spec(
     repository="hexgrad/Kokoro-82M",
     package_bytes=115_000_000,
     weights_bytes=26_000_000,
-    limit=400,
-    phonemes=True,
+    max_chars=400,
+    reads=("ipa",),
     word_times=True,
 )
 
 
-class Utterance(NamedTuple):
+class PhonemeInput(NamedTuple):
     """A stretch of phonemes to say."""
 
     ids: list[int]
@@ -75,7 +82,7 @@ class VoiceModel(Protocol):
     batch_invariant: bool
 
     def run(
-        self, batch: Sequence[Utterance], seeds: Sequence[int] = ()
+        self, batch: Sequence[PhonemeInput], seeds: Sequence[int] = ()
     ) -> list[tuple[Samples, list[int]]]:
         """Of each: its samples, and units for each phoneme and for the zeros at both ends."""
 
@@ -83,12 +90,12 @@ class VoiceModel(Protocol):
 class Kokoro(SpeechEngine):
     """Voices by name or blended: `af_heart:2+am_michael`."""
 
-    spec = SPEC
-    name = SPEC.name
+    info = INFO
+    name = INFO.name
     version = ADAPTER
     sample_rate = RATE
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         super().__init__(placement, folder=folder)
         where = Path(folder) if folder else None
         self._device = placement.device
@@ -102,20 +109,20 @@ class Kokoro(SpeechEngine):
         self._vocabulary = packaged.table("hibari", "assets/vocab.json")
 
     @classmethod
-    def find(cls, folder: Path | None = None) -> Found:
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The model in its packages or in `folder`, the voice packs in `folder`."""
-        packaged.folder(SPEC, "hibari")  # it reads English, and brings the table of phonemes
+        packaged.folder(INFO, "hibari")  # it reads English, and brings the table of phonemes
         model = _fingerprint(folder)
         packs = _packs(folder)
         if not packs:
             where = f" Put them into {folder}." if folder else ""
             raise MissingWeightsError(
-                "no voice packs of Kokoro found", hint=f"{SPEC.weights}{where}"
+                "no voice packs of Kokoro found", hint=f"{INFO.weights}{where}"
             )
         own = [packaged.hash_now(path) for name, path in packs.items() if name not in SHA256]
-        return Found(
+        return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packaged.version(SPEC, 'hibari-tts')}",
+            version=f"{ADAPTER}/{packaged.version(INFO, 'hibari-tts')}",
             fingerprint=packaged.together([model, *own]),
             voices=tuple(_voice(name) for name in packs),
             folder=str(folder) if folder else "",
@@ -124,7 +131,7 @@ class Kokoro(SpeechEngine):
         )
 
     @classmethod
-    def need(cls, found: Found) -> Workload:
+    def need(cls, found: EngineWeights) -> Workload:
         """What it asks of a device: only frameworks that its weights are here for."""
         from dataclasses import replace
 
@@ -135,14 +142,14 @@ class Kokoro(SpeechEngine):
         need = replace(super().need(found), libraries=tuple(backends))
         return need if "torch" in backends else replace(need, precisions=("fp32",))
 
-    def run(self, batch: Sequence[Line]) -> list[Take]:
+    def run(self, batch: Sequence[Utterance]) -> list[Take]:
         """A take of each line: all their stretches go to the model at once."""
         prepared = [self._prepared(line) for line in batch]
         seeds = [line.seed for line, parts in zip(batch, prepared, strict=True) for _ in parts]
         results = iter(self._model.run([part.said for parts in prepared for part in parts], seeds))
         return [_take([(part, next(results)) for part in parts]) for parts in prepared]
 
-    def _prepared(self, line: Line) -> list[_Part]:
+    def _prepared(self, line: Utterance) -> list[_Part]:
         weights = _blend(line.voice or voices.pick(self._voices, line).name)
         first = self._named(weights[0][0], line)
         names = [(self._named(name, line).name, weight) for name, weight in weights]
@@ -152,15 +159,15 @@ class Kokoro(SpeechEngine):
             ids, owners = phonemes.ids_of(words, self._vocabulary)
             if ids:
                 style = self._style(names, len(ids))
-                parts.append(_Part(Utterance(ids, style, line.rate), words, owners))
+                parts.append(_Part(PhonemeInput(ids, style, line.rate), words, owners))
         if not parts:
             raise UnspeakableTextError(
                 f"nothing to say in {line.text!r}", hint="Use a text with words."
             )
         return parts
 
-    def _named(self, name: str, line: Line) -> Voice:
-        return voices.pick(self._voices, Line(line.text, line.language, name))
+    def _named(self, name: str, line: Utterance) -> Voice:
+        return voices.pick(self._voices, Utterance(line.text, line.language, name))
 
     def _reader(self, letter: str) -> phonemes.Reader:
         if letter not in self._readers:
@@ -192,13 +199,13 @@ class Kokoro(SpeechEngine):
 class _Part(NamedTuple):
     """A stretch of a line, and the words in it."""
 
-    said: Utterance
+    said: PhonemeInput
     words: Sequence[phonemes.Word]
     owners: list[int]
 
 
 def _take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
 
     spoken = packaged.Spoken(UNIT, RATE, packaged.KOKORO_EARLY)
     for part, (wave, durations) in parts:
@@ -219,7 +226,7 @@ def _voice_model(placement: Placement, folder: Path | None) -> VoiceModel:
     if weights is None:
         raise MissingWeightsError(
             "no weights of Kokoro for torch found",
-            hint=f"Put {TORCH_WEIGHTS[-1]} and config.json of {SPEC.repository} into the folder.",
+            hint=f"Put {TORCH_WEIGHTS[-1]} and config.json of {INFO.repository} into the folder.",
         )
     return KokoroTorch(placement, weights)
 
@@ -240,12 +247,12 @@ class KokoroOnnx:
         self._model: OnnxModel = handle.load(onnx_graph.add_outputs(joined, [_DURATIONS]))
 
     def run(
-        self, batch: Sequence[Utterance], seeds: Sequence[int] = ()
+        self, batch: Sequence[PhonemeInput], seeds: Sequence[int] = ()
     ) -> list[tuple[Samples, list[int]]]:
         """One after the other; the export has no noise for a seed to change."""
         return [self._one(utterance) for utterance in batch]
 
-    def _one(self, said: Utterance) -> tuple[Samples, list[int]]:
+    def _one(self, said: PhonemeInput) -> tuple[Samples, list[int]]:
         import numpy as np
 
         feeds = {
@@ -258,7 +265,7 @@ class KokoroOnnx:
 
 
 def _part_files() -> list[Path]:
-    return [packaged.folder(SPEC, part) / "part.bin" for part in _PARTS]
+    return [packaged.folder(INFO, part) / "part.bin" for part in _PARTS]
 
 
 def _has_onnx() -> bool:
@@ -315,7 +322,7 @@ def _voice(name: str) -> Voice:
     short = name.partition("_")[2].title() or name
     title = f"{short}, {accent}" if accent else short
     return Voice(
-        name, language, SPEC.name, title, gender, SPEC.weights_licence,
+        name, language, INFO.name, title, gender, INFO.weights_licence,
         region=region, short_title=short if accent else "",
     )  # fmt: skip
 

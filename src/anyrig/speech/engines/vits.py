@@ -20,13 +20,21 @@ from anyrig.errors import (
 )
 from anyrig.install import format_install
 from anyrig.speech import voices
+from anyrig.speech.engine import (
+    EngineInfo,
+    EngineOption,
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    Utterance,
+    Voice,
+)
 from anyrig.speech.engines import packaged
-from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
     from anyrig.speech.models.vits import VitsRow
 
 ADAPTER = "1"
@@ -36,7 +44,7 @@ _OWN = "below 0: as the model's author set it"
 _FRAME_BYTES = 220_000
 _LEAST_FRAMES, _MOST_FRAMES = 2048, 16384
 
-SPEC = Spec(
+INFO = EngineInfo(
     name="vits",
     summary="VITS and MMS: one small model for each of a thousand languages",
     languages=(),
@@ -50,11 +58,11 @@ SPEC = Spec(
     "-spa and so on, on the model hub.",
     repository="facebook/mms-tts-eng",
     weights_bytes=145_000_000,
-    limit=400,
-    seeded=True,
+    max_chars=400,
+    varies_with_seed=True,
     options=(
-        Option("noise", -1.0, f"Variation of the sound; {_OWN}", low=-1, high=2),
-        Option("duration_noise", -1.0, f"Variation of the rhythm; {_OWN}", low=-1, high=2),
+        EngineOption("noise", -1.0, f"Variation of the sound; {_OWN}", low=-1, high=2),
+        EngineOption("duration_noise", -1.0, f"Variation of the rhythm; {_OWN}", low=-1, high=2),
     ),
     unverified="published weights have not been run here; random weights of the full size agree "
     "with transformers' own model",
@@ -64,12 +72,12 @@ SPEC = Spec(
 class Vits(SpeechEngine):
     """Lines in batches without padding on a GPU, one by one on a CPU."""
 
-    spec = SPEC
-    name = SPEC.name
+    info = INFO
+    name = INFO.name
     version = ADAPTER
     pads = False
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         from anyrig.backends import open_device
         from anyrig.backends.torch import TorchHandle
 
@@ -95,14 +103,14 @@ class Vits(SpeechEngine):
             self.max_items = 1  # a CPU gains nothing from a batch
 
     @classmethod
-    def find(cls, folder: Path | None = None) -> Found:
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The model in `folder`."""
-        for module in SPEC.modules:
-            packaged.folder(SPEC, module)
+        for module in INFO.modules:
+            packaged.folder(INFO, module)
         where = _complete(folder)
-        return Found(
+        return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packaged.version(SPEC, 'transformers')}",
+            version=f"{ADAPTER}/{packaged.version(INFO, 'transformers')}",
             fingerprint=weights.hash_files(where / name for name in _FILES),
             voices=_voices(where),
             folder=str(where),
@@ -110,14 +118,14 @@ class Vits(SpeechEngine):
             worker_bytes=2 * (where / "model.safetensors").stat().st_size + (500 << 20),
         )
 
-    def run(self, batch: Sequence[Line]) -> list[Take]:
+    def run(self, batch: Sequence[Utterance]) -> list[Take]:
         """A take of each line, all of them at once."""
-        from anyrig.speech.audio import Take
+        from anyrig.speech.engine import Take
 
         sounds = self._model.run([self._row(line) for line in batch])
         return [Take(samples, self.sample_rate) for samples in sounds]
 
-    def _row(self, line: Line) -> VitsRow:
+    def _row(self, line: Utterance) -> VitsRow:
         from anyrig.speech.models.vits import VitsRow
 
         voice = voices.pick(self._voices, line)
@@ -131,7 +139,7 @@ class Vits(SpeechEngine):
         return VitsRow(ids, line.seed, line.rate, self._voices.index(voice))
 
 
-def _own(options: Mapping[str, Value], name: str) -> float | None:
+def _own(options: Mapping[str, OptionValue], name: str) -> float | None:
     """An option's value; None leaves it to the model."""
     value = float(options.get(name, -1.0))
     return value if value >= 0 else None
@@ -146,11 +154,11 @@ def _complete(folder: Path | None) -> Path:
                 f"{folder} has pickled weights, which may run any code when opened",
                 hint="Use the repository's model.safetensors instead of pytorch_model.bin.",
             )
-        raise weights.missing_weights_error(SPEC.name, folder, SPEC.weights, lacking)
+        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, lacking)
     kind = _json(folder / "config.json").get("model_type", "no model")
     if kind != "vits":
         raise InvalidInputError(
-            f"{folder} contains {kind}, not vits", hint=f"Use {SPEC.repository}."
+            f"{folder} contains {kind}, not vits", hint=f"Use {INFO.repository}."
         )
     return folder
 
@@ -160,7 +168,7 @@ def _voices(folder: Path) -> tuple[Voice, ...]:
     count = max(1, int(_json(folder / "config.json").get("num_speakers", 1)))
     language = _language(folder)
     return tuple(
-        Voice(f"speaker{number}", language, SPEC.name, title=folder.name)
+        Voice(f"speaker{number}", language, INFO.name, title=folder.name)
         for number in range(count)
     )  # fmt: skip
 

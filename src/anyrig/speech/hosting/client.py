@@ -24,10 +24,10 @@ from anyrig.errors import (
     WorkError,
 )
 from anyrig.memory import oom
+from anyrig.speech.engine import Utterance
 from anyrig.speech.hosting import host
 from anyrig.speech.hosting.host import PROTOCOL, Frame
 from anyrig.speech.hosting.wire import HostGone, Line
-from anyrig.speech.protocol import Line as Said
 
 log = logging.getLogger(__name__)
 _STARTS = 2
@@ -49,7 +49,7 @@ class Deadlines:
     """More for each character of a line; a CPU may need ten times the length of the audio."""
     ping_s: float = 30.0
 
-    def of(self, lines: Sequence[Said]) -> float:
+    def of(self, lines: Sequence[Utterance]) -> float:
         """For one answer to these lines: the host says them in an order of its own."""
         return self.line_s + self.character_s * max((len(line.text) for line in lines), default=0)
 
@@ -120,7 +120,7 @@ class Client:
         """Whether it lives, and what it is doing."""
         return self._one({"type": "ping"}, self._deadlines.ping_s)
 
-    def speak(self, lines: Sequence[Said]) -> Iterator[Part]:
+    def speak(self, lines: Sequence[Utterance]) -> Iterator[Part]:
         """Whole lines as they are done. A host that dies is started anew for the rest, once."""
         waiting = list(range(len(lines)))
         for attempt in range(1, _STARTS + 1):
@@ -139,7 +139,7 @@ class Client:
                     raise self._failed(f"saying {said!r}", error) from error
                 log.warning("restarting the host process of %s: %s", self._engine, error)
 
-    def stream(self, line: Said) -> Generator[Part, None, None]:
+    def stream(self, line: Utterance) -> Generator[Part, None, None]:
         """Parts of one line as they come; what was given away is not said again after a death."""
         self.start()
         try:
@@ -217,7 +217,7 @@ class Client:
             return False
         return True
 
-    def _whole(self, lines: Sequence[Said]) -> Iterator[Part]:
+    def _whole(self, lines: Sequence[Utterance]) -> Iterator[Part]:
         """Lines that are done; a very long one comes in several frames."""
         held: dict[int, bytes] = {}
         for part in self._parts(lines, stream=False):
@@ -227,7 +227,7 @@ class Client:
             else:
                 held[part.line] = data
 
-    def _parts(self, lines: Sequence[Said], *, stream: bool) -> Generator[Part, None, None]:
+    def _parts(self, lines: Sequence[Utterance], *, stream: bool) -> Generator[Part, None, None]:
         said = [asdict(line) for line in lines]
         number = self._send({"type": "speak", "lines": said, "stream": stream})
         seconds, left = self._deadlines.of(lines) + self._first_s, True

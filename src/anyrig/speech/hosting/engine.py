@@ -20,15 +20,15 @@ from anyrig.errors import (
     UnspeakableTextError,
 )
 from anyrig.speech import voices
+from anyrig.speech.engine import EngineWeights, OptionValue, SpeechEngine, Utterance, Voice
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Client, Deadlines, Part
 from anyrig.speech.hosting.recipes import Recipe
-from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, Voice
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement, Workload
-    from anyrig.speech.audio import Take
+    from anyrig.speech.engine import Take
 
 ADAPTER = "1"
 _RECORDINGS = (".wav", ".flac", ".mp3", ".ogg")
@@ -57,21 +57,21 @@ class Hosted(SpeechEngine):
         folder: str = "",
         environment: str = "",
         deadlines: Deadlines | None = None,
-        **options: Value,
+        **options: OptionValue,
     ) -> None:
         """Start the host and load.
 
         Args:
             placement: where it runs.
-            folder: `Found.folder`.
-            environment: `Found.environment`.
+            folder: `EngineWeights.folder`.
+            environment: `EngineWeights.environment`.
             deadlines: other than the usual ones.
-            options: of `spec.options`, checked and complete.
+            options: of `info.options`, checked and complete.
         """
         super().__init__(placement, folder=folder)
         self._voices = self._found_voices(Path(folder))
-        self._streams = self.spec.streams and bool(options.get("stream", True))
-        self._kept: dict[Line, Take] = {}
+        self._streams = self.info.streams and bool(options.get("stream", True))
+        self._kept: dict[Utterance, Take] = {}
         self._client = Client(
             environments.python_of(Path(environment)),
             self.recipe.adapter,
@@ -98,19 +98,21 @@ class Hosted(SpeechEngine):
         return {**own, **placement.variables, **bound, **agreed}
 
     @classmethod
-    def find(cls, folder: Path | None = None, *, environments: Path | None = None) -> Found:
+    def find_weights(
+        cls, folder: Path | None = None, *, environments: Path | None = None
+    ) -> EngineWeights:
         """Its weights and voices in `folder`, its environment in the folder of all of them."""
         environment, version = _environment(cls.recipe, environments)
         held = cls._held(folder) if folder is not None else []
         if folder is None or not held:
-            raise weights.missing_weights_error(cls.spec.name, folder, cls.spec.weights, cls.files)
+            raise weights.missing_weights_error(cls.info.name, folder, cls.info.weights, cls.files)
         found = cls._found_voices(folder)
         if not found:
             raise MissingWeightsError(
-                f"{cls.spec.name} has no voice in {folder}", hint=cls._how_voices(folder)
+                f"{cls.info.name} has no voice in {folder}", hint=cls._how_voices(folder)
             )
-        return Found(
-            engine=cls.spec.name,
+        return EngineWeights(
+            engine=cls.info.name,
             version=f"{ADAPTER}/{version}",
             fingerprint=weights.hash_files(held),
             voices=found,
@@ -121,7 +123,7 @@ class Hosted(SpeechEngine):
         )
 
     @classmethod
-    def need(cls, found: Found) -> Workload:
+    def need(cls, found: EngineWeights) -> Workload:
         """A device that any library here can drive: the one that will drive it is elsewhere."""
         stamp = environments.stamp_of(Path(found.environment))
         flavour = stamp.kind if stamp else ""
@@ -147,12 +149,12 @@ class Hosted(SpeechEngine):
     @classmethod
     def _voice(cls, name: str, folder: Path) -> Voice:
         first, *rest = cls._languages(folder)
-        return Voice(name, first, cls.spec.name, title=name, also=tuple(rest))
+        return Voice(name, first, cls.info.name, title=name, also=tuple(rest))
 
     @classmethod
     def _languages(cls, folder: Path) -> tuple[str, ...]:
         """What every voice speaks."""
-        return cls.spec.languages
+        return cls.info.languages
 
     @classmethod
     def _own_voices(cls, folder: Path) -> Sequence[str]:
@@ -169,7 +171,7 @@ class Hosted(SpeechEngine):
         """Voices that are still pickles: `convert` makes safetensors of them."""
         return []
 
-    def run(self, batch: Sequence[Line]) -> list[Take]:
+    def run(self, batch: Sequence[Utterance]) -> list[Take]:
         """A take of each line; those that were done before a failure are not said again."""
         lines = [self._checked(line) for line in batch]
         missing = [line for line in dict.fromkeys(lines) if line not in self._kept]
@@ -179,7 +181,7 @@ class Hosted(SpeechEngine):
         self._kept.clear()
         return takes
 
-    def stream(self, line: Line) -> Iterator[Take]:
+    def stream(self, line: Utterance) -> Iterator[Take]:
         """Parts as the host gives them, where it does and the rate is the engine's own."""
         if not self._streams or (line.rate != 1.0 and not self.paced):
             yield from self.run([line])
@@ -193,7 +195,7 @@ class Hosted(SpeechEngine):
         """Let the host end; it also ends with this process."""
         self._client.close()
 
-    def _told(self, line: Line) -> Line:
+    def _told(self, line: Utterance) -> Utterance:
         """What the host is told: the rate is ours where the engine has none."""
         return line if self.paced else replace(line, rate=1.0)
 
@@ -201,22 +203,22 @@ class Hosted(SpeechEngine):
         import numpy as np
 
         from anyrig.audio.stretch import stretch
-        from anyrig.speech.audio import Take
+        from anyrig.speech.engine import Take
 
         samples = np.frombuffer(part.data, "<f4").astype(np.float32)
         if rate != 1.0 and not self.paced:
             samples = stretch(samples, part.rate, rate)
         return Take(samples, part.rate)
 
-    def _checked(self, line: Line) -> Line:
+    def _checked(self, line: Utterance) -> Utterance:
         """The line with its voice named; a path to a recording is a voice as well."""
         if not line.text.strip():
             raise UnspeakableTextError("there is nothing to say", hint="Use a text with words.")
         if self.clones and line.voice.lower().endswith(_RECORDINGS):
-            if voices.primary(line.language) not in self.spec.languages:
+            if voices.primary(line.language) not in self.info.languages:
                 raise UnspeakableTextError(
-                    f"{self.spec.name} does not speak {line.language}",
-                    hint=f"It speaks {', '.join(self.spec.languages)}.",
+                    f"{self.info.name} does not speak {line.language}",
+                    hint=f"It speaks {', '.join(self.info.languages)}.",
                 )
             if not Path(line.voice).is_file():
                 raise InvalidInputError(

@@ -16,12 +16,11 @@ from anyrig.audio.resample import resample
 from anyrig.audio.samples import Samples
 from anyrig.audio.stretch import stretch
 from anyrig.errors import InvalidInputError, UnspeakableTextError
-from anyrig.speech.audio import Take
+from anyrig.speech.engine import Take, Utterance
 from anyrig.speech.expect import expected
 from anyrig.speech.models.vibevoice import model as models
 from anyrig.speech.models.vibevoice import prompt
-from anyrig.speech.models.vibevoice.speak import Speaker, Utterance
-from anyrig.speech.protocol import Line
+from anyrig.speech.models.vibevoice.speak import Speaker, SpeechPrompt
 
 RATE = 24000
 _SAMPLE_S = 30.0
@@ -53,7 +52,7 @@ class Reader:
         self._frame_s = self.model.shape.acoustic.hop / RATE
         self._most_s = most_s
 
-    def takes(self, lines: Sequence[tuple[Line, str]]) -> list[Take]:
+    def takes(self, lines: Sequence[tuple[Utterance, str]]) -> list[Take]:
         """A take of each line with the voice beside it, all at once."""
         parts: list[list[Samples]] = [[] for _ in lines]
         if lines:
@@ -61,7 +60,7 @@ class Reader:
                 parts[piece.number].append(piece.samples)
         return [_take(line, some) for (line, _), some in zip(lines, parts, strict=True)]
 
-    def stream(self, line: Line, voice: str) -> Iterator[Take]:
+    def stream(self, line: Utterance, voice: str) -> Iterator[Take]:
         """A line's pieces as they are made, the first one short."""
         if line.rate != 1.0:
             yield from self.takes([(line, voice)])
@@ -74,12 +73,12 @@ class Reader:
         if not heard:
             raise _silent(line)
 
-    def _utterance(self, line: Line, voice: str) -> Utterance:
+    def _utterance(self, line: Utterance, voice: str) -> SpeechPrompt:
         if not line.text.strip():
             raise UnspeakableTextError("nothing to say", hint="Use a text with words.")
         longest = expected(replace(line, rate=1.0)).most_s * _PATIENCE + 1.0
         most = math.ceil(min(longest, self._most_s) / self._frame_s)
-        return Utterance(self._prompter.inputs(line.text, self._voice(voice)), line.seed, most)
+        return SpeechPrompt(self._prompter.inputs(line.text, self._voice(voice)), line.seed, most)
 
     def _voice(self, name: str) -> Tensor | None:
         """What stands for a voice, worked out once."""
@@ -107,14 +106,14 @@ def _sample(path: Path) -> Tensor:
     return torch.from_numpy(prompt.loudness(mono))
 
 
-def _take(line: Line, parts: Sequence[Samples]) -> Take:
+def _take(line: Utterance, parts: Sequence[Samples]) -> Take:
     whole = np.concatenate(parts) if parts else np.zeros(0, np.float32)
     if not len(whole):
         raise _silent(line)
     return Take(whole if line.rate == 1.0 else stretch(whole, RATE, line.rate), RATE)
 
 
-def _silent(line: Line) -> UnspeakableTextError:
+def _silent(line: Utterance) -> UnspeakableTextError:
     return UnspeakableTextError(
         f"the model ended {line.text!r} before it began",
         hint="Very short lines are hard for it: join the line with the next one.",

@@ -22,7 +22,7 @@ _PLACES = 256
 
 
 @dataclass(frozen=True)
-class Utterance:
+class SpeechPrompt:
     """Something to say."""
 
     inputs: Tensor
@@ -54,7 +54,7 @@ class Speaker:
         self._guidance, self._graphs = guidance, graphs
         self._frames: Frames | None = None
 
-    def speak(self, utterances: Sequence[Utterance], *, first: int = TICKS) -> Iterator[Piece]:
+    def speak(self, utterances: Sequence[SpeechPrompt], *, first: int = TICKS) -> Iterator[Piece]:
         """Sound as it is made, a few frames of every row at a time.
 
         Args:
@@ -67,7 +67,7 @@ class Speaker:
             self._frames = None  # a smaller batch shall find room
             raise
 
-    def _spoken(self, utterances: Sequence[Utterance], first: int) -> Iterator[Piece]:
+    def _spoken(self, utterances: Sequence[SpeechPrompt], first: int) -> Iterator[Piece]:
         places = max(len(one.inputs) + one.most for one in utterances) + TICKS
         frames = self._room(_rows(len(utterances)), places)
         frames.begin([one.inputs for one in utterances])

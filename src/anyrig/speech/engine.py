@@ -1,8 +1,8 @@
-"""What speech asks of an engine, and what it says of itself before anything is loaded.
+"""The protocol of speech engines: what one declares before it is loaded, and what it must do.
 
 An engine is a light class: importing its file loads no framework, so that `anyrig engines` can list
-them all. It finds its weights (`find`), is made for a placement in a worker (`__init__`), and turns
-lines into takes (`run`). It knows nothing of sentences, pauses, files or HTTP.
+them all. It finds its weights (`find_weights`), is loaded for a placement in a worker (`__init__`),
+and turns utterances into takes (`run`). It knows nothing of sentences, pauses, files or HTTP.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from anyrig.errors import InvalidInputError, OptionRef
 from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
+    from anyrig.audio.samples import Samples
     from anyrig.placement import Placement, Workload
-    from anyrig.speech.audio import Take
 
-Value = bool | int | float | str
+OptionValue = bool | int | float | str
 
 
 @dataclass(frozen=True)
-class Option:
-    """Something a person may set with `--set name=value`."""
+class EngineOption:
+    """Something a user may set with `--set name=value`."""
 
     name: str
-    default: Value
+    default: OptionValue
     """Its type is the option's type."""
     help: str
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-    saves_memory: Value | None = None
+    saves_memory: OptionValue | None = None
     """A value that needs less memory than the default, for the advice when memory runs out."""
 
 
 @dataclass(frozen=True)
-class Spec:
-    """What an engine is, for lists, choices and keys."""
+class EngineInfo:
+    """What an engine is: for listings, for choosing one, for the keys of the cache."""
 
     name: str
     summary: str
@@ -63,18 +63,19 @@ class Spec:
     package_bytes: int = 0
     weights_bytes: int = 0
     """About what its packages, without torch, and its weights take; 0 when that is not known."""
-    limit: int = 400
-    """The most characters of one line."""
-    phonemes: bool = False
-    """Whether it takes IPA between [[ and ]] in a line's text."""
+    max_chars: int = 400
+    """Of one utterance."""
+    reads: tuple[str, ...] = ()
+    """What it takes beside plain words: `ipa` (IPA between [[ and ]]), `acronyms` ("CIA" is
+    spelled, not read as a word)."""
     word_times: bool = False
-    seeded: bool = False
+    varies_with_seed: bool = False
     """Whether another seed gives another take."""
     streams: bool = False
     """Whether `stream` gives parts of a line while the rest is made."""
     cloud: bool = False
     """Whether the text leaves the machine."""
-    options: tuple[Option, ...] = ()
+    options: tuple[EngineOption, ...] = ()
     unverified: str = ""
     """What nobody has run yet, in a sentence; empty when it was run with real weights."""
 
@@ -100,8 +101,8 @@ class Voice:
 
 
 @dataclass(frozen=True)
-class Found:
-    """An engine's weights on this machine, found without loading them."""
+class EngineWeights:
+    """The weights of an engine on this machine, not loaded."""
 
     engine: str
     version: str
@@ -125,11 +126,11 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Line:
-    """What an engine is given to say at a time: a sentence or a part of one."""
+class Utterance:
+    """What an engine speaks at a time: a sentence or a part of one."""
 
     text: str
-    """Words as they are said; IPA between [[ and ]] for an engine that takes it."""
+    """Words as they are spoken; IPA between [[ and ]] for an engine that reads it."""
     language: str = "en"
     voice: str = ""
     """A name of its voices, or a blend such as `af_heart:2+am_michael`; its first when empty."""
@@ -143,10 +144,34 @@ class Line:
         return len(self.text) + 8.0
 
 
-class SpeechEngine(BaseEngine):
-    """What every speech engine inherits. `spec`, `find` and `run` must be given."""
+@dataclass(frozen=True)
+class WordTime:
+    """When a word is heard, in seconds from the beginning of the take."""
 
-    spec: ClassVar[Spec]
+    text: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Take:
+    """The audio of one utterance."""
+
+    samples: Samples
+    rate: int
+    """Samples per second."""
+    words: tuple[WordTime, ...] = ()
+    """Empty where the engine gives no durations."""
+
+    @property
+    def duration_s(self) -> float:
+        return len(self.samples) / self.rate
+
+
+class SpeechEngine(BaseEngine):
+    """Base class of speech engines. Required: `info`, `find_weights`, `run`."""
+
+    info: ClassVar[EngineInfo]
     hosted: ClassVar[bool] = False
     """Whether it is a `speech.hosting.engine.Hosted`, which runs in an environment of its own."""
     clones: ClassVar[bool] = False
@@ -158,17 +183,17 @@ class SpeechEngine(BaseEngine):
     called from several threads at once and leaves the interpreter to the others; None where the
     library spreads one line over all cores itself."""
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         """Load into a placement.
 
         Args:
             placement: where it runs.
-            folder: `Found.folder`.
-            options: of `spec.options`, checked and complete.
+            folder: `EngineWeights.folder`.
+            options: of `info.options`, checked and complete.
         """
 
     @classmethod
-    def find(cls, folder: Path | None = None) -> Found:
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """Its weights: in `folder`, or where it knows them to be.
 
         MissingPackageError says what to install, MissingWeightsError how to get them.
@@ -176,75 +201,81 @@ class SpeechEngine(BaseEngine):
         raise NotImplementedError
 
     @classmethod
-    def voices_with(cls, found: Found, options: Mapping[str, Value]) -> tuple[Voice, ...]:
+    def voices_with(
+        cls, found: EngineWeights, options: Mapping[str, OptionValue]
+    ) -> tuple[Voice, ...]:
         """Its voices, for an engine whose options can name more of them."""
         return found.voices
 
     @classmethod
-    def need(cls, found: Found) -> Workload:
+    def need(cls, found: EngineWeights) -> Workload:
         """What it asks of a device."""
         from anyrig.placement import Workload
 
-        spec = cls.spec
+        info = cls.info
         return Workload(
-            name=f"the voice engine {spec.name}",
-            libraries=spec.libraries,
-            precisions=spec.precisions,
+            name=f"the voice engine {info.name}",
+            libraries=info.libraries,
+            precisions=info.precisions,
             worker_bytes=found.worker_bytes,
-            gpu=spec.gpu,
+            gpu=info.gpu,
             cores=cls.cores,
         )
 
-    def run(self, batch: Sequence[Line]) -> Sequence[Take]:
+    def run(self, batch: Sequence[Utterance]) -> Sequence[Take]:
         """A take of each line, in order."""
         raise NotImplementedError
 
-    def stream(self, line: Line) -> Iterator[Take]:
+    def stream(self, line: Utterance) -> Iterator[Take]:
         """A line's audio in parts that follow on each other without a gap."""
         yield from self.run([line])
 
 
 def list_memory_options(
-    spec: Spec, placement: Placement, options: Mapping[str, Value], *, hosted: bool = False
+    info: EngineInfo,
+    placement: Placement,
+    options: Mapping[str, OptionValue],
+    *,
+    hosted: bool = False,
 ) -> tuple[OptionRef, ...]:
     """What of an engine's own options needs less memory than what is in use.
 
     Args:
-        spec: of the engine.
+        info: of the engine.
         placement: where it runs.
-        options: of `spec.options`, complete.
+        options: of `info.options`, complete.
         hosted: whether its own torch computes, whatever library the placement names.
     """
     found = [
         OptionRef("set", f"{option.name}={option.saves_memory}")
-        for option in spec.options
+        for option in info.options
         if option.saves_memory is not None and options.get(option.name) == option.default
     ]
     on_gpu = placement.device.kind == "gpu"
-    half = next((name for name in spec.precisions if name in ("fp16", "bf16")), "")
+    half = next((name for name in info.precisions if name in ("fp16", "bf16")), "")
     casts = hosted or placement.backend.library == "torch"
     if half and casts and on_gpu and placement.precision in ("fp32", "tf32"):
         found.append(OptionRef("precision", half))
     return (*found, OptionRef("device", "cpu")) if on_gpu else tuple(found)
 
 
-def options_of(spec: Spec, given: Mapping[str, Any]) -> dict[str, Value]:
+def resolve_options(info: EngineInfo, given: Mapping[str, Any]) -> dict[str, OptionValue]:
     """Every option of an engine with its value: what was given, checked, over the defaults."""
-    known = {option.name: option for option in spec.options}
+    known = {option.name: option for option in info.options}
     for name in given:
         if name not in known:
             listed = ", ".join(known) or "none"
             raise InvalidInputError(
-                f"{spec.name} has no option {name!r}", hint=f"It has: {listed}. See "
-                f"`anyrig engines show {spec.name}`.",
+                f"{info.name} has no option {name!r}", hint=f"It has: {listed}. See "
+                f"`anyrig engines show {info.name}`.",
             )  # fmt: skip
     return {
-        name: _checked(spec.name, option, given[name]) if name in given else option.default
+        name: _checked(info.name, option, given[name]) if name in given else option.default
         for name, option in known.items()
     }
 
 
-def _checked(engine: str, option: Option, value: object) -> Value:
+def _checked(engine: str, option: EngineOption, value: object) -> OptionValue:
     kind = type(option.default)
     try:
         typed = _typed(kind, value)
@@ -271,7 +302,7 @@ def _checked(engine: str, option: Option, value: object) -> Value:
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
-def _typed(kind: type, value: object) -> Value:
+def _typed(kind: type, value: object) -> OptionValue:
     if kind is bool:
         word = str(value).lower()
         if word not in _YES + _NO:
