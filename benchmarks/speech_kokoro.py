@@ -26,7 +26,8 @@ import torch
 
 from anyrig.audio.samples import Samples
 from anyrig.devices.machine import Precision
-from anyrig.speech.models.kokoro import UNIT, KokoroNet, KokoroRow
+from anyrig.speech.engines.kokoro import UNIT, PhonemeInput
+from anyrig.speech.models.kokoro import KokoroNet
 from benchmarks.harness import Row, median_and_range, time_calls
 from benchmarks.torch_tools import release_memory
 
@@ -119,11 +120,11 @@ def import_published() -> Any:
     return importlib.import_module("kokoro.model").KModel
 
 
-def _draw_rows(count: int) -> list[KokoroRow]:
+def _draw_rows(count: int) -> list[PhonemeInput]:
     """20 to 200 phonemes each."""
     rng, numbers = random.Random(0), np.random.default_rng(0)
     return [
-        KokoroRow(
+        PhonemeInput(
             [rng.randint(1, 177) for _ in range(rng.randint(20, 200))],
             (numbers.standard_normal(256) * 0.3).astype(np.float32),
         )
@@ -131,8 +132,10 @@ def _draw_rows(count: int) -> list[KokoroRow]:
     ]
 
 
-def _measure_peer(peer: Any, rows: Sequence[KokoroRow], device: torch.device, rounds: int) -> float:
-    def one(row: KokoroRow) -> int:
+def _measure_peer(
+    peer: Any, rows: Sequence[PhonemeInput], device: torch.device, rounds: int
+) -> float:
+    def one(row: PhonemeInput) -> int:
         ids = torch.tensor([[0, *row.ids, 0]]).to(device)
         style = torch.from_numpy(row.style).unsqueeze(0).to(device)
         samples, _ = peer.forward_with_tokens(ids, style, row.speed)
@@ -146,7 +149,7 @@ def _measure_peer(peer: Any, rows: Sequence[KokoroRow], device: torch.device, ro
 
 
 def _speed(
-    ours: KokoroNet, precision: str, rows: Sequence[KokoroRow], audio: float, rate: float,
+    ours: KokoroNet, precision: str, rows: Sequence[PhonemeInput], audio: float, rate: float,
     hardware: str,
 ) -> Row:  # fmt: skip
     times = time_calls(lambda: ours.run(rows), ROUNDS[hardware])
@@ -163,7 +166,7 @@ def _error(
     precision: str,
     ours: KokoroNet,
     outputs: dict[str, list[Samples]],
-    rows: Sequence[KokoroRow],
+    rows: Sequence[PhonemeInput],
 ) -> Row:
     """fp32: rows in a batch beside single ones. Others: the error beside fp32."""
     if precision == "fp32":

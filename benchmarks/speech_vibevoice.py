@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
+from anyrig.speech.models.vibevoice.generate import GenerationInput, Generator
 from anyrig.speech.models.vibevoice.model import VibeVoice
-from anyrig.speech.models.vibevoice.speak import Speaker, SpeechPrompt
 from benchmarks import vibevoice_reference as reference
 from benchmarks.harness import Row, median_and_range
 from benchmarks.torch_tools import peak_bytes, release_memory, synchronize
@@ -83,18 +83,18 @@ def _measure_peer(model: Any, rows: int) -> float:
 
 def _measure_ours(ours: VibeVoice, model: Any, rows: int) -> tuple[float, str]:
     """Seconds of audio per second, of whole utterances; the first run captures."""
-    speaker = Speaker(ours)
-    speaker.leaning = (-1e9, -1e9, -1e9, 0.0)
+    speaker = Generator(ours)
+    speaker.token_bias = (-1e9, -1e9, -1e9, 0.0)
     prompts = reference.make_prompts(model, [PROMPT_TOKENS] * rows)
     utterances = [
-        SpeechPrompt(ours.words(prompt), seed=row, most=OUR_FRAMES)
+        GenerationInput(ours.embed_tokens(prompt), seed=row, max_frames=OUR_FRAMES)
         for row, prompt in enumerate(prompts)
     ]
     speeds = []
     for number in range(4):
         synchronize(_DEVICE)
         start, samples = time.perf_counter(), 0
-        for piece in speaker.speak(utterances):
+        for piece in speaker.generate(utterances):
             samples += len(piece.samples)
         took_s = time.perf_counter() - start
         assert samples == rows * OUR_FRAMES * ours.shape.acoustic.hop

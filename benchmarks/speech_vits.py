@@ -21,7 +21,7 @@ from transformers import VitsConfig, VitsModel
 
 from anyrig.audio.samples import Samples
 from anyrig.devices.machine import Precision
-from anyrig.speech.models.vits import VitsRow, VitsTorch
+from anyrig.speech.models.vits import VitsInput, VitsTorch
 from benchmarks.harness import Row, median_and_range, time_calls
 from benchmarks.torch_tools import release_memory, reset_peak
 
@@ -75,7 +75,7 @@ def _reduce_volume(model: Any) -> Any:
     return model
 
 
-def _draw_rows(count: int) -> list[VitsRow]:
+def _draw_rows(count: int) -> list[VitsInput]:
     """20 to 240 characters, a blank between any two; 2 frames a token on average."""
     rng = random.Random(0)
     rows = []
@@ -83,7 +83,7 @@ def _draw_rows(count: int) -> list[VitsRow]:
         size = 2 * rng.randint(20, 240) + 1
         ids = [rng.randint(1, 37) if place % 2 else 0 for place in range(size)]
         durations = [rng.randint(1, 3) for _ in range(size)]
-        rows.append(VitsRow(ids, seed=number, durations=durations))
+        rows.append(VitsInput(ids, seed=number, durations=durations))
     return rows
 
 
@@ -91,7 +91,7 @@ def _draw_rows(count: int) -> list[VitsRow]:
 
 
 def _speed(
-    ours: VitsTorch, precision: str, rows: Sequence[VitsRow], audio: float,
+    ours: VitsTorch, precision: str, rows: Sequence[VitsInput], audio: float,
     peers: dict[str, float], hardware: str,
 ) -> list[Row]:  # fmt: skip
     times = time_calls(lambda: ours.run(rows), ROUNDS[hardware])
@@ -113,7 +113,7 @@ def _speed(
 
 
 def _error(
-    precision: str, ours: VitsTorch, samples: dict[str, list[Samples]], rows: Sequence[VitsRow]
+    precision: str, ours: VitsTorch, samples: dict[str, list[Samples]], rows: Sequence[VitsInput]
 ) -> Row:
     """fp32: a row in a batch beside the same alone. Others: the error beside fp32."""
     if precision == "fp32":
@@ -147,7 +147,7 @@ class _FixedDurations(nn.Module):
 
 
 def _measure_peers(
-    model: Any, rows: Sequence[VitsRow], device: torch.device, hardware: str
+    model: Any, rows: Sequence[VitsInput], device: torch.device, hardware: str
 ) -> dict[str, float]:
     """Audio per second of transformers at its best batch, by format and order."""
     by_length = sorted(rows, key=lambda row: -len(row.ids))
@@ -175,7 +175,7 @@ def _measure_peers(
 
 
 def _measure_peer(
-    peer: Any, rows: Sequence[VitsRow], batch: int, device: torch.device, hardware: str
+    peer: Any, rows: Sequence[VitsInput], batch: int, device: torch.device, hardware: str
 ) -> float | None:
     """None when it does not fit, or does not run in this format."""
     groups = [rows[start : start + batch] for start in range(0, len(rows), batch)]
@@ -196,7 +196,7 @@ def _measure_peer(
 
 
 @torch.inference_mode()
-def _run_peer(peer: Any, rows: Sequence[VitsRow], device: torch.device) -> list[Samples]:
+def _run_peer(peer: Any, rows: Sequence[VitsInput], device: torch.device) -> list[Samples]:
     longest = max(len(row.ids) for row in rows)
     ids = torch.zeros(len(rows), longest, dtype=torch.long)
     durations = torch.ones(len(rows), longest)

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anyrig.speech.models.vibevoice import scheduler, shape, weights
-from anyrig.speech.models.vibevoice.frames import SPEAK, Frames
+from anyrig.speech.models.vibevoice import model as models
+from anyrig.speech.models.vibevoice.codec import Weights
+from anyrig.speech.models.vibevoice.generate import SPEAK, FrameLoop
 from anyrig.speech.models.vibevoice.model import VibeVoice
 
 # The sizes of the published 1.5B model, as its config.json has them.
@@ -133,8 +134,8 @@ def _fill(name: str, parameter: Tensor, source: torch.Generator) -> None:
 def build_ours(model: Any, num_steps: int = 10) -> VibeVoice:
     """Our model on the same weights."""
     first = next(model.parameters())
-    given = weights.of_tensors(model.state_dict(), first.device, first.dtype)
-    return VibeVoice(shape.read(model.config.to_dict()), given, num_steps=num_steps)
+    given = Weights(model.state_dict().__getitem__, first.device, first.dtype)
+    return VibeVoice(models.read_shape(model.config.to_dict()), given, num_steps=num_steps)
 
 
 class _StepOutput(NamedTuple):
@@ -145,17 +146,17 @@ class SchedulerAdapter:
     """Our scheduler with the interface that generate expects, without diffusers."""
 
     def __init__(self) -> None:
-        self._steps: tuple[scheduler.Step, ...] = ()
+        self._steps: tuple[models.SolverStep, ...] = ()
         self.timesteps = torch.zeros(0, dtype=torch.int64)
 
     def set_timesteps(self, num_inference_steps: int) -> None:
         if len(self._steps) != num_inference_steps:  # called for every frame
-            self._steps = scheduler.steps(num_inference_steps)
+            self._steps = models.plan_steps(num_inference_steps)
             self.timesteps = torch.tensor([step.time for step in self._steps])
         self._at, self._last = 0, torch.zeros(())
 
     def step(self, velocity: Tensor, _time: object, latent: Tensor) -> _StepOutput:
-        following, self._last = scheduler.advance(
+        following, self._last = models.advance(
             self._steps[self._at], latent.float(), velocity.float(), self._last
         )
         self._at += 1
@@ -260,9 +261,9 @@ def compare(model: Any, ours: VibeVoice, prompts: Sequence[Tensor], num_frames: 
     """Our frames beside transformers' on the same inputs and noise."""
     seen = record(model, prompts, [model.config.audio_token_id] * (num_frames + 1))
     rows, longest = len(prompts), max(len(prompt) for prompt in prompts)
-    frames = Frames(ours, rows, _round_up(longest + num_frames), guidance=1.3)
-    frames.leaning[:] = torch.tensor([-1e9, -1e9, -1e9, 0.0])
-    frames.begin([ours.words(prompt) for prompt in prompts])
+    frames = FrameLoop(ours, rows, _round_up(longest + num_frames), guidance=1.3)
+    frames.token_bias[:] = torch.tensor([-1e9, -1e9, -1e9, 0.0])
+    frames.begin([ours.embed_tokens(prompt) for prompt in prompts])
     largest: dict[str, float] = {}
     cosine: dict[str, float] = {}
     for n in range(num_frames):
@@ -270,10 +271,10 @@ def compare(model: Any, ours: VibeVoice, prompts: Sequence[Tensor], num_frames: 
             frames.state.inputs.copy_(seen.input_of(n).repeat_interleave(2, 0))
         frames.noise[0] = seen.noise[n].float()
         frames.run(rows, longest + n, 1)
-        assert frames.said[0].eq(SPEAK).all()
+        assert frames.tokens[0].eq(SPEAK).all()
         pairs = {
             "latents": (frames.latents[0], seen.latents[n]),
-            "sound": (frames.sound[0], seen.sounds[n]),
+            "sound": (frames.audio[0], seen.sounds[n]),
             "next input": (frames.state.inputs[::2], seen.input_of(n + 1)),
         }
         for name, (actual, expected) in pairs.items():

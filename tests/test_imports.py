@@ -40,6 +40,11 @@ CASES = {
         "that it was not for him to say what they did.')",
         ("py3langid",),
     ),
+    "the batched voice models": (
+        "import anyrig.speech.models.kokoro, anyrig.speech.models.vits, "
+        "anyrig.speech.models.vibevoice.generate",
+        ("fastapi", "celery", "av", "hibari", "transformers", "onnxruntime"),
+    ),
     "an mp3": (
         "from anyrig.audio.encode import encoder; encoder('out.mp3').close()", ("av",),
     ),

@@ -1,17 +1,45 @@
-"""`python -P child_entry.py MODULE ARGS`: run a module of this installation as `__main__`.
+"""Run a module of this installation as `__main__`, in this Python or in another.
 
-The package's folder follows the standard library on the import path, before other packages. On
-PYTHONPATH it would come first, and an installed backport of a standard module would shadow that
-module. A file of its own because it runs before anyrig can be imported.
+    python -P child_entry.py MODULE ARGS
+    python -I child_entry.py '{"anyrig": FOLDER, ...}' MODULE ARGS
+
+In this Python the package's folder follows the standard library on the import path, before other
+packages. On PYTHONPATH it would come first, and an installed backport of a standard module would
+shadow that module. Another Python has packages of its own: it imports those that are named from
+their folders, and nothing else that lies there.
+
+A file of its own because it runs before anyrig can be imported.
 """
 
+import json
 import os
 import runpy
 import sys
+from importlib.machinery import PathFinder
+
+
+class PackageFinder:
+    """Finds some packages, each in its folder."""
+
+    def __init__(self, folders):
+        self._folders = folders
+
+    def find_spec(self, name, path=None, target=None):
+        folder = self._folders.get(name)
+        return None if folder is None else PathFinder.find_spec(name, [folder])
 
 
 def main() -> None:
     module = sys.argv.pop(1)
+    if module.startswith("{"):
+        sys.meta_path.insert(0, PackageFinder(json.loads(module)))
+        module = sys.argv.pop(1)
+    else:
+        _add_own_folder()
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _add_own_folder() -> None:
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     if source not in sys.path:
         standard = os.path.dirname(os.path.abspath(os.__file__))
@@ -22,7 +50,6 @@ def main() -> None:
             and os.path.basename(path) not in ("site-packages", "dist-packages")
         ]
         sys.path.insert(parts[-1] + 1 if parts else len(sys.path), source)
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

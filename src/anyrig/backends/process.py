@@ -7,6 +7,7 @@ as its parent lives, and ends with it.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -123,6 +124,7 @@ def start_module(
     cwd: str | None = None,
     own_group: bool = True,
     umask: int = -1,
+    interpreter: tuple[str, Mapping[str, str]] | None = None,
     stdin: int | None = subprocess.PIPE,
     stdout: int | None = subprocess.PIPE,
     stderr: int | None = subprocess.PIPE,
@@ -132,10 +134,18 @@ def start_module(
     Args:
         environment: the child's whole environment; `bind_device` adds what hides other devices.
         umask: of the child; -1 is this process's own.
+        interpreter: another Python, and the packages of this installation that it may import, each
+            with the folder that holds it; the module is in one of them.
         stdin: as `subprocess.Popen` takes it, like the other two; None inherits this process's.
     """
+    command = module_command(module, *arguments)
+    if interpreter is not None:
+        python, packages = interpreter
+        # -I: neither PYTHONPATH nor the user's own packages, which may be those that clash.
+        command = [python, "-I", "-X", "utf8", _CHILD_ENTRY, json.dumps(dict(packages)), module]
+        command += arguments
     return ChildModule(
-        module_command(module, *arguments),
+        command,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,

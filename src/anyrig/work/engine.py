@@ -54,6 +54,19 @@ class BaseEngine:
 
 
 @dataclass(frozen=True)
+class Interpreter:
+    """Another Python to start workers with: it has packages of its own."""
+
+    python: str
+    """Its program."""
+    packages: Mapping[str, str]
+    """What it imports of this installation, and from which folder: anyrig, and the package of the
+    engine. Their dependencies are not visible to it."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of its own."""
+
+
+@dataclass(frozen=True)
 class EngineFactory:
     """How a worker makes its engine."""
 
@@ -63,6 +76,8 @@ class EngineFactory:
     name: str = ""
     """Name and version under which batch sizes are remembered; `target` if empty."""
     version: str = ""
+    interpreter: Interpreter | None = None
+    """Another one than this process's, if the engine needs it."""
 
 
 def load_engine(target: str, placement: Placement, options: Mapping[str, Any]) -> BaseEngine:

@@ -298,10 +298,12 @@ class LocalWorker:
         variables, visible = bind_device(placement.device, environment)
         # An empty one, as in an interactive session, is the working directory.
         paths = tuple(path or os.getcwd() for path in sys.path)
+        interpreter = factory.interpreter
+        own_variables = interpreter.variables if interpreter else {}
         request = LoadEngine(
             factory,
             replace(placement, device=visible),
-            paths,
+            () if interpreter else paths,
             sizes,
             not source.deterministic,
             source.heartbeat_s,
@@ -321,7 +323,8 @@ class LocalWorker:
         threads["OPENBLAS_NUM_THREADS"] = "1"
         self._process = start_module(
             "anyrig.work.worker_main",
-            {**threads, **environment, **variables, **placement.variables},
+            {**threads, **environment, **variables, **placement.variables, **own_variables},
+            interpreter=(interpreter.python, interpreter.packages) if interpreter else None,
             umask=PRIVATE_UMASK,  # it writes nothing but what it caches
         )
         self._stderr = StderrTail(self._process.stderr)

@@ -19,7 +19,7 @@ from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.engine import Utterance
 from anyrig.speech.engines.vibevoice import VibeVoice
-from anyrig.speech.models.vibevoice import prompt
+from anyrig.speech.models.vibevoice import generate
 from benchmarks import vibevoice_reference as reference
 from tests.speech.conftest import place_on_cpu
 
@@ -92,9 +92,9 @@ def test_a_line_ends_at_the_longest_allowed(subject: contract.Subject) -> None:
 
 def test_the_prompt_is_token_for_token_the_published_one(subject: contract.Subject) -> None:
     made: Any = subject.made
-    model, tokenizer = made._reader.model, _tokenizer()
+    model, tokenizer = made._runtime.model, _tokenizer()
     voice = torch.randn(2, model.shape.text.hidden)
-    given = prompt.Prompter(model, tokenizer).inputs("Hello\n there.", voice)
+    given = made._runtime.prompts.build("Hello\n there.", voice)
     before = (
         " Transform the text provided by various speakers into speech output, utilizing the "
         "distinct voice of each respective speaker.\n Voice input:\n Speaker 0:"
@@ -103,16 +103,18 @@ def test_the_prompt_is_token_for_token_the_published_one(subject: contract.Subje
     tokens = model.shape.tokens
     ids = [*tokenizer.encode(before).ids, tokens.begin_audio]
     rest = [tokens.end_audio, *tokenizer.encode(after).ids, tokens.begin_audio]
-    wanted = [model.words(torch.tensor(ids)), voice, model.words(torch.tensor(rest))]
+    wanted = [model.embed_tokens(torch.tensor(ids)), voice, model.embed_tokens(torch.tensor(rest))]
     assert torch.equal(given, torch.cat(wanted))
 
 
 def test_a_quiet_sample_is_made_as_loud_as_the_model_wants() -> None:
     quiet = np.sin(np.arange(24000, dtype=np.float32)) * np.float32(0.001)
-    assert np.sqrt(np.mean(prompt.loudness(quiet) ** 2)) == pytest.approx(10 ** (-25 / 20), 1e-2)
+    assert np.sqrt(np.mean(generate.normalize_loudness(quiet) ** 2)) == pytest.approx(
+        10 ** (-25 / 20), 1e-2
+    )
     spike = np.zeros(24000, np.float32)
     spike[5] = 0.5
-    assert np.abs(prompt.loudness(spike)).max() == pytest.approx(1.0)
+    assert np.abs(generate.normalize_loudness(spike)).max() == pytest.approx(1.0)
 
 
 def test_what_is_missing_is_told(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model with random weights, in French."""
     from transformers import VitsConfig
 
-    from anyrig.speech.models.vits import peer
+    from anyrig.speech.models.vits import import_vits_model
 
     made = tmp_path_factory.mktemp("models") / "mms-tts-fra"
     torch.manual_seed(0)
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         upsample_initial_channel=32, prior_encoder_num_wavenet_layers=1,
         posterior_encoder_num_wavenet_layers=1,
     )  # fmt: skip
-    model = peer()(config)
+    model = import_vits_model()(config)
     with torch.no_grad():
         model.decoder.conv_post.weight.mul_(0.05)
     model.save_pretrained(made)

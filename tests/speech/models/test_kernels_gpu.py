@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anyrig.speech.models.convolve import Silence
+from anyrig.speech.models.layers import PaddingMask
 
 pytestmark = pytest.mark.gpu
 
@@ -19,17 +19,17 @@ def gpu() -> torch.device:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_between_convolutions(gpu: torch.device, dtype: torch.dtype) -> None:
-    from anyrig.speech.models.triton_kernels import bent, joined
+    from anyrig.speech.models.triton_kernels import add_residual, leaky_relu
 
     x, more = (torch.randn(3, 501, 24, device=gpu, dtype=dtype) for _ in range(2))
     bias = torch.randn(24, device=gpu, dtype=dtype)
-    silence = Silence(torch.tensor([0, 7, 600, 1502], device=gpu))
-    kept = silence.kept(x)
+    padding = PaddingMask(torch.tensor([0, 7, 600, 1502], device=gpu))
+    kept = padding.mask(x)
     close = {torch.float32: 1e-6, torch.float16: 4e-3, torch.bfloat16: 4e-2}[dtype]
-    wanted = silence(F.leaky_relu(x + bias, 0.1))
-    assert torch.allclose(bent(x.clone(), bias, kept, 0.1), wanted, atol=close)
-    total, heard = joined(x, more.clone(), bias, kept, 0.1)
-    assert torch.allclose(total, silence(x + more + bias), atol=2 * close)
+    wanted = padding(F.leaky_relu(x + bias, 0.1))
+    assert torch.allclose(leaky_relu(x.clone(), bias, kept, 0.1), wanted, atol=close)
+    total, heard = add_residual(x, more.clone(), bias, kept, 0.1)
+    assert torch.allclose(total, padding(x + more + bias), atol=2 * close)
     assert torch.allclose(heard, F.leaky_relu(total, 0.1), atol=close)
 
 

@@ -20,11 +20,11 @@ import pytest
 import torch
 
 from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.speech.engines.kokoro import PhonemeInput
 from anyrig.speech.models import kokoro
-from anyrig.speech.models.convolve import Kind, Silence
-from anyrig.speech.models.kokoro import KokoroNet, KokoroRow
-from anyrig.speech.models.kokoro_decode import Rows
-from anyrig.speech.models.kokoro_source import Shape, Transform
+from anyrig.speech.models.kokoro import KokoroNet
+from anyrig.speech.models.kokoro_decoder import Rows, Transform, TransformShape
+from anyrig.speech.models.layers import PaddingMask, TensorFormat
 
 CONFIG: dict[str, Any] = {
     "istftnet": {
@@ -65,10 +65,10 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return model
 
 
-def rows() -> list[KokoroRow]:
+def rows() -> list[PhonemeInput]:
     numbers = np.random.default_rng(1)
     return [
-        KokoroRow(
+        PhonemeInput(
             numbers.integers(1, 178, size).tolist(),
             (numbers.standard_normal(256) * 0.3).astype(np.float32), speed,
         )
@@ -78,11 +78,11 @@ def rows() -> list[KokoroRow]:
 
 def together(net: KokoroNet) -> KokoroNet:
     """On a CPU rows go one by one; here they shall not."""
-    net._alone = False
+    net._one_by_one = False
     return net
 
 
-def said(model: Any, row: KokoroRow) -> tuple[torch.Tensor, list[int]]:
+def said(model: Any, row: PhonemeInput) -> tuple[torch.Tensor, list[int]]:
     samples, units = model.forward_with_tokens(
         torch.tensor([[0, *row.ids, 0]]), torch.from_numpy(row.style)[None], row.speed
     )
@@ -129,8 +129,8 @@ def test_curves_and_decoder_agree_with_the_published_ones(published: Any) -> Non
     torch.manual_seed(2)
     told, sound = torch.randn(3, 9, 640), torch.randn(3, 9, 512)
     style, given = torch.randn(3, 128) * 0.3, Rows(frames, torch.device("cpu"))
-    given.at(1).silence(told)
-    given.at(1).silence(sound)
+    given.at(1).padding(told)
+    given.at(1).padding(sound)
     with torch.inference_mode():
         curves = net._curves(told, style, given)
         decoded = net._decoder(sound, curves, style, given)
@@ -159,14 +159,14 @@ def test_the_buzz_is_the_published_ones(published: Any, monkeypatch: pytest.Monk
     generator = published.decoder.generator
     with torch.no_grad():
         theirs = generator.m_source(generator.f0_upsamp(pitch[:, None]).transpose(1, 2))[0]
-        ours = net._generator._source(pitch, None, Silence(None))
+        ours = net._generator._source(pitch, None, PaddingMask(None))
     # The published one sums its phase in fp32, up to thousands of turns.
     torch.testing.assert_close(ours[0], theirs[0, :, 0], atol=5e-4, rtol=0)
 
 
 def test_the_transform_ends_each_row_as_torch_does() -> None:
     lengths = [300, 205, 40]
-    transform = Transform(Shape(20, 5, 300), Kind(torch.device("cpu")))
+    transform = Transform(TransformShape(20, 5, 300), TensorFormat(torch.device("cpu")))
     torch.manual_seed(4)
     sound, window = torch.randn(3, 300), torch.hann_window(20)
     spectra = transform.forward(sound, torch.tensor(lengths))
@@ -174,7 +174,7 @@ def test_the_transform_ends_each_row_as_torch_does() -> None:
     told = torch.randn(3, 61, 22)
     beyond = [row * 61 + place for row, count in enumerate(frames.tolist())
               for place in range(count, 61)]  # fmt: skip
-    back = transform.backward(told, frames, Silence(torch.tensor(beyond)))
+    back = transform.backward(told, frames, PaddingMask(torch.tensor(beyond)))
     for row, length in enumerate(lengths):
         count = int(frames[row])
         right = torch.stft(sound[row, :length], 20, 5, window=window, return_complex=True)
@@ -194,11 +194,11 @@ def test_weights_are_read_from_both_kinds_of_file(published: Any, tmp_path: Path
         parts.setdefault(part, {})[f"module.{rest}"] = tensor
     torch.save(parts, tmp_path / "kokoro-v1_0.pth")
     with pytest.raises(MissingWeightsError, match=r"config\.json"):
-        kokoro.load(tmp_path / "kokoro-v1_0.pth")
+        kokoro.load_weights(tmp_path / "kokoro-v1_0.pth")
     (tmp_path / "config.json").write_text("{}")
     save_file(state, tmp_path / "model.safetensors")
     for name in ("kokoro-v1_0.pth", "model.safetensors"):
-        tensors, _ = kokoro.load(tmp_path / name)
+        tensors, _ = kokoro.load_weights(tmp_path / name)
         assert tensors.keys() == state.keys()
         assert torch.equal(tensors["bert_encoder.bias"], state["bert_encoder.bias"])
 
@@ -207,7 +207,7 @@ def test_too_many_phonemes_and_foreign_weights_are_refused(published: Any) -> No
     state = published.state_dict()
     ours = KokoroNet(state, CONFIG, "cpu")
     with pytest.raises(InvalidInputError, match="62 phonemes"):
-        ours.run([KokoroRow([1] * 63, np.zeros(256, np.float32))])
+        ours.run([PhonemeInput([1] * 63, np.zeros(256, np.float32))])
     del state["bert_encoder.weight"]
     with pytest.raises(InvalidInputError, match=r"bert_encoder\.weight"):
         KokoroNet(state, CONFIG, "cpu")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.speech.models.taps import Taps, without_cudnn
+from anyrig.speech.models.vits import TapConv, without_cudnn
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from anyrig.speech.models.taps import Taps, without_cudnn
 def test_it_is_the_layer_it_came_from(layer: nn.Conv1d) -> None:
     x = torch.randn(3, layer.in_channels, 40)
     with torch.inference_mode():
-        assert torch.allclose(Taps(layer)(x), layer(x), atol=1e-5)
+        assert torch.allclose(TapConv(layer)(x), layer(x), atol=1e-5)
 
 
 def test_a_whole_module_is_changed_and_says_the_same() -> None:
@@ -34,7 +34,7 @@ def test_a_whole_module_is_changed_and_says_the_same() -> None:
     changed = copy.deepcopy(module)
     without_cudnn(changed)
     kinds = [type(layer).__name__ for layer in changed.modules()]
-    assert kinds.count("Taps") == 2
+    assert kinds.count("TapConv") == 2
     assert kinds.count("Conv1d") == 1  # one that steps by two is left alone
     x = torch.randn(2, 4, 30)
     with torch.inference_mode():

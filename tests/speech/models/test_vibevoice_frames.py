@@ -11,10 +11,18 @@ import pytest
 import torch
 
 from anyrig.errors import InvalidInputError
-from anyrig.speech.models.vibevoice import scheduler, shape, weights
-from anyrig.speech.models.vibevoice.frames import BEGIN, END, SPEAK, STOP, Frames
+from anyrig.speech.models.vibevoice import model as models
+from anyrig.speech.models.vibevoice.codec import Weights
+from anyrig.speech.models.vibevoice.generate import (
+    BEGIN,
+    END,
+    SPEAK,
+    STOP,
+    FrameLoop,
+    GenerationInput,
+    Generator,
+)
 from anyrig.speech.models.vibevoice.model import VibeVoice
-from anyrig.speech.models.vibevoice.speak import Speaker, SpeechPrompt
 from benchmarks import vibevoice_reference as reference
 
 SPEAKING = (-1e9, -1e9, -1e9, 0.0)
@@ -50,16 +58,16 @@ def test_audio_that_stops_and_begins_again(theirs: Any, mine: VibeVoice) -> None
     tokens = [mine.shape.tokens.all[word] for word in said]
     prompts = reference.make_prompts(theirs, [7])
     seen = reference.record(theirs, prompts, tokens)
-    frames = Frames(mine, 1, 512, guidance=1.3)
-    frames.begin([mine.words(prompts[0])])
+    frames = FrameLoop(mine, 1, 512, guidance=1.3)
+    frames.begin([mine.embed_tokens(prompts[0])])
     spoken: list[torch.Tensor] = []
     for word in said:
-        frames.leaning.fill_(-1e9)[word] = 0.0
+        frames.token_bias.fill_(-1e9)[word] = 0.0
         frames.noise[0] = seen.noise[min(len(spoken), len(seen.noise) - 1)]
         frames.run(1, 20, 1)
-        assert frames.said[0, 0] == word
+        assert frames.tokens[0, 0] == word
         if word == SPEAK:
-            spoken.append(frames.sound[0].clone())
+            spoken.append(frames.audio[0].clone())
     assert len(spoken) == len(seen.sounds)
     torch.testing.assert_close(torch.stack(spoken), torch.stack(seen.sounds), atol=1e-5, rtol=1e-4)
 
@@ -68,13 +76,13 @@ def test_a_first_token_that_is_no_audio(theirs: Any, mine: VibeVoice) -> None:
     said = [BEGIN, SPEAK, SPEAK]
     prompts = reference.make_prompts(theirs, [5])
     seen = reference.record(theirs, prompts, [mine.shape.tokens.all[word] for word in said])
-    frames = Frames(mine, 1, 512, guidance=1.3)
-    frames.begin([mine.words(prompts[0])])
+    frames = FrameLoop(mine, 1, 512, guidance=1.3)
+    frames.begin([mine.embed_tokens(prompts[0])])
     for word, noise in zip(said, [seen.noise[0], *seen.noise], strict=True):
-        frames.leaning.fill_(-1e9)[word] = 0.0
+        frames.token_bias.fill_(-1e9)[word] = 0.0
         frames.noise[0] = noise
         frames.run(1, 20, 1)
-    torch.testing.assert_close(frames.sound[0], seen.sounds[-1], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(frames.audio[0], seen.sounds[-1], atol=1e-5, rtol=1e-4)
 
 
 def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> None:
@@ -82,7 +90,7 @@ def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> N
     prompts = reference.make_prompts(theirs, [9, 4, 23, 12, 6])
     limits = [5, 21, 9, 30, 2]
     utterances = [
-        SpeechPrompt(mine.words(prompt), seed=row, most=limit)
+        GenerationInput(mine.embed_tokens(prompt), seed=row, max_frames=limit)
         for row, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
     ]
     together = _spoken(mine, utterances)
@@ -94,7 +102,9 @@ def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> N
 
 
 def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoice) -> None:
-    utterance = SpeechPrompt(mine.words(reference.make_prompts(theirs, [6])[0]), seed=3, most=19)
+    utterance = GenerationInput(
+        mine.embed_tokens(reference.make_prompts(theirs, [6])[0]), seed=3, max_frames=19
+    )
     (usual,), (short,) = _spoken(mine, [utterance]), _spoken(mine, [utterance], first=3)
     np.testing.assert_array_equal(usual, short)
     (other,) = _spoken(mine, [dataclasses.replace(utterance, seed=4)])
@@ -102,13 +112,15 @@ def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoice) -> None:
 
 
 def test_a_row_that_ends_is_heard_no_more(theirs: Any, mine: VibeVoice) -> None:
-    speaker = Speaker(mine)
-    speaker.leaning = (0.0, -1e9, -1e9, -1e9)
-    utterance = SpeechPrompt(mine.words(reference.make_prompts(theirs, [6])[0]), seed=3, most=19)
-    (piece,) = speaker.speak([utterance])
+    speaker = Generator(mine)
+    speaker.token_bias = (0.0, -1e9, -1e9, -1e9)
+    utterance = GenerationInput(
+        mine.embed_tokens(reference.make_prompts(theirs, [6])[0]), seed=3, max_frames=19
+    )
+    (piece,) = speaker.generate([utterance])
     assert piece.ended
     assert len(piece.samples) == 0
-    assert speaker.leaning[END] == 0.0
+    assert speaker.token_bias[END] == 0.0
 
 
 def test_rows_longer_than_the_first_span(theirs: Any, mine: VibeVoice) -> None:
@@ -120,10 +132,10 @@ def test_rows_longer_than_the_first_span(theirs: Any, mine: VibeVoice) -> None:
 
 def test_a_voice_is_heard_as_transformers_hears_it(theirs: Any) -> None:
     quiet = dataclasses.replace(
-        (sizes := shape.read(theirs.config.to_dict())),
+        (sizes := models.read_shape(theirs.config.to_dict())),
         acoustic=dataclasses.replace(sizes.acoustic, noise=0.0),
     )
-    given = weights.of_tensors(theirs.state_dict(), torch.device("cpu"), torch.float32)
+    given = Weights(theirs.state_dict().__getitem__, torch.device("cpu"), torch.float32)
     model, hop = VibeVoice(quiet, given), sizes.acoustic.hop
     sample = torch.randn(70 * hop - 3, generator=torch.Generator().manual_seed(0))
     padded = torch.nn.functional.pad(sample, (0, 3))
@@ -131,7 +143,7 @@ def test_a_voice_is_heard_as_transformers_hears_it(theirs: Any) -> None:
     latents = inner.audio_tower.encode(padded[None, None], sample=False).latents
     latents = (latents + inner.latent_bias_factor) * inner.latent_scaling_factor
     wanted = inner.multi_modal_projector(latents)[0]
-    torch.testing.assert_close(model.voice(sample), wanted, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.encode_voice(sample), wanted, atol=1e-5, rtol=1e-4)
 
 
 # ------------------------------------------------------------ the solver
@@ -148,42 +160,46 @@ def test_a_voice_is_heard_as_transformers_hears_it(theirs: Any) -> None:
 def test_the_solver_is_the_published_one(num_steps: int, wanted: list[float]) -> None:
     """Numbers of DPMSolverMultistepScheduler in diffusers 0.42.1."""
     latent, last = torch.linspace(-2, 2, 4), torch.zeros(4)
-    for number, step in enumerate(scheduler.steps(num_steps)):
-        latent, last = scheduler.advance(step, latent, torch.sin(3 * latent + number), last)
+    for number, step in enumerate(models.plan_steps(num_steps)):
+        latent, last = models.advance(step, latent, torch.sin(3 * latent + number), last)
     torch.testing.assert_close(latent, torch.tensor(wanted), atol=3e-6, rtol=0)
 
 
 def test_another_solver_is_refused() -> None:
-    scheduler.check({"beta_schedule": "squaredcos_cap_v2", "prediction_type": "v_prediction"})
+    models.check_scheduler(
+        {"beta_schedule": "squaredcos_cap_v2", "prediction_type": "v_prediction"}
+    )
     with pytest.raises(InvalidInputError, match="sde-dpmsolver"):
-        scheduler.check({"algorithm_type": "sde-dpmsolver++"})
+        models.check_scheduler({"algorithm_type": "sde-dpmsolver++"})
 
 
 def test_a_config_that_leaves_out_what_is_usual() -> None:
     """As transformers may write it: only what differs from its defaults."""
     config_class, _ = reference.import_classes()
     full = config_class(**reference.FULL)
-    assert shape.read(json.loads(full.to_json_string(use_diff=True))) == shape.read(full.to_dict())
-    assert shape.read(full.to_dict()).acoustic.hop == 3200
+    assert models.read_shape(json.loads(full.to_json_string(use_diff=True))) == models.read_shape(
+        full.to_dict()
+    )
+    assert models.read_shape(full.to_dict()).acoustic.hop == 3200
 
 
 def test_a_folder_of_another_form_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="no VibeVoice folder"):
-        shape.read({"model_type": "vibevoice", "decoder_config": {}})
+    with pytest.raises(InvalidInputError, match="not a VibeVoice folder"):
+        models.read_shape({"model_type": "vibevoice", "decoder_config": {}})
     strange = {**reference.TINY, "model_type": "vibevoice"}
     strange["audio_config"] = {**strange["audio_config"], "hidden_act": "relu"}
     with pytest.raises(InvalidInputError, match="relu"):
-        shape.read(strange)
+        models.read_shape(strange)
 
 
 def _spoken(
-    mine: VibeVoice, utterances: list[SpeechPrompt], first: int = 8, graphs: bool = True
+    mine: VibeVoice, utterances: list[GenerationInput], first: int = 8, graphs: bool = True
 ) -> list[Any]:
-    speaker = Speaker(mine, graphs=graphs)
-    speaker.leaning = SPEAKING
+    speaker = Generator(mine, graphs=graphs)
+    speaker.token_bias = SPEAKING
     parts: list[list[Any]] = [[] for _ in utterances]
-    for piece in speaker.speak(utterances, first=first):
-        parts[piece.number].append(piece.samples)
+    for piece in speaker.generate(utterances, first_frames=first):
+        parts[piece.index].append(piece.samples)
     return [np.concatenate(some) for some in parts]
 
 
@@ -192,7 +208,9 @@ def test_a_captured_step_is_the_step() -> None:
     """On a real GPU: replayed graphs beside the same code run as it is written."""
     model = reference.build(reference.TINY, "cuda", torch.float32)
     mine, prompts = reference.build_ours(model), reference.make_prompts(model, [505, 4, 23])
-    utterances = [SpeechPrompt(mine.words(one), n, 20 + n) for n, one in enumerate(prompts)]
+    utterances = [
+        GenerationInput(mine.embed_tokens(one), n, 20 + n) for n, one in enumerate(prompts)
+    ]
     captured, plain = _spoken(mine, utterances), _spoken(mine, utterances, graphs=False)
     for one, other in zip(captured, plain, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)

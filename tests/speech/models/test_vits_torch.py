@@ -10,9 +10,8 @@ import pytest
 import torch
 from transformers import VitsConfig
 
-from anyrig.speech.models.convolve import Kind, Upsample, Weights
-from anyrig.speech.models.noise import normal
-from anyrig.speech.models.vits import VitsRow, VitsTorch, peer
+from anyrig.speech.models.layers import TensorFormat, Upsample, Weights, draw_normal
+from anyrig.speech.models.vits import VitsInput, VitsTorch, import_vits_model
 
 SMALL: dict[str, Any] = {
     "hidden_size": 32, "num_hidden_layers": 2, "ffn_dim": 48, "flow_size": 16,
@@ -30,7 +29,7 @@ SHAPES = ((21, 1.0, 0), (40, 1.5, 1), (5, 0.5, 1), (61, 2.0, 0), (1, 1.0, 0), (2
 def model(**changes: Any) -> Any:
     """Random weights that do not clip."""
     torch.manual_seed(0)
-    made = peer()(VitsConfig(**SMALL, **changes)).eval()
+    made = import_vits_model()(VitsConfig(**SMALL, **changes)).eval()
     with torch.no_grad():
         for parameter in made.parameters():
             if not parameter.any():
@@ -39,10 +38,10 @@ def model(**changes: Any) -> Any:
     return made
 
 
-def rows() -> list[VitsRow]:
+def rows() -> list[VitsInput]:
     numbers = np.random.default_rng(3)
     return [
-        VitsRow(numbers.integers(1, 38, size).tolist(), seed=size, rate=rate, speaker=speaker)
+        VitsInput(numbers.integers(1, 38, size).tolist(), seed=size, rate=rate, speaker=speaker)
         for size, rate, speaker in SHAPES
     ]
 
@@ -71,21 +70,21 @@ def test_a_row_sounds_the_same_in_any_company(block_frames: int) -> None:
 def test_a_seed_makes_the_take() -> None:
     ours = VitsTorch(model(), "cpu", duration_noise=0.0)
     ids = rows()[0].ids
-    first, again, other = ours.run([VitsRow(ids, 1), VitsRow(ids, 1), VitsRow(ids, -(2**70))])
+    first, again, other = ours.run([VitsInput(ids, 1), VitsInput(ids, 1), VitsInput(ids, -(2**70))])
     np.testing.assert_allclose(first, again, atol=2e-5)
     assert np.abs(first - other).max() > 1e-3
 
 
 def test_given_durations_are_kept() -> None:
     ours = VitsTorch(model(), "cpu")
-    (samples,) = ours.run([VitsRow([3, 4, 5], durations=[2, 0, 5])])
+    (samples,) = ours.run([VitsInput([3, 4, 5], durations=[2, 0, 5])])
     assert len(samples) == 7 * 256
 
 
 @pytest.mark.parametrize(("taps", "stride"), [(16, 8), (4, 2), (20, 10), (12, 6), (11, 5)])
 def test_a_step_up_is_torchs_transposed_convolution(taps: int, stride: int) -> None:
     theirs = torch.nn.ConvTranspose1d(6, 4, taps, stride, padding=(taps - stride) // 2)
-    ours = Upsample(Weights(theirs.state_dict()), Kind(torch.device("cpu")), stride=stride)
+    ours = Upsample(Weights(theirs.state_dict()), TensorFormat(torch.device("cpu")), stride=stride)
     sound = torch.randn(2, 6, 9)
     with torch.no_grad():
         torch.testing.assert_close(ours(sound.transpose(1, 2)), theirs(sound).transpose(1, 2))
@@ -93,11 +92,11 @@ def test_a_step_up_is_torchs_transposed_convolution(taps: int, stride: int) -> N
 
 def test_noise_is_normal_and_of_its_seed_and_place() -> None:
     steps = torch.arange(4000)
-    drawn = normal(torch.full_like(steps, 7), steps, 64, 0)
+    drawn = draw_normal(torch.full_like(steps, 7), steps, 64, 0)
     assert abs(float(drawn.mean())) < 0.01
     assert abs(float(drawn.std()) - 1) < 0.01
     assert abs(float((drawn**4).mean()) - 3) < 0.1
-    assert torch.equal(normal(torch.full((1,), 7), steps[9:10], 64, 0)[0], drawn[9])
-    for other in (normal(torch.full_like(steps, 8), steps, 64, 0),
-                  normal(torch.full_like(steps, 7), steps, 64, 1)):  # fmt: skip
+    assert torch.equal(draw_normal(torch.full((1,), 7), steps[9:10], 64, 0)[0], drawn[9])
+    for other in (draw_normal(torch.full_like(steps, 8), steps, 64, 0),
+                  draw_normal(torch.full_like(steps, 7), steps, 64, 1)):  # fmt: skip
         assert abs(float((drawn * other).mean())) < 0.01

@@ -66,13 +66,13 @@ INFO = EngineInfo(
 
 
 class PhonemeInput(NamedTuple):
-    """A stretch of phonemes to say."""
+    """Phonemes to speak."""
 
     ids: list[int]
     """Without the zeros at both ends."""
     style: Samples
     """256 numbers: the row of the voice's pack for so many phonemes."""
-    speed: float
+    speed: float = 1.0
 
 
 class VoiceModel(Protocol):

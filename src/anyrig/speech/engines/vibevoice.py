@@ -20,6 +20,7 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
+    Take,
     Utterance,
     Voice,
 )
@@ -27,8 +28,8 @@ from anyrig.speech.engines import packaged
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
+    from anyrig.audio.samples import Samples
     from anyrig.placement import Placement
-    from anyrig.speech.engine import Take
 
 RATE = 24000
 ADAPTER = "1"
@@ -92,16 +93,16 @@ class VibeVoice(SpeechEngine):
 
         import torch
 
-        from anyrig.speech.models.vibevoice.reader import Reader
+        from anyrig.speech.models.vibevoice.generate import VibeVoiceRuntime
 
-        self._reader = Reader(
+        self._runtime = VibeVoiceRuntime(
             where,
             self.handle.device,
             torch.bfloat16 if placement.precision == "bf16" else torch.float32,
             samples,
             guidance=float(options.get("guidance", 1.3)),
             num_steps=int(options.get("steps", 10)),
-            most_s=float(options.get("most_s", 300.0)),
+            max_s=float(options.get("most_s", 300.0)),
             graphs=bool(options.get("graphs", True)),
         )
 
@@ -142,11 +143,18 @@ class VibeVoice(SpeechEngine):
 
     def run(self, batch: Sequence[Utterance]) -> list[Take]:
         """A take of each line, all of them at once."""
-        return self._reader.takes([(line, self._named(line)) for line in batch])
+        import numpy as np
+
+        parts: list[list[Samples]] = [[] for _ in batch]
+        for part in self._runtime.generate([(line, self._named(line)) for line in batch]):
+            parts[part.index].append(part.samples)
+        return [Take(np.concatenate(own), RATE) for own in parts]
 
     def stream(self, line: Utterance) -> Iterator[Take]:
         """A line's sound, a second at a time; the first part is shorter."""
-        yield from self._reader.stream(line, self._named(line))
+        for part in self._runtime.generate([(line, self._named(line))]):
+            if len(part.samples):
+                yield Take(part.samples, RATE)
 
     def _named(self, line: Utterance) -> str:
         return voices.pick(self._voices, line).name

@@ -35,7 +35,7 @@ from anyrig.storage import weights
 if TYPE_CHECKING:
     from anyrig.placement import Placement
     from anyrig.speech.engine import Take
-    from anyrig.speech.models.vits import VitsRow
+    from anyrig.speech.models.vits import VitsInput
 
 ADAPTER = "1"
 _FILES = ("config.json", "model.safetensors", "vocab.json", "tokenizer_config.json")
@@ -125,8 +125,8 @@ class Vits(SpeechEngine):
         sounds = self._model.run([self._row(line) for line in batch])
         return [Take(samples, self.sample_rate) for samples in sounds]
 
-    def _row(self, line: Utterance) -> VitsRow:
-        from anyrig.speech.models.vits import VitsRow
+    def _row(self, line: Utterance) -> VitsInput:
+        from anyrig.speech.models.vits import VitsInput
 
         voice = voices.pick(self._voices, line)
         ids: list[int] = self._tokenizer(line.text)["input_ids"]
@@ -136,7 +136,7 @@ class Vits(SpeechEngine):
                 f"this model supports no character of {line.text!r}",
                 hint="Use a text in the letters of its vocab.json.",
             )
-        return VitsRow(ids, line.seed, line.rate, self._voices.index(voice))
+        return VitsInput(ids, line.seed, line.rate, self._voices.index(voice))
 
 
 def _own(options: Mapping[str, OptionValue], name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Kokoro-82M in torch, many rows at a time, each as the published model says it alone.
+"""Kokoro-82M in torch, many rows at a time, each as the published model speaks it alone.
 
 The published `KModel` takes one row: it counts padding as text and makes one alignment. Here every
 row has its own length, alignment, statistics, noise and end. It needs torch alone, and reads the
@@ -11,58 +11,37 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from anyrig.audio.samples import Samples
 from anyrig.backends.torch import use_tf32
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.speech.models.convolve import Kind, Weights, to_device
-from anyrig.speech.models.convolve import quick as _quick
-from anyrig.speech.models.kokoro_decode import Curves, Decoder, Generator, Rows
-from anyrig.speech.models.kokoro_text import TextBatch, TextPart, Told
-from anyrig.speech.models.landing import Landing
+from anyrig.speech.engines.kokoro import UNIT, PhonemeInput
+from anyrig.speech.models.kokoro_decoder import Curves, Decoder, Generator, Lstm, Rows
+from anyrig.speech.models.layers import (
+    DTYPES,
+    Conv,
+    HostCopy,
+    TensorFormat,
+    Weights,
+    has_triton,
+    to_device,
+)
 
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
     from anyrig.placement import Placement
 
-RATE = 24000
-UNIT = 600
-"""Samples of a unit of duration."""
-_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 # What is encoded and what is decoded at a time, padding and all: a few GB at most. Pitch and
-# loudness are made for many blocks at once: they wait for an LSTM that goes from frame to frame,
+# loudness are results for many blocks at once: they wait for an LSTM that goes from frame to frame,
 # and many rows take it as long as few.
 _TEXT_TOKENS, _BLOCK_FRAMES, _CURVES_FRAMES = 1 << 17, 1 << 14, 1 << 18
-
-
-class Said(Protocol):
-    """What is said at a time."""
-
-    @property
-    def ids(self) -> Sequence[int]:
-        """Phonemes, without the zeros at both ends."""
-
-    @property
-    def style(self) -> Samples:
-        """256 numbers."""
-
-    @property
-    def speed(self) -> float:
-        """2.0 is twice as fast."""
-
-
-class KokoroRow(NamedTuple):
-    """What is said at a time."""
-
-    ids: Sequence[int]
-    style: Samples
-    speed: float = 1.0
 
 
 class _Row(NamedTuple):
@@ -70,7 +49,7 @@ class _Row(NamedTuple):
 
     number: int
     """In the order it was given."""
-    told: Told
+    features: TextFeatures
     place: int
     """Its row of that."""
     units: NDArray[np.int64]
@@ -80,7 +59,7 @@ class _Row(NamedTuple):
         return int(self.units.sum())
 
 
-class _Shaped(NamedTuple):
+class _Frames(NamedTuple):
     """Rows whose every frame is known, the longest first."""
 
     sound: torch.Tensor
@@ -89,15 +68,15 @@ class _Shaped(NamedTuple):
     """Pitch and loudness, [rows, 2 * frames] each."""
     styles: torch.Tensor
 
-    def first(self, count: int, frames: int) -> _Shaped:
+    def take_first(self, count: int, frames: int) -> _Frames:
         """The first rows, no longer than they are."""
         curves = tuple(curve[:count, : 2 * frames].contiguous() for curve in self.curves)
-        return _Shaped(self.sound[:count, :frames].contiguous(), curves, self.styles[:count])
+        return _Frames(self.sound[:count, :frames].contiguous(), curves, self.styles[:count])
 
-    def after(self, count: int) -> _Shaped:
+    def drop_first(self, count: int) -> _Frames:
         """All but the first."""
         curves = tuple(curve[count:] for curve in self.curves)
-        return _Shaped(self.sound[count:], curves, self.styles[count:])
+        return _Frames(self.sound[count:], curves, self.styles[count:])
 
 
 class KokoroNet:
@@ -109,7 +88,7 @@ class KokoroNet:
         device: where it runs.
         precision: of the decoder and generator; text, pitch and loudness are in fp32 in any case.
         noise: off, it says the same as the published model with its noise off.
-        quick: whether our own kernels are used; where they can be when None.
+        fused: whether our own kernels are used; where they can be when None.
         block_frames: the most decoded at a time, padding included, which bounds the memory.
     """
 
@@ -121,134 +100,138 @@ class KokoroNet:
         precision: Precision = "fp32",
         *,
         noise: bool = True,
-        quick: bool | None = None,
+        fused: bool | None = None,
         block_frames: int = _BLOCK_FRAMES,
     ) -> None:
         self.device, self._noise = torch.device(device), noise
-        self._alone = self.device.type == "cpu"  # there padding costs and a batch gains nothing
+        self._one_by_one = (
+            self.device.type == "cpu"
+        )  # there padding costs and a batch gains nothing
         self._block_frames, self._tf32 = block_frames, precision != "fp32"
         self._limit: int = config["plbert"]["max_position_embeddings"]
-        weights, exact = Weights(tensors), Kind(self.device)
-        kind = Kind(
-            self.device, _DTYPES.get(precision, torch.float32),
-            _quick(self.device) if quick is None else quick,
+        weights, exact = Weights(tensors), TensorFormat(self.device)
+        format = TensorFormat(
+            self.device, DTYPES.get(precision, torch.float32),
+            has_triton(self.device) if fused is None else fused,
         )  # fmt: skip
         self._text = TextPart(weights, config, exact)
         self._curves = Curves(weights.at("predictor"), exact)
-        self._decoder = Decoder(weights.at("decoder"), kind)
-        self._generator = Generator(weights.at("decoder", "generator"), config["istftnet"], kind)
+        self._decoder = Decoder(weights.at("decoder"), format)
+        self._generator = Generator(weights.at("decoder", "generator"), config["istftnet"], format)
 
     @torch.inference_mode()
     def run(
-        self, batch: Sequence[Said], seeds: Sequence[int] = ()
+        self, batch: Sequence[PhonemeInput], seeds: Sequence[int] = ()
     ) -> list[tuple[Samples, list[int]]]:
         """Of each row its samples, and units for each phoneme and for the zeros at both ends."""
-        made: list[tuple[Samples, list[int]] | None] = [None] * len(batch)
+        results: list[tuple[Samples, list[int]] | None] = [None] * len(batch)
         seeds = seeds or [0] * len(batch)
-        waiting: list[tuple[list[_Row], Landing]] = []
+        waiting: list[tuple[list[_Row], HostCopy]] = []
         with use_tf32(False) if self.device.type == "cuda" else nullcontext():
-            rows = self._read(batch)
-        for group in self._cut(rows, _CURVES_FRAMES):
-            shaped = self._shaped(group, batch)
-            for block in self._cut(group, self._block_frames):
+            rows = self._encode_text(batch)
+        for group in self._group_rows(rows, _CURVES_FRAMES):
+            frames = self._predict_frames(group, batch)
+            for block in self._group_rows(group, self._block_frames):
                 drawn = [seeds[row.number] for row in block]
-                sound, shaped = self._spoken(block, shaped, drawn)
-                waiting.append((block, Landing(sound)))
+                sound, frames = self._decode(block, frames, drawn)
+                waiting.append((block, HostCopy(sound)))
                 if len(waiting) > 1:
-                    _take(*waiting.pop(0), made)
+                    _store(*waiting.pop(0), results)
         for entry in waiting:
-            _take(*entry, made)
-        return [result for result in made if result is not None]
+            _store(*entry, results)
+        return [result for result in results if result is not None]
 
     # -- text --------------------------------------------------------------------------------------
 
-    def _read(self, batch: Sequence[Said]) -> list[_Row]:
+    def _encode_text(self, batch: Sequence[PhonemeInput]) -> list[_Row]:
         """All rows through the text part, in batches of like length, with one wait at the end."""
         order = sorted(range(len(batch)), key=lambda number: -len(batch[number].ids))
-        groups, tolds = [], []
+        groups, encoded = [], []
         while order:
-            size = 1 if self._alone else _TEXT_TOKENS // (len(batch[order[0]].ids) + 2)
+            size = 1 if self._one_by_one else _TEXT_TOKENS // (len(batch[order[0]].ids) + 2)
             group, order = order[: max(1, size)], order[max(1, size) :]
             groups.append(group)
-            tolds.append(self._text(self._text_batch([batch[number] for number in group])))
+            encoded.append(self._text(self._text_batch([batch[number] for number in group])))
         rows = []
-        for group, told in zip(groups, tolds, strict=True):
-            units = told.units.cpu().numpy()
+        for group, features in zip(groups, encoded, strict=True):
+            units = features.units.cpu().numpy()
             for place, number in enumerate(group):
-                rows.append(_Row(number, told, place, units[place, : len(batch[number].ids) + 2]))
+                rows.append(
+                    _Row(number, features, place, units[place, : len(batch[number].ids) + 2])
+                )
         return rows
 
-    def _text_batch(self, batch: Sequence[Said]) -> TextBatch:
-        lengths = [len(said.ids) + 2 for said in batch]
+    def _text_batch(self, batch: Sequence[PhonemeInput]) -> TextBatch:
+        lengths = [len(one.ids) + 2 for one in batch]
         if lengths[0] > self._limit:
             raise InvalidInputError(
-                f"Kokoro takes {self._limit - 2} phonemes at a time, not {lengths[0] - 2}",
-                hint="Cut the line in two.",
+                f"Kokoro reads at most {self._limit - 2} phonemes at a time, not {lengths[0] - 2}",
+                hint="Split the text.",
             )
         ids = np.zeros((len(batch), lengths[0]), np.int64)
-        for number, said in enumerate(batch):
-            ids[number, 1 : len(said.ids) + 1] = said.ids
+        for number, one in enumerate(batch):
+            ids[number, 1 : len(one.ids) + 1] = one.ids
         mask = np.arange(lengths[0])[None] < np.array(lengths)[:, None]
-        speeds = np.array([said.speed for said in batch], np.float32)
+        speeds = np.array([one.speed for one in batch], np.float32)
         return TextBatch(
             to_device(ids, self.device), lengths, to_device(mask, self.device),
             self._styles(batch), to_device(speeds, self.device),
             to_device(np.flatnonzero(mask), self.device),
         )  # fmt: skip
 
-    def _styles(self, batch: Sequence[Said]) -> torch.Tensor:
-        styles = np.stack([np.asarray(said.style, np.float32).reshape(-1) for said in batch])
+    def _styles(self, batch: Sequence[PhonemeInput]) -> torch.Tensor:
+        styles = np.stack([np.asarray(one.style, np.float32).reshape(-1) for one in batch])
         return to_device(styles, self.device)
 
     # -- sound -------------------------------------------------------------------------------------
 
-    def _cut(self, rows: Sequence[_Row], most: int) -> Iterator[list[_Row]]:
+    def _group_rows(self, rows: Sequence[_Row], most: int) -> Iterator[list[_Row]]:
         """Rows of like length together, the longest first, padded to so many frames at most.
 
         On a CPU one by one.
         """
         order = sorted(rows, key=lambda row: -row.frames)
         while order:
-            size = 1 if self._alone else most // order[0].frames
+            size = 1 if self._one_by_one else most // order[0].frames
             yield order[: max(1, size)]
             order = order[max(1, size) :]
 
-    def _shaped(self, group: Sequence[_Row], batch: Sequence[Said]) -> _Shaped:
-        """What is told of each frame of some rows, with pitch and loudness."""
+    def _predict_frames(self, group: Sequence[_Row], batch: Sequence[PhonemeInput]) -> _Frames:
+        """What is features of each frame of some rows, with pitch and loudness."""
         rows = Rows([row.frames for row in group], self.device)
         styles = self._styles([batch[row.number] for row in group])
-        prosody, sound = self._aligned(group, rows)
+        prosody, sound = self._align(group, rows)
         with use_tf32(False) if self.device.type == "cuda" else nullcontext():
             curves = self._curves(prosody, styles[:, 128:], rows)
-        return _Shaped(sound, curves, styles[:, :128])
+        return _Frames(sound, curves, styles[:, :128])
 
-    def _spoken(
-        self, block: Sequence[_Row], shaped: _Shaped, seeds: Sequence[int]
-    ) -> tuple[torch.Tensor, _Shaped]:
-        """The first rows of what was shaped: [rows, samples]; and what is left."""
+    def _decode(
+        self, block: Sequence[_Row], frames: _Frames, seeds: Sequence[int]
+    ) -> tuple[torch.Tensor, _Frames]:
+        """The first rows of what was frames: [rows, samples]; and what is left."""
         rows = Rows([row.frames for row in block], self.device)
         drawn = to_device(np.array(seeds, np.int64), self.device) if self._noise else None
-        sound, curves, styles = shaped.first(len(block), rows.frames[0])
+        sound, curves, styles = frames.take_first(len(block), rows.frames[0])
         with use_tf32(self._tf32) if self.device.type == "cuda" else nullcontext():
             x = self._decoder(sound, curves, styles, rows)
-            return self._generator(x, curves[0], styles, rows, drawn), shaped.after(len(block))
+            return self._generator(x, curves[0], styles, rows, drawn), frames.drop_first(len(block))
 
-    def _aligned(self, block: Sequence[_Row], rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
-        """What is told of each phoneme, as many times as it lasts; zero beyond a row's end."""
+    def _align(self, block: Sequence[_Row], rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+        """What is features of each phoneme, as many times as it lasts; zero beyond a row's end."""
         longest = rows.frames[0]
         prosody, sound = [], []
         for row in block:
             where = np.full(longest, len(row.units) - 1, np.int64)
             where[: row.frames] = np.repeat(np.arange(len(row.units)), row.units)
             index = to_device(where, self.device)
-            prosody.append(row.told.prosody[row.place].index_select(0, index))
-            sound.append(row.told.sound[row.place].index_select(0, index))
-        silence = rows.at(1).silence
-        return silence(torch.stack(prosody)), silence(torch.stack(sound))
+            prosody.append(row.features.prosody[row.place].index_select(0, index))
+            sound.append(row.features.sound[row.place].index_select(0, index))
+        padding = rows.at(1).padding
+        return padding(torch.stack(prosody)), padding(torch.stack(sound))
 
 
 class KokoroTorch(KokoroNet):
-    """The network for a placement, from a file of weights with config.json beside it."""
+    """The network for a placement, from a file of weights with config.json styles it."""
 
     batch_invariant = False
 
@@ -257,26 +240,27 @@ class KokoroTorch(KokoroNet):
 
         handle = TorchHandle(placement.device, placement.backend, threads=placement.threads)
         self.handle: DeviceHandle = handle
-        tensors, config = load(weights)
+        tensors, config = load_weights(weights)
         super().__init__(tensors, config, handle.device, placement.precision, noise=noise)
 
 
-def load(weights: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def load_weights(weights: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """The tensors by name and the config, without running any code of the file."""
     path = weights.parent / "config.json"
     if not path.is_file():
         raise MissingWeightsError(
-            f"no config.json beside {weights}", hint="Take it from where the weights came from."
+            f"no config.json styles {weights}",
+            hint="Download it from the repository of the weights.",
         )
     config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if weights.suffix == ".safetensors":
         from safetensors.torch import load_file
 
         return load_file(weights), config
-    return flat(torch.load(weights, map_location="cpu", weights_only=True)), config
+    return _flatten(torch.load(weights, map_location="cpu", weights_only=True)), config
 
 
-def flat(parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+def _flatten(parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """One table of the published file's tables by part, whose names begin with `module.`."""
     tensors: dict[str, torch.Tensor] = {}
     for part, value in parts.items():
@@ -288,10 +272,158 @@ def flat(parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def _take(
-    block: Sequence[_Row], landing: Landing, made: list[tuple[Samples, list[int]] | None]
+def _store(
+    block: Sequence[_Row], copy: HostCopy, results: list[tuple[Samples, list[int]] | None]
 ) -> None:
     """Cut a block that has reached the host into its rows."""
-    sound = landing.wait()
+    sound = copy.wait()
     for place, row in enumerate(block):
-        made[row.number] = (sound[place, : row.frames * UNIT].copy(), row.units.tolist())
+        results[row.number] = (sound[place, : row.frames * UNIT].copy(), row.units.tolist())
+
+
+# -- text to durations -----------------------------------------------------------------------------
+
+
+class Linear:
+    """A matrix and a bias."""
+
+    def __init__(self, weights: Weights, format: TensorFormat) -> None:
+        self.weight, bias = format.put(weights.get("weight")), weights.bias()
+        self.bias = None if bias is None else format.put(bias)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Of the last dimension."""
+        return F.linear(x, self.weight, self.bias)
+
+
+class _Norm:
+    def __init__(
+        self, weights: Weights, format: TensorFormat, eps: float, names: tuple[str, str]
+    ) -> None:
+        self._scale, self._shift = (format.put(weights.get(name)) for name in names)
+        self._eps = eps
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, self._scale.shape, self._scale, self._shift, self._eps)
+
+
+class TextBatch(NamedTuple):
+    """Rows of phonemes, padded; the longest first."""
+
+    ids: torch.Tensor
+    lengths: Sequence[int]
+    mask: torch.Tensor
+    """True where there is a phoneme."""
+    styles: torch.Tensor
+    """[rows, 256]: the half for the voice, the half for how it speaks."""
+    speeds: torch.Tensor
+    """[rows]"""
+    places: torch.Tensor
+    """Where the phonemes lie, row behind row."""
+
+    def real(self, x: torch.Tensor) -> torch.Tensor:
+        """Of [rows, phonemes, size], the phonemes that are there: [all of them, size]."""
+        return x.flatten(0, 1).index_select(0, self.places)
+
+    def padded(self, x: torch.Tensor) -> torch.Tensor:
+        """The way back; zero where there is none."""
+        out = x.new_zeros(self.ids.numel(), x.shape[1])
+        return out.index_copy_(0, self.places, x).view(*self.ids.shape, -1)
+
+
+class Albert:
+    """The phoneme encoder: one layer, gone through many times."""
+
+    def __init__(self, weights: Weights, settings: dict[str, Any], format: TensorFormat) -> None:
+        eps = settings.get("layer_norm_eps", 1e-12)
+        usual = ("weight", "bias")
+        embeddings = weights.at("embeddings")
+        layer = weights.at("encoder", "albert_layer_groups", 0, "albert_layers", 0)
+        attention = layer.at("attention")
+        places = embeddings.get("position_embeddings.weight")
+        places = places + embeddings.get("token_type_embeddings.weight")[0]
+        self._words = format.put(embeddings.get("word_embeddings.weight"))
+        self._places = format.put(places)
+        self._norm = _Norm(embeddings.at("LayerNorm"), format, eps, usual)
+        self._into = Linear(weights.at("encoder", "embedding_hidden_mapping_in"), format)
+        self._projections = [Linear(attention.at(n), format) for n in ("query", "key", "value")]
+        self._dense = Linear(attention.at("dense"), format)
+        self._inner_norm = _Norm(attention.at("LayerNorm"), format, eps, usual)
+        self._outer_norm = _Norm(layer.at("full_layer_layer_norm"), format, eps, usual)
+        self._up, self._down = (Linear(layer.at(n), format) for n in ("ffn", "ffn_output"))
+        self._heads: int = settings["num_attention_heads"]
+        self._times: int = settings.get("num_hidden_layers", 12)
+
+    def __call__(self, batch: TextBatch, full: bool) -> torch.Tensor:
+        """[rows, phonemes, hidden]. Padding is seen by the attention alone, which skips it."""
+        rows, length = batch.ids.shape
+        seen = None if full else batch.mask[:, None, None]
+        words = self._words[batch.ids] + self._places[:length]
+        x = self._into(self._norm(batch.real(words)))
+        for _ in range(self._times):
+            query, key, value = (
+                self._split(batch.padded(project(x))) for project in self._projections
+            )
+            attended = F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+            x = self._inner_norm(x + self._dense(batch.real(attended.transpose(1, 2).flatten(2))))
+            x = self._outer_norm(x + self._down(F.gelu(self._up(x), approximate="tanh")))
+        return batch.padded(x)
+
+    def _split(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(*x.shape[:2], self._heads, -1).transpose(1, 2)
+
+
+class TextFeatures(NamedTuple):
+    """What is known of each phoneme."""
+
+    prosody: torch.Tensor
+    sound: torch.Tensor
+    units: torch.Tensor
+    """[rows, phonemes]: how long it lasts."""
+
+
+class TextPart:
+    """The encoders of text and the predictor of durations."""
+
+    def __init__(self, weights: Weights, config: dict[str, Any], format: TensorFormat) -> None:
+        predictor, sound = weights.at("predictor"), weights.at("text_encoder")
+        self._albert = Albert(weights.at("bert"), config["plbert"], format)
+        self._into = Linear(weights.at("bert_encoder"), format)
+        layers = range(config["n_layer"])
+        inner = predictor.at("text_encoder", "lstms")
+        self._prosody = [
+            (Lstm(inner.at(2 * n), format), Linear(inner.at(2 * n + 1, "fc"), format))
+            for n in layers
+        ]
+        self._last = Lstm(predictor.at("lstm"), format)
+        self._units = Linear(predictor.at("duration_proj", "linear_layer"), format)
+        self._table = format.put(sound.get("embedding.weight"))
+        self._convs = [
+            (Conv.of(sound.at("cnn", n, 0), format),
+             _Norm(sound.at("cnn", n, 1), format, 1e-5, ("gamma", "beta")))
+            for n in layers
+        ]  # fmt: skip
+        self._sound = Lstm(sound.at("lstm"), format)
+
+    def __call__(self, batch: TextBatch) -> TextFeatures:
+        """What the decoder is features, and for how long."""
+        full = batch.lengths[-1] == batch.lengths[0]
+        keep = batch.mask.unsqueeze(-1).float()
+        x = self._into(self._albert(batch, full))
+        style = batch.styles[:, 128:]
+        styles = style.unsqueeze(1).expand(-1, x.shape[1], -1)
+        x = torch.cat((x, styles), dim=2) * keep
+        for lstm, features in self._prosody:
+            x = lstm(x, batch.lengths)
+            scale, shift = features(style).unsqueeze(1).chunk(2, dim=2)
+            x = (1 + scale) * F.layer_norm(x, x.shape[-1:]) + shift
+            x = torch.cat((x, styles), dim=2) * keep
+        spread = torch.sigmoid(self._units(self._last(x, batch.lengths))).sum(-1)
+        units = torch.round(spread / batch.speeds.unsqueeze(1)).clamp(min=1) * batch.mask
+        return TextFeatures(x, self._encode_sound(batch, keep), units.long())
+
+    def _encode_sound(self, batch: TextBatch, keep: torch.Tensor) -> torch.Tensor:
+        x = self._table[batch.ids] * keep
+        for conv, norm in self._convs:
+            x = F.leaky_relu(norm(conv(x)), 0.2) * keep
+        return self._sound(x, batch.lengths)

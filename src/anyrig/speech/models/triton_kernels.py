@@ -4,7 +4,7 @@ Plain torch makes a pass for every operation, and here memory is what is waited 
 would make one pass as well, after seconds of compiling, and with a sine that is exact over all
 numbers; of a snake the square of a sine is wanted, which comes again with every half turn, so a
 polynomial over half a turn does: within 4e-6, under what half precision can tell.
-Imported only where Triton is there (`quick`).
+Imported only where Triton is installed (`has_triton`).
 """
 
 from __future__ import annotations
@@ -66,41 +66,45 @@ def snake(
 
 
 @triton.jit
-def _bent(x, bias, kept, slope, total, channels, BLOCK: tl.constexpr):
+def _leaky_relu(x, bias, mask, slope, total, channels, BLOCK: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = offsets < total
     added = tl.load(bias + offsets % channels, mask=inside, other=0.0).to(tl.float32)
     y = tl.load(x + offsets, mask=inside, other=0.0).to(tl.float32) + added
     y = tl.where(y >= 0, y, y * slope)
-    y *= tl.load(kept + offsets // channels, mask=inside, other=0).to(tl.float32)
+    y *= tl.load(mask + offsets // channels, mask=inside, other=0).to(tl.float32)
     tl.store(x + offsets, y.to(x.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _joined(x, more, bias, kept, heard, slope, total, channels, BLOCK: tl.constexpr):
+def _add_residual(x, more, bias, mask, hidden, slope, total, channels, BLOCK: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = offsets < total
     added = tl.load(bias + offsets % channels, mask=inside, other=0.0).to(tl.float32)
     y = tl.load(more + offsets, mask=inside, other=0.0).to(tl.float32) + added
     y += tl.load(x + offsets, mask=inside, other=0.0).to(tl.float32)
-    y *= tl.load(kept + offsets // channels, mask=inside, other=0).to(tl.float32)
+    y *= tl.load(mask + offsets // channels, mask=inside, other=0).to(tl.float32)
     tl.store(more + offsets, y.to(more.dtype.element_ty), mask=inside)
     y = tl.where(y >= 0, y, y * slope)
-    tl.store(heard + offsets, y.to(heard.dtype.element_ty), mask=inside)
+    tl.store(hidden + offsets, y.to(hidden.dtype.element_ty), mask=inside)
 
 
-def bent(x: torch.Tensor, bias: torch.Tensor, kept: torch.Tensor, slope: float) -> torch.Tensor:
-    """A leaky ReLU of x + bias, in x itself, zero at steps that are not kept; channels last."""
+def leaky_relu(
+    x: torch.Tensor, bias: torch.Tensor, mask: torch.Tensor, slope: float
+) -> torch.Tensor:
+    """A leaky ReLU of x + bias, in x itself, zero at steps outside of the mask; channels last."""
     grid = (triton.cdiv(x.numel(), _BLOCK),)
-    _bent[grid](x, bias, kept, slope, x.numel(), x.shape[-1], BLOCK=_BLOCK)
+    _leaky_relu[grid](x, bias, mask, slope, x.numel(), x.shape[-1], BLOCK=_BLOCK)
     return x
 
 
-def joined(
-    x: torch.Tensor, more: torch.Tensor, bias: torch.Tensor, kept: torch.Tensor, slope: float
+def add_residual(
+    x: torch.Tensor, more: torch.Tensor, bias: torch.Tensor, mask: torch.Tensor, slope: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """x + more + bias, in `more` itself, and a leaky ReLU of that; zero where not kept."""
-    heard = torch.empty_like(more)
+    """x + more + bias, in `more` itself, and a leaky ReLU of that; zero outside of the mask."""
+    hidden = torch.empty_like(more)
     grid = (triton.cdiv(more.numel(), _BLOCK),)
-    _joined[grid](x, more, bias, kept, heard, slope, more.numel(), more.shape[-1], BLOCK=_BLOCK)
-    return more, heard
+    _add_residual[grid](
+        x, more, bias, mask, hidden, slope, more.numel(), more.shape[-1], BLOCK=_BLOCK
+    )
+    return more, hidden

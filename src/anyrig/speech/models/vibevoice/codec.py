@@ -1,43 +1,92 @@
-"""Sound and latents: causal convolutions that go on from where the last piece ended.
+"""Audio and latents: causal convolutions that continue from where the last part ended.
 
-Vectors stand last (row, time, channel), so that norms and products need no turning. Every dense
-convolution here is a product of a window with a matrix: a kernel of twice the stride sees two
-blocks, and a transposed one gives a block from two steps. What a piece leaves for the next one, of
-all layers together, is one vector a row (`Tape`): it is kept, masked and moved as one tensor.
+Channels come last (row, time, channel), so that norms and products need no transposing. Every dense
+convolution is a product of a window with a matrix: a kernel of twice the stride sees two blocks,
+and a transposed one gives a block from two steps. What a part leaves for the next one, of all
+layers together, is one vector per row (`ConvState`): it is stored, masked and moved as one tensor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyrig.speech.models.vibevoice.shape import CodecShape
-from anyrig.speech.models.vibevoice.weights import Weights
+
+class Weights:
+    """Tensors under a prefix. Each is read on demand, so a model is never in memory twice."""
+
+    def __init__(
+        self,
+        read: Callable[[str], Tensor],
+        device: torch.device,
+        dtype: torch.dtype,
+        prefix: str = "",
+    ) -> None:
+        self._read = read
+        self.device = device
+        self.dtype = dtype
+        self.prefix = prefix
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A tensor, in the model's format."""
+        return self.read_fp32(name).to(self.dtype)
+
+    def read_fp32(self, name: str) -> Tensor:
+        """A tensor in single precision, for what is computed before it is rounded."""
+        return self._read(self.prefix + name).detach().to(self.device, torch.float32)
+
+    def under(self, prefix: str) -> Weights:
+        """The tensors whose names begin so."""
+        return Weights(self._read, self.device, self.dtype, f"{self.prefix}{prefix}.")
+
+    def concatenate(self, *names: str) -> Tensor:
+        """Several matrices of one input as one: one kernel instead of several."""
+        return torch.cat([self[name] for name in names])
 
 
-class Tape:
-    """What the piece before left, read layer by layer, and what this one leaves."""
+@dataclass(frozen=True)
+class CodecShape:
+    """Of an encoder; the decoder mirrors it."""
 
-    def __init__(self, past: Tensor) -> None:
-        self._past = past
-        self._at = 0
-        self._left: list[Tensor] = []
+    latent: int
+    kernel: int
+    filters: int
+    ratios: tuple[int, ...]
+    depths: tuple[int, ...]
+    eps: float
+    noise: float
+    """How much noise is added to the latents of a voice sample."""
+
+    @property
+    def hop(self) -> int:
+        """Samples of one frame."""
+        return math.prod(self.ratios)
+
+
+class ConvState:
+    """What the part before left, read layer by layer, and what this one leaves."""
+
+    def __init__(self, before: Tensor) -> None:
+        self._before = before
+        self._offset = 0
+        self._after: list[Tensor] = []
 
     def extend(self, x: Tensor, steps: int) -> Tensor:
-        """`x` with so many steps of the piece before it in front."""
+        """`x` with some steps of the part before it in front."""
         channels = x.shape[-1]
-        past = self._past[:, self._at : self._at + steps * channels]
-        self._at += steps * channels
-        full = torch.cat((past.view(-1, steps, channels), x), dim=1)
-        self._left.append(full[:, full.shape[1] - steps :].flatten(1))
+        before = self._before[:, self._offset : self._offset + steps * channels]
+        self._offset += steps * channels
+        full = torch.cat((before.view(-1, steps, channels), x), dim=1)
+        self._after.append(full[:, full.shape[1] - steps :].flatten(1))
         return full
 
-    def left(self) -> Tensor:
-        """For the next piece."""
-        return torch.cat(self._left, dim=1)
+    def collect(self) -> Tensor:
+        return torch.cat(self._after, dim=1)
 
 
 class Conv:
@@ -45,114 +94,114 @@ class Conv:
 
     def __init__(self, weights: Weights, kernel: int, stride: int = 1) -> None:
         weight = weights["weight"]
-        self.kernel, self.stride, self.back = kernel, stride, kernel - stride
-        self.memory = self.back * weight.shape[1]
+        self.kernel, self.stride, self.context = kernel, stride, kernel - stride
+        self.state_size = self.context * weight.shape[1]
         self._weight, self._bias = weight.flatten(1), weights["bias"]
 
-    def __call__(self, x: Tensor, tape: Tape) -> Tensor:
-        """The next steps."""
-        windows = tape.extend(x, self.back).unfold(1, self.kernel, self.stride)
+    def __call__(self, x: Tensor, state: ConvState) -> Tensor:
+        windows = state.extend(x, self.context).unfold(1, self.kernel, self.stride)
         return F.linear(windows.flatten(2), self._weight, self._bias)
 
 
-class Upward:
+class ConvTranspose:
     """A causal transposed convolution whose kernel is twice its stride."""
 
     def __init__(self, weights: Weights, stride: int) -> None:
         weight = weights["weight"]
-        self.memory = weight.shape[0]
+        self.state_size = weight.shape[0]
         blocks = weight.permute(2, 1, 0)
         now, before = blocks[:stride].flatten(0, 1), blocks[stride:].flatten(0, 1)
-        # The step before stands first in a window.
+        # In a window the earlier step comes first.
         self._weight = torch.cat((before, now), dim=1)
         self._bias = weights["bias"].repeat(stride)
         self._stride = stride
 
-    def __call__(self, x: Tensor, tape: Tape) -> Tensor:
-        """A block of steps for each."""
-        full = tape.extend(x, 1)
+    def __call__(self, x: Tensor, state: ConvState) -> Tensor:
+        full = state.extend(x, 1)
         pairs = torch.cat((full[:, :-1], full[:, 1:]), dim=-1)
-        made = F.linear(pairs, self._weight, self._bias)
-        return made.reshape(len(x), x.shape[1] * self._stride, -1)
+        blocks = F.linear(pairs, self._weight, self._bias)
+        return blocks.reshape(len(x), x.shape[1] * self._stride, -1)
 
 
 class Block:
-    """A depthwise convolution and two products, each added to what came in.
+    """A depthwise convolution and two products, each around a residual.
 
     The gains behind both are folded into their weights.
     """
 
     def __init__(self, weights: Weights, shape: CodecShape) -> None:
-        gain, ffn_gain = weights.exact("gamma"), weights.exact("ffn_gamma")
+        gamma, ffn_gamma = weights.read_fp32("gamma"), weights.read_fp32("ffn_gamma")
         dtype, mixer, ffn = weights.dtype, weights.under("mixer.conv"), weights.under("ffn")
         self._norm, self._ffn_norm = weights["norm.weight"], weights["ffn_norm.weight"]
-        self._taps = (mixer.exact("weight") * gain[:, None, None]).to(dtype)
-        self._bias = (mixer.exact("bias") * gain).to(dtype)
-        self._wide, self._wide_bias = ffn["linear1.weight"], ffn["linear1.bias"]
-        self._narrow = (ffn.exact("linear2.weight") * ffn_gain[:, None]).to(dtype)
-        self._narrow_bias = (ffn.exact("linear2.bias") * ffn_gain).to(dtype)
-        self._eps, self._back = shape.eps, shape.kernel - 1
-        self.memory = self._back * gain.shape[0]
+        self._depthwise = (mixer.read_fp32("weight") * gamma[:, None, None]).to(dtype)
+        self._bias = (mixer.read_fp32("bias") * gamma).to(dtype)
+        self._up, self._up_bias = ffn["linear1.weight"], ffn["linear1.bias"]
+        self._down = (ffn.read_fp32("linear2.weight") * ffn_gamma[:, None]).to(dtype)
+        self._down_bias = (ffn.read_fp32("linear2.bias") * ffn_gamma).to(dtype)
+        self._eps, self._context = shape.eps, shape.kernel - 1
+        self.state_size = self._context * gamma.shape[0]
 
-    def __call__(self, x: Tensor, tape: Tape) -> Tensor:
-        """As many steps as came in."""
+    def __call__(self, x: Tensor, state: ConvState) -> Tensor:
         normed = F.rms_norm(x, x.shape[-1:], self._norm, self._eps)
-        full = tape.extend(normed, self._back).transpose(1, 2)
-        mixed = F.conv1d(full, self._taps, self._bias, groups=full.shape[1])
+        full = state.extend(normed, self._context).transpose(1, 2)
+        mixed = F.conv1d(full, self._depthwise, self._bias, groups=full.shape[1])
         x = x + mixed.transpose(1, 2)
         normed = F.rms_norm(x, x.shape[-1:], self._ffn_norm, self._eps)
-        wide = F.gelu(F.linear(normed, self._wide, self._wide_bias))
-        return x + F.linear(wide, self._narrow, self._narrow_bias)
+        hidden = F.gelu(F.linear(normed, self._up, self._up_bias))
+        return x + F.linear(hidden, self._down, self._down_bias)
 
 
-class _Chain:
-    """Layers one after the other, with one tape."""
+_Layer = Conv | ConvTranspose | Block
 
-    def __init__(self, parts: Sequence[Conv | Upward | Block], like: Tensor) -> None:
+
+class _CausalStack:
+    """Layers one after the other, with one state for all."""
+
+    def __init__(self, parts: Sequence[_Layer], like: Tensor) -> None:
         self._parts = parts
         self._like = like
-        self.memory = sum(part.memory for part in parts)
+        self.state_size = sum(part.state_size for part in parts)
 
-    def silence(self, rows: int) -> Tensor:
-        """What stands before the first piece."""
-        return torch.zeros(rows, self.memory, dtype=self._like.dtype, device=self._like.device)
+    def zero_state(self, rows: int) -> Tensor:
+        """The state before the first part."""
+        return torch.zeros(rows, self.state_size, dtype=self._like.dtype, device=self._like.device)
 
-    def __call__(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """The next piece, and what it leaves for the one after it."""
-        tape = Tape(past)
+    def __call__(self, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        """The next part, and the state after it."""
+        state = ConvState(before)
         for part in self._parts:
-            x = part(x, tape)
-        return x, tape.left()
+            x = part(x, state)
+        return x, state.collect()
 
 
-class Encoder(_Chain):
-    """Sound (row, samples, 1) to features, one a frame."""
+class Encoder(_CausalStack):
+    """Audio (row, samples, 1) to features, one a frame."""
 
     def __init__(self, shape: CodecShape, weights: Weights) -> None:
-        parts: list[Conv | Upward | Block] = [Conv(weights.under("stem.conv.conv"), shape.kernel)]
-        parts += _blocks(weights.under("stem"), shape, shape.depths[0])
+        parts: list[_Layer] = [Conv(weights.under("stem.conv.conv"), shape.kernel)]
+        parts += _list_blocks(weights.under("stem"), shape, shape.depths[0])
         for n, ratio in enumerate(shape.ratios):
             under = weights.under(f"conv_layers.{n}")
             parts.append(Conv(under.under("conv.conv"), 2 * ratio, ratio))
-            parts += _blocks(under, shape, shape.depths[n + 1])
+            parts += _list_blocks(under, shape, shape.depths[n + 1])
         parts.append(Conv(weights.under("head.conv"), shape.kernel))
         super().__init__(parts, weights["head.conv.bias"])
 
 
-class Decoder(_Chain):
-    """Latents (row, frames, size) to sound."""
+class Decoder(_CausalStack):
+    """Latents (row, frames, size) to audio."""
 
     def __init__(self, shape: CodecShape, weights: Weights) -> None:
         depths, ratios = shape.depths[::-1], shape.ratios[::-1]
-        parts: list[Conv | Upward | Block] = [Conv(weights.under("stem.conv.conv"), shape.kernel)]
-        parts += _blocks(weights.under("stem"), shape, depths[0])
+        parts: list[_Layer] = [Conv(weights.under("stem.conv.conv"), shape.kernel)]
+        parts += _list_blocks(weights.under("stem"), shape, depths[0])
         for n, ratio in enumerate(ratios):
             under = weights.under(f"conv_layers.{n}")
-            parts.append(Upward(under.under("convtr.convtr"), ratio))
-            parts += _blocks(under, shape, depths[n + 1])
+            parts.append(ConvTranspose(under.under("convtr.convtr"), ratio))
+            parts += _list_blocks(under, shape, depths[n + 1])
         parts.append(Conv(weights.under("head.conv"), shape.kernel))
         super().__init__(parts, weights["head.conv.bias"])
 
 
-def _blocks(weights: Weights, shape: CodecShape, count: int) -> list[Conv | Upward | Block]:
+def _list_blocks(weights: Weights, shape: CodecShape, count: int) -> list[_Layer]:
     return [Block(weights.under(f"stage.{n}"), shape) for n in range(count)]

@@ -1,103 +1,615 @@
-"""The parts of a VibeVoice model together, from a folder or from tensors."""
+"""VibeVoice, long-form speech with a voice from a sample: our own inference on its weights.
+
+A language model (Qwen2) predicts frame by frame what comes next; a small diffusion head makes the
+latent of a frame; a decoder of causal convolutions (`codec.py`) makes 133 ms of audio of it; an
+encoder hears that audio, and its features are the language model's next input. `generate.py` runs
+the frames of many utterances.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from anyrig.speech.models.vibevoice import scheduler, shape, weights
-from anyrig.speech.models.vibevoice.codec import Decoder, Encoder
-from anyrig.speech.models.vibevoice.diffusion import Head
-from anyrig.speech.models.vibevoice.language import Language
-from anyrig.speech.models.vibevoice.shape import Shape
-from anyrig.speech.models.vibevoice.weights import Weights
+from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.speech.models.vibevoice.codec import CodecShape, Decoder, Encoder, Weights
 
-# A sample is encoded in pieces of so many frames: four seconds at the published sizes.
-_PIECE = 30
+
+@dataclass(frozen=True)
+class TextShape:
+    """Of the language model."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    eps: float
+    theta: float
+    tied: bool
+    """Whether the logits come from the embedding."""
+
+
+@dataclass(frozen=True)
+class HeadShape:
+    """Of the diffusion head."""
+
+    layers: int
+    eps: float
+    frequencies: int
+    max_period: float
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What the language model may predict, in the order of their ids."""
+
+    end: int
+    begin_audio: int
+    end_audio: int
+    audio: int
+
+    @property
+    def all(self) -> tuple[int, int, int, int]:
+        """In this order, so that ties fall as they would over the whole vocabulary."""
+        return (self.end, self.begin_audio, self.end_audio, self.audio)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a whole model."""
+
+    text: TextShape
+    acoustic: CodecShape
+    semantic: CodecShape
+    head: HeadShape
+    tokens: Tokens
+
+
+def read_shape(config: Mapping[str, Any]) -> Shape:
+    """The sizes in a `config.json`; what it leaves out is as transformers would have it."""
+    if config.get("model_type") != "vibevoice" or "text_config" not in config:
+        raise InvalidInputError(
+            "this is not a VibeVoice folder in the format of transformers 5",
+            hint="Use a converted one, such as vibevoice/VibeVoice-1.5B-hf: its config.json has "
+            "a text_config.",
+        )
+    text, head = config["text_config"], config.get("diffusion_head_config") or {}
+    _expect(text.get("hidden_act", "silu"), "silu")
+    _expect(head.get("hidden_act", "silu"), "silu")
+    return Shape(
+        text=_read_text(text, bool(config.get("tie_word_embeddings", False))),
+        acoustic=_read_codec(config.get("audio_config") or {}, 64),
+        semantic=_read_codec(config.get("semantic_model_config") or {}, 128),
+        head=HeadShape(
+            layers=head.get("num_hidden_layers", 4),
+            eps=head.get("rms_norm_eps", 1e-5),
+            frequencies=head.get("frequency_embedding_size", 256),
+            max_period=head.get("diffusion_max_period", 10000),
+        ),
+        tokens=Tokens(
+            end=config.get("eos_token_id", 151643),
+            begin_audio=config.get("audio_bos_token_id", 151652),
+            end_audio=config.get("audio_eos_token_id", 151653),
+            audio=config.get("audio_token_id", 151654),
+        ),
+    )
+
+
+def _read_text(text: Mapping[str, Any], tied: bool) -> TextShape:
+    heads, hidden = text.get("num_attention_heads", 32), text.get("hidden_size", 4096)
+    rope = text.get("rope_parameters") or {}
+    _expect(rope.get("rope_type", "default"), "default")
+    return TextShape(
+        hidden=hidden,
+        layers=text.get("num_hidden_layers", 32),
+        heads=heads,
+        kv_heads=text.get("num_key_value_heads") or heads,
+        head_dim=text.get("head_dim") or hidden // heads,
+        eps=text.get("rms_norm_eps", 1e-6),
+        theta=float(rope.get("rope_theta", text.get("rope_theta", 10000.0))),
+        tied=bool(text.get("tie_word_embeddings", tied)),
+    )
+
+
+def _read_codec(codec: Mapping[str, Any], latent: int) -> CodecShape:
+    _expect(codec.get("hidden_act", "gelu"), "gelu")
+    _expect(codec.get("channels", 1), 1)
+    return CodecShape(
+        latent=codec.get("hidden_size", latent),
+        kernel=codec.get("kernel_size", 7),
+        filters=codec.get("num_filters", 32),
+        ratios=tuple(codec.get("downsampling_ratios", (2, 2, 4, 5, 5, 8))),
+        depths=tuple(codec.get("depths", (3, 3, 3, 3, 3, 3, 8))),
+        eps=codec.get("rms_norm_eps", 1e-5),
+        noise=codec.get("vae_std", 0.625),
+    )
+
+
+def _expect(value: object, wanted: object) -> None:
+    if value != wanted:
+        raise InvalidInputError(
+            f"this VibeVoice model is built with {value!r}, where {wanted!r} was expected",
+            hint="A variant of the model that anyrig does not know; use the published 1.5B or 7B.",
+        )
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+
+def open_weights(folder: Path, device: torch.device, dtype: torch.dtype) -> Weights:
+    """The tensors of a folder's safetensors files."""
+    files = _find_files(folder)
+    handles = {
+        path: safe_open(path, framework="pt", device="cpu") for path in sorted(set(files.values()))
+    }
+
+    def read(name: str) -> Tensor:
+        if name not in files:
+            raise MissingWeightsError(
+                f"{folder} has no tensor {name}",
+                hint="The folder is incomplete, or of another model: download it again.",
+            )
+        tensor: Tensor = handles[files[name]].get_tensor(name)  # type: ignore[no-untyped-call]
+        return tensor
+
+    return Weights(read, device, dtype)
+
+
+def _find_files(folder: Path) -> dict[str, Path]:
+    """The file of each tensor."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = json.loads(index.read_text())["weight_map"]
+        return {name: folder / file for name, file in names.items()}
+    files: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt", device="cpu") as handle:
+            files.update(dict.fromkeys(handle.keys(), path))
+    return files
+
+
+# -- the language model ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LanguageLayer:
+    """One layer's weights; matrices that share their input are one."""
+
+    norm: Tensor
+    qkv: Tensor
+    qkv_bias: Tensor
+    out: Tensor
+    mlp_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+class LanguageModel:
+    """Qwen2, with its keys and values in buffers that never move.
+
+    A row is a sequence of its own length. A step takes one input of every row; keys and values go
+    to the row's own next place, and attention looks at the places before it. The group of query
+    heads that share a key head stands where a sequence would: a key head is read once for all.
+    """
+
+    def __init__(self, shape: TextShape, weights: Weights) -> None:
+        self.shape = shape
+        self.embedding = weights["embed_tokens.weight"]
+        self.layers = [_read_layer(weights.under(f"layers.{n}")) for n in range(shape.layers)]
+        self.norm = weights["norm.weight"]
+        half = torch.arange(0, shape.head_dim, 2, device=weights.device, dtype=torch.float32)
+        self._frequencies = shape.theta ** -(half / shape.head_dim)
+
+    def new_cache(self, rows: int, length: int) -> Tensor:
+        """Keys and values of some rows: layer, row, place, key or value, head."""
+        shape = self.shape
+        size = (shape.layers, rows, length, 2, shape.kv_heads, shape.head_dim)
+        return torch.zeros(size, dtype=self.norm.dtype, device=self.norm.device)
+
+    def step(self, inputs: Tensor, cache: Tensor, lengths: Tensor, span: int) -> Tensor:
+        """The hidden state after one more input of each row.
+
+        Args:
+            inputs: a vector a row.
+            cache: written at each row's place.
+            lengths: how many places of each row are filled; this input goes to the next.
+            span: no row is longer than this; attention looks no further.
+        """
+        rows = inputs.shape[0]
+        places = torch.arange(span, device=inputs.device)
+        visible = torch.zeros((), dtype=inputs.dtype, device=inputs.device)
+        mask = visible.masked_fill(places > lengths[:, None], float("-inf"))[:, None, None]
+        rotary = self._rotary(lengths)
+        index = lengths + torch.arange(rows, device=inputs.device) * cache.shape[2]
+        x = inputs
+        with _masked_attention(inputs.device):
+            for layer, cached in zip(self.layers, cache, strict=True):
+                x = x + self._attend(layer, x, cached[:rows], rotary, index, mask, span)
+                x = x + _run_mlp(layer, x, self.shape.eps)
+        return F.rms_norm(x, x.shape[-1:], self.norm, self.shape.eps)
+
+    def prefill(self, inputs: Tensor, cache: Tensor) -> None:
+        """Keys and values of whole beginnings, row, place, vector: padded at their ends.
+
+        What stands on the padding never matters: no earlier place sees it, and a later one of the
+        same row is written over it.
+        """
+        rows, length, _ = inputs.shape
+        shape = self.shape
+        rotary = self._rotary(torch.arange(length, device=inputs.device))
+        x = inputs
+        for layer, cached in zip(self.layers, cache, strict=True):
+            normed = F.rms_norm(x, x.shape[-1:], layer.norm, shape.eps)
+            packed = F.linear(normed, layer.qkv, layer.qkv_bias)
+            heads = packed.view(rows, length, -1, shape.head_dim)
+            query, key, value = self._split(heads, rotary)
+            cached[:rows, :length, 0], cached[:rows, :length, 1] = key, value
+            group = shape.heads // shape.kv_heads
+            attended = F.scaled_dot_product_attention(
+                query.transpose(1, 2),
+                key.transpose(1, 2).repeat_interleave(group, 1),
+                value.transpose(1, 2).repeat_interleave(group, 1),
+                is_causal=True,
+            )
+            x = x + F.linear(attended.transpose(1, 2).flatten(2), layer.out)
+            x = x + _run_mlp(layer, x, shape.eps)
+
+    def _attend(
+        self,
+        layer: LanguageLayer,
+        x: Tensor,
+        cached: Tensor,
+        rotary: tuple[Tensor, Tensor],
+        index: Tensor,
+        mask: Tensor,
+        span: int,
+    ) -> Tensor:
+        shape, rows = self.shape, x.shape[0]
+        normed = F.rms_norm(x, x.shape[-1:], layer.norm, shape.eps)
+        heads = F.linear(normed, layer.qkv, layer.qkv_bias).view(rows, -1, shape.head_dim)
+        query, key, value = self._split(heads, rotary)
+        cached.flatten(0, 1).index_copy_(0, index, torch.stack((key, value), 1))
+        seen = cached[:, :span].permute(2, 0, 3, 1, 4)
+        group = query.view(rows, shape.kv_heads, -1, shape.head_dim)
+        attended = F.scaled_dot_product_attention(
+            group, seen[0], seen[1], attn_mask=mask.expand(-1, *group.shape[1:3], -1)
+        )
+        return F.linear(attended.flatten(1), layer.out)
+
+    def _split(self, heads: Tensor, rotary: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys, rotated to their places, and values."""
+        shape = self.shape
+        rotated, value = torch.split(heads, [shape.heads + shape.kv_heads, shape.kv_heads], dim=-2)
+        cosine, sine = rotary
+        first, second = rotated.chunk(2, dim=-1)
+        rotated = rotated * cosine + torch.cat((-second, first), dim=-1) * sine
+        query, key = torch.split(rotated, [shape.heads, shape.kv_heads], dim=-2)
+        return query, key, value
+
+    def _rotary(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of the rotary embedding, for each place and every head."""
+        angles = places[:, None, None].float() * self._frequencies
+        angles = torch.cat((angles, angles), dim=-1)
+        return angles.cos().to(self.norm.dtype), angles.sin().to(self.norm.dtype)
+
+
+def _masked_attention(device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """On CUDA, the kernels that are right with a mask: cuDNN's were not (`precision.selftest`)."""
+    if device.type != "cuda":
+        return contextlib.nullcontext()
+    backends = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    context: contextlib.AbstractContextManager[None] = sdpa_kernel(backends)
+    return context
+
+
+def _run_mlp(layer: LanguageLayer, x: Tensor, eps: float) -> Tensor:
+    normed = F.rms_norm(x, x.shape[-1:], layer.mlp_norm, eps)
+    gate, up = F.linear(normed, layer.gate_up).chunk(2, dim=-1)
+    return F.linear(F.silu(gate) * up, layer.down)
+
+
+def _read_layer(weights: Weights) -> LanguageLayer:
+    attention, mlp = weights.under("self_attn"), weights.under("mlp")
+    return LanguageLayer(
+        norm=weights["input_layernorm.weight"],
+        qkv=attention.concatenate(*(f"{part}_proj.weight" for part in "qkv")),
+        qkv_bias=attention.concatenate(*(f"{part}_proj.bias" for part in "qkv")),
+        out=attention["o_proj.weight"],
+        mlp_norm=weights["post_attention_layernorm.weight"],
+        gate_up=mlp.concatenate("gate_proj.weight", "up_proj.weight"),
+        down=mlp["down_proj.weight"],
+    )
+
+
+# -- the noise scheduler ---------------------------------------------------------------------------
+
+
+TRAINED_STEPS = 1000
+_SCHEDULER: Mapping[str, object] = {
+    "beta_schedule": "squaredcos_cap_v2",
+    "prediction_type": "v_prediction",
+    "algorithm_type": "dpmsolver++",
+    "solver_order": 2,
+    "solver_type": "midpoint",
+    "num_train_timesteps": TRAINED_STEPS,
+    "timestep_spacing": "linspace",
+    "final_sigmas_type": "zero",
+    "lower_order_final": True,
+}
+
+
+@dataclass(frozen=True)
+class SolverStep:
+    """One step of DPM-Solver++ of second order, on velocities.
+
+    The clean latent is `alpha * x - sigma * v`, the next one `keep * x + now * clean + before *
+    last clean`. The numbers are computed once, in single precision as the published pipelines do,
+    and agree with `DPMSolverMultistepScheduler(beta_schedule="squaredcos_cap_v2",
+    prediction_type="v_prediction")`.
+    """
+
+    time: int
+    alpha: float
+    sigma: float
+    keep: float
+    now: float
+    before: float
+
+
+def plan_steps(num_steps: int) -> tuple[SolverStep, ...]:
+    """The whole way from noise to a latent."""
+    levels = _noise_levels()
+    times = [round((TRAINED_STEPS - 1) * n / num_steps)
+             for n in range(num_steps, 0, -1)]  # fmt: skip
+    noise = torch.cat([levels[times], torch.zeros(1)])
+    alpha = 1 / (noise**2 + 1).sqrt()
+    sigma = noise * alpha
+    lam = alpha.log() - sigma.log()
+    planned = []
+    for n, time in enumerate(times):
+        gain = -alpha[n + 1] * (torch.exp(lam[n] - lam[n + 1]) - 1)
+        before = torch.zeros(())
+        # The first step knows no earlier one, and the last lands on the clean latent itself.
+        if 0 < n < num_steps - 1:
+            ratio = (lam[n] - lam[n - 1]) / (lam[n + 1] - lam[n])
+            before = -0.5 * gain / ratio
+        planned.append(
+            SolverStep(
+                time=time,
+                alpha=float(alpha[n]),
+                sigma=float(sigma[n]),
+                keep=float(sigma[n + 1] / sigma[n]),
+                now=float(gain - before),
+                before=float(before),
+            )
+        )
+    return tuple(planned)
+
+
+def advance(
+    step: SolverStep, latent: Tensor, velocity: Tensor, last: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The next latent, and this step's estimate of the clean one."""
+    clean = step.alpha * latent - step.sigma * velocity
+    following = step.keep * latent + step.now * clean
+    if step.before:
+        following = following + step.before * last
+    return following, clean
+
+
+def check_scheduler(settings: Mapping[str, Any]) -> None:
+    """That a checkpoint's `noise_scheduler_config` asks for this solver and no other."""
+    for name, expected in _SCHEDULER.items():
+        if settings.get(name, expected) != expected:
+            raise InvalidInputError(
+                f"this model's scheduler has {name} = {settings[name]!r}; expected {expected!r}",
+                hint="Use the published checkpoint, or take the settings out of its "
+                "generation_config.json if you know that they do not matter.",
+            )
+
+
+def _noise_levels() -> Tensor:
+    """The noise beside the signal at each of the trained steps: a squared cosine, cut at 0.999."""
+
+    def share(part: float) -> float:
+        return math.cos((part + 0.008) / 1.008 * math.pi / 2) ** 2
+
+    betas = [
+        min(1 - share((n + 1) / TRAINED_STEPS) / share(n / TRAINED_STEPS), 0.999)
+        for n in range(TRAINED_STEPS)
+    ]
+    left = torch.cumprod(1 - torch.tensor(betas, dtype=torch.float32), dim=0)
+    return ((1 - left) / left).sqrt()
+
+
+# -- the diffusion head ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeadLayer:
+    """One layer's weights, but for those that modulate it."""
+
+    norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+class DiffusionHead:
+    """The latent of a frame from noise, conditioned on the hidden state of the language model.
+
+    Both branches of the guidance are rows of one batch, alternating. What depends on the branch and
+    on the time, but not on the latent, is computed for all steps beforehand: half of the head's
+    weights are then read once a frame and not once a step.
+    """
+
+    def __init__(self, shape: HeadShape, weights: Weights, num_steps: int) -> None:
+        self.shape = shape
+        self.steps = plan_steps(num_steps)
+        self._input = weights["noisy_images_proj.weight"]
+        self._condition = weights["cond_proj.weight"]
+        parts = [weights.under(f"layers.{n}") for n in range(shape.layers)]
+        self._modulate = torch.cat(
+            [*(part["linear.weight"] for part in parts), weights["final_layer.linear_1.weight"]]
+        )
+        self._layers = [
+            HeadLayer(
+                part["norm.weight"],
+                part.concatenate("ffn.gate_proj.weight", "ffn.up_proj.weight"),
+                part["ffn.down_proj.weight"],
+            )
+            for part in parts
+        ]
+        self._output = weights["final_layer.linear_2.weight"]
+        self._times = self._embed_times(weights)
+
+    def sample(self, hidden_states: Tensor, noise: Tensor, guidance: Tensor) -> Tensor:
+        """Latents, in single precision.
+
+        Args:
+            hidden_states: of the conditional and the unconditional branch: row, 2, vector.
+            noise: the start of each row.
+            guidance: the guidance scale.
+        """
+        shifts = self._modulations(hidden_states.flatten(0, 1))
+        latent, last = noise, torch.zeros_like(noise)
+        for step, modulation in zip(self.steps, shifts, strict=True):
+            conditional, unconditional = (
+                self._velocity(latent, modulation).view(-1, 2, noise.shape[-1]).float().unbind(1)
+            )
+            velocity = torch.lerp(unconditional, conditional, guidance)
+            latent, last = advance(step, latent, velocity, last)
+        return latent
+
+    def _velocity(self, latent: Tensor, modulation: Tensor) -> Tensor:
+        shape = self.shape
+        x = F.linear(latent.to(self._input.dtype), self._input).repeat_interleave(2, 0)
+        parts = modulation.chunk(3 * shape.layers + 2, dim=-1)
+        for n, layer in enumerate(self._layers):
+            shift, scale, gate = parts[3 * n : 3 * n + 3]
+            normed = F.rms_norm(x, x.shape[-1:], layer.norm, shape.eps)
+            gate_in, up = F.linear(torch.addcmul(shift, normed, scale), layer.gate_up).chunk(2, -1)
+            x = torch.addcmul(x, gate, F.linear(F.silu(gate_in) * up, layer.down))
+        shift, scale = parts[-2:]
+        normed = F.rms_norm(x, x.shape[-1:], eps=shape.eps)
+        return F.linear(torch.addcmul(shift, normed, scale), self._output)
+
+    def _modulations(self, hidden_states: Tensor) -> Tensor:
+        """Shifts, scales (with their one) and gates: step, row, all of them side by side."""
+        condition = F.linear(hidden_states, self._condition) + self._times[:, None]
+        modulations = F.linear(F.silu(condition), self._modulate)
+        size = hidden_states.shape[-1]
+        scales = modulations.view(*modulations.shape[:2], -1, size)
+        # Layers have shift, scale, gate; the last part has shift, scale.
+        scales[..., 1::3, :] += 1
+        return modulations
+
+    def _embed_times(self, weights: Weights) -> Tensor:
+        """The embedding of each step's time, rounded as the model was trained to see it."""
+        half = self.shape.frequencies // 2
+        power = torch.arange(half, device=weights.device, dtype=torch.float32) / half
+        frequencies = torch.exp(-math.log(self.shape.max_period) * power)
+        times = torch.tensor([step.time for step in self.steps], device=weights.device)
+        angles = times.to(weights.dtype).float()[:, None] * frequencies
+        waves = torch.cat((angles.cos(), angles.sin()), dim=-1).to(weights.dtype)
+        hidden = F.silu(F.linear(waves, weights["timestep_proj.fc1.weight"]))
+        return F.linear(hidden, weights["timestep_proj.fc2.weight"])
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
+# A sample is encoded in parts of so many frames: four seconds at the published sizes.
+_VOICE_CHUNK_FRAMES = 30
 
 
 class Connector:
-    """What a codec gives, in the language model's words."""
+    """From features of a codec to inputs of the language model."""
 
-    def __init__(self, given: Weights) -> None:
-        self._first, self._first_bias = given["linear_1.weight"], given["linear_1.bias"]
-        self._norm = given["act.weight"]
-        self._second, self._second_bias = given["linear_2.weight"], given["linear_2.bias"]
+    def __init__(self, weights: Weights) -> None:
+        self._first, self._first_bias = weights["linear_1.weight"], weights["linear_1.bias"]
+        self._norm = weights["act.weight"]
+        self._second, self._second_bias = weights["linear_2.weight"], weights["linear_2.bias"]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """A vector for each."""
         hidden = F.linear(x, self._first, self._first_bias)
         hidden = F.rms_norm(hidden, hidden.shape[-1:], self._norm, 1e-6)
         return F.linear(hidden, self._second, self._second_bias)
 
 
-class Heard(NamedTuple):
-    """A frame's sound, and what the model goes on from."""
+class FrameOutput(NamedTuple):
+    """The audio of a frame, and the state after it."""
 
-    sound: Tensor
-    following: Tensor
+    audio: Tensor
+    next_input: Tensor
     acoustic: Tensor
     semantic: Tensor
 
 
 class VibeVoice:
-    """A model, ready to be stepped by `frames.Frames`."""
+    """A model, ready to be stepped by `FrameLoop`."""
 
-    def __init__(self, sizes: Shape, given: Weights, *, num_steps: int = 10) -> None:
-        self.shape = sizes
-        self.device, self.dtype = given.device, given.dtype
-        inner = given.under("model")
-        self.language = Language(sizes.text, inner.under("language_model"))
-        self.head = Head(sizes.head, inner.under("diffusion_head"), num_steps)
-        self.decoder = Decoder(sizes.acoustic, inner.under("audio_tower.decoder"))
-        self.listener = Encoder(sizes.semantic, inner.under("semantic_tokenizer_encoder"))
-        self._sampler = Encoder(sizes.acoustic, inner.under("audio_tower.encoder"))
+    def __init__(self, shape: Shape, weights: Weights, *, num_steps: int = 10) -> None:
+        self.shape = shape
+        self.device, self.dtype = weights.device, weights.dtype
+        inner = weights.under("model")
+        self.language = LanguageModel(shape.text, inner.under("language_model"))
+        self.head = DiffusionHead(shape.head, inner.under("diffusion_head"), num_steps)
+        self.decoder = Decoder(shape.acoustic, inner.under("audio_tower.decoder"))
+        self.semantic_encoder = Encoder(shape.semantic, inner.under("semantic_tokenizer_encoder"))
+        self._acoustic_encoder = Encoder(shape.acoustic, inner.under("audio_tower.encoder"))
         self._acoustic = Connector(inner.under("multi_modal_projector"))
         self._semantic = Connector(inner.under("semantic_connector"))
-        self._scale = inner.exact("latent_scaling_factor")
-        self._offset = inner.exact("latent_bias_factor")
-        words = torch.tensor(sizes.tokens.all, device=self.device)
-        self.word_inputs = self.language.embedding[words]
-        scores = self.language.embedding if sizes.text.tied else given["lm_head.weight"]
-        self._word_scores = scores[words].float()
+        self._scale = inner.read_fp32("latent_scaling_factor")
+        self._offset = inner.read_fp32("latent_bias_factor")
+        tokens = torch.tensor(shape.tokens.all, device=self.device)
+        self.token_inputs = self.language.embedding[tokens]
+        head = self.language.embedding if shape.text.tied else weights["lm_head.weight"]
+        self._token_weights = head[tokens].float()
 
-    def scores(self, thoughts: Tensor) -> Tensor:
-        """How much each of `Tokens.all` is wanted next."""
-        return F.linear(thoughts.float(), self._word_scores)
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """Logits of `Tokens.all`."""
+        return F.linear(hidden.float(), self._token_weights)
 
-    def hear(self, latents: Tensor, acoustic: Tensor, semantic: Tensor) -> Heard:
-        """Latents of one frame made sound, heard, and turned into the next input."""
+    def decode_frame(self, latents: Tensor, acoustic: Tensor, semantic: Tensor) -> FrameOutput:
+        """Decode the latents of one frame, and encode its audio as the next input."""
         latents = latents[:, None]
         unscaled = (latents / self._scale - self._offset).to(self.dtype)
-        sound, acoustic = self.decoder(unscaled, acoustic)
-        features, semantic = self.listener(sound, semantic)
-        following = self._acoustic(latents.to(self.dtype)) + self._semantic(features)
-        return Heard(sound[..., 0], following[:, 0], acoustic, semantic)
+        audio, acoustic = self.decoder(unscaled, acoustic)
+        features, semantic = self.semantic_encoder(audio, semantic)
+        next_input = self._acoustic(latents.to(self.dtype)) + self._semantic(features)
+        return FrameOutput(audio[..., 0], next_input[:, 0], acoustic, semantic)
 
-    def words(self, tokens: Tensor) -> Tensor:
-        """The inputs that stand for tokens."""
+    def embed_tokens(self, tokens: Tensor) -> Tensor:
+        """Inputs of the language model."""
         return self.language.embedding[tokens.to(self.device)]
 
     @torch.inference_mode()
-    def voice(self, samples: Tensor, *, seed: int = 0) -> Tensor:
-        """The inputs that stand for a voice, from a sample of it: one a frame.
+    def encode_voice(self, samples: Tensor, *, seed: int = 0) -> Tensor:
+        """Inputs of the language model for a voice, from a sample of it: one a frame.
 
         Args:
-            samples: mono, at the model's rate, of the loudness `prompt.loudness` gives.
+            samples: mono, at the model's rate, of the loudness `normalize_loudness` gives.
             seed: of the noise that the model was trained to find on a sample.
         """
         hop, size = self.shape.acoustic.hop, self.shape.acoustic
         samples = F.pad(samples, (0, -len(samples) % hop)).to(self.device, self.dtype)
-        past, made = self._sampler.silence(1), []
-        for piece in torch.split(samples, _PIECE * hop):
-            latents, past = self._sampler(piece[None, :, None], past)
-            made.append(latents)
-        latents = torch.cat(made, dim=1).float()
+        state, parts = self._acoustic_encoder.zero_state(1), []
+        for part in torch.split(samples, _VOICE_CHUNK_FRAMES * hop):
+            latents, state = self._acoustic_encoder(part[None, :, None], state)
+            parts.append(latents)
+        latents = torch.cat(parts, dim=1).float()
         source = torch.Generator().manual_seed(seed)
         spread = size.noise * torch.randn(1, generator=source)
         noise = spread * torch.randn(latents.shape, generator=source)
@@ -105,13 +617,13 @@ class VibeVoice:
         return self._acoustic(latents.to(self.dtype))[0]
 
 
-def load(
+def load_model(
     folder: Path, device: torch.device, dtype: torch.dtype, *, num_steps: int = 10
 ) -> VibeVoice:
     """The model of a folder: `config.json` and safetensors."""
-    sizes = shape.read(json.loads((folder / "config.json").read_text()))
+    shape = read_shape(json.loads((folder / "config.json").read_text()))
     settings = folder / "generation_config.json"
     if settings.is_file():
-        told: dict[str, Any] = json.loads(settings.read_text())
-        scheduler.check(told.get("noise_scheduler_config") or {})
-    return VibeVoice(sizes, weights.of_folder(folder, device, dtype), num_steps=num_steps)
+        generation: dict[str, Any] = json.loads(settings.read_text())
+        check_scheduler(generation.get("noise_scheduler_config") or {})
+    return VibeVoice(shape, open_weights(folder, device, dtype), num_steps=num_steps)
