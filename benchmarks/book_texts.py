@@ -30,10 +30,8 @@ from xml.sax.saxutils import escape
 
 from anyrig.audiobooks.plan import Plan, chosen, language_of, plan_of
 from anyrig.audiobooks.ways import Ways
-from anyrig.speech.lexicon import Lexicon
-from anyrig.speech.pauses import Pauses
-from anyrig.speech.recite import Terms
-from anyrig.speech.script import OmissionKind, check
+from anyrig.speech.prepare import SpeechOptions
+from anyrig.speech.segment import OmissionKind, check
 from anyrig.text.document import Block, Document
 from anyrig.text.files import read
 from anyrig.text.matter import settle
@@ -274,10 +272,10 @@ def _is_ornament(source: str, span: tuple[int, int]) -> bool:
 
 def plan_document(document: Document, languages: tuple[str, ...], ways: Ways) -> Plan:
     """Plan as for the default voices."""
-    from anyrig.speech import tongues
+    from anyrig.speech.language import match_language
 
-    terms = Terms(_LIMIT, False, languages, "", {}, 1.0, 0, Lexicon(), Pauses(), _SHORTEST)
-    main = tongues.matched(language_of(document), languages)
+    terms = SpeechOptions(_LIMIT, languages=languages, join_words=_SHORTEST)
+    main = match_language(language_of(document), languages)
     return plan_of(document, terms, main=main, ways=ways, chosen=chosen(document, "", ways))
 
 

@@ -217,7 +217,7 @@ def _speak_many(url: str, cache: str) -> None:
     from anyrig.placement import Placement, PlacementPlan
     from anyrig.speech.engine import Utterance
     from anyrig.speech.engines.tone import Tone
-    from anyrig.speech.script import Segment
+    from anyrig.speech.segment import Segment
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
     from anyrig.storage.cache import ResultCache

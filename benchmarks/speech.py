@@ -20,8 +20,8 @@ from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.placement import PlacementOptions, plan_placement
 from anyrig.speech.engines.hibari import Hibari
-from anyrig.speech.prepare import prepare
-from anyrig.speech.script import Script
+from anyrig.speech.prepare import SpeechOptions, prepare
+from anyrig.speech.segment import Script
 from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, chunk_of
 from benchmarks.harness import ROOT, Row
@@ -93,10 +93,12 @@ def _script(text: str, *, first_short: bool = False) -> Script:
     info = Hibari.info
     return prepare(
         text,
-        limit=info.max_chars,
-        phonemes="ipa" in info.reads,
-        languages=("en",),
-        first_short=first_short,
+        SpeechOptions(
+            max_chars=info.max_chars,
+            reads=info.reads,
+            languages=("en",),
+            first_short=first_short,
+        ),
     )
 
 

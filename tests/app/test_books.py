@@ -33,10 +33,7 @@ from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, W
 from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
-from anyrig.speech.lexicon import Lexicon
-from anyrig.speech.pauses import Pauses
-from anyrig.speech.prepare import seed_of
-from anyrig.speech.recite import Terms
+from anyrig.speech.prepare import SpeechOptions, seed_of
 from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio
 from anyrig.storage.cache import ResultCache
@@ -54,7 +51,7 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
     chapters = tuple(
         Chapter(title, tuple(map(Block, blocks))) for title, blocks in (text or TEXT).items()
     )
-    terms = Terms(400, True, ("en",), voice, {}, 1.0, 0, Lexicon(), Pauses(), 3)
+    terms = SpeechOptions(reads=("ipa",), languages=("en",), voice=voice)
     document = Document(About(title="The Harbour", authors=("A. Writer",)), chapters)
     return plan_of(document, terms, main="en", **more)
 

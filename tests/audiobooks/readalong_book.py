@@ -15,8 +15,8 @@ from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.readalong import write_readalong
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import UnspeakableTextError
-from anyrig.speech.prepare import prepare
-from anyrig.speech.script import Omission, Script
+from anyrig.speech.prepare import SpeechOptions, prepare
+from anyrig.speech.segment import Omission, Script
 from anyrig.text.document import About, Block, Chapter, Document, Inline
 
 RATE = 24000
@@ -43,7 +43,7 @@ def part(chapter: Chapter, number: int = 1, script: Script | None = None) -> Par
 
 def _script(source: str) -> Script:
     try:
-        return prepare(source, language="en", ssml=False)
+        return prepare(source, SpeechOptions(language="en", ssml=False))
     except UnspeakableTextError:
         left = (Omission((0, len(source)), "symbol"),) if source else ()
         return Script(source, (), left)

@@ -15,7 +15,7 @@ from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
 from anyrig.speech.audio import trim
-from anyrig.speech.prepare import prepare
+from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.text.document import About, Block, Chapter, Document
 from anyrig.transcription.choose import choose
 from anyrig.transcription.moonshine import Moonshine
@@ -54,7 +54,7 @@ def plan() -> Plan:
     parts, chapters = [], []
     for number, (title, text) in enumerate(TEXTS.items(), 1):
         chapter = Chapter(title, (Block(text),))
-        script = prepare(text, language="en", languages=("en",))
+        script = prepare(text, SpeechOptions(language="en", languages=("en",)))
         parts.append(Part(number, title, 1, chapter, script, (0,)))
         chapters.append(chapter)
     return Plan(Document(About("A Book", language="en"), tuple(chapters)), tuple(parts))

@@ -9,11 +9,9 @@ import pytest
 from anyrig.audiobooks.cast import DIALOGUE, NARRATOR, Cast, Casting, load, parse, suggest
 from anyrig.audiobooks.plan import plan_of
 from anyrig.errors import InvalidInputError
-from anyrig.speech.flow import Style
-from anyrig.speech.lexicon import Lexicon
-from anyrig.speech.pauses import Pauses
-from anyrig.speech.recite import Terms
-from anyrig.speech.script import check
+from anyrig.speech.prepare import SpeechOptions
+from anyrig.speech.segment import check
+from anyrig.speech.source_text import Style
 from anyrig.text.document import About, Block, Chapter, Document
 
 _FILE = """
@@ -142,7 +140,7 @@ def test_a_rule_gives_paragraphs_another_teller(cast: Cast) -> None:
 
 
 def test_the_voices_reach_the_segments_of_a_plan(cast: Cast) -> None:
-    terms = Terms(400, False, ("en",), "", {}, 1.0, 0, Lexicon(), Pauses(), 3)
+    terms = SpeechOptions(languages=("en",))
     document = _document("“Yes,” said Tom, “but not today.”", "“Why?” asked Clarissa.")
     plan = plan_of(document, terms, main="en", casting=Casting(cast))
     script = plan.parts[0].script
@@ -154,7 +152,7 @@ def test_the_voices_reach_the_segments_of_a_plan(cast: Cast) -> None:
 
 
 def test_a_paragraph_that_a_role_s_voice_cannot_speak_is_the_engine_s(cast: Cast) -> None:
-    terms = Terms(400, False, ("en", "fr"), "", {"fr": "fanny"}, 1.0, 0, Lexicon(), Pauses(), 3)
+    terms = SpeechOptions(languages=("en", "fr"), voices={"fr": "fanny"})
     french = "Il fait très beau aujourd'hui et nous allons tous ensemble au marché du village."
     document = _document("He left the house in the morning, as he always did.", french)
     english = {"nora": ("en",)}

@@ -26,10 +26,8 @@ from anyrig.errors import (
     UnsupportedLanguageError,
     render,
 )
-from anyrig.speech.lexicon import Lexicon
-from anyrig.speech.pauses import Pauses
-from anyrig.speech.recite import Terms
-from anyrig.speech.script import check
+from anyrig.speech.prepare import SpeechOptions
+from anyrig.speech.segment import check
 from anyrig.text.document import About, Block, Chapter, Document, Inline
 
 FRENCH = (
@@ -38,8 +36,8 @@ FRENCH = (
 )
 
 
-def terms(*languages: str) -> Terms:
-    return Terms(400, False, languages or ("en",), "", {}, 1.0, 0, Lexicon(), Pauses(), 3)
+def terms(*languages: str) -> SpeechOptions:
+    return SpeechOptions(languages=languages or ("en",))
 
 
 def book(*chapters: Chapter, **about: Any) -> Document:

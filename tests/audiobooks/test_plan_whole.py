@@ -12,12 +12,9 @@ from anyrig.audiobooks.cast import Cast, Casting
 from anyrig.audiobooks.plan import Plan, moved_notes, plan_of
 from anyrig.audiobooks.ways import CHOICES, Ways
 from anyrig.errors import UnspeakableTextError
-from anyrig.speech.flow import Style
-from anyrig.speech.lexicon import Lexicon
-from anyrig.speech.pauses import Pauses
-from anyrig.speech.prepare import prepare
-from anyrig.speech.recite import Terms
-from anyrig.speech.script import check
+from anyrig.speech.prepare import SpeechOptions, prepare
+from anyrig.speech.segment import check
+from anyrig.speech.source_text import Style
 from anyrig.text.document import (
     About,
     Block,
@@ -38,8 +35,8 @@ INLINES: tuple[InlineKind, ...] = get_args(InlineKind)
 LINED = {"poem": " \n", "code": " \n", "table": " \n\t"}
 
 
-def terms(limit: int, *languages: str, phonemes: bool = False) -> Terms:
-    return Terms(limit, phonemes, languages or ("en",), "", {}, 1.0, 0, Lexicon(), Pauses(), 3)
+def terms(limit: int, *languages: str, phonemes: bool = False) -> SpeechOptions:
+    return SpeechOptions(limit, reads=("ipa",) if phonemes else (), languages=languages or ("en",))
 
 
 class Chance:
@@ -152,7 +149,7 @@ def test_a_word_that_announces_and_what_it_announces_may_be_two_segments() -> No
 
 
 def test_what_is_said_for_one_sign_may_take_several_lines() -> None:
-    script = prepare(f"[[x|{'a long saying ' * 20}]] it is.", limit=60)
+    script = prepare(f"[[x|{'a long saying ' * 20}]] it is.", SpeechOptions(max_chars=60))
     check(script)
     assert any(not segment.spans for segment in script.segments)
     assert all(segment.span[1] >= segment.span[0] for segment in script.segments)

@@ -22,7 +22,7 @@ from anyrig.audiobooks.readalong_pages import Piece, pages
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.speech.engine import Utterance
-from anyrig.speech.script import Script, Segment
+from anyrig.speech.segment import Script, Segment
 from anyrig.text.document import About, Block, BlockKind, Chapter, Document, Inline, Picture
 from tests.audiobooks.readalong_book import NAMES, Book, make, odd, part, plan, sound, timeline
 

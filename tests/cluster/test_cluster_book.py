@@ -30,7 +30,7 @@ from anyrig.errors import InvalidInputError, WorkError
 from anyrig.jobs import JobQueue, run_jobs
 from anyrig.speech.engine import Voice
 from anyrig.speech.engines.tone import Tone
-from anyrig.speech.prepare import prepare
+from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.storage.keys import JsonValue
 from tests.cluster.conftest import Broker, Spread, Workers, person, story, until
 
@@ -91,7 +91,7 @@ def test_texts_lines_and_queued_books_go_there_too(
 
 def test_a_recording_of_this_machine_is_refused_before_work_begins() -> None:
     Path("anna.wav").write_bytes(b"RIFF")
-    script = prepare("Hello there.", limit=400, voice="anna.wav")
+    script = prepare("Hello there.", SpeechOptions(max_chars=400, voice="anna.wav"))
     assert script.segments[0].utterance.voice == "anna.wav"
     check_no_recordings(Rig(), ClusterOptions(), script.segments)
     with pytest.raises(WorkError, match=r"anna\.wav is a file on this machine"):

@@ -48,10 +48,10 @@ def read_cases(path: Path) -> list[Case]:
 
 def read_aloud(text: str, language: str) -> list[str]:
     """The sentences of a text as they are spoken."""
-    from anyrig.speech.prepare import prepare
+    from anyrig.speech.prepare import SpeechOptions, prepare
 
-    script = prepare(text, limit=2000, language=language, shortest=0)
-    return [segment.line.text for segment in script.segments]
+    script = prepare(text, SpeechOptions(max_chars=2000, language=language, join_words=0))
+    return [segment.utterance.text for segment in script.segments]
 
 
 def count_right(case: Case) -> tuple[int, int, list[str]]:

@@ -12,9 +12,9 @@ import re2
 from anyrig.app.lexicons import LexiconFiles
 from anyrig.errors import InvalidInputError
 from anyrig.speech.lexicon import Entry, LayeredLexicon, Lexicon, load, parse
-from anyrig.speech.prepare import prepare
+from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.regexes import compile_pattern, fold_case
-from anyrig.speech.script import check
+from anyrig.speech.segment import check
 from tests.conftest import ROOT
 
 _EXAMPLE = r"""
@@ -36,7 +36,7 @@ say = 'version \1'
 
 def _said(text: str, *entries: Entry, **wishes: object) -> str:
     settings: dict[str, object] = {"language": "en", "lexicon": Lexicon(entries), **wishes}
-    script = prepare(text, **settings)  # type: ignore[arg-type]
+    script = prepare(text, SpeechOptions(**settings))  # type: ignore[arg-type]
     check(script)
     return " ".join(segment.utterance.text for segment in script.segments)
 
@@ -73,7 +73,7 @@ def test_the_longest_and_the_nearest_win() -> None:
 
 def test_ipa_is_for_engines_that_take_it() -> None:
     entry = Entry("tomato", ipa="təˈmɑːtəʊ")
-    assert _said("One tomato only", entry, phonemes=True) == "One [[təˈmɑːtəʊ]] only"
+    assert _said("One tomato only", entry, reads=("ipa",)) == "One [[təˈmɑːtəʊ]] only"
     assert _said("One tomato only", entry) == "One tomato only"
 
 
@@ -90,13 +90,15 @@ def test_ipa_is_for_engines_that_take_it() -> None:
     ],
 )  # fmt: skip
 def test_inline(text: str, phonemes: bool, said: str) -> None:
-    assert _said(text, Entry("Kokoro", say="overruled"), phonemes=phonemes) == said
+    assert _said(text, Entry("Kokoro", say="overruled"), reads=("ipa",) * phonemes) == said
 
 
 def test_a_change_is_felt_only_where_it_is() -> None:
     text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
-    plain = prepare(text, language="en")
-    changed = prepare(text, language="en", lexicon=Lexicon((Entry("Dinah", say="Deena"),)))
+    plain = prepare(text, SpeechOptions(language="en"))
+    changed = prepare(
+        text, SpeechOptions(language="en", lexicon=Lexicon((Entry("Dinah", say="Deena"),)))
+    )
     check(changed)
     before = {segment.spans: segment.utterance for segment in plain.segments}
     touched = [one for one in changed.segments if before.get(one.spans) != one.utterance]

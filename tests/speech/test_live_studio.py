@@ -14,7 +14,7 @@ import pytest
 from anyrig.errors import WorkError
 from anyrig.speech.engine import Utterance
 from anyrig.speech.live import LiveStudio
-from anyrig.speech.script import Segment
+from anyrig.speech.segment import Segment
 from anyrig.storage.cache import ResultCache
 from tests.speech.conftest import tone_stage
 from tests.waiting import wait_until

@@ -6,14 +6,14 @@ import pytest
 
 from anyrig.errors import InvalidInputError
 from anyrig.speech import ssml
-from anyrig.speech.prepare import prepare
-from anyrig.speech.say_as import say_as
-from anyrig.speech.script import Script, check
+from anyrig.speech.prepare import SpeechOptions, prepare
+from anyrig.speech.segment import Script, check
+from anyrig.speech.ssml import say_as
 
 
 def _script(inner: str, **wishes: object) -> Script:
     settings: dict[str, object] = {"language": "en", "languages": ("en", "es"), **wishes}
-    script = prepare(f"<speak>{inner}</speak>", **settings)  # type: ignore[arg-type]
+    script = prepare(f"<speak>{inner}</speak>", SpeechOptions(**settings))  # type: ignore[arg-type]
     check(script)
     return script
 
@@ -46,12 +46,12 @@ def test_words(subtests: pytest.Subtests) -> None:
 
 def test_phonemes_only_for_engines_that_take_them() -> None:
     written = 'I say <phoneme alphabet="ipa" ph="təˈmɑːtəʊ">tomato</phoneme> now.'
-    assert _lines(written, phonemes=True) == ["I say [[təˈmɑːtəʊ]] now."]
+    assert _lines(written, reads=("ipa",)) == ["I say [[təˈmɑːtəʊ]] now."]
     plain = _script(written + written)
     assert plain.segments[0].utterance.text.startswith("I say tomato now.")
     assert [words for words in plain.warnings if "IPA" in words] == list(plain.warnings)
     assert len(plain.warnings) == 1
-    assert _lines('I say <phoneme ph="təˈmɑːtəʊ"/> now.', phonemes=True) == [
+    assert _lines('I say <phoneme ph="təˈmɑːtəʊ"/> now.', reads=("ipa",)) == [
         "I say [[təˈmɑːtəʊ]] now."
     ]
     other = _script('I say <phoneme alphabet="x-sampa" ph="t@">tomato</phoneme> now.')
@@ -115,7 +115,7 @@ def test_voices_languages_and_emphasis() -> None:
 
 
 def test_paragraphs_and_sentences() -> None:
-    script = _script("<p><s>It is so</s><s>and not so</s></p><p>The end of it</p>", shortest=0)
+    script = _script("<p><s>It is so</s><s>and not so</s></p><p>The end of it</p>", join_words=0)
     assert [one.utterance.text for one in script.segments] == [
         "It is so",
         "and not so",
@@ -152,7 +152,7 @@ def test_what_is_not_supported_is_said_once_and_not_spoken() -> None:
 )  # fmt: skip
 def test_what_is_broken_or_hostile(text: str, words: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        prepare(text, ssml=True)
+        prepare(text, SpeechOptions(ssml=True))
     assert words in caught.value.message
     assert caught.value.hint
 
@@ -171,7 +171,7 @@ def test_deep_elements() -> None:
     ],
 )  # fmt: skip
 def test_what_looks_like_it(text: str, is_ssml: bool) -> None:
-    assert ssml.looks_like(text) == is_ssml
+    assert ssml.is_ssml(text) == is_ssml
     if is_ssml:
         check(prepare(text))
 
@@ -180,13 +180,13 @@ def test_what_looks_like_it(text: str, is_ssml: bool) -> None:
 def test_a_document_type_before_speak_is_refused_and_not_read_aloud(before: str) -> None:
     text = before + '<!DOCTYPE speak SYSTEM "speak.dtd"><speak>Hello.</speak>'
     with pytest.raises(InvalidInputError, match="document type"):
-        prepare(text, languages=("en",))
+        prepare(text, SpeechOptions(languages=("en",)))
 
 
 def test_a_comment_before_speak_is_no_text() -> None:
-    script = prepare("<!-- draft --><speak>Hello there.</speak>", languages=("en",))
+    script = prepare("<!-- draft --><speak>Hello there.</speak>", SpeechOptions(languages=("en",)))
     assert [segment.text for segment in script.segments] == ["Hello there."]
-    assert not ssml.looks_like("<!-- draft " * 10_000)
+    assert not ssml.is_ssml("<!-- draft " * 10_000)
 
 
 def test_marked_words_do_not_decide_the_language_of_the_rest() -> None:
@@ -194,7 +194,7 @@ def test_marked_words_do_not_decide_the_language_of_the_rest() -> None:
         '<speak>Hi <lang xml:lang="de">Guten Tag.</lang> '
         '<lang xml:lang="es">Muchas gracias por todo, señor, y buenos días.</lang></speak>'
     )
-    script = prepare(text, languages=("en", "es"))
+    script = prepare(text, SpeechOptions(languages=("en", "es")))
     told = [(segment.utterance.text, segment.utterance.language) for segment in script.segments]
     assert told == [
         ("Hi Guten Tag.", "en"), ("Muchas gracias por todo, señor, y buenos días.", "es"),

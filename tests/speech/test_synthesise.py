@@ -15,7 +15,7 @@ from anyrig.errors import WorkError
 from anyrig.placement import Placement
 from anyrig.speech.booth import Booth
 from anyrig.speech.engine import Utterance
-from anyrig.speech.script import Script, Segment
+from anyrig.speech.segment import Script, Segment
 from anyrig.speech.synthesise import Studio, Tally
 from anyrig.storage.cache import ResultCache
 from tests.speech.conftest import tone_stage

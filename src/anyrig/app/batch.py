@@ -48,7 +48,7 @@ from anyrig.options import option
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.speech.maker import Spoken
-    from anyrig.speech.script import Script
+    from anyrig.speech.segment import Script
     from anyrig.speech.synthesise import Studio
 
 MANIFEST = "lines.jsonl"
@@ -351,19 +351,19 @@ def _check_common_options(
     rig: Rig, request: BatchRequest, choice: EngineChoice, language: str
 ) -> None:
     """What is wrong with the options of all lines is one error, not one for each line."""
-    from anyrig.speech import tongues
+    from anyrig.speech.language import build_language_error, match_language
 
     resolve_voice(rig, request, choice)
     load_lexicon(rig, request)
     spoken = choice.found.languages
-    if request.language != "auto" and not tongues.matched(language, spoken):
-        raise suggest_engines(rig, tongues.refusal(language, spoken), request, choice)
+    if request.language != "auto" and not match_language(language, spoken):
+        raise suggest_engines(rig, build_language_error(language, spoken), request, choice)
 
 
 def _prepare_line(
     rig: Rig, request: BatchRequest, choice: EngineChoice, line: BatchLine, language: str
 ) -> Script:
-    from anyrig.speech.tongues import PARAGRAPH_WORDS, beginning, matched, title
+    from anyrig.speech.language import PARAGRAPH_WORDS, excerpt, match_language, name_language
     from anyrig.text.language import detect, num_words
 
     if line.voice:
@@ -383,11 +383,11 @@ def _prepare_line(
         # A text that is too short to be sure of its language is read in that of the list.
         is_guess = isinstance(error.__cause__, UnsupportedLanguageError) and not line.language
         is_guess = is_guess and num_words(line.text) < PARAGRAPH_WORDS
-        if not is_guess or not matched(language, choice.found.languages):
+        if not is_guess or not match_language(language, choice.found.languages):
             raise _LineError(error.message, hint=error.hint) from error
         script = prepare_script(rig, request, choice, line.text, **more, language=language)
-        seems = title(detect(line.text, default=language).language)
-        warning = f"{beginning(line.text)!r} looks like {seems}; read as {title(language)}"
+        seems = name_language(detect(line.text, default=language).language)
+        warning = f"{excerpt(line.text)!r} looks like {seems}; read as {name_language(language)}"
         return replace(script, warnings=(warning, *script.warnings))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.devices.machine import Device, Precision
     from anyrig.placement import PlacementPlan
-    from anyrig.speech.script import Script, Segment
+    from anyrig.speech.segment import Script, Segment
     from anyrig.speech.synthesise import Studio
 
 # Any beginning with any ending is a sentence of ten words. All are different, because a line that

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.timeline import Timeline
     from anyrig.audiobooks.write import Written
     from anyrig.speech.maker import Spoken
-    from anyrig.speech.script import Segment
+    from anyrig.speech.segment import Segment
     from anyrig.speech.shelf import Shelf
     from anyrig.speech.stage import Names
     from anyrig.speech.synthesise import Studio, Tally

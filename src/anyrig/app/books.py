@@ -49,7 +49,7 @@ from anyrig.app.files import check_writable, normalize_format
 from anyrig.app.speech import (
     Speech,
     SynthesisOptions,
-    build_terms,
+    build_speech_options,
     check_voices,
     describe_workers,
     open_synthesizer,
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.make import Rests
     from anyrig.audiobooks.plan import Part, Plan
     from anyrig.audiobooks.rates import Rate
-    from anyrig.speech.script import OmissionKind, Script
+    from anyrig.speech.segment import OmissionKind, Script
     from anyrig.storage.cache import Cache
     from anyrig.text.document import Document, Picture
 
@@ -494,17 +494,17 @@ def plan_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> PlannedBook:
 
 def _build_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
     from anyrig.audiobooks import plan as plans
-    from anyrig.speech import tongues
+    from anyrig.speech.language import build_language_error, match_language
 
     engine = book.engine
-    main = tongues.matched(book.language, engine.found.languages)
+    main = match_language(book.language, engine.found.languages)
     if not main:
-        error = tongues.refusal(book.language, engine.found.languages)
+        error = build_language_error(book.language, engine.found.languages)
         raise suggest_engines(rig, error, request, engine)
     try:
         plan = plans.plan_of(
             book.document,
-            build_terms(rig, request, engine),
+            build_speech_options(rig, request, engine),
             main=main,
             ways=request.ways,
             chosen=plans.chosen(book.document, ",".join(request.chapters), request.ways),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from anyrig.devices.machine import Precision
     from anyrig.documents.model import Model
     from anyrig.placement import PlacementPlan, Workload
-    from anyrig.speech.script import Segment
+    from anyrig.speech.segment import Segment
     from anyrig.work.engine import EngineFactory
     from anyrig.work.pool import WorkerPool
 

@@ -175,7 +175,7 @@ def check_speech_settings(rig: Rig, options: VoiceOptions) -> None:
 
 
 def _choose_for_language(rig: Rig, options: VoiceOptions, language: str) -> EngineChoice:
-    from anyrig.speech.tongues import matched, title
+    from anyrig.speech.language import match_language, name_language
 
     try:
         default = _open(rig, options, engines.DEFAULT)
@@ -183,12 +183,12 @@ def _choose_for_language(rig: Rig, options: VoiceOptions, language: str) -> Engi
         if not language:
             raise
         default = None
-    if default is not None and (not language or matched(language, default.found.languages)):
+    if default is not None and (not language or match_language(language, default.found.languages)):
         return default
     for name in _list_by_licence(language):
         other = _try_open(rig, options, name) if name != engines.DEFAULT else None
-        if other is not None and matched(language, other.found.languages):
-            lack = f"does not speak {title(language)}" if default else "is not installed"
+        if other is not None and match_language(language, other.found.languages):
+            lack = f"does not speak {name_language(language)}" if default else "is not installed"
             return replace(other, reason=f"{engines.DEFAULT} {lack}")
     return default or _open(rig, options, engines.DEFAULT)
 
@@ -416,7 +416,7 @@ def suggest_engines(
 
     `override` says how to have it spoken all the same; by naming the language, if empty.
     """
-    from anyrig.speech.tongues import title
+    from anyrig.speech.language import name_language
 
     own = choice.found.languages[0] if choice.found.languages else "en"
     override = override or Message(
@@ -424,7 +424,7 @@ def suggest_engines(
     )
     names = [name for name in _list_by_licence(error.language, known=True) if name != choice.name]
     if not names:
-        hint = f"No engine speaks {title(error.language)}. " + override
+        hint = f"No engine speaks {name_language(error.language)}. " + override
         return UnspeakableTextError(error.message, hint=hint)
     hint = _describe_installation(rig, options, names[0], error.language)
     if len(names) > 1:
@@ -433,12 +433,12 @@ def suggest_engines(
 
 
 def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language: str) -> str:
-    from anyrig.speech.tongues import matched
+    from anyrig.speech.language import match_language
 
     info = engines.engine_class(name).info
     licence = info.weights_licence or info.code_licence
     installed = _try_open(rig, options, name)
-    if installed is not None and matched(language, installed.found.languages):
+    if installed is not None and match_language(language, installed.found.languages):
         return Message(
             "{name} ({licence}) speaks it and is installed: pass {engine}.",
             name=name,

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.speech.engine import Voice
     from anyrig.speech.live import Given, LiveStudio, Recital
-    from anyrig.speech.script import Script
+    from anyrig.speech.segment import Script
     from anyrig.storage.cache import Cache
 
 OPENAI_VOICES = {
@@ -311,10 +311,10 @@ class LiveSpeech:
 
         Voices of the same gender are dealt out in their order, so that names differ where they can.
         """
-        from anyrig.speech.tongues import matched
+        from anyrig.speech.language import match_language
 
         def speaks(voice: Voice) -> bool:
-            return not language or bool(matched(language, (voice.language, *voice.also)))
+            return not language or bool(match_language(language, (voice.language, *voice.also)))
 
         for one in voices:
             title = (one.short_title or one.title).lower()

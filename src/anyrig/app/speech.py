@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from anyrig.speech.audio import AudioChunk
     from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.maker import Spoken
-    from anyrig.speech.recite import Terms
-    from anyrig.speech.script import Script, Segment
+    from anyrig.speech.prepare import SpeechOptions
+    from anyrig.speech.segment import Script, Segment
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio, Tally
     from anyrig.storage.cache import Cache
@@ -346,7 +346,7 @@ def prepare_script(
 ) -> Script:
     """Split and normalise a text, or that of the request, as an engine will speak it.
 
-    With `files` voices may be paths of recordings; `more` are arguments of `speech.prepare`.
+    With `files` voices may be paths of recordings; `more` are fields of `SpeechOptions`.
     """
     from anyrig.errors import UnsupportedLanguageError
     from anyrig.speech.prepare import prepare
@@ -354,12 +354,12 @@ def prepare_script(
     if text is None:
         assert isinstance(request, SpeechRequest)
         text = request.text
-    arguments = {
-        **vars(build_terms(rig, request, choice)), "language": request.language,
-        "ssml": True if getattr(request, "ssml", False) else "auto", **more,
-    }  # fmt: skip
+    options = replace(
+        build_speech_options(rig, request, choice), language=request.language,
+        ssml=True if getattr(request, "ssml", False) else "auto", **more,
+    )  # fmt: skip
     try:
-        script = prepare(text, **arguments)
+        script = prepare(text, options)
     except UnsupportedLanguageError as error:
         raise suggest_engines(rig, error, request, choice) from error
     check_voices(script.segments, choice, files=files)
@@ -367,17 +367,18 @@ def prepare_script(
     return script
 
 
-def build_terms(rig: Rig, request: SynthesisOptions, choice: EngineChoice) -> Terms:
+def build_speech_options(
+    rig: Rig, request: SynthesisOptions, choice: EngineChoice
+) -> SpeechOptions:
     """How an engine reads: what is requested of it and what it can do."""
     from anyrig.speech.lexicon import Lexicon
-    from anyrig.speech.pauses import Pauses
-    from anyrig.speech.recite import Terms
-    from anyrig.speech.split import SHORT_WORDS
+    from anyrig.speech.prepare import SpeechOptions
+    from anyrig.speech.segment import Pauses
 
     voice = resolve_voice(rig, request, choice)
-    return Terms(
-        limit=choice.info.max_chars,
-        phonemes="ipa" in choice.info.reads,
+    return SpeechOptions(
+        max_chars=choice.info.max_chars,
+        reads=choice.info.reads,
         languages=choice.found.languages,
         voice=voice,
         voices=_choose_voices(choice, voice),
@@ -391,7 +392,6 @@ def build_terms(rig: Rig, request: SynthesisOptions, choice: EngineChoice) -> Te
             heading_s=request.pause_heading,
             dialogue_s=request.pause_dialogue,
         ),
-        shortest=SHORT_WORDS,
     )
 
 

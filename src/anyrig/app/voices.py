@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyrig.app.engines import EngineStatus
     from anyrig.app.rig import Rig
     from anyrig.speech.engine import Voice
-    from anyrig.speech.script import Script
+    from anyrig.speech.segment import Script
 
 DEFAULT_VOICE = "default"
 _LOUDNESS = -19.0  # of all, so that voices are compared and not volumes

@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Generic, Literal, TypeVar
 
 from anyrig.audiobooks.ways import Ways
-from anyrig.speech import blocks as speech_blocks
-from anyrig.speech import tongues
-from anyrig.speech.flow import Flow, Gatherer, Style
-from anyrig.speech.script import OmissionKind
+from anyrig.speech.language import PARAGRAPH_WORDS, choose_language, excerpt, match_language
+from anyrig.speech.prepare import Paragraph, find_paragraphs
+from anyrig.speech.segment import OmissionKind
+from anyrig.speech.source_text import SourceText, SourceTextBuilder, Style
 from anyrig.text.document import Block, Inline
 from anyrig.text.language import detect, num_words
 
@@ -38,8 +38,8 @@ Roles = Sequence[tuple[int, int, Style]]
 class Aloud:
     """A chapter, ready to become a script."""
 
-    flow: Flow
-    blocks: tuple[speech_blocks.Block, ...]
+    flow: SourceText
+    blocks: tuple[Paragraph, ...]
     places: tuple[int, ...]
     """Where each block of the chapter begins in the flow's source."""
     foreign: tuple[tuple[str, str], ...] = ()
@@ -65,8 +65,8 @@ class Reader:
     ) -> None:
         self._main, self._languages, self._ways = main, languages, ways
         self._speaks = speaks
-        self._gather = Gatherer("")
-        self._found: list[speech_blocks.Block] = []
+        self._gather = SourceTextBuilder("")
+        self._found: list[Paragraph] = []
         self._foreign: dict[tuple[str, str], None] = {}
 
     def read(
@@ -77,7 +77,7 @@ class Reader:
         With `opening` it begins the book: pictures before the first words of it are left out, as
         those are covers, logos and badges.
         """
-        self._gather = Gatherer(SEPARATOR.join(block.text for block in blocks))
+        self._gather = SourceTextBuilder(SEPARATOR.join(block.text for block in blocks))
         places, position = [], 0
         for number, block in enumerate(blocks):
             if number:
@@ -90,7 +90,7 @@ class Reader:
             else:
                 self._block(block, position, roles[number] if roles else ())
             position += len(block.text)
-        return Aloud(self._gather.flow(), tuple(self._found), tuple(places), tuple(self._foreign))
+        return Aloud(self._gather.build(), tuple(self._found), tuple(places), tuple(self._foreign))
 
     def _block(self, block: Block, at: int, roles: Roles) -> None:
         kind = left_out(block, self._ways)
@@ -100,7 +100,7 @@ class Reader:
         tongue = self._tongue(block)
         if not tongue:
             language = block.language or detect(block.text).language
-            self._foreign.setdefault((language, tongues.beginning(block.text)))
+            self._foreign.setdefault((language, excerpt(block.text)))
             if self._ways.foreign != "read":
                 self._gather.omit(at, at + len(block.text), "foreign")
                 return
@@ -117,7 +117,7 @@ class Reader:
         """What a block is spoken in; empty when no voice here can."""
         if block.kind in ("table", "code", "rule"):
             return self._main
-        return tongues.spoken_in(block.text, block.language, self._main, self._languages)
+        return choose_language(block.text, block.language, self._main, self._languages)
 
     # -- rows and stretches ---------------------------------------------------------------------
 
@@ -175,10 +175,10 @@ class Reader:
 
     def _end(self, block: Block, begun: int) -> None:
         """Close the block of speech that began with a piece."""
-        text = self._gather.since(begun)
+        text = self._gather.text_since(begun)
         end = self._gather.length - len(text) + len(text.rstrip())
         start = min(end, self._gather.length - len(text.lstrip()))
-        self._found.append(speech_blocks.Block(start, end, _speech_kind(block, text.strip())))
+        self._found.append(Paragraph(start, end, _speech_kind(block, text.strip())))
 
     # -- voices ---------------------------------------------------------------------------------
 
@@ -199,12 +199,12 @@ class Reader:
 
     def _is_foreign(self, one: Inline, text: str) -> bool:
         """A marked stretch that is long enough to count, and that no voice here speaks."""
-        if self._ways.foreign == "read" or tongues.matched(one.value, self._languages):
+        if self._ways.foreign == "read" or match_language(one.value, self._languages):
             return False
         stretch = text[one.start : one.end]
-        if num_words(stretch) < tongues.PARAGRAPH_WORDS:
+        if num_words(stretch) < PARAGRAPH_WORDS:
             return False
-        self._foreign.setdefault((one.value, tongues.beginning(stretch)))
+        self._foreign.setdefault((one.value, excerpt(stretch)))
         return True
 
     def _style_of(
@@ -214,7 +214,7 @@ class Reader:
         for one in inlines:
             inside = one.start <= start and end <= one.end
             if one.kind == "language" and inside:
-                language = tongues.matched(one.value, self._languages) or language
+                language = match_language(one.value, self._languages) or language
         for left, right, style in roles:
             if left <= start and end <= right:
                 voice = style.voice if style.language or self._can(style.voice, language) else ""
@@ -282,5 +282,5 @@ def _speech_kind(block: Block, text: str) -> Literal["sentence", "heading", "dia
         return "heading"
     if block.kind in ("poem", "table", "item", "code"):
         return "dialogue"
-    found = speech_blocks.blocks(text)
+    found = find_paragraphs(text)
     return found[0].kind if len(found) == 1 else "sentence"

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from anyrig.audiobooks.cast_file import Cast, Role, Rule, load, parse
 from anyrig.audiobooks.speakers import AttributedSpeech, attribute_speeches
-from anyrig.speech.flow import Style
-from anyrig.speech.tongues import matched
+from anyrig.speech.language import match_language
+from anyrig.speech.source_text import Style
 from anyrig.text.document import Block, Document
 from anyrig.text.language import detect
 
@@ -81,7 +81,7 @@ class Casting:
     def speaks(self, voice: str, language: str) -> bool:
         """Whether a voice can read a paragraph in a language."""
         known = self._spoken.get(voice)
-        return known is None or bool(matched(language, known))
+        return known is None or bool(match_language(language, known))
 
     def chapter(
         self, blocks: Sequence[Block], number: int

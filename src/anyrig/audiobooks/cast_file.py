@@ -39,8 +39,8 @@ from typing import cast
 
 from anyrig.audiobooks.dialogue_words import Gender, get_words
 from anyrig.errors import InvalidInputError, Message
-from anyrig.speech.flow import Style
 from anyrig.speech.regexes import UserPattern, compile_pattern
+from anyrig.speech.source_text import Style
 from anyrig.text import toml
 from anyrig.text.decode import written
 

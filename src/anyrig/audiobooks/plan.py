@@ -24,15 +24,15 @@ from anyrig.errors import (
     UnspeakableTextError,
     UnsupportedLanguageError,
 )
-from anyrig.speech.prepare import compose
+from anyrig.speech.prepare import prepare_paragraphs
 from anyrig.text.document import Block, Chapter, Document, Role
 from anyrig.text.language import detect
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.cast import Casting
-    from anyrig.speech.recite import Terms
-    from anyrig.speech.script import OmissionKind, Script, Segment
+    from anyrig.speech.prepare import SpeechOptions
+    from anyrig.speech.segment import OmissionKind, Script, Segment
 
 SKIPPED: tuple[Role, ...] = ("cover", "contents", "front", "back")
 """Matter that nobody wants to hear, unless it is asked for."""
@@ -166,7 +166,7 @@ def _is_wanted(chapter: Chapter, ways: Ways) -> bool:
 
 def plan_of(
     document: Document,
-    terms: Terms,
+    terms: SpeechOptions,
     *,
     main: str,
     ways: Ways = PLAIN,
@@ -211,7 +211,7 @@ def plan_of(
 def _part(
     document: Document,
     position: int,
-    terms: Terms,
+    terms: SpeechOptions,
     main: str,
     ways: Ways,
     casting: Casting | None,
@@ -224,7 +224,7 @@ def _part(
     roles = casting.chapter(chapter.blocks, position + 1) if casting is not None else ()
     speaks = casting.speaks if casting is not None else None
     aloud = Reader(main, terms.languages, ways, speaks).read(chapter.blocks, roles, opening=opening)
-    script = compose(aloud.flow, aloud.blocks, terms, language=main)
+    script = prepare_paragraphs(aloud.flow, aloud.blocks, replace(terms, language=main))
     title = title_of(chapter, position + 1)
     return Part(position + 1, title, chapter.level, chapter, script, aloud.places), aloud
 
@@ -329,12 +329,12 @@ def num_spoken(document: Document, ways: Ways) -> list[int]:
 def _refusal(
     foreign: Sequence[tuple[str, str]], languages: Sequence[str]
 ) -> UnsupportedLanguageError:
-    from anyrig.speech.tongues import title
+    from anyrig.speech.language import name_language
 
     counted = Counter(language for language, _ in foreign)
     language = counted.most_common(1)[0][0]
-    named = ", ".join(f"{count} in {title(code)}" for code, count in counted.most_common())
-    spoken = ", ".join(map(title, languages))
+    named = ", ".join(f"{count} in {name_language(code)}" for code, count in counted.most_common())
+    spoken = ", ".join(map(name_language, languages))
     return UnsupportedLanguageError(
         f"{pluralize(len(foreign), 'passage')} of the book cannot be read by a voice that speaks "
         f"{spoken}: {named}; the first begins {foreign[0][1]!r}",

@@ -39,8 +39,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from anyrig.errors import InvalidInputError, Message
-from anyrig.speech.flow import Mark
 from anyrig.speech.regexes import UserPattern, check_template, compile_pattern, fold_case
+from anyrig.speech.source_text import Mark
 from anyrig.text import toml
 from anyrig.text.decode import written
 from anyrig.units import pluralize

@@ -38,7 +38,7 @@ from anyrig.speech.maker import Spoken
 from anyrig.work.live import MAX_WAITING, ItemFuture, Lane, LiveQueue
 
 if TYPE_CHECKING:
-    from anyrig.speech.script import Segment
+    from anyrig.speech.segment import Segment
     from anyrig.speech.stage import Stage
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from anyrig.speech.engine import Utterance
 if TYPE_CHECKING:
     from anyrig.speech.booth import Recording
     from anyrig.speech.engine import Take
-    from anyrig.speech.script import Segment
+    from anyrig.speech.segment import Segment
     from anyrig.speech.shelf import Shelf
     from anyrig.work.outcome import ItemFailure, ItemOutcome
 

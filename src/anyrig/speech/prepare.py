@@ -1,6 +1,6 @@
 """From a text to a script: the front door of speech.
 
-    script = prepare("Dr. Lee paid $3.50.", limit=400, languages=("en",))
+    script = prepare("Dr. Lee paid $3.50.", SpeechOptions(languages=("en",)))
     script.segments[0].utterance.text  # Doctor Lee paid three dollars and fifty cents.
 
 A pure function: the same text and arguments give the same script in any process. A segment's line
@@ -13,79 +13,111 @@ import hashlib
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Literal
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError
-from anyrig.speech import ssml as ssml_reader
-from anyrig.speech import tongues
-from anyrig.speech.blocks import Block, blocks
+from anyrig.speech import ssml
 from anyrig.speech.engine import Utterance
-from anyrig.speech.flow import Flow, plain
+from anyrig.speech.language import (
+    ParagraphLanguages,
+    detect_languages,
+    match_language,
+    use_language,
+)
 from anyrig.speech.lexicon import LayeredLexicon, Lexicon
-from anyrig.speech.pauses import Pauses
-from anyrig.speech.recite import Reciter, Spoken, Terms
-from anyrig.speech.script import Omission, OmissionKind, Script, Segment, Span
+from anyrig.speech.recite import Reciter, Spoken
+from anyrig.speech.segment import Omission, OmissionKind, Pauses, Script, Segment, SegmentKind, Span
+from anyrig.speech.source_text import SourceText, read_plain
 from anyrig.speech.split import SHORT_WORDS, first_clause
+from anyrig.text.formats.titles import label
+from anyrig.text.sentences import paragraphs as split_paragraphs
 
-LEAST_LIMIT = 20
+_MIN_CHARS = 20
+"""An utterance may be so long whatever an engine says."""
 _MARKS, _MAX_MARKS = ("Mn", "Me"), 6
 """Categories of combining marks, and how many a letter may have; Tibetan has stacks of five."""
 _ROW = re.compile(r"\s+|\S++(?:[^\S\n\r]++\S++)*+")
 
 
-def prepare(
-    text: str,
-    *,
-    limit: int = 400,
-    phonemes: bool = False,
-    languages: Sequence[str] = (),
-    language: str = "auto",
-    default_language: str = "en",
-    voice: str = "",
-    voices: Mapping[str, str] | None = None,
-    rate: float = 1.0,
-    seed: int = 0,
-    lexicon: Lexicon | LayeredLexicon | None = None,
-    pauses: Pauses | None = None,
-    ssml: bool | Literal["auto"] = "auto",
-    first_short: bool = False,
-    shortest: int = SHORT_WORDS,
-    on_step: Callable[[], None] | None = None,
-) -> Script:
-    """The script of a text.
+_NAMED = re.compile(
+    r"(?:prologue|epilogue|preface|introduction|appendix|prólogo|epílogo|épilogue|préface"
+    r"|prologo|epilogo)\s*[.:]?(?:\s*[-–—:.]\s*\S.{0,60})?",
+    re.I,
+)
+_NUMBERED = ("volume", "book", "part", "chapter", "scene")
+_LONGEST_TITLE = 62
+_HASHES = re.compile(r"#{1,6}\s+\S")
+_UNDERLINE = re.compile(r"\s*(?:={3,}|-{3,})\s*")
+_SPEECH = re.compile(r"[\"“«‘„`—–]|-{1,2}\s|[*+•‣◦▪●]\s|\d{1,3}[.)]\s|'(?=[A-Z])")
+_SPEAKER = re.compile(r"[^\W\d_a-z][\w.'’-]{0,20}(?: [^\W\d_a-z][\w.'’-]{0,20}){0,2}:\s+\S")
+_LINE = re.compile(r"[^\n\r]*(?:\r\n|\n|\r)?")
+_BULLETS, _DASHES = "-*+•‣◦▪●", "-–—"
+_MOST_CAPITALS = 60
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph of the text, a heading, or one speech."""
+
+    start: int
+    end: int
+    kind: SegmentKind
+
+
+@dataclass(frozen=True)
+class SpeechOptions:
+    """What the caller wants, and what the engine can."""
+
+    max_chars: int = 400
+    """Spoken characters of an utterance (`EngineInfo.max_chars`)."""
+    reads: Collection[str] = frozenset()
+    """What the engine reads besides words (`EngineInfo.reads`): `ipa`, `acronyms`."""
+    languages: tuple[str, ...] = ()
+    """What it speaks; empty is anything."""
+    language: str = "auto"
+    """Of the text; `auto` detects it by paragraph."""
+    default_language: str = "en"
+    """What a text too short to tell is taken for."""
+    voice: str = ""
+    """For the main language, and for any other that `voices` does not name."""
+    voices: Mapping[str, str] = field(default_factory=dict)
+    """The voice for text in each language."""
+    rate: float = 1.0
+    """2.0 is twice as fast."""
+    seed: int = 0
+    """Another one gives other takes of every segment."""
+    lexicon: Lexicon | LayeredLexicon = field(default_factory=Lexicon)
+    pauses: Pauses = field(default_factory=Pauses)
+    ssml: bool | Literal["auto"] = "auto"
+    """Whether the text is SSML; `auto` looks whether it begins with <speak."""
+    join_words: int = SHORT_WORDS
+    """Sentences of so few words are joined with a neighbour."""
+    first_short: bool = False
+    """Cut the first segment after a short clause, so that it is heard early."""
+    on_step: Callable[[], None] | None = field(default=None, compare=False)
+    """Called before each sentence; it may raise an error to stop."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_chars", max(_MIN_CHARS, self.max_chars))
+        if not 0.25 <= self.rate <= 4.0:
+            raise InvalidInputError(
+                f"the rate must be between 0.25 and 4, not {self.rate:g}",
+                hint="1 is the voice's own rate.",
+            )
+
+
+def prepare(text: str, options: SpeechOptions | None = None) -> Script:
+    """The script of a text, plain or SSML.
 
     UnspeakableTextError when there is nothing in it that the engine can say.
-
-    Args:
-        text: plain, or SSML.
-        limit: the most spoken characters of a line (`EngineInfo.max_chars`).
-        phonemes: whether the engine takes IPA (`EngineInfo.reads`).
-        languages: what it speaks (`EngineWeights.languages`); empty is anything.
-        language: of the text; `auto` finds it by paragraph.
-        default_language: what a text too short to tell is taken for.
-        voice: for the main language, and for any other that `voices` does not name.
-        voices: the voice for text in each language.
-        rate: 2.0 is twice as fast.
-        seed: another one gives other takes of every line.
-        lexicon: the user's pronunciations.
-        pauses: how long the voice rests.
-        ssml: whether the text is SSML; `auto` looks whether it begins with <speak.
-        first_short: cut the first segment after a short clause, so that it is heard early.
-        shortest: sentences of so few words are joined with a neighbour.
-        on_step: called before each sentence; it may raise an error to stop.
     """
-    terms = Terms(
-        max(LEAST_LIMIT, limit), phonemes, tuple(languages), voice, voices or {}, _rate(rate),
-        seed, lexicon or Lexicon(), pauses or Pauses(), shortest,
-    )  # fmt: skip
-    marked = ssml_reader.looks_like(text) if ssml == "auto" else ssml
-    flow = ssml_reader.read(text) if marked else plain(text)
-    script = compose(
-        flow, _blocks(flow), terms, language=language, default_language=default_language,
-        first_short=first_short, on_step=on_step,
-    )  # fmt: skip
+    options = options or SpeechOptions()
+    marked = ssml.is_ssml(text) if options.ssml == "auto" else options.ssml
+    source = ssml.read_ssml(text) if marked else read_plain(text)
+    script = prepare_paragraphs(source, _find_paragraphs(source), options)
     if not script.segments:
         raise UnspeakableTextError(
             "There is nothing to say in the text", hint="Pass a text with words or numbers in it."
@@ -93,42 +125,28 @@ def prepare(
     return script
 
 
-def compose(
-    flow: Flow,
-    found: Sequence[Block],
-    terms: Terms,
-    *,
-    language: str = "auto",
-    default_language: str = "en",
-    first_short: bool = False,
-    on_step: Callable[[], None] | None = None,
+def prepare_paragraphs(
+    source: SourceText, paragraphs: Sequence[Paragraph], options: SpeechOptions
 ) -> Script:
-    """The script of a flow whose blocks are known; without segments when nothing can be said.
+    """The script of a text whose paragraphs are known; what lies between them is not spoken.
 
-    Args:
-        flow: the words and what belongs to them.
-        found: its blocks in order; what lies between them is not spoken.
-        terms: what the caller wants and the engine can.
-        language: of the text; `auto` finds it by block.
-        default_language: what a text too short to tell is taken for.
-        first_short: cut the first segment after a short clause, so that it is heard early.
-        on_step: called before each sentence.
+    It has no segments when there is nothing to say.
     """
-    reciter = Reciter(flow, terms, dict.fromkeys(flow.warnings), on_step=on_step)
-    chosen = _tongues(reciter, found, language, default_language)
-    reciter.main = chosen.main
-    reciter.warnings.update(dict.fromkeys(chosen.warnings))
+    reciter = Reciter(source, options, dict.fromkeys(source.warnings))
+    languages = _choose_languages(reciter, paragraphs)
+    reciter.main = languages.main
+    reciter.warnings.update(dict.fromkeys(languages.warnings))
     spoken: list[Spoken] = []
-    for number, (block, tongue) in enumerate(zip(found, chosen.each, strict=True)):
-        spoken += reciter.recite(block, number, tongue)
-    if first_short and spoken:
+    for number, (paragraph, language) in enumerate(zip(paragraphs, languages.each, strict=True)):
+        spoken += reciter.recite(paragraph, number, language)
+    if options.first_short and spoken:
         one = spoken[0]
         spoken[:1] = [
             Spoken(part, one.style, one.kind, one.block) for part in first_clause(one.part)
         ]
-    segments = tuple(_segments(flow, spoken, terms))
+    segments = tuple(_segments(source, spoken, options))
     return Script(
-        flow.source, segments, tuple(_omissions(flow, spoken)), tuple(reciter.warnings),
+        source.source, segments, tuple(_omissions(source, spoken)), tuple(reciter.warnings),
         tuple(dict.fromkeys(segment.utterance.language for segment in segments)),
     )  # fmt: skip
 
@@ -157,41 +175,34 @@ def limit_marks(text: str) -> str:
     return "".join(kept)
 
 
-def _rate(rate: float) -> float:
-    if not 0.25 <= rate <= 4.0:
-        raise InvalidInputError(
-            f"the rate must be between 0.25 and 4, not {rate:g}", hint="1 is the voice's own rate."
-        )
-    return rate
-
-
-def _blocks(flow: Flow) -> list[Block]:
-    """The paragraphs of a flow, those that its markup asks for among them."""
-    edges = {position for position, kind in flow.edges if kind == "paragraph"}
-    found: list[Block] = []
-    for start, end in pairwise(sorted({0, len(flow.text)} | edges)):
-        found += [
-            Block(start + each.start, start + each.end, each.kind)
-            for each in blocks(flow.text[start:end])
+def _find_paragraphs(source: SourceText) -> list[Paragraph]:
+    """The paragraphs of a text, those that its markup asks for among them."""
+    edges = {position for position, kind in source.edges if kind == "paragraph"}
+    paragraphs: list[Paragraph] = []
+    for start, end in pairwise(sorted({0, len(source.text)} | edges)):
+        paragraphs += [
+            Paragraph(start + each.start, start + each.end, each.kind)
+            for each in find_paragraphs(source.text[start:end])
         ]
-    return found
+    return paragraphs
 
 
-def _tongues(
-    reciter: Reciter, found: Sequence[Block], language: str, default: str
-) -> tongues.Tongues:
-    """The language of each block; what its markup names is not guessed, and tells nothing else."""
-    terms = reciter.terms
-    if language != "auto":
-        return tongues.settled(language, terms.languages, len(found))
-    named = [reciter.style_at(block.start).language for block in found]
-    texts = [reciter.unnamed(block) for block in found]
+def _choose_languages(reciter: Reciter, paragraphs: Sequence[Paragraph]) -> ParagraphLanguages:
+    """Of each paragraph; what markup names is not guessed, and tells nothing about the rest."""
+    options = reciter.terms
+    if options.language != "auto":
+        return use_language(options.language, options.languages, len(paragraphs))
+    named = [reciter.style_at(paragraph.start).language for paragraph in paragraphs]
+    texts = [reciter.unnamed(paragraph) for paragraph in paragraphs]
+    default = options.default_language
     if not any(text.strip() for text in texts) and any(named):
-        default = tongues.matched(named[0], terms.languages) or default
-    return tongues.found(texts, terms.languages, default)
+        default = match_language(named[0], options.languages) or default
+    return detect_languages(texts, options.languages, default)
 
 
-def _segments(flow: Flow, spoken: Sequence[Spoken], terms: Terms) -> Iterator[Segment]:
+def _segments(
+    flow: SourceText, spoken: Sequence[Spoken], terms: SpeechOptions
+) -> Iterator[Segment]:
     silences = _silences(flow, spoken)
     for number, one in enumerate(spoken):
         after = spoken[number + 1] if number + 1 < len(spoken) else None
@@ -207,9 +218,9 @@ def _segments(flow: Flow, spoken: Sequence[Spoken], terms: Terms) -> Iterator[Se
         )
 
 
-def _line(one: Spoken, terms: Terms, *, last: bool) -> Utterance:
+def _line(one: Spoken, terms: SpeechOptions, *, last: bool) -> Utterance:
     words = limit_marks(one.part.spoken)
-    if one.kind == "heading" and last and words[-1].isalnum() and len(words) < terms.limit:
+    if one.kind == "heading" and last and words[-1].isalnum() and len(words) < terms.max_chars:
         words += "."  # a title has no full stop on paper and needs one in the voice
     style = one.style
     return Utterance(words, style.language, style.voice, style.rate, seed_of(words, terms.seed))
@@ -224,7 +235,7 @@ def _trimmed(text: str, one: Spoken) -> Span:
     return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
 
 
-def _silences(flow: Flow, spoken: Sequence[Spoken]) -> dict[int, float]:
+def _silences(flow: SourceText, spoken: Sequence[Spoken]) -> dict[int, float]:
     """The breaks that the text asks for, by the segment they follow; -1 is before the first."""
     starts = [one.part.start for one in spoken]
     found: dict[int, float] = {}
@@ -249,7 +260,7 @@ def _rest(one: Spoken, after: Spoken | None, pauses: Pauses) -> float:
     return pauses.clause_s if core.endswith((",", ";", ":", "—", "–", "-")) else 0.0
 
 
-def _omissions(flow: Flow, spoken: Sequence[Spoken]) -> Iterator[Omission]:
+def _omissions(flow: SourceText, spoken: Sequence[Spoken]) -> Iterator[Omission]:
     """All that no segment speaks: the markup, and what is left of the text between segments."""
     yield from flow.omissions
     position = 0
@@ -260,7 +271,7 @@ def _omissions(flow: Flow, spoken: Sequence[Spoken]) -> Iterator[Omission]:
     yield from _unspoken(flow, position, len(flow.text))
 
 
-def _unspoken(flow: Flow, start: int, end: int) -> Iterator[Omission]:
+def _unspoken(flow: SourceText, start: int, end: int) -> Iterator[Omission]:
     """What lies between two segments, each row of signs by itself."""
     for match in _ROW.finditer(flow.text, start, end):
         kind = _kind(match[0]) if match[0].strip() else "space"
@@ -272,3 +283,90 @@ def _kind(text: str) -> OmissionKind:
     """Signs that no one reads, or characters that stand for nothing."""
     meaningless = all(unicodedata.category(one) in ("Cs", "Co", "Cn") for one in text[:100])
     return "unspeakable" if meaningless else "symbol"
+
+
+# Paragraphs of a plain text
+
+
+def find_paragraphs(text: str) -> list[Paragraph]:
+    """The paragraphs of a plain text in order; between them is only white space.
+
+    A heading is a line of its own that begins with `#`, is underlined with `===` or `---`, names a
+    chapter (`Chapter IV`, `Capítulo 3`), or is short and in capitals. Speeches and items of a list
+    begin with a dash, a quotation mark, a bullet, or a speaker's name and a colon; each is a
+    paragraph, so that the voice rests between them. In a paragraph of wrapped lines a quotation
+    mark at the start of a line is mere chance, so there only a line after a short one counts.
+    """
+    found: list[Paragraph] = []
+    for start, end in split_paragraphs(text):
+        found += _split_lines(text, start, end)
+    return found
+
+
+def _split_lines(text: str, start: int, end: int) -> list[Paragraph]:
+    lines = [match.span() for match in _LINE.finditer(text, start, end) if match[0].strip()]
+    longest = max(right - left for left, right in lines)
+    edges = [0, *(at for at in range(1, len(lines)) if _begins_paragraph(text, lines, at, longest))]
+    found = []
+    for left, right in zip(edges, [*edges[1:], len(lines)], strict=True):
+        group = lines[left:right]
+        low, high = group[0][0], group[-1][1]
+        piece = text[low:high]
+        low += len(piece) - len(piece.lstrip())
+        high -= len(piece) - len(piece.rstrip())
+        found.append(Paragraph(low, high, _paragraph_kind(text, group, alone=len(group) == 1)))
+    return found
+
+
+def _begins_paragraph(text: str, lines: list[tuple[int, int]], number: int, longest: int) -> bool:
+    """Whether a block begins with this line of a paragraph."""
+    line = _line_text(text, lines[number])
+    before = _line_text(text, lines[number - 1])
+    if _HASHES.match(line) or _HASHES.match(before):
+        return True
+    if number > 1 and _UNDERLINE.fullmatch(before):
+        return True
+    if (
+        number == 1
+        and (_opens_chapter(before) or _is_in_capitals(before))
+        and not _is_in_capitals(line)
+    ):
+        return True
+    if _SPEAKER.match(line) and _SPEAKER.match(_line_text(text, lines[0])):
+        return True
+    if not _SPEECH.match(line):
+        return False
+    if line[:1] in _BULLETS and _SPEECH.match(before):
+        return True
+    ends = before.rstrip("\"'”’»)*_ ").endswith((".", "!", "?", "…", ":", ";"))
+    return ends and (len(before) < 0.75 * longest or line[:1] in _DASHES)
+
+
+def _paragraph_kind(text: str, group: list[tuple[int, int]], *, alone: bool) -> SegmentKind:
+    first = _line_text(text, group[0])
+    if _HASHES.match(first) and alone:
+        return "heading"
+    underlined = len(group) == 2 and _UNDERLINE.fullmatch(_line_text(text, group[1])) is not None
+    if underlined and len(first) <= _MOST_CAPITALS and first[:1].isalnum():
+        return "heading"
+    if alone and (_opens_chapter(first) or _is_in_capitals(first)):
+        return "heading"
+    return "dialogue" if _SPEECH.match(first) or _SPEAKER.match(first) else "sentence"
+
+
+def _opens_chapter(line: str) -> bool:
+    """`Chapter IV`, `Acte premier`, `Prologue`; not `Act now.` or `Part of it was lost.`."""
+    if _NAMED.fullmatch(line):
+        return True
+    found = label(line) if len(line) <= 2 * _LONGEST_TITLE else None
+    return found is not None and found.sort in _NUMBERED and len(found.title) <= _LONGEST_TITLE
+
+
+def _line_text(text: str, line: tuple[int, int]) -> str:
+    return text[line[0] : line[1]].strip()
+
+
+def _is_in_capitals(line: str) -> bool:
+    """Short and in capitals, as titles are; `OK.` or `NO!` is a cry."""
+    letters = sum(map(str.isalpha, line))
+    return letters > 3 and len(line) <= _MOST_CAPITALS and line.isupper() and line[-1] not in "!?,;"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from anyrig.speech.flow import STAND_IN, Mark
 from anyrig.speech.normalise import normalise
 from anyrig.speech.normalise import read as read_by_rules
 from anyrig.speech.normalise.rules import Said
-from anyrig.speech.say_as import say_as
+from anyrig.speech.source_text import STAND_IN, Mark
 from anyrig.speech.split import Atom
+from anyrig.speech.ssml import say_as
 
 _UNSAID = re.compile(rf"\[\[|\]\]|[{STAND_IN}\ud800-\udfff]")
 _LOST = "the engine does not support IPA: the words are read as written"

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
 
-from anyrig.speech import tongues
-from anyrig.speech.blocks import Block
-from anyrig.speech.flow import Flow, Mark, Style
-from anyrig.speech.lexicon import LayeredLexicon, Lexicon
-from anyrig.speech.pauses import Pauses
+from anyrig.speech.language import (
+    PARAGRAPH_WORDS,
+    build_language_error,
+    excerpt,
+    match_language,
+    name_language,
+)
 from anyrig.speech.reading import atoms, reading
-from anyrig.speech.script import SegmentKind, Span
+from anyrig.speech.segment import SegmentKind, Span
+from anyrig.speech.source_text import Mark, SourceText, Style
 from anyrig.speech.split import Part, cut, join
-from anyrig.speech.ssml_values import bounded
+from anyrig.speech.ssml import bound_rate
 from anyrig.text.language import num_words
 from anyrig.text.sentences import sentences
 
+if TYPE_CHECKING:
+    from anyrig.speech.prepare import Paragraph, SpeechOptions
+
 _LONGEST = 4000
 """Characters that the rules are given at a time: a sentence longer than that is none."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What the caller wants, and what the engine can."""
-
-    limit: int
-    phonemes: bool
-    languages: tuple[str, ...]
-    voice: str
-    voices: Mapping[str, str]
-    rate: float
-    seed: int
-    lexicon: Lexicon | LayeredLexicon
-    pauses: Pauses
-    shortest: int
 
 
 @dataclass(frozen=True)
@@ -53,13 +44,11 @@ class Spoken:
 class Reciter:
     """Reads the blocks of a flow, and remembers what there is to warn of."""
 
-    flow: Flow
-    terms: Terms
+    flow: SourceText
+    terms: SpeechOptions
     warnings: dict[str, None] = field(default_factory=dict)
     main: str = ""
     """The language that the caller's voice is for."""
-    on_step: Callable[[], None] | None = None
-    """Called before each sentence."""
 
     def __post_init__(self) -> None:
         self._marks = _outermost(self.flow.marks)
@@ -74,13 +63,13 @@ class Reciter:
         """The style that the markup gives to a position."""
         return self.flow.styles[bisect_right(self._style_starts, position) - 1][1]
 
-    def unnamed(self, block: Block) -> str:
+    def unnamed(self, block: Paragraph) -> str:
         """The text of a block whose language the markup leaves open."""
         starts = [block.start, *_between(self._style_starts, block.start, block.end), block.end]
         open_ones = [pair for pair in pairwise(starts) if not self.style_at(pair[0]).language]
         return " ".join(self.flow.text[start:end] for start, end in open_ones)
 
-    def recite(self, block: Block, number: int, language: str) -> list[Spoken]:
+    def recite(self, block: Paragraph, number: int, language: str) -> list[Spoken]:
         """All that is said of a block, in order."""
         marks = self._marks_in(block, language)
         runs = list(self._runs(block, language))
@@ -90,20 +79,20 @@ class Reciter:
         spoken = [
             Spoken(short, style, block.kind, number)
             for part, style in self._parts(block, marks, runs, cuts, language)
-            for short in cut(part, self.terms.limit)
+            for short in cut(part, self.terms.max_chars)
             if _is_said(short)
         ]
         return list(self._joined(spoken))
 
     def _parts(
-        self, block: Block, marks: Sequence[tuple[Mark, str]],
+        self, block: Paragraph, marks: Sequence[tuple[Mark, str]],
         runs: Sequence[tuple[int, int, Style]], cuts: Sequence[int], language: str,
     ) -> Iterator[tuple[Part, Style]]:  # fmt: skip
         starts = [start for start, _, _ in runs]
         begins = [mark.start for mark, _ in marks]
         for start, end in self._sentences(block, marks, language):
-            if self.on_step is not None:
-                self.on_step()
+            if self.terms.on_step is not None:
+                self.terms.on_step()
             edges = [start, *_between(cuts, start, end), end]
             pieces: list[tuple[Part, Style]] = []
             for left, right in pairwise(edges):
@@ -121,11 +110,13 @@ class Reciter:
 
         for _, group in groupby(spoken, together):
             same = list(group)
-            for part in join([one.part for one in same], self.terms.limit, self.terms.shortest):
+            for part in join(
+                [one.part for one in same], self.terms.max_chars, self.terms.join_words
+            ):
                 yield Spoken(part, same[0].style, same[0].kind, same[0].block)
 
     def _sentences(
-        self, block: Block, marks: Sequence[tuple[Mark, str]], language: str
+        self, block: Paragraph, marks: Sequence[tuple[Mark, str]], language: str
     ) -> Iterator[Span]:
         """The sentences; none ends within a mark."""
         text = self.flow.text
@@ -137,11 +128,11 @@ class Reciter:
                 begun = left
                 continue
             begun = -1
-            yield from self._bounded(left, right, marks)
+            yield from self._bound(left, right, marks)
         if begun >= 0:
-            yield from self._bounded(begun, block.end, marks)
+            yield from self._bound(begun, block.end, marks)
 
-    def _bounded(self, start: int, end: int, marks: Sequence[tuple[Mark, str]]) -> Iterator[Span]:
+    def _bound(self, start: int, end: int, marks: Sequence[tuple[Mark, str]]) -> Iterator[Span]:
         while end - start > _LONGEST:
             space = self.flow.text.rfind(" ", start, start + _LONGEST)
             at = space + 1 if space > start else start + _LONGEST
@@ -156,7 +147,7 @@ class Reciter:
 
     # Voices
 
-    def _runs(self, block: Block, language: str) -> Iterator[tuple[int, int, Style]]:
+    def _runs(self, block: Paragraph, language: str) -> Iterator[tuple[int, int, Style]]:
         """The stretches of one voice, neighbours that come to the same put together."""
         starts = [block.start, *_between(self._style_starts, block.start, block.end), block.end]
         begun, current = block.start, None
@@ -172,7 +163,7 @@ class Reciter:
     def _resolved(self, start: int, end: int, language: str) -> Style:
         """A style with everything filled in."""
         style, terms = self.style_at(start), self.terms
-        spoken = tongues.matched(style.language or language, terms.languages)
+        spoken = match_language(style.language or language, terms.languages)
         if not spoken:
             self._foreign(style.language, self.flow.text[start:end], language)
             spoken = language
@@ -180,19 +171,19 @@ class Reciter:
         own = terms.voice if base == self.main.partition("-")[0] else ""
         named = terms.voices.get(spoken) or terms.voices.get(base)
         voice = style.voice or own or named or terms.voice
-        return Style(spoken, voice, bounded(style.rate * terms.rate))
+        return Style(spoken, voice, bound_rate(style.rate * terms.rate))
 
     def _foreign(self, wanted: str, text: str, language: str) -> None:
-        what = tongues.beginning(text)
-        if num_words(text) >= tongues.PARAGRAPH_WORDS:
-            raise tongues.refusal(wanted, self.terms.languages, what=what)
+        what = excerpt(text)
+        if num_words(text) >= PARAGRAPH_WORDS:
+            raise build_language_error(wanted, self.terms.languages, what=what)
         if text.strip():
-            named, instead = tongues.title(wanted), tongues.title(language)
+            named, instead = name_language(wanted), name_language(language)
             self.warn(f"{what!r} is marked as {named} and is read as {instead}")
 
     # Marks
 
-    def _marks_in(self, block: Block, language: str) -> list[tuple[Mark, str]]:
+    def _marks_in(self, block: Paragraph, language: str) -> list[tuple[Mark, str]]:
         """The marks of a block with their words: the text's own before those of the lexicon."""
         low, high = (bisect_left(self._mark_starts, at) for at in (block.start, block.end))
         own = self._marks[low:high]
@@ -203,7 +194,7 @@ class Reciter:
         for mark in sorted([*own, *known], key=lambda mark: mark.start):
             text = self.flow.text[mark.start : mark.end]
             tongue = self._tongue(mark.start, language)
-            words, warning = reading(mark, text, tongue, phonemes=self.terms.phonemes)
+            words, warning = reading(mark, text, tongue, phonemes="ipa" in self.terms.reads)
             self.warn(warning)
             if words is not None and mark.end <= block.end:
                 found.append((mark, words))
@@ -211,7 +202,7 @@ class Reciter:
 
     def _tongue(self, position: int, language: str) -> str:
         named = self.style_at(position).language
-        return tongues.matched(named, self.terms.languages) if named else language
+        return match_language(named, self.terms.languages) if named else language
 
     def warn(self, words: str) -> None:
         """Say something once."""

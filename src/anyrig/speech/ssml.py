@@ -4,12 +4,25 @@
 |---|---|
 | `speak`, `p`, `s` | the whole, a paragraph, a sentence; `xml:lang` holds inside |
 | `break` | silence: `time="500ms"`, `time="2s"` (at most ten seconds), or `strength="medium"` |
-| `say-as` | `interpret-as` as in `say_as.py`, with `format` for dates |
+| `say-as` | `interpret-as` as below, with `format` for dates |
 | `sub` | `alias` is spoken instead |
 | `phoneme` | `ph` in IPA; another `alphabet` is not supported |
 | `prosody` | `rate`: `slow`, `90%`, `+10%`, `1.2`; pitch, volume and the rest are not supported |
 | `emphasis` | spoken a little slower (`strong` 0.85, `moderate` 0.92), `reduced` a little faster |
 | `voice`, `lang` | another voice by `name`, another language by `xml:lang` |
+
+`say-as` reads by `interpret-as`:
+
+| interpret-as | `text` | said |
+|---|---|---|
+| `characters`, `spell-out`, `verbatim` | `a1` | A one |
+| `digits` | `2024` | two zero two four |
+| `cardinal`, `number` | `1,234` | one thousand, two hundred and thirty-four |
+| `ordinal` | `3` | third |
+| `telephone` | `555-0100` | five five five, zero one zero zero |
+| `date` with `format` (`mdy dmy ymd md dm my y ...`) | `4/5/2024` | as the date in full |
+| `time`, `currency`, `fraction`, `unit`, `address` | `2:30pm` | by the language's own rules |
+| `expletive` | anything | bleep |
 
 What else is written is named once in the warnings; its text is spoken, its tags are not. Text that
 is not meant to be heard (`desc`, `metadata`) is left out. A document type is refused, so nothing
@@ -19,12 +32,14 @@ outside the text is read and no entity grows. Nothing here recurs, however deep 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from xml.parsers import expat
 
 from anyrig.errors import InvalidInputError
-from anyrig.speech.flow import STAND_IN, Flow, Gatherer, Mark, Style
-from anyrig.speech.ssml_values import EMPHASIS, LONGEST_S, bounded, rate, silence_s
+from anyrig.speech.normalise import normalise
+from anyrig.speech.normalise.numbers import digits, ordinal, whole
+from anyrig.speech.source_text import STAND_IN, Mark, SourceText, SourceTextBuilder, Style
 
 _BEFORE = re.compile(r"[\s\ufeff]*(?:<\?xml[^>]{0,200}\?>)?\s*")
 _SPACE = re.compile(r"\s*")
@@ -43,8 +58,25 @@ _HINTS = {
     "unclosed token": "Close each tag with >, and write < in text as &lt;.",
 }
 
+LONGEST_S = 10.0
+"""A break is no longer than this, so that a slip of the pen does not make an hour of silence."""
+EMPHASIS = {"strong": 0.85, "moderate": 0.92, "none": 1.0, "reduced": 1.08}
+_RATES = {
+    "x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.5,
+}  # fmt: skip
+_STRENGTHS = {
+    "none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.2,
+}  # fmt: skip
+_SLOWEST, _FASTEST = 0.25, 4.0
+_TIME = re.compile(r"\s*\+?(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*(ms|s)\s*")
+_RATE = re.compile(r"\s*([+-]?)(\d{1,6}(?:\.\d{0,6})?|\.\d{1,6})\s*(%?)\s*")
+_BLEEPS = {"es": "bip", "fr": "bip", "it": "bip", "de": "piep"}
+_PLAIN = frozenset({"time", "currency", "fraction", "unit", "address", "name", "net", "money"})
+_FORMATS = frozenset("mdy dmy ymd md dm ym my y m d yyyymmdd".split())
+_MOST = 400
 
-def looks_like(text: str) -> bool:
+
+def is_ssml(text: str) -> bool:
     """Whether a text begins as SSML does."""
     begin = _BEFORE.match(text)
     at = begin.end() if begin is not None else 0
@@ -58,7 +90,7 @@ def looks_like(text: str) -> bool:
     return _OPENING.match(text, at) is not None
 
 
-def read(source: str) -> Flow:
+def read_ssml(source: str) -> SourceText:
     """The flow of an SSML document; InvalidInputError says where it is broken."""
     return _Reader(source).read()
 
@@ -89,14 +121,14 @@ class _Reader:
         hidden = _FORBIDDEN.sub(" ", source)
         lead = len(hidden) - len(hidden.lstrip("\ufeff \t\r\n"))
         self.data = hidden[lead:].encode("utf-8")
-        self.out = Gatherer(source)
+        self.out = SourceTextBuilder(source)
         self.out.omit(0, lead, "space" if not source[:lead].strip() else "control")
         self.open: list[_Open] = [_OUTSIDE]
         self.parser = expat.ParserCreate("utf-8")
         self.bytes_done, self.position = 0, lead
         self.pending, self.pending_from, self.reading = "markup", lead, ""
 
-    def read(self) -> Flow:
+    def read(self) -> SourceText:
         """Go through the whole document."""
         parser = self.parser
         parser.StartElementHandler = self._start
@@ -110,9 +142,9 @@ class _Reader:
         try:
             parser.Parse(self.data, True)
         except expat.ExpatError as error:
-            raise self._broken(error) from None
-        self._put_down(len(self.source))
-        return self.out.flow()
+            raise self._build_error(error) from None
+        self._flush(len(self.source))
+        return self.out.build()
 
     # Where we are in the source
 
@@ -120,10 +152,10 @@ class _Reader:
         index = self.parser.CurrentByteIndex
         self.position += len(self.data[self.bytes_done : index].decode("utf-8"))
         self.bytes_done = index
-        self._put_down(self.position)
+        self._flush(self.position)
         self.pending, self.pending_from, self.reading = kind, self.position, reading
 
-    def _put_down(self, end: int) -> None:
+    def _flush(self, end: int) -> None:
         start, self.pending_from = self.pending_from, end
         raw = self.source[start:end]
         if self.pending == "comment":
@@ -149,14 +181,14 @@ class _Reader:
         if name not in _KNOWN:
             told = "left out" if name in _UNHEARD else "its text is spoken"
             self.out.warn(f"SSML: <{name}> is not supported; {told}")
-        style = self._styled(name, given, above.style)
+        style = self._apply_style(name, given, above.style)
         unheard = name in _UNHEARD or above.unheard
-        mark = self._marked(name, given)
+        mark = self._find_mark(name, given)
         self._edge(name)
         if name == "break":
             self.out.breaks.append((self.out.length, self._silence(given)))
         self.open.append(_Open(style, mark, unheard, self.out.length, self.position))
-        self._switch(style)
+        self._change_style(style)
 
     def _end(self, name: str) -> None:
         closed = self.open[-1]
@@ -170,7 +202,7 @@ class _Reader:
         if closed.mark and self.out.length > closed.at:
             self.out.marks.append(replace(closed.mark, start=closed.at, end=self.out.length))
         self._edge(name)
-        self._switch(self.open[-1].style)
+        self._change_style(self.open[-1].style)
 
     def _stand_in(self, tag: int) -> None:
         """An element without text is spoken in the place of its tag."""
@@ -185,7 +217,7 @@ class _Reader:
         elif name in ("p", "speak"):
             self.out.edges.append((self.out.length, "paragraph"))
 
-    def _switch(self, style: Style) -> None:
+    def _change_style(self, style: Style) -> None:
         at, now = self.out.styles[-1]
         if style != now:
             if at == self.out.length:
@@ -194,7 +226,7 @@ class _Reader:
 
     # What they ask for
 
-    def _styled(self, name: str, given: dict[str, str], style: Style) -> Style:
+    def _apply_style(self, name: str, given: dict[str, str], style: Style) -> Style:
         language = given.get("xml:lang", "") or (given.get("language", "") * (name == "voice"))
         if language.strip():
             style = replace(style, language=language.strip().lower().replace("_", "-"))
@@ -204,7 +236,7 @@ class _Reader:
             level = given.get("level", "moderate")
             if level not in EMPHASIS:
                 self.out.warn(f"SSML: the emphasis {level!r} is not known and has no effect")
-            return replace(style, rate=bounded(style.rate * EMPHASIS.get(level, 1.0)))
+            return replace(style, rate=bound_rate(style.rate * EMPHASIS.get(level, 1.0)))
         if name == "voice" and not given.get("name", "").strip():
             self.out.warn("SSML: <voice> is chosen by its name; the rest has no effect")
         elif name == "voice":
@@ -214,14 +246,14 @@ class _Reader:
     def _prosody(self, given: dict[str, str], style: Style) -> Style:
         for other in sorted(given.keys() - {"rate", "xml:lang"}):
             self.out.warn(f"SSML: {other} of <prosody> is not supported and has no effect")
-        factor = rate(given.get("rate", "medium"))
+        factor = parse_rate(given.get("rate", "medium"))
         if factor is None:
             self.out.warn(f"SSML: the rate {given['rate']!r} is not understood; write 90% or slow")
             return style
-        return replace(style, rate=bounded(style.rate * factor))
+        return replace(style, rate=bound_rate(style.rate * factor))
 
     def _silence(self, given: dict[str, str]) -> float:
-        seconds = silence_s(given.get("time"), given.get("strength"))
+        seconds = parse_silence(given.get("time"), given.get("strength"))
         if seconds is None:
             self.out.warn("SSML: a <break> is not understood; write time=500ms or strength=medium")
             return 0.4
@@ -229,7 +261,7 @@ class _Reader:
             self.out.warn(f"SSML: a break is {LONGEST_S:g} s at most")
         return min(LONGEST_S, seconds)
 
-    def _marked(self, name: str, given: dict[str, str]) -> Mark | None:
+    def _find_mark(self, name: str, given: dict[str, str]) -> Mark | None:
         """How an element's text is read, where it says so."""
         if name == "sub" and given.get("alias", "").strip():
             return Mark(0, 0, say=given["alias"].strip(), fixed=False)
@@ -253,7 +285,7 @@ class _Reader:
             hint="Remove the <!DOCTYPE ...>; entities and files outside the text are never read.",
         )
 
-    def _broken(self, error: expat.ExpatError) -> InvalidInputError:
+    def _build_error(self, error: expat.ExpatError) -> InvalidInputError:
         start = len(self.source) - len(self.data.decode("utf-8"))
         before = self.data[: max(0, self.parser.ErrorByteIndex)].decode("utf-8", "ignore")
         place = self.source[: start + len(before)]
@@ -263,3 +295,130 @@ class _Reader:
             f"The SSML is broken at line {line}, column {column}: {words}",
             hint=_HINTS.get(words, "Write & in text as &amp; and < as &lt;, and quote attributes."),
         )
+
+
+# Values of attributes
+
+
+def parse_silence(time: str | None, strength: str | None) -> float | None:
+    """How long a break is; None when it is not understood."""
+    if time is None:
+        return _STRENGTHS.get(strength or "medium")
+    found = _TIME.fullmatch(time)
+    return float(found[1]) * (0.001 if found[2] == "ms" else 1.0) if found else None
+
+
+def parse_rate(written: str) -> float | None:
+    """How much faster: a word, `90%` of the usual, `+10%` above it, or a factor."""
+    if written.strip() in _RATES:
+        return _RATES[written.strip()]
+    found = _RATE.fullmatch(written)
+    if not found:
+        return None
+    value = float(found[2]) * (0.01 if found[3] else 1.0)
+    if found[1]:
+        value = 1.0 + (value if found[1] == "+" else -value)
+    return value if value > 0 else None
+
+
+def bound_rate(factor: float) -> float:
+    """A rate that a voice can still be asked for."""
+    return round(min(_FASTEST, max(_SLOWEST, factor)), 4)
+
+
+# Say-as
+
+
+def say_as(text: str, interpret: str, language: str) -> str | None:
+    """The words, or None when there is no such way of reading.
+
+    Args:
+        text: what stands in the element.
+        interpret: `interpret-as`, and `format` after a space.
+        language: whose words are used.
+    """
+    kind, _, form = interpret.partition(" ")
+    base = language.partition("-")[0]
+    text = text.strip()
+    if way := _WAYS.get(kind):
+        return way(text, base)
+    if kind == "date":
+        return normalise(_date(text, form.strip(), base), language)
+    return normalise(text, language) if kind in _PLAIN else None
+
+
+def _characters(text: str, language: str) -> str:
+    named = (_character(one, language) for one in text[:_MOST] if not one.isspace())
+    return " ".join(name for name in named if name)
+
+
+def _character(one: str, language: str) -> str:
+    if one.isdecimal():
+        return digits(one, language)
+    if one.isalpha():
+        return one.upper() if len(one.upper()) == 1 else one
+    # A sign by itself is often no word; between words the rules may know its name.
+    said = normalise(f"x {one} x", language).strip("x ").strip()
+    return said if any(map(str.isalnum, said)) else ""
+
+
+def _digits(text: str, language: str) -> str:
+    return digits(text[:_MOST], language)
+
+
+def _cardinal(text: str, language: str) -> str:
+    if re.fullmatch(r"\d+", text):
+        return whole(text, language)
+    return normalise(text, language)
+
+
+def _ordinal(text: str, language: str) -> str:
+    found = re.search(r"\d{1,30}", re.sub(r"(?<=\d)[,. ](?=\d{3})", "", text))
+    return ordinal(int(found[0]), language) if found else normalise(text, language)
+
+
+def _telephone(text: str, language: str) -> str:
+    groups = [digits(group, language) for group in re.findall(r"\d+", text[:_MOST])]
+    plus = "plus " if text.startswith("+") else ""
+    return plus + ", ".join(groups)
+
+
+def _expletive(text: str, language: str) -> str:
+    return _BLEEPS.get(language, "bleep")
+
+
+_WAYS: dict[str, Callable[[str, str], str]] = {
+    "characters": _characters, "spell-out": _characters, "verbatim": _characters,
+    "character": _characters, "digits": _digits, "cardinal": _cardinal, "number": _cardinal,
+    "ordinal": _ordinal, "telephone": _telephone, "expletive": _expletive,
+}  # fmt: skip
+
+
+def _date(text: str, form: str, language: str) -> str:
+    """A date of figures as it is written in full; what is none stays as it is."""
+    form = "ymd" if form == "yyyymmdd" else form
+    parts = re.findall(r"\d+", text)
+    if len(parts) == 1 and len(parts[0]) == 8 and form in ("", "ymd"):
+        parts, form = [parts[0][:4], parts[0][4:6], parts[0][6:]], "ymd"
+    if form not in _FORMATS or len(parts) != len(form) or len(form) < 2:
+        return text
+    found = {letter: int(part[:6]) for letter, part in zip(form, parts, strict=True)}
+    year, month, day = found.get("y"), found.get("m"), found.get("d")
+    return _write_date(year, month, day, language) or text
+
+
+def _write_date(year: int | None, month: int | None, day: int | None, language: str) -> str:
+    """The date with its month in words, as the language writes it."""
+    from datetime import date
+
+    from babel import UnknownLocaleError
+    from babel.dates import format_date, format_skeleton
+
+    skeleton = ("y" if year else "") + ("MMMM" if month else "") + ("d" if day else "")
+    try:
+        when = date(year or 2000, month or 1, day or 1)
+        if skeleton == "yMMMMd":
+            return str(format_date(when, "long", locale=language))
+        return str(format_skeleton(skeleton, when, locale=language))
+    except (ValueError, UnknownLocaleError, KeyError):
+        return ""

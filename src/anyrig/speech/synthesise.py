@@ -29,7 +29,7 @@ from anyrig.work.outcome import ItemOutcome, RunReport
 
 if TYPE_CHECKING:
     from anyrig.speech.audio import AudioChunk
-    from anyrig.speech.script import Script, Segment
+    from anyrig.speech.segment import Script, Segment
     from anyrig.speech.stage import Stage
     from anyrig.work.pool import WorkerPool
 

@@ -53,17 +53,15 @@ def _read(path: Path) -> dict[str, object]:
 def _planned(path: Path) -> dict[str, object]:
     from anyrig.audiobooks.plan import chosen, language_of, plan_of
     from anyrig.audiobooks.ways import Ways
-    from anyrig.speech.lexicon import Lexicon
-    from anyrig.speech.pauses import Pauses
-    from anyrig.speech.recite import Terms
-    from anyrig.speech.script import check
+    from anyrig.speech.prepare import SpeechOptions
+    from anyrig.speech.segment import check
     from anyrig.text.files import read
     from anyrig.text.matter import settle
 
     document = settle(read(path))
     language_of(document)
     ways = Ways(foreign="skip")
-    terms = Terms(400, False, ("en",), "", {}, 1.0, 0, Lexicon(), Pauses(), 3)
+    terms = SpeechOptions(languages=("en",))
     plan = plan_of(document, terms, main="en", ways=ways, chosen=chosen(document, "", ways))
     for part in plan.parts:
         check(part.script)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from anyrig.speech.script import Omission, OmissionKind, Span
+from anyrig.speech.segment import Omission, OmissionKind, Span
 
 # Tab, line feed and carriage return are white space, all else of the kind is noise: C0, C1, the
 # zero-width marks and the byte-order mark, but not the joiners that hold emoji together.
@@ -67,7 +67,7 @@ EdgeKind = Literal["sentence", "paragraph"]
 
 
 @dataclass(frozen=True)
-class Flow:
+class SourceText:
     """The text to speak, with what belongs to it."""
 
     source: str
@@ -109,7 +109,7 @@ class Flow:
         return tuple(found)
 
 
-class Gatherer:
+class SourceTextBuilder:
     """Builds a flow from a source read from left to right."""
 
     def __init__(self, source: str) -> None:
@@ -143,7 +143,7 @@ class Gatherer:
         """How many stretches were taken so far."""
         return len(self._texts)
 
-    def since(self, piece: int) -> str:
+    def text_since(self, piece: int) -> str:
         """What was taken from the piece of that number on."""
         return "".join(self._texts[piece:])
 
@@ -177,17 +177,17 @@ class Gatherer:
         elif not _NO_IPA.search(word) and word.strip():
             self.marks.append(Mark(before, self.length, ipa=word.strip(), bare=True))
 
-    def flow(self) -> Flow:
+    def build(self) -> SourceText:
         """All that was gathered."""
-        return Flow(
+        return SourceText(
             self.source, "".join(self._texts), tuple(self._pieces), tuple(self._omissions),
             tuple(self.marks), tuple(self.styles), tuple(self.breaks), tuple(self.edges),
             tuple(self._warnings),
         )  # fmt: skip
 
 
-def plain(source: str) -> Flow:
+def read_plain(source: str) -> SourceText:
     """The flow of a plain text."""
-    gatherer = Gatherer(source)
-    gatherer.take_run(0, len(source))
-    return gatherer.flow()
+    builder = SourceTextBuilder(source)
+    builder.take_run(0, len(source))
+    return builder.build()

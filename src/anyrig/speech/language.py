@@ -22,7 +22,7 @@ _CONFIDENT = 0.9
 _LOOKED_AT = 600  # characters of a paragraph: a hundred words tell as surely as a thousand
 
 
-def refusal(
+def build_language_error(
     language: str, candidates: Sequence[str], *, hint: str = "", what: str = ""
 ) -> UnsupportedLanguageError:
     """The error for a text in `language`, where `candidates` are what the engine speaks.
@@ -30,19 +30,19 @@ def refusal(
     `hint` says what would speak it, such as an install line, not how to insist; `what` is the
     beginning of the paragraph, when it is not the whole text.
     """
-    spoken = ", ".join(map(title, candidates)) or "another language"
+    spoken = ", ".join(map(name_language, candidates)) or "another language"
     where = f"A paragraph ({what!r}) is" if what else "The text is"
     insist = Message(
         "Choose an engine that speaks {name}. If that is wrong, pass {language}.",
-        name=title(language), language=OptionRef("language", (candidates or ("en",))[0]),
+        name=name_language(language), language=OptionRef("language", (candidates or ("en",))[0]),
     )  # fmt: skip
     return UnsupportedLanguageError(
-        f"{where} in {title(language)}, and this voice speaks {spoken}",
+        f"{where} in {name_language(language)}, and this voice speaks {spoken}",
         hint=hint or insist, language=language,
     )  # fmt: skip
 
 
-def title(language: str) -> str:
+def name_language(language: str) -> str:
     """The English name of a language: `French` for `fr`."""
     from babel import Locale, UnknownLocaleError
 
@@ -52,7 +52,7 @@ def title(language: str) -> str:
         return language
 
 
-def matched(language: str, languages: Sequence[str]) -> str:
+def match_language(language: str, languages: Sequence[str]) -> str:
     """What the engine calls a language, or nothing when it does not speak it.
 
     `en-GB` is spoken by a voice for `en-gb`, else for `en`, else for any English.
@@ -67,7 +67,7 @@ def matched(language: str, languages: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Tongues:
+class ParagraphLanguages:
     """The language of each paragraph, of those that the engine speaks."""
 
     main: str
@@ -75,34 +75,36 @@ class Tongues:
     warnings: tuple[str, ...] = ()
 
 
-def settled(language: str, languages: Sequence[str], count: int) -> Tongues:
+def use_language(language: str, languages: Sequence[str], count: int) -> ParagraphLanguages:
     """The language that the user named, for every paragraph."""
-    main = matched(language, languages)
+    main = match_language(language, languages)
     if not main:
-        raise refusal(language, languages)
-    return Tongues(main, (main,) * count)
+        raise build_language_error(language, languages)
+    return ParagraphLanguages(main, (main,) * count)
 
 
-def found(texts: Sequence[str], languages: Sequence[str], default: str) -> Tongues:
+def detect_languages(
+    texts: Sequence[str], languages: Sequence[str], default: str
+) -> ParagraphLanguages:
     """The languages of paragraphs, as detected; `default` for text that tells nothing."""
-    fallback = matched(default, languages) or (languages[0] if languages else default)
-    each = [_detected(text[:_LOOKED_AT], fallback) for text in texts]
+    fallback = match_language(default, languages) or (languages[0] if languages else default)
+    each = [_detect(text[:_LOOKED_AT], fallback) for text in texts]
     counts: Counter[str] = Counter()
     for text, detected in zip(texts, each, strict=True):
         counts[detected.language] += len(text) if detected.sure else 0
     main = counts.most_common(1)[0][0] if counts.total() else _whole(texts, fallback)
-    spoken = matched(main, languages)
+    spoken = match_language(main, languages)
     if not spoken:
-        raise refusal(main, languages)
+        raise build_language_error(main, languages)
     warnings: dict[str, None] = {}
     chosen = [
-        _chosen(text, detected, main, languages, warnings)
+        _choose(text, detected, main, languages, warnings)
         for text, detected in zip(texts, each, strict=True)
     ]
-    return Tongues(spoken, tuple(chosen), tuple(warnings))
+    return ParagraphLanguages(spoken, tuple(chosen), tuple(warnings))
 
 
-def _detected(text: str, fallback: str) -> Detected:
+def _detect(text: str, fallback: str) -> Detected:
     """What is too short to be refused is not worth loading the model for."""
     return detect(text, default=fallback, thorough=num_words(text) >= PARAGRAPH_WORDS)
 
@@ -113,23 +115,26 @@ def _whole(texts: Sequence[str], fallback: str) -> str:
     return detect(sample, default=fallback).language
 
 
-def _chosen(
+def _choose(
     text: str, detected: Detected, main: str, languages: Sequence[str], warnings: dict[str, None]
 ) -> str:
-    spoken = matched(main, languages)
+    spoken = match_language(main, languages)
     if detected.language == main or not detected.sure:
         return spoken
-    other, confident = matched(detected.language, languages), detected.confidence >= _CONFIDENT
+    other, confident = (
+        match_language(detected.language, languages),
+        detected.confidence >= _CONFIDENT,
+    )
     if other and confident and num_words(text) >= _SWITCH_WORDS:
         return other
     if not other and confident and num_words(text) >= PARAGRAPH_WORDS:
-        raise refusal(detected.language, languages, what=beginning(text))
-    named = f"{title(detected.language)} and is read as {title(main)}"
-    warnings[f"{beginning(text)!r} seems to be {named}"] = None
+        raise build_language_error(detected.language, languages, what=excerpt(text))
+    named = f"{name_language(detected.language)} and is read as {name_language(main)}"
+    warnings[f"{excerpt(text)!r} seems to be {named}"] = None
     return spoken
 
 
-def spoken_in(text: str, marked: str, main: str, languages: Sequence[str]) -> str:
+def choose_language(text: str, marked: str, main: str, languages: Sequence[str]) -> str:
     """What a paragraph among others is spoken in; empty when no voice here speaks it.
 
     Files mark languages wrongly as often as not, so where a paragraph is long enough to tell its
@@ -146,11 +151,11 @@ def spoken_in(text: str, marked: str, main: str, languages: Sequence[str]) -> st
     strange = not _same(named, main)
     several = len({each.partition("-")[0] for each in languages}) > 1
     if strange or words >= (_SWITCH_WORDS if several else PARAGRAPH_WORDS):
-        told = _detected(text[:_LOOKED_AT], main)
-        enough = _SWITCH_WORDS if matched(told.language, languages) else PARAGRAPH_WORDS
-        if told.sure and told.confidence >= _CONFIDENT and words >= enough:
-            named = named if _same(named, told.language) else told.language
-    spoken = main if _same(named, main) else matched(named, languages)
+        detected = _detect(text[:_LOOKED_AT], main)
+        enough = _SWITCH_WORDS if match_language(detected.language, languages) else PARAGRAPH_WORDS
+        if detected.sure and detected.confidence >= _CONFIDENT and words >= enough:
+            named = named if _same(named, detected.language) else detected.language
+    spoken = main if _same(named, main) else match_language(named, languages)
     return spoken or ("" if words >= PARAGRAPH_WORDS else main)
 
 
@@ -158,7 +163,7 @@ def _same(one: str, other: str) -> bool:
     return one.lower().partition("-")[0] == other.lower().partition("-")[0]
 
 
-def beginning(text: str) -> str:
+def excerpt(text: str) -> str:
     """The first words of a text, for messages."""
     words = " ".join(text[:200].split())
     return words if len(words) <= 40 else words[:40].rsplit(" ", 1)[0] + "..."
