@@ -260,6 +260,7 @@ def _trace(cleaned: CleanText, tokens: Sequence[Token], length: int) -> Iterator
         return
     position = 0
     for token in tokens:
+        parts: list[tuple[int, int, Value | str]]
         if isinstance(token.value, str):
             parts = [
                 (low, high, token.value[low - token.start : high - token.start])

@@ -78,8 +78,8 @@ class Date:
     weekday: int | None = None
     """0 is Monday."""
     day_first: bool = False
-    article: bool = False
-    """Whether `the` stood before the day."""
+    article: str = ""
+    """The article as it stood before the day."""
     short_year: bool = False
 
 
@@ -123,7 +123,8 @@ class Money:
 class Measure:
     """An amount of a unit, which is a key of the table of units: `km`, `sq ft`, `%`."""
 
-    amount: Number | Fraction | Range
+    amount: Number | Fraction | Range | None
+    """None for a unit alone."""
     unit: str
     power: int = 1
     attributive: bool = False
@@ -180,6 +181,8 @@ class Label:
     """A number that names a thing and counts nothing: room 101, flight 249, model 4090."""
 
     digits: str
+    suffix: str = ""
+    """Said with it: the 747s, the 49ers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +223,13 @@ class Web:
     """An address, a path, a file's name: said sign by sign."""
 
     address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A name in code, a handle, a hashtag: said as the words it is made of."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,5 +274,5 @@ class Phrase:
 Value = (
     Number | Ordinal | Fraction | Year | Decade | Date | Time | Duration | Money | Measure | Rate
     | Range | Score | Dimensions | Digits | Label | Version | Roman | Letters | Abbreviation | Web
-    | Formula | Power | Sign | Silence | Phrase
+    | Identifier | Formula | Power | Sign | Silence | Phrase
 )  # fmt: skip

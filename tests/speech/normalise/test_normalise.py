@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.speech.normalise import LANGUAGES, normalise, read
+from anyrig.speech.normalise import LANGUAGES as ALL
+from anyrig.speech.normalise import normalise, read
 
+LANGUAGES = [name for name in ALL if name != "en"]
 _TABLES = Path(__file__).parent
 _TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 _SIGNS = st.text(

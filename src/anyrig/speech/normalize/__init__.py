@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from anyrig.speech.phonemes.letters import spell_ipa
 from anyrig.text.tokens import Token, tokenize
 from anyrig.text.values import Value
 
 LANGUAGES = {"en": "anyrig.speech.normalize.english"}
 """The verbalizers: modules with `speak(value: Value) -> str`."""
+_SUFFIXED = re.compile(r"(.*?)((?:'?(?:s|es|ed|d|ing))?)\Z", re.DOTALL)
 _SPELLED = re.compile("\ue000([^\ue001]*)\ue001")
 
 
@@ -32,16 +34,13 @@ class SpokenUnit:
 
     kind: Literal["words", "letters", "ipa"]
     text: str
-    """Words with their spaces and marks; letters in capitals without spaces (`CIA`); IPA."""
+    """Words with spaces and marks; letters in capitals, with an ending (`CIA`, `PCs`); IPA."""
     start: int
     end: int
+    readable: str
+    """The unit for people: letters apart (`P Cs`), no IPA."""
     plain: bool = False
     """Whether the text is the source's own, character for character."""
-
-    @property
-    def readable(self) -> str:
-        """The unit for people: letters apart."""
-        return " ".join(self.text) if self.kind == "letters" else self.text
 
 
 def verbalize(
@@ -52,20 +51,34 @@ def verbalize(
     Args:
         tokens: of `tokenize`, or a slice of them.
         language: of the text.
-        reads: what the engine reads (`EngineInfo.reads`); `ipa` makes letters IPA.
+        reads: what the engine reads; with `ipa`, letters become units of IPA.
     """
-    speak = _verbalizer(language.partition("-")[0].lower())
+    base = language.partition("-")[0].lower()
     units: list[SpokenUnit] = []
     for token in tokens:
+        start, end = token.start, token.end
         if isinstance(token.value, str):
-            plain = len(token.value) == token.end - token.start
-            if token.value or token.end > token.start:
-                units.append(SpokenUnit("words", token.value, token.start, token.end, plain))
-        else:
-            units += _split_spelled(speak(token.value), token)
-            if token.stop in ("end", "both"):
-                units.append(SpokenUnit("words", ".", token.start, token.end))
+            plain = len(token.value) == end - start
+            units.append(SpokenUnit("words", token.value, start, end, token.value, plain))
+            continue
+        for kind, text in _split_spelled(_verbalizer(base)(token.value)):
+            if kind == "words":
+                units.append(SpokenUnit("words", text, start, end, text))
+            else:
+                units.append(_spell_unit(text, start, end, language, reads))
+        if token.stop in ("end", "both"):
+            units.append(SpokenUnit("words", ".", start, end, "."))
     return units
+
+
+def _spell_unit(
+    letters: str, start: int, end: int, language: str, reads: Collection[str]
+) -> SpokenUnit:
+    spelled = _SUFFIXED.match(letters)
+    readable = " ".join(spelled[1]) + spelled[2] if spelled else letters
+    if "ipa" in reads and (ipa := spell_ipa(letters, language)):
+        return SpokenUnit("ipa", ipa, start, end, readable)
+    return SpokenUnit("letters", letters, start, end, readable)
 
 
 def join_readable(units: Sequence[SpokenUnit]) -> str:
@@ -83,16 +96,16 @@ def spell(letters: str) -> str:
     return f"\ue000{letters}\ue001"
 
 
-def _split_spelled(spoken: str, token: Token) -> Iterator[SpokenUnit]:
+def _split_spelled(spoken: str) -> Iterator[tuple[str, str]]:
     position = 0
     for match in _SPELLED.finditer(spoken):
         if match.start() > position:
-            yield SpokenUnit("words", spoken[position : match.start()], token.start, token.end)
+            yield "words", spoken[position : match.start()]
         if match[1]:
-            yield SpokenUnit("letters", match[1], token.start, token.end)
+            yield "letters", match[1]
         position = match.end()
     if position < len(spoken) or not spoken:
-        yield SpokenUnit("words", spoken[position:], token.start, token.end)
+        yield "words", spoken[position:]
 
 
 @lru_cache(maxsize=8)

@@ -29,7 +29,10 @@ from anyrig.text.values import Value
 Stop = Literal["none", "abbreviation", "end", "both"]
 """What a full stop at a token's end is: none there, an abbreviation's, a sentence's, or both."""
 
-MODULES: tuple[str, ...] = ()
+MODULES: tuple[str, ...] = (
+    "web", "dates", "times", "money", "measures", "numbers", "names", "abbreviations", "acronyms",
+    "roman", "formulas", "signs",
+)  # fmt: skip
 """The modules of this package that list recognisers."""
 RECOGNIZED_LANGUAGES = ("en", "es", "fr")
 

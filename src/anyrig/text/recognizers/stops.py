@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from anyrig.text.recognizers import Stop
+from anyrig.text.recognizers import Stop, english_words
+from anyrig.text.recognizers.states import SHORT_STATES
 
 OPEN = "\"'`“‘«‹„‚([{¿¡*_"
 CLOSE = "\"'”’»›“)]}*_"
@@ -22,6 +23,11 @@ _NEXT = re.compile(
 _LAST_WORD = re.compile(r"[^\s()\[\]\"“«]{1,40}\Z")
 _NUMBERED_ITEM = re.compile(r"\s*\(?\d{1,3}[.)]\s*\Z")
 _ROMAN = re.compile(r"[IVXLCDM]+\b")
+_LEADS_IN = re.compile(
+    r"(?:^|[.!?:;][\"')]* |[\"'(])(?:At|By|On|In|Around|About|Before|After|Until|Since|"
+    r"From|During|For|Near|"
+    r"Every|Last|Next|Just (?:before|after)|Shortly (?:before|after)) (?:about |around |the )?\Z"
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,16 @@ class StopTable:
             or word in self.ending
             or word in self.within
         )
+
+
+_ENGLISH = {
+    word.lower()
+    for table in (
+        english_words.TITLES, english_words.AFTER, english_words.LOWER, english_words.NUMBERED,
+        SHORT_STATES,
+    )
+    for word in table
+}  # fmt: skip
 
 
 def _table(leading: str, before_number: str, ending: str, within: str, starters: str) -> StopTable:
@@ -78,7 +94,8 @@ STOP_TABLES = {
         "soon finally suddenly still even only here did do does is are was were have has had "
         "can could will would should let let's don't didn't please turn go call meet today "
         "tomorrow yesterday two three such few several nearly almost about over under during "
-        "despite according then we're it's he's she's i'm they're that's there's you're we've "
+            "despite according then we're it's he's she's i'm they're that's there's yours "
+            "mine ours hers theirs you're we've "
         "i've isn't wasn't can't won't",
     ),
     "es": _table(
@@ -104,6 +121,11 @@ STOP_TABLES = {
         "dans voilà",
     ),
 }  # fmt: skip
+
+
+STOP_TABLES["en"] = replace(
+    STOP_TABLES["en"], within=STOP_TABLES["en"].within | frozenset(_ENGLISH)
+)
 
 
 class Following(NamedTuple):
@@ -136,6 +158,7 @@ def stop_after(
     names_follow: bool = False,
     digits_follow: bool = True,
     continues: Collection[str] = (),
+    start: int | None = None,
 ) -> Stop:
     """What the full stop of an abbreviation that ends at `end` is.
 
@@ -147,6 +170,8 @@ def stop_after(
             that only words that open sentences end this one.
         digits_follow: whether a number may go on with it.
         continues: words with a capital that go on with it: "5 p.m. Monday".
+        start: where the token begins; one that only leads into its sentence ("At 3 p.m. Dr. Shah
+            came") does not end it.
     """
     next_ = look_behind(text, end)
     if next_.kind == "nothing":
@@ -154,6 +179,8 @@ def stop_after(
     if next_.kind == "digit":
         return "abbreviation" if digits_follow else "both"
     if next_.kind != "capital" or next_.word.rstrip(".") in continues:
+        return "abbreviation"
+    if start is not None and _LEADS_IN.search(text, max(0, start - 40), start):
         return "abbreviation"
     if names_follow and next_.word.lower() not in STOP_TABLES[language].starters:
         return "abbreviation"
@@ -180,6 +207,8 @@ def is_certain_end(text: str, match: re.Match[str], language: str) -> bool:
     found = _LAST_WORD.search(text, max(0, start - 41), start)
     word = found[0] if found else ""
     if len(word) < 3 or not word.isalpha() or not word[-1].islower():
+        return False
+    if after.isdecimal() and word[0].isupper():
         return False
     return not STOP_TABLES[language].is_known(word.lower())
 
@@ -208,7 +237,11 @@ def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: b
         return False
     if _NUMBERED_ITEM.match(text[:start] + ".") and len(text) > start + 2:
         return False
-    if word in table.before_number and (follows[0].isdigit() or _ROMAN.match(follows)):
+    if (
+        language != "en"
+        and word in table.before_number
+        and (follows[0].isdigit() or _ROMAN.match(follows))
+    ):
         return not (word != "no" or follows[0].isdigit())
     if len(word) == 1 and word.isalpha() and text[start - 1].isupper():
         first = re.match(r"[\w'’]+", follows)

@@ -1,0 +1,551 @@
+"""Shortened words: titles, streets and saints, states, directions, doses, Latin.
+
+Each decides with what follows whether its full stop also ends the sentence.
+"""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import Found, Stop, recognizer
+from anyrig.text.recognizers.common import DIGITS, after, before, one_of
+from anyrig.text.recognizers.english_words import (
+    AFTER,
+    LOWER,
+    NAMES_TOO,
+    NUMBERED,
+    SAINTS,
+    TITLES,
+    WORDS_TOO,
+)
+from anyrig.text.recognizers.states import DOTTED_STATES, SHORT_STATES, STATES
+from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
+from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Value
+
+_STARTERS = STOP_TABLES["en"].starters
+_NO_STREETS = frozenset(
+    "Lake Mount Mt Port Fort Dear Professor And But Sault Mont The Near Upper Great Meet See Visit "
+    "When If Then So Then For With From In On At To Of By Our His Her My Their That This".split()
+)
+_STREET_PARTS = frozenset(
+    "NW NE SW SE N S E W Station Bridge North South East West Apt Suite Ste Unit Bldg Market Pier "
+    "Church Theater Theatre School Cafe Hospital".split()
+)
+_ON = re.compile(
+    r"\b(?:on|along|down|up|off|at|of|from|to|near|and|between|past|via|cross|crosses|onto|toward|"
+    r"towards|take|takes|took|in|by|over|across|behind|walked|is|was) (?:[NSEW]\.? "
+    r")?(?:[A-Z][\w']+ ){0,2}$",
+    re.IGNORECASE,
+)
+
+
+def _word_before(match: re.Match[str]) -> tuple[str, bool]:
+    """The word before, and whether it begins the sentence."""
+    lead = before(match, 60).rstrip(" ")
+    found = re.search(r"([\w'.-]+)$", lead)
+    if not found:
+        return "", True
+    earlier = lead[: found.start()].rstrip(" \"'(")
+    titled = re.search(r"\b(?:Mrs?|Ms|Dr|St|Prof|Jr|Sr|Rev|Gen|Col|Capt|[A-Z])\.$", earlier)
+    return found[1], not earlier or (earlier[-1] in ".!?:\n" and not titled)
+
+
+def _is_title(follows: Following) -> bool:
+    return follows.word.endswith(".") and follows.word[:-1] in {*TITLES, "Dr", "Mr", "Mrs", "Ms"}
+
+
+def _is_street(match: re.Match[str], follows: Following) -> bool:
+    """Whether the word before is a street's name, and what follows is no person's."""
+    word, starts = _word_before(match)
+    numbered = re.search(
+        r"\b\d+[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][\w'-]+ ?){1,3}$", before(match, 60)
+    ) or re.match(r"\d+(?:st|nd|rd|th)$", word)
+    if numbered or re.search(r"\bSt\. [A-Z]\w+ $", before(match, 24)):
+        return True
+    if not re.match(r"[A-Z][\w'-]+$", word):
+        return False
+    if follows.kind != "capital":
+        return not starts or follows.kind == "nothing"
+    if word in _NO_STREETS:
+        return False
+    if follows.word.rstrip(".") in _STREET_PARTS or _is_title(follows):
+        return True
+    if follows.word.lower() in _STARTERS and not re.match(r" [A-Z]\.", after(match, 3)):
+        return True
+    placed = bool(_ON.search(before(match, 40).removesuffix(word + " ")))
+    name = follows.word.rstrip(".")
+    if match[0].startswith("St"):
+        if name in SAINTS:
+            return placed and bool(follows.second[:1].islower()) and word not in SAINTS
+        verb = follows.second[:1].islower()
+        return (
+            placed or (verb and not word.lower().endswith(("ing", "ed")))
+        ) and word not in SAINTS
+    return placed and not starts
+
+
+def _street_stop(match: re.Match[str]) -> Stop:
+    return (
+        stop_after(match.string, match.end(), continues=_STREET_PARTS)
+        if match[0].endswith(".")
+        else "none"
+    )
+
+
+@recognizer("abbreviation", r"\bSt\b\.?(?!\w)", needs="S", weight=1.2)
+def _street_or_saint(match: re.Match[str]) -> Found | None:
+    follows = look_behind(match.string, match.end())
+    if _is_street(match, follows):
+        return Found(Abbreviation("Street"), stop=_street_stop(match))
+    rest = after(match, 1)
+    if follows.kind == "capital" or rest == "-":
+        return Found(Abbreviation("Saint"), stop="abbreviation")
+    word, _ = _word_before(match)
+    return Found(Abbreviation("Street"), stop=_street_stop(match)) if word[:1].isupper() else None
+
+
+@recognizer("abbreviation", r"\bDr\b\.?(?!\w)", needs="D", weight=1.2)
+def _doctor_or_drive(match: re.Match[str]) -> Found | None:
+    follows = look_behind(match.string, match.end())
+    if _is_street(match, follows):
+        return Found(Abbreviation("Drive"), stop=_street_stop(match))
+    if follows.kind == "capital":
+        alone = follows.word in (
+            "He",
+            "She",
+            "It",
+            "They",
+            "We",
+            "I",
+            "You",
+            "The",
+            "His",
+            "Her",
+            "But",
+        )
+        return Found(Abbreviation("Doctor"), stop="both" if alone else "abbreviation")
+    if "." in match[0]:
+        return Found(
+            Abbreviation("Doctor"), stop="both" if follows.kind == "nothing" else "abbreviation"
+        )
+    return None
+
+
+@recognizer(
+    "abbreviation",
+    rf"\b({one_of(TITLES)})\.(?= ?[A-Z]| and (?:Mr|Ms|Dr|Prof|Mrs)| & | \")|\b(Mrs|Mr|Ms|"
+    rf"Prof|Sgt|Capt|Lt|Mt)(?= [A-Z][a-z])",
+    needs="ABCDEFGHIJLMPRSTVW",
+    weight=1.3,
+)
+def _title(match: re.Match[str]) -> Found | Value | None:
+    short = match[1] or match[2]
+    word, starts = _word_before(match)
+    if short == "Sr" and word[:1].isupper() and not starts:
+        return Found(Abbreviation("Senior"), stop=_name_stop(match))
+    rest = after(match, 2)
+    if short in ("Pt", "Sec") and not rest.startswith(" "):
+        return None
+    if short in ("Fr", "Ft", "Pt", "Sec", "Det", "Brig", "Col", "Br", "Ven") and not re.match(
+        r" [A-Z][a-z.]", after(match, 3)
+    ):
+        return None
+    follows = look_behind(match.string, match.end())
+    if word[:1].isdigit() or (
+        short in ("Gen", "Ft", "Br", "Fr", "Det") and follows.word.lower() in _STARTERS
+    ):
+        return None
+    space = "" if not match[1] or rest.startswith(" ") else " "
+    return Found(Abbreviation(TITLES[short] + space), stop="abbreviation" if match[1] else "none")
+
+
+def _name_stop(match: re.Match[str]) -> Stop:
+    """After `Jr.`, `Inc.`: a capital may still belong to the name."""
+    follows = look_behind(match.string, match.end())
+    if follows.kind != "capital":
+        return stop_after(match.string, match.end())
+    if follows.word.lower() in _STARTERS or _is_title(follows):
+        return "both"
+    if follows.word.rstrip(".") in AFTER:
+        return "abbreviation"
+    verb = re.match(r"[a-z]+(?:s|ed)?\b", follows.second)
+    office = follows.word in _OFFICES
+    return (
+        "both"
+        if verb and not office and follows.second not in ("of", "and", "for", "&")
+        else "abbreviation"
+    )
+
+
+_OFFICES = frozenset(
+    "Chief Chairman Chairwoman Chair President Vice Executive Director CEO CFO CTO Spokesman "
+    "Spokeswoman Founder Co-founder Senior Analyst Stadium Park High School Elementary Memorial "
+    "Award Foundation Boulevard Avenue Street Drive Highway Day Center Hall Library Ltd "
+    "Limited Inc "
+    "KG GmbH Group Holdings".split()
+)
+# Of the numbered, those that are words of their own.
+_WORDS_BEFORE = frozenset(
+    "No Nos Art Sec App Tab Ex Lot no nos art sec ed par para app tab ex est ser ver apt fig figs "
+    "chap sect op lat vols c d l ll n p r v Pl pl Reg reg Res Ord Str Unit col Col Mk "
+    "Long arts Arts "
+    "Rev gr Gr dist pts".split()
+)
+
+
+@recognizer(
+    "abbreviation",
+    rf"(?<![\w.])({one_of(NUMBERED)})\. ?(?=#?\d|[IVX]+\b(?!')|§)",
+    needs=DIGITS + "IVX",
+    weight=1.3,
+)
+def _numbered(match: re.Match[str]) -> Found | None:
+    short = match[1]
+    rest = after(match, 12)
+    spoken = re.match(r"I(?:['’]| (?!of\b|and\b|to\b)[a-z])", rest)
+    if (short in _WORDS_BEFORE or short == "P") and spoken:
+        return None  # The answer is no. I asked why.
+    number = rest[:1].isdigit()
+    if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and not number:
+        return None
+    lead = before(match, 30)
+    if short in ("no", "No", "art", "ed", "tab", "app", "ex", "par", "sec") and " " in match[0]:
+        counted = re.match(
+            r"\d+ (?:of|others|more|people|men|women|times|years|days|hours|minutes|other|"
+            r"percent|children)\b",
+            rest + after(match, 20)[12:],
+        )
+        if counted or re.match(r"\d+\. [A-Z]", rest):
+            return None
+    if short == "Col" and not re.search(r"\b(?:[Ss]ee|[Ii]n|[Pp]\.|,) ?$", lead):
+        return None
+    bare = match[0].rstrip(" ")
+    words = NUMBERED[short] + ("" if len(bare) < len(match[0]) else " ")
+    plural = re.match(r"\d+ ?(?:[-–—]|and|&) ?\d+", rest)
+    if plural and short in (
+        "p",
+        "ch",
+        "Ch",
+        "sec",
+        "Sec",
+        "fig",
+        "Fig",
+        "vol",
+        "Vol",
+        "art",
+        "Art",
+        "no",
+        "No",
+        "v",
+        "l",
+        "P",
+    ):
+        words = words.rstrip() + "s" + (" " if words.endswith(" ") else "")
+    return Found(Abbreviation(words), end=match.start() + len(bare), stop="abbreviation")
+
+
+_LATIN = {
+    "e.g.": "for example,", "eg.": "for example,", "i.e.": "that is,", "ie.": "that is,",
+    "E.g.": "For example,", "I.e.": "That is,",
+}  # fmt: skip
+
+
+@recognizer(
+    "abbreviation", r"(?<![\w.])(?:[Ee]\.g\.|eg\.|[Ii]\. ?e\.|ie\.),?", needs=".", weight=1.6
+)
+def _latin(match: re.Match[str]) -> Found:
+    return Found(Abbreviation(_LATIN[match[0].replace(" ", "").rstrip(",")]), stop="abbreviation")
+
+
+# Words for letters with points, wherever they stand; capitals in a row are spelled.
+_FIXED = {
+    "op. cit.": "op cit", "et al.": "et al", "q.v.": "which see", "D.Phil.": "D Phil",
+    "M.Phil.": "M Phil", "Psy.D.": "Psy D", "r.p.m.": "revolutions per minute",
+    "m.p.h.": "miles per hour", "Litt.D.": "Litt D", "o.k.": "okay", "p.a.": "per annum",
+    "w.r.t.": "with respect to", "A.k.a.": "Also known as", "a.k.a.": "also known as",
+    "loc. cit.": "loc cit", "et seq.": "et seq", "et seqq.": "et seq", "viz.": "namely",
+    "b.i.d.": "twice a day", "t.i.d.": "three times a day", "q.i.d.": "four times a day",
+    "q.d.": "once a day", "p.r.n.": "as needed", "p.o.": "by mouth", "q.h.": "every hour",
+    "q.h.s.": "at bedtime", "h.s.": "at bedtime", "a.c.": "before meals", "p.c.": "after meals",
+    "q.o.d.": "every other day", "sq. ft.": "square feet", "fl. oz.": "fluid ounces",
+    "sq. mi.": "square miles", "sq. in.": "square inches", "n.d.": "no date",
+    "Ph.D.": "PHD", "Ph. D.": "PHD", "B.Sc.": "BSC", "M.Sc.": "MSC", "Ed.D.": "EDD",
+    "LL.B.": "LLB", "LL.M.": "LLM", "n.b.": "NB", "N.b.": "NB", "c.v.": "CV", "Ph.D.s": "PHD",
+    "P.P.S.": "PPS", "Ed.M.": "EDM", "Th.D.": "THD",
+}  # fmt: skip
+
+
+@recognizer("abbreviation", rf"(?<![\w.])(?:{one_of(_FIXED)})(?!\w)", needs=".", weight=1.6)
+def _fixed(match: re.Match[str]) -> Found:
+    words = _FIXED[match[0]]
+    value: Value = (
+        Letters(words, "s" if match[0].endswith("s") else "")
+        if words.isupper()
+        else Abbreviation(words)
+    )
+    return Found(
+        value, stop=stop_after(match.string, match.end()) if match[0].endswith(".") else "none"
+    )
+
+
+@recognizer(
+    "dose",
+    r"(?<![\w.])q ?(\d{1,2}) ?h\b\.?|\b(?:bid|tid|qid|prn)\b(?<=[a-z])(?= for| with| "
+    r"until|[.,;]|$)",
+    needs="qtbp",
+    weight=1.3,
+)
+def _dose(match: re.Match[str]) -> Value | None:
+    if match[1]:
+        return Phrase(("every", Number(match[1]), "hours"))
+    if not re.search(
+        r"\d ?(?:mg|mcg|mL|ml|g|tabs?|tablets?|units?|capsules?) $", before(match, 20)
+    ):
+        return None
+    words = {
+        "bid": "twice a day",
+        "tid": "three times a day",
+        "qid": "four times a day",
+        "prn": "as needed",
+    }
+    return Abbreviation(words[match[0]])
+
+
+@recognizer(
+    "abbreviation", r"(?<=\d(?:st|nd|rd|th) )(fl|ed|c|cent|gr)\.(?!\w)", needs=".", weight=1.4
+)
+def _after_ordinal(match: re.Match[str]) -> Found | None:
+    words = {"fl": "floor", "ed": "edition", "c": "century", "cent": "century", "gr": "grade"}
+    return Found(Abbreviation(words[match[1]]), stop=stop_after(match.string, match.end()))
+
+
+_CONTINUED = frozenset("Inc Ltd Corp Co Bros LLC LLP Plc".split())
+_STREETS = frozenset(
+    "Ave Av Blvd Rd Ln Pkwy Hwy Sq Ct Pl Ter Cir Expy Tpke Fwy Aly Cres Trl Plz Gdns".split()
+)
+
+
+@recognizer(
+    "abbreviation",
+    rf"(?<![\w.])({one_of(AFTER)})\.(?!\w)|(?<=[a-z] )(Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|"
+    rf"Corp)\b(?![.\w'])",
+    needs="ABCDEFGHIJLMNOPRSTUW",
+    weight=1.1,
+)
+def _after_name(match: re.Match[str]) -> Found | None:
+    short = match[1] or match[2]
+    word, _ = _word_before(match)
+    named = word[:1].isupper() or word[:1].isdigit() or "&" in before(match, 3)
+    if short in NAMES_TOO and not named and "," not in before(match, 2) + after(match, 1):
+        return None
+    if (
+        short in ("Is", "Pen", "Sch", "Lib", "Mus", "Pk", "Soc", "Org", "Comm", "Cos", "Div", "Plt")
+        and not named
+    ):
+        return None
+    follows = look_behind(match.string, match.end())
+    if short == "Co" and re.match(r"[A-Z]$", follows.word) and match[1]:
+        return Found(Abbreviation("Company"), stop="abbreviation")
+    words = AFTER[short]
+    if not match[1]:
+        return Found(Abbreviation(words))
+    if short in _STREETS:
+        stop = _street_stop(match)
+    elif short in _CONTINUED or short in ("Jr", "Sr", "Esq", "Bn", "Inf", "Div", "Regt", "Cav"):
+        stop = _name_stop(match)
+    else:
+        stop = stop_after(match.string, match.end(), names_follow=True)
+    return Found(Abbreviation(words), stop=stop)
+
+
+@recognizer(
+    "abbreviation",
+    rf"(?<![\w.'])({one_of(LOWER)})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|"
+    rf"mins|lbs)(?![\w.'])|(?<![\w.'])(Cf|Approx|Incl|Excl|Avg|Max|Min|Misc|Temp|Esp)\.(?= "
+    rf"[a-z\d$])",
+    needs=".vaedghymlCAIEM",
+    weight=1.1,
+)
+def _lower(match: re.Match[str]) -> Found | None:
+    short = match[1] or match[2] or match[3]
+    follows = look_behind(match.string, match.end())
+    words = LOWER[short.lower()]
+    if match[3]:
+        words = words.capitalize()
+    if not (match[1] or match[3]):
+        return Found(Abbreviation(words))
+    half = short == "approx" and follows.word.lower() in _STARTERS | {"half"}
+    if short in _INSIDE and follows.kind == "capital" and not half:
+        return Found(Abbreviation(words), stop="abbreviation")
+    stop = stop_after(match.string, match.end())
+    if short in WORDS_TOO and (stop == "both" or follows.kind == "nothing"):
+        return None
+    return Found(Abbreviation(words), stop=stop)
+
+
+_INSIDE = frozenset("vs cf incl excl esp viz ca approx".split())
+
+
+@recognizer("abbreviation", r"&c\b\.?", needs="&", weight=1.5)
+def _and_the_rest(match: re.Match[str]) -> Found:
+    return Found(
+        Abbreviation("et cetera"),
+        stop=stop_after(match.string, match.end()) if match[0].endswith(".") else "none",
+    )
+
+
+@recognizer(
+    "abbreviation", r"(?<![\w.])vs?\. (?=[A-Z])|(?<=[a-z] )v (?=[A-Z][a-z])", needs="v", weight=1.2
+)
+def _versus(match: re.Match[str]) -> Found:
+    bare = match[0].rstrip()
+    return Found(
+        Abbreviation("versus"),
+        end=match.start() + len(bare),
+        stop="abbreviation" if "." in bare else "none",
+    )
+
+
+_DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
+_CORNERS = {
+    "NW": "Northwest", "NE": "Northeast", "SW": "Southwest", "SE": "Southeast",
+    "NNW": "north northwest", "NNE": "north northeast", "SSW": "south southwest",
+    "SSE": "south southeast", "ENE": "east northeast", "ESE": "east southeast",
+    "WNW": "west northwest", "WSW": "west southwest",
+}  # fmt: skip
+_REGIONS = (
+    "Korea|Korean|Koreans|Africa|African|Carolina|Dakota|Virginia|Vietnam|Ireland|"
+    "America|American|Sudan|Yemen|"
+    "Germany|German|Timor|Hollywood|Bank|Pacific|Atlantic|Sea|Pole|Macedonia|Ossetia|"
+    "Asia|Europe|Lothian|Sussex|"
+    "Yorkshire|Midlands|Anglia|Side|Coast|London|Bengal|Island|Wales|Australia|Rhine|"
+    "Beach|Point|Palm"
+)
+
+
+@recognizer(
+    "direction",
+    rf"\b([NSEW])\. (?=(?:{_REGIONS})\b|(?:(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) "
+    rf"){{1,3}}(?:St|Ave|Rd|Blvd|Dr|Ln|Street|"
+    r"Avenue|Road|Drive|Lane|Boulevard|Way|Pkwy|Hwy)\b)",
+    needs="NSEW",
+    weight=1.7,
+)
+def _direction(match: re.Match[str]) -> Found:
+    return Found(Abbreviation(_DIRECTIONS[match[1]]), end=match.end() - 1, stop="abbreviation")
+
+
+@recognizer(
+    "direction",
+    r"(?<=\d )([NSEW]) (?=(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) (?:St|Ave|Rd|Blvd|Dr|Ln)\b)",
+    needs="NSEW",
+    weight=1.7,
+)
+def _bare_direction(match: re.Match[str]) -> Found:
+    return Found(Abbreviation(_DIRECTIONS[match[1]]), end=match.end() - 1)
+
+
+_MOVING = re.compile(
+    r"\b(?:mov(?:ed?|es|ing)|head(?:ed|s|ing)?|turn(?:ed|s|ing)?|winds?|blow(?:s|ing)?|"
+    r"blew|miles?|km|kilometers?|"
+    r"due|to the|facing|faces|from the|runs?|ran|drift(?:ed|s|ing)?|toward|towards|went|"
+    r"go|flew|flies|sail(?:ed|s|ing)?|"
+    r"then|track(?:ed|s|ing)?|in the|of the) $"
+)
+
+
+@recognizer(
+    "direction",
+    r"(?:(?<=\w\. )|(?<=\w\w, )|(?<=reet )|(?<=enue )|(?<=Road )|(?<=[a-z] "
+    r"))([NS]{1,2}[EW]|[EW][NS][EW])(?![\w])",
+    needs="NSEW",
+    weight=1.3,
+)
+def _corner(match: re.Match[str]) -> Value | None:
+    street = re.search(r"(?:\w\.|reet|enue|Road|Drive|Place|,) $", before(match, 8))
+    moving = _MOVING.search(before(match, 20))
+    if not street and not moving or match[1] not in _CORNERS:
+        return None
+    words = _CORNERS[match[1]]
+    return Abbreviation(words if street else words.lower())
+
+
+@recognizer("state", rf"(?<=[a-z], )({'|'.join(STATES)})(?![\w.&-])", needs=",", weight=1.2)
+def _state(match: re.Match[str]) -> Value | None:
+    city = re.search(r"[A-Z][\w'.]+, $", before(match, 30))
+    # These four are words as well.
+    if not city or match[1] in ("OK", "ME", "HI", "ID"):
+        return None
+    return Letters("DC") if match[1] == "DC" else Abbreviation(STATES[match[1]])
+
+
+_STATE_WORDS = frozenset(
+    "Ill Mass Miss Mo La Pa Wash Ore Ind Del Ark Man Kan Que Penn Cal Ida".split()
+)
+_IN = re.compile(
+    r"\b(?:[Ii]n|[Ff]rom|[Oo]f|[Tt]o|[Nn]ear|and|[Aa]cross|[Ll]eft|[Tt]hrough|[Ii]nto|"
+    r"northern|southern|eastern|western|central|rural) $"
+)
+
+
+@recognizer("state", rf"(?<![\w.])({one_of(SHORT_STATES)})\.(?!\w)", needs=".", weight=1.4)
+def _short_state(match: re.Match[str]) -> Found | None:
+    lead = before(match, 30)
+    city = re.search(r"[A-Z][\w'.-]+, $", lead) or re.match(r", D\.C\.", after(match, 6))
+    placed = _IN.search(lead)
+    if not city and (not placed or (match[1] in ("La", "Del", "Man", "Miss", "Ill", "Ore", "Que"))):
+        return None
+    return Found(Abbreviation(SHORT_STATES[match[1]]), stop=stop_after(match.string, match.end()))
+
+
+@recognizer("state", rf"(?<![\w.])({one_of(DOTTED_STATES)})(?!\w)", needs=".", weight=1.5)
+def _dotted_state(match: re.Match[str]) -> Found | None:
+    lead = before(match, 30)
+    city = re.search(r"[A-Z][\w'.-]+, $", lead)
+    placed = _IN.search(lead) and match[1] not in (
+        "B.C.",
+        "N.S.",
+        "P.E.I.",
+        "S.C.",
+        "N.D.",
+        "N.M.",
+        "S.D.",
+    )
+    if not city and not placed:
+        return None
+    return Found(Abbreviation(DOTTED_STATES[match[1]]), stop=stop_after(match.string, match.end()))
+
+
+@recognizer(
+    "abbreviation",
+    r"(?<![\w.])Tel(?=:)|(?<![\w.])no\.(?= is\b)|(?<![\w.])Assoc\.(?= Prof)",
+    needs="TnA",
+    weight=1.5,
+)
+def _odd(match: re.Match[str]) -> Found:
+    words = {"Tel": "Telephone", "no.": "number", "Assoc.": "Associate"}
+    return Found(
+        Abbreviation(words[match[0]]), stop="abbreviation" if match[0].endswith(".") else "none"
+    )
+
+
+@recognizer(
+    "abbreviation",
+    r"(?<=\bper )(yr|hr|mo|wk|min|sec|lb|oz|gal|ft|in|mi|doz)\.(?!\w)",
+    needs=".",
+    weight=1.4,
+)
+def _per(match: re.Match[str]) -> Found:
+    return Found(Abbreviation(_UNIT_WORDS[match[1]]), stop=stop_after(match.string, match.end()))
+
+
+_UNIT_WORDS = {
+    "yr": "year", "hr": "hour", "mo": "month", "wk": "week", "min": "minute", "sec": "second",
+    "lb": "pound", "oz": "ounce", "gal": "gallon", "ft": "foot", "in": "inch", "mi": "mile",
+    "doz": "dozen",
+}  # fmt: skip
+RECOGNIZERS = (
+    _street_or_saint, _doctor_or_drive, _title, _numbered, _latin, _fixed, _dose, _after_ordinal,
+    _after_name, _lower, _and_the_rest, _versus, _direction, _bare_direction, _corner, _state,
+    _short_state, _dotted_state, _odd, _per,
+)  # fmt: skip

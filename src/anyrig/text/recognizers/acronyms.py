@@ -1,0 +1,355 @@
+"""Acronyms, said as a word or spelled, initials, and names made of letters and digits.
+
+What is in no list is spelled when it is short or has no vowel, and left alone otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import Found, recognizer
+from anyrig.text.recognizers.common import after, before, one_of
+from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
+from anyrig.text.values import Label, Letters, Phrase, Value
+
+WORDS = frozenset(
+    "GNU GIMP GNOME GRUB LAMP LATEX NUMA SCSI RAID SLAM TARDIS RAV AIDS AJAX AMBER "
+    "AMOLED ANOVA ASCII ASEAN AWOL BAFTA BASIC BIOS BRICS CAD CAM CAPEX "
+    "CAPTCHA CERN COBOL COP COSPLAY COVID CRISPR CRUD DARPA DEFCON DORA DOS EBITDA ENIAC EPCOT "
+    "ERISA FEMA FIFA FLOTUS FOMO FORTRAN GATT GIF GUI HAMAS HIPAA HUD Hamas ICE IKEA INTELSAT "
+    "INTERPOL ISIS JSON LAN LASER LEGO LIDAR LISP MAGA MASH MENSA MERS MIDI MOMA NAFTA NAN NAND "
+    "NASA NASCAR NASDAQ NATO NIKE NIMBY NOAA NOHO NORAD NOW OK OPEC OPEX OSHA OXFAM PEMDAS PETA "
+    "PIN POTUS RADAR RAM REST RICO ROM SAG SALT SARS SCOTUS SCUBA SEAL SEALS SIDS SIG SIM SNAP "
+    "SOAP SOHO SONAR SPAM START STEAM STEM SWAT TASER TED TEFL TIFF TOEFL TRIBECA UEFA UNESCO "
+    "UNICEF UNIVAC UNIX VISA WAC WAN WASP WAV WAVES WYSIWYG YAML YOLO ZIP".split()
+)
+SPELLED = frozenset(
+    "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AFC AFL AI AIM AKA ALS AM AMA AMC AMD AOC AOL APA "
+    "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc CBS CE CEO CFO CIA CIO CNN COO "
+    "CST CTO DC DDS DIY DJ DNA EDM EDT EEG EKG EMS EMT EOD EOF EOS EPA EPS ER ESA ESL ESPN EST "
+    "ETA EU EV FAQ FBI FDA GIS GMT GPS GRE HBO HIV HMS HR IAEA IBM IBS ICU ID IDE IDK IED IEEE "
+    "IELTS IMF IOS IOU IP IPA IPCC IPO IPOs IQ IRL IRS ISBN ISO IT ITV IUD IVF JD KPI LA LGBT "
+    "LGBTQ LLC LLP LSE MA MBA MD MI MIT MLA MLB MST MSc MTV MVP NAACP NBA NBC NCAA NFC NFL NGO "
+    "NHL NICU NPR NY OAP OCD OCR OECD OED OJ OLED OMG OS PBS PC PDT PLC PM PR PST PhD QA RAF RN "
+    "RNA ROI RSVP SAT SATs SOS SUV SUVs TSA TV UAE UAV UCL UCLA UCSF UEA UFC UFO UI UK UN UNHCR "
+    "UPC UPI UPS URL US USA USAF USB USC USDA USMC USPS USS USSR UTC UV UX VAT VIP VP WWE YMCA "
+    "YWCA".split()
+)
+"""Those that could be taken for words, or are longer than most."""
+PLAIN = frozenset(
+    "A AGE AGO AH AHA AIR ALE ALL AM AN AND ANY APE ARE ART AS ASK AT ATE AYE BAD BAG BAM BAR BE "
+    "BED BEG BET BID BIG BIT BOO BOW BOX BOY BRR BUT BUY BY CAN CAR CAT COW CRY CUP CUT DAD DAY "
+    "DID DIE DIM DO DOG DRY DUE DUG EAR EAT EGG EH END EYE FAR FAT FEE FEW FIT FIX FLY FOE FOR "
+    "FOX FUN GET GO GOD GOT GRR GUN HA HAD HAS HAT HE HELP HEN HER HEY HI HID HIM HIS HIT HMM HO "
+    "HOT HOW HUG HUH I ICE IF ILL IN INN IS ITS JOB JOY KEY LAD LAW LAY LEG LET LIE LIP LOG "
+    "LOT LOW MAD MAN MAP MAX MAY ME MEN MET MID MIX MOM MUD MY NAH NAY NET NEW NO NOR NOT NOW OAR "
+    "ODD OF OFF OH OIL OK OLD ON ONE OOH OR OUR OUT OW OWE OWN PAY PER PIE PIG POT POW PSST PUT "
+    "RAN RAT RAW RED ROB ROW RUB RUN SAD SAW SAY SEA SEE SET SHE SHH SIN SIR SIT SIX SKY SO SON "
+    "SPY STOP SUN TAX TEA TEN THE TIE TO TOO TOP TOY TRY TWO UGH UH UM UP USE VAN VOW WAR WAS WAY "
+    "WE WET WHAT WHO WHY WIN WIT WOE WON WOW YAY YES YET YO YOU ZAP".split()
+)
+"""Short words that somebody may shout."""
+SPECIAL = {
+    "PhD": "P H D", "PhDs": "P H Ds", "WWII": "World War two", "WWI": "World War one",
+    "WW2": "World War two", "WW1": "World War one", "JPEG": "jay peg", "JPEGs": "jay pegs",
+    "JPG": "J P G", "iOS": "i O S", "macOS": "mac O S", "IEEE": "I triple E",
+    "NAACP": "N double A C P", "AAA": "triple A", "H2O": "H two O", "CO2": "C O two",
+    "BSc": "B S C", "MSc": "M S C", "mRNA": "m R N A", "WiFi": "Wi-Fi", "WIFI": "Wi-Fi",
+    "MLitt": "M Litt", "MPhil": "M Phil", "NCAA": "N C double A", "tRNA": "t R N A",
+    "LGBTQ+": "L G B T Q plus", "LGBTQIA+": "L G B T Q I A plus", "pH": "P H", "DoD": "D O D",
+    "OpenAI": "Open A I", "ChatGPT": "Chat G P T", "eSIM": "e SIM", "MySQL": "My S Q L",
+    "NoSQL": "No S Q L", "PostgreSQL": "Postgres Q L", "kHz": "kilohertz", "MHz": "megahertz",
+    "GHz": "gigahertz", "Hz": "hertz", "kWh": "kilowatt hours", "dB": "decibels",
+    "Mbps": "megabits per second", "mph": "miles per hour", "N95": "N ninety-five",
+    "mc2": "mc squared",
+}  # fmt: skip
+_IN_ADDRESS = frozenset(
+    "ai api au bbc br cdn cfg ch cn cnn cpp css csv de dll docx eu exe faq flac fm fr ftp gg "
+    "hr htm html http https ibm id ini io ip iso jp jpg js md mit mp nhs nl npr nyt pbs pc "
+    "pdf php png ppt pptx pr py rb rss rtf ru se sh sql ssh svg ts tsv tv txt ucla uk uri url "
+    "us usa vpn wav www xls xlsx xml yml".split()
+)
+_SHOUTED = re.compile(r"[A-Z']{2,}")
+# How English words begin, where they begin with more than one consonant.
+_ONSETS = "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN"
+_DOUBTFUL = ("US", "IT", "ADD", "AM", "AD", "ID", "MA")
+_NATIONS = frozenset("U.S. U.K. U.N. E.U. U.S.A. U.A.E. U.S.S.R. L.A. N.Y. D.C.".split())
+# What goes on with the name of a country or a union: the U.S. Senate.
+_INSTITUTIONS = frozenset(
+    "Army Navy Air Marine Marines Coast Congress Senate House Capitol Supreme Court President Vice "
+    "Government Department Dept Treasury Secretary Secretaries Ambassador Embassy "
+    "Attorney District "
+    "Constitution Open Steel Postal Food Federal National Forest Fish Geological Customs Border "
+    "Census Bureau Agency Office Commission Council Security General Parliament Prime Minister Rep "
+    "Sen Gov Representative Senator Senators Representatives Marshal Marshals Military Special "
+    "Olympic Olympics Soccer Bank Bancorp Airways Route Highway Code Citizenship Immigration Trade "
+    "Environmental Energy Justice State Defense Education Labor Commerce Agriculture Interior "
+    "Naval Secret Central Virgin Grand Masters Women's Men's Patent Securities Commander Chamber "
+    "Conference Mission Peacekeeping Human High Charter Environment Development Population World "
+    "Children's Women Framework Climate Economic Foreign Home Chancellor Treasurer Ministry "
+    "Secretary-General Under-Secretary Assistant Deputy Undersecretary Consul Consulate Mint "
+    "Government's Championship Championships Cup Grand Prix Surgeon Solicitor Trustee "
+    "Territory".split()
+)
+
+
+def is_word(acronym: str) -> bool:
+    """Whether an acronym is said as a word: NASA."""
+    return acronym in WORDS or (
+        acronym not in SPELLED and len(acronym) > 3 and _is_sayable(acronym)
+    )
+
+
+def spells_in_address(word: str, *, after_dot: bool) -> bool:
+    """Whether a part of a web address or a file's name is spelled."""
+    lower = word.lower()
+    if (lower in _IN_ADDRESS and (lower != "us" or after_dot)) or word in SPELLED:
+        return True
+    return 1 < len(word) < 6 and not re.search("[aeiouy]", lower)
+
+
+def _is_shouted(match: re.Match[str]) -> bool:
+    """Whether the words beside it are in capitals too, and are no acronyms."""
+    lead = re.search(r"([A-Za-z']+)[^A-Za-z0-9]{1,3}$", before(match, 30))
+    rest = re.match(r"[^A-Za-z0-9]{1,3}([A-Za-z']+)", after(match, 30))
+    return any(found and _is_plain_word(found[1]) for found in (lead, rest))
+
+
+def _is_plain_word(word: str) -> bool:
+    if not _SHOUTED.fullmatch(word) or word in SPELLED or word in WORDS:
+        return False
+    return word in PLAIN or (len(word) > 3 and _is_sayable(word))
+
+
+def _is_sayable(word: str) -> bool:
+    vowels = len(re.findall("[AEIOUY]", word))
+    if not re.match(rf"{_ONSETS}|[^AEIOUY]?[AEIOUY]", word):
+        return False
+    return bool(vowels) and not re.search(r"[^AEIOUY]{5}|^[^AEIOUY]{4}|^([AEIU])\1", word)
+
+
+def _is_spelled(word: str, match: re.Match[str]) -> bool:
+    if word in WORDS:
+        return False
+    if word in SPELLED:
+        return word not in _DOUBTFUL or not _is_shouted(match)
+    if word in PLAIN and len(word) > 1:
+        named = before(match, 4).lower() == "the "
+        acts = re.match(r" (?:says|said|report|recommend|declare|warn|met)", after(match, 10))
+        return word == "WHO" and bool(named or acts)
+    if len(word) <= 3:
+        return not (_is_shouted(match) and _is_sayable(word))
+    return not _is_sayable(word)
+
+
+def _spell_or_say(word: str) -> Value | str:
+    return word if is_word(word) else Letters(word)
+
+
+@recognizer(
+    "acronym",
+    rf"(?<![\w&])(?:{one_of(SPECIAL)})(?![\w+])",
+    weight=1.5,
+)
+def _special(match: re.Match[str]) -> Value:
+    parts = []
+    for part in re.split(r" (?=[A-Z] |[A-Z]$)|(?<=\b[A-Z]) ", SPECIAL[match[0]]):
+        parts.append(Letters(part[0], part[1:]) if re.fullmatch(r"[A-Z]s?", part) else part)
+    joined: list[Value | str] = []
+    for part in parts:
+        if isinstance(part, Letters) and joined and isinstance(joined[-1], Letters):
+            joined[-1] = Letters(joined[-1].letters + part.letters, part.suffix)
+        else:
+            joined.append(part)
+    return Phrase(tuple(joined))
+
+
+@recognizer(
+    "acronym", r"(?<![\w&])([A-Z]{1,4}(?:&[A-Z]{1,3})+)(s|'s)?(?![\w&])", needs="&", weight=1.5
+)
+def _ampersand(match: re.Match[str]) -> Value:
+    return Letters(match[1], match[2] or "")
+
+
+@recognizer(
+    "model",
+    r"(?<![\w&])([A-Z]{2,6})-?(\d{1,4})(?:([-.])(\d{1,3}))?(s|'s)?(?![\w&]|-\d)",
+    needs="0123456789",
+    weight=1.1,
+)
+def _numbered(match: re.Match[str]) -> Value:
+    word, digits, sign, more, tail = match.groups()
+    parts: list[Value | str] = [_spell_or_say(word), Label(digits)]
+    if more:
+        parts += ["point", Label(more)] if sign == "." else [Label(more)]
+    if tail:
+        parts[-1] = Label(more or digits, tail)
+    return Phrase(tuple(parts))
+
+
+@recognizer(
+    "model", r"(?<![\w&.])([A-Z])-(\d{1,4})([A-Z])?(s|'s)?(?![\w&]|-\d)", needs="-", weight=1.2
+)
+def _lettered(match: re.Match[str]) -> Value:
+    parts: list[Value | str] = [
+        Letters(match[1]),
+        Label(match[2], "" if match[3] else match[4] or ""),
+    ]
+    if match[3]:
+        parts.append(Letters(match[3], match[4] or ""))
+    return Phrase(tuple(parts))
+
+
+@recognizer(
+    "model",
+    r"(?<![\w&.,])(?=[A-Za-z0-9-]{0,12}\d)(?=[0-9-]{0,10}[A-Z])((?:[A-Z]{1,4}|"
+    r"\d{1,4})(?:-?(?:[A-Z]{1,4}|\d{1,4}))+)"
+    r"(s|'s|i)?(?![\w&]|-[A-Za-z0-9])",
+    needs="0123456789",
+)
+def _mixed(match: re.Match[str]) -> Value:
+    parts: list[Value | str] = [
+        Label(part) if part.isdecimal() else part if part in WORDS else Letters(part)
+        for part in re.findall(r"[A-Z]+|\d+", match[1])
+    ]
+    tail = match[2]
+    if tail == "i":
+        parts.append(Letters("i"))
+    elif tail:
+        last = parts[-1]
+        if isinstance(last, Label):
+            parts[-1] = Label(last.digits, tail)
+        elif isinstance(last, Letters):
+            parts[-1] = Letters(last.letters, tail)
+    return Phrase(tuple(parts))
+
+
+@recognizer("model", r"(?<![\w&-])(i)([3579]|\d\d)(?=[ ,.;:)]|$)", needs="0123456789", weight=1)
+def _small_letter(match: re.Match[str]) -> Value:
+    return Phrase((Letters(match[1]), Label(match[2])))
+
+
+@recognizer("acronym", r"(?<![\w&])([A-Z]{2,5})-([A-Z]{1,5})(?![\w&-])", needs="-", weight=1.1)
+def _hyphened(match: re.Match[str]) -> Value | None:
+    parts = tuple(
+        Letters(word) if len(word) == 1 or _is_spelled(word, match) else word
+        for word in match.groups()
+    )
+    return Phrase(parts) if any(isinstance(part, Letters) for part in parts) else None
+
+
+@recognizer(
+    "acronym",
+    r"(?<![\w&'])([A-Z]{2,8})(s|'s|es|ed|'d|ing)?(?![\w&])",
+    needs="ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    weight=0.9,
+)
+def _acronym(match: re.Match[str]) -> Value | None:
+    word, tail = match[1], match[2] or ""
+    if re.match(r"'[A-Z]", after(match, 2)) or not _is_spelled(word, match):
+        return None
+    return Letters(word, tail)
+
+
+@recognizer(
+    "acronym", r"(?<![\w.])((?:[A-Z]\.){2,6})([A-Z](?![\w.]))?('s|s)?(?!\w)", needs=".", weight=1.2
+)
+def _dotted(match: re.Match[str]) -> Found:
+    letters = "".join(re.findall("[A-Z]", match[0]))
+    value = Letters(letters, match[3] or "")
+    if not match[0].endswith("."):
+        return Found(value)
+    follows = look_behind(match.string, match.end())
+    if follows.kind == "digit":
+        return Found(value, stop="abbreviation")
+    if follows.kind != "capital":
+        return Found(value, stop=stop_after(match.string, match.end()))
+    word = follows.word.rstrip(".")
+    if word.lower() in STOP_TABLES["en"].starters:
+        return Found(value, stop="both")
+    if match[0] in _NATIONS:
+        # "in the U.K. Prices rose", but "the U.K. Treasury", "a U.S. Army man".
+        alone = bool(
+            re.search(
+                r"\b(?:[Tt]he|[Ii]n|[Ff]rom|[Tt]o|[Ll]eft|[Vv]isited|[Oo]f) (?:the )?$",
+                before(match, 16),
+            )
+        )
+        second = follows.second[:1].islower() or not follows.second
+        if word in _INSTITUTIONS or not alone or not before(match, 16).strip():
+            return Found(value, stop="abbreviation")
+        placed = bool(
+            re.search(
+                r"\b(?:in|from|to|of|across|for|into|left|visited|at|by|with|outside|"
+                r"inside) (?:the )?$",
+                before(match, 16),
+                re.IGNORECASE,
+            )
+        )
+        return Found(value, stop="both" if second and placed else "abbreviation")
+    if re.search(
+        r"\b(?:[Tt]he|[Aa]n?|[Hh]is|[Hh]er|[Aa]|for the|by the|of the) $", before(match, 9)
+    ):
+        ship = letters in ("USS", "HMS", "SS", "RMS")
+        return Found(
+            value, stop="abbreviation" if ship or not follows.second[:1].islower() else "both"
+        )
+    return Found(value, stop="abbreviation")
+
+
+_NO_INITIALS = re.compile(
+    r"\b(?:[Vv]itamins?|[Pp]lan|[Hh]epatitis|[Tt]ype|[Gg]roup|[Cc]lass|[Gg]rade|"
+    r"[Ss]ection|[Pp]art|[Ee]xhibit|"
+    r"[Tt]eam|[Ll]ine|[Ss]chedule|[Pp]oint|[Ff]igure|[Tt]able|[Aa]ppendix|[Gg]eneration|"
+    r"[Oo]ption|[Aa]nswer|"
+    r"[Bb]uilding|[Gg]ate|[Ww]ing|[Ss]tudio|[Cc]ategory|[Mm]r|is|was|and I|an?|the|with|"
+    r"but|[Mm]odel) $"
+)
+
+
+@recognizer("initials", r"(?<![\w.'])((?:[A-Z]\.[ -]?)+)(?=[A-Z][a-z'])", needs=".", weight=1.3)
+def _initials(match: re.Match[str]) -> Found | None:
+    many = match[1].count(".") > 1
+    starts = re.match(r"[A-Z][a-z']*", after(match, 20))
+    opens = starts is not None and starts[0].partition("'")[0].lower() in STOP_TABLES["en"].starters
+    if opens and " " not in match[1].strip():
+        return None  # He left the U.S. He went home.
+    lead = before(match, 20)
+    if not many and (match[1][0] == "I" and lead.rstrip()[-1:].islower()):
+        return None
+    if (
+        not many
+        and _NO_INITIALS.search(lead)
+        and not re.search(r"\b(?:the|an?|is|was|with|but) $", lead)
+    ):
+        return None
+    if match[1].replace(" ", "") in _NATIONS:
+        return None
+    bare = match[1].rstrip(" -")
+    letters = "".join(re.findall("[A-Z]", match[1]))
+    return Found(Letters(letters), end=match.start() + len(bare), stop="abbreviation")
+
+
+@recognizer("initials", r"(?<![\w.'])([A-HJ-Z])\. (?=[a-z]{3,})", needs=".", weight=1)
+def _species(match: re.Match[str]) -> Found:
+    return Found(Letters(match[1]), end=match.end() - 1, stop="abbreviation")
+
+
+@recognizer(
+    "letter",
+    r"(?<![\w'.&-])(A)(?='s\b)('s)|(?<=[Gg]rade of )A\b|(?<=[Gg]ot an )A\b|(?<=\d )([A-F])('s)",
+    needs="A'BCDEF",
+    weight=1,
+)
+def _grade_letter(match: re.Match[str]) -> Value | None:
+    if match[3]:
+        return Letters(match[3], match[4])
+    if match[2]:
+        return Letters("A", "'s") if not re.match(r" [a-z]+ing\b", after(match, 12)) else None
+    return Letters("A")
+
+
+RECOGNIZERS = (
+    _special, _ampersand, _numbered, _lettered, _mixed, _small_letter, _hyphened, _acronym, _dotted,
+    _initials, _species, _grade_letter,
+)  # fmt: skip

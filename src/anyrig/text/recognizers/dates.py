@@ -1,0 +1,452 @@
+"""Days, months, years, decades and eras."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import Found, Stop, recognizer
+from anyrig.text.recognizers.common import DASH, DIGITS, after, before
+from anyrig.text.recognizers.stops import look_behind, stop_after
+from anyrig.text.values import Date, Decade, Phrase, Range, Time, Value, Year
+
+MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
+WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_MONTH_NUMBERS = {name: number for number, name in enumerate(MONTHS, 1)}
+_MONTH_NUMBERS |= {name[:3]: number for name, number in list(_MONTH_NUMBERS.items())}
+_MONTH_NUMBERS["Sept"] = 9
+_SHORT_MONTHS = "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec"
+_SHORT_DAYS = {name[:3]: number for number, name in enumerate(WEEKDAYS)} | {
+    "Tues": 1, "Weds": 2, "Thur": 3, "Thurs": 3,
+}  # fmt: skip
+_DAY_NUMBERS = _SHORT_DAYS | {name: number for number, name in enumerate(WEEKDAYS)}
+MONTH = rf"(?:{'|'.join(MONTHS)}|(?:{_SHORT_MONTHS})\b\.?)"
+_DAY = rf"(?:(?:{'|'.join(WEEKDAYS)}|(?:{'|'.join(_SHORT_DAYS)})\b\.?),? )"
+_NTH = r"(?:st|nd|rd|th)"
+YEAR = r"(?:1\d{3}|20\d\d|21\d\d)(?![\d,]\d|\d|(?:\.\d))"
+# Nouns whose number stands before: "On page 12 May says".
+_NUMBERED = re.compile(
+    r"\b(?:pages?|pp?\.|chapters?|ch\.|chap\.|rooms?|no\.|number|lines?|verses?|act|scene|part|"
+    r"volumes?|vol\.|sections?|sec\.|figures?|fig\.|tables?|items?|questions?|exercise|step|day|"
+    r"week|grade|level|lesson|unit|gate|platform|track|flight|bus|route|seat|row|apartment|suite|"
+    r"article|book|episode|season|round|game|match|psalm|and|or|aged?|turned|is|was|only|just) $",
+    re.IGNORECASE,
+)
+# After a bare month and day these words tell that the day stands alone.
+_NOT_COUNTED = frozenset(
+    "and or at in is was to the for from of on with as a an when but we he she it they "
+    "by will would "
+    "has had were are until through after before this that which who because since "
+    "during if so near "
+    "not off attack attacks riot march meeting deadline election elections date issue "
+    "edition debate "
+    "game match meetings vote hearing event release show speech ceremony launch report letter memo "
+    "speech quake shooting crash raid trial session until i you my his her our their came went did "
+    "saw marked marks brought became may might can could should must".split()
+)
+_PERSON_VERBS = frozenset(
+    "says said meets met tells told asks asked goes went comes came sees saw finds found thinks "
+    "thought knows knew gives gave takes took makes made learns learned reads read writes wrote "
+    "returns returned dies died leaves left arrives arrived falls fell runs ran feels felt begins "
+    "began appears appeared speaks spoke hears heard realizes realized decides decided is was has "
+    "had does did will would can could never always finally also still just".split()
+)
+_CLOSING = ")]}\"'"
+
+
+def month_number(text: str) -> int:
+    """`Sept.` as 9."""
+    return _MONTH_NUMBERS[text.rstrip(".")]
+
+
+def _weekday(text: str | None) -> int | None:
+    return _DAY_NUMBERS[text.strip(" ,.")] if text else None
+
+
+def _year(text: str | None) -> int | None:
+    return int(text) if text else None
+
+
+def _is_day(text: str | int) -> bool:
+    return 1 <= int(text) <= 31
+
+
+def _month_stop(match: re.Match[str]) -> Stop:
+    """What the full stop of a month at the end of a match is."""
+    return (
+        stop_after(match.string, match.end(), start=match.start())
+        if match[0].endswith(".")
+        else "none"
+    )
+
+
+@recognizer(
+    "date",
+    rf"\b({_DAY})?({MONTH}) (\d{{1,2}}){_NTH}?(?:,? ({YEAR}))?{DASH}({MONTH}) (\d{{1,2}}){_NTH}?"
+    rf"(?:,? ({YEAR}))?(?![\d:])",
+    needs=DIGITS,
+    weight=1.6,
+)
+def _month_span(match: re.Match[str]) -> Value | None:
+    weekday, first, one, begun, second, two, written = match.groups()
+    if not (_is_day(one) and _is_day(two)):
+        return None
+    begin = Date(int(one), month_number(first), _year(begun), _weekday(weekday))
+    return Range(begin, Date(int(two), month_number(second), _year(written)))
+
+
+@recognizer(
+    "date",
+    rf"\b({_DAY})?({MONTH}) (the )?(\d{{1,2}})({_NTH})?(?:({DASH}| and | or | & )(\d{{1,2}}){_NTH}?"
+    rf"(?! [a-z]+s\b))?(?:,? ({YEAR}))?(?![\d:%°/$]|,\d{{3}}|\.\d|-[a-z])",
+    needs=DIGITS,
+    weight=1.6,
+)
+def _month_first(match: re.Match[str]) -> Value | Found | None:
+    weekday, name, the, one, nth, link, two, written = match.groups()
+    if not _is_day(one) or (two and not _is_day(two)):
+        return None
+    ambiguous = not (written or weekday or nth or the)
+    if ambiguous and not two and _counts_things(match):
+        return None
+    first = Date(
+        int(one), month_number(name), _year(written), _weekday(weekday), article=(the or "").strip()
+    )
+    if not two:
+        return first
+    joint = (link or "").strip()
+    return Range(
+        first, Date(int(two)), "and" if joint in ("and", "&") else joint if joint == "or" else ""
+    )
+
+
+def _counts_things(match: re.Match[str]) -> bool:
+    """Whether the number after a month counts what follows: "In June 12 people left"."""
+    follows = re.match(r" ([A-Za-z]+)", after(match, 24))
+    if not follows or follows[1] in _NOT_COUNTED or not follows[1].islower():
+        return follows is not None and follows[1] in ("PM", "AM")
+    name, noun = match[2], follows[1]
+    if name in ("May", "March") and not noun.endswith(("ly", "ed")):
+        return True
+    preceded = re.search(
+        r"\b(?:[Ii]n|[Bb]y|[Ll]ast|[Ss]ince|[Tt]his|[Nn]ext|[Dd]uring) $", before(match, 9)
+    )
+    return bool(preceded) and not noun.endswith("ly")
+
+
+@recognizer(
+    "date",
+    rf"\b({_DAY})?([Tt]he )?\b(\d{{1,2}})({_NTH})?(?:({DASH}| and | to | & )(\d{{1,2}}){_NTH}?)?"
+    rf"( of)? ({MONTH})(?:{DASH}(?:the )?(\d{{1,2}}){_NTH}?(?: of)? ({MONTH}))?"
+    rf"(?:,? ({YEAR}))?(?!\w)",
+    needs=DIGITS,
+    weight=1.6,
+)
+def _day_first(match: re.Match[str]) -> Value | Found | None:
+    weekday, the, one, nth, joint, two, of, name, last, end, written = match.groups()
+    if not all(_is_day(day) for day in (one, two, last) if day):
+        return None
+    if not (weekday or the or nth or of or written or two or last):
+        lead = before(match, 16)
+        if _NUMBERED.search(lead) or re.search(r"[\d$£€#] ?$", lead):
+            return None
+        verb = re.match(r" ([a-z]+)", after(match, 16))
+        # A first name that is a month: "12 April smiled" has no day.
+        if (
+            name in ("May", "April", "June", "August")
+            and verb
+            and verb[1]
+            in _PERSON_VERBS
+            - {"is", "was", "had", "did", "found", "came", "can", "could", "will", "would", "saw"}
+        ):
+            return None
+        if name == "May" and verb and _NUMBERED.search(lead):
+            return None
+    first = Date(int(one), month_number(name), _year(written), _weekday(weekday), day_first=True,
+                 article=(the or "").strip())  # fmt: skip
+    if last:
+        return Range(first, Date(int(last), month_number(end), _year(written), day_first=True))
+    stop = _month_stop(match)
+    if joint and two:
+        link = "and" if joint.strip() in ("and", "&") else ""
+        return Found(Range(first, Date(int(two)), link), stop=stop)
+    return Found(first, stop=stop)
+
+
+@recognizer(
+    "date", rf"\b({MONTH}),? ({YEAR})(?:{DASH}({MONTH}) ({YEAR}))?", needs=DIGITS, weight=1.5
+)
+def _month_year(match: re.Match[str]) -> Value:
+    first = Date(month=month_number(match[1]), year=int(match[2]))
+    if not match[3]:
+        return first
+    return Range(first, Date(month=month_number(match[3]), year=int(match[4])))
+
+
+@recognizer(
+    "date",
+    r"(?<![\w./-])(\d{4})([-/.])(\d\d)\2(\d\d)(?:[T "
+    r"](\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(Z)?)?(?![\w/-])",
+    needs=DIGITS,
+    weight=1.8,
+)
+def _iso(match: re.Match[str]) -> Value | None:
+    month, day = int(match[3]), int(match[4])
+    if not (1 <= month <= 12 and _is_day(day)):
+        return None
+    date = Date(day, month, int(match[1]))
+    if not match[5]:
+        return date
+    time = Time(int(match[5]), int(match[6]), zone="UTC" if match[7] else "")
+    return _beside(date, time)
+
+
+def _beside(date: Date, time: Time) -> Value:
+    return Phrase((date, ",", time))
+
+
+@recognizer(
+    "date",
+    r"(?<![\w./-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|\.\d)",
+    needs=DIGITS,
+    weight=1.6,
+)
+def _numeric(match: re.Match[str]) -> Value | None:
+    first, sign, second, written = int(match[1]), match[2], int(match[3]), match[4]
+    if (sign == "." and len(written) == 2) or (sign == "-" and len(written) == 2 and first > 31):
+        return None
+    # Americans write the month first; dots and a first number above twelve tell of a day.
+    if (sign == "." and second <= 12) or first > 12:
+        first, second = second, first
+    if not (1 <= first <= 12 and _is_day(second)):
+        return None
+    year = int(written)
+    if len(written) == 2:
+        year += 2000 if year < 50 else 1900
+    return Date(second, first, year)
+
+
+_DATED = re.compile(
+    r"\b(?:[Oo]n|[Bb]y|due|[Uu]ntil|till|[Ss]ince|dated|[Bb]efore|[Aa]fter|[Ff]rom|"
+    r"through|deadline is|"
+    r"deadline of|birthday is|expires|date is|date was|[Dd]ate:|[Dd]ue:|week of|born|"
+    r"starting|beginning|"
+    r"ending|effective|as of|scheduled for|set for|run|runs|ran|open|closed|starts|ends) $"
+)
+
+
+@recognizer(
+    "date",
+    r"(?<![\w/.])(\d{1,2})/(\d{1,2})(?:( ?[-–—] ?| to | through | and "
+    r")(\d{1,2})/(\d{1,2}))?(?![\w/]|\.\d)",
+    needs="/",
+    weight=1.5,
+)
+def _slash(match: re.Match[str]) -> Value | None:
+    """A day without a year, where a word says that it is one: "before 9/30"."""
+    first, second = int(match[1]), int(match[2])
+    if not (1 <= first <= 12 and _is_day(second)) or match[0] in ("9/11", "24/7"):
+        return None
+    lead, rest = before(match, 16), after(match, 16)
+    share = re.match(r" (?:of\b|cups?|in\.|inch|miles?|teaspoons?|tablespoons?|full|done)", rest)
+    if share or not (_DATED.search(lead) or (match[4] and second > 9)):
+        return None
+    date = Date(second, first)
+    if not match[4]:
+        return date
+    month, day = int(match[4]), int(match[5])
+    if not (1 <= month <= 12 and _is_day(day)):
+        return None
+    link = (match[3] or "").strip()
+    return Range(date, Date(day, month), link if link.isalpha() and link != "to" else "")
+
+
+_TIMED = re.compile(
+    r"(?:\b(?:[Oo]n|[Ee]very|[Nn]ext|[Ll]ast|[Tt]his|[Uu]ntil|[Bb]y|[Ff]rom|to|and|or|"
+    r"[Ss]ince|through|"
+    r"until|of|[Dd]ue|is|are|was|open|closed|[Oo]pen|[Cc]losed) |[-–,:(] ?|\n)$"
+)
+
+
+@recognizer("date", rf"\b({'|'.join(_SHORT_DAYS)})\.(?![\w])", needs=".", weight=1.2)
+def _short_day(match: re.Match[str]) -> Found | None:
+    follows = look_behind(match.string, match.end())
+    lead = before(match, 12)
+    # Words as well: the Sun. The day has a word of time before it, or more behind it.
+    if match[1] in ("Sun", "Sat", "Mon", "Wed", "Fri", "Thu"):
+        if re.search(r"\b[Tt]he $", lead):
+            return None
+        timed = bool(_TIMED.search(lead))
+        if follows.kind in ("nothing", "capital") and not timed:
+            return None
+        if follows.kind == "lower" and not lead.strip() and match[1] == "Sun":
+            pass
+    stop = stop_after(match.string, match.end(), continues=_AFTER_DAY, start=match.start())
+    return Found(Date(weekday=_SHORT_DAYS[match[1]]), stop=stop)
+
+
+_AFTER_DAY = frozenset(
+    [*MONTHS, *_SHORT_MONTHS.split("|"), "AM", "PM", "Eve", *WEEKDAYS, *_SHORT_DAYS]
+)
+
+
+_IN_MONTH = re.compile(
+    r"\b(?:[Ii]n|[Ss]ince|[Uu]ntil|of|by|[Ll]ast|[Nn]ext|[Tt]his|[Ee]arly|[Ll]ate|mid|"
+    r"[Ff]rom|to|and|through|[Bb]efore|[Aa]fter|[Ee]very|\d) ?-?$"
+)
+
+
+@recognizer("date", rf"\b({_SHORT_MONTHS})\.(?![A-Za-z])", needs=".", weight=1.2)
+def _short_month(match: re.Match[str]) -> Found | None:
+    follows = look_behind(match.string, match.end())
+    placed = _IN_MONTH.search(before(match, 9))
+    if match[1] in ("Jan", "Mar") and follows.kind in ("nothing", "capital") and not placed:
+        return None  # A name: so said Jan.
+    return Found(
+        Date(month=month_number(match[1])),
+        stop=stop_after(match.string, match.end(), start=match.start()),
+    )
+
+
+_ERA = r"(B\.?C\.?E\.?|B\.?C\.?|A\.?D\.?|C\.?E\.?)"
+
+
+@recognizer(
+    "year",
+    rf"(?<![\w.,])(?:(A\.?D\.?|C\.?E\.?) ?(\d{{1,4}})|(\d{{1,4}})(?:( ?[-–] ?| to "
+    rf")(\d{{1,4}}))? ?{_ERA})(?![\w%])",
+    needs="BCAD",
+    weight=1.5,
+)
+def _era(match: re.Match[str]) -> Found:
+    written = match[1] or match[6]
+    era = written.replace(".", "")
+    if match[1]:
+        return Found(Year(int(match[2]), era, era_first=True))
+    stop = stop_after(match.string, match.end()) if written.endswith(".") else "none"
+    last = Year(int(match[5] or match[3]), era)
+    return Found(Range(Year(int(match[3])), last) if match[5] else last, stop=stop)
+
+
+@recognizer(
+    "date",
+    rf"\b({'|'.join(_SHORT_DAYS)})\.? ?(?:[-–—]|to|through|thru) ?({'|'.join(_SHORT_DAYS)})\b\.?|"
+    rf"\b({_SHORT_MONTHS})\.? ?[-–—] ?({_SHORT_MONTHS})\b\.?",
+    weight=1.2,
+)
+def _named_span(match: re.Match[str]) -> Found:
+    if match[1]:
+        link = "through" if re.search("thr", match[0]) else ""
+        value = Range(
+            Date(weekday=_SHORT_DAYS[match[1]]), Date(weekday=_SHORT_DAYS[match[2]]), link
+        )
+    else:
+        value = Range(Date(month=month_number(match[3])), Date(month=month_number(match[4])))
+    if not match[0].endswith("."):
+        return Found(value)
+    stop = stop_after(match.string, match.end())
+    return Found(value, stop=stop)
+
+
+@recognizer(
+    "year",
+    r"(?<![\w.,])(?:([12]\d\d0)'?s|'([1-9]0)'?s|([5-9]0)s(?= [a-z])|(?<=\bthe )([2-9]0)'?s|"
+    r"(?<=\b[Mm]id-)([2-9]0)'?s|((?:(?<=early )|(?<=late )|(?<=mid )|(?<=his )|(?<=her )|"
+    r"(?<=their )|(?<=my )|(?<=your )|(?<=our )|(?<=low )|(?<=high )|(?<=upper "
+    r"))[1-9]0)'?s)\b(?! of)",
+    needs=DIGITS,
+    weight=1.5,
+)
+def _decade(match: re.Match[str]) -> Value:
+    if match[1]:
+        return Decade(int(match[1]))
+    return Decade(int(next(group for group in match.groups()[1:] if group)), short=True)
+
+
+@recognizer(
+    "year",
+    rf"(?<![\w.,$£€])({YEAR})( ?(?:--?|[–—]) ?|/)(\d{{4}}|\d\d)(?![\w%/]|[.,-]\d)",
+    needs=DIGITS,
+    weight=1.3,
+)
+def _year_span(match: re.Match[str]) -> Value | None:
+    first, sign, last = int(match[1]), match[2], int(match[3])
+    if len(match[3]) == 4 and not first < last < 2200:
+        return None
+    if len(match[3]) == 2 and not first % 100 < last:
+        return None
+    if sign == "/":
+        return Phrase((Year(first), Year(last)))
+    return Range(Year(first), Year(last))
+
+
+@recognizer("year", r"(?<![\w.,])'(\d\d)(?![\w.,]\w|\w|')", needs="'", weight=0.8)
+def _short_year(match: re.Match[str]) -> Value:
+    return Date(year=int(match[1]), short_year=True)
+
+
+_COUNTED = frozenset(
+    "people men women children students dollars euros pounds miles kilometers metres meters feet "
+    "words pages votes soldiers troops workers employees jobs homes houses copies calories units "
+    "points steps hours days years minutes seconds tons tonnes acres volts watts pieces items "
+    "percent times grams members seats characters lines rows bytes pixels rpm souls dead "
+    "degrees cubic square million thousand different more".split()
+)
+_NO_NOUN = frozenset(
+    "was is has his this its as it's does us across towards always thus perhaps sales results "
+    "elections games season's polls olympics".split()
+)
+_PREPOSITION = re.compile(
+    r"\b(?:[Ii]n|[Ss]ince|[Bb]y|[Uu]ntil|[Ff]rom|[Dd]uring|[Cc]irca|[Yy]ear|[Ee]arly|[Ll]ate|"
+    r"[Bb]efore|[Aa]fter|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|of|[Bb]ack to|"
+    r"ca?\.|[Ee]st\.|established|founded|born|died|d\.|b\.|©|[Cc]opyright)[ -](?:the )?$|©$"
+)
+# Nouns whose number is a name and no year.
+_LABELS = re.compile(
+    r"\b(?:[Rr]oom|[Ff]light|[Rr]oute|[Pp]ort|[Ff]orm|[Cc]ode|RFC|ISO|[Ee]xit|[Bb]us|"
+    r"[Ll]ine|[Mm]odel|"
+    r"[Ss]uite|[Uu]nit|[Nn]umber|[Nn]o\.|[A-Z]{2,4}) $"
+)
+
+
+@recognizer(
+    "year",
+    r"(?<![\w.,$£€¥₹#/-])([1-9]\d{3})(?![\w%$£€¥₹°/×^*]|[.,:]\d| ?[×*+^=<>÷] ?\d|-\w)(?=( "
+    r"[A-Za-z]+\b)?)",
+    needs=DIGITS,
+    weight=0.9,
+)
+def _plain_year(match: re.Match[str]) -> Value | None:
+    number, follows = int(match[1]), (match[2] or "").strip()
+    lead = before(match, 16)
+    placed = bool(_PREPOSITION.search(lead)) or _is_apart(match, lead)
+    if follows in _COUNTED or not 1000 <= number < (3000 if lead.endswith("year ") else 2200):
+        return None
+    if placed:
+        return Year(number) if number >= 1010 or lead.endswith("year ") else None
+    # Round numbers count things more often than younger years do.
+    likely = (1500 if number % 50 == 0 else 1400) <= number < 2100
+    named = number % 50 != 0 and lead.lower().endswith("the ")
+    return Year(number) if likely and (named or not _is_plural(follows)) else None
+
+
+def _is_apart(match: re.Match[str], lead: str) -> bool:
+    """Whether it stands as years do: `(1066)`, `Hastings, 1066.`"""
+    ends = match.string[match.end() : match.end() + 1] in (")", ".", ";", "")
+    return ends and bool(re.search(r"[a-z], $|\($", lead))
+
+
+def _is_plural(word: str) -> bool:
+    return (
+        word.islower()
+        and word.endswith("s")
+        and word not in _NO_NOUN
+        and not word.endswith(("ss", "is", "us"))
+    )
+
+
+RECOGNIZERS = (
+    _month_span, _month_first, _day_first, _month_year, _iso, _numeric, _slash, _short_day,
+    _short_month, _era, _named_span, _decade, _year_span, _short_year, _plain_year,
+)  # fmt: skip

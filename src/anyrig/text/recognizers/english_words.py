@@ -1,0 +1,127 @@
+"""Shortened English words and what they stand for, by where they stand."""
+
+from __future__ import annotations
+
+TITLES = {
+    "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Gen": "General",
+    "Col": "Colonel", "Sgt": "Sergeant", "Capt": "Captain", "Lt": "Lieutenant", "Maj": "Major",
+    "Rev": "Reverend", "Hon": "Honorable", "Sen": "Senator", "Rep": "Representative",
+    "Gov": "Governor", "Pres": "President", "Cpl": "Corporal", "Pvt": "Private",
+    "Cmdr": "Commander", "Adm": "Admiral", "Brig": "Brigadier", "Insp": "Inspector",
+    "Det": "Detective", "Supt": "Superintendent", "Mme": "Madame", "Mlle": "Mademoiselle",
+    "Messrs": "Messieurs", "Fr": "Father", "Br": "Brother", "Mt": "Mount", "Ft": "Fort",
+    "Atty": "Attorney", "Drs": "Doctors", "Sr": "Sister", "Cdr": "Commander", "Amb": "Ambassador",
+    "Sec": "Secretary", "Pt": "Point", "Mmes": "Mesdames", "Sens": "Senators",
+    "Reps": "Representatives",
+    "Govs": "Governors", "Profs": "Professors", "Gens": "Generals", "Ens": "Ensign",
+    "Pfc": "Private First Class", "Sgts": "Sergeants", "Lts": "Lieutenants", "Sts": "Saints",
+    "Ald": "Alderman", "Dcn": "Deacon", "Jas": "James", "Jos": "Joseph",
+    "Ven": "Venerable", "Mses": "Mizzes", "Msgr": "Monsignor",
+    "Wm": "William", "Chas": "Charles", "Geo": "George", "Thos": "Thomas",
+}  # fmt: skip
+"""Before a name."""
+AFTER = {
+    "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Co": "Company",
+    "Bros": "Brothers", "Jr": "Junior", "Sr": "Senior", "Esq": "Esquire", "Ave": "Avenue",
+    "Av": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane", "Pkwy": "Parkway",
+    "Hwy": "Highway", "Sq": "Square", "Ct": "Court", "Pl": "Place", "Ter": "Terrace",
+    "Cir": "Circle", "Expy": "Expressway", "Univ": "University", "Dept": "Department",
+    "Assn": "Association", "Assoc": "Association", "Govt": "Government", "Bldg": "Building",
+    "Natl": "National", "Intl": "International", "Mfg": "Manufacturing", "Apt": "Apartment",
+    "Ste": "Suite", "Rm": "Room", "Tpke": "Turnpike", "Rte": "Route", "Twp": "Township",
+    "Cty": "County", "Inst": "Institute",
+    "Acad": "Academy", "Mgr": "Manager", "Asst": "Assistant", "Dir": "Director",
+    "Dist": "District", "Est": "Established", "Ext": "Extension", "Tel": "Telephone",
+    "Jct": "Junction", "Ctr": "Center", "Hts": "Heights", "Bn": "Battalion", "Bns": "Battalions",
+    "Inf": "Infantry", "Regt": "Regiment", "Div": "Division", "Brig": "Brigade", "Bde": "Brigade",
+    "Cav": "Cavalry", "Sqn": "Squadron", "Plt": "Platoon", "Btry": "Battery", "Bty": "Battery",
+    "Hosp": "Hospital", "Sch": "School", "Lib": "Library", "Mus": "Museum", "Pk": "Park",
+    "Cos": "Companies", "Mts": "Mountains", "Mtn": "Mountain", "Is": "Islands", "Pen": "Peninsula",
+    "Cmte": "Committee", "Comm": "Commission", "Fdn": "Foundation", "Org": "Organization",
+    "Soc": "Society", "Hdqrs": "Headquarters", "Fwy": "Freeway", "Aly": "Alley", "Cres": "Crescent",
+    "Trl": "Trail", "Plz": "Plaza", "Gdns": "Gardens", "Xing": "Crossing",
+}  # fmt: skip
+"""After a name, with a capital."""
+LOWER = {
+    "etc": "et cetera", "vs": "versus", "approx": "approximately", "dept": "department",
+    "govt": "government", "misc": "miscellaneous", "max": "maximum", "avg": "average",
+    "temp": "temperature", "est": "estimated", "ext": "extension", "tel": "telephone",
+    "assoc": "associate", "asst": "assistant", "bldg": "building", "apt": "apartment",
+    "mgmt": "management", "mgr": "manager", "mtg": "meeting", "pkg": "package", "qty": "quantity",
+    "ref": "reference", "req": "required", "viz": "namely", "cont": "continued",
+    "incl": "including", "excl": "excluding", "resp": "respectively", "abbr": "abbreviation",
+    "dist": "district", "hwy": "highway", "ave": "avenue", "blvd": "boulevard", "rd": "road",
+    "cf": "compare", "ibid": "ibid", "et al": "et al", "feat": "featuring", "prev": "previous",
+    "esp": "especially", "orig": "originally", "var": "variable", "intl": "international",
+    "natl": "national", "corp": "corporation", "inc": "incorporated", "ltd": "limited",
+    "yr": "year", "yrs": "years", "hrs": "hours", "hr": "hour", "mins": "minutes", "lbs": "pounds",
+    "oz": "ounces", "tbsp": "tablespoon", "tsp": "teaspoon", "secs": "seconds",
+    "appt": "appointment", "ca": "circa", "gov't": "government", "lb": "pound", "wk": "week",
+    "sq": "square", "ft": "feet", "prof": "professor", "cu": "cubic", "tbs": "tablespoon",
+    "pt": "pint", "qt": "quart",
+    "min": "minimum", "pres": "president", "sen": "senator", "capt": "captain",
+    "sgt": "sergeant", "lt": "lieutenant", "apts": "apartments", "ofc": "office",
+    "bldgs": "buildings",
+    "depts": "departments", "fwd": "forward", "hosp": "hospital",
+    "mo": "month", "mos": "months", "sched": "schedule",
+    "univ": "university", "vol": "volume",
+    "wt": "weight", "ht": "height", "reg": "regular", "std": "standard",
+    "illus": "illustrated", "rev": "revised", "repr": "reprinted",
+    "publ": "published",
+
+    "admin": "administration", "amt": "amount",
+    "attn": "attention", "blvds": "boulevards",
+    "cmte": "committee",
+
+    "elev": "elevation", "equiv": "equivalent", "exec": "executive",
+    "freq": "frequency", "mfr": "manufacturer",
+    "mph": "miles per hour", "pct": "percent", "pkt": "packet",
+    "pvt": "private", "recd": "received", "ret": "retired", "supp": "supplement",
+    "tbsps": "tablespoons", "tsps": "teaspoons", "wks": "weeks", "sec": "second",
+}  # fmt: skip
+"""In the middle of a sentence."""
+NUMBERED = {
+    "Yr": "Year", "yr": "year", "Lv": "Level", "Lvl": "Level",
+    "No": "Number", "Nos": "Numbers", "no": "number", "nos": "numbers", "p": "page", "pp": "pages",
+    "vol": "volume", "Vol": "Volume", "vols": "volumes", "Vols": "Volumes", "ch": "chapter",
+    "Ch": "Chapter", "chap": "chapter", "Chap": "Chapter", "fig": "figure", "Fig": "Figure",
+    "figs": "figures", "Figs": "Figures", "FIG": "Figure",
+    "eq": "equation", "Eq": "Equation", "sec": "section",
+    "Sec": "Section", "sect": "section", "art": "article", "Art": "Article", "ver": "version",
+    "Ver": "Version", "pt": "part", "Pt": "Part", "ep": "episode", "Ep": "Episode", "l": "line",
+    "ll": "lines", "c": "circa", "ca": "circa", "op": "opus", "Op": "Opus", "bk": "book",
+    "Bk": "Book", "para": "paragraph", "par": "paragraph", "tab": "table", "Tab": "Table",
+    "ser": "series", "est": "established", "Est": "Established", "P": "Page", "App": "Appendix",
+    "app": "appendix", "ed": "edition", "n": "note", "fn": "footnote", "Rm": "Room", "rm": "room",
+    "Apt": "Apartment", "apt": "apartment", "Ste": "Suite", "Rte": "Route", "Hwy": "Highway",
+    "hwy": "highway", "Bldg": "Building", "v": "verse", "vv": "verses", "b": "born", "d": "died",
+    "r": "ruled", "Flt": "Flight", "Lot": "Lot", "ex": "example", "Ex": "Example", "Q": "Question",
+    "Sq": "Square", "Prob": "Problem", "Approx": "Approximately", "Lat": "Latitude",
+    "Long": "Longitude", "lat": "latitude", "Prop": "Proposition", "Props": "Propositions",
+    "cl": "clause", "Cl": "Clause", "reg": "regulation", "Reg": "Regulation", "sched": "schedule",
+    "Sched": "Schedule", "Exh": "Exhibit", "exh": "exhibit", "Pl": "Plate",
+    "pl": "plate", "Stat": "Statutes", "stat": "statute", "Amend": "Amendment",
+    "Sess": "Session", "Cong": "Congress", "Mk": "Mark", "Ord": "Ordinance", "Res": "Resolution",
+    "Dist": "District", "dist": "district", "Unit": "Unit", "Gr": "Grade", "gr": "grade",
+    "Str": "String", "Ln": "Line", "Col": "Column", "col": "column", "Rev": "Revision",
+    "pg": "page", "Pg": "Page", "pgs": "pages", "Tel": "Telephone",
+    "tel": "telephone", "arts": "articles", "Arts": "Articles", "secs": "sections",
+    "Secs": "Sections", "eqs": "equations", "Eqs": "Equations", "chs": "chapters",
+    "Chs": "Chapters", "eps": "episodes", "pts": "parts", "bks": "books", "approx": "approximately",
+}  # fmt: skip
+"""Before a number."""
+SAINTS = frozenset(
+    "Agnes Albans Albert Ambrose Andrew Andrews Anne Anthony Augustine Bart Barts Basil "
+    "Benedict Bernard Catherine Charles Christopher Clair Clare Cloud Columba Croix David Denis "
+    "Edward Elizabeth Francis George Germain Helena Helens Ignatius Ives James Jerome Joan John "
+    "Johns Joseph Jude Kitts Lawrence Louis Lucia Lucie Luke Mark Martin Mary Matthew Michael "
+    "Moritz Nicholas Pancras Patrick Paul Pauls Pete Peter Petersburg Stephen Teresa Thomas "
+    "Tropez Valentine Vincent".split()
+)
+WORDS_TOO = frozenset(
+    "min exec admin supp ret equiv sec amt apt cont corp cu dist esp ext feat inc max "
+    "prev prof pt ref req resp sq temp var".split()
+)
+"""Of `LOWER`, those that are words of their own at the end of a sentence."""
+NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Ter Wash".split())
+"""Of `AFTER`, those that need a name or a comma beside them."""

@@ -1,0 +1,60 @@
+"""Chemical formulas: `Na2SO4`, `Fe₂O₃`, `Ca(OH)2`, `SO4 2-`."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import recognizer
+from anyrig.text.recognizers.common import SUBSCRIPT, SUPERSCRIPT
+from anyrig.text.values import Formula, Value
+
+_ELEMENTS = frozenset(
+    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga "
+    "Ge As Se Br "
+    "Kr Rb Sr Y Zr Nb Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Sm Eu Gd Tb Dy Ho Er "
+    "Tm Yb Lu Hf Ta W Re Os Ir Pt Au Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am".split()
+)
+_COUNT = "[0-9₀-₉]{0,3}"
+_PARTS = re.compile(r"[A-Z][a-z]?|\d+|[+-]")
+
+
+@recognizer(
+    "formula",
+    rf"(?<![\w.-])(?:\d{{0,2}}(?=[A-Z]))?((?:[A-Z][a-z]?{_COUNT}|"
+    rf"\((?:[A-Z][a-z]?{_COUNT}){{1,4}}\){_COUNT}){{2,12}}|[A-Z][a-z]?[₂-₉])"
+    r"((?:[0-9⁰¹²³⁴-⁹]?[⁺⁻])|\^\d?[+-])?(?![\w-])",
+    languages=("en", "es", "fr"),
+    needs="0123456789₀₁₂₃₄₅₆₇₈₉(",
+    weight=1.4,
+)
+def _formula(match: re.Match[str]) -> Value | None:
+    written = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT).replace("^", "")
+    symbols = re.findall(r"[A-Z][a-z]?", written)
+    if not all(symbol in _ELEMENTS for symbol in symbols) or not re.search(r"\d", written):
+        return None
+    # Two capitals and a number are a model more often than a molecule: "KC135", "WO3" is fine.
+    single = all(len(symbol) == 1 for symbol in symbols)
+    known = any(symbol in ("H", "O", "N", "C", "S") for symbol in symbols)
+    if single and (
+        not known or re.search(r"\d{3}", written) or re.search(r"^[A-Z]{2,}\d{2,}$", written)
+    ):
+        return None
+    if not single and re.fullmatch(r"[A-Z][a-z][A-Z]?\d{3,}", written):
+        return None
+    return Formula(tuple(_PARTS.findall(written)))
+
+
+@recognizer(
+    "formula",
+    r"(?<![\w.-])([A-Z][a-z]?)(\d?[⁺⁻]|[²³⁴][⁺⁻]|(?<=[a-z])\d?\+)(?!\w)",
+    languages=("en", "es", "fr"),
+    needs="⁺⁻+",
+    weight=1.2,
+)
+def _ion(match: re.Match[str]) -> Value | None:
+    if match[1] not in _ELEMENTS:
+        return None
+    return Formula((match[1], *_PARTS.findall(match[2].translate(SUPERSCRIPT))))
+
+
+RECOGNIZERS = (_formula, _ion)

@@ -1,0 +1,413 @@
+"""Units of measure with the amount before them: degrees, feet and inches, sizes, rates, percent."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import Found, Stop, recognizer
+from anyrig.text.recognizers.common import (
+    AMOUNT,
+    DIGITS,
+    MINUS,
+    NOT_NOUNS,
+    NUMBER,
+    SCALES,
+    VULGAR,
+    after,
+    before,
+    is_attributive,
+    one_of,
+    parse_amount,
+    parse_number,
+)
+from anyrig.text.recognizers.stops import look_behind, stop_after
+from anyrig.text.values import Dimensions, Letters, Measure, Number, Phrase, Range, Rate, Value
+
+_SCALED = {
+    "m": "k c m µ n d", "g": "k m µ n", "L": "m d c µ", "W": "k M G m T", "V": "k m M",
+    "A": "m k µ", "Wh": "k M G T", "Hz": "k M G T", "Pa": "k M h G", "J": "k M G",
+    "B": "k K M G T P", "b": "k K M G T", "bit": "k M G T", "eV": "k M G T", "cal": "k",
+    "Ah": "m", "N": "k", "s": "m µ n", "mol": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
+}  # fmt: skip
+# How units are written, and the key of each.
+_WRITTEN = {
+    "yds": "yd", "lbs": "lb", "ozs": "oz", "fl oz": "fl oz", "qts": "qt", "pts": "point",
+    "gals": "gal", "Tbsp": "tbsp", "tbs": "tbsp", "tbsps": "tbsp", "tsps": "tsp", "mins": "min",
+    "sec": "s", "secs": "s", "hr": "h", "hrs": "h", "yr": "yr", "yrs": "yr", "wk": "wk",
+    "wks": "wk", "mos": "mo", "HP": "hp", "sqft": "sq ft", "kt": "kn", "kts": "kn", "pcs": "pc",
+    "Cal": "cal", "mm Hg": "mmHg", "MPH": "mph", "km/h": "kph", "kmh": "kph", "MPG": "mpg",
+    "RPM": "rpm", "BPM": "bpm", "PSI": "psi", "FPS": "fps", "DPI": "dpi", "Kbps": "kbps",
+    "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
+    "tabs": "tab", "caps": "capsule",
+}  # fmt: skip
+_PLAIN = (
+    "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
+    "doz cc m g L W V A Hz Pa J N s t B mol Ω Wh cal px F Ah eV mph kph mpg rpm bpm psi "
+    "fps dpi ppi "
+    "wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb kgf"
+).split()
+_SQUARE = ("sq ft", "sq in", "sq m", "sq km", "sq mi", "sq yd", "cu ft", "cu m", "cu in")
+UNITS = {name: name for name in (*_PLAIN, *_SQUARE)} | _WRITTEN
+for _base, _prefixes in _SCALED.items():
+    for _prefix in _prefixes.split():
+        UNITS.setdefault(_prefix + _base, _prefix + _base)
+_UNIT = one_of(UNITS, dots=True)
+_PERIOD = {
+    "second": "s", "minute": "min", "hour": "h", "day": "d", "week": "wk", "month": "mo",
+    "year": "yr", "yr": "yr", "mo": "mo", "wk": "wk", "hr": "h", "sec": "s", "d": "d",
+    "person": "person", "capita": "capita", "serving": "serving", "acre": "ac", "inch": "in",
+    "foot": "ft", "mile": "mi", "gallon": "gal",
+}  # fmt: skip
+# Units that may be other things when they touch the number, and whether they still count there:
+# "5m" is five meters, "5B" a seat or billions.
+_TOUCHING = {
+    "t": False, "B": False, "K": False, "N": False, "J": False, "F": False, "b": False, "in": True,
+    "m": True, "g": True, "s": True, "L": True, "A": True, "V": True, "W": True, "ac": False,
+}  # fmt: skip
+_POWER = r"(?:\^?[23]|[²³])"
+_LINK = r" ?[-–—] ?| to | or | and "
+_PLACE = re.compile(
+    r"\b(?:[Ss]eats?|[Rr]ow|[Gg]ate|[Rr]oom|[Aa]pt\.?|[Aa]partment|[Ss]uite|[Uu]nit|"
+    r"[Gg]rade|[Cc]lass|"
+    r"[Ss]ection|[Bb]lock|[Pp]latform|[Tt]rack|[Bb]ay|[Zz]one|[Hh]all|[Dd]oor|[Bb]uilding|[Ff]loor|"
+    r"[Ss]tand|[Cc]abin|[Bb]erth|[Tt]erminal|[Dd]ock|[Tt]able|[Ff]igure|[Gg]roup|[Tt]eam|[Pp]art|"
+    r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
+    r"Rte\.?|[Hh]ighway|Hwy\.?|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
+)
+_SIZE = re.compile(
+    r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|"
+    r"loafers?|sandals?|"
+    r"slippers?|footwear|takes?|a|an|is|are)\b[^.;]{0,12}$",
+    re.IGNORECASE,
+)
+_DOTTED = frozenset(
+    "in ft lb lbs oz min sec hr yd mi tbsp tsp pt qt gal hrs yds pts pcs qts wks yrs "
+    "mins secs gals "
+    "cm mm km kg mg ml g m l mcg yr wk mos doz tbs ozs deg".split()
+)
+
+
+def _stop_after_unit(match: re.Match[str], dot: str | None) -> Stop:
+    return stop_after(match.string, match.end(), digits_follow=False) if dot else "none"
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.])([{MINUS}+±~≈<>≤≥] ?)?({AMOUNT})(?:({_LINK})({AMOUNT}))?"
+    rf"(?: (hundred|thousand|million|billion|trillion)\b|([kM])(?= ))?([ -]?)({_UNIT})({_POWER})?"
+    rf"(?: ?/ ?({_UNIT}|{one_of(_PERIOD)})({_POWER})?|(?: per |p(?=[hs](?!\w)))({_UNIT}))?"
+    r"(?![\w²³°]|/\w|'s|\.\w)(\.(?!\d))?",
+    needs=DIGITS + VULGAR,
+    weight=1.3,
+)
+def _measure(match: re.Match[str]) -> Found | None:
+    (sign, low, link, high, word, letter, gap, written, power, below, below_power, per,
+     dot) = match.groups()  # fmt: skip
+    name = written.replace(". ", " ")
+    key = UNITS[name]
+    if not _is_unit(match, name, gap, dot):
+        return None
+    scale = SCALES[word or letter] if word or letter else 0
+    first = parse_amount(low, sign, 0 if high else scale)
+    amount: Number | Range = first  # type: ignore[assignment]
+    if high:
+        joint = link.strip()
+        amount = Range(
+            first, parse_amount(high, None, scale), joint if joint in ("or", "and") else ""
+        )
+    attributive = gap == "-" or _describes(match, gap, name)
+    value: Value = Measure(amount, key, _exponent(power), attributive)
+    if below or per:
+        rate = below or per
+        value = Rate(value, UNITS.get(rate) or _PERIOD.get(rate, rate), _exponent(below_power))
+    if dot and (name.split()[-1] not in _DOTTED or below or per):
+        # A unit that is not written with a full stop: it ends the sentence, if anything.
+        if look_behind(match.string, match.end()).kind == "lower":
+            return Found(value, stop="abbreviation")
+        return Found(value, end=match.start(13))
+    return Found(value, stop=_stop_after_unit(match, dot))
+
+
+def _exponent(text: str | None) -> int:
+    return 1 if not text else 2 if text[-1] in "2²" else 3
+
+
+def _describes(match: re.Match[str], gap: str, name: str) -> bool:
+    """Whether a measure tells what kind of thing follows: a 500 GB drive."""
+    if is_attributive(match):
+        return True
+    noun = re.match(r" ([a-z]{3,})\b", after(match, 20))
+    return bool(noun) and not gap and noun is not None and noun[1] not in NOT_NOUNS and name in (
+        "mm", "km", "GB", "MB", "TB", "W", "kW", "V", "cm", "MP", "Hz", "min", "mi")  # fmt: skip
+
+
+def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool:
+    """Whether what looks like a unit is one here."""
+    if name == "in":
+        return _is_inch(match, gap, dot)
+    if name in _TOUCHING and not gap and not match[10] and not _touches(match, name):
+        return False
+    if len(name) == 1 and name.isupper():
+        return _is_capital_unit(match, name, gap, dot)
+    return not (name == "m" and gap and re.match(r" [A-Z]", after(match, 2)))
+
+
+def _is_inch(match: re.Match[str], gap: str, dot: str | None) -> bool:
+    rest = after(match, 30)
+    if re.match(r"-\d", rest):
+        return False  # a 1-in-10 chance
+    if dot:
+        return True
+    if not gap:
+        return not match[2].isdecimal() or len(match[2]) < 3
+    return gap == "-" or bool(_AFTER_INCH.match(rest))
+
+
+_AFTER_INCH = re.compile(
+    r"\s*(?:[,;)x×]|$|by\b|tall|wide|long|deep|thick|high|pipe|screen|board|in diameter|square)"
+)
+
+
+def _touches(match: re.Match[str], name: str) -> bool:
+    """Whether a letter that touches the number is a unit: 5m, 10s, but not 5B."""
+    lead, amount = before(match, 24), match[2]
+    if not _TOUCHING[name] or (name == "m" and re.search(r"[$£€]$", lead)):
+        return False
+    if name == "W" and _PLACE.search(lead):
+        return False
+    tens = amount.endswith("0") and (len(amount) == 4 or after(match, 3) == " of")
+    return not (name == "s" and tens)
+
+
+def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool:
+    """Whether a capital is a unit, and no seat, size, direction or beginning of a name."""
+    lead, rest = before(match, 24), after(match, 30)
+    if _PLACE.search(lead):
+        return False
+    if name == "W":
+        if match[2][-1] in VULGAR or (_SIZE.search(lead) and not re.search(r"\b[Aa]n? $", lead)):
+            return False
+        if dot and _STREET.match(rest):
+            return False
+    if not gap or name not in "AKNJBF":
+        return True
+    # A note's number before its first word ("1 A river in Sicily."), and "Group 5 A students".
+    noted = name == "A" and not lead.strip() and rest.startswith(" ")
+    return not noted and not re.match(r" [A-Z]", rest)
+
+
+_STREET = re.compile(r" (?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th)\b)")
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.])([{MINUS}+±~] ?)?({AMOUNT})(?: ?°[CF]?)?(?:({_LINK})({AMOUNT}))? ?(?:°|º|"
+    rf"deg\b(\.)?)"
+    r"(?: ?([CFKNSEW])(?!\w)| ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?",
+    needs="°ºd",
+    weight=1.4,
+)
+def _degrees(match: re.Match[str]) -> Found | Value:
+    sign, low, link, high, dot, letter, word = match.groups()
+    amount: Value = parse_amount(low, sign)
+    joint = (link or "").strip()
+    scale = (
+        re.match(r"[^°]+° ?([CF]?)", match[0][: match.start(4) - match.start()]) if high else None
+    )
+    if high and scale and joint.isalpha():
+        last = Measure(parse_amount(high), f"°{letter}" if letter else "°")
+        return Phrase((Measure(amount, f"°{scale[1]}"), joint, last))  # type: ignore[arg-type]
+    if high:
+        amount = Range(amount, parse_amount(high), "or" if joint == "or" else "")
+    stop: Stop = "none"
+    if dot and not letter and not word:
+        stop = stop_after(match.string, match.end())
+    unit = f"°{letter}" if letter else "°"
+    value = Measure(amount, unit, attributive=not letter and not word and is_attributive(match))  # type: ignore[arg-type]
+    return Found(Phrase((value, word)) if word else value, stop=stop)
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.])([{MINUS}] ?)?({NUMBER})[°º] ?(\d{{1,2}}(?:\.\d+)?)'(?: ?(\d{{1,2}}(?:\.\d+)?)\")?"
+    r"(?: ?([NSEW])(?!\w))?",
+    needs="°º",
+    weight=1.6,
+)
+def _coordinate(match: re.Match[str]) -> Value:
+    sign, degrees, minutes, seconds, side = match.groups()
+    parts: list[Value | str] = [
+        Measure(parse_number(degrees, sign), "°"),
+        Measure(parse_number(minutes), "min"),
+    ]
+    if seconds:
+        parts.append(Measure(parse_number(seconds), "s"))
+    if side:
+        parts.append({"N": "north", "S": "south", "E": "east", "W": "west"}[side])
+    return Phrase(tuple(parts))
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.])(\d{{1,2}}) ?-?(?:ft|foot|feet)\b\.?,? ?-?({AMOUNT}) ?-?(?:in|inch|inches)\b(\.)?",
+    needs="f",
+    weight=1.8,
+)
+def _feet_inches(match: re.Match[str]) -> Found:
+    value = Phrase((Measure(Number(match[1]), "ft"), Measure(parse_amount(match[2]), "in")))
+    return Found(value, stop=_stop_after_unit(match, match[3]))
+
+
+@recognizer("measure", rf"(?<![\w.])({AMOUNT})\" ?[x×] ?({AMOUNT})\"", needs='"', weight=1.6)
+def _sheet(match: re.Match[str]) -> Value:
+    return Dimensions(tuple(Measure(parse_amount(side), "in") for side in match.groups()))
+
+
+@recognizer(
+    "measure",
+    r"(?<![\w.])([3-8])' ?-?(\d{1,2}(?:\.\d)?|1?\d ?1/2|1?\d½)(?:\"|''|(?![\w.]))",
+    needs="'",
+    weight=1.6,
+)
+def _height(match: re.Match[str]) -> Value | None:
+    # "5' 11" is no height where the quotation began before.
+    return Phrase((Measure(Number(match[1]), "ft", attributive=True), parse_amount(match[2])))
+
+
+@recognizer(
+    "measure",
+    r"(?<![\w.\"'/])(\d+(?:\.\d+)?|\d+ \d/\d|\d{1,2}/\d{1,2}|\d*[½¼¾])(\"|"
+    r"'')(?![\w])(?=[\s.,;:!?)x×-]|$)",
+    needs="\"'",
+    weight=1.1,
+)
+def _inches(match: re.Match[str]) -> Value | None:
+    lead = before(match, 300)
+    if match[2] == '"' and len(re.findall(r'(?<!\d)"', lead)) % 2:
+        return None
+    return Measure(parse_amount(match[1]), "in", attributive=is_attributive(match))
+
+
+@recognizer(
+    "measure", r"(?<![\w.\"'])(\d+(?:\.\d+)?)'(?![\w'])(?=[\s.,;:!?)x×-]|$)", needs="'", weight=1.1
+)
+def _feet(match: re.Match[str]) -> Value | None:
+    if re.search(r"(?<!\w)'[^']*$", before(match, 200)):
+        return None
+    return Measure(parse_number(match[1]), "ft", attributive=is_attributive(match))
+
+
+@recognizer(
+    "number",
+    rf"(?<![\w.])({NUMBER}) ?x ?({NUMBER})(?= ?= ?\d| (?:is|equals|makes) \d)",
+    needs="x",
+    weight=2,
+)
+def _product(match: re.Match[str]) -> Value:
+    """A sum, where its result stands beside it."""
+    return Phrase((parse_number(match[1]), "times", parse_number(match[2])))
+
+
+@recognizer(
+    "dimensions",
+    rf"(?<![\w.])({AMOUNT})[ -]?(?:({_UNIT})\b\.?|([\"']))? ?[x×] ?({AMOUNT})[ "
+    rf"-]?(?:({_UNIT})\b|([\"']))?"
+    rf"(?:\.? ?[x×] ?({AMOUNT})[ -]?(?:({_UNIT})\b|([\"']))?)?(\.(?!\d))?(?! ?\w?[\d^*=+÷]|\w)",
+    needs="x×",
+    weight=1.6,
+)
+def _dimensions(match: re.Match[str]) -> Found | None:
+    sides = [match[1], match[4], match[7]]
+    units = [match[2] or match[3], match[5] or match[6], match[8] or match[9]]
+    marks = {"'": "ft", '"': "in"}
+    count = 3 if sides[2] else 2
+    measured = any(units)
+    if "×" in match[0] and not measured and count == 2 and not _is_size(match):
+        return None
+    keys = [marks.get(one) or UNITS[one.replace(". ", " ")] if one else "" for one in units]
+    # "ac" and the like need the touch of a number that is no other thing.
+    parts = tuple(
+        Measure(parse_amount(side), key) if key else parse_amount(side)
+        for side, key in zip(sides[:count], keys, strict=False)
+        if side
+    )
+    value = Dimensions(parts)
+    if not match[10]:
+        return Found(value)
+    if keys[count - 1]:
+        return Found(value, stop=_stop_after_unit(match, match[10]))
+    return Found(value, end=match.start(10))
+
+
+def _is_size(match: re.Match[str]) -> bool:
+    first, second = match[1], match[4]
+    if len(first) >= 3 and len(second) >= 3:
+        return True
+    return bool(
+        re.search(r"\b(?:[Aa]n?|[Tt]he|his|her|my|our|their|is|measures|in) $", before(match, 12))
+    ) and not re.match(r" (?:is|equals|makes|=)", after(match))
+
+
+@recognizer(
+    "percent",
+    rf"(?<![\w.])([{MINUS}+±~≈<>≤≥] ?)?({NUMBER}|\d* ?[{VULGAR}]|\d+/\d+) ?(?:%(?= ?[-–—]))?"
+    rf"(?:( ?[-–—] ?| to | or | and )({NUMBER}))? ?(%|‰|percent\b|per cent\b|pct\b\.?)",
+    needs="%‰p",
+    weight=1.3,
+)
+def _percent(match: re.Match[str]) -> Value:
+    sign, low, link, high, mark = match.groups()
+    amount: Value = parse_amount(low, sign)
+    if high:
+        joint = link.strip()
+        amount = Range(amount, parse_number(high), joint if joint in ("or", "and") else "")
+    return Measure(amount, "‰" if mark == "‰" else "%")  # type: ignore[arg-type]
+
+
+@recognizer(
+    "measure",
+    r"(?<=\w )((?:km|m|MB|GB|Mb|kB|ft|mi|mg|kg|L)/(?:h|s|L|ha|min|d))([²2])?(?!\w)",
+    needs="/",
+    weight=1.2,
+)
+def _bare_rate(match: re.Match[str]) -> Value:
+    above, _, below = match[1].partition("/")
+    return Rate(Measure(None, UNITS[above]), UNITS.get(below, below), 2 if match[2] else 1)
+
+
+@recognizer(
+    "rate",
+    rf"(?<![\w.$£€])({NUMBER})(k|K|M|bn)? ?/ ?({one_of(_PERIOD)})\b(\.)?(?!/)",
+    needs="/",
+    weight=1.6,
+)
+def _per_period(match: re.Match[str]) -> Found:
+    """Without a unit: `30k/yr`, `3/week`."""
+    amount = parse_number(match[1], None, SCALES[match[2]] if match[2] else 0)
+    return Found(Rate(amount, _PERIOD[match[3]]), stop=_stop_after_unit(match, match[4]))
+
+
+@recognizer(
+    "size",
+    r"(?<![\w.])(\d{1,2} ?[½]|\d{1,2}(?:\.5)?) ?([WNDEM]{1,4})(?![\w.])|"
+    r"(?<![\w.])(\d{1,2} ?[½]) ([A-Z]{1,3})(?!\w)",
+    needs=DIGITS,
+    weight=1.5,
+)
+def _shoe(match: re.Match[str]) -> Value | None:
+    """A shoe's size with its width: `10½ W`."""
+    amount, width = match[1] or match[3], match[2] or match[4]
+    if not _SIZE.search(before(match, 24)) and "½" not in amount:
+        return None
+    if "½" not in amount and not re.search(
+        r"(?i)\b(?:size|shoes?|boots?|sneakers|skates) (?:is |are |was |were |in )?(?:an? )?$",
+        before(match, 24),
+    ):
+        return None
+    return Phrase((parse_amount(amount), Letters(width)))
+
+
+RECOGNIZERS = (
+    _measure, _degrees, _coordinate, _feet_inches, _sheet, _height, _inches, _feet, _product,
+    _dimensions, _percent, _bare_rate, _per_period, _shoe,
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""Sums of money: signs, codes, cents, thousands and millions, prices per something."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import Found, Stop, recognizer
+from anyrig.text.recognizers.common import (
+    DIGITS,
+    MINUS,
+    NUMBER,
+    SCALES,
+    is_attributive,
+    one_of,
+    parse_number,
+)
+from anyrig.text.recognizers.stops import stop_after
+from anyrig.text.values import Money, Number, Phrase, Range, Rate, Value
+
+_DOLLARS = {
+    "US$": "USD", "A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "HK$": "HKD",
+    "NZ$": "NZD", "S$": "SGD", "R$": "BRL",
+}  # fmt: skip
+SIGNS = "$£€¥₹₽₩₺₪₫₴₦₱฿₿"
+_CODES = (
+    "USD EUR GBP JPY AUD CAD CHF CNY RMB INR MXN SEK NZD HKD NOK DKK SGD BTC KRW PLN TRY ZAR PKR"
+).split()
+_CODE_SIGNS = {"EUR": "€", "BTC": "₿"}
+_NAMED = {"Rs.": "₹", "Rs": "₹", "Fr.": "CHF", "kr": "kr", "kr.": "kr", "zł": "zł"}
+_MARK = rf"(?:{one_of(_DOLLARS)}|[{re.escape(SIGNS)}])"
+_CODE = one_of(_CODES)
+# A comma before two digits is a decimal one in prices from other places: €4,50.
+_SUM = (
+    rf"(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d{{1,3}}(?:\.\d{{3}})+,\d\d|\d+,\d\d(?![\d,])|{NUMBER})"
+)
+_SCALE = (
+    r"(?: ?(hundred|thousand|million|billion|trillion)s?\b|[ -]?(mn|mil|mm|MM|bn|Bn|tn|"
+    r"trn|[kKmMbBtT])"
+    r"(?![\w'’]))"
+)
+PERIODS = {
+    "mo": "mo", "month": "mo", "yr": "yr", "year": "yr", "hr": "h", "h": "h", "hour": "h",
+    "wk": "wk", "week": "wk", "lb": "lb", "lbs": "lb", "kg": "kg", "oz": "oz", "gal": "gal",
+    "sq ft": "sq ft", "sqft": "sq ft", "sq. ft": "sq ft", "mi": "mi", "km": "km", "kWh": "kWh",
+    "GB": "GB", "min": "min", "L": "L", "l": "L", "bbl": "bbl", "ea": "ea", "g": "g", "day": "d",
+    "d": "d", "ft": "ft", "sec": "s", "s": "s",
+}  # fmt: skip
+_PER = rf"(?: ?/ ?(?:({one_of(PERIODS)})\b(\.)?|(m²|m2)|([a-z]{{3,12}})\b)(?!/))?"
+
+
+def _scale(word: str | None, letter: str | None) -> int:
+    return SCALES[word or letter or ""] if word or letter else 0
+
+
+def _sum(text: str, sign: str | None = None, scale: int = 0) -> Number:
+    if re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d\d", text):
+        text = text.replace(".", "").replace(",", ".")
+    elif re.fullmatch(r"\d+,\d\d", text):
+        text = text.replace(",", ".")
+    return parse_number(text, sign, scale)
+
+
+def _currency(mark: str) -> str:
+    return _DOLLARS.get(mark) or _CODE_SIGNS.get(mark) or _NAMED.get(mark) or mark
+
+
+def _with_rate(match: re.Match[str], value: Value, first: int) -> Found | Value:
+    """A sum with the `/hr.` behind it, whose groups begin at `first`."""
+    period, dot, metre, word = (match[first + number] for number in range(4))
+    stop: Stop = "none"
+    if dot:
+        stop = stop_after(match.string, match.end())
+    if period:
+        return Found(Rate(value, PERIODS[period]), stop=stop)
+    if metre:
+        return Rate(value, "m", 2)
+    return Rate(value, word) if word else value
+
+
+@recognizer(
+    "money",
+    rf"(?<![\w.])([{MINUS}+~] ?)?({_MARK}) ?([-−])?({_SUM}){_SCALE}?(\.(?= [a-z]))?{_PER}(?!\d)",
+    needs=SIGNS,
+    weight=1.6,
+)
+def _signed(match: re.Match[str]) -> Found | Value:
+    sign, mark, inner, low, word, letter, dot = match.groups()[:7]
+    amount = _sum(low, sign or inner, _scale(word, letter))
+    if dot and not letter:
+        return Found(Money(amount, _currency(mark)), end=match.start(7))
+    return _with_rate(match, Money(amount, _currency(mark), is_attributive(match)), 8)
+
+
+@recognizer(
+    "money",
+    rf"(?<![\w.])([{MINUS}+~] ?)?({_MARK}) ?({_SUM}){_SCALE}?( ?[-–—] ?| ?to ?| and | or "
+    rf")(\2)? ?({_SUM})"
+    rf"{_SCALE}?(?![\w:/]|,\d){_PER}",
+    needs=SIGNS,
+    weight=1.6,
+)
+def _span(match: re.Match[str]) -> Found | Value | None:
+    sign, mark, low, word, letter, link, again, high, word2, letter2 = match.groups()[:10]
+    link = link.strip()
+    if link.isalpha() and not again:
+        return None  # $5 and 10 men
+    currency = _currency(mark)
+    last = Money(
+        _sum(high, None, _scale(word2, letter2)),
+        currency,
+        not link.isalpha() and is_attributive(match),
+    )
+    first = Money(_sum(low, sign, _scale(word, letter)), currency)
+    return _with_rate(match, Range(first, last, link if link.isalpha() else ""), 11)
+
+
+@recognizer(
+    "money",
+    rf"(?<![\w.])([-−] ?)?\$ ?({NUMBER}){_SCALE}? (USD|CAD|AUD|NZD|SGD|HKD)\b",
+    needs="$",
+    weight=1.7,
+)
+def _named(match: re.Match[str]) -> Value:
+    sign, low, word, letter, code = match.groups()
+    return Money(_sum(low, sign, _scale(word, letter)), code)
+
+
+@recognizer(
+    "money",
+    rf"(?<![\w.])([-−] ?)?({_SUM}){_SCALE}? ?(US\$|[{re.escape(SIGNS)}])(?![\d\w]){_PER}",
+    needs=SIGNS,
+    weight=1.5,
+)
+def _after(match: re.Match[str]) -> Found | Value:
+    sign, low, word, letter, mark = match.groups()[:5]
+    return _with_rate(match, Money(_sum(low, sign, _scale(word, letter)), _currency(mark)), 6)
+
+
+@recognizer(
+    "money",
+    rf"\b({_CODE}|Rs\.?|kr\.?) ?({_SUM}){_SCALE}?(?!\w)|(?<![\w.])({_SUM}){_SCALE}? "
+    rf"?({_CODE}|kr|zł)\b{_PER}",
+    needs=DIGITS,
+    weight=1.5,
+)
+def _coded(match: re.Match[str]) -> Found | Value:
+    currency = _currency(match[1] or match[8])
+    scale = _scale(match[3] or match[6], match[4] or match[7])
+    value = Money(_sum(match[2] or match[5], None, scale), currency)
+    return _with_rate(match, value, 9) if match[8] else value
+
+
+@recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.|/))", needs="¢p", weight=1)
+def _pence(match: re.Match[str]) -> Value | None:
+    low, mark = match[1], match[2]
+    if mark == "p" and (
+        match[0][-2] == " " or low in ("240", "360", "480", "720", "1080", "1440", "2160")
+    ):
+        return None
+    return Money(parse_number(low), mark)
+
+
+@recognizer("money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs="d", weight=1.3)
+def _shillings(match: re.Match[str]) -> Value:
+    shillings = f"shilling{'' if match[1] == '1' else 's'} and"
+    return Phrase((Number(match[1]), shillings, Number(match[2]), "pence"))
+
+
+RECOGNIZERS = (_signed, _span, _named, _after, _coded, _pence, _shillings)

@@ -1,0 +1,475 @@
+"""Numbers that are names: phones, ISBN, versions, rooms, flights, models, sections, keys."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import Found, recognizer
+from anyrig.text.recognizers.acronyms import is_word
+from anyrig.text.recognizers.common import DIGITS, after, before
+from anyrig.text.recognizers.roman import roman_value
+from anyrig.text.recognizers.states import STATES
+from anyrig.text.values import (
+    Abbreviation,
+    Digits,
+    Label,
+    Letters,
+    Number,
+    Phrase,
+    Range,
+    Roman,
+    Value,
+    Version,
+    Year,
+)
+
+_ALL = ("en", "es", "fr")
+_STREET = (
+    r"(?:Street|Avenue|Road|Drive|Lane|Boulevard|Way|Court|Place|Terrace|Square|Highway|Parkway|"
+    r"Circle|Row|St|Ave|Rd|Dr|Ln|Blvd|Ct|Pl|Sq|Hwy|Pkwy)\b"
+)
+_EXT = r"(?:,? ?(?:ext\.?|x|extension) ?(\d{1,6})(?!\w))?"
+
+
+def _groups(text: str) -> tuple[str, ...]:
+    groups = re.findall(r"\d+|[A-Za-z]+", text)
+    if text.startswith("1-8"):
+        groups[:2] = [" ".join(groups[:2])]
+    return tuple(groups)
+
+
+# Phones and other rows of digits
+
+
+@recognizer(
+    "phone",
+    r"(?<![\w.])(\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,5})" + _EXT + r"(?![\w])",
+    needs="+",
+    weight=2,
+)
+def _world_phone(match: re.Match[str]) -> Value | None:
+    if sum(sign.isdecimal() for sign in match[1]) < 8:
+        return None
+    return Digits(_groups(match[1]), plus=True, extension=match[2] or "")
+
+
+@recognizer(
+    "phone",
+    r"(?<![\w.$£€-])((?:1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4})" + _EXT + r"(?![\w-])",
+    needs=DIGITS,
+    weight=2,
+)
+def _american_phone(match: re.Match[str]) -> Value:
+    return Digits(_groups(match[1]), extension=match[2] or "")
+
+
+@recognizer(
+    "phone",
+    r"(?<![\w.$£€-])(1-8\d\d-[A-Z0-9]{3,4}(?:-?[A-Z0-9]{2,7})?|1-8\d\d-[A-Z]{4,10})(?![\w-])",
+    needs="1",
+    weight=2,
+)
+def _toll_free(match: re.Match[str]) -> Value:
+    return Digits(_groups(match[1]))
+
+
+@recognizer(
+    "phone", r"(?<![\w.,$£€-])(\d{3}-\d{4})" + _EXT + r"(?![\w-]|\.\d)", needs="-", weight=1.6
+)
+def _local_phone(match: re.Match[str]) -> Value:
+    return Digits(_groups(match[1]), extension=match[2] or "")
+
+
+@recognizer(
+    "phone",
+    r"(?<![\w.,$£€-])(\(?0\d{2,4}\)?[ -]\d{3,4}[ -]?\d{3,4}|0\d{9,10}|0\d(?: \d\d){4})"
+    + _EXT
+    + r"(?![\w-]|\.\d)",
+    needs="0",
+    weight=1.8,
+)
+def _british_phone(match: re.Match[str]) -> Value:
+    return Digits(_groups(match[1]), extension=match[2] or "")
+
+
+@recognizer(
+    "phone",
+    r"(?<![\w.,$£€-])(?<!Porsche )(911)(?![\w%,]\w|\w|\.\d)(?! [a-z]+s\b)|"
+    r"(?:(?<=[Dd]ial )|(?<=[Cc]all ))(\d{3})(?!\w|[.,]\d| [a-z]+s\b)",
+    needs=DIGITS,
+    weight=1.2,
+)
+def _emergency(match: re.Match[str]) -> Value:
+    return Digits((match[0],))
+
+
+@recognizer("phone", r"\b([Ee]xt|[Ee]xtension)\b\.? ?(\d{1,6})(?!\w)", needs="eE", weight=1.5)
+def _bare_extension(match: re.Match[str]) -> Value:
+    return Phrase(("Extension" if match[1][0] == "E" else "extension", Digits((match[2],))))
+
+
+@recognizer(
+    "digits",
+    r"\b(?:[Tt]el(?:ephone)?\b\.?:?|[Pp]hone:?|[Ff]ax:?|[Pp]in|PIN|[Cc]ode|[Pp]assword|"
+    r"[Aa]ccount|[Ss]erial|"
+    r"[Oo]rder|[Tt]racking|[Cc]ase|SKU|ID|[Zz]ip|ZIP)(?: (?:number|code|no\.|is|was))?:? "
+    r"#?(\d{3,20})(?![\w,]|\.\d)",
+    needs=DIGITS,
+    weight=1.3,
+)
+def _given(match: re.Match[str]) -> Found | None:
+    digits = match[1]
+    if re.match(r"(?i)order|case", match[0]) and len(digits) < 5:
+        return None
+    return Found(Digits((digits,)), start=match.start(1), weight=2.5)
+
+
+@recognizer(
+    "isbn",
+    r"\bISBN(?:-1[03])?:? ?(?:is |was )?((?:97[89][- ]?)?(?:\d[- ]?){9}[\dXx])(?!\w)",
+    languages=_ALL,
+    needs="I",
+    weight=3,
+)
+def _isbn(match: re.Match[str]) -> Found:
+    groups = tuple(one.upper() for one in re.split(r"[- ]", match[1]) if one)
+    return Found(Digits(groups), start=match.start(1))
+
+
+@recognizer(
+    "iban",
+    r"\b(IBAN:? (?:is )?)?([A-Z]{2}\d\d(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,4})?|"
+    r"[A-Z]{2}\d\d[A-Z0-9]{11,30})\b",
+    languages=_ALL,
+    needs=DIGITS,
+    weight=3,
+)
+def _iban(match: re.Match[str]) -> Found | None:
+    written = match[2]
+    if " " not in written:
+        digits = sum(one.isdecimal() for one in written)
+        if digits < 10:
+            return None
+        written = " ".join(written[at : at + 4] for at in range(0, len(written), 4))
+    return Found(Digits(tuple(written.split())), start=match.start(2))
+
+
+@recognizer(
+    "code", r"\b(CVE|CWE)-(?:(\d{4})-)?(\d{1,7})(?![\w-])", languages=_ALL, needs="C", weight=3
+)
+def _cve(match: re.Match[str]) -> Value:
+    parts: list[Value | str] = [Letters(match[1])]
+    if match[2]:
+        parts.append(Year(int(match[2])))
+    parts.append(Digits((match[3],)) if len(match[3]) > 4 else Label(match[3]))
+    return Phrase(tuple(parts))
+
+
+@recognizer("digits", r"(?<![\w.,$£€-])(\d{3})-(\d\d)-(\d{4})(?![\w-])", needs="-", weight=2)
+def _social_security(match: re.Match[str]) -> Value:
+    return Digits(match.groups())
+
+
+@recognizer(
+    "digits",
+    r"(?<![\w.,$£€#-])(\d{4})[ -](\d{4})[ -](\d{4})[ -](\d{4})(?![\w-])",
+    languages=_ALL,
+    needs=DIGITS,
+    weight=2,
+)
+def _card(match: re.Match[str]) -> Value:
+    return Digits(match.groups())
+
+
+@recognizer(
+    "postcode",
+    r"(?:(?<=, )|(?<=[a-z] ))([A-Z]{2}),? (\d{5})(?:-(\d{4}))?(?!\d)",
+    needs=DIGITS,
+    weight=1.8,
+)
+def _zip(match: re.Match[str]) -> Value | None:
+    state: Value = (
+        Abbreviation(STATES[match[1]])
+        if STATES.get(match[1], "D C") != "D C"
+        else Letters(match[1])
+    )
+    if match[1] not in STATES:
+        return None
+    return Phrase((state, Digits((match[2], match[3]) if match[3] else (match[2],))))
+
+
+@recognizer(
+    "postcode", r"(?<![\w.,$£€#-])(\d{5})-(\d{4})(?![\w,.-]\d|[\w%-])", needs="-", weight=1.5
+)
+def _bare_zip(match: re.Match[str]) -> Value:
+    return Digits(match.groups())
+
+
+@recognizer(
+    "postcode",
+    r"\b([A-Z]{1,2}\d[A-Z\d]?) (\d[A-Z]{2})\b|\b([A-Z]\d[A-Z]) (\d[A-Z]\d)\b",
+    needs=DIGITS,
+    weight=1.5,
+)
+def _lettered_postcode(match: re.Match[str]) -> Value:
+    return Digits(tuple(group for group in match.groups() if group))
+
+
+# Versions
+
+
+@recognizer(
+    "version",
+    r"(?<![\w.])(?:([vV])(?:er\. ?|\. ?|)|([Vv]ersion|[Rr]elease|[Uu]pdate) "
+    r")(\d+(?:\.\d+){0,4})(?![\w]|\.\d)",
+    needs="vVRrUu",
+    weight=1.8,
+)
+def _version(match: re.Match[str]) -> Value | Found | None:
+    if match[1]:
+        if (
+            match[0].startswith(("v. ", "V. "))
+            and "." not in match[3]
+            and re.match(r"\w", after(match, 1))
+        ):
+            return None
+        return Phrase(("version", Version(tuple(match[3].split(".")))))
+    if match[2] in ("Release", "release", "Update", "update") and "." not in match[3]:
+        return None
+    return Found(Version(tuple(match[3].split("."))), start=match.start(3))
+
+
+@recognizer(
+    "version",
+    r"(?<![\w.,-])(\d{1,4}(?:\.\d{1,4}){2,6})(?::(\d{2,5})(?![\d:]))?(?![\w]|\.\d)",
+    languages=_ALL,
+    needs=".",
+    weight=1.6,
+)
+def _dotted(match: re.Match[str]) -> Value | None:
+    """A section, a version, or the address of a machine, which has a port or three-digit parts."""
+    parts = tuple(match[1].split("."))
+    address = len(parts) == 4 and all(int(part) < 256 for part in parts)
+    named = match[2] or parts[0] in ("10", "127", "0") or _HOST.search(before(match, 20))
+    if not (address and (named or any(len(part) == 3 for part in parts))):
+        return None if match[2] else Version(parts)
+    value = Version(parts, dots=True)
+    return Phrase((value, ",", "port", Label(match[2]))) if match[2] else value
+
+
+_HOST = re.compile(
+    r"\b(?:IP|address|host|server|ping|gateway|subnet|at|DNS)(?: is| was)? $", re.IGNORECASE
+)
+
+
+@recognizer(
+    "version",
+    r"\b(?:Python|Java|Node|Ruby|PHP|Perl|Django|Linux|Ubuntu|Debian|Android|iOS|macOS|"
+    r"Windows|kernel|Go|Rust|Postgres|"
+    r"PyTorch|CUDA|Bluetooth|USB|HTTP|TLS|SSL|HDMI|PCIe|OpenGL|Unicode|Chrome|Firefox) "
+    r"v?(\d{1,3}\.\d{1,3})(?![\w]|\.\d)",
+    needs=".",
+    weight=1.3,
+)
+def _software(match: re.Match[str]) -> Found:
+    return Found(Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
+
+
+@recognizer(
+    "version",
+    r"(?<![\w.])(802\.\d{1,2})([a-z]{1,2})?(?![\w]|\.\d)",
+    languages=_ALL,
+    needs=".",
+    weight=2,
+)
+def _standard(match: re.Match[str]) -> Value:
+    """The standards of the IEEE: 802.11ac."""
+    first, second = match[1].split(".")
+    parts: tuple[Value | str, ...] = (Label(first), "point", Number(second))
+    return Phrase((*parts, Letters(match[2])) if match[2] else parts)
+
+
+# Rooms, flights, houses, models
+
+
+@recognizer(
+    "label",
+    r"\b(Rooms?|rooms?|[Ff]lights?|[Rr]outes?|[Hh]ighway|Interstate|Boeing|Airbus|"
+    r"[Aa]partment|[Aa]pt\.|[Ss]uite|"
+    r"[Bb]us|[Uu]nit|Hwy\.?|Rte\.?|Porsche|Peugeot|Cessna|Fahrenheit|Airlines|Airways|"
+    r"Delta|Lufthansa|RFC|ISO|"
+    r"[Ff]orm|[Pp]ort|[Ee]xit|[Cc]hannel|[Ll]ocker|[Cc]abin|[Cc]ell|[Tt]rain|[Mm]odel|[Aa]ir Force|"
+    r"U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform) (\d{3,5})(?![\d,%]|\.\d)"
+    r"(?! (?:million|billion|percent|people|men|troops|times|dollars|miles))",
+    needs=DIGITS,
+    weight=1.4,
+)
+def _labelled(match: re.Match[str]) -> Found | None:
+    digits = match[2]
+    if len(digits) == 5 and match[1] not in ("RFC", "ISO", "Form"):
+        return None
+    return Found(Label(digits), start=match.start(2), weight=2)
+
+
+@recognizer(
+    "label",
+    r"(?<![\w.&-])([A-Z]{2,4}) (\d{2,4})([A-Za-z]{1,2}|Ti|XT)?(?![\w%]|[.,:]\d|-\d)(?! "
+    r"(?:percent|million|billion|people|"
+    r"men|women|students|points|miles|km|dollars|times|years|hours|days|of))",
+    needs=DIGITS,
+    weight=1.3,
+)
+def _lettered_model(match: re.Match[str]) -> Value | None:
+    """Letters and a number that name a thing: `RTX 4090`, `BA 249`."""
+    letters, digits, more = match.groups()
+    if (
+        is_word(letters)
+        or letters in _NO_MODELS
+        or (letters in STATES and re.search(r", $", before(match, 2)))
+    ):
+        return None
+    parts: list[Value | str] = [Letters(letters), Label(digits)]
+    if more:
+        parts.append(Letters(more) if len(more) == 1 or more in ("Ti", "XT") else more)
+    return Phrase(tuple(parts))
+
+
+_NO_MODELS = frozenset(
+    "AM PM AD BC CE BCE IN ON AT BY TO OF OR AND THE FOR WITH FROM ALL ONLY NOT I IS IT US".split()
+)
+
+
+@recognizer("number", r"(?<![\w.-])([A-Z][a-z]+)-(\d{3})(?![\w,-]|\.\d)", needs="-", weight=1.2)
+def _hyphened(match: re.Match[str]) -> Value:
+    return Phrase((match[1], Label(match[2])))
+
+
+@recognizer(
+    "label",
+    rf"(?<![\w.,$£€#-])(\d{{3,5}})([A-Z])?(?= (?:[NSEW]\.? |North |South |East |West "
+    rf")?(?:[A-Z][\w'-]+ ){{1,3}}{_STREET}|"
+    rf"(?: (?:[NSEW]\.? )?\d+(?:st|nd|rd|th) {_STREET}))",
+    needs=DIGITS,
+    weight=1.3,
+)
+def _house(match: re.Match[str]) -> Value:
+    digits = match[1]
+    number: Value = Label(digits) if len(digits) < 5 else Digits((digits,))
+    return Phrase((number, Letters(match[2]))) if match[2] else number
+
+
+@recognizer(
+    "label",
+    r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(s)?(?![\w,%]|\.\d)(?! [a-z]+s\b)",
+    needs="7",
+    weight=1,
+)
+def _airliner(match: re.Match[str]) -> Value:
+    return Label(match[1], match[2] or "")
+
+
+# Sections, forms, keys, screens
+
+
+@recognizer(
+    "section",
+    r"(?<![\w.])(§§? ?)?(\d{1,4}[A-Z]?)((?:\((?:[a-zA-Z]|[ivx]{2,5}|\d{1,2})\))+)(s)?(?![\w])",
+    needs="(",
+    weight=1.8,
+)
+def _section(match: re.Match[str]) -> Value | None:
+    """`§3(a)(ii)`, `401(k)`."""
+    sign, number, inner, _ = match.groups()
+    parts: list[Value | str] = []
+    if sign:
+        parts.append("sections" if "§§" in sign else "section")
+    digits = number.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    parts.append(Label(digits) if len(digits) > 2 else Number(digits))
+    if digits != number:
+        parts.append(Letters(number[-1]))
+    for item in re.findall(r"\((\w+)\)", inner):
+        if item.isdecimal():
+            parts.append(Number(item))
+        elif roman_value(item) and (len(item) > 1 or (item in "ivx" and "(" in inner[1:])):
+            parts.append(Roman(roman_value(item)))
+        else:
+            parts.append(Letters(item))
+    if match[4]:
+        last = parts[-1]
+        parts[-1] = Letters(last.letters, "s") if isinstance(last, Letters) else last
+    return Phrase(tuple(parts))
+
+
+@recognizer("section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+))?(?![\w(])", needs="§", weight=1.5)
+def _paragraph_sign(match: re.Match[str]) -> Value:
+    number: Value = Version(tuple(match[2].split("."))) if "." in match[2] else Number(match[2])
+    if match[4]:
+        number = Range(number, Number(match[4]))
+    return Phrase(("sections" if match[1] == "§§" or match[4] else "section", number))
+
+
+@recognizer(
+    "screen",
+    r"(?<![\w.,])(\d{3,4})([pi])(\d{2,3})?(?![\w])",
+    languages=_ALL,
+    needs="pi",
+    weight=1.5,
+)
+def _screen(match: re.Match[str]) -> Value | None:
+    if match[1] not in ("240", "360", "480", "540", "576", "720", "1080", "1440", "2160", "4320"):
+        return None
+    parts: tuple[Value | str, ...] = (Label(match[1]), Letters(match[2].upper()))
+    return Phrase((*parts, Number(match[3])) if match[3] else parts)
+
+
+_KEYS = {
+    "Ctrl": "Control", "Control": "Control", "Alt": "Alt", "Shift": "Shift", "Cmd": "Command",
+    "Command": "Command", "Del": "Delete", "Delete": "Delete", "Esc": "Escape", "Opt": "Option",
+    "Option": "Option", "Win": "Windows", "Fn": "Function", "Ins": "Insert", "PgUp": "Page Up",
+    "PgDn": "Page Down", "Tab": "Tab", "Enter": "Enter", "Return": "Return", "Space": "Space",
+    "Meta": "Meta", "Super": "Super", "PrtSc": "Print Screen", "Bksp": "Backspace", "Home": "Home",
+    "End": "End", "Up": "Up", "Down": "Down", "Left": "Left", "Right": "Right",
+}  # fmt: skip
+
+
+@recognizer(
+    "keys",
+    r"\b(?:Ctrl|Control|Alt|Shift|Cmd|Command|Opt|Option|Win|Fn|Meta|Super)(?: ?[+-] "
+    r"?(?:[A-Z][a-z]+[A-Z]?[a-z]*|F\d{1,2}|"
+    r"[A-Z0-9](?!\w)|[/=.,;'\[\]-](?= |$)))+",
+    needs="+-",
+    weight=2,
+)
+def _keys(match: re.Match[str]) -> Value | None:
+    parts: list[Value | str] = []
+    for key in re.split(r" ?[+-] ?(?=\S)", match[0]):
+        if key in _KEYS:
+            parts.append(_KEYS[key])
+        elif re.fullmatch(r"F\d+", key):
+            parts += [Letters("F"), Number(key[1:])]
+        elif key.isdecimal():
+            parts.append(Number(key))
+        elif len(key) == 1 and key.isalpha():
+            parts.append(Letters(key))
+        else:
+            parts.append(key)
+    return Phrase(tuple(parts))
+
+
+@recognizer(
+    "keys",
+    r"\b(Ctrl|Cmd|Esc|PgUp|PgDn|PrtSc|Bksp|Del)\b(?! ?[+-]\w)(?:(?= key\b)|(?=[ .,;)]|$))",
+    weight=1.1,
+)
+def _key(match: re.Match[str]) -> Value | None:
+    if match[1] == "Del" and re.match(r" [A-Z]", after(match, 3)):
+        return None
+    return Abbreviation(_KEYS[match[1]])
+
+
+RECOGNIZERS = (
+    _world_phone, _american_phone, _toll_free, _local_phone, _british_phone, _emergency,
+    _bare_extension, _given, _isbn, _iban, _cve, _social_security, _card, _zip, _bare_zip,
+    _lettered_postcode, _version, _dotted, _software, _standard, _labelled, _lettered_model,
+    _hyphened, _house, _airliner, _section, _paragraph_sign, _screen, _keys, _key,
+)  # fmt: skip

@@ -1,0 +1,208 @@
+"""Signs that are said, signs that are not, and emoji, which a reader of a book leaves out."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import recognizer
+from anyrig.text.recognizers.common import after, before
+from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Sign, Silence, Value
+
+_SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
+_GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
+_SILENT = "*_~|†‡•·¦⁂◦▪■□●○★☆✓✔✗✘►◄▲▼¤`{}"
+_EMOJI = (
+    "[\U0001f000-\U0001faff\u2600-\u2604\u2607-\u2638\u263a\u2648-\u2653\u2660-\u266d"
+    "\u267b-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa"
+    "\u25fb-\u25fe\u2934\u2935\u3030\u303d\u3297\u3299\u2764\U000e0020-\U000e007f\ufe0f\u20e3\u200d]"
+)
+_ALL = ("en", "es", "fr")
+
+
+@recognizer(
+    "emoji",
+    rf"[0-9#*]\ufe0f\u20e3|[ \t]{{0,4}}(?:{_EMOJI})+(?=[ \t]{{0,4}}(?:[.,;:!?)]|$))|"
+    rf"(?:{_EMOJI})+",
+    languages=_ALL,
+    flags=re.MULTILINE,
+    weight=2,
+)
+def _emoji(match: re.Match[str]) -> Value:
+    if match[0][0] in "0123456789":
+        return Number(match[0][0])
+    inner = match.string[max(0, match.start() - 1) : match.start()].isalnum()
+    return Silence(inner and match.string[match.end() : match.end() + 1].isalnum())
+
+
+@recognizer(
+    "emoji",
+    r"(?:(?<=\s)|^)[:;=8xX][-'o^]?[)(DPpOo3/\\|*\]\[](?=\s|$|[.,!?])|(?<=\s)(?:\^_\^|<3|"
+    r"xD|:'\()(?=\s|$|[.,!?])",
+    languages=_ALL,
+    needs=":;=8xX^<",
+    weight=2,
+)
+def _emoticon(match: re.Match[str]) -> Value | None:
+    if match[0][0] in "8xX=" and not match[0].endswith((")", "(", "D")):
+        return None
+    return None if match[0] in ("8)", "X)", "x)") else Silence()
+
+
+_SLASHED = {
+    "and/or": "and or", "w/o": "without", "W/O": "without", "w/": "with", "b/c": "because",
+    "c/o": "care of", "n/a": "not applicable", "N/A": "not applicable", "s/he": "she or he",
+    "a/c": "account", "a/k/a": "also known as",
+}  # fmt: skip
+
+
+@recognizer(
+    "slash",
+    r"\b(and/or|[Hh]e/she|[Ss]he/he|him/her|his/hers?|s/he|n/a|N/A|w/o|W/O|w/|b/c|c/o|"
+    r"AC/DC|I/O|TCP/IP|CI/CD|A/C|a/c|a/k/a)(?![\w/])",
+    needs="/",
+    weight=1.5,
+)
+def _slashed(match: re.Match[str]) -> Value:
+    if words := _SLASHED.get(match[1]):
+        return Abbreviation(words)
+    if match[1].isupper():
+        return Phrase(tuple(Letters(part) for part in match[1].split("/")))
+    return Abbreviation(match[1].replace("/", " or "))
+
+
+@recognizer("sign", r"\bC\+\+|\b([CFJ])#(?!\w)", needs="+#", weight=1.5)
+def _language(match: re.Match[str]) -> Value:
+    return Phrase((Letters(match[1]), "sharp")) if match[1] else Phrase((Letters("C"), "plus plus"))
+
+
+@recognizer("sign", r"(?<=\b[Aa] )([A-F])([-+])(?=[\s.,;!?)]|$)", needs="-+", weight=1.3)
+def _grade(match: re.Match[str]) -> Value:
+    return Phrase((Letters(match[1]), "minus" if match[2] == "-" else "plus"))
+
+
+@recognizer("sign", r"#(?=\d)|№ ?(?=\d)|~ ?(?=[\d$£€.])", needs="#№~", weight=1)
+def _before_number(match: re.Match[str]) -> Value:
+    return Abbreviation("approximately " if match[0][0] == "~" else "number ")
+
+
+@recognizer("sign", r"≈ ?(?=[\d$£€])", needs="≈", weight=1)
+def _nearly(match: re.Match[str]) -> Value:
+    lead = before(match, 3).rstrip()
+    return Sign("≈", between=lead[-1:].isalnum())
+
+
+@recognizer(
+    "sign",
+    r"(?<![\w=|+-])(?=[=|+-]*[=|-]{3})[=|+-]+(?![\w=|+-])",
+    needs="+=|-",
+    languages=_ALL,
+    weight=1.5,
+)
+def _drawn(match: re.Match[str]) -> Value:
+    """A line of a table that is drawn with signs."""
+    return Silence(space=True)
+
+
+@recognizer("sign", r"<=|>=|!=|==|->|=>|<-|--+", needs="<>!=-", languages=_ALL, weight=1.2)
+def _double(match: re.Match[str]) -> Value:
+    if match[0][:2] == "--":
+        return Abbreviation("—" if len(match[0]) < 4 else "")
+    return Sign(match[0], between=match[0] in ("<=", ">=", "!="))
+
+
+@recognizer("sign", r"(?<=[\w)\"']) ([-–−]) (?=[\w(])", needs="-–−", weight=0.8)
+def _minus(match: re.Match[str]) -> Value | None:
+    lead = re.search(r"(\S+)$", before(match, 20))
+    rest = re.match(r"(\S+)", after(match, 20))
+    if match[1] == "−":
+        return Sign("-")
+    if not lead or not rest:
+        return None
+    near = match.string[max(0, match.start() - 30) : match.end() + 30]
+    summed = "=" in near or "+" in near
+    digits = lead[1][-1].isdigit() and rest[1][0].isdigit()
+    single = len(lead[1]) == 1 and len(rest[1]) == 1
+    return Sign("-") if (summed and (digits or single or lead[1].isalnum())) or digits else None
+
+
+@recognizer("sign", r"(?<=[\d)]) ?\* ?(?=[\d(])|(?<=\b\w) \* (?=\w\b)", needs="*", weight=1)
+def _star(match: re.Match[str]) -> Value:
+    return Sign("*")
+
+
+@recognizer("sign", r"(?<=\d) ?/ ?(?=\d)|(?<=\b\w) / (?=\w\b)", needs="/", weight=0.7)
+def _divided(match: re.Match[str]) -> Value:
+    return Sign("÷")
+
+
+@recognizer(
+    "sign",
+    r"(?<=[a-z])/(?=(?:second|minute|hour|day|night|week|month|year|person)\b)",
+    needs="/",
+    weight=1,
+)
+def _per(match: re.Match[str]) -> Value:
+    return Abbreviation(" per ")
+
+
+@recognizer("sign", r"(?<=\w) ?/ ?(?=\w)|(?<=\s)/(?=\s)", needs="/", weight=0.5)
+def _slash(match: re.Match[str]) -> Value:
+    return Sign("/")
+
+
+@recognizer(
+    "sign",
+    r"(©|[Cc]opyright ©|© [Cc]opyright|\([cC]\)(?= ?\d{4}))(?= ?(\d{4})?)",
+    needs="©(",
+    weight=1,
+)
+def _copyright(match: re.Match[str]) -> Value:
+    """The sign beside its word is said once."""
+    return Abbreviation("copyright " if "opyright" not in match[0] else f"{match[0].strip('© ')} ")
+
+
+@recognizer("sign", rf"§§|[{re.escape(_SAID)}]", needs=_SAID, languages=_ALL, weight=0.5)
+def _sign(match: re.Match[str]) -> Value:
+    sign = match[0]
+    if sign * 3 in match.string[max(0, match.start() - 2) : match.end() + 2]:
+        return Silence(space=True)
+    return Sign(sign, between=sign in "<>≤≥≠≈" and _compares(match))
+
+
+def _compares(match: re.Match[str]) -> bool:
+    """Whether a sign stands between two things."""
+    lead = before(match, 2).rstrip()
+    rest = after(match, 2).strip()
+    return bool(lead and rest) and (lead[-1].isalnum() or lead[-1] in ")²³")
+
+
+@recognizer(
+    "sign",
+    rf"[{_GREEK}](?![\u0370-\u03ff])(?<![\u0370-\u03ff][\u0370-\u03ff])",
+    needs=_GREEK,
+    languages=_ALL,
+    weight=0.5,
+)
+def _greek(match: re.Match[str]) -> Value:
+    return Sign(match[0])
+
+
+@recognizer("sign", rf"[{re.escape(_SILENT)}]", needs=_SILENT, languages=_ALL, weight=0.4)
+def _silent(match: re.Match[str]) -> Value:
+    return Silence(space=match[0] in "_|·")
+
+
+@recognizer("sign", r"(?<=\d),(?=\d)", needs=",", weight=0.2)
+def _comma(match: re.Match[str]) -> Value:
+    return Abbreviation(", ")
+
+
+@recognizer("sign", r"(?<=[A-Za-z]{2})-(?=\d)", needs="-", weight=0.4)
+def _joint(match: re.Match[str]) -> Value:
+    return Abbreviation(" ")
+
+
+RECOGNIZERS = (
+    _emoji, _emoticon, _slashed, _language, _grade, _before_number, _nearly, _drawn, _double,
+    _minus, _star, _divided, _per, _slash, _copyright, _sign, _greek, _silent, _comma, _joint,
+)  # fmt: skip

@@ -1,0 +1,361 @@
+"""Times of day, lengths of time, scores, ratios and verses, which are written alike."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import Found, Stop, recognizer
+from anyrig.text.recognizers.common import DASH, DIGITS, NUMBER, after, before, parse_number
+from anyrig.text.recognizers.dates import MONTHS, WEEKDAYS
+from anyrig.text.recognizers.stops import stop_after
+from anyrig.text.values import (
+    Abbreviation,
+    Duration,
+    Letters,
+    Number,
+    Phrase,
+    Range,
+    Score,
+    Time,
+    Value,
+)
+
+_HALF = r"(?:([ap])\. ?m\.|([AaPp])\.?[Mm](?!\w)\.?)"
+_ZONES = (
+    "EST|EDT|ET|CST|CDT|CT|MST|MDT|MT|PST|PDT|PT|AKST|HST|GMT|UTC|BST|CET|CEST|EET|EEST|"
+    "IST|JST|AEST|"
+    "AEDT|MSK|WET|SGT|HKT|Z"
+)
+ZONE = rf"(?: ?\(?({_ZONES})(?![\w&])\)?(\.)?(?! ?[+−-] ?\d))"
+# Words with a capital that go on with a time: 7 a.m. Monday.
+_GOES_ON = frozenset(
+    [*WEEKDAYS, *MONTHS, *(day[:3] for day in WEEKDAYS), *(month[:3] for month in MONTHS),
+     *_ZONES.split("|"), "Eastern", "Central", "Mountain", "Pacific", "Greenwich", "Tues", "Thurs",
+     "Sept", "Christmas", "Easter"]
+)  # fmt: skip
+_RATIO = re.compile(
+    r"\b(?:ratio|ratios|odds|scale|mix|proportions?|aspect|of about|mixed|favou?red|"
+    r"dilut\w*)\b[^.]{0,30}$",
+    re.IGNORECASE,
+)
+_RATIO_AFTER = re.compile(
+    r"(?: |-)(?:ratio|odds|mix|mixture|majority|scale|favou?rite|split|lead|aspect|blend)\b"
+)
+_RAN = re.compile(
+    r"\b(?:ran|run|runs|raced?|finish\w*|swam|clocked|record|won|marathon|mile|lasts?|"
+    r"lasted|length|"
+    r"runtime|running time|split|best|time)\b[^.;]{0,20}\b(?:in|of|for) $"
+)
+_BOOKS = {
+    "Gen": "Genesis", "Ex": "Exodus", "Exod": "Exodus", "Lev": "Leviticus", "Num": "Numbers",
+    "Deut": "Deuteronomy", "Josh": "Joshua", "Judg": "Judges", "Sam": "Samuel", "Kgs": "Kings",
+    "Chr": "Chronicles", "Chron": "Chronicles", "Neh": "Nehemiah", "Est": "Esther",
+    "Ps": "Psalm", "Pss": "Psalms", "Prov": "Proverbs", "Eccl": "Ecclesiastes",
+    "Eccles": "Ecclesiastes", "Isa": "Isaiah", "Jer": "Jeremiah", "Lam": "Lamentations",
+    "Ezek": "Ezekiel", "Dan": "Daniel", "Hos": "Hosea", "Mic": "Micah", "Zech": "Zechariah",
+    "Mal": "Malachi", "Matt": "Matthew", "Mt": "Matthew", "Mk": "Mark", "Lk": "Luke", "Jn": "John",
+    "Rom": "Romans", "Cor": "Corinthians", "Gal": "Galatians", "Eph": "Ephesians",
+    "Phil": "Philippians", "Col": "Colossians", "Thess": "Thessalonians", "Tim": "Timothy",
+    "Tit": "Titus", "Philem": "Philemon", "Heb": "Hebrews", "Jas": "James", "Pet": "Peter",
+    "Rev": "Revelation",
+}  # fmt: skip
+_FULL_BOOKS = (
+    "Genesis|Exodus|Leviticus|Numbers|Deuteronomy|Joshua|Judges|Ruth|Samuel|Kings|Chronicles|Ezra|"
+    "Nehemiah|Esther|Job|Psalms?|Proverbs|Ecclesiastes|Song of Songs|Isaiah|Jeremiah|Lamentations|"
+    "Ezekiel|Daniel|Hosea|Joel|Amos|Obadiah|Jonah|Micah|Nahum|Habakkuk|Zephaniah|Haggai|Zechariah|"
+    "Malachi|Matthew|Mark|Luke|John|Acts|Romans|Corinthians|Galatians|Ephesians|Philippians|"
+    "Colossians|Thessalonians|Timothy|Titus|Philemon|Hebrews|James|Peter|Jude|Revelation|"
+    "S[uū]rah?|Qur'?an"
+)
+_ORDER = {"1": "First", "2": "Second", "3": "Third", "I": "First", "II": "Second", "III": "Third"}
+
+
+def _half_stop(match: re.Match[str]) -> Stop:
+    """What the full stop of a match that ends in p.m. or in a zone is."""
+    if not match[0].endswith("."):
+        return "none"
+    return stop_after(match.string, match.end(), continues=_GOES_ON, start=match.start())
+
+
+def _is_time(hour: str | int, minute: str | int | None) -> bool:
+    return int(hour) <= 24 and int(minute or 0) < 60
+
+
+@recognizer(
+    "time",
+    rf"(?<![\w:.,])(\d{{1,2}})(?:[:.](\d\d))?(?: ?{_HALF})?({DASH}| to | and "
+    rf")(\d{{1,2}})(?:[:.](\d\d))? ?{_HALF}"
+    rf"{ZONE}?",
+    needs=DIGITS,
+    weight=1.7,
+)
+def _span(match: re.Match[str]) -> Found | None:
+    hour, minute, link, until, to = match[1], match[2], match[5].strip(), match[6], match[7]
+    if not (_is_time(hour, minute) and _is_time(until, to)):
+        return None
+    half = (match[3] or match[4] or "").lower()
+    if link == "and" and not half:
+        return None
+    last = Time(int(until), int(to or 0), half=(match[8] or match[9]).lower(), zone=match[10] or "")
+    first = Time(int(hour), int(minute or 0), half=half)
+    # Without a half of its own the first hour is said bare: nine to five P M.
+    begin: Value = first if half or (minute or "00") != "00" else Number(hour)
+    return Found(Range(begin, last, link if link.isalpha() else ""), stop=_half_stop(match))
+
+
+@recognizer(
+    "time",
+    rf"(?<![\w:.,])(\d{{1,2}})(?:[:.](\d\d))?(?::(\d\d))? ?{_HALF}{ZONE}?",
+    needs=DIGITS,
+    weight=1.7,
+)
+def _half_day(match: re.Match[str]) -> Found | None:
+    hour, minute, second = match[1], match[2], match[3]
+    if not _is_time(hour, minute):
+        return None
+    half = (match[4] or match[5]).lower()
+    time = Time(int(hour), int(minute or 0), int(second) if second else None, half, match[6] or "")
+    return Found(time, stop=_half_stop(match))
+
+
+@recognizer(
+    "time",
+    r"(?<![\w:.,])(\d{1,2}):(\d\d)(?::(\d\d))?(?:[.,](\d{1,3}))?(?:( ?[-–—] ?| to "
+    r")(\d{1,2}):(\d\d))?"
+    rf"(?![\w:]|\.\d)(?:( hours| hrs| o'clock)|{ZONE})?",
+    needs=":",
+    weight=1.2,
+)
+def _clock(match: re.Match[str]) -> Value | Found | None:
+    hour, minute, second, part, dash, until, to, word, zone, _ = match.groups()
+    lead = before(match)
+    if (
+        int(minute) > 59
+        or (second and int(second) > 59)
+        or (not second and not part and int(hour) > 24)
+    ):
+        return None
+    if second:
+        if zone or (re.search(r"\bat $", lead) and int(hour) < 24 and not part):
+            return Found(
+                Time(int(hour), int(minute), int(second), zone=zone or ""), stop=_half_stop(match)
+            )
+        return Duration(int(hour), int(minute), int(second), part or "")
+    if part:
+        return Duration(minutes=int(hour), seconds=int(minute), decimals=part)
+    if (
+        _RATIO.search(lead)
+        or _RATIO_AFTER.match(after(match))
+        or (hour == minute and int(hour) > 24)
+    ):
+        return None
+    if minute == "00" and _RAN.search(lead) and not dash and not zone:
+        return Duration(minutes=int(hour))
+    if word:
+        style = "military" if "h" in word else ""
+        time: Value = Time(int(hour), int(minute), style=style)
+        if "h" in word:
+            return Phrase((time, "hours"))
+        return Phrase((Number(hour), "o'clock")) if minute == "00" else Phrase((time, "o'clock"))
+    first = Time(int(hour), int(minute), zone="" if dash else zone or "")
+    stop = _half_stop(match)
+    if dash and int(until) <= 24:
+        last = Time(int(until), int(to), zone=zone or "")
+        return Found(Range(first, last), stop=stop)
+    return Found(first, stop=stop)
+
+
+_AT_HOUR = re.compile(
+    r"\b(?:[Aa]t|[Bb]y|until|till|[Ff]rom|around|before|after|since|between|left|landed|"
+    r"departs?|arrives?|"
+    r"starts?|to) (?:about |around )?$"
+)
+
+
+@recognizer(
+    "time",
+    rf"(?<![\w:.,$£€#/-])([01]\d|2[0-4])([0-5]\d)(?:(?: ?(hours|hrs|h)\b\.?)|{ZONE}| "
+    rf"Zulu)?(?![\w%:/]|[.,-]\d)",
+    needs=DIGITS,
+    weight=1.4,
+)
+def _military(match: re.Match[str]) -> Value | Found | None:
+    """`0600`; without `hours` behind it, after `at` and the like."""
+    hour, minute = int(match[1]), int(match[2])
+    time = Time(hour, minute, style="military", zone=match[4] or "")
+    if match[3]:
+        stop: Stop = "none"
+        if match[0].endswith("."):
+            stop = stop_after(match.string, match.end())
+        return Found(Phrase((time, "hours")), stop=stop)
+    if match[4]:
+        return Found(time, stop=_half_stop(match))
+    if match[0].endswith("Zulu"):
+        return Phrase((time, "Zulu"))
+    lead = before(match, 24)
+    if not _AT_HOUR.search(lead):
+        return None
+    counted = re.match(
+        r" (?!and\b|or\b|on\b|in\b|to\b|sharp|for\b|but\b|with\b|the\b|at\b|by\b|from\b|"
+        r"when\b)[a-z]+",
+        after(match, 12),
+    )
+    at = re.search(r"\b[Aa]t $", lead)
+    if (
+        counted
+        or (match[1][0] != "0" and not at)
+        or (match[1] in ("19", "20") and match[2] != "00")
+    ):
+        return None
+    return time
+
+
+@recognizer(
+    "duration",
+    r"(?<![\w:.,])(\d{1,3}) ?h ?(\d{1,2})(?: ?m(?:in)?\.?)?(?: ?(\d{1,2}) ?s)?(?!\w)",
+    needs="h",
+    weight=1.4,
+)
+def _hours_minutes(match: re.Match[str]) -> Value:
+    return Duration(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
+
+
+@recognizer(
+    "duration", r"(?<![\w:.,])(\d{1,3}) ?m(?:in)? ?(\d{1,2}) ?s(?:ec)?(?!\w)", needs="m", weight=1.4
+)
+def _minutes_seconds(match: re.Match[str]) -> Value:
+    return Duration(minutes=int(match[1]), seconds=int(match[2]))
+
+
+@recognizer(
+    "ratio",
+    rf"(?<![\w:.,])({NUMBER}) ?: ?({NUMBER})(?: ?: ?({NUMBER}))?(?![\w:]|\.\d)",
+    needs=":",
+    weight=0.8,
+)
+def _ratio(match: re.Match[str]) -> Value:
+    numbers = tuple(parse_number(one) for one in match.groups() if one)
+    if match[0] in ("50:50", "50 : 50"):
+        return Score(numbers, "even")
+    return Score(numbers, "ratio")
+
+
+_SCORED = re.compile(
+    r"\b(?:[Ww]on|[Ww]in|[Ww]ins|lost|lose|loses|beat|beats|beaten|tied?|ties|drew|"
+    r"score\w*|led|leads?|"
+    r"trail\w*|defeat\w*|victory|ruled?|voted?|passed|failed|upset|edged|over \w+|up|down|"
+    r"ahead|final|"
+    r"game|match|were|was|is|it|record|result|went|go|goes|finished|ended|split)\b[^.;]{0,30}$"
+)
+_TEAM_RECORD = re.compile(r"\b(?:went|go|goes|record of|record is|finished|are|were|season) $")
+
+
+@recognizer(
+    "score",
+    r"(?<![\w:.,/$£€–-])(\d{1,3})[-–](\d{1,3})(?![\w%:/°]|[.,-]\d|-\w)(?! ?[+=*/])",
+    needs="-–",
+    weight=0.9,
+)
+def _score(match: re.Match[str]) -> Value | Found | None:
+    first, second = match[1], match[2]
+    if first == second == "50":
+        return Found(Score((Number(first), Number(second)), "even"), weight=1.5)
+    if (first, second) in (("7", "11"), ("20", "20"), ("9", "11")) and first != "20":
+        return Found(Score((Number(first), Number(second)), "even"), weight=1.2)
+    if (len(first) > 1 and first[0] == "0") or (len(second) > 1 and second[0] == "0"):
+        return None
+    lead = before(match)
+    if not _SCORED.search(lead) and not re.match(
+        r" (?:win|loss|victory|defeat|lead|record|vote|draw|tie)\b", after(match, 10)
+    ):
+        return None
+    if _TEAM_RECORD.search(lead[-12:]) and not re.match(
+        r" (?:in overtime|on|against|at)", after(match, 12)
+    ):
+        return Found(Range(Number(first), Number(second), "and"), weight=1.2)
+    return Score((Number(first), Number(second)))
+
+
+def _book_value(number: str | None, name: str) -> str:
+    bare = name.rstrip(".")
+    full = _BOOKS.get(bare, bare)
+    return f"{_ORDER[number.strip()]} {full}" if number else full
+
+
+@recognizer(
+    "verse",
+    rf"\b(?:([123]|I{{1,3}}) )?(?:({_FULL_BOOKS})|({'|'.join(_BOOKS)})\.?) "
+    rf"(\d{{1,3}})[:.](\d{{1,3}})([a-c])?"
+    r"(?:[-–—](\d{1,3})(?::(\d{1,3}))?)?(?:, ?(\d{1,3})(?![\d:]))?(?!\d|:\d)",
+    needs=":.",
+    weight=2,
+)
+def _verse(match: re.Match[str]) -> Value | None:
+    number, full, short, chapter, verse, letter, last, last_verse, more = match.groups()
+    if "." in match[0][match.start(4) - match.start() :] and ":" not in match[0]:
+        return None
+    parts: list[Value | str] = [_book_value(number, full or short), Number(chapter)]
+    first: Value = Number(verse)
+    if last_verse:
+        parts += [first, "to", Number(last), Number(last_verse)]
+    elif last:
+        parts += [Range(first, Number(last))]
+    else:
+        parts.append(first)
+    if letter:
+        parts.append(Letters(letter))
+    if more:
+        parts += ["and", Number(more)]
+    return Phrase(tuple(parts))
+
+
+@recognizer(
+    "verse",
+    rf"(?<!\w)([123]|I{{1,3}}) (?:({'|'.join(_BOOKS)})\.|(Samuel|Kings|Chronicles|"
+    rf"Corinthians|Thessalonians|Timothy|Peter|John))(?= \d)",
+    needs="123I",
+    weight=1.2,
+)
+def _book(match: re.Match[str]) -> Value:
+    return Abbreviation(_book_value(match[1], match[2] or match[3]))
+
+
+@recognizer(
+    "verse", rf"\b({'|'.join(_BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))", needs=DIGITS, weight=1.1
+)
+def _short_book(match: re.Match[str]) -> Value | None:
+    return (
+        None
+        if match[1] in ("Ex", "Num", "Col", "Mt", "Est", "Rev", "Sam", "Dan")
+        else Abbreviation(_book_value(None, match[1]))
+    )
+
+
+@recognizer("time", r"(?<![\w.])([ap])\. ?m\.(?!\w)", needs=".", weight=1)
+def _bare_half(match: re.Match[str]) -> Found:
+    return Found(Letters(f"{match[1].upper()}M"), stop=_half_stop(match))
+
+
+@recognizer(
+    "zone",
+    r"(?<![\w&])(GMT|UTC) ?([+−–-]) ?(\d{1,2})(?::?(\d\d))?(?![\w])",
+    needs="+−–-",
+    weight=1.6,
+)
+def _offset(match: re.Match[str]) -> Value:
+    hours = Number(match[3].lstrip("0") or "0", sign="+" if match[2] == "+" else "-")
+    minutes: tuple[Value, ...] = (Number(match[4]),) if match[4] and match[4] != "00" else ()
+    return Phrase((Letters(match[1]), hours, *minutes))
+
+
+@recognizer(
+    "zone", rf"(?:(?<=[Nn]oon )|(?<=night )|(?<=clock ))({_ZONES})(?![\w&])(\.)?", weight=1.1
+)
+def _named_zone(match: re.Match[str]) -> Found:
+    return Found(Letters(match[1]), stop=_half_stop(match))
+
+
+RECOGNIZERS = (
+    _span, _half_day, _clock, _military, _hours_minutes, _minutes_seconds, _ratio, _score, _verse,
+    _book, _short_book, _bare_half, _offset, _named_zone,
+)  # fmt: skip

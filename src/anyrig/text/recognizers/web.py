@@ -1,0 +1,150 @@
+"""Web and mail addresses, paths and files, names in code, handles, hashtags.
+
+A web address is read from its host on: nobody says the protocol, and the last slash is not said.
+"""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.text.recognizers import Found, recognizer
+from anyrig.text.values import Identifier, Phrase, Value, Web
+
+_ALL = ("en", "es", "fr")
+_TOP = (
+    "com|org|net|edu|gov|io|ai|dev|app|info|biz|eu|co\\.uk|ac\\.uk|org\\.uk|gov\\.uk|de|"
+    "fr|es|ca|mx|"
+    "com\\.au|com\\.mx|com\\.ar|com\\.es|tv|cat|cl"
+)
+_FILES = (
+    "pdf|docx?|xlsx?|pptx?|txt|csv|tsv|json|ya?ml|toml|xml|html?|css|jsx?|tsx?|py|ipynb|rb|rs|go|"
+    "java|cpp|sh|bat|exe|dll|zip|tar|gz|rar|jpe?g|png|gif|svg|bmp|tiff?|mp3|mp4|m4a|m4b|wav|flac|"
+    "ogg|avi|mov|mkv|epub|mobi|md|rtf|log|ini|cfg|conf|iso|dmg|apk|psd|sql|db|php|bin|dat|bak|tmp"
+)
+_BRANDS = (
+    "iPhone", "iPad", "iPod", "iMac", "iTunes", "iCloud", "eBay", "iOS", "macOS", "iPlayer",
+    "iBooks", "eBook", "eBooks", "iMovie", "mRNA", "tRNA", "eSIM", "iWatch", "iMessage",
+)  # fmt: skip
+_SURNAME = re.compile(r"(?i:mac|mc|de|la|le|van|von|du|di|da)[A-Z]")
+
+
+def _address(match: re.Match[str], address: str, offset: int) -> Found | None:
+    """An address without the marks that close the sentence or its brackets."""
+    bare = address.rstrip(".,;:!?'\"")
+    while bare.endswith((")", "]")) and bare.count(")") + bare.count("]") > (
+        bare.count("(") + bare.count("[")
+    ):
+        bare = bare[:-1].rstrip(".,;:!?'\"")
+    if not bare:
+        return None
+    return Found(Web(bare.rstrip("/")), end=match.start() + offset + len(bare))
+
+
+@recognizer(
+    "web",
+    r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"{}|^`]{1,2000}",
+    languages=_ALL,
+    needs="/wW",
+    flags=re.IGNORECASE,
+    weight=3,
+)
+def _url(match: re.Match[str]) -> Found | None:
+    address = re.sub(r"^(?i:https?|ftp)://", "", match[0])
+    return _address(match, address, len(match[0]) - len(address))
+
+
+@recognizer(
+    "web",
+    rf"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}\.){{1,5}}(?:{_TOP})(?![\w-]|\.\w)"
+    r"(?::\d{2,5})?(?:/[^\s<>\"{}|^`]{0,500})?",
+    languages=_ALL,
+    needs=".",
+    weight=2.5,
+)
+def _domain(match: re.Match[str]) -> Found | None:
+    return None if re.match(r"[\d.]+$", match[0]) else _address(match, match[0], 0)
+
+
+@recognizer(
+    "web", r"\blocalhost:\d{2,5}\b(?:/[^\s<>\"]{0,200})?", languages=_ALL, needs=":", weight=3
+)
+def _local(match: re.Match[str]) -> Found | None:
+    return _address(match, match[0], 0)
+
+
+@recognizer(
+    "email",
+    r"(?<![\w.+-])(?:mailto:)?([\w.+%-]{1,64}@"
+    r"(?:[A-Za-z0-9-]{1,63}\.){1,5}[A-Za-z]{2,24})(?![\w-])",
+    languages=_ALL,
+    needs="@",
+    weight=3,
+)
+def _email(match: re.Match[str]) -> Value:
+    return Web(match[1])
+
+
+@recognizer("handle", r"(?<![\w@.])@([A-Za-z_]\w{1,40})", needs="@", weight=1.5)
+def _handle(match: re.Match[str]) -> Value:
+    return Phrase(("at", Identifier(match[1])))
+
+
+@recognizer("hashtag", r"(?<![\w&])#([A-Za-z]\w*)", needs="#", weight=1.5)
+def _hashtag(match: re.Match[str]) -> Value:
+    return Phrase(("hashtag", Identifier(match[1])))
+
+
+@recognizer(
+    "path",
+    r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*,;]{0,500}|(?<![\w.])(?:\.{1,2}|~)/[\w.~/-]{1,500}|"
+    r"(?<![\w./<])/(?:[\w.~-]{1,100}/)+[\w.~-]{0,100}|"
+    r"(?<![\w./<:])/(?:usr|etc|var|home|tmp|bin|opt|dev|root|mnt|api)\b",
+    languages=_ALL,
+    needs="/\\",
+    weight=2.5,
+)
+def _path(match: re.Match[str]) -> Found:
+    bare = match[0].rstrip(".")
+    return Found(Web(bare), end=match.start() + len(bare))
+
+
+@recognizer(
+    "file",
+    rf"(?<![\w./])([A-Za-z0-9_][\w-]{{0,80}}(?:\.[\w-]{{1,20}}){{0,2}})\.({_FILES})(?![\w]|\.\w)",
+    languages=_ALL,
+    needs=".",
+    flags=re.IGNORECASE,
+    weight=2,
+)
+def _file(match: re.Match[str]) -> Value | None:
+    return None if match[1].isdecimal() else Web(match[0])
+
+
+@recognizer(
+    "file",
+    rf"(?<![\w.])\.({_FILES}|gitignore|env|bashrc)(?= (?:files?|format|extension|document))",
+    needs=".",
+    weight=2,
+)
+def _extension(match: re.Match[str]) -> Value:
+    return Web(match[0])
+
+
+@recognizer(
+    "code",
+    r"(?<![\w@#])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?:\(\))?(?!\w)|"
+    r"(?<![\w@#])[a-z]{2,}(?:[A-Z][a-z0-9]+)+(?:\(\))?(?!\w)",
+    languages=_ALL,
+    needs="_ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    weight=1.2,
+)
+def _identifier(match: re.Match[str]) -> Value | None:
+    name = match[0].removesuffix("()")
+    if name.startswith(_BRANDS) or ("_" not in name and _SURNAME.match(name)):
+        return None
+    return Identifier(name)
+
+
+RECOGNIZERS = (
+    _url, _domain, _local, _email, _handle, _hashtag, _path, _file, _extension, _identifier,
+)  # fmt: skip
