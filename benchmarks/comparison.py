@@ -40,6 +40,9 @@ if quick:
         benchmark.KILLS = 6
     if hasattr(benchmark, "PEERS"):
         benchmark.PEERS = {}
+    for name, rates in (("_measure_peer", 1.0), ("_measure_peers", {"no peer": 1.0})):
+        if hasattr(benchmark, name):
+            setattr(benchmark, name, lambda *_, rates=rates: rates)
     find_spec = importlib.util.find_spec
     importlib.util.find_spec = lambda name, *rest: None if name in peers else find_spec(name, *rest)
 rows = benchmark.run(hardware)
