@@ -149,7 +149,7 @@ def speak_offline(texts: list[str]) -> dict[str, Any]:
     from anyrig.app.engines import choose_engine, detect_language
     from anyrig.app.rig import Rig
     from anyrig.app.speech import SpeechRequest, open_synthesizer, prepare_script
-    from anyrig.audio.encode import encoder
+    from anyrig.audio.encode import open_encoder
     from anyrig.audio.loudness import Leveller
 
     rig = Rig()
@@ -168,7 +168,7 @@ def speak_offline(texts: list[str]) -> dict[str, Any]:
             chosen = choose_engine(rig, request, detect_language(text, request))
             script = prepare_script(rig, request, chosen, first_short=True)
             leveller, out = Leveller(synthesizer.rate, target_lufs=-19.0), io.BytesIO()
-            with encoder(out, "pcm", synthesizer.rate) as encode:
+            with open_encoder(out, "pcm", synthesizer.rate) as encode:
                 for chunk in synthesizer.speak(script, early=True):
                     encode.write(leveller.apply(chunk.samples))
             num_bytes += len(out.getvalue())

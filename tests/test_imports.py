@@ -46,7 +46,7 @@ CASES = {
         ("fastapi", "celery", "av", "hibari", "transformers", "onnxruntime"),
     ),
     "an mp3": (
-        "from anyrig.audio.encode import encoder; encoder('out.mp3').close()", ("av",),
+        "from anyrig.audio.encode import open_encoder; open_encoder('out.mp3').close()", ("av",),
     ),
 }  # fmt: skip
 

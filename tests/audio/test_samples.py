@@ -17,7 +17,7 @@ from anyrig.audio.loudness import (
     level,
     measure,
 )
-from anyrig.audio.samples import Samples, Trimmer, faded, pause
+from anyrig.audio.samples import Samples, Trimmer, fade, silence
 from anyrig.speech.audio import trim
 from anyrig.speech.engine import Take, WordTime
 from tests.speech.takes import RATE, said, sentences, sine
@@ -76,8 +76,8 @@ def test_parts_are_trimmed_as_the_whole(sizes: tuple[int, ...]) -> None:
 
 def test_fades_leave_no_step() -> None:
     loud = np.full(2400, 0.8, dtype=np.float32)
-    soft = faded(loud, RATE)
-    joined = np.concatenate([pause(0.1, RATE), soft, pause(0.1, RATE)])
+    soft = fade(loud, RATE)
+    joined = np.concatenate([silence(0.1, RATE), soft, silence(0.1, RATE)])
     # A click is a jump: without fades it is 0.8, over 5 ms a raised cosine moves 1.3 % a sample.
     assert float(np.abs(np.diff(joined)).max()) < 0.02
     assert soft[1200] == loud[1200]
@@ -101,7 +101,7 @@ def parts() -> list[Samples]:
     """Half a minute as a listener gets it."""
     made = []
     for text in sentences()[:8]:
-        made += [faded(trim(said(text)).samples, RATE), pause(0.4, RATE)]
+        made += [fade(trim(said(text)).samples, RATE), silence(0.4, RATE)]
     return made
 
 
@@ -169,14 +169,14 @@ def test_the_running_gain_does_not_pump(parts: list[Samples]) -> None:
 
 def test_the_gain_waits_for_a_voice() -> None:
     leveller = Leveller(RATE)
-    assert not leveller.apply(pause(1.0, RATE)).any()
+    assert not leveller.apply(silence(1.0, RATE)).any()
     made = leveller.apply(said(sentences()[0]).samples)
     assert measure(made, RATE).integrated_lufs == pytest.approx(-19.0, abs=1.0)
     assert len(leveller.apply(np.zeros(0, dtype=np.float32))) == 0
 
 
 def test_silence_and_noise_are_not_blown_up() -> None:
-    assert not level(pause(1.0, RATE), RATE).any()
+    assert not level(silence(1.0, RATE), RATE).any()
     assert gain_db(-math.inf) == 0.0
     assert gain_db(-69.0) == 24.0
     assert Meter(RATE).integrated_lufs == -math.inf

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from lxml import etree
 
-from anyrig.audio.encode import encoder
+from anyrig.audio.encode import open_encoder
 from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.readalong import write_readalong
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
@@ -83,7 +83,7 @@ def sound(folder: Path, times: Timeline, ending: str = ".m4a") -> list[Path]:
     for number, mark in enumerate(times.marks):
         path = folder / f"{number}{ending}"
         wave = 0.1 * np.sin(np.arange(mark.end - mark.start) * 0.06)
-        with encoder(path, rate=times.rate) as out:
+        with open_encoder(path, rate=times.rate) as out:
             out.write(wave.astype(np.float32))
         made.append(path)
     return made

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from anyrig.audio.loudness import level
-from anyrig.audio.samples import Samples, faded, pause
+from anyrig.audio.samples import Samples, fade, silence
 from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
@@ -68,11 +68,11 @@ def _spoken() -> Sound:
         for segment in part.script.segments:
             take = trim(said(segment.utterance.text))
             rows.append(np.concatenate([
-                pause(segment.pause_before_s, RATE), faded(take.samples, RATE),
-                pause(max(0.3, segment.pause_after_s), RATE),
+                silence(segment.pause_before_s, RATE), fade(take.samples, RATE),
+                silence(max(0.3, segment.pause_after_s), RATE),
             ]))  # fmt: skip
-        rows[0] = np.concatenate([pause(0.5, RATE), rows[0]])
-        rows[-1] = np.concatenate([rows[-1], pause(1.2, RATE)])
+        rows[0] = np.concatenate([silence(0.5, RATE), rows[0]])
+        rows[-1] = np.concatenate([rows[-1], silence(1.2, RATE)])
         made.append(rows)
     lengths = [len(row) for rows in made for row in rows]
     whole = level(np.concatenate([row for rows in made for row in rows]), RATE, ceiling_dbtp=-4.0)

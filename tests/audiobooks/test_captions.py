@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.audio.encode import encoder
+from anyrig.audio.encode import open_encoder
 from anyrig.audio.samples import Samples
 from anyrig.audiobooks.captions import (
     captions,
@@ -211,7 +211,7 @@ def sweep() -> Samples:
 
 
 def write(path: Path, samples: Samples, **more: object) -> Path:
-    with encoder(path, rate=RATE, **more) as out:  # type: ignore[arg-type]
+    with open_encoder(path, rate=RATE, **more) as out:  # type: ignore[arg-type]
         out.write(samples)
     return path
 

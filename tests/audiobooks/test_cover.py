@@ -11,7 +11,7 @@ from PIL import Image
 
 from anyrig.audiobooks.cover import LARGEST, prepare
 from anyrig.audiobooks.tags import Tags
-from anyrig.audiobooks.write import write_book
+from anyrig.audiobooks.write import write_book, write_chapters
 from anyrig.text.document import Picture
 from tests.audiobooks import clicks
 from tests.text.picture_making import bomb_png
@@ -129,6 +129,16 @@ def test_a_book_shows_its_cover(tmp_path: Path) -> None:
         shown = file.streams.video[0]
         assert (shown.width, shown.height) == (300, 400)
         assert next(bytes(packet) for packet in file.demux(shown)) == expected.data
+
+
+@pytest.mark.parametrize("name", ["opus", "flac", "wav", "mp3"])
+def test_a_cover_lies_beside_chapters_that_cannot_hold_it(tmp_path: Path, name: str) -> None:
+    book = clicks.timeline([0, 9000], 24000, 24000)
+    given = picture("JPEG")
+    write_chapters(tmp_path, clicks.parts(book), book, Tags(title="t"), given, format=name)
+    found = list(tmp_path.glob("cover.*"))
+    assert [path.name for path in found] == ([] if name == "mp3" else ["cover.jpg"])
+    assert all(path.read_bytes() == given.data for path in found)
 
 
 def test_a_cover_whose_decoder_takes_too_much_memory_is_left_out() -> None:

@@ -21,7 +21,7 @@ from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import CHAPTER_FORMATS, chapter_paths, write_book, write_chapters
 from anyrig.errors import InvalidInputError, WorkError
-from anyrig.storage.atomic_file import clear_leftovers, folder_beside
+from anyrig.storage.atomic_file import clear_leftovers, part_folder
 from tests.audiobooks import clicks
 
 TAGS = Tags(title="Der Weg", author="A. Autor", narrator="Hibari", language="de")
@@ -212,9 +212,9 @@ def test_what_a_killed_run_left_is_cleared(folder: Path) -> None:
 FOLDER = """
 import sys, time
 from pathlib import Path
-from anyrig.storage.atomic_file import folder_beside
+from anyrig.storage.atomic_file import part_folder
 from anyrig.storage.files import open_atomic
-with folder_beside(Path(sys.argv[1])) as folder, open_atomic(Path(sys.argv[1])) as file:
+with part_folder(Path(sys.argv[1])) as folder, open_atomic(Path(sys.argv[1])) as file:
     (folder / "1.m4a").write_bytes(b"sound")
     print("there", flush=True)
     time.sleep(60)
@@ -236,7 +236,7 @@ def test_the_folder_of_a_killed_run_is_cleared_and_that_of_a_living_one_is_not(
     run.stdout.close()
     assert clear_leftovers(folder / "other.epub", path) == 2
     assert os.listdir(folder) == []
-    with folder_beside(path) as own:
+    with part_folder(path) as own:
         (own / "1.m4a").write_bytes(b"sound")
     assert os.listdir(folder) == []
 

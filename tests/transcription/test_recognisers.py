@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from anyrig.audio import SPEECH_RATE as RECOGNISED
 from anyrig.audio.resample import resample
 from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
@@ -16,7 +17,6 @@ from anyrig.transcription.choose import choose, recipe
 from anyrig.transcription.compare import word_errors
 from anyrig.transcription.model import find
 from anyrig.transcription.moonshine import Moonshine
-from anyrig.transcription.protocol import RATE as RECOGNISED
 from anyrig.transcription.protocol import Recording, check_hashes
 from anyrig.transcription.whisper import Whisper, joined
 from anyrig.work.engine import load_engine

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from anyrig.audio import SPEECH_RATE as RATE
 from anyrig.audio.samples import Samples
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, plan_placement
 from anyrig.transcription.model import find
-from anyrig.transcription.protocol import RATE, Recording
+from anyrig.transcription.protocol import Recording
 from anyrig.transcription.torch_whisper import TorchWhisper
 from anyrig.transcription.whisper_decode import Vocabulary, decode, lines_of
 from anyrig.work.batching import BatchSizer

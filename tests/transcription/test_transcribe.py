@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from anyrig.audio.decode import opened
+from anyrig.audio import SPEECH_RATE as RATE
+from anyrig.audio.decode import open_audio
 from anyrig.audio.samples import Samples
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
@@ -25,7 +26,7 @@ from anyrig.transcription.forms import captions, plain, written
 from anyrig.transcription.gather import Gap, Progress, Transcription
 from anyrig.transcription.model import MOONSHINE, WHISPER_BASE, find
 from anyrig.transcription.plain import kept_form, opened_form
-from anyrig.transcription.protocol import RATE, Line, Transcript, Word
+from anyrig.transcription.protocol import Line, Transcript, Word
 from anyrig.transcription.stitch import stitched
 from anyrig.transcription.tongue import elected
 from anyrig.transcription.transcribe import Transcriber, Wishes
@@ -66,7 +67,7 @@ def heard(path: Path, store: ResultCache | None, folder: Path, **wishes: object)
             seats, environment=dict(os.environ), folder=str(folder), store=store,
             wishes=Wishes(**wishes),  # type: ignore[arg-type]
         ) as transcriber,
-        opened(path) as sound,
+        open_audio(path) as sound,
     ):  # fmt: skip
         return transcriber.transcribe(sound)
 
@@ -111,7 +112,7 @@ def test_progress_comes_in_order(talk: Path, store: ResultCache, tmp_path: Path)
         seats, environment=dict(os.environ), folder=str(tmp_path), wishes=Wishes(model="moonshine")
     ) as transcriber:
         for _ in range(2):
-            with opened(tmp_path / "half.wav") as sound:
+            with open_audio(tmp_path / "half.wav") as sound:
                 transcriber.transcribe(sound, told.append)
     assert len(told) == 2
     assert all(0 < now.heard_s <= 20 for now in told)

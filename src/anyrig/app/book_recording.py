@@ -516,12 +516,12 @@ class BookRecorder:
         """Write the EPUB that is read along; its audio is a file for each chapter."""
         from anyrig.audiobooks.readalong import write_readalong
         from anyrig.audiobooks.write import write_chapters
-        from anyrig.storage.atomic_file import clear_leftovers, folder_beside
+        from anyrig.storage.atomic_file import clear_leftovers, part_folder
 
         target, plan, path = self.target, self.plan, self.target.read_along_path
         clear_leftovers(path)
         on_written(0.0)
-        with folder_beside(path) as folder:
+        with part_folder(path) as folder:
             if not self._has_read_along_audio:
                 audio = write_chapters(
                     folder, self._sound(recorded), recorded.timeline, build_tags(target, plan),
@@ -674,9 +674,9 @@ def extract_chapter(book: Path, track: int, file: Path, check_cancelled: CheckCa
 
 
 def _write_chapter(file: Path, parts: Iterable[Samples], rate: int, title: str) -> None:
-    from anyrig.audio.encode import encoder
+    from anyrig.audio.encode import open_encoder
 
     file.parent.mkdir(parents=True, exist_ok=True)
-    with encoder(file, CHAPTER_FORMAT, rate, tags={"title": title}) as output:
+    with open_encoder(file, CHAPTER_FORMAT, rate, tags={"title": title}) as output:
         for samples in parts:
             output.write(samples)

@@ -234,7 +234,7 @@ class LiveSpeech:
 
     def load(self) -> None:
         """Load the default engine and use it once, so that the first client does not wait."""
-        from anyrig.audio.encode import encoder
+        from anyrig.audio.encode import open_encoder
 
         request = self.request(text=_WARM_UP_TEXT)
         choice = choose_engine(self._rig, request)
@@ -245,7 +245,7 @@ class LiveSpeech:
         # From text to bytes: whatever is imported on the way is imported now.
         with (
             self.start(request) as session,
-            encoder(io.BytesIO(), "mp3", session.sample_rate) as output,
+            open_encoder(io.BytesIO(), "mp3", session.sample_rate) as output,
         ):
             while not session.done:
                 output.write(session.finish(session.next_segment().result()))

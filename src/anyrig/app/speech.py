@@ -169,7 +169,7 @@ class Speech:
 
     def save(self, path: str | Path | BinaryIO, format: str | None = None) -> None:
         """Write it to a file at its target loudness: wav, flac, mp3, opus, m4a, aac or pcm."""
-        from anyrig.audio.encode import encoder
+        from anyrig.audio.encode import open_encoder
         from anyrig.audio.loudness import exact
 
         if isinstance(path, str | Path):
@@ -177,7 +177,7 @@ class Speech:
             format = resolve_format(format, path)
         rate, loudness = self.sample_rate, self.loudness
         parts = exact(self.blocks, rate, target_lufs=loudness) if loudness else self.blocks()
-        with encoder(path, format=format or "wav", rate=rate) as output:
+        with open_encoder(path, format=format or "wav", rate=rate) as output:
             for part in parts:
                 output.write(part)
 
@@ -211,10 +211,10 @@ def describe_workers(tally: Tally) -> str:
 
 def resolve_format(format: str | None, path: Path | None = None) -> str:
     """The format that was requested, by its name or a suffix, or that the file's name implies."""
-    from anyrig.audio.encode import FORMATS, format_of
+    from anyrig.audio.encode import FORMATS, find_format
 
     if not format:
-        return format_of(path) if path is not None else "wav"
+        return find_format(path) if path is not None else "wav"
     name = normalize_format(format)
     for known in FORMATS.values():
         if name == known.name or f".{name}" in known.extensions:
@@ -228,14 +228,14 @@ def write_takes(path: Path, takes: Sequence[Spoken], rate: int, loudness: float)
     """Write takes one after another, in the format of the file's name; its duration in seconds."""
     import numpy as np
 
-    from anyrig.audio.encode import encoder
+    from anyrig.audio.encode import open_encoder
     from anyrig.audio.loudness import level
     from anyrig.speech.synthesise import chunk_of
 
     audio = np.concatenate([chunk_of(take, rate, 0).samples for take in takes])
     if loudness:
         audio = level(audio, rate, target_lufs=loudness)
-    with encoder(path, format=path.suffix[1:], rate=rate) as output:
+    with open_encoder(path, format=path.suffix[1:], rate=rate) as output:
         output.write(audio)
     return len(audio) / rate
 

@@ -30,7 +30,7 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.audio.decode import Sound
+    from anyrig.audio.decode import AudioFile
     from anyrig.devices.choose import DeviceChoice
     from anyrig.jobs import Job
     from anyrig.placement import PlacementPlan, Workload
@@ -202,13 +202,13 @@ def _transcribe_file(
     transcriber: Transcriber,
     on_event: OnEvent,
 ) -> TranscribedFile:
-    from anyrig.audio.decode import opened
+    from anyrig.audio.decode import open_audio
     from anyrig.storage.files import write_atomic
     from anyrig.transcription.forms import written
 
     began = time.monotonic()
     try:
-        with opened(recording.path, recording.title) as sound:
+        with open_audio(recording.path, recording.title) as sound:
             on_progress = _follow(plan, recording, number, sound, on_event)
             transcript = transcriber.transcribe(sound, on_progress)
         outputs = plan.list_outputs(recording)
@@ -228,7 +228,7 @@ def _transcribe_file(
 
 
 def _follow(
-    plan: OutputPlan, recording: RecordingFile, number: int, sound: Sound, on_event: OnEvent
+    plan: OutputPlan, recording: RecordingFile, number: int, sound: AudioFile, on_event: OnEvent
 ) -> Callable[[Progress], None]:
     work, heard_s = WorkEstimate(sound.duration_s or 0.0), 0.0
 
@@ -445,7 +445,7 @@ def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[Recording
 
     Links that lead out of their folder are not followed, which is a warning.
     """
-    from anyrig.audio.decode import ENDINGS
+    from anyrig.audio.decode import SUFFIXES
     from anyrig.text.folder import leads_out, not_followed
 
     found: dict[Path, Path] = {}
@@ -458,7 +458,7 @@ def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[Recording
         for one in sorted(path.rglob("*")):
             name = one.relative_to(path)
             hidden = any(part.startswith(".") for part in name.parts)
-            if hidden or one.suffix.lower() not in ENDINGS or not one.is_file():
+            if hidden or one.suffix.lower() not in SUFFIXES or not one.is_file():
                 continue
             if one.is_symlink() and leads_out(one, path):
                 outside.append(one)
@@ -467,7 +467,7 @@ def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[Recording
         if not inside:
             raise InvalidInputError(
                 f"{path} contains no recording",
-                hint=f"Recordings end in {' '.join(ENDINGS[:10])} ...",
+                hint=f"Recordings end in {' '.join(SUFFIXES[:10])} ...",
             )
         found.update(inside)
     for warning in not_followed(outside):

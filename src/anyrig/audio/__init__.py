@@ -2,3 +2,6 @@
 
 Importing a module loads numpy, and soundfile, pyebur128 or PyAV only where used.
 """
+
+SPEECH_RATE = 16_000
+"""Samples a second that speech recognition takes."""

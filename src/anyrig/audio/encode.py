@@ -1,93 +1,95 @@
 """Samples to a file or a pipe: wav, flac, mp3, Ogg Opus, m4a, bare aac and raw samples.
 
-A file is written beside its place and moved there when it is whole, so nobody ever finds half of
+A file is written beside its place and moved there when it is complete, so nobody ever finds half of
 one. What goes to a pipe is sent as it is made; m4a cannot, as its index comes last.
 
-    with encoder("out.mp3", rate=24000, tags={"title": "A tale"}) as out:
+    with open_encoder("out.mp3", rate=24000, tags={"title": "A tale"}) as out:
         for chunk in chunks:
             out.write(chunk.samples)
+
+soundfile writes wav, flac, mp3 and Opus, PyAV writes AAC. PyAV's wheels contain GPL
+libraries, so it is imported only where AAC is asked for.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import numpy as np
 
 from anyrig.audio.resample import Resampler
-from anyrig.audio.samples import Samples
-from anyrig.audio.tags import ChapterMark, Labels, cleaned
-from anyrig.errors import InvalidInputError
-from anyrig.storage.atomic_file import failed, open_beside
+from anyrig.audio.samples import Samples, to_int16_bytes
+from anyrig.audio.tags import AUDIOBOOK, ChapterMark, FileTags, clean_tags
+from anyrig.errors import InvalidInputError, StorageError
+from anyrig.storage.atomic_file import explain_write_error, open_part_file
 from anyrig.text.document import Picture
+
+if TYPE_CHECKING:
+    from av.container import OutputContainer
 
 _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 _OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 _AAC_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000)
+_BLOCK = 24000
+"""Samples that an encoder gets at once: AAC of 1,024 at a time cost two thirds more, and
+libsndfile's Opus keeps a whole call on its stack."""
+_UNKNOWN_SIZE = 0xFFFFFFFF
+MAX_WAV_BYTES = _UNKNOWN_SIZE - (1 << 20)
+"""What the 32-bit sizes of WAV hold, less room for the header."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A way to write sound."""
+    """A way to write audio."""
 
     name: str
     extensions: tuple[str, ...]
     rates: tuple[int, ...] = ()
-    """What it takes; any when empty. Others are changed to the next higher."""
+    """What it takes; any when empty. Others are resampled to the next higher."""
     bitrate: int = 0
-    """In bits a second, unless another is asked for; 0 when it has none."""
-    lowest: int = 0
-    highest: int = 0
-    pipe: bool = True
+    """In bits a second, unless another is requested; 0 when it has none."""
+    min_bitrate: int = 0
+    max_bitrate: int = 0
+    streams: bool = True
     """Whether it can be sent while it is made."""
-    tags: bool = True
+    holds_cover: bool = False
 
 
 FORMATS = {
-    made.name: made
-    for made in (
+    format.name: format
+    for format in (
         Format("wav", (".wav",)),
         Format("flac", (".flac",)),
-        Format("mp3", (".mp3",), _MP3_RATES, 64_000, 8_000, 320_000),
+        Format("mp3", (".mp3",), _MP3_RATES, 64_000, 8_000, 320_000, holds_cover=True),
         Format("opus", (".opus", ".ogg"), _OPUS_RATES, 32_000, 6_000, 256_000),
-        Format("m4a", (".m4a", ".m4b", ".mp4"), _AAC_RATES, 64_000, 32_000, 320_000, pipe=False),
-        Format("aac", (".aac",), _AAC_RATES, 64_000, 32_000, 320_000, tags=False),
-        Format("pcm", (".pcm", ".raw"), tags=False),
+        Format("m4a", (".m4a", ".m4b", ".mp4"), _AAC_RATES, 64_000, 32_000, 320_000,
+               streams=False, holds_cover=True),
+        Format("aac", (".aac",), _AAC_RATES, 64_000, 32_000, 320_000),
+        Format("pcm", (".pcm", ".raw")),
     )
-}
+}  # fmt: skip
 
 
-class Writer(Protocol):
-    """What a format does with samples at its rate."""
-
-    def write(self, samples: Samples) -> None:
-        """Take samples."""
-
-    def close(self) -> None:
-        """End the file; the sink is not closed."""
-
-    def drop(self) -> None:
-        """Give up: free what is held; what was written is of no use."""
+def find_format(path: str | Path) -> str:
+    """The format that a file's suffix names."""
+    suffix = Path(path).suffix.lower()
+    for format in FORMATS.values():
+        if suffix in format.extensions:
+            return format.name
+    problem = f"unknown audio format {suffix}" if suffix else f"{path} has no suffix"
+    listed = ", ".join(format.extensions[0] for format in FORMATS.values())
+    raise InvalidInputError(problem, hint=f"Use one of these suffixes: {listed}.")
 
 
-def format_of(path: str | Path) -> str:
-    """The format that a file's name asks for."""
-    ending = Path(path).suffix.lower()
-    for made in FORMATS.values():
-        if ending in made.extensions:
-            return made.name
-    what = f"unknown audio format {ending}" if ending else f"{path} has no suffix"
-    listed = ", ".join(made.extensions[0] for made in FORMATS.values())
-    raise InvalidInputError(f"{what}", hint=f"Use one of these suffixes: {listed}.")
-
-
-def encoder(
+def open_encoder(
     target: str | Path | BinaryIO,
     format: str | None = None,
     rate: int = 24000,
@@ -101,39 +103,39 @@ def encoder(
 
     Args:
         target: a path, or something to write bytes to, which is not closed.
-        format: of `FORMATS`; the path's ending tells it when None.
+        format: of `FORMATS`; by the path's suffix when None.
         rate: of the samples that will be given.
         bitrate: bits a second, for formats that have one.
-        tags: of `labels.NAMES`: `title`, `artist` ... where the format has a place for it.
-        picture: a JPEG or PNG; wav and pcm have no place for one.
+        tags: of `tags.NAMES`: `title`, `artist` ... where the format has a place for it.
+        picture: a JPEG or PNG, for formats that hold a cover.
         chapters: in samples at `rate`; m4a alone has a place for them.
     """
     if format is None:
         if not isinstance(target, (str, Path)):
             raise InvalidInputError("a pipe needs a format", hint=f"Formats: {', '.join(FORMATS)}.")
-        format = format_of(target)
+        format = find_format(target)
     if format not in FORMATS:
         raise InvalidInputError(f"no format {format!r}", hint=f"Valid names: {', '.join(FORMATS)}.")
-    made = FORMATS[format]
+    chosen = FORMATS[format]
     if bitrate is not None:
-        check_bitrate(made, bitrate)
+        check_bitrate(chosen, bitrate)
     if not 1000 <= rate <= 192_000:
         raise InvalidInputError(
             f"the sample rate must be between 1,000 and 192,000, not {rate}", hint="Resample it."
         )
-    labels = Labels(cleaned(tags or {}), picture, tuple(chapters))
-    return Encoder(target, made, rate, bitrate or made.bitrate, labels)
+    about = FileTags(clean_tags(tags or {}), picture, tuple(chapters))
+    return Encoder(target, chosen, rate, bitrate or chosen.bitrate, about)
 
 
-def check_bitrate(made: Format, bitrate: int) -> None:
-    """That a format can be written so; `InvalidInputError` when not."""
-    if not made.bitrate:
+def check_bitrate(format: Format, bitrate: int) -> None:
+    """Check that a format can be written so."""
+    if not format.bitrate:
         lossy = ", ".join(other.name for other in FORMATS.values() if other.bitrate)
-        raise InvalidInputError(f"{made.name} has no bitrate", hint=f"These have one: {lossy}.")
-    if not made.lowest <= bitrate <= made.highest:
-        low, high = made.lowest // 1000, made.highest // 1000
+        raise InvalidInputError(f"{format.name} has no bitrate", hint=f"These have one: {lossy}.")
+    if not format.min_bitrate <= bitrate <= format.max_bitrate:
+        low, high = format.min_bitrate // 1000, format.max_bitrate // 1000
         raise InvalidInputError(
-            f"{made.name} cannot have {bitrate:,} bits a second",
+            f"{format.name} cannot have {bitrate:,} bits a second",
             hint=f"It goes from {low}k to {high}k.",
         )
 
@@ -142,36 +144,32 @@ class Encoder:
     """Takes samples; `close` puts the file in its place, `abort` leaves nothing behind."""
 
     def __init__(
-        self,
-        target: str | Path | BinaryIO,
-        made: Format,
-        rate: int,
-        bitrate: int,
-        labels: Labels,
+        self, target: str | Path | BinaryIO, format: Format, rate: int, bitrate: int, tags: FileTags
     ) -> None:
-        self.format = made
+        self.format = format
         self.num_samples = 0
         """How many it was given."""
-        self._path, self._part, raw = _opened(target, made)
+        self._path, self._part, raw = _open_target(target, format)
         self._raw = raw
         self._done = False
-        written_rate = _rate(made, rate)
-        self._change = Resampler(rate, written_rate) if written_rate != rate else None
-        self.rate = written_rate
+        self.rate = _choose_rate(format, rate)
         """Of what is written."""
+        self._resampler = Resampler(rate, self.rate) if self.rate != rate else None
         self._sink = Sink(raw, seekable=self._part is not None)
-        labels = _at_rate(labels, rate, written_rate)
         try:
-            self._writer = _writer(made.name, self._sink, self._part, written_rate, bitrate, labels)
+            self._writer = _open_writer(
+                format.name, self._sink, self._part, self.rate, bitrate,
+                _move_chapters(tags, rate, self.rate),
+            )  # fmt: skip
         except BaseException:
             self.abort()
             raise
 
     def write(self, samples: Samples) -> None:
-        """Take samples: mono, -1 to 1; what is beyond is cut."""
+        """Take samples: mono, -1 to 1; what is beyond is clipped."""
         self.num_samples += len(samples)
         ready = np.asarray(samples, dtype=np.float32)
-        self._put(self._change.feed(ready) if self._change else ready)
+        self._put(self._resampler.feed(ready) if self._resampler else ready)
 
     def _put(self, samples: Samples) -> None:
         try:
@@ -180,19 +178,16 @@ class Encoder:
             self._sink.check()
             if self._part is None:
                 self._raw.flush()  # somebody listens
-        except OSError as error:
+        except BaseException as error:
             self.abort()
-            raise failed(error, self._path) from error
-        except BaseException:
-            self.abort()
-            raise
+            raise _explain(error, self._path) from error
 
     def close(self) -> None:
-        """End it: the file is in its place, whole."""
+        """End it: the file is in its place, complete."""
         if self._done:
             return
-        if self._change:
-            self._put(self._change.finish())
+        if self._resampler:
+            self._put(self._resampler.finish())
         try:
             self._writer.close()
             self._sink.check()
@@ -203,12 +198,9 @@ class Encoder:
                 self._raw.close()
                 if self._part is not None:
                     os.replace(self._part, self._path)
-        except OSError as error:
+        except BaseException as error:
             self.abort()
-            raise failed(error, self._path) from error
-        except BaseException:
-            self.abort()
-            raise
+            raise _explain(error, self._path) from error
         self._done = True
 
     def abort(self) -> None:
@@ -216,10 +208,10 @@ class Encoder:
         if self._done:
             return
         self._done = True
-        self._sink.dead = True
-        writer: Writer | None = getattr(self, "_writer", None)
+        self._sink.is_dead = True
+        writer: _Writer | None = getattr(self, "_writer", None)
         if writer is not None:
-            writer.drop()
+            writer.abort()
         if self._path is not None:
             with contextlib.suppress(OSError):  # what was buffered for a full disk
                 self._raw.close()
@@ -244,14 +236,14 @@ class Encoder:
 class Sink:
     """Where a writer's bytes go. Errors wait here, as libsndfile's callbacks would lose them.
 
-    On a pipe, what a writer goes back to mend is dropped: the formats that are allowed there can
+    On a pipe, what a writer goes back to correct is dropped: the formats that are allowed there can
     be read without it.
     """
 
     def __init__(self, raw: BinaryIO, *, seekable: bool) -> None:
         self._raw = raw
-        self.seekable = seekable
-        self.dead = False
+        self.is_seekable = seekable
+        self.is_dead = False
         self._place = self._end = self._front = 0
         self._error: OSError | None = None
 
@@ -262,11 +254,10 @@ class Sink:
         self._place = self._end = 0
 
     def write(self, data: bytes) -> int:
-        """All of it, or as though: `check` tells."""
-        if self.dead or self._error is not None:
+        if self.is_dead or self._error is not None:
             return len(data)
         sent = bytes(data)
-        if not self.seekable:
+        if not self.is_seekable:
             sent = sent[max(0, self._end - self._place) :]
         try:
             while sent:  # a raw pipe may take a part of it
@@ -278,15 +269,13 @@ class Sink:
         return len(data)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """As a file does."""
         base = (0, self._place, self._end)[whence]
         self._place = base + offset
-        if self.seekable and not self.dead:
+        if self.is_seekable and not self.is_dead:
             self._raw.seek(self._front + self._place)
         return self._place
 
     def tell(self) -> int:
-        """As a file does."""
         return self._place
 
     def read(self, count: int = -1) -> bytes:
@@ -299,74 +288,254 @@ class Sink:
             raise self._error
 
 
-def _opened(
-    target: str | Path | BinaryIO, made: Format
+def _explain(error: BaseException, path: Path | None) -> BaseException:
+    return explain_write_error(error, path) if isinstance(error, OSError) else error
+
+
+def _open_target(
+    target: str | Path | BinaryIO, format: Format
 ) -> tuple[Path | None, Path | None, BinaryIO]:
     """The path, the file beside it that is written first (None for a pipe), and what is open."""
     if not isinstance(target, (str, Path)):
-        _needs_pipe(made)
+        _check_streams(format)
         return None, None, target
     path = Path(os.path.realpath(target))
     try:
         if path.exists() and not path.is_file():
             if path.is_dir():
                 raise InvalidInputError(f"{path} is a folder", hint="Name a file in it.")
-            _needs_pipe(made)
+            _check_streams(format)
             return path, None, open(path, "wb", buffering=0)
-        return path, *open_beside(path)
+        return path, *open_part_file(path)
     except OSError as error:
-        raise failed(error, path) from error
+        raise explain_write_error(error, path) from error
 
 
-def _needs_pipe(made: Format) -> None:
-    if not made.pipe:
-        able = ", ".join(other.name for other in FORMATS.values() if other.pipe)
+def _check_streams(format: Format) -> None:
+    if not format.streams:
+        able = ", ".join(other.name for other in FORMATS.values() if other.streams)
         raise InvalidInputError(
-            f"{made.name} cannot be written to a pipe: its index is at the end",
+            f"{format.name} cannot be written to a pipe: its index is at the end",
             hint=f"Write it to a file, or send one of: {able}.",
         )
 
 
-def _rate(made: Format, rate: int) -> int:
-    """The rate that is written: the next that the format takes."""
-    if not made.rates or rate in made.rates:
+def _choose_rate(format: Format, rate: int) -> int:
+    if not format.rates or rate in format.rates:
         return rate
-    higher = [known for known in made.rates if known > rate]
-    return higher[0] if higher else made.rates[-1]
+    higher = [known for known in format.rates if known > rate]
+    return higher[0] if higher else format.rates[-1]
 
 
-def _at_rate(labels: Labels, rate: int, written: int) -> Labels:
+def _move_chapters(tags: FileTags, rate: int, written: int) -> FileTags:
     """Chapters in samples of what is written, each rounded by itself, so that none drifts."""
-    if rate == written or not labels.chapters:
-        return labels
+    if rate == written or not tags.chapters:
+        return tags
     moved = [
         ChapterMark(mark.title, *(round(place * written / rate) for place in mark[1:]))
-        for mark in labels.chapters
+        for mark in tags.chapters
     ]
-    return replace(labels, chapters=tuple(moved))
+    return replace(tags, chapters=tuple(moved))
 
 
-def _writer(
-    name: str,
-    sink: Sink,
-    part: Path | None,
-    rate: int,
-    bitrate: int,
-    labels: Labels,
-) -> Writer:
+# -- formats ---------------------------------------------------------------------------------------
+
+
+class _Writer(Protocol):
+    """What a format does with samples at its rate."""
+
+    def write(self, samples: Samples) -> None: ...
+
+    def close(self) -> None:
+        """End the file; the sink is not closed."""
+
+    def abort(self) -> None:
+        """Free what is held; what was written is of no use."""
+
+
+def _open_writer(
+    name: str, sink: Sink, part: Path | None, rate: int, bitrate: int, tags: FileTags
+) -> _Writer:
     if name == "m4a":
-        from anyrig.audio.aac import aac_writer
-
-        assert part is not None
-        return aac_writer(part, rate, bitrate, labels)
+        return _AacWriter(str(part), "mp4", rate, bitrate, tags)
     if name == "aac":
-        from anyrig.audio.adts import Adts
+        return _AacWriter(sink, "adts", rate, bitrate, FileTags())
+    if name == "pcm":
+        return _PcmWriter(sink)
+    if name == "wav" and not sink.is_seekable:
+        return _PcmWriter(sink, _build_wav_header(rate))
+    return _SoundfileWriter(sink, name, rate, bitrate, tags)
 
-        return Adts(sink, rate, bitrate)
-    if name in ("wav", "pcm"):
-        from anyrig.audio.wave import Pcm, Wave
 
-        return Wave(sink, rate, labels.tags) if name == "wav" else Pcm(sink)
-    from anyrig.audio.libsndfile import Libsndfile
+class _PcmWriter:
+    """16-bit samples, after a header if there is one."""
 
-    return Libsndfile(sink, name, rate, bitrate, labels)
+    def __init__(self, sink: Sink, header: bytes = b"") -> None:
+        self._sink = sink
+        sink.write(header)
+
+    def write(self, samples: Samples) -> None:
+        self._sink.write(to_int16_bytes(samples))
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def _build_wav_header(rate: int) -> bytes:
+    """Of a WAV whose length is not known, for pipes: libsndfile's says that it is empty."""
+    shape = struct.pack("<HHIIHH", 1, 1, rate, 2 * rate, 2, 16)
+    size = struct.pack("<I", _UNKNOWN_SIZE)
+    return b"RIFF" + size + b"WAVEfmt " + struct.pack("<I", len(shape)) + shape + b"data" + size
+
+
+class _SoundfileWriter:
+    """wav, flac, mp3 and Ogg Opus."""
+
+    KINDS = {
+        "wav": ("WAV", "PCM_16"), "flac": ("FLAC", "PCM_16"), "mp3": ("MP3", "MPEG_LAYER_III"),
+        "opus": ("OGG", "OPUS"),
+    }  # fmt: skip
+
+    def __init__(self, sink: Sink, name: str, rate: int, bitrate: int, tags: FileTags) -> None:
+        import soundfile
+
+        self._is_wav, self._num_bytes = name == "wav", 0
+        if name == "mp3":
+            sink.begin(tags.to_id3())
+        container, subtype = self.KINDS[name]
+        self._error = soundfile.LibsndfileError
+        self._file = soundfile.SoundFile(
+            sink, "w", rate, 1, subtype, format=container,
+            compression_level=_compression_level(name, rate, bitrate) if bitrate else None,
+            bitrate_mode="CONSTANT" if name == "mp3" else None,
+        )  # fmt: skip
+        for key, text in tags.to_soundfile().items() if name != "mp3" else ():
+            setattr(self._file, key, text)
+
+    def write(self, samples: Samples) -> None:
+        self._num_bytes += 2 * len(samples)
+        if self._is_wav and self._num_bytes > MAX_WAV_BYTES:
+            raise StorageError("a wav file cannot be larger than 4 GB", hint="Write flac.")
+        for start in range(0, len(samples), _BLOCK):
+            self._file.write(samples[start : start + _BLOCK])
+
+    def close(self) -> None:
+        self._file.close()
+
+    def abort(self) -> None:
+        with contextlib.suppress(self._error, RuntimeError):
+            self._file.close()
+
+
+def _compression_level(name: str, rate: int, bitrate: int) -> float:
+    """libsndfile knows no bitrates, only a level from 0 (most bits) to 1 (fewest)."""
+    if name == "opus":
+        highest, lowest = 256_000, 6_000
+    elif rate >= 32000:
+        highest, lowest = 320_000, 32_000
+    else:
+        highest, lowest = 160_000, 8_000
+    return min(1.0, max(0.0, (highest - bitrate) / (highest - lowest)))
+
+
+class _AacWriter:
+    """AAC, in mp4 or bare (ADTS).
+
+    Chapters are exact: the file's clock (`movie_timescale`) runs at the rate of the samples, and
+    the edit list takes the encoder's delay away.
+
+    The coder is FFmpeg's `fast` one, without noise shaping in time. On three minutes of the default
+    voice at 24 kHz and 64 kbit/s it took 12 s of CPU for an hour of audio where the usual `twoloop`
+    took 55, at a higher signal-to-noise ratio (25.8 against 23.2 dB), the same distance of spectra
+    (4.6 dB) and the same words recognised. At 32 kbit/s it leaves holes in the spectrum (15 dB
+    against 8, and three words wrong where there was one), so bitrates under 48 use `twoloop`.
+    """
+
+    FAST, CAREFUL = {"aac_coder": "fast", "aac_tns": "0"}, {"aac_coder": "twoloop"}
+    MIN_FAST_BITRATE = 48_000
+
+    def __init__(
+        self, target: str | Sink, container: str, rate: int, bitrate: int, tags: FileTags
+    ) -> None:
+        import av
+
+        self._av, self._rate = av, rate
+        self._place = 0
+        self._held: list[Samples] = []
+        self._num_held = 0
+        # What is listened to goes out packet by packet.
+        options, self._waits = {"flush_packets": "1"}, container == "mp4"
+        if container == "mp4":
+            brand = "M4B " if tags.texts.get("media_type") == AUDIOBOOK else "M4A "
+            options = {"movie_timescale": str(rate), "brand": brand}
+        self._container: OutputContainer = av.open(
+            target, "w", format=container, container_options=options
+        )
+        self._container.metadata.update(tags.to_mp4())
+        self._stream: Any = self._container.add_stream(
+            "aac", rate=rate,
+            options=self.FAST if bitrate >= self.MIN_FAST_BITRATE else self.CAREFUL,
+        )  # fmt: skip
+        self._stream.bit_rate = bitrate
+        self._stream.codec_context.layout = "mono"
+        if "language" in tags.texts:
+            self._stream.metadata["language"] = tags.texts["language"]
+        if tags.chapters:
+            self._container.set_chapters([
+                {
+                    "id": number, "start": mark.start, "end": mark.end,
+                    "time_base": Fraction(1, rate), "metadata": {"title": mark.title},
+                }
+                for number, mark in enumerate(tags.chapters)
+            ])  # fmt: skip
+        if tags.picture is not None:
+            _attach_picture(self._container, tags.picture)
+
+    def write(self, samples: Samples) -> None:
+        self._held.append(samples)
+        self._num_held += len(samples)
+        if self._num_held >= _BLOCK or not self._waits:
+            self._encode_held()
+
+    def close(self) -> None:
+        self._encode_held()
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
+
+    def abort(self) -> None:
+        with contextlib.suppress(self._av.FFmpegError, OSError):  # an index of nothing
+            self._container.close()
+
+    def _encode_held(self) -> None:
+        if not self._num_held:
+            return
+        joined = np.concatenate(self._held).astype(np.float32, copy=False)
+        self._held, self._num_held = [], 0
+        for start in range(0, len(joined), _BLOCK):
+            row = joined[start : start + _BLOCK].reshape(1, -1)
+            frame = self._av.AudioFrame.from_ndarray(row, format="fltp", layout="mono")
+            frame.sample_rate, frame.time_base = self._rate, Fraction(1, self._rate)
+            frame.pts = self._place
+            self._place += row.shape[1]
+            self._container.mux(self._stream.encode(frame))
+
+
+def _attach_picture(container: OutputContainer, picture: Picture) -> None:
+    """A cover is a stream of one packet; it is not encoded, so its size in pixels is any."""
+    import av
+    from av.stream import Disposition
+
+    codecs = {"image/jpeg": ("mjpeg", "yuvj420p"), "image/png": ("png", "rgb24")}
+    if picture.media_type not in codecs:
+        return
+    codec, pixels = codecs[picture.media_type]
+    stream: Any = container.add_stream(codec, rate=1)
+    stream.width = stream.height = 16
+    stream.pix_fmt = pixels
+    stream.disposition = Disposition.attached_pic
+    packet = av.Packet(picture.data)
+    packet.stream = stream
+    packet.pts = packet.dts = 0
+    container.start_encoding()
+    container.mux(packet)

@@ -19,9 +19,8 @@ from typing import IO, Protocol
 
 import numpy as np
 
-from anyrig.audio.encode import encoder
-from anyrig.audio.samples import Samples
-from anyrig.audio.wave import whole_samples
+from anyrig.audio.encode import open_encoder
+from anyrig.audio.samples import Samples, to_int16_bytes
 from anyrig.errors import AnyrigError, Message, MissingPackageError, OptionRef
 from anyrig.install import format_install
 
@@ -181,7 +180,7 @@ class _Program:
 
     def write(self, samples: Samples) -> None:
         try:
-            self._pipe.write(whole_samples(np.clip(samples, -1.0, 1.0)))
+            self._pipe.write(to_int16_bytes(np.clip(samples, -1.0, 1.0)))
             self._pipe.flush()
         except BrokenPipeError:
             raise self._died() from None
@@ -223,7 +222,7 @@ class _FileProgram:
         self._player, self._path, self._rate = player, program, rate
         self._folder = tempfile.TemporaryDirectory(prefix="anyrig-")
         self._file = Path(self._folder.name) / "sound.wav"
-        self._out = encoder(self._file, rate=rate)
+        self._out = open_encoder(self._file, rate=rate)
 
     def write(self, samples: Samples) -> None:
         self._out.write(samples)

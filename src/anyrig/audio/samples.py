@@ -1,7 +1,6 @@
-"""Takes made ready to stand beside each other: silence trimmed, edges faded, pauses exact.
+"""Samples: count them, find the sound in them, fade their edges, measure their power.
 
-Everything counts in whole samples, so chunks follow on each other without a gap or an overlap.
-A change of rate is in `resample.py`.
+Everything counts in whole samples, so that chunks follow each other without a gap or an overlap.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ KEEP_S = 0.05
 # default voice has above -60 dB; its softest consonants are above -45 dB, its pauses under -90.
 THRESHOLD_DB = -45.0
 _FRAME_S = 0.005
-_HUSH = 1e-7  # the mean square of -70 dBFS: under it nothing is heard, whatever the rest is like
+_INAUDIBLE = 1e-7  # the mean square of -70 dBFS: under it nothing is heard, whatever the rest
 
 
-def frames(seconds: float, rate: int) -> int:
+def count_samples(seconds: float, rate: int) -> int:
     """How many samples a time is."""
     return max(0, round(seconds * rate))
 
 
-def pause(seconds: float, rate: int) -> Samples:
-    """Silence of exactly `frames(seconds, rate)` samples."""
-    return np.zeros(frames(seconds, rate), dtype=np.float32)
+def silence(seconds: float, rate: int) -> Samples:
+    """Silence of exactly `count_samples(seconds, rate)` samples."""
+    return np.zeros(count_samples(seconds, rate), dtype=np.float32)
 
 
-def faded(samples: Samples, rate: int, *, start: bool = True, end: bool = True) -> Samples:
+def fade(samples: Samples, rate: int, *, start: bool = True, end: bool = True) -> Samples:
     """The samples with edges that rise from and fall to nothing, so that no join clicks.
 
     Args:
@@ -41,7 +40,7 @@ def faded(samples: Samples, rate: int, *, start: bool = True, end: bool = True) 
         start: whether it begins here, or goes on from a part before it.
         end: whether it ends here.
     """
-    length = min(frames(FADE_S, rate), len(samples) // 2)
+    length = min(count_samples(FADE_S, rate), len(samples) // 2)
     if not length or not (start or end):
         return samples
     shape = (0.5 - 0.5 * np.cos(np.pi * (np.arange(length) + 0.5) / length)).astype(np.float32)
@@ -53,6 +52,13 @@ def faded(samples: Samples, rate: int, *, start: bool = True, end: bool = True) 
     return out
 
 
+def to_int16_bytes(samples: Samples) -> bytes:
+    """Samples of -1 to 1 as 16-bit little-endian ones."""
+    scaled = samples * np.float32(32767.0)
+    np.rint(scaled, out=scaled)
+    return scaled.astype("<i2").tobytes()
+
+
 def find_sound(
     samples: Samples, rate: int, *, threshold_db: float = THRESHOLD_DB, keep_s: float = KEEP_S
 ) -> tuple[int, int]:
@@ -60,12 +66,12 @@ def find_sound(
 
     Both are 0 where nothing is heard.
     """
-    size = max(1, frames(_FRAME_S, rate))
-    power = _power(samples, size)
+    size = max(1, count_samples(_FRAME_S, rate))
+    power = frame_power(samples, size)
     loud = np.flatnonzero(power > _threshold(float(power.max(initial=0.0)), threshold_db))
     if not len(loud):
         return 0, 0
-    keep = frames(keep_s, rate)
+    keep = count_samples(keep_s, rate)
     first = max(0, int(loud[0]) * size - keep)
     return first, min(len(samples), (int(loud[-1]) + 1) * size + keep)
 
@@ -79,8 +85,8 @@ class Trimmer:
     def __init__(
         self, rate: int, *, threshold_db: float = THRESHOLD_DB, keep_s: float = KEEP_S
     ) -> None:
-        self._size = max(1, frames(_FRAME_S, rate))
-        self._keep = frames(keep_s, rate)
+        self._size = max(1, count_samples(_FRAME_S, rate))
+        self._keep = count_samples(keep_s, rate)
         self._threshold_db = threshold_db
         self._loudest = 0.0
         self._held: Samples = np.zeros(0, dtype=np.float32)
@@ -91,7 +97,7 @@ class Trimmer:
     def feed(self, samples: Samples) -> Samples:
         """What is sure to stay, of this part and of what was held back."""
         held = np.concatenate([self._held, samples])
-        power = _power(held[: len(held) // self._size * self._size], self._size)
+        power = frame_power(held[: len(held) // self._size * self._size], self._size)
         self._loudest = max(self._loudest, float(power.max(initial=0.0)))
         loud = np.flatnonzero(power > _threshold(self._loudest, self._threshold_db))
         if not len(loud):
@@ -119,7 +125,7 @@ class Trimmer:
         return held[count:]
 
 
-def _power(samples: Samples, size: int) -> NDArray[np.float32]:
+def frame_power(samples: Samples, size: int) -> NDArray[np.float32]:
     """The mean square of each frame; the last frame may be short."""
     whole = len(samples) // size * size
     framed = samples[:whole].reshape(-1, size)
@@ -131,4 +137,4 @@ def _power(samples: Samples, size: int) -> NDArray[np.float32]:
 
 
 def _threshold(loudest: float, threshold_db: float) -> float:
-    return float(max(_HUSH, loudest * 10.0 ** (threshold_db / 10.0)))
+    return float(max(_INAUDIBLE, loudest * 10.0 ** (threshold_db / 10.0)))

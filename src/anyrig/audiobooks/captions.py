@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from anyrig.audio.tags import clean
+from anyrig.audio.tags import clean_text
 from anyrig.audiobooks.names import chapter_titles
 from anyrig.audiobooks.tags import shortened
-from anyrig.storage.atomic_file import clear_leftovers, failed
+from anyrig.storage.atomic_file import clear_leftovers, explain_write_error
 from anyrig.storage.files import write_atomic
 from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
 from anyrig.text.captions_cut import pieces, wrapped
@@ -104,7 +104,7 @@ def _of_cues(cues: Sequence[Cue], timeline: Timeline, part: int | None) -> list[
 
 def _of_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
     """A segment's captions, in the book's time; the last may stay until the next segment."""
-    text = clean(cue.text)
+    text = clean_text(cue.text)
     if not text:
         return
     start_s, end_s = cue.start / rate, cue.end / rate
@@ -193,5 +193,5 @@ def _put(path: Path, text: str) -> Path:
     try:
         write_atomic(path, text)
     except OSError as error:
-        raise failed(error, path) from error
+        raise explain_write_error(error, path) from error
     return path

@@ -13,8 +13,8 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from anyrig.audiobooks.check_align import Gap, common, gaps
-from anyrig.transcription.compare import word_errors
-from anyrig.transcription.spoken import Token, tokens
+from anyrig.transcription.compare import Token, word_errors
+from anyrig.transcription.compare import _tokenize as tokens
 
 Kind = Literal["missing", "doubled", "moved", "extra", "wrong"]
 LEAST_WORDS = 4

@@ -189,13 +189,13 @@ def _laid(plan: Plan, rate: int, rests: Rests, takes: Iterator[Spoken]) -> Itera
 
 
 def _piece(part: int, place: int, spoken: Spoken, rate: int, position: int) -> _Piece:
-    from anyrig.audio import samples as join
+    from anyrig.audio.samples import count_samples
 
     gap = spoken.take is None or spoken.hopeless
     segment = spoken.segment
     chunk = _silence(spoken, rate, position) if gap else chunk_of(spoken, rate, position)
     before, after = (
-        join.frames(seconds, rate) for seconds in (segment.pause_before_s, segment.pause_after_s)
+        count_samples(seconds, rate) for seconds in (segment.pause_before_s, segment.pause_after_s)
     )
     cue = Cue(
         part, place, position + before, position + len(chunk.samples) - after,
@@ -208,13 +208,13 @@ def _silence(spoken: Spoken, rate: int, position: int) -> AudioChunk:
     """What stands for a segment that could not be spoken, about as long as that would be."""
     import numpy as np
 
-    from anyrig.audio import samples as join
+    from anyrig.audio.samples import count_samples
     from anyrig.speech.audio import AudioChunk
 
     segment = spoken.segment
     words_s = min(_LONGEST_GAP_S, len(segment.utterance.text) * _SECONDS_PER_CHARACTER)
     pauses = (segment.pause_before_s, words_s, segment.pause_after_s)
-    count = sum(join.frames(seconds, rate) for seconds in pauses)
+    count = sum(count_samples(seconds, rate) for seconds in pauses)
     silent = np.zeros(count, np.float32)
     return AudioChunk(silent, rate, position, spoken.index, segment.text, segment.span)
 

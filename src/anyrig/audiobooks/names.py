@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from anyrig.audio.tags import clean
+from anyrig.audio.tags import clean_text
 from anyrig.audiobooks.tags import shortened
 from anyrig.audiobooks.timeline import Mark
 from anyrig.errors import InvalidInputError
@@ -33,7 +33,7 @@ def chapter_titles(marks: Sequence[Mark]) -> list[str]:
     beginning of a title. Where two are alike ("Chapter 1" of each part), their parents' stand in
     front ("Part Two: Chapter 1"). One without a title is called by its number.
     """
-    own = [clean(mark.title) or f"Chapter {number}" for number, mark in enumerate(marks, 1)]
+    own = [clean_text(mark.title) or f"Chapter {number}" for number, mark in enumerate(marks, 1)]
     seen = Counter(title.casefold() for title in own)
     titles = []
     above: list[tuple[int, str]] = []
@@ -90,7 +90,7 @@ def file_names(tracks: Tracks, pattern: str, about: Mapping[str, str]) -> list[s
 
 def safe_name(text: str) -> str:
     """One file name of a text: no folder, nothing hidden, nothing that Windows keeps to itself."""
-    text = unicodedata.normalize("NFC", clean(text))
+    text = unicodedata.normalize("NFC", clean_text(text))
     kept = "".join(" " if sign in _FORBIDDEN or _unseen(sign) else sign for sign in text)
     kept = " ".join(kept.split()).strip(" .").lstrip("#-~ .")
     if kept.partition(".")[0].rstrip().casefold() in _RESERVED:

@@ -24,7 +24,7 @@ from anyrig.audiobooks.names import (
 )
 from anyrig.audiobooks.tags import Tags, named
 from anyrig.errors import InvalidInputError, WorkError
-from anyrig.storage.atomic_file import clear_leftovers, failed
+from anyrig.storage.atomic_file import clear_leftovers, explain_write_error
 from anyrig.storage.files import write_atomic
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def write_book(
     The path ends in `.m4b` (or `.m4a`, `.mp4`). The parts are the samples in order, at the
     timeline's rate and at the loudness they shall have; 64,000 bits a second unless told.
     """
-    from anyrig.audio.encode import encoder
+    from anyrig.audio.encode import open_encoder
 
     target = Path(path)
     if target.suffix.lower() not in BOOK_ENDINGS:
@@ -78,7 +78,7 @@ def write_book(
         )
     clear_leftovers(target)
     picture, warning = prepare(cover)
-    with encoder(
+    with open_encoder(
         target, "m4a", timeline.rate,
         bitrate=bitrate, tags=named(tags), picture=picture, chapters=_marks(timeline),
     ) as out:  # fmt: skip
@@ -102,11 +102,13 @@ def write_chapters(
 ) -> Written:
     """A file for each chapter; beside them, where they are all of the book, a playlist.
 
+    The cover is a file of its own where the format cannot hold one.
+
     The folder is made if it is not there; files of the same names are replaced, others stay.
     The format is of `CHAPTER_FORMATS`; `names.file_names` says what a pattern may hold. `tracks`
     says which chapters of the book these are; all of them when None.
     """
-    from anyrig.audio.encode import FORMATS, encoder
+    from anyrig.audio.encode import FORMATS, open_encoder
 
     if format not in CHAPTER_FORMATS:
         raise InvalidInputError(
@@ -122,7 +124,7 @@ def write_chapters(
     rows = zip(paths, tracks.numbers, tracks.titles, timeline.marks, strict=True)
     for path, number, title, mark in rows:
         labels = named(tags.of_chapter(title, number, tracks.num_all))
-        with encoder(
+        with open_encoder(
             path, format, timeline.rate, tags=labels, picture=picture,
             bitrate=bitrate if FORMATS[format].bitrate else None,
         ) as out:  # fmt: skip
@@ -131,6 +133,9 @@ def write_chapters(
             if not out.num_samples:
                 out.write(_moment(timeline.rate))
     stream.finish()
+    if picture is not None and not FORMATS[format].holds_cover:
+        suffix = "png" if picture.media_type == "image/png" else "jpg"
+        _put(Path(folder) / f"cover.{suffix}", picture.data)
     if tracks.whole:
         _put(playlist, _playlist(paths, tracks.titles, timeline))
     warnings = (warning,) if warning else ()
@@ -231,8 +236,8 @@ def _seconds(start: int, mark: Mark, rate: int) -> int:
     return round((mark.end - start) / rate)
 
 
-def _put(path: Path, text: str) -> None:
+def _put(path: Path, content: str | bytes) -> None:
     try:
-        write_atomic(path, text)
+        write_atomic(path, content)
     except OSError as error:
-        raise failed(error, path) from error
+        raise explain_write_error(error, path) from error

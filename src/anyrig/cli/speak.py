@@ -173,7 +173,7 @@ def _speak(
 
 def _play(parts: Iterator[Samples], made: Speech, target: _AudioTarget) -> None:
     """Play or pipe the audio while it is made; its loudness is adjusted as it goes."""
-    from anyrig.audio.encode import encoder
+    from anyrig.audio.encode import open_encoder
     from anyrig.audio.loudness import Leveller
     from anyrig.audio.playback import play
 
@@ -182,7 +182,7 @@ def _play(parts: Iterator[Samples], made: Speech, target: _AudioTarget) -> None:
     if target.play:
         play(parts, made.sample_rate)
         return
-    with encoder(sys.stdout.buffer, format=target.format, rate=made.sample_rate) as output:
+    with open_encoder(sys.stdout.buffer, format=target.format, rate=made.sample_rate) as output:
         for part in parts:
             output.write(part)
 

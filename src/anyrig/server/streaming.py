@@ -180,14 +180,14 @@ class SpeechStream:
             raise WorkError("the client disconnected", hint="Send the request again.")
 
     def _open_encoder(self, sample_rate: int) -> Encoder:
-        from anyrig.audio.encode import encoder
+        from anyrig.audio.encode import open_encoder
 
         if self._format == "pcm" and sample_rate != PCM_RATE:
             from anyrig.audio.resample import Resampler
 
             self._resampler = Resampler(sample_rate, PCM_RATE)
             sample_rate = PCM_RATE
-        return encoder(self._buffer, self._format, sample_rate)
+        return open_encoder(self._buffer, self._format, sample_rate)
 
     def _encode(self, segment: Given) -> bytes:
         """A segment as bytes; the next one is requested."""

@@ -251,17 +251,17 @@ def chunk_of(spoken: Spoken, rate: int, position: int) -> AudioChunk:
     """A segment's finished audio: trimmed, at the studio's rate, with its pauses."""
     import numpy as np
 
-    from anyrig.audio import samples as join
     from anyrig.audio.resample import resample
+    from anyrig.audio.samples import fade, silence
     from anyrig.speech.audio import AudioChunk, trim
     from anyrig.speech.engine import WordTime
 
     assert spoken.take is not None
     segment = spoken.segment
     take = trim(spoken.take)
-    samples = join.faded(resample(take.samples, take.rate, rate), rate)
-    before = join.pause(segment.pause_before_s, rate)
-    after = join.pause(segment.pause_after_s, rate)
+    samples = fade(resample(take.samples, take.rate, rate), rate)
+    before = silence(segment.pause_before_s, rate)
+    after = silence(segment.pause_after_s, rate)
     offset_s = (position + len(before)) / rate
     return AudioChunk(
         np.concatenate([before, samples, after]),

@@ -23,7 +23,7 @@ _UNFINISHED = re.compile(r"(\..*\.)(?:[0-9a-f]{8}\.part|[0-9a-f]{12})", re.DOTAL
 _LOCK = "lock"
 
 
-def open_beside(path: Path) -> tuple[Path, BinaryIO]:
+def open_part_file(path: Path) -> tuple[Path, BinaryIO]:
     """A new file in the same folder, for this process alone; what killed runs left is removed."""
     clear_leftovers(path)
     part = path.with_name(f"{_beside(path)}{secrets.token_hex(4)}.part")
@@ -33,7 +33,7 @@ def open_beside(path: Path) -> tuple[Path, BinaryIO]:
 
 
 @contextlib.contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
+def part_folder(path: Path) -> Iterator[Path]:
     """A folder for what a file is made of, in the same place; it is gone when the block ends."""
     clear_leftovers(path)
     folder = path.with_name(f"{_beside(path)}{secrets.token_hex(4)}.part")
@@ -105,7 +105,7 @@ def _unused(path: Path) -> bool:
         return _locked(raw)
 
 
-def failed(error: OSError, path: Path | None) -> AnyrigError | OSError:
+def explain_write_error(error: OSError, path: Path | None) -> AnyrigError | OSError:
     """What a person is told; a closed pipe stays what it is, as commands end quietly on it."""
     if isinstance(error, BrokenPipeError) or path is None:
         return error

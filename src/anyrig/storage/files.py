@@ -107,10 +107,10 @@ def _close_tree(root: str) -> None:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Replace a file's text in one step: readers see the old file or the new one, never a part."""
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Replace a file in one step: readers see the old file or the new one, never a part."""
     with open_atomic(path) as file:
-        file.write(text.encode())
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.transcription.protocol import RATE
+from anyrig.audio import SPEECH_RATE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_S = 28.0
 """Of a piece: what Whisper hears at once, less a little."""
 OVERLAP_S = 2.0
-FRAME = RATE // 100
+FRAME = SPEECH_RATE // 100
 _LEAST = 1000  # frames of a piece, where a pause allows it
 _MARGIN = 25  # frames of quiet that are left around speech: soft beginnings and ends of words
 _PAUSE = 20  # a shorter one may be inside a word
@@ -65,7 +65,7 @@ class Quiet(NamedTuple):
 
 def cut(blocks: Iterable[Samples], most_s: float = MOST_S) -> Iterator[Piece | Quiet]:
     """The pieces of a stream and what is quiet between them, in order and without a gap."""
-    cutter = _Cutter(round(most_s * RATE))
+    cutter = _Cutter(round(most_s * SPEECH_RATE))
     for block in blocks:
         cutter.feed(block)
         yield from cutter.ready(last=False)

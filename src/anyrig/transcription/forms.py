@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from anyrig.audio import SPEECH_RATE
 from anyrig.text.captions import Caption, apart, srt, vtt
 from anyrig.text.captions_cut import pieces, width, wrapped
 from anyrig.text.labels import one_line
 from anyrig.transcription.gather import Transcription
 from anyrig.transcription.plain import line_form
-from anyrig.transcription.protocol import RATE, FormName, Line
+from anyrig.transcription.protocol import FormName, Line
 from anyrig.transcription.stitch import timed
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def plain(heard: Transcription) -> dict[str, JsonValue]:
         "text": "\n\n".join(_joined(part) for part in paragraphs(heard.lines)),
         "segments": [line_form(line, number) for number, line in enumerate(heard.lines)],
         "silences": [
-            {"start": q.start / RATE, "end": q.end / RATE, "steady_noise": q.steady}
+            {"start": q.start / SPEECH_RATE, "end": q.end / SPEECH_RATE, "steady_noise": q.steady}
             for q in heard.quiet
         ],
         "not_heard": [

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from anyrig.audio import SPEECH_RATE
 from anyrig.transcription.cut import Piece, Quiet
-from anyrig.transcription.protocol import RATE, Line, Transcript
+from anyrig.transcription.protocol import Line, Transcript
 from anyrig.transcription.stitch import stitched
 
 if TYPE_CHECKING:
-    from anyrig.audio.decode import Sound
+    from anyrig.audio.decode import AudioFile
     from anyrig.transcription.tongue import Tongue
 
 
@@ -61,7 +62,7 @@ class Transcription:
     lines: tuple[Line, ...]
     translated: bool = False
     quiet: tuple[Quiet, ...] = ()
-    """Stretches in which nobody speaks, in samples of `RATE`."""
+    """Stretches in which nobody speaks, in samples of `SPEECH_RATE`."""
     pieces: tuple[tuple[float, float], ...] = ()
     """What was heard, in seconds."""
     gaps: tuple[Gap, ...] = ()
@@ -83,7 +84,7 @@ class Transcription:
 class Gathered:
     """A transcription while it grows."""
 
-    def __init__(self, sound: Sound, tell: Callable[[Progress], None]) -> None:
+    def __init__(self, sound: AudioFile, tell: Callable[[Progress], None]) -> None:
         self._sound, self._tell = sound, tell
         self._quiet: list[Quiet] = []
         self._spans: list[Span] = []
@@ -112,7 +113,7 @@ class Gathered:
         """What was heard of the next piece, or why nothing was."""
         lines: list[Line] = []
         if isinstance(heard, str):
-            self._gaps.append(Gap(span.start / RATE, span.end / RATE, heard))
+            self._gaps.append(Gap(span.start / SPEECH_RATE, span.end / SPEECH_RATE, heard))
         else:
             lines = _ordered(heard.lines, span)
             self._num_kept += kept
@@ -121,14 +122,14 @@ class Gathered:
                 code = heard.language
                 self._spoken_s[code] = self._spoken_s.get(code, 0.0) + lasts
         if span.overlap and lines and self._lines and self._lines[-1]:
-            begin = span.start / RATE
+            begin = span.start / SPEECH_RATE
             self._lines[-1], lines = stitched(
-                self._lines[-1], lines, begin, begin + span.overlap / RATE
+                self._lines[-1], lines, begin, begin + span.overlap / SPEECH_RATE
             )
         self._spans.append(span)
         self._lines.append(lines)
         text = lines[-1].text if lines else ""
-        self._tell(Progress(span.end / RATE, self._sound.duration_s, text, kept))
+        self._tell(Progress(span.end / SPEECH_RATE, self._sound.duration_s, text, kept))
 
     def finished(self, tongue: Tongue, *, translated: bool) -> Transcription:
         """All of it."""
@@ -137,7 +138,7 @@ class Gathered:
         shares = tuple((code, time / whole) for code, time in ranked)
         return Transcription(
             name=self._sound.name,
-            duration_s=self._end / RATE,
+            duration_s=self._end / SPEECH_RATE,
             language=tongue.language or (shares[0][0] if shares else ""),
             language_reason=tongue.reason,
             languages=shares,
@@ -146,7 +147,9 @@ class Gathered:
             lines=tuple(_monotone([line for lines in self._lines for line in lines])),
             translated=translated,
             quiet=tuple(self._quiet),
-            pieces=tuple((span.start / RATE, span.end / RATE) for span in self._spans),
+            pieces=tuple(
+                (span.start / SPEECH_RATE, span.end / SPEECH_RATE) for span in self._spans
+            ),
             gaps=tuple(self._gaps),
             num_kept=self._num_kept,
             warnings=tuple(self._sound.warnings),
@@ -155,7 +158,7 @@ class Gathered:
 
 def _ordered(lines: tuple[Line, ...], span: Span) -> list[Line]:
     """A piece's lines in the time of the whole, and within the piece."""
-    begin, end = span.start / RATE, span.end / RATE
+    begin, end = span.start / SPEECH_RATE, span.end / SPEECH_RATE
     found = []
     for line in lines:
         moved = line.later(begin)

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from anyrig.audio import SPEECH_RATE
 from anyrig.transcription.cut import SILENT_DB, levels, quiet_limit, quietest
-from anyrig.transcription.protocol import RATE, Line, Transcript
+from anyrig.transcription.protocol import Line, Transcript
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,12 +63,12 @@ def careful(
         first: what was heard already.
     """
     first = hear(samples) if first is None else first
-    seconds = len(samples) / RATE
+    seconds = len(samples) / SPEECH_RATE
     against = doubt(first.text, seconds)
     if against and seconds >= 2 * _SHORTEST_S:
         place = quietest(samples)
-        if _SHORTEST_S * RATE / 2 <= place <= len(samples) - _SHORTEST_S * RATE / 2:
-            again = _joined(hear(samples[:place]), hear(samples[place:]), place / RATE)
+        if _SHORTEST_S * SPEECH_RATE / 2 <= place <= len(samples) - _SHORTEST_S * SPEECH_RATE / 2:
+            again = _joined(hear(samples[:place]), hear(samples[place:]), place / SPEECH_RATE)
             if not doubt(again.text, seconds) or len(again.text) < len(first.text):
                 first, against = again, doubt(again.text, seconds)
     loud = levels(samples) > _limit_of(samples)
@@ -79,8 +80,8 @@ def careful(
 
 def _sounds(line: Line, samples: Samples) -> bool:
     """Whether there is any sound where a line is said to be; times of lines are not exact."""
-    start = max(0, round((line.start_s - _SLACK_S) * RATE))
-    there = samples[start : round((line.end_s + _SLACK_S) * RATE)]
+    start = max(0, round((line.start_s - _SLACK_S) * SPEECH_RATE))
+    there = samples[start : round((line.end_s + _SLACK_S) * SPEECH_RATE)]
     return bool(len(there)) and float(levels(there).max()) > SILENT_DB
 
 

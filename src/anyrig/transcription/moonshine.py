@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from anyrig.audio import SPEECH_RATE
 from anyrig.transcription.protocol import (
-    RATE,
     Line,
     Recogniser,
     Task,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.placement import Placement
 
 _SHORTEST_S = 0.1  # it says "You" in what is shorter
-_SILENCE = [0.0] * (3 * RATE)
+_SILENCE = [0.0] * (3 * SPEECH_RATE)
 _PACKAGE = "moonshine-voice==0.1.0"
 _HASHES = {
     "decoder_model_merged.ort": "cf524c4862d36e9e5ab032eddc73637efd822d70e868ac575cf1a46e1e4708a0",
@@ -68,8 +68,8 @@ class Moonshine(Recogniser):
         if not len(samples):
             return Transcript("", "en")
         self._settle()
-        heard = self._transcriber.transcribe_without_streaming(samples.tolist(), RATE)
-        whole_s = len(samples) / RATE
+        heard = self._transcriber.transcribe_without_streaming(samples.tolist(), SPEECH_RATE)
+        whole_s = len(samples) / SPEECH_RATE
         made = []
         for line in heard.lines:
             text = line.text.strip()
@@ -85,4 +85,4 @@ class Moonshine(Recogniser):
         Its state outlives a call, and another transcriber has the same: after speech, a recording
         that begins at once began with a "You" that nobody says. It costs 30 ms.
         """
-        self._transcriber.transcribe_without_streaming(_SILENCE, RATE)
+        self._transcriber.transcribe_without_streaming(_SILENCE, SPEECH_RATE)

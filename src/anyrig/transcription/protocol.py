@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
-from anyrig.audio.decode import RATE
+from anyrig.audio import SPEECH_RATE
 from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import format_install
 from anyrig.work.engine import BaseEngine
@@ -144,7 +144,7 @@ class Recogniser(BaseEngine):
         from anyrig.audio.resample import resample
         from anyrig.transcription.guard import careful
 
-        at_16k = resample(samples, rate, RATE)
+        at_16k = resample(samples, rate, SPEECH_RATE)
         if task == "language":
             found = self.language(at_16k)
             return Transcript("", found[0][0] if found else "", languages=found)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anyrig.audio import SPEECH_RATE
 from anyrig.errors import DeviceError, Message, MissingWeightsError, OptionRef
 from anyrig.memory import oom
 from anyrig.transcription.guard import MOST_COMPRESSED, careful, compression_ratio
-from anyrig.transcription.protocol import RATE, Line, Recording, Transcript
+from anyrig.transcription.protocol import Line, Recording, Transcript
 from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class TorchWhisper(BaseEngine):
     def _run(self, batch: list[Recording]) -> list[Transcript]:
         from anyrig.audio.resample import resample
 
-        sounds = [resample(one.samples, one.rate, RATE) for one in batch]
+        sounds = [resample(one.samples, one.rate, SPEECH_RATE) for one in batch]
         model, hidden = self._encoded(sounds)
         silent, languages = self._first_step(model, hidden)
         found: list[Transcript] = []
@@ -128,7 +129,7 @@ class TorchWhisper(BaseEngine):
         if one.task == "words":
             return made
         return careful(
-            lambda part: self._run([one._replace(samples=part, rate=RATE, task="words")])[0],
+            lambda part: self._run([one._replace(samples=part, rate=SPEECH_RATE, task="words")])[0],
             sound,
             first=made,
         )
@@ -137,10 +138,12 @@ class TorchWhisper(BaseEngine):
         """The encoder's answer for a batch, with the model that gave it."""
         import numpy as np
 
-        most = round(_WINDOW_S * RATE)
-        padded = [sound[:most] if len(sound) else np.zeros(RATE, np.float32) for sound in sounds]
+        most = round(_WINDOW_S * SPEECH_RATE)
+        padded = [
+            sound[:most] if len(sound) else np.zeros(SPEECH_RATE, np.float32) for sound in sounds
+        ]
         features = self._extractor(
-            padded, sampling_rate=RATE, return_tensors="pt", padding="max_length"
+            padded, sampling_rate=SPEECH_RATE, return_tensors="pt", padding="max_length"
         ).input_features.to(self._device)
         hidden = self._model.model.encoder(features.to(self._model.dtype)).last_hidden_state
         if bool(hidden.isfinite().all()):
@@ -191,7 +194,7 @@ class TorchWhisper(BaseEngine):
         for temperature in TEMPERATURES:
             if not rows:
                 break
-            lasts = [min(_WINDOW_S, len(sounds[n]) / RATE) for n in rows]
+            lasts = [min(_WINDOW_S, len(sounds[n]) / SPEECH_RATE) for n in rows]
             prompts = [self._prompt(batch[n], codes[n]) for n in rows]
             tries = decode(
                 model, hidden[rows], prompts, lasts, self.vocabulary, temperature=temperature

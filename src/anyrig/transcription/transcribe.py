@@ -18,20 +18,21 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anyrig.audio import SPEECH_RATE
 from anyrig.storage.keys import CacheKey
 from anyrig.transcription import tongue
 from anyrig.transcription.cut import Piece, Quiet, cut
 from anyrig.transcription.gather import Gathered, Progress, Span, Transcription
 from anyrig.transcription.model import MOONSHINE, WHISPER_BASE, Model, find
 from anyrig.transcription.plain import kept_form, opened_form
-from anyrig.transcription.protocol import RATE, Recording, Task, Transcript
+from anyrig.transcription.protocol import Recording, Task, Transcript
 from anyrig.transcription.tongue import Tongue
 from anyrig.transcription.whisper import drives_cuda
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
-    from anyrig.audio.decode import Sound
+    from anyrig.audio.decode import AudioFile
     from anyrig.placement import PlacementPlan, Workload
     from anyrig.storage.cache import Cache
     from anyrig.work.outcome import ItemOutcome
@@ -99,7 +100,7 @@ class Transcriber:
             )  # fmt: skip
 
     def transcribe(
-        self, sound: Sound, tell: Callable[[Progress], None] = lambda _: None
+        self, sound: AudioFile, tell: Callable[[Progress], None] = lambda _: None
     ) -> Transcription:
         """All that is said; `tell` is told of every piece, in order."""
         gathered = Gathered(sound, tell)
@@ -175,7 +176,7 @@ class Transcriber:
                     keys.append(key)
                 waiting.append((span, kept))
                 if kept is None:
-                    yield Recording(part.samples, RATE, language, task)
+                    yield Recording(part.samples, SPEECH_RATE, language, task)
 
         def keep(outcome: ItemOutcome[Any]) -> None:
             if outcome.result is not None:

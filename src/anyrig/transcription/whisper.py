@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyrig.audio import SPEECH_RATE
 from anyrig.errors import InvalidInputError, MissingWeightsError, StorageError
 from anyrig.storage.files import make_folder, opener
 from anyrig.transcription.protocol import (
-    RATE,
     Line,
     Recogniser,
     Task,
@@ -104,7 +104,7 @@ class Whisper(Recogniser):
         """CTranslate2 finds its CUDA libraries when it first computes: better now than later."""
         import numpy as np
 
-        self._model.detect_language(np.zeros(RATE, np.float32))
+        self._model.detect_language(np.zeros(SPEECH_RATE, np.float32))
 
     def transcribe(self, samples: NDArray[np.float32], rate: int, language: str = "") -> Transcript:
         """What is said; the language is found out when it is not given."""
@@ -115,7 +115,7 @@ class Whisper(Recogniser):
 
         # Each recording is on its own: what was heard before must not colour what is heard now.
         lines, told = self._model.transcribe(
-            resample(samples, rate, RATE), language=code, temperature=0.0, beam_size=5,
+            resample(samples, rate, SPEECH_RATE), language=code, temperature=0.0, beam_size=5,
             condition_on_previous_text=False, without_timestamps=True,
         )  # fmt: skip
         text = " ".join(line.text.strip() for line in lines)
@@ -130,7 +130,7 @@ class Whisper(Recogniser):
             samples, language=code, task="translate" if task == "translate" else "transcribe",
             beam_size=5, condition_on_previous_text=False, word_timestamps=self._words,
         )  # fmt: skip
-        whole_s = len(samples) / RATE
+        whole_s = len(samples) / SPEECH_RATE
         lines = tuple(_line(line, whole_s) for line in heard if line.text.strip())
         found: tuple[tuple[str, float], ...] = ()
         if code is None:
