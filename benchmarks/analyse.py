@@ -55,7 +55,7 @@ def run(hardware: str) -> list[Row]:
 
 
 def _extract(one: Marked) -> Sequence[str]:
-    found = extract(one.paged, length=Length(sentences=_NUM_SENTENCES))
+    found = extract(one.document, length=Length(sentences=_NUM_SENTENCES))
     return [sentence.text for sentence in found.taken]
 
 

@@ -37,7 +37,7 @@ from anyrig.speech.prepare import SpeechOptions, seed_of
 from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio
 from anyrig.storage.cache import ResultCache
-from anyrig.text.document import About, Block, Chapter, Document
+from anyrig.text.document import Block, Chapter, Document, Metadata
 
 DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 TEXT = {
@@ -52,7 +52,7 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
         Chapter(title, tuple(map(Block, blocks))) for title, blocks in (text or TEXT).items()
     )
     terms = SpeechOptions(reads=("ipa",), languages=("en",), voice=voice)
-    document = Document(About(title="The Harbour", authors=("A. Writer",)), chapters)
+    document = Document(Metadata(title="The Harbour", authors=("A. Writer",)), chapters)
     return plan_of(document, terms, main="en", **more)
 
 

@@ -10,8 +10,8 @@ from anyrig import Rig
 from anyrig.app.reader import ReadRequest, read_part
 from anyrig.documents.passages import passages
 from anyrig.errors import InvalidInputError
-from anyrig.text.pages import pages
 from tests.text.formats.office_files import docx, p
+from tests.text.page_reading import read_pages
 
 HEADING = "berschrift1"
 
@@ -20,7 +20,7 @@ def test_a_part_is_the_chapter_with_the_passage(tmp_path: Path) -> None:
     body = p("The lease", HEADING) + p("The rent is due on Monday.") + p("It is 850 euros.")
     body += p("The roof", HEADING) + p("The landlord mends the roof.")
     file = docx(tmp_path / "lease.docx", body)
-    passage = next(one for one in passages(pages(file)) if "mends" in one.text)
+    passage = next(one for one in passages(read_pages(file)) if "mends" in one.text)
     request = ReadRequest(file=file, start=passage.file_start, words=passage.text[:20])
     found = read_part(Rig(), request)
     assert (found.type, found.part, found.num_parts) == ("docx", 2, 2)
@@ -28,7 +28,7 @@ def test_a_part_is_the_chapter_with_the_passage(tmp_path: Path) -> None:
     assert found.start == passage.file_start
     shown = [(one.text, one.heading) for one in found.blocks]
     assert shown == [("The roof", True), ("The landlord mends the roof.", False)]
-    text = pages(file).text
+    text = read_pages(file).text
     assert all(text[one.start :].startswith(one.text) for one in found.blocks)
     first = read_part(Rig(), ReadRequest(file=file, part=1))
     assert [one.text for one in first.blocks][0] == "The lease"
@@ -53,7 +53,9 @@ def test_a_long_chapter_is_cut_between_paragraphs(tmp_path: Path) -> None:
     words = [word for part in parts for block in part.blocks for word in block.text.split()]
     assert words == " ".join(lines).split()
     late = "Sentence 5500 is about"
-    found = read_part(rig, ReadRequest(file=file, start=pages(file).text.find(late), words=late))
+    found = read_part(
+        rig, ReadRequest(file=file, start=read_pages(file).text.find(late), words=late)
+    )
     assert any(late in block.text for block in found.blocks)
 
 
@@ -61,7 +63,7 @@ def test_a_passage_that_has_moved_is_found_or_said_to_be_missing(tmp_path: Path)
     file = tmp_path / "note.html"
     file.write_text("<p>Something new.</p><p>The rent is due on Monday.</p>")
     found = read_part(Rig(), ReadRequest(file=file, start=0, words="The rent is"))
-    assert found.start == pages(file).text.find("The rent")
+    assert found.start == read_pages(file).text.find("The rent")
     found = read_part(Rig(), ReadRequest(file=file, start=0, words="The roof is"))
     assert found.start is None
     assert found.blocks[0].text == "Something new."

@@ -17,7 +17,7 @@ from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import UnspeakableTextError
 from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.segment import Omission, Script
-from anyrig.text.document import About, Block, Chapter, Document, Inline
+from anyrig.text.document import Metadata, Block, Chapter, Document, Inline
 
 RATE = 24000
 NAMES = {
@@ -51,12 +51,12 @@ def _script(source: str) -> Script:
 
 def plan(
     *chapters: Chapter,
-    about: About | None = None,
+    about: Metadata | None = None,
     outside: Sequence[Chapter] = (),
     main: str = "en",
 ) -> Plan:
     """A book of these chapters; those outside are in the document and not spoken."""
-    about = about or About("A trial", ("The anyrig authors",), "en")
+    about = about or Metadata("A trial", ("The anyrig authors",), "en")
     document = Document(about, (*chapters, *outside), format="epub")
     return Plan(document, tuple(part(each, at) for at, each in enumerate(chapters, 1)), main)
 
@@ -195,7 +195,7 @@ def odd() -> Plan:
     third = Chapter("Silence", (Block("* * *"),), level=2)
     fourth = Chapter("The end", (Block("And so it ended."),), level=1, role="back")
     notes = Chapter("Notes", (Block("A note from far away.", "note", id="z#far"),), role="notes")
-    about = About(
+    about = Metadata(
         "Odd & <strange>", ("Ann\x01 Author", ""), "not a language!", "The Oddities", "2",
         "2026", "A book\nof everything", "anyrig", "urn:isbn:123", "MIT", ("tests", "odd & even"),
     )  # fmt: skip

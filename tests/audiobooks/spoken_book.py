@@ -16,7 +16,7 @@ from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
 from anyrig.speech.audio import trim
 from anyrig.speech.prepare import SpeechOptions, prepare
-from anyrig.text.document import About, Block, Chapter, Document
+from anyrig.text.document import Metadata, Block, Chapter, Document
 from anyrig.transcription.choose import choose
 from anyrig.transcription.moonshine import Moonshine
 from anyrig.transcription.protocol import Recording
@@ -57,7 +57,7 @@ def plan() -> Plan:
         script = prepare(text, SpeechOptions(language="en", languages=("en",)))
         parts.append(Part(number, title, 1, chapter, script, (0,)))
         chapters.append(chapter)
-    return Plan(Document(About("A Book", language="en"), tuple(chapters)), tuple(parts))
+    return Plan(Document(Metadata("A Book", language="en"), tuple(chapters)), tuple(parts))
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.speech.prepare import SpeechOptions
 from anyrig.speech.segment import check
 from anyrig.speech.source_text import Style
-from anyrig.text.document import About, Block, Chapter, Document
+from anyrig.text.document import Metadata, Block, Chapter, Document
 
 _FILE = """
 narrator = "nora"
@@ -60,7 +60,7 @@ def _spoken(cast: Cast, *texts: str, number: int = 1) -> list[list[tuple[str, st
 
 
 def _document(*texts: str) -> Document:
-    return Document(About(language="en"), (Chapter("One", tuple(map(Block, texts))),))
+    return Document(Metadata(language="en"), (Chapter("One", tuple(map(Block, texts))),))
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from anyrig.errors import (
 )
 from anyrig.speech.prepare import SpeechOptions
 from anyrig.speech.segment import check
-from anyrig.text.document import About, Block, Chapter, Document, Inline
+from anyrig.text.document import Metadata, Block, Chapter, Document, Inline
 
 FRENCH = (
     "Il était une fois, dans une petite ville au bord de la mer, un horloger qui ne savait pas "
@@ -41,7 +41,7 @@ def terms(*languages: str) -> SpeechOptions:
 
 
 def book(*chapters: Chapter, **about: Any) -> Document:
-    return Document(About(title="A book", **about), chapters)
+    return Document(Metadata(title="A book", **about), chapters)
 
 
 def chapter(*blocks: Block | str, title: str = "", **more: object) -> Chapter:

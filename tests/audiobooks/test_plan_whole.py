@@ -16,13 +16,13 @@ from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.segment import check
 from anyrig.speech.source_text import Style
 from anyrig.text.document import (
-    About,
     Block,
     BlockKind,
     Chapter,
     Document,
     Inline,
     InlineKind,
+    Metadata,
 )
 
 WORDS = (
@@ -77,7 +77,7 @@ class Chance:
             )
             for _ in range(self.die.randint(1, 3))
         )
-        return Document(About(), chapters)
+        return Document(Metadata(), chapters)
 
     def ways(self) -> Ways:
         drawn = {name: self.die.choice(choices) for name, choices in CHOICES.items()}
@@ -134,12 +134,12 @@ def test_every_character_of_any_document_is_accounted_for_once(first: int) -> No
 
 def test_the_tab_at_the_end_of_a_part_of_a_row_is_told_once() -> None:
     rows = "one\t\tthree\n" + "\t".join(f"a longer cell, number {n}," for n in range(20))
-    table = Document(About(), (Chapter("", (Block(rows, "table"),)),))
+    table = Document(Metadata(), (Chapter("", (Block(rows, "table"),)),))
     assert_whole(plan_of(table, terms(60), main="en"))
 
 
 def test_a_word_that_announces_and_what_it_announces_may_be_two_segments() -> None:
-    picture = Document(About(), (Chapter("", (Block("1984", "image"),)),))
+    picture = Document(Metadata(), (Chapter("", (Block("1984", "image"),)),))
     plan = plan_of(picture, terms(20), main="en")
     assert [segment.utterance.text for segment in plan.segments] == [
         "Image:",

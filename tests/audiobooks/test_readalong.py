@@ -23,7 +23,7 @@ from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.speech.engine import Utterance
 from anyrig.speech.segment import Script, Segment
-from anyrig.text.document import About, Block, BlockKind, Chapter, Document, Inline, Picture
+from anyrig.text.document import Metadata, Block, BlockKind, Chapter, Document, Inline, Picture
 from tests.audiobooks.readalong_book import NAMES, Book, make, odd, part, plan, sound, timeline
 
 EPUBCHECK = "/usr/share/java/epubcheck.jar"
@@ -211,7 +211,7 @@ def test_what_the_book_says_of_itself(book: Book) -> None:
 
 def test_a_book_without_a_name_or_a_cover(tmp_path: Path) -> None:
     chapter = Chapter("\x01", (Block("Some words."),))
-    book = make(tmp_path, plan(chapter, about=About()), cover=Picture(b"\xff\xd8\xffbroken"))
+    book = make(tmp_path, plan(chapter, about=Metadata()), cover=Picture(b"\xff\xd8\xffbroken"))
     assert book.find(book.opf, "//dc:title")[0].text == "Untitled"
     assert book.find(book.page(1), "//x:title")[0].text == "1"
     assert not any("cover" in name for name in book.files)
@@ -255,7 +255,7 @@ def test_opus_is_named_as_the_standard_wants(tmp_path: Path) -> None:
 
 def test_a_book_from_the_right(tmp_path: Path) -> None:
     chapter = Chapter("שלום", (Block("שלום עולם."),))
-    of = plan(chapter, about=About("ספר", language="he"), main="he")
+    of = plan(chapter, about=Metadata("ספר", language="he"), main="he")
     book = make(tmp_path, of)
     assert book.page(1).get("dir") == "rtl"
     assert book.find(book.opf, "//o:spine")[0].get("page-progression-direction") == "rtl"
@@ -307,7 +307,7 @@ def plans(draw: st.DrawFn) -> Plan:
         own = tuple(span for span, owner in zip(spans, owners, strict=True) if owner == number)
         segments.append(Segment(Utterance("x", "en"), own, "".join(source[a:b] for a, b in own)))
     script = Script(source, tuple(segments))
-    document = Document(About(), (chapter,))
+    document = Document(Metadata(), (chapter,))
     return Plan(document, (part(chapter, 1, script),))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anyrig.documents.analyse.words import plain, stem, words
-from anyrig.text.pages import Page, Paged
+from anyrig.text.document import Document
 
 FOLDER = Path(__file__).parent / "marked"
 
@@ -25,8 +25,8 @@ class Marked:
         return " ".join(self.sentences)
 
     @property
-    def paged(self) -> Paged:
-        return Paged(FOLDER / f"{self.name}.txt", "txt", (Page(self.text),))
+    def document(self) -> Document:
+        return Document.from_text(self.text, FOLDER / f"{self.name}.txt")
 
 
 def load() -> list[Marked]:

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 from anyrig.documents.pairs import Couple, pairs
 from anyrig.documents.passages import BUDGET, passages, spans, weight
 from anyrig.errors import InvalidInputError
-from anyrig.text.pages import Page, Paged
+from anyrig.text.document import Document
+from tests.text.page_reading import build_document
 
 ALICE = (Path(__file__).parents[1] / "texts" / "alice.txt").read_text(encoding="utf-8")
 
 
-def paged(*texts: str) -> Paged:
-    pages, start = [], 0
-    for number, text in enumerate(texts, 1):
-        pages.append(Page(text, number, start, title=f"page {number}"))
-        start += len(text) + 2
-    return Paged(Path("file.pdf"), "pdf", tuple(pages))
+def build(*texts: str) -> Document:
+    titles = [f"page {number}" for number in range(1, len(texts) + 1)]
+    return build_document(*texts, path=Path("file.pdf"), titles=titles, numbered=True)
 
 
 def check(text: str, budget: int = BUDGET) -> list[tuple[int, int]]:
@@ -52,12 +50,12 @@ def test_a_book_is_cut_at_sentences() -> None:
 
 
 def test_places_are_in_page_and_file() -> None:
-    file = paged(ALICE[:3000], "", ALICE[3000:7000], "The end.")
+    file = build(ALICE[:3000], "", ALICE[3000:7000], "The end.")
     found = list(passages(file))
     assert [one.number for one in found] == list(range(len(found)))
     assert {one.page for one in found} == {1, 3, 4}
     for one in found:
-        page = file.pages[one.page - 1]
+        page = file.parts("page")[one.page - 1]
         assert page.text[one.start : one.end] == one.text
         assert file.text[one.file_start : one.file_start + len(one.text)] == one.text
         assert one.title == f"page {one.page}"
@@ -90,10 +88,10 @@ def test_odd_texts(text: str, count: int) -> None:
 
 
 def test_broken_characters_are_blanks_and_move_nothing() -> None:
-    file = paged("A \x00 zero and \ud800 half a pair, then more.")
+    file = build("A \x00 zero and \ud800 half a pair, then more.")
     (one,) = passages(file)
     assert one.text == "A   zero and   half a pair, then more."
-    assert len(one.text) == len(file.pages[0].text)
+    assert len(one.text) == len(file.parts("page")[0].text)
 
 
 @settings(max_examples=50, deadline=None)

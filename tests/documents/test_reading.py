@@ -16,9 +16,10 @@ from anyrig.errors import (
     OutOfMemoryError,
     render,
 )
-from anyrig.text.pages import Paged
+from anyrig.text.document import Document
 from tests.text.formats.pdf_making import Leaf, write
 from tests.text.formats.test_pdf import TEXT, leaf
+from tests.text.page_reading import list_sources
 from tests.text.picture_making import WORDS, Counts, bomb_png, sheet, tiff
 from tests.text.test_pages import SCAN
 
@@ -33,10 +34,10 @@ def _mixed(path: Path) -> Path:
     return write(path, [leaf(), scan, stamped, garbled, Leaf(), leaf()])
 
 
-def _holds(paged: Paged) -> Paged:
-    for page in paged.pages:
-        assert paged.text[page.start : page.start + len(page.text)] == page.text
-    return paged
+def _holds(document: Document) -> Document:
+    for page in document.parts("page"):
+        assert document.text[page.start : page.start + len(page.text)] == page.text
+    return document
 
 
 NONE = "and no OCR is installed (pip install 'anyrig[ocr]')"
@@ -44,22 +45,30 @@ NONE = "and no OCR is installed (pip install 'anyrig[ocr]')"
 
 def test_pictures_are_read_only_where_there_is_no_usable_text(tmp_path: Path) -> None:
     ocr = Counts()
-    paged = _holds(read(_mixed(tmp_path / "a.pdf"), ocr=ocr))
+    document = _holds(read(_mixed(tmp_path / "a.pdf"), ocr=ocr))
     assert ocr.num_read == 3
-    assert [page.source for page in paged.pages] == ["text", "ocr", "text", "text", "none", "text"]
-    assert paged.pages[1].text == "two squares"
-    assert paged.pages[2].text == "Copy 7"
-    assert paged.pages[0].text == paged.pages[5].text == TEXT
-    assert paged.warnings == (
+    assert list_sources(document) == ["text", "ocr", "layer", "layer", "none", "text"]
+    pages = document.parts("page")
+    assert pages[1].text == "two squares"
+    assert pages[2].text == "Copy 7"
+    assert pages[0].text == pages[5].text == TEXT
+    assert document.warnings == (
         "no text was found on the picture of pages 3-4",
         "the text of pages 3-4 is the file's own and may be of no use",
     )
 
 
 def test_without_ocr_what_is_doubtful_stays_and_is_named(tmp_path: Path) -> None:
-    paged = _holds(read(_mixed(tmp_path / "a.pdf")))
-    assert [bool(page.text) for page in paged.pages] == [True, False, True, True, False, True]
-    assert paged.warnings == (
+    document = _holds(read(_mixed(tmp_path / "a.pdf")))
+    assert [bool(page.text) for page in document.parts("page")] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert document.warnings == (
         f"page 2: drawn without a text layer, {NONE}",
         f"page 3: a picture with little text on it, {NONE}",
         f"page 4: its letters make no words, {NONE}",
@@ -69,16 +78,18 @@ def test_without_ocr_what_is_doubtful_stays_and_is_named(tmp_path: Path) -> None
 @pytest.mark.parametrize(("mode", "num_read"), [("auto", 3), ("never", 0), ("always", 5)])
 def test_modes(tmp_path: Path, mode: Mode, num_read: int) -> None:
     ocr = Counts()
-    paged = _holds(read(_mixed(tmp_path / "a.pdf"), ocr=ocr, mode=mode))
+    document = _holds(read(_mixed(tmp_path / "a.pdf"), ocr=ocr, mode=mode))
     assert ocr.num_read == num_read
-    assert paged.pages[0].text == TEXT  # nothing was found on its picture: its own text stays
+    assert (
+        document.parts("page")[0].text == TEXT
+    )  # nothing was found on its picture: its own text stays
 
 
 def test_a_tiff_page_by_page(tmp_path: Path) -> None:
     path = tiff(tmp_path / "a.tif", [2, 5, 1])
-    paged = _holds(read(path, ocr=Counts()))
-    assert [page.text for page in paged.pages] == [WORDS[2], WORDS[5], WORDS[1]]
-    assert {page.source for page in paged.pages} == {"ocr"}
+    document = _holds(read(path, ocr=Counts()))
+    assert [page.text for page in document.parts("page")] == [WORDS[2], WORDS[5], WORDS[1]]
+    assert set(list_sources(document)) == {"ocr"}
     assert read(path).warnings == (f"pages 1-3: a picture without a text layer, {NONE}",)
     assert "unsure of pages 1-3" in read(path, ocr=Counts(0.3)).warnings[0]
 
@@ -105,9 +116,9 @@ def test_a_page_that_cannot_be_drawn_costs_that_page(tmp_path: Path) -> None:
     at = data.find(b"\x78\x9c")  # where the first packed strip of the first page begins
     assert at > 0
     path.write_bytes(data[:at] + bytes(20) + data[at + 20 :])
-    paged = read(path, ocr=Counts())
-    assert [page.text for page in paged.pages] == ["", WORDS[2], WORDS[3]]
-    assert "page 1 could not be read" in paged.warnings[0]
+    document = read(path, ocr=Counts())
+    assert [page.text for page in document.parts("page")] == ["", WORDS[2], WORDS[3]]
+    assert "page 1 could not be read" in document.warnings[0]
 
 
 class Fails:
@@ -130,9 +141,9 @@ class Chokes:
 
 
 def test_a_page_that_ocr_fails_on_is_told_apart_from_one_that_is_bare(tmp_path: Path) -> None:
-    paged = read(tiff(tmp_path / "a.tif", [1, 2, 3]), ocr=Chokes())
-    assert [page.text for page in paged.pages] == ["words", "", ""]
-    assert paged.warnings == (
+    document = read(tiff(tmp_path / "a.tif", [1, 2, 3]), ocr=Chokes())
+    assert [page.text for page in document.parts("page")] == ["words", "", ""]
+    assert document.warnings == (
         "page 2 could not be read: its worker died",
         "no text was found on the picture of page 3",
     )
@@ -144,7 +155,7 @@ def test_an_engine_that_fails_on_one_file_does_not_stop_the_others(tmp_path: Pat
     for error in (RuntimeError("no kernel"), OutOfMemoryError("too large", hint="less")):
         bad, good = read_all(paths, ocr=Fails(error))
         assert isinstance(bad, Unread)
-        assert isinstance(good, Paged)
+        assert isinstance(good, Document)
     with pytest.raises(DeviceLostError):
         list(read_all(paths, ocr=Fails(DeviceLostError("gone", hint="again"))))
 
@@ -168,15 +179,15 @@ def test_many_files_in_order_whatever_is_wrong_with_some(tmp_path: Path, workers
         os.mkfifo(tmp_path / "pipe.txt")
         paths.append(tmp_path / "pipe.txt")
     found = list(read_all(paths, workers=workers))
-    assert [each.file for each in found] == paths
+    assert [each.path for each in found] == paths
     for each in found:
         if isinstance(each, Unread):
             assert each.message
             assert "\n" not in each.message
             assert each.hint
         else:
-            assert each.text == f"words of {each.file.stem}"
-    unread = {each.file.name for each in found if isinstance(each, Unread)}
+            assert each.text == f"words of {each.path.stem}"
+    unread = {each.path.name for each in found if isinstance(each, Unread)}
     assert unread == {*bad, "none.txt"} | ({"pipe.txt"} if hasattr(os, "mkfifo") else set())
 
 
@@ -191,7 +202,7 @@ def test_files_are_taken_as_they_are_needed_and_left_when_not(tmp_path: Path) ->
             yield tmp_path / "a.txt"
 
     found = read_all(paths(), workers=2)
-    assert isinstance(next(found), Paged)
+    assert isinstance(next(found), Document)
     found.close()  # type: ignore[attr-defined]  # it is a generator
     assert taken < 20
     assert not [each for each in threading.enumerate() if each.name.startswith("reading")]

@@ -56,8 +56,8 @@ def test_it_has_one_of_everything() -> None:
 
 def test_it_is_read_as_it_was_meant() -> None:
     book = read(BOOK)
-    assert book.about.title == "The Tide Clock"
-    assert (book.about.series, book.about.series_index) == ("Stories to Try a Voice On", "1")
+    assert book.metadata.title == "The Tide Clock"
+    assert (book.metadata.series, book.metadata.series_index) == ("Stories to Try a Voice On", "1")
     assert book.cover is not None
     assert [(chapter.level, chapter.title) for chapter in book.chapters if chapter.level == 2] == [
         (2, "One Hand"), (2, "Three Mornings"), (2, "High Water"), (2, "Four Lines"),

@@ -13,7 +13,6 @@ from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.jobs import format_time
 from anyrig.server.page.translations import get_translator
-from anyrig.text.pages import pages
 from tests.server import documents_files
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, environment_of, run_for
@@ -21,6 +20,7 @@ from tests.server.documents_files import scan
 from tests.server.long_work import BOOK, fits, fits_in_every_language, job_of, send, told
 from tests.text.formats.office_files import docx, p
 from tests.text.formats.pdf_making import Leaf, pdf
+from tests.text.page_reading import read_pages
 
 pytestmark = NEEDS
 FILE_INPUTS = "input[type=file]:not([webkitdirectory])"
@@ -462,7 +462,7 @@ def test_scans_become_text(person: Browser, tmp_path: Path, axe: str) -> None:
     assert "mended by the plumber" in (saved / "boiler.txt").read_text(encoding="utf-8")
     person.click("[data-save=pdf]", t("documents.scans.pdf"))
     person.until(lambda: (saved / "boiler.pdf").exists())
-    assert "plumber" in pages(saved / "boiler.pdf").text
+    assert "plumber" in read_pages(saved / "boiler.pdf").text
 
 
 def test_recordings_become_text(person: Browser, busy: Server, tmp_path: Path, axe: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyrig.text.document import About, Block, Chapter, Document, Role
+from anyrig.text.document import Block, Chapter, Document, Metadata, Role
 from anyrig.text.matter import settle
 
 _PROSE = "He walked along the road for a long time and thought of nothing at all. " * 40
@@ -17,7 +17,7 @@ def _chapter(title: str, *texts: str, role: Role = "body") -> Chapter:
 
 
 def _book(*chapters: Chapter, title: str = "The Road", author: str = "Jane Roe") -> Document:
-    return Document(About(title=title, authors=(author,)), chapters, format="epub")
+    return Document(Metadata(title=title, authors=(author,)), chapters, format="epub")
 
 
 def _roles(*chapters: Chapter) -> list[Role]:
@@ -100,7 +100,7 @@ def test_a_story_of_copyright_is_a_story() -> None:
 def test_something_of_a_book_is_always_its_body() -> None:
     assert _roles(_chapter("Notes"), _chapter("Index", "A, 1"))[0] == "body"
     assert _roles(_chapter("Contents")) == ["body"]
-    assert settle(Document(About(), ())).chapters == ()
+    assert settle(Document(Metadata(), ())).chapters == ()
 
 
 def _licensed() -> Document:

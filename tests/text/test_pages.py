@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from email.message import EmailMessage
@@ -12,12 +13,23 @@ import pytest
 from PIL import Image
 
 from anyrig.errors import InvalidInputError, LimitExceededError, ProtectedFileError
+from anyrig.text.document import (
+    Block,
+    Chapter,
+    Document,
+    Inline,
+    Metadata,
+    Scan,
+    document_from_json,
+    document_to_json,
+)
+from anyrig.text.files import read
 from anyrig.text.formats.limits import Limits
-from anyrig.text.pages import Paged, pages, picture, pictures
 from tests.text.epub_maker import Page as Leaflet
 from tests.text.epub_maker import epub
 from tests.text.formats.pdf_making import Leaf, pdf, write
 from tests.text.formats.test_pdf import TEXT, leaf
+from tests.text.page_reading import list_reasons, list_sources, read_pages, render_pages
 from tests.text.picture_making import sheet, squares, tiff
 
 SCAN = "q 400 0 0 580 10 10 cm BI /W 2 /H 2 /CS /G /BPC 8 ID abcd EI Q"
@@ -37,25 +49,31 @@ def _png(image: Image.Image) -> bytes:
     return out.getvalue()
 
 
-def _holds(paged: Paged) -> Paged:
+def _render(path: Path, number: int, dpi: int = 300) -> bytes:
+    (page,) = render_pages(path, [number], dpi)
+    assert not page.error
+    return page.data
+
+
+def _holds(document: Document) -> Document:
     """Offsets hold in every file."""
-    for page in paged.pages:
-        assert paged.text[page.start : page.start + len(page.text)] == page.text
-    return paged
+    for page in document.parts("page"):
+        assert document.text[page.start : page.start + len(page.text)] == page.text
+    return document
 
 
 def test_a_pdf_of_text_scans_and_blank_pages(tmp_path: Path) -> None:
     drawing = Leaf()
     drawing.drawn.append("10 10 m 300 400 l S")
     path = write(tmp_path / "a.pdf", [leaf(), _scan(), leaf(), Leaf(), drawing])
-    paged = _holds(pages(path))
-    assert [page.number for page in paged.pages] == [1, 2, 3, 4, 5]
-    assert [page.text for page in paged.pages] == [TEXT, "", TEXT, "", ""]
-    assert [page.source for page in paged.pages] == ["text", "none", "text", "none", "none"]
-    assert [page.lack for page in paged.pages] == [
+    document = _holds(read_pages(path))
+    assert [page.page for page in document.parts("page")] == [1, 2, 3, 4, 5]
+    assert [page.text for page in document.parts("page")] == [TEXT, "", TEXT, "", ""]
+    assert list_sources(document) == ["text", "none", "text", "none", "none"]
+    assert list_reasons(document) == [
         "", "a picture without a text layer", "", "", "drawn without a text layer",
     ]  # fmt: skip
-    assert (paged.file, paged.format) == (path, "pdf")
+    assert (document.path, document.format) == (path, "pdf")
 
 
 def test_sentences_stay_on_the_page_they_stand_on(tmp_path: Path) -> None:
@@ -65,26 +83,27 @@ def test_sentences_stay_on_the_page_they_stand_on(tmp_path: Path) -> None:
         made.set(60, 540, f"this is the {word} page and its words run on without an end or stop")
         made.set(60, 300, f"A new paragraph of the {word} page stands lower down on the sheet.")
         leaves.append(made)
-    paged = _holds(pages(write(tmp_path / "a.pdf", leaves)))
-    for page, word in zip(paged.pages, ("first", "second", "third"), strict=True):
+    document = _holds(read_pages(write(tmp_path / "a.pdf", leaves)))
+    for page, word in zip(document.parts("page"), ("first", "second", "third"), strict=True):
         assert page.text.count(word) == 2
         assert "\n\n" in page.text
 
 
 def test_a_scan_with_a_stamp_is_a_scan_still_and_keeps_the_stamp(tmp_path: Path) -> None:
-    page = pages(write(tmp_path / "a.pdf", [_scan("Scanned by a phone"), leaf()])).pages[0]
-    assert (page.text, page.source) == ("", "none")
-    assert page.lack == "a picture with little text on it"
-    assert page.layer == "Scanned by a phone"
+    document = read_pages(write(tmp_path / "a.pdf", [_scan("Scanned by a phone"), leaf()]))
+    assert (document.parts("page")[0].text, document.scans[0].source) == ("", "none")
+    assert document.scans[0].reason == "a picture with little text on it"
+    assert document.scans[0].layer == "Scanned by a phone"
 
 
 def test_a_garbage_layer_is_kept_out_and_not_lost(tmp_path: Path) -> None:
     shifted = "".join(chr(ord(c) - 29) if c > "=" else c for c in TEXT * 2)
     made = Leaf()
     made.set(60, 500, shifted)
-    page = pages(write(tmp_path / "a.pdf", [made, leaf()])).pages[0]
-    assert (page.text, page.lack) == ("", "its letters make no words")
-    assert len(page.layer) > 100
+    document = read_pages(write(tmp_path / "a.pdf", [made, leaf()]))
+    (scan,) = document.scans
+    assert (document.parts("page")[0].text, scan.reason) == ("", "its letters make no words")
+    assert len(scan.layer) > 100
 
 
 @pytest.mark.parametrize("drawn", [True, False])
@@ -103,7 +122,7 @@ def test_what_was_filled_in_is_text(tmp_path: Path, drawn: bool) -> None:
         b"/Type /Catalog", b"/Type /Catalog /AcroForm << /Fields [5 0 R] /DR << >> >>"
     )
     (tmp_path / "a.pdf").write_bytes(made)
-    page = pages(tmp_path / "a.pdf").pages[0]
+    page = read_pages(tmp_path / "a.pdf").parts("page")[0]
     assert "Ann Writer" in page.text
     assert "harbour" in page.text
 
@@ -112,9 +131,9 @@ def test_a_plain_text_stays_letter_for_letter(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     text = "Chapter 1\n\n  indented,\n and wrap-\nped   lines\n\n\n\nCHAPTER 2\n\nmore\ttext\n"
     path.write_bytes(text.replace("\n", "\r\n").encode())
-    paged = pages(path)
-    assert paged.text == text
-    assert [(page.number, page.start) for page in paged.pages] == [(0, 0)]
+    document = read_pages(path)
+    assert document.text == text
+    assert [(page.page, page.start) for page in document.parts("page")] == [(0, 0)]
 
 
 def test_chapters_have_their_titles(tmp_path: Path) -> None:
@@ -122,17 +141,20 @@ def test_chapters_have_their_titles(tmp_path: Path) -> None:
         Leaflet("a.xhtml", "<h1>One</h1><p>First words.</p>", "One"),
         Leaflet("b.xhtml", "<h1>Two</h1><p>Other words.</p>", "Two"),
     ])  # fmt: skip
-    paged = _holds(pages(path))
-    assert [page.title for page in paged.pages] == ["One", "Two"]
-    assert paged.pages[1].text == "Two\n\nOther words."
+    document = _holds(read_pages(path))
+    assert [page.title for page in document.parts("page")] == ["One", "Two"]
+    assert document.parts("page")[1].text == "Two\n\nOther words."
     (tmp_path / "a.md").write_text("# A\n\nx y\n\n# B\n\nz\n")
-    assert [page.title for page in _holds(pages(tmp_path / "a.md")).pages] == ["A", "B"]
+    assert [page.title for page in _holds(read_pages(tmp_path / "a.md")).parts("page")] == [
+        "A",
+        "B",
+    ]
 
 
 def test_a_pdf_s_pages_have_the_titles_of_its_contents(tmp_path: Path) -> None:
     entries = [(1, "One", 2, 500.0), (2, "Two", 2, 300.0), (1, "Three", 4, 500.0)]
-    paged = pages(write(tmp_path / "a.pdf", [leaf() for _ in range(4)], outline=entries))
-    assert [page.title for page in paged.pages] == ["", "One", "Two", "Three"]
+    document = read_pages(write(tmp_path / "a.pdf", [leaf() for _ in range(4)], outline=entries))
+    assert [page.title for page in document.parts("page")] == ["", "One", "Two", "Three"]
 
 
 def test_a_message_with_a_scan_can_be_drawn(tmp_path: Path) -> None:
@@ -146,15 +168,15 @@ def test_a_message_with_a_scan_can_be_drawn(tmp_path: Path) -> None:
         made.add_attachment(data, maintype="application", subtype=kind, filename=name)
     path = tmp_path / "a.eml"
     path.write_bytes(bytes(made))
-    paged = _holds(pages(path))
-    assert [(p.number, p.title, bool(p.lack)) for p in paged.pages] == [
-        (1, "Scans", False), (2, "s.pdf", False), (3, "s.pdf", True), (4, "t.tif", True),
-        (5, "t.tif", True),
+    document = _holds(read_pages(path))
+    assert [(p.page, p.title) for p in document.parts("page")] == [
+        (1, "Scans"), (2, "s.pdf"), (3, "s.pdf"), (4, "t.tif"), (5, "t.tif"),
     ]  # fmt: skip
-    drawn = list(pictures(path, [3, 4, 5]))
+    assert [scan.page for scan in document.scans] == [3, 4, 5]
+    drawn = list(render_pages(path, [3, 4, 5]))
     assert [squares(each.data) for each in drawn[1:]] == [4, 5]
     assert drawn[0].data
-    assert "no picture" in next(pictures(path, [1])).lack
+    assert "no picture" in next(render_pages(path, [1])).error
 
 
 def test_logos_are_left_out_and_messages_in_files_are_read(tmp_path: Path) -> None:
@@ -172,13 +194,14 @@ def test_logos_are_left_out_and_messages_in_files_are_read(tmp_path: Path) -> No
     outer.add_attachment(file, maintype="application", subtype="octet-stream", filename="i.eml")
     path = tmp_path / "a.eml"
     path.write_bytes(bytes(outer))
-    paged = _holds(pages(path))
-    assert [(p.title, bool(p.lack)) for p in paged.pages] == [
-        ("Outer", False), ("i.eml: Inner", False), ("i.eml: s.png", True),
+    document = _holds(read_pages(path))
+    assert [part.title for part in document.parts("page")] == [
+        "Outer", "i.eml: Inner", "i.eml: s.png",
     ]  # fmt: skip
-    assert squares(picture(path, 3)) == 3
-    assert paged.warnings == ("small pictures inside the message, as logos are, were left out",)
-    shallow = pages(path, limits=Limits(depth=0))
+    assert [scan.page for scan in document.scans] == [3]
+    assert squares(_render(path, 3)) == 3
+    assert document.warnings == ("small pictures inside the message, as logos are, were left out",)
+    shallow = read_pages(path, Limits(depth=0))
     assert "too many others" in shallow.warnings[1]
 
 
@@ -186,9 +209,9 @@ def test_a_page_is_drawn_at_its_size_upright_and_in_grey(tmp_path: Path) -> None
     turned = leaf()
     turned.rotate = 90
     path = write(tmp_path / "a.pdf", [leaf(), turned])
-    image = Image.open(io.BytesIO(picture(path, 1, dpi=144)))
+    image = Image.open(io.BytesIO(_render(path, 1, 144)))
     assert (image.mode, image.size) == ("L", (840, 1200))
-    assert Image.open(io.BytesIO(picture(path, 2, dpi=72))).size == (600, 420)
+    assert Image.open(io.BytesIO(_render(path, 2, 72))).size == (600, 420)
     assert min(image.tobytes()) < 100
 
 
@@ -206,33 +229,56 @@ def test_each_limit_is_one_error_that_names_it(
 ) -> None:
     path = write(tmp_path / "a.pdf", [leaf(), leaf(), leaf()])
     with pytest.raises(LimitExceededError, match=message) as caught:
-        pages(path, limits=limits)
+        read_pages(path, limits)
     assert caught.value.limit == limit
 
 
 def test_locked_and_damaged_files_end_in_their_own_error(tmp_path: Path) -> None:
     with pytest.raises(ProtectedFileError, match="protected by a password"):
-        pages(write(tmp_path / "a.pdf", [leaf()], password="secret"))
+        read_pages(write(tmp_path / "a.pdf", [leaf()], password="secret"))
     (tmp_path / "b.pdf").write_bytes(b"%PDF-1.4\nnothing of it\n")
     with pytest.raises(InvalidInputError, match=r"b\.pdf is not a valid PDF"):
-        pages(tmp_path / "b.pdf")
+        read_pages(tmp_path / "b.pdf")
     with pytest.raises(InvalidInputError, match="No such file"):
-        pages(tmp_path / "none.pdf")
+        read_pages(tmp_path / "none.pdf")
     (tmp_path / "c.txt").write_bytes(b"\x00\x01\x02\x03" * 50)
     with pytest.raises(InvalidInputError, match="is not text"):
-        pages(tmp_path / "c.txt")
+        read_pages(tmp_path / "c.txt")
     (tmp_path / "d.txt").write_text("words")
-    with pytest.raises(InvalidInputError, match="can be drawn"):
-        picture(tmp_path / "d.txt")
+    assert "can be drawn" in next(render_pages(tmp_path / "d.txt", [1])).error
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode there")
 def test_a_name_that_is_no_unicode(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9 \n.txt"))
     path.write_text("words")
-    assert pages(path).text == "words"
+    assert read_pages(path).text == "words"
     path.write_bytes(b"")
     with pytest.raises(InvalidInputError) as caught:
-        pages(path)
+        read_pages(path)
     assert "\n" not in caught.value.message
     caught.value.message.encode()
+
+
+def test_a_book_of_a_pdf_knows_the_page_of_every_word(tmp_path: Path) -> None:
+    leaves = []
+    for number in (1, 2, 3):
+        made = Leaf()
+        top = f"word{number} and more of the same sentence that does not end on this page of it"
+        made.set(60, 540, top if number > 1 else f"Once word1 {top}")
+        leaves.append(made)
+    document = read(write(tmp_path / "a.pdf", leaves))
+    assert len([block for block in document.blocks if block.kind == "paragraph"]) == 1
+    assert [part.page for part in _holds(document).parts("page")] == [1, 2, 3]
+    for number in (1, 2, 3):
+        assert document.page_at(document.text.index(f"word{number}")) == number
+
+
+def test_a_document_passes_through_json() -> None:
+    inline = Inline(0, 3, "noteref", "n1")
+    block = Block("Some words here.", "quote", 2, "fr", "id", 3, (inline,), ((5, 4),))
+    chapter = Chapter("One", (block, Block("Plain.")), 2, "notes", "a.xhtml#x")
+    scan = Scan(5, "a picture without a text layer", "layer")
+    metadata = Metadata("Title", ("Ann", "Bo"), "fr", subjects=("sea",))
+    document = Document(metadata, (chapter,), None, "epub", ("odd",), scans=(scan,))
+    assert document_from_json(json.loads(json.dumps(document_to_json(document)))) == document

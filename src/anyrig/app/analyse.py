@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from anyrig.documents.analyse.folder import Analysis, Doc
     from anyrig.documents.analyse.phrases import Phrase
     from anyrig.documents.protocol import Vectors
-    from anyrig.text.pages import Paged
+    from anyrig.text.document import Document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
     places = request.files
     with ExitStack() as stack:
 
-        def read(paths: Sequence[Path]) -> Iterator[Paged | Unread]:
+        def read(paths: Sequence[Path]) -> Iterator[Document | Unread]:
             some = [sources.get(path) or TextSource(str(path), path) for path in paths]
             for path, one, found in zip(paths, some, read_sources(rig, request, some), strict=True):
                 if isinstance(found, Unread) and one.file is not None:

@@ -535,7 +535,7 @@ class BookRecorder:
 def build_tags(target: BookTarget, plan: Plan) -> Tags:
     from anyrig.audiobooks.tags import Tags
 
-    about = plan.document.about
+    about = plan.document.metadata
     return Tags(
         title=about.title, author=", ".join(about.authors), narrator=target.narrator,
         series=about.series, series_index=about.series_index, year=about.year,

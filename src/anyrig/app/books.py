@@ -270,7 +270,7 @@ class ChapterList:
 
     def to_json(self) -> dict[str, Any]:
         document = self.book.document
-        about = document.about
+        about = document.metadata
         return {
             "title": about.title, "authors": list(about.authors), "language": about.language,
             "series": about.series or None, "format": document.format,
@@ -376,7 +376,7 @@ def _report_start(
     rests_s = len(plan.parts) * request.rests.each_s
     on_event(
         BookStartedEvent(
-            title=plan.document.about.title,
+            title=plan.document.metadata.title,
             chapters=tuple(part.title for part in plan.parts),
             numbers=tuple(part.number for part in plan.parts),
             num_segments=plan.num_segments,
@@ -453,7 +453,7 @@ def read_document(request: BookRequest, on_event: OnEvent) -> Document:
 
     on_event(ProgressEvent("reading", detail=request.file.name))
     document = settle(read(request.file))
-    about = document.about
+    about = document.metadata
     about = replace(
         about,
         title=request.title or about.title or request.untitled or request.file.stem,
@@ -463,7 +463,7 @@ def read_document(request: BookRequest, on_event: OnEvent) -> Document:
     cover = _read_cover(request.cover) if request.cover is not None else document.cover
     for warning in document.warnings:
         on_event(WarningEvent(warning))
-    return replace(document, about=about, cover=cover)
+    return replace(document, metadata=about, cover=cover)
 
 
 def _read_cover(path: Path) -> Picture:
@@ -566,7 +566,7 @@ def list_speakers(rig: Rig, request: BookRequest, on_event: OnEvent) -> Speakers
     from anyrig.audiobooks.cast import suggest
 
     book = open_book(rig, request, on_event)
-    casting = _load_cast(request, book.engine, book.document.about.language)
+    casting = _load_cast(request, book.engine, book.document.metadata.language)
     return Speakers(
         tuple(casting.report(book.document)) if casting else (),
         tuple(suggest(book.document, casting.cast if casting else None)),

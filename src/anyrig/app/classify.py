@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from anyrig.documents.classify.solve import Kind
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.reading import TextSource, Unread
-    from anyrig.text.pages import Paged
+    from anyrig.text.document import Document
     from anyrig.work.pool import WorkerPool
 
 OUTPUT_FORMATS = (".csv", ".jsonl")
@@ -241,15 +241,15 @@ class FileReader:
         self._read_all = len(files) <= _NUM_PEEKED
         self._found = chain(self._first, found)
 
-    def __call__(self, paths: Iterable[Path]) -> Iterator[Paged | Unread]:
+    def __call__(self, paths: Iterable[Path]) -> Iterator[Document | Unread]:
         for _, found in zip(paths, self._found, strict=False):
             yield found
 
     def list_texts(self) -> list[str]:
         """The texts of the files that were read at once."""
-        from anyrig.text.pages import Paged
+        from anyrig.text.document import Document
 
-        return [one.text for one in self._first if isinstance(one, Paged)]
+        return [one.text for one in self._first if isinstance(one, Document)]
 
     def open_vectors(
         self,

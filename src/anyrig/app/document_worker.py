@@ -446,15 +446,21 @@ def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
 
     request = context.request(PassagesRequest, given)
     rows: Rows = []
-    for paged in read_files(context.rig, request, request.files):
+    for document in read_files(context.rig, request, request.files):
         context.check()
-        if isinstance(paged, Unread):
-            rows.append({"error": error_to_dict(paged.error)})
-        elif found := list(map(describe, passages(paged, language=paged.language[:2] or "en"))):
-            result = {"format": paged.format, "passages": found, "warnings": list(paged.warnings)}
+        if isinstance(document, Unread):
+            rows.append({"error": error_to_dict(document.error)})
+        elif found := list(
+            map(describe, passages(document, language=document.metadata.language[:2] or "en"))
+        ):
+            result = {
+                "format": document.format,
+                "passages": found,
+                "warnings": list(document.warnings),
+            }
             rows.append({"result": result})
         else:
-            rows.append({"error": error_to_dict(textless(paged))})
+            rows.append({"error": error_to_dict(textless(document))})
     return rows
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from anyrig.documents.reading import ReadPicture, Reads, TextSource, Unread
     from anyrig.placement import PlacementPlan
     from anyrig.storage.cache import Cache
+    from anyrig.text.document import Document
     from anyrig.text.formats.limits import Limits
-    from anyrig.text.pages import Paged
 
 OcrMode = Literal["auto", "never", "always"]
 _MAX_CHARACTERS = 50_000_000
@@ -119,7 +119,9 @@ def find_files(places: Sequence[str | Path], types: Sequence[str], on_event: OnE
     return list(found.files)
 
 
-def read_files(rig: Rig, options: FileOptions, files: Sequence[Path]) -> Generator[Paged | Unread]:
+def read_files(
+    rig: Rig, options: FileOptions, files: Sequence[Path]
+) -> Generator[Document | Unread]:
     """Every file in pages, in order; pictures by OCR where that is wanted and installed."""
     from anyrig.documents.reading import read_all
 
@@ -132,7 +134,7 @@ def read_files(rig: Rig, options: FileOptions, files: Sequence[Path]) -> Generat
             yield from read_all(files, ocr=ocr, limits=build_limits(options), mode=options.ocr)
 
 
-def _read_file(rig: Rig, options: FileOptions, path: Path, ocr: Reads | None) -> Paged | Unread:
+def _read_file(rig: Rig, options: FileOptions, path: Path, ocr: Reads | None) -> Document | Unread:
     """A file by a process that may be kept: starting one takes longer than most files."""
     from anyrig.documents.reading import Unread, read
     from anyrig.text.apart import Apart
@@ -186,14 +188,14 @@ def name_texts(
 
 def read_sources(
     rig: Rig, options: FileOptions, sources: Sequence[TextSource]
-) -> Iterator[Paged | Unread]:
+) -> Iterator[Document | Unread]:
     """Files and texts in pages, in order."""
-    from anyrig.text.pages import Page, Paged
+    from anyrig.text.document import Document
 
     paths = [one.file for one in sources if one.file is not None]
     with closing(read_files(rig, options, paths)) as files:
         for one in sources:
-            text = Paged(Path(one.name), "txt", (Page(one.text),))
+            text = Document.from_text(one.text, Path(one.name))
             yield text if one.file is None else next(files)
 
 

@@ -29,7 +29,7 @@ from anyrig.errors import (
 )
 from anyrig.options import option
 from anyrig.text.language_names import language_code
-from anyrig.text.pages import DPI
+from anyrig.text.page_reader import DPI
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from anyrig.text.sentences import Span, paragraphs
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.text.pages import Page, Paged
+    from anyrig.text.document import Document, Part
 
 _MAX_CHARACTERS = 20_000
 """Of a part."""
@@ -64,13 +64,13 @@ def read_part(rig: Rig, request: ReadRequest) -> DocumentPart:
     """The part of a file with a number, or the one with a passage."""
     from anyrig.documents.reading import Unread, textless
 
-    (paged,) = read_files(rig, request, (request.file,))
-    if isinstance(paged, Unread):
-        raise paged.error
-    parts = [(page, spans) for page in paged.pages for spans in _cut_page(page.text)]
+    (document,) = read_files(rig, request, (request.file,))
+    if isinstance(document, Unread):
+        raise document.error
+    parts = [(page, spans) for page in document.parts("page") for spans in _cut_page(page.text)]
     if not parts:
-        raise textless(paged)
-    start = _find_passage(paged, request.start, request.words)
+        raise textless(document)
+    start = _find_passage(document, request.start, request.words)
     number = request.part or _find_part(parts, request.start if start is None else start)
     number = min(number, len(parts))
     page, spans = parts[number - 1]
@@ -78,10 +78,10 @@ def read_part(rig: Rig, request: ReadRequest) -> DocumentPart:
     return DocumentPart(
         part=number,
         num_parts=len(parts),
-        type=paged.format,
-        language=paged.language,
+        type=document.format,
+        language=document.metadata.language,
         title=page.title,
-        page=page.number or None,
+        page=page.page or None,
         start=start,
         blocks=tuple(
             ReadBlock(page.text[begin:end], page.start + begin, (begin, end) in headings)
@@ -112,20 +112,20 @@ def _cut_paragraphs(text: str) -> Iterator[Span]:
         yield start, end
 
 
-def _find_passage(paged: Paged, start: int, words: str) -> int | None:
+def _find_passage(document: Document, start: int, words: str) -> int | None:
     """Where the passage is now: where it was, unless the file has changed since."""
     if not words:
         return None
-    for page in paged.pages:
+    for page in document.parts("page"):
         if start >= page.start and page.text.startswith(words, start - page.start):
             return start
-    for page in paged.pages:
+    for page in document.parts("page"):
         if (found := page.text.find(words)) >= 0:
             return page.start + found
     return None
 
 
-def _find_part(parts: list[tuple[Page, list[Span]]], start: int) -> int:
+def _find_part(parts: list[tuple[Part, list[Span]]], start: int) -> int:
     """The number of the last part that begins before a place."""
     begins = [page.start + spans[0][0] for page, spans in parts]
     return max(1, sum(begin <= start for begin in begins))

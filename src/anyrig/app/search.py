@@ -227,19 +227,19 @@ def _embed_means(
     from anyrig.documents.passages import passages
     from anyrig.documents.reading import Unread, textless
 
-    for number, paged in enumerate(read_sources(rig, request, sources)):
+    for number, document in enumerate(read_sources(rig, request, sources)):
         on_event(ProgressEvent("comparing", number, len(sources)))
-        if isinstance(paged, Unread):
-            yield paged.error
+        if isinstance(document, Unread):
+            yield document.error
             continue
-        found = list(passages(paged, language=paged.language[:2] or "en"))
+        found = list(passages(document, language=document.metadata.language[:2] or "en"))
         if not found:
-            yield textless(paged)
+            yield textless(document)
             continue
         found = found[:: 1 + len(found) // _SIMILAR_PASSAGES]
         matrix = vectors.matrix([one.text for one in found])
         mean = pooled(matrix.astype(np.float64), [len(one.text) for one in found])
-        yield paged.text, mean.astype(np.float32)
+        yield document.text, mean.astype(np.float32)
 
 
 class _KnownVector:

@@ -163,7 +163,7 @@ def suggest(document: Document, cast: Cast | None = None) -> list[Suggestion]:
     times: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for chapter in document.chapters:
-        said = _conversation(chapter.blocks, document.about.language, cast=cast)
+        said = _conversation(chapter.blocks, document.metadata.language, cast=cast)
         for block, found in zip(chapter.blocks, said, strict=True):
             for each in found:
                 if each.speaker and cast.role(each.speaker) is None:

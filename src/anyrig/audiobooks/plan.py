@@ -110,7 +110,7 @@ class Plan:
 
 def language_of(document: Document) -> str:
     """The language of a book: what its text tells; where that is unsure, what it says of itself."""
-    said = document.about.language.lower()
+    said = document.metadata.language.lower()
     body = [chapter for chapter in document.chapters if chapter.role == "body"]
     sample, longest = "", sorted(body or document.chapters, key=lambda c: -c.num_characters)
     for chapter in longest:

@@ -25,7 +25,7 @@ from anyrig.storage.files import open_atomic
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Plan
     from anyrig.audiobooks.timeline import Timeline
-    from anyrig.text.document import About, Picture
+    from anyrig.text.document import Metadata, Picture
 
 MEDIA_TYPES = {
     ".m4a": "audio/mp4",
@@ -44,7 +44,7 @@ def write_readalong(
     timeline: Timeline,
     audio: Sequence[Path],
     *,
-    about: About | None = None,
+    about: Metadata | None = None,
     cover: Picture | None = None,
     narrator: str = "",
     modified: str = _EPOCH,
@@ -64,7 +64,7 @@ def write_readalong(
     """
     assert plan.parts, "a book without parts"
     assert len(audio) == len(plan.parts) == len(timeline.marks), "one audio file for each part"
-    about = about or plan.document.about
+    about = about or plan.document.metadata
     language = _language(about, plan)
     written = list(pages(plan, language))
     heard = by_part(timeline)
@@ -94,7 +94,7 @@ def write_readalong(
     _write(path, files)
 
 
-def _language(about: About, plan: Plan) -> str:
+def _language(about: Metadata, plan: Plan) -> str:
     """As the file says, unless its text is in another."""
     main, said = tag(plan.main), tag(about.language)
     alike = said.lower().partition("-")[0] == main.lower().partition("-")[0]

@@ -13,7 +13,7 @@ from anyrig.audiobooks.readalong_words import right_to_left, root, words
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.readalong_overlay import Track
-    from anyrig.text.document import About
+    from anyrig.text.document import Metadata
 
 ACTIVE = "-epub-media-overlay-active"
 _DATE = re.compile(r"[0-9]{4}(?:-[0-9]{2}(?:-[0-9]{2})?)?")
@@ -91,14 +91,14 @@ def _nested(pages: Sequence[Page]) -> str:
     return "".join(made)
 
 
-def identifier(about: About, text: str) -> str:
+def identifier(about: Metadata, text: str) -> str:
     """The name of this very book: the same for the same words under the same title."""
     what = "\n".join((about.title, *about.authors, about.identifier, text))
     digest = uuid.uuid5(uuid.NAMESPACE_URL, what.encode("utf-8", "replace").decode())
     return f"urn:uuid:{digest}"
 
 
-def metadata(about: About, language: str, name: str, *, narrator: str, modified: str) -> str:
+def metadata(about: Metadata, language: str, name: str, *, narrator: str, modified: str) -> str:
     """Who wrote it, what it is called, and that it can be heard."""
     made = [
         f'<dc:identifier id="uid">{name}</dc:identifier>',
@@ -130,7 +130,7 @@ def metadata(about: About, language: str, name: str, *, narrator: str, modified:
     return "".join(f"{each}\n" for each in made)
 
 
-def _series(about: About) -> list[str]:
+def _series(about: Metadata) -> list[str]:
     if not (series := words(about.series)):
         return []
     made = [

@@ -246,7 +246,7 @@ def _format_samples(samples: Sequence[BookSample]) -> str:
 
 
 def _format_chapters(found: ChapterList) -> str:
-    about = found.book.document.about
+    about = found.book.document.metadata
     authors = f" by {', '.join(about.authors)}" if about.authors else ""
     series = f" ({f'{about.series} {about.series_index}'.rstrip()})" if about.series else ""
     rows = [("", "chapter", "words", "about", "")]

@@ -1,6 +1,6 @@
 """Pages cut into passages: what is embedded, searched and shown as one piece.
 
-    for passage in passages(paged): ...
+    for passage in passages(document): ...
 
 A passage is some two hundred words: whole paragraphs where they fit, whole sentences where they
 do not, and pieces of a sentence only where it is longer than a passage may be. Where a paragraph
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from anyrig.text.sentences import Span, paragraphs, sentences, stretches
 
 if TYPE_CHECKING:
-    from anyrig.text.pages import Page, Paged
+    from anyrig.text.document import Document, Part
 
 BUDGET = 1000
 """Characters of a passage: 170 English words, which most models take in one window."""
@@ -58,16 +58,18 @@ class Passage:
         return self.start + len(self.text)
 
 
-def passages(paged: Paged, *, language: str = "en", budget: int = BUDGET) -> Iterator[Passage]:
+def passages(
+    document: Document, *, language: str = "en", budget: int = BUDGET
+) -> Iterator[Passage]:
     """The passages of a file in order; each `page.text[start:end]` but for characters of no text.
 
     Args:
-        paged: the file.
+        document: the file.
         language: how its sentences end.
         budget: the most characters of a passage.
     """
     number = 0
-    for page in paged.pages:
+    for page in document.parts("page"):
         for start, end in spans(page.text, language=language, budget=budget):
             yield _passage(page, number, start, end)
             number += 1
@@ -84,10 +86,10 @@ def weight(text: str) -> int:
     return len(text) + (_DENSITY - 1) * len(_DENSE.findall(text))
 
 
-def _passage(page: Page, number: int, start: int, end: int) -> Passage:
+def _passage(page: Part, number: int, start: int, end: int) -> Passage:
     # A lone surrogate is no UTF-8, and a NUL ends a text for half of all programs.
     text = _BROKEN.sub(" ", page.text[start:end])
-    return Passage(text, number, page.number, start, page.start + start, page.title)
+    return Passage(text, number, page.page, start, page.start + start, page.title)
 
 
 @dataclass(frozen=True)

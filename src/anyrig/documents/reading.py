@@ -1,11 +1,12 @@
-"""A file to pages of text: its own text first, its pictures where that is none or garbage.
+"""A file page by page: its own text first, OCR where that is missing or garbage.
 
-    paged = read(Path("letter.pdf"), ocr=engine)
+    document = read(Path("letter.pdf"), ocr=engine)
     for found in read_all(paths, ocr=engine):
-        ...  # a Paged, or Unread with what is wrong and what to do
+        ...  # a Document, or Unread with what is wrong and what to do
 
-What turns a picture into text is handed in (`Reads`); this file knows no engine of OCR. Every page
-says where its text comes from, and what could not be read is a warning of its file.
+What turns a picture into text is handed in (`Reads`); this file knows no engine of OCR.
+`Document.scans` tells which pages have no usable text of their own and where their text comes from;
+what could not be read is a warning of its file.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from anyrig.errors import (
 )
 from anyrig.install import format_install
 from anyrig.text.apart import Apart
+from anyrig.text.document import Document, Scan
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
 from anyrig.text.garbage import readable
-from anyrig.text.labels import one_line
-from anyrig.text.pages import DPI, Drawn, Page, Paged, named, placed
+from anyrig.text.labels import format_pages, one_line
+from anyrig.text.page_reader import DPI, RenderedPage
 
 Mode = Literal["auto", "never", "always"]
 """When pictures are read: where there is no usable text, never, or always."""
@@ -116,7 +118,7 @@ class TextSource:
 class Unread:
     """A file that could not be read."""
 
-    file: Path
+    path: Path
     message: str
     hint: str
     past_limit: bool = False
@@ -137,8 +139,8 @@ def read(
     mode: Mode = "auto",
     dpi: int = DPI,
     apart: Apart | None = None,
-) -> Paged:
-    """A file in pages of text; `InvalidInputError` if it cannot be read.
+) -> Document:
+    """A file page by page; `InvalidInputError` if it cannot be read.
 
     Args:
         path: of a regular file.
@@ -149,9 +151,9 @@ def read(
         apart: a process that reads, kept by whoever reads many files one by one; its limits hold.
     """
     if apart is not None:
-        return _with_pictures(_own_text(Path(path), apart), apart, ocr, mode, dpi)
+        return _with_ocr(_own_text(Path(path), apart), apart, ocr, mode, dpi)
     with Apart(limits) as own:
-        return _with_pictures(_own_text(Path(path), own), own, ocr, mode, dpi)
+        return _with_ocr(_own_text(Path(path), own), own, ocr, mode, dpi)
 
 
 def read_all(
@@ -162,8 +164,8 @@ def read_all(
     mode: Mode = "auto",
     dpi: int = DPI,
     workers: int = 0,
-) -> Iterator[Paged | Unread]:
-    """Files in pages, in order; one that cannot be read does not stop the rest.
+) -> Iterator[Document | Unread]:
+    """Files page by page, in order; one that cannot be read does not stop the rest.
 
     Several processes read ahead; pictures are read by `ocr` in the thread that takes the results.
 
@@ -178,23 +180,23 @@ def read_all(
     count = workers or min(_MOST_WORKERS, os.cpu_count() or 1)
     with _Readers(count, limits) as readers, Apart(limits) as drawing:
         for path, found in readers.read(paths):
-            if isinstance(found, Paged):
-                yield _pictures_or_error(found, drawing, ocr, mode, dpi)
+            if isinstance(found, Document):
+                yield _ocr_or_error(found, drawing, ocr, mode, dpi)
             else:
                 yield Unread(path, found.message, found.hint, isinstance(found, LimitExceededError))
 
 
-def textless(paged: Paged) -> InvalidInputError:
+def textless(document: Document) -> InvalidInputError:
     """That a file holds no text: why, and what to do, in the same words for every command."""
-    name = one_line(paged.file.name)
-    pictures = [page.number for page in paged.pages if page.lack]
-    if not pictures:
+    name = one_line(document.path.name)
+    scans = [scan for scan in document.scans if scan.reason]
+    if not scans:
         return InvalidInputError(f"{name} has no text in it", hint="Pass one that has words in it.")
-    lack = next(page.lack for page in paged.pages if page.lack)
-    said = f"{name} has no text in it: {named(pictures)}: {lack}"
-    if any(NO_OCR in one for one in paged.warnings):
+    pages = format_pages([scan.page for scan in scans])
+    said = f"{name} has no text in it: {pages}: {scans[0].reason}"
+    if any(NO_OCR in one for one in document.warnings):
         return InvalidInputError(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
-    if any(NOT_WANTED in one for one in paged.warnings):
+    if any(NOT_WANTED in one for one in document.warnings):
         return InvalidInputError(
             f"{said}, and {NOT_WANTED}",
             hint=Message("Leave {ocr} out.", ocr=OptionRef("ocr", "never")),
@@ -227,9 +229,9 @@ class _Readers:
         for apart in self._all:
             apart.close()
 
-    def read(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Paged | AnyrigError]]:
+    def read(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Document | AnyrigError]]:
         """Each path with what is in it, in order."""
-        waiting: deque[tuple[Path, Future[Paged | AnyrigError]]] = deque()
+        waiting: deque[tuple[Path, Future[Document | AnyrigError]]] = deque()
         for path in map(Path, paths):
             waiting.append((path, self._threads.submit(self._one, path)))
             if len(waiting) > 2 * len(self._all):
@@ -239,7 +241,7 @@ class _Readers:
             first, future = waiting.popleft()
             yield first, future.result()
 
-    def _one(self, path: Path) -> Paged | AnyrigError:
+    def _one(self, path: Path) -> Document | AnyrigError:
         apart = self._free.get()
         try:
             if self._over:
@@ -251,10 +253,10 @@ class _Readers:
             self._free.put(apart)
 
 
-def _own_text(path: Path, apart: Apart) -> Paged:
+def _own_text(path: Path, apart: Apart) -> Document:
     """The text layer; an error on a limit names the setting that moves it."""
     try:
-        return apart.pages(path)
+        return apart.read(path)
     except LimitExceededError as error:
         if setting := _SETTINGS.get(error.limit):
             error.hint = Message(
@@ -265,52 +267,69 @@ def _own_text(path: Path, apart: Apart) -> Paged:
         raise
 
 
-def _pictures_or_error(
-    paged: Paged, apart: Apart, ocr: Reads | None, mode: Mode, dpi: int
-) -> Paged | Unread:
+def _ocr_or_error(
+    document: Document, apart: Apart, ocr: Reads | None, mode: Mode, dpi: int
+) -> Document | Unread:
     try:
-        return _with_pictures(paged, apart, ocr, mode, dpi)
+        return _with_ocr(document, apart, ocr, mode, dpi)
     except (MissingPackageError, DeviceLostError):
         raise  # no other file would fare better
     except AnyrigError as error:
-        return Unread(paged.file, error.message, error.hint, isinstance(error, LimitExceededError))
-    except Exception as error:  # noqa: BLE001 - an engine's fault on one file is not the others'
-        said = f"the pictures of {paged.file.name} cannot be read ({type(error).__name__}: {error})"
         return Unread(
-            paged.file, one_line(said, 300), "Read it without OCR, or try another engine."
+            document.path, error.message, error.hint, isinstance(error, LimitExceededError)
+        )
+    except Exception as error:  # noqa: BLE001 - an engine's fault on one file is not the others'
+        said = (
+            f"the pictures of {document.path.name} cannot be read ({type(error).__name__}: {error})"
+        )
+        return Unread(
+            document.path, one_line(said, 300), "Read it without OCR, or try another engine."
         )
 
 
-def _with_pictures(paged: Paged, apart: Apart, ocr: Reads | None, mode: Mode, dpi: int) -> Paged:
-    """The file with what stands on the pictures of its pages, where that is wanted."""
-    wanted = [page.number for page in paged.pages if page.number and _is_wanted(page, paged, mode)]
+def _with_ocr(
+    document: Document, apart: Apart, ocr: Reads | None, mode: Mode, dpi: int
+) -> Document:
+    """The file with the text on the pictures of its pages, where that is wanted."""
+    wanted = _list_wanted(document, mode)
     if ocr is None or not wanted:
         reason = "" if ocr is not None else NOT_WANTED if mode == "never" else NO_OCR
-        return _by_layers(paged, reason)
-    told = _Told()
-    read_pages = dict(_read_pictures(paged.file, wanted, apart, ocr, dpi, told))
-    if told.unread and len(told.unread) == len(wanted) and not _has_text(paged):
+        return _with_layers(document, reason)
+    problems = _PageProblems()
+    found = dict(_read_pictures(document.path, wanted, apart, ocr, dpi, problems))
+    has_text = bool(document.text.strip()) or any(scan.layer.strip() for scan in document.scans)
+    if problems.unread and len(problems.unread) == len(wanted) and not has_text:
         raise InvalidInputError(
-            next(iter(told.unread.values())), hint="Get another copy of the file, or save it again."
+            next(iter(problems.unread.values())),
+            hint="Get another copy of the file, or save it again.",
         )
-    pages = [_chosen(page, read_pages.get(page.number), told) for page in paged.pages]
-    warnings = dict.fromkeys((*paged.warnings, *told.warnings()))
-    return replace(paged, pages=placed(pages), warnings=tuple(warnings))
+    scans = {scan.page: scan for scan in document.scans}
+    texts: dict[int, str] = {}
+    for part in document.parts("page"):
+        scan = scans.get(part.page, Scan(part.page, ""))
+        chosen = _choose_text(scan, part.text, found.get(part.page), problems)
+        if chosen is not None:
+            scans[part.page], texts[part.page] = chosen
+    return replace(
+        document.replace_pages(texts),
+        scans=tuple(scans[page] for page in sorted(scans)),
+        warnings=tuple(dict.fromkeys((*document.warnings, *problems.list_warnings()))),
+    )
 
 
-def _is_wanted(page: Page, paged: Paged, mode: Mode) -> bool:
+def _list_wanted(document: Document, mode: Mode) -> list[int]:
+    """The pages whose pictures are read."""
     if mode == "never":
-        return False
-    drawable = paged.format == "pdf" or paged.format in PICTURES
-    return bool(page.lack) or (mode == "always" and drawable and page.source != "none")
+        return []
+    scans = [scan.page for scan in document.scans]
+    if mode == "auto" or not (document.format == "pdf" or document.format in PICTURES):
+        return scans
+    with_text = {part.page for part in document.parts("page") if part.text}
+    return sorted(with_text.union(scans))
 
 
-def _has_text(paged: Paged) -> bool:
-    return any(page.text.strip() or page.layer.strip() for page in paged.pages)
-
-
-class _Told:
-    """What is to be said of pages at the end."""
+class _PageProblems:
+    """What the warnings name."""
 
     def __init__(self) -> None:
         self.unread: dict[int, str] = {}
@@ -318,69 +337,76 @@ class _Told:
         self.unsure: list[int] = []
         self.doubtful: list[int] = []
 
-    def warnings(self) -> Iterator[str]:
+    def list_warnings(self) -> Iterator[str]:
         if self.unread:
             reason = next(iter(self.unread.values()))
-            yield f"{named(sorted(self.unread))} could not be read: {reason}"
+            yield f"{format_pages(sorted(self.unread))} could not be read: {reason}"
         if self.bare:
-            yield f"no text was found on the picture of {named(self.bare)}"
+            yield f"no text was found on the picture of {format_pages(self.bare)}"
         if self.doubtful:
-            yield f"the text of {named(self.doubtful)} is the file's own and may be of no use"
+            pages = format_pages(self.doubtful)
+            yield f"the text of {pages} is the file's own and may be of no use"
         if self.unsure:
-            yield f"OCR is unsure of {named(self.unsure)}"
+            yield f"OCR is unsure of {format_pages(self.unsure)}"
 
 
 def _read_pictures(
-    path: Path, wanted: Sequence[int], apart: Apart, ocr: Reads, dpi: int, told: _Told
+    path: Path, wanted: Sequence[int], apart: Apart, ocr: Reads, dpi: int, problems: _PageProblems
 ) -> Iterator[tuple[int, ReadPicture]]:
     """The number of each page that could be read, and what stands on its picture."""
     order: deque[int] = deque()
     source = digest_file(path)
 
-    def pictures(drawn: Iterator[Drawn]) -> Iterator[PageImage]:
-        for page in drawn:
+    def pictures(rendered: Iterator[RenderedPage]) -> Iterator[PageImage]:
+        for page in rendered:
             if page.data:
                 order.append(page.number)
                 yield PageImage(page.data, source)
             else:
-                told.unread[page.number] = page.lack
+                problems.unread[page.number] = page.error
 
-    for found in ocr.read(pictures(apart.pictures(path, wanted, dpi=dpi))):
+    for found in ocr.read(pictures(apart.render(path, wanted, dpi=dpi))):
         number = order.popleft()
         if found.failure:
-            told.unread[number] = found.failure
+            problems.unread[number] = found.failure
         else:
             yield number, found
     for number in order:
-        told.unread[number] = "OCR gave no answer"
+        problems.unread[number] = "OCR gave no answer"
 
 
-def _chosen(page: Page, found: ReadPicture | None, told: _Told) -> Page:
-    """A page with the better of its two texts."""
+def _choose_text(
+    scan: Scan, own: str, found: ReadPicture | None, problems: _PageProblems
+) -> tuple[Scan, str] | None:
+    """The better of the two texts of a page; None where its own stays."""
     if found is not None and found.text.strip():
         if found.confidence < _UNSURE:
-            told.unsure.append(page.number)
-        return replace(page, text=found.text.strip("\n"), source="ocr", layer="")
-    if found is not None and not page.text:
-        told.bare.append(page.number)
-    if page.lack and readable(page.layer):
-        told.doubtful.append(page.number)
-        return replace(page, text=page.layer, source="text", layer="")
-    return page
+            problems.unsure.append(scan.page)
+        return replace(scan, source="ocr", layer=""), found.text.strip("\n")
+    if found is not None and not own:
+        problems.bare.append(scan.page)
+    if scan.reason and readable(scan.layer):
+        problems.doubtful.append(scan.page)
+        return replace(scan, source="layer", layer=""), scan.layer
+    return None
 
 
-def _by_layers(paged: Paged, reason: str) -> Paged:
+def _with_layers(document: Document, reason: str) -> Document:
     """The file as its own text has it: doubtful text rather than none, with a warning."""
-    by_lack: dict[str, list[int]] = {}
-    pages: list[Page] = []
-    for page in paged.pages:
-        if page.lack:
-            by_lack.setdefault(page.lack, []).append(page.number)
-        if page.lack and readable(page.layer):
-            page = replace(page, text=page.layer, source="text", layer="")
-        pages.append(page)
+    by_reason: dict[str, list[int]] = {}
+    scans: list[Scan] = []
+    texts: dict[int, str] = {}
+    for scan in document.scans:
+        by_reason.setdefault(scan.reason, []).append(scan.page)
+        if readable(scan.layer):
+            texts[scan.page] = scan.layer
+            scan = replace(scan, source="layer", layer="")
+        scans.append(scan)
     why = f", and {reason}" if reason else ""
-    mend = f" ({INSTALL_OCR})" if reason == NO_OCR else ""
-    said = [f"{named(numbers)}: {lack}{why}{mend}" for lack, numbers in by_lack.items()]
-    warnings = tuple(dict.fromkeys((*paged.warnings, *said)))
-    return replace(paged, pages=placed(pages), warnings=warnings)
+    fix = f" ({INSTALL_OCR})" if reason == NO_OCR else ""
+    warnings = [f"{format_pages(pages)}: {one}{why}{fix}" for one, pages in by_reason.items()]
+    return replace(
+        document.replace_pages(texts),
+        scans=tuple(scans),
+        warnings=tuple(dict.fromkeys((*document.warnings, *warnings))),
+    )

@@ -2,7 +2,7 @@
 
     with Apart(limits) as apart:
         for path in paths:
-            paged = apart.pages(path)
+            document = apart.read(path)
 
 PDFium, Pillow and lxml are C libraries that are fed with files of others, and a reader in Python
 may loop; so nothing of a file is read in the process that asks. A new process costs about a tenth
@@ -22,15 +22,16 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from anyrig import errors
 from anyrig.backends.process import start_module
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, WorkError
+from anyrig.text.document import Document, document_from_json
 from anyrig.text.formats import memory
 from anyrig.text.formats.limits import Limits
 from anyrig.text.labels import one_line
-from anyrig.text.pages import DPI, Drawn, Page, Paged
+from anyrig.text.page_reader import DPI, RenderedPage
 
 _SILENT_S = 20.0
 """How long one page of a PDF may take: honest ones take hundredths of a second."""
@@ -92,26 +93,28 @@ class Apart:
         if child is not None:
             child.end()
 
-    def pages(self, path: Path) -> Paged:
-        """A file in pages; whatever is wrong with it is one `InvalidInputError`."""
+    def read(self, path: Path) -> Document:
+        """A file page by page; whatever is wrong with it is one `InvalidInputError`."""
         used = self._child is not None
         try:
-            return self._pages(path)
+            return self._read(path)
         except _Died as error:
             if error.why != "crash" or not used:
                 raise self._ended(path, error) from None
         try:
-            return self._pages(path)  # an earlier file may have harmed the process, not this one
+            return self._read(path)  # an earlier file may have harmed the process, not this one
         except _Died as error:
             raise self._ended(path, error) from None
 
-    def _pages(self, path: Path) -> Paged:
-        for answer in self._asked({"do": "pages", "path": str(path.absolute())}):
-            if "paged" in answer.said:
-                found = _paged(path, cast("dict[str, object]", answer.said["paged"]))
-        return found
+    def _read(self, path: Path) -> Document:
+        for answer in self._asked({"do": "read", "path": str(path.absolute())}):
+            if "document" in answer.said:
+                found = document_from_json(cast("dict[str, Any]", answer.said["document"]))
+        return dataclasses.replace(found, path=path)
 
-    def pictures(self, path: Path, numbers: Sequence[int], *, dpi: int = DPI) -> Iterator[Drawn]:
+    def render(
+        self, path: Path, numbers: Sequence[int], *, dpi: int = DPI
+    ) -> Iterator[RenderedPage]:
         """Pages drawn, one for each number, in order; one that cannot be drawn says why.
 
         A page that ends the process costs that page; the others are drawn by a new one.
@@ -121,9 +124,9 @@ class Apart:
         while left:
             used = self._child is not None and not num_deaths
             try:
-                for drawn in self._drawn(path, left, dpi):
+                for page in self._render(path, left, dpi):
                     left = left[1:]
-                    yield drawn
+                    yield page
                 return
             except _Died as error:
                 if not left:
@@ -136,17 +139,17 @@ class Apart:
                 lost, left = (left, []) if over else (left[:1], left[1:])
             except AnyrigError as error:
                 said, lost, left = error.message, left, []
-            yield from (Drawn(number, lack=said) for number in lost)
+            yield from (RenderedPage(number, error=said) for number in lost)
 
-    def _drawn(self, path: Path, numbers: list[int], dpi: int) -> Iterator[Drawn]:
+    def _render(self, path: Path, numbers: list[int], dpi: int) -> Iterator[RenderedPage]:
         request = {
-            "do": "pictures", "path": str(path.absolute()), "numbers": numbers, "dpi": dpi,
+            "do": "render", "path": str(path.absolute()), "numbers": numbers, "dpi": dpi,
         }  # fmt: skip
         with contextlib.closing(self._asked(request)) as answers:
             for answer in answers:
-                if "drawn" in answer.said:
-                    lack = str(answer.said["lack"])
-                    yield Drawn(int(str(answer.said["drawn"])), answer.data, lack)
+                if "rendered" in answer.said:
+                    error = str(answer.said["error"])
+                    yield RenderedPage(int(str(answer.said["rendered"])), answer.data, error)
 
     def _asked(self, request: dict[str, object]) -> Generator[_Answer, None, None]:
         """The answers to a request; the process is ended if they are not all taken.
@@ -171,7 +174,7 @@ class Apart:
                     if "refused" in answer.said:
                         raise _error(answer.said)
                     return
-                if request["do"] == "pictures":
+                if request["do"] == "render":
                     silent = _DRAWN_S
                 elif "page" in answer.said:
                     page = int(str(answer.said["page"]))
@@ -288,22 +291,3 @@ def _error(said: dict[str, object]) -> AnyrigError:
         return LimitExceededError(message, hint=hint, limit=str(said["limit"]))
     found = getattr(errors, kind, InvalidInputError)
     return cast(AnyrigError, found(message, hint=hint))
-
-
-def _page(said: dict[str, object]) -> Page:
-    for name in ("pictures", "headings"):
-        spans = cast("list[tuple[int, int]]", said[name])
-        said[name] = tuple((start, end) for start, end in spans)
-    return Page(**said)  # type: ignore[arg-type]  # as the class wrote them
-
-
-def _paged(path: Path, said: dict[str, object]) -> Paged:
-    pages = cast("list[dict[str, object]]", said["pages"])
-    return Paged(
-        path,
-        str(said["format"]),
-        tuple(map(_page, pages)),
-        str(said["language"]),
-        str(said["title"]),
-        tuple(cast("list[str]", said["warnings"])),
-    )

@@ -1,7 +1,7 @@
 """The process that files are read in: requests come in as lines of JSON, answers go out so.
 
-    {"do": "pages", "path": ..., "limits": {...}}      {"page": 7, "of": 90} ... {"paged": {...}}
-    {"do": "pictures", "numbers": [1, 2], ...}         {"drawn": 1, "bytes": n} and n bytes ...
+    {"do": "read", "path": ..., "limits": {...}}      {"page": 7, "of": 90} ... {"document": {...}}
+    {"do": "render", "numbers": [1, 2], ...}          {"rendered": 1, "bytes": n} and n bytes ...
 
 Each request ends with `{"done": true}` or `{"refused": ..., "hint": ..., "kind": ...}`. When the
 process that asked is gone, this one ends as well, whatever it is at.
@@ -10,7 +10,6 @@ process that asked is gone, this one ends as well, whatever it is at.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import json
 import logging
@@ -25,10 +24,11 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from anyrig.errors import AnyrigError, LimitExceededError
-from anyrig.text import files, paging
+from anyrig.text import files, page_reader
+from anyrig.text.document import document_to_json
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.memory import EXIT_CODE, limit_memory
-from anyrig.text.pages import Drawn
+from anyrig.text.page_reader import RenderedPage
 
 _LOOK_S = 2.0
 _SPARE_CPU_S = 60
@@ -66,15 +66,15 @@ def _serve(request: dict[str, object], out: BinaryIO) -> None:
     path = Path(str(request["path"]))
     limit_memory(path.stat().st_size if path.is_file() else 0)
     try:
-        if request["do"] == "pages":
-            _pages(path, limits, out)
+        if request["do"] == "read":
+            _read(path, limits, out)
         else:
             numbers = cast("list[int]", request["numbers"])
             if files.format_of_name(path.name) != "eml":  # those take time before the first page
                 _say(out, {"page": 0, "of": len(numbers)})
-            for drawn in _drawn(path, numbers, int(str(request["dpi"])), limits):
-                said = {"drawn": drawn.number, "bytes": len(drawn.data), "lack": drawn.lack}
-                _say(out, said, drawn.data)
+            for page in _render(path, numbers, int(str(request["dpi"])), limits):
+                said = {"rendered": page.number, "bytes": len(page.data), "error": page.error}
+                _say(out, said, page.data)
         _say(out, {"done": True})
     except MemoryError:
         os._exit(EXIT_CODE)
@@ -84,33 +84,31 @@ def _serve(request: dict[str, object], out: BinaryIO) -> None:
         _say(out, {"refused": error.message, "hint": error.hint, "kind": kind, "limit": limit})
 
 
-def _pages(path: Path, limits: Limits, out: BinaryIO) -> None:
+def _read(path: Path, limits: Limits, out: BinaryIO) -> None:
     last = 0.0
 
-    def told(page: int, of: int) -> None:
+    def on_page(page: int, of: int) -> None:
         nonlocal last
         now = time.monotonic()
         if page == 0 or page == of or now - last > _TOLD_EACH_S:
             last = now
             _say(out, {"page": page, "of": of})
 
-    made = paging.paged(path, limits, told)
-    said = dataclasses.asdict(dataclasses.replace(made, file=Path()))
-    _say(out, {"paged": {**said, "file": ""}})
+    _say(out, {"document": document_to_json(page_reader.read_pages(path, limits, on_page))})
 
 
-def _drawn(path: Path, numbers: list[int], dpi: int, limits: Limits) -> Iterator[Drawn]:
+def _render(path: Path, numbers: list[int], dpi: int, limits: Limits) -> Iterator[RenderedPage]:
     """Pages drawn; after one that cannot be, it goes on with the next."""
     at = 0
     while at < len(numbers):
-        made = paging.drawn(path, numbers[at:], dpi, limits)
+        made = page_reader.render_pages(path, numbers[at:], dpi, limits)
         try:
             for data in made:
-                yield Drawn(numbers[at], data)
+                yield RenderedPage(numbers[at], data)
                 at += 1
             return
         except AnyrigError as error:
-            yield Drawn(numbers[at], lack=error.message)
+            yield RenderedPage(numbers[at], error=error.message)
             at += 1
 
 

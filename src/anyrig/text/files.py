@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -20,7 +21,7 @@ from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, Pr
 from anyrig.text.document import Document
 from anyrig.text.formats import memory, picture
 from anyrig.text.formats.limits import Limits
-from anyrig.text.labels import labelled, one_line
+from anyrig.text.labels import clean_labels, one_line
 
 FORMATS = {
     "epub": "anyrig.text.formats.epub",
@@ -39,7 +40,7 @@ FORMATS = {
 }
 """Format -> the module whose `read(path, limits)` reads it, imported when it is needed.
 
-That of pictures refuses: they are pages without text, for `text/pages.py`.
+That of pictures refuses: they are pages without text, for `text/page_reader.py`.
 """
 
 _BY_NAME = {
@@ -110,7 +111,8 @@ def read(path: Path, *, limits: Limits = Limits()) -> Document:  # noqa: B008 - 
     with guarded(path, limits):
         name = format_of(path, limits=limits)
         reader = cast(_Reader, importlib.import_module(FORMATS[name]))
-        return labelled(_sound(reader.read(path, limits), path, limits))
+        document = replace(reader.read(path, limits), path=path)
+        return clean_labels(_check_text(document, limits))
 
 
 @contextlib.contextmanager
@@ -304,19 +306,19 @@ def _tail(path: Path) -> bytes:
         return file.read()
 
 
-def _sound(document: Document, path: Path, limits: Limits) -> Document:
+def _check_text(document: Document, limits: Limits) -> Document:
     """The document, if it says anything and not too much."""
     num_characters = sum(chapter.num_characters for chapter in document.chapters)
     if num_characters > limits.characters:
         raise LimitExceededError(
-            f"{path.name} contains {num_characters:,} characters of text",
+            f"{document.path.name} contains {num_characters:,} characters of text",
             hint="Split it.",
             limit="characters",
         )
     blocks = (block for each in document.chapters for block in each.blocks)
     if not any(any(map(str.isalnum, block.text)) for block in blocks):
         raise InvalidInputError(
-            f"there is no text in {path.name}",
+            f"there is no text in {document.path.name}",
             hint="If its pages are pictures, read them with OCR first.",
         )
     return document

@@ -7,9 +7,10 @@ words, by codes that clear a screen or turn the direction of writing.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
-from anyrig.text.document import About, Chapter, Document
+from anyrig.text.document import Chapter, Document, Metadata
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _INVISIBLE = re.compile(r"[\u202a-\u202e\u2066-\u2069\u200b\u2060\ufeff]")
@@ -37,13 +38,27 @@ def one_line(text: str, most: int = _LONGEST) -> str:
     return text[:most].rpartition(" ")[0] or text[:most]
 
 
-def labelled(document: Document) -> Document:
+def format_pages(numbers: Sequence[int]) -> str:
+    """Pages as people name them: "pages 1-3, 7"."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] + 1 == number:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    named = [f"{a}" if a == b else f"{a}-{b}" for a, b in spans]
+    if len(named) > 12:
+        named = [*named[:12], "..."]
+    return f"page{'s' if len(numbers) > 1 else ''} {', '.join(named)}"
+
+
+def clean_labels(document: Document) -> Document:
     """A document whose titles, names and warnings can be shown."""
     return replace(
         document,
-        about=_about(document.about),
+        metadata=_clean_metadata(document.metadata),
         chapters=tuple(_chapter(chapter) for chapter in document.chapters),
-        warnings=tuple(one_line(warning, 1000) for warning in document.warnings[:_MOST_NAMES]),
+        warnings=tuple(dict.fromkeys(one_line(w, 1000) for w in document.warnings))[:_MOST_NAMES],
     )
 
 
@@ -52,20 +67,20 @@ def _chapter(chapter: Chapter) -> Chapter:
     return chapter if title == chapter.title else replace(chapter, title=title)
 
 
-def _about(about: About) -> About:
-    rows = about.description[:_LONGEST_TEXT].splitlines()
-    return About(
-        title=one_line(about.title),
-        authors=_names(about.authors),
-        language=one_line(about.language, 40),
-        series=one_line(about.series),
-        series_index=one_line(about.series_index, 40),
-        year=one_line(about.year, 40),
+def _clean_metadata(metadata: Metadata) -> Metadata:
+    rows = metadata.description[:_LONGEST_TEXT].splitlines()
+    return Metadata(
+        title=one_line(metadata.title),
+        authors=_names(metadata.authors),
+        language=one_line(metadata.language, 40),
+        series=one_line(metadata.series),
+        series_index=one_line(metadata.series_index, 40),
+        year=one_line(metadata.year, 40),
         description="\n".join(one_line(row, _LONGEST_TEXT) for row in rows).strip(),
-        publisher=one_line(about.publisher),
-        identifier=one_line(about.identifier),
-        rights=one_line(about.rights, _LONGEST_TEXT),
-        subjects=_names(about.subjects),
+        publisher=one_line(metadata.publisher),
+        identifier=one_line(metadata.identifier),
+        rights=one_line(metadata.rights, _LONGEST_TEXT),
+        subjects=_names(metadata.subjects),
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
-from anyrig.text.document import About, Block, Chapter, Document, Role
+from anyrig.text.document import Block, Chapter, Document, Metadata, Role
 
 # Titles, in small letters and without marks; each must be the whole title.
 _TITLES: dict[Role, str] = {
@@ -98,7 +98,7 @@ _OF_BOOK = 0.25
 class _Book(NamedTuple):
     """What is known of all chapters together, found once: there may be tens of thousands."""
 
-    about: About
+    metadata: Metadata
     num_characters: int
     titles: Counter[str]
     """As rows of a table of contents have them."""
@@ -111,7 +111,7 @@ def settle(document: Document) -> Document:
         return replace(document, chapters=chapters)
     roles = [chapter.role for chapter in chapters]
     book = _Book(
-        document.about,
+        document.metadata,
         sum(chapter.num_characters for chapter in chapters),
         Counter(_row(_title(chapter)) for chapter in chapters),
     )
@@ -206,14 +206,14 @@ def _by_content(book: _Book, chapter: Chapter, number: int) -> Role | None:
         return "front"
     if len(_LICENCE.findall(text)) >= 3 and re.search(r"licen[cs]e|trademark", text, re.I):
         return "front"
-    return "title" if _is_title_page(book.about, text) else None
+    return "title" if _is_title_page(book.metadata, text) else None
 
 
-def _is_title_page(about: About, text: str) -> bool:
+def _is_title_page(metadata: Metadata, text: str) -> bool:
     """Little more than the name of the book and of its author."""
     bare = _bare(text)
-    named = bool(about.title) and _bare(about.title) in bare
-    by = any(_bare(author) in bare for author in about.authors if author)
+    named = bool(metadata.title) and _bare(metadata.title) in bare
+    by = any(_bare(author) in bare for author in metadata.authors if author)
     return named and by and len(text) < _TITLE_PAGE and not text.rstrip().endswith((".", "!", "?"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from anyrig.documents.analyse.digest import digest, language_shares
 from anyrig.documents.analyse.folder import Analysis, Left, analyse
 from anyrig.documents.analyse.report import html
-from anyrig.text.pages import Page, Paged
+from anyrig.text.document import Document
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;\u202e\x07.txt"
 BAD = {"script", "iframe", "object", "embed", "link", "img", "base", "form", "a"}
@@ -40,12 +40,12 @@ class Seen(HTMLParser):
         self.text.append(data)
 
 
-def paged(name: str, text: str) -> Paged:
-    return Paged(Path(name), "txt", (Page(text),))
+def build(name: str, text: str) -> Document:
+    return Document.from_text(text, Path(name))
 
 
 def made(texts: dict[str, str], **more: object) -> Analysis:
-    digests = [digest(paged(name, text), name=name, vectors=False) for name, text in texts.items()]
+    digests = [digest(build(name, text), name=name, vectors=False) for name, text in texts.items()]
     return analyse(digests, title="A folder", **more)  # type: ignore[arg-type]
 
 
@@ -112,6 +112,6 @@ def test_languages_of_a_mixed_text() -> None:
 
 def test_a_giant_text_is_cut_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anyrig.documents.analyse.digest._LONGEST", 500)
-    found = digest(paged("log.txt", TEXT * 20), name="log.txt", vectors=False)
+    found = digest(build("log.txt", TEXT * 20), name="log.txt", vectors=False)
     assert found.statistics.num_characters == 500
     assert "first 500" in found.facts.warnings[-1]

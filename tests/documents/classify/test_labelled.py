@@ -28,7 +28,7 @@ from anyrig.documents.protocol import Vectors
 from anyrig.documents.reading import TextSource
 from anyrig.errors import InvalidInputError
 from anyrig.placement import PlacementOptions, plan_placement
-from anyrig.text.pages import Paged
+from anyrig.text.document import Document
 from tests.documents.classify import labelled
 from tests.documents.classify.labelled import Row
 
@@ -47,7 +47,7 @@ def minilm() -> Iterator[Embedder]:
         yield made
 
 
-def _no_files(paths: Iterable[Path]) -> Iterator[Paged]:
+def _no_files(paths: Iterable[Path]) -> Iterator[Document]:
     for path in paths:
         raise AssertionError(path)
     yield from ()

@@ -14,12 +14,13 @@ from anyrig.documents.index.search import Answer, Searcher
 from anyrig.documents.index.update import Indexed, Ways
 from anyrig.documents.protocol import Vectors
 from anyrig.documents.reading import Unread
-from anyrig.text.pages import Page, Paged
+from anyrig.text.document import Document
+from tests.text.page_reading import build_document
 
 ALICE = (Path(__file__).parents[2] / "texts" / "alice.txt").read_text(encoding="utf-8")
 
 
-def read_texts(paths: Iterable[Path]) -> Iterator[Paged | Unread]:
+def read_texts(paths: Iterable[Path]) -> Iterator[Document | Unread]:
     """Text files as they are, in this process: most tests here are not about reading."""
     for path in paths:
         try:
@@ -28,11 +29,7 @@ def read_texts(paths: Iterable[Path]) -> Iterator[Paged | Unread]:
             yield Unread(path, f"{path.name} cannot be read: {error}", "Mend it.")
             continue
         parts = text.split("\f")
-        pages, start = [], 0
-        for number, part in enumerate(parts, 1):
-            pages.append(Page(part, number if len(parts) > 1 else 0, start))
-            start += len(part) + 2
-        yield Paged(path, path.suffix.lstrip("."), tuple(pages))
+        yield build_document(*parts, path=path, numbered=len(parts) > 1)
 
 
 def look(root: Path) -> Found:

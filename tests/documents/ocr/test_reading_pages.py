@@ -23,7 +23,6 @@ from anyrig.documents.ocr.sample import error
 from anyrig.documents.ocr.vote import voted
 from anyrig.errors import InvalidInputError
 from anyrig.placement import Placement
-from anyrig.text.pages import pages
 from tests.documents.ocr.ocr_pages import (
     SANS,
     SERIF,
@@ -35,6 +34,7 @@ from tests.documents.ocr.ocr_pages import (
     page,
     png,
 )
+from tests.text.page_reading import read_pages
 
 MOST = 0.001
 
@@ -372,8 +372,8 @@ def layered(path: Path, image: Image.Image, words: list[Word]) -> Path:
 
 def test_a_short_layer_is_trusted_where_it_covers_what_is_seen(tmp_path: Path) -> None:
     image, words = drawn("Warranty card", "two years from the day of purchase", "page 12")
-    (whole,) = pages(layered(tmp_path / "whole.pdf", image, words)).pages
-    assert (whole.source, whole.lack) == ("text", "")
+    whole = read_pages(layered(tmp_path / "whole.pdf", image, words))
+    assert not whole.scans
     assert whole.text.split() == [word.text for word in words]
     turned = [replace(word, box=box([(400 - y, x) for x, y in word.box])) for word in words]
     lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in turned)
@@ -381,9 +381,9 @@ def test_a_short_layer_is_trusted_where_it_covers_what_is_seen(tmp_path: Path) -
         png(image.rotate(270, expand=True)), ReadPage(lines, 400, 600, 270), 100.0
     )
     pdf.write(tmp_path / "turned.pdf", [picture])
-    assert pages(tmp_path / "turned.pdf").pages[0].source == "text"
-    (number,) = pages(layered(tmp_path / "number.pdf", image, words[-2:])).pages
-    assert number.lack == "a picture with little text on it"
+    assert not read_pages(tmp_path / "turned.pdf").scans
+    (number,) = read_pages(layered(tmp_path / "number.pdf", image, words[-2:])).scans
+    assert number.reason == "a picture with little text on it"
 
 
 def test_words_are_not_laid_twice(tmp_path: Path) -> None:
@@ -393,4 +393,4 @@ def test_words_are_not_laid_twice(tmp_path: Path) -> None:
         lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in words)
         document.layer(0, ReadPage(lines, 600, 400))
         document.save(tmp_path / "two.pdf")
-    assert pages(tmp_path / "two.pdf").text.split() == ["Warranty", "card"]
+    assert read_pages(tmp_path / "two.pdf").text.split() == ["Warranty", "card"]

@@ -7,25 +7,21 @@ import pytest
 from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, extract
 from anyrig.documents.summarise.rank import head_starts
+from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
-from anyrig.text.pages import Page, Paged, placed
 from tests.conftest import ROOT
 from tests.documents.index.bag import Bag
 from tests.documents.marked_texts import load
+from tests.text.page_reading import build_document
 
 ALICE = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
-
-
-def paged(*texts: str, numbered: bool = False) -> Paged:
-    pages = [Page(text, n if numbered else 0) for n, text in enumerate(texts, 1)]
-    return Paged(Path("a.txt"), "txt", placed(pages))
 
 
 def hits(*, vectors: Bag | None = None) -> tuple[int, int, int]:
     """Marked sentences that were taken, those among the first three, and all."""
     ours = lead = total = 0
     for one in load():
-        found = extract(one.paged, length=Length(sentences=3), vectors=vectors)
+        found = extract(one.document, length=Length(sentences=3), vectors=vectors)
         ours += sum(taken.text in one.salient for taken in found.taken)
         lead += sum(sentence in one.salient for sentence in one.sentences[:3])
         total += len(one.salient)
@@ -39,67 +35,71 @@ def test_marked_sentences_are_found_more_often_than_by_taking_the_first() -> Non
 
 
 def test_each_sentence_says_where_it_stands() -> None:
-    document = paged("First page here. Alice met the Rabbit on the lawn today.", ALICE[:4000],
-                     ALICE[4000:8000], numbered=True)  # fmt: skip
+    first = "First page here. Alice met the Rabbit on the lawn today."
+    document = build_document(first, ALICE[:4000], ALICE[4000:8000], numbered=True)
     found = extract(document, length=Length(sentences=6))
     starts = [one.start for one in found.taken]
     assert starts == sorted(starts)
     for one in found.taken:
         assert " ".join(document.text[one.start : one.end].split()) == one.text
-        page = document.pages[one.page - 1]
+        page = document.parts("page")[one.page - 1]
         assert page.start <= one.start < page.start + len(page.text)
 
 
 def test_no_sentence_crosses_a_page() -> None:
-    document = paged("The treaty was signed by the", "ministers of both countries on Monday.")
+    document = build_document(
+        "The treaty was signed by the", "ministers of both countries on Monday."
+    )
     for one in extract(document).taken:
         assert "signed by the ministers" not in one.text
 
 
 @pytest.mark.parametrize("words", [20, 60, 150])
 def test_words_are_kept_to(words: int) -> None:
-    found = extract(paged(ALICE[:9000]), length=Length(words=words))
+    found = extract(build_document(ALICE[:9000]), length=Length(words=words))
     assert 0 < len(found.text.split()) <= words * 1.1
 
 
 @pytest.mark.parametrize("text", ["", "\n \n", "ok", "??? !!!", "one two three", "1 2 3\n\n4 5 6"])
 def test_texts_that_say_little(text: str) -> None:
-    found = extract(paged(text))
+    found = extract(build_document(text))
     assert all(one.text for one in found.taken)
 
 
 def test_what_is_said_twice_is_taken_once() -> None:
     again = "The council approved the budget for the new bridge over the river on Monday."
     other = "Residents of the harbour district had asked for a ferry and not for a bridge."
-    found = extract(paged(f"{again} {again} {other} {again}"), length=Length(sentences=2))
+    found = extract(build_document(f"{again} {again} {other} {again}"), length=Length(sentences=2))
     assert {one.text for one in found.taken} == {again, other}
 
 
 def test_headings_are_not_taken() -> None:
     text = "The budget of the bridge\n\nThe budget of the bridge was approved on Monday evening."
-    found = extract(paged(text), length=Length(sentences=1))
+    found = extract(build_document(text), length=Length(sentences=1))
     assert found.taken[0].text.endswith("evening.")
 
 
 def test_chapters_of_a_file_that_has_titles() -> None:
     long = "The gate was closed at night and opened in the morning by the old keeper. " * 5
-    pages = [Page(long, title="One"), Page(long, title="One"), Page("Short.", title="Two"),
-             Page(long, title="Three")]  # fmt: skip
-    found = chapters(Paged(Path("b.epub"), "epub", placed(pages)), Limits())
-    assert [one.title for one in found] == ["One", "Three"]
-    assert found[1].pages[0].start == 0
+    titles = ("One", "One", "Two", "Three")
+    document = build_document(long, long, "Short.", long, path=Path("b.epub"), titles=titles)
+    found = chapters(document, Limits())
+    assert [one.metadata.title for one in found] == ["One", "Three"]
+    assert found[1].parts("chapter")[0].start == 0
 
 
 def test_chapters_of_plain_text_are_found_by_their_headings(tmp_path: Path) -> None:
     path = tmp_path / "book.txt"
     path.write_text(ALICE, encoding="utf-8")
-    found = chapters(Paged(path, "txt", (Page(ALICE),)), Limits())
+    found = chapters(Document.from_text(ALICE, path), Limits())
     assert len(found) >= 4
-    assert all(one.title for one in found)
+    assert all(one.metadata.title for one in found)
 
 
 def test_a_text_without_chapters_is_one() -> None:
-    one = paged("The gate was closed at night and opened in the morning by its keeper. " * 5)
+    one = build_document(
+        "The gate was closed at night and opened in the morning by its keeper. " * 5
+    )
     assert chapters(one, Limits()) == [one]
 
 

@@ -15,7 +15,7 @@ from anyrig.documents.summarise.write import Scribe
 from anyrig.documents.summarise.writer import Writer, find, in_folder
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import PlacementPlan, plan_placement
-from anyrig.text.pages import Page, Paged
+from anyrig.text.document import Document
 from tests.documents.summarise import tiny_writers
 
 pytest.importorskip("torch")
@@ -45,8 +45,8 @@ def scribe(bart: Writer) -> Iterator[Scribe]:
         yield made
 
 
-def paged(text: str) -> Paged:
-    return Paged(Path("a.txt"), "txt", (Page(text),))
+def build(text: str) -> Document:
+    return Document.from_text(text, Path("a.txt"))
 
 
 def engine(writer: Writer) -> Seq2Seq:
@@ -77,7 +77,7 @@ def test_folders_that_do_not_write_are_refused(tmp_path: Path) -> None:
 def test_a_long_text_goes_in_windows_that_lose_nothing(scribe: Scribe) -> None:
     text = tiny_writers.ALICE[:1500]
     told: list[tuple[int, int]] = []
-    found = scribe.summarise(paged(text), words=12, tell=lambda n, of: told.append((n, of)))
+    found = scribe.summarise(build(text), words=12, tell=lambda n, of: told.append((n, of)))
     assert len(found.parts) > 3
     assert found.rounds > 1
     covered = "".join("".join(text[part.start : part.end].split()) for part in found.parts)
@@ -89,12 +89,12 @@ def test_a_long_text_goes_in_windows_that_lose_nothing(scribe: Scribe) -> None:
 
 def test_the_same_text_gives_the_same_summary(scribe: Scribe) -> None:
     text = tiny_writers.ALICE[:300]
-    assert scribe.summarise(paged(text), words=10) == scribe.summarise(paged(text), words=10)
+    assert scribe.summarise(build(text), words=10) == scribe.summarise(build(text), words=10)
 
 
 def test_a_sentence_longer_than_the_model_is_cut_in_pieces(scribe: Scribe) -> None:
     text = "word " * 200 + "x" * 300
-    found = scribe.summarise(paged(text), words=8, language="en")
+    found = scribe.summarise(build(text), words=8, language="en")
     assert len(found.parts) > 2
     assert found.parts[-1].end == len(text)
 

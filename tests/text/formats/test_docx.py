@@ -32,7 +32,7 @@ def test_headings_by_name_whatever_the_id_and_by_outline_level(
         p("The Book", "Titel") + p("One", "berschrift1") + p("Text.") + p("Own", "Eigen") + p("x.")
     )
     document = reader.read(docx(tmp_path / "a.docx", body, strict=strict), Limits())
-    assert document.about.title == "The Book"
+    assert document.metadata.title == "The Book"
     assert [(each.level, each.title) for each in document.chapters] == [
         (1, "The Book"), (1, "One"), (2, "Own"),
     ]  # fmt: skip
@@ -124,7 +124,7 @@ def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
     core = "<dc:title>T</dc:title><dc:creator>A; B</dc:creator><dc:description>D</dc:description>"
     path = docx(tmp_path / "a.docx", p("x"), core=core, thumbnail=PNG)
     document = reader.read(path, Limits())
-    about = document.about
+    about = document.metadata
     assert (about.title, about.authors, about.language) == ("T", ("A", "B"), "en-GB")
     assert document.cover is not None
     assert document.cover.media_type == "image/png"

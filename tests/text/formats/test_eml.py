@@ -38,13 +38,13 @@ def _text(document: Document) -> str:
 def test_a_message_says_what_who_and_when(tmp_path: Path) -> None:
     document = _read(tmp_path / "a.eml", message())
     head, about, *body = document.chapters[0].blocks
-    assert (head.text, head.kind, document.about.title) == ("The boats", "heading", "The boats")
+    assert (head.text, head.kind, document.metadata.title) == ("The boats", "heading", "The boats")
     assert about.text.splitlines() == [
         "From: Ann Writer <ann@example.org>", "To: bo@example.org",
         "Date: Mon, 05 Feb 2024 10:00:00 +0100",
     ]  # fmt: skip
     assert [block.text for block in body] == ["Dear Bo,", "the boats are in.", "Ann"]
-    assert document.about.year == "2024"
+    assert document.metadata.year == "2024"
 
 
 def test_of_two_versions_the_plain_one_is_taken_once(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_encodings_of_texts_and_headers(tmp_path: Path, charset: str, words: str
         f"Content-Type: text/plain; charset={charset}\nContent-Transfer-Encoding: {way}\n\n"
     ).encode() + coded
     document = _read(tmp_path / "a.eml", data)
-    assert document.about.title == words
+    assert document.metadata.title == words
     assert document.chapters[0].blocks[-1].text == words
 
 
@@ -89,7 +89,7 @@ def test_bytes_that_no_charset_explains_are_read_as_any_file(tmp_path: Path, sai
     data = head.encode("latin-1") + b"Content-Transfer-Encoding: 8bit\n\n" + body.encode("latin-1")
     document = _read(tmp_path / "a.eml", data)
     assert document.chapters[0].blocks[-1].text == body
-    assert document.about.title == "Été"
+    assert document.metadata.title == "Été"
 
 
 def test_attachments_are_read_by_what_they_are(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_mailbox_is_its_messages(tmp_path: Path) -> None:
 )
 def test_headers_made_to_break_a_reader(tmp_path: Path, head: bytes) -> None:
     document = _read(tmp_path / "a.eml", b"X-Y: z\nSubject: s\n" + head + b"\nwords of it\n")
-    assert "\x1b" not in document.about.title
+    assert "\x1b" not in document.metadata.title
 
 
 @pytest.mark.parametrize("data", [b"\n\n\n", b"X: y\n\n", b"\x00" * 100])

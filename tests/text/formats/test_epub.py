@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
-from anyrig.text.document import About, Chapter, Document
+from anyrig.text.document import Chapter, Document, Metadata
 from anyrig.text.files import read
 from tests.text.epub_maker import CONTAINER, PNG, Line, Page, epub, ncx, write
 
@@ -225,8 +225,8 @@ def test_a_broken_navigation_falls_back_to_the_ncx(tmp_path: Path) -> None:
 TEXT = Page("c.xhtml", "<h1>One</h1><p>Text of the book.</p>")
 
 
-def about(tmp_path: Path, metadata: str, version: int = 3) -> About:
-    return read(epub(tmp_path / "a.epub", [TEXT], metadata=metadata, version=version)).about
+def about(tmp_path: Path, metadata: str, version: int = 3) -> Metadata:
+    return read(epub(tmp_path / "a.epub", [TEXT], metadata=metadata, version=version)).metadata
 
 
 def test_epub_2_says_it_with_attributes(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_epub_2_says_it_with_attributes(tmp_path: Path) -> None:
         <meta name="calibre:series" content="Saga"/>
         <meta name="calibre:series_index" content="2.0"/>""",
         version=2,
-    ) == About(
+    ) == Metadata(
         "The Book", ("Anna Writer", "Bo Writer"), "en-GB", "Saga", "2", "1898",
         "One fine day.\n\nTwo", "House", "urn:isbn:1", "Public domain", ("Fiction", "Sea"),
     )  # fmt: skip

@@ -81,7 +81,7 @@ def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
     binary = f'<binary id="c.jpg">{base64.b64encode(JPEG).decode()}</binary>'
     text = fb2("<section><p>Привет.</p></section>", info=info, binary=binary)
     document = made(tmp_path, text, "windows-1251")
-    about = document.about
+    about = document.metadata
     assert (about.title, about.authors, about.language) == ("Книга", ("Иван Петров",), "ru")
     assert (about.series, about.series_index, about.year) == ("Ряд", "2", "1999")
     assert document.cover is not None

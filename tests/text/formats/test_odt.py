@@ -81,7 +81,7 @@ def test_lists_tables_frames_quotes_and_contents(tmp_path: Path) -> None:
 
 def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
     meta = "<dc:title>T</dc:title><meta:initial-creator>Ann</meta:initial-creator>"
-    about = made(tmp_path, "<text:p>x</text:p>", meta).about
+    about = made(tmp_path, "<text:p>x</text:p>", meta).metadata
     assert (about.title, about.authors, about.language) == ("T", ("Ann",), "en-GB")
 
 

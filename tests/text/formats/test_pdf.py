@@ -46,7 +46,7 @@ def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
         about={"Title": "The Nét", "Author": "Ann Writer; Bo Other", "Subject": "Of boats",
                "Keywords": "sea, boats", "CreationDate": "D:20190203120000Z"},
     )  # fmt: skip
-    about = read_any(path).about
+    about = read_any(path).metadata
     assert (about.title, about.authors) == ("The Nét", ("Ann Writer", "Bo Other"))
     assert (about.language, about.year, about.description) == ("en-GB", "2019", "Of boats")
     assert about.subjects == ("sea", "boats")
@@ -64,7 +64,7 @@ def test_the_first_page_is_the_cover(tmp_path: Path) -> None:
 def test_an_empty_password_opens(tmp_path: Path) -> None:
     path = write(tmp_path / "book.pdf", [leaf()], password="", about={"Title": "The Net"})
     document = read(path, Limits())
-    assert document.about.title == "The Net"
+    assert document.metadata.title == "The Net"
     assert document.chapters[0].blocks[0].text == TEXT
 
 

@@ -189,12 +189,12 @@ License text.
 """
     made = doc(text)
     assert [chapter.role for chapter in made.chapters] == ["front", "body", "body", "back"]
-    assert (made.about.title, made.about.authors, made.about.language) == (
+    assert (made.metadata.title, made.metadata.authors, made.metadata.language) == (
         "Rain", ("Ann Other",), "fr",
     )  # fmt: skip
     text = f"[Emma by Jane Austen 1816]\n\n{PROSE}\n"
-    assert doc(text).about.title == "Emma"
-    assert doc(text).about.year == "1816"
+    assert doc(text).metadata.title == "Emma"
+    assert doc(text).metadata.year == "1816"
 
 
 def test_notes_pages_and_pictures_in_brackets() -> None:

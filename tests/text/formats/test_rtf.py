@@ -33,7 +33,7 @@ def test_headings_paragraphs_and_metadata(tmp_path: Path) -> None:
     document = made(tmp_path, body)
     assert [(each.level, each.title) for each in document.chapters] == [(1, "One"), (2, "Inside")]
     assert blocks(document)[1].text == "It is so."
-    assert (document.about.title, document.about.authors) == ("The Über Book", ("Ann", "Bob"))
+    assert (document.metadata.title, document.metadata.authors) == ("The Über Book", ("Ann", "Bob"))
 
 
 def test_characters(tmp_path: Path) -> None:

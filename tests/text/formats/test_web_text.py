@@ -37,7 +37,7 @@ def test_the_head_of_a_page(tmp_path: Path) -> None:
         '<meta name="author" content="Ann"><meta name="description" content="D"></head>'
     )
     document = page(tmp_path, f"{head}<body><p>Käfer</p></body></html>", "latin-1")
-    about = document.about
+    about = document.metadata
     assert (about.title, about.authors, about.language) == ("Größe", ("Ann",), "de")
     assert (about.description, blocks(document)[0].text) == ("D", "Käfer")
 
@@ -66,11 +66,11 @@ def test_front_matter(tmp_path: Path) -> None:
         '---\ntitle: "A: Book"\nauthor:\n  - Ann\n  - name: Bob\nlang: en-GB\ndate: 2021-03-04\n'
         "series: Rain\ntags: [one, 'two']\ndescription: >\n  Two\n  lines.\n---\n\nText.\n"
     )
-    about = text(tmp_path, source).about
+    about = text(tmp_path, source).metadata
     assert (about.title, about.authors, about.language) == ("A: Book", ("Ann", "Bob"), "en-GB")
     assert (about.year, about.series, about.subjects) == ("2021", "Rain", ("one", "two"))
     assert about.description == "Two lines."
-    about = text(tmp_path, "% Rain\n% Ann; Bob\n\nText.\n").about
+    about = text(tmp_path, "% Rain\n% Ann; Bob\n\nText.\n").metadata
     assert (about.title, about.authors) == ("Rain", ("Ann", "Bob"))
 
 
@@ -130,7 +130,7 @@ def test_the_one_heading_on_top_is_the_title(
     path = tmp_path / "file.md"
     path.write_text(source, encoding="utf-8")
     document = read(path)
-    assert document.about.title == title
+    assert document.metadata.title == title
     assert [(one.level, one.title) for one in document.chapters] == chapters
     words = [block.text for one in document.chapters for block in one.blocks]
     assert ("Clock" in words) == ("# Clock" in source)  # it is still heard
@@ -139,4 +139,4 @@ def test_the_one_heading_on_top_is_the_title(
 def test_a_page_without_a_title_is_called_as_its_only_heading(tmp_path: Path) -> None:
     path = tmp_path / "file.html"
     path.write_text("<h1>Clock</h1><p>Some text.</p><h2>One</h2><p>More text.</p>")
-    assert read(path).about.title == "Clock"
+    assert read(path).metadata.title == "Clock"

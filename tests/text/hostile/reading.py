@@ -65,7 +65,11 @@ def _planned(path: Path) -> dict[str, object]:
     plan = plan_of(document, terms, main="en", ways=ways, chosen=chosen(document, "", ways))
     for part in plan.parts:
         check(part.script)
-    titles = [document.about.title, *document.about.authors, *(part.title for part in plan.parts)]
+    titles = [
+        document.metadata.title,
+        *document.metadata.authors,
+        *(part.title for part in plan.parts),
+    ]
     return {"segments": plan.num_segments, "titles": [title[:500] for title in titles[:100]]}
 
 

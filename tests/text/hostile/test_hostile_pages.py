@@ -33,15 +33,15 @@ def test_one_clear_error_or_pages(case: Hostile, tmp_path: Path, apart: Apart) -
     path = case.make(tmp_path)
     before = {each for each in tmp_path.rglob("*") if not each.is_symlink()}
     try:
-        paged = apart.pages(path)
+        document = apart.read(path)
     except AnyrigError as error:
         assert error.hint  # noqa: PT017 - either is right for many of them
         assert error.message.isprintable()  # noqa: PT017
         assert len(error.message) < 600  # noqa: PT017
     else:
-        assert paged.pages
-        for page in paged.pages:
-            assert paged.text[page.start : page.start + len(page.text)] == page.text
+        assert document.parts("page")
+        for page in document.parts("page"):
+            assert document.text[page.start : page.start + len(page.text)] == page.text
             assert page.title.isprintable()
-        paged.text.encode()
+        document.text.encode()
     assert {each for each in tmp_path.rglob("*") if not each.is_symlink()} == before

@@ -23,7 +23,7 @@ from anyrig.text.sentences import paragraphs, sentences
 if TYPE_CHECKING:
     from anyrig.documents.analyse.phrases import Candidates
     from anyrig.documents.analyse.shingles import Shingled
-    from anyrig.text.pages import Paged
+    from anyrig.text.document import Document
 
 _LONGEST = 5_000_000
 """Characters: a log of hundreds of megabytes would fill memory with its words."""
@@ -82,22 +82,22 @@ class Digest:
 
 
 def digest(
-    paged: Paged, *, name: str, vectors: bool, on_step: Callable[[], None] = lambda: None
+    document: Document, *, name: str, vectors: bool, on_step: Callable[[], None] = lambda: None
 ) -> Digest:
     """What is kept of a document that was read.
 
     Args:
-        paged: as it was read.
+        document: as it was read.
         name: under which it is shown.
         vectors: whether passages are wanted.
         on_step: called now and then; it may raise an error to stop.
     """
-    whole = paged.text
+    whole = document.text
     text = whole[:_LONGEST]
     shares = language_shares(text)
     main = shares[0].language
     spans = sentences(text, main)
-    told = facts(paged, name)
+    told = facts(document, name)
     if len(whole) > _LONGEST:
         cut = f"of {len(whole):,} characters the first {_LONGEST:,} were looked at"
         told = replace(told, warnings=(*told.warnings, cut))
@@ -108,31 +108,33 @@ def digest(
         statistics(text, spans, main),
         phrases.candidates(text, spans, main, on_step),
         shingles.shingled(text),
-        space.passages_of(paged, main) if vectors else (),
+        space.passages_of(document, main) if vectors else (),
         zlib.compress(text.encode("utf-8", "surrogatepass"), 1),
     )
 
 
-def facts(paged: Paged, name: str) -> Facts:
+def facts(document: Document, name: str) -> Facts:
     """What the file tells of itself."""
     try:
-        status = paged.file.stat()
+        status = document.path.stat()
         size, changed = status.st_size, datetime.fromtimestamp(status.st_mtime, UTC).date()
     except (OSError, ValueError, OverflowError):
         size, changed = 0, None
-    named = _date_in(paged.file.name)
-    used = {page.source for page in paged.pages if page.source != "none"}
+    named = _date_in(document.path.name)
+    pages = document.parts("page")
+    read = {scan.page for scan in document.scans if scan.source == "ocr"}
+    used = {"ocr" if page.page in read else "text" for page in pages if page.text}
     day = named or changed
     return Facts(
         one_line(name, 200) or "(a name without letters)",
-        paged.file,
-        paged.format,
+        document.path,
+        document.format,
         size,
         day.isoformat() if day else "",
         "name" if named else "file" if changed else "",
-        max((page.number for page in paged.pages), default=0),
+        max((page.page for page in pages), default=0),
         " and ".join(sorted(used, reverse=True)) or "text",
-        tuple(one_line(warning, 300) for warning in paged.warnings[:20]),
+        tuple(one_line(warning, 300) for warning in document.warnings[:20]),
     )
 
 

@@ -21,9 +21,9 @@ from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
-    from anyrig.text.pages import Paged
+    from anyrig.text.document import Document
 
-Read = Callable[[Sequence[Path]], Iterable["Paged | Unread"]]
+Read = Callable[[Sequence[Path]], Iterable["Document | Unread"]]
 """Files to pages, in order, one for one."""
 Open = Callable[[Mapping[str, float]], "Vectors"]
 """The model for texts in languages of such shares: it is chosen once they are known."""
@@ -86,7 +86,7 @@ def _with(files: Sequence[Path], named: Path | None) -> list[Path]:
 
 def _digested(
     path: Path,
-    one: Paged | Unread,
+    one: Document | Unread,
     root: Path | None,
     vectors: bool,
     left: list[Left],

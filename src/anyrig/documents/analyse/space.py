@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.documents.protocol import Vectors
-    from anyrig.text.pages import Paged
+    from anyrig.text.document import Document
 
 MOST_PASSAGES = 32
 """Of one document: a long one is judged by passages spread evenly over it."""
 _MOST_TERMS = 3_000
 
 
-def passages_of(paged: Paged, language: str, most: int = MOST_PASSAGES) -> tuple[str, ...]:
+def passages_of(document: Document, language: str, most: int = MOST_PASSAGES) -> tuple[str, ...]:
     """The passages that stand for a document: those of its index, so that vectors are shared."""
-    found = [passage.text for passage in passages(paged, language=language)]
+    found = [passage.text for passage in passages(document, language=language)]
     if len(found) > most:
         found = [found[n * len(found) // most] for n in range(most)]
     return tuple(found)

@@ -24,7 +24,7 @@ from anyrig.errors import (
     OptionRef,
     WorkError,
 )
-from anyrig.text.pages import Page, Paged
+from anyrig.text.document import Document
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
     from anyrig.work.pool import WorkerPool
 
-Read = Callable[[Iterable[Path]], Iterator[Paged | Unread]]
+Read = Callable[[Iterable[Path]], Iterator[Document | Unread]]
 """Files to their pages, one for one: `documents.reading.read_all` with OCR or without."""
 
 
@@ -121,8 +121,8 @@ def classify_with_model(
     waiting: deque[tuple[_OpenSource, str]] = deque()
 
     def texts() -> Iterator[str]:
-        for source, paged in _read_sources(sources, read):
-            piece, text = _take_whole(source, paged)
+        for source, document in _read_sources(sources, read):
+            piece, text = _take_whole(source, document)
             waiting.append((piece, text))
             if piece.error is None:
                 yield text
@@ -257,8 +257,8 @@ def read_examples(
     texts: list[str] = []
     labels: list[tuple[str, ...]] = []
     opened = _read_sources(sources, read)
-    for number, (example, (source, paged)) in enumerate(zip(ordered, opened, strict=True), 1):
-        piece, text = _take_whole(source, paged)
+    for number, (example, (source, document)) in enumerate(zip(ordered, opened, strict=True), 1):
+        piece, text = _take_whole(source, document)
         if piece.error is not None:
             troubles.append(_trouble(example, piece.error.message))
         else:
@@ -353,8 +353,8 @@ def _embed_sources(
     waiting: deque[_OpenSource] = deque()
 
     def texts() -> Iterator[str]:
-        for source, paged in _read_sources(sources, read):
-            piece = _split(source, paged)
+        for source, document in _read_sources(sources, read):
+            piece = _split(source, document)
             waiting.append(piece)
             yield from (passage.text for passage in piece.passages)
 
@@ -372,7 +372,7 @@ def _embed_sources(
 
 def _read_sources(
     sources: Iterable[TextSource], read: Read
-) -> Iterator[tuple[TextSource, Paged | AnyrigError]]:
+) -> Iterator[tuple[TextSource, Document | AnyrigError]]:
     """Each source in pages, in order; files are read ahead. What is wrong with one is its own."""
     waiting: deque[TextSource] = deque()
 
@@ -382,35 +382,35 @@ def _read_sources(
             if source.file is not None:
                 yield source.file
 
-    def texts() -> Iterator[tuple[TextSource, Paged]]:
+    def texts() -> Iterator[tuple[TextSource, Document]]:
         while waiting and waiting[0].file is None:
             source = waiting.popleft()
-            yield source, Paged(Path(source.name), "txt", (Page(source.text),))
+            yield source, Document.from_text(source.text, Path(source.name))
 
     for found in read(paths()):
         yield from texts()
         source = waiting.popleft()
-        if isinstance(found, Paged):
+        if isinstance(found, Document):
             yield source, found
         else:
             yield source, found.error
     yield from texts()
 
 
-def _split(source: TextSource, paged: Paged | AnyrigError) -> _OpenSource:
+def _split(source: TextSource, document: Document | AnyrigError) -> _OpenSource:
     """A source in passages."""
-    if isinstance(paged, AnyrigError):
-        return _OpenSource(source, [], error=paged)
-    found = list(passages(paged, language=paged.language[:2] or "en"))
+    if isinstance(document, AnyrigError):
+        return _OpenSource(source, [], error=document)
+    found = list(passages(document, language=document.metadata.language[:2] or "en"))
     if not found:
-        return _OpenSource(source, [], error=textless(paged))
-    return _OpenSource(source, found, paged.warnings)
+        return _OpenSource(source, [], error=textless(document))
+    return _OpenSource(source, found, document.warnings)
 
 
-def _take_whole(source: TextSource, paged: Paged | AnyrigError) -> tuple[_OpenSource, str]:
+def _take_whole(source: TextSource, document: Document | AnyrigError) -> tuple[_OpenSource, str]:
     """A source in one piece."""
-    if isinstance(paged, AnyrigError):
-        return _OpenSource(source, [], error=paged), ""
-    if not any(map(str.isalnum, paged.text)):
-        return _OpenSource(source, [], error=textless(paged)), ""
-    return _OpenSource(source, [], paged.warnings), paged.text
+    if isinstance(document, AnyrigError):
+        return _OpenSource(source, [], error=document), ""
+    if not any(map(str.isalnum, document.text)):
+        return _OpenSource(source, [], error=textless(document)), ""
+    return _OpenSource(source, [], document.warnings), document.text

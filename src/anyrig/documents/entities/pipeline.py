@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.reading import TextSource, Unread, read_all, textless
 from anyrig.errors import AnyrigError
+from anyrig.text.document import Document, Part
 from anyrig.text.formats.limits import Limits
-from anyrig.text.pages import Page, Paged
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.finder import Finder, Found
@@ -54,20 +54,20 @@ class SourceEntities:
     """Languages in which no model looked for names."""
     warnings: tuple[str, ...] = ()
     error: AnyrigError | None = None
-    pages: tuple[Page, ...] = ()
+    pages: tuple[Part, ...] = ()
 
     def place(self, entity: Entity) -> PlacedEntity:
         """An entity of the whole text, with the page it is on."""
         at = bisect.bisect_right(self.pages, entity.start, key=lambda page: page.start) - 1
         if at < 0:
             return PlacedEntity(entity)
-        return PlacedEntity(entity, self.pages[at].number, self.pages[at].start)
+        return PlacedEntity(entity, self.pages[at].page, self.pages[at].start)
 
 
 @dataclass
 class _OpenSource:
     source: TextSource
-    pages: tuple[Page, ...] = ()
+    pages: tuple[Part, ...] = ()
     language: str = ""
     text: str = ""
     warnings: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class _OpenSource:
 class _Chunk(NamedTuple):
     """A part of a page that is searched by itself."""
 
-    page: Page
+    page: Part
     start: int
     """In the text of the page."""
     end: int
@@ -137,7 +137,7 @@ def _take_finished(waiting: deque[_OpenSource]) -> Iterator[SourceEntities]:
         yield _finish(waiting.popleft())
 
 
-def _cut_page(page: Page) -> Iterator[_Chunk]:
+def _cut_page(page: Part) -> Iterator[_Chunk]:
     """Parts of a page that lie end to end; cut between paragraphs, else lines, else words."""
     start, end = 0, len(page.text)
     while end - start > _CHUNK_CHARACTERS:
@@ -160,7 +160,7 @@ def _open(
             continue
         yield from _read(files, ocr, limits, mode)
         files = []
-        yield _OpenSource(source, (Page(source.text),), text=source.text)
+        yield _OpenSource(source, (Part(source.text),), text=source.text)
     yield from _read(files, ocr, limits, mode)
 
 
@@ -172,17 +172,19 @@ def _read(
     paths = [source.file for source in files if source.file is not None]
     workers = 1 if len(files) == 1 else 0
     read = read_all(paths, ocr=ocr, limits=limits, mode=mode, workers=workers)
-    for source, paged in zip(files, read, strict=True):
-        if isinstance(paged, Unread):
-            yield _OpenSource(source, error=paged.error)
+    for source, document in zip(files, read, strict=True):
+        if isinstance(document, Unread):
+            yield _OpenSource(source, error=document.error)
         else:
-            yield _open_pages(source, paged)
+            yield _open_pages(source, document)
 
 
-def _open_pages(source: TextSource, paged: Paged) -> _OpenSource:
-    if any(page.lack for page in paged.pages) and not any(map(str.isalnum, paged.text)):
-        return _OpenSource(source, error=textless(paged))
-    return _OpenSource(source, paged.pages, paged.language, paged.text, paged.warnings)
+def _open_pages(source: TextSource, document: Document) -> _OpenSource:
+    if document.scans and not any(map(str.isalnum, document.text)):
+        return _OpenSource(source, error=textless(document))
+    return _OpenSource(
+        source, document.parts("page"), document.metadata.language, document.text, document.warnings
+    )
 
 
 def _finish(opened: _OpenSource) -> SourceEntities:
@@ -192,13 +194,13 @@ def _finish(opened: _OpenSource) -> SourceEntities:
     warnings = list(opened.warnings)
     for (page, start, _), found in zip(opened.chunks, opened.found, strict=True):
         entities += [
-            PlacedEntity(one.moved(page.start + start), page.number, page.start)
+            PlacedEntity(one.moved(page.start + start), page.page, page.start)
             for one in found.entities
         ]
         languages |= dict.fromkeys(found.languages)
         without_names |= dict.fromkeys(found.nameless)
         if found.failed:
-            where = f"page {page.number}: " if page.number else ""
+            where = f"page {page.page}: " if page.page else ""
             warnings.append(f"{where}some names may be missing: {found.failed}")
     return SourceEntities(
         opened.source, tuple(entities), opened.text, tuple(languages), tuple(without_names),

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.reading import Mode as OcrMode
     from anyrig.documents.reading import Reads, Unread
+    from anyrig.text.document import Document
     from anyrig.text.formats.limits import Limits
-    from anyrig.text.pages import Paged
 
 WATCH_S = 2.0
 _SAMPLES, _PICTURES, _SAMPLE_BYTES, _SAMPLE_S = 24, 3, 5_000_000, 5.0
@@ -63,10 +63,10 @@ def build_ways(
 
     within = limits or Limits()
 
-    def read(paths: Iterable[Path]) -> Iterator[Paged | Unread]:
+    def read(paths: Iterable[Path]) -> Iterator[Document | Unread]:
         return read_all(paths, ocr=ocr, mode=mode, limits=within)
 
-    def glance(paths: Iterable[Path]) -> Iterator[Paged | Unread]:
+    def glance(paths: Iterable[Path]) -> Iterator[Document | Unread]:
         return read_all(paths, mode="never", limits=within)
 
     how = WITHOUT if ocr is None and mode != "never" else mode
@@ -150,7 +150,7 @@ def _tally(files: Sequence[Path], read: Reader) -> Counter[str]:
     return tally
 
 
-def _each(read: Reader, files: Sequence[Path]) -> Generator[Paged | Unread, None, None]:
+def _each(read: Reader, files: Sequence[Path]) -> Generator[Document | Unread, None, None]:
     """What a reader finds; ending early ends its processes."""
     yield from read(files)
 

@@ -12,8 +12,8 @@ from anyrig.documents.index import rows
 from anyrig.documents.passages import passages
 from anyrig.documents.reading import digest_file, textless
 from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.text.document import Document
 from anyrig.text.language import detect
-from anyrig.text.pages import Paged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.documents.index.rows import Content, Stamp
     from anyrig.documents.reading import Unread
 
-Reader = Callable[[Iterable["Path"]], Iterator["Paged | Unread"]]
+Reader = Callable[[Iterable["Path"]], Iterator["Document | Unread"]]
 """The pages of files, in order, or why one cannot be read; as `reading.read_all`."""
 _SAMPLE = 20_000  # characters that tell a language
 
@@ -60,7 +60,7 @@ def known(stamp: Stamp, index: IndexFile, how: str, most_bytes: int) -> Opened |
     return digest if there is None else Opened(digest)
 
 
-def opened(stamp: Stamp, digest: str, read: Paged | Unread, index: IndexFile) -> Opened:
+def opened(stamp: Stamp, digest: str, read: Document | Unread, index: IndexFile) -> Opened:
     """What a file says; whatever is wrong with it is in the answer, not raised.
 
     Args:
@@ -83,26 +83,26 @@ def opened(stamp: Stamp, digest: str, read: Paged | Unread, index: IndexFile) ->
     return Opened(digest, content, texts, there)
 
 
-def language_of(paged: Paged) -> str:
+def language_of(document: Document) -> str:
     """The language of a file, as it says or as it reads; empty where that is unsure."""
-    if paged.language:
-        return paged.language.partition("-")[0].lower()
-    found = detect(paged.text[:_SAMPLE])
+    if document.metadata.language:
+        return document.metadata.language.partition("-")[0].lower()
+    found = detect(document.text[:_SAMPLE])
     return found.language if found.sure else ""
 
 
-def _content(read: Paged | Unread, digest: str) -> Content:
-    if not isinstance(read, Paged):
+def _content(read: Document | Unread, digest: str) -> Content:
+    if not isinstance(read, Document):
         raise InvalidInputError(read.message, hint=read.hint)
-    paged = read
-    language = language_of(paged)
-    num_unread = sum(page.source == "none" and bool(page.lack) for page in paged.pages)
-    cut = tuple(passages(paged, language=language or "en"))
+    document = read
+    language = language_of(document)
+    num_unread = sum(scan.source == "none" for scan in document.scans)
+    cut = tuple(passages(document, language=language or "en"))
     if not cut and num_unread:
-        raise textless(paged)
+        raise textless(document)
     return rows.Content(
-        digest, paged.format, language, paged.title, len(paged.pages),
-        sum(page.source == "ocr" for page in paged.pages), num_unread, cut, paged.warnings,
+        digest, document.format, language, document.metadata.title, len(document.parts("page")),
+        sum(scan.source == "ocr" for scan in document.scans), num_unread, cut, document.warnings,
     )  # fmt: skip
 
 

@@ -26,13 +26,14 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
 from anyrig.text.formats.picture import pillow_formats
 from anyrig.text.garbage import readable
-from anyrig.text.pages import DPI
+from anyrig.text.page_reader import DPI
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr import OcrFormat
     from anyrig.documents.ocr.page import ReadPage
     from anyrig.documents.ocr.run import Found, Pages
-    from anyrig.text.pages import Drawn, Page, Paged
+    from anyrig.text.document import Document
+    from anyrig.text.page_reader import RenderedPage
 
 _PAGE_BREAK = "\n\n"
 _DPI_BOUNDS = (40.0, 2400.0)
@@ -131,7 +132,7 @@ def _page_to_json(page: FilePage) -> dict[str, Any]:
 @dataclass(frozen=True)
 class PlannedFile:
     path: Path
-    paged: Paged | None = None
+    document: Document | None = None
     error: AnyrigError | None = None
     """Why it could not be opened."""
     numbers: tuple[int, ...] = ()
@@ -161,26 +162,28 @@ def plan_files(
     with Apart(limits) as apart:
         for path in paths:
             try:
-                paged = apart.pages(path)
-                files.append(PlannedFile(path, paged, numbers=_select_pages(options, paged)))
+                document = apart.read(path)
+                files.append(PlannedFile(path, document, numbers=_select_pages(options, document)))
             except AnyrigError as error:
                 files.append(PlannedFile(path, error=error))
     return OcrPlan(options, limits, tuple(files))
 
 
-def _select_pages(options: PageOptions, paged: Paged) -> tuple[int, ...]:
-    if paged.format not in (*PICTURES, "pdf"):
+def _select_pages(options: PageOptions, document: Document) -> tuple[int, ...]:
+    if document.format not in (*PICTURES, "pdf"):
         raise InvalidInputError(
-            f"{paged.file.name} has no pages that can be drawn ({paged.format})",
+            f"{document.path.name} has no pages that can be drawn ({document.format})",
             hint="OCR reads PDFs and images; other files are read as text.",
         )
-    numbers = parse_pages(options.pages, len(paged.pages))
-    by_number = {page.number or 1: page for page in paged.pages}
-    return tuple(n for n in numbers if options.always or not _has_text(by_number[n]))
-
-
-def _has_text(page: Page) -> bool:
-    return bool(page.text.strip()) and not page.lack and readable(page.text)
+    pages = document.parts("page")
+    numbers = parse_pages(options.pages, len(pages))
+    scanned = {scan.page for scan in document.scans}
+    with_text = {
+        page.page
+        for page in pages
+        if page.text.strip() and page.page not in scanned and readable(page.text)
+    }
+    return tuple(number for number in numbers if options.always or number not in with_text)
 
 
 def parse_pages(text: str, count: int) -> list[int]:
@@ -211,27 +214,27 @@ def parse_pages(text: str, count: int) -> list[int]:
 @dataclass
 class _OpenFile:
     path: Path
-    paged: Paged
+    document: Document
     pages: list[FilePage] = field(default_factory=list)
 
 
 def read_files(plan: OcrPlan, reader: Pages) -> Iterator[FilePage | OcrFile]:
     """Every page as it is read, and every file once all its pages are."""
-    waiting: deque[tuple[_OpenFile, Drawn] | OcrFile | _OpenFile] = deque()
+    waiting: deque[tuple[_OpenFile, RenderedPage] | OcrFile | _OpenFile] = deque()
 
     def draw() -> Iterator[bytes]:
         with Apart(plan.limits) as apart:
             for planned in plan.files:
-                if planned.paged is None:
+                if planned.document is None:
                     waiting.append(OcrFile(planned.path, error=planned.error))
                     continue
-                file = _OpenFile(planned.path, planned.paged)
+                file = _OpenFile(planned.path, planned.document)
                 source = digest_file(planned.path) if planned.numbers else ""
-                for drawn in apart.pictures(
+                for drawn in apart.render(
                     planned.path, planned.numbers, dpi=plan.options.dpi
                 ):  # fmt: skip
                     waiting.append((file, drawn))
-                    if not drawn.lack:
+                    if not drawn.error:
                         yield PageImage(drawn.data, source)
                 waiting.append(file)
 
@@ -245,16 +248,16 @@ def read_files(plan: OcrPlan, reader: Pages) -> Iterator[FilePage | OcrFile]:
 
 
 def _take_finished(
-    waiting: deque[tuple[_OpenFile, Drawn] | OcrFile | _OpenFile], options: PageOptions
+    waiting: deque[tuple[_OpenFile, RenderedPage] | OcrFile | _OpenFile], options: PageOptions
 ) -> Iterator[FilePage | OcrFile]:
     """What does not wait for the reader: pages that could not be drawn, finished files."""
     while waiting:
         first = waiting[0]
         if isinstance(first, tuple):
             file, drawn = first
-            if not drawn.lack:
+            if not drawn.error:
                 return
-            page = FilePage(drawn.number, error=drawn.lack)
+            page = FilePage(drawn.number, error=drawn.error)
             file.pages.append(page)
             yield page
         elif isinstance(first, _OpenFile):
@@ -264,12 +267,12 @@ def _take_finished(
         waiting.popleft()
 
 
-def _add_page(file: _OpenFile, drawn: Drawn, found: Found, options: PageOptions) -> FilePage:
+def _add_page(file: _OpenFile, drawn: RenderedPage, found: Found, options: PageOptions) -> FilePage:
     reason = found.failure.message if found.failure else "no answer"
     page = FilePage(
         drawn.number, found.page, error="" if found.page is not None else reason,
         cached=found.kept,
-        image=drawn.data if options.keep_images and file.paged.format != "pdf" else b"",
+        image=drawn.data if options.keep_images and file.document.format != "pdf" else b"",
     )  # fmt: skip
     file.pages.append(page)
     return page
@@ -278,10 +281,10 @@ def _add_page(file: _OpenFile, drawn: Drawn, found: Found, options: PageOptions)
 def _finish_file(file: _OpenFile, options: PageOptions) -> OcrFile:
     """The pages that were read, and those whose own text is used."""
     read = {page.number: page for page in file.pages}
-    own = {page.number or 1: page.text for page in file.paged.pages}
-    numbers = parse_pages(options.pages, len(file.paged.pages))
+    own = {page.page: page.text for page in file.document.parts("page")}
+    numbers = parse_pages(options.pages, len(own))
     pages = tuple(read.get(n) or FilePage(n, own_text=own[n]) for n in numbers)
-    return OcrFile(file.path, file.paged.format, pages)
+    return OcrFile(file.path, file.document.format, pages)
 
 
 # -- PDF -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The chapters of a file, each as a file of its own that can be summarised."""
+"""The chapters of a file, each as a document of its own that can be summarised."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from anyrig.text.labels import one_line
-from anyrig.text.pages import Page, Paged, placed
-
 if TYPE_CHECKING:
-    from anyrig.text.document import Chapter
+    from anyrig.text.document import Chapter, Document
     from anyrig.text.formats.limits import Limits
 
 _FEWEST_LETTERS = 200
@@ -18,48 +15,43 @@ _FEWEST_LETTERS = 200
 _NO_PROSE = ("page", "note", "image")
 
 
-def chapters(paged: Paged, limits: Limits) -> list[Paged]:
+def chapters(document: Document, limits: Limits) -> list[Document]:
     """The chapters in order, each with its title; offsets are those within the chapter.
 
     A file that is read chapter by chapter has them already; of one with pages, or of plain text,
     the headings are sought. A file without any is one chapter.
     """
-    found = _by_titles(paged)
-    if len(found) < 2 and paged.format in ("pdf", "txt"):
-        found = _by_headings(paged, limits) or found
+    found = [document] if document.has_pages else _split_by_titles(document)
+    if len(found) < 2 and document.format in ("pdf", "txt"):
+        found = _split_by_headings(document, limits) or found
     told = [one for one in found if sum(map(str.isalpha, one.text)) >= _FEWEST_LETTERS]
-    return told or [paged]
+    return told or [document]
 
 
-def _by_titles(paged: Paged) -> list[Paged]:
-    if any(page.number for page in paged.pages):
-        return [paged]
+def _split_by_titles(document: Document) -> list[Document]:
     return [
-        replace(paged, pages=placed(list(pages)), title=title or paged.title)
-        for title, pages in groupby(paged.pages, key=lambda page: page.title)
+        _take(document, tuple(run), title or document.metadata.title)
+        for title, run in groupby(document.chapters, key=lambda chapter: chapter.title)
     ]
 
 
-def _by_headings(paged: Paged, limits: Limits) -> list[Paged]:
+def _split_by_headings(document: Document, limits: Limits) -> list[Document]:
     from anyrig.errors import AnyrigError
     from anyrig.text import files
 
     try:
-        document = files.read(paged.file, limits=limits)
+        whole = files.read(document.path, limits=limits)
     except AnyrigError:  # pages that only OCR can read: they have no headings to go by
         return []
     return [
-        replace(paged, pages=_pages(chapter), title=one_line(chapter.title))
-        for chapter in document.chapters
+        _take(document, (replace(chapter, blocks=prose),), chapter.title)
+        for chapter in whole.chapters
         if chapter.role == "body"
+        and (prose := tuple(b for b in chapter.blocks if b.kind not in _NO_PROSE))
     ]
 
 
-def _pages(chapter: Chapter) -> tuple[Page, ...]:
-    kept = [block for block in chapter.blocks if block.text and block.kind not in _NO_PROSE]
-    return placed(
-        [
-            Page("\n\n".join(block.text for block in blocks), number)
-            for number, blocks in groupby(kept, key=lambda block: block.page)
-        ]
+def _take(document: Document, chapters: tuple[Chapter, ...], title: str) -> Document:
+    return replace(
+        document, chapters=chapters, metadata=replace(document.metadata, title=title), scans=()
     )

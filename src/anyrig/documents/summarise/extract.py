@@ -1,6 +1,6 @@
 """A summary of a text's own sentences, in their order, each with its place.
 
-    summary = extract(paged, length=Length(sentences=5))
+    summary = extract(document, length=Length(sentences=5))
 
 A book is gone through section by section: the best sentences of each are ranked again together, so
 that time grows with the length and not with its square.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.documents.protocol import Vectors
-    from anyrig.text.pages import Page, Paged
+    from anyrig.text.document import Document, Part
 
 SENTENCES = 5
 _SECTION = 240
@@ -94,7 +94,7 @@ class Summary:
 
 
 def extract(
-    paged: Paged,
+    document: Document,
     *,
     length: Length = Length(),  # noqa: B008 - it is frozen
     language: str = "",
@@ -104,22 +104,22 @@ def extract(
     """The sentences that say most of a file.
 
     Args:
-        paged: the file.
+        document: the file.
         length: of the summary.
         language: of the text; found out when empty.
         vectors: a model that knows which sentences mean the like; words alone without one.
         on_step: called now and then; it may raise an error to stop.
     """
-    text = paged.text
+    text = document.text
     spoken = language or languages.detect(text).language
-    spans, firsts = cut(text, spoken, paged.pages)
+    spans, firsts = cut(text, spoken, document.parts("page"))
     summary = _Ranking(text, spans, firsts, spoken, vectors, on_step).summary(length)
     order = sorted(summary)
     best = max(summary.values(), default=1.0) or 1.0
     return Summary(
         tuple(
-            Taken(" ".join(text[slice(*spans[n])].split()), *spans[n], _page(paged, spans[n][0]),
-                  n + 1, round(summary[n] / best, 4))
+            Taken(" ".join(text[slice(*spans[n])].split()), *spans[n],
+                  document.page_at(spans[n][0]), n + 1, round(summary[n] / best, 4))
             for n in order
         ),
         len(spans), languages.num_words(text), spoken,
@@ -128,7 +128,7 @@ def extract(
     )  # fmt: skip
 
 
-def cut(text: str, language: str, pages: Sequence[Page] = ()) -> tuple[list[Span], list[bool]]:
+def cut(text: str, language: str, pages: Sequence[Part] = ()) -> tuple[list[Span], list[bool]]:
     """The sentences of a text, and whether each opens a paragraph; none crosses a page."""
     found: list[Span] = []
     for page in pages:
@@ -226,12 +226,3 @@ def _is_heading(text: str) -> bool:
     return not bare.endswith((".", "!", "?", "…", ":", ";", "。", "！", "？", "।", "؟")) and (
         len(text) < 120 or text.isupper()
     )
-
-
-def _page(paged: Paged, start: int) -> int:
-    number = 0
-    for page in paged.pages:
-        if page.start > start:
-            break
-        number = page.number
-    return number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,12 @@ from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, Summary, extract
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
 from anyrig.text.labels import one_line
-from anyrig.text.pages import without_pictures
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.summarise.write import Scribe, Written
+    from anyrig.text.document import Document
     from anyrig.text.formats.limits import Limits
-    from anyrig.text.pages import Paged
 
 Tell = Callable[[str], None]
 
@@ -43,7 +42,7 @@ class FileSummary:
 
 
 def summarise_files(
-    files: Iterable[Paged | Unread],
+    files: Iterable[Document | Unread],
     *,
     length: Length,
     limits: Limits,
@@ -66,19 +65,19 @@ def summarise_files(
         tell: is told what is done now.
     """
     for one in files:
-        name = str(one.file)
+        name = str(one.path)
         if isinstance(one, Unread):
             yield FileSummary(name, error=one.error)
             continue
-        tell(one_line(one.file.name, 80))
+        tell(one_line(one.path.name, 80))
         try:
-            read = without_pictures(one)
+            read = _blank_images(one)
             if not any(map(str.isalnum, read.text)):
                 read = one  # nothing but pictures: their descriptions are all there is
             parts = chapters(read, limits) if by_chapter else [read]
             summaries = tuple(
                 ChapterSummary(
-                    part.title if by_chapter else "",
+                    part.metadata.title if by_chapter else "",
                     _one(part, length, language, vectors, scribe, tell),
                 )
                 for part in parts
@@ -89,8 +88,25 @@ def summarise_files(
         yield FileSummary(name, summaries, one.warnings)
 
 
+def _blank_images(document: Document) -> Document:
+    """With blanks for the descriptions of pictures, which are no prose; all offsets stay."""
+    return replace(
+        document,
+        chapters=tuple(
+            replace(
+                chapter,
+                blocks=tuple(
+                    replace(block, text=" " * len(block.text)) if block.kind == "image" else block
+                    for block in chapter.blocks
+                ),
+            )
+            for chapter in document.chapters
+        ),
+    )
+
+
 def _one(
-    part: Paged,
+    part: Document,
     length: Length,
     language: str,
     vectors: Callable[[], Vectors] | None,
@@ -101,7 +117,7 @@ def _one(
         raise textless(part)
     if scribe is None:
         made = vectors() if vectors is not None else None
-        step = partial(tell, one_line(part.file.name, 80))
+        step = partial(tell, one_line(part.path.name, 80))
         return extract(part, length=length, language=language, vectors=made, on_step=step)
     if length.share:
         raise InvalidInputError(
@@ -115,5 +131,5 @@ def _one(
     words = length.words or 25 * (length.sentences or 5)
     return scribe().summarise(
         part, words=words, language=language,
-        tell=lambda done, total: tell(f"{one_line(part.file.name, 60)}: window {done} of {total}"),
+        tell=lambda done, total: tell(f"{one_line(part.path.name, 60)}: window {done} of {total}"),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """A summary that a model writes: long texts in windows, and a summary of the summaries.
 
     with Scribe(writer, placed=placed, environment=environment) as scribe:
-        written = scribe.summarise(paged, words=120)
+        written = scribe.summarise(document, words=120)
 
 A window holds whole sentences and never more tokens than the model reads: nothing is cut off.
 """
@@ -25,7 +25,7 @@ from anyrig.work.worker import LocalWorkers
 if TYPE_CHECKING:
     from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
-    from anyrig.text.pages import Paged
+    from anyrig.text.document import Document
     from anyrig.text.sentences import Span
 
 WORDS = 120
@@ -108,24 +108,29 @@ class Scribe:
         self.close()
 
     def summarise(
-        self, paged: Paged, *, words: int = WORDS, language: str = "", tell: Tell | None = None
+        self,
+        document: Document,
+        *,
+        words: int = WORDS,
+        language: str = "",
+        tell: Tell | None = None,
     ) -> Written:
         """A file in about so many words.
 
         Args:
-            paged: the file.
+            document: the file.
             words: that the summary may have, about.
             language: of the text, for its sentences; found out when empty.
             tell: is told how far it is.
         """
-        text = paged.text
+        text = document.text
         spoken = language or languages.detect(text).language
-        spans, _ = cut(text, spoken, paged.pages)
+        spans, _ = cut(text, spoken, document.parts("page"))
         windows = list(self._windows(text, spans))
         wanted = max(8, round(words * _TOKENS_A_WORD))
         told = self._written([text[a:b] for a, b in windows], wanted, tell)
         parts = tuple(
-            Part(start, end, _page(paged, start), one)
+            Part(start, end, document.page_at(start), one)
             for (start, end), one in zip(windows, told, strict=True)
         )
         joined, rounds = " ".join(told), 1
@@ -221,12 +226,3 @@ def _told(outcome: ItemOutcome[Any]) -> str:
             ),
         )
     return str(outcome.result)
-
-
-def _page(paged: Paged, start: int) -> int:
-    number = 0
-    for page in paged.pages:
-        if page.start > start:
-            break
-        number = page.number
-    return number

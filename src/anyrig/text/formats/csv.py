@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.decode import decode
-from anyrig.text.document import About, Block, Chapter, Document
+from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.plain import content, empty
 
@@ -44,7 +44,7 @@ def read(path: Path, limits: Limits) -> Document:
     rows = rows_of(text, dialect_of(text, path.suffix), path.name, limits)
     if not rows:
         raise empty(path.name)
-    return Document(About(), tuple(_chapters(rows)), format="csv")
+    return Document(Metadata(), tuple(_chapters(rows)), format="csv")
 
 
 def dialect_of(text: str, suffix: str = "") -> Dialect:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.document import About, Block, BlockKind, Chapter, Document, Picture, Role
+from anyrig.text.document import Block, BlockKind, Chapter, Document, Metadata, Picture, Role
 from anyrig.text.formats import outline
 from anyrig.text.formats.docx_runs import Paragraph
 from anyrig.text.formats.docx_styles import Styles, is_numbered, outline_of
@@ -281,7 +281,7 @@ def _target(archive: Zipped, of: str, kind: str, limits: Limits) -> str:
     return posixpath.join(folder, f"{kind}.xml") if of else ""
 
 
-def _about(archive: Zipped, limits: Limits) -> tuple[About, Picture | None]:
+def _about(archive: Zipped, limits: Limits) -> tuple[Metadata, Picture | None]:
     core = _target(archive, "", "core-properties", limits) or "docProps/core.xml"
     root = part(archive, core, limits)
     said: dict[str, str] = {}
@@ -289,7 +289,7 @@ def _about(archive: Zipped, limits: Limits) -> tuple[About, Picture | None]:
         said.setdefault(local(each), " ".join((each.text or "").split()))
     authors = tuple(name.strip() for name in said.get("creator", "").split(";") if name.strip())
     subjects = said.get("keywords", "") or said.get("subject", "")
-    about = About(
+    about = Metadata(
         title=said.get("title", ""),
         authors=authors,
         language=said.get("language", ""),

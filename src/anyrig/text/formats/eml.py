@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from anyrig.errors import AnyrigError, EmptyFileError, InvalidInputError
 from anyrig.text.decode import decode
-from anyrig.text.document import About, Block, Chapter, Document
+from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.plain import content, empty
 from anyrig.text.labels import one_line
@@ -80,7 +80,7 @@ def read(path: Path, limits: Limits) -> Document:
         raise empty(path.name)
     first = found[0]
     authors = (first.sender,) if first.sender else ()
-    about = About(title=first.subject, authors=authors, year=first.year)
+    about = Metadata(title=first.subject, authors=authors, year=first.year)
     return Document(about, tuple(chapters), None, "eml", tuple(dict.fromkeys(warnings)))
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.document import About, Block, Document
+from anyrig.text.document import Block, Document, Metadata
 from anyrig.text.formats import drm
-from anyrig.text.formats.epub_about import about
 from anyrig.text.formats.epub_chapters import File, chapters
 from anyrig.text.formats.epub_contents import Contents, contents
 from anyrig.text.formats.epub_cover import cover
+from anyrig.text.formats.epub_metadata import read_metadata
 from anyrig.text.formats.epub_package import Item, Package, package
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.markup import Flow, flow
@@ -41,7 +41,7 @@ def read(path: Path, limits: Limits) -> Document:
         pages = _pages(book, table)
         flows = _flows(book, pages, limits)
         picture = cover(book, table, limits)
-    said = about(book.root)
+    said = read_metadata(book.root)
     said, languages = _languages(said, [one for _, one in flows])
     written = settled([one for _, one in flows])
     aside = {item.path for item in book.aside}
@@ -165,7 +165,7 @@ def _sheet(book: Package, path: str) -> str:
         return ""
 
 
-def _languages(said: About, flows: Sequence[Flow]) -> tuple[About, list[str]]:
+def _languages(said: Metadata, flows: Sequence[Flow]) -> tuple[Metadata, list[str]]:
     """The language of the book, and of each file where that is another.
 
     A mark that all files share is their template's more often than their author's, so what the

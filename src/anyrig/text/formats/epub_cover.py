@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Picture
-from anyrig.text.formats.epub_about import cover_name
 from anyrig.text.formats.epub_contents import Contents
+from anyrig.text.formats.epub_metadata import cover_name
 from anyrig.text.formats.epub_package import Item, Package
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.xml import local, page

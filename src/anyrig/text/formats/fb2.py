@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.document import About, Block, BlockKind, Chapter, Document, Picture, Role
+from anyrig.text.document import Block, BlockKind, Chapter, Document, Metadata, Picture, Role
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.office import attribute
 from anyrig.text.formats.paragraphs import is_rule
@@ -232,16 +232,16 @@ def _title(element: Element) -> str:
     return ""
 
 
-def _about(root: Element) -> About:
+def _about(root: Element) -> Metadata:
     info = _find(root, "title-info")
     if info is None:
-        return About()
+        return Metadata()
     sequence = _find(info, "sequence")
     published = _find(root, "publish-info")
     annotation = _find(info, "annotation")
     year = _text(info, "date") or (_text(published, "year") if published is not None else "")
     found = re.search(r"\d{4}", year)
-    return About(
+    return Metadata(
         title=_text(info, "book-title"),
         authors=tuple(_person(each) for each in info if local(each) == "author" and _person(each)),
         language=_text(info, "lang"),

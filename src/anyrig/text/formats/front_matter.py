@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anyrig.text.document import About
+from anyrig.text.document import Metadata
 
 _PAIR = re.compile(r"([A-Za-z][\w .-]{0,40}?)\s*[:=](?:\s+(.*)|$)")
 _MOST_LINES = 500
@@ -28,7 +28,7 @@ def parted(text: str) -> tuple[dict[str, list[str]], str]:
     return _title_block(lines) if fence.startswith("% ") else ({}, text)
 
 
-def about(values: dict[str, list[str]]) -> About:
+def read_metadata(values: dict[str, list[str]]) -> Metadata:
     """What the names and values say of a book."""
 
     def first(*names: str) -> str:
@@ -38,7 +38,7 @@ def about(values: dict[str, list[str]]) -> About:
         return next((tuple(values[name]) for name in names if values.get(name)), ())
 
     year = re.search(r"\d{4}", first("year", "date", "published", "pubdate"))
-    return About(
+    return Metadata(
         title=first("title"),
         authors=every("authors", "author", "creator", "by"),
         language=first("language", "lang", "locale"),

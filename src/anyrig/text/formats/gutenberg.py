@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from anyrig.text.document import About
+from anyrig.text.document import Metadata
 from anyrig.text.language_names import language_code
 
 _START = re.compile(r"\*{3}\s*START OF (?:THE|THIS) PROJECT GUTENBERG", re.I)
@@ -42,7 +42,7 @@ def frame(lines: Sequence[str]) -> Frame:
     return Frame(start, end)
 
 
-def about(lines: Sequence[str], header: int) -> About:
+def read_metadata(lines: Sequence[str], header: int) -> Metadata:
     """What a header, or else the first lines, say of a text.
 
     Args:
@@ -53,7 +53,7 @@ def about(lines: Sequence[str], header: int) -> About:
     if not fields:
         return _from_first_lines([line.strip() for line in lines[:40] if line.strip()][:6])
     author = fields.get("author", "")
-    return About(
+    return Metadata(
         title=fields.get("title", ""),
         authors=tuple(part for part in re.split(r"\s+and\s+|;\s*", author) if part),
         language=language_code(fields.get("language", "")),
@@ -83,17 +83,21 @@ def _fields(lines: Sequence[str]) -> dict[str, str]:
     return fields
 
 
-def _from_first_lines(lines: Sequence[str]) -> About:
+def _from_first_lines(lines: Sequence[str]) -> Metadata:
     """A title and "by" an author, if the first lines are those."""
     if not lines:
-        return About()
+        return Metadata()
     found = _BRACKETED.fullmatch(lines[0])
     if found:
-        return About(found["title"], (found["author"],), year=found["year"] or "")
+        return Metadata(found["title"], (found["author"],), year=found["year"] or "")
     for at, line in enumerate(lines[1:4], 1):
         by = _BY.fullmatch(line)
         if by and all(len(before) <= 80 for before in lines[:at]):
-            return About(" ".join(lines[:at]), (by[1],))
+            return Metadata(" ".join(lines[:at]), (by[1],))
         if line.lower() in {"by", "par", "von", "por"} and at + 1 < len(lines):
-            return About(" ".join(lines[:at]), (lines[at + 1],)) if len(lines[0]) <= 80 else About()
-    return About()
+            return (
+                Metadata(" ".join(lines[:at]), (lines[at + 1],))
+                if len(lines[0]) <= 80
+                else Metadata()
+            )
+    return Metadata()

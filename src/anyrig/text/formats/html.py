@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.text.document import About, Block, Document, Role
+from anyrig.text.document import Block, Document, Metadata, Role
 from anyrig.text.formats import outline
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.markup import Flow, flow
@@ -34,7 +34,7 @@ def read(path: Path, limits: Limits) -> Document:
     return document(root, path.name, "html")
 
 
-def document(root: Element, name: str, form: str, about: About | None = None) -> Document:
+def document(root: Element, name: str, form: str, about: Metadata | None = None) -> Document:
     """A document from the tree of a page.
 
     Args:
@@ -108,7 +108,7 @@ def _holds_most(blocks: list[Block], first: int, end: int) -> bool:
     return inside * 2 > sum(len(block.text) for block in blocks)
 
 
-def _about(root: Element) -> About:
+def _about(root: Element) -> Metadata:
     metas: dict[str, list[str]] = {}
     title = ""
     for element in root.iter():
@@ -125,7 +125,7 @@ def _about(root: Element) -> About:
         return next((metas[name][0] for name in names if name in metas), "")
 
     subjects = first("keywords", "dc.subject")
-    return About(
+    return Metadata(
         title=first(*_TITLES[:2]) or title or first(*_TITLES[2:]),
         authors=tuple(metas.get(next((name for name in _AUTHORS if name in metas), ""), ())),
         language=_language(root) or first("dc.language", "language"),

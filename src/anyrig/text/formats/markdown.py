@@ -38,7 +38,7 @@ def read(path: Path, limits: Limits) -> Document:
     if not body.strip():
         raise empty(path.name)
     root = page_of(f"<html><body>{rendered(body, path.name)}</body></html>", name=path.name)
-    return html.document(root, path.name, "md", front_matter.about(values))
+    return html.document(root, path.name, "md", front_matter.read_metadata(values))
 
 
 def rendered(text: str, name: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
-from anyrig.text.document import About, Block, BlockKind, Chapter, Document, Role
+from anyrig.text.document import Block, BlockKind, Chapter, Document, Metadata, Role
 from anyrig.text.formats import outline
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.office import attribute, part, picture
@@ -293,7 +293,7 @@ def _language(element: Element) -> str:
     return ""
 
 
-def _about(root: Element | None, language: str) -> About:
+def _about(root: Element | None, language: str) -> Metadata:
     said: dict[str, list[str]] = {}
     for each in root.iter() if root is not None else ():
         text = " ".join((each.text or "").split())
@@ -305,7 +305,7 @@ def _about(root: Element | None, language: str) -> About:
 
     author = first("creator", "initial-creator")
     initial = first("initial-creator")
-    return About(
+    return Metadata(
         title=first("title"),
         authors=(initial or author,) if author else (),
         language=first("language") or language,

@@ -15,13 +15,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from anyrig.backends.process import start_module
 from anyrig.errors import InvalidInputError, MissingPackageError, ProtectedFileError
 from anyrig.install import format_install
-from anyrig.text.document import About, Block, Chapter, Document, Inline, Picture
+from anyrig.text.document import Document, Picture, document_from_json
 from anyrig.text.formats import memory
 from anyrig.text.formats.limits import Limits
 
@@ -53,14 +54,14 @@ def read(path: Path, limits: Limits) -> Document:
             kind = ProtectedFileError if answer["locked"] else InvalidInputError
             raise kind(f"{path.name} {answer['refused']}", hint=str(answer["hint"]))
         if "document" in answer:
-            document = _document(cast("dict[str, object]", answer["document"]))
+            document = document_from_json(cast("dict[str, Any]", answer["document"]))
         if answer.get("cover"):
             cover = Picture(base64.b64decode(str(answer["cover"])))
     if document is None:
         raise InvalidInputError(
             f"{path.name} cannot be read: it is damaged, or {memory.TOLD}", hint=_DAMAGED
         )
-    return Document(document.about, document.chapters, cover, "pdf", document.warnings)
+    return replace(document, cover=cover)
 
 
 def _need_library() -> None:
@@ -128,30 +129,3 @@ def _in_time(lines: queue.Queue[bytes], path: Path) -> Iterator[dict[str, object
         told = told or "document" in answer
         allowed = _COVER_S if told else _SILENT_S + _ONCE_MORE_S * last
         yield answer
-
-
-def _document(said: dict[str, object]) -> Document:
-    """A document from its JSON."""
-    about = cast("dict[str, object]", said["about"])
-    about["authors"] = tuple(cast("list[str]", about["authors"]))
-    about["subjects"] = tuple(cast("list[str]", about["subjects"]))
-    chapters = cast("list[dict[str, object]]", said["chapters"])
-    warnings = cast("list[str]", said["warnings"])
-    return Document(
-        About(**about),  # type: ignore[arg-type]  # the fields of the class, as it wrote them
-        tuple(_chapter(chapter) for chapter in chapters),
-        None,
-        "pdf",
-        tuple(warnings),
-    )
-
-
-def _chapter(said: dict[str, object]) -> Chapter:
-    blocks = cast("list[dict[str, object]]", said.pop("blocks"))
-    return Chapter(blocks=tuple(_block(block) for block in blocks), **said)  # type: ignore[arg-type]
-
-
-def _block(said: dict[str, object]) -> Block:
-    inlines = cast("list[dict[str, object]]", said.pop("inlines"))
-    made = tuple(Inline(**inline) for inline in inlines)  # type: ignore[arg-type]
-    return Block(inlines=made, **said)  # type: ignore[arg-type]

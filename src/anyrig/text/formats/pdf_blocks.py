@@ -82,7 +82,7 @@ def blocks_by_page(pages: Sequence[Page]) -> dict[int, list[Block]]:
     for number, here in lines.items():
         paragraphs = paragraphs_of(widened(here, style), style)
         made[number] = [_block(paragraph, 0, words, {}) for paragraph in paragraphs]
-        notes = (joined(note.lines, words)[0] for note in kept.notes.get(number, ()))
+        notes = (joined(note.lines, words).text for note in kept.notes.get(number, ()))
         made[number] += [Block(text, "note", page=number) for text in notes]
         aside = kept.aside.get(number, ())
         made[number] += [Block(text, "page", page=number) for text in aside]
@@ -131,7 +131,7 @@ def _block(
 ) -> Block:
     page = paragraph.lines[0].page
     if level:
-        text, _ = joined(paragraph.lines, words)
+        text = joined(paragraph.lines, words).text
         return Block(without_leaders(text) or text, "heading", level, page=page)
     if paragraph.shape == "table":
         rows = ("\t".join(cell for _, _, cell in line.cells) for line in paragraph.lines)
@@ -139,11 +139,11 @@ def _block(
     if paragraph.shape in ("code", "verse"):
         text = "\n".join(_set_in(paragraph.lines, paragraph.shape))
         return Block(text, _KINDS[paragraph.shape], page=page)
-    text, raised = joined(paragraph.lines, words)
+    text, raised, breaks = joined(paragraph.lines, words)
     if paragraph.shape == "contents":
         return Block(without_leaders(text) or text, "item", page=page)
     inlines = tuple(filter(None, (_reference(text, each, marks) for each in raised)))
-    return Block(text, _KINDS[paragraph.shape], page=page, inlines=inlines)
+    return Block(text, _KINDS[paragraph.shape], page=page, breaks=breaks, inlines=inlines)
 
 
 def _set_in(lines: Sequence[Line], shape: str) -> list[str]:
@@ -179,7 +179,7 @@ def _extra(kept: Sorted, words: Words, numbers: list[int]) -> dict[int, list[Blo
     for number in numbers:
         blocks = made[number] = []
         for note in kept.notes.get(number, ()):
-            text, _ = joined(note.lines, words)
+            text = joined(note.lines, words).text
             if not note.mark and open_note is not None:
                 page, place = open_note
                 old = made[page][place]

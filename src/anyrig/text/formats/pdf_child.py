@@ -10,7 +10,6 @@ that a first page that cannot be drawn costs no more than the picture.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import gc
 import io
 import json
@@ -22,16 +21,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.text.document import Document
+from anyrig.text.document import Document, document_to_json
 from anyrig.text.formats import memory
 from anyrig.text.formats.memory import limit_memory
-from anyrig.text.formats.pdf_about import about_of
 from anyrig.text.formats.pdf_blocks import chapters_of
 from anyrig.text.formats.pdf_glyphs import TooMuchText, read_page
 from anyrig.text.formats.pdf_headings import Entry
+from anyrig.text.formats.pdf_metadata import read_metadata
 from anyrig.text.formats.pdf_page import Page
 from anyrig.text.formats.picture import read_first
-from anyrig.text.pages import named
+from anyrig.text.labels import format_pages
 
 if TYPE_CHECKING:
     import pypdfium2 as pdfium
@@ -94,9 +93,9 @@ def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[st
             raise Refused(f"contains more than {most_letters:,} letters", "Split it.")
         yield {"page": index + 1, "of": count}
     found = _checked(path, pages, bad)
-    about = about_of(document)
     chapters = chapters_of(pages, outline(document, pages))
-    yield {"document": dataclasses.asdict(Document(about, chapters, None, "pdf", tuple(found)))}
+    made = Document(read_metadata(document), chapters, format="pdf", warnings=tuple(found))
+    yield {"document": document_to_json(made)}
     yield {"cover": _cover(document)}
 
 
@@ -146,21 +145,22 @@ def _checked(path: Path, pages: list[Page], bad: list[int]) -> list[str]:
     if len(blank) == len(pages) or 2 * len(scans) > len(pages):
         shown = scans if 2 * len(scans) > len(pages) else blank
         what = "pictures without text" if scans else "without any text"
-        raise Refused(f"has no text to read: {named(shown)} {_are(shown)} {what}", ocr)
+        raise Refused(f"has no text to read: {format_pages(shown)} {_are(shown)} {what}", ocr)
     if 2 * unknown > known:
         garbled = [page.number for page in pages if 2 * page.num_unknown > page.num_glyphs]
         raise Refused(
-            f"does not say which letters it shows: the text of {named(garbled)} has no meaning",
+            f"does not say which letters it shows: the text of"
+            f" {format_pages(garbled)} has no meaning",
             ocr,
         )
     found: list[str] = []
     if scans:
-        found.append(f"{named(scans)} {_are(scans)} pictures without text")
+        found.append(f"{format_pages(scans)} {_are(scans)} pictures without text")
     garbled = [p.number for p in pages if p.num_glyphs and 2 * p.num_unknown > p.num_glyphs]
     if garbled:
-        found.append(f"the text of {named(garbled)} has letters that the file does not name")
+        found.append(f"the text of {format_pages(garbled)} has letters that the file does not name")
     if bad:
-        found.append(f"{named(bad)} cannot be read")
+        found.append(f"{format_pages(bad)} cannot be read")
     return found
 
 

@@ -64,16 +64,41 @@ class Raised(NamedTuple):
     page: int
 
 
-def joined(lines: Sequence[Line], words: Words) -> tuple[str, list[Raised]]:
-    """The text of some lines, and the stretches of it that are raised."""
+class Joined(NamedTuple):
+    """Some lines as one text."""
+
+    text: str
+    raised: list[Raised]
+    breaks: tuple[tuple[int, int], ...]
+    """Where a word begins that stands on another page, and that page."""
+
+
+def joined(lines: Sequence[Line], words: Words) -> Joined:
+    """The text of some lines, the stretches of it that are raised, and where pages begin."""
     text = ""
     raised: list[Raised] = []
+    breaks: list[tuple[int, int]] = []
+    page = lines[0].page if lines else 0
     for line in lines:
         text, gap = _before(text, line.text, words)
         start = len(text) + len(gap)
+        if line.page != page:
+            page = line.page
+            breaks.append((start if gap else text.rfind(" ") + 1, page))
         text = f"{text}{gap}{line.text}"
         raised += [Raised(start + begin, start + end, line.page) for begin, end in line.raised]
-    return _without_soft(text, raised)
+    if _SOFT not in text:
+        return Joined(text, raised, tuple(breaks))
+
+    def move(position: int) -> int:
+        """Soft hyphens inside a line are not visible."""
+        return position - text.count(_SOFT, 0, position)
+
+    return Joined(
+        text.replace(_SOFT, ""),
+        [Raised(move(start), move(end), page) for start, end, page in raised],
+        tuple((move(start), page) for start, page in breaks),
+    )
 
 
 def _before(text: str, following: str, words: Words) -> tuple[str, str]:
@@ -108,14 +133,3 @@ def _is_east(letter: str) -> bool:
     return bool(letter) and (
         "\u3000" <= letter <= "\u9fff" or "\uf900" <= letter <= "\ufaff" or letter in "\uff0c\uff01"
     )
-
-
-def _without_soft(text: str, raised: list[Raised]) -> tuple[str, list[Raised]]:
-    """Soft hyphens inside a line are not to be seen."""
-    if _SOFT not in text:
-        return text, raised
-    moved = [
-        Raised(start - text[:start].count(_SOFT), end - text[:end].count(_SOFT), page)
-        for start, end, page in raised
-    ]
-    return text.replace(_SOFT, ""), moved

@@ -11,16 +11,17 @@ import contextlib
 import io
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import InvalidInputError, LimitExceededError, ProtectedFileError
-from anyrig.text.document import About
+from anyrig.text.document import SEPARATOR, Block, Metadata
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.pdf_about import about_of
 from anyrig.text.formats.pdf_blocks import blocks_by_page
 from anyrig.text.formats.pdf_child import Refused, opened, outline
 from anyrig.text.formats.pdf_glyphs import TooMuchText, read_page
+from anyrig.text.formats.pdf_metadata import read_metadata
 from anyrig.text.formats.pdf_page import Page
 from anyrig.text.garbage import fault
 
@@ -48,18 +49,20 @@ Box = tuple[float, float, float, float]
 class Leaf(NamedTuple):
     """A page of a PDF."""
 
-    text: str
+    blocks: tuple[Block, ...] = ()
     lack: str = ""
     """Why its text cannot be used."""
-    blank: bool = False
-    """Whether nothing at all is drawn on it."""
     title: str = ""
+
+    @property
+    def text(self) -> str:
+        return SEPARATOR.join(block.text for block in self.blocks)
 
 
 class Read(NamedTuple):
     """A PDF in pages."""
 
-    about: About
+    metadata: Metadata
     leaves: list[Leaf]
     warnings: list[str]
 
@@ -96,15 +99,15 @@ def read(path: Path, limits: Limits, told: Told) -> Read:
             raise InvalidInputError(
                 f"{path.name} is damaged: none of its pages can be read", hint=_DAMAGED
             )
-        texts = _texts(list(pages.values()))
+        blocks = _find_blocks(list(pages.values()))
         titles = _titles(document, list(pages.values()), count)
         leaves = [
-            _leaf(pages.get(number), texts.get(number, ""), drawn.get(number, ""))._replace(
+            _leaf(pages.get(number), blocks.get(number, ()), drawn.get(number, ""))._replace(
                 title=titles.get(number, "")
             )
             for number in range(1, count + 1)
         ]
-        return Read(about_of(document), leaves, [])
+        return Read(read_metadata(document), leaves, [])
     finally:
         document.close()
 
@@ -247,20 +250,24 @@ def _lies_over(sheet: pdfium.PdfPage, boxes: list[Box]) -> bool:
     return bool(edges.crop(inner).histogram()[255] <= (1 - _COVERS) * before)
 
 
-def _texts(pages: list[Page]) -> dict[int, str]:
-    """The text of each page: paragraphs with a blank line between them."""
+def _find_blocks(pages: list[Page]) -> dict[int, tuple[Block, ...]]:
+    """The blocks of each page; a running head is one of them, a page number is not."""
     try:
         by_page = blocks_by_page(pages)
     except Exception:  # noqa: BLE001 - a layout nobody foresaw: its lines as they stand
-        return {
+        texts = {
             page.number: "\n".join(piece.text for piece in page.pieces if not piece.aside)
             for page in pages
         }
-    made: dict[int, str] = {}
-    for number, blocks in by_page.items():
-        kept = [b.text for b in blocks if b.text and not (b.kind == "page" and _counts(b.text))]
-        made[number] = "\n\n".join(kept)
-    return made
+        return {number: (Block(text, page=number),) for number, text in texts.items()}
+    return {
+        number: tuple(
+            replace(block, kind="paragraph") if block.kind == "page" else block
+            for block in blocks
+            if block.text and not (block.kind == "page" and _counts(block.text))
+        )
+        for number, blocks in by_page.items()
+    }
 
 
 def _titles(document: pdfium.PdfDocument, pages: list[Page], count: int) -> dict[int, str]:
@@ -281,19 +288,18 @@ def _counts(text: str) -> bool:
     return bool(_NUMBER.fullmatch(text))
 
 
-def _leaf(page: Page | None, text: str, drawn_as: str) -> Leaf:
+def _leaf(page: Page | None, blocks: tuple[Block, ...], drawn_as: str) -> Leaf:
     if page is None:
-        return Leaf("", "the page is damaged")
+        return Leaf(lack="the page is damaged")
+    text = Leaf(blocks).text
     if not text.strip():
         if drawn_as in ("picture", "read"):
-            return Leaf("", "a picture without a text layer")
-        if drawn_as or page.num_glyphs:
-            return Leaf("", "drawn without a text layer")
-        return Leaf("", "", blank=True)
+            return Leaf(lack="a picture without a text layer")
+        return Leaf(lack="drawn without a text layer" if drawn_as or page.num_glyphs else "")
     bad = fault(text, page.num_unknown)
     if not bad and drawn_as == "picture" and page.num_glyphs <= _LITTLE:
         bad = "a picture with little text on it"
-    return Leaf(text, bad)
+    return Leaf(blocks, bad)
 
 
 def _png(document: pdfium.PdfDocument, number: int, dpi: int, path: Path) -> bytes:

@@ -92,7 +92,7 @@ def document(text: str, name: str, form: str = "txt") -> Document:
     ]
     if not made:
         raise empty(name)
-    return Document(gutenberg.about(lines, core.start), tuple(made), format=form)
+    return Document(gutenberg.read_metadata(lines, core.start), tuple(made), format=form)
 
 
 def refuse_binary(text: str, name: str) -> None:

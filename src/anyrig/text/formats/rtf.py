@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.document import About, Block, BlockKind, Document
+from anyrig.text.document import Block, BlockKind, Document, Metadata
 from anyrig.text.formats import outline
 from anyrig.text.formats import rtf_words as words
 from anyrig.text.formats.limits import Limits
@@ -35,7 +35,7 @@ def read(path: Path, limits: Limits) -> Document:
     if not any(block.text for block in reader.blocks):
         raise empty(path.name)
     info = {name: " ".join(text.split()) for name, text in reader.info.items()}
-    about = About(
+    about = Metadata(
         title=info.get("title", ""),
         authors=tuple(part.strip() for part in info.get("author", "").split(";") if part.strip()),
         description=info.get("doccomm", ""),

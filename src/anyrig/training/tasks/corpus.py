@@ -62,7 +62,7 @@ class Corpus:
     def _file(self, path: Path, apart: Apart) -> Iterator[str]:
         with files.guarded(path, _limits()):
             plain = files.format_of(path) in _PLAIN
-        yield from _plain(path) if plain else [apart.pages(path).text]
+        yield from _plain(path) if plain else [apart.read(path).text]
 
 
 def _limits() -> Limits:

@@ -6,7 +6,7 @@ import ctypes
 import re
 from typing import TYPE_CHECKING
 
-from anyrig.text.document import About
+from anyrig.text.document import Metadata
 
 if TYPE_CHECKING:
     import pypdfium2 as pdfium
@@ -26,14 +26,14 @@ _YEAR = re.compile(r"(?:D:)?\s*((?:1[5-9]|20)\d\d)")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 
 
-def about_of(document: pdfium.PdfDocument) -> About:
+def read_metadata(document: pdfium.PdfDocument) -> Metadata:
     """What the file says of itself, less what its programs said."""
     said = {
         name: _clean(document.get_metadata_value(name))
         for name in ("Title", "Author", "Subject", "Keywords", "CreationDate")
     }
     year = _YEAR.match(said["CreationDate"])
-    return About(
+    return Metadata(
         title=title_of(said["Title"]),
         authors=authors_of(said["Author"]),
         language=_language(document),

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from anyrig.text.document import About
+from anyrig.text.document import Metadata
 from anyrig.text.formats.markup import blocks
 from anyrig.text.formats.xml import local
 
@@ -39,7 +39,7 @@ class _Line:
         return role.rpartition(":")[2].strip().lower()
 
 
-def about(root: Element) -> About:
+def read_metadata(root: Element) -> Metadata:
     """The metadata of a package.
 
     Args:
@@ -47,7 +47,7 @@ def about(root: Element) -> About:
     """
     lines = _lines(root)
     series, index = _series(lines)
-    return About(
+    return Metadata(
         title=_title(lines),
         authors=_authors(lines),
         language=_language(lines),
