@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.readalong import write_readalong
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import UnspeakableTextError
+from anyrig.speech.engine import WordTime
 from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.segment import Omission, Script
-from anyrig.text.document import Metadata, Block, Chapter, Document, Inline
+from anyrig.text.document import Block, Chapter, Document, Inline, Metadata
 
 RATE = 24000
 NAMES = {
@@ -61,8 +63,8 @@ def plan(
     return Plan(document, tuple(part(each, at) for at, each in enumerate(chapters, 1)), main)
 
 
-def timeline(of: Plan, rate: int = RATE) -> Timeline:
-    """Fifty milliseconds for each letter, and pauses."""
+def timeline(of: Plan, rate: int = RATE, *, words: bool = False) -> Timeline:
+    """Fifty milliseconds for each letter, and pauses; if requested, with the times of words."""
     marks, cues, at = [], [], 0
     for number, each in enumerate(of.parts):
         begin = at
@@ -70,10 +72,21 @@ def timeline(of: Plan, rate: int = RATE) -> Timeline:
         for index, segment in enumerate(each.script.segments):
             length = len(segment.text) * rate // 20
             span = segment.spans[0][0], segment.spans[-1][1]
-            cues.append(Cue(number, index, at, at + length, segment.text, span))
+            spoken = _time_words(segment.utterance.text, at / rate, length / rate) if words else ()
+            cues.append(Cue(number, index, at, at + length, segment.text, span, spoken))
             at += length + rate // 3
         marks.append(Mark(each.title, begin, at, each.level))
     return Timeline(rate, tuple(marks), tuple(cues))
+
+
+def _time_words(text: str, start_s: float, length_s: float) -> tuple[WordTime, ...]:
+    """Of what is spoken, as an engine gives them: by their length."""
+    found, share = [], length_s / len(text)
+    for word in re.finditer(r"\S+", text):
+        found.append(
+            WordTime(word[0], start_s + share * word.start(), start_s + share * word.end())
+        )
+    return tuple(found)
 
 
 def sound(folder: Path, times: Timeline, ending: str = ".m4a") -> list[Path]:
@@ -144,8 +157,10 @@ def seconds(clock: str) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + float(rest)
 
 
-def make(folder: Path, of: Plan, ending: str = ".m4a", **options: object) -> Book:
-    times = timeline(of)
+def make(
+    folder: Path, of: Plan, ending: str = ".m4a", *, words: bool = False, **options: object
+) -> Book:
+    times = timeline(of, words=words)
     path = folder / "book.epub"
     write_readalong(path, of, times, sound(folder / "sound", times, ending), **options)  # type: ignore[arg-type]
     return Book(path)

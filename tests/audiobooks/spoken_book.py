@@ -16,7 +16,7 @@ from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
 from anyrig.speech.audio import trim
 from anyrig.speech.prepare import SpeechOptions, prepare
-from anyrig.text.document import Metadata, Block, Chapter, Document
+from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.transcription.choose import choose
 from anyrig.transcription.moonshine import Moonshine
 from anyrig.transcription.protocol import Recording

@@ -12,7 +12,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.speech.prepare import SpeechOptions
 from anyrig.speech.segment import check
 from anyrig.speech.source_text import Style
-from anyrig.text.document import Metadata, Block, Chapter, Document
+from anyrig.text.document import Block, Chapter, Document, Metadata
 
 _FILE = """
 narrator = "nora"

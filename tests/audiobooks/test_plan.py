@@ -28,7 +28,7 @@ from anyrig.errors import (
 )
 from anyrig.speech.prepare import SpeechOptions
 from anyrig.speech.segment import check
-from anyrig.text.document import Metadata, Block, Chapter, Document, Inline
+from anyrig.text.document import Block, Chapter, Document, Inline, Metadata
 
 FRENCH = (
     "Il était une fois, dans une petite ville au bord de la mer, un horloger qui ne savait pas "

@@ -16,14 +16,19 @@ from lxml import etree
 from PIL import Image
 
 from anyrig.audiobooks.plan import Plan
-from anyrig.audiobooks.readalong import write_readalong
-from anyrig.audiobooks.readalong_overlay import Track, by_part, clips, overlay
-from anyrig.audiobooks.readalong_pages import Piece, pages
+from anyrig.audiobooks.readalong import (
+    build_clips,
+    build_pages,
+    group_cues,
+    time_words,
+    write_readalong,
+)
+from anyrig.audiobooks.readalong_epub import Piece, Track, build_overlay
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.speech.engine import Utterance
 from anyrig.speech.segment import Script, Segment
-from anyrig.text.document import Metadata, Block, BlockKind, Chapter, Document, Inline, Picture
+from anyrig.text.document import Block, BlockKind, Chapter, Document, Inline, Metadata, Picture
 from tests.audiobooks.readalong_book import NAMES, Book, make, odd, part, plan, sound, timeline
 
 EPUBCHECK = "/usr/share/java/epubcheck.jar"
@@ -43,8 +48,9 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
 
 
 @pytest.mark.system("epubcheck", EPUBCHECK)
-def test_epubcheck_finds_nothing(tmp_path: Path) -> None:
-    make(tmp_path, odd(), narrator="Tone", cover=picture("PNG"))
+@pytest.mark.parametrize("words", [False, True])
+def test_epubcheck_finds_nothing(tmp_path: Path, words: bool) -> None:
+    make(tmp_path, odd(), narrator="Tone", cover=picture("PNG"), words=words)
     java = shutil.which("java")
     assert java, "epubcheck is here and java is not"
     done = subprocess.run(
@@ -98,6 +104,33 @@ def test_a_clip_begins_with_its_words(book: Book) -> None:
         assert starts[f"s{cue.segment + 1}"] == pytest.approx(cue.start / times.rate, abs=0.001)
 
 
+def test_every_word_is_highlighted_when_it_is_heard(tmp_path: Path) -> None:
+    text = "It was late — or was it?1 In 1984 the bells rang."
+    note = Inline(24, 25, "noteref", "n")
+    chapter = Chapter("One", (Block(text, inlines=(note,)), Block("A note.", "note", id="n")))
+    of = plan(chapter)
+    book, times = make(tmp_path, of, words=True), timeline(of, words=True)
+    lit = book.lit(1)
+    assert lit[:6] == ["It", "was", "late", "or", "was", "it?1"]
+    assert lit[6:12] == ["In", "1984", "the", "bells", "rang.", "A"]
+    starts = {words: par.start_s for words, par in zip(lit, book.pars(1), strict=True)}
+    spoken = {word.text: word.start_s for cue in times.cues for word in cue.words}
+    for written, said in (("late", "late"), ("1984", "nineteen"), ("bells", "bells")):
+        assert starts[written] == pytest.approx(spoken[said], abs=0.001)
+    assert text in book.text(1)
+
+
+def test_words_inside_marks_are_whole_elements() -> None:
+    text = "See page [12 b] and more words."
+    marks = (Inline(0, 31, "language", "fr"), Inline(9, 15, "page", "12"))
+    of = plan(Chapter("T", (Block(text, inlines=marks),)))
+    times = timeline(of, words=True)
+    (page,) = build_pages(of, "en", {0: time_words(of.parts[0], times.cues, times.rate)})
+    assert [stop.label for stop in page.breaks] == ["12"]
+    etree.fromstring(page.xhtml.encode())
+    assert len(page.pieces) == 6
+
+
 def test_a_part_that_nobody_speaks_has_no_overlay(book: Book) -> None:
     item = book.find(book.opf, "//o:item[@id='text-part-003']")[0]
     assert "media-overlay" not in item.attrib
@@ -135,12 +168,12 @@ def test_a_row_of_a_table_is_lit_as_a_whole_where_it_is_heard_so() -> None:
     rows = [Segment(line, ((0, 9),), "Hour\tTide"), Segment(line, ((10, 24),), "Six\tHigh water")]
     script = replace(made.script, segments=tuple(rows))
     whole = replace(plan(chapter), parts=(replace(made, script=script),))
-    (page,) = pages(whole, "en")
+    (page,) = build_pages(whole, "en")
     assert '<tr id="s1"><td>Hour</td><td>Tide</td></tr>' in page.xhtml
     assert [piece.id for piece in page.pieces] == ["s1", "s2"]
     halves = [Segment(line, ((0, 4),), "Hour"), Segment(line, ((5, 24),), "Tide\nSix\tHigh water")]
     script = replace(made.script, segments=tuple(halves))
-    (page,) = pages(replace(whole, parts=(replace(made, script=script),)), "en")
+    (page,) = build_pages(replace(whole, parts=(replace(made, script=script),)), "en")
     assert (
         '<tr><td><span id="s1">Hour</span></td><td><span id="s2">Tide</span></td></tr>'
         in page.xhtml
@@ -264,8 +297,8 @@ def test_a_book_from_the_right(tmp_path: Path) -> None:
 def test_marks_at_edges_are_neither_lost_nor_doubled() -> None:
     text = "One. Two."
     marks = tuple(Inline(at, at, "page", str(at)) for at in range(len(text) + 1))
-    (page,) = pages(plan(Chapter("T", (Block(text, inlines=marks),))), "en")
-    assert [stop.label for stop in page.stops] == [str(at) for at in range(len(text) + 1)]
+    (page,) = build_pages(plan(Chapter("T", (Block(text, inlines=marks),))), "en")
+    assert [stop.label for stop in page.breaks] == [str(at) for at in range(len(text) + 1)]
 
 
 KINDS: tuple[BlockKind, ...] = (
@@ -318,24 +351,24 @@ def test_pages_are_well_formed_and_clips_in_order(plan: Plan, lengths: list[int]
         cues.append(Cue(0, number, at, at + lengths[number], "", (0, 0)))
         at += lengths[number] + lengths[number + 4]
     times = Timeline(1000, (Mark("", 7, at + 3),), tuple(cues))
-    (page,) = pages(plan, "en")
+    (page,) = build_pages(plan, "en")
     root = etree.fromstring(page.xhtml.encode())
     ids = [each.attrib["id"] for each in root.iter("{*}*") if "id" in each.attrib]
     assert len(ids) == len(set(ids))
     assert {piece.id for piece in page.pieces} <= set(ids)
-    made = clips(page.pieces, by_part(times)[0] if cues else (), times, 0)
+    made = build_clips(page.pieces, group_cues(times)[0] if cues else (), times, 0)
     if made:
         assert (made[0].start_ms, made[-1].end_ms) == (0, at + 3 - 7)
         edges = [clip.start_ms for clip in made] + [made[-1].end_ms]
         assert edges == sorted(set(edges))
         track = Track("audio/a.m4a", "audio/mp4", made)
         assert track.duration_ms == at + 3 - 7
-        assert len(etree.fromstring(overlay(page, track).encode())[0][0]) == len(made)
+        assert len(etree.fromstring(build_overlay(page, track).encode())[0][0]) == len(made)
 
 
 @given(plans())
 def test_no_word_is_lost_or_told_twice(plan: Plan) -> None:
-    (page,) = pages(plan, "en")
+    (page,) = build_pages(plan, "en")
     body = etree.fromstring(page.xhtml.encode()).find(".//{*}body")
     assert body is not None
     shown = [c for c in "".join(body.itertext()) if c.isalnum()]
@@ -349,7 +382,7 @@ def test_a_segment_over_two_paragraphs_shares_its_time_by_length() -> None:
         1000, (Mark("", 0, 500), Mark("", 500, 3000)),
         (Cue(1, 0, 600, 1400, "", (0, 0)), Cue(1, 1, 2000, 2900, "", (0, 0))),
     )  # fmt: skip
-    made = clips(pieces, by_part(times)[1], times, 1)
+    made = build_clips(pieces, group_cues(times)[1], times, 1)
     assert [(clip.piece.id, clip.start_ms, clip.end_ms) for clip in made] == [
         ("s1", 0, 700), ("s1-2", 700, 1500), ("s2", 1500, 2500),
     ]  # fmt: skip

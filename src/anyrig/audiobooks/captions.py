@@ -10,7 +10,6 @@ take it. WebVTT is UTF-8 with LF.
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -125,52 +124,17 @@ def _begins(parts: Sequence[str], cue: Cue, start_s: float, end_s: float) -> lis
     """When each part of a segment begins."""
     weights = [max(1, len(part.replace(" ", ""))) for part in parts]
     whole, before = sum(weights), 0
-    words = _Words(cue) if len(parts) > 1 and cue.words else None
+    counts = [len(part.split()) for part in parts]
+    timed = len(parts) > 1 and bool(cue.words)
+    words = cue.find_word_starts([word for part in parts for word in part.split()]) if timed else []
     found: list[float] = []
-    for part, weight in zip(parts, weights, strict=True):
-        share = before / whole
-        place = start_s + share * (end_s - start_s)
-        if words is not None and found:
-            place = words.begin(part, share)
+    for number, weight in enumerate(weights):
+        place = start_s + before / whole * (end_s - start_s)
+        if words and found:
+            place = words[min(sum(counts[:number]), len(words) - 1)]
         found.append(min(max(place, found[-1] if found else start_s), end_s))
         before += weight
     return found
-
-
-class _Words:
-    """The times of a segment's words, asked by what is written.
-
-    What is spoken may be more words than are written (`1984`), so a part's first word is looked
-    for where the letters say it should be, and that place itself serves if it is not found.
-    """
-
-    def __init__(self, cue: Cue) -> None:
-        self._words = cue.words
-        self._folded = [_folded(word.text) for word in cue.words]
-        total = 0
-        self._ends = [total := total + max(1, len(word)) for word in self._folded]
-
-    def begin(self, part: str, share: float) -> float:
-        guess = bisect.bisect_right(self._ends, share * self._ends[-1])
-        guess = min(guess, len(self._words) - 1)
-        wanted = [_folded(word) for word in part.split()[:2]]
-        near = [
-            place
-            for place in range(max(0, guess - 6), min(len(self._words), guess + 7))
-            if wanted and wanted[0] and self._folded[place] == wanted[0]
-        ]
-        best = min(near, key=lambda place: self._distance(place, guess, wanted), default=guess)
-        return self._words[best].start_s
-
-    def _distance(self, place: int, guess: int, wanted: Sequence[str]) -> float:
-        """How far off; half as far where the word after it is right too."""
-        second = place + 1 < len(self._folded) and len(wanted) > 1
-        right = second and self._folded[place + 1] == wanted[1]
-        return abs(place - guess) * (0.5 if right else 1.0)
-
-
-def _folded(word: str) -> str:
-    return "".join(sign for sign in word.casefold() if sign.isalnum())
 
 
 def _shifted(caption: Caption, start: int, rate: int) -> Caption:

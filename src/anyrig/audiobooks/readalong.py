@@ -2,30 +2,31 @@
 
     write_readalong(Path("book.epub"), plan, timeline, audio, narrator="Aoede")
 
-The text is the plan's own, all of it, spoken or not; what is spoken lights up as it is heard. The
-same book gives the same bytes.
+The text is the plan's own, all of it, spoken or not. Each word is highlighted as it is heard where
+the engine gives the times of words, else each sentence. An element cannot leave the one it began
+in: a segment that runs over the edge of a paragraph, an item or a cell has a piece in each of them.
+The same book gives the same bytes.
 """
 
 from __future__ import annotations
 
-import shutil
-import zipfile
-from collections.abc import Mapping, Sequence
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.audiobooks import readalong_package as package
+from anyrig.audiobooks import readalong_epub as epub
 from anyrig.audiobooks.cover import prepare
-from anyrig.audiobooks.readalong_overlay import Clip, Track, by_part, clips, overlay
-from anyrig.audiobooks.readalong_pages import Page, pages
-from anyrig.audiobooks.readalong_words import root, tag, words
-from anyrig.errors import InvalidInputError, StorageError
-from anyrig.storage.files import open_atomic
+from anyrig.audiobooks.readalong_epub import Clip, Page, PageBreak, Piece, Track
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from anyrig.audiobooks.plan import Plan
-    from anyrig.audiobooks.timeline import Timeline
-    from anyrig.text.document import Metadata, Picture
+    from anyrig.audiobooks.plan import Part, Plan
+    from anyrig.audiobooks.timeline import Cue, Timeline
+    from anyrig.text.document import Block, Inline, Metadata, Picture
 
 MEDIA_TYPES = {
     ".m4a": "audio/mp4",
@@ -36,6 +37,9 @@ MEDIA_TYPES = {
 """The audio that a reader of EPUB 3 must play; Opus came with EPUB 3.3, and older ones lack it."""
 _ENDINGS = {"image/jpeg": "jpg", "image/png": "png"}
 _EPOCH = "2000-01-01T00:00:00Z"
+_TYPES = {"note": "footnote", "page": "pagebreak"}
+_MATTER = {"body": "bodymatter", "notes": "backmatter", "back": "backmatter"}
+_WORD = re.compile(r"[^\s\u2013\u2014]+")  # what dashes join is two words
 
 
 def write_readalong(
@@ -65,43 +69,48 @@ def write_readalong(
     assert plan.parts, "a book without parts"
     assert len(audio) == len(plan.parts) == len(timeline.marks), "one audio file for each part"
     about = about or plan.document.metadata
-    language = _language(about, plan)
-    written = list(pages(plan, language))
-    heard = by_part(timeline)
-    tracks = [
-        _track(page, clips(page.pieces, heard.get(number, ()), timeline, number), audio[number])
+    language = _choose_language(about, plan)
+    heard = group_cues(timeline)
+    words = {
+        number: time_words(part, heard.get(number, ()), timeline.rate)
+        for number, part in enumerate(plan.parts)
+    }
+    written = list(build_pages(plan, language, words))
+    clips = [
+        build_clips(page.pieces, heard.get(number, ()), timeline, number)
         for number, page in enumerate(written)
     ]
+    tracks = [_build_track(*each) for each in zip(written, clips, audio, strict=True)]
     picture = prepare(cover or plan.document.cover).picture
     face = (f"cover.{_ENDINGS[picture.media_type]}", picture.media_type) if picture else None
-    name = package.identifier(about, "\n".join(part.script.source for part in plan.parts))
-    described = package.metadata(about, language, name, narrator=narrator, modified=modified)
-    title = about.title if words(about.title) else "Untitled"
+    name = epub.build_identifier(about, "\n".join(part.script.source for part in plan.parts))
+    described = epub.build_metadata(about, language, name, narrator=narrator, modified=modified)
+    title = about.title if epub.escape_label(about.title) else "Untitled"
     files: dict[str, str | bytes | Path] = {
-        "META-INF/container.xml": package.CONTAINER,
-        "EPUB/package.opf": package.package(written, tracks, described, language, face),
-        "EPUB/nav.xhtml": package.contents(written, language, title, cover=face is not None),
-        "EPUB/style.css": package.STYLE,
+        "META-INF/container.xml": epub.CONTAINER,
+        "EPUB/package.opf": epub.build_package(written, tracks, described, language, face),
+        "EPUB/nav.xhtml": epub.build_contents(written, language, title, cover=face is not None),
+        "EPUB/style.css": epub.STYLE,
     }
     if picture and face:
-        files["EPUB/text/cover.xhtml"] = _cover_page(face[0], title, language)
+        files["EPUB/text/cover.xhtml"] = _build_cover_page(face[0], title, language)
         files[f"EPUB/{face[0]}"] = picture.data
     for page, track, sound in zip(written, tracks, audio, strict=True):
         files[f"EPUB/text/{page.name}.xhtml"] = page.xhtml
         if track:
-            files[f"EPUB/smil/{page.name}.smil"] = overlay(page, track)
+            files[f"EPUB/smil/{page.name}.smil"] = epub.build_overlay(page, track)
             files[f"EPUB/{track.file}"] = sound
-    _write(path, files)
+    epub.write_archive(path, files)
 
 
-def _language(about: Metadata, plan: Plan) -> str:
+def _choose_language(about: Metadata, plan: Plan) -> str:
     """As the file says, unless its text is in another."""
-    main, said = tag(plan.main), tag(about.language)
+    main, said = epub.parse_language(plan.main), epub.parse_language(about.language)
     alike = said.lower().partition("-")[0] == main.lower().partition("-")[0]
     return said if said and (alike or not main) else main or "und"
 
 
-def _track(page: Page, heard: tuple[Clip, ...], audio: Path) -> Track | None:
+def _build_track(page: Page, heard: tuple[Clip, ...], audio: Path) -> Track | None:
     """The audio of a part, or nothing where none of its text is heard."""
     ending = audio.suffix.lower()
     if ending not in MEDIA_TYPES:
@@ -112,40 +121,440 @@ def _track(page: Page, heard: tuple[Clip, ...], audio: Path) -> Track | None:
     return Track(f"audio/{page.name}{ending}", MEDIA_TYPES[ending], heard) if heard else None
 
 
-def _cover_page(picture: str, title: str, language: str) -> str:
-    body = f'<section class="cover">\n<img src="../{picture}" alt="{words(title)}"/>\n</section>\n'
-    return root(title, language, body, kind="cover")
+def _build_cover_page(picture: str, title: str, language: str) -> str:
+    image = f'<img src="../{picture}" alt="{epub.escape_label(title)}"/>'
+    body = f'<section class="cover">\n{image}\n</section>\n'
+    return epub.build_xhtml(title, language, body, kind="cover")
 
 
-def _write(path: Path, files: Mapping[str, str | bytes | Path]) -> None:
-    """The archive: its type first, text packed, sound and pictures as they are."""
-    try:
-        with open_atomic(path) as file, zipfile.ZipFile(file, "w") as archive:
-            archive.writestr(_entry("mimetype"), "application/epub+zip")
-            for name, content in files.items():
-                if isinstance(content, Path):
-                    _copy(archive, name, content)
-                else:
-                    packed = zipfile.ZIP_DEFLATED if isinstance(content, str) else 0
-                    archive.writestr(_entry(name, packed), content)
-    except OSError as error:
-        raise StorageError(
-            f"{path} was not written: {error}", hint="Free disk space, or write to another disk."
-        ) from error
+# -- which words are heard when --------------------------------------------------------------------
 
 
-def _copy(archive: zipfile.ZipFile, name: str, path: Path) -> None:
-    """A file into the archive, without having it in memory."""
-    entry = _entry(name)
-    entry.file_size = path.stat().st_size
-    with path.open("rb") as source, archive.open(entry, "w") as target:
-        shutil.copyfileobj(source, target, 1 << 20)
+@dataclass(frozen=True)
+class _TimedWord:
+    """A word as it is written, in the source of its part."""
+
+    start: int
+    end: int
+    heard_at: float
+    """In samples of the book."""
 
 
-def _entry(name: str, compression: int = zipfile.ZIP_STORED) -> zipfile.ZipInfo:
-    """An entry that carries nothing of the machine or the moment."""
-    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-    entry.compress_type = compression
-    entry.external_attr = 0o644 << 16
-    entry.create_system = 3
-    return entry
+TimedWords = Mapping[int, Sequence[_TimedWord]]
+"""By segment; those without the times of words are not in it."""
+
+
+def time_words(part: Part, cues: Sequence[Cue], rate: int) -> TimedWords:
+    """The words of a part that have times."""
+    found: dict[int, list[_TimedWord]] = {}
+    for cue in cues:
+        if cue.words:
+            places = list(_find_words(part, cue.segment))
+            starts_s = cue.find_word_starts([part.script.source[a:b] for a, b in places])
+            found[cue.segment] = [
+                _TimedWord(start, end, seconds * rate)
+                for (start, end), seconds in zip(places, starts_s, strict=True)
+            ]
+    return found
+
+
+def _find_words(part: Part, segment: int) -> Iterator[tuple[int, int]]:
+    """Where the words of a segment are; what is left out between two spans parts words too."""
+    source = part.script.source
+    for start, end in _join_spans(part.script.segments[segment].spans):
+        for match in _WORD.finditer(source, start, end):
+            if any(map(str.isalnum, match[0])):
+                yield match.span()
+
+
+def _join_spans(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and joined[-1][1] == start:
+            joined[-1] = joined[-1][0], end
+        else:
+            joined.append((start, end))
+    return iter(joined)
+
+
+def group_cues(timeline: Timeline) -> dict[int, list[Cue]]:
+    """The cues of each part, in the order in which they are heard."""
+    found: dict[int, list[Cue]] = {}
+    for cue in sorted(timeline.cues, key=lambda cue: cue.start):
+        found.setdefault(cue.part, []).append(cue)
+    return found
+
+
+def build_clips(
+    pieces: Sequence[Piece], cues: Sequence[Cue], timeline: Timeline, number: int
+) -> tuple[Clip, ...]:
+    """The clips of a part from its beginning to its end.
+
+    A player goes from clip to clip and leaves out what lies between, so each lasts until the next
+    begins: the pauses are heard as they are in the audiobook.
+    """
+    mark, rate = timeline.marks[number], timeline.rate
+    whole_ms = round((mark.end - mark.start) * 1000 / rate)
+    begun: list[tuple[int, Piece]] = []
+    for start, piece in _find_starts(pieces, cues):
+        start_ms = round((start - mark.start) * 1000 / rate) if begun else 0
+        if start_ms < whole_ms and (not begun or start_ms > begun[-1][0]):
+            begun.append((start_ms, piece))
+    ends = [start_ms for start_ms, _ in begun[1:]] + [whole_ms]
+    return tuple(
+        Clip(piece, start_ms, end_ms)
+        for (start_ms, piece), end_ms in zip(begun, ends, strict=bool(begun))
+    )
+
+
+def _find_starts(pieces: Sequence[Piece], cues: Sequence[Cue]) -> Iterator[tuple[float, Piece]]:
+    """When each piece begins, in samples; where words have no times, pieces of one segment share
+    its time by their length.
+    """
+    of: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        of.setdefault(piece.segment, []).append(piece)
+    for cue in cues:
+        shared = of.get(cue.segment, [])
+        weight, done = sum(piece.weight for piece in shared), 0
+        for piece in shared:
+            share = cue.start + (cue.end - cue.start) * done / weight
+            yield share if piece.start is None else piece.start, piece
+            done += piece.weight
+
+
+# -- notes -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Where the notes of a book stand."""
+
+    places: Mapping[str, str]
+    """The address of each note, by its id."""
+    guests: Mapping[int, tuple[tuple[Block, ...], ...]]
+    """By part: notes that it names and no part holds; they stand at its end, unspoken."""
+
+
+def format_page_name(number: int) -> str:
+    """What a part's files are called."""
+    return f"part-{number + 1:03d}"
+
+
+def find_notes(plan: Plan) -> Notes:
+    """The address of each note; those that lie outside the parts go to the first who names them."""
+    places: dict[str, str] = {}
+    for number, part in enumerate(plan.parts):
+        for block in part.chapter.blocks:
+            if _is_linkable(block) and block.id not in places:
+                places[block.id] = f"{format_page_name(number)}.xhtml#n{len(places) + 1}"
+    outside: dict[str, tuple[Block, ...]] = {}
+    for chapter in plan.document.chapters:
+        for (_, name), group in groupby(chapter.blocks, group_key):
+            note = tuple(block for block in group if _is_linkable(block))
+            if note:
+                outside.setdefault(name, note)
+    guests: dict[int, list[tuple[Block, ...]]] = {}
+    for number, part in enumerate(plan.parts):
+        for name in _list_note_references(part):
+            if name in outside and name not in places:
+                places[name] = f"{format_page_name(number)}.xhtml#n{len(places) + 1}"
+                guests.setdefault(number, []).append(outside[name])
+    return Notes(places, {number: tuple(each) for number, each in guests.items()})
+
+
+def _is_linkable(block: Block) -> bool:
+    """Whether it is a note that a sign can lead to."""
+    return block.kind == "note" and bool(block.id) and bool(block.text.strip())
+
+
+def _list_note_references(part: Part) -> Iterator[str]:
+    for block in part.chapter.blocks:
+        for mark in block.inlines:
+            if mark.kind == "noteref" and mark.value:
+                yield mark.value
+
+
+def group_key(block: Block) -> tuple[str, str]:
+    """Neighbours that share this stand in one element."""
+    if block.kind == "note":
+        return "note", block.id
+    return (block.kind, "") if block.kind in ("item", "quote") else ("", "")
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def build_pages(
+    plan: Plan, language: str, words: Mapping[int, TimedWords] | None = None
+) -> Iterator[Page]:
+    """Every part of a plan as a page, in order; `words` are those with times, by part."""
+    notes = find_notes(plan)
+    for number, part in enumerate(plan.parts):
+        writer = _PageWriter(part, notes.places, language, (words or {}).get(number, {}))
+        body = writer.blocks(part.chapter.blocks, part.places)
+        for guests in notes.guests.get(number, ()):
+            body += writer.blocks(guests, ())
+        title = part.title if epub.escape_label(part.title) else str(part.number)
+        kind = _MATTER.get(part.chapter.role, "frontmatter")
+        xhtml = epub.build_xhtml(
+            title, language, f'<section id="part">\n{body}</section>\n', kind=kind
+        )
+        yield Page(
+            format_page_name(number), title, part.level, part.chapter.role == "body", xhtml,
+            tuple(writer.pieces), tuple(writer.breaks),
+        )  # fmt: skip
+
+
+@dataclass
+class _PageWriter:
+    """Writes one part."""
+
+    part: Part
+    notes: Mapping[str, str]
+    language: str
+    words: TimedWords
+    pieces: list[Piece] = field(default_factory=list)
+    breaks: list[PageBreak] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._spans = sorted(
+            (start, end, number)
+            for number, segment in enumerate(self.part.script.segments)
+            for start, end in segment.spans
+        )
+        self._starts = [span[0] for span in self._spans]
+        self._counts: dict[int, int] = {}
+        self._taken: set[str] = set()
+
+    def blocks(self, blocks: Sequence[Block], places: Sequence[int]) -> str:
+        """Blocks in order; those without a place are not spoken."""
+        placed = [
+            (block, places[at] if at < len(places) else -1) for at, block in enumerate(blocks)
+        ]
+        made = []
+        for (kind, name), group in groupby(placed, lambda each: group_key(each[0])):
+            inner = "".join(self._block(block, place) for block, place in group)
+            made.append(self._frame(kind, name, inner) if inner else "")
+        return "".join(made)
+
+    def _frame(self, kind: str, name: str, inner: str) -> str:
+        if kind == "item":
+            return f"<ul>\n{inner}</ul>\n"
+        if kind == "quote":
+            return f"<blockquote>\n{inner}</blockquote>\n"
+        if kind == "note":
+            own = self.notes.get(name, "").partition("#")[2]
+            known = f' id="{own}"' if own and own not in self._taken else ""
+            self._taken.add(own)
+            return f'<aside epub:type="footnote" role="doc-footnote"{known}>\n{inner}</aside>\n'
+        return inner
+
+    def _block(self, block: Block, place: int) -> str:
+        text = _BlockWriter(self, block, place)
+        said = epub.language_attributes(block.language, self.language)
+        if block.kind == "page":
+            return f"<div{self.add_break(block.text)}>{text.all()}</div>\n"
+        if not block.text.strip():
+            return "<hr/>\n" if block.kind == "rule" else ""
+        if block.kind == "heading":
+            name = f"h{min(6, max(1, block.level))}"
+            return f"<{name}{said}>{text.all()}</{name}>\n"
+        if block.kind == "table":
+            return f"<table{said}>\n{text.rows()}</table>\n"
+        opening, closing = {
+            "item": (f"<li{said}>", "</li>"),
+            "poem": (f'<p class="poem"{said}>', "</p>"),
+            "code": (f"<pre{said}><code>", "</code></pre>"),
+            "image": (f"<figure{said}><figcaption>", "</figcaption></figure>"),
+            "rule": (f'<p class="rule"{said}>', "</p>"),
+        }.get(block.kind, (f"<p{said}>", "</p>"))
+        return f"{opening}{text.all()}{closing}\n"
+
+    def add_break(self, label: str) -> str:
+        """What makes an element a page number of the printed book; readers go there by it."""
+        name = f"page-{len(self.breaks) + 1}"
+        self.breaks.append(PageBreak(name, label))
+        said = f' aria-label="{epub.escape_label(label)}"' if epub.escape_label(label) else ""
+        return f' class="page" epub:type="pagebreak" role="doc-pagebreak" id="{name}"{said}'
+
+    def spoken(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """What of a stretch of the source is spoken: from, to, by which segment."""
+        at = max(0, bisect_right(self._starts, start) - 1)
+        last: tuple[int, int, int] | None = None
+        while at < len(self._spans) and self._spans[at][0] < end:
+            low, high, segment = self._spans[at]
+            low, high = max(low, start), min(high, end)
+            at += 1
+            if low >= high:
+                continue
+            if last and last[2] == segment:
+                last = (
+                    last[0],
+                    high,
+                    segment,
+                )  # a mark in between that is not spoken, such as a note's
+                continue
+            if last:
+                yield last
+            last = low, high, segment
+        if last:
+            yield last
+
+    def find_words(self, segment: int, start: int, end: int) -> list[_TimedWord]:
+        """The words with times of a segment that a stretch of the source touches."""
+        words = self.words.get(segment, ())
+        first = bisect_right(words, start, key=lambda word: word.end)
+        return list(takewhile(lambda word: word.start < end, words[first:]))
+
+    def add_piece(self, segment: int, weight: int, kind: str, heard_at: float | None = None) -> str:
+        """A new stretch, and its id."""
+        self._counts[segment] = count = self._counts.get(segment, 0) + 1
+        name = f"s{segment + 1}" if count == 1 else f"s{segment + 1}-{count}"
+        self.pieces.append(Piece(name, segment, weight, _TYPES.get(kind, ""), heard_at))
+        return name
+
+
+class _BlockWriter:
+    """The text of a block with its marks: what is spoken, languages, notes and pages."""
+
+    def __init__(self, writer: _PageWriter, block: Block, place: int) -> None:
+        self._writer = writer
+        self._block = block
+        self._place = place
+        inlines = [mark for mark in block.inlines if mark.start <= mark.end]
+        languages = [mark for mark in inlines if mark.kind == "language"]
+        others = [mark for mark in inlines if mark.kind != "language"]
+        self._layers = (_InlineLayer(languages), _InlineLayer(others))
+
+    def all(self) -> str:
+        """The whole of it."""
+        return self._leaf(0, len(self._block.text))
+
+    def rows(self) -> str:
+        """A table's; a row that is one segment without timed words is one piece, any other has a
+        piece in each cell.
+        """
+        made, at = [], 0
+        for row in self._block.text.split("\n"):
+            heard = {segment for _, _, segment in self._spoken(at, at + len(row))}
+            whole = len(heard) == 1 and not heard & self._writer.words.keys()
+            name = self._add_piece(at, at + len(row), heard.pop()) if whole else ""
+            known = f' id="{name}"' if name else ""
+            cells = []
+            for cell in row.split("\t"):
+                cells.append(f"<td>{self._leaf(at, at + len(cell), lit=not name)}</td>")
+                at += len(cell) + 1
+            made.append(f"<tr{known}>{''.join(cells)}</tr>\n")
+        return "".join(made)
+
+    def _leaf(self, start: int, end: int, *, lit: bool = True) -> str:
+        """A stretch that one element holds."""
+        made, at = [], start
+        for low, high, segment, heard_at in self._find_pieces(start, end) if lit else ():
+            made.append(self._marked(at, low, 0))
+            inner = self._marked(low, high, 0)
+            name = self._add_piece(low, high, segment, heard_at)
+            made.append(f'<span id="{name}">{inner}</span>' if name else inner)
+            at = high
+        made.append(self._marked(at, end, 0))
+        made += [self._mark(mark, "") for mark in self._layers[1].points(end)]
+        return "".join(made)
+
+    def _add_piece(self, start: int, end: int, segment: int, heard_at: float | None = None) -> str:
+        """The id of a stretch that is highlighted; empty where there is nothing to see."""
+        weight = len(epub.escape_label(self._block.text[start:end]))
+        if not weight:
+            return ""
+        return self._writer.add_piece(segment, weight, self._block.kind, heard_at)
+
+    def _find_pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int, float | None]]:
+        """From, to, segment, and of a word when it is heard."""
+        for low, high, segment in self._spoken(start, end):
+            if segment in self._writer.words:
+                yield from self._find_words(low, high, segment)
+            else:
+                yield low, high, segment, None
+
+    def _find_words(
+        self, start: int, end: int, segment: int
+    ) -> Iterator[tuple[int, int, int, float]]:
+        """Words; those that share a page number or a sign of a note are one piece, as an element
+        is not cut in two.
+        """
+        place, last = self._place, None
+        for word in self._writer.find_words(segment, place + start, place + end):
+            low, high = max(word.start - place, start), min(word.end - place, end)
+            for mark in self._layers[1].between(low, high):
+                low, high = max(start, min(low, mark.start)), min(end, max(high, mark.end))
+            if last is not None and low < last[1]:
+                last = last[0], max(last[1], high), segment, last[3]
+                continue
+            if last is not None:
+                yield last
+            last = low, high, segment, word.heard_at
+        if last is not None:
+            yield last
+
+    def _spoken(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        place = self._place
+        if place >= 0:
+            for low, high, segment in self._writer.spoken(place + start, place + end):
+                yield low - place, high - place, segment
+
+    def _marked(self, start: int, end: int, depth: int) -> str:
+        """A stretch with its marks, those of each layer inside those of the one before."""
+        if start >= end:
+            return ""
+        if depth == len(self._layers):
+            text = epub.escape_text(self._block.text[start:end])
+            return text.replace("\n", "<br/>\n") if self._block.kind == "poem" else text
+        made, at = [], start
+        for mark in self._layers[depth].between(start, end):
+            low, high = max(mark.start, at), min(mark.end, end)
+            if low > high:
+                continue
+            made.append(self._marked(at, low, depth + 1))
+            made.append(self._mark(mark, self._marked(low, high, depth + 1)))
+            at = high
+        made.append(self._marked(at, end, depth + 1))
+        return "".join(made)
+
+    def _mark(self, mark: Inline, inner: str) -> str:
+        if mark.kind == "page":
+            label = mark.value or self._block.text[mark.start : mark.end]
+            return f"<span{self._writer.add_break(label)}>{inner}</span>"
+        if mark.kind == "language":
+            said = epub.language_attributes(mark.value, "")
+            return f"<span{said}>{inner}</span>" if said and inner else inner
+        if not inner.strip():
+            return inner
+        address = self._writer.notes.get(mark.value)
+        if not address:
+            return f"<sup>{inner}</sup>"
+        return f'<a epub:type="noteref" role="doc-noteref" href="{address}">{inner}</a>'
+
+
+class _InlineLayer:
+    """Marks that do not overlap, in order."""
+
+    def __init__(self, marks: Sequence[Inline]) -> None:
+        self._marks = sorted(marks, key=lambda mark: (mark.start, mark.end))
+        self._ends = [mark.end for mark in self._marks]
+
+    def between(self, start: int, end: int) -> Iterator[Inline]:
+        """Those that a stretch touches; a mark without length belongs to what follows it."""
+        at = bisect_right(self._ends, start)
+        while at and self._ends[at - 1] == start == self._marks[at - 1].start:
+            at -= 1
+        while at < len(self._marks) and self._marks[at].start < end:
+            yield self._marks[at]
+            at += 1
+
+    def points(self, place: int) -> Iterator[Inline]:
+        """Those without length at a place."""
+        at = bisect_left(self._ends, place)
+        while at < len(self._marks) and self._ends[at] == place:
+            if self._marks[at].start == place:
+                yield self._marks[at]
+            at += 1

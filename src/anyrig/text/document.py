@@ -288,9 +288,10 @@ def document_to_json(document: Document) -> dict[str, Any]:
 
 
 def document_from_json(data: Mapping[str, Any]) -> Document:
-    metadata = {k: tuple(v) if isinstance(v, list) else v for k, v in data["metadata"].items()}
+    metadata: dict[str, Any] = data["metadata"]
+    lists = {name: tuple(metadata[name]) for name in ("authors", "subjects")}
     return Document(
-        Metadata(**metadata),
+        Metadata(**{**metadata, **lists}),
         tuple(
             Chapter(**{**chapter, "blocks": tuple(map(_block_from_json, chapter["blocks"]))})
             for chapter in data["chapters"]
