@@ -25,6 +25,7 @@ from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.snapshot import GRAPH, matrix_of, text_ids
 from anyrig.documents.index.update import Indexed, Ways, update
 from anyrig.errors import InvalidInputError
+from anyrig.text.document import Document
 from anyrig.text.files import format_of_name
 from anyrig.text.folder import Skipped
 from anyrig.text.formats.picture import FORMATS as PICTURES
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.reading import Mode as OcrMode
     from anyrig.documents.reading import Reads, Unread
-    from anyrig.text.document import Document
     from anyrig.text.formats.limits import Limits
 
 WATCH_S = 2.0
@@ -142,8 +142,8 @@ def _tally(files: Sequence[Path], read: Reader) -> Counter[str]:
     end = time.monotonic() + _SAMPLE_S
     with closing(_each(read, files)) as found:
         for one in found:
-            if hasattr(one, "pages"):
-                tally[language_of(one)] += 1  # type: ignore[arg-type]
+            if isinstance(one, Document):
+                tally[language_of(one)] += 1
             if time.monotonic() > end:
                 break
     del tally[""]
