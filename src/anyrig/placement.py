@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from anyrig.devices.choose import DeviceChoice, SkippedDevice, parse_library, select_backend
 from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
-from anyrig.devices.vendors import vendor_of
 from anyrig.errors import (
     AnyrigError,
     DeviceUnusableError,
@@ -23,10 +22,12 @@ from anyrig.errors import (
     OptionRef,
     OutOfMemoryError,
 )
-from anyrig.memory.allocator import choose_allocator_settings
-from anyrig.precision import choose as precisions
 from anyrig.precision.profiles import ProfileName, get_profile
 from anyrig.units import GIB, format_bytes, format_flops, pluralize
+
+# A worker unpickles its `Placement` and plans none: what planning needs is imported late.
+if TYPE_CHECKING:
+    from anyrig.devices.choose import DeviceChoice, SkippedDevice
 
 Speeds = Mapping[str, Mapping[tuple[Library, Precision], float]]
 """By device id: measured FLOP/s by backend and precision."""
@@ -164,6 +165,8 @@ class _Planner:
     failed: Mapping[str, Mapping[Precision, str]]
 
     def place_on(self, devices: Sequence[Device]) -> tuple[list[Placement], list[SkippedDevice]]:
+        from anyrig.devices.choose import SkippedDevice
+
         placements, skipped = [], []
         for device in devices:
             placed = self._place(device)
@@ -186,6 +189,9 @@ class _Planner:
         return replace(found[0], threads=placements[0].threads) if found else None
 
     def _place(self, device: Device) -> Placement | DeviceReason:
+        from anyrig.devices.vendors import vendor_of
+        from anyrig.precision.choose import choose_precision
+
         workload, options = self.workload, self.options
         if device.kind == "gpu" and not workload.gpu:
             return explain(ReasonCode.NO_GPU_BENEFIT, workload=workload.name)
@@ -200,7 +206,7 @@ class _Planner:
             for (library, precision), value in self.speeds.get(device.id, {}).items()
             if library == backend.library
         }
-        chosen = precisions.choose_precision(
+        chosen = choose_precision(
             device,
             backend,
             workload.precisions,
@@ -244,6 +250,8 @@ class _Planner:
 
     def _choose_backend(self, device: Device) -> DeviceBackend | None:
         """The requested backend if the engine can use it; else the engine's own preference."""
+        from anyrig.devices.choose import parse_library, select_backend
+
         requested = select_backend(device, self.choice.selector)
         if requested and requested.library in self.workload.libraries:
             # `cpu` is what every library calls it: it requests the device, not a backend.
@@ -356,6 +364,8 @@ def _set_allocator(
     placement: Placement, machine: Machine, environment: Mapping[str, str]
 ) -> Placement:
     """A worker's allocator is configured before its framework starts; never afterwards."""
+    from anyrig.memory.allocator import choose_allocator_settings
+
     variables = choose_allocator_settings(
         placement.device,
         placement.backend,

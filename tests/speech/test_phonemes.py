@@ -9,12 +9,13 @@ import pytest
 from anyrig.devices.discover import discover
 from anyrig.speech import phonemes
 from anyrig.speech.phonemes import Word
+from anyrig.speech.phonemes.english import EnglishReader
 from anyrig.speech.phonemes.letters import spell_ipa
 
 
 @pytest.fixture(scope="module")
-def english() -> phonemes.English:
-    return phonemes.English(discover().cpu_device)
+def english() -> EnglishReader:
+    return EnglishReader(discover().cpu_device)
 
 
 def said(words: list[Word]) -> str:
@@ -42,19 +43,19 @@ def test_british_keeps_its_vowels() -> None:
     assert phonemes.from_ipa("kɑːt", british=True) == "kɑːt"
 
 
-def test_english_is_read_with_brackets_in_it(english: phonemes.English) -> None:
+def test_english_is_read_with_brackets_in_it(english: EnglishReader) -> None:
     assert said(english.read("Hello there.")) == "həlˈO ðˈɛɹ."
     told = english.read("Hello [[ˈdʒoʊ]].")
     assert said(told) == "həlˈO ʤˈO."
     assert [word.text for word in told if word.spoken] == ["Hello", "ˈdʒoʊ"]
 
 
-def test_a_link_in_the_text_is_no_phoneme(english: phonemes.English) -> None:
+def test_a_link_in_the_text_is_no_phoneme(english: EnglishReader) -> None:
     read = said(english.read("See [this](/ʤˈO/) now."))
     assert read == said(english.read("See this now."))
 
 
-def test_typographic_signs_read_as_plain_ones(english: phonemes.English) -> None:
+def test_typographic_signs_read_as_plain_ones(english: EnglishReader) -> None:
     assert said(english.read("It’s fine.")) == said(english.read("It's fine."))
 
 
@@ -89,7 +90,7 @@ def test_letters_are_spelled(letters: str, language: str, ipa: str) -> None:
     assert spell_ipa(letters, language) == ipa
 
 
-def test_spelled_letters_sound_as_the_dictionary_says_them(english: phonemes.English) -> None:
+def test_spelled_letters_sound_as_the_dictionary_says_them(english: EnglishReader) -> None:
     for letters in ("CIA", "AM", "HTTPS", "PCs", "IBM's", "QWRJK", "VXYGU"):
         spelled = said(english.read(f"It is [[{spell_ipa(letters, 'en')}]]."))
         assert spelled == said(english.read(f"It is {letters}."))

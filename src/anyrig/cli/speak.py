@@ -118,13 +118,13 @@ class _AudioTarget(NamedTuple):
 
 def _choose_target(output: str | None, format: str | None, play: bool) -> _AudioTarget:
     """What was requested; otherwise a player, or a file where nothing can play."""
-    from anyrig.audio.playback import can_play
-
     if output == "-":
         if play:
             raise InvalidInputError("-o - and --play were both given", hint="Give one of them.")
         return _AudioTarget(None, resolve_format(format))
     if output is None and (play or (sys.stdout is not None and sys.stdout.isatty())):
+        from anyrig.audio.playback import can_play
+
         try:
             can_play()  # reports what is missing before anything is computed
             return _AudioTarget(None, "wav", play=True)

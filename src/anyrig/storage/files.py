@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import stat
 import sys
 import time
@@ -121,7 +120,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """
     make_folder(path.parent)
     _remove_leftovers(path)
-    name = path.parent / f".{path.name}.{secrets.token_hex(6)}"
+    name = path.parent / f".{path.name}.{os.urandom(6).hex()}"
     # Not mkstemp: its files are for their owner alone, and these may be served or sent on.
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = opener(str(name), flags)

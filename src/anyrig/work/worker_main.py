@@ -22,6 +22,8 @@ from typing import Any
 from anyrig.backends.process import claim_stdio
 from anyrig.errors import DeviceLostError, error_to_dict
 from anyrig.memory.oom import detect_oom
+from anyrig.settings.folders import find_folders
+from anyrig.storage import derived
 from anyrig.work.batching import Batch, BatchQueue, BatchSizer, WorkItem
 from anyrig.work.engine import load_engine
 from anyrig.work.outcome import BatchStats, ItemFailure, ItemOutcome
@@ -47,6 +49,7 @@ from anyrig.work.retry import run_batch, translate_error
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool to handle
     connection = Connection(*claim_stdio())
+    derived.set_folder(find_folders(os.environ).derived)
     try:
         request: LoadEngine = connection.receive()
     except (EOFError, OSError):

@@ -12,6 +12,7 @@ from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.engine import SpeechEngine, Utterance
 from anyrig.speech.engines import hibari
+from anyrig.storage import derived
 
 TEXT = "The keeper walked down, and Zbigniew waited."
 
@@ -41,6 +42,29 @@ def test_a_voice_exported_in_another_way_sounds_the_same(
     assert ours.words == theirs.words
 
 
+@pytest.mark.parametrize("damage", ["", "damaged", "foreign"])
+def test_a_graph_of_an_earlier_process_gives_the_same_samples(
+    voice: SpeechEngine,
+    on_cpu: Placement,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: str,
+) -> None:
+    monkeypatch.setattr(derived, "_folder", tmp_path / "derived")
+    engines.make(on_cpu, engine="hibari")
+    (path,) = (tmp_path / "derived").iterdir()
+    if damage == "damaged":
+        path.write_bytes(path.read_bytes()[:-1000])
+    elif damage == "foreign":
+        derived.write(path, b"the graph of another program")
+    else:
+        monkeypatch.setattr(hibari, "_build_model", None)  # the weights are not read again
+    again = engines.make(on_cpu, engine="hibari")
+    ours, theirs = (engine.run([Utterance(TEXT, seed=11)])[0] for engine in (voice, again))
+    assert np.array_equal(ours.samples, theirs.samples)
+    assert derived.read(path) is not None
+
+
 def test_phonemes_are_said_as_written(voice: SpeechEngine) -> None:
     written, told = voice.run(
         [Utterance("A tomato.", seed=1), Utterance("A [[təˈmeɪtoʊ]].", seed=1)]
@@ -63,3 +87,15 @@ def test_the_other_voices_are_found_in_a_folder_and_checked(tmp_path: Path) -> N
     with pytest.raises(MissingWeightsError, match="SHA-256 differs") as caught:
         hibari.Hibari.find_weights(tmp_path)
     assert "f709f0488ee6" in caught.value.hint
+
+
+def test_the_other_voices_are_found_as_they_are_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`anyrig engines get hibari` stores the repository as it is, with a folder `voices`."""
+    (tmp_path / "voices").mkdir()
+    path = tmp_path / "voices" / "bf_emma.int8.onnx"
+    path.write_bytes(b"the voice")
+    monkeypatch.setattr(hibari.packaged, "check", lambda path, sha256: None)
+    found = hibari.Hibari.find_weights(tmp_path)
+    assert [voice.name for voice in found.voices] == ["heart", "emma"]

@@ -22,6 +22,7 @@ from anyrig.speech.engine import (
     Voice,
 )
 from anyrig.speech.engines import packaged
+from anyrig.speech.phonemes.english import EnglishReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,23 +98,31 @@ class Hibari(SpeechEngine):
     cores = 4
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         from anyrig.backends import open_device
 
         super().__init__(placement, folder=folder)
         self._device = placement.device
         self.handle = open_device(placement.device, placement.backend, threads=1)
-        self._files = _files(Path(folder) if folder else None)
+        self._files = _find_files(Path(folder) if folder else None)
         self._voices = tuple(_voice(weights) for weights in self._files)
         self._models: dict[str, OnnxModel] = {}
-        self._readers: dict[bool, phonemes.English] = {}
+        self._readers: dict[bool, EnglishReader] = {}
         self._vocabulary = packaged.table("hibari", "assets/vocab.json")
-        self._ready(next(iter(self._files)))
+        # Side by side: ONNX Runtime loads without the interpreter.
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(self._get_reader, VOICES[0].british)
+            self._get_model(VOICES[0])
+            reading.result()
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The voice in the package, and those of its other voices that lie in `folder`."""
         version = packaged.version(INFO, "hibari-tts")
-        files = _files(folder)
+        files = _find_files(folder)
+        for weights in list(files)[1:]:  # a worker checks the package's own where it reads it
+            packaged.check(files[weights], weights.sha256)
         return EngineWeights(
             engine=cls.name,
             version=f"{ADAPTER}/{version}",
@@ -135,7 +144,7 @@ class Hibari(SpeechEngine):
 
         voice = voices.pick(self._voices, line)
         weights = next(found for found in self._files if found.voice == voice.name)
-        model, reader = self._ready(weights)
+        model, reader = self._get_model(weights), self._get_reader(weights.british)
         rng = np.random.default_rng(line.seed)
         spoken = packaged.Spoken(_UNIT, RATE, packaged.KOKORO_EARLY)
         for words in phonemes.in_parts(reader.read(line.text), _MOST_PHONEMES):
@@ -149,24 +158,36 @@ class Hibari(SpeechEngine):
             )
         return Take(spoken.samples(), RATE, tuple(spoken.words))
 
-    def _ready(self, weights: _Weights) -> tuple[OnnxModel, phonemes.English]:
-        if weights.british not in self._readers:
-            self._readers[weights.british] = phonemes.English(self._device, british=weights.british)
-        if weights.voice not in self._models:
-            self._models[weights.voice] = self._load(self._files[weights])
-        return self._models[weights.voice], self._readers[weights.british]
+    def _get_reader(self, british: bool) -> EnglishReader:
+        if british not in self._readers:
+            self._readers[british] = EnglishReader(self._device, british=british)
+        return self._readers[british]
 
-    def _load(self, path: Path) -> OnnxModel:
-        from anyrig.backends import onnx_graph
+    def _get_model(self, weights: _Weights) -> OnnxModel:
+        if weights.voice not in self._models:
+            self._models[weights.voice] = self._load(weights)
+        return self._models[weights.voice]
+
+    def _load(self, weights: _Weights) -> OnnxModel:
         from anyrig.backends.onnx import OnnxHandle
 
         assert isinstance(self.handle, OnnxHandle)
-        model = path.read_bytes()
-        if _PLANES.encode() in model:
-            model = onnx_graph.replace_outputs(model, [_PLANES, _PITCH, _DURATIONS])
-        else:  # exported in another way: with its own outputs, a row for each frequency
-            model = onnx_graph.add_outputs(model, [_DURATIONS])
-        return self.handle.load(model)
+        digest = " ".join((weights.sha256, _PLANES, _PITCH, _DURATIONS))
+        return self.handle.load_cached(
+            f"hibari-{weights.voice}", digest, lambda: _build_model(self._files[weights], weights)
+        )
+
+
+def _build_model(path: Path, weights: _Weights) -> bytes:
+    """The published network with the outputs that are used here."""
+    from anyrig.backends import onnx_graph
+
+    packaged.check(path, weights.sha256)
+    model = path.read_bytes()
+    if _PLANES.encode() in model:
+        return onnx_graph.replace_outputs(model, [_PLANES, _PITCH, _DURATIONS])
+    # exported in another way: with its own outputs, a row for each frequency
+    return onnx_graph.add_outputs(model, [_DURATIONS])
 
 
 def _say(
@@ -186,16 +207,19 @@ def _say(
     return wave(lh, th, ln, lr, phi, f0[0], rng), durations.reshape(-1).tolist()
 
 
-def _files(folder: Path | None) -> dict[_Weights, Path]:
-    """Each voice that is here, and its file, checked."""
-    own = packaged.folder(INFO, "hibari") / "assets"
-    found = {VOICES[0]: own / VOICES[0].file}
+def _find_files(folder: Path | None) -> dict[_Weights, Path]:
+    """The file of each voice that is on this machine.
+
+    The package has the first. The others are in a folder as it is published, where they are under
+    `voices`, or without that.
+    """
+    found = {VOICES[0]: packaged.folder(INFO, "hibari") / "assets" / VOICES[0].file}
     for weights in VOICES[1:] if folder else ():
-        path = Path(str(folder)) / weights.file
-        if path.is_file():
-            found[weights] = path
-    for weights, path in found.items():
-        packaged.check(path, weights.sha256)
+        assert folder is not None
+        for path in (folder / "voices" / weights.file, folder / weights.file):
+            if path.is_file():
+                found[weights] = path
+                break
     return found
 
 

@@ -25,6 +25,7 @@ from anyrig.speech.engine import (
 )
 from anyrig.speech.engines import packaged
 from anyrig.speech.engines.kokoro_packs import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
+from anyrig.speech.phonemes import english
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -173,7 +174,7 @@ class Kokoro(SpeechEngine):
         if letter not in self._readers:
             language, espeak_name, *_ = LANGUAGES[letter]
             self._readers[letter] = (
-                phonemes.English(self._device, british=letter == "b")
+                english.EnglishReader(self._device, british=letter == "b")
                 if language == "en"
                 else _foreign(espeak_name)
             )

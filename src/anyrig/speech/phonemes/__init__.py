@@ -1,24 +1,19 @@
 """Text to phonemes, word by word, and IPA to the alphabet that Kokoro's family was trained on.
 
-English is read by hibari's own dictionary and rules: no GPL code. Other languages are read by
-espeak-ng, which the `espeak` extra brings (`phonemes.espeak`). A stretch between [[ and ]] is IPA.
+English is read by hibari's own dictionary and rules (`english`): no GPL code. Other languages
+are read by espeak-ng, which the `espeak` extra brings (`espeak`). Between [[ and ]] is IPA.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from anyrig.devices.machine import Device
+from typing import NamedTuple, Protocol
 
 log = logging.getLogger(__name__)
 INLINE = re.compile(r"\[\[(.+?)\]\]")
-_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_PLAIN = str.maketrans({"’": "'", "‘": "'", "\u00a0": " ", "\u202f": " ", "‒": "-", "―": "—"})
 
 
 class Word(NamedTuple):
@@ -45,44 +40,6 @@ class Reader(Protocol):
 
     def read(self, text: str) -> list[Word]:
         """Its words with their phonemes."""
-
-
-class English:
-    """English as hibari reads it, in the alphabet of its model and of Kokoro."""
-
-    def __init__(self, device: Device, *, british: bool = False) -> None:
-        from hibari.g2p import ASSETS, G2P
-        from hibari.g2p.oov import OOV
-
-        from anyrig.backends.onnx import create_session
-        from anyrig.devices.machine import DeviceBackend
-
-        path = f"{ASSETS}/{'oov_gb' if british else 'oov'}.onnx"
-        # Tiny and called word by word: the host is the right place, whatever the voice runs on.
-        cpu = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
-        unknown_words = OOV(path, session=create_session(path, device, cpu, threads=1))
-        self._g2p = G2P(oov=unknown_words, british=british)
-        self._british = british
-
-    def read(self, text: str) -> list[Word]:
-        """Its words with their phonemes."""
-        marked = _marked(text.translate(_PLAIN), lambda ipa: from_ipa(ipa, british=self._british))
-        tokens = self._g2p.phonemize_tokens(self._g2p.tokenize(marked))
-        return [Word(t.text, t.phonemes or "", bool(t.whitespace)) for t in tokens]
-
-
-def _marked(text: str, said: Callable[[str], str]) -> str:
-    """The text with its IPA as hibari's rules take it: `[name](/phonemes/)`."""
-    if "[[" not in text and "](" not in text:
-        return text
-    out, last = [], 0
-    for match in INLINE.finditer(text):
-        out.append(_LINK.sub(r"\1", text[last : match.start()]))
-        ipa = match.group(1).strip()
-        out.append(f"[{ipa.replace(']', '')}](/{said(ipa)}/)")
-        last = match.end()
-    out.append(_LINK.sub(r"\1", text[last:]))
-    return "".join(out)
 
 
 # ---------------------------------------------------------------- IPA to the model's alphabet

@@ -1,0 +1,104 @@
+"""hibari's dictionary and tagger, parsed where a word needs them.
+
+As JSON they are 270,000 entries that take half a second to parse, and a sentence looks up a few
+dozen. Cutting their text into entries takes a fifth of that; an entry is parsed when it is found.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from bisect import bisect_left
+from functools import cached_property
+from operator import methodcaller
+from pathlib import Path
+from typing import Any
+
+_EVERY = 500
+
+
+class Dictionary:
+    """A JSON object with sorted keys; values are strings, or objects by part of speech."""
+
+    def __init__(self, text: bytes) -> None:
+        self._entries: list[bytes] = []
+        """As `key":"value"`."""
+        self._by_tag: dict[bytes, bytes] = {}
+        for part in text[1:-1].split(b"}"):
+            plain, is_object, forms = part.partition(b":{")
+            entries = plain.lstrip(b",")[1:].split(b',"')
+            if is_object:
+                self._by_tag[entries.pop().rstrip(b'"')] = forms
+            self._entries += entries
+        self._found: dict[str, Any] = {}
+
+    def get(self, key: str) -> Any:
+        """A word's phonemes, or those by part of speech; None for a word that it does not have."""
+        if key not in self._found:
+            self._found[key] = self._search(key.encode())
+        return self._found[key]
+
+    def is_sorted(self) -> bool:
+        """Whether some of its keys are in order."""
+        keys = [_key(entry) for entry in self._entries[::_EVERY]]
+        return keys == sorted(keys)
+
+    def _search(self, key: bytes) -> Any:
+        forms = self._by_tag.get(key)
+        if forms is not None:
+            return json.loads(b"{" + forms + b"}")
+        place = bisect_left(self._entries, key, key=_key)
+        if place == len(self._entries) or _key(self._entries[place]) != key:
+            return None
+        return self._entries[place][len(key) + 3 : -1].decode()
+
+
+def _key(entry: bytes) -> bytes:
+    return entry[: entry.index(b'"')]
+
+
+class TagWeights:
+    """Weights of the tagger's features, a JSON object of objects."""
+
+    def __init__(self, text: bytes) -> None:
+        entries = text[2 : text.rindex(b"}}")].split(b'},"')
+        self._texts: dict[bytes, bytes] = dict(map(methodcaller("split", b'":{', 1), entries))
+        self._found: dict[str, dict[str, float] | None] = {}
+
+    def get(self, feature: str) -> dict[str, float] | None:
+        if feature not in self._found:
+            text = self._texts.get(json.dumps(feature, ensure_ascii=False)[1:-1].encode())
+            self._found[feature] = None if text is None else json.loads(b"{" + text + b"}")
+        return self._found[feature]
+
+
+class DictionaryFile:
+    """A dictionary that is read when a word is first looked up: most words are in the first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self, key: str) -> Any:
+        return self._dictionary.get(key)
+
+    @cached_property
+    def _dictionary(self) -> Dictionary | dict[str, Any]:
+        text = _unpack(self._path)
+        if text.startswith(b'{"') and b"\\" not in text and b'": ' not in text:
+            dictionary = Dictionary(text)
+            if dictionary.is_sorted():
+                return dictionary
+        whole: dict[str, Any] = json.loads(text)  # another version of the package writes otherwise
+        return whole
+
+
+def read_tagger(path: Path) -> dict[str, Any]:
+    """The tagger's model; its weights, nine tenths of it, come last."""
+    text = _unpack(path)
+    start = text.index(b',"weights":{')
+    model: dict[str, Any] = json.loads(text[:start] + b"}")
+    return {**model, "weights": TagWeights(text[text.index(b"{", start) : -1])}
+
+
+def _unpack(path: Path) -> bytes:
+    return gzip.decompress(path.read_bytes())
