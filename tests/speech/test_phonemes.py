@@ -62,7 +62,7 @@ def test_typographic_signs_read_as_plain_ones(english: EnglishReader) -> None:
 def test_unknown_signs_are_dropped_and_told(caplog: pytest.LogCaptureFixture) -> None:
     words = [Word("ab", "aǂb", True), Word("c", "c", True)]
     with caplog.at_level(logging.INFO):
-        found = phonemes.ids_of(words, {"a": 1, "b": 2, "c": 3, " ": 9})
+        found = phonemes.encode(words, {"a": 1, "b": 2, "c": 3, " ": 9})
     assert found.ids == [1, 2, 9, 3]
     assert found.owners == [0, 0, 0, 1]
     assert "ǂ" in caplog.text

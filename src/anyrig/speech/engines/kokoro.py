@@ -156,8 +156,8 @@ class Kokoro(SpeechEngine):
         names = [(self._named(name, line).name, weight) for name, weight in weights]
         parts = []
         reader = self._reader(first.name[0])
-        for words in phonemes.in_parts(reader.read(line.text), _MOST_PHONEMES):
-            ids, owners = phonemes.ids_of(words, self._vocabulary)
+        for words in phonemes.split_words(reader.read(line.text), _MOST_PHONEMES):
+            ids, owners = phonemes.encode(words, self._vocabulary)
             if ids:
                 style = self._style(names, len(ids))
                 parts.append(_Part(PhonemeInput(ids, style, line.rate), words, owners))
@@ -206,12 +206,10 @@ class _Part(NamedTuple):
 
 
 def _take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
-    from anyrig.speech.engine import Take
-
-    spoken = packaged.Spoken(UNIT, RATE, packaged.KOKORO_EARLY)
+    builder = packaged.TakeBuilder(UNIT, RATE, packaged.KOKORO_EARLY)
     for part, (wave, durations) in parts:
-        spoken.add(wave, durations, part.words, part.owners)
-    return Take(spoken.samples(), RATE, tuple(spoken.words))
+        builder.add(wave, durations, part.words, part.owners)
+    return builder.build()
 
 
 # ---------------------------------------------------------------- the network

@@ -160,7 +160,6 @@ class Piper(SpeechEngine):
         return [self._take(line) for line in batch]
 
     def _take(self, line: Utterance) -> Take:
-        from anyrig.speech.engine import Take
 
         config, speaker = self._speakers[voices.pick(self._voices, line).name]
         loaded = self._ready(config)
@@ -177,9 +176,9 @@ class Piper(SpeechEngine):
         )
         wave, durations = loaded.say(ids, scales, speaker, line.seed)
         unit = round(len(wave) / max(1, sum(durations)))
-        spoken = packaged.Spoken(unit, config.rate)
-        spoken.add(wave, _ends_joined(durations), words, owners)
-        return Take(spoken.samples(), config.rate, tuple(spoken.words))
+        builder = packaged.TakeBuilder(unit, config.rate)
+        builder.add(wave, _ends_joined(durations), words, owners)
+        return builder.build()
 
     def _ready(self, config: _Config) -> _Loaded:
         from anyrig.backends.onnx import OnnxHandle

@@ -7,6 +7,7 @@ are read by espeak-ng, which the `espeak` extra brings (`espeak`). Between [[ an
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -83,17 +84,17 @@ def _stress_on_vowels(said: str) -> str:
 # ---------------------------------------------------------------- words to ids
 
 
-class Ids(NamedTuple):
-    """A stretch of text as a model takes it."""
+class EncodedWords(NamedTuple):
+    """Words as a model takes them."""
 
     ids: list[int]
     """Without the zeros at both ends."""
     owners: list[int]
-    """For each id, which word it comes from."""
+    """For each id, the index of its word."""
 
 
-def ids_of(words: Sequence[Word], vocabulary: dict[str, int]) -> Ids:
-    """The words' phonemes as numbers; signs the model does not know are dropped and told."""
+def encode(words: Sequence[Word], vocabulary: dict[str, int]) -> EncodedWords:
+    """The phonemes of words as numbers; those that the model does not have are left out."""
     ids, owners, unknown = [], [], set()
     for index, word in enumerate(words):
         for sign in word.phonemes + (" " if word.space else ""):
@@ -104,27 +105,42 @@ def ids_of(words: Sequence[Word], vocabulary: dict[str, int]) -> Ids:
             ids.append(number)
             owners.append(index)
     if unknown:
-        log.info(
-            "phonemes that the voice does not have are left out: %s", " ".join(sorted(unknown))
-        )
+        log.info("phonemes left out, unknown to the voice: %s", " ".join(sorted(unknown)))
     while ids and ids[-1] == vocabulary.get(" "):
         ids.pop()
         owners.pop()
-    return Ids(ids, owners)
+    return EncodedWords(ids, owners)
 
 
-def in_parts(words: Sequence[Word], most: int) -> Iterator[Sequence[Word]]:
-    """The words in as few parts as keep under so many phonemes, cut after punctuation if can be."""
-    start = 0
+def split_words(words: Sequence[Word], max_phonemes: int) -> Iterator[Sequence[Word]]:
+    """Words in as few parts as keep a limit, of about one length, cut after punctuation where
+    there is some. A word alone may exceed the limit.
+    """
+    lengths = [len(word.phonemes) + word.space for word in words]
+    start, left = 0, sum(lengths)
     while start < len(words):
-        end, length = start, 0
-        while end < len(words):
-            length += len(words[end].phonemes) + words[end].space
-            if length > most and end > start:
-                break
-            end += 1
-        if end < len(words):
-            cuts = [at for at in range(end, start, -1) if not words[at - 1].spoken]
-            end = cuts[0] if cuts and cuts[0] - start > (end - start) // 3 else end
+        num_parts = math.ceil(left / max_phonemes)
+        end = _find_cut(words, lengths, start, max_phonemes, left / num_parts)
         yield words[start:end]
+        left -= sum(lengths[start:end])
         start = end
+
+
+def _find_cut(
+    words: Sequence[Word], lengths: Sequence[int], start: int, limit: int, wanted: float
+) -> int:
+    """Where a part that begins at `start` ends: near the wanted length, below the limit."""
+    ends: list[tuple[float, int]] = []
+    """How far from the wanted length, and where; without punctuation a third of it is added."""
+    length = 0
+    for index in range(start, len(words)):
+        length += lengths[index]
+        if length > limit and ends:
+            break
+        penalty = wanted / 3 if words[index].spoken else 0.0
+        ends.append((abs(length - wanted) + penalty, index + 1))
+    else:
+        return len(words)
+    if len(ends) > 1 and not words[ends[-1][1]].spoken:
+        ends.pop()  # a mark must not begin the next part
+    return min(ends)[1]
