@@ -280,7 +280,7 @@ def plan_document(document: Document, languages: tuple[str, ...], ways: Ways) ->
 
 
 def spoken_words(plan: Plan) -> list[str]:
-    return " ".join(segment.utterance.text for segment in plan.segments).split()
+    return " ".join(segment.spoken for segment in plan.segments).split()
 
 
 # -- the same text as an EPUB ---------------------------------------------------------------------

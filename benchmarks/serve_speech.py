@@ -166,7 +166,7 @@ def speak_offline(texts: list[str]) -> dict[str, Any]:
         for text in texts:
             request = rig.request(SpeechRequest, text=text, no_bench=True)
             chosen = choose_engine(rig, request, detect_language(text, request))
-            script = prepare_script(rig, request, chosen, first_short=True)
+            script = prepare_script(rig, request, chosen)
             leveller, out = Leveller(synthesizer.rate, target_lufs=-19.0), io.BytesIO()
             with open_encoder(out, "pcm", synthesizer.rate) as encode:
                 for chunk in synthesizer.speak(script, early=True):

@@ -89,7 +89,7 @@ def _open_studio() -> Iterator[Studio]:
         yield studio
 
 
-def _script(text: str, *, first_short: bool = False) -> Script:
+def _script(text: str) -> Script:
     info = Hibari.info
     return prepare(
         text,
@@ -97,7 +97,6 @@ def _script(text: str, *, first_short: bool = False) -> Script:
             max_chars=info.max_chars,
             reads=info.reads,
             languages=("en",),
-            first_short=first_short,
         ),
     )
 
@@ -110,7 +109,7 @@ def _first_audio() -> Row:
         list(studio.speak(_script("Ready.")))
         for text in paragraphs[:7]:
             start = time.perf_counter()
-            chunks = studio.speak(_script(text, first_short=True), early=True)
+            chunks = studio.speak(_script(text), early=True)
             next(chunks)
             times.append(time.perf_counter() - start)
             list(chunks)
@@ -131,7 +130,7 @@ def _word_errors() -> Row:
     with _open_studio() as studio:
         for text in texts:
             script = _script(text)
-            spoken = " ".join(segment.utterance.text for segment in script.segments)
+            spoken = " ".join(segment.spoken for segment in script.segments)
             samples = np.concatenate([chunk.samples for chunk in studio.speak(script)])
             heard = recogniser.transcribe(samples, studio.rate).text
             counted = word_errors(spoken, heard, "en")

@@ -51,7 +51,7 @@ def read_aloud(text: str, language: str) -> list[str]:
     from anyrig.speech.prepare import SpeechOptions, prepare
 
     script = prepare(text, SpeechOptions(max_chars=2000, language=language, join_words=0))
-    return [segment.utterance.text for segment in script.segments]
+    return [segment.spoken for segment in script.segments]
 
 
 def count_right(case: Case) -> tuple[int, int, list[str]]:

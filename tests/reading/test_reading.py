@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 285, "spanish": 74, "french": 87}
+REACHED = {"english": 394, "spanish": 74, "french": 87}
 """Sentences that are read right; raise it with the score."""
 
 

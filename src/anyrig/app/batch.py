@@ -110,7 +110,7 @@ class BatchItem:
 
     @property
     def spoken_text(self) -> str:
-        return " ".join(segment.utterance.text for segment in self.script.segments)
+        return " ".join(segment.spoken for segment in self.script.segments)
 
 
 class FailedLine(NamedTuple):

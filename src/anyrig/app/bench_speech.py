@@ -149,17 +149,15 @@ def _time_engine(
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
 
-    def prepare(text: str, *, first_short: bool) -> Script:
+    def prepare(text: str) -> Script:
         own = engine.found.languages
         language = request.language
         if language == "auto":
             language = "en" if "en" in own or not own else own[0]
-        return prepare_script(
-            rig, request, engine, text, language=language, first_short=first_short
-        )
+        return prepare_script(rig, request, engine, text, language=language)
 
     def prepare_sentences(count: int, texts: Iterator[str]) -> list[Segment]:
-        return [prepare(one, first_short=False).segments[0] for one in islice(texts, count)]
+        return [prepare(one).segments[0] for one in islice(texts, count)]
 
     placement = plan.placements[0]
     texts = list_sentences()
@@ -174,7 +172,7 @@ def _time_engine(
         load_s = time.perf_counter() - began
         report("speaking")
         first_audio = list(_within_budget(
-            _time_first_audio(studio, prepare(" ".join(islice(texts, 3)), first_short=True))
+            _time_first_audio(studio, prepare(" ".join(islice(texts, 3))))
             for _ in range(_NUM_PARAGRAPHS)
         ))  # fmt: skip
         sentences = prepare_sentences(NUM_ROUNDS, texts)

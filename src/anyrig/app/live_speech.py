@@ -345,7 +345,7 @@ class LiveSpeech:
         if request.lexicon is not None:
             request = replace(request, lexicon=None)
         return prepare_script(
-            self._rig, request, choice, files=False, first_short=request.lane == "live",
+            self._rig, request, choice, files=False,
             lexicon=lexicon, on_step=on_step,
         )  # fmt: skip
 

@@ -194,7 +194,7 @@ class Speech:
         self._file.write(chunk.samples.tobytes())
         self.num_samples = chunk.start + len(chunk.samples)
         self.chunks.append({
-            "text": chunk.text, "spoken": segment.utterance.text, "span": list(chunk.span),
+            "text": chunk.text, "spoken": segment.spoken, "span": list(chunk.span),
             "start_s": round(chunk.start_s, 4),
             "end_s": round(chunk.start_s + chunk.duration_s, 4),
             "words": [[w.text, round(w.start_s, 3), round(w.end_s, 3)] for w in chunk.words],
@@ -272,7 +272,7 @@ def stream(
     with borrow_synthesizer(rig, request, choice, len(request.text)) as studio:
         on_event(ProgressEvent("splitting the text"))
         num_warnings = len(studio.warnings)  # those of earlier texts are not repeated
-        script = prepare_script(rig, request, choice, first_short=listening)
+        script = prepare_script(rig, request, choice)
         for warning in script.warnings:
             on_event(WarningEvent(warning))
         from anyrig.speech.synthesise import Tally
@@ -354,10 +354,9 @@ def prepare_script(
     if text is None:
         assert isinstance(request, SpeechRequest)
         text = request.text
-    options = replace(
-        build_speech_options(rig, request, choice), language=request.language,
-        ssml=True if getattr(request, "ssml", False) else "auto", **more,
-    )  # fmt: skip
+    is_ssml = True if getattr(request, "ssml", False) else "auto"
+    fields = {"language": request.language, "ssml": is_ssml, **more}
+    options = replace(build_speech_options(rig, request, choice), **fields)
     try:
         script = prepare(text, options)
     except UnsupportedLanguageError as error:
@@ -609,7 +608,7 @@ def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEv
                     )
                     on_event(WarningEvent(message))
                     continue
-                said, heard = segments[number].utterance.text, outcome.result.text
+                said, heard = segments[number].spoken, outcome.result.text
                 found = word_errors(said, heard, language)
                 checks[number] = SegmentCheck(
                     number, said, heard, found.errors, found.words, found.pairs

@@ -270,7 +270,7 @@ def _list_segments(book: PlannedBook) -> list[dict[str, Any]]:
     """Each segment under the number that --again takes."""
     return [
         {"chapter": part.number, "segment": number, "text": " ".join(segment.text.split()),
-         "spoken": segment.utterance.text, "language": segment.utterance.language,
+         "spoken": segment.spoken, "language": segment.utterance.language,
          "voice": segment.utterance.voice}
         for part in book.plan.parts
         for number, segment in enumerate(part.script.segments, 1)

@@ -255,13 +255,13 @@ def _print_script(rig: Rig, request: SpeechRequest, arguments: argparse.Namespac
     choice, script = speech.plan_speech(rig, request)
     if not arguments.json:
         for number, segment in enumerate(script.segments):
-            print(f"{number:>4}  {segment.utterance.text}")
+            print(f"{number:>4}  {segment.spoken}")
         return 0
     print_json({
         "engine": choice.name,
         "segments": [
             {
-                "text": segment.text, "spoken": segment.utterance.text,
+                "text": segment.text, "spoken": segment.spoken,
                 "language": segment.utterance.language, "voice": segment.utterance.voice,
                 "rate": segment.utterance.rate, "kind": segment.kind,
                 "spans": [list(span) for span in segment.spans],

@@ -1,10 +1,15 @@
-"""From a text to a script: the front door of speech.
+"""From a text to a script: the segments that an engine is given, and what is left out.
 
     script = prepare("Dr. Lee paid $3.50.", SpeechOptions(languages=("en",)))
-    script.segments[0].utterance.text  # Doctor Lee paid three dollars and fifty cents.
+    script.segments[0].spoken  # Doctor Lee paid three dollars and fifty cents.
 
-A pure function: the same text and arguments give the same script in any process. A segment's line
-depends on its own words alone, seed included, so a change renders again only what it touches.
+A paragraph is tokenized once; its tokens say where sentences end and what is read for each stretch
+(`text/tokens.py`, `speech/normalize`). Where markup or the lexicon gives a reading, that is said
+instead. Sentences are then cut and joined to what an engine takes at a time (`clauses.py`).
+
+A pure function: the same text and options give the same script in any process. A segment's
+utterance depends on its own words alone, seed included, so a change renders again only what it
+touches.
 """
 
 from __future__ import annotations
@@ -12,50 +17,41 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Literal
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech import ssml
+from anyrig.speech.clauses import SHORT_WORDS, Clause, Reading, cut_first, cut_long, join_short
 from anyrig.speech.engine import Utterance
 from anyrig.speech.language import (
+    PARAGRAPH_WORDS,
     ParagraphLanguages,
+    build_language_error,
     detect_languages,
+    excerpt,
     match_language,
+    name_language,
     use_language,
 )
 from anyrig.speech.lexicon import LayeredLexicon, Lexicon
-from anyrig.speech.recite import Reciter, Spoken
+from anyrig.speech.normalize import LANGUAGES, SpokenUnit, verbalize
 from anyrig.speech.segment import Omission, OmissionKind, Pauses, Script, Segment, SegmentKind, Span
-from anyrig.speech.source_text import SourceText, read_plain
-from anyrig.speech.split import SHORT_WORDS, first_clause
+from anyrig.speech.source_text import STAND_IN, Mark, SourceText, Style, read_plain
 from anyrig.text.formats.titles import label
-from anyrig.text.sentences import paragraphs as split_paragraphs
+from anyrig.text.language import num_words
+from anyrig.text.tokens import Token, split_paragraphs, split_sentences, tokenize
 
 _MIN_CHARS = 20
 """An utterance may be so long whatever an engine says."""
-_MARKS, _MAX_MARKS = ("Mn", "Me"), 6
+_COMBINING, _MAX_COMBINING = ("Mn", "Me"), 6
 """Categories of combining marks, and how many a letter may have; Tibetan has stacks of five."""
 _ROW = re.compile(r"\s+|\S++(?:[^\S\n\r]++\S++)*+")
-
-
-_NAMED = re.compile(
-    r"(?:prologue|epilogue|preface|introduction|appendix|prólogo|epílogo|épilogue|préface"
-    r"|prologo|epilogo)\s*[.:]?(?:\s*[-–—:.]\s*\S.{0,60})?",
-    re.I,
-)
-_NUMBERED = ("volume", "book", "part", "chapter", "scene")
-_LONGEST_TITLE = 62
-_HASHES = re.compile(r"#{1,6}\s+\S")
-_UNDERLINE = re.compile(r"\s*(?:={3,}|-{3,})\s*")
-_SPEECH = re.compile(r"[\"“«‘„`—–]|-{1,2}\s|[*+•‣◦▪●]\s|\d{1,3}[.)]\s|'(?=[A-Z])")
-_SPEAKER = re.compile(r"[^\W\d_a-z][\w.'’-]{0,20}(?: [^\W\d_a-z][\w.'’-]{0,20}){0,2}:\s+\S")
-_LINE = re.compile(r"[^\n\r]*(?:\r\n|\n|\r)?")
-_BULLETS, _DASHES = "-*+•‣◦▪●", "-–—"
-_MOST_CAPITALS = 60
+_UNSAID = re.compile(rf"\[\[|\]\]|[{STAND_IN}\ud800-\udfff]")
+_NO_IPA = "the engine does not support IPA: the words are read as written"
 
 
 @dataclass(frozen=True)
@@ -95,8 +91,9 @@ class SpeechOptions:
     """Whether the text is SSML; `auto` looks whether it begins with <speak."""
     join_words: int = SHORT_WORDS
     """Sentences of so few words are joined with a neighbour."""
-    first_short: bool = False
-    """Cut the first segment after a short clause, so that it is heard early."""
+    seconds_per_character: float = 0.0
+    """What the engine was measured to need, where the text is listened to while it is spoken: a
+    long first sentence is then cut at punctuation, so that it is heard early. 0 cuts nothing."""
     on_step: Callable[[], None] | None = field(default=None, compare=False)
     """Called before each sentence; it may raise an error to stop."""
 
@@ -115,8 +112,8 @@ def prepare(text: str, options: SpeechOptions | None = None) -> Script:
     UnspeakableTextError when there is nothing in it that the engine can say.
     """
     options = options or SpeechOptions()
-    marked = ssml.is_ssml(text) if options.ssml == "auto" else options.ssml
-    source = ssml.read_ssml(text) if marked else read_plain(text)
+    is_ssml = ssml.is_ssml(text) if options.ssml == "auto" else options.ssml
+    source = ssml.read_ssml(text) if is_ssml else read_plain(text)
     script = prepare_paragraphs(source, _find_paragraphs(source), options)
     if not script.segments:
         raise UnspeakableTextError(
@@ -132,27 +129,23 @@ def prepare_paragraphs(
 
     It has no segments when there is nothing to say.
     """
-    reciter = Reciter(source, options, dict.fromkeys(source.warnings))
-    languages = _choose_languages(reciter, paragraphs)
-    reciter.main = languages.main
-    reciter.warnings.update(dict.fromkeys(languages.warnings))
-    spoken: list[Spoken] = []
-    for number, (paragraph, language) in enumerate(zip(paragraphs, languages.each, strict=True)):
-        spoken += reciter.recite(paragraph, number, language)
-    if options.first_short and spoken:
-        one = spoken[0]
-        spoken[:1] = [
-            Spoken(part, one.style, one.kind, one.block) for part in first_clause(one.part)
-        ]
-    segments = tuple(_segments(source, spoken, options))
-    return Script(
-        source.source, segments, tuple(_omissions(source, spoken)), tuple(reciter.warnings),
-        tuple(dict.fromkeys(segment.utterance.language for segment in segments)),
-    )  # fmt: skip
+    reader = _ParagraphReader(source, options)
+    languages = reader.choose_languages(paragraphs)
+    clauses: list[_StyledClause] = []
+    for number, (paragraph, language) in enumerate(zip(paragraphs, languages, strict=True)):
+        clauses += reader.read(paragraph, number, language)
+    if clauses and options.seconds_per_character:
+        first = clauses[0]
+        parts = cut_first(first.clause, options.seconds_per_character)
+        clauses[:1] = [replace(first, clause=part) for part in parts]
+    segments = tuple(_build_segments(source, clauses, options))
+    spoken_languages = tuple(dict.fromkeys(one.utterance.language for one in segments))
+    omissions = tuple(_find_omissions(source, clauses))
+    return Script(source.source, segments, omissions, tuple(reader.warnings), spoken_languages)
 
 
 def seed_of(words: str, seed: int) -> int:
-    """The seed of a line, made of its words: it sounds the same wherever it stands."""
+    """The seed of an utterance, made of its words: it sounds the same wherever it stands."""
     data = f"{seed}\n{words}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=4).digest(), "big") >> 1
 
@@ -165,127 +158,466 @@ def limit_marks(text: str) -> str:
     if text.isascii():
         return text
     kept: list[str] = []
-    for is_mark, run in groupby(text, lambda char: unicodedata.category(char) in _MARKS):
-        found = "".join(run)
-        if is_mark and len(found) > _MAX_MARKS:
-            composed = unicodedata.normalize("NFC", (kept.pop() if kept else "") + found)
-            kept += [char for char in composed if unicodedata.category(char) not in _MARKS]
+    for is_mark, run in groupby(text, lambda char: unicodedata.category(char) in _COMBINING):
+        chars = "".join(run)
+        if is_mark and len(chars) > _MAX_COMBINING:
+            composed = unicodedata.normalize("NFC", (kept.pop() if kept else "") + chars)
+            kept += [char for char in composed if unicodedata.category(char) not in _COMBINING]
         else:
-            kept += found
+            kept += chars
     return "".join(kept)
 
 
-def _find_paragraphs(source: SourceText) -> list[Paragraph]:
-    """The paragraphs of a text, those that its markup asks for among them."""
-    edges = {position for position, kind in source.edges if kind == "paragraph"}
-    paragraphs: list[Paragraph] = []
-    for start, end in pairwise(sorted({0, len(source.text)} | edges)):
-        paragraphs += [
-            Paragraph(start + each.start, start + each.end, each.kind)
-            for each in find_paragraphs(source.text[start:end])
+# Reading paragraphs
+
+
+@dataclass(frozen=True)
+class _StyledClause:
+    """A clause with its voice, on its way to a segment."""
+
+    clause: Clause
+    style: Style
+    kind: SegmentKind
+    paragraph: int
+
+
+_MarkReadings = Sequence[tuple[Mark, Reading]]
+
+
+class _ParagraphReader:
+    """Makes clauses of the paragraphs of a text, and collects warnings."""
+
+    def __init__(self, source: SourceText, options: SpeechOptions) -> None:
+        self.source, self.options = source, options
+        self.warnings = dict.fromkeys(source.warnings)
+        self._main = ""
+        """The language that the caller's voice is for."""
+        self._marks = _outermost(source.marks)
+        self._mark_starts = [mark.start for mark in self._marks]
+        self._style_starts = [position for position, _ in source.styles]
+        self._breaks = sorted({position for position, _ in source.breaks})
+        self._edges = {position for position, _ in source.edges}
+        self._cuts = sorted(self._edges | set(self._breaks))
+
+    def choose_languages(self, paragraphs: Sequence[Paragraph]) -> Sequence[str]:
+        """Of each paragraph; what markup names is not guessed, and tells nothing about the rest."""
+        options = self.options
+        chosen: ParagraphLanguages
+        if options.language != "auto":
+            chosen = use_language(options.language, options.languages, len(paragraphs))
+        else:
+            named = [self._style_at(paragraph.start).language for paragraph in paragraphs]
+            texts = [self._unnamed_text(paragraph) for paragraph in paragraphs]
+            default = options.default_language
+            if not any(text.strip() for text in texts) and any(named):
+                default = match_language(named[0], options.languages) or default
+            chosen = detect_languages(texts, options.languages, default)
+        self._main = chosen.main
+        self.warnings.update(dict.fromkeys(chosen.warnings))
+        return chosen.each
+
+    def read(self, paragraph: Paragraph, number: int, language: str) -> list[_StyledClause]:
+        """All that is said of a paragraph, in order."""
+        marks = self._read_marks(paragraph, language)
+        runs = list(self._style_runs(paragraph, language))
+        cuts = {start for start, _ in runs}
+        cuts.update(_between(self._cuts, paragraph.start, paragraph.end))
+        outside_marks = sorted(at for at in cuts if not _is_inside(at, marks))
+        clauses = [
+            _StyledClause(short, style, paragraph.kind, number)
+            for clause, style in self._read_sentences(
+                paragraph, marks, runs, outside_marks, language
+            )
+            for short in cut_long(clause, self.options.max_chars)
+            if short.is_speakable
         ]
-    return paragraphs
+        return list(self._join_short(clauses))
+
+    def _read_sentences(
+        self, paragraph: Paragraph, marks: _MarkReadings, runs: Sequence[tuple[int, Style]],
+        cuts: Sequence[int], language: str,
+    ) -> Iterator[tuple[Clause, Style]]:  # fmt: skip
+        text = self.source.text
+        starts = [start for start, _ in runs]
+        mark_starts = [mark.start for mark, _ in marks]
+        for start, end, tokens in _sentences(text, paragraph, marks, language):
+            if self.options.on_step is not None:
+                self.options.on_step()
+            edges = [start, *_between(cuts, start, end), end]
+            clauses: list[tuple[Clause, Style]] = []
+            for left, right in pairwise(edges):
+                style = runs[max(0, bisect_right(starts, left) - 1)][1]
+                own = marks[bisect_left(mark_starts, left) : bisect_left(mark_starts, right)]
+                if len(edges) > 2 or style.language != language:
+                    tokens = _tokenize(text, left, right, style.language)
+                readings = self._read_tokens(tokens, left, right, own, style.language)
+                clauses.append((Clause(readings, right == end or right in self._edges), style))
+            yield from _merge_unspeakable(clauses)
+
+    def _read_tokens(
+        self, tokens: Sequence[Token], start: int, end: int, marks: _MarkReadings, language: str
+    ) -> tuple[Reading, ...]:
+        """The readings of a stretch, its marks with those given for them."""
+        if not marks:
+            return tuple(self._verbalize(tokens, language))
+        if any(_crosses(token, mark) for token in tokens for mark, _ in marks):
+            edges = [start, *(at for mark, _ in marks for at in (mark.start, mark.end)), end]
+            gaps = zip(edges[::2], edges[1::2], strict=True)
+            tokens = [
+                token
+                for left, right in gaps
+                for token in _tokenize(self.source.text, left, right, language)
+            ]
+        readings: list[Reading] = []
+        position = start
+        for mark, reading in marks:
+            readings += self._verbalize(_tokens_between(tokens, position, mark.start), language)
+            readings.append(reading)
+            position = mark.end
+        readings += self._verbalize(_tokens_between(tokens, position, end), language)
+        return tuple(readings)
+
+    def _verbalize(self, tokens: Sequence[Token], language: str) -> Iterator[Reading]:
+        units = verbalize(tokens, language, self.options.reads)
+        for (start, end), group in groupby(units, lambda unit: (unit.start, unit.end)):
+            yield self._build_reading(start, end, list(group))
+
+    def _build_reading(self, start: int, end: int, units: Sequence[SpokenUnit]) -> Reading:
+        """What is said for units of one place."""
+        if len(units) == 1 and units[0].kind == "words":
+            said = _UNSAID.sub(" ", units[0].text)
+            return Reading(start, end, said, plain=units[0].plain and len(said) == end - start)
+        said = "".join([self._engine_text(unit) for unit in units])
+        return Reading(start, end, said, "".join([_UNSAID.sub(" ", one.readable) for one in units]))
+
+    def _engine_text(self, unit: SpokenUnit) -> str:
+        if unit.kind == "ipa":
+            return f"[[{unit.text}]]"
+        if unit.kind == "letters":
+            return unit.text if "acronyms" in self.options.reads else unit.readable
+        # Doubled brackets are for IPA alone; a stand-in and half a surrogate pair are no words.
+        return _UNSAID.sub(" ", unit.text)
+
+    def _join_short(self, clauses: Sequence[_StyledClause]) -> Iterator[_StyledClause]:
+        """Short ones put to a neighbour of the same voice, unless a break stands between them."""
+
+        def group_key(one: _StyledClause) -> tuple[Style, int]:
+            return one.style, bisect_right(self._breaks, one.clause.start)
+
+        options = self.options
+        for _, group in groupby(clauses, group_key):
+            same = list(group)
+            joined = join_short([one.clause for one in same], options.max_chars, options.join_words)
+            for clause in joined:
+                yield _StyledClause(clause, same[0].style, same[0].kind, same[0].paragraph)
+
+    # Voices
+
+    def _style_at(self, position: int) -> Style:
+        """The style that the markup gives to a position."""
+        return self.source.styles[bisect_right(self._style_starts, position) - 1][1]
+
+    def _unnamed_text(self, paragraph: Paragraph) -> str:
+        """The text of a paragraph whose language the markup leaves open."""
+        start, end = paragraph.start, paragraph.end
+        starts = [start, *_between(self._style_starts, start, end), end]
+        unnamed = [pair for pair in pairwise(starts) if not self._style_at(pair[0]).language]
+        return " ".join(self.source.text[left:right] for left, right in unnamed)
+
+    def _style_runs(self, paragraph: Paragraph, language: str) -> Iterator[tuple[int, Style]]:
+        """Where each voice begins."""
+        start, end = paragraph.start, paragraph.end
+        current = None
+        for left, right in pairwise([start, *_between(self._style_starts, start, end), end]):
+            style = self._resolve_style(left, right, language)
+            if style != current:
+                yield left, style
+            current = style
+
+    def _resolve_style(self, start: int, end: int, language: str) -> Style:
+        """A style with everything filled in."""
+        style, options = self._style_at(start), self.options
+        spoken = match_language(style.language or language, options.languages)
+        if not spoken:
+            self._check_foreign(style.language, self.source.text[start:end], language)
+            spoken = language
+        base = spoken.partition("-")[0]
+        own = options.voice if base == self._main.partition("-")[0] else ""
+        named = options.voices.get(spoken) or options.voices.get(base)
+        voice = style.voice or own or named or options.voice
+        return Style(spoken, voice, ssml.bound_rate(style.rate * options.rate))
+
+    def _check_foreign(self, wanted: str, text: str, language: str) -> None:
+        what = excerpt(text)
+        if num_words(text) >= PARAGRAPH_WORDS:
+            raise build_language_error(wanted, self.options.languages, what=what)
+        if text.strip():
+            named, instead = name_language(wanted), name_language(language)
+            self._warn(f"{what!r} is marked as {named} and is read as {instead}")
+
+    # Marks
+
+    def _read_marks(self, paragraph: Paragraph, language: str) -> list[tuple[Mark, Reading]]:
+        """The marks of a paragraph with their readings: the text's own before the lexicon's."""
+        text = self.source.text
+        low, high = (bisect_left(self._mark_starts, at) for at in (paragraph.start, paragraph.end))
+        own = self._marks[low:high]
+        known = self.options.lexicon.marks(text, paragraph.start, paragraph.end, language)
+        ends = [mark.end for mark in own]
+        known = [mark for mark in known if not _overlaps(mark, own, ends)]
+        found: list[tuple[Mark, Reading]] = []
+        for mark in sorted([*own, *known], key=lambda mark: mark.start):
+            named = self._style_at(mark.start).language
+            spoken = match_language(named, self.options.languages) if named else language
+            reading = self._read_mark(mark, text[mark.start : mark.end], spoken)
+            if reading is not None and mark.end <= paragraph.end:
+                found.append((mark, reading))
+        return found
+
+    def _read_mark(self, mark: Mark, text: str, language: str) -> Reading | None:
+        """What is said for a mark; None when its text is read as if it had none."""
+        if mark.ipa and "ipa" in self.options.reads:
+            return Reading(mark.start, mark.end, f"[[{mark.ipa}]]")
+        if mark.ipa and not mark.say:
+            if mark.bare or text == STAND_IN:
+                self._warn(f"{_NO_IPA}, and IPA without a word is left out")
+                return Reading(mark.start, mark.end, "")
+            self._warn(_NO_IPA)
+            return None
+        if mark.interpret:
+            tokens = ssml.say_as(text, mark.interpret, language)
+            if tokens is None:
+                kind = mark.interpret.partition(" ")[0]
+                self._warn(f"SSML: say-as {kind!r} is not supported")
+                return None
+        elif mark.fixed:
+            return Reading(mark.start, mark.end, mark.say)
+        else:
+            tokens = _tokenize(mark.say, 0, len(mark.say), language)
+        units = verbalize(tokens, language, self.options.reads)
+        reading = self._build_reading(mark.start, mark.end, units)
+        return Reading(mark.start, mark.end, reading.said.strip(), reading.spoken.strip())
+
+    def _warn(self, message: str) -> None:
+        self.warnings[message] = None
 
 
-def _choose_languages(reciter: Reciter, paragraphs: Sequence[Paragraph]) -> ParagraphLanguages:
-    """Of each paragraph; what markup names is not guessed, and tells nothing about the rest."""
-    options = reciter.terms
-    if options.language != "auto":
-        return use_language(options.language, options.languages, len(paragraphs))
-    named = [reciter.style_at(paragraph.start).language for paragraph in paragraphs]
-    texts = [reciter.unnamed(paragraph) for paragraph in paragraphs]
-    default = options.default_language
-    if not any(text.strip() for text in texts) and any(named):
-        default = match_language(named[0], options.languages) or default
-    return detect_languages(texts, options.languages, default)
+def _sentences(
+    text: str, paragraph: Paragraph, marks: _MarkReadings, language: str
+) -> Iterator[tuple[int, int, Sequence[Token]]]:
+    """The sentences of a paragraph; none ends within a mark."""
+    tokens = _tokenize(text, paragraph.start, paragraph.end, language)
+    first = -1
+    for sentence in split_sentences(tokens):
+        first = sentence.start if first < 0 else first
+        end = tokens[sentence.stop - 1].end
+        if not _is_inside(end, marks):
+            yield tokens[first].start, end, tokens[first : sentence.stop]
+            first = -1
+    if first >= 0:
+        yield tokens[first].start, paragraph.end, tokens[first:]
 
 
-def _segments(
-    flow: SourceText, spoken: Sequence[Spoken], terms: SpeechOptions
+def _tokenize(text: str, start: int, end: int, language: str) -> list[Token]:
+    """The tokens of a stretch, with their places in the whole text."""
+    base = language.partition("-")[0].lower()
+    if base in ("es", "fr") and base not in LANGUAGES:
+        return list(_tokenize_by_rules(text, start, end, base))
+    tokens = tokenize(text[start:end], language)
+    if not start:
+        return tokens
+    return [
+        Token(start + one.start, start + one.end, one.kind, one.value, one.stop) for one in tokens
+    ]
+
+
+def _tokenize_by_rules(text: str, start: int, end: int, language: str) -> Iterator[Token]:
+    """The same by the rules of a language that has no recognisers yet."""
+    from anyrig.speech.normalise import read
+    from anyrig.text.sentences import sentences
+
+    position = start
+    for low, high in sentences(text[start:end], language):
+        if start + low > position:
+            yield Token(position, start + low, "space", text[position : start + low])
+        for one in read(text[start + low : start + high], language):
+            yield Token(start + low + one.start, start + low + one.end, "text", one.text)
+        position = start + high
+    if position < end:
+        yield Token(position, end, "space", text[position:end])
+
+
+def _tokens_between(tokens: Sequence[Token], start: int, end: int) -> list[Token]:
+    """Those in a stretch; what was read character for character is cut at its edges."""
+    if start >= end:
+        return []
+    low = bisect_right(tokens, start, key=lambda token: token.end)
+    high = bisect_left(tokens, end, key=lambda token: token.start)
+    return [
+        _clip(token, max(token.start, start), min(token.end, end)) for token in tokens[low:high]
+    ]
+
+
+def _clip(token: Token, start: int, end: int) -> Token:
+    if (start, end) == (token.start, token.end):
+        return token
+    value = token.value if isinstance(token.value, str) else ""
+    plain = len(value) == token.end - token.start
+    value = value[start - token.start : end - token.start] if plain else ""
+    return Token(start, end, "text", value)
+
+
+def _crosses(token: Token, mark: Mark) -> bool:
+    """Whether a token that means something holds a part of a mark together with something else."""
+    overlaps = token.start < mark.end and mark.start < token.end
+    inside = mark.start <= token.start and token.end <= mark.end
+    return overlaps and not inside and not isinstance(token.value, str)
+
+
+def _merge_unspeakable(
+    clauses: Sequence[tuple[Clause, Style]],
+) -> Iterator[tuple[Clause, Style]]:
+    """The clauses of a sentence, those that are mere signs put to the one before, or the next."""
+    merged: list[tuple[Clause, Style]] = []
+    for clause, style in clauses:
+        if merged and not (clause.is_speakable and merged[-1][0].is_speakable):
+            before, own = merged.pop()
+            style = style if clause.is_speakable else own
+            clause = Clause(before.readings + clause.readings, clause.ends)
+        merged.append((clause, style))
+    return (pair for pair in merged if pair[0].is_speakable)
+
+
+def _outermost(marks: Sequence[Mark]) -> list[Mark]:
+    """Marks in order, without those inside others."""
+    kept: list[Mark] = []
+    for mark in sorted(marks, key=lambda mark: (mark.start, -mark.end)):
+        if not kept or mark.start >= kept[-1].end:
+            kept.append(mark)
+    return kept
+
+
+def _overlaps(mark: Mark, others: Sequence[Mark], ends: Sequence[int]) -> bool:
+    """Whether a mark overlaps one of others, which lie in order and apart."""
+    number = bisect_right(ends, mark.start)
+    return number < len(others) and others[number].start < mark.end
+
+
+def _between(positions: Sequence[int], start: int, end: int) -> Sequence[int]:
+    """Those of sorted positions that lie inside a stretch."""
+    return positions[bisect_right(positions, start) : bisect_left(positions, end)]
+
+
+def _is_inside(position: int, marks: _MarkReadings) -> bool:
+    number = bisect_left(marks, position, key=lambda pair: pair[0].start) - 1
+    return number >= 0 and position < marks[number][0].end
+
+
+# Segments and omissions
+
+
+def _build_segments(
+    source: SourceText, clauses: Sequence[_StyledClause], options: SpeechOptions
 ) -> Iterator[Segment]:
-    silences = _silences(flow, spoken)
-    for number, one in enumerate(spoken):
-        after = spoken[number + 1] if number + 1 < len(spoken) else None
-        rest = silences.get(number)
-        start, end = _trimmed(flow.text, one)
+    silences = _find_silences(source, clauses)
+    for number, one in enumerate(clauses):
+        after = clauses[number + 1] if number + 1 < len(clauses) else None
+        silence = silences.get(number)
+        start, end = _trim(source.text, one.clause)
+        said, spoken = limit_marks(one.clause.said), limit_marks(one.clause.spoken)
+        is_last = after is None or after.paragraph != one.paragraph
+        has_no_stop = said[-1].isalnum() or said.endswith("]]")
+        if one.kind == "heading" and is_last and has_no_stop and len(said) < options.max_chars:
+            # A title has no full stop on paper and needs one in the voice.
+            said, spoken = said + ".", spoken + "."
+        style = one.style
         yield Segment(
-            _line(one, terms, last=after is None or after.block != one.block),
-            flow.spans(start, end),
-            flow.text[start:end],
+            Utterance(said, style.language, style.voice, style.rate, seed_of(said, options.seed)),
+            source.spans(start, end),
+            source.text[start:end],
+            spoken,
             one.kind,
             pause_before_s=silences.get(-1, 0.0) if number == 0 else 0.0,
-            pause_after_s=_rest(one, after, terms.pauses) if rest is None else rest,
+            pause_after_s=_pause(one, after, options.pauses) if silence is None else silence,
         )
 
 
-def _line(one: Spoken, terms: SpeechOptions, *, last: bool) -> Utterance:
-    words = limit_marks(one.part.spoken)
-    if one.kind == "heading" and last and words[-1].isalnum() and len(words) < terms.max_chars:
-        words += "."  # a title has no full stop on paper and needs one in the voice
-    style = one.style
-    return Utterance(words, style.language, style.voice, style.rate, seed_of(words, terms.seed))
+def _trim(text: str, clause: Clause) -> Span:
+    piece = text[clause.start : clause.end]
+    if not piece.strip():
+        return clause.start, clause.end
+    return (
+        clause.start + len(piece) - len(piece.lstrip()),
+        clause.end - len(piece) + len(piece.rstrip()),
+    )
 
 
-def _trimmed(text: str, one: Spoken) -> Span:
-    start, end = one.part.start, one.part.end
-    piece = text[start:end]
-    bare = piece.strip()
-    if not bare:
-        return start, end
-    return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
-
-
-def _silences(flow: SourceText, spoken: Sequence[Spoken]) -> dict[int, float]:
+def _find_silences(source: SourceText, clauses: Sequence[_StyledClause]) -> dict[int, float]:
     """The breaks that the text asks for, by the segment they follow; -1 is before the first."""
-    starts = [one.part.start for one in spoken]
-    found: dict[int, float] = {}
-    for position, seconds in flow.breaks:
+    starts = [one.clause.start for one in clauses]
+    silences: dict[int, float] = {}
+    for position, seconds in source.breaks:
         number = bisect_right(starts, position - 1) - 1
-        found[number] = found.get(number, 0.0) + seconds
-    return found
+        silences[number] = silences.get(number, 0.0) + seconds
+    return silences
 
 
-def _rest(one: Spoken, after: Spoken | None, pauses: Pauses) -> float:
-    """How long the voice rests after a part."""
+def _pause(one: _StyledClause, after: _StyledClause | None, pauses: Pauses) -> float:
+    """How long the voice rests after a clause."""
     if after is None:
         return 0.0
-    if after.block > one.block + 1:  # a row of stars or a line between them
+    if after.paragraph > one.paragraph + 1:  # a row of stars or a line between them
         return pauses.heading_s
-    if after.block != one.block:
+    if after.paragraph != one.paragraph:
         return pauses.between(one.kind, after.kind)
-    core = one.part.spoken.rstrip("\"'”’»)]")
+    core = one.clause.said.rstrip("\"'”’»)]")
     turn = one.style.voice != after.style.voice
-    if one.part.ends or turn or core.endswith((".", "!", "?", "…")):
+    if one.clause.ends or turn or core.endswith((".", "!", "?", "…")):
         return pauses.sentence_s
     return pauses.clause_s if core.endswith((",", ";", ":", "—", "–", "-")) else 0.0
 
 
-def _omissions(flow: SourceText, spoken: Sequence[Spoken]) -> Iterator[Omission]:
+def _find_omissions(source: SourceText, clauses: Sequence[_StyledClause]) -> Iterator[Omission]:
     """All that no segment speaks: the markup, and what is left of the text between segments."""
-    yield from flow.omissions
+    yield from source.omissions
     position = 0
-    for one in spoken:
-        start, end = _trimmed(flow.text, one)
-        yield from _unspoken(flow, position, start)
+    for one in clauses:
+        start, end = _trim(source.text, one.clause)
+        yield from _unspoken(source, position, start)
         position = end
-    yield from _unspoken(flow, position, len(flow.text))
+    yield from _unspoken(source, position, len(source.text))
 
 
-def _unspoken(flow: SourceText, start: int, end: int) -> Iterator[Omission]:
+def _unspoken(source: SourceText, start: int, end: int) -> Iterator[Omission]:
     """What lies between two segments, each row of signs by itself."""
-    for match in _ROW.finditer(flow.text, start, end):
-        kind = _kind(match[0]) if match[0].strip() else "space"
-        for span in flow.spans(*match.span()):
+    for match in _ROW.finditer(source.text, start, end):
+        kind = _omission_kind(match[0]) if match[0].strip() else "space"
+        for span in source.spans(*match.span()):
             yield Omission(span, kind)
 
 
-def _kind(text: str) -> OmissionKind:
+def _omission_kind(text: str) -> OmissionKind:
     """Signs that no one reads, or characters that stand for nothing."""
     meaningless = all(unicodedata.category(one) in ("Cs", "Co", "Cn") for one in text[:100])
     return "unspeakable" if meaningless else "symbol"
 
 
 # Paragraphs of a plain text
+
+_NAMED = re.compile(
+    r"(?:prologue|epilogue|preface|introduction|appendix|prólogo|epílogo|épilogue|préface"
+    r"|prologo|epilogo)\s*[.:]?(?:\s*[-–—:.]\s*\S.{0,60})?",
+    re.I,
+)
+_NUMBERED = ("volume", "book", "part", "chapter", "scene")
+_LONGEST_TITLE = 62
+_HASHES = re.compile(r"#{1,6}\s+\S")
+_UNDERLINE = re.compile(r"\s*(?:={3,}|-{3,})\s*")
+_SPEECH = re.compile(r"[\"“«‘„`—–]|-{1,2}\s|[*+•‣◦▪●]\s|\d{1,3}[.)]\s|'(?=[A-Z])")
+_SPEAKER = re.compile(r"[^\W\d_a-z][\w.'’-]{0,20}(?: [^\W\d_a-z][\w.'’-]{0,20}){0,2}:\s+\S")
+_LINE = re.compile(r"[^\n\r]*(?:\r\n|\n|\r)?")
+_BULLETS, _DASHES = "-*+•‣◦▪●", "-–—"
+_MOST_CAPITALS = 60
 
 
 def find_paragraphs(text: str) -> list[Paragraph]:
@@ -370,3 +702,15 @@ def _is_in_capitals(line: str) -> bool:
     """Short and in capitals, as titles are; `OK.` or `NO!` is a cry."""
     letters = sum(map(str.isalpha, line))
     return letters > 3 and len(line) <= _MOST_CAPITALS and line.isupper() and line[-1] not in "!?,;"
+
+
+def _find_paragraphs(source: SourceText) -> list[Paragraph]:
+    """The paragraphs of a text, those that its markup asks for among them."""
+    edges = {position for position, kind in source.edges if kind == "paragraph"}
+    paragraphs: list[Paragraph] = []
+    for start, end in pairwise(sorted({0, len(source.text)} | edges)):
+        paragraphs += [
+            Paragraph(start + each.start, start + each.end, each.kind)
+            for each in find_paragraphs(source.text[start:end])
+        ]
+    return paragraphs

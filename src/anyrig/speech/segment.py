@@ -60,6 +60,8 @@ class Segment:
     takes more than a line, and another segment has it."""
     text: str
     """Those characters, with references such as `&amp;` resolved."""
+    spoken: str = ""
+    """What is said, for people to read: `five P M.`; the utterance may have IPA for it."""
     kind: SegmentKind = "sentence"
     pause_before_s: float = 0.0
     pause_after_s: float = 0.0

@@ -1,4 +1,4 @@
-"""A small set of SSML, read into a flow that knows where each character came from.
+"""A small set of SSML, read into a text that knows where each character came from.
 
 | element | what it does |
 |---|---|
@@ -32,14 +32,17 @@ outside the text is read and no entity grows. Nothing here recurs, however deep 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from xml.parsers import expat
 
 from anyrig.errors import InvalidInputError
-from anyrig.speech.normalise import normalise
-from anyrig.speech.normalise.numbers import digits, ordinal, whole
+from anyrig.speech.normalize import LANGUAGES, normalize
+from anyrig.speech.normalize.words import digits, integer, ordinal
 from anyrig.speech.source_text import STAND_IN, Mark, SourceText, SourceTextBuilder, Style
+from anyrig.text.tokens import Token, tokenize
+from anyrig.text.values import Letters
 
 _BEFORE = re.compile(r"[\s\ufeff]*(?:<\?xml[^>]{0,200}\?>)?\s*")
 _SPACE = re.compile(r"\s*")
@@ -71,9 +74,14 @@ _SLOWEST, _FASTEST = 0.25, 4.0
 _TIME = re.compile(r"\s*\+?(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*(ms|s)\s*")
 _RATE = re.compile(r"\s*([+-]?)(\d{1,6}(?:\.\d{0,6})?|\.\d{1,6})\s*(%?)\s*")
 _BLEEPS = {"es": "bip", "fr": "bip", "it": "bip", "de": "piep"}
-_PLAIN = frozenset({"time", "currency", "fraction", "unit", "address", "name", "net", "money"})
+_SPELLED = frozenset({"characters", "character", "spell-out", "verbatim"})
+_BY_RULES = frozenset(
+    "cardinal number ordinal time currency fraction unit address name net money".split()
+)
 _FORMATS = frozenset("mdy dmy ymd md dm ym my y m d yyyymmdd".split())
-_MOST = 400
+_NUMBER = re.compile(r"\d{1,30}")
+_GROUPING = re.compile(r"(?<=\d)[,. ](?=\d{3})")
+_MAX_CHARS = 400
 
 
 def is_ssml(text: str) -> bool:
@@ -91,7 +99,7 @@ def is_ssml(text: str) -> bool:
 
 
 def read_ssml(source: str) -> SourceText:
-    """The flow of an SSML document; InvalidInputError says where it is broken."""
+    """The text of an SSML document; InvalidInputError says where it is broken."""
     return _Reader(source).read()
 
 
@@ -103,7 +111,7 @@ class _Open:
     mark: Mark | None
     unheard: bool
     at: int
-    """Where its text begins in the flow."""
+    """Where its text begins in the spoken text."""
     tag: int
     """Where its tag begins in the source."""
 
@@ -329,8 +337,8 @@ def bound_rate(factor: float) -> float:
 # Say-as
 
 
-def say_as(text: str, interpret: str, language: str) -> str | None:
-    """The words, or None when there is no such way of reading.
+def say_as(text: str, interpret: str, language: str) -> list[Token] | None:
+    """What is said for an element's text, or None when there is no such way of reading.
 
     Args:
         text: what stands in the element.
@@ -340,58 +348,45 @@ def say_as(text: str, interpret: str, language: str) -> str | None:
     kind, _, form = interpret.partition(" ")
     base = language.partition("-")[0]
     text = text.strip()
-    if way := _WAYS.get(kind):
-        return way(text, base)
+    if kind in _SPELLED:
+        return list(_spell(text[:_MAX_CHARS], base))
+    if kind == "digits":
+        return [_words(digits(text[:_MAX_CHARS], base))]
+    if kind in ("cardinal", "number") and text.isdecimal():
+        return [_words(integer(text, base))]
+    if kind == "ordinal" and (number := _NUMBER.search(_GROUPING.sub("", text))):
+        return [_words(ordinal(int(number[0]), base))]
+    if kind == "telephone":
+        groups = [digits(group, base) for group in re.findall(r"\d+", text[:_MAX_CHARS])]
+        return [_words("plus " * text.startswith("+") + ", ".join(groups))]
+    if kind == "expletive":
+        return [_words(_BLEEPS.get(base, "bleep"))]
     if kind == "date":
-        return normalise(_date(text, form.strip(), base), language)
-    return normalise(text, language) if kind in _PLAIN else None
+        text = _date(text, form.strip(), base)
+    elif kind not in _BY_RULES:
+        return None
+    return tokenize(text, language)
 
 
-def _characters(text: str, language: str) -> str:
-    named = (_character(one, language) for one in text[:_MOST] if not one.isspace())
-    return " ".join(name for name in named if name)
+def _words(words: str) -> Token:
+    return Token(0, 0, "text", words)
 
 
-def _character(one: str, language: str) -> str:
-    if one.isdecimal():
-        return digits(one, language)
-    if one.isalpha():
-        return one.upper() if len(one.upper()) == 1 else one
-    # A sign by itself is often no word; between words the rules may know its name.
-    said = normalise(f"x {one} x", language).strip("x ").strip()
-    return said if any(map(str.isalnum, said)) else ""
-
-
-def _digits(text: str, language: str) -> str:
-    return digits(text[:_MOST], language)
-
-
-def _cardinal(text: str, language: str) -> str:
-    if re.fullmatch(r"\d+", text):
-        return whole(text, language)
-    return normalise(text, language)
-
-
-def _ordinal(text: str, language: str) -> str:
-    found = re.search(r"\d{1,30}", re.sub(r"(?<=\d)[,. ](?=\d{3})", "", text))
-    return ordinal(int(found[0]), language) if found else normalise(text, language)
-
-
-def _telephone(text: str, language: str) -> str:
-    groups = [digits(group, language) for group in re.findall(r"\d+", text[:_MOST])]
-    plus = "plus " if text.startswith("+") else ""
-    return plus + ", ".join(groups)
-
-
-def _expletive(text: str, language: str) -> str:
-    return _BLEEPS.get(language, "bleep")
-
-
-_WAYS: dict[str, Callable[[str, str], str]] = {
-    "characters": _characters, "spell-out": _characters, "verbatim": _characters,
-    "character": _characters, "digits": _digits, "cardinal": _cardinal, "number": _cardinal,
-    "ordinal": _ordinal, "telephone": _telephone, "expletive": _expletive,
-}  # fmt: skip
+def _spell(text: str, language: str) -> Iterator[Token]:
+    """Each character by its name; letters in a row are one abbreviation."""
+    for is_letter, run in groupby(text, str.isalpha):
+        if is_letter:
+            letters = "".join(run).upper()
+            known = language in LANGUAGES
+            yield Token(0, 0, "letters", Letters(letters) if known else " ".join(letters))
+            continue
+        for one in run:
+            if one.isdecimal():
+                yield _words(f" {digits(one, language)} ")
+            elif not one.isspace():
+                # A sign by itself is often no word; between words the rules may know its name.
+                name = normalize(f"x {one} x", language).strip("x ").strip()
+                yield _words(f" {name} " if any(map(str.isalnum, name)) else " ")
 
 
 def _date(text: str, form: str, language: str) -> str:

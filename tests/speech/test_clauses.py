@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.speech.split import Atom, Part, cut, first_clause, join
+from anyrig.speech.clauses import Clause, Reading, cut_first, cut_long, join_short
 
 
-def _part(text: str, start: int = 0) -> Part:
-    return Part((Atom(start, start + len(text), text),))
+def _clause(text: str, start: int = 0) -> Clause:
+    return Clause((Reading(start, start + len(text), text, plain=True),))
 
 
 def _cut(text: str, limit: int) -> list[str]:
-    return [part.spoken for part in cut(_part(text), limit)]
+    return [part.spoken for part in cut_long(_clause(text), limit)]
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,18 @@ def test_cuts(text: str, limit: int, parts: list[str]) -> None:
 
 
 def test_what_one_rule_reads_is_not_cut() -> None:
-    number = Atom(8, 12, "two thousand and twenty-four", whole=True)
-    part = Part((Atom(0, 8, "It is, "), number, Atom(12, 20, " at last")))
-    assert [one.spoken for one in cut(part, 30)] == [
+    number = Reading(8, 12, "two thousand and twenty-four")
+    part = Clause(
+        (Reading(0, 8, "It is,  ", plain=True), number, Reading(12, 20, " at last", plain=True))
+    )
+    assert [one.spoken for one in cut_long(part, 30)] == [
         "It is,", "two thousand and twenty-four", "at last",
     ]  # fmt: skip
 
 
 def test_phonemes_are_not_cut() -> None:
-    part = Part((Atom(0, 5, f"[[{'kə' * 40}]]", whole=True), Atom(5, 10, " cats")))
-    assert [one.spoken for one in cut(part, 30)][0] == f"[[{'kə' * 40}]]"
+    part = Clause((Reading(0, 5, f"[[{'kə' * 40}]]"), Reading(5, 10, " cats", plain=True)))
+    assert [one.spoken for one in cut_long(part, 30)][0] == f"[[{'kə' * 40}]]"
 
 
 @settings(deadline=None)
@@ -55,7 +57,7 @@ def test_phonemes_are_not_cut() -> None:
 def test_cuts_lose_nothing(text: str, limit: int) -> None:
     if not text:
         return
-    parts = cut(_part(text, start=7), limit)
+    parts = cut_long(_clause(text, start=7), limit)
     assert " ".join(" ".join(part.spoken for part in parts).split()).replace(" ", "") == "".join(
         text.split()
     )
@@ -70,9 +72,9 @@ def test_cuts_lose_nothing(text: str, limit: int) -> None:
 def _joined(*texts: str, limit: int = 400, shortest: int = 3) -> list[str]:
     parts, position = [], 0
     for text in texts:
-        parts.append(_part(text, position))
+        parts.append(_clause(text, position))
         position += len(text) + 1
-    return [part.spoken for part in join(parts, limit, shortest)]
+    return [part.spoken for part in join_short(parts, limit, shortest)]
 
 
 @pytest.mark.parametrize(
@@ -90,17 +92,23 @@ def test_joins(texts: list[str], joined: list[str]) -> None:
     assert _joined(*texts) == joined
 
 
+_LONG = "When the long winter came to the valley, and the snow lay deep, nobody left the house."
+_UNBROKEN = "There was nothing else that anybody could do about it because the winter came early."
+
+
 @pytest.mark.parametrize(
-    ("text", "first"),
+    ("text", "seconds_per_character", "first"),
     [
-        ("When the long winter came to the valley, and the snow lay deep, nobody left the house.",
-         "When the long winter came to the valley,"),
-        ("There was nothing else that anybody could do about it because the winter had come early.",
-         "There was nothing else that anybody could do about it"),
+        (_LONG, 0.01, "When the long winter came to the valley,"),
+        (_LONG, 0.004, _LONG),  # spoken within half a second
+        (_UNBROKEN, 1.0, _UNBROKEN),  # no punctuation: not cut inside a phrase
+        ("At the end of the lane stood a house; it had been empty for years and years.", 0.1,
+         "At the end of the lane stood a house;"),
+        ("Oh, but there was nothing at all that anybody could have done about it by then.", 0.1,
+         "Oh, but there was nothing at all that anybody could have done about it by then."),
     ],
 )  # fmt: skip
-def test_the_first_clause(text: str, first: str) -> None:
-    parts = first_clause(_part(text))
-    assert parts[0].spoken == first
-    assert " ".join(part.spoken for part in parts) == text
-    assert len(parts[0].spoken) <= 80
+def test_the_first_clause(text: str, seconds_per_character: float, first: str) -> None:
+    parts = cut_first(_clause(text), seconds_per_character)
+    assert parts[0].said == first
+    assert " ".join(part.said for part in parts) == text

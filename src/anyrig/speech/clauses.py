@@ -1,0 +1,201 @@
+"""Clauses: long sentences cut at natural places, short ones joined, the first clause set free.
+
+All lengths are of what is spoken, as `2024` is longer in the mouth than on paper. A cut falls
+between two readings: a word, or what is said for one token (a date, an amount, a marked word), so
+every character stays in exactly one clause.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+
+SHORT_WORDS = 3
+"""Sentences of so few words make some engines stumble (VibeVoice at three or fewer)."""
+_SHORT_CHARS = 24
+_MAX_JOINED_CHARS = 250
+_WORD = re.compile(r"\s*\S+\s*")
+_CLOSERS = "\"'”’»)]}*_"
+_CONJUNCTIONS = frozenset(
+    "and but or nor so yet because which who whom whose that when while where if although though "
+    "unless until since as than then y e o u ni pero porque que cuando si aunque mientras donde "
+    "pues et ou mais donc car qui quand lorsque puisque où dont und oder aber weil dass wenn als "
+    "ob sondern denn ma perché che quando se mentre dove".split()
+)
+# The first clause of a text that is listened to: heard soon, and long enough to sound like speech.
+_MAX_WAIT_S = 0.5
+_FIRST_MIN, _FIRST_USUAL = 18, 45
+_PUNCTUATION = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is said for a stretch of the text."""
+
+    start: int
+    end: int
+    said: str
+    """For the engine: IPA stands between [[ and ]]."""
+    spoken: str = ""
+    """For people, where that differs: `P M` where the engine is given IPA."""
+    plain: bool = False
+    """Whether it is the text itself, character for character; else it is cut only if too long."""
+
+
+@dataclass(frozen=True)
+class Clause:
+    """Readings in a row that are spoken at once: a sentence, a part of one, or several."""
+
+    readings: tuple[Reading, ...]
+    ends: bool = True
+    """Whether a sentence ends with it."""
+
+    @property
+    def start(self) -> int:
+        return self.readings[0].start
+
+    @property
+    def end(self) -> int:
+        return self.readings[-1].end
+
+    @cached_property
+    def said(self) -> str:
+        """For the engine, in one line."""
+        return " ".join("".join([one.said for one in self.readings]).split())
+
+    @cached_property
+    def spoken(self) -> str:
+        """For people, in one line."""
+        return " ".join("".join([one.spoken or one.said for one in self.readings]).split())
+
+    @cached_property
+    def is_speakable(self) -> bool:
+        """Whether there is a letter or a figure to say."""
+        return any(map(str.isalnum, self.said))
+
+
+def cut_long(clause: Clause, max_chars: int) -> list[Clause]:
+    """A clause as several of at most so many characters, alike in length, at natural places."""
+    if len(clause.said) <= max_chars:
+        return [clause]
+    words = [word for one in clause.readings for word in _split_words(one, max_chars)]
+    sums = [0, *accumulate(len(word.said) for word in words)]
+    cuts, start = [0], 0
+    while sums[-1] - sums[start] > max_chars:
+        start = _best_cut(words, sums, start, max_chars)
+        cuts.append(start)
+    cuts.append(len(words))
+    groups = [tuple(words[left:right]) for left, right in pairwise(cuts)]
+    return [*(Clause(group, ends=False) for group in groups[:-1]), Clause(groups[-1], clause.ends)]
+
+
+def cut_first(clause: Clause, seconds_per_character: float) -> list[Clause]:
+    """The first clause of a text that is listened to, at punctuation, and the rest.
+
+    A sentence that the engine speaks in half a second or less stays whole, and so does one without
+    punctuation: a pause inside a phrase sounds worse than a later start.
+    """
+    if len(clause.said) * seconds_per_character <= _MAX_WAIT_S:
+        return [clause]
+    words = [word for one in clause.readings for word in _split_words(one, len(clause.said))]
+    sums = [0, *accumulate(len(word.said) for word in words)]
+    places = [
+        at for at in range(1, len(words))
+        if _FIRST_MIN <= sums[at] <= sums[-1] - _FIRST_MIN and _roughness(words, at) <= _PUNCTUATION
+    ]  # fmt: skip
+    if not places:
+        return [clause]
+    at = min(places, key=lambda at: abs(sums[at] - _FIRST_USUAL))
+    return [Clause(tuple(words[:at]), ends=False), Clause(tuple(words[at:]), clause.ends)]
+
+
+def join_short(
+    clauses: Sequence[Clause], max_chars: int, short_words: int = SHORT_WORDS
+) -> list[Clause]:
+    """Clauses of one voice and paragraph, the very short sentences put to a neighbour."""
+    most = min(max_chars, _MAX_JOINED_CHARS)
+    joined: list[Clause] = []
+    lengths: list[int] = []
+    too_short: list[bool] = []
+    for clause in clauses:
+        length = len(clause.said)
+        is_short = length <= _SHORT_CHARS and clause.said.count(" ") < short_words
+        whole = clause.ends and bool(joined) and joined[-1].ends  # a cut was made for a reason
+        fits = whole and lengths[-1] + 1 + length <= most
+        if fits and (is_short or too_short[-1]):
+            before = joined[-1]
+            space = Reading(before.end, clause.start, " ")
+            joined[-1] = Clause((*before.readings, space, *clause.readings), clause.ends)
+            lengths[-1] += 1 + length
+            too_short[-1] = too_short[-1] and is_short and lengths[-1] < _SHORT_CHARS
+            continue
+        joined.append(clause)
+        lengths.append(length)
+        too_short.append(is_short)
+    return joined
+
+
+def _split_words(reading: Reading, max_chars: int) -> Iterator[Reading]:
+    """The words of a plain reading, each with the space after it; one too long is cut hard."""
+    if not reading.plain:
+        yield from _cut_hard(reading, max_chars)
+        return
+    position = reading.start
+    for match in _WORD.finditer(reading.said):
+        word = Reading(position, position + len(match[0]), match[0], plain=True)
+        position = word.end
+        yield from _cut_hard(word, max_chars)
+    if position < reading.end:  # only white space
+        yield Reading(position, reading.end, reading.said[position - reading.start :], plain=True)
+
+
+def _cut_hard(reading: Reading, max_chars: int) -> Iterator[Reading]:
+    """Pieces of at most so many characters: at spaces, else anywhere, but never within IPA."""
+    if len(reading.said) <= max_chars or "[[" in reading.said:
+        yield reading
+        return
+    size, length, done = reading.end - reading.start, len(reading.said), 0
+    while done < length:
+        space = reading.said.rfind(" ", done, done + max_chars)
+        stop = space + 1 if space > done else done + max_chars
+        stop = length if length - done <= max_chars else stop
+        # Of words longer than what they stand for, each piece has its share of the characters.
+        left, right = (reading.start + size * at // length for at in (done, stop))
+        yield Reading(left, right, reading.said[done:stop], plain=reading.plain)
+        done = stop
+
+
+def _best_cut(words: Sequence[Reading], sums: Sequence[int], start: int, max_chars: int) -> int:
+    """Where the clause that begins with the word `start` should end."""
+    left = sums[-1] - sums[start]
+    ideal = left / -(-left // max_chars)
+    high = max(start + 1, bisect_right(sums, sums[start] + max_chars) - 1)
+    low = bisect_right(sums, sums[start] + 0.4 * ideal)
+    places = range(max(start + 1, min(low, high)), high + 1)
+    return min(
+        places,
+        key=lambda at: abs(sums[at] - sums[start] - ideal) / ideal + _roughness(words, at),
+    )
+
+
+def _roughness(words: Sequence[Reading], at: int) -> float:
+    """How unnatural a cut before this word sounds, from 0 to 1.5."""
+    if at >= len(words):
+        return 0.0
+    before, after = words[at - 1].said, words[at].said
+    bare = before.rstrip()
+    if bare == before and after[:1].strip():
+        return 1.5  # within a word
+    core = bare.rstrip(_CLOSERS)
+    if core.endswith((".", "!", "?", "…")) and len(core) > 3:
+        return 0.0
+    if core.endswith((";", ":", "—", "–", "--")):
+        return 0.05
+    if core.endswith(",") or after.lstrip()[:1] in ("(", "—", "–", "“"):
+        return 0.15
+    word = after.split()
+    return 0.45 if word and word[0].lower() in _CONJUNCTIONS else 0.7
