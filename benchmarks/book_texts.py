@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Literal, get_args
 from xml.sax.saxutils import escape
 
-from anyrig.audiobooks.plan import Plan, chosen, language_of, plan_of
-from anyrig.audiobooks.ways import Ways
+from anyrig.audiobooks.options import ContentOptions
+from anyrig.audiobooks.plan import Plan, build_plan, detect_book_language, select_chapters
 from anyrig.speech.prepare import SpeechOptions
 from anyrig.speech.segment import OmissionKind, check
 from anyrig.text.document import Block, Document
@@ -234,13 +234,13 @@ class TextCoverage:
 
 
 def measure_coverage(
-    path: Path, languages: tuple[str, ...] = LANGUAGES, ways: Ways | None = None
+    path: Path, languages: tuple[str, ...] = LANGUAGES, ways: ContentOptions | None = None
 ) -> TextCoverage:
     """Read and plan a file as the command does, and check that no character is lost."""
     times = [time.process_time()]
     document = settle(read(path))
     times.append(time.process_time())
-    plan = plan_document(document, languages, ways or Ways(foreign="skip"))
+    plan = plan_document(document, languages, ways or ContentOptions(foreign="skip"))
     times.append(time.process_time())
     omitted: Counter[str] = Counter()
     num_words = num_characters = num_ornaments = 0
@@ -270,13 +270,15 @@ def _is_ornament(source: str, span: tuple[int, int]) -> bool:
     return not any(map(str.isalnum, source[start : end if end >= 0 else len(source)]))
 
 
-def plan_document(document: Document, languages: tuple[str, ...], ways: Ways) -> Plan:
+def plan_document(document: Document, languages: tuple[str, ...], ways: ContentOptions) -> Plan:
     """Plan as for the default voices."""
     from anyrig.speech.language import match_language
 
     terms = SpeechOptions(_LIMIT, languages=languages, join_words=_SHORTEST)
-    main = match_language(language_of(document), languages)
-    return plan_of(document, terms, main=main, ways=ways, chosen=chosen(document, "", ways))
+    main = match_language(detect_book_language(document), languages)
+    return build_plan(
+        document, terms, language=main, content=ways, chapters=select_chapters(document, "", ways)
+    )
 
 
 def spoken_words(plan: Plan) -> list[str]:

@@ -14,6 +14,8 @@ from html import escape
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
+from anyrig.units import shorten
+
 Points = Sequence[tuple[float, float]]
 SeriesStyle = Literal["line", "faint", "dots", "steps", "area"]
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -206,10 +208,6 @@ def _wrap_document(title: str, subtitle: str, width: int, height: int, parts: Se
         *parts,
         "</svg>\n",
     ))  # fmt: skip
-
-
-def shorten(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 # -- drawing a line chart --------------------------------------------------------------------------

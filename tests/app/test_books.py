@@ -26,7 +26,7 @@ from anyrig.app.events import BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.app.rig import Rig
 from anyrig.audio.loudness import measure
 from anyrig.audiobooks.make import Rests, record, sound
-from anyrig.audiobooks.plan import Plan, plan_of
+from anyrig.audiobooks.plan import Plan, build_plan
 from anyrig.audiobooks.progress import Pace, Progress, Whole
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
@@ -53,7 +53,7 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
     )
     terms = SpeechOptions(reads=("ipa",), languages=("en",), voice=voice)
     document = Document(Metadata(title="The Harbour", authors=("A. Writer",)), chapters)
-    return plan_of(document, terms, main="en", **more)
+    return build_plan(document, terms, language="en", **more)
 
 
 @contextmanager
@@ -397,7 +397,7 @@ def test_one_chapter_of_a_folder_is_written_anew_under_its_own_number(store: Res
         make(reader, store, **folder)
         names = sorted(path.name for path in Path("chapters").iterdir())
         playlist = Path("chapters/The Harbour.m3u8").read_text()
-        again = make(reader, store, plan(chosen=[1]), chapters=("2",), **folder)
+        again = make(reader, store, plan(chapters=[1]), chapters=("2",), **folder)
     assert [path.name for path in again.files] == [name for name in names if name.startswith("02")]
     assert sorted(path.name for path in Path("chapters").iterdir()) == names
     assert Path("chapters/The Harbour.m3u8").read_text() == playlist

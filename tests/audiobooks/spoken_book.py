@@ -10,8 +10,8 @@ import numpy as np
 
 from anyrig.audio.loudness import level
 from anyrig.audio.samples import Samples, fade, silence
+from anyrig.audiobooks.metadata import BookTags
 from anyrig.audiobooks.plan import Part, Plan
-from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
 from anyrig.speech.audio import trim
@@ -92,9 +92,9 @@ def write(path: Path, sound: Sound, titles: Iterable[str] = tuple(TEXTS)) -> Pat
     marks = [Mark(t, a, b) for t, a, b in zip(titles, ends, ends[1:], strict=False)]
     timeline = Timeline(RATE, tuple(marks), ())
     if path.suffix:
-        write_book(path, whole, timeline, Tags(title="A Book"))
+        write_book(path, whole, timeline, BookTags(title="A Book"))
     else:
-        write_chapters(path, whole, timeline, Tags(title="A Book"))
+        write_chapters(path, whole, timeline, BookTags(title="A Book"))
     return path
 
 

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.audiobooks.cast import DIALOGUE, NARRATOR, Cast, Casting, load, parse, suggest
-from anyrig.audiobooks.plan import plan_of
+from anyrig.audiobooks.cast import (
+    DIALOGUE,
+    NARRATOR,
+    Cast,
+    Casting,
+    load_cast,
+    parse_cast,
+    suggest_roles,
+)
+from anyrig.audiobooks.plan import build_plan
 from anyrig.errors import InvalidInputError
 from anyrig.speech.prepare import SpeechOptions
 from anyrig.speech.segment import check
@@ -48,14 +56,14 @@ VERA = Style("en-GB", "vera", 0.95)
 
 @pytest.fixture
 def cast() -> Cast:
-    return parse(_FILE)
+    return parse_cast(_FILE)
 
 
 def _spoken(cast: Cast, *texts: str, number: int = 1) -> list[list[tuple[str, str, Style]]]:
     blocks = [Block(text) for text in texts]
     return [
         [(block.text[s.start : s.end], s.role, s.style) for s in found]
-        for block, found in zip(blocks, Casting(cast, "en").stretches(blocks, number), strict=True)
+        for block, found in zip(blocks, Casting(cast, "en").split(blocks, number), strict=True)
     ]
 
 
@@ -66,8 +74,8 @@ def _document(*texts: str) -> Document:
 def test_a_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "cast.toml"
     path.write_text("\ufeff" + _FILE, encoding="utf-8")
-    cast = load(path)
-    assert cast == parse(_FILE)
+    cast = load_cast(path)
+    assert cast == parse_cast(_FILE)
     assert cast.voices == ("nora", "dan", "tim", "vera", "rex")
     assert cast.genders == {"Mrs. Dalloway": "f"}
     assert cast.rules[1].chapters == ((3, 4), (9, 9))
@@ -80,14 +88,14 @@ def test_a_file_is_read(tmp_path: Path) -> None:
      ("Dalloway", None), ("Mr. Dalloway", None), ("Huck", None), ("", None)],
 )  # fmt: skip
 def test_a_name_finds_its_role(cast: Cast, name: str, role: str | None) -> None:
-    found = cast.role(name)
+    found = cast.find_role(name)
     assert (found.name if found else None) == role
 
 
 def test_a_part_of_two_names_is_nobodys() -> None:
-    cast = parse('[roles]\n"Tom Sawyer" = "a"\n"Sid Sawyer" = "b"')
-    assert cast.role("Sawyer") is None
-    assert cast.role("Sid") is not None
+    cast = parse_cast('[roles]\n"Tom Sawyer" = "a"\n"Sid Sawyer" = "b"')
+    assert cast.find_role("Sawyer") is None
+    assert cast.find_role("Sid") is not None
 
 
 def test_each_word_is_in_one_voice(cast: Cast) -> None:
@@ -104,7 +112,7 @@ def test_each_word_is_in_one_voice(cast: Cast) -> None:
 def test_who_has_no_role_has_the_voice_of_dialogue(cast: Cast) -> None:
     (found,) = _spoken(cast, "“Yes,” said Huck.")
     assert found[0] == ("“Yes,”", DIALOGUE, DAN)
-    (found,) = _spoken(parse('[roles]\nTom = "tim"'), "“Yes,” said Huck.")
+    (found,) = _spoken(parse_cast('[roles]\nTom = "tim"'), "“Yes,” said Huck.")
     assert found[0] == ("“Yes,”", DIALOGUE, Style())
 
 
@@ -119,7 +127,7 @@ def test_turns_and_pronouns_go_by_roles(cast: Cast) -> None:
 def test_only_paragraphs_are_talk(cast: Cast) -> None:
     kinds = ("heading", "table", "note", "code", "image", "poem", "item")
     blocks = [Block("“Yes,” said Tom.", kind) for kind in kinds]  # type: ignore[arg-type]
-    for found in Casting(cast, "en").stretches(blocks, 1):
+    for found in Casting(cast, "en").split(blocks, 1):
         assert [stretch.role for stretch in found] == [NARRATOR]
 
 
@@ -127,7 +135,7 @@ def test_a_page_number_ends_no_talk_and_a_heading_does(cast: Cast) -> None:
     talk = [Block("“Well?” said Tom."), Block("“No,” said Clarissa.")]
     for kind, role in (("page", "Tom Sawyer"), ("heading", DIALOGUE)):
         blocks = [*talk, Block("12", kind), Block("“Why?”")]  # type: ignore[arg-type]
-        assert Casting(cast, "en").stretches(blocks, 1)[-1][0].role == role
+        assert Casting(cast, "en").split(blocks, 1)[-1][0].role == role
 
 
 def test_a_rule_gives_paragraphs_another_teller(cast: Cast) -> None:
@@ -142,7 +150,7 @@ def test_a_rule_gives_paragraphs_another_teller(cast: Cast) -> None:
 def test_the_voices_reach_the_segments_of_a_plan(cast: Cast) -> None:
     terms = SpeechOptions(languages=("en",))
     document = _document("“Yes,” said Tom, “but not today.”", "“Why?” asked Clarissa.")
-    plan = plan_of(document, terms, main="en", casting=Casting(cast))
+    plan = build_plan(document, terms, language="en", casting=Casting(cast))
     script = plan.parts[0].script
     check(script)
     voices = [(segment.utterance.voice, segment.utterance.rate) for segment in script.segments]
@@ -157,19 +165,19 @@ def test_a_paragraph_that_a_role_s_voice_cannot_speak_is_the_engine_s(cast: Cast
     document = _document("He left the house in the morning, as he always did.", french)
     english = {"nora": ("en",)}
     for spoken, voice in ((english, "fanny"), ({"nora": ("en", "fr")}, "nora"), ({}, "nora")):
-        plan = plan_of(document, terms, main="en", casting=Casting(cast, "en", spoken))
+        plan = build_plan(document, terms, language="en", casting=Casting(cast, "en", spoken))
         found = {segment.utterance.language: segment.utterance.voice for segment in plan.segments}
         assert found == {"en": "nora", "fr": voice}
 
 
 def test_french_in_an_english_book_goes_by_its_own_marks(cast: Cast) -> None:
     block = Block("— Bonjour, dit Clarissa, je suis là.", language="fr")
-    found = Casting(cast, "en").stretches([block], 1)[0]
+    found = Casting(cast, "en").split([block], 1)[0]
     assert [s.role for s in found] == ["Mrs. Dalloway", NARRATOR, "Mrs. Dalloway"]
 
 
 def test_the_report_counts_words(cast: Cast) -> None:
-    shares = Casting(cast).report(_document("“Yes, yes,” said Tom.", "He left."))
+    shares = Casting(cast).count_words(_document("“Yes, yes,” said Tom.", "He left."))
     assert [(s.role, s.num_words, s.num_speeches) for s in shares] == [
         (NARRATOR, 4, 2), ("Tom Sawyer", 2, 1), ("Mrs. Dalloway", 0, 0),
     ]  # fmt: skip
@@ -178,14 +186,14 @@ def test_the_report_counts_words(cast: Cast) -> None:
 def test_those_without_a_role_are_suggested(cast: Cast) -> None:
     long = "“" + "no, never, " * 20 + "never,” said Jim."
     document = _document("“Yes,” said Huck.", "“No,” said Tom.", "“Why?” asked Huck.", long)
-    assert [(s.name, s.num_speeches) for s in suggest(document)] == [
+    assert [(s.name, s.num_speeches) for s in suggest_roles(document)] == [
         ("Huck", 2), ("Tom", 1), ("Jim", 1),
     ]  # fmt: skip
-    with_roles = suggest(document, cast)
+    with_roles = suggest_roles(document, cast)
     assert [s.name for s in with_roles] == ["Huck", "Jim"]
     assert with_roles[0].example == "“Yes,”"
     assert len(with_roles[1].example) < 90
-    assert suggest(_document()) == []
+    assert suggest_roles(_document()) == []
 
 
 _WRONG = [
@@ -210,7 +218,7 @@ def test_what_is_wrong_is_named(subtests: pytest.Subtests) -> None:
     for text, message, hint in _WRONG:
         with subtests.test(text=text, message=message):
             with pytest.raises(InvalidInputError) as raised:
-                parse(text, name="cast.toml")
+                parse_cast(text, name="cast.toml")
             assert raised.value.message.startswith("cast.toml")
             assert message in raised.value.message
             assert hint in raised.value.hint
@@ -218,7 +226,7 @@ def test_what_is_wrong_is_named(subtests: pytest.Subtests) -> None:
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="cannot be read"):
-        load(tmp_path / "none.toml")
+        load_cast(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidInputError, match="cannot be read"):
-        load(tmp_path / "bytes.toml")
+        load_cast(tmp_path / "bytes.toml")

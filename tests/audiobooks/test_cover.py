@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from anyrig.audiobooks.cover import LARGEST, prepare
-from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.metadata import MAX_COVER_PIXELS, BookTags, prepare_cover
 from anyrig.audiobooks.write import write_book, write_chapters
 from anyrig.text.document import Picture
 from tests.audiobooks import clicks
@@ -29,14 +28,14 @@ def picture(
 def test_what_players_show_is_kept_as_it_is(kind: str, mode: str) -> None:
     given = picture(kind, mode=mode)
     wrongly = Picture(given.data, "application/octet-stream")
-    for made in (prepare(given), prepare(wrongly)):
+    for made in (prepare_cover(given), prepare_cover(wrongly)):
         assert made.picture == given
         assert not made.warning
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("GIF", "P"), ("WEBP", "RGB"), ("JPEG", "CMYK")])
 def test_others_become_jpeg(kind: str, mode: str) -> None:
-    made = prepare(picture(kind, mode=mode)).picture
+    made = prepare_cover(picture(kind, mode=mode)).picture
     assert made is not None
     assert made.media_type == "image/jpeg"
     with Image.open(io.BytesIO(made.data)) as image:
@@ -46,25 +45,25 @@ def test_others_become_jpeg(kind: str, mode: str) -> None:
 def test_what_is_seen_through_becomes_white() -> None:
     out = io.BytesIO()
     Image.new("RGBA", (40, 60), (255, 0, 0, 0)).save(out, "WEBP", lossless=True)
-    made = prepare(Picture(out.getvalue(), "image/webp")).picture
+    made = prepare_cover(Picture(out.getvalue(), "image/webp")).picture
     assert made is not None
     with Image.open(io.BytesIO(made.data)) as image:
         assert min(image.tobytes()) > 250
 
 
 def test_large_ones_are_scaled() -> None:
-    made = prepare(picture("PNG", (3000, 4500))).picture
+    made = prepare_cover(picture("PNG", (3000, 4500))).picture
     assert made is not None
     with Image.open(io.BytesIO(made.data)) as image:
-        assert max(image.size) <= LARGEST
+        assert max(image.size) <= MAX_COVER_PIXELS
         assert abs(image.size[0] / image.size[1] - 2 / 3) < 0.01
-        assert image.size[1] > LARGEST // 2
+        assert image.size[1] > MAX_COVER_PIXELS // 2
 
 
 def test_turned_ones_stand_upright() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    made = prepare(picture("JPEG", (300, 200), exif=exif)).picture
+    made = prepare_cover(picture("JPEG", (300, 200), exif=exif)).picture
     assert made is not None
     with Image.open(io.BytesIO(made.data)) as image:
         assert image.size == (200, 300)
@@ -85,19 +84,19 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_ones_are_left_out_with_a_word(name: str, tmp_path: Path) -> None:
     given = Picture(BROKEN[name], "image/jpeg")
-    made = prepare(given)
+    made = prepare_cover(given)
     assert made.picture is None
     assert made.warning.startswith("the cover is left out: ")
     assert len(made.warning) < 160
     book = clicks.timeline([0], 2400, 24000)
-    written = write_book(tmp_path / "b.m4b", clicks.parts(book), book, Tags(title="t"), given)
+    written = write_book(tmp_path / "b.m4b", clicks.parts(book), book, BookTags(title="t"), given)
     assert written.warnings == (made.warning,)
     assert written.files[0].exists()
 
 
 @pytest.mark.parametrize("name", ["empty", "svg", "postscript"])
 def test_what_is_no_picture_is_called_that(name: str) -> None:
-    warning = prepare(Picture(BROKEN[name], "image/jpeg")).warning
+    warning = prepare_cover(Picture(BROKEN[name], "image/jpeg")).warning
     assert warning == "the cover is left out: it cannot be read (no picture)"
 
 
@@ -109,7 +108,7 @@ def test_every_kind_of_picture_that_is_read_elsewhere_is_a_cover(kind: str, more
     out = io.BytesIO()
     image = Image.linear_gradient("L").resize((300, 400)).convert("RGB")
     image.save(out, kind, **({"save_all": True, "append_images": [image]} if more else {}))
-    made = prepare(Picture(out.getvalue(), "image/jpeg")).picture
+    made = prepare_cover(Picture(out.getvalue(), "image/jpeg")).picture
     assert made is not None
     with Image.open(io.BytesIO(made.data)) as cover:
         assert (cover.format, cover.size) == ("JPEG", (300, 400))
@@ -121,8 +120,8 @@ def test_a_book_shows_its_cover(tmp_path: Path) -> None:
     given = picture("GIF")
     book = clicks.timeline([0, 9000], 24000, 24000)
     path = tmp_path / "b.m4b"
-    write_book(path, clicks.parts(book), book, Tags(title="t"), given)
-    expected = prepare(given).picture
+    write_book(path, clicks.parts(book), book, BookTags(title="t"), given)
+    expected = prepare_cover(given).picture
     assert expected is not None
     with av.open(str(path)) as file:
         assert len(file.chapters()) == 2
@@ -135,7 +134,7 @@ def test_a_book_shows_its_cover(tmp_path: Path) -> None:
 def test_a_cover_lies_beside_chapters_that_cannot_hold_it(tmp_path: Path, name: str) -> None:
     book = clicks.timeline([0, 9000], 24000, 24000)
     given = picture("JPEG")
-    write_chapters(tmp_path, clicks.parts(book), book, Tags(title="t"), given, format=name)
+    write_chapters(tmp_path, clicks.parts(book), book, BookTags(title="t"), given, format=name)
     found = list(tmp_path.glob("cover.*"))
     assert [path.name for path in found] == ([] if name == "mp3" else ["cover.jpg"])
     assert all(path.read_bytes() == given.data for path in found)
@@ -148,6 +147,6 @@ def test_a_cover_whose_decoder_takes_too_much_memory_is_left_out() -> None:
     start = b"\x00\x00\x00\x0cjP  \r\n\x87\n"
     start += struct.pack(">I4s4sI4s", 20, b"ftyp", b"jp2 ", 0, b"jp2 ")
     data = start + struct.pack(">I4s", 8 + len(inner), b"jp2h") + inner
-    made = prepare(Picture(data, "image/jp2"))
+    made = prepare_cover(Picture(data, "image/jp2"))
     assert made.picture is None
     assert "takes too much memory" in made.warning

@@ -9,17 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.audiobooks.names import Tracks, chapter_titles, file_names, safe_name
+from anyrig.audiobooks.metadata import (
+    Tracks,
+    build_chapter_titles,
+    build_file_names,
+    make_file_name,
+)
+from anyrig.audiobooks.options import ContentOptions
 from anyrig.audiobooks.plan import (
     Plan,
-    chosen,
-    language_of,
-    moved_notes,
-    plan_of,
-    with_title,
+    add_title,
+    build_plan,
+    detect_book_language,
+    move_notes,
+    select_chapters,
 )
 from anyrig.audiobooks.timeline import Mark
-from anyrig.audiobooks.ways import Ways
 from anyrig.errors import (
     InvalidInputError,
     UnspeakableTextError,
@@ -49,8 +54,8 @@ def chapter(*blocks: Block | str, title: str = "", **more: object) -> Chapter:
     return Chapter(title, made, **more)  # type: ignore[arg-type]
 
 
-def planned(document: Document, ways: Ways | None = None, *languages: str) -> Plan:
-    plan = plan_of(document, terms(*languages), main="en", ways=ways or Ways())
+def planned(document: Document, ways: ContentOptions | None = None, *languages: str) -> Plan:
+    plan = build_plan(document, terms(*languages), language="en", content=ways or ContentOptions())
     for part in plan.parts:
         check(part.script)
     return plan
@@ -77,11 +82,11 @@ def test_a_note_and_its_sign_are_left_out_and_named() -> None:
 
 
 def test_a_note_is_heard_after_what_names_it_or_at_the_end() -> None:
-    inline = said(planned(book(NOTED), Ways(notes="inline")))
+    inline = said(planned(book(NOTED), ContentOptions(notes="inline")))
     assert inline[0] == "The clock struck nine."
     assert inline[1].startswith("Note: ")
     assert "Nobody moved." in inline[-1]
-    end = said(planned(book(NOTED), Ways(notes="end")))
+    end = said(planned(book(NOTED), ContentOptions(notes="end")))
     assert end[1] == "Nobody moved."
     assert end[2].startswith("Note: ")
 
@@ -89,7 +94,7 @@ def test_a_note_is_heard_after_what_names_it_or_at_the_end() -> None:
 def test_a_note_at_the_end_of_the_book_is_heard_where_it_is_named_and_only_there() -> None:
     notes = chapter(Block("It was made in 1890.", "note", id="n1"), title="Notes", role="notes")
     first = chapter(NOTED.blocks[0], "Nobody moved.")
-    moved = moved_notes(book(first, notes), Ways(notes="inline"))
+    moved = move_notes(book(first, notes), ContentOptions(notes="inline"))
     assert [block.kind for block in moved.chapters[0].blocks] == ["paragraph", "note", "paragraph"]
     assert moved.chapters[1].blocks == ()
 
@@ -97,7 +102,9 @@ def test_a_note_at_the_end_of_the_book_is_heard_where_it_is_named_and_only_there
 def test_a_note_is_heard_in_the_first_chapter_that_is_spoken() -> None:
     again = Block("The clock1 stopped.", inlines=(Inline(9, 10, "noteref", "n1"),))
     document = book(NOTED, chapter(again))
-    plan = plan_of(document, terms(), main="en", ways=Ways(notes="inline"), chosen=[1])
+    plan = build_plan(
+        document, terms(), language="en", content=ContentOptions(notes="inline"), chapters=[1]
+    )
     assert any("eighteen ninety" in line for line in said(plan))
 
 
@@ -111,7 +118,7 @@ def test_a_chapter_of_which_nothing_is_spoken_is_among_the_omissions() -> None:
 def test_a_note_of_two_paragraphs_is_moved_whole() -> None:
     first = Block("The clock1 struck.", inlines=(Inline(9, 10, "noteref", "n"),))
     note = (Block("It was old.", "note", id="n"), Block("It was slow.", "note", id="n"))
-    moved = moved_notes(book(chapter(first, "Nobody moved.", *note)), Ways(notes="inline"))
+    moved = move_notes(book(chapter(first, "Nobody moved.", *note)), ContentOptions(notes="inline"))
     assert [block.text for block in moved.chapters[0].blocks] == [
         "The clock1 struck.", "It was old.", "It was slow.", "Nobody moved.",
     ]  # fmt: skip
@@ -121,7 +128,7 @@ def test_notes_that_only_notes_name_are_not_lost() -> None:
     one = Block("See2 also.", "note", id="a", inlines=(Inline(3, 4, "noteref", "b"),))
     other = Block("This one.", "note", id="b", inlines=(Inline(0, 4, "noteref", "b"),))
     for way in ("inline", "end"):
-        moved = moved_notes(book(chapter("Text.", one, other)), Ways(notes=way))
+        moved = move_notes(book(chapter("Text.", one, other)), ContentOptions(notes=way))
         assert {block.text for block in moved.chapters[0].blocks} == {
             "Text.", "See2 also.", "This one.",
         }  # fmt: skip
@@ -133,19 +140,19 @@ def test_a_table_is_read_by_rows_and_a_poem_by_lines() -> None:
     plan = planned(book(chapter(table, poem)))
     assert said(plan)[:2] == ["Day, Tide", "Monday, nine fifteen"]
     assert said(plan)[2:] == ["The sea came in", "and went away"]
-    prose = planned(book(chapter(poem)), Ways(poems="prose"))
+    prose = planned(book(chapter(poem)), ContentOptions(poems="prose"))
     assert said(prose) == ["The sea came in and went away"]
 
 
 @pytest.mark.parametrize(
     ("kind", "ways", "omitted"),
     [
-        ("table", Ways(tables="skip"), "table"),
-        ("code", Ways(), "code"),
-        ("note", Ways(), "note"),
+        ("table", ContentOptions(tables="skip"), "table"),
+        ("code", ContentOptions(), "code"),
+        ("note", ContentOptions(), "note"),
     ],
 )
-def test_each_kind_of_block_can_be_left_out(kind: str, ways: Ways, omitted: str) -> None:
+def test_each_kind_of_block_can_be_left_out(kind: str, ways: ContentOptions, omitted: str) -> None:
     odd = Block("a lighthouse at night", kind)  # type: ignore[arg-type]
     plan = planned(book(chapter("Before.", odd, "After that.")), ways)
     assert "lighthouse" not in " ".join(said(plan))
@@ -160,7 +167,9 @@ def test_pictures_pages_and_code_are_announced_or_read_when_asked_for() -> None:
         Block("Then7 it ended.", inlines=(Inline(4, 5, "page", "7"),)),
     )
     first = chapter("It began.")
-    told = said(planned(book(first, chapter(*blocks)), Ways(code="speak", pages="speak")))[1:]
+    told = said(
+        planned(book(first, chapter(*blocks)), ContentOptions(code="speak", pages="speak"))
+    )[1:]
     assert told[0] == "Image: a lighthouse"
     assert told[1].startswith("Page: twenty-three")
     assert any("equals" in line or "x" in line for line in told)
@@ -176,7 +185,10 @@ def test_a_book_does_not_begin_with_what_pictures_show() -> None:
         "It ended.",
     ]  # fmt: skip
     assert dict(plan.omitted()) == {"image": 2 * len("alighthouseatnight")}
-    assert said(planned(book(opening), Ways(matter="speak")))[0] == "Image: a lighthouse at night"
+    assert (
+        said(planned(book(opening), ContentOptions(matter="speak")))[0]
+        == "Image: a lighthouse at night"
+    )
 
 
 def test_a_book_of_pictures_alone_tells_what_they_show() -> None:
@@ -195,7 +207,7 @@ def test_a_row_of_stars_is_a_rest_and_not_spoken() -> None:
 
 def test_a_paragraph_in_a_language_of_the_engine_is_spoken_in_it() -> None:
     document = book(chapter("The clock struck nine and nobody in the room said a word.", FRENCH))
-    plan = plan_of(document, terms("en", "fr"), main="en")
+    plan = build_plan(document, terms("en", "fr"), language="en")
     assert [segment.utterance.language for segment in plan.segments] == ["en", "fr"]
 
 
@@ -203,9 +215,9 @@ def test_a_marked_stretch_is_spoken_in_its_language() -> None:
     block = Block(
         "He said au revoir mes amis and left.", inlines=(Inline(8, 26, "language", "fr"),)
     )
-    plan = plan_of(book(chapter(block)), terms("en", "fr"), main="en")
+    plan = build_plan(book(chapter(block)), terms("en", "fr"), language="en")
     assert "fr" in {segment.utterance.language for segment in plan.segments}
-    alone = plan_of(book(chapter(block)), terms("en"), main="en")
+    alone = build_plan(book(chapter(block)), terms("en"), language="en")
     assert {segment.utterance.language for segment in alone.segments} == {"en"}
 
 
@@ -216,10 +228,10 @@ def test_what_no_voice_speaks_is_refused_skipped_or_read() -> None:
     assert refused.value.language == "fr"
     assert "1 passage" in refused.value.message
     assert "--foreign skip" in render(refused.value.hint, "command")
-    skipped = planned(document, Ways(foreign="skip"))
+    skipped = planned(document, ContentOptions(foreign="skip"))
     assert said(skipped) == ["The clock struck nine."]
     assert set(skipped.omitted()) == {"foreign"}
-    assert len(said(planned(document, Ways(foreign="read")))) > 1
+    assert len(said(planned(document, ContentOptions(foreign="read")))) > 1
 
 
 def test_a_wrong_mark_does_not_make_english_foreign() -> None:
@@ -233,13 +245,13 @@ def test_a_wrong_mark_does_not_make_english_foreign() -> None:
 def test_a_title_that_only_the_contents_have_is_spoken_once() -> None:
     bare = chapter("It rained.", title="The Storm")
     assert said(planned(book(bare)))[0] == "The Storm."
-    assert said(planned(book(bare), Ways(titles="skip"))) == ["It rained."]
+    assert said(planned(book(bare), ContentOptions(titles="skip"))) == ["It rained."]
     printed = chapter(Block("THE STORM", "heading", 1), "It rained.", title="The Storm")
-    assert with_title(printed) is printed
+    assert add_title(printed) is printed
     run_in = chapter("The storm. It rained.", title="The Storm")
-    assert with_title(run_in) is run_in
+    assert add_title(run_in) is run_in
     told = chapter("I was born in a storm, and remember nothing of it.", title="I")
-    assert with_title(told).blocks[0].text == "I"
+    assert add_title(told).blocks[0].text == "I"
 
 
 def test_chapters_are_chosen_by_number_and_front_matter_is_left_out() -> None:
@@ -250,12 +262,12 @@ def test_chapters_are_chosen_by_number_and_front_matter_is_left_out() -> None:
         chapter("Rights.", role="front"),
         chapter(title="Empty"),
     )
-    assert chosen(document, "", Ways()) == (1, 2)
-    assert chosen(document, "", Ways(matter="speak")) == (0, 1, 2, 3)
-    assert chosen(document, "3-,1", Ways()) == (0, 2, 3, 4)
+    assert select_chapters(document, "", ContentOptions()) == (1, 2)
+    assert select_chapters(document, "", ContentOptions(matter="speak")) == (0, 1, 2, 3)
+    assert select_chapters(document, "3-,1", ContentOptions()) == (0, 2, 3, 4)
     for wrong in ("0", "6", "2-1", "x", "1-9"):
         with pytest.raises(InvalidInputError):
-            chosen(document, wrong, Ways())
+            select_chapters(document, wrong, ContentOptions())
 
 
 def test_a_book_of_nothing_is_an_error() -> None:
@@ -265,9 +277,9 @@ def test_a_book_of_nothing_is_an_error() -> None:
 
 def test_the_language_of_a_book_is_that_of_its_text() -> None:
     wrong = book(chapter(*[FRENCH] * 5), language="en")
-    assert language_of(wrong) == "fr"
+    assert detect_book_language(wrong) == "fr"
     right = book(chapter("Hm."), language="en-GB")
-    assert language_of(right) == "en-gb"
+    assert detect_book_language(right) == "en-gb"
 
 
 def test_one_changed_paragraph_changes_only_its_own_lines() -> None:
@@ -303,7 +315,7 @@ def test_nested_titles_stand_alone_unless_two_are_alike() -> None:
         ("Part One", 1), ("Chapter 1", 2), ("The Storm", 2),
         ("Part Two", 1), ("chapter 1", 2), ("Afterword", 1),
     )  # fmt: skip
-    assert chapter_titles(given) == [
+    assert build_chapter_titles(given) == [
         "Part One", "Part One: Chapter 1", "The Storm",
         "Part Two", "Part Two: chapter 1", "Afterword",
     ]  # fmt: skip
@@ -311,7 +323,7 @@ def test_nested_titles_stand_alone_unless_two_are_alike() -> None:
 
 def test_titles_are_one_clean_line_of_bounded_length() -> None:
     long = "The very long account of all that befell " * 10
-    made = chapter_titles(
+    made = build_chapter_titles(
         marks(("", 1), (" \n\t", 1), ("a\r\nb\0c", 1), (long, 1), ("漢" * 300, 1))
     )
     assert made[:3] == ["Chapter 1", "Chapter 2", "a b c"]
@@ -337,33 +349,35 @@ SAFE_NAMES = [
 def test_names_are_safe(subtests: pytest.Subtests) -> None:
     for title, name in SAFE_NAMES:
         with subtests.test(title=title, name=name):
-            assert safe_name(title) == name
+            assert make_file_name(title) == name
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=12), st.text(max_size=200))
 def test_names_are_safe_and_unlike_whatever_the_titles(titles: list[str], book: str) -> None:
     pattern = "{book} - {title}"
-    names = file_names(tracks(titles), pattern, {"book": book, "author": "x"})
+    names = build_file_names(tracks(titles), pattern, {"book": book, "author": "x"})
     assert len({name.casefold() for name in names}) == len(titles)
     for name in names:
         assert name == name.strip(" .")
         assert not set(name) & set('/\\:*?"<>|\0\n\r')
         assert 0 < len(name.encode()) <= 150
-    assert names == file_names(tracks(titles), pattern, {"book": book, "author": "x"})
+    assert names == build_file_names(tracks(titles), pattern, {"book": book, "author": "x"})
 
 
 def test_numbers_are_as_wide_as_they_must_be() -> None:
-    names = file_names(tracks(["x"] * 120), "{number} {title}", {})
+    names = build_file_names(tracks(["x"] * 120), "{number} {title}", {})
     assert (names[0], names[119]) == ("001 x", "120 x")
-    assert file_names(tracks(["a", "b"]), "{title} ({number})", {}) == ["a (01)", "b (02)"]
-    assert file_names(tracks(["a"]), "{title}", {}) == ["01 a"]
-    long = file_names(tracks(["Wort " * 80] * 3), "{book} {title} {number}", {"book": "漢" * 90})
+    assert build_file_names(tracks(["a", "b"]), "{title} ({number})", {}) == ["a (01)", "b (02)"]
+    assert build_file_names(tracks(["a"]), "{title}", {}) == ["01 a"]
+    long = build_file_names(
+        tracks(["Wort " * 80] * 3), "{book} {title} {number}", {"book": "漢" * 90}
+    )
     assert [name[-2:] for name in long] == ["01", "02", "03"]
 
 
 @pytest.mark.parametrize("pattern", ["{nonsense}", "{title", "a/{title}", "{title.__class__}"])
 def test_patterns_are_checked(pattern: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        file_names(tracks(["x"]), pattern, {})
+        build_file_names(tracks(["x"]), pattern, {})
     assert "{number}" in caught.value.hint

@@ -9,8 +9,8 @@ from typing import get_args
 import pytest
 
 from anyrig.audiobooks.cast import Cast, Casting
-from anyrig.audiobooks.plan import Plan, moved_notes, plan_of
-from anyrig.audiobooks.ways import CHOICES, Ways
+from anyrig.audiobooks.options import CONTENT_CHOICES, ContentOptions
+from anyrig.audiobooks.plan import Plan, build_plan, move_notes
 from anyrig.errors import UnspeakableTextError
 from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.segment import check
@@ -79,9 +79,9 @@ class Chance:
         )
         return Document(Metadata(), chapters)
 
-    def ways(self) -> Ways:
-        drawn = {name: self.die.choice(choices) for name, choices in CHOICES.items()}
-        return Ways(**{**drawn, "foreign": self.die.choice(["skip", "read"])})  # type: ignore[arg-type]
+    def ways(self) -> ContentOptions:
+        drawn = {name: self.die.choice(choices) for name, choices in CONTENT_CHOICES.items()}
+        return ContentOptions(**{**drawn, "foreign": self.die.choice(["skip", "read"])})  # type: ignore[arg-type]
 
 
 class Voices(Casting):
@@ -119,14 +119,14 @@ def test_every_character_of_any_document_is_accounted_for_once(first: int) -> No
         languages = chance.die.choice([("en",), ("en", "fr", "es")])
         casting = Voices(chance.die) if chance.die.random() < 0.4 else None
         try:
-            plan = plan_of(
-                document, terms(limit, *languages), main="en", ways=ways,
+            plan = build_plan(
+                document, terms(limit, *languages), language="en", content=ways,
                 casting=casting,
             )  # fmt: skip
         except UnspeakableTextError:
             continue
         assert_whole(plan)
-        moved = moved_notes(document, ways)
+        moved = move_notes(document, ways)
         assert sum(one.num_characters for one in moved.chapters) == sum(
             one.num_characters for one in document.chapters
         )
@@ -135,12 +135,12 @@ def test_every_character_of_any_document_is_accounted_for_once(first: int) -> No
 def test_the_tab_at_the_end_of_a_part_of_a_row_is_told_once() -> None:
     rows = "one\t\tthree\n" + "\t".join(f"a longer cell, number {n}," for n in range(20))
     table = Document(Metadata(), (Chapter("", (Block(rows, "table"),)),))
-    assert_whole(plan_of(table, terms(60), main="en"))
+    assert_whole(build_plan(table, terms(60), language="en"))
 
 
 def test_a_word_that_announces_and_what_it_announces_may_be_two_segments() -> None:
     picture = Document(Metadata(), (Chapter("", (Block("1984", "image"),)),))
-    plan = plan_of(picture, terms(20), main="en")
+    plan = build_plan(picture, terms(20), language="en")
     assert [segment.utterance.text for segment in plan.segments] == [
         "Image:",
         "nineteen eighty-four",

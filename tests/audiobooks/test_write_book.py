@@ -16,15 +16,14 @@ import pytest
 import soundfile
 
 from anyrig.audio.samples import Samples
-from anyrig.audiobooks.names import all_tracks
-from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.metadata import BookTags, number_all_tracks
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import CHAPTER_FORMATS, chapter_paths, write_book, write_chapters
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.storage.atomic_file import clear_leftovers, part_folder
 from tests.audiobooks import clicks
 
-TAGS = Tags(title="Der Weg", author="A. Autor", narrator="Hibari", language="de")
+TAGS = BookTags(title="Der Weg", author="A. Autor", narrator="Hibari", language="de")
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def test_a_first_chapter_may_begin_late_and_one_may_be_empty(folder: Path) -> No
 
 def test_the_book_says_what_it_is(folder: Path) -> None:
     book = clicks.timeline([0], 24000, 24000)
-    tags = Tags(
+    tags = BookTags(
         title="Das Ende", author="Zoë Ü", narrator="Hibari", series="Reise", series_index="2",
         year="1923", language="de-AT", description="Lang.\n\n" + "Wort " * 100, publisher="Haus",
     )  # fmt: skip
@@ -144,19 +143,19 @@ FULL = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.metadata import BookTags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book
 from anyrig.errors import StorageError
 path, share, length = Path(sys.argv[1]), float(sys.argv[2]), 24000 * 20
 noise = np.random.default_rng(1).normal(0, 0.1, length).astype(np.float32)
 book = Timeline(24000, (Mark("x", 0, length),), ())
-write_book(path, [noise], book, Tags(title="t"))
+write_book(path, [noise], book, BookTags(title="t"))
 room = min(int(path.stat().st_size * share), path.stat().st_size - 1)
 path.write_bytes(b"before")
 resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 try:
-    write_book(path, [noise], book, Tags(title="t"))
+    write_book(path, [noise], book, BookTags(title="t"))
 except StorageError as error:
     print("told:", error.message)
 """
@@ -177,7 +176,7 @@ def test_a_disk_without_room_is_told(folder: Path, share: float) -> None:
 KILLED = """
 import sys, time
 import numpy as np
-from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.metadata import BookTags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book
 def parts():
@@ -185,7 +184,7 @@ def parts():
         yield np.zeros(24000, dtype=np.float32)
         print(number, flush=True)
         time.sleep(0.02)
-write_book(sys.argv[1], parts(), Timeline(24000, (Mark("x", 0, 24000 * 10 ** 6),), ()), Tags())
+write_book(sys.argv[1], parts(), Timeline(24000, (Mark("x", 0, 24000 * 10 ** 6),), ()), BookTags())
 """
 
 
@@ -275,7 +274,7 @@ def test_the_same_sound_gives_the_same_bytes_however_it_is_cut(folder: Path) -> 
 
 
 RATE = 24000
-CHAPTER_TAGS = Tags(
+CHAPTER_TAGS = BookTags(
     title="Der Weg: 1/2", author="A. B.", narrator="Hibari", language="de", series="R"
 )
 BOOK = Timeline(
@@ -345,7 +344,7 @@ def test_a_chapter_without_sound_can_be_played(tmp_path: Path, sound: Samples) -
 
 
 def test_names_stay_and_files_are_written_anew(tmp_path: Path, sound: Samples) -> None:
-    planned = chapter_paths(tmp_path, all_tracks(BOOK.marks), CHAPTER_TAGS, format="flac")
+    planned = chapter_paths(tmp_path, number_all_tracks(BOOK.marks), CHAPTER_TAGS, format="flac")
     first = write_chapters(tmp_path, cut(sound), BOOK, CHAPTER_TAGS, format="flac")
     (tmp_path / "mine.txt").write_text("kept")
     first.files[1].write_bytes(b"broken")

@@ -11,7 +11,7 @@ import pytest
 from lxml import etree
 from PIL import Image, ImageChops, ImageStat
 
-from anyrig.audiobooks.cast import Casting, load
+from anyrig.audiobooks.cast import Casting, load_cast
 from anyrig.text.files import read
 from examples.make_book import BOOK, build, draw_cover
 
@@ -69,11 +69,11 @@ def test_it_is_read_as_it_was_meant() -> None:
 
 
 def test_the_cast_finds_all_its_speeches() -> None:
-    casting = Casting(load(BOOK.with_suffix(".cast.toml")))
+    casting = Casting(load_cast(BOOK.with_suffix(".cast.toml")))
     said: dict[float, list[str]] = {}
     for number, chapter in enumerate(read(BOOK).chapters, 1):
         for block, stretches in zip(
-            chapter.blocks, casting.chapter(chapter.blocks, number), strict=True
+            chapter.blocks, casting.list_voice_spans(chapter.blocks, number), strict=True
         ):
             for start, end, style in stretches:
                 said.setdefault(style.rate, []).append(block.text[start:end])

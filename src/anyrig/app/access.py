@@ -416,12 +416,12 @@ def _resolve_model(found: ResolvedOptions, option: Option, value: Any) -> Any:
 
 def _read_cast_voices(path: Path) -> list[str]:
     """The voices of a cast file; a voice that is a path would open a recording of this machine."""
-    from anyrig.audiobooks.cast_file import parse
+    from anyrig.audiobooks.cast import parse_cast
 
     if path.stat().st_size > _MAX_CAST_BYTES:
         raise InvalidInputError("the cast is too long", hint="Send a TOML file; see docs/cast.md.")
     text = path.read_bytes().decode("utf-8-sig", "replace")  # the job reports what is not UTF-8
-    voices = list(parse(text, name="the cast").voices)
+    voices = list(parse_cast(text, name="the cast").voices)
     for voice in voices:
         if not VOICE_NAME.fullmatch(voice) or ".." in voice:
             raise InvalidInputError(

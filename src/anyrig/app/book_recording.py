@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from anyrig.audio.encode import Format
     from anyrig.audio.samples import Samples
     from anyrig.audiobooks.make import Lack, Recorded
-    from anyrig.audiobooks.names import Tracks
+    from anyrig.audiobooks.metadata import BookTags, Tracks
     from anyrig.audiobooks.plan import Plan
     from anyrig.audiobooks.progress import Progress, Stage, Tell
-    from anyrig.audiobooks.tags import Tags
     from anyrig.audiobooks.timeline import Timeline
     from anyrig.audiobooks.write import Written
     from anyrig.speech.maker import Spoken
@@ -126,7 +125,7 @@ class BookResult:
             "extra_files": [str(path) for path in self.beside],
             "engine": self.engine.name,
             "reason": self.engine.reason or None,
-            "language": self.plan.main,
+            "language": self.plan.language,
             "audio_s": round(self.timeline.duration_s, 4),
             "wall_s": round(self.wall_s, 3),
             "cached": self.tally.num_kept,
@@ -476,14 +475,14 @@ class BookRecorder:
 
     def _number_tracks(self) -> Tracks:
         """Number and name chapters as in the whole book, so that one can be written again."""
-        from anyrig.audiobooks.names import Tracks, chapter_titles
-        from anyrig.audiobooks.plan import chosen, title_of
+        from anyrig.audiobooks.metadata import Tracks, build_chapter_titles
+        from anyrig.audiobooks.plan import choose_title, select_chapters
         from anyrig.audiobooks.timeline import Mark
 
         plan, chapters = self.plan, self.plan.document.chapters
-        every = chosen(plan.document, "", self.request.ways)
-        marks = [Mark(title_of(chapters[n], n + 1), 0, 0, chapters[n].level) for n in every]
-        known = dict(zip(every, enumerate(chapter_titles(marks), 1), strict=True))
+        every = select_chapters(plan.document, "", self.request.content)
+        marks = [Mark(choose_title(chapters[n], n + 1), 0, 0, chapters[n].level) for n in every]
+        known = dict(zip(every, enumerate(build_chapter_titles(marks), 1), strict=True))
         found = [known.get(part.number - 1, (part.number, part.title)) for part in plan.parts]
         silent = {part.number - 1 for part in plan.silent}
         return Tracks(
@@ -532,14 +531,14 @@ class BookRecorder:
         on_written(1.0)
 
 
-def build_tags(target: BookTarget, plan: Plan) -> Tags:
-    from anyrig.audiobooks.tags import Tags
+def build_tags(target: BookTarget, plan: Plan) -> BookTags:
+    from anyrig.audiobooks.metadata import BookTags
 
     about = plan.document.metadata
-    return Tags(
+    return BookTags(
         title=about.title, author=", ".join(about.authors), narrator=target.narrator,
         series=about.series, series_index=about.series_index, year=about.year,
-        language=about.language or plan.main, description=about.description,
+        language=about.language or plan.language, description=about.description,
         publisher=about.publisher, genre=target.genre,
     )  # fmt: skip
 

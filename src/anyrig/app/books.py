@@ -58,7 +58,7 @@ from anyrig.app.speech import (
     synthesize_script,
     warn_some,
 )
-from anyrig.audiobooks.ways import CHOICES, Ways
+from anyrig.audiobooks.options import CONTENT_CHOICES, ContentOptions
 from anyrig.errors import (
     InvalidInputError,
     StorageError,
@@ -69,7 +69,7 @@ from anyrig.results import fields_to_json, in_json
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.audiobooks.cast import Casting, Share, Suggestion
+    from anyrig.audiobooks.cast import Casting, RoleShare, RoleSuggestion
     from anyrig.audiobooks.check_report import Report
     from anyrig.audiobooks.make import Rests
     from anyrig.audiobooks.plan import Part, Plan
@@ -101,7 +101,9 @@ def _parse_seconds(text: str) -> str | None:
 
 
 def _reading(name: str, help: str) -> Any:
-    return option(getattr(Ways, name), help, choices=CHOICES[name], setting=f"book.{name}")
+    return option(
+        getattr(ContentOptions, name), help, choices=CONTENT_CHOICES[name], setting=f"book.{name}"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +122,8 @@ class ReadingOptions(Request):
     cast: Path | None = option(None, "cast file: voices by character", upload=True, metavar="FILE")
 
     @property
-    def ways(self) -> Ways:
-        return Ways(**{name: getattr(self, name) for name in CHOICES})
+    def content(self) -> ContentOptions:
+        return ContentOptions(**{name: getattr(self, name) for name in CONTENT_CHOICES})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,9 +285,9 @@ class ChapterList:
 class Speakers:
     """Who speaks in a book."""
 
-    roles: tuple[Share, ...]
+    roles: tuple[RoleShare, ...]
     """Of the cast file."""
-    others: tuple[Suggestion, ...]
+    others: tuple[RoleSuggestion, ...]
     """Whom a cast file could name."""
 
 
@@ -394,13 +396,13 @@ def _report_start(
 
 def _list_left_out(request: BookRequest, plan: Plan) -> Iterator[LeftOut]:
     """What is not read although nobody chose so, and the options that have it read."""
-    from anyrig.audiobooks.plan import SKIPPED
+    from anyrig.audiobooks.plan import SKIPPED_ROLES
 
     spoken = {part.number for part in plan.parts}
     titles = tuple(
         chapter.title or chapter.role
         for number, chapter in enumerate(plan.document.chapters, 1)
-        if number not in spoken and chapter.role in SKIPPED and chapter.num_characters
+        if number not in spoken and chapter.role in SKIPPED_ROLES and chapter.num_characters
     )
     if titles and not request.chapters:
         yield LeftOut("chapters", len(titles), "matter", "speak", titles)
@@ -431,14 +433,14 @@ def open_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> OpenBook:
 
 def _choose_reader(rig: Rig, request: BookRequest, document: Document) -> OpenBook:
     """The requested engine, else one with the voices of the cast, else one for the language."""
-    from anyrig.audiobooks.plan import language_of
+    from anyrig.audiobooks.plan import detect_book_language
 
-    language = request.language if request.language != "auto" else language_of(document)
+    language = request.language if request.language != "auto" else detect_book_language(document)
     voices: Sequence[str] = ()
     if request.cast is not None and not (request.engine or request.voice):
-        from anyrig.audiobooks.cast import load
+        from anyrig.audiobooks.cast import load_cast
 
-        voices = load(request.cast).voices
+        voices = load_cast(request.cast).voices
     if voices and not find_requested_engine(rig, request):
         engine = choose_engine_with_voices(rig, request, voices)
     else:
@@ -467,7 +469,7 @@ def read_document(request: BookRequest, on_event: OnEvent) -> Document:
 
 
 def _read_cover(path: Path) -> Picture:
-    from anyrig.audiobooks.cover import prepare
+    from anyrig.audiobooks.metadata import prepare_cover
     from anyrig.text.document import Picture
 
     try:
@@ -477,7 +479,7 @@ def _read_cover(path: Path) -> Picture:
             f"cannot read the cover {path}: {error.strerror}", hint="Name another picture."
         ) from error
     media_type = "image/png" if path.suffix.lower() == ".png" else "image/jpeg"
-    cover, problem = prepare(Picture(data, media_type))
+    cover, problem = prepare_cover(Picture(data, media_type))
     if cover is None:
         raise InvalidInputError(
             f"{path} cannot be a cover: {problem}", hint="Give a JPEG or a PNG."
@@ -493,7 +495,7 @@ def plan_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> PlannedBook:
 
 
 def _build_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
-    from anyrig.audiobooks import plan as plans
+    from anyrig.audiobooks.plan import build_plan, select_chapters
     from anyrig.speech.language import build_language_error, match_language
 
     engine = book.engine
@@ -502,12 +504,12 @@ def _build_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
         error = build_language_error(book.language, engine.found.languages)
         raise suggest_engines(rig, error, request, engine)
     try:
-        plan = plans.plan_of(
+        plan = build_plan(
             book.document,
             build_speech_options(rig, request, engine),
-            main=main,
-            ways=request.ways,
-            chosen=plans.chosen(book.document, ",".join(request.chapters), request.ways),
+            language=main,
+            content=request.content,
+            chapters=select_chapters(book.document, ",".join(request.chapters), request.content),
             casting=_load_cast(request, engine, main),
         )
     except UnsupportedLanguageError as error:
@@ -520,9 +522,9 @@ def _build_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
 def _load_cast(request: BookRequest, engine: EngineChoice, language: str) -> Casting | None:
     if request.cast is None:
         return None
-    from anyrig.audiobooks.cast import Casting, load
+    from anyrig.audiobooks.cast import Casting, load_cast
 
-    cast = load(request.cast)
+    cast = load_cast(request.cast)
     for voice in cast.voices:
         check_voice(voice, engine)
     spoken = {voice.name: (voice.language, *voice.also) for voice in engine.found.voices}
@@ -531,18 +533,18 @@ def _load_cast(request: BookRequest, engine: EngineChoice, language: str) -> Cas
 
 def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterList:
     """A book's chapters with their words and estimated durations; nothing is made."""
-    from anyrig.audiobooks.plan import chosen, num_spoken, title_of
+    from anyrig.audiobooks.plan import choose_title, count_spoken_characters, select_chapters
     from anyrig.text.language import num_words
 
     book = open_book(rig, request, on_event)
     document = book.document
     rate = load_rate(rig, request, book.engine)
-    spoken = set(chosen(document, ",".join(request.chapters), request.ways))
-    characters = num_spoken(document, request.ways)
+    spoken = set(select_chapters(document, ",".join(request.chapters), request.content))
+    characters = count_spoken_characters(document, request.content)
     chapters = tuple(
         ChapterInfo(
             number + 1,
-            title_of(chapter, number + 1),
+            choose_title(chapter, number + 1),
             chapter.level,
             chapter.role,
             words=sum(num_words(block.text) for block in chapter.blocks),
@@ -563,13 +565,13 @@ def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterL
 
 def list_speakers(rig: Rig, request: BookRequest, on_event: OnEvent) -> Speakers:
     """Who speaks in a book: the roles of its cast file, and others that it could name."""
-    from anyrig.audiobooks.cast import suggest
+    from anyrig.audiobooks.cast import suggest_roles
 
     book = open_book(rig, request, on_event)
     casting = _load_cast(request, book.engine, book.document.metadata.language)
     return Speakers(
-        tuple(casting.report(book.document)) if casting else (),
-        tuple(suggest(book.document, casting.cast if casting else None)),
+        tuple(casting.count_words(book.document)) if casting else (),
+        tuple(suggest_roles(book.document, casting.cast if casting else None)),
     )
 
 

@@ -785,9 +785,9 @@ def _build_book_request(context: WorkerContext, given: Mapping[str, Any]) -> Boo
 
 
 def _encode_picture(picture: Picture | None) -> dict[str, str] | None:
-    from anyrig.audiobooks.cover import prepare
+    from anyrig.audiobooks.metadata import prepare_cover
 
-    image, _ = prepare(picture)
+    image, _ = prepare_cover(picture)
     if image is None:
         return None
     return {"type": image.media_type, "data": base64.b64encode(image.data).decode("ascii")}

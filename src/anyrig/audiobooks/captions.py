@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from anyrig.audio.tags import clean_text
-from anyrig.audiobooks.names import chapter_titles
-from anyrig.audiobooks.tags import shortened
+from anyrig.audiobooks.metadata import build_chapter_titles, cut_text
 from anyrig.storage.atomic_file import clear_leftovers, explain_write_error
 from anyrig.storage.files import write_atomic
 from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
@@ -42,7 +41,7 @@ def captions(timeline: Timeline, part: int | None = None) -> list[Caption]:
 def chapters_vtt(timeline: Timeline) -> str:
     """The chapters as a WebVTT of their own, as web players read them."""
     blocks = ["WEBVTT\n"]
-    titles = chapter_titles(timeline.marks)
+    titles = build_chapter_titles(timeline.marks)
     for number, (mark, title) in enumerate(zip(timeline.marks, titles, strict=True), 1):
         start, end = (_ms(place, timeline.rate) for place in (mark.start, mark.end))
         if end > start:
@@ -61,7 +60,7 @@ def write_captions(
     if "srt" in kinds:
         written.append(_put(book.with_suffix(".srt"), srt(shown)))
     if "vtt" in kinds:
-        notes = chapter_titles(timeline.marks)
+        notes = build_chapter_titles(timeline.marks)
         written.append(_put(book.with_suffix(".vtt"), vtt(shown, notes)))
         written.append(_put(book.with_suffix(".chapters.vtt"), chapters_vtt(timeline)))
     return tuple(written)
@@ -108,7 +107,7 @@ def _of_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
         return
     start_s, end_s = cue.start / rate, cue.end / rate
     if cue.gap:
-        parts = [f"[Not spoken: {shortened(text, 60)}]"]
+        parts = [f"[Not spoken: {cut_text(text, 60)}]"]
         if wrapped(parts[0]) is None:
             parts = ["[Not spoken]"]
     else:

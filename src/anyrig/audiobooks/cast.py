@@ -1,38 +1,188 @@
-"""Who speaks each word of a book, in whose voice.
+r"""Who speaks each word of a book, in whose voice: the cast file, and a chapter's words by voice.
 
-    casting = Casting(load(Path("cast.toml")))
-    roles = casting.chapter(chapter.blocks, 1)      # for each block, stretches and their styles
+    casting = Casting(load_cast(Path("cast.toml")))
+    voices = casting.list_voice_spans(chapter.blocks, 1)     # for each block
 
 A pure function of the file and the chapter: nothing is remembered from one chapter to the next, so
 a changed chapter changes no other. Headings, tables, notes and the like are the narrator's.
+
+The file:
+
+    narrator = "af_heart"        # all that nobody in the story says; left out: the voice asked for
+    dialogue = "am_adam"         # speech of people without a role; left out: the narrator's
+
+    [roles]
+    Tom = "am_michael"           # a name as the book writes it, and a voice
+
+    [roles."Mrs. Dalloway"]      # or a table, with more
+    voice = "bf_emma"
+    aliases = ["Clarissa", "the hostess"]
+    rate = 0.95
+    language = "en-GB"           # her words are read in it, whatever the paragraph is in
+    pronoun = "she"              # so that `she said` can be hers
+
+    [[rules]]                    # paragraphs that somebody else tells
+    pattern = '^Dear diary'      # by a regular expression ...
+    role = "Tom"
+    whole = true                 # quoted words in them as well
+
+    [[rules]]
+    chapter = "3-5"              # ... or by chapters, as `--list` counts them
+    voice = "bf_emma"
+
+The first rule that fits is taken. Names are matched whatever their capitals; `Tom` is found in the
+role `Tom Sawyer` where no other role has that name.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, cast
 
-from anyrig.audiobooks.cast_file import Cast, Role, Rule, load, parse
+from anyrig.audiobooks.dialogue_words import Gender, get_words
 from anyrig.audiobooks.speakers import AttributedSpeech, attribute_speeches
+from anyrig.errors import InvalidInputError, Message
 from anyrig.speech.language import match_language
+from anyrig.speech.regexes import UserPattern, compile_pattern
 from anyrig.speech.source_text import Style
+from anyrig.text import toml
+from anyrig.text.decode import written
 from anyrig.text.document import Block, Document
 from anyrig.text.language import detect
 
+NARRATOR = ""
+"""The role of all that nobody says."""
+DIALOGUE = "dialogue"
+"""Of what somebody says who has no role."""
 _TALK = frozenset({"paragraph", "quote"})
 _BREAKS = frozenset({"heading", "rule"})
 """Where a conversation ends; a page number or a picture does not end one."""
 _EXAMPLE = 80
 _SAMPLE = 20_000
-NARRATOR = ""
-"""The role of all that nobody says."""
-DIALOGUE = "dialogue"
-"""Of what somebody says who has no role."""
+_TOP_KEYS = ("narrator", "dialogue", "roles", "rules")
+_VOICE_KEYS = ("voice", "rate", "language")
+_ROLE_KEYS = (*_VOICE_KEYS, "aliases", "pronoun")
+_RULE_KEYS = (*_VOICE_KEYS, "chapter", "pattern", "role", "whole")
+_GENDERS: dict[str, Gender] = {"he": "m", "she": "f"}
+_MAX_ROLES = 1000
+_MAX_NAME = 200
+_SLOWEST, _FASTEST = 0.25, 4.0
+_ARTICLE = re.compile(r"(?:the|el|la|le|der|die|das)\s+|l['’]\s*")
+_RANGE = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?")
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 
 
-class Stretch(NamedTuple):
+@dataclass(frozen=True)
+class Role:
+    """Somebody in the story."""
+
+    name: str
+    style: Style
+    aliases: tuple[str, ...] = ()
+    gender: Gender = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Paragraphs that have a teller of their own."""
+
+    style: Style
+    role: str = ""
+    pattern: str = ""
+    chapters: tuple[tuple[int, int], ...] = ()
+    """From and to, counted from 1; empty: all."""
+    whole: bool = False
+    """Whether quoted speech in them is the teller's as well."""
+
+    @cached_property
+    def _compiled(self) -> UserPattern:
+        return compile_pattern(self.pattern)
+
+    def fits(self, chapter: int, text: str) -> bool:
+        """Whether it holds for a paragraph."""
+        if self.chapters and not any(low <= chapter <= high for low, high in self.chapters):
+            return False
+        return not self.pattern or self._compiled.search(text) is not None
+
+
+@dataclass(frozen=True)
+class Cast:
+    """All voices of a book."""
+
+    narrator: Style = Style()
+    dialogue: Style | None = None
+    """Of speech by people without a role; None: the narrator's."""
+    roles: tuple[Role, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def voices(self) -> tuple[str, ...]:
+        """Every voice that is named, each once, in the order of the file."""
+        styles = [self.narrator, *([self.dialogue] if self.dialogue else [])]
+        styles += [role.style for role in self.roles] + [rule.style for rule in self.rules]
+        return tuple(dict.fromkeys(style.voice for style in styles if style.voice))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name and alias, in small letters."""
+        return frozenset(self._by_name)
+
+    @cached_property
+    def genders(self) -> Mapping[str, Gender]:
+        """Of the roles that have a pronoun."""
+        return {role.name: role.gender for role in self.roles if role.gender}
+
+    def find_role(self, name: str) -> Role | None:
+        """The role that a name in the book belongs to."""
+        key = _normalize_name(name)
+        if not key:
+            return None
+        return self._by_name.get(key) or self._by_part.get(key)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Role]:
+        return {
+            _normalize_name(name): role
+            for role in self.roles
+            for name in (role.name, *role.aliases)
+        }
+
+    @cached_property
+    def _by_part(self) -> Mapping[str, Role]:
+        """First and last words of longer names, where they belong to one role alone."""
+        found: dict[str, set[str]] = {}
+        roles = {role.name: role for role in self.roles}
+        for role in self.roles:
+            for name in (role.name, *role.aliases):
+                for part in _name_parts(name):
+                    found.setdefault(part, set()).add(role.name)
+        return {part: roles[next(iter(of))] for part, of in found.items() if len(of) == 1}
+
+
+def _normalize_name(name: str) -> str:
+    return _ARTICLE.sub("", " ".join(name.replace("’", "'").casefold().split()), count=1)
+
+
+def _name_parts(name: str) -> set[str]:
+    """`Mr. Fogg` gives nothing: Mrs. Fogg may be meant by `Fogg`."""
+    words = _normalize_name(name).split()
+    titled = any(
+        words[0].rstrip(".") in get_words(code).titles for code in ("en", "es", "fr", "de")
+    )
+    return {words[0], words[-1]} if len(words) > 1 and not titled else set()
+
+
+# -- the words of a book -------------------------------------------------------------------------
+
+
+class VoiceSpan(NamedTuple):
     """Words of a block in one voice."""
 
     start: int
@@ -43,7 +193,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Share:
+class RoleShare:
     """How much of a book somebody speaks."""
 
     role: str
@@ -53,7 +203,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Suggestion:
+class RoleSuggestion:
     """Somebody who speaks in a book."""
 
     name: str
@@ -78,39 +228,39 @@ class Casting:
         self._language = language
         self._spoken = spoken or {}
 
-    def speaks(self, voice: str, language: str) -> bool:
+    def can_speak(self, voice: str, language: str) -> bool:
         """Whether a voice can read a paragraph in a language."""
         known = self._spoken.get(voice)
         return known is None or bool(match_language(language, known))
 
-    def chapter(
+    def list_voice_spans(
         self, blocks: Sequence[Block], number: int
     ) -> tuple[tuple[tuple[int, int, Style], ...], ...]:
         """For each block the stretches that another voice than the default one speaks."""
         return tuple(
             tuple((s.start, s.end, s.style) for s in found if s.style != Style())
-            for found in self.stretches(blocks, number)
+            for found in self.split(blocks, number)
         )
 
-    def stretches(self, blocks: Sequence[Block], number: int) -> list[tuple[Stretch, ...]]:
+    def split(self, blocks: Sequence[Block], number: int) -> list[tuple[VoiceSpan, ...]]:
         """For each block of a chapter all its stretches, in order and without a gap.
 
         Args:
             blocks: Of the chapter, in order.
             number: Of the chapter, from 1, as rules count.
         """
-        said = self._said(blocks)
+        said = self._find_speeches(blocks)
         return [
-            tuple(self._block(block, number, found))
+            tuple(self._split_block(block, number, found))
             for block, found in zip(blocks, said, strict=True)
         ]
 
-    def report(self, document: Document) -> list[Share]:
+    def count_words(self, document: Document) -> list[RoleShare]:
         """How many words each voice speaks, the most first; roles that never speak have none."""
         words: Counter[tuple[str, str]] = Counter()
         times: Counter[tuple[str, str]] = Counter()
         for number, chapter in enumerate(document.chapters, 1):
-            found = self.stretches(chapter.blocks, number)
+            found = self.split(chapter.blocks, number)
             for block, stretches in zip(chapter.blocks, found, strict=True):
                 for stretch in stretches:
                     key = (stretch.role, stretch.style.voice)
@@ -118,67 +268,69 @@ class Casting:
                     times[key] += 1
         spoken = {role for role, _ in words}
         silent = [role for role in self.cast.roles if role.name not in spoken]
-        shares = [Share(*key, num, times[key]) for key, num in words.most_common()]
-        return shares + [Share(role.name, role.style.voice, 0, 0) for role in silent]
+        shares = [RoleShare(*key, num, times[key]) for key, num in words.most_common()]
+        return shares + [RoleShare(role.name, role.style.voice, 0, 0) for role in silent]
 
-    def _said(self, blocks: Sequence[Block]) -> list[tuple[AttributedSpeech, ...]]:
+    def _find_speeches(self, blocks: Sequence[Block]) -> list[tuple[AttributedSpeech, ...]]:
         def who(name: str) -> str:
-            role = self.cast.role(name)
+            role = self.cast.find_role(name)
             return role.name if role else name
 
-        return _conversation(blocks, self._language, who=who, cast=self.cast)
+        return _find_speeches(blocks, self._language, who=who, cast=self.cast)
 
-    def _block(
+    def _split_block(
         self, block: Block, number: int, said: Sequence[AttributedSpeech]
-    ) -> Iterable[Stretch]:
+    ) -> Iterable[VoiceSpan]:
         teller = NARRATOR
         style = self.cast.narrator
-        rule = self._rule(block, number)
+        rule = self._find_rule(block, number)
         if rule is not None:
             teller, style = rule.role, rule.style
         position = 0
         for each in () if rule is not None and rule.whole else said:
-            role, own = self._speaker(each.speaker, style)
+            role, own = self._choose_speaker(each.speaker, style)
             if position < each.start:
-                yield Stretch(position, each.start, teller, style)
-            yield Stretch(each.start, each.end, role, own)
+                yield VoiceSpan(position, each.start, teller, style)
+            yield VoiceSpan(each.start, each.end, role, own)
             position = each.end
         if position < len(block.text):
-            yield Stretch(position, len(block.text), teller, style)
+            yield VoiceSpan(position, len(block.text), teller, style)
 
-    def _rule(self, block: Block, number: int) -> Rule | None:
+    def _find_rule(self, block: Block, number: int) -> Rule | None:
         rules = self.cast.rules if block.kind in _TALK | {"poem", "item"} else ()
         return next((rule for rule in rules if rule.fits(number, block.text)), None)
 
-    def _speaker(self, name: str, teller: Style) -> tuple[str, Style]:
-        role = self.cast.role(name)
+    def _choose_speaker(self, name: str, teller: Style) -> tuple[str, Style]:
+        role = self.cast.find_role(name)
         if role is not None:
             return role.name, role.style
         return DIALOGUE, self.cast.dialogue or teller
 
 
-def suggest(document: Document, cast: Cast | None = None) -> list[Suggestion]:
+def suggest_roles(document: Document, cast: Cast | None = None) -> list[RoleSuggestion]:
     """Who speaks in a book and has no role yet, the most frequent first."""
     cast = cast or Cast()
     times: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for chapter in document.chapters:
-        said = _conversation(chapter.blocks, document.metadata.language, cast=cast)
+        said = _find_speeches(chapter.blocks, document.metadata.language, cast=cast)
         for block, found in zip(chapter.blocks, said, strict=True):
             for each in found:
-                if each.speaker and cast.role(each.speaker) is None:
+                if each.speaker and cast.find_role(each.speaker) is None:
                     times[each.speaker] += 1
-                    examples.setdefault(each.speaker, _example(block.text[each.start : each.end]))
-    return [Suggestion(name, num, examples[name]) for name, num in times.most_common()]
+                    examples.setdefault(
+                        each.speaker, _shorten_example(block.text[each.start : each.end])
+                    )
+    return [RoleSuggestion(name, num, examples[name]) for name, num in times.most_common()]
 
 
-def _example(text: str) -> str:
+def _shorten_example(text: str) -> str:
     if len(text) <= _EXAMPLE:
         return text
     return text[: text.rfind(" ", 1, _EXAMPLE) if " " in text[1:_EXAMPLE] else _EXAMPLE] + " …"
 
 
-def _conversation(
+def _find_speeches(
     blocks: Sequence[Block], language: str, *, cast: Cast, who: Callable[[str], str] | None = None
 ) -> list[tuple[AttributedSpeech, ...]]:
     """The speeches of each block; what stands between and ends no talk is passed over."""
@@ -195,7 +347,195 @@ def _conversation(
     return found
 
 
-__all__ = [
-    "DIALOGUE", "NARRATOR", "Cast", "Casting", "Role", "Rule", "Share", "Stretch", "Suggestion",
-    "load", "parse", "suggest",
-]  # fmt: skip
+# -- reading a cast file -------------------------------------------------------------------------
+
+
+def load_cast(path: Path) -> Cast:
+    """The cast of a file; InvalidInputError names what is wrong in it."""
+    text = written(path, "the cast", hint="Pass a UTF-8 file; see docs/cast.md.")
+    return parse_cast(text, name=str(path))
+
+
+def parse_cast(text: str, *, name: str = "cast") -> Cast:
+    """The same, from the text of a file."""
+    try:
+        data = toml.read(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInputError(
+            f"{name} is not valid TOML: {error}",
+            hint='Lines read `Tom = "voice"`; see docs/cast.md.',
+        ) from None
+    _check_names(data, _TOP_KEYS, name)
+    narrator = _parse_style(data.get("narrator", {}), f"{name}, narrator", needed=False)
+    given = data.get("dialogue")
+    dialogue = _parse_style(given, f"{name}, dialogue") if given is not None else None
+    roles = _parse_roles(data.get("roles", {}), name)
+    rules = _parse_rules(data.get("rules", []), roles, name)
+    made = Cast(narrator, dialogue, roles, rules)
+    if made == Cast():
+        raise InvalidInputError(
+            f"{name} names no voice", hint="Give `narrator`, `dialogue` or `[roles]`."
+        )
+    return made
+
+
+def _parse_roles(given: object, name: str) -> tuple[Role, ...]:
+    if not isinstance(given, dict) or len(given) > _MAX_ROLES:
+        raise InvalidInputError(
+            f"{name}: `roles` must be a table of at most {_MAX_ROLES} names",
+            hint='Write [roles], and under it lines such as Tom = "voice".',
+        )
+    roles: list[Role] = []
+    seen: dict[str, str] = {}
+    for key, value in given.items():
+        role = _parse_role(key, value, f"{name}, role {key!r}")
+        for each in (role.name, *role.aliases):
+            if seen.setdefault(_normalize_name(each), role.name) != role.name:
+                raise InvalidInputError(
+                    f"{name}: {each!r} is both {seen[_normalize_name(each)]!r} and {role.name!r}",
+                    hint="Give each name and alias to one role.",
+                )
+        roles.append(role)
+    return tuple(roles)
+
+
+def _parse_role(name: str, given: object, place: str) -> Role:
+    if not _normalize_name(name) or len(name) > _MAX_NAME:
+        raise InvalidInputError(f"{place}: not a valid name", hint=f"1 to {_MAX_NAME} characters.")
+    style = _parse_style(given, place, allowed=_ROLE_KEYS)
+    if not isinstance(given, dict):
+        return Role(name, style)
+    aliases = given.get("aliases", [])
+    if not isinstance(aliases, list) or not all(
+        isinstance(a, str) and _normalize_name(a) for a in aliases
+    ):
+        raise InvalidInputError(
+            f"{place}: aliases is {aliases!r:.60}", hint='Write aliases = ["Clarissa"].'
+        )
+    pronoun = given.get("pronoun", "")
+    if pronoun and pronoun not in _GENDERS:
+        raise InvalidInputError(f"{place}: pronoun is {pronoun!r:.60}", hint="It is he or she.")
+    return Role(name, style, tuple(aliases), _GENDERS.get(pronoun, ""))
+
+
+def _parse_rules(given: object, roles: tuple[Role, ...], name: str) -> tuple[Rule, ...]:
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise InvalidInputError(
+            f"{name}: `rules` must be a list of tables", hint="Begin each with [[rules]]."
+        )
+    return tuple(
+        _parse_rule(each, roles, f"{name}, rule {number}") for number, each in enumerate(given, 1)
+    )
+
+
+def _parse_rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str) -> Rule:
+    _check_names(given, _RULE_KEYS, place)
+    if "chapter" not in given and "pattern" not in given:
+        raise InvalidInputError(
+            f"{place}: it matches every paragraph", hint="Set `chapter` or `pattern`."
+        )
+    if ("voice" in given) == ("role" in given):
+        raise InvalidInputError(f"{place}: needs either `voice` or `role`", hint="Set one of them.")
+    style, teller = _parse_style(given, place, allowed=_RULE_KEYS, needed=False), ""
+    if "role" in given:
+        teller, style = _find_teller(given["role"], roles, style, place)
+    pattern = given.get("pattern", "")
+    if "pattern" in given and (not isinstance(pattern, str) or not pattern):
+        raise InvalidInputError(
+            f"{place}: pattern is {pattern!r:.60}", hint="It is a regular expression."
+        )
+    if pattern:
+        try:
+            compile_pattern(str(pattern))
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                Message("{place}: {problem}", place=place, problem=error.message), hint=error.hint
+            ) from None
+    whole = given.get("whole", False)
+    if not isinstance(whole, bool):
+        raise InvalidInputError(f"{place}: whole is {whole!r:.60}", hint="It is true or false.")
+    return Rule(style, teller, str(pattern), _parse_chapters(given.get("chapter"), place), whole)
+
+
+def _find_teller(
+    name: object, roles: tuple[Role, ...], own: Style, place: str
+) -> tuple[str, Style]:
+    """The role that a rule names, with what the rule says of its own."""
+    for role in roles:
+        if role.name == name:
+            rate = own.rate if own.rate != 1.0 else role.style.rate
+            return role.name, Style(own.language or role.style.language, role.style.voice, rate)
+    raise InvalidInputError(
+        f"{place}: there is no role {name!r:.60}",
+        hint=_suggest_name(str(name), [role.name for role in roles]),
+    )
+
+
+def _parse_chapters(given: object, place: str) -> tuple[tuple[int, int], ...]:
+    if given is None:
+        return ()
+    found: list[tuple[int, int]] = []
+    for part in "" if isinstance(given, bool) else str(given).split(","):
+        match = _RANGE.fullmatch(part)
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 0 < low <= high:
+            found = []
+            break
+        found.append((low, high))
+    if not found or not isinstance(given, (int, str)):
+        raise InvalidInputError(
+            f"{place}: chapter is {given!r:.60}", hint='A number, or text such as "3-7,9".'
+        )
+    return tuple(found)
+
+
+def _parse_style(
+    given: object, place: str, *, allowed: Collection[str] = _VOICE_KEYS, needed: bool = True
+) -> Style:
+    """A voice's name, or a table with one."""
+    if isinstance(given, str):
+        given = {"voice": given}
+    if not isinstance(given, dict):
+        raise InvalidInputError(
+            f"{place}: {given!r:.60} is not a voice", hint='Write "name" or a table.'
+        )
+    table = cast("Mapping[str, object]", given)
+    _check_names(table, allowed, place)
+    voice, language = table.get("voice", ""), table.get("language", "")
+    if not isinstance(voice, str) or len(voice) > _MAX_NAME or ("voice" in table and not voice):
+        raise InvalidInputError(
+            f"{place}: voice is {voice!r:.60}", hint="`anyrig voices` lists the names."
+        )
+    if needed and not voice:
+        raise InvalidInputError(
+            f"{place}: it has no voice", hint="`anyrig voices` lists the names."
+        )
+    if not isinstance(language, str) or (language and not _LANGUAGE.fullmatch(language)):
+        raise InvalidInputError(
+            f"{place}: language is {language!r:.60}", hint="Such as en, es, fr-CA."
+        )
+    return Style(language, voice, _parse_rate(table.get("rate", 1.0), place))
+
+
+def _parse_rate(given: object, place: str) -> float:
+    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if number and _SLOWEST <= cast("float", given) <= _FASTEST:
+        return float(cast("float", given))
+    raise InvalidInputError(
+        f"{place}: rate is {given!r:.60}", hint=f"It goes from {_SLOWEST:g} to {_FASTEST:g}."
+    )
+
+
+def _check_names(given: Mapping[str, object], names: Collection[str], place: str) -> None:
+    for key in given:
+        if key not in names:
+            raise InvalidInputError(
+                f"{place}: {key!r:.60} is not known", hint=_suggest_name(key, names)
+            )
+
+
+def _suggest_name(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return f"Valid names: {', '.join(known)}." if known else "Write it under [roles]."

@@ -19,7 +19,7 @@ from anyrig.audiobooks.check_report import Finding, FindingKind, Measured, Repor
 from anyrig.audiobooks.check_sound import Levels, Sound, measure
 from anyrig.audiobooks.check_words import Hearing, Task, Tell, expected, listen
 from anyrig.audiobooks.listen import Finished, blocks, finished
-from anyrig.audiobooks.names import chapter_titles
+from anyrig.audiobooks.metadata import build_chapter_titles
 from anyrig.audiobooks.timeline import Mark
 from anyrig.units import pluralize
 
@@ -124,7 +124,7 @@ def _matched(book: Finished, plan: Plan) -> _Pairs:
             said = f"it has no chapters; there should be {len(plan.parts)}"
             found.append(Finding("chapters", said))
         return _Pairs([everything], found)
-    titles = chapter_titles([Mark(part.title, 0, 0, part.level) for part in plan.parts])
+    titles = build_chapter_titles([Mark(part.title, 0, 0, part.level) for part in plan.parts])
     wanted, there = ([_plain(title) for title in some] for some in (titles, _titles(book)))
     pairs = {j: i for i, j in common(wanted, there)}
     findings = [*_out_of_order(pairs, wanted, there, book, plan)]
@@ -187,7 +187,7 @@ def _finding(part: Part | None, book: Finished, track: int, said: str) -> Findin
 def _tasks(chapters: Sequence[Checked], matched: _Pairs, plan: Plan) -> list[Task | None]:
     made: list[Task | None] = []
     for chapter, numbers in zip(chapters, matched.parts, strict=True):
-        row = expected(((number, plan.parts[number]) for number in numbers), plan.main)
+        row = expected(((number, plan.parts[number]) for number in numbers), plan.language)
         task = Task(chapter.track, chapter.sound.quiet, row) if row.words else None
         made.append(task)
     return made

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.audiobooks import readalong_epub as epub
-from anyrig.audiobooks.cover import prepare
+from anyrig.audiobooks.metadata import prepare_cover
 from anyrig.audiobooks.readalong_epub import Clip, Page, PageBreak, Piece, Track
 from anyrig.errors import InvalidInputError
 
@@ -81,7 +81,7 @@ def write_readalong(
         for number, page in enumerate(written)
     ]
     tracks = [_build_track(*each) for each in zip(written, clips, audio, strict=True)]
-    picture = prepare(cover or plan.document.cover).picture
+    picture = prepare_cover(cover or plan.document.cover).picture
     face = (f"cover.{_ENDINGS[picture.media_type]}", picture.media_type) if picture else None
     name = epub.build_identifier(about, "\n".join(part.script.source for part in plan.parts))
     described = epub.build_metadata(about, language, name, narrator=narrator, modified=modified)
@@ -105,7 +105,7 @@ def write_readalong(
 
 def _choose_language(about: Metadata, plan: Plan) -> str:
     """As the file says, unless its text is in another."""
-    main, said = epub.parse_language(plan.main), epub.parse_language(about.language)
+    main, said = epub.parse_language(plan.language), epub.parse_language(about.language)
     alike = said.lower().partition("-")[0] == main.lower().partition("-")[0]
     return said if said and (alike or not main) else main or "und"
 

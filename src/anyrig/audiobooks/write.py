@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.audio.tags import ChapterMark
-from anyrig.audiobooks.cover import prepare
-from anyrig.audiobooks.names import (
-    PATTERN,
+from anyrig.audiobooks.metadata import (
+    FILE_PATTERN,
+    BookTags,
     Tracks,
-    all_tracks,
-    chapter_titles,
-    file_names,
-    safe_name,
+    build_chapter_titles,
+    build_file_names,
+    encode_tags,
+    make_file_name,
+    number_all_tracks,
+    prepare_cover,
 )
-from anyrig.audiobooks.tags import Tags, named
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.storage.atomic_file import clear_leftovers, explain_write_error
 from anyrig.storage.files import write_atomic
@@ -58,7 +59,7 @@ def write_book(
     path: str | Path,
     parts: Iterable[Samples],
     timeline: Timeline,
-    tags: Tags,
+    tags: BookTags,
     cover: Picture | None = None,
     *,
     bitrate: int | None = None,
@@ -77,10 +78,10 @@ def write_book(
             f"{target.name} is not an m4b file", hint="Use a name that ends in .m4b."
         )
     clear_leftovers(target)
-    picture, warning = prepare(cover)
+    picture, warning = prepare_cover(cover)
     with open_encoder(
         target, "m4a", timeline.rate,
-        bitrate=bitrate, tags=named(tags), picture=picture, chapters=_marks(timeline),
+        bitrate=bitrate, tags=encode_tags(tags), picture=picture, chapters=_marks(timeline),
     ) as out:  # fmt: skip
         for samples in _watched(parts, timeline.num_samples, tell):
             out.write(samples)
@@ -91,11 +92,11 @@ def write_chapters(
     folder: str | Path,
     parts: Iterable[Samples],
     timeline: Timeline,
-    tags: Tags,
+    tags: BookTags,
     cover: Picture | None = None,
     *,
     format: str = "mp3",
-    pattern: str = PATTERN,
+    pattern: str = FILE_PATTERN,
     tracks: Tracks | None = None,
     bitrate: int | None = None,
     tell: Tell | None = None,
@@ -115,15 +116,15 @@ def write_chapters(
             f"chapters cannot be written as {format!r}",
             hint=f"Valid formats: {', '.join(CHAPTER_FORMATS)}.",
         )
-    tracks = tracks or all_tracks(timeline.marks)
+    tracks = tracks or number_all_tracks(timeline.marks)
     paths = chapter_paths(folder, tracks, tags, format=format, pattern=pattern)
-    picture, warning = prepare(cover)
-    playlist = _folder(Path(folder)) / f"{safe_name(tags.title or 'book')}.m3u8"
+    picture, warning = prepare_cover(cover)
+    playlist = _folder(Path(folder)) / f"{make_file_name(tags.title or 'book')}.m3u8"
     clear_leftovers(playlist, *paths)
     stream = _Stream(_watched(parts, timeline.num_samples, tell))
     rows = zip(paths, tracks.numbers, tracks.titles, timeline.marks, strict=True)
     for path, number, title, mark in rows:
-        labels = named(tags.of_chapter(title, number, tracks.num_all))
+        labels = encode_tags(tags.for_chapter(title, number, tracks.num_all))
         with open_encoder(
             path, format, timeline.rate, tags=labels, picture=picture,
             bitrate=bitrate if FORMATS[format].bitrate else None,
@@ -136,24 +137,24 @@ def write_chapters(
     if picture is not None and not FORMATS[format].holds_cover:
         suffix = "png" if picture.media_type == "image/png" else "jpg"
         _put(Path(folder) / f"cover.{suffix}", picture.data)
-    if tracks.whole:
+    if tracks.is_whole:
         _put(playlist, _playlist(paths, tracks.titles, timeline))
     warnings = (warning,) if warning else ()
-    return Written(tuple(paths), playlist if tracks.whole else None, warnings)
+    return Written(tuple(paths), playlist if tracks.is_whole else None, warnings)
 
 
 def chapter_paths(
-    folder: str | Path, tracks: Tracks, tags: Tags, *, format: str, pattern: str = PATTERN
+    folder: str | Path, tracks: Tracks, tags: BookTags, *, format: str, pattern: str = FILE_PATTERN
 ) -> list[Path]:
     """Where each chapter's file goes: the same in every run with the same titles."""
     about = {"book": tags.title, "author": tags.author}
-    names = file_names(tracks, pattern, about)
+    names = build_file_names(tracks, pattern, about)
     return [Path(folder) / f"{name}.{format}" for name in names]
 
 
 def _marks(timeline: Timeline) -> list[ChapterMark]:
     """The chapters that can be heard; the first begins with the book, as mp4 has it anyway."""
-    titles = chapter_titles(timeline.marks)
+    titles = build_chapter_titles(timeline.marks)
     found = [
         ChapterMark(title, mark.start, mark.end)
         for title, mark in zip(titles, timeline.marks, strict=True)

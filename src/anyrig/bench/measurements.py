@@ -10,7 +10,7 @@ from typing import Any, cast
 from anyrig.devices.choose import MeasuredDevices
 from anyrig.devices.machine import Device, Library, Machine, Precision
 from anyrig.storage import files
-from anyrig.units import format_flops
+from anyrig.units import format_flops, shorten
 
 _FORMAT = 1
 # Precisions that any model runs in; FP8 is for the few models that were made for it.
@@ -145,7 +145,7 @@ def describe_versions(device: Device, machine: Machine) -> str:
 
 def plot_measurements(devices: Sequence[DeviceMeasurements]) -> str:
     """An SVG document: matrix products by device and precision."""
-    from anyrig.plots import ChartBar, draw_bars, shorten
+    from anyrig.plots import ChartBar, draw_bars
 
     bars = [
         ChartBar(

@@ -33,7 +33,7 @@ from anyrig.app.speech import resolve_format
 from anyrig.app.training import require_torch
 from anyrig.app.training_config import read_config
 from anyrig.app.transcription import TranscriptionRequest
-from anyrig.audiobooks.names import safe_name
+from anyrig.audiobooks.metadata import make_file_name
 from anyrig.errors import (
     InvalidInputError,
     InvalidOptionError,
@@ -233,7 +233,7 @@ def _prepare_book(found: ResolvedOptions, given: Mapping[str, Any], folder: Path
     title = _prepare_file(found, given)
     is_whole = found.values.get("format") in (None, "", "m4b")
     found.values["output"] = folder / OUTPUT_FOLDER / ("book.m4b" if is_whole else "chapters")
-    found.values["untitled"] = safe_name(Path(title).stem)
+    found.values["untitled"] = make_file_name(Path(title).stem)
     if "chapters" in found.values:
         found.values["chapters"] = _check_chapters(found.values["chapters"])
     return title
@@ -308,7 +308,7 @@ def _prepare_batch(found: ResolvedOptions, given: Mapping[str, Any], folder: Pat
 def _prepare_training(found: ResolvedOptions, given: Mapping[str, Any], folder: Path) -> str:
     title = _prepare_file(found, given)
     found.uploads.clear()  # it is copied; what it names is needed
-    stem = safe_name(Path(title).stem).replace(" ", "-")[:60]
+    stem = make_file_name(Path(title).stem).replace(" ", "-")[:60]
     if stem.lower() == SETTINGS_STEM:
         stem = f"{stem}-run"
     config = folder / f"{stem}.toml"

@@ -32,8 +32,7 @@ from anyrig.app.job_retention import (
     delete_orphaned_folders,
 )
 from anyrig.app.jobs import EXTRA_FILES, get_name, get_num_more, get_requested, get_title
-from anyrig.audiobooks.names import safe_name
-from anyrig.audiobooks.tags import shortened
+from anyrig.audiobooks.metadata import cut_text, make_file_name
 from anyrig.errors import AnyrigError, StorageError, render_json
 from anyrig.jobs import Job, JobEvent, JobNotFoundError, JobQueue, run_jobs
 from anyrig.server.job_requests import LINES_FILE
@@ -296,7 +295,7 @@ def _describe_files(
         if size is not None:
             name = _choose_name(job, path)
             if texts and number in texts:
-                title = safe_name(shortened(texts[number], _MAX_NAME_CHARACTERS))
+                title = make_file_name(cut_text(texts[number], _MAX_NAME_CHARACTERS))
                 name = f"{path.stem} {title}{path.suffix}"
             found.append(ResultFile(number, name, path, size, guess_media_type(path)))
     return found
@@ -309,7 +308,7 @@ def _choose_name(job: Job, path: Path) -> str:
         return path.name
     requested = get_requested(job)
     title = str(requested.get("title") or "") if isinstance(requested, Mapping) else ""
-    return f"{safe_name(title or Path(get_title(job)).stem)}.{ending}"
+    return f"{make_file_name(title or Path(get_title(job)).stem)}.{ending}"
 
 
 def _is_below(path: Path, folder: Path) -> bool:

@@ -51,18 +51,20 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _planned(path: Path) -> dict[str, object]:
-    from anyrig.audiobooks.plan import chosen, language_of, plan_of
-    from anyrig.audiobooks.ways import Ways
+    from anyrig.audiobooks.options import ContentOptions
+    from anyrig.audiobooks.plan import build_plan, detect_book_language, select_chapters
     from anyrig.speech.prepare import SpeechOptions
     from anyrig.speech.segment import check
     from anyrig.text.files import read
     from anyrig.text.matter import settle
 
     document = settle(read(path))
-    language_of(document)
-    ways = Ways(foreign="skip")
+    detect_book_language(document)
+    ways = ContentOptions(foreign="skip")
     terms = SpeechOptions(languages=("en",))
-    plan = plan_of(document, terms, main="en", ways=ways, chosen=chosen(document, "", ways))
+    plan = build_plan(
+        document, terms, language="en", content=ways, chapters=select_chapters(document, "", ways)
+    )
     for part in plan.parts:
         check(part.script)
     titles = [

@@ -19,7 +19,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import find_job, find_named_upload, find_upload
-from anyrig.audiobooks.names import safe_name
+from anyrig.audiobooks.metadata import make_file_name
 from anyrig.errors import AnyrigError, InvalidInputError, render
 from anyrig.jobs import Job
 from anyrig.server.auth import get_client
@@ -286,7 +286,9 @@ def _find_audio(server: ServerState, job: Job, number: int) -> _ChapterAudio:
     if made and is_one_file:
         arguments["made"] = str(made[0])
     suffix = (file or target).suffix
-    return _ChapterAudio(f"{number:02d} {safe_name(row['title'])}{suffix}", target, file, arguments)
+    return _ChapterAudio(
+        f"{number:02d} {make_file_name(row['title'])}{suffix}", target, file, arguments
+    )
 
 
 async def _make_audio(tasks: DocumentTasks, audio: _ChapterAudio, lock: asyncio.Lock) -> None:

@@ -1,6 +1,6 @@
-"""What is done with the parts of a book that are no plain prose: a choice for each.
+"""How the parts of a book that are not plain prose are read.
 
-Light, as the settings of every command are made of it.
+A file of its own: the settings of every command are built from it, and the plan imports more.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Literal, get_args, get_type_hints
 
 
 @dataclass(frozen=True)
-class Ways:
-    """What is done with the parts of a book that are no plain prose."""
+class ContentOptions:
+    """How the parts of a book that are not plain prose are read."""
 
     notes: Literal["skip", "inline", "end"] = "skip"
     """Footnotes: left out, after the paragraph that names them, or at the chapter's end."""
@@ -31,6 +31,6 @@ class Ways:
     """Paragraphs in a language that no voice here speaks."""
 
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    name: get_args(hint) for name, hint in get_type_hints(Ways).items()
+CONTENT_CHOICES: dict[str, tuple[str, ...]] = {
+    name: get_args(hint) for name, hint in get_type_hints(ContentOptions).items()
 }
