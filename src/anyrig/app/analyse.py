@@ -75,7 +75,7 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
                 if isinstance(found, Unread) and one.file is not None:
                     message = found.message.replace(one.file.name, path.name)
                     found = replace(found, message=message)
-                yield replace(found, file=path)
+                yield replace(found, path=path)
 
         def open_model(languages: Mapping[str, float]) -> Vectors:
             model = find_model(rig, request, languages, on_event)
