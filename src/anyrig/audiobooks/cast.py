@@ -50,7 +50,7 @@ from anyrig.audiobooks.dialogue_words import Gender, get_words
 from anyrig.audiobooks.speakers import AttributedSpeech, attribute_speeches
 from anyrig.errors import InvalidInputError, Message
 from anyrig.speech.language import match_language
-from anyrig.speech.regexes import UserPattern, compile_pattern
+from anyrig.speech.lexicon import UserPattern, compile_pattern
 from anyrig.speech.source_text import Style
 from anyrig.text import toml
 from anyrig.text.decode import written
@@ -109,7 +109,7 @@ class Rule:
         """Whether it holds for a paragraph."""
         if self.chapters and not any(low <= chapter <= high for low, high in self.chapters):
             return False
-        return not self.pattern or self._compiled.search(text) is not None
+        return not self.pattern or self._compiled.matches(text)
 
 
 @dataclass(frozen=True)
