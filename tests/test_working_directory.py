@@ -243,7 +243,7 @@ def _running(
 # -- how processes are started ---------------------------------------------------------------------
 
 STARTING = "backends/process.py"
-OTHERS = {"speech/hosting/environments.py": "creates environments, with -I", "install.py": "prints"}
+OTHERS = {"speech/environments.py": "builds environments, with -I", "install.py": "prints"}
 _MULTIPROCESSING = {"Process", "Pool", "get_context", "set_start_method", "ProcessPoolExecutor"}
 _EXECUTING = ("exec", "spawn", "posix_spawn")
 

@@ -1,13 +1,18 @@
 """Classes found by name: a package's own table first, then entry points of installed packages.
 
 A table maps names to `module:Class` strings, so loading one engine imports no other. Entry points
-are scanned only for a name that is not in the table, or for a listing: the scan costs 100 ms.
+are scanned only for a name that is not in the table, or for a listing: the scan costs 100 ms, and
+is repeated when packages change.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import InvalidInputError, MissingPackageError
@@ -58,7 +63,21 @@ def _load_builtin(target: str, name: str) -> Any:
         ) from error
 
 
+def read_import_state() -> tuple[tuple[str, int], ...]:
+    """Changes when packages are installed, removed or added to the import path."""
+    state = []
+    for path in sys.path:
+        with suppress(OSError):
+            state.append((path, os.stat(path or ".").st_mtime_ns))
+    return tuple(state)
+
+
 def _find_entry_points(group: str) -> EntryPoints:
+    return _scan_entry_points(group, read_import_state())
+
+
+@lru_cache(maxsize=16)
+def _scan_entry_points(group: str, _state: object) -> EntryPoints:
     from importlib.metadata import entry_points
 
     return entry_points(group=group)

@@ -21,7 +21,6 @@ from anyrig.app.book_recording import (
     resolve_target,
 )
 from anyrig.app.books import BookRequest
-from anyrig.app.engines import EngineChoice
 from anyrig.app.events import BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.app.rig import Rig
 from anyrig.audio.loudness import measure
@@ -32,6 +31,7 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
 from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import Placement, PlacementPlan
+from anyrig.speech.choose import EngineChoice
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import SpeechOptions, seed_of
 from anyrig.speech.stage import Stage

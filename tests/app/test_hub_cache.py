@@ -137,26 +137,39 @@ def test_a_model_of_transcription(cache: Path, tmp_path: Path) -> None:
     assert Path(found.folder) == snapshot
 
 
-def test_weights_of_a_speech_engine(cache: Path, files: Path) -> None:
-    snapshot = put(cache, "microsoft/VibeVoice-Realtime-0.5B", files)
+@pytest.fixture
+def voice_files(tmp_path: Path) -> Path:
+    """What VibeVoice is known by."""
+    folder = tmp_path / "vibevoice"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "vibevoice"}')
+    for name in ("model.safetensors", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def test_weights_of_a_speech_engine(cache: Path, voice_files: Path) -> None:
+    snapshot = put(cache, "vibevoice/VibeVoice-1.5B-hf", voice_files)
     rig = Rig()
-    for options in ({}, {"model": "microsoft/VibeVoice-Realtime-0.5B"}):
+    for options in ({}, {"model": "vibevoice/VibeVoice-1.5B-hf"}):
         request = rig.request(VoiceOptions, **options)
-        assert find_weights_folder(rig, request, "vibevoice-realtime") == snapshot
+        assert find_weights_folder(rig, request, "vibevoice") == snapshot
 
 
-def test_weights_of_the_settings(cache: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = put(cache, "microsoft/VibeVoice-Realtime-0.5B", files)
-    monkeypatch.setenv("VIBEVOICE_MODEL", "microsoft/VibeVoice-Realtime-0.5B")
+def test_weights_of_the_settings(
+    cache: Path, voice_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = put(cache, "vibevoice/VibeVoice-1.5B-hf", voice_files)
+    monkeypatch.setenv("VIBEVOICE_MODEL", "vibevoice/VibeVoice-1.5B-hf")
     rig = Rig()
-    assert find_weights_folder(rig, rig.request(VoiceOptions), "vibevoice-realtime") == snapshot
+    assert find_weights_folder(rig, rig.request(VoiceOptions), "vibevoice") == snapshot
 
 
 def test_an_engine_in_the_cache_is_not_downloaded_again(
-    cache: Path, files: Path, anyrig: Anyrig
+    cache: Path, voice_files: Path, anyrig: Anyrig
 ) -> None:
-    snapshot = put(cache, "microsoft/VibeVoice-Realtime-0.5B", files)
-    done = anyrig("engines", "get", "vibevoice-realtime", "--yes")
+    snapshot = put(cache, "vibevoice/VibeVoice-1.5B-hf", voice_files)
+    done = anyrig("engines", "get", "vibevoice", "--yes")
     assert done.returncode == 0, done.stderr
     assert "is in the Hugging Face cache" in done.stderr + done.stdout
     assert str(snapshot) in done.stdout

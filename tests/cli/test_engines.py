@@ -6,7 +6,6 @@ import functools
 import importlib.util
 import json
 import os
-import shlex
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from typing import Any
 import pytest
 
 from anyrig.speech.engines import OWN, kokoro_fetch, kokoro_packs
-from anyrig.speech.hosting import environments, recipes
+from anyrig.speech.engines.xtts import Xtts
+from anyrig.speech.environments import Environment
 from anyrig.storage import files
 from tests.conftest import Anyrig
 
@@ -36,7 +36,7 @@ def test_every_engine_has_an_honest_state(anyrig: Anyrig) -> None:
     assert rows["tone"]["state"] == "ready"
     assert rows["kokoro"]["state"] == "needs weights"
     assert "anyrig engines get kokoro" in rows["kokoro"]["fix"]
-    for name in recipes.NAMES:
+    for name in ("xtts", "indextts"):
         assert rows[name]["state"] == "needs environment"
         assert rows[name]["fix"] == f"anyrig engines install {name}"
         assert rows[name]["unverified"]
@@ -54,7 +54,8 @@ def test_every_engine_has_an_honest_state(anyrig: Anyrig) -> None:
         (["fetch", "xtts"], 2, "unknown action 'fetch'"),
         (["show", "nobody"], 2, "unknown engine 'nobody'"),
         (["install", "xtts"], 2, "--yes"),
-        (["convert", "xtts"], 4, "models/xtts"),
+        (["convert", "xtts"], 2, "unknown action 'convert'"),
+        (["show", "vibevoice-realtime"], 2, "not part of this release"),
         (["get", "xtts"], 2, "no repository"),
         (["get", "vits"], 2, "--yes"),
     ],
@@ -76,47 +77,11 @@ def test_an_archive_that_is_not_the_published_one_is_refused(anyrig: Anyrig) -> 
     assert kokoro_packs.ARCHIVE_SHA256 in done.stderr
 
 
-def test_pickles_are_converted_only_in_an_environment(anyrig: Anyrig, tmp_path: Path) -> None:
-    models = tmp_path / "home" / ".cache" / "anyrig" / "models" / "xtts"
-    models.mkdir(parents=True)
-    (models / "speakers_xtts.pth").write_bytes(b"pickle")
-    done = anyrig("engines", "convert", "xtts", "--yes")
-    assert done.returncode == 4
-    assert "anyrig engines install xtts" in done.stderr
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_convert_ends_with_a_command_for_the_same_folder(
-    anyrig: Anyrig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
-) -> None:
-    models = tmp_path / "home" / ".cache" / "anyrig" / "models" / "xtts"
-    folder = models if own else tmp_path / "my voices"
-    folder.mkdir(parents=True)
-    for name in ("config.json", "model.pth", "vocab.json", "speakers_xtts.pth"):
-        (folder / name).write_bytes(b"x")
-
-    def convert(*_: Any, **__: Any) -> list[Path]:
-        speakers = folder / "speakers_xtts.json"
-        speakers.write_text('{"value": {"dict": {"Ana": {}}}}', encoding="utf-8")
-        return [speakers]
-
-    monkeypatch.setattr("anyrig.speech.hosting.convert.convert", convert)
-    monkeypatch.setattr(environments, "state", lambda *_, **__: "ready")
-    monkeypatch.setattr(
-        "anyrig.speech.hosting.engine._environment", lambda *_: (tmp_path, "coqui-tts-0.28")
-    )
-    words = [] if own else ["--model", str(folder)]
-    done = anyrig("engines", "convert", "xtts", "--yes", *words)
-    assert done.returncode == 0, done.stderr
-    last = done.stdout.splitlines()[-1]
-    model = "" if own else f" --model {shlex.quote(str(folder))}"
-    assert last == f'Next: anyrig speak "Hello." --engine xtts{model}'
-
-
 def test_weights_and_environment_are_removed_after_a_yes(anyrig: Anyrig, tmp_path: Path) -> None:
     cache = tmp_path / "home" / ".cache" / "anyrig"
     models, home = cache / "models" / "xtts", cache / "environments"
-    for folder in (models, environments.place(home, "xtts")):
+    environment = Environment("xtts", Xtts.environment, home)
+    for folder in (models, environment.folder):
         folder.mkdir(parents=True)
         (folder / "something").touch()
     done = anyrig("engines", "remove", "xtts", stdin=subprocess.DEVNULL)
@@ -125,7 +90,7 @@ def test_weights_and_environment_are_removed_after_a_yes(anyrig: Anyrig, tmp_pat
     done = anyrig("engines", "remove", "xtts", "--yes")
     assert done.returncode == 0, done.stderr
     assert not models.exists()
-    assert environments.state("xtts", home) == "absent"
+    assert environment.state == "absent"
 
 
 # -- packs from the package index -----------------------------------------------------------------

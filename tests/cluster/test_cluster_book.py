@@ -19,7 +19,6 @@ from anyrig.app.cluster import (
     _check_voices_match,
     check_no_recordings,
 )
-from anyrig.app.engines import EngineChoice
 from anyrig.app.jobs import build_arguments, make_job_handler
 from anyrig.app.rig import Rig
 from anyrig.cluster.embedding import EmbeddingCodec, count_rows
@@ -28,6 +27,7 @@ from anyrig.cluster.speech import identify_engine
 from anyrig.documents.bundle import bundles, text_bundles
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.jobs import JobQueue, run_jobs
+from anyrig.speech.choose import EngineChoice
 from anyrig.speech.engine import Voice
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import SpeechOptions, prepare

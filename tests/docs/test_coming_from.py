@@ -205,9 +205,6 @@ RUN: dict[str, tuple[list[str], int]] = {
     "anyrig embed": (["embed", "x", "--model", "hashing", "--json"], 0),
     "anyrig embed --lines": (["embed", "--lines", "lines.txt", "--model", "hashing"], 0),
     "anyrig engines": (["engines"], 0),
-    "anyrig engines convert vibevoice-realtime": (
-        ["engines", "convert", "vibevoice-realtime"], NO_ENVIRONMENT,
-    ),
     "anyrig engines show indextts": (["engines", "show", "indextts"], 0),
     "anyrig engines show xtts": (["engines", "show", "xtts"], 0),
     "anyrig entities": (["entities", "--text", "Due 12 %.", "--engine", "grammar"], 0),
@@ -228,7 +225,7 @@ RUN: dict[str, tuple[list[str], int]] = {
             "anyrig speak --engine indextts --set top_k=30",
             "anyrig speak --engine indextts --set emo_alpha=0.7 --set duration=1.2 --set"
             " max_mel_tokens=800 --set max_text_tokens_per_sentence=100 --seed 3",
-            "anyrig speak --engine vibevoice-realtime",
+            "anyrig speak --engine vibevoice",
         )
     },
 }  # fmt: skip

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from anyrig.speech.hosting.recipes import RECIPES
+from anyrig.speech.engines.xtts import Xtts
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, Start
 from tests.server.long_work import told
-from tests.speech.hosting.standin import wheel
+from tests.speech.standin import wheel
 
 pytestmark = [*NEEDS, pytest.mark.slow]
 WEIGHTS = ("config.json", "model.pth", "vocab.json")
@@ -45,7 +45,7 @@ def wheels(tmp_path: Path) -> Iterator[WheelServer]:
     """Empty packages under the names and versions that xtts pins."""
     folder = tmp_path / "wheels"
     folder.mkdir()
-    for requirement in RECIPES["xtts"].requirements:
+    for requirement in Xtts.environment.requirements:
         name, _, version = requirement.partition("==")
         wheel(folder, name.replace("-", "_"), version, "", "")
     with WheelServer(folder) as server:

@@ -374,13 +374,13 @@ def test_a_server_with_old_settings_speaks_with_the_default_voice(
     make_app: MakeApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = {
-        "VIBEVOICE_MODEL": "microsoft/VibeVoice-Realtime-0.5B", "VIBEVOICE_DEVICE": "cpu",
+        "VIBEVOICE_MODEL": "vibevoice/VibeVoice-1.5B-hf", "VIBEVOICE_DEVICE": "cpu",
         "VIBEVOICE_PORT": "3000", "VIBEVOICE_VOICE": "en-Carter_man",
     }  # fmt: skip
     app = make_app(environment=old)
     warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert len(warned) == 2, "at the start, once each"
-    assert "`anyrig engines get vibevoice-realtime` downloads that model." in warned[0]
+    assert "`anyrig engines get vibevoice` downloads that model." in warned[0]
     assert "VIBEVOICE_VOICE: no installed engine has the voice 'en-Carter_man'" in warned[1]
     with TestClient(app, base_url="http://127.0.0.1:3000") as client:
         told = client.get("/config").json()

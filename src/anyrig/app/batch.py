@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.app.cache import open_cache
 from anyrig.app.engines import (
-    EngineChoice,
     check_voice,
     choose_engine,
     detect_language,
@@ -44,6 +43,7 @@ from anyrig.errors import (
     UnsupportedLanguageError,
 )
 from anyrig.options import option
+from anyrig.speech.choose import EngineChoice
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig

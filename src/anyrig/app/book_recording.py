@@ -23,7 +23,6 @@ from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.books import BookRequest, PlannedBook
-    from anyrig.app.engines import EngineChoice
     from anyrig.app.rig import Rig
     from anyrig.audio.encode import Format
     from anyrig.audio.samples import Samples
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.progress import Progress, Stage, Tell
     from anyrig.audiobooks.timeline import Timeline
     from anyrig.audiobooks.write import Written
+    from anyrig.speech.choose import EngineChoice
     from anyrig.speech.maker import Spoken
     from anyrig.speech.segment import Segment
     from anyrig.speech.shelf import Shelf

@@ -30,7 +30,6 @@ from anyrig.app.book_recording import (
 from anyrig.app.cache import find_cache_file, open_cache, open_shared_cache
 from anyrig.app.cluster import check_no_recordings, find_broker
 from anyrig.app.engines import (
-    EngineChoice,
     check_voice,
     choose_engine,
     choose_engine_with_voices,
@@ -66,6 +65,7 @@ from anyrig.errors import (
 )
 from anyrig.options import Request, option
 from anyrig.results import fields_to_json, in_json
+from anyrig.speech.choose import EngineChoice
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig

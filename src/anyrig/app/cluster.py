@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app.engines import EngineChoice, find_weights
+from anyrig.app.engines import find_weights
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
@@ -24,6 +24,7 @@ from anyrig.errors import (
 from anyrig.install import format_install
 from anyrig.jobs import Job, JobQueue
 from anyrig.options import Request, option
+from anyrig.speech.choose import EngineChoice
 from anyrig.storage.keys import JsonValue
 
 if TYPE_CHECKING:
@@ -251,12 +252,14 @@ def _make_opener(
 
 def check_no_recordings(rig: Rig, options: ClusterOptions, segments: Iterable[Segment]) -> None:
     """Refuse voices cloned from recordings that only this machine has."""
+    from anyrig.speech.voices import is_recording
+
     if not find_broker(rig, options):
         return
     for voice in dict.fromkeys(
         segment.utterance.voice for segment in segments if segment.utterance.voice
     ):
-        if Path(voice).is_file():
+        if is_recording(voice) and Path(voice).is_file():
             raise WorkError(
                 f"{voice} is a file on this machine, which the cluster's workers do not have",
                 hint=Message(

@@ -1,4 +1,4 @@
-"""Weights and environments of speech engines: download, install, convert, remove."""
+"""Weights and environments of speech engines: download, install, remove."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from anyrig.app.engines import (
     check_engine,
     find_cached_weights,
     find_weights,
-    find_weights_folder,
-    is_restricted,
 )
 from anyrig.app.events import Event, NoticeEvent, OnEvent, ProgressEvent
 from anyrig.errors import (
@@ -37,11 +35,13 @@ from anyrig.errors import (
 from anyrig.install import localize_install_commands, quote_argument
 from anyrig.options import Request, option
 from anyrig.speech import engines
+from anyrig.speech.choose import is_restricted
 from anyrig.units import format_bytes
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.devices.vendor import TorchWheel
+    from anyrig.speech.environments import Environment
 
 log = logging.getLogger(__name__)
 _LAST_LINES = 20
@@ -134,6 +134,7 @@ def install_packages(rig: Rig, name: str, on_event: OnEvent, agree: Agree) -> No
     on_event(NoticeEvent(f"Running: {command}"))
     run_install(command, rig.environment, _report_line("installing", on_event))
     importlib.invalidate_caches()
+    rig.engine_weights.clear()
 
 
 def run_install(
@@ -207,63 +208,27 @@ def _find_cached(name: str, request: DownloadRequest) -> Path | None:
 
 
 def install_environment(rig: Rig, name: str, on_event: OnEvent, agree: Agree) -> EngineFiles:
-    """Make the virtual environment of an engine whose packages clash with others."""
-    from anyrig.speech.hosting import environments, recipes
-
-    info = engines.engine_class(name).info
-    if name not in recipes.NAMES:
-        needed = localize_install_commands(info.install) or "nothing: it comes with anyrig"
+    """Build the environment of an engine whose packages clash with others."""
+    environment = _find_environment(rig, name)
+    if environment is None:
+        install = engines.engine_class(name).info.install
+        needed = localize_install_commands(install) or "nothing: it comes with anyrig"
         raise InvalidInputError(
             f"{name} needs no environment of its own", hint=f"What it needs: {needed}"
         )
-    folder = environments.install(
-        name, rig.folders.environments, yes=agree, tell=_report_line("installing", on_event),
-        environment=rig.environment, torch=_find_torch(rig, name),
+    environment.install(
+        agree=agree, on_line=_report_line("installing", on_event), variables=rig.environment,
+        torch=_find_torch(rig, environment),
     )  # fmt: skip
-    return EngineFiles(folder, (), _describe_next(rig, name))
-
-
-def convert_voices(
-    rig: Rig, name: str, options: VoiceOptions, on_event: OnEvent, agree: Agree, trust: Agree
-) -> EngineFiles:
-    """Convert pickled voices to safetensors, inside the engine's own environment.
-
-    `agree` is asked before anything is read, `trust` before a pickle that can run code is.
-    """
-    from anyrig.speech.hosting import environments
-    from anyrig.speech.hosting.convert import convert
-    from anyrig.speech.hosting.engine import Hosted
-
-    engine_class = engines.engine_class(name)
-    if not issubclass(engine_class, Hosted):
-        raise InvalidInputError(f"{name} has no pickled voices", hint="Nothing to convert.")
-    folder = find_weights_folder(rig, options, name)
-    if folder is None:
-        raise MissingWeightsError(
-            f"{name} has no weights on this machine",
-            hint=f"{engine_class.info.weights} Their folder is {rig.folders.models / name}.",
-        )
-    home = rig.folders.environments
-    if environments.state(name, home) != "ready":
-        raise MissingPackageError(f"{name} has no environment yet", hint=engine_class.info.install)
-    questions = iter((agree,))  # all questions after the first are about trust
-    files = convert(
-        engine_class.recipe, engine_class.pickles(folder), environments.place(home, name),
-        yes=lambda question: next(questions, trust)(question),
-        tell=_report_line("converting", on_event), environment=rig.environment,
-    )  # fmt: skip
-    return EngineFiles(folder, tuple(files), _describe_next(rig, name, options.model))
+    return EngineFiles(environment.folder, (), _describe_next(rig, name))
 
 
 def remove_engine(rig: Rig, name: str, agree: Agree) -> list[Path]:
     """Delete an engine's downloaded weights and its environment."""
-    from anyrig.speech.hosting import environments, recipes
-
-    engines.engine_class(name)
-    weights, home = rig.folders.models / name, rig.folders.environments
-    has_environment = name in recipes.NAMES and environments.state(name, home) != "absent"
+    weights, environment = rig.folders.models / name, _find_environment(rig, name)
     folders = [weights] if weights.is_dir() else []
-    folders += [environments.place(home, name)] if has_environment else []
+    if environment is not None and environment.state != "absent":
+        folders.append(environment.folder)
     if not folders:
         raise InvalidInputError(
             f"{name} has no files to remove", hint="`anyrig engines` lists what is installed."
@@ -271,9 +236,23 @@ def remove_engine(rig: Rig, name: str, agree: Agree) -> list[Path]:
     _require(agree, f"To be removed: {', '.join(map(str, folders))}.")
     if weights in folders:
         shutil.rmtree(weights)
-    if has_environment:
-        environments.remove(name, home)
+    if environment is not None:
+        environment.remove()
     return folders
+
+
+def _find_environment(rig: Rig, name: str) -> Environment | None:
+    from anyrig.speech.environments import Environment
+
+    spec = engines.engine_class(name).environment
+    return None if spec is None else Environment(name, spec, rig.folders.environments)
+
+
+def _find_torch(rig: Rig, environment: Environment) -> TorchWheel:
+    """The build of torch for an environment: for this machine's GPU if there is one."""
+    from anyrig.devices.advice import find_torch_wheel
+
+    return find_torch_wheel(rig.machine, environment.spec.torch)
 
 
 # -- in the background -----------------------------------------------------------------------------
@@ -292,8 +271,6 @@ class InstallPlan:
 
 
 def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
-    from anyrig.speech.hosting.recipes import RECIPES
-
     info = status.info
     is_offline = rig.environment.get("HF_HUB_OFFLINE", "") not in ("", "0")
     if status.is_ready:
@@ -304,10 +281,12 @@ def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
         can_start = info.name == _IN_ARCHIVE or not is_offline
         return InstallPlan(f"anyrig engines get {info.name}", info.weights_bytes, can_start)
     if status.state == "needs environment":
-        size_bytes = (
-            RECIPES[info.name].disk(_find_torch(rig, info.name).flavour) + info.weights_bytes
+        environment = _find_environment(rig, info.name)
+        assert environment is not None, "its state says so"
+        disk_bytes = environment.spec.estimate_disk(_find_torch(rig, environment).flavour)
+        return InstallPlan(
+            f"anyrig engines install {info.name}", disk_bytes + info.weights_bytes, not is_offline
         )
-        return InstallPlan(f"anyrig engines install {info.name}", size_bytes, not is_offline)
     command = f"anyrig engines get {info.name}"
     if status.state != "needs extra" or not info.repository:
         command = localize_install_commands(info.install)
@@ -400,14 +379,6 @@ def _require(agree: Agree, notice: str) -> None:
 
 def _report_line(stage: str, on_event: OnEvent) -> Callable[[str], None]:
     return lambda line: on_event(ProgressEvent(stage, detail=line.strip()))
-
-
-def _find_torch(rig: Rig, name: str) -> TorchWheel:
-    """The build of torch for an engine's environment: for this machine's GPU if there is one."""
-    from anyrig.devices.advice import find_torch_wheel
-    from anyrig.speech.hosting.recipes import recipe_of
-
-    return find_torch_wheel(rig.machine, recipe_of(name).torch)
 
 
 def _describe_next(rig: Rig, name: str, folder: Path | None = None) -> str:

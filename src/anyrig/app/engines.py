@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.errors import (
     AnyrigError,
@@ -20,26 +20,28 @@ from anyrig.errors import (
 from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
 from anyrig.speech import engines
-from anyrig.speech.engine import (
-    EngineInfo,
-    EngineWeights,
-    OptionValue,
-    SpeechEngine,
-    Voice,
-    resolve_options,
+from anyrig.speech.choose import (
+    ChoiceReason,
+    EngineCatalog,
+    EngineChoice,
+    ReasonCode,
+    choose_by_language,
+    choose_by_voices,
+    find_engine_of_repository,
+    list_infos,
+    rank_engines,
+    split_blend,
 )
+from anyrig.speech.engine import EngineInfo, EngineWeights, SpeechEngine, Voice
+from anyrig.speech.voices import is_recording
 from anyrig.storage.weights import find_cached_repository
 from anyrig.text.language_names import language_code
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.errors import UnsupportedLanguageError
-    from anyrig.speech.hosting.engine import Hosted
 
-TEST_ENGINE = "tone"
-"""It speaks no language: it is never offered."""
 _DETECTION_CHARACTERS = 20_000
-_RESTRICTED_LICENCES = ("GPL", "CPML", "-NC", "non-commercial", "bilibili")
 _MAX_SUGGESTIONS = 4
 
 
@@ -76,24 +78,6 @@ class VoiceOptions(Request):
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class EngineChoice:
-    """An engine that is ready to speak."""
-
-    name: str
-    engine_class: type[SpeechEngine]
-    found: EngineWeights
-    options: dict[str, OptionValue]
-    requested: bool
-    """Whether the user named it."""
-    reason: str = ""
-    """Why it is not the default engine, if the user named none."""
-
-    @property
-    def info(self) -> EngineInfo:
-        return self.engine_class.info
-
-
 EngineState = Literal["ready", "needs extra", "needs environment", "needs weights", "broken"]
 
 
@@ -107,6 +91,8 @@ class EngineStatus:
     fix: str = ""
     voices: tuple[Voice, ...] = ()
     languages: tuple[str, ...] = ()
+    has_environment: bool = False
+    """Whether it runs in an environment of its own."""
 
     @property
     def is_ready(self) -> bool:
@@ -123,23 +109,38 @@ def detect_language(text: str, options: VoiceOptions) -> str:
 
 
 def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> EngineChoice:
-    """The requested engine; else one that has the voice; else one for the language."""
+    """The requested engine; else one that has the voice; else the best for the language."""
+    catalog = _open_catalog(rig, options)
     requested = find_requested_engine(rig, options)
     if requested:
-        return _open(rig, options, requested, requested=True)
+        return replace(catalog.open(requested), reason=ChoiceReason(ReasonCode.REQUESTED))
     if options.voice:
-        if Path(options.voice).is_file():
+        if is_recording(options.voice):
             raise InvalidInputError(
                 f"{options.voice} is a recording, and no engine was named that can clone it",
                 hint=Message(
                     "Pass {engine}; `anyrig engines` lists them.", engine=OptionRef("engine")
                 ),
             )
-        return choose_engine_with_voices(rig, options, [options.voice])
-    engine = _engine_of_repository(rig.settings.speech.model)
-    if engine and (choice := _try_open(rig, options, engine)) is not None:
-        return replace(choice, reason=f"its model is {choice.info.repository}")
-    return _choose_for_language(rig, options, language)
+        return choose_by_voices(catalog, [options.voice])
+    engine = _engine_of_model(rig.settings.speech.model)
+    if engine and (choice := catalog.try_open(engine)) is not None:
+        reason = ChoiceReason(ReasonCode.MODEL, f"its model is {choice.info.repository}")
+        return replace(choice, reason=reason)
+    return choose_by_language(catalog, language)
+
+
+def choose_engine_with_voices(
+    rig: Rig, options: VoiceOptions, voices: Sequence[str]
+) -> EngineChoice:
+    """The engine that has all of some voices; the default comes before the others."""
+    return choose_by_voices(_open_catalog(rig, options), voices)
+
+
+def _open_catalog(rig: Rig, options: VoiceOptions) -> EngineCatalog:
+    return EngineCatalog(
+        lambda name: find_weights(rig, options, name, engines.engine_class(name)), options.set
+    )
 
 
 def find_requested_engine(rig: Rig, options: VoiceOptions) -> str:
@@ -174,57 +175,7 @@ def check_speech_settings(rig: Rig, options: VoiceOptions) -> None:
         )
 
 
-def _choose_for_language(rig: Rig, options: VoiceOptions, language: str) -> EngineChoice:
-    from anyrig.speech.language import match_language, name_language
-
-    try:
-        default = _open(rig, options, engines.DEFAULT)
-    except MissingPackageError:
-        if not language:
-            raise
-        default = None
-    if default is not None and (not language or match_language(language, default.found.languages)):
-        return default
-    for name in _list_by_licence(language):
-        other = _try_open(rig, options, name) if name != engines.DEFAULT else None
-        if other is not None and match_language(language, other.found.languages):
-            lack = f"does not speak {name_language(language)}" if default else "is not installed"
-            return replace(other, reason=f"{engines.DEFAULT} {lack}")
-    return default or _open(rig, options, engines.DEFAULT)
-
-
-def choose_engine_with_voices(
-    rig: Rig, options: VoiceOptions, voices: Sequence[str]
-) -> EngineChoice:
-    """The engine that has all of some voices; the default comes before the others."""
-    from anyrig.speech.voices import unknown
-
-    requested = list(dict.fromkeys(part for voice in voices for part in split_blend(voice)))
-    known: list[str] = []
-    for name in dict.fromkeys((engines.DEFAULT, *engines.names())):
-        choice = _try_open(rig, options, name)
-        if choice is None:
-            continue
-        own = [voice.name for voice in choice.found.voices]
-        if set(requested) <= set(own):
-            reason = "" if name == engines.DEFAULT else f"it has {', '.join(requested)}"
-            return replace(choice, reason=reason)
-        known += own if name != TEST_ENGINE else []
-    missing = next((part for part in requested if part not in known), "")
-    if missing:
-        raise unknown(missing, known, more="`anyrig engines` lists engines with more voices.")
-    raise InvalidInputError(
-        f"no engine has all of these voices: {', '.join(requested)}",
-        hint="`anyrig voices` lists the voices of each engine; one engine reads a whole text.",
-    )
-
-
 # -- voices ----------------------------------------------------------------------------------------
-
-
-def split_blend(voice: str) -> list[str]:
-    """The names in a blend such as `af_heart:2+am_michael`."""
-    return [part.partition(":")[0].strip() for part in voice.split("+")]
 
 
 def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
@@ -236,7 +187,7 @@ def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
     known = [each.name for each in choice.found.voices]
     if (files and not known) or voice in known:
         return voice
-    if files and Path(voice).is_file():
+    if files and is_recording(voice) and Path(voice).is_file():
         if choice.engine_class.clones:
             return voice
         raise InvalidInputError(
@@ -257,7 +208,8 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
     saved: str = rig.settings.speech.voice
     if not saved or any(voice.name == saved for voice in choice.found.voices):
         return saved
-    others = (_try_open(rig, options, name) for name in engines.names())
+    catalog = _open_catalog(rig, options)
+    others = (catalog.try_open(name) for name in engines.names())
     if not any(voice.name == saved for one in others if one for voice in one.found.voices):
         rig.warn(
             f"{rig.describe_origin('speech.voice')}: no installed engine has the voice {saved!r};"
@@ -269,38 +221,22 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
 # -- what is installed -----------------------------------------------------------------------------
 
 
-def _open(rig: Rig, options: VoiceOptions, name: str, *, requested: bool = False) -> EngineChoice:
-    engine_class = engines.engine_class(name)
-    values = resolve_options(engine_class.info, {key: str(one) for key, one in options.set.items()})
-    found = find_weights(rig, options, name, engine_class)
-    found = replace(found, voices=engine_class.voices_with(found, values))
-    return EngineChoice(name, engine_class, found, values, requested)
-
-
-def _try_open(rig: Rig, options: VoiceOptions, name: str) -> EngineChoice | None:
-    try:
-        return _open(rig, options, name)
-    except AnyrigError:
-        return None
-
-
 def find_weights(
     rig: Rig, options: VoiceOptions, name: str, engine_class: type[SpeechEngine]
 ) -> EngineWeights:
     """Find an engine's weights on this machine; the error names the folder to put them into."""
-    folder = find_weights_folder(rig, options, name)
+    folder, home = find_weights_folder(rig, options, name), rig.folders.environments
     try:
-        if engine_class.hosted:
-            hosted = cast("type[Hosted]", engine_class)
-            return hosted.find_weights(folder, environments=rig.folders.environments)
         try:
-            return engine_class.find_weights(folder)
+            return rig.engine_weights.find(engine_class, folder, home)
         except (InvalidInputError, MissingWeightsError):
             # A folder in the settings belongs to one engine, and this may be another.
             if folder is None or options.model or name == find_requested_engine(rig, options):
                 raise
-            return engine_class.find_weights(_find_downloaded(rig, name))
+            return rig.engine_weights.find(engine_class, _find_downloaded(rig, name), home)
     except MissingWeightsError as error:
+        if engine_class.info.repository:
+            error.hint = Message("anyrig engines get {name}. {hint}", name=name, hint=error.hint)
         if folder is None:
             error.hint += f" Their folder is {rig.folders.models / name}."
         raise
@@ -332,7 +268,7 @@ def find_cached_weights(name: str) -> Path | None:
     """An engine's repository in the hub's cache, if the engine can use what is there of it."""
     engine_class = engines.engine_class(name)
     folder = find_cached_repository(engine_class.info.repository)
-    if folder is None or engine_class.hosted:
+    if folder is None or engine_class.environment is not None:
         return folder
     try:
         engine_class.find_weights(folder)
@@ -349,7 +285,7 @@ def _find_model_setting(rig: Rig) -> Path | None:
     cached = find_cached_repository(path.as_posix())
     if cached is not None:
         return cached
-    name = _engine_of_repository(path)
+    name = _engine_of_model(path)
     if name and _find_downloaded(rig, name) is not None:
         return None
     fix = (
@@ -369,36 +305,32 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
     try:
         engine_class = engines.engine_class(name)
     except AnyrigError as error:
-        return EngineStatus(
-            EngineInfo(name, error.message, ()), "broken", error.message, error.hint
-        )
-    info = engine_class.info
+        info = EngineInfo(name, error.message, ())
+        return EngineStatus(info, "broken", error.message, error.hint)
+    info, own = engine_class.info, engine_class.environment is not None
+    state: EngineState = "ready"
     try:
         found = find_weights(rig, options, name, engine_class)
-        return EngineStatus(info, "ready", voices=tuple(found.voices), languages=found.languages)
-    except MissingWeightsError as error:
-        command = f"anyrig engines get {name}"
-        is_named = not info.repository or command in error.hint
-        fix = (
-            error.hint
-            if is_named
-            else Message("{command}. {hint}", command=command, hint=error.hint)
+        return EngineStatus(
+            info, state, voices=found.voices, languages=found.languages, has_environment=own
         )
-        return EngineStatus(info, "needs weights", error.message, fix)
-    except MissingPackageError as error:
-        own = info.install.startswith("anyrig engines install")
-        state: EngineState = "needs environment" if own else "needs extra"
-        fix = localize_install_commands(error.hint)
-        if not own and info.repository:
+    except AnyrigError as error:
+        fix = error.hint
+        if isinstance(error, MissingWeightsError):
+            state = "needs weights"
+        elif isinstance(error, MissingPackageError):
+            state = "needs environment" if own else "needs extra"
+            fix = localize_install_commands(fix)
+        else:
+            state = "broken"
+        if state == "needs extra" and info.repository:
             fix = Message(
                 "anyrig engines get {name}. It installs the packages ({command}) and downloads the"
                 " weights.",
                 name=name,
                 command=fix,
             )
-        return EngineStatus(info, state, error.message, fix)
-    except AnyrigError as error:
-        return EngineStatus(info, "broken", error.message, error.hint)
+        return EngineStatus(info, state, error.message, fix, has_environment=own)
 
 
 # -- what could be installed -----------------------------------------------------------------------
@@ -422,7 +354,7 @@ def suggest_engines(
     override = override or Message(
         "If that is wrong, pass {language}.", language=OptionRef("language", own)
     )
-    names = [name for name in _list_by_licence(error.language, known=True) if name != choice.name]
+    names = [name for name in rank_engines(error.language, known=True) if name != choice.name]
     if not names:
         hint = f"No engine speaks {name_language(error.language)}. " + override
         return UnspeakableTextError(error.message, hint=hint)
@@ -437,7 +369,7 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
 
     info = engines.engine_class(name).info
     licence = info.weights_licence or info.code_licence
-    installed = _try_open(rig, options, name)
+    installed = _open_catalog(rig, options).try_open(name)
     if installed is not None and match_language(language, installed.found.languages):
         return Message(
             "{name} ({licence}) speaks it and is installed: pass {engine}.",
@@ -445,11 +377,13 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
             licence=licence,
             engine=OptionRef("engine", name),
         )
-    steps = [localize_install_commands(info.install)]
     if info.weights and info.repository:
-        steps.append(f"anyrig engines get {name}")
-    elif info.weights:
-        steps.append(f"its weights, see `anyrig engines show {name}`")
+        steps = [f"anyrig engines get {name}"]  # it installs the packages as well
+    else:
+        needs_weights = f"its weights, see `anyrig engines show {name}`" if info.weights else ""
+        steps = [localize_install_commands(info.install), needs_weights]
+    if not match_language(language, info.languages[:1]):
+        steps.append(localize_install_commands(info.install_languages))
     return Message(
         "{name} ({licence}) speaks it: {steps}, then pass {engine}.",
         name=name,
@@ -459,37 +393,7 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
     )
 
 
-def _list_by_licence(language: str, *, known: bool = False) -> list[str]:
-    """Engines that speak a language, or unless it must be `known` may, depending on their weights:
-    free licences first.
-    """
-    base = language.partition("-")[0].lower()
-    rated = [
-        (is_restricted(info, code=True), name)
-        for name, info in _list_engine_infos()
-        if base in info.languages or (not info.languages and not known)
-    ]
-    return [name for _, name in sorted(rated, key=lambda pair: pair[0])]
-
-
-def is_restricted(info: EngineInfo, *, code: bool = False) -> bool:
-    """Whether the weights, or with `code` the code too, have a licence that restricts their use."""
-    licences = f"{info.weights_licence} {info.code_licence if code else ''}"
-    return any(word in licences for word in _RESTRICTED_LICENCES)
-
-
-def _engine_of_repository(model: Path | None) -> str:
+def _engine_of_model(model: Path | None) -> str:
     """The engine whose weights have this name on the model hub."""
-    name = model.as_posix().lower() if model else ""
-    specs = _list_engine_infos() if "/" in name else ()
-    return next((engine for engine, info in specs if info.repository.lower() == name), "")
-
-
-def _list_engine_infos() -> Iterator[tuple[str, EngineInfo]]:
-    for name in engines.names():
-        try:
-            info = engines.engine_class(name).info
-        except AnyrigError:
-            continue
-        if not info.cloud and name != TEST_ENGINE:
-            yield name, info
+    name = model.as_posix() if model else ""
+    return find_engine_of_repository(name, list_infos()) if "/" in name else ""

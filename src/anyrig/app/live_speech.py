@@ -19,17 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app.cache import open_cache
 from anyrig.app.engines import (
-    TEST_ENGINE,
-    EngineChoice,
     EngineStatus,
     check_engine,
     check_speech_settings,
     choose_engine,
     detect_language,
     find_requested_engine,
-    is_restricted,
     resolve_voice,
-    split_blend,
 )
 from anyrig.app.lexicons import ClientLexicons
 from anyrig.app.speech import SpeechRequest, open_stage, prepare_script
@@ -43,6 +39,7 @@ from anyrig.errors import (
 )
 from anyrig.options import list_options, option
 from anyrig.speech import engines
+from anyrig.speech.choose import TEST_ENGINE, EngineChoice, is_restricted, split_blend
 from anyrig.work.fair import FairSlots
 from anyrig.work.live import Lane
 

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from anyrig.documents.index.search import Answer
     from anyrig.documents.summarise.files import FileSummary
     from anyrig.settings.saved_device import SavedDevice
+    from anyrig.speech.choose import WeightsCache
     from anyrig.speech.engine import Voice
 
 log = logging.getLogger(__name__)
@@ -142,6 +143,13 @@ class Rig:
             os.environ.update(self.loaded_settings.process_variables)
 
     # -- settings and folders ----------------------------------------------------------------------
+
+    @cached_property
+    def engine_weights(self) -> WeightsCache:
+        """Weights of speech engines as last found."""
+        from anyrig.speech.choose import WeightsCache
+
+        return WeightsCache()
 
     @cached_property
     def folders(self) -> Folders:

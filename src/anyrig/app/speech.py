@@ -27,13 +27,11 @@ from anyrig.app.compute import (
     test_devices,
 )
 from anyrig.app.engines import (
-    EngineChoice,
     VoiceOptions,
     check_voice,
     choose_engine,
     detect_language,
     resolve_voice,
-    split_blend,
     suggest_engines,
 )
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
@@ -44,6 +42,7 @@ from anyrig.errors import (
     UnspeakableTextError,
 )
 from anyrig.options import Request, option
+from anyrig.speech.choose import EngineChoice, split_blend
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -401,13 +400,13 @@ def load_lexicon(rig: Rig, request: VoiceOptions) -> Lexicon | None:
 def check_voices(segments: Sequence[Segment], choice: EngineChoice, *, files: bool = True) -> None:
     """Check that each segment's voice exists and speaks its language, before anything is loaded."""
     from anyrig.speech.engine import Utterance
-    from anyrig.speech.voices import pick
+    from anyrig.speech.voices import is_recording, pick
 
     known = choice.found.voices
     lines = [segment.utterance for segment in segments if segment.utterance.voice]
     for voice, language in dict.fromkeys((line.voice, line.language) for line in lines):
         check_voice(voice, choice, files=files)
-        if known and not (files and Path(voice).is_file()):
+        if known and not (files and is_recording(voice)):
             for name in split_blend(voice):
                 pick(known, Utterance("", language, name))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.app.engines import TEST_ENGINE, VoiceOptions, choose_engine, find_weights
+from anyrig.app.engines import VoiceOptions, choose_engine, find_weights
 from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.speech import (
     SynthesisOptions,
@@ -20,6 +20,7 @@ from anyrig.app.speech import (
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
 from anyrig.options import option
 from anyrig.speech import engines
+from anyrig.speech.choose import TEST_ENGINE
 from anyrig.text.language_names import language_code
 
 if TYPE_CHECKING:

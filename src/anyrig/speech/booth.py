@@ -55,13 +55,12 @@ class Booth(BaseEngine):
         *,
         engine: str,
         folder: str = "",
-        environment: str = "",
         options: dict[str, OptionValue] | None = None,
         tries: int = TRIES,
     ) -> None:
         """Load the engine."""
-        self._engine: SpeechEngine = engines.make(
-            placement, engine=engine, folder=folder, environment=environment, options=options
+        self._engine: SpeechEngine = engines.load_engine(
+            placement, engine=engine, folder=folder, options=options
         )
         made = self._engine
         self.name, self.version = made.name, made.version

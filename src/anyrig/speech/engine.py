@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from anyrig.devices.machine import Library, Precision
 from anyrig.errors import InvalidInputError, OptionRef
-from anyrig.work.engine import BaseEngine
+from anyrig.work.engine import BaseEngine, Interpreter
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.placement import Placement, Workload
+    from anyrig.speech.environments import EnvironmentSpec
 
 OptionValue = bool | int | float | str
 
@@ -50,12 +51,16 @@ class EngineInfo:
     precisions: tuple[Precision, ...] = ("fp32",)
     gpu: bool = True
     """Whether a GPU is of any use to it."""
+    quality: int = 3
+    """How natural it sounds, from 1 to 5: of the engines that speak a language the best is used."""
     code_licence: str = ""
     weights_licence: str = ""
     modules: tuple[str, ...] = ()
     """What must be importable."""
     install: str = ""
     """The line that installs those, where the default install does not bring them."""
+    install_languages: str = ""
+    """The line that installs what languages other than the main one need besides."""
     weights: str = ""
     """How to get its weights, in a sentence; empty when they come with the packages."""
     repository: str = ""
@@ -112,8 +117,10 @@ class EngineWeights:
     voices: tuple[Voice, ...]
     folder: str = ""
     """Where they lie; empty when a package holds them."""
-    environment: str = ""
-    """The engine's own environment; empty for one that runs in ours."""
+    interpreter: Interpreter | None = None
+    """That of the engine's own environment; None for one that runs in ours."""
+    torch_flavour: str = ""
+    """Of the torch in that environment."""
     sample_rate: int = 24000
     worker_bytes: int = 0
     """What one worker holds at least."""
@@ -172,8 +179,9 @@ class SpeechEngine(BaseEngine):
     """Base class of speech engines. Required: `info`, `find_weights`, `run`."""
 
     info: ClassVar[EngineInfo]
-    hosted: ClassVar[bool] = False
-    """Whether it is a `speech.hosting.engine.Hosted`, which runs in an environment of its own."""
+    environment: ClassVar[EnvironmentSpec | None] = None
+    """What it needs an environment of its own for: its worker runs there, and sees of anyrig's
+    packages anyrig alone."""
     clones: ClassVar[bool] = False
     """Whether a recording serves as a voice."""
     pads = True
@@ -215,7 +223,9 @@ class SpeechEngine(BaseEngine):
         info = cls.info
         return Workload(
             name=f"the voice engine {info.name}",
-            libraries=info.libraries,
+            # Its own torch computes: a device will do that any library here can use.
+            libraries=("torch", "onnx") if cls.environment else info.libraries,
+            torch_flavour=found.torch_flavour,
             precisions=info.precisions,
             worker_bytes=found.worker_bytes,
             gpu=info.gpu,
@@ -232,20 +242,16 @@ class SpeechEngine(BaseEngine):
 
 
 def list_memory_options(
-    info: EngineInfo,
-    placement: Placement,
-    options: Mapping[str, OptionValue],
-    *,
-    hosted: bool = False,
+    engine: type[SpeechEngine], placement: Placement, options: Mapping[str, OptionValue]
 ) -> tuple[OptionRef, ...]:
     """What of an engine's own options needs less memory than what is in use.
 
     Args:
-        info: of the engine.
+        engine: its class.
         placement: where it runs.
         options: of `info.options`, complete.
-        hosted: whether its own torch computes, whatever library the placement names.
     """
+    info = engine.info
     found = [
         OptionRef("set", f"{option.name}={option.saves_memory}")
         for option in info.options
@@ -253,7 +259,7 @@ def list_memory_options(
     ]
     on_gpu = placement.device.kind == "gpu"
     half = next((name for name in info.precisions if name in ("fp16", "bf16")), "")
-    casts = hosted or placement.backend.library == "torch"
+    casts = engine.environment is not None or placement.backend.library == "torch"
     if half and casts and on_gpu and placement.precision in ("fp32", "tf32"):
         found.append(OptionRef("precision", half))
     return (*found, OptionRef("device", "cpu")) if on_gpu else tuple(found)

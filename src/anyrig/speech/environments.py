@@ -371,12 +371,10 @@ def _find_package(name: str) -> str:
     from importlib.util import find_spec
 
     spec = find_spec(name)
-    if spec is None or spec.origin is None:
-        raise InvalidInputError(
-            f"the package {name} has no file", hint="An engine's package must have an __init__.py."
-        )
-    path = Path(spec.origin)
-    return str(path.parent.parent if spec.submodule_search_locations else path.parent)
+    assert spec is not None, "the engine was imported from it"
+    if spec.submodule_search_locations:
+        return str(Path(next(iter(spec.submodule_search_locations))).parent)
+    return str(Path(str(spec.origin)).parent)
 
 
 def _starts(command: Sequence[str], version: tuple[int, int]) -> bool:

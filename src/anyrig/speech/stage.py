@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anyrig.speech.engine import EngineWeights, OptionValue, Utterance, resolve_options
-from anyrig.speech.engines import engine_class
+from anyrig.speech.engines import describe_engine, engine_class
 from anyrig.speech.engines.packaged import hash_now
 from anyrig.speech.shelf import KIND, Shelf
+from anyrig.speech.voices import is_recording
 from anyrig.storage import keys as keys
 from anyrig.work.dispatch import SILENCE_LIMIT_S
 from anyrig.work.engine import EngineFactory
@@ -81,13 +82,13 @@ class Stage:
         recipe = EngineFactory(
             "anyrig.speech.booth:Booth",
             {
-                "engine": engine,
+                "engine": describe_engine(kind, engine),
                 "folder": found.folder,
-                "environment": found.environment,
                 "options": self.names.options,
             },
             name=f"speech {engine}",
             version=f"{found.version} {found.fingerprint[:12]}",
+            interpreter=found.interpreter,
         )
         self.on_gpus = sum(one.workers for one in placed.placements if one.device.kind == "gpu")
         """Workers that have a GPU."""
@@ -146,7 +147,7 @@ class Names:
 
     def _made_of(self, line: Utterance) -> dict[str, OptionValue]:
         """The recording behind a voice: another one under the same name is another voice."""
-        if line.voice and Path(line.voice).is_file():
+        if is_recording(line.voice) and Path(line.voice).is_file():
             return {"recording": hash_now(Path(line.voice))}
         for voice in self.found.voices:
             if voice.digest and line.voice in (voice.name, ""):

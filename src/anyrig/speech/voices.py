@@ -21,6 +21,17 @@ def pick(voices: Sequence[Voice], line: Utterance) -> Voice:
     raise unknown(line.voice, [voice.name for voice in voices])
 
 
+RECORDING_SUFFIXES = (".wav", ".flac", ".mp3", ".ogg")
+
+
+def is_recording(voice: str) -> bool:
+    """Whether a voice is the path of a recording, by its look: `me.wav`, `voices/me`.
+
+    A plain word is a name, whatever lies in the working directory.
+    """
+    return "/" in voice or "\\" in voice or voice.lower().endswith(RECORDING_SUFFIXES)
+
+
 def unknown(name: str, known: Sequence[str], *, more: str = "") -> InvalidInputError:
     """The error for a voice that nobody has, with the names nearest to it."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)

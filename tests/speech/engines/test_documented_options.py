@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
+from anyrig.placement import Placement
 from anyrig.speech import engines
-from anyrig.speech.engine import resolve_options
-from anyrig.speech.hosting import host
+from anyrig.speech.engine import Utterance, resolve_options
+from anyrig.speech.engines import indextts
 from tests.conftest import ROOT
 
 _ENGINES = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
@@ -60,32 +64,35 @@ class _Model:
         self.loaded = given
         self.said: dict[str, Any] = {}
 
-    def infer(self, **given: Any) -> tuple[int, list[int]]:
+    def infer(self, **given: Any) -> tuple[int, Any]:
         self.said = given
-        return 22050, [0]
+        return 22050, np.zeros((1, 64), np.int16)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
 def test_indextts_is_given_what_was_set(
-    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    precision: Any, on_cpu: Placement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = types.ModuleType("indextts.infer_v2")
     library.IndexTTS2 = _Model  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "indextts", types.ModuleType("indextts"))
     monkeypatch.setitem(sys.modules, "indextts.infer_v2", library)
-    monkeypatch.setattr(host, "ready_device", lambda _ask: "cuda")
-    monkeypatch.setattr(host, "module", lambda name: sys.modules.get(name) or types.SimpleNamespace(
-        bfloat16="bfloat16"))  # fmt: skip
+    handle = types.SimpleNamespace(device=torch.device("cuda"))
+    monkeypatch.setattr(indextts, "open_torch", lambda placement: handle)
+    names = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model", "voices/anna.wav")
     (tmp_path / "voices").mkdir()
-    (tmp_path / "voices" / "anna.wav").write_bytes(b"RIFF")
-    info = engines.engine_class("indextts").info
-    options = resolve_options(
-        info, {"max_mel_tokens": "800", "max_text_tokens_per_sentence": "100"}
+    for name in names:
+        (tmp_path / name).write_text(name)
+    given = {"max_mel_tokens": "800", "max_text_tokens_per_sentence": "100"}
+    options = resolve_options(indextts.INFO, given)
+    engine: Any = indextts.IndexTts(
+        replace(on_cpu, precision=precision), folder=str(tmp_path), **options
     )
-    adapter = host.IndexTts()
-    adapter.load({"folder": str(tmp_path), "options": options, "precision": precision})
-    adapter.say({"text": "Hello.", "voice": "anna"})
-    assert adapter.model.said["max_mel_tokens"] == 800
-    assert adapter.model.said["max_text_tokens_per_segment"] == 100
-    assert adapter.model.loaded["use_fp16"] == (precision == "fp16")
-    assert (str(adapter.model.dtype).endswith("bfloat16")) == (precision == "bf16")
+    (take,) = engine.run([Utterance("Hello.", voice="anna")])
+    assert take.rate == 22050
+    model = engine._model
+    assert model.said["max_mel_tokens"] == 800
+    assert model.said["max_text_tokens_per_segment"] == 100
+    assert model.said["spk_audio_prompt"] == str(tmp_path / "voices" / "anna.wav")
+    assert model.loaded["use_fp16"] == (precision == "fp16")
+    assert (model.dtype is torch.bfloat16) == (precision == "bf16")

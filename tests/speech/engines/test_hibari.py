@@ -20,7 +20,7 @@ TEXT = "The keeper walked down, and Zbigniew waited."
 
 @pytest.fixture
 def voice(on_cpu: Placement) -> SpeechEngine:
-    return engines.make(on_cpu, engine="hibari")
+    return engines.load_engine(on_cpu, engine="hibari")
 
 
 def test_it_says_what_the_package_says(voice: SpeechEngine) -> None:
@@ -37,7 +37,7 @@ def test_a_voice_exported_in_another_way_sounds_the_same(
     voice: SpeechEngine, on_cpu: Placement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hibari, "_PLANES", "/a/name/it/does/not/have")
-    other = engines.make(on_cpu, engine="hibari")
+    other = engines.load_engine(on_cpu, engine="hibari")
     ours, theirs = (engine.run([Utterance(TEXT, seed=11)])[0] for engine in (voice, other))
     assert np.array_equal(ours.samples, theirs.samples)
     assert ours.words == theirs.words

@@ -27,7 +27,7 @@ def advice(
     found = engines.engine_class(name)
     placement = Placement(device, DeviceBackend(library, "x", "x"), precision)
     options = resolve_options(found.info, given)
-    listed = list_memory_options(found.info, placement, options, hosted=found.hosted)
+    listed = list_memory_options(found, placement, options)
     return tuple(render(Message("{option}", option=one), "command") for one in listed)
 
 
@@ -69,8 +69,7 @@ def test_every_advice_can_be_followed(name: str) -> None:
             assert given.precision in info.precisions
 
 
-def test_advice_reaches_the_error_of_a_hosted_engine() -> None:
-    """Its host reports the shortage as an error with a general hint."""
+def test_advice_replaces_a_general_hint() -> None:
     error = OutOfMemoryError("the device ran out of memory", hint="Use shorter lines.")
     own = [OptionRef("set", "num_beams=1"), OptionRef("memory_gb", "6"), OptionRef("device", "cpu")]
     found = translate_error(error, detect_oom(error), "speaking", own)
@@ -82,5 +81,5 @@ def test_advice_reaches_the_error_of_a_hosted_engine() -> None:
 
 def test_an_engine_is_made_with_its_advice() -> None:
     placement = Placement(CPU, DeviceBackend("onnx", "cpu", "CPUExecutionProvider"))
-    made = engines.make(placement, engine="tone")
+    made = engines.load_engine(placement, engine="tone")
     assert made.memory_options == ()

@@ -12,7 +12,7 @@ from anyrig.speech.engine import SpeechEngine, Utterance
 
 @pytest.fixture
 def voice(on_cpu: Placement) -> SpeechEngine:
-    return engines.make(on_cpu, engine="nanotts")
+    return engines.load_engine(on_cpu, engine="nanotts")
 
 
 @pytest.mark.parametrize(

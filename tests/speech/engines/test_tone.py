@@ -11,7 +11,7 @@ from anyrig.speech.engine import Take, Utterance
 
 
 def say(placement: Placement, line: Utterance, **options: str | int | float) -> Take:
-    return engines.make(placement, engine="tone", options=dict(options)).run([line])[0]
+    return engines.load_engine(placement, engine="tone", options=dict(options)).run([line])[0]
 
 
 def test_a_word_is_heard_exactly_when_it_says(on_cpu: Placement) -> None:
@@ -35,7 +35,7 @@ def test_the_faults_are_what_they_are_called(on_cpu: Placement) -> None:
 
 
 def test_memory_ends_above_a_number_of_lines(on_cpu: Placement) -> None:
-    engine = engines.make(on_cpu, engine="tone", options={"memory_items": 2})
+    engine = engines.load_engine(on_cpu, engine="tone", options={"memory_items": 2})
     assert len(engine.run([Utterance("a")] * 2)) == 2
     with pytest.raises(MemoryError):
         engine.run([Utterance("a")] * 3)

@@ -34,7 +34,7 @@ from anyrig.speech import engines
 from anyrig.speech.engine import Utterance
 backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider")
 seat = Placement(Device("x", "gpu", "other", "software"), backend, threads=1)
-voice = engines.make(seat, engine="hibari")
+voice = engines.load_engine(seat, engine="hibari")
 takes = voice.run([Utterance(text) for text in {texts!r}])
 np.savez({out!r}, *(take.samples for take in takes))
 print(voice.handle.name)
@@ -55,7 +55,7 @@ def test_a_gpu_says_what_the_cpu_says(on_cpu: Placement, tmp_path: Path) -> None
              "LD_LIBRARY_PATH": str(Path(SWIFTSHADER).parent)},
     )  # fmt: skip
     assert done.stdout.split() == ["WebGpuExecutionProvider"], done.stderr[-800:]
-    ears, voice = Moonshine(), engines.make(on_cpu, engine="hibari")
+    ears, voice = Moonshine(), engines.load_engine(on_cpu, engine="hibari")
     with np.load(out) as kept:
         there = [kept[name] for name in kept.files]
     for text, samples in zip(SENTENCES, there, strict=True):

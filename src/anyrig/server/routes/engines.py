@@ -11,13 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import hide_folders
 from anyrig.app.engine_setup import EngineInstaller, InstallProgress, plan_install
-from anyrig.app.engines import TEST_ENGINE, EngineStatus
+from anyrig.app.engines import EngineStatus
 from anyrig.errors import InvalidInputError, render_json
 from anyrig.server.auth import get_client
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.routes.voices import EngineName
 from anyrig.server.state import ServerState
+from anyrig.speech.choose import TEST_ENGINE
 
 
 class EngineInstallation(BaseModel):

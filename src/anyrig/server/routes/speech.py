@@ -18,7 +18,7 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketState
 
 from anyrig.app.access import check_no_paths, hide_folders
-from anyrig.app.engines import TEST_ENGINE, EngineStatus
+from anyrig.app.engines import EngineStatus
 from anyrig.app.files import normalize_format
 from anyrig.app.lexicons import get_lexicon_key
 from anyrig.errors import (
@@ -43,6 +43,7 @@ from anyrig.server.streaming import (
     StreamThreads,
 )
 from anyrig.server.waiting import ClientDisconnected
+from anyrig.speech.choose import TEST_ENGINE
 
 log = logging.getLogger(__name__)
 AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import importlib
+from typing import TYPE_CHECKING, cast
 
 from anyrig import plugins
 from anyrig.errors import InvalidInputError
@@ -26,12 +27,18 @@ OWN: dict[str, str] = {
     "nanotts": "anyrig.speech.engines.nanotts:NanoTts",
     "vits": "anyrig.speech.engines.vits:Vits",
     "vibevoice": "anyrig.speech.engines.vibevoice:VibeVoice",
-    "xtts": "anyrig.speech.engines.hosted:Xtts",
-    "indextts": "anyrig.speech.engines.hosted:IndexTts",
-    "vibevoice-realtime": "anyrig.speech.engines.hosted:VibeVoiceRealtime",
+    "xtts": "anyrig.speech.engines.xtts:Xtts",
+    "indextts": "anyrig.speech.engines.indextts:IndexTts",
     "tone": "anyrig.speech.engines.tone:Tone",
 }
 DEFAULT = "hibari"
+REMOVED: dict[str, str] = {
+    "vibevoice-realtime": "Use vibevoice, which streams too, or kokoro.",
+    "pocket": "Use kokoro, or xtts to clone a voice.",
+    "chatterbox": "Use xtts or indextts to clone a voice.",
+    "qwen-tts": "Use kokoro, or vibevoice on a GPU.",
+}
+"""Engines of earlier releases, and what to use instead; a plugin may bring one back."""
 
 
 def names() -> tuple[str, ...]:
@@ -41,6 +48,11 @@ def names() -> tuple[str, ...]:
 
 def engine_class(name: str) -> type[SpeechEngine]:
     """The engine of a name."""
+    if name in REMOVED and name not in names():
+        raise InvalidInputError(
+            f"the engine {name} is not part of this release",
+            hint=f"{REMOVED[name]} A plugin can bring it: `Write an engine` in docs/engines.md.",
+        )
     found = plugins.load_class(name, OWN, GROUP)
     if not isinstance(getattr(found, "info", None), EngineInfo):
         raise InvalidInputError(
@@ -50,19 +62,29 @@ def engine_class(name: str) -> type[SpeechEngine]:
     return cast("type[SpeechEngine]", found)
 
 
-def make(
+def load_engine(
     placement: Placement,
     *,
     engine: str,
     folder: str = "",
-    environment: str = "",
     options: dict[str, OptionValue] | None = None,
 ) -> SpeechEngine:
-    """An engine, loaded into a placement; `environment` is `EngineWeights.environment`."""
-    found: Any = engine_class(engine)
-    own = {"environment": environment} if environment else {}
-    given = resolve_options(found.info, options or {})
-    made = cast(SpeechEngine, found(placement, folder=folder, **own, **given))
-    if not made.memory_options:
-        made.memory_options = list_memory_options(found.info, placement, given, hosted=found.hosted)
-    return made
+    """An engine, loaded into a placement; `engine` is its name, or `module:Class` in an environment
+    where plugins are not installed (`describe_engine`).
+    """
+    found: type[SpeechEngine]
+    if ":" in engine:
+        module, _, attribute = engine.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+    else:
+        found = engine_class(engine)
+    values = resolve_options(found.info, options or {})
+    loaded = found(placement, folder=folder, **values)
+    if not loaded.memory_options:
+        loaded.memory_options = list_memory_options(found, placement, values)
+    return loaded
+
+
+def describe_engine(engine: type[SpeechEngine], name: str) -> str:
+    """What `load_engine` takes in a worker of this engine."""
+    return f"{engine.__module__}:{engine.__qualname__}" if engine.environment else name

@@ -36,6 +36,7 @@ _WORKING_BYTES = 2_500_000
 INFO = EngineInfo(
     name="nanotts",
     summary="Small plain voices in five languages; not neural",
+    quality=1,
     languages=("en", "es", "fr", "de", "it"),
     libraries=("onnx", "torch"),
     gpu=False,

@@ -43,6 +43,7 @@ INFO = EngineInfo(
     name="vibevoice",
     summary="Long, expressive speech with a voice from a sample",
     languages=("en", "zh", *_TRIED),
+    quality=4,
     libraries=("torch",),
     precisions=("bf16", "fp32"),
     code_licence="MIT",

@@ -48,6 +48,7 @@ INFO = EngineInfo(
     name="vits",
     summary="VITS and MMS: one small model for each of a thousand languages",
     languages=(),
+    quality=2,
     libraries=("torch",),
     precisions=("fp32", "tf32", "fp16", "bf16"),
     code_licence="Apache-2.0",

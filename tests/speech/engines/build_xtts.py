@@ -2,8 +2,7 @@
 
     python build_xtts.py FOLDER
 
-Beside it: pickled speakers as the published ones are, a pickle that would run code, and a pickle
-of caches as VibeVoice's voices are.
+Beside it: pickled speakers as the published ones are.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
 
 
 def tokenizer(folder: str) -> str:
@@ -41,22 +39,8 @@ def tokenizer(folder: str) -> str:
     return path
 
 
-class Trap:
-    """A pickle that writes a file when it is read without care."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __reduce__(self):  # type: ignore[no-untyped-def]
-        return os.mkdir, (self.path,)
-
-
 def main(folder: str) -> None:
     import torch
-    from transformers.cache_utils import DynamicCache  # type: ignore[import-untyped,unused-ignore]
-    from transformers.modeling_outputs import (  # type: ignore[import-untyped,unused-ignore]
-        BaseModelOutputWithPast,
-    )
     from TTS.tts.configs.xtts_config import XttsConfig  # type: ignore[import-not-found]
     from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer  # type: ignore[import-not-found]
     from TTS.tts.models.xtts import Xtts  # type: ignore[import-not-found]
@@ -81,13 +65,6 @@ def main(folder: str) -> None:
         for name in ("Ana Florence", "Viktor Eka")
     }
     torch.save(speakers, os.path.join(folder, "speakers_xtts.pth"))
-    torch.save({"lm": Trap(os.path.join(folder, "sprung"))}, os.path.join(folder, "trap.pt"))
-    cache = DynamicCache()
-    for layer in range(3):
-        cache.update(torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4), layer)
-    hidden: Any = torch.randn(1, 5, 8)
-    output = BaseModelOutputWithPast(last_hidden_state=hidden, past_key_values=cache)
-    torch.save({"lm": output, "neg_lm": output}, os.path.join(folder, "bundle.pt"))
     print(sum(weight.numel() for weight in model.parameters()))
 
 

@@ -1,1 +1,0 @@
-"""Engines whose pins clash with ours: each in an environment and a process of its own."""
