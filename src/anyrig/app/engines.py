@@ -93,6 +93,8 @@ class EngineStatus:
     languages: tuple[str, ...] = ()
     has_environment: bool = False
     """Whether it runs in an environment of its own."""
+    unusable: tuple[str, ...] = ()
+    """Voices that cannot be used, each with the reason."""
 
     @property
     def is_ready(self) -> bool:
@@ -312,8 +314,9 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
     try:
         found = find_weights(rig, options, name, engine_class)
         return EngineStatus(
-            info, state, voices=found.voices, languages=found.languages, has_environment=own
-        )
+            info, state, voices=found.voices, languages=found.languages, has_environment=own,
+            unusable=found.unusable,
+        )  # fmt: skip
     except AnyrigError as error:
         fix = error.hint
         if isinstance(error, MissingWeightsError):

@@ -182,7 +182,7 @@ def _format_block(row: EngineStatus) -> str:
 def _to_json(row: EngineStatus) -> dict[str, Any]:
     return asdict(row.info) | {
         "state": row.state, "lacks": row.problem, "fix": row.fix,
-        "num_voices": len(row.voices), "speaks": row.languages,
+        "num_voices": len(row.voices), "speaks": row.languages, "unusable": row.unusable,
     }  # fmt: skip
 
 
@@ -225,6 +225,7 @@ def _show(rig: Rig, options: VoiceOptions, name: str, *, is_json: bool) -> int:
         "unverified": info.unverified,
         "languages": " ".join(row.languages or info.languages) or "those of its weights",
         "voices": str(len(row.voices) or ""),
+        "not usable": "; ".join(row.unusable),
         "runs on": _format_devices(row),
         "precisions": ", ".join(info.precisions),
         "code": info.code_licence,

@@ -124,6 +124,8 @@ class EngineWeights:
     sample_rate: int = 24000
     worker_bytes: int = 0
     """What one worker holds at least."""
+    unusable: tuple[str, ...] = ()
+    """Voices among the weights that cannot be used, each with the reason."""
 
     @property
     def languages(self) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def test_a_graph_of_an_earlier_process_gives_the_same_samples(
     damage: str,
 ) -> None:
     monkeypatch.setattr(derived, "_folder", tmp_path / "derived")
-    engines.make(on_cpu, engine="hibari")
+    engines.load_engine(on_cpu, engine="hibari")
     (path,) = (tmp_path / "derived").iterdir()
     if damage == "damaged":
         path.write_bytes(path.read_bytes()[:-1000])
@@ -60,7 +60,7 @@ def test_a_graph_of_an_earlier_process_gives_the_same_samples(
         derived.write(path, b"the graph of another program")
     else:
         monkeypatch.setattr(hibari, "_build_model", None)  # the weights are not read again
-    again = engines.make(on_cpu, engine="hibari")
+    again = engines.load_engine(on_cpu, engine="hibari")
     ours, theirs = (engine.run([Utterance(TEXT, seed=11)])[0] for engine in (voice, again))
     assert np.array_equal(ours.samples, theirs.samples)
     assert derived.read(path) is not None

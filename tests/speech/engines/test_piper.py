@@ -68,9 +68,32 @@ def test_a_torn_config_is_said(tmp_path: Path) -> None:
         piper.Piper.find_weights(tmp_path)
 
 
-def test_a_voice_of_another_alphabet_is_left_out(tmp_path: Path) -> None:
-    with pytest.raises(MissingWeightsError, match="no Piper voice"):
-        piper.Piper.find_weights(folder_with(tmp_path, phoneme_type="pinyin"))
+def test_a_voice_of_another_alphabet_is_named_with_the_reason(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, phoneme_type="pinyin")
+    with pytest.raises(MissingWeightsError, match="no Piper voice") as error:
+        piper.Piper.find_weights(folder)
+    assert "mine.onnx.json: phonemes of type pinyin are not supported" in error.value.hint
+    for ending in (".onnx", ".onnx.json"):
+        (folder / f"other{ending}").symlink_to(data() / f"{NAME}{ending}")
+    found = piper.Piper.find_weights(folder)
+    assert [voice.name for voice in found.voices] == ["other"]
+    assert found.unusable == ("mine.onnx.json: phonemes of type pinyin are not supported",)
+
+
+def test_voices_of_several_sample_rates_share_a_folder(tmp_path: Path, on_cpu: Placement) -> None:
+    """All are spoken at the highest rate; a voice of that rate is not touched."""
+    folder = folder_with(tmp_path, audio={"sample_rate": 16000})
+    for ending in (".onnx", ".onnx.json"):
+        (folder / f"other{ending}").symlink_to(data() / f"{NAME}{ending}")
+    found = piper.Piper.find_weights(folder)
+    assert [voice.name for voice in found.voices] == ["mine", "other"]
+    assert found.sample_rate == 22050
+    engine = piper.Piper(on_cpu, folder=str(folder))
+    low, high = engine.run([Utterance("Good day.", voice=name) for name in ("mine", "other")])
+    assert low.rate == high.rate == 22050
+    assert low.duration_s == pytest.approx(high.duration_s * 22050 / 16000, rel=1e-3)
+    (alone,) = piper.Piper(on_cpu).run([Utterance("Good day.")])
+    assert np.array_equal(high.samples, alone.samples)
 
 
 def test_another_setting_in_its_json_is_another_voice(tmp_path: Path) -> None:

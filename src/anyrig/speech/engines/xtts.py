@@ -210,6 +210,9 @@ class _Nothing:
     def __new__(cls, *_: object, **__: object) -> _Nothing:
         return object.__new__(cls)
 
+    def __call__(self, *_: object, **__: object) -> _Nothing:
+        return self
+
     def __setstate__(self, _: object) -> None: ...
 
     def __setitem__(self, *_: object) -> None: ...
