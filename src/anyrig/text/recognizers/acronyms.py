@@ -349,7 +349,21 @@ def _grade_letter(match: re.Match[str]) -> Value | None:
     return Letters("A")
 
 
+@recognizer(
+    "letter",
+    r"\b(?:[a-z]+|Plan|Vitamin|Type|Class|Group|Grade|Team|Option|Section|Part|Appendix|Exhibit|"
+    r"Hepatitis|Series|Level|Gate|Row|Seat|Category|Schedule|Unit|Zone|Building|Block|Model) "
+    r"(?:(A)(?= [a-z]|[,;:)])|([A-Z])(?=[.!?][\"')\]]*(?:$|\s)))",
+    needs="ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    weight=1.1,
+)
+def _single_letter(match: re.Match[str]) -> Found | None:
+    """A letter that names something, and one that ends a sentence: plan A, vitamin C."""
+    letter = 1 if match[1] else 2
+    return Found(Letters(match[letter]), start=match.start(letter))
+
+
 RECOGNIZERS = (
     _special, _ampersand, _numbered, _lettered, _mixed, _small_letter, _hyphened, _acronym, _dotted,
-    _initials, _species, _grade_letter,
+    _initials, _species, _grade_letter, _single_letter,
 )  # fmt: skip

@@ -79,6 +79,8 @@ def _part(match: re.Match[str]) -> Found | None:
     number = roman_value(numeral)
     if not number or (len(numeral) == 1 and not noun[0].isupper()):
         return None
+    if len(numeral) == 1 and noun.strip() == "Model":
+        return None  # a car
     if noun.strip().lower() in ("no", "no.") and not (noun[0] == "N" and len(numeral) > 1):
         rest = after(match, 16)
         if numeral in ("I", "i") and (_PRONOUN.match(rest) or _VERB.match(rest)):
