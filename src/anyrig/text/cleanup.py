@@ -11,7 +11,7 @@ import html
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 _LINE = re.MULTILINE
@@ -55,6 +55,20 @@ _PLAIN = (
     | dict.fromkeys(map(ord, _SPACES), " ")
     | _QUOTES
 )
+# Letters raised above the line, as in Mᵐᵉ and 1ᵉʳ.
+_RAISED = str.maketrans("ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", "abcdefghijklmnoprstuvwxyz")
+# What follows, or stands before, a hyphen that belongs to a French word.
+_FRENCH_ENDS = frozenset(
+    "il ils elle elles on je tu nous vous moi toi lui leur y en ce ci là t même mêmes être midi "
+    "dire vingt dix deux trois quatre cinq six sept huit neuf onze douze treize quatorze quinze "
+    "seize".split()
+)
+_FRENCH_STARTS = frozenset(
+    "peut est a y vice ex quasi semi demi mi sous sur avant après arrière contre non auto grand "
+    "grands petit petite grande beau belle porte vingt trente quarante cinquante soixante quatre "
+    "dix celui celle ceux celles moi toi lui elle eux nous vous qu jusque c chef rendez tout toute "
+    "haut bas franco anglo nord sud".split()
+)
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 
 
@@ -80,6 +94,16 @@ def _cut_word(match: re.Match[str]) -> str:
     if compound or len(before) == 1 or after[0].isupper():
         return f"{before}-{after}"
     return before + after
+
+
+def _cut_spanish_word(match: re.Match[str]) -> str:
+    return f"{match[1]}-{match[2]}" if match[2][0].isupper() else match[1] + match[2]
+
+
+def _cut_french_word(match: re.Match[str]) -> str:
+    before, after = match[1].lower(), match[2].lower()
+    compound = after in _FRENCH_ENDS or (before in _FRENCH_STARTS and len(after) > 3)
+    return f"{match[1]}-{match[2]}" if compound else _cut_spanish_word(match)
 
 
 def _row(match: re.Match[str]) -> str:
@@ -150,6 +174,8 @@ _RULES: tuple[_Rule, ...] = (
     _drop(r"(?<=\S)(?:[ \t]{2,}|[ \t]{1,9}\r?\n[ \t]{0,9}|\r\n[ \t]{0,9}|\n[ \t]{1,9})(?=\S)", " "),
 )  # fmt: skip
 
+_CUT_WORDS = {"es": _cut_spanish_word, "fr": _cut_french_word}
+
 # What any of the rules could take.
 _NEEDED = re.compile(
     r"[<>&`~|\[\\*_#•‣◦▪●○■□➤►✓✔…\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\ufffb"
@@ -212,16 +238,18 @@ class CleanText:
             start = stop
 
 
-def clean(text: str) -> CleanText:
+def clean(text: str, language: str = "en") -> CleanText:
     """Take markup off a text."""
     plain = text.translate(_PLAIN) if not text.isascii() else text
+    if language in _CUT_WORDS and not text.isascii():
+        plain = plain.translate(_RAISED)
     if not _NEEDED.search(plain):
         return CleanText(plain)
     taken: list[Piece] = []
     characters = set(plain)
     for rule in _RULES:
         if (not rule.needs or not rule.needs.isdisjoint(characters)) and (
-            found := list(_apply(plain, rule, taken))
+            found := list(_apply(plain, _adapt(rule, language), taken))
         ):
             taken = sorted(taken + found, key=lambda piece: piece.start)
     if not taken:
@@ -236,6 +264,12 @@ def clean(text: str) -> CleanText:
     if position < len(plain):
         pieces.append(Piece(position, len(plain), plain[position:]))
     return CleanText("".join(piece.text for piece in pieces), pieces)
+
+
+def _adapt(rule: _Rule, language: str) -> _Rule:
+    if rule.replace is _cut_word and language in _CUT_WORDS:
+        return replace(rule, replace=_CUT_WORDS[language])
+    return rule
 
 
 def _apply(text: str, rule: _Rule, taken: Sequence[Piece]) -> Iterator[Piece]:

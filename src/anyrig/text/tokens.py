@@ -50,7 +50,7 @@ class Token:
 def tokenize(text: str, language: str = "en") -> list[Token]:
     """The tokens of a text in order, from its first character to its last."""
     base = language.partition("-")[0].lower()
-    cleaned = clean(text)
+    cleaned = clean(text, base)
     tokens = list(_tokenize_paragraphs(cleaned.text, base))
     return list(_trace(cleaned, tokens, len(text)))
 
@@ -244,7 +244,7 @@ def _split_paragraph(text: str, language: str) -> Iterator[Span]:
         if _CANDIDATE.search(inner) is None:
             yield start, end
             continue
-        cleaned = clean(inner)
+        cleaned = clean(inner, language)
         tokens = _tokenize_window(cleaned.text.replace("\n", " "), language, careless)
         traced = list(_trace(cleaned, list(tokens), len(inner)))
         for part in split_sentences(traced):

@@ -22,6 +22,8 @@ class Number:
     """A power of ten that is said as a word: 2, 3, 6, 9 or 12."""
     gender: str = ""
     """`m` or `f`, where the language of the noun behind it needs one."""
+    point: bool = False
+    """Whether a point stood before the decimals, where the language writes a comma."""
 
     @property
     def is_one(self) -> bool:
@@ -35,6 +37,7 @@ class Ordinal:
 
     number: int
     gender: str = ""
+    """`m` before a masculine noun (el primer piso), `f`; empty where it stands alone."""
     plural: bool = False
 
 
@@ -174,6 +177,8 @@ class Digits:
     """Letters in a group are spelled."""
     plus: bool = False
     extension: str = ""
+    by_group: bool = False
+    """Whether each group is said as a number, as French telephone numbers are."""
 
 
 @dataclass(frozen=True, slots=True)

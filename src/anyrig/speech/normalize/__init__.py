@@ -22,7 +22,11 @@ from anyrig.speech.phonemes.letters import spell_ipa
 from anyrig.text.tokens import Token, tokenize
 from anyrig.text.values import Value
 
-LANGUAGES = {"en": "anyrig.speech.normalize.english"}
+LANGUAGES = {
+    "en": "anyrig.speech.normalize.english",
+    "es": "anyrig.speech.normalize.spanish",
+    "fr": "anyrig.speech.normalize.french",
+}
 """The verbalizers: modules with `speak(value: Value) -> str`."""
 _SUFFIXED = re.compile(r"(.*?)((?:'?(?:s|es|ed|d|ing))?)\Z", re.DOTALL)
 _SPELLED = re.compile("\ue000([^\ue001]*)\ue001")

@@ -34,6 +34,8 @@ MODULES: tuple[str, ...] = (
     "roman", "formulas", "signs",
 )  # fmt: skip
 """The modules of this package that list recognisers."""
+ROMANCE_MODULES = ("romance.numbers", "romance.dates", "romance.measures", "romance.words")
+"""Those that only Spanish and French need."""
 RECOGNIZED_LANGUAGES = ("en", "es", "fr")
 
 
@@ -111,7 +113,8 @@ def recognizer(
 @lru_cache(maxsize=8)
 def load(language: str) -> tuple[Recognizer, ...]:
     """All recognisers of a language."""
-    modules = [importlib.import_module(f"anyrig.text.recognizers.{name}") for name in MODULES]
+    names = MODULES if language == "en" else MODULES + ROMANCE_MODULES
+    modules = [importlib.import_module(f"anyrig.text.recognizers.{name}") for name in names]
     listed: list[Recognizer] = [one for module in modules for one in module.RECOGNIZERS]
     return tuple(one for one in listed if language in one.languages)
 

@@ -242,7 +242,6 @@ def _version(match: re.Match[str]) -> Value | Found | None:
 @recognizer(
     "version",
     r"(?<![\w.,-])(\d{1,4}(?:\.\d{1,4}){2,6})(?::(\d{2,5})(?![\d:]))?(?![\w]|\.\d)",
-    languages=_ALL,
     needs=".",
     weight=1.6,
 )
@@ -278,7 +277,6 @@ def _software(match: re.Match[str]) -> Found:
 @recognizer(
     "version",
     r"(?<![\w.])(802\.\d{1,2})([a-z]{1,2})?(?![\w]|\.\d)",
-    languages=_ALL,
     needs=".",
     weight=2,
 )

@@ -8,9 +8,9 @@ from anyrig.text.recognizers import recognizer
 from anyrig.text.recognizers.common import after, before
 from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Sign, Silence, Value
 
-_SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
-_GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
-_SILENT = "*_~|†‡•·¦⁂◦▪■□●○★☆✓✔✗✘►◄▲▼¤`{}"
+SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
+GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
+SILENT = "*_~|†‡•·¦⁂◦▪■□●○★☆✓✔✗✘►◄▲▼¤`{}"
 _EMOJI = (
     "[\U0001f000-\U0001faff\u2600-\u2604\u2607-\u2638\u263a\u2648-\u2653\u2660-\u266d"
     "\u267b-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa"
@@ -103,7 +103,7 @@ def _drawn(match: re.Match[str]) -> Value:
     return Silence(space=True)
 
 
-@recognizer("sign", r"<=|>=|!=|==|->|=>|<-|--+", needs="<>!=-", languages=_ALL, weight=1.2)
+@recognizer("sign", r"<=|>=|!=|==|->|=>|<-|--+", needs="<>!=-", weight=1.2)
 def _double(match: re.Match[str]) -> Value:
     if match[0][:2] == "--":
         return Abbreviation("—" if len(match[0]) < 4 else "")
@@ -161,7 +161,7 @@ def _copyright(match: re.Match[str]) -> Value:
     return Abbreviation("copyright " if "opyright" not in match[0] else f"{match[0].strip('© ')} ")
 
 
-@recognizer("sign", rf"§§|[{re.escape(_SAID)}]", needs=_SAID, languages=_ALL, weight=0.5)
+@recognizer("sign", rf"§§|[{re.escape(SAID)}]", needs=SAID, weight=0.5)
 def _sign(match: re.Match[str]) -> Value:
     sign = match[0]
     if sign * 3 in match.string[max(0, match.start() - 2) : match.end() + 2]:
@@ -178,16 +178,15 @@ def _compares(match: re.Match[str]) -> bool:
 
 @recognizer(
     "sign",
-    rf"[{_GREEK}](?![\u0370-\u03ff])(?<![\u0370-\u03ff][\u0370-\u03ff])",
-    needs=_GREEK,
-    languages=_ALL,
+    rf"[{GREEK}](?![\u0370-\u03ff])(?<![\u0370-\u03ff][\u0370-\u03ff])",
+    needs=GREEK,
     weight=0.5,
 )
 def _greek(match: re.Match[str]) -> Value:
     return Sign(match[0])
 
 
-@recognizer("sign", rf"[{re.escape(_SILENT)}]", needs=_SILENT, languages=_ALL, weight=0.4)
+@recognizer("sign", rf"[{re.escape(SILENT)}]", needs=SILENT, weight=0.4)
 def _silent(match: re.Match[str]) -> Value:
     return Silence(space=match[0] in "_|·")
 

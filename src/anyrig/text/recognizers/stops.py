@@ -7,11 +7,14 @@ decides about all other stops, and `is_certain_end` names those that need no sec
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import NamedTuple
 
 from anyrig.text.recognizers import Stop, english_words
+from anyrig.text.recognizers.romance import french, spanish
+from anyrig.text.recognizers.romance.units import UNITS
 from anyrig.text.recognizers.states import SHORT_STATES
 
 OPEN = "\"'`“‘«‹„‚([{¿¡*_"
@@ -69,6 +72,20 @@ def _table(leading: str, before_number: str, ending: str, within: str, starters:
         leading, before_number, ending, within, starters)))  # fmt: skip
 
 
+def _romance_table(language: str, table: ModuleType) -> StopTable:
+    def words(*written: Iterable[str]) -> frozenset[str]:
+        pieces = (piece for keys in written for key in keys for piece in key.split())
+        return frozenset(piece.rstrip(".").lower() for piece in pieces)
+
+    return StopTable(
+        leading=words(table.TITLES),
+        before_number=words(table.NUMBERED, table.SHORT_MONTHS, table.SHORT_WEEKDAYS),
+        ending=words(table.CLOSERS),
+        within=words(table.INNER, table.UNITS_OF_ARMIES, UNITS[language], ["suiv"]),
+        starters=table.STARTERS,
+    )
+
+
 STOP_TABLES = {
     "en": _table(
         "mr mrs ms messrs mses dr drs prof rev hon fr br gen col maj capt cmdr cdr lt sgt cpl "
@@ -98,28 +115,8 @@ STOP_TABLES = {
             "mine ours hers theirs you're we've "
         "i've isn't wasn't can't won't",
     ),
-    "es": _table(
-        "sr sra srta sres dr dra d dña prof profa lic ing gral cap tte sto sta mons p.ej cf ud "
-        "uds vd vds aprox excmo",
-        "no n nº n° núm num fig figs vol vols p pp pg pág págs art arts cap caps sec ext hab ap "
-        "apdo dpto esc izq depto tel ene feb mar abr may jun jul ago sep sept set oct nov dic "
-        "lun mar mié jue vie sáb dom",
-        "etc p.m a.m pm am m uu ss aa jj s.a s.l av avda",
-        "aprox máx mín",
-        "el la los las un una él ella ellos ellas yo tú nosotros esto esta este eso esa ese "
-        "pero y no sí cuando como si en después antes luego entonces su mi qué quién por para "
-        "se lo le aquí",
-    ),
-    "fr": _table(
-        "m mm mme mmes mlle mlles dr pr mgr st ste vve cf env p.ex ex",
-        "no n n° nos fig vol p pp art chap sec tel janv févr avr juil sept oct nov déc lun mar "
-        "mer jeu ven sam dim",
-        "etc s.a",
-        "env max min",
-        "le la les l un une des il elle ils elles on je tu nous vous ce c cet cette ces mais et "
-        "ou non oui quand comme si en après avant puis alors son sa ses mon ma mes que qui pour "
-        "dans voilà",
-    ),
+    "es": _romance_table("es", spanish),
+    "fr": _romance_table("fr", french),
 }  # fmt: skip
 
 

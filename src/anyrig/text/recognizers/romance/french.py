@@ -1,0 +1,220 @@
+"""French tables: abbreviations, months, acronyms, nouns and their gender."""
+
+from __future__ import annotations
+
+import re
+
+MONTHS = (
+    "janvier février mars avril mai juin juillet août septembre octobre novembre décembre"
+).split()
+SHORT_MONTHS = {
+    "janv": 1, "jan": 1, "févr": 2, "fév": 2, "fevr": 2, "fev": 2, "fevrier": 2, "mar": 3,
+    "avr": 4, "juil": 7, "juill": 7, "aoû": 8, "aout": 8, "sept": 9, "sep": 9, "oct": 10,
+    "nov": 11, "déc": 12, "dec": 12, "decembre": 12,
+}  # fmt: skip
+SHORT_WEEKDAYS = {"lun": 0, "mar": 1, "mer": 2, "jeu": 3, "ven": 4, "sam": 5, "dim": 6}
+
+# Before a name, with or without a full stop.
+TITLES = {
+    "M.": "monsieur", "MM.": "messieurs", "Mme": "madame", "Mmes": "mesdames",
+    "Mlle": "mademoiselle", "Mlles": "mesdemoiselles", "Mme.": "madame", "Mlle.": "mademoiselle",
+    "Mr": "monsieur", "Mr.": "monsieur", "Mrs": "messieurs", "Dr": "docteur", "Dr.": "docteur",
+    "Drs": "docteurs", "Dre": "docteure", "Pr": "professeur", "Pr.": "professeur",
+    "Prof.": "professeur", "Pre": "professeure", "Me": "maître", "Mes": "maîtres",
+    "Vve": "veuve", "Ing.": "ingénieur",
+    "Mgr": "monseigneur", "Mgr.": "monseigneur", "R. P.": "révérend père", "Rév.": "révérend",
+    "Card.": "cardinal", "Fr.": "frère", "Sr": "sœur", "St": "Saint", "Ste": "Sainte",
+    "Sts": "Saints", "Stes": "Saintes", "St.": "Saint", "Ste.": "Sainte",
+    "S. M.": "Sa Majesté", "S. S.": "Sa Sainteté", "S. A. R.": "Son Altesse Royale",
+    "S. A.": "Son Altesse", "S. E.": "Son Excellence", "S. Exc.": "Son Excellence",
+    "S. Ém.": "Son Éminence", "S. Em.": "Son Éminence", "LL. MM.": "Leurs Majestés",
+    "LL. AA. RR.": "Leurs Altesses Royales", "N.-D.": "Notre-Dame",
+    "Gal": "général", "Gén.": "général", "Gal.": "général", "Mal": "maréchal", "Col.": "colonel",
+    "Cel": "colonel", "Lcl": "lieutenant-colonel", "Lt-col.": "lieutenant-colonel",
+    "Lt-Col.": "lieutenant-colonel", "Cdt": "commandant", "Cdt.": "commandant",
+    "Cne": "capitaine", "Cap.": "capitaine", "Capt.": "capitaine", "Lt": "lieutenant",
+    "Lt.": "lieutenant", "lt.": "lieutenant", "Ltn": "lieutenant", "Slt": "sous-lieutenant",
+    "S/Lt": "sous-lieutenant", "Maj.": "major", "Adj.": "adjudant", "Adc": "adjudant-chef",
+    "Sgt": "sergent", "Sgt.": "sergent", "Sgc": "sergent-chef", "Cpl": "caporal",
+    "Cpl.": "caporal", "Cal": "caporal", "Brig.": "brigadier", "Amal": "amiral",
+    "Am.": "amiral", "Éts": "établissements", "Ets": "établissements",
+}  # fmt: skip
+STREETS = {
+    "av.": "avenue", "ave.": "avenue", "bd": "boulevard", "bd.": "boulevard", "bld": "boulevard",
+    "blvd": "boulevard", "blvd.": "boulevard", "boul.": "boulevard", "pl.": "place",
+    "rte": "route", "rte.": "route", "imp.": "impasse", "fg": "faubourg", "fbg": "faubourg",
+    "ch.": "chemin", "chem.": "chemin", "all.": "allée", "sq.": "square", "aven.": "avenue",
+    "r.": "rue", "q.": "quai", "rés.": "résidence", "lot.": "lotissement",
+}  # fmt: skip
+# Before a number.
+NUMBERED = {
+    "p.": "page", "pp.": "pages", "pg.": "page", "n°": "numéro", "n º": "numéro", "no": "numéro",
+    "no.": "numéro", "n.": "numéro", "n°s": "numéros", "num.": "numéro",
+    "chap.": "chapitre", "ch.": "chapitre", "vol.": "volume", "t.": "tome", "art.": "article",
+    "al.": "alinéa", "fig.": "figure", "figs.": "figures", "tél.": "téléphone",
+    "tel.": "téléphone", "tél": "téléphone", "env.": "environ", "max.": "maximum",
+    "min.": "minimum", "éd.": "édition", "ex.": "exemple", "réf.": "référence", "ca": "circa",
+    "v.": "vers", "app.": "appartement", "appt": "appartement", "appt.": "appartement",
+    "apt.": "appartement", "bât.": "bâtiment", "sect.": "section",
+    "approx.": "approximativement", "tab.": "tableau", "cf.": "confer", "#": "numéro",
+    "ép.": "épisode", "pl.": "planche", "vers.": "version", "alt.": "altitude",
+    "temp.": "température", "§": "paragraphe", "§§": "paragraphes", "ét.": "étage",
+    "esc.": "escalier", "arr.": "arrondissement", "par.": "paragraphe", "éq.": "équation",
+    "sc.": "scène", "prof.": "profondeur", "dépt": "département",
+}  # fmt: skip
+# May be the last word of a sentence.
+CLOSERS = {
+    "etc.": "et cetera", "etc": "et cetera", "env.": "environ", "S. A.": "société anonyme",
+    "S.A": "société anonyme", "S. A. R. L.": "société à responsabilité limitée",
+    "S. A. S.": "société par actions simplifiée", "Cie": "compagnie", "Cie.": "compagnie",
+    "s. v. p.": "s'il vous plaît", "svp": "s'il vous plaît", "s. t. p.": "s'il te plaît",
+    "stp": "s'il te plaît", "É.-U.": "États-Unis", "E.-U.": "États-Unis",
+    "É.-U. A.": "États-Unis d'Amérique", "R.-U.": "Royaume-Uni", "hab.": "habitants",
+    "arr.": "arrondissement", "éd.": "édition", "qqch.": "quelque chose", "ouv.": "ouvert",
+    "suppl.": "supplément", "sqq.": "et suivantes", "sq.": "et suivante", "ss.": "suivantes",
+    "c. c.": "charges comprises", "h. c.": "hors charges", "H. T.": "hors taxes",
+    "T. T. C.": "toutes taxes comprises", "tél.": "téléphone", "bât.": "bâtiment",
+    "incl.": "inclus", "max.": "maximum", "min.": "minimum", "ann.": "annexe",
+    "ap.": "après", "moy.": "moyenne", "pers.": "personnes",
+}  # fmt: skip
+# A capital behind them begins no sentence.
+INNER = {
+    "p. ex.": "par exemple", "p.ex": "par exemple", "par ex.": "par exemple",
+    "c.-à-d.": "c'est-à-dire", "c.à.d.": "c'est-à-dire", "c. à d.": "c'est-à-dire",
+    "càd": "c'est-à-dire", "c-à-d": "c'est-à-dire", "i. e.": "c'est-à-dire",
+    "e. g.": "par exemple", "cf.": "confer", "cf": "confer", "n°": "numéro",
+    "tél": "téléphone", "approx.": "approximativement", "RDV": "rendez-vous",
+    "rdv": "rendez-vous", "P.-S.": "post-scriptum", "P. S.": "post-scriptum",
+    "N. B.": "nota bene", "vs": "versus", "vs.": "versus", "apr.": "après",
+    "dép.": "département", "dépt": "département", "gouv.": "gouvernement",
+    "univ.": "université", "chap.": "chapitre", "fig.": "figure", "réf.": "référence",
+    "ndlr": "note de la rédaction", "N.D.L.R.": "note de la rédaction",
+    "n. d. t.": "note du traducteur", "ibid.": "ibidem", "id.": "idem",
+    "op. cit.": "opere citato", "dir.": "direction", "coll.": "collection",
+    "trad.": "traduction", "qqch": "quelque chose", "qqn": "quelqu'un", "tjrs": "toujours",
+    "bcp": "beaucoup", "pb": "problème", "resp.": "respectivement", "adr.": "adresse",
+    "add.": "addition", "et/ou": "et ou", "pp.": "pages", "R.A.S.": "rien à signaler",
+    "c/o": "aux bons soins de", "qté": "quantité", "temp.": "température",
+    "vit.": "vitesse", "C. pén.": "Code pénal", "C. civ.": "Code civil", "qq.": "quelques",
+    "qqs": "quelques",
+}  # fmt: skip
+# Of an army, behind an ordinal.
+UNITS_OF_ARMIES = {
+    "bat.": "bataillon", "bon": "bataillon", "div.": "division", "rég.": "régiment",
+    "rgt": "régiment", "brig.": "brigade", "cie": "compagnie", "esc.": "escadron",
+    "arr.": "arrondissement", "ét.": "étage", "éd.": "édition",
+}  # fmt: skip
+AGREEING = {"max.": "maxim", "min.": "minim"}
+
+STARTERS = frozenset(
+    "le la les l un une des il elle ils elles on je tu nous vous ce c cet cette ces cela "
+    "ça mais et ou non oui quand comme si en après avant puis alors son sa ses mon ma mes "
+    "notre nos votre vos leur leurs que qui quoi pour dans voilà voici au aux du de d à "
+    "par avec sans chez vers depuis pendant hier demain aujourd maintenant ici là tout "
+    "tous toute toutes chaque aucun personne rien plus moins très bien enfin ensuite "
+    "cependant pourtant donc car or ni ne y où comment pourquoi j qu s n m t lorsque "
+    "puisque quelques plusieurs beaucoup deux trois autre autres même selon malgré sur "
+    "sous entre contre jusque servez servir mélangez ajoutez écrivez appelez voir voyez "
+    "est était".split()
+)
+SPOKEN_ACRONYMS = frozenset(
+    "CAC ONU OTAN UNESCO UNICEF NASA FIFA UEFA SIDA OVNI INSEE SMIC CAF CROUS ENA FNAC LED PIN RAM "
+    "SIM OPEP PACS COVID SARS CEDEX DOM TOM ZUP ZAC SAMU CNIL GIEC MEDEF URSSAF UNEDIC ARTE IKEA "
+    "LASER RADAR ROM ZEP TIC BAC OPA LOL NATO WIFI LEGO SEPA INRA INRAE INSERM CAPES DASS FED SEB "
+    "AGIRC ARRCO SACEM EHPAD BAFA LIDAR SWIFT ERASMUS ALENA FAO SOFRES IFOP CREDOC GIF PISA TAFTA "
+    "ASEAN AMAP ASSEDIC".split()
+)
+SPELLED_ACRONYMS = frozenset(
+    "OCDE ANPE UE USA CIA AOC IEEE EE AIEA ADSL URSS OMC OACI UMP CE CHU EHESS SARL SPA".split()
+)
+PLAIN_WORDS = frozenset(
+    "A À AU AUX AS AI ART BAL BEL BAS BON CAR CAS CE CES CET CI DE DES DIT DU DIX DOS EAU "
+    "ELLE EN ES EST ET EU EUX FEU FIN FOI FUT HUIT ICI IL ILS JE JEU LA LÀ LE LES LEUR LIT "
+    "LOI LUI MA MAI MAL MER MES MOI MON MOT NE NI NON NOS NOUS NU OU OÙ ON OR OUI PAR PAS "
+    "PEU PLUS POUR QUE QUI ROI SA SANS SE SEL SES SI SIX SOI SOL SON SUD SUR TA TE TES TOI "
+    "TON TOUT TU UN UNE VA VIE VOS VOUS VU Y OK AH OH EH OUEST NORD".split()
+)
+FULL_ACRONYMS = {
+    "RDV": "rendez-vous", "SVP": "s'il vous plaît", "NB": "nota bene", "RAS": "rien à signaler",
+    "STP": "s'il te plaît",
+}  # fmt: skip
+
+# Before a Roman numeral that is read as a plain number.
+COUNTED = (
+    "chapitre tome volume livre partie titre acte scène annexe appendice section phase "
+    "niveau tableau figure planche degré type classe groupe chant épisode saison article "
+    "leçon unité thème module étape série apollo plan division numéro psaume sonnet bloc "
+    "semestre trimestre factum mark rocky wars"
+).split()
+QUEENS: frozenset[str] = frozenset()
+KINGS = frozenset(
+    "louis charles henri françois philippe jean napoléon robert hugues guillaume édouard "
+    "georges jacques richard albert léopold baudouin pie léon grégoire benoît clément "
+    "innocent urbain sixte jules adrien boniface nicolas eugène paul alexandre pierre "
+    "catherine élisabeth elisabeth marie anne christine frédéric joseph ferdinand alphonse "
+    "isabelle maximilien othon rodolphe ivan gustave christian harald olaf ramsès ptolémée "
+    "darius xerxès constantin théodose justinien michel basile hassan mohammed soliman "
+    "rainier victor humbert carlos juan felipe amédée étienne martin célestin honorius "
+    "thoutmôsis aménophis antiochos séleucos mithridate lothaire pépin clovis childebert "
+    "dagobert thierry clotaire béla sigismond ladislas casimir stanislas cléopâtre "
+    "vittorio marguerite wilhelmine juliana jeanne".split()
+)
+
+# A number behind one of these is its name: page un, chambre deux cent.
+LABELS = frozenset(
+    "page pages chapitre chapitres numéro n° chambre salle porte ligne tome volume figure tableau "
+    "article niveau phase groupe version leçon unité exercice étape étage vol canal bus tram quai "
+    "voie section annexe rue avenue place code note classe épisode saison partie appartement "
+    "bâtiment bloc case table édition acte scène question règle option zone gate terminal".split()
+)
+# Words that may follow a number without being counted by it.
+NO_NOUN = frozenset(
+    "de du des et ou plus moins est sont en à par avec pour que au la le les".split()
+)
+_FEMININE = frozenset(
+    "page heure minute seconde personne fois femme fille année semaine journée maison "
+    "voiture chose table rue route ville place ligne lettre école tasse pomme photo image "
+    "part nuit main mer fin voix fleur couleur douzaine tonne pièce porte chaise bouteille "
+    "feuille famille classe équipe langue carte clé clef nation région île église banque "
+    "boîte chambre fenêtre cuisine robe chemise veste chaussure montre bague étoile "
+    "planète lune vache poule chèvre souris abeille orange banane poire tomate carotte "
+    "salade tarte crêpe glace bière eau recette cuillère cuillerée tranche œuvre histoire "
+    "phrase réponse question demande idée loi règle note piste plage montagne rivière "
+    "forêt ferme usine entreprise société vie mort guerre bataille armée arme balle bombe "
+    "victime blessure jambe dent oreille peau tête marche étape course victoire défaite "
+    "partie manche médaille coupe once raison leçon façon chanson boisson saison prison "
+    "dimension sœur mère tante nièce cousine amie copine étudiante reine princesse dame "
+    "demoiselle paire dizaine quinzaine vingtaine trentaine centaine voie gare station "
+    "rame ampoule lampe machine roue moto pilule dose goutte toile peinture statue "
+    "cathédrale chaîne émission série scène danse croix noix perdrix brebis fourmi jument "
+    "dinde truite huître crevette moule commune province capitale frontière campagne rose "
+    "branche racine graine herbe pierre perle brique planche vis corde ficelle ceinture "
+    "poche jupe cravate écharpe casquette valise enveloppe adresse annonce affiche liste "
+    "case colonne rangée touche fraise cerise framboise noisette amande olive pizza "
+    "fourchette assiette bougie allumette cigarette vitesse profondeur hauteur largeur "
+    "longueur valeur pression charge taille température temp".split()
+)
+_FEMININE_END = re.compile(
+    r"(?:tion|sion|xion|aison|ette|elle|esse|ence|ance|ure|ude|ade|euse|trice|ille|ine|ée|ie|ité|"
+    r"eté|erie|aine|ière|une|enne|onne|ise|ouche|otte|euille|anne|ole|ule|ogue)$"
+)
+_MASCULINE = frozenset(
+    "musée lycée trophée apogée génie incendie parapluie foie magazine mercure murmure "
+    "domaine capitaine silence carbone téléphone portefeuille chèvrefeuille stade grade "
+    "pétrole symbole rôle contrôle monopole module véhicule siècle comité comté côté été "
+    "traité pâté dialogue catalogue psychologue squelette gorille volatile parfum "
+    "moustique kiosque masque disque risque casque article million milliard pays mois cas "
+    "enfant homme jour an soir matin élève collègue âge stage village voyage nuage message "
+    "fromage visage garage mariage étage cimetière derrière arrière mille quadrilatère "
+    "mystère magasin cousin".split()
+)
+
+
+def find_gender(noun: str) -> str:
+    """The gender that a noun most likely has, by lists and by its ending."""
+    word = noun.lower()
+    known = word in _FEMININE or word in _MASCULINE
+    singular = word[:-1] if word.endswith("s") and not known else word
+    if singular in _MASCULINE:
+        return "m"
+    return "f" if singular in _FEMININE or _FEMININE_END.search(singular) else "m"

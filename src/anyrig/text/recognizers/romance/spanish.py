@@ -1,0 +1,271 @@
+"""Spanish tables: abbreviations, months, acronyms, nouns and their gender."""
+
+from __future__ import annotations
+
+import re
+
+MONTHS = (
+    "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"
+).split()
+SHORT_MONTHS = {
+    **{name[:3]: number for number, name in enumerate(MONTHS, 1)}, "sept": 9, "set": 9,
+    "setiembre": 9, "febr": 2, "agto": 8, "novbre": 11, "dicbre": 12, "mzo": 3, "octbre": 10,
+}  # fmt: skip
+SHORT_WEEKDAYS = {
+    "lun": 0, "mar": 1, "mié": 2, "mie": 2, "mierc": 2, "miérc": 2, "jue": 3, "vie": 4, "sáb": 5,
+    "sab": 5, "dom": 6,
+}  # fmt: skip
+
+# Before a name.
+TITLES = {
+    "Sr.": "señor", "Sra.": "señora", "Srta.": "señorita", "Sres.": "señores", "Srs.": "señores",
+    "Sras.": "señoras", "Srtas.": "señoritas", "Dr.": "doctor", "Dra.": "doctora",
+    "Dres.": "doctores", "Dras.": "doctoras", "Dña.": "doña", "D.ª": "doña", "Dª": "doña",
+    "Dn.": "don", "Prof.": "profesor", "Profa.": "profesora", "Prof.ª": "profesora",
+    "Ing.": "ingeniero", "Lic.": "licenciado", "Lcdo.": "licenciado", "Ldo.": "licenciado",
+    "Lcda.": "licenciada", "Licda.": "licenciada", "Lda.": "licenciada", "Arq.": "arquitecto",
+    "Abg.": "abogado", "Mtro.": "maestro", "Mtra.": "maestra", "Pdte.": "presidente",
+    "Pdta.": "presidenta", "Gob.": "gobernador", "Dip.": "diputado", "Sen.": "senador",
+    "Magdo.": "magistrado",
+    "Excmo.": "excelentísimo", "Excma.": "excelentísima", "Excmos.": "excelentísimos",
+    "Ilmo.": "ilustrísimo", "Ilma.": "ilustrísima", "Emmo.": "eminentísimo",
+    "Rvdo.": "reverendo", "Rvda.": "reverenda", "Rvdmo.": "reverendísimo",
+    "Rvmo.": "reverendísimo", "Rdo.": "reverendo", "Rev.": "reverendo", "R. P.": "reverendo padre",
+    "Mons.": "monseñor", "Card.": "cardenal", "Arz.": "arzobispo", "Ob.": "obispo", "Fr.": "fray",
+    "Pbro.": "presbítero", "Hno.": "hermano", "Hna.": "hermana", "Hnas.": "hermanas",
+    "Sto.": "Santo", "Sta.": "Santa", "Sn.": "San", "Bto.": "beato", "Bta.": "beata",
+    "Ntra.": "nuestra", "Ntro.": "nuestro", "S. M.": "su majestad", "S. S.": "su santidad",
+    "S. A. R.": "su alteza real", "SS. AA. RR.": "sus altezas reales", "S. E.": "su excelencia",
+    "SS. MM.": "sus majestades", "S. A. S.": "su alteza serenísima",
+    "Gral.": "general", "Gen.": "general", "Cnel.": "coronel", "Cor.": "coronel",
+    "Tcol.": "teniente coronel", "Tte.": "teniente", "Tte. Cnel.": "teniente coronel",
+    "Tte. Gral.": "teniente general", "Cap.": "capitán", "Cmdte.": "comandante",
+    "Cdte.": "comandante", "Cte.": "comandante", "Comte.": "comandante", "Sgto.": "sargento",
+    "Sgt.": "sargento", "Cbo.": "cabo", "Sdo.": "soldado", "Alfz.": "alférez",
+    "Subtte.": "subteniente", "Subof.": "suboficial", "Almte.": "almirante", "Alm.": "almirante",
+    "Valm.": "vicealmirante", "Calm.": "contralmirante",
+    "Avda.": "avenida", "Avd.": "avenida", "Av.": "avenida", "Pza.": "plaza", "Plza.": "plaza",
+    "Pl.": "plaza", "Ctra.": "carretera", "Bo.": "barrio", "Urb.": "urbanización",
+    "Blvd.": "bulevar", "Bulev.": "bulevar", "Edif.": "edificio", "Psje.": "pasaje",
+    "Pje.": "pasaje", "Gta.": "glorieta", "Rda.": "ronda", "Trv.": "travesía", "Pol.": "polígono",
+    "Pto.": "puerto", "Univ.": "universidad", "Fdo.": "firmado", "Mª": "María", "M.ª": "María",
+    "Fco.": "Francisco", "Vda.": "viuda",
+}  # fmt: skip
+# Before a woman's first name.
+WOMENS_TITLES = {
+    "Lic.": "licenciada", "Prof.": "profesora", "Ing.": "ingeniera", "Arq.": "arquitecta",
+    "Abg.": "abogada", "Dip.": "diputada", "Sen.": "senadora", "Gob.": "gobernadora",
+}  # fmt: skip
+WOMENS_NAMES = frozenset(
+    "ana maría carmen laura marta elena isabel sara lucía paula cristina rosa julia teresa eva "
+    "pilar beatriz inés raquel irene sofía".split()
+)
+# Before a number.
+NUMBERED = {
+    "pág.": "página", "págs.": "páginas", "pag.": "página", "pp.": "páginas", "p.": "página",
+    "n.º": "número", "n.o": "número", "nº": "número", "nº.": "número", "n°": "número",
+    "n.°": "número", "núm.": "número", "num.": "número", "nro.": "número", "n.os": "números",
+    "núms.": "números", "cód.": "código", "hab.": "habitación", "cap.": "capítulo",
+    "caps.": "capítulos", "vol.": "volumen", "vols.": "volúmenes", "t.": "tomo",
+    "art.": "artículo", "arts.": "artículos", "fig.": "figura", "figs.": "figuras",
+    "tel.": "teléfono", "tel": "teléfono", "tfno.": "teléfono", "telf.": "teléfono",
+    "tlf.": "teléfono", "tfn.": "teléfono", "km.": "kilómetro", "apdo.": "apartado",
+    "ap.": "apartado", "apto.": "apartamento", "ej.": "ejemplo", "ed.": "edición",
+    "lám.": "lámina", "secc.": "sección", "sec.": "sección", "c.p.": "código postal",
+    "cp": "código postal", "v.": "versículo", "vv.": "versículos", "dpto.": "departamento",
+    "depto.": "departamento", "col.": "columna", "aprox.": "aproximadamente", "ca.": "circa",
+    "c.": "circa", "párr.": "párrafo", "párrs.": "párrafos", "vers.": "versión",
+    "esc.": "escena", "ref.": "referencia", "int.": "interior", "ext.": "extensión",
+    "#": "número", "kms.": "kilómetros", "long.": "longitud", "lat.": "latitud",
+    "tít.": "título", "máx": "máximo", "mín": "mínimo", "ext": "extensión", "pta.": "puerta",
+    "pto.": "punto", "ec.": "ecuación", "prof.": "profundidad",
+}  # fmt: skip
+# May be the last word of a sentence.
+CLOSERS = {
+    "etc.": "etcétera", "etc": "etcétera", "EE. UU.": "Estados Unidos", "EE.UU": "Estados Unidos",
+    "EEUU": "Estados Unidos", "EE. UU. A.": "Estados Unidos de América",
+    "E.U.A.": "Estados Unidos de América", "Ud.": "usted", "Uds.": "ustedes", "Vd.": "usted",
+    "Vds.": "ustedes", "aprox.": "aproximadamente", "S. A.": "sociedad anónima",
+    "S.A": "sociedad anónima", "S. L.": "sociedad limitada", "S.L": "sociedad limitada",
+    "S. L. U.": "sociedad limitada unipersonal", "S. A. U.": "sociedad anónima unipersonal",
+    "S. A. de C. V.": "sociedad anónima de capital variable",
+    "S. R. L.": "sociedad de responsabilidad limitada", "S. Coop.": "sociedad cooperativa",
+    "Cía.": "compañía", "Cia.": "compañía", "Hnos.": "hermanos", "RR. HH.": "recursos humanos",
+    "RRHH": "recursos humanos", "JJ. OO.": "Juegos Olímpicos", "JJOO": "Juegos Olímpicos",
+    "FF. AA.": "Fuerzas Armadas", "CC. OO.": "Comisiones Obreras", "CCOO": "Comisiones Obreras",
+    "AA. VV.": "autores varios", "VV. AA.": "varios autores", "D. F.": "Distrito Federal",
+    "q. e. p. d.": "que en paz descanse", "D. E. P.": "descanse en paz",
+    "N. del T.": "nota del traductor", "N. de la T.": "nota de la traductora",
+    "N. del E.": "nota del editor", "a. m.": "de la mañana", "p. m.": "de la tarde",
+    "izq.": "izquierda", "izda.": "izquierda", "izqda.": "izquierda", "izdo.": "izquierdo",
+    "dcha.": "derecha", "dcho.": "derecho", "dcha": "derecha", "ed.": "edición",
+    "ss.": "siguientes",
+    "sigs.": "siguientes", "sig.": "siguiente", "Bs. As.": "Buenos Aires", "atte.": "atentamente",
+    "esq.": "esquina", "ptas.": "pesetas", "máx.": "máximo", "mín.": "mínimo", "prom.": "promedio",
+    "dpto.": "departamento", "tel.": "teléfono", "apdo.": "apartado", "incl.": "incluido",
+    "tfno.": "teléfono", "ntro.": "nuestro", "bco.": "banco", "hab.": "habitantes",
+}  # fmt: skip
+# A capital behind them begins no sentence.
+INNER = {
+    "p. ej.": "por ejemplo", "p.ej": "por ejemplo", "ej.": "ejemplo", "depto.": "departamento",
+    "admón.": "administración", "tlf.": "teléfono", "vid.": "véase", "v. gr.": "verbigracia",
+    "vs.": "versus", "vs": "versus", "cf.": "compárese", "cfr.": "compárese", "núm.": "número",
+    "núms.": "números", "n.º": "número", "nº": "número", "pág.": "página", "págs.": "páginas",
+    "cap.": "capítulo", "vol.": "volumen", "fig.": "figura", "tít.": "título",
+    "gob.": "gobierno", "prov.": "provincia", "ref.": "referencia", "dir.": "dirección",
+    "ibíd.": "ibídem", "ib.": "ibídem", "íd.": "ídem", "s. n.": "sin número", "s/n": "sin número",
+    "c/u": "cada uno", "b/n": "blanco y negro", "a/c": "a cuenta", "d/f": "días fecha",
+    "e. g.": "por ejemplo", "i. e.": "es decir", "rte.": "remitente", "dto.": "descuento",
+    "cta.": "cuenta", "pdo.": "pasado", "art.": "artículo", "cast.": "castellano",
+    "esp.": "español", "fac.": "facultad", "entlo.": "entresuelo", "ppal.": "principal",
+    "trad.": "traducción", "y/o": "y o", "u. m.": "unidad monetaria", "s. f.": "sin fecha",
+    "op. cit.": "opus citatum", "N. B.": "nota bene", "N.B": "nota bene", "i+d": "i más d",
+    "i+d+i": "i más d más i", "C. P.": "código postal", "temp.": "temperatura",
+    "vel.": "velocidad", "dist.": "distancia", "P. D.": "posdata",
+}  # fmt: skip
+# Of an army, behind an ordinal.
+UNITS_OF_ARMIES = {
+    "Bat.": "batallón", "Bón.": "batallón", "Btn.": "batallón", "Div.": "división",
+    "Reg.": "regimiento", "Rgto.": "regimiento", "Regto.": "regimiento", "Brig.": "brigada",
+    "Cía.": "compañía", "Comp.": "compañía", "Esc.": "escuadrón", "Ejto.": "ejército",
+    "Cpo.": "cuerpo",
+}  # fmt: skip
+AGREEING = {"máx.": "máxim", "mín.": "mínim", "máx": "máxim", "mín": "mínim"}
+
+STARTERS = frozenset(
+    "el la los las un una unos unas él ella ellos ellas yo tú nosotros usted ustedes esto "
+    "esta este estos estas eso esa ese esos esas aquel aquella pero y e o ni no sí cuando "
+    "como si en después antes luego entonces su sus mi mis tu tus qué quién quien por para "
+    "se lo le les me te nos aquí ahí allí hoy ayer mañana ahora ya nadie nada todo todos "
+    "todas cada según con sin desde hasta durante mientras aunque además también tampoco "
+    "así al a de del más menos muy era es fue hay había son eran llame llámame cuesta vale "
+    "mide pesa tiene luego finalmente primero nuestro nuestra otro otra otros algunos "
+    "algunas muchos muchas pocos dos tres ambos solo sólo apenas tras sobre entre bajo "
+    "contra ante que cuál cuánto dónde cómo porque pues sin embargo quizá quizás tal vez "
+    "siempre nunca jamás véase vea ver añada añadir sirva servir mezcle".split()
+)
+SPOKEN_ACRONYMS = frozenset(
+    "ONU OTAN UNESCO UNICEF NASA FIFA UEFA SIDA OVNI IVA AVE RENFE PYME PYMES OPEP ESO RAE IBEX "
+    "SEAT IKEA COVID LED PIN RAM ROM SIM INE ONCE OEA CIA DEA NATO AENA TAC UVI UCI SARS INEM FARC "
+    "ETA PSOE CSIC LIDL ZARA LEGO ERASMUS MERCOSUR CEPAL UNAM INSERSO UNED TIC PEMEX FIDE FITUR "
+    "ARCO RADAR LASER LÁSER GIF WIFI APEC ASEAN ALCA TALGO SICAV FAO EFE NIE ERTE ERE IBI".split()
+)
+SPELLED_ACRONYMS = frozenset("OCDE ADSL USAC ETCS IEEE EE UE OIEA".split())
+PLAIN_WORDS = frozenset(
+    "A AL AS DA DE DEL DI DIO DOS DÍA E EL EN ERA ES ESA ESE ESO ESTA ESTE FIN FUE HA HAN "
+    "HAY HE IR LA LAS LE LES LO LOS LUZ MAL MAR MAS ME MI MÁS MES MIL MIS NI NO NOS O OJO "
+    "ORO PAN PAZ PIE POR QUE QUÉ REY RÍO SAL SE SEA SER SI SIN SOL SON SU SUS SÍ TAL TAN "
+    "TE TEN TU TUS TÚ U UN UNA UNO UVA VA VAN VER VES VEZ VI VOZ Y YA YO ÉL ASÍ DON GRAN "
+    "HIJO SAN SER SOLO TRES SEIS DIEZ CASA VIDA PARA PERO COMO TODO NADA ALGO BIEN HOLA "
+    "AMOR OK AY OH AH EH UF BAH".split()
+)
+FULL_ACRONYMS = {
+    "EEUU": "Estados Unidos", "RRHH": "recursos humanos", "JJOO": "Juegos Olímpicos",
+    "FFAA": "Fuerzas Armadas", "CCOO": "Comisiones Obreras", "EUA": "Estados Unidos de América",
+}  # fmt: skip
+
+# Before a Roman numeral that is read as a plain number.
+COUNTED = (
+    "capítulo capitulo tomo volumen libro parte título acto escena anexo apéndice sección fase "
+    "nivel tabla figura lámina grado tipo clase grupo canto episodio temporada artículo apartado "
+    "lección unidad tema módulo etapa serie apolo plan división guerra número rocky fascículo "
+    "versión salmo soneto bloque semestre trimestre factor"
+).split()
+QUEENS = frozenset(
+    "isabel maría juana catalina ana cristina victoria margarita cleopatra berenice leonor blanca "
+    "urraca sofía beatriz constanza teresa petronila mary elizabeth carlota guillermina".split()
+)
+KINGS = QUEENS | frozenset(
+    "felipe carlos alfonso fernando luis enrique juan pedro sancho jaime ramiro garcía "
+    "ordoño bermudo fruela pablo pío león gregorio benedicto clemente inocencio urbano "
+    "sixto julio adriano bonifacio nicolás eugenio celestino honorio alejandro martín "
+    "esteban jorge eduardo ricardo guillermo jacobo napoleón federico francisco josé "
+    "leopoldo maximiliano otón rodolfo iván manuel alberto balduino humberto víctor "
+    "gustavo cristián haakon harald olaf ramsés tutmosis ptolomeo amenofis darío jerjes "
+    "artajerjes antíoco seleuco mitrídates constantino teodosio justiniano miguel basilio "
+    "abderramán muhammad mohamed hassan selim solimán murad mehmed hasán rainiero raniero "
+    "hugo roberto malcolm david kenneth olav erico canuto valdemar segismundo ladislao "
+    "casimiro bela andrés duarte sebastián dionisio teobaldo wamba alarico teodorico "
+    "recaredo enrico filippo henry louis charles philip william george edward richard "
+    "james paul".split()
+)
+# Behind a Roman numeral that is read as an ordinal.
+EVENTS = re.compile(
+    r"(?:guerra|congreso|edición|república|reich|concilio|festival|foro|cumbre|jornada|encuentro|"
+    r"simposio|asamblea|premio|certamen|feria|semana|conferencia|legislatura|dinastía|plan|torneo|"
+    r"copa|campeonato|juegos|cruzada|internacional|curso|concurso|aniversario|centenario|imperio|"
+    r"maratón|trofeo|gala|bienal|milenio|región|convenio|ciclo|seminario|muestra|salón|carrera|vuelta|"
+    r"marcha|conde|duque|marqués|distrito|ejército|cuerpo|flota|división|regimiento|batallón|mundial|"
+    r"siglo|promoción|exposición|certamen|reunión)s?$"
+)
+
+# Words that may follow a number without being counted by it.
+NO_NOUN = frozenset(
+    "a al ante aunque así bajo cada como con contra cuando cuya cuyo de del desde después "
+    "donde durante e el ella ellas ellos en entonces entre era eran es esa ese eso esta "
+    "este esto está están fue fueron ha había hace hacia han hasta hay igual la las le les "
+    "lo los luego me mi mientras más menos muy ni no nos o para pero por porque pues que "
+    "quien se sea ser será si sin sino sobre son su sus sí tal también tan tiene tienen "
+    "tras tu u un una uno va y ya yo antes además ahora aquí allí casi sólo solo según "
+    "contiene trata dice habla empieza termina comienza explica muestra aparece".split()
+)
+# A number behind one of these is its name: page one, room two hundred.
+LABELS = frozenset(
+    "página pagina pág. págs. capítulo cap. número núm. n.º nº día siglo año años habitación sala "
+    "puerta línea tomo volumen vol. figura fig. tabla apartado artículo art. nivel fase grupo "
+    "versión lección unidad tema ejercicio paso piso planta aula vuelo canal ruta autobús tren "
+    "kilómetro punto sección anexo calle avenida plaza código nota grado curso episodio temporada "
+    "parte apartamento edificio bloque casilla vía andén mesa edición acto escena enero febrero "
+    "marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre clase el del al "
+    "desde".split()
+)
+_FEMININE = frozenset(
+    "mujer noche vez clase calle parte llave nave torre flor mano foto moto radio red ley voz luz "
+    "cruz imagen serie base frase fuente gente nube tarde sangre leche carne muerte suerte mente "
+    "corriente superficie especie tesis crisis dosis síntesis hipótesis sede cárcel piel miel sal "
+    "señal postal catedral capital central sucursal vocal orden pared nariz raíz matriz actriz "
+    "perdiz codorniz vejez costumbre cumbre legumbre certidumbre variable nieve clave fase fiebre "
+    "hambre diócesis elipsis tribu labor razón prisión corte suite barbarie planicie intemperie "
+    "índole mole prole sien crin res tos hoz coz paz faz vid presión temp vel".split()
+)
+_MASCULINE = frozenset(
+    "día mapa planeta cometa poeta atleta profeta pirata tranvía sofá guardia policía cura "
+    "espía guía colega camarada problema sistema tema programa poema idioma clima drama "
+    "síntoma fantasma aroma panorama pijama carisma cromosoma diploma enigma estigma dogma "
+    "magma plasma prisma reuma trauma genoma gorila puma koala panda yoga vodka avión "
+    "camión gorrión guion guión millón billón trillón escorpión campeón bastión sarampión "
+    "embrión anfitrión dálmata patriarca monarca jerarca dentista indígena demócrata".split()
+)
+_FEMININE_END = re.compile(r"(?:a|ción|sión|xión|gión|nión|tión|dad|tad|tud|umbre|triz|ez)$")
+_MASCULINE_END = re.compile(r"(?:[^rygdl]ema|grama|ista|cida|nauta|crata|iatra|arca|auta|ómetra)$")
+
+
+def find_gender(noun: str) -> str:
+    """The gender that a noun most likely has, by lists and by its ending."""
+    forms = _singulars(noun.lower())
+    for form in forms:
+        if form in _FEMININE:
+            return "f"
+        if form in _MASCULINE:
+            return "m"
+    if _MASCULINE_END.search(forms[-1]):
+        return "m"
+    return "f" if _FEMININE_END.search(forms[-1]) else "m"
+
+
+def _singulars(noun: str) -> list[str]:
+    """What the singular may be: luces, luz; ciudades, ciudad; canciones, canción; casas, casa."""
+    forms = [noun]
+    if noun.endswith("ces"):
+        forms.append(f"{noun[:-3]}z")
+    if noun.endswith("s"):
+        forms.append(noun[:-1])
+    if noun.endswith("ágenes"):
+        forms.append(f"{noun[:-6]}agen")
+    elif noun.endswith("iones"):
+        forms.append(f"{noun[:-5]}ión")
+    elif noun.endswith("ones"):
+        forms.append(f"{noun[:-4]}ón")
+    elif re.search(r"[dlrnsyz]es$", noun):
+        forms.append(noun[:-2])
+    return forms
