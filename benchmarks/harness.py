@@ -33,6 +33,7 @@ THEMES = {
     "speech_kokoro": ("h200",),
     "speech_vibevoice": ("h200",),
     "speech": ("cpu",),
+    "pronunciation": ("cpu",),
     "embed": ("h200",),
     "classify": ("cpu",),
     "embed_cpu": ("cpu",),

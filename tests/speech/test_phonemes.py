@@ -11,6 +11,7 @@ from anyrig.speech import phonemes
 from anyrig.speech.phonemes import Word
 from anyrig.speech.phonemes.english import EnglishReader
 from anyrig.speech.phonemes.letters import spell_ipa
+from benchmarks.pronunciation import is_right, read_homographs
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +95,36 @@ def test_spelled_letters_sound_as_the_dictionary_says_them(english: EnglishReade
     for letters in ("CIA", "AM", "HTTPS", "PCs", "IBM's", "QWRJK", "VXYGU"):
         spelled = said(english.read(f"It is [[{spell_ipa(letters, 'en')}]]."))
         assert spelled == said(english.read(f"It is {letters}."))
+
+
+@pytest.mark.parametrize("british", [False, True])
+def test_names_are_read_as_people_say_them(british: bool) -> None:
+    reader = EnglishReader(discover().cpu_device, british=british)
+    siobhan, _, goethe, *_ = (word.phonemes for word in reader.read("Siobhan met Goethe's aunt."))
+    assert siobhan == ("ʃɪvˈɔːn" if british else "ʃɪvˈɔn")
+    assert goethe == ("ɡˈɜːtəz" if british else "ɡˈɜɹtəz")
+
+
+@pytest.mark.parametrize(
+    ("text", "phonemes"),
+    [
+        ("It is nine A M.", "ˈA ˈɛm"),
+        ("The C I A knew.", "sˈi ˌI ˈA"),
+        ("An A grade.", "ɐn ˈA"),
+        ("“A man,” he said.", "ɐ mˈæn"),
+        ("UPON A TIME", "ɐ tˈIm"),
+        ("He lives in Nice.", "ɪn nˈis"),
+        ("Nice people came.", "nˈIs pˈipᵊl"),
+        ("It tells a tale of A Tub.", "ɐ tˈʌb"),
+    ],
+)
+def test_letters_articles_and_cities(english: EnglishReader, text: str, phonemes: str) -> None:
+    assert phonemes in said(english.read(text))
+
+
+def test_homographs_are_read_by_what_is_around_them(english: EnglishReader) -> None:
+    """hibari's own reader is right in 154 of these 200 sentences."""
+    cases = list(read_homographs())
+    assert len(cases) == 200
+    wrong = [case.text for case in cases if not is_right(case, english.read)]
+    assert len(wrong) <= 4, wrong

@@ -10,15 +10,20 @@ import importlib.util
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.speech.phonemes import INLINE, Word, from_ipa, tables
+from anyrig.speech.phonemes.homographs import resolve
+from anyrig.speech.phonemes.names import find_name
 
 if TYPE_CHECKING:
     from anyrig.devices.machine import Device
 
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_SILENT_R = re.compile("[rɹ](?![ˈˌaeiouæɑɒɔəɛɜɪʊʌ])")
+_QUOTES, _QUOTE_TAGS = ("“", "”", '"', "'"), ("``", "''", '""')
 _PARTS = ("gold", "silver")
 _G2P = "hibari_g2p"
 """The name under which `hibari.g2p` is imported."""
@@ -36,8 +41,36 @@ class EnglishReader:
     def read(self, text: str) -> list[Word]:
         """Its words with their phonemes."""
         tokens = self._g2p.tokenize(self._mark_ipa(text.translate(_PLAIN)))
+        self._apply_readings(tokens)
         tokens = self._g2p.phonemize_tokens(tokens)
         return [Word(t.text, t.phonemes or "", bool(t.whitespace)) for t in tokens]
+
+    def _apply_readings(self, tokens: Sequence[Any]) -> None:
+        """Names and homographs, before hibari's own rules."""
+        for token in tokens:
+            if token.text in _QUOTES and token.phonemes is None and token.tag not in _QUOTE_TAGS:
+                token.phonemes = ""  # else it is read together with the word after it
+        for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+            name = find_name(token.text) if token.phonemes is None else ""
+            if name:
+                token.phonemes = self._convert(name)
+                if after is not None and after.text == "'s" and not token.whitespace:
+                    token.phonemes, after.phonemes = self._g2p.lexicon._s(token.phonemes), ""
+        for token, reading in zip(tokens, resolve(tokens, self._has_forms), strict=True):
+            if reading.startswith("/"):
+                token.phonemes = self._convert(reading)
+            elif reading.isupper():
+                token.tag = reading
+            elif reading:
+                token.alias = reading
+
+    def _has_forms(self, word: str) -> bool:
+        return isinstance(self._g2p.lexicon.golds.get(word), dict)
+
+    def _convert(self, ipa: str) -> str:
+        if self._british:
+            ipa = _SILENT_R.sub("", ipa)
+        return from_ipa(ipa, british=self._british)
 
     def _mark_ipa(self, text: str) -> str:
         """The text with its IPA as hibari's rules take it: `[name](/phonemes/)`."""
