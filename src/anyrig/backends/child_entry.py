@@ -11,20 +11,22 @@ their folders, and nothing else that lies there.
 A file of its own because it runs before anyrig can be imported.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import runpy
 import sys
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 
 
 class PackageFinder:
     """Finds some packages, each in its folder."""
 
-    def __init__(self, folders):
+    def __init__(self, folders: dict[str, str]) -> None:
         self._folders = folders
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         folder = self._folders.get(name)
         return None if folder is None else PathFinder.find_spec(name, [folder])
 

@@ -24,7 +24,7 @@ from anyrig.speech.engine import (
     Voice,
 )
 from anyrig.speech.engines import packaged
-from anyrig.speech.engines.kokoro_packs import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
+from anyrig.speech.engines.kokoro_voices import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
 from anyrig.speech.phonemes import english
 
 if TYPE_CHECKING:
