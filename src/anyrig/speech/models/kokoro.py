@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from anyrig.placement import Placement
 
 # What is encoded and what is decoded at a time, padding and all: a few GB at most. Pitch and
-# loudness are results for many blocks at once: they wait for an LSTM that goes from frame to frame,
-# and many rows take it as long as few.
+# loudness are computed for many blocks at once: an LSTM goes from frame to frame, and takes as long
+# for few rows as for many.
 _TEXT_TOKENS, _BLOCK_FRAMES, _CURVES_FRAMES = 1 << 17, 1 << 14, 1 << 18
 
 
@@ -51,7 +51,7 @@ class _Row(NamedTuple):
     """In the order it was given."""
     features: TextFeatures
     place: int
-    """Its row of that."""
+    """Its row in them."""
     units: NDArray[np.int64]
 
     @property
@@ -183,7 +183,7 @@ class KokoroNet:
         styles = np.stack([np.asarray(one.style, np.float32).reshape(-1) for one in batch])
         return to_device(styles, self.device)
 
-    # -- sound -------------------------------------------------------------------------------------
+    # -- audio -------------------------------------------------------------------------------------
 
     def _group_rows(self, rows: Sequence[_Row], most: int) -> Iterator[list[_Row]]:
         """Rows of like length together, the longest first, padded to so many frames at most.
@@ -197,7 +197,7 @@ class KokoroNet:
             order = order[max(1, size) :]
 
     def _predict_frames(self, group: Sequence[_Row], batch: Sequence[PhonemeInput]) -> _Frames:
-        """What is features of each frame of some rows, with pitch and loudness."""
+        """Features of each frame of some rows, with pitch and loudness."""
         rows = Rows([row.frames for row in group], self.device)
         styles = self._styles([batch[row.number] for row in group])
         prosody, sound = self._align(group, rows)
@@ -208,7 +208,7 @@ class KokoroNet:
     def _decode(
         self, block: Sequence[_Row], frames: _Frames, seeds: Sequence[int]
     ) -> tuple[torch.Tensor, _Frames]:
-        """The first rows of what was frames: [rows, samples]; and what is left."""
+        """Decode the first rows: [rows, samples]; and the frames that are left."""
         rows = Rows([row.frames for row in block], self.device)
         drawn = to_device(np.array(seeds, np.int64), self.device) if self._noise else None
         sound, curves, styles = frames.take_first(len(block), rows.frames[0])
@@ -217,7 +217,7 @@ class KokoroNet:
             return self._generator(x, curves[0], styles, rows, drawn), frames.drop_first(len(block))
 
     def _align(self, block: Sequence[_Row], rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
-        """What is features of each phoneme, as many times as it lasts; zero beyond a row's end."""
+        """Repeat the features of each phoneme for as long as it lasts; zero beyond a row's end."""
         longest = rows.frames[0]
         prosody, sound = [], []
         for row in block:
@@ -231,7 +231,7 @@ class KokoroNet:
 
 
 class KokoroTorch(KokoroNet):
-    """The network for a placement, from a file of weights with config.json styles it."""
+    """The network for a placement, from a file of weights with config.json beside it."""
 
     batch_invariant = False
 
@@ -282,17 +282,16 @@ def _store(
 
 
 # -- text to durations -----------------------------------------------------------------------------
+# Always in fp32: a duration is rounded, and one unit more or less is another length. Rows come
+# sorted, the longest first, and padded; the LSTMs get them packed, so that none reads padding.
 
 
 class Linear:
-    """A matrix and a bias."""
-
     def __init__(self, weights: Weights, format: TensorFormat) -> None:
         self.weight, bias = format.put(weights.get("weight")), weights.bias()
         self.bias = None if bias is None else format.put(bias)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Of the last dimension."""
         return F.linear(x, self.weight, self.bias)
 
 
@@ -326,7 +325,7 @@ class TextBatch(NamedTuple):
         return x.flatten(0, 1).index_select(0, self.places)
 
     def padded(self, x: torch.Tensor) -> torch.Tensor:
-        """The way back; zero where there is none."""
+        """The reverse of `real`; zero where there is no phoneme."""
         out = x.new_zeros(self.ids.numel(), x.shape[1])
         return out.index_copy_(0, self.places, x).view(*self.ids.shape, -1)
 
@@ -406,7 +405,7 @@ class TextPart:
         self._sound = Lstm(sound.at("lstm"), format)
 
     def __call__(self, batch: TextBatch) -> TextFeatures:
-        """What the decoder is features, and for how long."""
+        """Features of each phoneme for the decoder, and its duration."""
         full = batch.lengths[-1] == batch.lengths[0]
         keep = batch.mask.unsqueeze(-1).float()
         x = self._into(self._albert(batch, full))

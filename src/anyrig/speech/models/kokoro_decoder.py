@@ -66,7 +66,7 @@ class Adain:
     def __call__(
         self, x: torch.Tensor, style: torch.Tensor, extent: Extent
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """What x is to be multiplied by and what added: [rows, 1, channels] each, in fp32."""
+        """Scale and shift of x: [rows, 1, channels] each, in fp32."""
         scale, shift = F.linear(style, self._matrix, self._bias).chunk(2, dim=1)
         mean, variance = _moments(x, extent)
         scale = scale * torch.rsqrt(variance + _EPS)
@@ -343,7 +343,6 @@ class Lstm:
         self._net.flatten_parameters()
 
     def __call__(self, x: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-        """Zero beyond each row's end."""
         if lengths[-1] == lengths[0]:
             return self._net(x)[0]  # type: ignore[no-any-return]
         packed = pack_padded_sequence(x, torch.tensor(lengths), batch_first=True)
@@ -359,7 +358,7 @@ class Rows:
         self._known: dict[tuple[int, int], Extent] = {}
 
     def at(self, rate: int, more: int = 0) -> Extent:
-        """At so many steps a frame, and some more at the end."""
+        """At a number of steps per frame, with some more at the end."""
         if (rate, more) not in self._known:
             self._known[rate, more] = self._extent(rate, more)
         return self._known[rate, more]
@@ -377,7 +376,6 @@ class Rows:
         return Extent(counts, ends, PaddingMask(to_device(beyond, self._device)), False)
 
     def lengths(self, rate: int, more: int = 0) -> torch.Tensor:
-        """How far each goes, as whole numbers."""
         return self.at(rate, more).ends
 
 
@@ -413,7 +411,7 @@ class Curves:
 
 
 class Decoder:
-    """From what is features of each frame to what the generator makes audio of."""
+    """From features of each frame to those of the generator."""
 
     def __init__(self, weights: Weights, format: TensorFormat) -> None:
         self._format = format

@@ -28,7 +28,7 @@ from anyrig.speech.models.layers import (
     to_device,
 )
 
-# Lanes come in few lengths: each new one makes the device's libraries look for kernels anew.
+# Lanes come in few lengths: each new one makes the device's libraries search for kernels again.
 _ROUND = 256
 
 
@@ -60,7 +60,7 @@ class Lanes(NamedTuple):
     def padding_mask(
         self, frames: Sequence[int], rate: int, reach: int, device: torch.device
     ) -> PaddingMask:
-        """What to zero at `rate` steps a frame, for convolutions that hear `reach` steps away."""
+        """What to zero at `rate` steps a frame, for convolutions that read `reach` steps away."""
         size = self.length * rate
         starts, ends = [], []
         for place in self.places:
@@ -120,7 +120,7 @@ def _fill_lanes(
 
 
 class Flow:
-    """The coupling layers backwards: from what the text says to what the vocoder hears."""
+    """The coupling layers backwards: from the prior of the text to the latents of the vocoder."""
 
     def __init__(self, weights: Weights, config: Any, format: TensorFormat) -> None:
         self._layers = [
@@ -139,7 +139,7 @@ class Flow:
 
 
 class _Coupling:
-    """Half of the channels say what is removed off the others."""
+    """Half of the channels predict what is subtracted from the others."""
 
     def __init__(self, weights: Weights, config: Any, format: TensorFormat) -> None:
         net = weights.at("wavenet")
@@ -184,14 +184,14 @@ Block = Sequence[tuple[Conv, Conv]]
 
 
 class Stage(NamedTuple):
-    """One step up in rate, and the residual blocks behind it."""
+    """An upsampling, and the residual blocks after it."""
 
     up: Upsample
     blocks: Sequence[Block]
     rate: int
     """Steps a frame."""
     reach: int
-    """How far its convolutions, and the step up behind it, hear."""
+    """How far its convolutions, and the upsampling after it, read."""
 
 
 class Vocoder:
@@ -268,7 +268,7 @@ class Vocoder:
     def _run_fused(
         self, x: torch.Tensor, hidden: torch.Tensor, block: Block, padding: PaddingMask
     ) -> torch.Tensor:
-        """The same, bias, residual and leaky ReLU in one pass behind each convolution."""
+        """The same, bias, residual and leaky ReLU in one pass after each convolution."""
         from anyrig.speech.models.triton_kernels import add_residual, leaky_relu
 
         mask = padding.mask(x)
@@ -293,7 +293,7 @@ def _build_stages(weights: Weights, config: Any, format: TensorFormat) -> list[S
             for inner, dilations in enumerate(config.resblock_dilation_sizes)
         ]
         widest = max(conv.padding for block in blocks for pair in block for conv in pair)
-        # The layers behind it hear this far at most: two steps for a step up, three at the end.
+        # The layers after it read this far at most: two steps for an upsampling, three at the end.
         stages.append(Stage(up, blocks, rate, max(widest, 4)))
     return stages
 
