@@ -58,12 +58,12 @@ def test_the_best_engine_for_a_language(
     choice = choose_by_language(catalog(*installed), language)
     assert choice.name == chosen
     expected = ReasonCode.DEFAULT if chosen == "hibari" else ReasonCode.LANGUAGE
-    assert choice.reason.code is expected
+    assert choice.reason_code is expected
 
 
 def test_without_the_default_engine() -> None:
     choice = choose_by_language(catalog("nanotts"), "en")
-    assert (choice.name, choice.reason.code) == ("nanotts", ReasonCode.NOT_INSTALLED)
+    assert (choice.name, choice.reason_code) == ("nanotts", ReasonCode.NOT_INSTALLED)
     with pytest.raises(MissingPackageError):
         choose_by_language(catalog("nanotts"), "")
 
@@ -71,8 +71,8 @@ def test_without_the_default_engine() -> None:
 def test_an_engine_with_all_voices() -> None:
     installed = catalog("hibari", "kokoro", "nanotts")
     choice = choose_by_voices(installed, ["kokoro_en:2+kokoro_es", "kokoro_fr"])
-    assert (choice.name, choice.reason.code) == ("kokoro", ReasonCode.VOICES)
-    assert choose_by_voices(installed, ["hibari_en"]).reason.code is ReasonCode.DEFAULT
+    assert (choice.name, choice.reason_code) == ("kokoro", ReasonCode.VOICES)
+    assert choose_by_voices(installed, ["hibari_en"]).reason_code is ReasonCode.DEFAULT
     with pytest.raises(InvalidInputError, match="no engine has all"):
         choose_by_voices(installed, ["kokoro_en", "nanotts_en"])
     with pytest.raises(InvalidInputError, match="no voice 'kokoro_xx'") as error:

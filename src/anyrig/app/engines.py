@@ -21,7 +21,6 @@ from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
 from anyrig.speech import engines
 from anyrig.speech.choose import (
-    ChoiceReason,
     EngineCatalog,
     EngineChoice,
     ReasonCode,
@@ -115,7 +114,7 @@ def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> Engine
     catalog = _open_catalog(rig, options)
     requested = find_requested_engine(rig, options)
     if requested:
-        return replace(catalog.open(requested), reason=ChoiceReason(ReasonCode.REQUESTED))
+        return replace(catalog.open(requested), reason_code=ReasonCode.REQUESTED)
     if options.voice:
         if is_recording(options.voice):
             raise InvalidInputError(
@@ -127,8 +126,8 @@ def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> Engine
         return choose_by_voices(catalog, [options.voice])
     engine = _engine_of_model(rig.settings.speech.model)
     if engine and (choice := catalog.try_open(engine)) is not None:
-        reason = ChoiceReason(ReasonCode.MODEL, f"its model is {choice.info.repository}")
-        return replace(choice, reason=reason)
+        reason = f"its model is {choice.info.repository}"
+        return replace(choice, reason_code=ReasonCode.MODEL, reason=reason)
     return choose_by_language(catalog, language)
 
 

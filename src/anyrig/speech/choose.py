@@ -47,19 +47,6 @@ class ReasonCode(Enum):
 
 
 @dataclass(frozen=True)
-class ChoiceReason:
-    code: ReasonCode = ReasonCode.DEFAULT
-    message: str = ""
-    """Empty if there is nothing to explain."""
-
-    def __str__(self) -> str:
-        return self.message
-
-    def __bool__(self) -> bool:
-        return bool(self.message)
-
-
-@dataclass(frozen=True)
 class EngineChoice:
     """An engine that is ready to speak."""
 
@@ -67,7 +54,9 @@ class EngineChoice:
     engine_class: type[SpeechEngine]
     found: EngineWeights
     options: dict[str, OptionValue]
-    reason: ChoiceReason = ChoiceReason()
+    reason_code: ReasonCode = ReasonCode.DEFAULT
+    reason: str = ""
+    """The same for a person; empty if there is nothing to explain."""
 
     @property
     def info(self) -> EngineInfo:
@@ -76,7 +65,7 @@ class EngineChoice:
     @property
     def requested(self) -> bool:
         """Whether the user named it."""
-        return self.reason.code is ReasonCode.REQUESTED
+        return self.reason_code is ReasonCode.REQUESTED
 
 
 # -- what is installed -----------------------------------------------------------------------------
@@ -212,15 +201,11 @@ def choose_by_language(catalog: EngineCatalog, language: str) -> EngineChoice:
     for name in rank_engines(language):
         other = catalog.try_open(name) if name != engines.DEFAULT else None
         if other is not None and match_language(language, other.found.languages):
-            reason = ChoiceReason(
-                ReasonCode.LANGUAGE,
-                f"{engines.DEFAULT} does not speak {name_language(language)}",
-            )
             if default is None:
-                reason = ChoiceReason(
-                    ReasonCode.NOT_INSTALLED, f"{engines.DEFAULT} is not installed"
-                )
-            return replace(other, reason=reason)
+                reason = f"{engines.DEFAULT} is not installed"
+                return replace(other, reason_code=ReasonCode.NOT_INSTALLED, reason=reason)
+            reason = f"{engines.DEFAULT} does not speak {name_language(language)}"
+            return replace(other, reason_code=ReasonCode.LANGUAGE, reason=reason)
     return default or catalog.open(engines.DEFAULT)
 
 
@@ -238,8 +223,8 @@ def choose_by_voices(catalog: EngineCatalog, voices: Sequence[str]) -> EngineCho
         if set(requested) <= set(own):
             if name == engines.DEFAULT:
                 return choice
-            reason = ChoiceReason(ReasonCode.VOICES, f"it has {', '.join(requested)}")
-            return replace(choice, reason=reason)
+            reason = f"it has {', '.join(requested)}"
+            return replace(choice, reason_code=ReasonCode.VOICES, reason=reason)
         known += own if name != TEST_ENGINE else []
     missing = next((part for part in requested if part not in known), "")
     if missing:
