@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 394, "spanish": 74, "french": 87}
+REACHED = {"english": 394, "spanish": 111, "french": 113}
 """Sentences that are read right; raise it with the score."""
 
 

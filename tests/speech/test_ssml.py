@@ -209,6 +209,7 @@ WAYS = [
     ("number", "-3.5", "en", "minus three point five"),
     ("telephone", "06 12", "fr", "zéro six, un deux"),
     ("date dmy", "1/5/1999", "en", "May first, nineteen ninety-nine"),
+    ("date dmy", "1/5/1999", "es", "uno de mayo de mil novecientos noventa y nueve"),
     ("date md", "12/25", "en", "December twenty-fifth"),
     ("time", "14:30", "en", "fourteen thirty"),
     ("characters", "", "en", ""),

@@ -71,6 +71,7 @@ _CLASSES = {
 }  # fmt: skip
 """What they match in Python; in RE2 they match ASCII only."""
 _LETTERS = {r"[^\W\d_]": r"\p{L}", r"[^\W_]": r"[\p{L}\p{N}]", r"[^\W\d]": r"[\p{L}_]"}
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _TEMPLATE = re.compile(r"\\(?:g<(\w+)>|([1-9]\d?)|(.))", re.DOTALL)
 _SIMPLER_HINT = "Make it simpler, or split it into several entries."
 _REASONS = (
@@ -244,7 +245,7 @@ class UserPattern:
         options.case_sensitive = not ignore_case
         self.pattern = pattern
         try:
-            translated = _translate(pattern)
+            translated = _translate(_SURROGATES.sub("\ufffd", pattern))
             self._regexp = re2.compile(translated, options)
             size = self._regexp.programsize
             if size > _MAX_PROGRAM:  # a class beyond ASCII is large, and costs little
@@ -272,7 +273,7 @@ class UserPattern:
         while position < end:
             limit = min(end, position + _WINDOW)
             offset = max(0, position - 1)  # \b looks at the character before
-            window = text[offset:limit]
+            window = _SURROGATES.sub("\ufffd", text[offset:limit])
             resume = limit if limit == end else limit - _WINDOW // 2
             for match in self._regexp.finditer(window, position - offset):
                 left, right = match.start() + offset, match.end() + offset

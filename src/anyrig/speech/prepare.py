@@ -38,7 +38,7 @@ from anyrig.speech.language import (
     use_language,
 )
 from anyrig.speech.lexicon import LayeredLexicon, Lexicon
-from anyrig.speech.normalize import LANGUAGES, SpokenUnit, verbalize
+from anyrig.speech.normalize import SpokenUnit, verbalize
 from anyrig.speech.segment import Omission, OmissionKind, Pauses, Script, Segment, SegmentKind, Span
 from anyrig.speech.source_text import STAND_IN, Mark, SourceText, Style, read_plain
 from anyrig.text.formats.titles import label
@@ -260,7 +260,7 @@ class _ParagraphReader:
         """The readings of a stretch, its marks with those given for them."""
         if not marks:
             return tuple(self._verbalize(tokens, language))
-        if any(_crosses(token, mark) for token in tokens for mark, _ in marks):
+        if _have_crossing(tokens, [mark for mark, _ in marks]):
             edges = [start, *(at for mark, _ in marks for at in (mark.start, mark.end)), end]
             gaps = zip(edges[::2], edges[1::2], strict=True)
             tokens = [
@@ -393,7 +393,7 @@ class _ParagraphReader:
         elif mark.fixed:
             return Reading(mark.start, mark.end, mark.say)
         else:
-            tokens = _tokenize(mark.say, 0, len(mark.say), language)
+            tokens = tokenize(mark.say, language)
         units = verbalize(tokens, language, self.options.reads)
         reading = self._build_reading(mark.start, mark.end, units)
         return Reading(mark.start, mark.end, reading.said.strip(), reading.spoken.strip())
@@ -420,31 +420,12 @@ def _sentences(
 
 def _tokenize(text: str, start: int, end: int, language: str) -> list[Token]:
     """The tokens of a stretch, with their places in the whole text."""
-    base = language.partition("-")[0].lower()
-    if base in ("es", "fr") and base not in LANGUAGES:
-        return list(_tokenize_by_rules(text, start, end, base))
     tokens = tokenize(text[start:end], language)
     if not start:
         return tokens
     return [
         Token(start + one.start, start + one.end, one.kind, one.value, one.stop) for one in tokens
     ]
-
-
-def _tokenize_by_rules(text: str, start: int, end: int, language: str) -> Iterator[Token]:
-    """The same by the rules of a language that has no recognisers yet."""
-    from anyrig.speech.normalise import read
-    from anyrig.text.sentences import sentences
-
-    position = start
-    for low, high in sentences(text[start:end], language):
-        if start + low > position:
-            yield Token(position, start + low, "space", text[position : start + low])
-        for one in read(text[start + low : start + high], language):
-            yield Token(start + low + one.start, start + low + one.end, "text", one.text)
-        position = start + high
-    if position < end:
-        yield Token(position, end, "space", text[position:end])
 
 
 def _tokens_between(tokens: Sequence[Token], start: int, end: int) -> list[Token]:
@@ -467,11 +448,17 @@ def _clip(token: Token, start: int, end: int) -> Token:
     return Token(start, end, "text", value)
 
 
-def _crosses(token: Token, mark: Mark) -> bool:
+def _have_crossing(tokens: Sequence[Token], marks: Sequence[Mark]) -> bool:
     """Whether a token that means something holds a part of a mark together with something else."""
-    overlaps = token.start < mark.end and mark.start < token.end
-    inside = mark.start <= token.start and token.end <= mark.end
-    return overlaps and not inside and not isinstance(token.value, str)
+    for token in tokens:
+        if isinstance(token.value, str):
+            continue
+        number = bisect_right(marks, token.start, key=lambda mark: mark.end)
+        if number < len(marks) and marks[number].start < token.end:
+            mark = marks[number]
+            if token.start < mark.start or mark.end < token.end:
+                return True
+    return False
 
 
 def _merge_unspeakable(

@@ -1,9 +1,9 @@
 """The words of a source, apart from its markup, and the way back to every character of it.
 
-A flow is what remains to be spoken when tags, control characters and brackets are taken out. Each
-of its characters knows where it came from, and what was taken out is an omission, so nothing of the
-source is lost. What markup asks for lies beside the text: marks say how a stretch is read, styles
-whose voice it is, breaks where it is silent.
+A `SourceText` is what remains to be spoken when tags, control characters and brackets are taken
+out. Each of its characters knows where it came from, and what was taken out is an omission, so
+nothing of the source is lost. What markup asks for lies beside the text: marks say how a stretch is
+read, styles whose voice it is, breaks where it is silent.
 
 Inline marks work in plain text and in SSML:
 
@@ -110,7 +110,7 @@ class SourceText:
 
 
 class SourceTextBuilder:
-    """Builds a flow from a source read from left to right."""
+    """Builds the text from a source read from left to right."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -187,7 +187,7 @@ class SourceTextBuilder:
 
 
 def read_plain(source: str) -> SourceText:
-    """The flow of a plain text."""
+    """The text of a plain source."""
     builder = SourceTextBuilder(source)
     builder.take_run(0, len(source))
     return builder.build()
