@@ -218,8 +218,7 @@ def _speak_many(url: str, cache: str) -> None:
     from anyrig.speech.engine import Utterance
     from anyrig.speech.engines.tone import Tone
     from anyrig.speech.segment import Segment
-    from anyrig.speech.stage import Stage
-    from anyrig.speech.synthesise import Studio
+    from anyrig.speech.synthesis import Synthesizer
     from anyrig.storage.cache import ResultCache
 
     pool = _open_pool(url)
@@ -230,10 +229,12 @@ def _speak_many(url: str, cache: str) -> None:
     process = psutil.Process()
     with ResultCache(Path(cache)) as store:
         start = time.monotonic()
-        stage = Stage(engine="tone", found=Tone.find_weights(), placed=placed,
-                      environment=os.environ, store=store, hire=lambda recipe: pool)  # fmt: skip
-        with Studio(stage) as studio:
-            for number, _ in enumerate(studio.takes(segments), 1):
+        synthesizer = Synthesizer(
+            engine="tone", weights=Tone.find_weights(), plan=placed, environment=os.environ,
+            cache=store, open_pool=lambda factory: pool,
+        )  # fmt: skip
+        with synthesizer, synthesizer.read(segments) as reading:
+            for number, _ in enumerate(reading, 1):
                 if number in (1, LATER):
                     report = {"seconds": time.monotonic() - start,
                               "resident_mb": process.memory_info().rss / 1e6}  # fmt: skip

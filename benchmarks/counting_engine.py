@@ -14,6 +14,7 @@ POISON = "strychnine"
 _PLUGIN = f"""
 import json, os, signal, time
 from dataclasses import replace
+from anyrig.speech.engine import whole_parts
 from anyrig.speech.engines.tone import INFO, Tone
 
 class Counting(Tone):
@@ -26,8 +27,8 @@ class Counting(Tone):
     def find_weights(cls, folder=None):
         return replace(super().find_weights(folder), version=cls.version)
 
-    def run(self, batch):
-        return [self._speak(line, len(batch)) for line in batch]
+    def synthesize(self, batch):
+        return whole_parts(self._speak(line, len(batch)) for line in batch)
 
     def _speak(self, line, batch_size):
         if {POISON!r} in line.text:
@@ -37,7 +38,7 @@ class Counting(Tone):
         log = os.open(os.environ["COUNTING_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(log, (json.dumps([line.text, batch_size]) + chr(10)).encode())
         os.close(log)
-        return super().run([line])[0]
+        return self._take(line)
 """
 
 

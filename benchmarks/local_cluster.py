@@ -325,15 +325,15 @@ def speak_locally(lines: Sequence[Any]) -> list[bytes]:
     """The takes of lines as one machine without a cluster makes them."""
     from anyrig.devices.discover import discover
     from anyrig.placement import Placement
-    from anyrig.speech.booth import Booth
+    from anyrig.speech.quality import CheckedEngine
 
     device = discover().cpu_device
-    engine = Booth(Placement(device, device.backends[0], threads=1), engine="tone")
+    engine = CheckedEngine(Placement(device, device.backends[0], threads=1), engine="tone")
     return [plain_bytes(take) for take in engine.run(lines)]
 
 
 def plain_bytes(take: Any) -> bytes:
     """A take's samples in one form, whether or not it was compressed on the way."""
-    from anyrig.speech.pack import pack, unpack
+    from anyrig.speech.takes import decode_take, encode_take
 
-    return pack(unpack(take.data))
+    return encode_take(decode_take(take.data))

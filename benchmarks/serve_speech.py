@@ -161,7 +161,7 @@ def speak_offline(texts: list[str]) -> dict[str, Any]:
         open_synthesizer(rig, warm_up, chosen, 1 << 20, cache) as synthesizer,
     ):
         synthesizer.wait_ready()
-        list(synthesizer.speak(prepare_script(rig, warm_up, chosen)))
+        list(synthesizer.read(prepare_script(rig, warm_up, chosen).segments))
         before = tree_cpu_seconds(os.getpid())
         for text in texts:
             request = rig.request(SpeechRequest, text=text, no_bench=True)
@@ -169,7 +169,7 @@ def speak_offline(texts: list[str]) -> dict[str, Any]:
             script = prepare_script(rig, request, chosen)
             leveller, out = Leveller(synthesizer.rate, target_lufs=-19.0), io.BytesIO()
             with open_encoder(out, "pcm", synthesizer.rate) as encode:
-                for chunk in synthesizer.speak(script, early=True):
+                for chunk in synthesizer.read(script.segments, lane="live").chunks():
                     encode.write(leveller.apply(chunk.samples))
             num_bytes += len(out.getvalue())
         cpu_s = tree_cpu_seconds(os.getpid()) - before

@@ -19,11 +19,11 @@ from pathlib import Path
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discover import discover
 from anyrig.placement import PlacementOptions, plan_placement
+from anyrig.speech.chunks import build_chunk
 from anyrig.speech.engines.hibari import Hibari
 from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.segment import Script
-from anyrig.speech.stage import Stage
-from anyrig.speech.synthesise import Studio, chunk_of
+from anyrig.speech.synthesis import Synthesizer
 from benchmarks.harness import ROOT, Row
 from benchmarks.processes import ANYRIG, child_environment, measure_command, process_memory
 from benchmarks.texts import read_novel
@@ -78,15 +78,16 @@ def _whole_processes() -> list[Row]:
 
 
 @contextlib.contextmanager
-def _open_studio() -> Iterator[Studio]:
+def _open_synthesizer() -> Iterator[Synthesizer]:
     machine, found = discover(os.environ), Hibari.find_weights()
     choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
     options = PlacementOptions(workers_per_device=1)
     placed = plan_placement(machine, choice, Hibari.need(found), options)
-    stage = Stage(engine="hibari", found=found, placed=placed, environment=os.environ)
-    with Studio(stage) as studio:
-        studio.wait_ready()
-        yield studio
+    with Synthesizer(
+        engine="hibari", weights=found, plan=placed, environment=os.environ
+    ) as synthesizer:
+        synthesizer.wait_ready()
+        yield synthesizer
 
 
 def _script(text: str) -> Script:
@@ -105,11 +106,12 @@ def _first_audio() -> Row:
     """From the text of a paragraph to its first chunk, with the voice loaded."""
     paragraphs = [p for p in _text().split("\n\n") if len(p.split()) > 60]
     times = []
-    with _open_studio() as studio:
-        list(studio.speak(_script("Ready.")))
+    with _open_synthesizer() as synthesizer:
+        list(synthesizer.read(_script("Ready.").segments))
         for text in paragraphs[:7]:
             start = time.perf_counter()
-            chunks = studio.speak(_script(text), early=True)
+            script = _script(text)
+            chunks = synthesizer.read(script.segments, lane="live").chunks()
             next(chunks)
             times.append(time.perf_counter() - start)
             list(chunks)
@@ -127,12 +129,13 @@ def _word_errors() -> Row:
     texts = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     recogniser = Moonshine()
     num_errors = num_words = 0
-    with _open_studio() as studio:
+    with _open_synthesizer() as synthesizer:
         for text in texts:
             script = _script(text)
             spoken = " ".join(segment.spoken for segment in script.segments)
-            samples = np.concatenate([chunk.samples for chunk in studio.speak(script)])
-            heard = recogniser.transcribe(samples, studio.rate).text
+            chunks = synthesizer.read(script.segments).chunks()
+            samples = np.concatenate([chunk.samples for chunk in chunks])
+            heard = recogniser.transcribe(samples, synthesizer.rate).text
             counted = word_errors(spoken, heard, "en")
             num_errors, num_words = num_errors + counted.errors, num_words + counted.words
     return Row(f"word errors over {len(texts)} sentences, moonshine", 100 * num_errors / num_words,
@@ -143,15 +146,15 @@ def _memory_growth() -> Row:
     """Resident memory of this process and its worker, after 500 segments and after 10,000."""
     segments = list(_script(read_novel()).segments)
     many = [segments[n % len(segments)] for n in range(NUM_SEGMENTS)]
-    # Each has its own seed, so that none is reused.
+    # Each has its own pace, so that none is reused.
     many = [
-        replace(segment, utterance=replace(segment.utterance, seed=n))
+        replace(segment, utterance=replace(segment.utterance, rate=1.0 + n * 1e-7))
         for n, segment in enumerate(many)
     ]
     resident = {}
-    with _open_studio() as studio:
-        for number, take in enumerate(studio.takes(many), 1):
-            chunk_of(take, studio.rate, 0)
+    with _open_synthesizer() as synthesizer:
+        for number, take in enumerate(synthesizer.read(many), 1):
+            build_chunk(take, synthesizer.rate, 0)
             if number in (500, NUM_SEGMENTS):
                 resident[number] = sum(process_memory(os.getpid()).values())
     before, after = resident[min(500, NUM_SEGMENTS)], resident[NUM_SEGMENTS]

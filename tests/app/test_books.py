@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,8 +33,7 @@ from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.choose import EngineChoice
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import SpeechOptions, seed_of
-from anyrig.speech.stage import Stage
-from anyrig.speech.synthesise import Studio
+from anyrig.speech.synthesis import Synthesizer
 from anyrig.storage.cache import ResultCache
 from anyrig.text.document import Block, Chapter, Document, Metadata
 
@@ -56,15 +54,12 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
     return build_plan(document, terms, language="en", **more)
 
 
-@contextmanager
-def studio(store: ResultCache, **options: Any) -> Iterator[Studio]:
-    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=1)
-    stage = Stage(
-        engine="tone", found=Tone.find_weights(), placed=PlacementPlan((seat,)),
-        environment=os.environ, options=options, store=store,
+def synthesizer(store: ResultCache, **options: Any) -> Synthesizer:
+    placement = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=1)
+    return Synthesizer(
+        engine="tone", weights=Tone.find_weights(), plan=PlacementPlan((placement,)),
+        environment=os.environ, options=options, cache=store,
     )  # fmt: skip
-    with Studio(stage) as made:
-        yield made
 
 
 @pytest.fixture
@@ -74,7 +69,7 @@ def store(tmp_path: Path) -> Iterator[ResultCache]:
 
 
 def make(
-    reader: Studio,
+    reader: Synthesizer,
     store: ResultCache,
     what: Plan | None = None,
     *,
@@ -93,13 +88,13 @@ def make(
 
 def made(store: ResultCache, what: Plan | None = None, **more: Any) -> BookResult:
     engine = more.pop("engine", {})
-    with studio(store, **engine) as reader:
+    with synthesizer(store, **engine) as reader:
         return make(reader, store, what, **more)
 
 
 def test_the_sound_is_as_long_as_its_timeline_says_and_at_its_loudness(store: ResultCache) -> None:
     book = plan()
-    with studio(store) as reader:
+    with synthesizer(store) as reader:
         recorded = record(book, reader)
         parts = list(sound(book, reader, recorded))
     samples = np.concatenate(parts)
@@ -141,7 +136,7 @@ def test_peaks_are_lower_where_few_bits_would_raise_them(
 ) -> None:
     """The tones are raised until they are limited."""
     book, target = plan(), BookTarget(Path("book.m4b"), bitrate=bitrate)
-    with studio(store) as reader:
+    with synthesizer(store) as reader:
         recorded = record(book, reader, target_lufs=-8.0)
         parts = list(sound(book, reader, recorded, ceiling_dbtp=target.ceiling_dbtp))
     peak = measure(np.concatenate(parts), recorded.timeline.rate).true_peak_dbtp
@@ -151,9 +146,9 @@ def test_peaks_are_lower_where_few_bits_would_raise_them(
 def test_the_same_book_is_made_once_and_is_the_same_bytes(store: ResultCache) -> None:
     first = made(store)
     data = Path("book.m4b").read_bytes()
-    assert first.tally.num_kept == 0
+    assert first.stats.num_cached == 0
     again = made(store)
-    assert again.tally.num_kept == again.tally.num_segments
+    assert again.stats.num_cached == again.stats.num_segments
     assert Path("book.m4b").read_bytes() == data
 
 
@@ -161,8 +156,8 @@ def test_a_changed_paragraph_alone_is_made(store: ResultCache) -> None:
     made(store)
     text = {**TEXT, "One": (TEXT["One"][0], "Somebody in the harbour laughed.")}
     second = made(store, plan(text))
-    tally = second.tally
-    assert tally.num_segments - tally.num_kept == 1
+    stats = second.stats
+    assert stats.num_segments - stats.num_cached == 1
 
 
 def test_a_bad_sentence_is_made_again_and_stays_so(store: ResultCache) -> None:
@@ -171,7 +166,7 @@ def test_a_bad_sentence_is_made_again_and_stays_so(store: ResultCache) -> None:
     second = made(store, again=("2:3",))
     changed = Path("book.m4b").read_bytes()
     assert changed != before
-    assert second.tally.num_kept == second.tally.num_segments
+    assert second.stats.num_cached == second.stats.num_segments
     made(store)
     assert Path("book.m4b").read_bytes() == changed
     made(store, again=("2:3",))
@@ -200,7 +195,7 @@ def test_a_passage_that_fails_stops_nothing_and_is_named(store: ResultCache) -> 
     gap = next(cue for cue in whole.timeline.cues if cue.gap)
     assert gap.text == TEXT["Two"][1]
     assert gap.end > gap.start
-    assert whole.tally.num_kept == whole.tally.num_segments - 1
+    assert whole.stats.num_cached == whole.stats.num_segments - 1
 
 
 def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: ResultCache) -> None:
@@ -219,7 +214,7 @@ def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: R
     ]  # fmt: skip
     whole = made(store, book, engine=bad, allow_gaps=True, fresh=True)
     assert [cue.part for cue in whole.timeline.cues if cue.gap] == [0, 1]
-    assert whole.tally.num_kept == 0
+    assert whole.stats.num_cached == 0
 
 
 def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: ResultCache) -> None:
@@ -239,7 +234,7 @@ def test_captions_chapters_and_read_along_lie_beside_the_book(store: ResultCache
     assert {path.name for path in one.beside} == {
         "book.srt", "book.vtt", "book.chapters.vtt", "book.readalong.epub",
     }  # fmt: skip
-    with studio(store) as reader:
+    with synthesizer(store) as reader:
         files = make(reader, store, output="chapters", format="mp3", captions=("srt",))
     assert [path.suffix for path in files.files] == [".mp3", ".mp3"]
     assert len(list(Path("chapters").glob("*.srt"))) == 2
@@ -265,7 +260,7 @@ def test_progress_tells_chapter_share_speed_and_devices(store: ResultCache) -> N
 def test_the_read_along_file_is_a_step_of_its_own(store: ResultCache) -> None:
     for name, beside in (("book.m4b", True), ("chapters", False)):
         events: list[Event] = []
-        with studio(store) as reader:
+        with synthesizer(store) as reader:
             format = "m4b" if beside else "mp3"
             make(reader, store, output=name, format=format, events=events, read_along=True)
         told = [one for one in events if isinstance(one, BookProgressEvent)]
@@ -364,7 +359,7 @@ def test_a_disk_without_space_is_an_error_before_the_work(tmp_path: Path) -> Non
 
 def test_rests_around_chapters_can_be_set(store: ResultCache) -> None:
     book = plan()
-    with studio(store) as reader:
+    with synthesizer(store) as reader:
         usual = record(book, reader)
         none = record(book, reader, rests=Rests(0.0, 0.0))
     assert usual.timeline.num_samples - none.timeline.num_samples == 2 * 2 * 24000
@@ -375,11 +370,10 @@ def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
     text = {"One": tuple(f"Sentence number {n} of the tide is told." for n in range(60))}
     seats = tuple(Placement(Device(name, "cpu", "test", name), DRIVE) for name in ("one", "two"))
     events: list[Event] = []
-    stage = Stage(
-        engine="tone", found=Tone.find_weights(), placed=PlacementPlan(seats),
-        environment=os.environ, options={"sleep_s": 0.002}, store=store,
-    )  # fmt: skip
-    with Studio(stage) as both:
+    with Synthesizer(
+        engine="tone", weights=Tone.find_weights(), plan=PlacementPlan(seats),
+        environment=os.environ, options={"sleep_s": 0.002}, cache=store,
+    ) as both:  # fmt: skip
         make(both, store, plan(text), events=events)
     told = [one for one in events if isinstance(one, BookProgressEvent)]
     assert told[-1].stage == "writing"
@@ -393,7 +387,7 @@ def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
 
 def test_one_chapter_of_a_folder_is_written_anew_under_its_own_number(store: ResultCache) -> None:
     folder: dict[str, Any] = {"output": "chapters", "format": "flac"}
-    with studio(store) as reader:
+    with synthesizer(store) as reader:
         make(reader, store, **folder)
         names = sorted(path.name for path in Path("chapters").iterdir())
         playlist = Path("chapters/The Harbour.m3u8").read_text()
@@ -435,9 +429,9 @@ def test_make_book_reports_progress_and_is_continued_by_the_same_call(rig: Rig) 
     assert {one.stage for one in progress} >= {"reading", "making", "writing"}
     data = result.files[0].read_bytes()
     again = rig.make_book("story.txt", Path("out/story.m4b"), engine="tone")
-    assert again.num_cached == again.tally.num_segments
+    assert again.num_cached == again.stats.num_segments
     assert again.files[0].read_bytes() == data
-    assert again.to_json()["cached"] == again.tally.num_segments
+    assert again.to_json()["cached"] == again.stats.num_segments
 
 
 def test_list_chapters(rig: Rig) -> None:

@@ -37,7 +37,7 @@ from anyrig.storage.cache import ResultCache
 from anyrig.storage.keys import JsonValue
 from tests.server.conftest import environment_of
 from tests.speech.takes import RATE, said, sentences
-from tests.speech.test_packed import CRAFTED
+from tests.speech.test_takes import CRAFTED
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_crafted_take_in_the_cache_is_made_again(
 ) -> None:
     def speak() -> tuple[int, float]:
         with rig.speak("The kettle is on.", engine="tone") as made:
-            return made.tally.num_kept, made.audio_s
+            return made.stats.num_cached, made.audio_s
 
     _, audio_s = speak()
     with ResultCache(rig.folders.result_cache) as cache:
@@ -82,7 +82,7 @@ def test_two_clients_share_one_synthesizer(rig: Rig, speech: LiveSpeech) -> None
         requests = [speech.request(text=text, engine="tone", voice="alloy") for text in texts]
         first, second = [stack.enter_context(speech.start(request)) for request in requests]
         assert names(rig) == [("speech tone", 2)]
-        audio = [one.finish(one.next_segment().result()) for one in (first, second)]
+        audio = [one.finish(one.next_part().result()) for one in (first, second)]
         assert (first.engine, first.voice, first.done) == ("tone", "tone", True)
         assert all(len(samples) == one.num_samples > 10_000
                    for samples, one in zip(audio, (first, second), strict=True))  # fmt: skip

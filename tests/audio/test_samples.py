@@ -18,7 +18,7 @@ from anyrig.audio.loudness import (
     measure,
 )
 from anyrig.audio.samples import Samples, Trimmer, fade, silence
-from anyrig.speech.audio import trim
+from anyrig.speech.chunks import trim
 from anyrig.speech.engine import Take, WordTime
 from tests.speech.takes import RATE, said, sentences, sine
 
@@ -46,7 +46,7 @@ def test_only_silence_is_trimmed(text: str) -> None:
 def test_words_move_with_the_trim() -> None:
     sound = np.concatenate([np.zeros(RATE), sine(0.5), np.zeros(RATE)]).astype(np.float32)
     words = (WordTime("a", 1.0, 1.2), WordTime("b", 1.2, 2.4))
-    trimmed = trim(Take(sound, RATE, words), keep_s=0.05)
+    trimmed = trim(Take(sound, RATE, words))
     assert trimmed.words[0].start_s == pytest.approx(0.05, abs=0.005)
     assert trimmed.words[0].end_s == pytest.approx(0.25, abs=0.005)
     assert trimmed.words[1].end_s == pytest.approx(trimmed.duration_s)

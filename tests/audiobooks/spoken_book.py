@@ -14,7 +14,7 @@ from anyrig.audiobooks.metadata import BookTags
 from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
-from anyrig.speech.audio import trim
+from anyrig.speech.chunks import trim
 from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.transcription.choose import choose

@@ -225,14 +225,11 @@ def test_a_bundle_whose_lengths_are_wrong_is_refused() -> None:
                 CODEC.decode_item(CODEC.encode_item(bad))
 
 
-def test_vectors_of_another_size_or_direction_are_not_used() -> None:
+def test_vectors_of_another_size_or_not_finite_are_not_used() -> None:
     (bundle,) = text_bundles(["The tide.", "The rope and the bell."])
     codec = EmbeddingCodec(dimension=4)
     right = np.array([[1, 0, 0, 0], [0, 1, 0, 0]], np.float32)
-    assert codec.examine(bundle.data, right.tobytes(), "w") == right.tobytes()
+    assert codec.check(bundle.data, right.tobytes(), "w") == right.tobytes()
     for bad in (right[:1], right * np.float32(np.nan)):
         with pytest.raises(InvalidInputError):
-            codec.examine(bundle.data, bad.tobytes(), "w")
-    near = (right + np.float32(0.01)).tobytes()
-    assert codec.compare(bundle.data, right.tobytes(), near) == ""
-    assert "cosine" in codec.compare(bundle.data, right.tobytes(), right[::-1].tobytes())
+            codec.check(bundle.data, bad.tobytes(), "w")

@@ -32,7 +32,7 @@ from anyrig.cluster.speech import SpeechCodec, identify_engine
 from anyrig.cluster.worker import ClusterWorker, WorkerDevice
 from anyrig.speech.engine import Utterance
 from anyrig.speech.engines.tone import Tone
-from anyrig.speech.pack import unpack
+from anyrig.speech.takes import decode_take
 from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Spread, Worker, Workers, person, story, until
 
@@ -549,7 +549,7 @@ def test_takes_travel_as_flac_where_it_is_asked_for(broker: Broker) -> None:
         )
         assert b"fLaC" in packed
         assert len(packed) < len(plain)
-        assert (unpack(packed).samples == unpack(plain).samples).all()
+        assert (decode_take(packed).samples == decode_take(plain).samples).all()
 
 
 def test_what_is_too_large_for_one_result_is_returned(

@@ -92,6 +92,14 @@ def test_the_page_names_many_functions() -> None:
     assert len([one for one in QUOTED if _PLACE.fullmatch(one)]) >= 40
 
 
+def test_from_the_command_to_sound_are_few_calls_in_few_files() -> None:
+    section = TEXT.split("## anyrig speak, hop by hop")[1].split("\n## ")[0]
+    hops = re.findall(r"^\d+\. `([\w/]+\.py):[\w.]+`", section, re.MULTILINE)
+    assert len(hops) == len(re.findall(r"^\d+\. ", section, re.MULTILINE))
+    assert len(hops) <= 20
+    assert len(set(hops)) <= 12
+
+
 @pytest.mark.parametrize("quoted", QUOTED)
 def test_named_in_the_page_exists(quoted: str) -> None:
     assert find_missing(quoted) == []

@@ -26,12 +26,12 @@ class Deadly(Tone):
     info = replace(Tone.info, name="deadly")
     name = "deadly"
 
-    def run(self, batch):
+    def synthesize(self, batch):
         if any("poison" in line.text for line in batch):
             os.kill(os.getpid(), signal.SIGKILL)
         if any("nonsense" in line.text for line in batch):
             raise ValueError("that is not a word")
-        return super().run(batch)
+        return super().synthesize(batch)
 
 
 class Choir(Tone):

@@ -23,7 +23,7 @@ from fastapi.testclient import TestClient
 
 from anyrig.server.state import ServerState
 from anyrig.speech.engine import Utterance
-from anyrig.speech.live import LiveStudio
+from anyrig.speech.synthesis import Synthesizer
 from tests.server.conftest import MakeApp, Server
 
 TEXT = "The kettle is on. The old keeper walked slowly down the long stone stairs."
@@ -35,10 +35,10 @@ def asked(client: httpx.Client | TestClient, text: str = TEXT, **more: Any) -> A
     return client.post("/v1/audio/speech", json=body)
 
 
-def studio_of(app: FastAPI) -> LiveStudio:
+def synthesizer_of(app: FastAPI) -> Synthesizer:
     state: ServerState = app.state.server
     value = state.models.loaded_models()[0].model
-    assert isinstance(value, LiveStudio)
+    assert isinstance(value, Synthesizer)
     return value
 
 
@@ -85,7 +85,7 @@ def test_sound_is_sent_while_it_is_made_and_no_more_to_one_who_left(make_app: Ma
 
     anyio.run(_called, app, LONG, taken)
     assert len(sizes) == 3
-    live = studio_of(app).live
+    live = synthesizer_of(app).live
     assert live.waiting("live") == 0
     assert live.report.num_items < 30, "most of 600 sentences were never begun"
     assert app.state.server.models.loaded_models()[0].num_borrowers == 0
@@ -131,7 +131,7 @@ async def _called(
 def test_a_client_that_leaves_before_the_first_sound_costs_nothing_more(make_app: MakeApp) -> None:
     app = make_app()
     anyio.run(_called, app, "Hello.", lambda data: True)
-    live = studio_of(app).live
+    live = synthesizer_of(app).live
     before = live.report.num_items
     sent = anyio.run(functools.partial(_called, app, LONG, lambda data: True, stays=False))
     assert not any(message.get("body") for message in sent)
@@ -244,7 +244,7 @@ def test_a_full_queue_is_told_as_429(make_app: MakeApp) -> None:
     app = make_app(environment={"ANYRIG_SERVER_QUEUE": "3"})
     with TestClient(app, base_url="http://127.0.0.1:3000") as client:
         assert asked(client).status_code == 200
-        live = studio_of(app).live
+        live = synthesizer_of(app).live
         words = "many words to keep it busy for a while " * 9
         waiting = [live.submit(Utterance(f"{n} {words}"), admitted=True) for n in range(2000)]
         answer = asked(client, "Hello there.")
@@ -262,14 +262,14 @@ def test_workers_that_die_are_replaced_and_a_studio_that_failed_is_made_anew(
     app = make_app()
     with TestClient(app, base_url="http://127.0.0.1:3000") as client:
         assert asked(client).status_code == 200
-        first = studio_of(app)
+        first = synthesizer_of(app)
         for worker in first.live.workers():
             os.kill(worker.pid, signal.SIGKILL)
         assert asked(client, "Another text, after a worker died.").status_code == 200
-        assert studio_of(app) is first
+        assert synthesizer_of(app) is first
         first.close()
         assert asked(client, "A third text, after everything was closed.").status_code == 200
-        assert studio_of(app) is not first
+        assert synthesizer_of(app) is not first
 
 
 def test_config_tells_what_there_is(server: Server) -> None:
@@ -401,7 +401,7 @@ def test_a_stopped_worker_is_replaced_while_its_client_waits(
     app = make_app("--no-jobs")
     with TestClient(app, base_url="http://127.0.0.1:3000") as client:
         assert asked(client, "Hello.").status_code == 200  # it is loaded
-        pool = studio_of(app)._stage.crew
+        pool = synthesizer_of(app).pool
         before = pool.pids
         for pid in before:
             os.kill(pid, signal.SIGSTOP)

@@ -13,7 +13,7 @@ from anyrig.devices.discover import discover
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
-from anyrig.speech.stage import Stage
+from anyrig.speech.synthesis import Synthesizer
 from anyrig.storage.cache import ResultCache
 
 
@@ -29,22 +29,26 @@ def on_cpu() -> Placement:
     return place_on_cpu()
 
 
-def tone_stage(
-    store: ResultCache | None = None, *names: str, workers: int = 1, **options: Any
-) -> Stage:
+def open_tone(
+    cache: ResultCache | None = None,
+    *names: str,
+    workers: int = 1,
+    shared: bool = False,
+    **options: Any,
+) -> Synthesizer:
     """The tone engine on one fake device, or on those that are named."""
     backend = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
     placements = [
         Placement(Device(name, "cpu", "test", name), backend, workers=workers)
         for name in names or ("cpu",)
     ]
-    return Stage(
-        engine="tone", found=Tone.find_weights(), placed=PlacementPlan(tuple(placements)),
-        environment=os.environ, options=options, store=store,
+    return Synthesizer(
+        engine="tone", weights=Tone.find_weights(), plan=PlacementPlan(tuple(placements)),
+        environment=os.environ, options=options, cache=cache, shared=shared,
     )  # fmt: skip
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ResultCache]:
+def cache(tmp_path: Path) -> Iterator[ResultCache]:
     with ResultCache(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
         yield opened

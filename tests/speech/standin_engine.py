@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,10 @@ from anyrig.speech.engine import (
     OptionValue,
     SpeechEngine,
     Take,
+    TakePart,
     Utterance,
     Voice,
+    whole_parts,
 )
 from anyrig.speech.engines import recordings
 from anyrig.speech.environments import EnvironmentSpec
@@ -73,8 +75,9 @@ class Standin(SpeechEngine):
         own = [Voice(name, "en", "standin", also=("es",)) for name in ("low", "high")]
         return recordings.find_weights(cls, folder, ("weights.bin",), own)
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
-        return [self._speak(recordings.resolve_utterance(INFO, self._voices, one)) for one in batch]
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
+        resolved = [recordings.resolve_utterance(INFO, self._voices, one) for one in batch]
+        return whole_parts(self._speak(one) for one in resolved)
 
     def _speak(self, utterance: Utterance) -> Take:
         import numpy as np

@@ -47,9 +47,8 @@ from anyrig.speech.choose import EngineChoice
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.speech.maker import Spoken
     from anyrig.speech.segment import Script
-    from anyrig.speech.synthesise import Studio
+    from anyrig.speech.synthesis import SpokenSegment, Synthesizer
 
 MANIFEST = "lines.jsonl"
 _FIELDS = ("id", "text", "voice", "language", "rate", "seed")
@@ -193,11 +192,11 @@ def speak_lines(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResu
     num_characters = sum(len(item.line.text) for item in result.items)
     with (
         open_cache(rig) as cache,
-        open_synthesizer(rig, request, result.engine, num_characters, cache) as studio,
+        open_synthesizer(rig, request, result.engine, num_characters, cache) as synthesizer,
     ):
         total, made = len(result.items), 0
         on_event(ProgressEvent("loading the voice", 0, total))
-        for count, (item, takes) in enumerate(_speak_items(studio, result.items), 1):
+        for count, (item, takes) in enumerate(_speak_items(synthesizer, result.items), 1):
             failures = [take.failure for take in takes if take.failure is not None]
             if failures:
                 message = "; ".join(failure.message for failure in failures)
@@ -205,10 +204,10 @@ def speak_lines(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResu
                 continue
             for problem in (problem for take in takes for problem in take.problems):
                 on_event(WarningEvent(f"{item.path.name}: {problem}"))
-            result.audio_s += write_takes(item.path, takes, studio.rate, request.loudness)
+            result.audio_s += write_takes(item.path, takes, synthesizer.rate, request.loudness)
             _append_to_manifest(item)
             result.num_made += 1
-            if all(take.kept for take in takes):
+            if all(take.cached for take in takes):
                 num_characters -= len(item.line.text)
             else:
                 made += len(item.line.text)
@@ -413,16 +412,16 @@ def _make_key(request: BatchRequest, choice: EngineChoice, script: Script, forma
 
 
 def _speak_items(
-    studio: Studio, items: Sequence[BatchItem]
-) -> Iterator[tuple[BatchItem, list[Spoken]]]:
+    synthesizer: Synthesizer, items: Sequence[BatchItem]
+) -> Iterator[tuple[BatchItem, list[SpokenSegment]]]:
     """Each item once all its segments are made; all items share the workers."""
     for again in (False, True):
         some = [item for item in items if item.again == again]
         segments = [segment for item in some for segment in item.script.segments]
-        takes = studio.takes(segments, anew=again)
-        for item in some:
-            yield item, [next(takes) for _ in item.script.segments]
-        takes.close()
+        with synthesizer.read(segments, fresh=again) as reading:
+            takes = iter(reading)
+            for item in some:
+                yield item, [next(takes) for _ in item.script.segments]
 
 
 def _append_to_manifest(item: BatchItem) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anyrig.devices.machine import Device, Precision
     from anyrig.placement import PlacementPlan
     from anyrig.speech.segment import Script, Segment
-    from anyrig.speech.synthesise import Studio
+    from anyrig.speech.synthesis import Synthesizer
 
 # Any beginning with any ending is a sentence of ten words. All are different, because a line that
 # occurs twice is made once.
@@ -147,8 +147,7 @@ def _place(
 def _time_engine(
     rig: Rig, request: BenchRequest, engine: EngineChoice, plan: PlacementPlan, report: Any
 ) -> SpeechTiming:
-    from anyrig.speech.stage import Stage
-    from anyrig.speech.synthesise import Studio
+    from anyrig.speech.synthesis import Synthesizer
 
     def prepare(text: str) -> Script:
         own = engine.found.languages
@@ -164,25 +163,24 @@ def _time_engine(
     texts = list_sentences()
     report("loading")
     began = time.perf_counter()
-    stage = Stage(
-        engine=engine.name, found=engine.found, placed=replace(plan, fallback=None),
+    with Synthesizer(
+        engine=engine.name, weights=engine.found, plan=replace(plan, fallback=None),
         environment=rig.environment, options=engine.options,
-    )  # fmt: skip
-    with Studio(stage) as studio:
-        studio.wait_ready()
+    ) as synthesizer:  # fmt: skip
+        synthesizer.wait_ready()
         load_s = time.perf_counter() - began
         report("speaking")
         first_audio = list(_within_budget(
-            _time_first_audio(studio, prepare(" ".join(islice(texts, 3))))
+            _time_first_audio(synthesizer, prepare(" ".join(islice(texts, 3))))
             for _ in range(_NUM_PARAGRAPHS)
         ))  # fmt: skip
         sentences = prepare_sentences(NUM_ROUNDS, texts)
-        single = list(_within_budget(_time_sentences(studio, [one]) for one in sentences))
+        single = list(_within_budget(_time_sentences(synthesizer, [one]) for one in sentences))
         times = [seconds for seconds, _ in single]
         report("many at once")
         count = max(_MIN_BATCH, min(_MAX_BATCH, round(_BUDGET_S / statistics.median(times))))
-        _time_sentences(studio, prepare_sentences(count // 2, texts))  # finds the batch size
-        busy_s, audio_s = _time_sentences(studio, prepare_sentences(count, list_sentences()))
+        _time_sentences(synthesizer, prepare_sentences(count // 2, texts))  # finds the batch size
+        busy_s, audio_s = _time_sentences(synthesizer, prepare_sentences(count, list_sentences()))
     return SpeechTiming(
         placement.device.name, placement.backend.selector, placement.precision, load_s,
         first_audio[0], statistics.median(first_audio[1:]), statistics.median(times),
@@ -206,10 +204,10 @@ def list_sentences() -> Iterator[str]:
             yield f"{beginning} {_ENDINGS[(number + shift) % len(_ENDINGS)]}"
 
 
-def _time_first_audio(studio: Studio, script: Script) -> float:
+def _time_first_audio(synthesizer: Synthesizer, script: Script) -> float:
     """How long a listener waits for a paragraph to begin; it is spoken to its end."""
     began = time.perf_counter()
-    chunks = studio.speak(script, early=True)
+    chunks = synthesizer.read(script.segments, lane="live").chunks()
     next(chunks)
     first_s = time.perf_counter() - began
     for _ in chunks:
@@ -217,11 +215,11 @@ def _time_first_audio(studio: Studio, script: Script) -> float:
     return first_s
 
 
-def _time_sentences(studio: Studio, segments: Sequence[Segment]) -> tuple[float, float]:
+def _time_sentences(synthesizer: Synthesizer, segments: Sequence[Segment]) -> tuple[float, float]:
     """Seconds of work and of audio."""
     began = time.perf_counter()
     audio_s = 0.0
-    for spoken in studio.takes(segments):
+    for spoken in synthesizer.read(segments):
         if spoken.take is None:
             assert spoken.failure is not None
             raise KernelError(spoken.failure.message, hint=spoken.failure.hint or "Try again.")

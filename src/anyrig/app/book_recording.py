@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.timeline import Timeline
     from anyrig.audiobooks.write import Written
     from anyrig.speech.choose import EngineChoice
-    from anyrig.speech.maker import Spoken
     from anyrig.speech.segment import Segment
-    from anyrig.speech.shelf import Shelf
-    from anyrig.speech.stage import Names
-    from anyrig.speech.synthesise import Studio, Tally
+    from anyrig.speech.synthesis import SpokenSegment, SynthesisStats, Synthesizer
+    from anyrig.speech.takes import TakeCache
     from anyrig.storage.cache import Cache
 
 BOOK_FORMAT = "m4b"
@@ -105,7 +103,7 @@ class BookResult:
     plan: Plan
     timeline: Timeline
     """When each chapter, segment and word is heard."""
-    tally: Tally
+    stats: SynthesisStats
     gaps: tuple[Lack, ...]
     """Passages with silence in their place."""
     wall_s: float
@@ -119,7 +117,7 @@ class BookResult:
     def to_json(self) -> dict[str, Any]:
         """Files, times of chapters and segments, and what may sound wrong."""
         rate, parts = self.timeline.rate, self.plan.parts
-        doubtful = {one.index: list(one.problems) for one in self.tally.doubtful}
+        doubtful = {one.index: list(one.problems) for one in self.stats.doubtful}
         return {
             "files": [str(path) for path in self.files],
             "extra_files": [str(path) for path in self.beside],
@@ -128,9 +126,9 @@ class BookResult:
             "language": self.plan.language,
             "audio_s": round(self.timeline.duration_s, 4),
             "wall_s": round(self.wall_s, 3),
-            "cached": self.tally.num_kept,
-            "made_again": self.tally.num_again,
-            "devices": self.tally.devices,
+            "cached": self.stats.num_cached,
+            "made_again": self.stats.num_retried,
+            "devices": self.stats.devices,
             "omitted": dict(self.plan.omitted()),
             "chapters": [
                 {"number": part.number, "title": mark.title, "level": mark.level,
@@ -327,9 +325,9 @@ class BookRecorder:
     target: BookTarget
     engine: EngineChoice
     plan: Plan
-    studio: Studio
+    synthesizer: Synthesizer
     cache: Cache
-    """Behind the studio."""
+    """Of the synthesizer."""
     on_event: OnEvent
 
     def run(self) -> BookResult:
@@ -342,8 +340,8 @@ class BookRecorder:
         with self.cache.pin_for_job(self.target.job):
             self._make_again([self._find_segment(*place) for place in again])
             recorded = record(
-                self.plan, self.studio, target_lufs=self.target.loudness,
-                rests=self.request.rests, anew=self.request.fresh, tell=on_progress,
+                self.plan, self.synthesizer, target_lufs=self.target.loudness,
+                rests=self.request.rests, fresh=self.request.fresh, tell=on_progress,
             )  # fmt: skip
             if recorded.lacks and not self.request.allow_gaps:
                 raise self._build_error(recorded.lacks)
@@ -354,9 +352,9 @@ class BookRecorder:
             self.on_event(WarningEvent(warning))
         return BookResult(
             written.files, beside, self.target, self.engine, self.plan, recorded.timeline,
-            recorded.tally, tuple(recorded.lacks), time.monotonic() - began,
+            recorded.stats, tuple(recorded.lacks), time.monotonic() - began,
             # Those that were made again were in the cache before they were recorded.
-            num_cached=max(0, recorded.tally.num_kept - len(set(again))),
+            num_cached=max(0, recorded.stats.num_cached - len(set(again))),
             loading_s=recorded.loading_s,
         )  # fmt: skip
 
@@ -384,9 +382,9 @@ class BookRecorder:
 
     def _make_again(self, segments: list[Segment]) -> None:
         """Make other takes of segments that somebody did not like."""
-        for spoken in self.studio.again(segments) if segments else ():
+        for spoken in self.synthesizer.retake(segments) if segments else ():
             failure = spoken.failure
-            if failure is not None or spoken.hopeless:
+            if failure is not None or spoken.unusable:
                 text = " ".join(spoken.segment.text.split())[:60]
                 reason = failure.message if failure is not None else "; ".join(spoken.problems)
                 raise WorkError(
@@ -434,7 +432,7 @@ class BookRecorder:
     def _sound(self, recorded: Recorded) -> Iterator[Samples]:
         from anyrig.audiobooks.make import sound
 
-        return sound(self.plan, self.studio, recorded, ceiling_dbtp=self.target.ceiling_dbtp)
+        return sound(self.plan, self.synthesizer, recorded, ceiling_dbtp=self.target.ceiling_dbtp)
 
     def _follow_writing(
         self, timeline: Timeline, on_progress: Tell, began: float, stage: Stage
@@ -553,7 +551,7 @@ def report_problems(result: BookResult, on_event: OnEvent) -> None:
     ]
     gaps = {(parts[lack.part].number, lack.segment + 1): lack for lack in result.gaps}
     doubtful = []
-    for spoken in result.tally.doubtful:
+    for spoken in result.stats.doubtful:
         chapter, number = places[spoken.index]
         if (chapter, number) not in gaps:
             text = " ".join(spoken.segment.text.split())[:50]
@@ -600,8 +598,8 @@ def write_cached_chapter(
     The request must be the one that makes the book: its takes are found under the same names.
     """
     from anyrig.audiobooks.make import record, sound
-    from anyrig.speech.shelf import Shelf
-    from anyrig.speech.stage import Names
+    from anyrig.speech.engine import resolve_options
+    from anyrig.speech.takes import TakeCache, precision_class
 
     parts = tuple(part for part in book.plan.parts if part.number == number)
     if not parts:
@@ -613,13 +611,16 @@ def write_cached_chapter(
     size = sum(chapter.num_characters for chapter in plan.document.chapters)
     placed = place_engine(rig, request, engine, size)
     with open_cache(rig) as cache:
-        names = Names(engine.name, engine.found, placed, engine.options)
-        shelf, rate = Shelf(cache, engine.found.engine), engine.found.sample_rate
-        takes: Any = _CachedTakes(names, shelf, rate, check_cancelled)
+        info, found = engine.info, engine.found
+        options = resolve_options(info, engine.options)
+        precision = precision_class(placed.placements)
+        takes: Any = _CachedTakes(
+            TakeCache(info, found, precision, options, cache), found.sample_rate, check_cancelled
+        )
         recorded = record(plan, takes, target_lufs=target.loudness, rests=request.rests)
         samples = sound(plan, takes, recorded, ceiling_dbtp=target.ceiling_dbtp)
         title = f"{build_tags(target, plan).title}: {parts[0].title}"
-        _write_chapter(file, samples, rate, title)
+        _write_chapter(file, samples, found.sample_rate, title)
     return recorded.timeline.duration_s
 
 
@@ -627,30 +628,40 @@ def write_cached_chapter(
 class _CachedTakes:
     """Gives takes from the cache in the place of a synthesizer, and makes none."""
 
-    names: Names
-    shelf: Shelf
+    cache: TakeCache
     rate: int
     check_cancelled: CheckCancelled
 
-    def num_kept(self, segments: Sequence[Segment]) -> int:
+    def count_cached_characters(self, segments: Sequence[Segment]) -> int:
         return sum(len(segment.utterance.text) for segment in segments)
 
-    def takes(
-        self, segments: Sequence[Segment], *, tally: Tally | None = None, anew: bool = False
-    ) -> Generator[Spoken]:
-        from anyrig.speech.maker import Spoken
+    def read(self, segments: Sequence[Segment], *, fresh: bool = False) -> _CachedReading:
+        return _CachedReading(self, segments)
 
-        for index, segment in enumerate(segments):
-            self.check_cancelled()
-            cached = self.shelf.find(self.names.key(segment.utterance))
+
+class _CachedReading:
+    def __init__(self, takes: _CachedTakes, segments: Sequence[Segment]) -> None:
+        from anyrig.speech.synthesis import SynthesisStats
+
+        self.stats = SynthesisStats()
+        self._takes, self._segments = takes, segments
+
+    def __iter__(self) -> Iterator[SpokenSegment]:
+        from anyrig.speech.synthesis import SpokenSegment
+
+        for index, segment in enumerate(self._segments):
+            self._takes.check_cancelled()
+            cached = self._takes.cache.load(self._takes.cache.make_key(segment.utterance))
             if cached is None:
                 raise InvalidInputError(
                     "the chapter is not finished", hint="Try again when the job is past it."
                 )
-            spoken = Spoken(index, segment, cached.take, cached.problems, kept=True)
-            if tally is not None:
-                tally.add(spoken)
+            spoken = SpokenSegment(index, segment, cached.take, cached.problems, cached=True)
+            self.stats.add(spoken)
             yield spoken
+
+    def close(self) -> None:
+        pass
 
 
 def extract_chapter(book: Path, track: int, file: Path, check_cancelled: CheckCancelled) -> float:

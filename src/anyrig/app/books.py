@@ -50,11 +50,11 @@ from anyrig.app.speech import (
     SynthesisOptions,
     build_speech_options,
     check_voices,
+    collect_speech,
     describe_workers,
     open_synthesizer,
     pause_option,
     resolve_format,
-    synthesize_script,
     warn_some,
 )
 from anyrig.audiobooks.options import CONTENT_CHOICES, ContentOptions
@@ -310,7 +310,7 @@ def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
     with (
         _open_book_cache(rig, target) as cache,
         # The workers load while the book is planned.
-        open_synthesizer(rig, request, book.engine, size, cache) as studio,
+        open_synthesizer(rig, request, book.engine, size, cache) as synthesizer,
     ):
         plan = _build_plan(rig, request, book)
         target = replace(target, narrator=target.narrator or _name_narrator(rig, request, book))
@@ -320,20 +320,21 @@ def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
             request, target,
             audio_s=estimate.audio_s(plan.num_characters, request.rate),
             to_make_s=estimate.audio_s(
-                plan.num_characters - studio.num_kept(plan.segments), request.rate
+                plan.num_characters - synthesizer.count_cached_characters(plan.segments),
+                request.rate,
             ),
-            sample_rate=studio.rate,
+            sample_rate=synthesizer.rate,
             cache_folder=find_cache_file(rig).parent,
         )  # fmt: skip
         target.path.parent.mkdir(parents=True, exist_ok=True)
-        recorder = BookRecorder(request, target, book.engine, plan, studio, cache, on_event)
+        recorder = BookRecorder(request, target, book.engine, plan, synthesizer, cache, on_event)
         result = recorder.run()
-        for warning in studio.warnings:
+        for warning in synthesizer.warnings:
             on_event(WarningEvent(warning))
     _save_rate(rig, request, result)
     report_problems(result, on_event)
     return replace(
-        result, workers=describe_workers(result.tally) if find_broker(rig, request) else ""
+        result, workers=describe_workers(result.stats) if find_broker(rig, request) else ""
     )
 
 
@@ -591,8 +592,6 @@ def sample_book(rig: Rig, request: SampleRequest, on_event: OnEvent) -> list[Boo
 def _write_sample(
     rig: Rig, request: SampleRequest, document: Document, on_event: OnEvent
 ) -> BookSample:
-    from anyrig.speech.synthesise import Tally
-
     target = resolve_target(rig, request)
     book = _choose_reader(rig, request, document)
     engine = book.engine
@@ -607,10 +606,11 @@ def _write_sample(
     check_writable(path)
     with (
         open_cache(rig) as cache,
-        open_synthesizer(rig, request, engine, len(script.source), cache) as studio,
-        Speech(engine, script, studio.rate, target.loudness, Tally()) as speech,
+        open_synthesizer(rig, request, engine, len(script.source), cache) as synthesizer,
+        synthesizer.read(script.segments) as reading,
+        Speech(engine, script, synthesizer.rate, target.loudness, reading.stats) as speech,
     ):
-        for _ in synthesize_script(studio, speech, on_event):
+        for _ in collect_speech(synthesizer, reading, speech, on_event):
             pass
         speech.save(path, format)
         return BookSample(path, engine.name, voice, speech.audio_s)
@@ -678,7 +678,7 @@ def _save_rate(rig: Rig, request: BookRequest, result: BookResult) -> None:
 
     duration_s, characters = result.timeline.duration_s, result.plan.num_characters
     made_s = result.wall_s - result.loading_s  # which is the same for any length
-    speed = duration_s / made_s if made_s > 0 and not result.tally.num_kept else None
+    speed = duration_s / made_s if made_s > 0 and not result.stats.num_cached else None
     spoken_s = duration_s - len(result.plan.parts) * request.rests.each_s
     rate = rates.Rate(spoken_s * request.rate / characters, speed)
     voice = resolve_voice(rig, request, result.engine)

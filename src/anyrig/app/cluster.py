@@ -145,11 +145,10 @@ def open_cluster_pool(
     from anyrig.cluster.speech import SpeechCodec
     from anyrig.speech.engine import resolve_options
 
-    # Takes can be compared with our own only where two takes of a line are the same.
-    comparable = getattr(choice.engine_class, "batch_invariant", False)
+    codec = SpeechCodec(repetition=choice.info.varies_with_seed)
     return _make_opener(
-        rig, request, request, _identify_engine(rig, request, choice), SpeechCodec(), plan,
-        workload=choice.engine_class.need(choice.found), comparable=comparable,
+        rig, request, request, _identify_engine(rig, request, choice), codec, plan,
+        workload=choice.engine_class.need(choice.found),
         options=resolve_options(choice.info, choice.options), lane=lane,
     )  # fmt: skip
 
@@ -213,15 +212,12 @@ def _make_opener(
     *,
     workload: Workload,
     options: Mapping[str, Any],
-    comparable: bool = True,
     lane: str = "bulk",
 ) -> OpenPool:
     from anyrig.app.compute import place, test_devices
     from anyrig.cluster.broker import BrokerClient
-    from anyrig.cluster.checks import ResultChecker
     from anyrig.cluster.pool import ClusterPool
-    from anyrig.speech.stage import precision_class
-    from anyrig.work.pool import WorkerPool
+    from anyrig.speech.takes import precision_class
     from anyrig.work.worker import LocalWorkers
 
     url, precision = find_broker(rig, cluster), plan.placements[0].precision
@@ -231,20 +227,11 @@ def _make_opener(
         local = test_devices(rig, place(rig, rig.choose_device(own), workload, own), own)
 
     def open_pool(factory: EngineFactory) -> WorkerPool:
-        def start(plan: PlacementPlan) -> LocalWorkers:
-            return LocalWorkers(plan.placements, factory, environment=rig.environment)
-
-        def open_local() -> WorkerPool:
-            return WorkerPool(start(plan))
-
-        comparable_here = comparable and precision == "fp32"
+        own = local.placements if local is not None else ()
         return ClusterPool(
             BrokerClient(url), engine, codec, precision=precision_class(plan.placements),
             options=options, lane=lane, wait_s=rig.settings.cluster.patience,
-            checker=ResultChecker(
-                codec, open_local if comparable_here else None, hold=lane != "live"
-            ),
-            local=[start(local)] if local is not None else [],
+            local=[LocalWorkers(own, factory, environment=rig.environment)] if own else [],
         )  # fmt: skip
 
     return open_pool

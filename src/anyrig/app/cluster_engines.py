@@ -104,7 +104,7 @@ class EngineSource:
 
     def find_formats(self, workload: Workload) -> dict[str, str]:
         """By precision class, the best first: the precision to use."""
-        from anyrig.speech.stage import precision_class
+        from anyrig.speech.takes import precision_class
 
         options = self.placement_options()
         formats = [options.precision]
@@ -189,18 +189,18 @@ class SpeechEngines(EngineSource):
     def open(self, engine: str, precision: str, options: Mapping[str, Any]) -> SpeechQueue:
         from anyrig.memory.known_sizes import KnownBatchSizes
         from anyrig.speech.engines import engine_class
-        from anyrig.speech.stage import Stage
+        from anyrig.speech.synthesis import Synthesizer
 
         rig, kind = self.rig, engine_class(engine)
         found = find_weights(rig, self._voice_options, engine, kind)
         plan = self.place_in(engine, precision, kind.need(found))
-        stage = Stage(
-            engine=engine, found=found, placed=plan, environment=rig.environment,
-            options=options, limits=KnownBatchSizes(rig.folders.batch_limits),
+        synthesizer = Synthesizer(
+            engine=engine, weights=found, plan=plan, environment=rig.environment,
+            options=options, known_sizes=KnownBatchSizes(rig.folders.batch_limits),
             stamp=format_stamp(rig, plan),
         )  # fmt: skip
         voices = frozenset(one.name for one in kind.voices_with(found, dict(options)))
-        return SpeechQueue(stage.crew, 4 * stage.lines_at_once, engine, voices)
+        return SpeechQueue(synthesizer.pool, 4 * synthesizer.num_parallel, engine, voices)
 
 
 class EmbeddingModels(EngineSource):

@@ -3,7 +3,7 @@
 with open_live_speech(rig) as speech:
     with speech.start(speech.request(text="Hello.")) as session:
         while not session.done:
-            samples = session.finish(session.next_segment().result())
+            samples = session.finish(session.next_part().result())
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ from anyrig.app.engines import (
     resolve_voice,
 )
 from anyrig.app.lexicons import ClientLexicons
-from anyrig.app.speech import SpeechRequest, open_stage, prepare_script
+from anyrig.app.speech import (
+    SpeechRequest,
+    open_synthesizer,
+    prepare_script,
+)
 from anyrig.errors import (
     AnyrigError,
     LimitExceededError,
@@ -49,9 +53,10 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.audio.loudness import Leveller
     from anyrig.audio.samples import Samples
+    from anyrig.speech.chunks import ChunkBuilder
     from anyrig.speech.engine import Voice
-    from anyrig.speech.live import Given, LiveStudio, Recital
     from anyrig.speech.segment import Script
+    from anyrig.speech.synthesis import Reading, SegmentPart, Synthesizer
     from anyrig.storage.cache import Cache
 
 OPENAI_VOICES = {
@@ -88,29 +93,30 @@ class SpeechSession:
     voice: str
     """As a client may request it."""
     sample_rate: int
-    _recital: Recital
+    _reading: Reading
+    _chunks: ChunkBuilder
     _leveller: Leveller | None
     _stack: ExitStack
-    """Closed with the session: the recital, and the synthesizer that is borrowed."""
-    num_samples: int = 0
-    """Finished so far."""
+    """Closed with the session: the reading, and the synthesizer that is borrowed."""
 
     @property
     def done(self) -> bool:
-        """Whether every segment was handed out."""
-        return self._recital.done
+        """Whether everything was handed out."""
+        return self._reading.done
 
-    def next_segment(self) -> Future[Given]:
-        """A future of the next segment. Call it in a thread: it may read the cache."""
-        return self._recital.next()
+    @property
+    def num_samples(self) -> int:
+        """Finished so far."""
+        return self._chunks.num_samples
 
-    def finish(self, segment: Given) -> Samples:
-        """A segment's audio: trimmed, levelled, with its pauses. Call it in a thread."""
-        from anyrig.speech.synthesise import chunk_of
+    def next_part(self) -> Future[SegmentPart]:
+        """A future of the next segment, or of a part of it. Call it in a thread."""
+        return self._reading.next()
 
-        chunk = chunk_of(segment.spoken(), self.sample_rate, self.num_samples)
-        self.num_samples += len(chunk.samples)
-        return self._leveller.apply(chunk.samples) if self._leveller else chunk.samples
+    def finish(self, part: SegmentPart) -> Samples:
+        """The audio of a part: trimmed, levelled, with its pauses. Call it in a thread."""
+        samples = self._chunks.add(part).samples
+        return self._leveller.apply(samples) if self._leveller else samples
 
     def close(self) -> None:
         """The end, or the client disconnected: what has not started is not made. Never blocks."""
@@ -178,6 +184,7 @@ class LiveSpeech:
             check: called while the text is prepared; it may raise an error to stop.
         """
         from anyrig.audio.loudness import Leveller
+        from anyrig.speech.chunks import ChunkBuilder
         from anyrig.speech.voices import pick
 
         with errors_of_option("text"):
@@ -200,7 +207,7 @@ class LiveSpeech:
                 script = self._prepare(request, choice, step)
         with ExitStack() as stack:
             synthesizer = stack.enter_context(self._borrow_synthesizer(request, choice, client))
-            recital = stack.enter_context(
+            reading = stack.enter_context(
                 synthesizer.read(
                     script.segments, lane=request.lane, wait_s=self._settings.deadline_s,
                     client=client,
@@ -210,7 +217,10 @@ class LiveSpeech:
             voice = first.voice or (pick(voices, first).name if voices else "")
             rate, loudness = synthesizer.rate, request.loudness
             leveller = Leveller(rate, target_lufs=loudness) if loudness else None
-            return SpeechSession(choice.name, voice, rate, recital, leveller, stack.pop_all())
+            chunks = ChunkBuilder(rate)
+            return SpeechSession(
+                choice.name, voice, rate, reading, chunks, leveller, stack.pop_all()
+            )
 
     def check(
         self,
@@ -245,7 +255,7 @@ class LiveSpeech:
             open_encoder(io.BytesIO(), "mp3", session.sample_rate) as output,
         ):
             while not session.done:
-                output.write(session.finish(session.next_segment().result()))
+                output.write(session.finish(session.next_part().result()))
 
     def _check_text(self, text: str) -> None:
         limit = self._settings.text_characters
@@ -348,17 +358,20 @@ class LiveSpeech:
 
     def _borrow_synthesizer(
         self, request: LiveSpeechRequest, choice: EngineChoice, client: str = ""
-    ) -> AbstractContextManager[LiveStudio]:
+    ) -> AbstractContextManager[Synthesizer]:
         """The engine's synthesizer in the model cache; one for each set of its options."""
-        settings = self._settings
-        from anyrig.speech.live import LiveStudio
 
-        def load() -> LiveStudio:
+        def load() -> Synthesizer:
             self._rig.reload_saved_device()
-            stage = open_stage(self._rig, request, choice, _ANY_NUMBER, self._cache, lane="live")
-            return LiveStudio(
-                stage, most_waiting=settings.queue, client_share=settings.client_share
+            made = open_synthesizer(
+                self._rig, request, choice, _ANY_NUMBER, self._cache, shared=True
             )
+            try:
+                made.wait_ready()
+            except BaseException:
+                made.close()
+                raise
+            return made
 
         defaults = {one.name: one.default for one in choice.info.options}
         changed = [f" {name}={value}" for name, value in sorted(choice.options.items())

@@ -49,14 +49,13 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.audio.samples import Samples
     from anyrig.placement import Placement, PlacementPlan
-    from anyrig.speech.audio import AudioChunk
+    from anyrig.speech.chunks import AudioChunk
     from anyrig.speech.lexicon import Lexicon
-    from anyrig.speech.maker import Spoken
     from anyrig.speech.prepare import SpeechOptions
     from anyrig.speech.segment import Script, Segment
-    from anyrig.speech.stage import Stage
-    from anyrig.speech.synthesise import Studio, Tally
+    from anyrig.speech.synthesis import Reading, SpokenSegment, SynthesisStats, Synthesizer
     from anyrig.storage.cache import Cache
+    from anyrig.work.live import Lane
 
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth the start of another process
 LIVE_SILENCE_LIMIT_S = 15.0
@@ -120,7 +119,7 @@ class Speech:
     script: Script
     sample_rate: int
     loudness: float
-    tally: Tally
+    stats: SynthesisStats
     chunks: list[dict[str, Any]] = field(default_factory=list)
     """Each segment's text and times."""
     workers: str = ""
@@ -142,8 +141,8 @@ class Speech:
             "engine": self.engine.name, "reason": self.engine.reason or None,
             "languages": list(self.script.languages), "rate": self.sample_rate,
             "audio_s": round(self.audio_s, 4), "wall_s": round(self.wall_s, 3),
-            "cached": self.tally.num_kept, "made_again": self.tally.num_again,
-            "devices": self.tally.devices, "segments": self.chunks,
+            "cached": self.stats.num_cached, "made_again": self.stats.num_retried,
+            "devices": self.stats.devices, "segments": self.chunks,
         }  # fmt: skip
 
     def __repr__(self) -> str:
@@ -192,17 +191,20 @@ class Speech:
     def _append(self, chunk: AudioChunk, segment: Segment) -> None:
         self._file.write(chunk.samples.tobytes())
         self.num_samples = chunk.start + len(chunk.samples)
-        self.chunks.append({
-            "text": chunk.text, "spoken": segment.spoken, "span": list(chunk.span),
-            "start_s": round(chunk.start_s, 4),
+        if chunk.segment == len(self.chunks):  # else it goes on
+            self.chunks.append({
+                "text": chunk.text, "spoken": segment.spoken, "span": list(chunk.span),
+                "start_s": round(chunk.start_s, 4),
+            })  # fmt: skip
+        self.chunks[-1] |= {
             "end_s": round(chunk.start_s + chunk.duration_s, 4),
             "words": [[w.text, round(w.start_s, 3), round(w.end_s, 3)] for w in chunk.words],
-        })  # fmt: skip
+        }
 
 
-def describe_workers(tally: Tally) -> str:
+def describe_workers(stats: SynthesisStats) -> str:
     """How many segments each worker made."""
-    counts = sorted(tally.devices.items(), key=lambda pair: (-pair[1], pair[0]))
+    counts = sorted(stats.devices.items(), key=lambda pair: (-pair[1], pair[0]))
     some = [f"{name} {count}" for name, count in counts[:_MAX_WORKERS]]
     more = [f"{len(counts) - _MAX_WORKERS} more"] if len(counts) > _MAX_WORKERS else []
     return ", ".join((*some, *more))
@@ -223,15 +225,15 @@ def resolve_format(format: str | None, path: Path | None = None) -> str:
     )
 
 
-def write_takes(path: Path, takes: Sequence[Spoken], rate: int, loudness: float) -> float:
+def write_takes(path: Path, takes: Sequence[SpokenSegment], rate: int, loudness: float) -> float:
     """Write takes one after another, in the format of the file's name; its duration in seconds."""
     import numpy as np
 
     from anyrig.audio.encode import open_encoder
     from anyrig.audio.loudness import level
-    from anyrig.speech.synthesise import chunk_of
+    from anyrig.speech.chunks import build_chunk
 
-    audio = np.concatenate([chunk_of(take, rate, 0).samples for take in takes])
+    audio = np.concatenate([build_chunk(take, rate, 0).samples for take in takes])
     if loudness:
         audio = level(audio, rate, target_lufs=loudness)
     with open_encoder(path, format=path.suffix[1:], rate=rate) as output:
@@ -268,60 +270,60 @@ def stream(
     began = time.monotonic()
     on_event(ProgressEvent("detecting the language"))
     choice = choose_engine(rig, request, detect_language(request.text, request))
-    with borrow_synthesizer(rig, request, choice, len(request.text)) as studio:
+    with borrow_synthesizer(rig, request, choice, len(request.text)) as synthesizer:
         on_event(ProgressEvent("splitting the text"))
-        num_warnings = len(studio.warnings)  # those of earlier texts are not repeated
+        num_warnings = len(synthesizer.warnings)  # those of earlier texts are not repeated
         script = prepare_script(rig, request, choice)
         for warning in script.warnings:
             on_event(WarningEvent(warning))
-        from anyrig.speech.synthesise import Tally
-
-        speech = Speech(choice, script, studio.rate, request.loudness, Tally())
-        try:
-            yield (
-                speech,
-                synthesize_script(
-                    studio, speech, on_event, fresh=request.fresh, listening=listening
-                ),
-            )
-        except BaseException:
-            speech.close()
-            raise
+        lane: Lane = "live" if listening else "bulk"
+        with synthesizer.read(script.segments, lane=lane, fresh=request.fresh) as reading:
+            speech = Speech(choice, script, synthesizer.rate, request.loudness, reading.stats)
+            try:
+                yield (
+                    speech,
+                    collect_speech(synthesizer, reading, speech, on_event, fresh=request.fresh),
+                )
+            except BaseException:
+                speech.close()
+                raise
         speech.wall_s = time.monotonic() - began
         if find_broker(rig, request):
-            speech.workers = describe_workers(speech.tally)
-        for warning in studio.warnings[num_warnings:]:
+            speech.workers = describe_workers(speech.stats)
+        for warning in synthesizer.warnings[num_warnings:]:
             on_event(WarningEvent(warning))
 
 
-def synthesize_script(
-    studio: Studio,
+def collect_speech(
+    synthesizer: Synthesizer,
+    reading: Reading,
     speech: Speech,
     on_event: OnEvent,
     *,
     fresh: bool = False,
-    listening: bool = False,
 ) -> Iterator[AudioChunk]:
-    """Synthesise a script into its `Speech`, chunk by chunk."""
-    segments = speech.script.segments
+    """The chunks of a reading, on their way into its `Speech`."""
+    segments, stats = speech.script.segments, reading.stats
     on_event(ProgressEvent("loading the voice", 0, len(segments)))
     to_make = sum(len(segment.utterance.text) for segment in segments)
-    to_make -= 0 if fresh else studio.num_kept(segments)
-    made, num_cached = 0, speech.tally.num_kept
-    for chunk in studio.speak(speech.script, tally=speech.tally, anew=fresh, early=listening):
+    to_make -= 0 if fresh else synthesizer.count_cached_characters(segments)
+    made, num_cached = 0, 0
+    for chunk in reading.chunks():
         segment = segments[chunk.segment]
         speech._append(chunk, segment)
-        if speech.tally.num_kept == num_cached:
-            made += len(segment.utterance.text)
-        num_cached = speech.tally.num_kept
-        done, detail = len(speech.chunks), " ".join(chunk.text.split())
-        on_event(
-            ProgressEvent(
-                "speaking", done, len(segments), detail, speech.audio_s, made, max(made, to_make)
-            )
-        )
+        if chunk.last:
+            if stats.num_cached == num_cached:
+                made += len(segment.utterance.text)
+            num_cached = stats.num_cached
+            detail = " ".join(chunk.text.split())
+            on_event(
+                ProgressEvent(
+                    "speaking", len(speech.chunks), len(segments), detail, speech.audio_s, made,
+                    max(made, to_make),
+                )
+            )  # fmt: skip
         yield chunk
-    for spoken in speech.tally.doubtful:
+    for spoken in stats.doubtful:
         speech.chunks[spoken.index]["problems"] = list(spoken.problems)
 
 
@@ -429,29 +431,27 @@ def _choose_voices(choice: EngineChoice, requested: str) -> dict[str, str]:
 @contextmanager
 def borrow_synthesizer(
     rig: Rig, request: SynthesisOptions, choice: EngineChoice, num_characters: int
-) -> Iterator[Studio]:
+) -> Iterator[Synthesizer]:
     """The synthesizer of `rig.models`: it may be kept for the next text."""
-    from anyrig.speech.synthesise import Studio
-
     plan = place_engine(rig, request, choice, num_characters)
     workers = [f"{one.title} {one.workers} {one.threads}" for one in plan.placements]
     limits = (request.memory_gb, request.memory_fraction, request.cluster, request.cluster_local)
 
     @contextmanager
-    def load() -> Iterator[Studio]:
+    def load() -> Iterator[Synthesizer]:
         with (
             open_cache(rig) as cache,
-            Studio(_open_stage(rig, request, choice, plan, cache)) as one,
+            _open_synthesizer(rig, request, choice, plan, cache) as synthesizer,
         ):
-            yield one
+            yield synthesizer
 
     with rig.models.borrow(
         f"speech {choice.name}, {pluralize(sum(one.workers for one in plan.placements), 'worker')}",
         load,
         version=f"{choice.found.fingerprint} {choice.options} {workers} {limits}",
         exclusive=True,
-    ) as studio:
-        yield studio
+    ) as synthesizer:
+        yield synthesizer
 
 
 def open_synthesizer(
@@ -460,51 +460,45 @@ def open_synthesizer(
     choice: EngineChoice,
     num_characters: int,
     cache: Cache | None,
-) -> Studio:
-    """An engine on every device that it was placed on; it loads while this goes on."""
-    from anyrig.speech.synthesise import Studio
-
-    return Studio(open_stage(rig, request, choice, num_characters, cache))
-
-
-def open_stage(
-    rig: Rig,
-    request: SynthesisOptions,
-    choice: EngineChoice,
-    num_characters: int,
-    cache: Cache | None,
     *,
-    lane: str = "bulk",
-) -> Stage:
-    """The workers of an engine; `lane` is live where somebody listens."""
+    shared: bool = False,
+) -> Synthesizer:
+    """An engine on every device that suits it; it loads while this goes on.
+
+    Args:
+        num_characters: that will be spoken: few are not worth many workers.
+        shared: for the clients of a server.
+    """
     plan = place_engine(rig, request, choice, num_characters)
-    return _open_stage(rig, request, choice, plan, cache, lane)
+    return _open_synthesizer(rig, request, choice, plan, cache, shared=shared)
 
 
-def _open_stage(
+def _open_synthesizer(
     rig: Rig,
     request: SynthesisOptions,
     choice: EngineChoice,
     plan: PlacementPlan,
     cache: Cache | None,
-    lane: str = "bulk",
-) -> Stage:
+    *,
+    shared: bool = False,
+) -> Synthesizer:
     from anyrig.memory.known_sizes import KnownBatchSizes
-    from anyrig.speech.stage import Stage
+    from anyrig.speech.synthesis import Synthesizer
     from anyrig.work.dispatch import SILENCE_LIMIT_S
+    from anyrig.work.live import MAX_WAITING
 
-    return Stage(
-        engine=choice.name,
-        found=choice.found,
-        placed=plan,
-        environment=rig.environment,
-        options=choice.options,
-        store=cache,
-        limits=KnownBatchSizes(rig.folders.batch_limits),
-        stamp=format_stamp(rig, plan),
-        silence_limit_s=LIVE_SILENCE_LIMIT_S if lane == "live" else SILENCE_LIMIT_S,
-        hire=open_cluster_pool(rig, request, choice, plan, lane=lane),
-    )
+    server = rig.settings.server
+    return Synthesizer(
+        engine=choice.name, weights=choice.found, plan=plan, environment=rig.environment,
+        options=choice.options, cache=cache, stamp=format_stamp(rig, plan),
+        known_sizes=KnownBatchSizes(rig.folders.batch_limits),
+        silence_limit_s=LIVE_SILENCE_LIMIT_S if shared else SILENCE_LIMIT_S,
+        open_pool=open_cluster_pool(
+            rig, request, choice, plan, lane="live" if shared else "bulk"
+        ),
+        shared=shared, max_waiting=server.queue if shared else MAX_WAITING,
+        client_share=server.client_share if shared else 1.0,
+    )  # fmt: skip
 
 
 def place_engine(

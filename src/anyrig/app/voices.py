@@ -199,8 +199,11 @@ def _sample_engine(
         scripts.append((voice, script))
     segments = [segment for _, script in scripts for segment in script.segments]
     length = sum(len(segment.text) for segment in segments)
-    with open_synthesizer(rig, request, engine, length, None) as studio:
-        takes = studio.takes(segments)
+    with (
+        open_synthesizer(rig, request, engine, length, None) as synthesizer,
+        synthesizer.read(segments) as reading,
+    ):
+        takes = iter(reading)
         for voice, script in scripts:
             parts = [next(takes) for _ in script.segments]
             failed = [part.failure.message for part in parts if part.failure is not None]
@@ -209,5 +212,5 @@ def _sample_engine(
                 continue
             name = _FORBIDDEN.sub("_", voice.name)
             path = folder / f"{engine.name}-{name}.{request.format}"
-            write_takes(path, parts, studio.rate, _LOUDNESS)
+            write_takes(path, parts, synthesizer.rate, _LOUDNESS)
             yield path

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.audiobooks.check_report import Finding, FindingKind
-from anyrig.speech.expect import expected
+from anyrig.speech.quality import expect_duration
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def paces(chapters: Sequence[Checked]) -> Iterator[Finding]:
 
 def _possible(one: Checked) -> Iterator[Finding]:
     """Faster or slower than anybody speaks: tells also where there is nothing to compare with."""
-    told = [expected(s.utterance) for part in one.parts for s in part.script.segments]
-    least, most = sum(x.least_s for x in told), sum(x.most_s for x in told)
+    told = [expect_duration(s.utterance) for part in one.parts for s in part.script.segments]
+    least, most = sum(x.min_s for x in told), sum(x.max_s for x in told)
     if not 0.9 * least <= one.speech_s <= most + _MARGIN_S:
         short = one.speech_s < least
         yield one.finding(

@@ -1,7 +1,7 @@
 """A plan becomes sound: takes are made or found, then told again at one loudness, in order.
 
-    recorded = record(plan, studio)            # makes what is missing, measures, notes the times
-    parts = sound(plan, studio, recorded)      # the whole book as samples, chapter after chapter
+    recorded = record(plan, synthesizer)        # makes what is missing, measures, notes the times
+    parts = sound(plan, synthesizer, recorded)  # the whole book as samples, chapter after chapter
 
 Nothing but the store holds audio between the two, so a book of any length takes little memory, and
 a run that was killed makes only what it had not made. Both go over the same takes with the same
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 from anyrig.audiobooks.progress import Pace, Progress, Tell
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
-from anyrig.speech.maker import Spoken
-from anyrig.speech.synthesise import Tally, chunk_of
+from anyrig.speech.chunks import build_chunk
+from anyrig.speech.synthesis import SpokenSegment, SynthesisStats
 
 if TYPE_CHECKING:
     from anyrig.audio.loudness import Meter
     from anyrig.audio.samples import Samples
     from anyrig.audiobooks.plan import Plan
-    from anyrig.speech.audio import AudioChunk
-    from anyrig.speech.synthesise import Studio
+    from anyrig.speech.chunks import AudioChunk
+    from anyrig.speech.synthesis import Synthesizer
 
 CEILING_DBTP = -4.0
 """A lossy format may add a decibel to a peak, and shops ask for less than -3."""
@@ -70,7 +70,7 @@ class Recorded:
     timeline: Timeline
     gains_db: Mapping[str, float]
     """What brings each voice to the target."""
-    tally: Tally
+    stats: SynthesisStats
     lacks: list[Lack] = field(default_factory=list)
     rests: Rests = field(default_factory=Rests)
     loading_s: float = 0.0
@@ -79,32 +79,32 @@ class Recorded:
 
 def record(
     plan: Plan,
-    studio: Studio,
+    synthesizer: Synthesizer,
     *,
     target_lufs: float = -19.0,
     rests: Rests | None = None,
-    anew: bool = False,
+    fresh: bool = False,
     tell: Tell | None = None,
 ) -> Recorded:
     """Make what is missing, and note when everything will be heard.
 
     Args:
         plan: the book.
-        studio: who speaks; it has a store.
+        synthesizer: who speaks; it has a cache.
         target_lufs: how loud each voice should be; 0 leaves all as they are.
         rests: silence around chapters.
-        anew: make everything again.
+        fresh: make everything again.
         tell: is told of every segment.
     """
     rests = rests or Rests()
     segments = plan.segments
-    tally, levels = Tally(), _Levels(studio.rate)
-    pace = Pace(plan.num_characters, 0 if anew else studio.num_kept(segments))
+    levels = _Levels(synthesizer.rate)
+    pace = Pace(plan.num_characters, 0 if fresh else synthesizer.count_cached_characters(segments))
     cues: list[Cue] = []
     lacks: list[Lack] = []
     ends: dict[int, int] = {}
-    with closing(studio.takes(segments, tally=tally, anew=anew)) as takes:
-        for piece in _laid(plan, studio.rate, rests, takes):
+    with closing(synthesizer.read(segments, fresh=fresh)) as reading:
+        for piece in _laid(plan, synthesizer.rate, rests, iter(reading)):
             if piece.lacks:
                 lacks.append(_lack(piece))
             else:
@@ -113,32 +113,32 @@ def record(
             ends[piece.part] = piece.chunk.start + len(piece.chunk.samples)
             pace.add(
                 len(piece.spoken.segment.utterance.text), piece.chunk.duration_s,
-                kept=piece.spoken.kept, device=piece.spoken.device,
+                kept=piece.spoken.cached, device=piece.spoken.device,
             )  # fmt: skip
             if tell is not None:
-                tell(_progress(plan, pace, piece.part, tally))
+                tell(_progress(plan, pace, piece.part, reading.stats))
     gains = levels.gains_db(target_lufs) if target_lufs else {}
-    timeline = Timeline(studio.rate, _marks(plan, ends), tuple(cues))
-    return Recorded(timeline, gains, tally, lacks, rests, pace.loading_s)
+    timeline = Timeline(synthesizer.rate, _marks(plan, ends), tuple(cues))
+    return Recorded(timeline, gains, reading.stats, lacks, rests, pace.loading_s)
 
 
 def sound(
-    plan: Plan, studio: Studio, recorded: Recorded, *, ceiling_dbtp: float = CEILING_DBTP
+    plan: Plan, synthesizer: Synthesizer, recorded: Recorded, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> Iterator[Samples]:
     """The whole book at its loudness, in parts that follow on each other, as its timeline says."""
     import numpy as np
 
     from anyrig.audio.limiter import Limiter, amplitude
 
-    limiter = Limiter(studio.rate, ceiling_dbtp)
+    limiter = Limiter(synthesizer.rate, ceiling_dbtp)
     gains = {voice: np.float32(amplitude(db)) for voice, db in recorded.gains_db.items()}
-    with closing(_found(plan, studio, recorded.lacks)) as takes:
-        for piece in _laid(plan, studio.rate, recorded.rests, takes):
+    with closing(_found(plan, synthesizer, recorded.lacks)) as takes:
+        for piece in _laid(plan, synthesizer.rate, recorded.rests, takes):
             gain = gains.get(piece.spoken.segment.utterance.voice, np.float32(1.0))
             yield limiter.apply(piece.chunk.samples * gain)
 
 
-def _found(plan: Plan, studio: Studio, lacks: Sequence[Lack]) -> Generator[Spoken]:
+def _found(plan: Plan, synthesizer: Synthesizer, lacks: Sequence[Lack]) -> Generator[SpokenSegment]:
     """The takes that were recorded, and nothing for those that are lacking."""
     missing = {(lack.part, lack.segment) for lack in lacks}
     places = [
@@ -151,9 +151,10 @@ def _found(plan: Plan, studio: Studio, lacks: Sequence[Lack]) -> Generator[Spoke
         for place, segment in zip(places, plan.segments, strict=True)
         if place not in missing
     ]
-    with closing(studio.takes(there)) as takes:
+    with closing(synthesizer.read(there)) as reading:
+        takes = iter(reading)
         for index, (place, segment) in enumerate(zip(places, plan.segments, strict=True)):
-            yield Spoken(index, segment, None) if place in missing else next(takes)
+            yield SpokenSegment(index, segment, None) if place in missing else next(takes)
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class _Piece:
 
     part: int
     segment: int
-    spoken: Spoken
+    spoken: SpokenSegment
     chunk: AudioChunk
     cue: Cue
 
@@ -172,7 +173,7 @@ class _Piece:
         return self.cue.gap
 
 
-def _laid(plan: Plan, rate: int, rests: Rests, takes: Iterator[Spoken]) -> Iterator[_Piece]:
+def _laid(plan: Plan, rate: int, rests: Rests, takes: Iterator[SpokenSegment]) -> Iterator[_Piece]:
     """Each take at its place; the rests around chapters belong to the first and last of each."""
     position = 0
     for number, part in enumerate(plan.parts):
@@ -188,12 +189,12 @@ def _laid(plan: Plan, rate: int, rests: Rests, takes: Iterator[Spoken]) -> Itera
             yield piece
 
 
-def _piece(part: int, place: int, spoken: Spoken, rate: int, position: int) -> _Piece:
+def _piece(part: int, place: int, spoken: SpokenSegment, rate: int, position: int) -> _Piece:
     from anyrig.audio.samples import count_samples
 
-    gap = spoken.take is None or spoken.hopeless
+    gap = spoken.take is None or spoken.unusable
     segment = spoken.segment
-    chunk = _silence(spoken, rate, position) if gap else chunk_of(spoken, rate, position)
+    chunk = _silence(spoken, rate, position) if gap else build_chunk(spoken, rate, position)
     before, after = (
         count_samples(seconds, rate) for seconds in (segment.pause_before_s, segment.pause_after_s)
     )
@@ -204,12 +205,12 @@ def _piece(part: int, place: int, spoken: Spoken, rate: int, position: int) -> _
     return _Piece(part, place, spoken, chunk, cue)
 
 
-def _silence(spoken: Spoken, rate: int, position: int) -> AudioChunk:
+def _silence(spoken: SpokenSegment, rate: int, position: int) -> AudioChunk:
     """What stands for a segment that could not be spoken, about as long as that would be."""
     import numpy as np
 
     from anyrig.audio.samples import count_samples
-    from anyrig.speech.audio import AudioChunk
+    from anyrig.speech.chunks import AudioChunk
 
     segment = spoken.segment
     words_s = min(_LONGEST_GAP_S, len(segment.utterance.text) * _SECONDS_PER_CHARACTER)
@@ -235,10 +236,10 @@ def _lack(piece: _Piece) -> Lack:
     return Lack(piece.part, piece.segment, text, said, failure.hint if failure else "")
 
 
-def _progress(plan: Plan, pace: Pace, part: int, tally: Tally) -> Progress:
+def _progress(plan: Plan, pace: Pace, part: int, stats: SynthesisStats) -> Progress:
     return Progress(
         "making", pace.done, part + 1, len(plan.parts), plan.parts[part].title,
-        tally.num_segments, plan.num_segments, tally.audio_s, pace.wall_s, pace.speed,
+        stats.num_segments, plan.num_segments, stats.audio_s, pace.wall_s, pace.speed,
         pace.left_s, pace.devices, pace.left.range_s if pace.left else None,
     )  # fmt: skip
 

@@ -223,7 +223,7 @@ def _format_result(result: BookResult) -> str:
     audio_s = result.timeline.duration_s
     facts = [format_speed(audio_s, result.wall_s)]
     if result.num_cached:
-        segments = pluralize(result.tally.num_segments, "segment")
+        segments = pluralize(result.stats.num_segments, "segment")
         facts.append(f"{result.num_cached} of {segments} cached")
     if result.workers:
         facts.append(f"made by {result.workers}")

@@ -157,7 +157,7 @@ def _speak(
             made.save(target.path, target.format)
         check = speech.check_words(rig, made, request, printer) if arguments.verify else None
     doubtful = [f"{'; '.join(take.problems)}: {take.segment.text.strip()[:60]!r}"
-                for take in made.tally.doubtful]  # fmt: skip
+                for take in made.stats.doubtful]  # fmt: skip
     speech.warn_some(
         printer, doubtful, Message("may sound wrong; {json} lists them all", json=OptionRef("json"))
     )
@@ -185,13 +185,14 @@ def _play(parts: Iterator[Samples], made: Speech, target: _AudioTarget) -> None:
     with open_encoder(sys.stdout.buffer, format=target.format, rate=made.sample_rate) as output:
         for part in parts:
             output.write(part)
+            sys.stdout.buffer.flush()
 
 
 def _report(made: Speech, path: Path | None, check: WordCheck | None) -> None:
     lines = [f"{path}: " if path else ""]
     facts = [format_speed(made.audio_s, made.wall_s)]
-    if made.tally.num_kept:
-        facts.append(f"{made.tally.num_kept} of {made.tally.num_segments} cached")
+    if made.stats.num_cached:
+        facts.append(f"{made.stats.num_cached} of {made.stats.num_segments} cached")
     if made.workers:
         facts.append(f"made by {made.workers}")
     if made.engine.reason:

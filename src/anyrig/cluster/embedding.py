@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from anyrig.documents.model import Model
 
 _MAX_BUNDLE = 16 << 20
-_MIN_COSINE = 0.98
-"""Between vectors of one text by two machines; quantised models differ between processors."""
 
 
 def identify_model(model: Model) -> EngineId:
@@ -51,9 +49,6 @@ class EmbeddingCodec:
     def decode_result(self, encoded: EncodedResult) -> bytes:
         return encoded.data
 
-    def examine(self, payload: bytes, result: bytes, worker: str) -> bytes:
-        return self.check(payload, result, worker)
-
     def check(self, payload: bytes, result: bytes, worker: str) -> bytes:
         import numpy as np
 
@@ -62,16 +57,6 @@ class EmbeddingCodec:
         if not np.isfinite(np.frombuffer(result, np.float32)).all():
             raise InvalidInputError("vectors that are not finite", hint="Look at that worker.")
         return result
-
-    def compare(self, payload: bytes, mine: bytes, theirs: bytes) -> str:
-        import numpy as np
-
-        one, other = (
-            np.frombuffer(data, np.float32).reshape(-1, self.dimension) for data in (mine, theirs)
-        )
-        lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-        cosine = float(((one * other).sum(axis=1) / np.maximum(lengths, 1e-12)).min())
-        return "" if cosine >= _MIN_COSINE else f"a vector with cosine {cosine:.3f} to ours"
 
 
 def count_rows(bundle: bytes) -> int:

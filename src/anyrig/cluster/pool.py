@@ -12,7 +12,6 @@ anything is sent again.
 from __future__ import annotations
 
 import logging
-import math
 import queue
 import socket
 import threading
@@ -40,7 +39,6 @@ from anyrig.cluster.broker import (
 from anyrig.cluster.protocol import EncodedResult, TaskRequest, TaskResult, parse_result
 from anyrig.cluster.registry import WorkerRegistry, find_mismatch
 from anyrig.errors import AnyrigError, InvalidInputError, WorkError
-from anyrig.units import pluralize
 from anyrig.work.outcome import BatchStats
 from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import (
@@ -56,7 +54,6 @@ from anyrig.work.protocol import (
 from anyrig.work.scheduler import Scheduler, WorkerLoad
 
 if TYPE_CHECKING:
-    from anyrig.cluster.checks import ResultChecker
     from anyrig.cluster.protocol import Codec, OptionValue
     from anyrig.cluster.registry import EngineId, WorkerInfo
     from anyrig.work.batching import WorkItem
@@ -80,8 +77,6 @@ _BACKOFF_S = (2.0, 10.0, 30.0, 120.0, 600.0)
 _MAX_REFUSALS = 3
 """A worker that refused so many and completed none since is not waited for."""
 _MAX_REMEMBERED = 1024
-_MAX_CHECKS = 8
-"""Results that may wait to be compared before only those of new workers are."""
 _MIN_AHEAD, _AHEAD = 512, 64
 """Items that may be under way at least, and for each worker: their results wait in memory."""
 _REJOINS = "is considered again"
@@ -97,7 +92,6 @@ class ClusterPool(WorkerPool):
         lane: `live` if somebody is listening.
         wait_s: how long there may be no worker before a run fails.
         slice_s: how long what a worker is given at once takes it.
-        checker: checks results before they are used; closed with the pool.
         local: workers of this machine that work on the same runs.
     """
 
@@ -112,14 +106,10 @@ class ClusterPool(WorkerPool):
         lane: str = "bulk",
         wait_s: float = 60.0,
         slice_s: float = SLICE_S,
-        checker: ResultChecker | None = None,
         local: Sequence[WorkerSource] = (),
     ) -> None:
         request = TaskRequest(codec.kind, engine, (), precision, options or {}, lane)
-        self.on_distrust: Callable[[str], int] = lambda name: 0
-        """Called with the name of a worker whose results are wrong: drops what it made before, and
-        returns how many results that were."""
-        self.remote = RemoteWorkers(client, codec, request, wait_s=wait_s, checker=checker)
+        self.remote = RemoteWorkers(client, codec, request, wait_s=wait_s)
         super().__init__(
             self.remote,
             *local,
@@ -226,14 +216,13 @@ class _History:
     unused: str = ""
     """Why it gets nothing, or what it refused last."""
     not_before: float = 0.0
-    """When it is considered again; never, if its results were wrong."""
+    """When it is considered again."""
 
 
 class RemoteWorkers(WorkerSource):
     """The workers of a cluster that can do some work.
 
-    One thread sends tasks and reads the registry, one receives results, one compares results with
-    this machine's own.
+    One thread sends tasks and reads the registry, one receives results.
     """
 
     def __init__(
@@ -243,7 +232,6 @@ class RemoteWorkers(WorkerSource):
         request: TaskRequest,
         *,
         wait_s: float,
-        checker: ResultChecker | None = None,
     ) -> None:
         """Prepare; nothing is connected before `start`.
 
@@ -252,7 +240,7 @@ class RemoteWorkers(WorkerSource):
             wait_s: how long there may be no worker before a run fails.
         """
         self._client, self._codec, self._request = client, codec, request
-        self._wait_s, self._checker = wait_s, checker
+        self._wait_s = wait_s
         self._registry, self._blobs = WorkerRegistry(client), BlobStore(client)
         self._app = self._connect()
         self.lock = threading.RLock()
@@ -269,16 +257,10 @@ class RemoteWorkers(WorkerSource):
         self._operations: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._subscribed = threading.Event()
         self._answers: deque[Any] = deque()
-        self._checks: queue.SimpleQueue[tuple[_RemoteTask, TaskResult, dict[int, Any]] | None]
-        self._checks = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._serve, name="anyrig-cluster", daemon=True),
             threading.Thread(target=self._receive, name="anyrig-results", daemon=True),
         ]
-        if checker is not None:
-            self._threads.append(
-                threading.Thread(target=self._compare, name="anyrig-check", daemon=True)
-            )
 
     def _connect(self) -> Any:
         app = make_app(self._client.url)
@@ -393,15 +375,12 @@ class RemoteWorkers(WorkerSource):
             for worker in list(self._workers.values()):
                 self.dismiss(worker, _REJOINS, crashed=False)
         self._operations.put(None)
-        self._checks.put(None)
         if self._threads[0].is_alive():
             self._threads[0].join(timeout=3)  # it revokes first, unless the broker is unavailable
         self._closed.set()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout=3)
-        if self._checker is not None:
-            self._checker.close()
         _disconnect(self._app)
         self._client.close()
 
@@ -728,7 +707,7 @@ class RemoteWorkers(WorkerSource):
         encoded = self._fetch(task, result)
         if encoded is None:  # lost with the broker
             return partial(self._return, task)
-        return partial(self._check, task, result, self._decode(task, encoded))
+        return partial(self._accept, task, result, self._decode(task, encoded))
 
     def _decode(self, task: _RemoteTask, encoded: Mapping[int, EncodedResult]) -> dict[int, Any]:
         info, results = task.worker.info, {}
@@ -737,11 +716,8 @@ class RemoteWorkers(WorkerSource):
                 continue
             payload = task.payloads[index]
             try:
-                results[index] = self._codec.decode_result(one)
-                if self._checker is not None:
-                    thorough = self._checker.must_examine(payload, info.instance)
-                    check = self._codec.examine if thorough else self._codec.check
-                    results[index] = check(payload, results[index], info.name)
+                decoded = self._codec.decode_result(one)
+                results[index] = self._codec.check(payload, decoded, info.name)
             except Exception as error:  # noqa: BLE001 - an `OSError` is no outage here
                 raise InvalidInputError(
                     f"{type(error).__name__}: {error}"[:200], hint="Look at that worker."
@@ -754,38 +730,6 @@ class RemoteWorkers(WorkerSource):
             return {}
         blob = self._blobs.get(task.id, sum(result.sizes))
         return result.split(blob) if blob else None
-
-    def _check(self, task: _RemoteTask, result: TaskResult, results: dict[int, Any]) -> None:
-        """Have results compared, before they are used unless somebody is listening."""
-        checker = self._checker
-        hold = checker is not None and checker.hold and bool(results)
-        if hold:
-            task.answered = True
-        else:
-            self._accept(task, result, results)
-        if hold or (checker is not None and self._checks.qsize() <= _MAX_CHECKS):
-            self._checks.put((task, result, results))
-
-    def _compare(self) -> None:
-        """Compare some results with this machine's own, until closed."""
-        assert self._checker is not None
-        while (check := self._checks.get()) is not None:
-            if self._closed.is_set():
-                continue
-            task, result, results = check
-            try:
-                difference = self._checker.find_difference(
-                    task.payloads, results, task.worker.info.instance,
-                    hurry=self._checks.qsize() > _MAX_CHECKS,
-                )  # fmt: skip
-            except Exception:
-                log.exception("a result of %s could not be compared", task.worker.title)
-                self._refuse(task.worker, "its result could not be compared")
-                continue
-            if difference:
-                self._distrust(task.worker, difference)
-            elif self._checker.hold:
-                self._accept(task, result, results)
 
     def _accept(self, task: _RemoteTask, result: TaskResult, results: Mapping[int, Any]) -> None:
         worker = task.worker
@@ -827,26 +771,6 @@ class RemoteWorkers(WorkerSource):
             self._pool.warn(f"{worker.title} refused a task: {reason}")
             step = min(history.num_refusals, len(_BACKOFF_S)) - 1
             self._set_aside(worker, _BACKOFF_S[step])
-
-    def _distrust(self, worker: RemoteWorker, difference: str) -> None:
-        """Nothing of a worker is used any more whose results are not this machine's."""
-        with self.lock:
-            history = self._recall(worker.info)
-            if history.not_before == math.inf:
-                return
-            history.unused = "its results differ from those of this machine"
-            self._set_aside(worker, math.inf)
-        count = self._pool.on_distrust(worker.info.name)
-        dropped = (
-            f"; {pluralize(count, 'result')} that it made before were dropped from the cache and"
-            " may be in what was written: run the same command again"
-            if count
-            else ""
-        )
-        self._pool.warn(
-            f"{worker.title} is set aside: its result differs from this machine's"
-            f" ({difference}){dropped}"
-        )
 
 
 def _disconnect(app: Any) -> None:

@@ -54,8 +54,8 @@ class EncodedResult(NamedTuple):
 class Codec(Protocol):
     """How the items and results of one kind of work travel, and how results are checked.
 
-    What comes from another machine may be anything: for what is not valid, decoding, `check` and
-    `examine` raise an exception of whatever class.
+    What comes from another machine may be anything: for what is not valid, decoding and
+    `check` raise an exception of whatever class.
     """
 
     @property
@@ -73,13 +73,7 @@ class Codec(Protocol):
     def decode_result(self, encoded: EncodedResult) -> Any: ...
 
     def check(self, payload: Any, result: Any, worker: str) -> Any:
-        """The result of a worker, if it is valid."""
-
-    def examine(self, payload: Any, result: Any, worker: str) -> Any:
-        """The same with our own judgement of its quality."""
-
-    def compare(self, payload: Any, mine: Any, theirs: Any) -> str:
-        """How a result differs from this machine's own; empty if it does not."""
+        """The result of a worker, if it is valid, with our own judgement of its quality."""
 
 
 @dataclass(frozen=True)

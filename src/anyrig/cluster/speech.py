@@ -1,4 +1,4 @@
-"""Speech over a cluster: how lines and takes travel, and how takes are checked."""
+"""Speech over a cluster: how utterances and takes travel, and how takes are checked."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cluster.protocol import EncodedResult, to_int, to_str
 from anyrig.cluster.registry import EngineId
 from anyrig.errors import InvalidInputError
-from anyrig.speech.booth import Recording
 from anyrig.speech.engine import Utterance
+from anyrig.speech.quality import Recording
 
 if TYPE_CHECKING:
-    from anyrig.speech.engine import EngineWeights, Take
+    from anyrig.speech.engine import EngineWeights
 
 _MAX_LINE = 100_000
 _MAX_SAMPLES = 50_000_000
 """Of a take: half an hour at 24 kHz."""
 _MAX_SPEED = 100.0
-_QUOTED = 60
 
 
 def identify_engine(found: EngineWeights) -> EngineId:
@@ -31,7 +30,16 @@ def identify_engine(found: EngineWeights) -> EngineId:
 
 
 class SpeechCodec:
+    """Utterances and takes.
+
+    Args:
+        repetition: whether a take may repeat itself: where takes vary with their seed.
+    """
+
     kind = "speech"
+
+    def __init__(self, *, repetition: bool = True) -> None:
+        self._repetition = repetition
 
     def cost(self, payload: Utterance) -> float:
         return payload.cost
@@ -51,43 +59,26 @@ class SpeechCodec:
         )
 
     def encode_result(self, result: Recording, *, compress: bool) -> EncodedResult:
-        from anyrig.speech.pack import pack, unpack
+        from anyrig.speech.takes import decode_take, encode_take
 
-        data = pack(unpack(result.data), small=True) if compress else result.data
-        facts = {"problems": list(result.problems), "tries": result.tries,
-                 "hopeless": result.hopeless}  # fmt: skip
+        data = encode_take(decode_take(result.data), flac=True) if compress else result.data
+        facts = {"tries": result.tries, "unusable": result.unusable}
         return EncodedResult(data, facts)
 
     def decode_result(self, encoded: EncodedResult) -> Recording:
         facts = encoded.facts
-        return Recording(
-            encoded.data, tuple(to_str(one) for one in facts["problems"]), to_int(facts["tries"]),
-            facts["hopeless"] is True,
-        )  # fmt: skip
+        unusable = facts["unusable"] is True
+        return Recording(encoded.data, tries=to_int(facts["tries"]), unusable=unusable)
 
     def check(self, payload: Utterance, result: Recording, worker: str) -> Recording:
-        self._unpack(result)
-        return replace(result, made_by=worker)
+        from anyrig.speech.quality import check_take
+        from anyrig.speech.takes import count_samples, decode_take
 
-    def examine(self, payload: Utterance, result: Recording, worker: str) -> Recording:
-        from anyrig.speech.check import examine
-
-        verdict = examine(self._unpack(result), payload)
-        return replace(
-            result, problems=tuple(problem.said for problem in verdict.problems),
-            hopeless=verdict.score <= 0.0, made_by=worker,
-        )  # fmt: skip
-
-    def _unpack(self, result: Recording) -> Take:
-        from anyrig.speech.pack import num_samples, unpack
-
-        if num_samples(result.data) > _MAX_SAMPLES:  # before they are in memory
+        if count_samples(result.data) > _MAX_SAMPLES:  # before they are in memory
             raise InvalidInputError("a take is too long", hint="Look at that worker.")
-        return unpack(result.data)
-
-    def compare(self, payload: Utterance, mine: Recording, theirs: Recording) -> str:
-        from anyrig.speech.compare import difference
-        from anyrig.speech.pack import unpack
-
-        found = difference(unpack(mine.data), unpack(theirs.data))
-        return f"{payload.text.strip()[:_QUOTED]!r}: {found}" if found else ""
+        found = check_take(decode_take(result.data), payload, repetition=self._repetition)
+        unusable = found.score <= 0.0
+        if unusable and not result.unusable:
+            raise InvalidInputError("nothing is heard in a take", hint="Look at that worker.")
+        problems = tuple(problem.message for problem in found.problems)
+        return replace(result, problems=problems, unusable=unusable, worker=worker)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from anyrig.audio.encode import Encoder
     from anyrig.audio.resample import Resampler
     from anyrig.server.state import ServerState
-    from anyrig.speech.live import Given
+    from anyrig.speech.synthesis import SegmentPart
 
 log = logging.getLogger(__name__)
 PCM_RATE = 24000
@@ -44,7 +44,7 @@ _START_THREADS, _START_THREADS_PER_VOICE, _ENCODE_THREADS = 128, 16, 2
 that clients of an engine that is loaded are not kept out. What computes is kept to a few threads:
 each takes the interpreter from the event loop for milliseconds at a time."""
 _SYNTHESIS_S = 30.0
-"""Added to the deadline, which ends when a segment's turn comes: time to synthesise it."""
+"""Added to the deadline, which ends when a segment's turn comes: time to make it or a part."""
 
 
 class StreamThreads:
@@ -85,7 +85,7 @@ class SpeechStream:
         self._encoder: Encoder | None = None
         self._buffer = io.BytesIO()
         self._resampler: Resampler | None = None
-        self._next: Future[Given] | None = None
+        self._next: Future[SegmentPart] | None = None
         self._is_first = True
 
     @property
@@ -139,7 +139,7 @@ class SpeechStream:
             finally:
                 self._busy.release()
 
-    async def _wait_for(self, future: Future[Given]) -> Given:
+    async def _wait_for(self, future: Future[SegmentPart]) -> SegmentPart:
         try:
             async with asyncio.timeout(self._server.settings.deadline_s + _SYNTHESIS_S):
                 return await asyncio.wrap_future(future)
@@ -170,7 +170,7 @@ class SpeechStream:
                     speech.request(**self._options), client=self._client, check=self._check_open
                 )
                 self._encoder = self._open_encoder(self._session.sample_rate)
-                self._next = self._session.next_segment()
+                self._next = self._session.next_part()
             except BaseException:
                 self._release()
                 raise
@@ -189,24 +189,24 @@ class SpeechStream:
             sample_rate = PCM_RATE
         return open_encoder(self._buffer, self._format, sample_rate)
 
-    def _encode(self, segment: Given) -> bytes:
-        """A segment as bytes; the next one is requested."""
+    def _encode(self, part: SegmentPart) -> bytes:
+        """A part as bytes; the next one is requested."""
         with self._working():
             session, encoder, resampler = self.session, self._encoder, self._resampler
             assert encoder is not None
             before = session.num_samples
-            samples = session.finish(segment)
+            samples = session.finish(part)
             encoder.write(resampler.feed(samples) if resampler is not None else samples)
             self._count((session.num_samples - before) / session.sample_rate)
             return self._request_next()
 
     def _go_on(self) -> bytes:
-        """The next segment is requested in place of one that failed."""
+        """The next part is requested in place of a segment that failed."""
         with self._working():
             return self._request_next()
 
     def _request_next(self) -> bytes:
-        """Request the next segment, or end; what is encoded so far."""
+        """Request the next part, or end; what is encoded so far."""
         session, encoder, resampler = self.session, self._encoder, self._resampler
         assert encoder is not None
         if session.done:
@@ -215,7 +215,7 @@ class SpeechStream:
             encoder.close()
             self._next = None
         else:
-            self._next = session.next_segment()
+            self._next = session.next_part()
         data = self._buffer.getvalue()
         self._buffer.seek(0)
         self._buffer.truncate()

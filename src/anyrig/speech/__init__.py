@@ -1,7 +1,6 @@
 """Text in, natural audio out, on any device.
 
-    from anyrig.speech.synthesise import Studio
+    from anyrig.speech.synthesis import Synthesizer
 
-`normalise` says how things are read, `script` turns a text into segments, `engines` speak them,
-`synthesise` tells the whole story.
+`prepare` turns a text into segments, `engines` speak them, `synthesis` has it done on every device.
 """

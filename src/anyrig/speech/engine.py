@@ -2,12 +2,12 @@
 
 An engine is a light class: importing its file loads no framework, so that `anyrig engines` can list
 them all. It finds its weights (`find_weights`), is loaded for a placement in a worker (`__init__`),
-and turns utterances into takes (`run`). It knows nothing of sentences, pauses, files or HTTP.
+and turns utterances into audio (`synthesize`). It knows nothing of pauses, files or HTTP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -77,7 +77,7 @@ class EngineInfo:
     varies_with_seed: bool = False
     """Whether another seed gives another take."""
     streams: bool = False
-    """Whether `stream` gives parts of a line while the rest is made."""
+    """Whether `synthesize` yields parts of an utterance while the rest is made."""
     cloud: bool = False
     """Whether the text leaves the machine."""
     options: tuple[EngineOption, ...] = ()
@@ -177,8 +177,44 @@ class Take:
         return len(self.samples) / self.rate
 
 
+@dataclass(frozen=True)
+class TakePart:
+    """Audio of one utterance of a batch, as soon as it exists."""
+
+    index: int
+    """Of the utterance in its batch."""
+    samples: Samples
+    words: tuple[WordTime, ...] = ()
+    """In seconds from the beginning of the take."""
+    last: bool = True
+    """Whether the take is whole with it."""
+
+
+def whole_parts(takes: Iterable[Take]) -> Iterator[TakePart]:
+    """The takes of a batch in one part each, for an engine that does not stream."""
+    for index, take in enumerate(takes):
+        yield TakePart(index, take.samples, take.words)
+
+
+def join_parts(parts: Iterable[TakePart], num_takes: int, rate: int) -> list[Take]:
+    """The takes of a batch, from their parts."""
+    import numpy as np
+
+    found: list[list[TakePart]] = [[] for _ in range(num_takes)]
+    for part in parts:
+        found[part.index].append(part)
+    takes = []
+    for index, some in enumerate(found):
+        if not some or not some[-1].last:
+            raise RuntimeError(f"the engine did not finish item {index} of {num_takes}")
+        samples = [part.samples for part in some]
+        words = tuple(word for part in some for word in part.words)
+        takes.append(Take(samples[0] if len(some) == 1 else np.concatenate(samples), rate, words))
+    return takes
+
+
 class SpeechEngine(BaseEngine):
-    """Base class of speech engines. Required: `info`, `find_weights`, `run`."""
+    """Base class of speech engines. Required: `info`, `find_weights`, `synthesize`."""
 
     info: ClassVar[EngineInfo]
     environment: ClassVar[EnvironmentSpec | None] = None
@@ -189,9 +225,9 @@ class SpeechEngine(BaseEngine):
     pads = True
     sample_rate: int = 24000
     cores: ClassVar[int | None] = 1
-    """How many cores of a CPU one process keeps busy with lines: more than one where `run` may be
+    """How many cores of a CPU one process keeps busy: more than one where `synthesize` may be
     called from several threads at once and leaves the interpreter to the others; None where the
-    library spreads one line over all cores itself."""
+    library spreads one utterance over all cores itself."""
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         """Load into a placement.
@@ -234,13 +270,17 @@ class SpeechEngine(BaseEngine):
             cores=cls.cores,
         )
 
-    def run(self, batch: Sequence[Utterance]) -> Sequence[Take]:
-        """A take of each line, in order."""
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
+        """The audio of each utterance, in one part (`whole_parts`) or in several as it is made.
+
+        Parts of one utterance come in order and follow on each other without a gap; those of
+        several may alternate. All are at `sample_rate`.
+        """
         raise NotImplementedError
 
-    def stream(self, line: Utterance) -> Iterator[Take]:
-        """A line's audio in parts that follow on each other without a gap."""
-        yield from self.run([line])
+    def run(self, batch: Sequence[Utterance]) -> list[Take]:
+        """The take of each utterance, in order: all parts of `synthesize`."""
+        return join_parts(self.synthesize(batch), len(batch), self.sample_rate)
 
 
 def list_memory_options(

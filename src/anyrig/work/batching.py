@@ -48,6 +48,8 @@ class WorkItem(Generic[T]):
     payload: T
     cost: float
     """In the engine's own unit: tokens, characters, pixels."""
+    wants_parts: bool = False
+    """Whether somebody waits for parts of its result."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,10 @@ class ItemStream(Protocol):
 
     def record_started(self, indices: Iterable[int]) -> None:
         """A worker computes these taken items now."""
+        return
+
+    def record_part(self, index: int, part: Any) -> None:
+        """A worker sent a part of an item's result; of one that is tried again, perhaps twice."""
         return
 
     def take_expired(self) -> Sequence[int]:

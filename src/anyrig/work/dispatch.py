@@ -20,6 +20,7 @@ from anyrig.work.outcome import ItemFailure, ItemOutcome, RunReport, log_batch
 from anyrig.work.protocol import (
     BatchDone,
     Draining,
+    ItemPart,
     ItemsReturned,
     ItemsStarted,
     WorkerEvent,
@@ -222,6 +223,9 @@ class DispatchLoop:
             self._pool.handle_arrival(worker, message)
         elif isinstance(message, BatchDone):
             self._handle_batch(worker, load, message)
+        elif isinstance(message, ItemPart):
+            if message.item in self._items:
+                self._reader.record_part(message.item, message.part)
         elif isinstance(message, ItemsStarted):
             self._record_started(number, message.indices)
             load.since = self._clock()

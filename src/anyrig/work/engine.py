@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import InvalidInputError, OptionRef
+
+EmitPart = Callable[[Any], None]
+"""Sends a part of an item's result to whoever waits for it, before the result is whole."""
 
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
@@ -30,6 +33,8 @@ class BaseEngine:
     """Cost of the first batch; 0 starts with one item."""
     memory_options: Sequence[OptionRef | str] = ()
     """What needs less memory, for errors."""
+    emits_parts = False
+    """Whether it has `run_with_parts`."""
     handle: DeviceHandle | None = None
     """The device, to synchronise with and to free memory of; None if there is nothing to do."""
 
@@ -38,6 +43,16 @@ class BaseEngine:
 
     def run(self, batch: Sequence[Any]) -> Sequence[Any]:
         """A result for each item, in order."""
+        raise NotImplementedError
+
+    def run_with_parts(
+        self, batch: Sequence[Any], emitters: Sequence[EmitPart | None]
+    ) -> Sequence[Any]:
+        """The same; parts of results are emitted while they are made.
+
+        Args:
+            emitters: of each item; None if nobody waits for its parts.
+        """
         raise NotImplementedError
 
     # An engine that keeps several models overrides these.

@@ -66,6 +66,8 @@ class ItemFuture(Future[R]):
     """By the clock; may be extended while the item waits, and it keeps its turn."""
     began: float | None = None
     """By the clock: when a worker started to compute it."""
+    device: str = ""
+    """Id of the device that computed it; of a cluster, name of the worker."""
 
 
 @dataclass(eq=False)
@@ -74,6 +76,7 @@ class _Request(Generic[T, R]):
     cost: float
     lane: Lane
     client: str
+    on_part: Callable[[Any], None] | None = None
     future: ItemFuture[R] = field(default_factory=ItemFuture)
     index: int | None = None
     """Set when the pool takes it."""
@@ -87,6 +90,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
         cost: of an item, as in `WorkerPool.run`.
         max_in_flight: items the pool may hold at once; twice its workers if 0. More fills batches
             on a GPU, fewer let a live item overtake sooner.
+        follow_pool: hold more where a pool of remote workers needs it to keep them busy.
         max_waiting: per lane; beyond it `OverloadedError` is raised.
         client_share: how much of `max_waiting` one client may use.
         report: is filled while it runs.
@@ -99,6 +103,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
         *,
         cost: Callable[[T], float],
         max_in_flight: int = 0,
+        follow_pool: bool = False,
         max_waiting: int = MAX_WAITING,
         client_share: float = 1.0,
         report: RunReport | None = None,
@@ -106,7 +111,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
     ) -> None:
         self.pool, self._cost, self._clock = pool, cost, clock
         self._max_in_flight = max_in_flight or max(2, 2 * pool.size)
-        self._max_waiting = max_waiting
+        self._follow_pool, self._max_waiting = follow_pool, max_waiting
         self._max_client_waiting = max(1, int(client_share * max_waiting))
         self.report = report if report is not None else RunReport()
         self._lock = threading.Lock()
@@ -140,6 +145,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
         deadline: float | None = None,
         admitted: bool = False,
         client: str = "",
+        on_part: Callable[[Any], None] | None = None,
     ) -> ItemFuture[R]:
         """A future of the item's result.
 
@@ -151,9 +157,11 @@ class LiveQueue(ItemStream, Generic[T, R]):
             deadline: by the clock; an item that was not started by then fails.
             admitted: it belongs to a request that was accepted before, and is not refused now.
             client: for whom it is; without one, only the limit of all applies.
+            on_part: called, by a thread that must not wait, with each part of the result that is
+                there before the result; if the item is tried again, with some of them twice.
         """
         cost = check_cost(self._cost(payload), self._num_submitted)
-        request: _Request[T, R] = _Request(payload, cost, lane, client)
+        request: _Request[T, R] = _Request(payload, cost, lane, client, on_part)
         request.future.deadline = deadline
         with self._lock:
             self._check(lane, client, admitted)
@@ -245,7 +253,14 @@ class LiveQueue(ItemStream, Generic[T, R]):
         """
         while (taken := self._take_one()) is not None:
             index, request = taken
-            yield WorkItem(self.first + index, request.payload, request.cost)
+            wants_parts = request.on_part is not None
+            yield WorkItem(self.first + index, request.payload, request.cost, wants_parts)
+
+    def record_part(self, index: int, part: Any) -> None:
+        with self._lock:
+            request = self._in_flight.get(index - self.first)
+        if request is not None and request.on_part is not None:
+            request.on_part(part)
 
     def record_started(self, indices: Iterable[int]) -> None:
         now = self._clock()
@@ -303,7 +318,8 @@ class LiveQueue(ItemStream, Generic[T, R]):
     def _take_one(self) -> tuple[int, _Request[T, R]] | None:
         with self._lock:
             live, bulk = self._queues["live"], self._queues["bulk"]
-            while len(self._in_flight) < self._max_in_flight and (live or bulk):
+            room = max(self._max_in_flight, self.pool.look_ahead if self._follow_pool else 0)
+            while len(self._in_flight) < room and (live or bulk):
                 from_live = bool(live) and not (bulk and self._live_in_a_row >= _LIVE_PER_BULK)
                 waiting = live if from_live else bulk
                 request = waiting.pop()
@@ -334,6 +350,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
         self.pool.wake()
         if request is None:
             return
+        request.future.device = outcome.device
         if outcome.failure is not None:
             request.future.set_exception(_failure_to_error(outcome.failure))
         else:

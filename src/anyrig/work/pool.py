@@ -198,8 +198,13 @@ class WorkerPool:
         for source in self._sources:
             source.close()
 
+    @property
+    def look_ahead(self) -> int:
+        """Items that it must hold, at least, to keep its workers busy."""
+        return max((source.look_ahead for source in self._sources), default=0)
+
     def _look_ahead(self, least: int) -> int:
-        return max(1, least, *(source.look_ahead for source in self._sources))
+        return max(1, least, self.look_ahead)
 
     def _stop_loop(self) -> None:
         current = self._current

@@ -180,8 +180,8 @@ class LoadEngine(NamedTuple):
 
 
 class RunItems(NamedTuple):
-    items: tuple[tuple[int, PickledValue, float], ...]
-    """Index, payload and cost."""
+    items: tuple[tuple[int, PickledValue, float, bool], ...]
+    """Index, payload, cost, and whether parts of the result are wanted."""
 
 
 class CancelItems(NamedTuple):
@@ -219,6 +219,14 @@ class ItemsStarted(NamedTuple):
     """It computes these now. If it dies, one of them may be the cause."""
 
     indices: tuple[int, ...]
+
+
+class ItemPart(NamedTuple):
+    """A part of a result that is not whole yet; an item that is retried sends its parts again."""
+
+    item: int
+    part: Any
+    """Over the pipe, a `PickledValue`."""
 
 
 class BatchDone(NamedTuple):

@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 EngineCall = Callable[[Sequence[T]], Sequence[R]]
+BatchCall = Callable[[Batch[T]], Sequence[R]]
 _TRIES = 2
 _JOIN_S = 5.0
 _NEW_PROCESS = "A new process is needed."
@@ -84,6 +85,9 @@ def run_batches(
     ready: OutcomeQueue[R] = queue.SimpleQueue()
     stop = threading.Event()
 
+    def call_batch(batch: Batch[T]) -> Sequence[R]:
+        return call([item.payload for item in batch.items])
+
     def compute() -> None:
         waiting: BatchQueue[T] = BatchQueue()
         try:
@@ -93,7 +97,9 @@ def run_batches(
                 if not len(waiting):
                     break
                 batch = waiting.take_batch(waiting.oldest(), sizer.budget)
-                for outcome in run_batch(batch, call, sizer=sizer, stats=report, handle=handle):
+                for outcome in run_batch(
+                    batch, call_batch, sizer=sizer, stats=report, handle=handle
+                ):
                     report.add(outcome)
                     ready.put(outcome)
                     if stop.is_set():
@@ -116,7 +122,7 @@ def run_batches(
 
 def run_batch(
     batch: Batch[T],
-    call: EngineCall[T, R],
+    call: BatchCall[T, R],
     *,
     sizer: BatchSizer,
     stats: BatchStats,
@@ -164,7 +170,7 @@ def run_batch(
 
 def _call_engine(
     part: Batch[T],
-    call: EngineCall[T, R],
+    call: BatchCall[T, R],
     sizer: BatchSizer,
     stats: BatchStats,
     handle: DeviceHandle | None,
@@ -175,7 +181,7 @@ def _call_engine(
         handle.reset_peak()
     start = time.perf_counter()
     try:
-        results = list(call([item.payload for item in part.items]))
+        results = list(call(part))
         if len(results) != len(part.items):
             raise RuntimeError(
                 f"the engine returned {len(results)} results for {len(part.items)} items"

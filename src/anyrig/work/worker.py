@@ -47,6 +47,7 @@ from anyrig.work.protocol import (
     Connection,
     EngineReady,
     Heartbeat,
+    ItemPart,
     LoadEngine,
     NestedModel,
     RunItems,
@@ -366,7 +367,8 @@ class LocalWorker:
         pickled, refused = [], []
         for item in items:
             try:
-                pickled.append((item.index, pickle_value(item.payload), item.cost))
+                data = pickle_value(item.payload)
+                pickled.append((item.index, data, item.cost, item.wants_parts))
             except PICKLE_ERRORS as error:
                 refused.append((item.index, f"the item cannot be pickled: {error}"))
         if pickled:
@@ -450,7 +452,9 @@ class LocalWorker:
                     )
                     self._report_exit(reason, error)
                     continue
-                if isinstance(message, BatchDone):
+                if isinstance(message, ItemPart):
+                    message = message._replace(part=message.part.load())
+                elif isinstance(message, BatchDone):
                     message = _unpickle_results(message)
                     if message.stats.num_batches:
                         self.sizes = message.sizes

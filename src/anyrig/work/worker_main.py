@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from anyrig.backends.process import claim_stdio
@@ -35,6 +36,7 @@ from anyrig.work.protocol import (
     Connection,
     EngineReady,
     Heartbeat,
+    ItemPart,
     ItemsReturned,
     ItemsStarted,
     LoadEngine,
@@ -133,7 +135,7 @@ class EngineProcess:
             outcomes.extend(
                 run_batch(
                     batch,
-                    self._engine.run,
+                    self._call_engine,
                     sizer=self._sizer,
                     stats=stats,
                     handle=self._engine.handle,
@@ -148,6 +150,19 @@ class EngineProcess:
         following = self._next_batch()
         self._send_outcomes(outcomes, stats, following.indices if following is not None else ())
         return following
+
+    def _call_engine(self, batch: Batch[Any]) -> Sequence[Any]:
+        payloads = [item.payload for item in batch.items]
+        if not (self._engine.emits_parts and any(item.wants_parts for item in batch.items)):
+            return self._engine.run(payloads)
+        emitters = [
+            partial(self._send_part, item.index) if item.wants_parts else None
+            for item in batch.items
+        ]
+        return self._engine.run_with_parts(payloads, emitters)
+
+    def _send_part(self, index: int, part: Any) -> None:
+        self._connection.send(ItemPart(index, pickle_value(part)))
 
     def _send_outcomes(
         self, outcomes: Sequence[ItemOutcome[Any]], stats: BatchStats, started: tuple[int, ...] = ()
@@ -195,11 +210,11 @@ class EngineProcess:
             else:
                 self._unpickle(message.items)
 
-    def _unpickle(self, items: Sequence[tuple[int, PickledValue, float]]) -> None:
+    def _unpickle(self, items: Sequence[tuple[int, PickledValue, float, bool]]) -> None:
         """Queue items; one that cannot be unpickled here fails at once."""
-        for index, data, cost in items:
+        for index, data, cost, wants_parts in items:
             try:
-                self._waiting.add(WorkItem(index, data.load(), cost))
+                self._waiting.add(WorkItem(index, data.load(), cost, wants_parts))
             except Exception as error:  # noqa: BLE001 - pickle raises whatever a class raises
                 failure = ItemFailure("error", f"the item cannot be unpickled: {error}", 1)
                 self._send_outcomes([ItemOutcome(index, failure=failure)], BatchStats())

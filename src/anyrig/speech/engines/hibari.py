@@ -6,9 +6,8 @@ wherever ONNX Runtime does; `models/hibari_vocoder` makes the wave of what the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import UnspeakableTextError
@@ -19,8 +18,10 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
+    TakePart,
     Utterance,
     Voice,
+    whole_parts,
 )
 from anyrig.speech.engines import packaged
 from anyrig.speech.phonemes.english import EnglishReader
@@ -42,9 +43,6 @@ _DURATIONS, _UNIT = "/Cast_32_output_0", 600
 _PLANES, _PITCH = "/head/Add_output_0", "f0"
 _NUM_PLANES = 5
 _MAX_PHONEMES = 400
-# The seed draws the noise of a take, which nobody hears. So that another take sounds different,
-# another seed also speaks this much faster or slower.
-_PACE_CHANGES = (0.03, 0.07)
 
 INFO = EngineInfo(
     name="hibari",
@@ -59,7 +57,6 @@ INFO = EngineInfo(
     max_chars=400,
     reads=("ipa",),
     word_times=True,
-    varies_with_seed=True,
 )
 
 
@@ -137,9 +134,8 @@ class Hibari(SpeechEngine):
             worker_bytes=450 << 20,
         )
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
-        """A take of each, one after the other: the network takes one."""
-        return [self._take(utterance) for utterance in batch]
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
+        return whole_parts(self._take(utterance) for utterance in batch)
 
     def _take(self, utterance: Utterance) -> Take:
         import numpy as np
@@ -148,12 +144,11 @@ class Hibari(SpeechEngine):
         weights = next(found for found in self._files if found.voice == voice.name)
         model, reader = self._get_model(weights), self._get_reader(weights.british)
         rng = np.random.default_rng(utterance.seed)
-        rate = utterance.rate * _draw_pace(utterance.seed)
         builder = packaged.TakeBuilder(_UNIT, RATE, packaged.KOKORO_EARLY)
         for words in phonemes.split_words(reader.read(utterance.text), _MAX_PHONEMES):
             encoded = phonemes.encode(words, self._vocabulary)
             if encoded.ids:
-                wave, durations = _speak(model, encoded.ids, rate, rng)
+                wave, durations = _speak(model, encoded.ids, utterance.rate, rng)
                 builder.add(wave, durations, words, encoded.owners)
         if builder.is_empty:
             raise UnspeakableTextError(
@@ -191,14 +186,6 @@ def _build_model(path: Path, weights: _Weights) -> bytes:
         return onnx_graph.replace_outputs(model, [_PLANES, _PITCH, _DURATIONS])
     # exported in another way: with its own outputs, a row for each frequency
     return onnx_graph.add_outputs(model, [_DURATIONS])
-
-
-def _draw_pace(seed: int) -> float:
-    """How many times as fast as usual the take of a seed is; 1 for the usual seed, 0."""
-    if not seed:
-        return 1.0
-    draw = Random(seed)
-    return 1.0 + draw.choice((-1, 1)) * draw.uniform(*_PACE_CHANGES)
 
 
 def _speak(

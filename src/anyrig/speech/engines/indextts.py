@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
-    Take,
+    TakePart,
     Utterance,
 )
 from anyrig.speech.engines import recordings
@@ -26,6 +26,7 @@ from anyrig.speech.environments import (
 )
 
 if TYPE_CHECKING:
+    from anyrig.audio.samples import Samples
     from anyrig.placement import Placement
 
 _FILES = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model")
@@ -109,13 +110,13 @@ class IndexTts(SpeechEngine):
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         return recordings.find_weights(cls, folder, _FILES)
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         # The library caches one voice: utterances of one voice go together.
         order = sorted(range(len(batch)), key=lambda index: (batch[index].voice, index))
-        takes = {index: self._speak(batch[index]) for index in order}
-        return [takes[index] for index in range(len(batch))]
+        for index in order:
+            yield TakePart(index, self._generate(batch[index]))
 
-    def _speak(self, utterance: Utterance) -> Take:
+    def _generate(self, utterance: Utterance) -> Samples:
         from anyrig.audio.stretch import stretch
 
         utterance = recordings.resolve_utterance(INFO, self._voices, utterance)
@@ -134,4 +135,9 @@ class IndexTts(SpeechEngine):
             **given,
         )
         speed = utterance.rate / float(self._options["duration"])
-        return Take(stretch(recordings.to_samples(audio), rate, speed), rate)
+        samples = stretch(recordings.to_samples(audio), rate, speed)
+        if rate != self.sample_rate:
+            from anyrig.audio.resample import resample
+
+            samples = resample(samples, rate, self.sample_rate)
+        return samples

@@ -7,7 +7,7 @@ Its network runs as ONNX from PyPI's packages, a line at a time, or as torch wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -20,8 +20,10 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
+    TakePart,
     Utterance,
     Voice,
+    whole_parts,
 )
 from anyrig.speech.engines import packaged
 from anyrig.speech.engines.kokoro_voices import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
@@ -144,12 +146,12 @@ class Kokoro(SpeechEngine):
         need = replace(super().need(found), libraries=tuple(backends))
         return need if "torch" in backends else replace(need, precisions=("fp32",))
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
-        """A take of each line: all their stretches go to the model at once."""
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
+        # All their stretches go to the model at once.
         prepared = [self._prepared(line) for line in batch]
         seeds = [line.seed for line, parts in zip(batch, prepared, strict=True) for _ in parts]
         results = iter(self._model.run([part.said for parts in prepared for part in parts], seeds))
-        return [_take([(part, next(results)) for part in parts]) for parts in prepared]
+        return whole_parts(_take([(part, next(results)) for part in parts]) for parts in prepared)
 
     def _prepared(self, line: Utterance) -> list[_Part]:
         weights = _blend(line.voice or voices.pick(self._voices, line).name)

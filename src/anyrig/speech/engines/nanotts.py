@@ -6,7 +6,7 @@ where espeak's licence or a download is not wanted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,10 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
+    TakePart,
     Utterance,
     Voice,
+    whole_parts,
 )
 from anyrig.speech.engines import packaged
 
@@ -103,9 +105,8 @@ class NanoTts(SpeechEngine):
             worker_bytes=40 << 20,
         )
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
-        """A take of each line."""
-        return [self._take(line) for line in batch]
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
+        return whole_parts(self._take(line) for line in batch)
 
     def _take(self, line: Utterance) -> Take:
         import numpy as np

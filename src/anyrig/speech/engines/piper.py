@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -24,8 +24,10 @@ from anyrig.speech.engine import (
     OptionValue,
     SpeechEngine,
     Take,
+    TakePart,
     Utterance,
     Voice,
+    whole_parts,
 )
 from anyrig.speech.engines import packaged
 
@@ -154,9 +156,9 @@ class Piper(SpeechEngine):
             unusable=tuple(unusable),
         )
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
-        """A take of each line, one after the other: a batch's ends cannot be told."""
-        return [self._take(line) for line in batch]
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
+        # One after the other: where each of a batch ends is not known.
+        return whole_parts(self._take(line) for line in batch)
 
     def _take(self, line: Utterance) -> Take:
 

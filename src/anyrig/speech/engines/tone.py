@@ -22,8 +22,10 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
+    TakePart,
     Utterance,
     Voice,
+    whole_parts,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +51,6 @@ INFO = EngineInfo(
     reads=("ipa",),
     word_times=True,
     varies_with_seed=True,
-    streams=True,
     options=(
         EngineOption(
             "bad", "", f"Faults by seed, as `0:silence,1:nan`; kinds: {', '.join(FAULTS)}"
@@ -87,24 +88,10 @@ class Tone(SpeechEngine):
         found = [Voice(name, language, cls.name, title="Tones") for name, language in named]
         return EngineWeights(cls.name, VERSION, f"tone-{VERSION}", tuple(found), sample_rate=RATE)
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
-        """A take of each line."""
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         if self._memory_items and len(batch) > self._memory_items:
             raise MemoryError(f"{len(batch)} lines, and memory for {self._memory_items}")
-        return [self._take(line) for line in batch]
-
-    def stream(self, line: Utterance) -> Iterator[Take]:
-        """Word by word."""
-        import numpy as np
-
-        from anyrig.speech.engine import Take, WordTime
-
-        whole = self.run([line])[0]
-        cuts = [0, *(round(word.start_s * RATE) for word in whole.words[1:]), len(whole.samples)]
-        for index, word in enumerate(whole.words):
-            part = whole.samples[cuts[index] : cuts[index + 1]]
-            heard = WordTime(word.text, 0.0, word.end_s - word.start_s)
-            yield Take(np.ascontiguousarray(part), RATE, (heard,))
+        return whole_parts(self._take(line) for line in batch)
 
     def _take(self, line: Utterance) -> Take:
         import numpy as np

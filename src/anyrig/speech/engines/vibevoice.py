@@ -20,7 +20,7 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
-    Take,
+    TakePart,
     Utterance,
     Voice,
 )
@@ -28,7 +28,6 @@ from anyrig.speech.engines import packaged
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
-    from anyrig.audio.samples import Samples
     from anyrig.placement import Placement
 
 RATE = 24000
@@ -142,20 +141,9 @@ class VibeVoice(SpeechEngine):
             for name, path in samples.items()
         )
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
-        """A take of each line, all of them at once."""
-        import numpy as np
-
-        parts: list[list[Samples]] = [[] for _ in batch]
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         for part in self._runtime.generate([(line, self._named(line)) for line in batch]):
-            parts[part.index].append(part.samples)
-        return [Take(np.concatenate(own), RATE) for own in parts]
-
-    def stream(self, line: Utterance) -> Iterator[Take]:
-        """A line's sound, a second at a time; the first part is shorter."""
-        for part in self._runtime.generate([(line, self._named(line))]):
-            if len(part.samples):
-                yield Take(part.samples, RATE)
+            yield TakePart(part.index, part.samples, last=part.last)
 
     def _named(self, line: Utterance) -> str:
         return voices.pick(self._voices, line).name

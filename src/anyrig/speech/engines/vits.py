@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
+    TakePart,
     Utterance,
     Voice,
 )
@@ -34,7 +35,6 @@ from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.speech.engine import Take
     from anyrig.speech.models.vits import VitsInput
 
 ADAPTER = "1"
@@ -119,12 +119,9 @@ class Vits(SpeechEngine):
             worker_bytes=2 * (where / "model.safetensors").stat().st_size + (500 << 20),
         )
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
-        """A take of each line, all of them at once."""
-        from anyrig.speech.engine import Take
-
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         sounds = self._model.run([self._row(line) for line in batch])
-        return [Take(samples, self.sample_rate) for samples in sounds]
+        return (TakePart(index, samples) for index, samples in enumerate(sounds))
 
     def _row(self, line: Utterance) -> VitsInput:
         from anyrig.speech.models.vits import VitsInput

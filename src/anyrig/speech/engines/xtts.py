@@ -18,7 +18,7 @@ from anyrig.speech.engine import (
     EngineWeights,
     OptionValue,
     SpeechEngine,
-    Take,
+    TakePart,
     Utterance,
     Voice,
 )
@@ -133,17 +133,13 @@ class Xtts(SpeechEngine):
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         return recordings.find_weights(cls, folder, _FILES, _list_speakers(folder))
 
-    def run(self, batch: Sequence[Utterance]) -> list[Take]:
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         import numpy as np
 
-        return [
-            Take(np.concatenate(list(self._generate(utterance))), self.sample_rate)
-            for utterance in batch
-        ]
-
-    def stream(self, line: Utterance) -> Iterator[Take]:
-        for samples in self._generate(line):
-            yield Take(samples, self.sample_rate)
+        for index, utterance in enumerate(batch):
+            for samples in self._generate(utterance):
+                yield TakePart(index, samples, last=False)
+            yield TakePart(index, np.zeros(0, np.float32))
 
     def _generate(self, utterance: Utterance) -> Iterator[Samples]:
         """Parts of half a second with the option `stream`, else what one call of the model gives:

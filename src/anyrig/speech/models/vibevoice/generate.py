@@ -480,11 +480,11 @@ class VibeVoiceRuntime:
                 yield replace(part, samples=samples)
 
     def _prepare(self, utterance: Utterance, voice: str) -> GenerationInput:
-        from anyrig.speech.expect import expected
+        from anyrig.speech.quality import expect_duration
 
         if not utterance.text.strip():
             raise UnspeakableTextError("nothing to say", hint="Use a text with words.")
-        longest_s = expected(replace(utterance, rate=1.0)).most_s * _PATIENCE + 1.0
+        longest_s = expect_duration(replace(utterance, rate=1.0)).max_s * _PATIENCE + 1.0
         max_frames = math.ceil(min(longest_s, self._max_s) / self._frame_s)
         prompt = self.prompts.build(utterance.text, self._encode_voice(voice))
         return GenerationInput(prompt, utterance.seed, max_frames)

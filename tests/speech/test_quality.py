@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from anyrig.audio.samples import Samples
-from anyrig.speech.audio import trim
-from anyrig.speech.check import Verdict, examine
+from anyrig.speech.chunks import trim
 from anyrig.speech.engine import Take, Utterance
-from anyrig.speech.expect import expected, repeats
-from anyrig.speech.repetition import repetition
+from anyrig.speech.quality import (
+    QualityReport,
+    check_take,
+    expect_duration,
+    find_repetition,
+    says_again,
+)
 from tests.speech.takes import RATE, said, sentences
 
 SHORT = (
@@ -22,29 +26,29 @@ SHORT = (
 PLAIN = tuple(text for text in sentences() if not any(c.isdigit() for c in text))[:12]
 
 
-def kinds(verdict: Verdict) -> set[str]:
-    return {problem.kind for problem in verdict.problems}
+def kinds(report: QualityReport) -> set[str]:
+    return {problem.kind for problem in report.problems}
 
 
 def damaged(samples: Samples, text: str) -> set[str]:
-    verdict = examine(Take(samples, RATE), Utterance(text))
-    assert verdict.good == (not verdict.problems)
-    assert verdict.score < 1.0 or verdict.good
-    return kinds(verdict)
+    report = check_take(Take(samples, RATE), Utterance(text))
+    assert report.is_good == (not report.problems)
+    assert report.score < 1.0 or report.is_good
+    return kinds(report)
 
 
 def test_real_takes_pass(subtests: pytest.Subtests) -> None:
     for text in [*sentences()[:30], *SHORT]:
         with subtests.test(text=text):
-            verdict = examine(said(text), Utterance(text))
-            assert verdict == Verdict((), 1.0)
+            report = check_take(said(text), Utterance(text))
+            assert report == QualityReport((), 1.0)
 
 
 def test_fast_and_slow_takes_pass(subtests: pytest.Subtests) -> None:
     for rate in [0.5, 0.8, 1.5, 2.0]:
         for text in [sentences()[0], sentences()[2], *SHORT[:8]]:
             with subtests.test(text=text, rate=rate):
-                assert examine(said(text, rate), Utterance(text, rate=rate)).good
+                assert check_take(said(text, rate), Utterance(text, rate=rate)).is_good
 
 
 def test_a_voice_of_another_kind_passes() -> None:
@@ -62,8 +66,8 @@ def test_a_voice_of_another_kind_passes() -> None:
         data = NanoTTS().speak(text, voice=voice)
         samples = np.frombuffer(data, dtype="<i2").astype(np.float32)
         samples /= 32768
-        verdict = examine(Take(samples, 16000), Utterance(text, language=language))
-        assert verdict.good, (text, verdict)
+        report = check_take(Take(samples, 16000), Utterance(text, language=language))
+        assert report.is_good, (text, report)
 
 
 @pytest.mark.parametrize("text", PLAIN)
@@ -115,19 +119,19 @@ def test_a_looped_tail_is_caught(subtests: pytest.Subtests) -> None:
 def test_a_text_that_repeats_itself_may_sound_so() -> None:
     once = trim(said("Never again.")).samples
     often = np.concatenate([once] * 5)
-    assert repetition(often, RATE) is not None
+    assert find_repetition(often, RATE) is not None
     assert "repetition" in kinds(
-        examine(Take(often, RATE), Utterance("Never will he say again that."))
+        check_take(Take(often, RATE), Utterance("Never will he say again that."))
     )
-    assert examine(Take(often, RATE), Utterance("Never again. " * 5)).good
-    assert repeats("Knock knock knock.")
-    assert repeats("hahaha")
-    assert repeats("again and again and again and again")
-    assert repeats("Nooooooo!")
-    assert repeats("Row, row, row your boat.")
-    assert repeats("He came back and went away, he came back and went away.")
-    assert not repeats("He said that she said nothing.")
-    assert not repeats("I knew that that would do, and he had had enough.")
+    assert check_take(Take(often, RATE), Utterance("Never again. " * 5)).is_good
+    assert says_again("Knock knock knock.")
+    assert says_again("hahaha")
+    assert says_again("again and again and again and again")
+    assert says_again("Nooooooo!")
+    assert says_again("Row, row, row your boat.")
+    assert says_again("He came back and went away, he came back and went away.")
+    assert not says_again("He said that she said nothing.")
+    assert not says_again("I knew that that would do, and he had had enough.")
 
 
 @pytest.mark.parametrize(
@@ -141,26 +145,26 @@ def test_a_text_that_repeats_itself_may_sound_so() -> None:
 def test_a_word_with_a_syllable_twice_does_not_hide_a_loop(text: str) -> None:
     speech = trim(said("Never again.")).samples
     looped = np.concatenate([speech] * 5)
-    assert "repetition" in kinds(examine(Take(looped, RATE), Utterance(text)))
+    assert "repetition" in kinds(check_take(Take(looped, RATE), Utterance(text)))
 
 
 def test_better_takes_score_higher() -> None:
     text = PLAIN[0]
     whole = said(text).samples
-    loud = examine(Take(np.clip(whole * 12, -1, 1), RATE), Utterance(text)).score
-    cut = examine(Take(whole[: len(whole) // 3], RATE), Utterance(text)).score
-    silent = examine(Take(np.zeros_like(whole), RATE), Utterance(text)).score
+    loud = check_take(Take(np.clip(whole * 12, -1, 1), RATE), Utterance(text)).score
+    cut = check_take(Take(whole[: len(whole) // 3], RATE), Utterance(text)).score
+    silent = check_take(Take(np.zeros_like(whole), RATE), Utterance(text)).score
     assert 1.0 > loud > cut > silent == 0.0
 
 
 def test_lines_without_letters_expect_nothing() -> None:
     silence = Take(np.zeros(2400, dtype=np.float32), RATE)
-    assert examine(silence, Utterance("...")).good
-    assert expected(Utterance("...")).most_s == 0.0
+    assert check_take(silence, Utterance("...")).is_good
+    assert expect_duration(Utterance("...")).max_s == 0.0
 
 
 def test_scripts_of_other_kinds_have_bounds() -> None:
-    chinese = expected(Utterance("今天天气很好。", language="zh"))
-    assert 0.2 < chinese.least_s < 1.5 < chinese.most_s < 8.0
-    phonemes = expected(Utterance("Say [[həlˈoʊ]] to them."))
-    assert phonemes.least_s < 1.2 < phonemes.most_s
+    chinese = expect_duration(Utterance("今天天气很好。", language="zh"))
+    assert 0.2 < chinese.min_s < 1.5 < chinese.max_s < 8.0
+    phonemes = expect_duration(Utterance("Say [[həlˈoʊ]] to them."))
+    assert phonemes.min_s < 1.2 < phonemes.max_s

@@ -1,0 +1,554 @@
+"""Whether a take is a plausible reading of its utterance, and the engine that checks every take.
+
+Told from the sound alone and cheaply. Samples that are not finite, silence, and length against the
+text are checked of every take. The bounds are generous: a voice that speaks slowly or leaves long
+pauses must pass, since a false alarm costs a take. Models that sample also repeat themselves at
+times: repetition is looked for, and a bad take is made again, only where takes vary with their
+seed. What a take says is not heard here: that is `--verify`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import unicodedata
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anyrig.audio.samples import Samples
+from anyrig.backends.memory import trim_heap
+from anyrig.speech import engines
+from anyrig.speech.engine import (
+    OptionValue,
+    SpeechEngine,
+    Take,
+    TakePart,
+    Utterance,
+    join_parts,
+)
+from anyrig.work.engine import BaseEngine, EmitPart
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+
+log = logging.getLogger(__name__)
+ProblemKind = Literal["length", "silence", "clipping", "repetition", "non-finite", "empty"]
+_FRAME_S = 0.01
+_SPEECH = 10.0**-4.5  # of the loudest frame's power: 45 dB under it nothing counts as speech
+_FAINT = 1e-5  # the power of -50 dBFS: a take whose loudest frame is under it says nothing
+_EDGE_S = 2.0  # silence before or after the words; the default voice leaves half a second
+_SHORT = 0.8  # of the usual length: with another sign, something is missing
+_CLIP_RUN = 4  # samples in a row at the top: a wave that was cut, not one that just reached it
+_CLIP_SHARE = 0.015  # a small voice of 16 bits always cuts up to 1 %
+_LOUD = 0.01  # of the loudest frame's power: a vowel, not the end of one
+# What problems take from the score, so that the least bad of several takes can be kept.
+_WEIGHT: dict[ProblemKind, float] = {
+    "silence": 0.5, "length": 0.5, "repetition": 0.6, "clipping": 0.2,
+}  # fmt: skip
+
+
+class Problem(NamedTuple):
+    """Something that is wrong with a take."""
+
+    kind: ProblemKind
+    message: str
+
+
+@dataclass(frozen=True)
+class QualityReport:
+    """What is wrong with a take."""
+
+    problems: tuple[Problem, ...] = ()
+    score: float = 1.0
+    """1 if nothing is wrong, 0 if nothing of the text can be heard."""
+
+    @property
+    def is_good(self) -> bool:
+        return not self.problems
+
+
+def check_take(take: Take, utterance: Utterance, *, repetition: bool = True) -> QualityReport:
+    """What is wrong with a take.
+
+    Args:
+        repetition: whether to look for stretches that are said again; most of the cost.
+    """
+    samples, rate = take.samples, take.rate
+    if not len(samples):
+        return QualityReport((Problem("empty", "it has no samples"),), 0.0)
+    power = _frame_powers(samples, rate)
+    if not np.isfinite(power).all():
+        return QualityReport((Problem("non-finite", "some samples are not finite"),), 0.0)
+    expected = expect_duration(utterance)
+    loudest = float(power.max())
+    speech = np.flatnonzero(power > loudest * _SPEECH)
+    if loudest < _FAINT or not len(speech):
+        if not expected.max_s:
+            return QualityReport()
+        return QualityReport((Problem("silence", "it is silent"),), 0.0)
+    problems: list[Problem] = []
+    spoken_s = (int(speech[-1]) - int(speech[0]) + 1) * _FRAME_S
+    breaks_off = float(power[-2:].max()) > _LOUD * loudest
+    off = _check_length(problems, spoken_s, breaks_off, expected)
+    _check_silence(problems, speech, len(power), expected)
+    _check_clipping(problems, samples)
+    if repetition and not says_again(utterance.text):
+        _check_repetition(problems, samples, rate, expected.slowness)
+    return _rate(problems, off)
+
+
+def _rate(problems: list[Problem], off: float) -> QualityReport:
+    """Args: off: how far the length is off, 0 to 1: it decides between equals."""
+    if not problems:
+        return QualityReport()
+    lost = sum(_WEIGHT[problem.kind] for problem in problems) + 0.1 * off
+    return QualityReport(tuple(problems), 1.0 / (1.0 + lost))
+
+
+def _check_length(
+    problems: list[Problem], seconds: float, breaks_off: bool, expected: ExpectedDuration
+) -> float:
+    if seconds > expected.max_s:
+        message = f"it takes {seconds:.1f} s, expected at most {expected.max_s:.1f} s"
+        problems.append(Problem("length", message))
+        return min(1.0, (seconds - expected.max_s) / (expected.max_s + 1.0))
+    if seconds < expected.min_s:
+        message = f"it takes {seconds:.1f} s, expected at least {expected.min_s:.1f} s"
+        problems.append(Problem("length", message))
+        return min(1.0, (expected.min_s - seconds) / expected.min_s)
+    if breaks_off and seconds < _SHORT * expected.usual_s:
+        problems.append(Problem("length", f"it ends abruptly after {seconds:.1f} s"))
+        return 1.0 - seconds / expected.usual_s
+    return 0.0
+
+
+def _check_silence(
+    problems: list[Problem], speech: NDArray[np.intp], num_frames: int, expected: ExpectedDuration
+) -> None:
+    gap_s = float(np.diff(speech).max(initial=1) - 1) * _FRAME_S
+    if gap_s > expected.max_gap_s:
+        problems.append(Problem("silence", f"{gap_s:.1f} s of silence in the middle"))
+    edge_s = max(int(speech[0]), num_frames - 1 - int(speech[-1])) * _FRAME_S
+    spoken_s = (int(speech[-1]) - int(speech[0])) * _FRAME_S
+    usual_s = _EDGE_S if spoken_s > _SHORT * expected.usual_s else _EDGE_S / 2
+    if edge_s > usual_s * expected.slowness:
+        problems.append(Problem("silence", f"{edge_s:.1f} s of silence at an end"))
+
+
+def _check_clipping(problems: list[Problem], samples: Samples) -> None:
+    peak = max(float(samples.max()), -float(samples.min()))
+    if peak < 0.97:
+        return
+    top = np.abs(samples) >= 0.999 * peak
+    held = top[_CLIP_RUN - 1 :].copy()
+    for back in range(1, _CLIP_RUN):
+        held &= top[_CLIP_RUN - 1 - back : len(top) - back]
+    share = float(np.count_nonzero(held)) / len(samples)
+    if share > _CLIP_SHARE:
+        problems.append(Problem("clipping", f"{100 * share:.1f} % of the samples are clipped"))
+
+
+def _check_repetition(
+    problems: list[Problem], samples: Samples, rate: int, slowness: float
+) -> None:
+    found = find_repetition(samples, rate, slowness=slowness)
+    if found is not None:
+        message = f"{found.period_s:.1f} s are repeated from {found.start_s:.1f} s on"
+        problems.append(Problem("repetition", message))
+
+
+def _frame_powers(samples: Samples, rate: int) -> NDArray[np.float32]:
+    """The mean square of every ten milliseconds; the rest of a frame at the end counts as one."""
+    size = max(1, round(_FRAME_S * rate))
+    whole = len(samples) // size * size
+    framed = samples[:whole].reshape(-1, size)
+    power: NDArray[np.float32] = np.einsum("ij,ij->i", framed, framed) / np.float32(size)
+    rest = samples[whole:]
+    if len(rest):
+        power = np.append(power, np.float32(np.dot(rest, rest) / size))
+    return power
+
+
+# -- how long a take may be ----------------------------------------------------------------------
+
+# Seconds for a letter (a word's end counts as one), of voices of several engines at rate 1.
+_PACE = {"en": 0.057, "es": 0.062, "fr": 0.050, "de": 0.062, "it": 0.064, "pt": 0.060}
+_OTHER = 0.062
+_FASTEST, _SLOWEST = 0.58, 1.6
+_FASTEST_OTHER, _SLOWEST_OTHER = 0.4, 2.2
+_WIDE = 3.0  # letters that a Chinese, Japanese or Korean character stands for
+_PHONEMES = re.compile(r"\[\[(.*?)\]\]")
+_PAUSE = re.compile(r"[,;:.!?…—–\n]+(?=\s|$)|\s[-–—]\s")
+_STOP = re.compile(r"[.!?…—–\n]+[\"'”’)]*\s")
+_LONG_TWICE = 16  # letters: a second, at the pace of the fastest voices half of one
+_TWICE = re.compile(r"(\w)\1{3,}|(\w{2,}?)\2{2,}|(\w{8,}?)\3")
+"""Within a word: drawn out, the same syllable three times, or all of a long stretch again."""
+_CAPITALS = re.compile(r"\b(?:[A-Z]\.?){2,}\b")
+
+
+class ExpectedDuration(NamedTuple):
+    """How long a take may be, from its text and its language.
+
+    Counted in letters and words. What is written short and said long (digits, symbols, letters in
+    capitals) widens the range, as it is not known how it was read.
+    """
+
+    min_s: float
+    max_s: float
+    """0 when there is nothing to say."""
+    usual_s: float
+    """What it takes when nothing in it is longer than it looks."""
+    max_gap_s: float
+    """The longest pause within it."""
+    slowness: float
+    """How many times as long silences are at this rate; 1 at least."""
+
+
+def expect_duration(utterance: Utterance) -> ExpectedDuration:
+    least, most = _count_letters(utterance.text)
+    language = utterance.language.partition("-")[0].lower()
+    pace = _PACE.get(language, _OTHER)
+    known = language in _PACE
+    fastest, slowest = (_FASTEST, _SLOWEST) if known else (_FASTEST_OTHER, _SLOWEST_OTHER)
+    rate = max(utterance.rate, 0.05)
+    slowness = max(1.0, 1.0 / rate)
+    pauses = len(_PAUSE.findall(utterance.text))
+    if not most:
+        return ExpectedDuration(0.0, 0.0, 0.0, 1.0, slowness)
+    least_s = max(0.04, least * pace * fastest / rate - 0.15)
+    most_s = (most * pace * slowest + 0.6 + 0.35 * max(0, pauses - 1)) / min(rate, 1.5)
+    # A voice that whispers takes a second at a comma; most take a third of that.
+    gap_s = (2.5 if _STOP.search(utterance.text.strip()) else 1.7 if pauses > 1 else 1.2) * slowness
+    return ExpectedDuration(least_s, most_s, least * pace / rate, gap_s, slowness)
+
+
+def says_again(text: str) -> bool:
+    """Whether a text says the same thing again and again by itself: `No, no, no!`, `hahaha`.
+
+    What is said twice counts only where it is long: two seconds of sound must be alike before a
+    take is called a loop, and no `had had` or `remember` lasts as long.
+    """
+    words = re.findall(r"\w+", text.lower())
+    for size in range(1, len(words) // 2 + 1):
+        alike = 0
+        for at in range(size, len(words)):
+            alike = alike + 1 if words[at] == words[at - size] else 0
+            if alike >= 2 * size:
+                return True
+            again = words[at - alike + 1 : at + 1]
+            if alike == size and sum(len(word) + 1 for word in again) >= _LONG_TWICE:
+                return True
+    return any(_TWICE.search(word) for word in words)
+
+
+def _count_letters(text: str) -> tuple[float, float]:
+    """How many letters are said, at least and at most."""
+    capitals = sum(len(found) for found in _CAPITALS.findall(text))
+    text = _PHONEMES.sub(r"\1", text)
+    least = most = 0.0
+    for character in text:
+        few, many = _weight(character)
+        least += few
+        most += many
+    words = len(re.findall(r"\w+", text))
+    return least + 0.8 * words, most + words + 2.5 * capitals
+
+
+def _weight(character: str) -> tuple[float, float]:
+    category = unicodedata.category(character)
+    if category[0] == "L":
+        wide = unicodedata.east_asian_width(character) in "WF"
+        return (0.8 * _WIDE, 1.5 * _WIDE) if wide else (1.0, 1.0)
+    if category[0] == "N":
+        return 1.0, 5.5
+    if category in ("Sc", "Sm", "So", "Sk") or character in "%&@#/*":
+        return 0.0, 8.0
+    return 0.0, 0.0
+
+
+# -- repetition ----------------------------------------------------------------------------------
+
+_REPEAT_FRAME_S = 0.045
+_OCTAVES = 6
+_LONGEST_S = 30.0  # a model that loops does so until its end: that is where to look
+_SHORTEST_PERIOD_S = 0.28
+# What must be alike: a stretch under 1.5 s three times in all, a longer one twice.
+_LEAST_RUN_S, _ENOUGH_S = 2.0, 3.0
+_ALIKE = 0.78  # sentences of the voices measured stay under 0.66, loops are 0.8 to 0.95
+_SPOKEN_SHARE = 0.6  # the share of a run that must be speech
+_QUIET = 3e-3  # of the loudest frame's power
+_Floats = NDArray[np.float32]
+
+
+class Repetition(NamedTuple):
+    """A stretch that comes again."""
+
+    period_s: float
+    start_s: float
+    alike: float
+    """1 when both are the same, about 0 for two stretches of speech."""
+
+
+def find_repetition(
+    samples: Samples, rate: int, *, slowness: float = 1.0, alike: float = _ALIKE
+) -> Repetition | None:
+    """The stretch that comes again most clearly, if any does.
+
+    The sound is cut into octaves by sums and differences of neighbours, and each octave's power in
+    frames of 45 ms makes a feature. A stretch that comes again is a run of frames that is like the
+    run one period later. Frames of silence do not count, or every pause would look like every
+    other.
+
+    Args:
+        samples: of a take.
+        rate: samples per second.
+        slowness: how many times as slowly as usual it is spoken.
+        alike: how much like the other a stretch must be, up to 1.
+    """
+    size = max(1 << _OCTAVES, round(_REPEAT_FRAME_S * rate) >> _OCTAVES << _OCTAVES)
+    frame_s = size / rate
+    most = round(_LONGEST_S / frame_s)
+    skipped = max(0, len(samples) // size - most)
+    features, spoken = _features(samples[skipped * size :], size)
+    found = _most_alike(features, spoken, frame_s, slowness)
+    if found is None or found.alike < alike:
+        return None
+    return found._replace(start_s=found.start_s + found.period_s + skipped * frame_s)
+
+
+def _features(samples: Samples, size: int) -> tuple[_Floats, _Floats]:
+    """The octaves' powers of every frame, even in weight, and which frames are speech."""
+    count = len(samples) // size
+    low = samples[: count * size]
+    whole = _frame_power(low, count)
+    powers = []
+    for _ in range(_OCTAVES):
+        low = low[0::2] + low[1::2]
+        rest = _frame_power(low, count)
+        # What sums do not hold, differences do: |a - b|² is 2 |a|² + 2 |b|² less |a + b|².
+        powers.append(np.maximum(2.0 * whole - rest, 0.0))
+        whole = rest
+    powers.append(whole)
+    power = _smooth(np.stack(powers, axis=1))
+    total = power.sum(axis=1)
+    loudest = max(float(total.max(initial=0.0)), 1e-12)
+    features = np.log(power + 1e-4 * power.max(axis=0, initial=0.0) + 1e-12)
+    spoken = (total > _QUIET * loudest).astype(np.float32)
+    voiced = features[spoken > 0]
+    if len(voiced):
+        features = (features - voiced.mean(axis=0)) / (voiced.std(axis=0) + 1e-6)
+    return features.astype(np.float32), spoken
+
+
+def _smooth(power: _Floats) -> _Floats:
+    """Each frame with half of its neighbours: a period is no whole number of frames."""
+    smooth = power.copy()
+    smooth[1:] += 0.5 * power[:-1]
+    smooth[:-1] += 0.5 * power[1:]
+    return smooth
+
+
+def _frame_power(band: Samples, count: int) -> _Floats:
+    framed = band.reshape(count, -1) if count else band.reshape(0, 1)
+    power: _Floats = np.einsum("ij,ij->i", framed, framed)
+    return power
+
+
+def _most_alike(
+    features: _Floats, spoken: _Floats, frame_s: float, slowness: float
+) -> Repetition | None:
+    """Over every period and place: the run that is most like the one a period later."""
+    count = len(features)
+    periods = np.arange(round(_SHORTEST_PERIOD_S / frame_s), count)
+    runs = _runs(periods, frame_s / slowness)
+    fits = periods + runs <= count
+    periods, runs = periods[fits], runs[fits]
+    if not len(periods):
+        return None
+    squares = np.einsum("ij,ij->i", features, features)
+    apart = squares[:, None] + squares[None, :] - 2.0 * (features @ features.T)
+    weight = np.maximum(spoken[:, None], spoken[None, :])
+    apart *= weight / np.float32(2.0 * features.shape[1])
+    far, heard = _sums(apart, periods, runs), _sums(weight, periods, runs)
+    needed = _SPOKEN_SHARE * runs
+    near = np.where(heard >= needed, 1.0 - far / np.maximum(heard, needed), 0.0)
+    at, which = np.unravel_index(int(near.argmax()), near.shape)
+    alike = float(near[at, which])
+    return Repetition(float(periods[which] * frame_s), float(at * frame_s), alike)
+
+
+def _runs(periods: NDArray[np.intp], frame_s: float) -> NDArray[np.intp]:
+    """How many frames must be alike: two short periods and more, or one long one."""
+    least, enough = round(_LEAST_RUN_S / frame_s), round(_ENOUGH_S / frame_s)
+    runs: NDArray[np.intp] = np.maximum(np.minimum(2 * periods, enough), periods)
+    return np.maximum(runs, least)
+
+
+def _sums(pairs: _Floats, periods: NDArray[np.intp], runs: NDArray[np.intp]) -> NDArray[np.float32]:
+    """By place and period: the sum over a run of what frames a period apart have.
+
+    0 where a run would reach past the end. Such pairs lie on diagonals, so every row of `slanted`
+    begins one further to the right than the row above it.
+    """
+    count = len(pairs)
+    first, last = int(periods[0]), int(periods[-1])
+    flat = np.zeros(count * (count + 1) + last, dtype=np.float32)
+    flat[: count * count] = pairs.ravel()
+    step = flat.itemsize
+    slanted = np.lib.stride_tricks.as_strided(
+        flat[first:], (count, last - first + 1), ((count + 1) * step, step), writeable=False
+    )
+    total = np.zeros((count + 1, slanted.shape[1]), dtype=np.float32)
+    np.cumsum(slanted, axis=0, out=total[1:])
+    places = np.arange(count)[:, None]
+    inside = places + periods + runs <= count
+    ends = np.minimum(places + runs, count)
+    sums = total[ends, np.arange(len(periods))] - total[:-1]
+    return np.where(inside, sums, np.float32(0.0))
+
+
+# -- the engine of a worker -----------------------------------------------------------------------
+
+_MAX_RETRIES = 3
+_OTHER_SEED = 7919  # far from the seeds of other utterances
+_UTTERANCES_PER_THREAD, _USUAL_COST = 4, 120.0
+_TRIM_EVERY = 1024  # utterances on a CPU: seldom, as what is given back must be fetched again
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A take as it is stored and sent, and what its checks found."""
+
+    data: bytes
+    """Of `encode_take`."""
+    problems: tuple[str, ...] = ()
+    tries: int = 1
+    """How often it was made."""
+    unusable: bool = False
+    """Whether nothing of the text can be heard in it."""
+    streamed: bool = False
+    """Whether parts of it were sent before it was whole, and checked."""
+    worker: str = ""
+    """The worker of a cluster that made it; empty for this machine."""
+
+    @property
+    def is_cacheable(self) -> bool:
+        """A bad take that was heard part by part could not be made again: the next one may be."""
+        return not self.unusable and not (self.streamed and self.problems)
+
+
+class StreamedSamples(NamedTuple):
+    """Audio of a take that is not whole yet."""
+
+    start: int
+    """The position of its first sample in the take."""
+    samples: Samples
+
+
+class CheckedEngine(BaseEngine):
+    """A speech engine in a worker. Every take is checked before it leaves.
+
+    Where takes vary with their seed, a bad one is made again with another seed, and the best is
+    used. What was sent in parts has been heard: it is checked, and not made again.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        engine: str,
+        folder: str = "",
+        options: dict[str, OptionValue] | None = None,
+    ) -> None:
+        loaded = self._engine = engines.load_engine(
+            placement, engine=engine, folder=folder, options=options
+        )
+        self.name, self.version = loaded.name, loaded.version
+        self.pads, self.batch_invariant = loaded.pads, loaded.batch_invariant
+        self.max_items, self.handle = loaded.max_items, loaded.handle
+        self.memory_options = loaded.memory_options
+        self.emits_parts = loaded.info.streams
+        self._varies = loaded.info.varies_with_seed
+        self._threads = _open_threads(placement, loaded)
+        if self._threads is not None:  # an utterance alone would leave the others idle
+            self.first_batch_cost = _UTTERANCES_PER_THREAD * _USUAL_COST * placement.threads
+        self._on_host = placement.device.kind == "cpu"
+        self._num_made = 0
+
+    def run(self, batch: Sequence[Utterance]) -> list[Recording]:
+        return self.run_with_parts(batch, [None] * len(batch))
+
+    def run_with_parts(
+        self, batch: Sequence[Utterance], emitters: Sequence[EmitPart | None]
+    ) -> list[Recording]:
+        before, self._num_made = self._num_made, self._num_made + len(batch)
+        if self._on_host and self._num_made // _TRIM_EVERY > before // _TRIM_EVERY:
+            trim_heap()
+        if self._threads is None or len(batch) == 1:
+            return self._record(batch, emitters)
+        # One each, the longest first, so that none ends long after the others.
+        order = sorted(range(len(batch)), key=lambda n: -batch[n].cost)
+        done = self._threads.map(lambda n: (n, self._record([batch[n]], [emitters[n]])[0]), order)
+        return [recording for _, recording in sorted(done, key=lambda pair: pair[0])]
+
+    def _record(
+        self, batch: Sequence[Utterance], emitters: Sequence[EmitPart | None]
+    ) -> list[Recording]:
+        from anyrig.speech.takes import encode_take
+
+        takes = self._synthesize(batch, emitters)
+        best = [(take, self._check(take, one)) for take, one in zip(takes, batch, strict=True)]
+        tries = [1] * len(batch)
+        for attempt in range(1, _MAX_RETRIES + 1 if self._varies else 1):
+            bad = [n for n, (_, found) in enumerate(best) if found.problems and not emitters[n]]
+            if not bad:
+                break
+            other = [replace(batch[n], seed=batch[n].seed + attempt * _OTHER_SEED) for n in bad]
+            for n, take, one in zip(bad, self._engine.run(other), other, strict=True):
+                tries[n] += 1
+                found = self._check(take, one)
+                if found.score > best[n][1].score:
+                    best[n] = (take, found)
+        return [
+            Recording(
+                encode_take(take), tuple(problem.message for problem in found.problems), count,
+                unusable=found.score <= 0.0, streamed=emit is not None,
+            )
+            for (take, found), count, emit in zip(best, tries, emitters, strict=True)
+        ]  # fmt: skip
+
+    def _synthesize(
+        self, batch: Sequence[Utterance], emitters: Sequence[EmitPart | None]
+    ) -> list[Take]:
+        if not any(emitters):
+            return self._engine.run(batch)
+        num_sent = [0] * len(batch)
+
+        def send(part: TakePart) -> TakePart:
+            emit = emitters[part.index]
+            if emit is not None and len(part.samples):
+                emit(StreamedSamples(num_sent[part.index], part.samples))
+                num_sent[part.index] += len(part.samples)
+            return part
+
+        parts = map(send, self._engine.synthesize(batch))
+        return join_parts(parts, len(batch), self._engine.sample_rate)
+
+    def _check(self, take: Take, utterance: Utterance) -> QualityReport:
+        found = check_take(take, utterance, repetition=self._varies)
+        for problem in found.problems:
+            log.info("%s: %r", problem.message, utterance.text[:80])
+        return found
+
+
+def _open_threads(placement: Placement, engine: SpeechEngine) -> ThreadPoolExecutor | None:
+    """Threads that make an utterance each, where the engine may be called from several."""
+    count = min(placement.threads, engine.cores or 1)
+    if placement.device.kind == "gpu" or count < 2:
+        return None
+    return ThreadPoolExecutor(count, thread_name_prefix="anyrig-speech")
