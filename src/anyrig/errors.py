@@ -15,7 +15,6 @@
     │   ├── JobNotFoundError          2  no job has this id
     │   ├── ModelNotFoundError        2  no model has this name
     │   ├── UploadNotFoundError       2  no uploaded file has this id
-    │   ├── UnsafePickleError         2  a pickled voice would run code when loaded
     │   └── UnspeakableTextError      2  the chosen voice cannot read the text
     │       └── UnsupportedLanguageError  2  the engine does not speak the text's language
     ├── DeviceError                   3  a device exists but cannot do the work
@@ -321,10 +320,6 @@ class LimitExceededError(InvalidInputError):
         super().__init__(message, hint=hint)
         self.limit = limit
         """The exceeded field of `text.formats.limits.Limits`."""
-
-
-class UnsafePickleError(InvalidInputError):
-    """A pickled voice cannot be loaded without running code that it contains."""
 
 
 class UnspeakableTextError(InvalidInputError):

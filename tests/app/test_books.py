@@ -30,7 +30,7 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
 from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import Placement, PlacementPlan
-from anyrig.speech.choose import EngineChoice
+from anyrig.speech.choose import EngineChoice, ReasonCode
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import SpeechOptions, seed_of
 from anyrig.speech.synthesis import Synthesizer
@@ -79,7 +79,7 @@ def make(
     **options: Any,
 ) -> BookResult:
     request = BookRequest(file=Path("book.txt"), **options)
-    engine = EngineChoice("tone", Tone, Tone.find_weights(), {}, True)
+    engine = EngineChoice("tone", Tone, Tone.find_weights(), {}, ReasonCode.REQUESTED)
     on_event = (events if events is not None else []).append
     target = BookTarget(Path(output), format)
     recorder = BookRecorder(request, target, engine, what or plan(), reader, store, on_event)
