@@ -114,7 +114,9 @@ def _build_g2p(british: bool, read_unknown: Any) -> Any:
     )
     exceptions = (assets / "tokenizer_exceptions.json").read_text(encoding="utf-8")
     g2p.tokenizer = package.Tokenizer(json.loads(exceptions))
-    g2p.tagger = package.Tagger(tables.read_tagger(assets / "tagger.json.gz"))
+    model, scorer = tables.read_tagger(assets / "tagger.json.gz")
+    g2p.tagger = package.Tagger(model)
+    g2p.tagger.predict = scorer.predict
     g2p._oov, g2p.unk, g2p.british = read_unknown, "", british
     return g2p
 
