@@ -15,10 +15,12 @@ import pytest
 import soundfile
 
 from anyrig import Rig
+from anyrig.app.engines import choose_engine
 from anyrig.app.events import Event
 from anyrig.app.live_embedding import LiveEmbedding
 from anyrig.app.live_speech import LiveSpeech, open_live_speech
 from anyrig.app.models import ModelCache
+from anyrig.app.speech import SpeechRequest, open_synthesizer, prepare_script, stream
 from anyrig.app.transcription import (
     TranscriptionProgress,
     TranscriptionRequest,
@@ -33,6 +35,7 @@ from anyrig.errors import (
     WorkError,
 )
 from anyrig.options import request_from_json, request_to_json
+from anyrig.speech.synthesis import Synthesizer
 from anyrig.storage.cache import ResultCache
 from anyrig.storage.keys import JsonValue
 from tests.server.conftest import environment_of
@@ -243,3 +246,31 @@ def test_a_request_is_checked_and_survives_json() -> None:
     assert request_from_json(TranscriptionRequest, request_to_json(request)) == request
     with pytest.raises(InvalidOptionError, match="`engine` must be one of moonshine"):
         TranscriptionRequest(files=(Path("a.mp3"),), engine="piper")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("seconds_per_character", "first"),
+    [(0.0, "The old house stood empty all winter, and the garden had grown wild."),
+     (0.05, "The old house stood empty all winter,")],
+)  # fmt: skip
+def test_a_long_first_sentence_is_cut_for_an_engine_that_was_measured_to_be_slow(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, seconds_per_character: float, first: str
+) -> None:
+    speed = property(lambda synthesizer: seconds_per_character)
+    monkeypatch.setattr(Synthesizer, "seconds_per_character", speed)
+    text = (
+        "The old house stood empty all winter, and the garden had grown wild. "
+        "Nobody came to see it."
+    )
+    request = rig.request(SpeechRequest, text=text, engine="tone")
+    with stream(rig, request, lambda event: None, listening=True) as (_, chunks):
+        assert next(iter(chunks)).text == first
+
+
+def test_a_synthesizer_measures_its_engine(rig: Rig) -> None:
+    request = rig.request(SpeechRequest, text="The kettle is on.", engine="tone", fresh=True)
+    choice = choose_engine(rig, request)
+    with open_synthesizer(rig, request, choice, 10, None) as synthesizer:
+        assert synthesizer.seconds_per_character == 0.0
+        list(synthesizer.read(prepare_script(rig, request, choice).segments))
+        assert 0.0 < synthesizer.seconds_per_character < 1.0

@@ -174,6 +174,20 @@ def test_odd_long_texts_are_no_trouble(text: str) -> None:
     check(prepare(text, SpeechOptions(language="en")))
 
 
+def test_the_first_sentence_is_cut_at_punctuation_and_only_for_slow_engines() -> None:
+    text = "They had lived at the end of the lane for years, and nobody knew them. It was so."
+    for seconds, first in (
+        (0.0, "They had lived at the end of the lane for years, and nobody knew them."),
+        (0.001, "They had lived at the end of the lane for years, and nobody knew them."),
+        (0.02, "They had lived at the end of the lane for years,"),
+    ):
+        script = prepare(text, SpeechOptions(seconds_per_character=seconds, join_words=0))
+        assert script.segments[0].spoken == first
+        check(script)
+    unbroken = "They had lived at the end of the lane for years without a single visit from us."
+    assert len(prepare(unbroken, SpeechOptions(seconds_per_character=1.0)).segments) == 1
+
+
 TABLES = ROOT / "tests" / "speech" / "normalize"
 
 
@@ -259,6 +273,7 @@ def _told(text: str, **wishes: object) -> Script | None:
     check(script)
     for segment in script.segments:
         assert segment.utterance.text.strip()
+        assert segment.spoken.strip()
         assert any(map(str.isalnum, segment.utterance.text))
     for omission in script.omissions:
         if omission.kind == "space":

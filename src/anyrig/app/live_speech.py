@@ -154,6 +154,8 @@ class LiveSpeech:
         self._settings = rig.settings.server
         self.lexicons = ClientLexicons(rig)
         self._preparing = FairSlots(_MAX_PREPARED_AT_ONCE)
+        self._seconds_per_character: dict[str, float] = {}
+        """What each engine was measured to need."""
 
     def request(self, *, text: str = "", **given: Any) -> LiveSpeechRequest:
         """A request with the options of the server, then the settings, filled in.
@@ -207,6 +209,7 @@ class LiveSpeech:
                 script = self._prepare(request, choice, step)
         with ExitStack() as stack:
             synthesizer = stack.enter_context(self._borrow_synthesizer(request, choice, client))
+            self._seconds_per_character[choice.name] = synthesizer.seconds_per_character
             reading = stack.enter_context(
                 synthesizer.read(
                     script.segments, lane=request.lane, wait_s=self._settings.deadline_s,
@@ -351,9 +354,10 @@ class LiveSpeech:
         lexicon = self.lexicons.load(request.key, owner_file=request.lexicon)
         if request.lexicon is not None:
             request = replace(request, lexicon=None)
+        speed = self._seconds_per_character.get(choice.name, 0.0)
         return prepare_script(
-            self._rig, request, choice, files=False,
-            lexicon=lexicon, on_step=on_step,
+            self._rig, request, choice, files=False, lexicon=lexicon, on_step=on_step,
+            seconds_per_character=speed if request.lane == "live" else 0.0,
         )  # fmt: skip
 
     def _borrow_synthesizer(

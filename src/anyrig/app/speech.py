@@ -263,7 +263,8 @@ def stream(
 ) -> Iterator[tuple[Speech, Iterator[AudioChunk]]]:
     """Synthesise a text chunk by chunk, each as soon as all before it are made.
 
-    If somebody is `listening` meanwhile, the first chunk is short and comes first.
+    If somebody is `listening` meanwhile, the first chunk is made first, and cut at punctuation if
+    the engine is slow.
     """
     if not request.text.strip():
         raise UnspeakableTextError("the text is empty", hint="Give some words.")
@@ -273,7 +274,8 @@ def stream(
     with borrow_synthesizer(rig, request, choice, len(request.text)) as synthesizer:
         on_event(ProgressEvent("splitting the text"))
         num_warnings = len(synthesizer.warnings)  # those of earlier texts are not repeated
-        script = prepare_script(rig, request, choice)
+        speed = _find_seconds_per_character(rig, request, choice, synthesizer) if listening else 0.0
+        script = prepare_script(rig, request, choice, seconds_per_character=speed)
         for warning in script.warnings:
             on_event(WarningEvent(warning))
         lane: Lane = "live" if listening else "bulk"
@@ -325,6 +327,17 @@ def collect_speech(
         yield chunk
     for spoken in stats.doubtful:
         speech.chunks[spoken.index]["problems"] = list(spoken.problems)
+
+
+def _find_seconds_per_character(
+    rig: Rig, request: SpeechRequest, choice: EngineChoice, synthesizer: Synthesizer
+) -> float:
+    """What the engine was measured to need, by this synthesizer or by books; 0 if unknown."""
+    from anyrig.audiobooks import rates
+
+    rate = rates.load(rig.folders.rates, choice.name, resolve_voice(rig, request, choice))
+    by_books = rate.seconds_per_character / rate.times_real_time if rate.times_real_time else 0.0
+    return synthesizer.seconds_per_character or by_books
 
 
 def plan_speech(rig: Rig, request: SpeechRequest) -> tuple[EngineChoice, Script]:

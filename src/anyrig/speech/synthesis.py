@@ -233,6 +233,12 @@ class Synthesizer:
         return self.pool.warnings
 
     @property
+    def seconds_per_character(self) -> float:
+        """What the engine needed so far; 0 before its first take."""
+        report = self._queue.report if self._queue is not None else None
+        return report.busy_s / report.real_cost if report and report.real_cost else 0.0
+
+    @property
     def look_ahead(self) -> int:
         """Segments that a reading requests before they are taken."""
         if self.is_shared:
