@@ -24,7 +24,7 @@ from anyrig.documents.analyse.words import plain, words
 from anyrig.documents.reading import read_all
 from anyrig.documents.summarise.extract import Length, extract
 from anyrig.text.folder import find
-from anyrig.text.sentences import sentences
+from anyrig.text.tokens import split_text
 from benchmarks.embedding_models import find_minilm_package
 from benchmarks.harness import Row
 from benchmarks.processes import cpu_seconds
@@ -65,7 +65,7 @@ def _sentence_recall(texts: Sequence[Marked], choose: Choose) -> float:
 
 
 def _phrases(one: Marked) -> list[str]:
-    found = phrases.candidates(one.text, sentences(one.text, one.language), one.language)
+    found = phrases.candidates(one.text, split_text(one.text, one.language), one.language)
     return [phrase.text for phrase in phrases.rank(found, one.language)[:_NUM_PHRASES]]
 
 

@@ -63,12 +63,12 @@ def _speak_novel(path: Path, seconds: float) -> tuple[str, float]:
     import soundfile
     from hibari import Hibari
 
-    from anyrig.text.sentences import sentences
+    from anyrig.text.tokens import split_text
 
     novel = read_novel()[5000:60000]
     voice, rate, parts, texts, num_samples = Hibari(), 24000, [], [], 0
     text = " ".join(novel.split())
-    for start, end in sentences(text, "en"):
+    for start, end in split_text(text, "en"):
         sentence = text[start:end].strip()
         if not 20 < len(sentence) < 300:
             continue

@@ -13,7 +13,7 @@ from anyrig.text.decode import decode
 from anyrig.text.garbage import fault, readable
 from anyrig.text.labels import cell, one_line
 from anyrig.text.language import _NOISE, detect
-from anyrig.text.sentences import paragraphs, sentences
+from anyrig.text.tokens import split_paragraphs, split_text
 from tests.conftest import ROOT
 
 _FRENCH = (
@@ -70,9 +70,9 @@ def test_a_foreign_preface_does_not_decide() -> None:
 
 def test_no_paragraph_of_an_english_book_is_foreign() -> None:
     text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
-    assert {detect(text[a:b]).language for a, b in paragraphs(text)} == {"en"}
+    assert {detect(text[a:b]).language for a, b in split_paragraphs(text)} == {"en"}
     # not even when another language is the default: what is long enough speaks for itself
-    spans = [span for span in paragraphs(text) if span[1] - span[0] > 150]
+    spans = [span for span in split_paragraphs(text) if span[1] - span[0] > 150]
     assert {detect(text[a:b], default="fr").language for a, b in spans} == {"en"}
 
 
@@ -278,7 +278,7 @@ def test_hard_cases(subtests: pytest.Subtests) -> None:
     for language, written in [(name, case) for name, cases in _CASES.items() for case in cases]:
         with subtests.test(language=language, written=written):
             text = written.replace("|", "")
-            found = [text[start:end] for start, end in sentences(text, language)]
+            found = [text[start:end] for start, end in split_text(text, language)]
             assert found == [piece.strip() for piece in written.split("|")]
 
 
@@ -286,7 +286,7 @@ def test_hard_cases(subtests: pytest.Subtests) -> None:
 @given(_ANY | _PIECES, st.sampled_from(["en", "es", "fr", "de", "it", "ja", "zz", "pt-BR"]))
 def test_nothing_is_lost(text: str, language: str) -> None:
     position = 0
-    for start, end in [*sentences(text, language), (len(text), len(text))]:
+    for start, end in [*split_text(text, language), (len(text), len(text))]:
         assert not text[position:start].strip()
         assert start == len(text) or text[start:end].strip() == text[start:end] != ""
         position = end

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.app.documents import FileOptions, read_files
 from anyrig.options import option
-from anyrig.text.sentences import Span, paragraphs
+from anyrig.text.tokens import Span, split_paragraphs
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -103,7 +103,7 @@ def _cut_page(text: str) -> Iterator[list[Span]]:
 
 
 def _cut_paragraphs(text: str) -> Iterator[Span]:
-    for start, end in paragraphs(text):
+    for start, end in split_paragraphs(text):
         while end - start > _MAX_CHARACTERS:
             space = text.rfind(" ", start + 1, start + _MAX_CHARACTERS)
             cut = space if space > 0 else start + _MAX_CHARACTERS

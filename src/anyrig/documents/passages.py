@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anyrig.text.sentences import Span, paragraphs, sentences, stretches
+from anyrig.text.tokens import Span, cut_paragraph, split_paragraphs, split_text
 
 if TYPE_CHECKING:
     from anyrig.text.document import Document, Part
@@ -103,14 +103,14 @@ class _Unit:
 
 
 def _units(text: str, language: str, budget: int) -> Iterator[_Unit]:
-    for start, end in paragraphs(text):
+    for start, end in split_paragraphs(text):
         if end - start <= min(_PLAIN_PARAGRAPH, budget // 4):
             yield _Unit((start, end), weight(text[start:end]), True)
             continue
-        for begin, stop in stretches(text, start, end):
+        for begin, stop in cut_paragraph(text, start, end):
             pieces = [
                 piece
-                for first, last in sentences(text[begin:stop], language)
+                for first, last in split_text(text[begin:stop], language)
                 for piece in _pieces(text, begin + first, begin + last, budget)
             ]
             for place, piece in enumerate(pieces, 1):

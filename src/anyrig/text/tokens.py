@@ -24,13 +24,21 @@ from itertools import pairwise
 
 from anyrig.text.cleanup import CleanText, clean
 from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Stop, find_best
-from anyrig.text.recognizers.stops import ends_sentence, is_certain_end, is_numbered_item
+from anyrig.text.recognizers.stops import (
+    ends_sentence,
+    is_certain_end,
+    is_certain_inside,
+    is_numbered_item,
+    needs_recognizers,
+)
 from anyrig.text.values import Value
 
 Span = tuple[int, int]
 _MAX_WINDOW = 4000
 """Characters that recognisers are given at a time: a sentence longer than that is none."""
 _STRETCH = 200_000
+_AROUND = 60
+"""Characters before and behind a doubtful stop that decide about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,9 @@ def split_sentences(tokens: Sequence[Token]) -> list[slice]:
         if token.kind in ("space", "break"):
             if index > start:
                 sentences.append(slice(start, index))
+            start = index + 1
+        elif token.stop == "end" and index + 1 < len(tokens) and tokens[index + 1].kind == "text":
+            sentences.append(slice(start, index + 1))  # without white space between, as in Chinese
             start = index + 1
     if len(tokens) > start:
         sentences.append(slice(start, len(tokens)))
@@ -179,7 +190,7 @@ def _bound(text: str, start: int, end: int) -> Iterator[Span]:
 
 def _tokenize_window(text: str, language: str, careless: bool) -> Iterator[Token]:
     """The tokens of a stretch that holds one sentence, or more with a doubtful stop between."""
-    candidates = find_best(text, language)
+    candidates = find_best(text, language) if needs_recognizers(text, language) else []
     cuts = dict(
         _inner_ends(
             text, [(one.start, one.end, one.stop) for one in candidates], language, careless
@@ -241,16 +252,33 @@ def _split_paragraph(text: str, language: str) -> Iterator[Span]:
     for start, end in _windows(text, language):
         inner = text[start:end]
         # The window's own last stop is no candidate: white space must follow one.
-        if _CANDIDATE.search(inner) is None:
-            yield start, end
-            continue
-        cleaned = clean(inner, language)
-        tokens = _tokenize_window(cleaned.text.replace("\n", " "), language, careless)
-        traced = list(_trace(cleaned, list(tokens), len(inner)))
-        for part in split_sentences(traced):
-            low, high = traced[part.start].start, traced[part.stop - 1].end
-            if trimmed := _trim(text, start + low, start + high):
-                yield trimmed
+        position = start
+        for match in _CANDIDATE.finditer(inner):
+            if careless or not is_certain_inside(inner, match, language):
+                cut = start + match.end()
+                if _ends_here(inner, match, language, careless) and (
+                    trimmed := _trim(text, position, cut)
+                ):
+                    yield trimmed
+                    position = cut
+        if trimmed := _trim(text, position, end):
+            yield trimmed
+
+
+def _ends_here(text: str, match: re.Match[str], language: str, careless: bool) -> bool:
+    """Whether a sentence ends at a doubtful stop, by the tokens around it."""
+    low = max(0, match.start() - _AROUND)
+    low = text.rfind(" ", 0, low) + 1 if low else 0
+    high = match.end() + _AROUND
+    high = text.find(" ", high) if high < len(text) else len(text)
+    cleaned = clean(text[low : high if high > 0 else len(text)], language)
+    tokens = list(_tokenize_window(cleaned.text.replace("\n", " "), language, careless))
+    place = match.end() - low
+    return any(
+        token.kind == "space"
+        and cleaned.source_start(token.start) < place <= cleaned.source_end(token.end)
+        for token in tokens
+    )
 
 
 def _trace(cleaned: CleanText, tokens: Sequence[Token], length: int) -> Iterator[Token]:

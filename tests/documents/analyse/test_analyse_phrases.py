@@ -5,12 +5,12 @@ import statistics
 import pytest
 
 from anyrig.documents.analyse import phrases
-from anyrig.text.sentences import sentences
+from anyrig.text.tokens import split_text
 from tests.documents.marked_texts import load, matches
 
 
 def ranked(text: str, language: str) -> list[str]:
-    found = phrases.candidates(text, sentences(text, language), language)
+    found = phrases.candidates(text, split_text(text, language), language)
     return [phrase.text for phrase in phrases.rank(found, language)]
 
 
@@ -34,7 +34,7 @@ def test_a_phrase_is_not_said_twice() -> None:
 
 def test_words_of_all_documents_weigh_less() -> None:
     text = "The invoice came. An invoice names slates. We paid the invoice; the slates are here."
-    found = phrases.candidates(text, sentences(text, "en"), "en")
+    found = phrases.candidates(text, split_text(text, "en"), "en")
     plainly = [one.text for one in phrases.rank(found, "en")]
     common = {"invoic": 50}
     known = [one.text for one in phrases.rank(found, "en", frequencies=common, num_texts=50)]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from anyrig.documents.analyse.statistics import Statistics, statistics
-from anyrig.text.sentences import sentences
+from anyrig.text.tokens import split_text
 
 EASY = "The cat sat on the mat. The dog ran to the cat. They all went home to eat and sleep. " * 3
 HARD = (
@@ -14,7 +14,7 @@ HARD = (
 
 
 def told(text: str, language: str) -> Statistics:
-    return statistics(text, sentences(text, language), language)
+    return statistics(text, split_text(text, language), language)
 
 
 def test_counts() -> None:

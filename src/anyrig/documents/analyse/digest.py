@@ -18,7 +18,7 @@ from anyrig.documents.analyse import phrases, shingles, space
 from anyrig.documents.analyse.statistics import Statistics, statistics
 from anyrig.text import language as languages
 from anyrig.text.labels import one_line
-from anyrig.text.sentences import paragraphs, sentences
+from anyrig.text.tokens import split_paragraphs, split_text
 
 if TYPE_CHECKING:
     from anyrig.documents.analyse.phrases import Candidates
@@ -96,7 +96,7 @@ def digest(
     text = whole[:_LONGEST]
     shares = language_shares(text)
     main = shares[0].language
-    spans = sentences(text, main)
+    spans = split_text(text, main)
     told = facts(document, name)
     if len(whole) > _LONGEST:
         cut = f"of {len(whole):,} characters the first {_LONGEST:,} were looked at"
@@ -149,7 +149,7 @@ def _date_in(name: str) -> date | None:
 def language_shares(text: str) -> tuple[Share, ...]:
     """The languages of a text, the largest share first; always at least one."""
     main = languages.detect(text)
-    spans = [span for span in paragraphs(text) if span[1] - span[0] >= _FEWEST_LETTERS]
+    spans = [span for span in split_paragraphs(text) if span[1] - span[0] >= _FEWEST_LETTERS]
     if len(spans) > _MOST_PARAGRAPHS:
         spans = [spans[n * len(spans) // _MOST_PARAGRAPHS] for n in range(_MOST_PARAGRAPHS)]
     counts: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from anyrig.documents.analyse.shingles import PASSAGE, Shingled, mixed, similarity
 from anyrig.documents.analyse.words import plain, stem, words
 from anyrig.text.labels import one_line
-from anyrig.text.sentences import sentences
+from anyrig.text.tokens import split_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -174,8 +174,8 @@ def _joined(pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
 
 def changes(before: str, after: str, language: str) -> tuple[tuple[Change, ...], int]:
     """The first places where two texts differ, sentence by sentence, and how many there are."""
-    one = [before[slice(*span)] for span in sentences(before, language)[:_MOST_SENTENCES]]
-    other = [after[slice(*span)] for span in sentences(after, language)[:_MOST_SENTENCES]]
+    one = [before[slice(*span)] for span in split_text(before, language)[:_MOST_SENTENCES]]
+    other = [after[slice(*span)] for span in split_text(after, language)[:_MOST_SENTENCES]]
     matcher = difflib.SequenceMatcher(
         None, [_folded(text) for text in one], [_folded(text) for text in other], autojunk=False
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse.stop_words import before_verbs, is_stop, joints
 from anyrig.documents.analyse.words import Word, plain, stem, unspaced, words
-from anyrig.text.sentences import Span
+from anyrig.text.tokens import Span
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anyrig.documents.analyse.words import plain, unspaced, words
-from anyrig.text.sentences import Span
+from anyrig.text.tokens import Span
 
 _WORDS_A_MINUTE = {"en": 238, "es": 278, "fr": 214, "de": 260, "it": 285, "pt": 260}
 """Of silent reading, in the means that Brysbaert's review of 2019 gives; 230 elsewhere."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from anyrig.documents.summarise import rank
 from anyrig.errors import InvalidInputError
 from anyrig.text import language as languages
-from anyrig.text.sentences import Span, paragraphs, sentences
+from anyrig.text.tokens import Span, split_paragraphs, split_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -133,10 +133,10 @@ def cut(text: str, language: str, pages: Sequence[Part] = ()) -> tuple[list[Span
     found: list[Span] = []
     for page in pages:
         piece = text[page.start : page.start + len(page.text)]
-        found += [(page.start + a, page.start + b) for a, b in sentences(piece, language)]
+        found += [(page.start + a, page.start + b) for a, b in split_text(piece, language)]
     if not pages:
-        found = sentences(text, language)
-    starts = {start for start, _ in paragraphs(text)}
+        found = split_text(text, language)
+    starts = {start for start, _ in split_paragraphs(text)}
     return found, [start in starts for start, _ in found]
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
     from anyrig.text.document import Document
-    from anyrig.text.sentences import Span
+    from anyrig.text.tokens import Span
 
 WORDS = 120
 _TOKENS_A_WORD = 1.5

@@ -26,6 +26,7 @@ from typing import Literal
 
 from anyrig.text.values import Value
 
+_DIGITS = frozenset("0123456789½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉")
 Stop = Literal["none", "abbreviation", "end", "both"]
 """What a full stop at a token's end is: none there, an abbreviation's, a sentence's, or both."""
 
@@ -69,6 +70,8 @@ class Recognizer:
     languages: tuple[str, ...]
     needs: frozenset[str]
     """Of these characters a text must have at least one, or the pattern is not tried."""
+    digits: bool
+    """Whether it must have a digit or a fraction too."""
     weight: float
     flags: int
 
@@ -101,12 +104,13 @@ def recognizer(
     *,
     languages: tuple[str, ...] = ("en",),
     needs: str = "",
+    digits: bool = False,
     weight: float = 1.0,
     flags: int = 0,
 ) -> Callable[[Callable[[re.Match[str]], Value | Found | None]], Recognizer]:
     """Make a recogniser of the function that builds its value."""
     return lambda build: Recognizer(
-        kind, pattern, build, languages, frozenset(needs), weight, flags
+        kind, pattern, build, languages, frozenset(needs), digits, weight, flags
     )
 
 
@@ -122,12 +126,12 @@ def load(language: str) -> tuple[Recognizer, ...]:
 def find_best(text: str, language: str) -> list[Candidate]:
     """The candidates in a short stretch of text that score highest together, in order."""
     characters = set(text)
-    candidates = [
-        candidate
-        for one in load(language)
-        if not (one.needs and one.needs.isdisjoint(characters))
-        for candidate in one.propose(text)
-    ]
+    digits = not _DIGITS.isdisjoint(characters)
+    candidates: list[Candidate] = []
+    for one in load(language):
+        if (one.digits and not digits) or (one.needs and one.needs.isdisjoint(characters)):
+            continue
+        candidates += one.propose(text)
     return choose_path(candidates)
 
 

@@ -454,13 +454,7 @@ _MOVING = re.compile(
 )
 
 
-@recognizer(
-    "direction",
-    r"(?:(?<=\w\. )|(?<=\w\w, )|(?<=reet )|(?<=enue )|(?<=Road )|(?<=[a-z] "
-    r"))([NS]{1,2}[EW]|[EW][NS][EW])(?![\w])",
-    needs="NSEW",
-    weight=1.3,
-)
+@recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs="NSEW", weight=1.3)
 def _corner(match: re.Match[str]) -> Value | None:
     street = re.search(r"(?:\w\.|reet|enue|Road|Drive|Place|,) $", before(match, 8))
     moving = _MOVING.search(before(match, 20))
@@ -517,10 +511,7 @@ def _dotted_state(match: re.Match[str]) -> Found | None:
 
 
 @recognizer(
-    "abbreviation",
-    r"(?<![\w.])Tel(?=:)|(?<![\w.])no\.(?= is\b)|(?<![\w.])Assoc\.(?= Prof)",
-    needs="TnA",
-    weight=1.5,
+    "abbreviation", r"\b(?:Tel(?=:)|no\.(?= is\b)|Assoc\.(?= Prof))", needs="TnA", weight=1.5
 )
 def _odd(match: re.Match[str]) -> Found:
     words = {"Tel": "Telephone", "no.": "number", "Assoc.": "Associate"}

@@ -335,18 +335,11 @@ def _species(match: re.Match[str]) -> Found:
     return Found(Letters(match[1]), end=match.end() - 1, stop="abbreviation")
 
 
-@recognizer(
-    "letter",
-    r"(?<![\w'.&-])(A)(?='s\b)('s)|(?<=[Gg]rade of )A\b|(?<=[Gg]ot an )A\b|(?<=\d )([A-F])('s)",
-    needs="A'BCDEF",
-    weight=1,
-)
+@recognizer("letter", r"(?<![\w'.&-])(?:(A)|(?<=\d )([B-F]))('s)(?!\w)", needs="'")
 def _grade_letter(match: re.Match[str]) -> Value | None:
-    if match[3]:
-        return Letters(match[3], match[4])
-    if match[2]:
-        return Letters("A", "'s") if not re.match(r" [a-z]+ing\b", after(match, 12)) else None
-    return Letters("A")
+    if match[1] and re.match(r" [a-z]+ing\b", after(match, 12)):
+        return None
+    return Letters(match[1] or match[2], match[3])
 
 
 @recognizer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, Stop, recognizer
-from anyrig.text.recognizers.common import DASH, DIGITS, after, before
+from anyrig.text.recognizers.common import DASH, after, before
 from anyrig.text.recognizers.stops import look_behind, stop_after
 from anyrig.text.values import Date, Decade, Phrase, Range, Time, Value, Year
 
@@ -85,8 +85,8 @@ def _month_stop(match: re.Match[str]) -> Stop:
     "date",
     rf"\b({_DAY})?({MONTH}) (\d{{1,2}}){_NTH}?(?:,? ({YEAR}))?{DASH}({MONTH}) (\d{{1,2}}){_NTH}?"
     rf"(?:,? ({YEAR}))?(?![\d:])",
-    needs=DIGITS,
     weight=1.6,
+    digits=True,
 )
 def _month_span(match: re.Match[str]) -> Value | None:
     weekday, first, one, begun, second, two, written = match.groups()
@@ -100,8 +100,8 @@ def _month_span(match: re.Match[str]) -> Value | None:
     "date",
     rf"\b({_DAY})?({MONTH}) (the )?(\d{{1,2}})({_NTH})?(?:({DASH}| and | or | & )(\d{{1,2}}){_NTH}?"
     rf"(?! [a-z]+s\b))?(?:,? ({YEAR}))?(?![\d:%°/$]|,\d{{3}}|\.\d|-[a-z])",
-    needs=DIGITS,
     weight=1.6,
+    digits=True,
 )
 def _month_first(match: re.Match[str]) -> Value | Found | None:
     weekday, name, the, one, nth, link, two, written = match.groups()
@@ -140,8 +140,8 @@ def _counts_things(match: re.Match[str]) -> bool:
     rf"\b({_DAY})?([Tt]he )?\b(\d{{1,2}})({_NTH})?(?:({DASH}| and | to | & )(\d{{1,2}}){_NTH}?)?"
     rf"( of)? ({MONTH})(?:{DASH}(?:the )?(\d{{1,2}}){_NTH}?(?: of)? ({MONTH}))?"
     rf"(?:,? ({YEAR}))?(?!\w)",
-    needs=DIGITS,
     weight=1.6,
+    digits=True,
 )
 def _day_first(match: re.Match[str]) -> Value | Found | None:
     weekday, the, one, nth, joint, two, of, name, last, end, written = match.groups()
@@ -175,7 +175,7 @@ def _day_first(match: re.Match[str]) -> Value | Found | None:
 
 
 @recognizer(
-    "date", rf"\b({MONTH}),? ({YEAR})(?:{DASH}({MONTH}) ({YEAR}))?", needs=DIGITS, weight=1.5
+    "date", rf"\b({MONTH}),? ({YEAR})(?:{DASH}({MONTH}) ({YEAR}))?", weight=1.5, digits=True
 )
 def _month_year(match: re.Match[str]) -> Value:
     first = Date(month=month_number(match[1]), year=int(match[2]))
@@ -188,8 +188,8 @@ def _month_year(match: re.Match[str]) -> Value:
     "date",
     r"(?<![\w./-])(\d{4})([-/.])(\d\d)\2(\d\d)(?:[T "
     r"](\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(Z)?)?(?![\w/-])",
-    needs=DIGITS,
     weight=1.8,
+    digits=True,
 )
 def _iso(match: re.Match[str]) -> Value | None:
     month, day = int(match[3]), int(match[4])
@@ -209,8 +209,8 @@ def _beside(date: Date, time: Time) -> Value:
 @recognizer(
     "date",
     r"(?<![\w./-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|\.\d)",
-    needs=DIGITS,
     weight=1.6,
+    digits=True,
 )
 def _numeric(match: re.Match[str]) -> Value | None:
     first, sign, second, written = int(match[1]), match[2], int(match[3]), match[4]
@@ -242,6 +242,7 @@ _DATED = re.compile(
     r")(\d{1,2})/(\d{1,2}))?(?![\w/]|\.\d)",
     needs="/",
     weight=1.5,
+    digits=True,
 )
 def _slash(match: re.Match[str]) -> Value | None:
     """A day without a year, where a word says that it is one: "before 9/30"."""
@@ -318,6 +319,7 @@ _ERA = r"(B\.?C\.?E\.?|B\.?C\.?|A\.?D\.?|C\.?E\.?)"
     rf")(\d{{1,4}}))? ?{_ERA})(?![\w%])",
     needs="BCAD",
     weight=1.5,
+    digits=True,
 )
 def _era(match: re.Match[str]) -> Found:
     written = match[1] or match[6]
@@ -355,8 +357,8 @@ def _named_span(match: re.Match[str]) -> Found:
     r"(?<=\b[Mm]id-)([2-9]0)'?s|((?:(?<=early )|(?<=late )|(?<=mid )|(?<=his )|(?<=her )|"
     r"(?<=their )|(?<=my )|(?<=your )|(?<=our )|(?<=low )|(?<=high )|(?<=upper "
     r"))[1-9]0)'?s)\b(?! of)",
-    needs=DIGITS,
     weight=1.5,
+    digits=True,
 )
 def _decade(match: re.Match[str]) -> Value:
     if match[1]:
@@ -367,8 +369,8 @@ def _decade(match: re.Match[str]) -> Value:
 @recognizer(
     "year",
     rf"(?<![\w.,$£€])({YEAR})( ?(?:--?|[–—]) ?|/)(\d{{4}}|\d\d)(?![\w%/]|[.,-]\d)",
-    needs=DIGITS,
     weight=1.3,
+    digits=True,
 )
 def _year_span(match: re.Match[str]) -> Value | None:
     first, sign, last = int(match[1]), match[2], int(match[3])
@@ -381,7 +383,7 @@ def _year_span(match: re.Match[str]) -> Value | None:
     return Range(Year(first), Year(last))
 
 
-@recognizer("year", r"(?<![\w.,])'(\d\d)(?![\w.,]\w|\w|')", needs="'", weight=0.8)
+@recognizer("year", r"(?<![\w.,])'(\d\d)(?![\w.,]\w|\w|')", needs="'", weight=0.8, digits=True)
 def _short_year(match: re.Match[str]) -> Value:
     return Date(year=int(match[1]), short_year=True)
 
@@ -414,8 +416,8 @@ _LABELS = re.compile(
     "year",
     r"(?<![\w.,$£€¥₹#/-])([1-9]\d{3})(?![\w%$£€¥₹°/×^*]|[.,:]\d| ?[×*+^=<>÷] ?\d|-\w)(?=( "
     r"[A-Za-z]+\b)?)",
-    needs=DIGITS,
     weight=0.9,
+    digits=True,
 )
 def _plain_year(match: re.Match[str]) -> Value | None:
     number, follows = int(match[1]), (match[2] or "").strip()

@@ -7,7 +7,6 @@ import re
 from anyrig.text.recognizers import Found, Stop, recognizer
 from anyrig.text.recognizers.common import (
     AMOUNT,
-    DIGITS,
     MINUS,
     NOT_NOUNS,
     NUMBER,
@@ -97,8 +96,8 @@ def _stop_after_unit(match: re.Match[str], dot: str | None) -> Stop:
     rf"(?: (hundred|thousand|million|billion|trillion)\b|([kM])(?= ))?([ -]?)({_UNIT})({_POWER})?"
     rf"(?: ?/ ?({_UNIT}|{one_of(_PERIOD)})({_POWER})?|(?: per |p(?=[hs](?!\w)))({_UNIT}))?"
     r"(?![\w²³°]|/\w|'s|\.\w)(\.(?!\d))?",
-    needs=DIGITS + VULGAR,
     weight=1.3,
+    digits=True,
 )
 def _measure(match: re.Match[str]) -> Found | None:
     (sign, low, link, high, word, letter, gap, written, power, below, below_power, per,
@@ -206,6 +205,7 @@ _STREET = re.compile(r" (?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th)\b)")
     r"(?: ?([CFKNSEW])(?!\w)| ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?",
     needs="°ºd",
     weight=1.4,
+    digits=True,
 )
 def _degrees(match: re.Match[str]) -> Found | Value:
     sign, low, link, high, dot, letter, word = match.groups()
@@ -233,6 +233,7 @@ def _degrees(match: re.Match[str]) -> Found | Value:
     r"(?: ?([NSEW])(?!\w))?",
     needs="°º",
     weight=1.6,
+    digits=True,
 )
 def _coordinate(match: re.Match[str]) -> Value:
     sign, degrees, minutes, seconds, side = match.groups()
@@ -252,13 +253,16 @@ def _coordinate(match: re.Match[str]) -> Value:
     rf"(?<![\w.])(\d{{1,2}}) ?-?(?:ft|foot|feet)\b\.?,? ?-?({AMOUNT}) ?-?(?:in|inch|inches)\b(\.)?",
     needs="f",
     weight=1.8,
+    digits=True,
 )
 def _feet_inches(match: re.Match[str]) -> Found:
     value = Phrase((Measure(Number(match[1]), "ft"), Measure(parse_amount(match[2]), "in")))
     return Found(value, stop=_stop_after_unit(match, match[3]))
 
 
-@recognizer("measure", rf"(?<![\w.])({AMOUNT})\" ?[x×] ?({AMOUNT})\"", needs='"', weight=1.6)
+@recognizer(
+    "measure", rf"(?<![\w.])({AMOUNT})\" ?[x×] ?({AMOUNT})\"", needs='"', weight=1.6, digits=True
+)
 def _sheet(match: re.Match[str]) -> Value:
     return Dimensions(tuple(Measure(parse_amount(side), "in") for side in match.groups()))
 
@@ -268,6 +272,7 @@ def _sheet(match: re.Match[str]) -> Value:
     r"(?<![\w.])([3-8])' ?-?(\d{1,2}(?:\.\d)?|1?\d ?1/2|1?\d½)(?:\"|''|(?![\w.]))",
     needs="'",
     weight=1.6,
+    digits=True,
 )
 def _height(match: re.Match[str]) -> Value | None:
     # "5' 11" is no height where the quotation began before.
@@ -280,6 +285,7 @@ def _height(match: re.Match[str]) -> Value | None:
     r"'')(?![\w])(?=[\s.,;:!?)x×-]|$)",
     needs="\"'",
     weight=1.1,
+    digits=True,
 )
 def _inches(match: re.Match[str]) -> Value | None:
     lead = before(match, 300)
@@ -289,7 +295,11 @@ def _inches(match: re.Match[str]) -> Value | None:
 
 
 @recognizer(
-    "measure", r"(?<![\w.\"'])(\d+(?:\.\d+)?)'(?![\w'])(?=[\s.,;:!?)x×-]|$)", needs="'", weight=1.1
+    "measure",
+    r"(?<![\w.\"'])(\d+(?:\.\d+)?)'(?![\w'])(?=[\s.,;:!?)x×-]|$)",
+    needs="'",
+    weight=1.1,
+    digits=True,
 )
 def _feet(match: re.Match[str]) -> Value | None:
     if re.search(r"(?<!\w)'[^']*$", before(match, 200)):
@@ -302,6 +312,7 @@ def _feet(match: re.Match[str]) -> Value | None:
     rf"(?<![\w.])({NUMBER}) ?x ?({NUMBER})(?= ?= ?\d| (?:is|equals|makes) \d)",
     needs="x",
     weight=2,
+    digits=True,
 )
 def _product(match: re.Match[str]) -> Value:
     """A sum, where its result stands beside it."""
@@ -315,6 +326,7 @@ def _product(match: re.Match[str]) -> Value:
     rf"(?:\.? ?[x×] ?({AMOUNT})[ -]?(?:({_UNIT})\b|([\"']))?)?(\.(?!\d))?(?! ?\w?[\d^*=+÷]|\w)",
     needs="x×",
     weight=1.6,
+    digits=True,
 )
 def _dimensions(match: re.Match[str]) -> Found | None:
     sides = [match[1], match[4], match[7]]
@@ -354,6 +366,7 @@ def _is_size(match: re.Match[str]) -> bool:
     rf"(?:( ?[-–—] ?| to | or | and )({NUMBER}))? ?(%|‰|percent\b|per cent\b|pct\b\.?)",
     needs="%‰p",
     weight=1.3,
+    digits=True,
 )
 def _percent(match: re.Match[str]) -> Value:
     sign, low, link, high, mark = match.groups()
@@ -380,6 +393,7 @@ def _bare_rate(match: re.Match[str]) -> Value:
     rf"(?<![\w.$£€])({NUMBER})(k|K|M|bn)? ?/ ?({one_of(_PERIOD)})\b(\.)?(?!/)",
     needs="/",
     weight=1.6,
+    digits=True,
 )
 def _per_period(match: re.Match[str]) -> Found:
     """Without a unit: `30k/yr`, `3/week`."""
@@ -391,8 +405,8 @@ def _per_period(match: re.Match[str]) -> Found:
     "size",
     r"(?<![\w.])(\d{1,2} ?[½]|\d{1,2}(?:\.5)?) ?([WNDEM]{1,4})(?![\w.])|"
     r"(?<![\w.])(\d{1,2} ?[½]) ([A-Z]{1,3})(?!\w)",
-    needs=DIGITS,
     weight=1.5,
+    digits=True,
 )
 def _shoe(match: re.Match[str]) -> Value | None:
     """A shoe's size with its width: `10½ W`."""

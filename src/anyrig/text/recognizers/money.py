@@ -6,7 +6,6 @@ import re
 
 from anyrig.text.recognizers import Found, Stop, recognizer
 from anyrig.text.recognizers.common import (
-    DIGITS,
     MINUS,
     NUMBER,
     SCALES,
@@ -82,6 +81,7 @@ def _with_rate(match: re.Match[str], value: Value, first: int) -> Found | Value:
     rf"(?<![\w.])([{MINUS}+~] ?)?({_MARK}) ?([-−])?({_SUM}){_SCALE}?(\.(?= [a-z]))?{_PER}(?!\d)",
     needs=SIGNS,
     weight=1.6,
+    digits=True,
 )
 def _signed(match: re.Match[str]) -> Found | Value:
     sign, mark, inner, low, word, letter, dot = match.groups()[:7]
@@ -98,6 +98,7 @@ def _signed(match: re.Match[str]) -> Found | Value:
     rf"{_SCALE}?(?![\w:/]|,\d){_PER}",
     needs=SIGNS,
     weight=1.6,
+    digits=True,
 )
 def _span(match: re.Match[str]) -> Found | Value | None:
     sign, mark, low, word, letter, link, again, high, word2, letter2 = match.groups()[:10]
@@ -119,6 +120,7 @@ def _span(match: re.Match[str]) -> Found | Value | None:
     rf"(?<![\w.])([-−] ?)?\$ ?({NUMBER}){_SCALE}? (USD|CAD|AUD|NZD|SGD|HKD)\b",
     needs="$",
     weight=1.7,
+    digits=True,
 )
 def _named(match: re.Match[str]) -> Value:
     sign, low, word, letter, code = match.groups()
@@ -130,6 +132,7 @@ def _named(match: re.Match[str]) -> Value:
     rf"(?<![\w.])([-−] ?)?({_SUM}){_SCALE}? ?(US\$|[{re.escape(SIGNS)}])(?![\d\w]){_PER}",
     needs=SIGNS,
     weight=1.5,
+    digits=True,
 )
 def _after(match: re.Match[str]) -> Found | Value:
     sign, low, word, letter, mark = match.groups()[:5]
@@ -140,8 +143,8 @@ def _after(match: re.Match[str]) -> Found | Value:
     "money",
     rf"\b({_CODE}|Rs\.?|kr\.?) ?({_SUM}){_SCALE}?(?!\w)|(?<![\w.])({_SUM}){_SCALE}? "
     rf"?({_CODE}|kr|zł)\b{_PER}",
-    needs=DIGITS,
     weight=1.5,
+    digits=True,
 )
 def _coded(match: re.Match[str]) -> Found | Value:
     currency = _currency(match[1] or match[8])
@@ -150,7 +153,7 @@ def _coded(match: re.Match[str]) -> Found | Value:
     return _with_rate(match, value, 9) if match[8] else value
 
 
-@recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.|/))", needs="¢p", weight=1)
+@recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.|/))", needs="¢p", weight=1, digits=True)
 def _pence(match: re.Match[str]) -> Value | None:
     low, mark = match[1], match[2]
     if mark == "p" and (
@@ -160,7 +163,9 @@ def _pence(match: re.Match[str]) -> Value | None:
     return Money(parse_number(low), mark)
 
 
-@recognizer("money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs="d", weight=1.3)
+@recognizer(
+    "money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs="d", weight=1.3, digits=True
+)
 def _shillings(match: re.Match[str]) -> Value:
     shillings = f"shilling{'' if match[1] == '1' else 's'} and"
     return Phrase((Number(match[1]), shillings, Number(match[2]), "pence"))

@@ -6,7 +6,7 @@ import re
 
 from anyrig.text.recognizers import Found, recognizer
 from anyrig.text.recognizers.acronyms import is_word
-from anyrig.text.recognizers.common import DIGITS, after, before
+from anyrig.text.recognizers.common import after, before
 from anyrig.text.recognizers.roman import roman_value
 from anyrig.text.recognizers.states import STATES
 from anyrig.text.values import (
@@ -46,6 +46,7 @@ def _groups(text: str) -> tuple[str, ...]:
     r"(?<![\w.])(\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,5})" + _EXT + r"(?![\w])",
     needs="+",
     weight=2,
+    digits=True,
 )
 def _world_phone(match: re.Match[str]) -> Value | None:
     if sum(sign.isdecimal() for sign in match[1]) < 8:
@@ -56,8 +57,8 @@ def _world_phone(match: re.Match[str]) -> Value | None:
 @recognizer(
     "phone",
     r"(?<![\w.$£€-])((?:1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4})" + _EXT + r"(?![\w-])",
-    needs=DIGITS,
     weight=2,
+    digits=True,
 )
 def _american_phone(match: re.Match[str]) -> Value:
     return Digits(_groups(match[1]), extension=match[2] or "")
@@ -74,7 +75,11 @@ def _toll_free(match: re.Match[str]) -> Value:
 
 
 @recognizer(
-    "phone", r"(?<![\w.,$£€-])(\d{3}-\d{4})" + _EXT + r"(?![\w-]|\.\d)", needs="-", weight=1.6
+    "phone",
+    r"(?<![\w.,$£€-])(\d{3}-\d{4})" + _EXT + r"(?![\w-]|\.\d)",
+    needs="-",
+    weight=1.6,
+    digits=True,
 )
 def _local_phone(match: re.Match[str]) -> Value:
     return Digits(_groups(match[1]), extension=match[2] or "")
@@ -87,6 +92,7 @@ def _local_phone(match: re.Match[str]) -> Value:
     + r"(?![\w-]|\.\d)",
     needs="0",
     weight=1.8,
+    digits=True,
 )
 def _british_phone(match: re.Match[str]) -> Value:
     return Digits(_groups(match[1]), extension=match[2] or "")
@@ -96,14 +102,16 @@ def _british_phone(match: re.Match[str]) -> Value:
     "phone",
     r"(?<![\w.,$£€-])(?<!Porsche )(911)(?![\w%,]\w|\w|\.\d)(?! [a-z]+s\b)|"
     r"(?:(?<=[Dd]ial )|(?<=[Cc]all ))(\d{3})(?!\w|[.,]\d| [a-z]+s\b)",
-    needs=DIGITS,
     weight=1.2,
+    digits=True,
 )
 def _emergency(match: re.Match[str]) -> Value:
     return Digits((match[0],))
 
 
-@recognizer("phone", r"\b([Ee]xt|[Ee]xtension)\b\.? ?(\d{1,6})(?!\w)", needs="eE", weight=1.5)
+@recognizer(
+    "phone", r"\b([Ee]xt|[Ee]xtension)\b\.? ?(\d{1,6})(?!\w)", needs="eE", weight=1.5, digits=True
+)
 def _bare_extension(match: re.Match[str]) -> Value:
     return Phrase(("Extension" if match[1][0] == "E" else "extension", Digits((match[2],))))
 
@@ -114,8 +122,8 @@ def _bare_extension(match: re.Match[str]) -> Value:
     r"[Aa]ccount|[Ss]erial|"
     r"[Oo]rder|[Tt]racking|[Cc]ase|SKU|ID|[Zz]ip|ZIP)(?: (?:number|code|no\.|is|was))?:? "
     r"#?(\d{3,20})(?![\w,]|\.\d)",
-    needs=DIGITS,
     weight=1.3,
+    digits=True,
 )
 def _given(match: re.Match[str]) -> Found | None:
     digits = match[1]
@@ -130,6 +138,7 @@ def _given(match: re.Match[str]) -> Found | None:
     languages=_ALL,
     needs="I",
     weight=3,
+    digits=True,
 )
 def _isbn(match: re.Match[str]) -> Found:
     groups = tuple(one.upper() for one in re.split(r"[- ]", match[1]) if one)
@@ -141,8 +150,8 @@ def _isbn(match: re.Match[str]) -> Found:
     r"\b(IBAN:? (?:is )?)?([A-Z]{2}\d\d(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,4})?|"
     r"[A-Z]{2}\d\d[A-Z0-9]{11,30})\b",
     languages=_ALL,
-    needs=DIGITS,
     weight=3,
+    digits=True,
 )
 def _iban(match: re.Match[str]) -> Found | None:
     written = match[2]
@@ -155,7 +164,12 @@ def _iban(match: re.Match[str]) -> Found | None:
 
 
 @recognizer(
-    "code", r"\b(CVE|CWE)-(?:(\d{4})-)?(\d{1,7})(?![\w-])", languages=_ALL, needs="C", weight=3
+    "code",
+    r"\b(CVE|CWE)-(?:(\d{4})-)?(\d{1,7})(?![\w-])",
+    languages=_ALL,
+    needs="C",
+    weight=3,
+    digits=True,
 )
 def _cve(match: re.Match[str]) -> Value:
     parts: list[Value | str] = [Letters(match[1])]
@@ -165,7 +179,9 @@ def _cve(match: re.Match[str]) -> Value:
     return Phrase(tuple(parts))
 
 
-@recognizer("digits", r"(?<![\w.,$£€-])(\d{3})-(\d\d)-(\d{4})(?![\w-])", needs="-", weight=2)
+@recognizer(
+    "digits", r"(?<![\w.,$£€-])(\d{3})-(\d\d)-(\d{4})(?![\w-])", needs="-", weight=2, digits=True
+)
 def _social_security(match: re.Match[str]) -> Value:
     return Digits(match.groups())
 
@@ -174,8 +190,8 @@ def _social_security(match: re.Match[str]) -> Value:
     "digits",
     r"(?<![\w.,$£€#-])(\d{4})[ -](\d{4})[ -](\d{4})[ -](\d{4})(?![\w-])",
     languages=_ALL,
-    needs=DIGITS,
     weight=2,
+    digits=True,
 )
 def _card(match: re.Match[str]) -> Value:
     return Digits(match.groups())
@@ -184,8 +200,8 @@ def _card(match: re.Match[str]) -> Value:
 @recognizer(
     "postcode",
     r"(?:(?<=, )|(?<=[a-z] ))([A-Z]{2}),? (\d{5})(?:-(\d{4}))?(?!\d)",
-    needs=DIGITS,
     weight=1.8,
+    digits=True,
 )
 def _zip(match: re.Match[str]) -> Value | None:
     state: Value = (
@@ -199,7 +215,11 @@ def _zip(match: re.Match[str]) -> Value | None:
 
 
 @recognizer(
-    "postcode", r"(?<![\w.,$£€#-])(\d{5})-(\d{4})(?![\w,.-]\d|[\w%-])", needs="-", weight=1.5
+    "postcode",
+    r"(?<![\w.,$£€#-])(\d{5})-(\d{4})(?![\w,.-]\d|[\w%-])",
+    needs="-",
+    weight=1.5,
+    digits=True,
 )
 def _bare_zip(match: re.Match[str]) -> Value:
     return Digits(match.groups())
@@ -208,8 +228,8 @@ def _bare_zip(match: re.Match[str]) -> Value:
 @recognizer(
     "postcode",
     r"\b([A-Z]{1,2}\d[A-Z\d]?) (\d[A-Z]{2})\b|\b([A-Z]\d[A-Z]) (\d[A-Z]\d)\b",
-    needs=DIGITS,
     weight=1.5,
+    digits=True,
 )
 def _lettered_postcode(match: re.Match[str]) -> Value:
     return Digits(tuple(group for group in match.groups() if group))
@@ -224,6 +244,7 @@ def _lettered_postcode(match: re.Match[str]) -> Value:
     r")(\d+(?:\.\d+){0,4})(?![\w]|\.\d)",
     needs="vVRrUu",
     weight=1.8,
+    digits=True,
 )
 def _version(match: re.Match[str]) -> Value | Found | None:
     if match[1]:
@@ -244,6 +265,7 @@ def _version(match: re.Match[str]) -> Value | Found | None:
     r"(?<![\w.,-])(\d{1,4}(?:\.\d{1,4}){2,6})(?::(\d{2,5})(?![\d:]))?(?![\w]|\.\d)",
     needs=".",
     weight=1.6,
+    digits=True,
 )
 def _dotted(match: re.Match[str]) -> Value | None:
     """A section, a version, or the address of a machine, which has a port or three-digit parts."""
@@ -269,6 +291,7 @@ _HOST = re.compile(
     r"v?(\d{1,3}\.\d{1,3})(?![\w]|\.\d)",
     needs=".",
     weight=1.3,
+    digits=True,
 )
 def _software(match: re.Match[str]) -> Found:
     return Found(Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
@@ -279,6 +302,7 @@ def _software(match: re.Match[str]) -> Found:
     r"(?<![\w.])(802\.\d{1,2})([a-z]{1,2})?(?![\w]|\.\d)",
     needs=".",
     weight=2,
+    digits=True,
 )
 def _standard(match: re.Match[str]) -> Value:
     """The standards of the IEEE: 802.11ac."""
@@ -299,8 +323,8 @@ def _standard(match: re.Match[str]) -> Value:
     r"[Ff]orm|[Pp]ort|[Ee]xit|[Cc]hannel|[Ll]ocker|[Cc]abin|[Cc]ell|[Tt]rain|[Mm]odel|[Aa]ir Force|"
     r"U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform) (\d{3,5})(?![\d,%]|\.\d)"
     r"(?! (?:million|billion|percent|people|men|troops|times|dollars|miles))",
-    needs=DIGITS,
     weight=1.4,
+    digits=True,
 )
 def _labelled(match: re.Match[str]) -> Found | None:
     digits = match[2]
@@ -314,8 +338,8 @@ def _labelled(match: re.Match[str]) -> Found | None:
     r"(?<![\w.&-])([A-Z]{2,4}) (\d{2,4})([A-Za-z]{1,2}|Ti|XT)?(?![\w%]|[.,:]\d|-\d)(?! "
     r"(?:percent|million|billion|people|"
     r"men|women|students|points|miles|km|dollars|times|years|hours|days|of))",
-    needs=DIGITS,
     weight=1.3,
+    digits=True,
 )
 def _lettered_model(match: re.Match[str]) -> Value | None:
     """Letters and a number that name a thing: `RTX 4090`, `BA 249`."""
@@ -337,7 +361,9 @@ _NO_MODELS = frozenset(
 )
 
 
-@recognizer("number", r"(?<![\w.-])([A-Z][a-z]+)-(\d{3})(?![\w,-]|\.\d)", needs="-", weight=1.2)
+@recognizer(
+    "number", r"(?<![\w.-])([A-Z][a-z]+)-(\d{3})(?![\w,-]|\.\d)", needs="-", weight=1.2, digits=True
+)
 def _hyphened(match: re.Match[str]) -> Value:
     return Phrase((match[1], Label(match[2])))
 
@@ -347,8 +373,8 @@ def _hyphened(match: re.Match[str]) -> Value:
     rf"(?<![\w.,$£€#-])(\d{{3,5}})([A-Z])?(?= (?:[NSEW]\.? |North |South |East |West "
     rf")?(?:[A-Z][\w'-]+ ){{1,3}}{_STREET}|"
     rf"(?: (?:[NSEW]\.? )?\d+(?:st|nd|rd|th) {_STREET}))",
-    needs=DIGITS,
     weight=1.3,
+    digits=True,
 )
 def _house(match: re.Match[str]) -> Value:
     digits = match[1]
@@ -361,6 +387,7 @@ def _house(match: re.Match[str]) -> Value:
     r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(s)?(?![\w,%]|\.\d)(?! [a-z]+s\b)",
     needs="7",
     weight=1,
+    digits=True,
 )
 def _airliner(match: re.Match[str]) -> Value:
     return Label(match[1], match[2] or "")
@@ -374,6 +401,7 @@ def _airliner(match: re.Match[str]) -> Value:
     r"(?<![\w.])(§§? ?)?(\d{1,4}[A-Z]?)((?:\((?:[a-zA-Z]|[ivx]{2,5}|\d{1,2})\))+)(s)?(?![\w])",
     needs="(",
     weight=1.8,
+    digits=True,
 )
 def _section(match: re.Match[str]) -> Value | None:
     """`§3(a)(ii)`, `401(k)`."""
@@ -398,7 +426,13 @@ def _section(match: re.Match[str]) -> Value | None:
     return Phrase(tuple(parts))
 
 
-@recognizer("section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+))?(?![\w(])", needs="§", weight=1.5)
+@recognizer(
+    "section",
+    r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+))?(?![\w(])",
+    needs="§",
+    weight=1.5,
+    digits=True,
+)
 def _paragraph_sign(match: re.Match[str]) -> Value:
     number: Value = Version(tuple(match[2].split("."))) if "." in match[2] else Number(match[2])
     if match[4]:
@@ -412,6 +446,7 @@ def _paragraph_sign(match: re.Match[str]) -> Value:
     languages=_ALL,
     needs="pi",
     weight=1.5,
+    digits=True,
 )
 def _screen(match: re.Match[str]) -> Value | None:
     if match[1] not in ("240", "360", "480", "540", "576", "720", "1080", "1440", "2160", "4320"):

@@ -6,7 +6,6 @@ import re
 
 from anyrig.text.recognizers import Found, recognizer
 from anyrig.text.recognizers.common import (
-    DIGITS,
     FRACTIONS,
     MINUS,
     NUMBER,
@@ -52,6 +51,7 @@ _SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹"
     r"(?<![\w./])(?:(\d+)(?: and |[ -]))?(\d{1,4})[/⁄](\d{1,5})(ths?|rds?|nds?)?(?![\w/]|[.,]\d|%)",
     needs="/⁄",
     weight=1.1,
+    digits=True,
 )
 def _fraction(match: re.Match[str]) -> Value | Found | None:
     whole, above, below, suffix = match.groups()
@@ -85,7 +85,9 @@ def _is_rating(match: re.Match[str], above: str, below: str) -> bool:
     return below in ("3", "4", "5", "10", "20", "100") and bool(people)
 
 
-@recognizer("fraction", rf"(?<![\w.])(\d+)?[ -]?([{VULGAR}])", needs=VULGAR, weight=1.1)
+@recognizer(
+    "fraction", rf"(?<![\w.])(\d+)?[ -]?([{VULGAR}])", needs=VULGAR, weight=1.1, digits=True
+)
 def _vulgar(match: re.Match[str]) -> Value:
     return Fraction(*FRACTIONS[match[2]], int(match[1]) if match[1] else None)
 
@@ -93,9 +95,9 @@ def _vulgar(match: re.Match[str]) -> Value:
 @recognizer(
     "ordinal",
     r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)\^?(?:st|nd|rd|th|ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ)(s?)\b",
-    needs=DIGITS,
     flags=re.IGNORECASE,
     weight=1.1,
+    digits=True,
 )
 def _ordinal(match: re.Match[str]) -> Value | None:
     digits = match[1].replace(",", "")
@@ -107,8 +109,8 @@ def _ordinal(match: re.Match[str]) -> Value | None:
     rf"(?<![\w.])([{MINUS}])?({NUMBER})(?: ?[×x·*] ?10(?:(?:\^|"
     rf"\*\*)\(?([-−+]?\d{{1,4}})\)?|([⁻⁺]?[{_SUPER}]+))|"
     r"[eE]([-+−]?\d{1,4}))(?![\w.]\w|\w)",
-    needs=DIGITS,
     weight=1.8,
+    digits=True,
 )
 def _scientific(match: re.Match[str]) -> Value:
     exponent = (match[3] or match[4] or match[5]).translate(SUPERSCRIPT).replace("−", "-")
@@ -120,6 +122,7 @@ def _scientific(match: re.Match[str]) -> Value:
     rf"(?<![\w.])({NUMBER}|[A-Za-z])(?:\^\(?([-−]?\w{{1,4}})\)?|([⁻⁺]?[{_SUPER}]+))(?!\d)",
     needs="^⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺",
     weight=1.3,
+    digits=True,
 )
 def _power(match: re.Match[str]) -> Value:
     base: Value | str = match[1] if match[1].isalpha() else parse_number(match[1])
@@ -136,8 +139,8 @@ _RUNS = re.compile(
     "number",
     rf"(?<![\w.,])({NUMBER})(?:(k|K|M|B|bn|mn|T)(\+)?(?![\w&]|-?[A-Z])(\.(?= [a-z]))?| (bn|"
     rf"mn|mil|tn)\b(\.(?= [a-z]))?)",
-    needs=DIGITS,
     weight=1.0,
+    digits=True,
 )
 def _shortened(match: re.Match[str]) -> Value | Found | None:
     amount, scale, more = match[1], match[2] or match[5], match[3]
@@ -172,7 +175,7 @@ def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
     return False
 
 
-@recognizer("number", rf"(?<![\w.,])({NUMBER})x(?!\w| ?[-+=*/^])", needs="x", weight=1)
+@recognizer("number", rf"(?<![\w.,])({NUMBER})x(?!\w| ?[-+=*/^])", needs="x", weight=1, digits=True)
 def _times(match: re.Match[str]) -> Value:
     return Phrase((parse_number(match[1]), "times"))
 
@@ -181,8 +184,8 @@ def _times(match: re.Match[str]) -> Value:
     "range",
     rf"(?<![\w.,/-])([{MINUS}])?({NUMBER})(k|K|M)?( ?[–—] ?|-| - )({NUMBER})(k|K|M|x)?(?! "
     rf"?[-–][\d]|\w|\.\d|/\d)",
-    needs=DIGITS,
     weight=0.8,
+    digits=True,
 )
 def _range(match: re.Match[str]) -> Value | None:
     sign, low, scale, dash, high, scale2 = match.groups()
@@ -201,7 +204,7 @@ def _range(match: re.Match[str]) -> Value | None:
 
 
 @recognizer(
-    "number", r"(?<![\w.,])(\d{1,3}(?: \d{3})+)(?![\w]|[.,]\d| \d)", needs=DIGITS, weight=0.9
+    "number", r"(?<![\w.,])(\d{1,3}(?: \d{3})+)(?![\w]|[.,]\d| \d)", weight=0.9, digits=True
 )
 def _spaced(match: re.Match[str]) -> Value | None:
     many = match[1].count(" ") > 1 or match[1].endswith("000")
@@ -213,6 +216,7 @@ def _spaced(match: re.Match[str]) -> Value | None:
     r"(?<![\w.,])(1?0{1,6}|1,000|10,000|100,000|1,000,000|10)s of\b",
     needs="0",
     weight=1.5,
+    digits=True,
 )
 def _tens_of(match: re.Match[str]) -> Value | None:
     names = {"10": "tens", "100": "hundreds", "1000": "thousands", "10000": "ten thousands",
@@ -221,13 +225,17 @@ def _tens_of(match: re.Match[str]) -> Value | None:
     return Phrase((name, "of")) if name else None
 
 
-@recognizer("number", r"(?<![\w.])(\d{1,3})ers\b", needs=DIGITS, weight=1)
+@recognizer("number", r"(?<![\w.])(\d{1,3})ers\b", weight=1, digits=True)
 def _people(match: re.Match[str]) -> Value:
     return Label(match[1], "ers")
 
 
 @recognizer(
-    "fraction", r"(?<![\w./])(\d+\.\d+)/(10|5|100|4\.0|4)(?![\w/]|\.\d)", needs="/", weight=1.4
+    "fraction",
+    r"(?<![\w./])(\d+\.\d+)/(10|5|100|4\.0|4)(?![\w/]|\.\d)",
+    needs="/",
+    weight=1.4,
+    digits=True,
 )
 def _rating(match: re.Match[str]) -> Value:
     return Phrase((parse_number(match[1]), "out of", parse_number(match[2])))
@@ -237,8 +245,8 @@ def _rating(match: re.Match[str]) -> Value:
     "number",
     rf"(?<![\w])([−]|(?<![\w.)\"'])[-–](?=[\d.])|"
     rf"\+(?=\d))?({NUMBER})(?!\d)(?:(?<=\d)([A-Za-z])(?![\w&]))?",
-    needs=DIGITS,
     weight=0.5,
+    digits=True,
 )
 def _number(match: re.Match[str]) -> Value | None:
     sign, text, letter = match.groups()
@@ -256,7 +264,7 @@ def _number(match: re.Match[str]) -> Value | None:
     return Phrase((number, Letters(letter)))
 
 
-@recognizer("number", r"\d+", needs=DIGITS, weight=0.3)
+@recognizer("number", r"\d+", weight=0.3, digits=True)
 def _left(match: re.Match[str]) -> Value:
     lead = match.string[match.start() - 1 : match.start()] if match.start() else ""
     follows = match.string[match.end() : match.end() + 1]
@@ -268,7 +276,7 @@ def _left(match: re.Match[str]) -> Value:
     )
 
 
-@recognizer("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹", weight=0.3)
+@recognizer("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹", weight=0.3, digits=True)
 def _small(match: re.Match[str]) -> Value:
     plain = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT)
     if match[0][0] in "₀₁₂₃₄₅₆₇₈₉":

@@ -30,17 +30,21 @@ _RULERS = frozenset(
     "King Queen Pope Emperor Empress Tsar Czar Tsarina Prince Duke Sultan Pharaoh Kaiser Antipope "
     "Earl Baron Shah Count Patriarch".split()
 )
-_PARTS = (
-    "chapter chapters part parts book books volume volumes vol act acts scene scenes section "
-    "sections article articles appendix phase type class level grade stage figure table title "
-    "canto psalm sonnet symphony division schedule episode unit lesson season round group tier "
-    "category war bowl mark amendment column exhibit annex step factor category number no page "
-    "sec ch fig vols chap corps schedule zone region quarter olympiad games opus trial verse "
-    "stanza movement sonata concerto fantasy quest fighter auto impact effect duty cry evil craft "
-    "creed gear hearts kombat souls scrolls rocky rambo jaws apollo saturn gemini titan diablo "
-    "civilization windows model diabetes mk variant plan option item paragraph "
-    "clause rule law theorem lemma axiom".split()
+_PARTS = frozenset(
+    (
+        "chapter chapters part parts book books volume volumes vol act acts scene scenes section "
+        "sections article articles appendix phase type class level grade stage figure table title "
+        "canto psalm sonnet symphony division schedule episode unit lesson season round group tier "
+        "category war bowl mark amendment column exhibit annex step factor category number no page "
+        "sec ch fig vols chap corps schedule zone region quarter olympiad games opus trial verse "
+        "stanza movement sonata concerto fantasy quest fighter auto impact effect duty cry evil "
+        "craft "
+        "creed gear hearts kombat souls scrolls rocky rambo jaws apollo saturn gemini titan diablo "
+        "civilization windows model diabetes mk variant plan option item paragraph "
+        "clause rule law theorem lemma axiom"
+    ).split()
 )
+_NOUN = re.compile(r"([A-Za-z]+)(?: [Nn]o\.)?\.?[ -]$")
 # "Elizabeth I think so": after a name, with a verb that a king's number never has behind it.
 _PRONOUN = re.compile(r"(?:'|’| (?:am|think|know|love|need|want|hope|believe|guess|mean|see|don't|"
                       r"can|could|can't|would|will|won't|have|haven't|must|should|do|feel|saw|met|"
@@ -66,42 +70,29 @@ def roman_value(text: str) -> int:
 
 @recognizer(
     "roman",
-    rf"\b((?i:{'|'.join(sorted(set(_PARTS), key=len, reverse=True))})(?: [Nn]o\.)?\.?[ -])"
-    r"([IVXLCDM]+|[ivxl]+)((?:(?:, and | and |, or | or |, | & | to | ?[-–—] "
-    r"?)(?:[IVXLC]+|[ivxlc]+)(?![\w']))*)"
-    r"(?![\w&]|'[a-z]{2}|-\w|\.\w)",
+    r"(?<=[ -])([IVXLCDM]+|[ivxl]+)((?:(?:, and | and |, or | or |, | & | to | ?[-–—] ?)"
+    r"(?:[IVXLC]+|[ivxlc]+)(?![\w']))*)(?![\w&]|'[a-z]{2}|-\w|\.\w)",
     needs="IVXLivxl",
-    weight=1.4,
 )
 def _part(match: re.Match[str]) -> Found | None:
     """After a noun, in a row too: `Acts I, II, and V`."""
-    noun, numeral, more = match.groups()
+    numeral, more = match.groups()
+    preceding = _NOUN.search(before(match, 24))
+    noun = preceding[1] if preceding else ""
     number = roman_value(numeral)
-    if not number or (len(numeral) == 1 and not noun[0].isupper()):
+    if not number or noun.lower() not in _PARTS or (len(numeral) == 1 and not noun[0].isupper()):
         return None
-    if len(numeral) == 1 and noun.strip() == "Model":
+    if len(numeral) == 1 and noun == "Model":
         return None  # a car
-    if noun.strip().lower() in ("no", "no.") and not (noun[0] == "N" and len(numeral) > 1):
-        rest = after(match, 16)
-        if numeral in ("I", "i") and (_PRONOUN.match(rest) or _VERB.match(rest)):
-            return None
-    rest = match.string[match.end(2) : match.end(2) + 16]
-    if (
-        numeral in ("i", "I")
-        and not more
-        and (_PRONOUN.match(rest) or (noun == "No. " and _VERB.match(rest)))
-    ):
+    rest = match.string[match.end(1) : match.end(1) + 16]
+    if numeral in ("i", "I") and not more and (
+        _PRONOUN.match(rest) or (noun.lower() == "no" and _VERB.match(rest))
+    ):  # fmt: skip
         return None
-    if (len(numeral) == 1 and numeral in "LCDMlc") or numeral in (
-        "mix",
-        "dim",
-        "mild",
-        "civil",
-        "I'm",
-    ):
+    if (len(numeral) == 1 and numeral in "LCDMlc") or numeral in ("mix", "dim", "mild", "civil"):
         return None
     parts: list[Value | str] = [Roman(number)]
-    end = match.end(2)
+    end = match.end(1)
     for link, one in re.findall(
         r"(, and |, or | and | or |, | & | to | ?[-–—] ?)([IVXLCivxlc]+)", more
     ):
@@ -116,7 +107,7 @@ def _part(match: re.Match[str]) -> Found | None:
         else:
             parts += ["and" if word == "&" else word, Roman(worth)]
         end += len(link) + len(one)
-    return Found(Phrase(tuple(parts)), start=match.start(2), end=end, weight=2.5)
+    return Found(Phrase(tuple(parts)), end=end, weight=2.5)
 
 
 @recognizer(

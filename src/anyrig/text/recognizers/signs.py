@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers import recognizer
+from anyrig.text.recognizers import Found, recognizer
 from anyrig.text.recognizers.common import after, before
 from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Sign, Silence, Value
 
@@ -19,19 +19,14 @@ _EMOJI = (
 _ALL = ("en", "es", "fr")
 
 
-@recognizer(
-    "emoji",
-    rf"[0-9#*]\ufe0f\u20e3|[ \t]{{0,4}}(?:{_EMOJI})+(?=[ \t]{{0,4}}(?:[.,;:!?)]|$))|"
-    rf"(?:{_EMOJI})+",
-    languages=_ALL,
-    flags=re.MULTILINE,
-    weight=2,
-)
-def _emoji(match: re.Match[str]) -> Value:
+@recognizer("emoji", rf"[0-9#*]\ufe0f\u20e3|(?:{_EMOJI})+", languages=_ALL, weight=2)
+def _emoji(match: re.Match[str]) -> Value | Found:
     if match[0][0] in "0123456789":
         return Number(match[0][0])
-    inner = match.string[max(0, match.start() - 1) : match.start()].isalnum()
-    return Silence(inner and match.string[match.end() : match.end() + 1].isalnum())
+    lead, rest = match.string[: match.start()], after(match, 6).lstrip(" \t")
+    if not rest or rest[0] in ".,;:!?)":
+        return Found(Silence(), start=len(lead.rstrip(" \t")))
+    return Silence(lead[-1:].isalnum() and rest[0].isalnum() and rest == after(match, 6))
 
 
 @recognizer(

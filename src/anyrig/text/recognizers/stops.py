@@ -24,6 +24,8 @@ _NEXT = re.compile(
     r"(\d|[^\W\d_][\w'’-]*\.?(?:\w\.)*)?(?:[ \n]+([^\s]+))?"
 )
 _LAST_WORD = re.compile(r"[^\s()\[\]\"“«]{1,40}\Z")
+_LAST_PIECE = re.compile(r"[^\W_]+\Z")
+_AFTER_WORDS = ")]}\"'”’»`*%"
 _NUMBERED_ITEM = re.compile(r"\s*\(?\d{1,3}[.)]\s*\Z")
 _ROMAN = re.compile(r"[IVXLCDM]+\b")
 _LEADS_IN = re.compile(
@@ -201,13 +203,69 @@ def is_certain_end(text: str, match: re.Match[str], language: str) -> bool:
         return True
     if match.end(1) - start > 1:
         return not after.isdecimal()
-    found = _LAST_WORD.search(text, max(0, start - 41), start)
+    return _is_plain_end(text, start, after, language)
+
+
+def _is_plain_end(text: str, start: int, after: str, language: str) -> bool:
+    """Whether the word before a full stop is no abbreviation beyond doubt."""
+    last = text[start - 1 : start]
+    if last in _AFTER_WORDS:
+        return True
+    # Of a compound the last piece counts: "well-known".
+    found = _LAST_PIECE.search(text, max(0, start - 41), start)
     word = found[0] if found else ""
-    if len(word) < 3 or not word.isalpha() or not word[-1].islower():
+    if last.isdecimal():
+        # A number ends a sentence; one that begins it is an item's of a list.
+        lead = text[max(0, start - 60) : start - len(word)].rstrip()
+        return lead[-1:].isalnum() or (len(word) > 1 and bool(lead))
+    if len(word) < 2 or not word.isalpha() or (after.isdecimal() and word[0].isupper()):
         return False
-    if after.isdecimal() and word[0].isupper():
+    if len(word) < 4 and not (word.islower() or word.isupper()):
+        return False
+    if text[start - len(word) - 1 : start - len(word)] == ".":
         return False
     return not STOP_TABLES[language].is_known(word.lower())
+
+
+def is_certain_inside(text: str, match: re.Match[str], language: str) -> bool:
+    """Whether a candidate ends no sentence beyond doubt, in a text that uses capitals."""
+    after = text[match.end() : match.end() + 1]
+    if after in OPEN or after in "-–—>|":
+        after = text[match.end() : match.end() + 12].lstrip(OPEN + "-–—>| ")[:1]
+        return after.islower()
+    if after.islower() or after in ",;:":
+        return True
+    if not after.isupper() or match[0][:2] != ". ":
+        return False
+    return text[max(0, match.start() - 5) : match.start()].endswith(ALWAYS_TITLES.get(language, ()))
+
+
+ALWAYS_TITLES = {"en": (" Mr", " Mrs", " Ms", "\nMr", "\nMrs", '"Mr', '"Mrs', "“Mr", "“Mrs")}
+
+
+def needs_recognizers(text: str, language: str) -> bool:
+    """Whether a window may hold anything but plain words."""
+    trigger = TRIGGERS.get(language)
+    if trigger is None or trigger.search(text):
+        return True
+    # The last word may be an abbreviation whose stop ends the sentence too.
+    bare = text.rstrip(CLOSE)
+    return bare.endswith(".") and STOP_TABLES[language].is_known(last_word(bare, len(bare) - 1))
+
+
+TRIGGERS = {
+    "en": re.compile(
+        # Digits and signs; capitals in a row, or inside a word; a stop that is not the last sign.
+        r"[^A-Za-z\s,;:!?\"'().—–-]|[A-Z][A-Z]|[a-z][A-Z]|--|(?<!\.)\.(?![.\"')]*$|\.\.)|"
+        # Single letters, numerals, and shortened words that are written without a stop.
+        r"(?<![\w'])(?:[B-HJ-Z]|A's|[ivxl]{2,}|Mrs?|Ms|Dr|St|Prof|Sgt|Capt|Lt|Mt|vs|v|approx|etc|dept|"
+        r"govt|hrs|yrs|mins|lbs|Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|Corp|Ctrl|Cmd|Esc|Del|PgUp|PgDn|Bksp|"
+        r"bid|tid|qid|prn|[Nn]oon|Tel|[Vv]itamin|Mon|Tue|Tues|Wed|Thu|Thurs|Fri|Sat|Sun|Jan|Feb|Mar|Apr|"
+        r"Jun|Jul|Aug|Sept?|Oct|Nov|Dec|[Pp]er ?cent|pct)(?![\w'])|"
+        r"\([ivx]\)|[A-Z][a-z]+,? I(?![\w'])|[:;][-'o^]?[()DPpOo/|\][](?=\s|$|[.,!?])"
+    )
+}
+"""By language: what a window without anything to recognise does not have."""
 
 
 def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: bool) -> bool:

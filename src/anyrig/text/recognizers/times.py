@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, Stop, recognizer
-from anyrig.text.recognizers.common import DASH, DIGITS, NUMBER, after, before, parse_number
+from anyrig.text.recognizers.common import DASH, NUMBER, after, before, parse_number
 from anyrig.text.recognizers.dates import MONTHS, WEEKDAYS
 from anyrig.text.recognizers.stops import stop_after
 from anyrig.text.values import (
@@ -86,8 +86,8 @@ def _is_time(hour: str | int, minute: str | int | None) -> bool:
     rf"(?<![\w:.,])(\d{{1,2}})(?:[:.](\d\d))?(?: ?{_HALF})?({DASH}| to | and "
     rf")(\d{{1,2}})(?:[:.](\d\d))? ?{_HALF}"
     rf"{ZONE}?",
-    needs=DIGITS,
     weight=1.7,
+    digits=True,
 )
 def _span(match: re.Match[str]) -> Found | None:
     hour, minute, link, until, to = match[1], match[2], match[5].strip(), match[6], match[7]
@@ -106,8 +106,8 @@ def _span(match: re.Match[str]) -> Found | None:
 @recognizer(
     "time",
     rf"(?<![\w:.,])(\d{{1,2}})(?:[:.](\d\d))?(?::(\d\d))? ?{_HALF}{ZONE}?",
-    needs=DIGITS,
     weight=1.7,
+    digits=True,
 )
 def _half_day(match: re.Match[str]) -> Found | None:
     hour, minute, second = match[1], match[2], match[3]
@@ -125,6 +125,7 @@ def _half_day(match: re.Match[str]) -> Found | None:
     rf"(?![\w:]|\.\d)(?:( hours| hrs| o'clock)|{ZONE})?",
     needs=":",
     weight=1.2,
+    digits=True,
 )
 def _clock(match: re.Match[str]) -> Value | Found | None:
     hour, minute, second, part, dash, until, to, word, zone, _ = match.groups()
@@ -176,8 +177,8 @@ _AT_HOUR = re.compile(
     "time",
     rf"(?<![\w:.,$£€#/-])([01]\d|2[0-4])([0-5]\d)(?:(?: ?(hours|hrs|h)\b\.?)|{ZONE}| "
     rf"Zulu)?(?![\w%:/]|[.,-]\d)",
-    needs=DIGITS,
     weight=1.4,
+    digits=True,
 )
 def _military(match: re.Match[str]) -> Value | Found | None:
     """`0600`; without `hours` behind it, after `at` and the like."""
@@ -215,13 +216,18 @@ def _military(match: re.Match[str]) -> Value | Found | None:
     r"(?<![\w:.,])(\d{1,3}) ?h ?(\d{1,2})(?: ?m(?:in)?\.?)?(?: ?(\d{1,2}) ?s)?(?!\w)",
     needs="h",
     weight=1.4,
+    digits=True,
 )
 def _hours_minutes(match: re.Match[str]) -> Value:
     return Duration(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
 
 
 @recognizer(
-    "duration", r"(?<![\w:.,])(\d{1,3}) ?m(?:in)? ?(\d{1,2}) ?s(?:ec)?(?!\w)", needs="m", weight=1.4
+    "duration",
+    r"(?<![\w:.,])(\d{1,3}) ?m(?:in)? ?(\d{1,2}) ?s(?:ec)?(?!\w)",
+    needs="m",
+    weight=1.4,
+    digits=True,
 )
 def _minutes_seconds(match: re.Match[str]) -> Value:
     return Duration(minutes=int(match[1]), seconds=int(match[2]))
@@ -232,6 +238,7 @@ def _minutes_seconds(match: re.Match[str]) -> Value:
     rf"(?<![\w:.,])({NUMBER}) ?: ?({NUMBER})(?: ?: ?({NUMBER}))?(?![\w:]|\.\d)",
     needs=":",
     weight=0.8,
+    digits=True,
 )
 def _ratio(match: re.Match[str]) -> Value:
     numbers = tuple(parse_number(one) for one in match.groups() if one)
@@ -255,6 +262,7 @@ _TEAM_RECORD = re.compile(r"\b(?:went|go|goes|record of|record is|finished|are|w
     r"(?<![\w:.,/$£€–-])(\d{1,3})[-–](\d{1,3})(?![\w%:/°]|[.,-]\d|-\w)(?! ?[+=*/])",
     needs="-–",
     weight=0.9,
+    digits=True,
 )
 def _score(match: re.Match[str]) -> Value | Found | None:
     first, second = match[1], match[2]
@@ -289,6 +297,7 @@ def _book_value(number: str | None, name: str) -> str:
     r"(?:[-–—](\d{1,3})(?::(\d{1,3}))?)?(?:, ?(\d{1,3})(?![\d:]))?(?!\d|:\d)",
     needs=":.",
     weight=2,
+    digits=True,
 )
 def _verse(match: re.Match[str]) -> Value | None:
     number, full, short, chapter, verse, letter, last, last_verse, more = match.groups()
@@ -315,13 +324,14 @@ def _verse(match: re.Match[str]) -> Value | None:
     rf"Corinthians|Thessalonians|Timothy|Peter|John))(?= \d)",
     needs="123I",
     weight=1.2,
+    digits=True,
 )
 def _book(match: re.Match[str]) -> Value:
     return Abbreviation(_book_value(match[1], match[2] or match[3]))
 
 
 @recognizer(
-    "verse", rf"\b({'|'.join(_BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))", needs=DIGITS, weight=1.1
+    "verse", rf"\b({'|'.join(_BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))", weight=1.1, digits=True
 )
 def _short_book(match: re.Match[str]) -> Value | None:
     return (
@@ -341,6 +351,7 @@ def _bare_half(match: re.Match[str]) -> Found:
     r"(?<![\w&])(GMT|UTC) ?([+−–-]) ?(\d{1,2})(?::?(\d\d))?(?![\w])",
     needs="+−–-",
     weight=1.6,
+    digits=True,
 )
 def _offset(match: re.Match[str]) -> Value:
     hours = Number(match[3].lstrip("0") or "0", sign="+" if match[2] == "+" else "-")
