@@ -220,8 +220,11 @@ def _is_plain_end(text: str, start: int, after: str, language: str) -> bool:
         return lead[-1:].isalnum() or (len(word) > 1 and bool(lead))
     if len(word) < 2 or not word.isalpha() or (after.isdecimal() and word[0].isupper()):
         return False
-    if len(word) < 4 and not (word.islower() or word.isupper()):
-        return False
+    if language == "en":
+        if len(word) < 4 and not (word.islower() or word.isupper()):
+            return False
+    elif len(word) < 3 or not word[-1].islower():
+        return False  # EE. UU., av. J.-C.
     if text[start - len(word) - 1 : start - len(word)] == ".":
         return False
     return not STOP_TABLES[language].is_known(word.lower())
