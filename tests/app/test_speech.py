@@ -15,8 +15,10 @@ import pytest
 import soundfile
 
 from anyrig import Rig
+from anyrig.app import engines
+from anyrig.app.batch import BatchRequest, plan_batch
 from anyrig.app.engines import choose_engine
-from anyrig.app.events import Event
+from anyrig.app.events import Event, WarningEvent
 from anyrig.app.live_embedding import LiveEmbedding
 from anyrig.app.live_speech import LiveSpeech, open_live_speech
 from anyrig.app.models import ModelCache
@@ -274,3 +276,42 @@ def test_a_synthesizer_measures_its_engine(rig: Rig) -> None:
         assert synthesizer.seconds_per_character == 0.0
         list(synthesizer.read(prepare_script(rig, request, choice).segments))
         assert 0.0 < synthesizer.seconds_per_character < 1.0
+
+
+def test_another_take_of_the_default_voice_has_another_pace(rig: Rig, tmp_path: Path) -> None:
+    """Its takes of two seeds are the same, so that a new seed would change nothing."""
+    file = tmp_path / "lines.txt"
+    file.write_text("The kettle is on.\n")
+    events: list[Event] = []
+
+    def plan_rate(**more: Any) -> float:
+        given = {"file": file, "output": tmp_path / "out", "engine": "hibari", **more}
+        result = plan_batch(rig, rig.request(BatchRequest, **given), events.append)
+        return result.items[0].script.segments[0].utterance.rate
+
+    assert plan_rate() == 1.0
+    assert plan_rate(only="1") != 1.0
+    assert not [one for one in events if isinstance(one, WarningEvent)]
+    assert plan_rate(seed=2) == 1.0
+    (warning,) = [one for one in events if isinstance(one, WarningEvent)]
+    assert "hibari gives the same take for every seed" in warning.message
+
+
+def test_a_request_with_a_voice_looks_up_weights_once(
+    rig: Rig, speech: LiveSpeech, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    find = engines.find_weights
+
+    def count(rig: Rig, options: Any, name: str, engine: Any) -> Any:
+        found.append(name)
+        return find(rig, options, name, engine)
+
+    monkeypatch.setattr(engines, "find_weights", count)
+    request = speech.request(text="The kettle is on.", voice="heart")
+    _, choice = speech._choose(request, "en")
+    assert (choice.name, found) == ("hibari", ["hibari"])
+    found.clear()
+    request, choice = speech._choose(speech.request(text="The kettle is on.", voice="alloy"), "en")
+    assert (choice.name, request.voice) == ("hibari", "heart")
+    assert len(found) == len(set(found)), "each engine once"

@@ -31,6 +31,7 @@ from anyrig.app.speech import (
     open_synthesizer,
     prepare_script,
     resolve_format,
+    warn_of_seed,
     warn_some,
     write_takes,
 )
@@ -141,6 +142,8 @@ class BatchResult:
 
 def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResult:
     """Decide which lines have to be spoken."""
+    from anyrig.speech.synthesis import vary_script
+
     lines = read_lines(request.file)
     folder = request.output or Path(request.file.stem)
     format = resolve_format(request.format)
@@ -150,6 +153,7 @@ def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResul
     language = detect_language(" ".join(texts), request)
     choice = choose_engine(rig, request, language)
     _check_common_options(rig, request, choice, language)
+    warn_of_seed(request, choice, on_event)
     on_event(ProgressEvent("checking existing files"))
     known = _read_manifest(folder)
     result = BatchResult(folder, choice)
@@ -164,6 +168,7 @@ def plan_batch(rig: Rig, request: BatchRequest, on_event: OnEvent) -> BatchResul
         seeded = replace(line, seed=seed + (bool(only) and not request.seed))
         try:
             script = _prepare_line(rig, request, choice, seeded, language)
+            script = vary_script(script, seeded.seed - line.seed, choice.info)
         except _LineError as error:
             result.failed.append(FailedLine(seeded, error.message, error.hint))
             continue

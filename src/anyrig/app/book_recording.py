@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.cache import open_cache
-from anyrig.app.events import BookUnfinishedEvent, OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.events import BookUnfinishedEvent, NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.app.files import check_writable
 from anyrig.app.speech import place_engine, warn_some
 from anyrig.errors import InvalidInputError, Message, OptionRef, StorageError, WorkError
@@ -382,6 +382,9 @@ class BookRecorder:
 
     def _make_again(self, segments: list[Segment]) -> None:
         """Make other takes of segments that somebody did not like."""
+        if segments and not self.synthesizer.info.varies_with_seed:
+            name = self.synthesizer.engine
+            self.on_event(NoticeEvent(f"{name} repeats itself exactly: the pace is changed"))
         for spoken in self.synthesizer.retake(segments) if segments else ():
             failure = spoken.failure
             if failure is not None or spoken.unusable:

@@ -109,9 +109,14 @@ def detect_language(text: str, options: VoiceOptions) -> str:
     return detect(text[:_DETECTION_CHARACTERS]).language
 
 
-def choose_engine(rig: Rig, options: VoiceOptions, language: str = "") -> EngineChoice:
-    """The requested engine; else one that has the voice; else the best for the language."""
-    catalog = _open_catalog(rig, options)
+def choose_engine(
+    rig: Rig, options: VoiceOptions, language: str = "", catalog: EngineCatalog | None = None
+) -> EngineChoice:
+    """The requested engine; else one that has the voice; else the best for the language.
+
+    A catalog that was used for the same request before is not filled again.
+    """
+    catalog = catalog or open_catalog(rig, options)
     requested = find_requested_engine(rig, options)
     if requested:
         return replace(catalog.open(requested), reason_code=ReasonCode.REQUESTED)
@@ -135,10 +140,10 @@ def choose_engine_with_voices(
     rig: Rig, options: VoiceOptions, voices: Sequence[str]
 ) -> EngineChoice:
     """The engine that has all of some voices; the default comes before the others."""
-    return choose_by_voices(_open_catalog(rig, options), voices)
+    return choose_by_voices(open_catalog(rig, options), voices)
 
 
-def _open_catalog(rig: Rig, options: VoiceOptions) -> EngineCatalog:
+def open_catalog(rig: Rig, options: VoiceOptions) -> EngineCatalog:
     return EngineCatalog(
         lambda name: find_weights(rig, options, name, engines.engine_class(name)), options.set
     )
@@ -209,7 +214,7 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
     saved: str = rig.settings.speech.voice
     if not saved or any(voice.name == saved for voice in choice.found.voices):
         return saved
-    catalog = _open_catalog(rig, options)
+    catalog = open_catalog(rig, options)
     others = (catalog.try_open(name) for name in engines.names())
     if not any(voice.name == saved for one in others if one for voice in one.found.voices):
         rig.warn(
@@ -371,7 +376,7 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
 
     info = engines.engine_class(name).info
     licence = info.weights_licence or info.code_licence
-    installed = _open_catalog(rig, options).try_open(name)
+    installed = open_catalog(rig, options).try_open(name)
     if installed is not None and match_language(language, installed.found.languages):
         return Message(
             "{name} ({licence}) speaks it and is installed: pass {engine}.",

@@ -25,6 +25,7 @@ from anyrig.app.engines import (
     choose_engine,
     detect_language,
     find_requested_engine,
+    open_catalog,
     resolve_voice,
 )
 from anyrig.app.lexicons import ClientLexicons
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.audio.loudness import Leveller
     from anyrig.audio.samples import Samples
+    from anyrig.speech.choose import EngineCatalog
     from anyrig.speech.chunks import ChunkBuilder
     from anyrig.speech.engine import Voice
     from anyrig.speech.segment import Script
@@ -191,6 +193,8 @@ class LiveSpeech:
 
         with errors_of_option("text"):
             self._check_text(request.text)
+        language = detect_language(request.text, request)
+        request, choice = self._choose(request, language)
         with self._preparing.hold(client, priority=len(request.text)) as give_way:
 
             def step() -> None:
@@ -198,13 +202,6 @@ class LiveSpeech:
                     check()
                 give_way()
 
-            language = detect_language(request.text, request)
-            with errors_of_option("voice"):
-                voice = self._resolve_voice(request, request.voice, language, openai=True)
-            if voice != request.voice:
-                request = replace(request, voice=voice)
-            with errors_of_option("engine"):
-                choice = choose_engine(self._rig, request, language)
             with errors_of_option("text"):
                 script = self._prepare(request, choice, step)
         with ExitStack() as stack:
@@ -238,9 +235,10 @@ class LiveSpeech:
         request = self.request(engine=engine, model=model or None, set=dict(options or {}))
         if find_requested_engine(self._rig, request):
             choose_engine(self._rig, request)
+        catalog = open_catalog(self._rig, request)
         with errors_of_option("voice"):
             for voice in dict.fromkeys(voices):
-                self._resolve_voice(request, voice, openai=False)
+                self._check_voice(request, voice, catalog)
 
     def load(self) -> None:
         """Load the default engine and use it once, so that the first client does not wait."""
@@ -286,36 +284,62 @@ class LiveSpeech:
                 hint=f"{guess}GET /v1/models lists them.",
             )
 
-    def _resolve_voice(
-        self, request: LiveSpeechRequest, voice: str, language: str = "", *, openai: bool
-    ) -> str:
-        """A voice that exists, or empty for the default one; it is never taken for a path.
+    def _choose(
+        self, request: LiveSpeechRequest, language: str
+    ) -> tuple[LiveSpeechRequest, EngineChoice]:
+        """The request with its voice, and its engine; weights are looked up once.
 
-        With `openai` the names that OpenAI's clients send are voices that speak the language.
+        A voice is never taken for a path. Names of OpenAI's clients are voices that speak the
+        language.
         """
+        catalog = open_catalog(self._rig, request)
+        voice = "" if request.voice == "default" else request.voice
+        if voice:
+            with errors_of_option("voice"):
+                if not self._check_voice(request, voice, catalog, openai=True):
+                    voice = self._find_openai_voice(request, voice, language, catalog)
+        request = replace(request, voice=voice)
+        with errors_of_option("engine"):
+            return request, choose_engine(self._rig, request, language, catalog)
+
+    def _check_voice(
+        self,
+        request: LiveSpeechRequest,
+        voice: str,
+        catalog: EngineCatalog,
+        *,
+        openai: bool = False,
+    ) -> bool:
+        """Whether a voice exists; raises an error if not, but for OpenAI's with `openai`."""
         if voice in ("", "default"):
-            return ""
+            return True
         from anyrig.speech.voices import unknown
 
-        voices = self._list_voices(request)
-        known = [one.name for one in voices]
-        if voice not in known and openai and voice in OPENAI_VOICES:
-            return self._find_openai_voice(request, voice, language, voices)
-        for name in [voice] if voice in known else split_blend(voice):
+        known: list[str] = []
+        for one in self._list_voices(request, catalog):
+            known.append(one.name)
+            if one.name == voice:
+                return True  # the other engines need not be looked at
+        if openai and voice in OPENAI_VOICES:
+            return False
+        for name in split_blend(voice):
             if name not in known:
                 raise unknown(name[:_SHOWN_CHARACTERS], known, more="GET /config describes each.")
-        return voice
+        return True
 
-    def _list_voices(self, request: LiveSpeechRequest) -> list[Voice]:
+    def _list_voices(self, request: LiveSpeechRequest, catalog: EngineCatalog) -> Iterator[Voice]:
         """The voices of the engine that is requested; of all that are installed, if none is."""
-        if find_requested_engine(self._rig, request):
+        if requested := find_requested_engine(self._rig, request):
             # An engine that is not installed raises its own error: it has no voices to name.
-            return list(choose_engine(self._rig, request).found.voices)
-        names = [name for name in self._engine_names if name != TEST_ENGINE]
-        return [one for name in names for one in check_engine(self._rig, request, name).voices]
+            yield from catalog.open(requested).found.voices
+            return
+        names = [name for name in self._engine_names if name not in (TEST_ENGINE, engines.DEFAULT)]
+        for name in (engines.DEFAULT, *names):
+            if (choice := catalog.try_open(name)) is not None:
+                yield from choice.found.voices
 
     def _find_openai_voice(
-        self, request: LiveSpeechRequest, name: str, language: str, voices: Sequence[Voice]
+        self, request: LiveSpeechRequest, name: str, language: str, catalog: EngineCatalog
     ) -> str:
         """The voice that is called so; else one of the default engine, as `OPENAI_VOICES` says.
 
@@ -326,7 +350,7 @@ class LiveSpeech:
         def speaks(voice: Voice) -> bool:
             return not language or bool(match_language(language, (voice.language, *voice.also)))
 
-        for one in voices:
+        for one in self._list_voices(request, catalog):
             title = (one.short_title or one.title).lower()
             if (
                 title == name
@@ -335,7 +359,7 @@ class LiveSpeech:
             ):
                 return one.name
         plain = replace(request, voice="")
-        choice = choose_engine(self._rig, plain, language)
+        choice = choose_engine(self._rig, plain, language, catalog)
         able = [one for one in choice.found.voices if speaks(one)]
         default = resolve_voice(self._rig, plain, choice)
         able.sort(key=lambda one: one.name != default)  # it is the first of its gender

@@ -39,6 +39,7 @@ from anyrig.app.files import normalize_format
 from anyrig.errors import (
     InvalidInputError,
     Message,
+    OptionRef,
     UnspeakableTextError,
 )
 from anyrig.options import Request, option
@@ -249,6 +250,17 @@ def warn_some(on_event: OnEvent, warnings: Sequence[str], more: str) -> None:
         on_event(WarningEvent(f"{len(warnings) - _MAX_WARNINGS} more {more}"))
 
 
+def warn_of_seed(request: VoiceOptions, choice: EngineChoice, on_event: OnEvent) -> None:
+    """Report a seed that changes nothing."""
+    if request.seed and not choice.info.varies_with_seed:
+        message = Message(
+            "{seed} has no effect: {engine} gives the same take for every seed",
+            seed=OptionRef("seed"),
+            engine=choice.name,
+        )
+        on_event(WarningEvent(message))
+
+
 def speak(rig: Rig, request: SpeechRequest, on_event: OnEvent) -> Speech:
     """Synthesise a text."""
     with stream(rig, request, on_event) as (speech, chunks):
@@ -271,6 +283,7 @@ def stream(
     began = time.monotonic()
     on_event(ProgressEvent("detecting the language"))
     choice = choose_engine(rig, request, detect_language(request.text, request))
+    warn_of_seed(request, choice, on_event)
     with borrow_synthesizer(rig, request, choice, len(request.text)) as synthesizer:
         on_event(ProgressEvent("splitting the text"))
         num_warnings = len(synthesizer.warnings)  # those of earlier texts are not repeated

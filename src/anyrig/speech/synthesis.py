@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
     from anyrig.speech.quality import Recording, StreamedSamples
-    from anyrig.speech.segment import Segment
+    from anyrig.speech.segment import Script, Segment
     from anyrig.storage.cache import Cache
 
 log = logging.getLogger(__name__)
@@ -834,6 +834,15 @@ def _build_error(failed: Sequence[SpokenSegment]) -> WorkError:
         ),
         hint=first.failure.hint or "The others are cached: run the command again.",
     )
+
+
+def vary_script(script: Script, number: int, info: EngineInfo) -> Script:
+    """A text for another take, where the seeds of its segments would not give one."""
+    if not number or info.varies_with_seed:
+        return script
+    return replace(script, segments=tuple(
+        replace(one, utterance=vary(one.utterance, number, info)) for one in script.segments
+    ))  # fmt: skip
 
 
 def vary(utterance: Utterance, number: int, info: EngineInfo) -> Utterance:
