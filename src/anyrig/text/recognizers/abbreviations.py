@@ -215,7 +215,8 @@ def _numbered(match: re.Match[str]) -> Found | None:
             r"percent|children)\b",
             rest + after(match, 20)[12:],
         )
-        if counted or re.match(r"\d+\. [A-Z]", rest):
+        named = short == "No" and re.search(r"[a-z,] $", lead)  # beat No. 8. Fans cheered.
+        if counted or (re.match(r"\d+\. [A-Z]", rest) and not named):
             return None
     if short == "Col" and not re.search(r"\b(?:[Ss]ee|[Ii]n|[Pp]\.|,) ?$", lead):
         return None

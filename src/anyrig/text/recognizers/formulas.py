@@ -57,4 +57,15 @@ def _ion(match: re.Match[str]) -> Value | None:
     return Formula((match[1], *_PARTS.findall(match[2].translate(SUPERSCRIPT))))
 
 
-RECOGNIZERS = (_formula, _ion)
+@recognizer(
+    "formula",
+    r"(?<![\w.-])(?:NaCl|NaOH|NaF|NaBr|HCl|HBr|KCl|KOH|KBr|LiCl|LiOH|MgO|CaO|CuO|ZnO|FeO|AgCl|AgBr|"
+    r"GaAs|GaN|SiC|TiN)(?![\w-])",
+    languages=("en", "es", "fr"),
+    weight=1.4,
+)
+def _simple(match: re.Match[str]) -> Value:
+    return Formula(tuple(_PARTS.findall(match[0])))
+
+
+RECOGNIZERS = (_formula, _ion, _simple)

@@ -368,13 +368,14 @@ def _is_size(match: re.Match[str]) -> bool:
     weight=1.3,
     digits=True,
 )
-def _percent(match: re.Match[str]) -> Value:
+def _percent(match: re.Match[str]) -> Value | Found:
     sign, low, link, high, mark = match.groups()
     amount: Value = parse_amount(low, sign)
     if high:
         joint = link.strip()
         amount = Range(amount, parse_number(high), joint if joint in ("or", "and") else "")
-    return Measure(amount, "‰" if mark == "‰" else "%")  # type: ignore[arg-type]
+    value = Measure(amount, "‰" if mark == "‰" else "%")  # type: ignore[arg-type]
+    return Found(value, stop=_stop_after_unit(match, ".")) if mark.endswith(".") else value
 
 
 @recognizer(

@@ -41,7 +41,8 @@ _PARTS = frozenset(
         "craft "
         "creed gear hearts kombat souls scrolls rocky rambo jaws apollo saturn gemini titan diablo "
         "civilization windows model diabetes mk variant plan option item paragraph "
-        "clause rule law theorem lemma axiom"
+        "clause rule law theorem lemma axiom items steps phases types classes levels stages "
+        "figures tables titles clauses paragraphs rules options schedules exhibits categories"
     ).split()
 )
 _NOUN = re.compile(r"([A-Za-z]+)(?: [Nn]o\.)?\.?[ -]$")
@@ -108,6 +109,12 @@ def _part(match: re.Match[str]) -> Found | None:
             parts += ["and" if word == "&" else word, Roman(worth)]
         end += len(link) + len(one)
     return Found(Phrase(tuple(parts)), end=end, weight=2.5)
+
+
+@recognizer("roman", r"(?<![\w.])(pp?)\. ?([ivxlc]+)(?![\w'])", needs="ivxlc", weight=2)
+def _page(match: re.Match[str]) -> Value | None:
+    number = roman_value(match[2])
+    return Phrase(("page" if match[1] == "p" else "pages", Roman(number))) if number else None
 
 
 @recognizer(
@@ -202,4 +209,4 @@ def _item(match: re.Match[str]) -> Found | None:
     return Found(Roman(number), start=match.start(group), end=match.end(group))
 
 
-RECOGNIZERS = (_part, _name, _century, _suffixed, _bare, _item)
+RECOGNIZERS = (_part, _page, _name, _century, _suffixed, _bare, _item)

@@ -265,6 +265,7 @@ TRIGGERS = {
         r"govt|hrs|yrs|mins|lbs|Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|Corp|Ctrl|Cmd|Esc|Del|PgUp|PgDn|Bksp|"
         r"bid|tid|qid|prn|[Nn]oon|Tel|[Vv]itamin|Mon|Tue|Tues|Wed|Thu|Thurs|Fri|Sat|Sun|Jan|Feb|Mar|Apr|"
         r"Jun|Jul|Aug|Sept?|Oct|Nov|Dec|[Pp]er ?cent|pct)(?![\w'])|"
+        r"(?<=[a-z] )(?:A(?=[ .!?,;:)])|I(?=[.!?]))|"
         r"\([ivx]\)|[A-Z][a-z]+,? I(?![\w'])|[:;][-'o^]?[()DPpOo/|\][](?=\s|$|[.,!?])"
     )
 }

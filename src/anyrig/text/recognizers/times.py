@@ -241,6 +241,8 @@ def _minutes_seconds(match: re.Match[str]) -> Value:
     digits=True,
 )
 def _ratio(match: re.Match[str]) -> Value:
+    if re.fullmatch(r"\d{2,3}:0\d", match[0]):
+        return Duration(minutes=int(match[1]), seconds=int(match[2]))
     numbers = tuple(parse_number(one) for one in match.groups() if one)
     if match[0] in ("50:50", "50 : 50"):
         return Score(numbers, "even")
@@ -266,7 +268,8 @@ _TEAM_RECORD = re.compile(r"\b(?:went|go|goes|record of|record is|finished|are|w
 )
 def _score(match: re.Match[str]) -> Value | Found | None:
     first, second = match[1], match[2]
-    if first == second == "50":
+    shares = len(first) == len(second) == 2 and int(first) + int(second) == 100
+    if shares and first[1] in "05":
         return Found(Score((Number(first), Number(second)), "even"), weight=1.5)
     if (first, second) in (("7", "11"), ("20", "20"), ("9", "11")) and first != "20":
         return Found(Score((Number(first), Number(second)), "even"), weight=1.2)
