@@ -60,6 +60,19 @@ def read_time_left(progress: Mapping[str, Any]) -> TimeLeft | None:
     return None
 
 
+class EstimatedProgress:
+    """Progress with an estimate in two fields, as its JSON has them."""
+
+    left_s: float | None
+    left_range_s: tuple[float, float] | None
+
+    @property
+    def left(self) -> TimeLeft | None:
+        if self.left_s is not None:
+            return TimeLeft(self.left_s, self.left_s)
+        return TimeLeft(*self.left_range_s) if self.left_range_s else None
+
+
 class Rate:
     """Units a second, smoothed. What came before the first unit was loading, and does not count."""
 

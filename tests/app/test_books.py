@@ -10,22 +10,27 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from anyrig.app.book_recording import (
+from anyrig.app.books import (
     BookProgressEvent,
-    BookRecorder,
+    BookRequest,
     BookResult,
-    BookTarget,
-    UnfinishedBookError,
-    check_disk_space,
+    record_book,
     resolve_target,
 )
-from anyrig.app.books import BookRequest
 from anyrig.app.events import BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.app.rig import Rig
 from anyrig.audio.loudness import measure
-from anyrig.audiobooks.make import Rests, record, sound
 from anyrig.audiobooks.plan import Plan, build_plan
-from anyrig.audiobooks.progress import Pace, Progress, Whole
+from anyrig.audiobooks.record import (
+    BookProgress,
+    ChapterPauses,
+    OverallProgress,
+    Pace,
+    UnfinishedBookError,
+    record,
+    stream_audio,
+)
+from anyrig.audiobooks.write import BookTarget, check_disk_space
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
 from anyrig.options import request_from_json, request_to_json
@@ -81,9 +86,10 @@ def make(
     request = BookRequest(file=Path("book.txt"), **options)
     engine = EngineChoice("tone", Tone, Tone.find_weights(), {}, ReasonCode.REQUESTED)
     on_event = (events if events is not None else []).append
-    target = BookTarget(Path(output), format)
-    recorder = BookRecorder(request, target, engine, what or plan(), reader, store, on_event)
-    return recorder.run()
+    target = BookTarget(
+        Path(output), format, captions=request.captions, read_along=request.read_along
+    )
+    return record_book(request, target, engine, what or plan(), reader, store, on_event)
 
 
 def made(store: ResultCache, what: Plan | None = None, **more: Any) -> BookResult:
@@ -92,17 +98,21 @@ def made(store: ResultCache, what: Plan | None = None, **more: Any) -> BookResul
         return make(reader, store, what, **more)
 
 
+def _known_s(pace: Pace) -> float | None:
+    return pace.left.known_s if pace.left else None
+
+
 def test_the_sound_is_as_long_as_its_timeline_says_and_at_its_loudness(store: ResultCache) -> None:
     book = plan()
     with synthesizer(store) as reader:
         recorded = record(book, reader)
-        parts = list(sound(book, reader, recorded))
+        parts = list(stream_audio(book, reader, recorded))
     samples = np.concatenate(parts)
     timeline = recorded.timeline
     assert len(samples) == timeline.num_samples
-    assert [mark.title for mark in timeline.marks] == ["One", "Two"]
-    assert timeline.marks[0].start == 0
-    assert timeline.marks[0].end == timeline.marks[1].start
+    assert [mark.title for mark in timeline.chapters] == ["One", "Two"]
+    assert timeline.chapters[0].start == 0
+    assert timeline.chapters[0].end == timeline.chapters[1].start
     heard = measure(samples, timeline.rate)
     assert -20 < heard.integrated_lufs < -18
     assert heard.true_peak_dbtp < -3.5
@@ -114,19 +124,19 @@ def test_the_sound_is_as_long_as_its_timeline_says_and_at_its_loudness(store: Re
     ends = [cue.end for cue in timeline.cues]
     assert all(cue.start >= end for cue, end in zip(timeline.cues[1:], ends, strict=False))
     last_of_one = max(c.end for c in timeline.cues if c.part == 0)
-    assert timeline.marks[1].start - last_of_one == round(1.5 * timeline.rate)
+    assert timeline.chapters[1].start - last_of_one == round(1.5 * timeline.rate)
 
 
 def test_a_short_book_is_measured_whole() -> None:
     """One second in three tells the loudness of hours, not of two minutes."""
-    from anyrig.audiobooks.make import _Levels
+    from anyrig.audiobooks.record import _VoiceLevels
 
     rate = 24000
     at = np.arange(rate * 120) / rate
     wave = np.where(at % 3 < 1, 0.02, 0.2) * np.sin(at * 2000)
-    levels = _Levels(rate)
-    levels.hear("", wave.astype(np.float32))
-    raised = wave * 10 ** (levels.gains_db(-19.0)[""] / 20)
+    levels = _VoiceLevels(rate)
+    levels.add("", wave.astype(np.float32))
+    raised = wave * 10 ** (levels.compute_gains(-19.0)[""] / 20)
     assert measure(raised.astype(np.float32), rate).integrated_lufs == pytest.approx(-19, abs=0.1)
 
 
@@ -137,8 +147,8 @@ def test_peaks_are_lower_where_few_bits_would_raise_them(
     """The tones are raised until they are limited."""
     book, target = plan(), BookTarget(Path("book.m4b"), bitrate=bitrate)
     with synthesizer(store) as reader:
-        recorded = record(book, reader, target_lufs=-8.0)
-        parts = list(sound(book, reader, recorded, ceiling_dbtp=target.ceiling_dbtp))
+        recorded = record(book, reader, loudness_lufs=-8.0)
+        parts = list(stream_audio(book, reader, recorded, ceiling_dbtp=target.ceiling_dbtp))
     peak = measure(np.concatenate(parts), recorded.timeline.rate).true_peak_dbtp
     assert most - 1.5 < peak < most
 
@@ -192,7 +202,7 @@ def test_a_passage_that_fails_stops_nothing_and_is_named(store: ResultCache) -> 
     assert "2:3" in refused.value.message
     assert not Path("book.m4b").exists()
     whole = made(store, engine=bad, allow_gaps=True)
-    gap = next(cue for cue in whole.timeline.cues if cue.gap)
+    gap = next(cue for cue in whole.timeline.cues if cue.is_gap)
     assert gap.text == TEXT["Two"][1]
     assert gap.end > gap.start
     assert whole.stats.num_cached == whole.stats.num_segments - 1
@@ -213,7 +223,7 @@ def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: R
         (1, refrain), (2, refrain),
     ]  # fmt: skip
     whole = made(store, book, engine=bad, allow_gaps=True, fresh=True)
-    assert [cue.part for cue in whole.timeline.cues if cue.gap] == [0, 1]
+    assert [cue.part for cue in whole.timeline.cues if cue.is_gap] == [0, 1]
     assert whole.stats.num_cached == 0
 
 
@@ -231,7 +241,7 @@ def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: R
 
 def test_captions_chapters_and_read_along_lie_beside_the_book(store: ResultCache) -> None:
     one = made(store, captions=("srt", "vtt"), read_along=True)
-    assert {path.name for path in one.beside} == {
+    assert {path.name for path in one.extra_files} == {
         "book.srt", "book.vtt", "book.chapters.vtt", "book.readalong.epub",
     }  # fmt: skip
     with synthesizer(store) as reader:
@@ -277,9 +287,9 @@ def test_the_read_along_file_is_a_step_of_its_own(store: ResultCache) -> None:
     }  # fmt: skip
 
 
-def told_by(*rows: Progress) -> list[Progress]:
-    found: list[Progress] = []
-    whole = Whole(found.append)
+def told_by(*rows: BookProgress) -> list[BookProgress]:
+    found: list[BookProgress] = []
+    whole = OverallProgress(found.append)
     for row in rows:
         whole(row)
     return found
@@ -287,8 +297,8 @@ def told_by(*rows: Progress) -> list[Progress]:
 
 def at(
     stage: Literal["making", "writing"], done: float, wall_s: float, left_s: float | None
-) -> Progress:
-    return Progress(
+) -> BookProgress:
+    return BookProgress(
         stage, done, 1, 1, "One", 1, 1, done * 1000.0 if stage == "making" else 1000.0, wall_s,
         None, left_s,
     )  # fmt: skip
@@ -316,16 +326,16 @@ def test_a_stage_weighs_what_it_takes_and_the_share_never_goes_back() -> None:
 def test_the_time_left_comes_from_what_was_made_and_not_from_what_was_kept() -> None:
     now = [100.0]
     pace = Pace(1000, 500, clock=lambda: now[0])
-    pace.add(500, 30.0, kept=True, device="")
-    assert pace.left_s is None
+    pace.add(500, 30.0, cached=True, device="")
+    assert _known_s(pace) is None
     now[0] += 5.0  # loading
-    pace.add(100, 6.0, kept=False, device="cpu")
+    pace.add(100, 6.0, cached=False, device="cpu")
     now[0] += 2.0
     for _ in range(4):  # before that, nothing is known of how fast it goes
-        assert pace.left_s is None
-        pace.add(25, 1.5, kept=False, device="gpu")
-    assert pace.left_s == pytest.approx(6.0)
-    assert Pace(10, 10).left_s == 0.0
+        assert _known_s(pace) is None
+        pace.add(25, 1.5, cached=False, device="gpu")
+    assert _known_s(pace) == pytest.approx(6.0)
+    assert _known_s(Pace(10, 10)) == 0.0
     assert pace.done == pytest.approx(0.7)
     assert pace.speed == pytest.approx(6.0 / 2.0)  # without loading
     assert pace.loading_s == 5.0
@@ -336,18 +346,18 @@ def test_little_of_a_long_text_tells_nothing_until_it_has_gone_on_for_a_while() 
     now = [100.0]
     long = Pace(100_000, 0, clock=lambda: now[0])
     for _ in range(6):  # too little of it to tell by, until it has gone on for a while
-        long.add(100, 6.0, kept=False, device="cpu")
+        long.add(100, 6.0, cached=False, device="cpu")
         now[0] += 3.0
-        assert long.left_s is None
+        assert _known_s(long) is None
     now[0] += 2.0
-    assert long.left_s == pytest.approx(99_400 / (500 / 20.0))
+    assert _known_s(long) == pytest.approx(99_400 / (500 / 20.0))
 
 
 def test_a_disk_without_space_is_an_error_before_the_work(tmp_path: Path) -> None:
     def check(audio_s: float, to_make_s: float, folder: Path) -> None:
         check_disk_space(
-            BookRequest(file=Path("book.txt")), BookTarget(Path("book.m4b")), audio_s=audio_s,
-            to_make_s=to_make_s, sample_rate=24000, cache_folder=folder,
+            BookTarget(Path("book.m4b")), audio_s=audio_s, to_make_s=to_make_s,
+            sample_rate=24000, cache_folder=folder,
         )  # fmt: skip
 
     check(60.0, 60.0, tmp_path)
@@ -361,7 +371,7 @@ def test_rests_around_chapters_can_be_set(store: ResultCache) -> None:
     book = plan()
     with synthesizer(store) as reader:
         usual = record(book, reader)
-        none = record(book, reader, rests=Rests(0.0, 0.0))
+        none = record(book, reader, pauses=ChapterPauses(0.0, 0.0))
     assert usual.timeline.num_samples - none.timeline.num_samples == 2 * 2 * 24000
 
 

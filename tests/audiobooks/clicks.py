@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from anyrig.audio.samples import Samples
-from anyrig.audiobooks.timeline import Mark, Timeline
+from anyrig.audiobooks.record import ChapterSpan, Timeline
 
 
 def click(rate: int) -> Samples:
@@ -24,7 +24,7 @@ def timeline(
 ) -> Timeline:
     named = titles or [f"Chapter {number}" for number in range(1, len(starts) + 1)]
     marks = [
-        Mark(title, start, stop)
+        ChapterSpan(title, start, stop)
         for title, start, stop in zip(named, starts, [*starts[1:], end], strict=True)
     ]
     return Timeline(rate, tuple(marks), ())
@@ -33,7 +33,7 @@ def timeline(
 def parts(book: Timeline, size: int = 10007) -> Iterator[Samples]:
     """The book's sound in parts of one size: silence, and a click at each mark."""
     burst = click(book.rate)
-    starts = np.array([mark.start for mark in book.marks])
+    starts = np.array([mark.start for mark in book.chapters])
     for begin in range(0, book.num_samples, size):
         part = np.zeros(min(size, book.num_samples - begin), dtype=np.float32)
         low = np.searchsorted(starts, begin - len(burst))

@@ -14,7 +14,7 @@ from lxml import etree
 from anyrig.audio.encode import open_encoder
 from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.readalong import write_readalong
-from anyrig.audiobooks.timeline import Cue, Mark, Timeline
+from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
 from anyrig.errors import UnspeakableTextError
 from anyrig.speech.engine import WordTime
 from anyrig.speech.prepare import SpeechOptions, prepare
@@ -75,7 +75,7 @@ def timeline(of: Plan, rate: int = RATE, *, words: bool = False) -> Timeline:
             spoken = _time_words(segment.utterance.text, at / rate, length / rate) if words else ()
             cues.append(Cue(number, index, at, at + length, segment.text, span, spoken))
             at += length + rate // 3
-        marks.append(Mark(each.title, begin, at, each.level))
+        marks.append(ChapterSpan(each.title, begin, at, each.level))
     return Timeline(rate, tuple(marks), tuple(cues))
 
 
@@ -93,7 +93,7 @@ def sound(folder: Path, times: Timeline, ending: str = ".m4a") -> list[Path]:
     """A quiet tone for each part, as long as its mark."""
     folder.mkdir(parents=True, exist_ok=True)
     made = []
-    for number, mark in enumerate(times.marks):
+    for number, mark in enumerate(times.chapters):
         path = folder / f"{number}{ending}"
         wave = 0.1 * np.sin(np.arange(mark.end - mark.start) * 0.06)
         with open_encoder(path, rate=times.rate) as out:

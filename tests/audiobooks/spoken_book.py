@@ -12,7 +12,7 @@ from anyrig.audio.loudness import level
 from anyrig.audio.samples import Samples, fade, silence
 from anyrig.audiobooks.metadata import BookTags
 from anyrig.audiobooks.plan import Part, Plan
-from anyrig.audiobooks.timeline import Mark, Timeline
+from anyrig.audiobooks.record import ChapterSpan, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
 from anyrig.speech.chunks import trim
 from anyrig.speech.prepare import SpeechOptions, prepare
@@ -89,7 +89,7 @@ def write(path: Path, sound: Sound, titles: Iterable[str] = tuple(TEXTS)) -> Pat
     """A book with chapters, or a folder of chapters where the name has no ending."""
     whole = [np.concatenate(rows) for rows in sound]
     ends = [0, *np.cumsum([len(rows) for rows in whole]).tolist()]
-    marks = [Mark(t, a, b) for t, a, b in zip(titles, ends, ends[1:], strict=False)]
+    marks = [ChapterSpan(t, a, b) for t, a, b in zip(titles, ends, ends[1:], strict=False)]
     timeline = Timeline(RATE, tuple(marks), ())
     if path.suffix:
         write_book(path, whole, timeline, BookTags(title="A Book"))

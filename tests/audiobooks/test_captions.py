@@ -19,7 +19,7 @@ from anyrig.audiobooks.captions import (
     write_chapter_captions,
 )
 from anyrig.audiobooks.listen import Reader, blocks, finished
-from anyrig.audiobooks.timeline import Cue, Mark, Timeline
+from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
 from anyrig.errors import InvalidInputError
 from anyrig.speech.engine import WordTime
 from anyrig.text.captions import Caption, srt, vtt
@@ -34,10 +34,12 @@ LONG = (
 )
 
 
-def book(*said: tuple[str, float, float], marks: tuple[Mark, ...] = (), **more: object) -> Timeline:
+def book(
+    *said: tuple[str, float, float], marks: tuple[ChapterSpan, ...] = (), **more: object
+) -> Timeline:
     """Cues at those seconds, all in one chapter unless marks say otherwise."""
     end = round(RATE * (max((stop for _, _, stop in said), default=0.0) + 1))
-    placed = marks or (Mark("One", 0, end),)
+    placed = marks or (ChapterSpan("One", 0, end),)
     cues = []
     for number, (text, start, stop) in enumerate(said):
         first, last = round(start * RATE), round(stop * RATE)
@@ -96,7 +98,7 @@ def test_slow_ones_are_cut_by_time() -> None:
 
 
 def test_gaps_are_marked_and_empty_ones_left_out() -> None:
-    shown = captions(book(("It is lost.", 1.0, 2.0), (LONG, 3.0, 4.0), gap=True))
+    shown = captions(book(("It is lost.", 1.0, 2.0), (LONG, 3.0, 4.0), is_gap=True))
     assert shown[0].lines == ("[Not spoken: It is lost.]",)
     assert " ".join(shown[1].lines).startswith("[Not spoken: It was a bright cold")
     assert len(shown) == 2
@@ -105,7 +107,7 @@ def test_gaps_are_marked_and_empty_ones_left_out() -> None:
 
 
 def test_a_chapters_own_times() -> None:
-    marks = (Mark("A", 0, 5 * RATE), Mark("B", 5 * RATE, 12 * RATE))
+    marks = (ChapterSpan("A", 0, 5 * RATE), ChapterSpan("B", 5 * RATE, 12 * RATE))
     line = book(("First.", 1.0, 3.0), ("Second.", 6.5, 8.0), ("Last.", 11.5, 11.8), marks=marks)
     assert [seconds(found) for found in captions(line, 0)] == [(1.0, 3.0)]
     assert [seconds(found) for found in captions(line, 1)] == [(1.5, 3.0), (6.5, 7.0)]
@@ -122,7 +124,7 @@ def test_srt_is_as_players_read_it() -> None:
 
 
 def test_webvtt_is_valid() -> None:
-    marks = (Mark("A --> B", 0, 5 * RATE), Mark("", 5 * RATE, 9 * RATE))
+    marks = (ChapterSpan("A --> B", 0, 5 * RATE), ChapterSpan("", 5 * RATE, 9 * RATE))
     line = book(("<b> & --> x", 0.0, 2.0), ("NOTE this", 6.0, 8.0), marks=marks)
     made = vtt(captions(line), ["A --> B", "Chapter 2"])
     assert made == (
@@ -188,7 +190,7 @@ def test_nothing_overlaps_whatever_is_said(said: list[tuple[str, int, int]], rat
         start = place + pause * rate // 1000
         place = start + length * rate // 1000
         cues.append(Cue(0, number, start, place, text, (0, len(text))))
-    line = Timeline(rate, (Mark("x", 0, place + 1),), tuple(cues))
+    line = Timeline(rate, (ChapterSpan("x", 0, place + 1),), tuple(cues))
     shown = captions(line)
     end = 0
     for caption in shown:

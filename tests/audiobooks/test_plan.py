@@ -24,7 +24,7 @@ from anyrig.audiobooks.plan import (
     move_notes,
     select_chapters,
 )
-from anyrig.audiobooks.timeline import Mark
+from anyrig.audiobooks.record import ChapterSpan
 from anyrig.errors import (
     InvalidInputError,
     UnspeakableTextError,
@@ -303,9 +303,9 @@ def tracks(titles: Sequence[str]) -> Tracks:
     return Tracks(tuple(range(1, len(titles) + 1)), tuple(titles), len(titles))
 
 
-def marks(*named: tuple[str, int]) -> list[Mark]:
+def marks(*named: tuple[str, int]) -> list[ChapterSpan]:
     return [
-        Mark(title, 10 * place, 10 * place + 10, level)
+        ChapterSpan(title, 10 * place, 10 * place + 10, level)
         for place, (title, level) in enumerate(named)
     ]  # noqa: E501
 

@@ -24,7 +24,7 @@ from anyrig.audiobooks.readalong import (
     write_readalong,
 )
 from anyrig.audiobooks.readalong_epub import Piece, Track, build_overlay
-from anyrig.audiobooks.timeline import Cue, Mark, Timeline
+from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.speech.engine import Utterance
 from anyrig.speech.segment import Script, Segment
@@ -81,7 +81,7 @@ def test_every_clip_follows_on_the_last_and_names_words_that_are_there(book: Boo
     times = timeline(odd())
     for number in (1, 2, 4):
         pars = book.pars(number)
-        mark = times.marks[number - 1]
+        mark = times.chapters[number - 1]
         assert pars[0].start_s == 0
         assert pars[-1].end_s == pytest.approx((mark.end - mark.start) / times.rate, abs=0.001)
         assert all(one.end_s == two.start_s for one, two in zip(pars, pars[1:], strict=False))
@@ -350,7 +350,7 @@ def test_pages_are_well_formed_and_clips_in_order(plan: Plan, lengths: list[int]
     for number in reversed(range(len(plan.parts[0].script.segments))):
         cues.append(Cue(0, number, at, at + lengths[number], "", (0, 0)))
         at += lengths[number] + lengths[number + 4]
-    times = Timeline(1000, (Mark("", 7, at + 3),), tuple(cues))
+    times = Timeline(1000, (ChapterSpan("", 7, at + 3),), tuple(cues))
     (page,) = build_pages(plan, "en")
     root = etree.fromstring(page.xhtml.encode())
     ids = [each.attrib["id"] for each in root.iter("{*}*") if "id" in each.attrib]
@@ -379,7 +379,7 @@ def test_no_word_is_lost_or_told_twice(plan: Plan) -> None:
 def test_a_segment_over_two_paragraphs_shares_its_time_by_length() -> None:
     pieces = [Piece("s1", 0, 30), Piece("s1-2", 0, 10), Piece("s2", 1, 5)]
     times = Timeline(
-        1000, (Mark("", 0, 500), Mark("", 500, 3000)),
+        1000, (ChapterSpan("", 0, 500), ChapterSpan("", 500, 3000)),
         (Cue(1, 0, 600, 1400, "", (0, 0)), Cue(1, 1, 2000, 2900, "", (0, 0))),
     )  # fmt: skip
     made = build_clips(pieces, group_cues(times)[1], times, 1)

@@ -17,8 +17,9 @@ import soundfile
 
 from anyrig.audio.samples import Samples
 from anyrig.audiobooks.metadata import BookTags, number_all_tracks
-from anyrig.audiobooks.timeline import Mark, Timeline
-from anyrig.audiobooks.write import CHAPTER_FORMATS, chapter_paths, write_book, write_chapters
+from anyrig.audiobooks.options import CHAPTER_FORMATS
+from anyrig.audiobooks.record import ChapterSpan, Timeline
+from anyrig.audiobooks.write import build_chapter_paths, write_book, write_chapters
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.storage.atomic_file import clear_leftovers, part_folder
 from tests.audiobooks import clicks
@@ -47,8 +48,8 @@ def test_marks_lie_where_chapters_are_heard(folder: Path, rate: int) -> None:
     path = folder / "book.m4b"
     write_book(path, clicks.parts(book), book, TAGS)
     found = clicks.chapters(path)
-    assert [title for title, _, _ in found] == [mark.title for mark in book.marks]
-    for (_, start, end), mark in zip(found, book.marks, strict=True):
+    assert [title for title, _, _ in found] == [mark.title for mark in book.chapters]
+    for (_, start, end), mark in zip(found, book.chapters, strict=True):
         assert abs(start - Fraction(mark.start, rate)) * 1000 < 0.1
         assert abs(end - Fraction(mark.end, rate)) * 1000 < 0.1
     away = clicks.heard(path, [start for _, start, _ in found])
@@ -62,7 +63,7 @@ def test_five_hundred_chapters_all_stay(folder: Path) -> None:
     path = folder / "book.m4b"
     write_book(path, clicks.parts(book), book, TAGS)
     found = clicks.chapters(path)
-    assert [title for title, _, _ in found] == [mark.title for mark in book.marks]
+    assert [title for title, _, _ in found] == [mark.title for mark in book.chapters]
     assert max(map(abs, clicks.heard(path, [start for _, start, _ in found]))) < 0.3
 
 
@@ -80,7 +81,11 @@ def test_marks_hold_after_ten_hours(folder: Path) -> None:
 
 
 def test_a_first_chapter_may_begin_late_and_one_may_be_empty(folder: Path) -> None:
-    marks = (Mark("One", 4800, 24000), Mark("None", 24000, 24000), Mark("Two", 24000, 48000))
+    marks = (
+        ChapterSpan("One", 4800, 24000),
+        ChapterSpan("None", 24000, 24000),
+        ChapterSpan("Two", 24000, 48000),
+    )
     book = Timeline(24000, marks, ())
     path = folder / "book.m4b"
     write_book(path, clicks.parts(book), book, TAGS)
@@ -144,12 +149,12 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from anyrig.audiobooks.metadata import BookTags
-from anyrig.audiobooks.timeline import Mark, Timeline
+from anyrig.audiobooks.record import ChapterSpan, Timeline
 from anyrig.audiobooks.write import write_book
 from anyrig.errors import StorageError
 path, share, length = Path(sys.argv[1]), float(sys.argv[2]), 24000 * 20
 noise = np.random.default_rng(1).normal(0, 0.1, length).astype(np.float32)
-book = Timeline(24000, (Mark("x", 0, length),), ())
+book = Timeline(24000, (ChapterSpan("x", 0, length),), ())
 write_book(path, [noise], book, BookTags(title="t"))
 room = min(int(path.stat().st_size * share), path.stat().st_size - 1)
 path.write_bytes(b"before")
@@ -177,14 +182,15 @@ KILLED = """
 import sys, time
 import numpy as np
 from anyrig.audiobooks.metadata import BookTags
-from anyrig.audiobooks.timeline import Mark, Timeline
+from anyrig.audiobooks.record import ChapterSpan, Timeline
 from anyrig.audiobooks.write import write_book
 def parts():
     for number in range(10 ** 6):
         yield np.zeros(24000, dtype=np.float32)
         print(number, flush=True)
         time.sleep(0.02)
-write_book(sys.argv[1], parts(), Timeline(24000, (Mark("x", 0, 24000 * 10 ** 6),), ()), BookTags())
+chapters = (ChapterSpan("x", 0, 24000 * 10 ** 6),)
+write_book(sys.argv[1], parts(), Timeline(24000, chapters, ()), BookTags())
 """
 
 
@@ -280,10 +286,10 @@ CHAPTER_TAGS = BookTags(
 BOOK = Timeline(
     RATE,
     (
-        Mark("Vorwort", 0, 30_001),
-        Mark("Teil „1“", 30_001, 30_001),
-        Mark("", 30_001, 77_777),
-        Mark("../Ende?", 77_777, 100_000),
+        ChapterSpan("Vorwort", 0, 30_001),
+        ChapterSpan("Teil „1“", 30_001, 30_001),
+        ChapterSpan("", 30_001, 77_777),
+        ChapterSpan("../Ende?", 77_777, 100_000),
     ),
     (),
 )
@@ -310,10 +316,12 @@ def test_the_files_together_are_the_book(tmp_path: Path, sound: Samples, name: s
 
 @pytest.mark.parametrize("name", CHAPTER_FORMATS)
 def test_files_playlist_and_tags(tmp_path: Path, sound: Samples, name: str) -> None:
-    book = Timeline(RATE, (*BOOK.marks[:1], *BOOK.marks[2:]), ())
+    book = Timeline(RATE, (*BOOK.chapters[:1], *BOOK.chapters[2:]), ())
     told: list[float] = []
     folder = tmp_path / "out"
-    made = write_chapters(folder, cut(sound), book, CHAPTER_TAGS, format=name, tell=told.append)
+    made = write_chapters(
+        folder, cut(sound), book, CHAPTER_TAGS, format=name, on_written=told.append
+    )
     names = [f"01 Vorwort.{name}", f"02 Chapter 2.{name}", f"03 Ende.{name}"]
     assert [path.name for path in made.files] == names
     assert sorted(os.listdir(folder)) == sorted([*names, "Der Weg 1 2.m3u8"])
@@ -344,7 +352,9 @@ def test_a_chapter_without_sound_can_be_played(tmp_path: Path, sound: Samples) -
 
 
 def test_names_stay_and_files_are_written_anew(tmp_path: Path, sound: Samples) -> None:
-    planned = chapter_paths(tmp_path, number_all_tracks(BOOK.marks), CHAPTER_TAGS, format="flac")
+    planned = build_chapter_paths(
+        tmp_path, number_all_tracks(BOOK.chapters), CHAPTER_TAGS, format="flac"
+    )
     first = write_chapters(tmp_path, cut(sound), BOOK, CHAPTER_TAGS, format="flac")
     (tmp_path / "mine.txt").write_text("kept")
     first.files[1].write_bytes(b"broken")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,18 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from anyrig.app.book_recording import (
-    BOOK_FORMAT,
-    CHAPTER_FORMATS,
-    BookRecorder,
-    BookResult,
-    BookTarget,
-    check_disk_space,
-    check_target,
-    list_again,
-    report_problems,
-    resolve_target,
-)
 from anyrig.app.cache import find_cache_file, open_cache, open_shared_cache
 from anyrig.app.cluster import check_no_recordings, find_broker
 from anyrig.app.engines import (
@@ -39,7 +28,9 @@ from anyrig.app.engines import (
 )
 from anyrig.app.events import (
     BookStartedEvent,
+    BookUnfinishedEvent,
     LeftOut,
+    NoticeEvent,
     OnEvent,
     ProgressEvent,
     WarningEvent,
@@ -57,9 +48,16 @@ from anyrig.app.speech import (
     resolve_format,
     warn_some,
 )
-from anyrig.audiobooks.options import CONTENT_CHOICES, ContentOptions
+from anyrig.audiobooks.options import (
+    BOOK_FORMAT,
+    CHAPTER_FORMATS,
+    CONTENT_CHOICES,
+    ContentOptions,
+)
 from anyrig.errors import (
     InvalidInputError,
+    Message,
+    OptionRef,
     StorageError,
     UnsupportedLanguageError,
 )
@@ -71,10 +69,17 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.audiobooks.cast import Casting, RoleShare, RoleSuggestion
     from anyrig.audiobooks.check_report import Report
-    from anyrig.audiobooks.make import Rests
     from anyrig.audiobooks.plan import Part, Plan
-    from anyrig.audiobooks.rates import Rate
+    from anyrig.audiobooks.record import (
+        BookProgress,
+        ChapterPauses,
+        MissingSegment,
+        Timeline,
+        VoiceRate,
+    )
+    from anyrig.audiobooks.write import BookTarget
     from anyrig.speech.segment import OmissionKind, Script
+    from anyrig.speech.synthesis import SynthesisStats, Synthesizer
     from anyrig.storage.cache import Cache
     from anyrig.text.document import Document, Picture
 
@@ -85,6 +90,8 @@ _LEFT_OUT: dict[OmissionKind, tuple[str, str, str]] = {
 }  # fmt: skip
 """What may be left out: how it is called, and the option that has it read."""
 _UNSAFE = re.compile(r"[^\w.+-]+")
+_ACX_LUFS = -20.5
+_PROGRESS_STEPS = 10_000
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min)?")
 
 
@@ -155,10 +162,10 @@ class BookFileOptions(Request):
     rest_after: float = pause_option(1.5, "silence after a chapter", "book.rest_after")
 
     @property
-    def rests(self) -> Rests:
-        from anyrig.audiobooks.make import Rests
+    def chapter_pauses(self) -> ChapterPauses:
+        from anyrig.audiobooks.record import ChapterPauses
 
-        return Rests(self.rest_before, self.rest_after)
+        return ChapterPauses(self.rest_before, self.rest_after)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,11 +306,76 @@ class BookSample:
     audio_s: float = field(metadata=in_json(digits=3))
 
 
+@dataclass(frozen=True)
+class BookResult:
+    """A finished book."""
+
+    files: tuple[Path, ...]
+    extra_files: tuple[Path, ...]
+    """Captions, the playlist, the read-along EPUB."""
+    target: BookTarget
+    engine: EngineChoice
+    plan: Plan
+    timeline: Timeline
+    """When each chapter, segment and word is heard."""
+    stats: SynthesisStats
+    gaps: tuple[MissingSegment, ...]
+    """Passages with silence in their place."""
+    wall_s: float
+    num_cached: int
+    """Segments that existed before."""
+    workers: str = ""
+    """How many segments each worker of a cluster made; empty without a cluster."""
+    loading_s: float = 0.0
+    """Of `wall_s`: until the first take was made."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Files, times of chapters and segments, and what may sound wrong."""
+        rate, parts = self.timeline.rate, self.plan.parts
+        doubtful = {one.index: list(one.problems) for one in self.stats.doubtful}
+        return {
+            "files": [str(path) for path in self.files],
+            "extra_files": [str(path) for path in self.extra_files],
+            "engine": self.engine.name,
+            "reason": self.engine.reason or None,
+            "language": self.plan.language,
+            "audio_s": round(self.timeline.duration_s, 4),
+            "wall_s": round(self.wall_s, 3),
+            "cached": self.stats.num_cached,
+            "made_again": self.stats.num_retried,
+            "devices": self.stats.devices,
+            "omitted": dict(self.plan.omitted()),
+            "chapters": [
+                {"number": part.number, "title": mark.title, "level": mark.level,
+                 "start_s": round(mark.start / rate, 4), "end_s": round(mark.end / rate, 4)}
+                for part, mark in zip(parts, self.timeline.chapters, strict=True)
+            ],
+            "segments": [
+                {"chapter": parts[cue.part].number, "segment": cue.segment + 1,
+                 "start_s": round(cue.start / rate, 4), "end_s": round(cue.end / rate, 4),
+                 "text": cue.text, "gap": cue.is_gap, "problems": doubtful.get(number, [])}
+                for number, cue in enumerate(self.timeline.cues)
+            ],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BookProgressEvent(ProgressEvent):
+    """How far a book is: `done` of `total` is the share of both stages, making and writing."""
+
+    progress: BookProgress = field(kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": "progress", **fields_to_json(self.progress)}
+
+
 # -- making ----------------------------------------------------------------------------------------
 
 
 def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
     """Make an audiobook; what was made before, by any request, is taken from the cache."""
+    from anyrig.audiobooks.write import check_disk_space
+
     target = check_book(rig, request)
     book = open_book(rig, request, on_event)
     size = sum(chapter.num_characters for chapter in book.document.chapters)
@@ -317,18 +389,17 @@ def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
         estimate = load_rate(rig, request, book.engine)
         _report_start(request, target, book, plan, estimate, on_event)
         check_disk_space(
-            request, target,
-            audio_s=estimate.audio_s(plan.num_characters, request.rate),
-            to_make_s=estimate.audio_s(
+            target,
+            audio_s=estimate.estimate_audio_s(plan.num_characters, request.rate),
+            to_make_s=estimate.estimate_audio_s(
                 plan.num_characters - synthesizer.count_cached_characters(plan.segments),
                 request.rate,
             ),
             sample_rate=synthesizer.rate,
             cache_folder=find_cache_file(rig).parent,
-        )  # fmt: skip
+        )
         target.path.parent.mkdir(parents=True, exist_ok=True)
-        recorder = BookRecorder(request, target, book.engine, plan, synthesizer, cache, on_event)
-        result = recorder.run()
+        result = record_book(request, target, book.engine, plan, synthesizer, cache, on_event)
         for warning in synthesizer.warnings:
             on_event(WarningEvent(warning))
     _save_rate(rig, request, result)
@@ -338,13 +409,101 @@ def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
     )
 
 
+def record_book(
+    request: BookRequest,
+    target: BookTarget,
+    engine: EngineChoice,
+    plan: Plan,
+    synthesizer: Synthesizer,
+    cache: Cache,
+    on_event: OnEvent,
+) -> BookResult:
+    """Make the takes of a planned book that are missing, and write its files.
+
+    `UnfinishedBookError` if passages could not be spoken and gaps are not allowed.
+    """
+    from anyrig.audiobooks.metadata import number_tracks
+    from anyrig.audiobooks.record import (
+        OverallProgress,
+        build_unfinished_error,
+        list_missing,
+        record,
+        retake_segments,
+    )
+    from anyrig.audiobooks.write import write
+
+    def report(now: BookProgress) -> None:
+        done, total = round(now.done * _PROGRESS_STEPS), _PROGRESS_STEPS
+        on_event(BookProgressEvent(now.stage, done, total, now.title, now.audio_s, progress=now))
+
+    began, progress = time.monotonic(), OverallProgress(report, target.read_along_weight)
+    with cache.pin_for_job(target.job):
+        if request.again and not synthesizer.info.varies_with_seed:
+            name = synthesizer.engine
+            on_event(NoticeEvent(f"{name} repeats itself exactly: the pace is changed"))
+        num_retaken = retake_segments(plan, synthesizer, request.again)
+        recording = record(
+            plan, synthesizer, loudness_lufs=target.loudness, pauses=request.chapter_pauses,
+            fresh=request.fresh, on_progress=progress,
+        )  # fmt: skip
+        if recording.missing and not request.allow_gaps:
+            rows = list_missing(plan, recording.missing)
+            on_event(BookUnfinishedEvent(rows))
+            raise build_unfinished_error(rows)
+        tracks = number_tracks(plan, request.content, selected=bool(request.chapters))
+        written = write(plan, recording, synthesizer, target, tracks=tracks, progress=progress)
+    for warning in written.warnings:
+        on_event(WarningEvent(warning))
+    return BookResult(
+        written.files, written.extra_files, target, engine, plan, recording.timeline,
+        recording.stats, recording.missing, time.monotonic() - began,
+        # Those that were made again were in the cache before they were recorded.
+        num_cached=max(0, recording.stats.num_cached - num_retaken),
+        loading_s=recording.loading_s,
+    )  # fmt: skip
+
+
+def parse_output(text: str, source: Path, format: str | None) -> Path:
+    """A path as a person types it: one that ends with a slash is a folder for the m4b."""
+    path = Path(text).expanduser()
+    is_folder = text.endswith(("/", "\\")) and format not in CHAPTER_FORMATS
+    return path / f"{source.stem}.{BOOK_FORMAT}" if is_folder else path
+
+
+def resolve_target(rig: Rig, request: BookRequest) -> BookTarget:
+    """Where the book goes, its loudness and its narrator."""
+    from anyrig.audiobooks.write import BookTarget, resolve_output
+
+    loudness = request.loudness
+    if loudness is None:
+        loudness = _ACX_LUFS if request.levels == "acx" else rig.settings.speech.loudness
+    path, format = resolve_output(request.file, request.output, request.format)
+    return BookTarget(
+        path, format, loudness, request.bitrate, request.narrator, request.genre,
+        request.captions, request.read_along,
+    )  # fmt: skip
+
+
 def check_book(rig: Rig, request: BookRequest) -> BookTarget:
     """Check what can be checked before a book is opened; returns where it will go."""
-    list_again(request)
+    from anyrig.audiobooks.record import parse_places
+    from anyrig.audiobooks.write import check_target
+
+    if parse_places(request.again) and request.fresh:
+        raise InvalidInputError(
+            Message(
+                "{again} and {fresh} were both given",
+                again=OptionRef("again"),
+                fresh=OptionRef("fresh"),
+            ),
+            hint="Give one of them.",
+        )
     if not request.file.exists():
         raise InvalidInputError(f"no such file: {request.file}", hint="Check the path.")
     target = resolve_target(rig, request)
-    check_target(request, target)
+    check_target(target, request.file)
+    if target.path.is_file():
+        check_writable(target.path)
     return target
 
 
@@ -373,10 +532,10 @@ def _report_start(
     target: BookTarget,
     book: OpenBook,
     plan: Plan,
-    estimate: Rate,
+    estimate: VoiceRate,
     on_event: OnEvent,
 ) -> None:
-    rests_s = len(plan.parts) * request.rests.each_s
+    rests_s = len(plan.parts) * request.chapter_pauses.total_s
     on_event(
         BookStartedEvent(
             title=plan.document.metadata.title,
@@ -384,8 +543,9 @@ def _report_start(
             numbers=tuple(part.number for part in plan.parts),
             num_segments=plan.num_segments,
             num_characters=plan.num_characters,
-            estimated_audio_s=estimate.audio_s(plan.num_characters, request.rate) + rests_s,
-            is_measured=estimate.measured,
+            estimated_audio_s=estimate.estimate_audio_s(plan.num_characters, request.rate)
+            + rests_s,
+            is_measured=estimate.is_measured,
             omitted={str(kind): count for kind, count in plan.omitted().items()},
             output=target.path,
             engine=book.engine.name,
@@ -415,6 +575,41 @@ def _list_left_out(request: BookRequest, plan: Plan) -> Iterator[LeftOut]:
         count = len(plan.foreign) if kind == "foreign" else counted[kind]
         if omitted[kind] and count:
             yield LeftOut(what, count, name, value)
+
+
+def report_problems(result: BookResult, on_event: OnEvent) -> None:
+    """Warn of takes that may sound wrong, with how to make them again, and of gaps."""
+    parts = result.plan.parts
+    places = [
+        (part.number, number)
+        for part in parts
+        for number in range(1, len(part.script.segments) + 1)
+    ]
+    gaps = {(parts[gap.part].number, gap.segment + 1): gap for gap in result.gaps}
+    doubtful = []
+    for spoken in result.stats.doubtful:
+        chapter, number = places[spoken.index]
+        if (chapter, number) not in gaps:
+            text = " ".join(spoken.segment.text.split())[:50]
+            doubtful.append(Message(
+                "{problems}: {text!r} ({again} makes it again)",
+                problems="; ".join(spoken.problems), text=text,
+                again=OptionRef("again", f"{chapter}:{number}"),
+            ))  # fmt: skip
+    warn_some(
+        on_event,
+        doubtful,
+        Message("may sound wrong; {json} lists them all", json=OptionRef("json")),
+    )
+    for (chapter, number), gap in gaps.items():
+        message = Message(
+            "gap at {chapter}:{number}, {text!r}: {reason}",
+            chapter=chapter,
+            number=number,
+            text=gap.text[:50],
+            reason=gap.reason,
+        )
+        on_event(WarningEvent(message))
 
 
 def _name_narrator(rig: Rig, request: BookRequest, book: OpenBook) -> str:
@@ -551,7 +746,9 @@ def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterL
             words=sum(num_words(block.text) for block in chapter.blocks),
             characters=chapter.num_characters,
             estimated_s=round(
-                rate.audio_s(characters[number], request.rate) + request.rests.each_s, 1
+                rate.estimate_audio_s(characters[number], request.rate)
+                + request.chapter_pauses.total_s,
+                1,
             ),
             is_spoken=number in spoken,
         )
@@ -560,7 +757,7 @@ def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterL
     estimated_s = sum(chapter.estimated_s for chapter in chapters if chapter.is_spoken)
     return ChapterList(
         book, resolve_voice(rig, request, book.engine), chapters, round(estimated_s, 1),
-        rate.measured, rate.times_real_time,
+        rate.is_measured, rate.times_real_time,
     )  # fmt: skip
 
 
@@ -660,26 +857,26 @@ def verify_book(rig: Rig, request: VerifyRequest, on_event: OnEvent) -> Report:
 
 def load_book_speeds(rig: Rig) -> dict[str, float]:
     """How many times real time books were made on this machine, by engine and voice."""
-    from anyrig.audiobooks import rates
+    from anyrig.audiobooks.record import load_voice_speeds
 
-    return rates.load_speeds(rig.folders.rates)
+    return load_voice_speeds(rig.folders.rates)
 
 
-def load_rate(rig: Rig, request: BookRequest, engine: EngineChoice) -> Rate:
+def load_rate(rig: Rig, request: BookRequest, engine: EngineChoice) -> VoiceRate:
     """How fast the voice speaks, as measured; a guess before that."""
-    from anyrig.audiobooks import rates
+    from anyrig.audiobooks.record import load_voice_rate
 
-    return rates.load(rig.folders.rates, engine.name, resolve_voice(rig, request, engine))
+    return load_voice_rate(rig.folders.rates, engine.name, resolve_voice(rig, request, engine))
 
 
 def _save_rate(rig: Rig, request: BookRequest, result: BookResult) -> None:
     """Save what this book has shown of the voice."""
-    from anyrig.audiobooks import rates
+    from anyrig.audiobooks.record import VoiceRate, save_voice_rate
 
     duration_s, characters = result.timeline.duration_s, result.plan.num_characters
     made_s = result.wall_s - result.loading_s  # which is the same for any length
     speed = duration_s / made_s if made_s > 0 and not result.stats.num_cached else None
-    spoken_s = duration_s - len(result.plan.parts) * request.rests.each_s
-    rate = rates.Rate(spoken_s * request.rate / characters, speed)
+    spoken_s = duration_s - len(result.plan.parts) * request.chapter_pauses.total_s
+    rate = VoiceRate(spoken_s * request.rate / characters, speed)
     voice = resolve_voice(rig, request, result.engine)
-    rates.learn(rig.folders.rates, result.engine.name, voice, rate, characters)
+    save_voice_rate(rig.folders.rates, result.engine.name, voice, rate, characters)

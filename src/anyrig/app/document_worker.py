@@ -748,7 +748,7 @@ def _run_book_chapter(context: WorkerContext, given: Mapping[str, Any]) -> dict[
     the file; `made` is the finished book, of which `track` is used if takes are not cached any
     more.
     """
-    from anyrig.app.book_recording import extract_chapter, write_cached_chapter
+    from anyrig.app.book_chapters import extract_chapter, write_cached_chapter
     from anyrig.app.books import plan_book
 
     rig, target, output = context.rig, Path(given["target"]), given["arguments"]["output"]

@@ -46,7 +46,7 @@ from anyrig.storage.files import PRIVATE_UMASK
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.app.book_recording import BookResult
+    from anyrig.app.books import BookResult
     from anyrig.app.rig import Rig
     from anyrig.app.runs import RegisteredRun
     from anyrig.storage.keys import JsonValue

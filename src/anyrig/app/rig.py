@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.app.bench import BenchReport
-    from anyrig.app.book_recording import BookResult
-    from anyrig.app.books import ChapterList
+    from anyrig.app.books import BookResult, ChapterList
     from anyrig.app.classify import ClassifyResult, TrainedResult
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.devices import DeviceList, Diagnosis
@@ -432,7 +431,7 @@ class Rig:
         A call that was interrupted goes on where it was when it is made again.
         """
         from anyrig.app import books
-        from anyrig.app.book_recording import parse_output
+        from anyrig.app.books import parse_output
 
         if isinstance(output, str):
             output = parse_output(output, Path(file), options.get("format"))

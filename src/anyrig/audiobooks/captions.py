@@ -23,7 +23,7 @@ from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
 from anyrig.text.captions_cut import pieces, wrapped
 
 if TYPE_CHECKING:
-    from anyrig.audiobooks.timeline import Cue, Timeline
+    from anyrig.audiobooks.record import Cue, Timeline
 
 CaptionKind = Literal["srt", "vtt"]
 KINDS: tuple[CaptionKind, ...] = ("srt", "vtt")
@@ -41,8 +41,8 @@ def captions(timeline: Timeline, part: int | None = None) -> list[Caption]:
 def chapters_vtt(timeline: Timeline) -> str:
     """The chapters as a WebVTT of their own, as web players read them."""
     blocks = ["WEBVTT\n"]
-    titles = build_chapter_titles(timeline.marks)
-    for number, (mark, title) in enumerate(zip(timeline.marks, titles, strict=True), 1):
+    titles = build_chapter_titles(timeline.chapters)
+    for number, (mark, title) in enumerate(zip(timeline.chapters, titles, strict=True), 1):
         start, end = (_ms(place, timeline.rate) for place in (mark.start, mark.end))
         if end > start:
             blocks.append(f"{number}\n{times(start, end)}\n{vtt_text(title)}\n")
@@ -60,7 +60,7 @@ def write_captions(
     if "srt" in kinds:
         written.append(_put(book.with_suffix(".srt"), srt(shown)))
     if "vtt" in kinds:
-        notes = build_chapter_titles(timeline.marks)
+        notes = build_chapter_titles(timeline.chapters)
         written.append(_put(book.with_suffix(".vtt"), vtt(shown, notes)))
         written.append(_put(book.with_suffix(".chapters.vtt"), chapters_vtt(timeline)))
     return tuple(written)
@@ -86,7 +86,7 @@ def _bounds(timeline: Timeline, part: int | None) -> tuple[int, int]:
     """Where a file begins and ends; what comes before the first mark is in the first file."""
     if part is None:
         return 0, timeline.num_samples
-    return timeline.marks[part - 1].end if part else 0, timeline.marks[part].end
+    return timeline.chapters[part - 1].end if part else 0, timeline.chapters[part].end
 
 
 def _of_cues(cues: Sequence[Cue], timeline: Timeline, part: int | None) -> list[Caption]:
@@ -106,7 +106,7 @@ def _of_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
     if not text:
         return
     start_s, end_s = cue.start / rate, cue.end / rate
-    if cue.gap:
+    if cue.is_gap:
         parts = [f"[Not spoken: {cut_text(text, 60)}]"]
         if wrapped(parts[0]) is None:
             parts = ["[Not spoken]"]

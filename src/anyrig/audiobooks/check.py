@@ -20,7 +20,7 @@ from anyrig.audiobooks.check_sound import Levels, Sound, measure
 from anyrig.audiobooks.check_words import Hearing, Task, Tell, expected, listen
 from anyrig.audiobooks.listen import Finished, blocks, finished
 from anyrig.audiobooks.metadata import build_chapter_titles
-from anyrig.audiobooks.timeline import Mark
+from anyrig.audiobooks.record import ChapterSpan
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ def _matched(book: Finished, plan: Plan) -> _Pairs:
             said = f"it has no chapters; there should be {len(plan.parts)}"
             found.append(Finding("chapters", said))
         return _Pairs([everything], found)
-    titles = build_chapter_titles([Mark(part.title, 0, 0, part.level) for part in plan.parts])
+    titles = build_chapter_titles(
+        [ChapterSpan(part.title, 0, 0, part.level) for part in plan.parts]
+    )
     wanted, there = ([_plain(title) for title in some] for some in (titles, _titles(book)))
     pairs = {j: i for i, j in common(wanted, there)}
     findings = [*_out_of_order(pairs, wanted, there, book, plan)]

@@ -24,7 +24,9 @@ from anyrig.text.formats.picture import MOST_DECODE_BYTES, decode_bytes, pillow_
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from anyrig.audiobooks.timeline import Mark
+    from anyrig.audiobooks.options import ContentOptions
+    from anyrig.audiobooks.plan import Plan
+    from anyrig.audiobooks.record import ChapterSpan
 
 FILE_PATTERN = "{number} {title}"
 """How a chapter's file is called, without its ending."""
@@ -89,6 +91,17 @@ class BookTags:
         return replace(self, title=title, album=book, track=track, num_tracks=num_tracks)
 
 
+def build_tags(plan: Plan, narrator: str = "", genre: str = "Audiobook") -> BookTags:
+    """The tags of a whole book."""
+    known = plan.document.metadata
+    return BookTags(
+        title=known.title, author=", ".join(known.authors), narrator=narrator,
+        series=known.series, series_index=known.series_index, year=known.year,
+        language=known.language or plan.language, description=known.description,
+        publisher=known.publisher, genre=genre,
+    )  # fmt: skip
+
+
 def encode_tags(tags: BookTags) -> dict[str, str]:
     """The tags by the names that an encoder takes; what is empty is left out."""
     found = {
@@ -149,7 +162,7 @@ def _format_series(tags: BookTags) -> str:
 # -- titles and names ------------------------------------------------------------------------------
 
 
-def build_chapter_titles(marks: Sequence[Mark]) -> list[str]:
+def build_chapter_titles(marks: Sequence[ChapterSpan]) -> list[str]:
     """A title for each mark, in one flat list.
 
     A nested chapter keeps its own title as long as no other has the same: players show the
@@ -186,7 +199,30 @@ class Tracks(NamedTuple):
         return len(self.numbers) == self.num_all
 
 
-def number_all_tracks(marks: Sequence[Mark]) -> Tracks:
+def number_tracks(plan: Plan, content: ContentOptions, *, selected: bool) -> Tracks:
+    """Number and name chapters as in the whole book, so that one can be written again.
+
+    Args:
+        plan: of all chapters, or of some.
+        content: decides which chapters the whole book has.
+        selected: whether chapters were selected by number.
+    """
+    from anyrig.audiobooks.plan import choose_title, select_chapters
+    from anyrig.audiobooks.record import ChapterSpan
+
+    chapters = plan.document.chapters
+    whole = select_chapters(plan.document, "", content)
+    spans = [ChapterSpan(choose_title(chapters[n], n + 1), 0, 0, chapters[n].level) for n in whole]
+    known = dict(zip(whole, enumerate(build_chapter_titles(spans), 1), strict=True))
+    found = [known.get(part.number - 1, (part.number, part.title)) for part in plan.parts]
+    silent = {part.number - 1 for part in plan.silent}
+    return Tracks(
+        tuple(number for number, _ in found), tuple(title for _, title in found),
+        len(set(whole) - silent) if selected else len(found),
+    )  # fmt: skip
+
+
+def number_all_tracks(marks: Sequence[ChapterSpan]) -> Tracks:
     """The tracks of a book that is written whole."""
     titles = tuple(build_chapter_titles(marks))
     return Tracks(tuple(range(1, len(titles) + 1)), titles, len(titles))

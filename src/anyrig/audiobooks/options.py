@@ -1,12 +1,16 @@
-"""How the parts of a book that are not plain prose are read.
+"""What can be chosen of a book: the formats, and how what is not plain prose is read.
 
-A file of its own: the settings of every command are built from it, and the plan imports more.
+A file of its own: the settings of every command are built from it, and all others import more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, get_args, get_type_hints
+
+BOOK_FORMAT = "m4b"
+CHAPTER_FORMATS = ("mp3", "opus", "flac", "m4a", "wav")
+"""Of a file for each chapter."""
 
 
 @dataclass(frozen=True)

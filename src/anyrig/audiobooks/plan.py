@@ -556,9 +556,14 @@ class _ChapterReader:
                 language = match_language(one.value, self._languages) or language
         for left, right, style in voices:
             if left <= start and end <= right:
-                any_language = style.language or not language or self._can_speak is None
-                can = any_language or self._can_speak(style.voice, language)
-                return Style(style.language or language, style.voice if can else "", style.rate)
+                can_speak = (
+                    bool(style.language)
+                    or not language
+                    or self._can_speak is None
+                    or self._can_speak(style.voice, language)
+                )
+                voice = style.voice if can_speak else ""
+                return Style(style.language or language, voice, style.rate)
         return Style(language)
 
     def _set_style(self, style: Style) -> None:

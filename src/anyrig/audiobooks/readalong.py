@@ -25,7 +25,7 @@ from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Part, Plan
-    from anyrig.audiobooks.timeline import Cue, Timeline
+    from anyrig.audiobooks.record import Cue, Timeline
     from anyrig.text.document import Block, Inline, Metadata, Picture
 
 MEDIA_TYPES = {
@@ -67,7 +67,7 @@ def write_readalong(
             the same book is the same bytes.
     """
     assert plan.parts, "a book without parts"
-    assert len(audio) == len(plan.parts) == len(timeline.marks), "one audio file for each part"
+    assert len(audio) == len(plan.parts) == len(timeline.chapters), "one audio file for each part"
     about = about or plan.document.metadata
     language = _choose_language(about, plan)
     heard = group_cues(timeline)
@@ -193,7 +193,7 @@ def build_clips(
     A player goes from clip to clip and leaves out what lies between, so each lasts until the next
     begins: the pauses are heard as they are in the audiobook.
     """
-    mark, rate = timeline.marks[number], timeline.rate
+    mark, rate = timeline.chapters[number], timeline.rate
     whole_ms = round((mark.end - mark.start) * 1000 / rate)
     begun: list[tuple[int, Piece]] = []
     for start, piece in _find_starts(pieces, cues):

@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app import books
-from anyrig.app.book_recording import BookProgressEvent, parse_output
-from anyrig.app.books import BookRequest, SampleRequest, VerifyRequest
+from anyrig.app.books import (
+    BookProgressEvent,
+    BookRequest,
+    SampleRequest,
+    VerifyRequest,
+    parse_output,
+)
 from anyrig.app.events import BookStartedEvent, BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_line
@@ -30,9 +35,8 @@ from anyrig.units import (
 )
 
 if TYPE_CHECKING:
-    from anyrig.app.book_recording import BookResult
-    from anyrig.app.books import BookSample, ChapterList, PlannedBook, Speakers
-    from anyrig.audiobooks.progress import Progress
+    from anyrig.app.books import BookResult, BookSample, ChapterList, PlannedBook, Speakers
+    from anyrig.audiobooks.record import BookProgress
 
 HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
 chapters, cover and tags out, or with --format one file per chapter. --list shows the chapters with
@@ -201,7 +205,7 @@ def _print_start(event: BookStartedEvent) -> None:
         print(f"  left out: {what} (--{one.option} {one.value} reads them)", file=sys.stderr)
 
 
-def _format_progress(now: Progress) -> str:
+def _format_progress(now: BookProgress) -> str:
     """`chapter 3/12 45 %, 44 times real time, 3 min left, cpu  Down the Rabbit-Hole`."""
     chapter = f"chapter {now.chapter}/{now.num_chapters} " if now.stage == "making" else ""
     parts = [f"{chapter}{now.done:.0%}"]
@@ -234,7 +238,7 @@ def _format_result(result: BookResult) -> str:
         f"{place}: {format_duration(audio_s)} of speech, {chapters}, {format_bytes(size)}, in"
         f" {format_duration(result.wall_s)} ({', '.join(facts)})"
     )
-    return "\n".join([first, *map(str, result.beside)])
+    return "\n".join([first, *map(str, result.extra_files)])
 
 
 def _format_samples(samples: Sequence[BookSample]) -> str:

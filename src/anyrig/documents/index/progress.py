@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from anyrig.estimates import TimeLeft
+from anyrig.estimates import EstimatedProgress
 from anyrig.results import in_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _SMALL_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(EstimatedProgress):
     """An index on its way."""
 
     stage: Stage
@@ -58,12 +58,6 @@ class Progress:
         default=None, metadata=in_json(digits=1, omit_empty=True)
     )
     """At least and at most, while `left_s` is not known."""
-
-    @property
-    def left(self) -> TimeLeft | None:
-        if self.left_s is not None:
-            return TimeLeft(self.left_s, self.left_s)
-        return TimeLeft(*self.left_range_s) if self.left_range_s else None
 
 
 Tell = Callable[[Progress], None]
