@@ -87,6 +87,7 @@ _UNITS = {
     "gigabit-per-second": "gigabit por segundo", "kilobit-per-second": "kilobit por segundo",
     "part-per-million": "parte por millón", "revolution-per-minute": "revolución por minuto",
     "frame-per-second": "fotograma por segundo", "year": "año", "light-lux": "lux",
+    "meter-above-sea": "metro sobre el nivel del mar",
 }  # fmt: skip
 _CURRENCIES = {
     "EUR": "euro", "USD": "dólar", "GBP": "libra", "JPY": "yen", "CHF": "franco suizo",
@@ -323,7 +324,7 @@ def _inflect(phrase: str) -> tuple[str, str, str]:
     """Singular, plural and gender of a noun and the adjective behind it."""
     noun, space, rest = phrase.partition(" ")
     gender = "f" if re.search(r"a$|dad$|ción$", noun) else "m"
-    adjective = rest and not rest.startswith(("por ", "de ", "hora"))
+    adjective = rest and not rest.startswith(("por ", "de ", "hora", "sobre "))
     return phrase, f"{_plural(noun)}{space}{_plural(rest) if adjective else rest}", gender
 
 
@@ -341,6 +342,8 @@ def _unit_noun(unit: str, power: int = 1) -> tuple[str, str, str]:
     one, many, gender = (
         _inflect(_UNITS[unit]) if unit in _UNITS else name_unit(unit, "es", _GRAMMAR)
     )
+    if power > 1 and unit.startswith("duration"):
+        return f"{one} al cuadrado", f"{many} al cuadrado", gender
     if power > 1:
         kind = "cuadrad" if power == 2 else "cúbic"
         ending = "a" if gender == "f" else "o"

@@ -149,7 +149,7 @@ def _fraction(whole: str | None, part: str) -> Fraction:
 @romance(
     "measure",
     lambda language: (
-        rf"{BEFORE}(?:(\d{{1,3}})(?: | ?(?=[{VULGAR}])))?{_PART} ?({_SYMBOL[language]})\b{DOT}"
+        rf"{BEFORE}(?:(\d{{1,3}})(?: | ?(?=[{VULGAR}])))?{_PART} ?({_SYMBOL[language]}){DOT}"
         r"(?![\w'/])"
     ),
     needs="/" + VULGAR, weight=1.5,
@@ -199,7 +199,7 @@ def _height(language: str, match: re.Match[str]) -> Value:
 
 @romance(
     "measure",
-    rf"{BEFORE}(\d{{1,2}}) ?(?:'|ft\.?|pi\.?|pies|pieds) ?(?:(?:y|et) )?(\d{{1,2}}(?:[.,]\d)?)"
+    rf"{BEFORE}(\d{{1,3}}) ?(?:'|ft\.?|pi\.?|pies|pieds) ?(?:(?:y|et) )?(\d{{1,2}}(?:[.,]\d)?)"
     r" ?(''|\"|in\b\.?|po\b\.?|pulg\b\.?)?(?!\w)",
     weight=1.4,
     needs=DIGITS,
@@ -219,12 +219,13 @@ def _feet(language: str, match: re.Match[str]) -> Value | Found | None:
         r"tiempo|temps|corr|cour|récord|record|tour|vuelta|chrono|minut|\ben $",
         text_before(match, 25).lower(),
     )
-    small = float(match[2].replace(",", ".")) < 12 and int(match[1]) < 9 and match[2][0] != "0"
+    small = float(match[2].replace(",", ".")) < 12 and match[2][0] != "0"
+    small = small and not 9 <= int(match[1]) < 60
     if small and marked and not timed:
         return Phrase((
             Measure(Number(match[1]), "length-foot"), Measure(parse_number(match[2]), "length-inch")
         ))  # fmt: skip
-    if len(match[2]) == 2 and match[2] < "60":
+    if len(match[1]) < 3 and len(match[2]) == 2 and match[2] < "60":
         return Phrase((Measure(Number(match[1]), "duration-minute"), Number(match[2])))
     return None
 

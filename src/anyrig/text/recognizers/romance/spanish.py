@@ -36,6 +36,7 @@ TITLES = {
     "Sto.": "Santo", "Sta.": "Santa", "Sn.": "San", "Bto.": "beato", "Bta.": "beata",
     "Ntra.": "nuestra", "Ntro.": "nuestro", "S. M.": "su majestad", "S. S.": "su santidad",
     "S. A. R.": "su alteza real", "SS. AA. RR.": "sus altezas reales", "S. E.": "su excelencia",
+    "S. E. R.": "su excelencia reverendísima", "Rvdo. P.": "reverendo padre", "Aux.": "auxiliar",
     "SS. MM.": "sus majestades", "S. A. S.": "su alteza serenísima",
     "Gral.": "general", "Gen.": "general", "Cnel.": "coronel", "Cor.": "coronel",
     "Tcol.": "teniente coronel", "Tte.": "teniente", "Tte. Cnel.": "teniente coronel",
@@ -76,7 +77,7 @@ NUMBERED = {
     "depto.": "departamento", "col.": "columna", "aprox.": "aproximadamente", "ca.": "circa",
     "c.": "circa", "párr.": "párrafo", "párrs.": "párrafos", "vers.": "versión",
     "esc.": "escena", "ref.": "referencia", "int.": "interior", "ext.": "extensión",
-    "#": "número", "kms.": "kilómetros", "long.": "longitud", "lat.": "latitud",
+    "n.": "número", "#": "número", "kms.": "kilómetros", "long.": "longitud", "lat.": "latitud",
     "tít.": "título", "máx": "máximo", "mín": "mínimo", "ext": "extensión", "pta.": "puerta",
     "pto.": "punto", "ec.": "ecuación", "prof.": "profundidad",
 }  # fmt: skip
@@ -121,7 +122,7 @@ INNER = {
     "trad.": "traducción", "y/o": "y o", "u. m.": "unidad monetaria", "s. f.": "sin fecha",
     "op. cit.": "opus citatum", "N. B.": "nota bene", "N.B": "nota bene", "i+d": "i más d",
     "i+d+i": "i más d más i", "C. P.": "código postal", "temp.": "temperatura",
-    "vel.": "velocidad", "dist.": "distancia", "P. D.": "posdata",
+    "vel.": "velocidad", "dist.": "distancia", "P. D.": "posdata", "inc.": "inciso",
 }  # fmt: skip
 # Of an army, behind an ordinal.
 UNITS_OF_ARMIES = {

@@ -49,6 +49,8 @@ UNITS = {
         "uds": "item", "págs.": "page", "pág.": "page", "pulg.": "length-inch",
         "pulg": "length-inch", "cda.": "volume-tablespoon", "cdas.": "volume-tablespoon",
         "cdta.": "volume-teaspoon", "cdtas.": "volume-teaspoon", "kms": "length-kilometer",
+        "m s. n. m.": "meter-above-sea", "m. s. n. m.": "meter-above-sea",
+        "msnm": "meter-above-sea",
         "mts": "length-meter", "kgs": "mass-kilogram", "grs": "mass-gram",
         "c. c.": "volume-cubic-centimeter", "cc": "volume-cubic-centimeter", "q": "quintal",
         "cts": "cent", "cts.": "cent",

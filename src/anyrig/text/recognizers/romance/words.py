@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from types import ModuleType
 
 from anyrig.text.recognizers import Found, Recognizer, Stop, recognizer
 from anyrig.text.recognizers.romance import french, spanish
@@ -208,30 +209,33 @@ _ABBREVIATIONS = (
     weight=1.6,
 )
 def _agreeing(language: str, match: re.Match[str]) -> Value | Found | None:
-    """Temperatura máx.: an adjective where a noun stands before it."""
+    """Temperatura máx.: an adjective where a noun or an article stands before it."""
     table = TABLES[language]
-    stem = table.AGREEING[match[0].lower()]
     before = re.search(r"(\d ?)?([^\W\d_]+)\.? $", text_before(match))
-    noun = before[2].lower() if before else ""
-    if language == "fr" and (match[0][0].isupper() and match.start() and not before):
-        return None
-    if language == "fr" and match[0][0].isupper() and before:
+    if language == "fr" and match[0][0].isupper() and match.start():
         return None  # Bonjour Max.
-    words = f"{stem}um" if language == "fr" else f"{stem}o"
-    if noun in ("la", "las", "los"):
-        endings = {"es": {"la": "a", "las": "as", "los": "os"}, "fr": {"la": "ale"}}
-        words = stem + endings[language].get(noun, "um")
-    attached = noun and len(noun) > 2 and noun not in table.STARTERS and not (before and before[1])
-    if attached and noun not in getattr(spanish, "NO_NOUN", ()):
-        feminine = table.find_gender(noun) == "f"
-        if language == "es":
-            words = f"{stem}{'a' if feminine else 'o'}{'s' if noun.endswith('s') else ''}"
-        elif feminine and noun not in ("personnes", "personne", "minutes", "heures"):
-            words = f"{stem}ale{'s' if noun.endswith('s') else ''}"
-    words = capitalize(words, match)
+    noun = before[2].lower() if before and not before[1] else ""
+    ending = _agreeing_ending(language, noun)
+    words = capitalize(table.AGREEING[match[0].lower()] + ending, match)
     if not match[0].endswith("."):
         return Abbreviation(words)
     return Found(Abbreviation(words), stop_after(match.string, match.end(), language))
+
+
+def _agreeing_ending(language: str, noun: str) -> str:
+    """Of máximo and maximum behind a word."""
+    plain = "o" if language == "es" else "um"
+    articles = {"es": {"la": "a", "las": "as", "los": "os"}, "fr": {"la": "ale"}}
+    if noun in articles[language]:
+        return articles[language][noun]
+    table = TABLES[language]
+    if len(noun) < 3 or noun in table.STARTERS or noun in table.NO_NOUN:
+        return plain
+    plural = "s" if noun.endswith("s") and not noun.endswith(("sis", "prix")) else ""
+    feminine = table.find_gender(noun) == "f"
+    if language == "es":
+        return f"{'a' if feminine else 'o'}{plural}"
+    return f"ale{plural}" if feminine and not noun.startswith("personne") else plain
 
 
 @recognizer("abbreviation", r"(?<!\w)et suiv\.(?!\w)", languages=("fr",), weight=2)
@@ -421,21 +425,18 @@ def _acronym_and_number(language: str, match: re.Match[str]) -> Value | None:
     if gap == " " and (len(letters) == 1 or letters in TABLES[language].PLAIN_WORDS):
         return None
     name = _acronym(language, letters, match)
-    if name is None:
-        if len(letters) > 1 or is_shouted(match) and gap != "-":
-            name = Abbreviation(letters) if gap != " " else None
-        else:
-            name = Letters(letters)
+    if name is None and len(letters) == 1:
+        name = Letters(letters)
+    elif name is None and gap != " ":
+        name = Abbreviation(letters)
     return Phrase((name, Label(digits))) if name else None
 
 
-def _spell(written: str, table: object) -> bool:
+def _spell(written: str, table: ModuleType) -> bool:
     """Whether letters are said by their names."""
-    if written in table.SPOKEN_ACRONYMS or written in table.PLAIN_WORDS or not written.isascii():  # type: ignore[attr-defined]
+    if written in table.SPOKEN_ACRONYMS or written in table.PLAIN_WORDS or not written.isascii():
         return False  # Letters of an acronym carry no accents: it is a word in capitals.
-    return (
-        written in table.SPELLED_ACRONYMS or len(written) <= 3 or not _is_sayable(written)  # type: ignore[attr-defined]
-    )
+    return written in table.SPELLED_ACRONYMS or len(written) <= 3 or not _is_sayable(written)
 
 
 def _is_sayable(written: str) -> bool:

@@ -1,1 +1,0 @@
-"""What Spanish and French share: figures with a decimal comma, markup, addresses, short forms."""
