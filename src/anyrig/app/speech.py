@@ -346,11 +346,13 @@ def _find_seconds_per_character(
     rig: Rig, request: SpeechRequest, choice: EngineChoice, synthesizer: Synthesizer
 ) -> float:
     """What the engine was measured to need, by this synthesizer or by books; 0 if unknown."""
+    measured = synthesizer.seconds_per_character
+    if measured or not rig.folders.rates.is_file():
+        return measured
     from anyrig.audiobooks.record import load_voice_rate
 
     rate = load_voice_rate(rig.folders.rates, choice.name, resolve_voice(rig, request, choice))
-    by_books = rate.seconds_per_character / rate.times_real_time if rate.times_real_time else 0.0
-    return synthesizer.seconds_per_character or by_books
+    return rate.seconds_per_character / rate.times_real_time if rate.times_real_time else 0.0
 
 
 def plan_speech(rig: Rig, request: SpeechRequest) -> tuple[EngineChoice, Script]:

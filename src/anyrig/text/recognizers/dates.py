@@ -124,6 +124,12 @@ def _month_first(match: re.Match[str]) -> Value | Found | None:
 def _counts_things(match: re.Match[str]) -> bool:
     """Whether the number after a month counts what follows: "In June 12 people left"."""
     follows = re.match(r" ([A-Za-z]+)", after(match, 24))
+    if (
+        follows
+        and follows[1] in ("had", "have", "were", "are")
+        and re.search(r"\b(?:[Ii]n|[Bb]y) $", before(match, 4))
+    ):
+        return True  # By March 20 had left.
     if not follows or follows[1] in _NOT_COUNTED or not follows[1].islower():
         return follows is not None and follows[1] in ("PM", "AM")
     name, noun = match[2], follows[1]

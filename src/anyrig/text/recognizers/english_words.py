@@ -100,7 +100,7 @@ NUMBERED = {
     "Long": "Longitude", "lat": "latitude", "Prop": "Proposition", "Props": "Propositions",
     "cl": "clause", "Cl": "Clause", "reg": "regulation", "Reg": "Regulation", "sched": "schedule",
     "Sched": "Schedule", "Exh": "Exhibit", "exh": "exhibit", "Pl": "Plate",
-    "pl": "plate", "Stat": "Statutes", "stat": "statute", "Amend": "Amendment",
+    "pl": "plate", "Stat": "Statutes", "stat": "statute", "Amend": "Amendment", "Amdt": "Amendment",
     "Sess": "Session", "Cong": "Congress", "Mk": "Mark", "Ord": "Ordinance", "Res": "Resolution",
     "Dist": "District", "dist": "district", "Unit": "Unit", "Gr": "Grade", "gr": "grade",
     "Str": "String", "Ln": "Line", "Col": "Column", "col": "column", "Rev": "Revision",

@@ -161,9 +161,12 @@ def _shortened(match: re.Match[str]) -> Value | Found | None:
     )
 
 
+_SCREENS = re.compile(r" (?:screen|monitor|display|video|TV|resolution|film|footage|camera)\b")
+
+
 def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
     """Whether the letter is said: of a screen, or of a run."""
-    if match[2] in ("4K", "8K") or match[0] in ("4K", "8K", "4k") or _RUNS.match(rest):
+    if match[0] in ("4K", "8K", "4k") or _RUNS.match(rest) or _SCREENS.match(rest):
         return True
     small = match[1] in ("5", "10", "15", "3", "8", "1.5", "20")
     if small and re.search(r"\b(?:[Tt]he|[Aa]n?|ran|run|[Hh]is|[Hh]er|[Mm]y|first|our) $", lead):
