@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 394, "spanish": 111, "french": 113}
+REACHED = {"english": 508, "spanish": 135, "french": 137}
 """Sentences that are read right; raise it with the score."""
 
 
