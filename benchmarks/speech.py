@@ -123,7 +123,7 @@ def _word_errors() -> Row:
     import numpy as np
 
     from anyrig.transcription.compare import word_errors
-    from anyrig.transcription.moonshine import Moonshine
+    from anyrig.transcription.engines import Moonshine, Recording
 
     lines = (ROOT / "tests" / "speech" / "sentences.txt").read_text(encoding="utf-8").splitlines()
     texts = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
@@ -135,7 +135,7 @@ def _word_errors() -> Row:
             spoken = " ".join(segment.spoken for segment in script.segments)
             chunks = synthesizer.read(script.segments).chunks()
             samples = np.concatenate([chunk.samples for chunk in chunks])
-            heard = recogniser.transcribe(samples, synthesizer.rate).text
+            heard = recogniser.run([Recording(samples, synthesizer.rate)])[0].text
             counted = word_errors(spoken, heard, "en")
             num_errors, num_words = num_errors + counted.errors, num_words + counted.words
     return Row(f"word errors over {len(texts)} sentences, moonshine", 100 * num_errors / num_words,

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from anyrig.transcription.compare import word_errors
-from anyrig.transcription.whisper import joined
+from anyrig.transcription.models import assemble_whisper_base
 from benchmarks.harness import Row
 from benchmarks.processes import ANYRIG, child_environment, measure_command
 from benchmarks.texts import read_novel
@@ -33,7 +33,7 @@ def run(hardware: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         text, audio_s = _speak_novel(folder / "talk.wav", seconds)
-        model = joined(folder / "whisper-base")
+        model = assemble_whisper_base(folder / "whisper-base")
         cores = str(len(os.sched_getaffinity(0)))
         talk, out = str(folder / "talk.wav"), str(folder / "out.txt")
         home = child_environment(folder)

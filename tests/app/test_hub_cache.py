@@ -15,7 +15,7 @@ from anyrig.documents.entities.names import choose
 from anyrig.documents.summarise.writer import find as find_writer
 from anyrig.errors import MissingWeightsError
 from anyrig.storage.weights import find_cached_repository, get_repository_name, hash_file
-from anyrig.transcription.model import find as find_recogniser
+from anyrig.transcription.models import find_model as find_recogniser
 from tests.conftest import Anyrig
 from tests.documents.engines import toy
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,10 +14,12 @@ import soundfile
 
 from anyrig.audio import SPEECH_RATE
 from anyrig.audio.decode import open_audio
+from anyrig.audio.encode import open_encoder
 from anyrig.audio.resample import Resampler, resample
 from anyrig.audio.samples import Samples
+from anyrig.audio.tags import ChapterMark
 from anyrig.errors import InvalidInputError
-from anyrig.transcription.cut import MOST_S, Piece, Quiet, cut
+from tests.speech.takes import RATE as VOICE_RATE
 from tests.speech.takes import sine
 
 SECONDS = 6.0
@@ -235,6 +236,33 @@ def test_recordings_of_many_channels_are_averaged(tmp_path: Path, channels: int)
     assert strength(samples, 440.0) == pytest.approx(0.4, abs=0.02)
 
 
+def sweep() -> Samples:
+    """Never twice the same, so a shift by a few samples shows."""
+    time = np.arange(20 * VOICE_RATE) / VOICE_RATE
+    return (0.4 * np.sin(2 * np.pi * (200 + 40 * time) * time)).astype(np.float32)
+
+
+@pytest.mark.parametrize("ending", ["flac", "mp3", "m4b", "opus"])
+def test_stretches_are_read_where_they_were_written(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"book.{ending}"
+    marks = [ChapterMark("One", 0, 100_001), ChapterMark("Two", 100_001, 480_000)]
+    with open_encoder(path, rate=VOICE_RATE, chapters=marks, tags={"title": "A"}) as out:
+        out.write(sweep())
+    with open_audio(path) as file:
+        rate, whole = file.rate, np.concatenate(list(file.read()))
+        assert abs(len(whole) - 20 * rate) <= rate // 20, "a frame at most"
+        assert file.title == "A"
+        assert file.chapters == (tuple(marks) if ending == "m4b" else ())
+        spans = [(3 * rate, 3 * rate + 999), (11 * rate, 12 * rate), (12 * rate - 50, 13 * rate)]
+        for (start, end), part in zip(spans, file.read_spans(spans), strict=True):
+            assert len(part) == end - start
+            assert np.corrcoef(part, whole[start:end])[0, 1] > 0.99
+            if rate == VOICE_RATE:
+                assert np.corrcoef(part, sweep()[start:end])[0, 1] > 0.95
+        again = np.concatenate(list(file.read(rate, 2 * rate)))  # backwards
+        assert np.corrcoef(again, whole[rate : 2 * rate])[0, 1] > 0.99
+
+
 CHANGES = [(24000, 48000), (22050, 24000), (16000, 24000), (48000, 16000), (24000, 44100)]
 
 
@@ -267,115 +295,3 @@ def test_a_stream_gives_what_the_whole_gives(source: int, target: int) -> None:
     made, whole = np.concatenate(parts), resample(sound, source, target)
     assert len(made) == len(whole) == -(-len(sound) * target // source)
     assert float(np.abs(made - whole).max()) < 1e-5
-
-
-rng = np.random.default_rng(7)
-
-
-def speech(seconds: float, level: float = 0.2) -> Samples:
-    """Noise that swells and fades four times a second, as syllables do, without a pause."""
-    time = np.arange(round(seconds * SPEECH_RATE)) / SPEECH_RATE
-    swell = 0.35 + 0.65 * np.abs(np.sin(2 * np.pi * 2 * time))
-    return (level * swell * rng.standard_normal(len(time))).astype(np.float32)
-
-
-def silence(seconds: float) -> Samples:
-    return np.zeros(round(seconds * SPEECH_RATE), np.float32)
-
-
-def blocks(samples: Samples, size: int = 50_000) -> Iterator[Samples]:
-    for at in range(0, len(samples), size):
-        yield samples[at : at + size]
-
-
-def checked(samples: Samples, size: int = 50_000) -> list[Piece | Quiet]:
-    """The parts, after a look whether each sample is in one of them and as it was."""
-    parts = list(cut(blocks(samples, size)))
-    at = 0
-    for part in parts:
-        overlap = part.overlap if isinstance(part, Piece) else 0
-        assert part.start + overlap == at
-        if isinstance(part, Piece):
-            assert 0 < len(part.samples) <= MOST_S * SPEECH_RATE
-            assert np.array_equal(part.samples, samples[part.start : part.end])
-        at = part.end
-    assert at == len(samples)
-    return parts
-
-
-def pieces(parts: list[Piece | Quiet]) -> list[Piece]:
-    return [part for part in parts if isinstance(part, Piece)]
-
-
-def test_cuts_lie_in_pauses() -> None:
-    turns = [part for _ in range(20) for part in (speech(6.3), silence(0.5))]
-    whole = np.concatenate(turns)
-    found = pieces(checked(whole))
-    assert len(found) >= 5
-    assert not any(piece.overlap for piece in found)
-    for piece in found[:-1]:
-        around = whole[piece.end - 800 : piece.end + 800]
-        assert np.abs(around).max() == 0, "nobody speaks where it is cut"
-        assert len(piece.samples) > 10 * SPEECH_RATE, "pieces are filled"
-
-
-@pytest.mark.parametrize("size", [997, 50_000, 3_000_000])
-def test_the_size_of_blocks_changes_nothing(size: int) -> None:
-    whole = np.concatenate([silence(3), speech(50), silence(4), speech(7), silence(0.2)])
-    spans = [(part.start, part.end) for part in cut(blocks(whole, size))]
-    assert spans == [(part.start, part.end) for part in cut(blocks(whole))]
-
-
-def test_where_nobody_pauses_pieces_overlap() -> None:
-    found = pieces(checked(speech(70)))
-    assert len(found) >= 3
-    assert all(piece.overlap == 2 * SPEECH_RATE for piece in found[1:])
-
-
-def test_silence_is_named() -> None:
-    parts = checked(np.concatenate([silence(40), speech(5), silence(100)]))
-    (piece,) = pieces(parts)
-    assert 39 < piece.start / SPEECH_RATE < 40
-    assert 45 <= piece.end / SPEECH_RATE < 46
-    quiet = sum(part.end - part.start for part in parts if isinstance(part, Quiet))
-    assert quiet / SPEECH_RATE > 138
-
-
-@pytest.mark.parametrize("level", [0.0, 1e-5, 0.01, 0.2])
-def test_a_steady_noise_is_no_speech(level: float) -> None:
-    noise = (level * rng.standard_normal(50 * SPEECH_RATE)).astype(np.float32)
-    assert not pieces(checked(noise))
-
-
-def test_speech_in_noise_is_found() -> None:
-    noise = (0.02 * rng.standard_normal(40 * SPEECH_RATE)).astype(np.float32)
-    noise[10 * SPEECH_RATE : 14 * SPEECH_RATE] += speech(4)
-    (piece,) = pieces(checked(noise))
-    assert piece.start <= 10 * SPEECH_RATE
-    assert piece.end >= 14 * SPEECH_RATE
-    assert len(piece.samples) < 6 * SPEECH_RATE
-
-
-@pytest.mark.parametrize("seconds", [0.02, 0.3, 0.9])
-def test_a_short_recording_is_a_piece(seconds: float) -> None:
-    assert len(pieces(checked(speech(seconds)))) == 1
-
-
-def test_a_word_at_the_very_end_is_not_lost() -> None:
-    whole = np.concatenate([speech(20), silence(30), speech(0.4)])
-    assert pieces(checked(whole))[-1].end == len(whole)
-
-
-def test_memory_does_not_grow() -> None:
-    """An hour of talk is never held: what goes in comes out soon."""
-    given = 0
-
-    def stream() -> Iterator[Samples]:
-        nonlocal given
-        turn = np.concatenate([speech(5), silence(0.4)])
-        for _ in range(60):
-            given += len(turn)
-            yield turn
-
-    for part in cut(stream()):
-        assert given - part.end < 45 * SPEECH_RATE

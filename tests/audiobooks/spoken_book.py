@@ -12,14 +12,13 @@ from anyrig.audio.loudness import level
 from anyrig.audio.samples import Samples, fade, silence
 from anyrig.audiobooks.metadata import BookTags
 from anyrig.audiobooks.plan import Part, Plan
-from anyrig.audiobooks.record import ChapterSpan, Timeline
+from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
 from anyrig.speech.chunks import trim
 from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.text.document import Block, Chapter, Document, Metadata
-from anyrig.transcription.choose import choose
-from anyrig.transcription.moonshine import Moonshine
-from anyrig.transcription.protocol import Recording
+from anyrig.transcription.engines import Moonshine, Recording, Transcript
+from anyrig.transcription.models import find_verifier
 from tests.speech.takes import RATE, said
 
 TEXTS = {
@@ -85,32 +84,34 @@ def spoken() -> Sound:
     return [list(rows) for rows in _spoken()]
 
 
+def timeline(sound: Sound, titles: Iterable[str] = tuple(TEXTS)) -> Timeline:
+    """Where every segment of these is heard."""
+    marks, cues, place = [], [], 0
+    for part, (title, rows) in enumerate(zip(titles, sound, strict=False)):
+        start = place
+        for number, row in enumerate(rows):
+            cues.append(Cue(part, number, place, place + len(row), "", (0, 0)))
+            place += len(row)
+        marks.append(ChapterSpan(title, start, place))
+    return Timeline(RATE, tuple(marks), tuple(cues))
+
+
 def write(path: Path, sound: Sound, titles: Iterable[str] = tuple(TEXTS)) -> Path:
     """A book with chapters, or a folder of chapters where the name has no ending."""
     whole = [np.concatenate(rows) for rows in sound]
-    ends = [0, *np.cumsum([len(rows) for rows in whole]).tolist()]
-    marks = [ChapterSpan(t, a, b) for t, a, b in zip(titles, ends, ends[1:], strict=False)]
-    timeline = Timeline(RATE, tuple(marks), ())
+    book = timeline(sound, titles)
     if path.suffix:
-        write_book(path, whole, timeline, BookTags(title="A Book"))
+        write_book(path, whole, book, BookTags(title="A Book"))
     else:
-        write_chapters(path, whole, timeline, BookTags(title="A Book"))
+        write_chapters(path, whole, book, BookTags(title="A Book"))
     return path
 
 
-class OneEar:
+def transcribe(recordings: Iterable[Recording], language: str) -> Iterator[Transcript | None]:
     """The recogniser in this process: quicker to begin than a pool."""
-
-    def __init__(self) -> None:
-        self.heard_s = 0.0
-
-    def name(self, language: str) -> str:
-        return choose(language).name
-
-    def hear(self, recordings: Iterable[Recording], language: str) -> Iterator[str | None]:
-        for one in recordings:
-            self.heard_s += len(one.samples) / one.rate
-            yield _moonshine().transcribe(one.samples, one.rate).text
+    find_verifier(language)
+    for one in recordings:
+        yield _moonshine().run([one])[0]
 
 
 @lru_cache(maxsize=1)

@@ -5,22 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.audio.encode import open_encoder
-from anyrig.audio.samples import Samples
 from anyrig.audiobooks.captions import (
     captions,
     chapters_vtt,
     write_captions,
     write_chapter_captions,
 )
-from anyrig.audiobooks.listen import Reader, blocks, finished
 from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
-from anyrig.errors import InvalidInputError
 from anyrig.speech.engine import WordTime
 from anyrig.text.captions import Caption, srt, vtt
 from anyrig.text.captions_cut import LINE, pieces, width, wrapped
@@ -201,63 +196,3 @@ def test_nothing_overlaps_whatever_is_said(said: list[tuple[str, int, int]], rat
     for block in vtt(shown).split("\n\n")[1:]:
         assert block.count("-->") == 1
     assert srt(shown).count("-->") == len(shown)
-
-
-SECONDS = 20
-
-
-def sweep() -> Samples:
-    """Never twice the same, so a shift by a few samples shows."""
-    time = np.arange(SECONDS * RATE) / RATE
-    return (0.4 * np.sin(2 * np.pi * (200 + 40 * time) * time)).astype(np.float32)
-
-
-def write(path: Path, samples: Samples, **more: object) -> Path:
-    with open_encoder(path, rate=RATE, **more) as out:  # type: ignore[arg-type]
-        out.write(samples)
-    return path
-
-
-@pytest.mark.parametrize("ending", ["flac", "mp3", "m4b"])
-def test_samples_come_where_they_were_put(tmp_path: Path, ending: str) -> None:
-    book = finished(write(tmp_path / f"book.{ending}", sweep()))
-    heard = np.concatenate([block for _, block in blocks(book)])[:, 0]
-    rate = book.rate
-    assert abs(len(heard) - SECONDS * rate) <= 1024, "a frame of AAC at most"
-    assert book.duration_s == pytest.approx(len(heard) / rate)
-    reader = Reader()
-    for start_s in (3.0, 11.25, 0.0, 17.5):  # backwards as well
-        part = reader.mono(book.tracks[0], start_s, start_s + 1.5)
-        first = round(start_s * rate)
-        assert len(part) == round(1.5 * rate)
-        assert np.corrcoef(part, heard[first : first + len(part)])[0, 1] > 0.99
-        if rate == RATE:
-            wanted = sweep()[first : first + len(part)]
-            assert np.corrcoef(part, wanted)[0, 1] > 0.95
-    reader.close()
-
-
-def test_a_folder_is_a_book_in_the_order_of_its_numbers(tmp_path: Path) -> None:
-    for number in (10, 2, 1):
-        name = f"{number} Chapter {number}.mp3"
-        write(tmp_path / name, sweep()[: number * RATE], tags={"title": f"Called {number}"})
-    (tmp_path / "book.m3u8").write_text("x", encoding="utf-8")
-    book = finished(tmp_path)
-    assert [track.title for track in book.tracks] == ["Called 1", "Called 2", "Called 10"]
-    assert book.codec == "mp3"
-    assert book.tracks[2].offset_s == pytest.approx(3.0, abs=0.1)
-    assert {number for number, _ in blocks(book)} == {0, 1, 2}
-
-
-def test_what_is_no_sound_is_told_plainly(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="there is no"):
-        finished(tmp_path / "none.m4b")
-    with pytest.raises(InvalidInputError, match="contains no audio"):
-        finished(tmp_path)
-    for ending in ("m4b", "mp3", "wav", "opus"):
-        broken = tmp_path / f"broken.{ending}"
-        broken.write_bytes(b"this is a text" * 100)
-        with pytest.raises(InvalidInputError, match="is not a readable audio file"):
-            finished(broken)
-    with pytest.raises(InvalidInputError, match="several kinds"):
-        finished(tmp_path)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from anyrig.audiobooks.listen import finished
+from anyrig.audio.decode import open_audio
 from anyrig.jobs import JobQueue
 from benchmarks.serve_kills import kill_servers
 from tests.server.conftest import Server, Start
@@ -106,7 +106,8 @@ def test_a_book_from_upload_to_download(server: Server, book: str, tmp_path: Pat
     assert len(data.content) == files[0]["size"]
     made = tmp_path / "book.m4b"
     made.write_bytes(data.content)
-    assert [one.title for one in finished(made).tracks] == ["Part One: The Parcel", "One Hand"]
+    with open_audio(made) as audio:
+        assert [mark.title for mark in audio.chapters] == ["Part One: The Parcel", "One Hand"]
     check_ranges(client, files[0]["url"], data)
     assert client.get(f"/jobs/{job['id']}/files/3").status_code == 404
     assert client.get(f"/jobs/{job['id']}/files/0").status_code == 422

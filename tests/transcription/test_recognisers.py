@@ -13,12 +13,10 @@ from anyrig.audio import SPEECH_RATE as RECOGNISED
 from anyrig.audio.resample import resample
 from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
-from anyrig.transcription.choose import choose, recipe
+from anyrig.storage.weights import check_hashes
 from anyrig.transcription.compare import word_errors
-from anyrig.transcription.model import find
-from anyrig.transcription.moonshine import Moonshine
-from anyrig.transcription.protocol import Recording, check_hashes
-from anyrig.transcription.whisper import Whisper, joined
+from anyrig.transcription.engines import Moonshine, Recording
+from anyrig.transcription.models import assemble_whisper_base, find_model, find_verifier
 from anyrig.work.engine import load_engine
 from tests.speech.takes import RATE, said, sentences
 
@@ -32,7 +30,7 @@ def moonshine() -> Moonshine:
 
 @pytest.fixture(scope="module")
 def whisper_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return joined(tmp_path_factory.mktemp("models") / "whisper-base")
+    return assemble_whisper_base(tmp_path_factory.mktemp("models") / "whisper-base")
 
 
 def test_moonshine_hears_what_was_said(moonshine: Moonshine) -> None:
@@ -47,15 +45,15 @@ def test_moonshine_hears_what_was_said(moonshine: Moonshine) -> None:
 
 def test_moonshine_hears_that_something_is_missing(moonshine: Moonshine) -> None:
     take = said(sentences()[0]).samples
-    heard = moonshine.transcribe(take[: len(take) // 2], RATE)
+    heard = moonshine.run([Recording(take[: len(take) // 2], RATE)])[0]
     assert word_errors(sentences()[0], heard.text).rate > 0.25
-    assert moonshine.transcribe(take[:0], RATE).text == ""
+    assert moonshine.run([Recording(take[:0], RATE)])[0].text == ""
 
 
 def test_a_recording_is_heard_the_same_whatever_came_before(moonshine: Moonshine) -> None:
     """Its detector of speech remembers; one that begins in the midst of it was heard with a You."""
     take = resample(said(sentences()[0]).samples, RATE, RECOGNISED)[RECOGNISED // 8 :]
-    heard = [moonshine.lines(take, "en", "lines") for _ in range(3)]
+    heard = [moonshine.run([Recording(take, RECOGNISED, "en", "lines")])[0] for _ in range(3)]
     assert heard[0] == heard[1] == heard[2]
     assert "You" not in heard[2].text
 
@@ -66,7 +64,7 @@ def test_whisper_hears_spanish(whisper_folder: Path) -> None:
     data = NanoTTS().speak(SPANISH, voice="es-ES")
     samples = np.frombuffer(data, dtype="<i2").astype(np.float32) / np.float32(32768)
     made = load_engine(
-        "anyrig.transcription.whisper:Whisper", None, {"folder": str(whisper_folder)}
+        "anyrig.transcription.engines:FasterWhisper", None, {"model": str(whisper_folder)}
     )  # type: ignore[arg-type]
     told, found_out = made.run(
         [Recording(samples, 16000, "es"), Recording(_at_24k(samples), 24000, "")]
@@ -82,7 +80,7 @@ def _at_24k(samples: Samples) -> Samples:
 
 
 def test_the_joined_model_is_checked(whisper_folder: Path, tmp_path: Path) -> None:
-    assert joined(whisper_folder) == whisper_folder
+    assert assemble_whisper_base(whisper_folder) == whisper_folder
     assert not list(whisper_folder.glob("*.part"))
     copy = tmp_path / "copy"
     shutil.copytree(whisper_folder, copy)
@@ -90,37 +88,31 @@ def test_the_joined_model_is_checked(whisper_folder: Path, tmp_path: Path) -> No
         file.seek(1000)
         file.write(b"damage")
     with pytest.raises(MissingWeightsError, match=r"model.bin .* SHA-256") as caught:
-        joined(copy)
+        assemble_whisper_base(copy)
     assert "--force-reinstall" in caught.value.hint
     assert not (copy / "model.bin").exists(), "the next run joins it anew"
 
 
 def test_a_folder_for_ctranslate2_is_a_model_by_its_path(whisper_folder: Path) -> None:
-    found = find(str(whisper_folder))
+    found = find_model(str(whisper_folder))
     assert found.engine == "whisper"
-    assert found.multilingual
-    assert found.recipe("unused").options["model"] == str(whisper_folder)
+    assert found.is_multilingual
+    assert found.build_factory("unused").options["model"] == str(whisper_folder)
     assert found.fingerprint
     with pytest.raises(InvalidInputError, match="is run by whisper"):
-        find(str(whisper_folder), engine="transformers")
+        find_model(str(whisper_folder), engine="transformers")
 
 
-def test_each_language_has_its_recogniser() -> None:
-    assert choose("en") is Moonshine
-    assert choose("en-GB") is Moonshine
-    assert choose("es") is Whisper
-    assert choose("zh-TW") is Whisper
+def test_each_language_has_its_verifier() -> None:
     with pytest.raises(InvalidInputError, match="'tlh'"):
-        choose("tlh")
-    made = recipe("fr", folder="models")
-    assert made.target == "anyrig.transcription.whisper:Whisper"
-    assert made.options == {"folder": "models"}
+        find_verifier("tlh")
+    assert find_verifier("zh-TW").name == "whisper-base"
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "moonshine_voice", None)
     with pytest.raises(MissingPackageError, match="moonshine_voice") as caught:
-        choose("en")
+        find_verifier("en")
     assert caught.value.hint == "pip install 'anyrig[recognise]'"
     monkeypatch.setitem(sys.modules, "moonshine_voice.transcriber", None)
     with pytest.raises(MissingPackageError, match="moonshine needs"):

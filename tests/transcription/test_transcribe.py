@@ -16,20 +16,28 @@ from anyrig.audio.decode import open_audio
 from anyrig.audio.samples import Samples
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, render
 from anyrig.placement import PlacementPlan, Workload, plan_placement
 from anyrig.storage.cache import ResultCache
 from anyrig.text.captions_cut import LINE, width
-from anyrig.transcription import guard
 from anyrig.transcription.compare import word_errors
-from anyrig.transcription.forms import captions, plain, written
-from anyrig.transcription.gather import Gap, Progress, Transcription
-from anyrig.transcription.model import MOONSHINE, WHISPER_BASE, find
-from anyrig.transcription.plain import kept_form, opened_form
-from anyrig.transcription.protocol import Line, Transcript, Word
-from anyrig.transcription.stitch import stitched
-from anyrig.transcription.tongue import elected
-from anyrig.transcription.transcribe import Transcriber, Wishes
+from anyrig.transcription.engines import Line, Transcript, Word
+from anyrig.transcription.formats import (
+    build_captions,
+    describe,
+    format_transcription,
+    from_json,
+    to_json,
+)
+from anyrig.transcription.models import MOONSHINE, WHISPER_BASE, find_model, find_verifier
+from anyrig.transcription.transcribe import (
+    Gap,
+    Progress,
+    Transcriber,
+    Transcription,
+    TranscriptionOptions,
+    choose_language,
+)
 from tests.speech.takes import RATE as VOICE_RATE
 from tests.speech.takes import said, sentences
 
@@ -61,11 +69,11 @@ def store(tmp_path: Path) -> Iterator[ResultCache]:
         yield opened_store
 
 
-def heard(path: Path, store: ResultCache | None, folder: Path, **wishes: object) -> Transcription:
+def heard(path: Path, store: ResultCache | None, folder: Path, **options: object) -> Transcription:
     with (
         Transcriber(
-            seats, environment=dict(os.environ), folder=str(folder), store=store,
-            wishes=Wishes(**wishes),  # type: ignore[arg-type]
+            seats, environment=dict(os.environ), folder=str(folder), cache=store,
+            options=TranscriptionOptions(**options),  # type: ignore[arg-type]
         ) as transcriber,
         open_audio(path) as sound,
     ):  # fmt: skip
@@ -77,7 +85,7 @@ def sane(found: Transcription) -> None:
     for line in found.lines:
         assert at <= line.start_s <= line.end_s <= found.duration_s + 1e-6
         at = line.start_s
-    spans = sorted([*found.pieces, *((q.start / RATE, q.end / RATE) for q in found.quiet)])
+    spans = sorted([*found.chunks, *((q.start / RATE, q.end / RATE) for q in found.silences)])
     reached = 0.0
     for start, end in spans:
         assert start <= reached + 1e-6, "every second is in a piece, or named quiet"
@@ -90,18 +98,18 @@ def test_what_was_said_is_written_down_and_kept(
 ) -> None:
     first = heard(talk, store, tmp_path, language="en")
     assert first.duration_s > 60
-    assert first.model == "moonshine"
+    assert first.model == "whisper-base"
     assert word_errors(" ".join(TEXTS), first.text).rate <= 0.04
     sane(first)
     assert not first.gaps
-    assert first.num_kept == 0
+    assert first.num_cached == 0
     # A run that was stopped: what it had heard is kept, the rest is heard now.
     size = store.stats()
     (kind,) = [kind for kind in size.kinds if kind.kind == "transcript"]
-    assert kind.num_results == len(first.pieces)
+    assert kind.num_results == len(first.chunks)
     again = heard(talk, store, tmp_path, language="en")
     assert again.lines == first.lines
-    assert again.num_kept == len(first.pieces)
+    assert again.num_cached == len(first.chunks)
 
 
 def test_progress_comes_in_order(talk: Path, store: ResultCache, tmp_path: Path) -> None:
@@ -109,13 +117,16 @@ def test_progress_comes_in_order(talk: Path, store: ResultCache, tmp_path: Path)
     half, rate = soundfile.read(talk, dtype="float32", frames=VOICE_RATE * 20)
     soundfile.write(tmp_path / "half.wav", half, rate)
     with Transcriber(
-        seats, environment=dict(os.environ), folder=str(tmp_path), wishes=Wishes(model="moonshine")
+        seats,
+        environment=dict(os.environ),
+        folder=str(tmp_path),
+        options=TranscriptionOptions(model="moonshine"),
     ) as transcriber:
         for _ in range(2):
             with open_audio(tmp_path / "half.wav") as sound:
                 transcriber.transcribe(sound, told.append)
     assert len(told) == 2
-    assert all(0 < now.heard_s <= 20 for now in told)
+    assert all(0 < now.done_s <= 20 for now in told)
     assert told[0].whole_s == pytest.approx(20, abs=0.1)
 
 
@@ -168,108 +179,53 @@ def test_a_whisper_of_transformers_hears_through_workers(tmp_path: Path) -> None
 
 
 def test_models_are_chosen_by_language_and_name() -> None:
-    assert find(language="en") is MOONSHINE
-    assert find(language="fr") is WHISPER_BASE
-    assert find(language="en", translate=True) is WHISPER_BASE
-    assert find("base") is WHISPER_BASE
-    assert find(engine="whisper") is WHISPER_BASE
+    assert find_model(language="en") is WHISPER_BASE
+    assert find_verifier("en-GB") is MOONSHINE
+    assert find_verifier("es") is WHISPER_BASE
+    assert find_model(language="fr") is WHISPER_BASE
+    assert find_model(language="en", translate=True) is WHISPER_BASE
+    assert find_model("base") is WHISPER_BASE
+    assert find_model(engine="whisper") is WHISPER_BASE
     for wrong in ("nothing-like-it", "./not/there", "a/b/c"):
         with pytest.raises(InvalidInputError, match="unknown model"):
-            find(wrong)
+            find_model(wrong)
     with pytest.raises(InvalidInputError, match="does not support"):
-        find("moonshine", language="es")
+        find_model("moonshine", language="es")
     with pytest.raises(InvalidInputError, match="unknown engine"):
-        find(engine="ear")
+        find_model(engine="ear")
     with pytest.raises(InvalidInputError, match="cannot translate"):
-        find("moonshine", translate=True)
+        find_model("moonshine", translate=True)
+    with pytest.raises(InvalidInputError, match="no word times") as caught:
+        find_model("moonshine", words=True)
+    assert "whisper-base" in render(caught.value.hint, "command")
+    assert find_model(language="en", words=True) is WHISPER_BASE
 
 
 def vote(*languages: tuple[str, float]) -> Transcript:
     return Transcript("", languages[0][0] if languages else "", languages=languages)
 
 
-def test_the_first_pieces_elect_a_language() -> None:
-    assert elected([vote(("es", 0.9), ("pt", 0.1)), vote(("es", 0.8), ("gl", 0.1))])[0] == "es"
-    assert elected([vote(("pt", 0.4), ("es", 0.35)), vote(("es", 0.9))])[0] == "es"
-    code, reason = elected([vote(("es", 0.9)), vote(("en", 0.9))])
+def test_the_first_chunks_vote_for_a_language() -> None:
+    assert (
+        choose_language([vote(("es", 0.9), ("pt", 0.1)), vote(("es", 0.8), ("gl", 0.1))])[0] == "es"
+    )
+    assert choose_language([vote(("pt", 0.4), ("es", 0.35)), vote(("es", 0.9))])[0] == "es"
+    code, reason = choose_language([vote(("es", 0.9)), vote(("en", 0.9))])
     assert code == ""
     assert "en, es" in reason
-    assert elected([])[0] == ""
+    assert choose_language([])[0] == ""
 
 
-LOOP = "thank you very much for watching " * 12
 SAID = "The ship sailed from Liverpool on the fourth of July with three hundred passengers."
 
 
-def noise(seconds: float) -> Samples:
-    made = np.random.default_rng(1).standard_normal(round(seconds * RATE)) * 0.1
-    return made.astype(np.float32)
-
-
-def test_loops_and_haste_are_doubtful() -> None:
-    assert guard.doubt(LOOP, 28.0) == guard.LOOPS
-    assert guard.doubt("no, no, no, no, no, no, no, no, no, no, no, no, no!", 9.0) == guard.LOOPS
-    assert guard.doubt(SAID, 1.0) == guard.HASTY
-    assert guard.doubt(SAID, 6.0) == ""
-    assert guard.doubt("No, no!", 0.1) == ""
-
-
-def test_a_loop_is_heard_again_in_two_parts() -> None:
-    sizes: list[int] = []
-
-    def hear(samples: Samples) -> Transcript:
-        sizes.append(len(samples))
-        seconds = len(samples) / RATE
-        text = LOOP if seconds > 15 else f"part of {seconds:.0f}"
-        return Transcript(text, "en", (Line(text, 0.0, seconds),))
-
-    heard = guard.careful(hear, noise(20))
-    assert len(sizes) == 3
-    assert sum(sizes[1:]) == sizes[0]
-    assert "thank" not in heard.text
-    assert heard.lines[1].start_s == pytest.approx(sizes[1] / RATE, abs=0.2)
-    assert not any(line.doubt for line in heard.lines)
-
-
-def test_a_loop_that_stays_is_flagged() -> None:
-    def hear(samples: Samples) -> Transcript:
-        return Transcript(LOOP, "en", (Line(LOOP.strip(), 0.0, len(samples) / RATE),))
-
-    assert all(line.doubt == guard.LOOPS for line in guard.careful(hear, noise(20)).lines)
-
-
-def test_words_heard_in_silence_are_dropped() -> None:
-    samples = np.concatenate([noise(2), np.zeros(5 * RATE, np.float32)])
-    lines = (Line("Hello.", 0.0, 2.0), Line("You", 4.0, 5.0))
-    heard = guard.careful(lambda _: Transcript("Hello. You", "en", lines), samples)
-    assert heard.text == "Hello."
-
-
-def test_a_line_is_drawn_to_where_it_sounds() -> None:
-    quiet = np.zeros(2 * RATE, np.float32)
-    samples = np.concatenate([quiet, noise(3), quiet])
-    first = Transcript("Hello.", "en", (Line("Hello.", 0.0, 7.0),))
-    (line,) = guard.careful(lambda _: first, samples).lines
-    assert line.start_s == pytest.approx(1.9, abs=0.06)
-    assert line.end_s == pytest.approx(5.1, abs=0.06)
-
-
-def test_overlaps_are_joined_by_their_words() -> None:
-    before = [Line("and so they went down to the river", 20.0, 28.0)]
-    after = [Line("to the river, where the boat lay.", 26.0, 31.0)]
-    one, other = stitched(before, after, 26.0, 28.0)
-    text = " ".join(line.text for line in (*one, *other))
-    assert text.replace(",", "") == "and so they went down to the river where the boat lay."
-
-
-def test_overlaps_without_a_common_word_are_cut_in_the_middle() -> None:
-    words = tuple(Word(f"w{n}", float(n), n + 1.0) for n in range(10))
-    others = tuple(Word(f"v{n}", 8.0 + n, 9.0 + n) for n in range(5))
-    before = [Line(" ".join(w.text for w in words), 0.0, 10.0, words)]
-    after = [Line(" ".join(w.text for w in others), 8.0, 13.0, others)]
-    one, other = stitched(before, after, 8.0, 10.0)
-    assert one[-1].text.endswith("w8")
-    assert other[0].text == "v1 v2 v3 v4"
+def test_loops_haste_and_low_confidence_are_doubtful() -> None:
+    loop = "thank you very much for watching " * 12
+    assert Line(loop, 0.0, 28.0).doubt == "the text repeats itself"
+    assert Line(SAID, 0.0, 1.0).doubt == "the text is too long for its time"
+    assert Line(SAID, 0.0, 6.0, avg_logprob=-1.4).doubt == "low confidence"
+    assert Line(SAID, 0.0, 6.0, avg_logprob=-0.2).doubt == ""
+    assert Line("No, no!", 0.0, 0.1).doubt == ""
 
 
 def transcription(*lines: Line) -> Transcription:
@@ -282,12 +238,12 @@ def transcription(*lines: Line) -> Transcription:
 LINES = (
     Line(SAID, 0.5, 6.0, avg_logprob=-0.2, no_speech_prob=0.01),
     Line("It was *cold* --> & <b>windy</b>.", 6.2, 8.0),
-    Line("A " + "very " * 60 + "long story.", 12.0, 40.0, doubt="the text repeats itself"),
+    Line("A " + "very " * 60 + "long story.", 12.0, 40.0),
 )
 
 
 def test_captions_fit_and_never_overlap() -> None:
-    shown = captions(LINES)
+    shown = build_captions(LINES)
     assert all(len(one.lines) <= 2 for one in shown)
     assert all(width(line) <= LINE for one in shown for line in one.lines)
     at = 0
@@ -295,14 +251,14 @@ def test_captions_fit_and_never_overlap() -> None:
         assert at <= one.start_ms < one.end_ms
         at = one.end_ms
     assert max(one.end_ms - one.start_ms for one in shown) <= 8000
-    text = written(transcription(*LINES), "vtt")
+    text = format_transcription(transcription(*LINES), "vtt")
     assert text.startswith("WEBVTT\n")
     assert "--&gt; &amp; &lt;b&gt;" in text
-    assert "\r\n00:00:00,500 --> " in written(transcription(*LINES), "srt")
+    assert "\r\n00:00:00,500 --> " in format_transcription(transcription(*LINES), "srt")
 
 
 def test_markdown_is_escaped() -> None:
-    text = written(transcription(*LINES), "md")
+    text = format_transcription(transcription(*LINES), "md")
     assert text.startswith("# talk \\#1.mp3\n")
     assert "**[00:12]**" in text
     assert "\\*cold\\*" in text
@@ -310,7 +266,7 @@ def test_markdown_is_escaped() -> None:
 
 
 def test_programs_get_what_is_known() -> None:
-    found = json.loads(json.dumps(plain(transcription(*LINES))))
+    found = json.loads(json.dumps(describe(transcription(*LINES))))
     first, second, third = found["segments"]
     assert first["avg_logprob"] == -0.2
     assert first["confidence"] == pytest.approx(0.8187, abs=1e-3)
@@ -322,9 +278,9 @@ def test_programs_get_what_is_known() -> None:
 def test_what_is_kept_comes_back_as_it_was() -> None:
     words = (Word("Hello", 0.0, 0.5, 0.9),)
     heard = Transcript("Hello", "en", (Line("Hello", 0.0, 0.5, words, -0.1),), (("en", 0.9),))
-    assert opened_form(json.dumps(kept_form(heard)).encode()) == heard
-    assert opened_form(b"{}") is None
-    assert opened_form(b"not json") is None
+    assert from_json(json.dumps(to_json(heard)).encode()) == heard
+    assert from_json(b"{}") is None
+    assert from_json(b"not json") is None
 
 
 SAME = [

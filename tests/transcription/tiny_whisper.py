@@ -20,7 +20,13 @@ def vocabulary_file() -> Path:
     return Path(found.origin).parent / "data" / "tokenizer.json"
 
 
-def make(folder: Path, *, seed: int = 0, multilingual: bool = True) -> Path:
+def make(
+    folder: Path,
+    *,
+    seed: int = 0,
+    multilingual: bool = True,
+    alignment_heads: list[list[int]] | None = None,
+) -> Path:
     """Save one into a folder; the same seed gives the same weights."""
     import torch
     import transformers
@@ -40,6 +46,8 @@ def make(folder: Path, *, seed: int = 0, multilingual: bool = True) -> Path:
     told.no_timestamps_token_id = NO_TIMES
     told.max_initial_timestamp_index = 50
     told.is_multilingual = multilingual
+    if alignment_heads:
+        told.alignment_heads = alignment_heads
     if multilingual:
         told.lang_to_id = {f"<|{code}|>": number for code, number in LANGUAGES.items()}
         told.task_to_id = {"translate": TRANSLATE, "transcribe": TRANSCRIBE}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,11 @@ if TYPE_CHECKING:
     from anyrig.app.books import BookRequest, PlannedBook
     from anyrig.app.rig import Rig
     from anyrig.audio.samples import Samples
+    from anyrig.audiobooks.record import Timeline
     from anyrig.speech.segment import Segment
     from anyrig.speech.synthesis import SpokenSegment
     from anyrig.speech.takes import TakeCache
+    from anyrig.storage.cache import Cache
 
 CHAPTER_FORMAT = "mp3"
 """Every browser plays it."""
@@ -41,8 +42,6 @@ def write_cached_chapter(
     from anyrig.app.books import resolve_target
     from anyrig.audiobooks.metadata import build_tags
     from anyrig.audiobooks.record import record, stream_audio
-    from anyrig.speech.engine import resolve_options
-    from anyrig.speech.takes import TakeCache, precision_class
 
     parts = tuple(part for part in book.plan.parts if part.number == number)
     if not parts:
@@ -50,23 +49,54 @@ def write_cached_chapter(
             f"chapter {number} of the book is not read", hint="See the job's chapters."
         )
     plan = replace(book.plan, parts=parts, silent=())
-    target, engine = resolve_target(rig, request), book.engine
-    size = sum(chapter.num_characters for chapter in plan.document.chapters)
-    placed = place_engine(rig, request, engine, size)
+    target = resolve_target(rig, request)
     with open_cache(rig) as cache:
-        info, found = engine.info, engine.found
-        options = resolve_options(info, engine.options)
-        precision = precision_class(placed.placements)
-        takes: Any = _CachedTakes(
-            TakeCache(info, found, precision, options, cache), found.sample_rate, check_cancelled
-        )
+        takes: Any = _find_takes(rig, request, book, cache, check_cancelled)
         recording = record(
             plan, takes, loudness_lufs=target.loudness, pauses=request.chapter_pauses
         )
         samples = stream_audio(plan, takes, recording, ceiling_dbtp=target.ceiling_dbtp)
         title = f"{build_tags(plan).title}: {parts[0].title}"
-        _write_chapter(file, samples, found.sample_rate, title)
+        _write_chapter(file, samples, takes.rate, title)
     return recording.timeline.duration_s
+
+
+def load_timeline(rig: Rig, request: BookRequest, book: PlannedBook) -> Timeline:
+    """When each segment of a finished book is heard, by its cached takes; those that are missing
+    are gaps. The request must be the one that made the book.
+    """
+    from anyrig.audiobooks.record import record
+
+    with open_cache(rig) as cache:
+        takes: Any = _find_takes(rig, request, book, cache, lambda: None, allow_missing=True)
+        recording = record(book.plan, takes, loudness_lufs=0.0, pauses=request.chapter_pauses)
+    if len(recording.missing) == book.plan.num_segments:
+        raise InvalidInputError(
+            "no take of this book is cached on this machine",
+            hint="Pass the options that it was made with, or make it again: then its takes are"
+            " cached. Books of other programs cannot be verified.",
+        )
+    return recording.timeline
+
+
+def _find_takes(
+    rig: Rig,
+    request: BookRequest,
+    book: PlannedBook,
+    cache: Cache,
+    check_cancelled: CheckCancelled,
+    *,
+    allow_missing: bool = False,
+) -> _CachedTakes:
+    from anyrig.speech.engine import resolve_options
+    from anyrig.speech.takes import TakeCache, precision_class
+
+    info, found = book.engine.info, book.engine.found
+    size = sum(chapter.num_characters for chapter in book.plan.document.chapters)
+    precision = precision_class(place_engine(rig, request, book.engine, size).placements)
+    options = resolve_options(info, book.engine.options)
+    takes = TakeCache(info, found, precision, options, cache)
+    return _CachedTakes(takes, found.sample_rate, check_cancelled, allow_missing)
 
 
 @dataclass(frozen=True)
@@ -76,6 +106,7 @@ class _CachedTakes:
     cache: TakeCache
     rate: int
     check_cancelled: CheckCancelled
+    allow_missing: bool
 
     def count_cached_characters(self, segments: Sequence[Segment]) -> int:
         return sum(len(segment.utterance.text) for segment in segments)
@@ -97,6 +128,9 @@ class _CachedReading:
         for index, segment in enumerate(self._segments):
             self._takes.check_cancelled()
             cached = self._takes.cache.load(self._takes.cache.make_key(segment.utterance))
+            if cached is None and self._takes.allow_missing:
+                yield SpokenSegment(index, segment, None)
+                continue
             if cached is None:
                 raise InvalidInputError(
                     "the chapter is not finished", hint="Try again when the job is past it."
@@ -111,21 +145,21 @@ class _CachedReading:
 
 def extract_chapter(book: Path, track: int, file: Path, check_cancelled: CheckCancelled) -> float:
     """Write a chapter (from 0) of a finished m4b to a file; returns its duration in seconds."""
-    from anyrig.audiobooks.listen import Reader, finished
+    from anyrig.audio.decode import open_audio
 
-    tracks = finished(book).tracks
-    if not 0 <= track < len(tracks):
-        raise InvalidInputError("the book has no such chapter", hint="See the job's chapters.")
-    part = tracks[track]
+    with open_audio(book) as audio:
+        marks = audio.chapters
+        if not 0 <= track < len(marks):
+            raise InvalidInputError("the book has no such chapter", hint="See the job's chapters.")
+        mark = marks[track]
 
-    def read() -> Iterator[Samples]:
-        for block in reader.read(part.file, part.start, part.end):
-            check_cancelled()
-            yield block.mean(axis=1)
+        def read() -> Iterator[Samples]:
+            for samples in audio.read(mark.start, mark.end):
+                check_cancelled()
+                yield samples
 
-    with closing(Reader()) as reader:
-        _write_chapter(file, read(), part.rate, part.title)
-    return part.duration_s
+        _write_chapter(file, read(), audio.rate, mark.title)
+        return (mark.end - mark.start) / audio.rate
 
 
 def _write_chapter(file: Path, parts: Iterable[Samples], rate: int, title: str) -> None:

@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -68,7 +68,6 @@ from anyrig.speech.choose import EngineChoice
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.audiobooks.cast import Casting, RoleShare, RoleSuggestion
-    from anyrig.audiobooks.check_report import Report
     from anyrig.audiobooks.plan import Part, Plan
     from anyrig.audiobooks.record import (
         BookProgress,
@@ -77,11 +76,13 @@ if TYPE_CHECKING:
         Timeline,
         VoiceRate,
     )
+    from anyrig.audiobooks.verify import Report
     from anyrig.audiobooks.write import BookTarget
     from anyrig.speech.segment import OmissionKind, Script
     from anyrig.speech.synthesis import SynthesisStats, Synthesizer
     from anyrig.storage.cache import Cache
     from anyrig.text.document import Document, Picture
+    from anyrig.transcription.engines import Recording, Transcript
 
 _LEFT_OUT: dict[OmissionKind, tuple[str, str, str]] = {
     "note": ("note", "notes", "inline"), "code": ("listing", "code", "speak"),
@@ -826,29 +827,37 @@ def _choose_passage(plan: Plan, num_characters: int) -> Script:
 
 
 def verify_book(rig: Rig, request: VerifyRequest, on_event: OnEvent) -> Report:
-    """Check a finished book against its source: chapters, durations, levels and words."""
-    from anyrig.audiobooks.check import verify
-    from anyrig.audiobooks.check_hear import Listeners
-    from anyrig.audiobooks.check_report import clock
-    from anyrig.audiobooks.check_sound import preset
+    """Check a finished book against its source: chapters, lengths, levels and words."""
+    from anyrig.app.book_chapters import load_timeline
+    from anyrig.app.speech import place_recogniser
+    from anyrig.audiobooks.verify import format_clock, verify
+    from anyrig.audiobooks.verify_audio import find_preset
+    from anyrig.transcription.transcribe import transcribe_takes
 
     if not request.finished.exists():
         raise InvalidInputError(
             f"no such file: {request.finished}",
             hint="The finished book comes first, then its source.",
         )
-    levels = preset(request.levels)
+    levels = find_preset(request.levels)
     book = plan_book(rig, request, on_event)
-    folder = str(rig.folders.models / "recognise")
-    ears = Listeners(rig.machine, environment=rig.environment, folder=folder)
+    timeline = load_timeline(rig, request, book)
+
+    def transcribe(recordings: Iterable[Recording], language: str) -> Iterator[Transcript | None]:
+        placements = place_recogniser(rig, request, len(timeline.cues))
+        folder = str(rig.folders.models / "recognise")
+        for outcome in transcribe_takes(
+            recordings, language, placements, environment=rig.environment, folder=folder
+        ):
+            yield outcome.result
 
     def on_progress(stage: str, done_s: float, total_s: float) -> None:
-        place = f"{clock(done_s)} of {clock(total_s)}"
+        place = f"{format_clock(done_s)} of {format_clock(total_s)}"
         on_event(ProgressEvent(stage, round(done_s), round(total_s), place))
 
     return verify(
-        request.finished, book.plan, words=request.words, levels=levels, ears=ears,
-        tell=on_progress,
+        request.finished, book.plan, timeline, words=request.words, levels=levels,
+        transcribe=transcribe, on_progress=on_progress,
     )  # fmt: skip
 
 

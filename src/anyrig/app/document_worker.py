@@ -576,7 +576,7 @@ def _run_ocr(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
 def _run_transcribe(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is said in one recording; `form` is srt or vtt if captions are wanted as well."""
     from anyrig.app.transcription import TranscriptionRequest, to_verbose_json, transcribe
-    from anyrig.transcription.forms import written
+    from anyrig.transcription.formats import format_transcription
 
     options = {name: value for name, value in given.items() if name != "form"}
     request = context.request(TranscriptionRequest, options)
@@ -593,7 +593,7 @@ def _run_transcribe(context: WorkerContext, given: Mapping[str, Any]) -> dict[st
     assert result.transcript is not None
     answer: dict[str, Any] = dict(to_verbose_json(result.transcript, words=request.word_times))
     if given.get("form"):
-        answer["written"] = written(result.transcript, given["form"])
+        answer["written"] = format_transcription(result.transcript, given["form"])
     return answer
 
 

@@ -369,7 +369,7 @@ def list_features(environment: Mapping[str, str], language: str = "en") -> list[
     """
     from anyrig.documents.entities import names
     from anyrig.documents.ocr import choose as ocr
-    from anyrig.transcription.choose import choose as choose_recogniser
+    from anyrig.transcription.models import find_model
 
     found = []
     try:
@@ -378,7 +378,7 @@ def list_features(environment: Mapping[str, str], language: str = "en") -> list[
     except MissingPackageError as error:
         found.append(Feature("ocr", False, error.message, error.hint))
     try:
-        choose_recogniser(language)
+        find_model(language=language)
         found.append(Feature("transcription", True))
     except MissingPackageError as error:
         found.append(Feature("transcription", False, error.message, error.hint))

@@ -235,7 +235,7 @@ class TranscribeKeywords(ComputeOptionsKeywords, total=False):
     translate: bool
     """translate into English."""
     word_times: bool
-    """include word times (Whisper only)."""
+    """include word times (not with moonshine)."""
     fresh: bool
     """ignore cached results."""
 

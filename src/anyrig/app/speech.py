@@ -591,50 +591,48 @@ class WordCheck:
 
 def check_recognisers(script: Script) -> None:
     """Check that there is a recogniser for each language, before anything is spoken."""
-    from anyrig.transcription.choose import choose
+    from anyrig.transcription.models import find_verifier
 
     for language in dict.fromkeys(segment.utterance.language for segment in script.segments):
-        choose(language)
+        find_verifier(language)
 
 
 def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEvent) -> WordCheck:
     """Listen to everything that was synthesised, with a process on each core."""
-    from anyrig.transcription.choose import recipe
     from anyrig.transcription.compare import word_errors
-    from anyrig.transcription.protocol import Recording
-    from anyrig.work.pool import WorkerPool
-    from anyrig.work.worker import LocalWorkers
+    from anyrig.transcription.engines import Recording
+    from anyrig.transcription.models import find_verifier
+    from anyrig.transcription.transcribe import transcribe_takes
 
     segments, checks, recognisers = speech.script.segments, {}, []
     for language in dict.fromkeys(segment.utterance.language for segment in segments):
         numbers = [
             n for n, segment in enumerate(segments) if segment.utterance.language == language
         ]
-        factory = recipe(language, folder=str(rig.folders.models / "recognise"))
-        recognisers.append(factory.name)
+        recognisers.append(find_verifier(language).name)
         recordings = [
             Recording(_read_segment(speech, number), speech.sample_rate, language)
             for number in numbers
         ]
-        placements = _place_recogniser(rig, options, len(recordings))
-        workers = LocalWorkers(placements, factory, environment=rig.environment)
-        with WorkerPool(workers) as pool:
-            outcomes: Any = pool.run(recordings, cost=lambda recording: recording.cost)
-            for number, outcome in zip(numbers, outcomes, strict=True):
-                if outcome.failure is not None:
-                    message = Message(
-                        "segment {number} could not be recognised: {problem}",
-                        number=number,
-                        problem=outcome.failure.message,
-                    )
-                    on_event(WarningEvent(message))
-                    continue
-                said, heard = segments[number].spoken, outcome.result.text
-                found = word_errors(said, heard, language)
-                checks[number] = SegmentCheck(
-                    number, said, heard, found.errors, found.words, found.pairs
-                )
-                on_event(ProgressEvent("listening", len(checks), len(segments), heard))
+        outcomes = transcribe_takes(
+            recordings, language, place_recogniser(rig, options, len(recordings)),
+            environment=rig.environment, folder=str(rig.folders.models / "recognise"),
+        )  # fmt: skip
+        for number, outcome in zip(numbers, outcomes, strict=True):
+            if outcome.result is None:
+                problem = outcome.failure.message if outcome.failure else "no result"
+                message = Message(
+                    "segment {number} could not be recognised: {problem}",
+                    number=number, problem=problem,
+                )  # fmt: skip
+                on_event(WarningEvent(message))
+                continue
+            text, transcript = segments[number].spoken, outcome.result.text
+            found = word_errors(text, transcript, language)
+            checks[number] = SegmentCheck(
+                number, text, transcript, found.errors, found.words, found.pairs
+            )
+            on_event(ProgressEvent("listening", len(checks), len(segments), transcript))
     names = ", ".join(dict.fromkeys(recognisers))
     return WordCheck(tuple(checks[number] for number in sorted(checks)), names)
 
@@ -648,7 +646,7 @@ def _read_segment(speech: Speech, number: int) -> Samples:
     return samples if len(samples) else np.zeros(1, np.float32)
 
 
-def _place_recogniser(
+def place_recogniser(
     rig: Rig, options: DeviceOptions, num_recordings: int
 ) -> tuple[Placement, ...]:
     """On the CPU, whatever speaks: the recognisers are small."""

@@ -25,7 +25,7 @@ from anyrig.errors import (
 from anyrig.estimates import TimeLeft, WorkEstimate
 from anyrig.options import option
 from anyrig.text.language_names import language_code
-from anyrig.transcription.protocol import FORMS, FormName
+from anyrig.transcription.formats import FORMATS, FormatName
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from anyrig.placement import PlacementPlan, Workload
     from anyrig.storage.cache import Cache
     from anyrig.storage.keys import JsonValue
-    from anyrig.transcription.gather import Progress, Transcription
-    from anyrig.transcription.model import Model
-    from anyrig.transcription.transcribe import Transcriber
+    from anyrig.transcription.models import Model
+    from anyrig.transcription.transcribe import Progress, Transcriber, Transcription
 
 _MAX_DOUBTFUL = 5  # lines of a recording that are warned of one by one
 
@@ -58,7 +57,7 @@ class TranscriptionRequest(ComputeOptions):
         "", "the file, or the folder for several recordings", short="-o", http=False,
         metavar="PATH",
     )  # fmt: skip
-    format: tuple[FormName, ...] = option(
+    format: tuple[FormatName, ...] = option(
         (), "txt, md, srt, vtt, json; several as srt,txt", normalize=normalize_format
     )
     language: str = option(
@@ -76,7 +75,7 @@ class TranscriptionRequest(ComputeOptions):
         None, "what runs the model; default: by its files"
     )
     translate: bool = option(False, "translate into English")
-    word_times: bool = option(False, "include word times (Whisper only)")
+    word_times: bool = option(False, "include word times (not with moonshine)")
     fresh: bool = option(False, "ignore cached results")
 
 
@@ -157,13 +156,13 @@ class TranscriptionResult:
             "language": only.language if only else None,
             "engine": only.model if only else None,
             "audio_s": round(sum(one.duration_s for one in transcripts), 3),
-            "cached": sum(one.num_kept for one in transcripts),
+            "cached": sum(one.num_cached for one in transcripts),
         }
 
-    def save(self, path: str | Path, format: FormName | None = None) -> None:
+    def save(self, path: str | Path, format: FormatName | None = None) -> None:
         """Write the transcript of a single recording: txt, md, srt, vtt or json."""
         from anyrig.storage.files import write_atomic
-        from anyrig.transcription.forms import written
+        from anyrig.transcription.formats import format_transcription
 
         if len(self.transcripts) != 1:
             raise InvalidInputError(
@@ -174,7 +173,7 @@ class TranscriptionResult:
             )
         path = Path(path).expanduser()
         (name,) = (format,) if format else resolve_formats((), path)
-        write_atomic(path, written(self.transcripts[0], name))
+        write_atomic(path, format_transcription(self.transcripts[0], name))
 
 
 def transcribe(
@@ -204,7 +203,7 @@ def _transcribe_file(
 ) -> TranscribedFile:
     from anyrig.audio.decode import open_audio
     from anyrig.storage.files import write_atomic
-    from anyrig.transcription.forms import written
+    from anyrig.transcription.formats import format_transcription
 
     began = time.monotonic()
     try:
@@ -214,7 +213,7 @@ def _transcribe_file(
         outputs = plan.list_outputs(recording)
         for form, path in outputs.items():
             plan.check_not_input(path)
-            write_atomic(path, written(transcript, form))
+            write_atomic(path, format_transcription(transcript, form))
     except InvalidInputError as error:
         return TranscribedFile(recording.path, error=error)
     except OSError as error:
@@ -234,16 +233,16 @@ def _follow(
 
     def report(progress: Progress) -> None:
         nonlocal heard_s
-        if progress.kept:
-            work.total -= progress.heard_s - heard_s
+        if progress.cached:
+            work.total -= progress.done_s - heard_s
         else:
-            work.add(progress.heard_s - heard_s)
-        heard_s = progress.heard_s
+            work.add(progress.done_s - heard_s)
+        heard_s = progress.done_s
         left = work.left if sound.duration_s else None
         on_event(TranscriptionProgress(
-            "listening", int(progress.heard_s), int(sound.duration_s or 0), progress.text,
+            "listening", int(progress.done_s), int(sound.duration_s or 0), progress.text,
             file=recording.path.name, number=number, num_files=len(plan.recordings),
-            heard_s=progress.heard_s, duration_s=sound.duration_s,
+            heard_s=progress.done_s, duration_s=sound.duration_s,
             speed=work.rate.per_s if work.is_known else None, left=left,
         ))  # fmt: skip
 
@@ -260,7 +259,7 @@ def list_warnings(transcript: Transcription) -> Iterator[str]:
                 name=transcript.name,
                 start_s=gap.start_s,
                 end_s=gap.end_s,
-                why=gap.why,
+                why=gap.reason,
             )
         )
     for line in transcript.doubtful[:_MAX_DOUBTFUL]:
@@ -315,14 +314,14 @@ def open_transcriber(
     rig: Rig, request: TranscriptionRequest, cache: Cache | None = None
 ) -> Transcriber:
     """Models that load when the first recording needs them; the caller closes it."""
-    from anyrig.transcription.transcribe import Transcriber, Wishes
+    from anyrig.transcription.transcribe import Transcriber, TranscriptionOptions
 
     return Transcriber(
         lambda workload: _place(rig, request, workload),
         environment=rig.environment,
         folder=str(rig.folders.models / "recognise"),
-        store=cache,
-        wishes=Wishes(
+        cache=cache,
+        options=TranscriptionOptions(
             language=resolve_language(request),
             model=request.model,
             engine=request.engine or "",
@@ -343,11 +342,11 @@ def find_model(request: TranscriptionRequest) -> Model:
     """The model that a request names, or the usual one of its language. Raises if it is not here
     or does not fit the request.
     """
-    from anyrig.transcription.model import find
+    from anyrig.transcription.models import find_model
 
-    return find(
+    return find_model(
         request.model, language=resolve_language(request), engine=request.engine or "",
-        translate=request.translate, fetch=request.fetch,
+        translate=request.translate, words=request.word_times, fetch=request.fetch,
     )  # fmt: skip
 
 
@@ -372,10 +371,10 @@ class OutputPlan:
     recordings: tuple[RecordingFile, ...]
     output: Path | None = None
     """A file if `is_single`, else a folder; None writes nothing."""
-    formats: tuple[FormName, ...] = ("txt",)
+    formats: tuple[FormatName, ...] = ("txt",)
     is_single: bool = False
 
-    def list_outputs(self, recording: RecordingFile) -> dict[FormName, Path]:
+    def list_outputs(self, recording: RecordingFile) -> dict[FormatName, Path]:
         """The file of each format."""
         if self.output is None:
             return {}
@@ -421,23 +420,23 @@ def plan_outputs(request: TranscriptionRequest, on_event: OnEvent) -> OutputPlan
 
 
 def resolve_formats(
-    requested: Sequence[FormName], output: Path | None = None
-) -> tuple[FormName, ...]:
+    requested: Sequence[FormatName], output: Path | None = None
+) -> tuple[FormatName, ...]:
     """The formats that were requested, or that the output's name implies."""
     names: Sequence[str] = requested
     if not names and output is not None and output.suffix:
         names = [normalize_format(output.suffix)]
     for name in names:
-        if name not in FORMS:
+        if name not in FORMATS:
             raise InvalidInputError(
                 f"unknown format {name!r}",
                 hint=Message(
                     "Valid formats: {forms}; pass {format}, or end the file's name in one of them.",
-                    forms=", ".join(FORMS),
+                    forms=", ".join(FORMATS),
                     format=OptionRef("format"),
                 ),
             )
-    return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
+    return cast("tuple[FormatName, ...]", tuple(dict.fromkeys(names or ["txt"])))
 
 
 def find_recordings(paths: Sequence[Path], on_event: OnEvent) -> tuple[RecordingFile, ...]:
@@ -494,13 +493,11 @@ def to_verbose_json(transcript: Transcription, *, words: bool = False) -> dict[s
     """What OpenAI's `/v1/audio/transcriptions` answers as `verbose_json`, and more; with `words` a
     list of all words with their times as well.
     """
-    from anyrig.transcription.forms import plain
-    from anyrig.transcription.plain import word_form
-    from anyrig.transcription.stitch import timed
+    from anyrig.transcription.formats import describe, describe_word
 
-    answer = plain(transcript) | {"text": transcript.text}
+    answer = describe(transcript) | {"text": transcript.text}
     if words:
-        answer["words"] = [word_form(word) for line in transcript.lines for word in timed(line)]
+        answer["words"] = [describe_word(word) for line in transcript.lines for word in line.words]
     return answer
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -84,18 +84,7 @@ class AudioFile:
         shortfall = _find_wav_shortfall(self._file)
         if shortfall is not None:
             self._warn_truncated(*shortfall)
-        self._file.seek(0)
-        try:
-            self._container = av.open(
-                self._file, "r", options={"format_whitelist": _FORMATS}, metadata_errors="replace"
-            )
-        except (av.FFmpegError, OSError, ValueError) as error:
-            self._close_file()
-            raise _unreadable(name, "its format is not supported") from error
-        if not self._container.streams.audio:
-            self.close()
-            raise _unreadable(name, "it has no audio stream")
-        self._stream = self._container.streams.audio[0]
+        self._open_container()
         self.rate = int(self._stream.rate or 0)
         try:
             _check_rate(self.rate, name)
@@ -103,13 +92,37 @@ class AudioFile:
             self.close()
             raise
         self.codec = str(self._stream.codec_context.name).removesuffix("float")
-        self.title = str(self._container.metadata.get("title", ""))
+        # Ogg has its tags in the stream.
+        tags = {**self._container.metadata, **self._stream.metadata}
+        self.title = next((str(tags[key]) for key in tags if key.lower() == "title"), "")
         length_us = self._container.duration
         self.duration_s = length_us / 1e6 if length_us and 0 < length_us < 1e15 else None
         """What the header says; None where it says nothing, or what cannot be."""
         self._max_s = _ALWAYS_S + self._num_bytes / _MIN_BYTES_PER_S
         if (self.duration_s or 0.0) > self._max_s:
             self.duration_s = None
+
+    def _open_container(self) -> None:
+        import av
+
+        self._file.seek(0)
+        self._is_fresh = True
+        try:
+            self._container = av.open(
+                self._file, "r", options={"format_whitelist": _FORMATS}, metadata_errors="replace"
+            )
+        except (av.FFmpegError, OSError, ValueError) as error:
+            self._close_file()
+            raise _unreadable(self.name, "its format is not supported") from error
+        if not self._container.streams.audio:
+            self.close()
+            raise _unreadable(self.name, "it has no audio stream")
+        self._stream = self._container.streams.audio[0]
+
+    @property
+    def _has_index(self) -> bool:
+        """Whether a sample's place in the file is known exactly."""
+        return "mp4" in self._container.format.name
 
     @property
     def bitrate(self) -> int:
@@ -146,18 +159,22 @@ class AudioFile:
 
         mp4 is entered near `start`; other formats have no exact index and are read up to it.
         """
-        has_index = "mp4" in self._container.format.name
         base = float(self._stream.time_base or 0)
         # A second early: the decoder needs the frames before to give the right ones.
-        early_s = max(0.0, start / self.rate - 1.0) if has_index else 0.0
+        early_s = max(0.0, start / self.rate - 1.0) if self._has_index else 0.0
         place = 0
         try:
-            self._container.seek(round(early_s / base), stream=self._stream, backward=True)
+            if self._has_index:
+                self._container.seek(round(early_s / base), stream=self._stream, backward=True)
+            elif not self._is_fresh:  # after a seek, Opus begins some samples late
+                self._container.close()
+                self._open_container()
+            self._is_fresh = False
             convert = _Converter(None)
             for frame in self._container.decode(self._stream):
                 for made in convert.feed(frame):
                     samples = _average_channels(made)
-                    if has_index and frame.pts is not None:
+                    if self._has_index and frame.pts is not None:
                         place = round(frame.pts * base * self.rate)
                     if end is not None and place >= end:
                         return
@@ -167,6 +184,19 @@ class AudioFile:
                     place += len(samples)
         except (self._error, OSError, ValueError) as error:
             raise _unreadable(self.name, error) from error
+
+    def read_spans(self, spans: Sequence[tuple[int, int]]) -> Iterator[Samples]:
+        """Several stretches, in order of their starts, each as a whole."""
+        if self._has_index:
+            for start, end in spans:
+                yield np.concatenate([np.zeros(0, np.float32), *self.read(start, end)])
+            return
+        parts, held, place = self.read(), np.zeros(0, np.float32), 0
+        for start, end in spans:
+            while place + len(held) < end and (part := next(parts, None)) is not None:
+                gone = min(max(0, start - place), len(held))
+                held, place = np.concatenate([held[gone:], part]), place + gone
+            yield held[max(0, start - place) : max(0, end - place)]
 
     def close(self) -> None:
         self._container.close()

@@ -92,10 +92,10 @@ def _run(arguments: argparse.Namespace, printer: BookPrinter) -> int:
     if arguments.verify:
         report = books.verify_book(rig, rig.request(VerifyRequest, **given), printer)
         text = localize_install_commands(
-            "\n".join(render(line, "command") for line in report.lines())
+            "\n".join(render(line, "command") for line in report.format())
         )
-        _show(arguments, printer, report.plain(), text)
-        return 0 if report.good else 1
+        _show(arguments, printer, report.to_json(), text)
+        return 0 if report.is_good else 1
     if "sample" in given:
         samples = books.sample_book(rig, rig.request(SampleRequest, **given), printer)
         _show(arguments, printer, {"samples": to_json(samples)}, _format_samples(samples))

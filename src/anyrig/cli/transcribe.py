@@ -26,7 +26,7 @@ from anyrig.cli.output import (
 )
 from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, Message, OptionRef
-from anyrig.transcription.forms import plain, written
+from anyrig.transcription.formats import describe, format_transcription
 from anyrig.units import format_duration, format_speed, pluralize
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
             if file.transcript is not None and not arguments.json:
                 printer.pause()
                 if plan.output is None:
-                    sys.stdout.write(written(file.transcript, plan.formats[0]))
+                    sys.stdout.write(format_transcription(file.transcript, plan.formats[0]))
                     sys.stdout.flush()
                 print(_describe(file), file=sys.stdout if file.outputs else sys.stderr)
     result = TranscriptionResult(tuple(files))
     if arguments.json:
-        transcripts = [] if plan.output else [plain(one) for one in result.transcripts]
+        transcripts = [] if plan.output else [describe(one) for one in result.transcripts]
         print_line("done", {
             **result.to_json(), **({} if plan.output else {"transcripts": transcripts}),
             "wall_s": round(time.monotonic() - began, 3), "failed": failed_to_json(result.failed),
@@ -103,9 +103,9 @@ def _describe(file: TranscribedFile) -> str:
     transcript = file.transcript
     assert transcript is not None
     facts = [format_speed(transcript.duration_s, file.wall_s)]
-    if transcript.num_kept:
-        segments = pluralize(len(transcript.pieces), "segment")
-        facts.append(f"{transcript.num_kept} of {segments} cached")
+    if transcript.num_cached:
+        segments = pluralize(len(transcript.chunks), "segment")
+        facts.append(f"{transcript.num_cached} of {segments} cached")
     facts.append(f"by {transcript.model}")
     facts.append(": ".join(filter(None, (transcript.language, transcript.language_reason))))
     names = ", ".join(map(str, file.outputs)) or transcript.name

@@ -26,6 +26,7 @@ from anyrig.errors import (
     OptionRef,
     StorageError,
 )
+from anyrig.install import format_install
 from anyrig.storage.files import make_folder, opener, read_json, write_atomic
 from anyrig.units import format_bytes
 
@@ -314,3 +315,23 @@ def _is_intact(path: Path, file: HubFile) -> bool:
         return _sha256(path) == file.sha256
     data = path.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest() == file.git_hash
+
+
+def check_hashes(files: Iterable[tuple[Path, str]], package: str) -> None:
+    """Check the SHA-256 of files that a package brings; MissingWeightsError if one differs."""
+    for path, expected in files:
+        try:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise _damaged_package(path, package, str(error)) from error
+        if found != expected:
+            problem = f"its SHA-256 is {found[:16]}..., not {expected[:16]}..."
+            raise _damaged_package(path, package, problem)
+
+
+def _damaged_package(path: Path, package: str, problem: str) -> MissingWeightsError:
+    return MissingWeightsError(
+        f"{path.name} of {package} cannot be used: {problem}",
+        hint=format_install(package, options="--force-reinstall --no-deps"),
+    )

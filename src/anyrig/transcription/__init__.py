@@ -1,10 +1,9 @@
-"""Audio in, words out: to check speech, and to transcribe.
+"""Audio in, words out: to transcribe recordings, and to verify speech.
 
-    from anyrig.transcription.choose import choose
     from anyrig.transcription.compare import word_errors
+    from anyrig.transcription.engines import Moonshine, Recording
 
-    recogniser = choose("en")()
-    transcript = recogniser.transcribe(samples, 24000)
+    (transcript,) = Moonshine().run([Recording(samples, 24000, "en")])
     word_errors("Two cats sat down.", transcript.text).rate
 
 Importing it loads no model and no framework.

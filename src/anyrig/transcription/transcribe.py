@@ -1,11 +1,11 @@
-"""A recording of any length into text with times: cut, heard on every device, put together.
+"""A recording of any length into text with times: split, transcribed on every device, joined.
 
-    with Transcriber(seats, environment=environment, folder=folder, store=store) as transcriber:
-        with opened(path) as sound:
-            transcription = transcriber.transcribe(sound)
+    with Transcriber(place, environment=environment, folder=folder, cache=cache) as transcriber:
+        with open_audio(path) as file:
+            transcription = transcriber.transcribe(file)
 
-What was heard once is kept in the store piece by piece, so a run that was stopped goes on where it
-was. A piece that cannot be heard is named, and the rest go on.
+Every chunk is cached, so a run that was stopped continues where it was. A chunk that fails is
+named, and the others go on.
 """
 
 from __future__ import annotations
@@ -13,110 +13,200 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.audio import SPEECH_RATE
+from anyrig.errors import Message, MissingPackageError
 from anyrig.storage.keys import CacheKey
-from anyrig.transcription import tongue
-from anyrig.transcription.cut import Piece, Quiet, cut
-from anyrig.transcription.gather import Gathered, Progress, Span, Transcription
-from anyrig.transcription.model import MOONSHINE, WHISPER_BASE, Model, find
-from anyrig.transcription.plain import kept_form, opened_form
-from anyrig.transcription.protocol import Recording, Task, Transcript
-from anyrig.transcription.tongue import Tongue
-from anyrig.transcription.whisper import drives_cuda
+from anyrig.transcription.engines import Line, Recording, Task, Transcript, has_cuda
+from anyrig.transcription.formats import from_json, to_json
+from anyrig.transcription.models import (
+    BASE,
+    MOONSHINE,
+    WHISPER_BASE,
+    Model,
+    find_model,
+    find_verifier,
+)
+from anyrig.transcription.segment import Silence, SpeechChunk, split_speech
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
     from anyrig.audio.decode import AudioFile
-    from anyrig.placement import PlacementPlan, Workload
+    from anyrig.placement import Placement, PlacementPlan, Workload
     from anyrig.storage.cache import Cache
     from anyrig.work.outcome import ItemOutcome
 
-KIND = "transcript"
-_LOOK_AHEAD = 4  # pieces for each worker: one is 1.8 MB
-_BATCH_AHEAD = 64  # pieces where a GPU takes them in batches
+CACHE_KIND = "transcript"
+_CHUNKS_PER_WORKER = 4  # waiting; one is 1.8 MB
+_CHUNKS_PER_GPU = 64  # where batches are formed
+_NUM_LANGUAGE_CHUNKS = 3
+_SURE = 0.6
 
-
-class Seats(Protocol):
-    """Where work runs on this machine."""
-
-    def __call__(self, need: Workload) -> PlacementPlan:
-        """The places for a need."""
+Place = Callable[["Workload"], "PlacementPlan"]
+"""Where work runs on this machine."""
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a person wants of a transcript."""
-
+class TranscriptionOptions:
     language: str = ""
-    """ISO 639-1; found out when empty."""
+    """ISO 639-1; detected when empty."""
     model: str = ""
-    """A folder or a name; chosen by the language when empty."""
+    """A folder or a name; Whisper base when empty."""
     engine: str = ""
     translate: bool = False
     """Into English."""
     words: bool = False
-    """With the times of words, where the engine has them."""
+    """With the times of words."""
     fresh: bool = False
-    """Hear again what is kept already."""
+    """Ignore what is cached."""
     fetch: bool = False
-    """Get a model of the hub that is not here yet."""
+    """Download a model of the hub that is not here yet."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    done_s: float
+    """Of the recording, silence included."""
+    whole_s: float | None
+    text: str = ""
+    """The last line."""
+    cached: bool = False
+    """Whether that is from an earlier run."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A stretch that could not be transcribed."""
+
+    start_s: float
+    end_s: float
+    reason: str
+
+
+class ChosenLanguage(NamedTuple):
+    """Who transcribes a recording, in which language, and why."""
+
+    model: Model
+    code: str
+    """Empty: detected for each chunk."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """All that is said in a recording."""
+
+    name: str
+    duration_s: float
+    language: str
+    """ISO 639-1; the most frequent where there are several."""
+    language_reason: str
+    languages: tuple[tuple[str, float], ...]
+    """Those detected, with their share of what is said."""
+    model: str
+    engine: str
+    lines: tuple[Line, ...]
+    translated: bool = False
+    silences: tuple[Silence, ...] = ()
+    """Stretches in which nobody speaks, in samples of `SPEECH_RATE`."""
+    chunks: tuple[tuple[float, float], ...] = ()
+    """What was transcribed, in seconds."""
+    gaps: tuple[Gap, ...] = ()
+    num_cached: int = 0
+    """Chunks of an earlier run."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All of it in one line."""
+        return " ".join(line.text for line in self.lines)
+
+    @property
+    def doubtful(self) -> tuple[Line, ...]:
+        return tuple(line for line in self.lines if line.doubt)
+
+
+def transcribe_takes(
+    recordings: Iterable[Recording],
+    language: str,
+    placements: Sequence[Placement],
+    *,
+    environment: Mapping[str, str],
+    folder: str,
+) -> Iterator[ItemOutcome[Transcript]]:
+    """Short recordings of a language, in order, by the model that verifies it.
+
+    Args:
+        recordings: of the task `text`.
+        language: ISO 639-1.
+        placements: where workers run.
+        environment: this process's own.
+        folder: where a model that comes in parts is put together.
+    """
+    model = find_verifier(language)
+    factory = model.build_factory(folder)
+    ahead = _CHUNKS_PER_WORKER * sum(placement.workers for placement in placements)
+    with WorkerPool(LocalWorkers(tuple(placements), factory, environment=environment)) as pool:
+        yield from pool.run(recordings, cost=model.estimate_cost, look_ahead=ahead)
 
 
 class Transcriber:
-    """Recognisers on this machine, kept from one recording to the next."""
+    """Models on this machine, kept from one recording to the next."""
 
     def __init__(
         self,
-        seats: Seats,
+        place: Place,
         *,
         environment: Mapping[str, str],
         folder: str,
-        store: Cache | None = None,
-        wishes: Wishes = Wishes(),  # noqa: B008 - it is frozen
+        cache: Cache | None = None,
+        options: TranscriptionOptions = TranscriptionOptions(),  # noqa: B008 - it is frozen
     ) -> None:
         """Start nothing yet.
 
         Args:
-            seats: where work runs.
+            place: where work runs.
             environment: this process's own.
-            folder: where a model that comes in parts may be put together.
-            store: what was heard before.
-            wishes: what is wanted.
+            folder: where a model that comes in parts is put together.
+            cache: transcripts of earlier runs.
+            options: what is wanted.
         """
-        self._seats, self._environment, self._folder = seats, environment, folder
-        self._store, self._wishes = store, wishes
+        self._place, self._environment, self._folder = place, environment, folder
+        self._cache, self._options = cache, options
         self._pools: dict[str, tuple[WorkerPool, int]] = {}
         self._model: Model | None = None
-        if wishes.model or wishes.engine or wishes.language:
-            self._model = find(
-                wishes.model, language=wishes.language, engine=wishes.engine,
-                translate=wishes.translate, fetch=wishes.fetch,
-            )  # fmt: skip
+        if options.model or options.engine or options.language:
+            self._model = self._find_model(options.language)
+
+    def _find_model(self, language: str) -> Model:
+        options = self._options
+        return find_model(
+            options.model, language=language, engine=options.engine, translate=options.translate,
+            words=options.words, fetch=options.fetch,
+        )  # fmt: skip
 
     def transcribe(
-        self, sound: AudioFile, tell: Callable[[Progress], None] = lambda _: None
+        self, file: AudioFile, on_progress: Callable[[Progress], None] = lambda _: None
     ) -> Transcription:
-        """All that is said; `tell` is told of every piece, in order."""
-        gathered = Gathered(sound, tell)
-        parts = gathered.watched(cut(sound.blocks()))
-        found, parts = self._tongue(parts)
-        task: Task = "translate" if self._wishes.translate else "lines"
-        for piece, heard, kept in self._heard(parts, found.model, found.language, task):
-            gathered.add(piece, heard, kept=kept)
-        return gathered.finished(found, translated=self._wishes.translate)
+        """All that is said; `on_progress` is called for every chunk, in order."""
+        result = _Result(file, on_progress)
+        parts = result.watch(split_speech(file.blocks()))
+        language, parts = self._choose_language(parts)
+        task: Task = "translate" if self._options.translate else "lines"
+        for start, end, made, cached in self._run(parts, language.model, language.code, task):
+            result.add(start, end, made, cached=cached)
+        return result.finish(language, translated=self._options.translate)
 
     def pools(self) -> tuple[WorkerPool, ...]:
         """Its workers, where it has any now."""
         return tuple(pool for pool, _ in list(self._pools.values()))
 
     def close(self) -> None:
-        """End every worker."""
         for pool, _ in self._pools.values():
             pool.close()
         self._pools.clear()
@@ -129,142 +219,246 @@ class Transcriber:
 
     # -- the language ----------------------------------------------------------------------------
 
-    def _tongue(self, parts: Iterator[Piece | Quiet]) -> tuple[Tongue, Iterator[Piece | Quiet]]:
-        """Who hears it, and in which language; and all parts, those looked at included."""
-        asked, model = self._wishes.language, self._model
-        if asked and model is not None:
-            return Tongue(model, asked.partition("-")[0].lower(), "requested"), parts
-        if model is not None and not model.multilingual:
-            code = model.languages[0]
-            return Tongue(model, code, f"the only language of {model.name}"), parts
-        listener, missing = (model, "") if model is not None else tongue.listener()
-        if missing:
-            return Tongue(MOONSHINE, "en", missing), parts
-        assert listener is not None
-        first, looked = tongue.first_pieces(parts)
+    def _choose_language(
+        self, parts: Iterator[SpeechChunk | Silence]
+    ) -> tuple[ChosenLanguage, Iterator[SpeechChunk | Silence]]:
+        """Who transcribes, in which language; and all parts, those looked at included."""
+        requested, model = self._options.language, self._model
+        if requested and model is not None:
+            code = requested.partition("-")[0].lower()
+            return ChosenLanguage(model, code, "requested"), parts
+        if model is not None and not model.is_multilingual:
+            reason = f"the only language of {model.name}"
+            return ChosenLanguage(model, model.languages[0], reason), parts
+        if model is None:
+            try:
+                model = find_model(BASE)
+            except MissingPackageError as error:
+                fallback = self._find_fallback(error)
+                return ChosenLanguage(fallback, "en", _explain_fallback(error)), parts
+        looked: list[SpeechChunk | Silence] = []
+        first: list[SpeechChunk] = []
+        for part in parts:
+            looked.append(part)
+            if isinstance(part, SpeechChunk):
+                first.append(part)
+            if len(first) == _NUM_LANGUAGE_CHUNKS:
+                break
         everything = chain(looked, parts)
         if not first:
-            return Tongue(model or WHISPER_BASE, "", "no speech found"), everything
-        votes = [heard for heard in self._votes(first, listener) if heard is not None]
-        code, reason = tongue.elected(votes)
-        chosen = model
-        if chosen is None:
-            chosen = find(language=code, translate=self._wishes.translate)
-        return Tongue(chosen, code, reason), everything
+            return ChosenLanguage(self._model or WHISPER_BASE, "", "no speech found"), everything
+        votes = [
+            made
+            for _, _, made, _ in self._run(iter(first), model, "", "language")
+            if isinstance(made, Transcript)
+        ]
+        code, reason = choose_language(votes)
+        return ChosenLanguage(self._model or self._find_model(code), code, reason), everything
 
-    def _votes(self, pieces: list[Piece], model: Model) -> Iterator[Transcript | None]:
-        for _, heard, _ in self._heard(iter(pieces), model, "", "language"):
-            yield heard if isinstance(heard, Transcript) else None
+    def _find_fallback(self, error: MissingPackageError) -> Model:
+        """moonshine, where only that is installed and it can do what is wanted."""
+        if self._options.words or self._options.translate:
+            raise error
+        return find_model(MOONSHINE.name)
 
-    # -- the pieces ------------------------------------------------------------------------------
-
-    def _heard(
-        self, parts: Iterator[Piece | Quiet], model: Model, language: str, task: Task
-    ) -> Iterator[tuple[Span, Transcript | str, bool]]:
-        """Each piece with what was heard, or why nothing could be; and whether it was kept."""
-        waiting: deque[tuple[Span, Transcript | None]] = deque()
-        keys: list[str] = []
-
-        def unheard() -> Iterator[Recording]:
-            for part in parts:
-                if isinstance(part, Quiet):
-                    continue
-                span = Span(part.start, part.end, part.overlap)
-                key = self._key(part, model, language, task)
-                kept = None if self._wishes.fresh else self._kept(key)
-                if kept is None:
-                    keys.append(key)
-                waiting.append((span, kept))
-                if kept is None:
-                    yield Recording(part.samples, SPEECH_RATE, language, task)
-
-        def keep(outcome: ItemOutcome[Any]) -> None:
-            if outcome.result is not None:
-                self._keep(keys[outcome.index], outcome.result, model)
-
-        for outcome in self._run(model, task, unheard(), keep):
-            yield from _kept_first(waiting)
-            span, _ = waiting.popleft()
-            if outcome.result is not None:
-                yield span, outcome.result, False
-            else:
-                yield span, outcome.failure.message if outcome.failure else "nothing came", False
-        yield from _kept_first(waiting)
+    # -- the chunks ------------------------------------------------------------------------------
 
     def _run(
+        self, parts: Iterator[SpeechChunk | Silence], model: Model, language: str, task: Task
+    ) -> Iterator[tuple[int, int, Transcript | str, bool]]:
+        """Start, end and transcript of each chunk, or why there is none; whether it was cached."""
+        waiting: deque[tuple[int, int, Transcript | None]] = deque()
+        keys: list[str] = []
+
+        def list_missing() -> Iterator[Recording]:
+            for part in parts:
+                if isinstance(part, SpeechChunk):
+                    key = self._build_key(part, model, language, task)
+                    cached = self._load(key)
+                    waiting.append((part.start, part.end, cached))
+                    if cached is None:
+                        keys.append(key)
+                        yield Recording(part.samples, SPEECH_RATE, language, task)
+
+        def save(outcome: ItemOutcome[Any]) -> None:
+            if outcome.result is not None:
+                self._save(keys[outcome.index], outcome.result, model)
+
+        for outcome in self._transcribe_missing(list_missing(), model, task, save):
+            yield from _take_cached(waiting)
+            start, end, _ = waiting.popleft()
+            failure = outcome.failure.message if outcome.failure else "no result"
+            yield start, end, outcome.result if outcome.result is not None else failure, False
+        yield from _take_cached(waiting)
+
+    def _transcribe_missing(
         self,
+        missing: Iterator[Recording],
         model: Model,
         task: Task,
-        recordings: Iterator[Recording],
-        keep: Callable[[ItemOutcome[Any]], None],
+        save: Callable[[ItemOutcome[Any]], None],
     ) -> Iterator[ItemOutcome[Transcript]]:
-        """No worker is started where everything is kept."""
-        first = next(recordings, None)
-        if first is None:
-            return
-        pool, ahead = self._pool(model, task)
-        yield from pool.run(
-            chain([first], recordings), cost=model.cost, look_ahead=ahead, on_outcome=keep
-        )
+        """No worker is started where everything is cached."""
+        first = next(missing, None)
+        if first is not None:
+            pool, ahead = self._open_pool(model, task)
+            yield from pool.run(
+                chain([first], missing), cost=model.estimate_cost, look_ahead=ahead, on_outcome=save
+            )
 
-    def _pool(self, model: Model, task: Task) -> tuple[WorkerPool, int]:
-        """Workers of a model; one alone to find out the language where another may then hear."""
+    def _open_pool(self, model: Model, task: Task) -> tuple[WorkerPool, int]:
+        """Workers of a model; one alone to detect the language where another may then be chosen."""
         name, alone = f"{model.name} {model.fingerprint}", False
         if name not in self._pools and task == "language" and self._model is None:
             name, alone = f"language by {name}", True
         if name not in self._pools:
-            placed = self._placed(model, 1 if alone else 1 << 30)
-            pool = WorkerPool(
-                LocalWorkers(
-                    placed.placements,
-                    model.recipe(self._folder, words=self._wishes.words),
-                    environment=self._environment,
-                    fallback=placed.fallback,
-                )
+            plan = self._plan_placement(model, 1 if alone else 1 << 30)
+            factory = model.build_factory(self._folder, words=self._options.words)
+            workers = LocalWorkers(
+                plan.placements, factory, environment=self._environment, fallback=plan.fallback
             )
-            batches = any(seat.device.kind == "gpu" for seat in placed.placements)
-            workers = sum(seat.workers for seat in placed.placements)
-            self._pools[name] = (pool, _BATCH_AHEAD if batches else _LOOK_AHEAD * workers)
+            batches = any(seat.device.kind == "gpu" for seat in plan.placements)
+            num_workers = sum(seat.workers for seat in plan.placements)
+            ahead = _CHUNKS_PER_GPU if batches else _CHUNKS_PER_WORKER * num_workers
+            self._pools[name] = WorkerPool(workers), ahead
         return self._pools[name]
 
-    def _placed(self, model: Model, max_workers: int) -> PlacementPlan:
-        """Where a model is heard with; CTranslate2 drives the GPUs of one maker only."""
+    def _plan_placement(self, model: Model, max_workers: int) -> PlacementPlan:
+        """CTranslate2 uses NVIDIA's GPUs only."""
         if model.engine != "whisper":
-            return self._seats(model.need(max_workers))
-        placed = self._seats(model.need(max_workers, cuda=True))
-        gpus = [seat.device for seat in placed.placements if seat.device.kind == "gpu"]
+            return self._place(model.describe_workload(max_workers))
+        plan = self._place(model.describe_workload(max_workers, cuda=True))
+        gpus = [seat.device for seat in plan.placements if seat.device.kind == "gpu"]
         if not gpus:
-            return placed
-        if any(gpu.vendor == "nvidia" for gpu in gpus) and drives_cuda():
+            return plan
+        if any(gpu.vendor == "nvidia" for gpu in gpus) and has_cuda():
             others = {gpu.id for gpu in gpus if gpu.vendor != "nvidia"}
-            fit = tuple(seat for seat in placed.placements if seat.device.id not in others)
-            return replace(placed, placements=fit)
-        return self._seats(model.need(max_workers))
+            fit = tuple(seat for seat in plan.placements if seat.device.id not in others)
+            return replace(plan, placements=fit)
+        return self._place(model.describe_workload(max_workers))
 
-    # -- what is kept ----------------------------------------------------------------------------
+    # -- the cache -------------------------------------------------------------------------------
 
-    def _key(self, piece: Piece, model: Model, language: str, task: Task) -> str:
-        sound = (piece.samples * 32767.0).astype("<i2").tobytes()
-        words = self._wishes.words and model.engine == "whisper"
+    def _build_key(self, chunk: SpeechChunk, model: Model, language: str, task: Task) -> str:
+        audio = (chunk.samples * 32767.0).astype("<i2").tobytes()
+        options = {"language": language, "task": task, "words": self._options.words}
         return CacheKey(
-            KIND, hashlib.sha256(sound).hexdigest(), f"hear {model.engine}", model.version,
-            model.fingerprint, options={"language": language, "task": task, "words": words},
+            CACHE_KIND, hashlib.sha256(audio).hexdigest(), f"transcribe {model.engine}",
+            model.version, model.fingerprint, options=options,
         ).digest  # fmt: skip
 
-    def _kept(self, key: str) -> Transcript | None:
-        found = self._store.get(key) if self._store is not None else None
-        return None if found is None else opened_form(found.data)
+    def _load(self, key: str) -> Transcript | None:
+        if self._cache is None or self._options.fresh:
+            return None
+        found = self._cache.get(key)
+        return None if found is None else from_json(found.data)
 
-    def _keep(self, key: str, heard: Transcript, model: Model) -> None:
-        if self._store is not None:
-            data = json.dumps(kept_form(heard), ensure_ascii=False).encode()
-            put = self._store.replace if self._wishes.fresh else self._store.put
-            put(key, data, kind=KIND, metadata={"engine": model.name})
+    def _save(self, key: str, made: Transcript, model: Model) -> None:
+        if self._cache is not None:
+            data = json.dumps(to_json(made), ensure_ascii=False).encode()
+            put = self._cache.replace if self._options.fresh else self._cache.put
+            put(key, data, kind=CACHE_KIND, metadata={"engine": model.name})
 
 
-def _kept_first(
-    waiting: deque[tuple[Span, Transcript | None]],
-) -> Iterator[tuple[Span, Transcript | str, bool]]:
-    """Those that are kept and come before the next that is not."""
-    while waiting and (kept := waiting[0][1]) is not None:
-        yield waiting.popleft()[0], kept, True
+def _take_cached(
+    waiting: deque[tuple[int, int, Transcript | None]],
+) -> Iterator[tuple[int, int, Transcript | str, bool]]:
+    """The cached chunks that come before the next that is not."""
+    while waiting and (cached := waiting[0][2]) is not None:
+        start, end, _ = waiting.popleft()
+        yield start, end, cached, True
+
+
+def _explain_fallback(error: MissingPackageError) -> str:
+    return Message(
+        "assuming English: language detection is not installed ({problem})", problem=error.message
+    )
+
+
+def choose_language(votes: Sequence[Transcript]) -> tuple[str, str]:
+    """The language of the first chunks, empty when there are several; and the reason."""
+    likeliest = [vote.languages[0] for vote in votes if vote.languages]
+    if not likeliest:
+        return "", "language not detected; detecting it for each segment"
+    sure = {code for code, share in likeliest if share >= _SURE}
+    if len(sure) > 1:
+        names = ", ".join(sorted(sure))
+        return (
+            "",
+            f"several languages in the first segments ({names}); detecting it for each segment",
+        )
+    weights: dict[str, float] = {}
+    for vote in votes:
+        for code, share in vote.languages:
+            weights[code] = weights.get(code, 0.0) + share
+    code, weight = max(weights.items(), key=lambda one: one[1])
+    return code, f"detected from the first segments, {weight / len(likeliest):.0%} confidence"
+
+
+@dataclass
+class _Result:
+    """A transcription while it grows."""
+
+    file: AudioFile
+    on_progress: Callable[[Progress], None]
+    silences: list[Silence] = field(default_factory=list)
+    chunks: list[tuple[float, float]] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    spoken_s: dict[str, float] = field(default_factory=dict)
+    end: int = 0
+    num_cached: int = 0
+
+    def watch(self, parts: Iterator[SpeechChunk | Silence]) -> Iterator[SpeechChunk | Silence]:
+        """The same parts; silences and the end are noted on the way."""
+        for part in parts:
+            self.end = part.end
+            if isinstance(part, Silence):
+                last = self.silences[-1] if self.silences else None
+                if last is not None and last.end == part.start and last.steady == part.steady:
+                    self.silences[-1] = Silence(last.start, part.end, part.steady)
+                else:
+                    self.silences.append(part)
+            yield part
+
+    def add(self, start: int, end: int, made: Transcript | str, *, cached: bool) -> None:
+        """The transcript of the next chunk, or why there is none."""
+        start_s, end_s = start / SPEECH_RATE, end / SPEECH_RATE
+        text = ""
+        if isinstance(made, str):
+            self.gaps.append(Gap(start_s, end_s, made))
+        else:
+            self.num_cached += cached
+            for line in made.lines:
+                moved = line.shift(start_s)
+                at_s = max(moved.start_s, self.lines[-1].end_s if self.lines else 0.0, start_s)
+                at_s = min(at_s, end_s)
+                self.lines.append(
+                    replace(moved, start_s=at_s, end_s=min(max(at_s, moved.end_s), end_s))
+                )
+                lasts_s = self.lines[-1].end_s - at_s + 0.01
+                self.spoken_s[made.language] = self.spoken_s.get(made.language, 0.0) + lasts_s
+                text = line.text
+        self.chunks.append((start_s, end_s))
+        self.on_progress(Progress(end_s, self.file.duration_s, text, cached))
+
+    def finish(self, language: ChosenLanguage, *, translated: bool) -> Transcription:
+        whole_s = sum(self.spoken_s.values())
+        ranked = sorted(self.spoken_s.items(), key=lambda one: one[1], reverse=True)
+        shares = tuple((code, time / whole_s) for code, time in ranked)
+        return Transcription(
+            name=self.file.name,
+            duration_s=self.end / SPEECH_RATE,
+            language=language.code or (shares[0][0] if shares else ""),
+            language_reason=language.reason,
+            languages=shares,
+            model=language.model.name,
+            engine=language.model.engine,
+            lines=tuple(self.lines),
+            translated=translated,
+            silences=tuple(self.silences),
+            chunks=tuple(self.chunks),
+            gaps=tuple(self.gaps),
+            num_cached=self.num_cached,
+            warnings=tuple(self.file.warnings),
+        )

@@ -14,7 +14,7 @@ from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.engine import Utterance
 from anyrig.transcription.compare import word_errors
-from anyrig.transcription.moonshine import Moonshine
+from anyrig.transcription.engines import Moonshine, Recording
 
 SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json"
 SENTENCES = (
@@ -61,6 +61,6 @@ def test_a_gpu_says_what_the_cpu_says(on_cpu: Placement, tmp_path: Path) -> None
     for text, samples in zip(SENTENCES, there, strict=True):
         (take,) = voice.run([Utterance(text)])
         assert abs(len(samples) - len(take.samples)) < 0.1 * len(take.samples)
-        heard = ears.transcribe(samples, 24000).text
-        assert heard == ears.transcribe(take.samples, 24000).text
+        heard = ears.run([Recording(samples, 24000)])[0].text
+        assert heard == ears.run([Recording(take.samples, 24000)])[0].text
         assert word_errors(text, heard, "en").rate < 0.2

@@ -76,7 +76,7 @@ class Rapid(PageEngine):
 
 
 def _check(models: Path) -> None:
-    from anyrig.transcription.protocol import check_hashes
+    from anyrig.storage.weights import check_hashes
 
     check_hashes([(models / name, digest) for name, digest in HASHES.items()], PACKAGE)
 

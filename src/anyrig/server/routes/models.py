@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
+from contextlib import suppress
 from typing import Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from anyrig.errors import MissingPackageError
 from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.state import ServerState
-from anyrig.transcription.choose import ALL
+from anyrig.transcription.models import MOONSHINE, WHISPER_BASE, find_model
 
 MODEL_HEADERS: dict[str, dict[str, Any]] = {
     "X-Anyrig-Model": {
@@ -106,7 +107,8 @@ def _list_embedding(server: ServerState) -> Iterator[ModelRow]:
 
 
 def _list_transcription() -> Iterator[ModelRow]:
-    for kind in ALL:
-        if all(find_spec(module) is not None for module in kind.modules):
-            details = {"languages": sorted(kind.languages)}
-            yield ModelRow(id=kind.name, kind="transcription", details=details)
+    for model in (MOONSHINE, WHISPER_BASE):
+        with suppress(MissingPackageError):
+            find_model(model.name)
+            details = {"languages": sorted(model.languages)}
+            yield ModelRow(id=model.name, kind="transcription", details=details)

@@ -146,7 +146,7 @@ def router(server: ServerState) -> APIRouter:
 
 def resolve_model(server: ServerState, client: Client, name: str) -> str:
     """The transcription model that a client names; empty if the language decides."""
-    from anyrig.transcription.model import NAMES
+    from anyrig.transcription.models import NAMES
 
     if _OPENAI_MODELS.fullmatch(name) or name in ("", "default", "auto"):
         return ""

@@ -1,0 +1,223 @@
+"""A transcription as a file (text, Markdown, captions, JSON), and as it is cached."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from anyrig.audio import SPEECH_RATE
+from anyrig.text.captions import Caption, apart, srt, vtt
+from anyrig.text.captions_cut import pieces, width, wrapped
+from anyrig.text.labels import one_line
+from anyrig.transcription.engines import Line, Transcript, Word
+
+if TYPE_CHECKING:
+    from anyrig.storage.keys import JsonValue
+    from anyrig.transcription.transcribe import Transcription
+
+FormatName = Literal["txt", "md", "srt", "vtt", "json"]
+FORMATS: tuple[FormatName, ...] = get_args(FormatName)
+_PAUSE_S = 2.0  # a longer one begins a paragraph
+_PARAGRAPH = 600  # letters, after which the next sentence begins one
+_MAX_CAPTION_S, _MIN_CAPTION_S = 7.0, 1.0
+_MAX_LINE = 100_000
+_ENDS = re.compile(r"[.!?…。！？]['\")\]’”»]*$")
+_MARKUP = re.compile(r"([\\`*_\[\]<>#|])")
+_FACTS = ("avg_logprob", "no_speech_prob", "compression_ratio", "temperature")
+
+
+def format_transcription(transcription: Transcription, format: FormatName) -> str:
+    if format == "json":
+        return json.dumps(describe(transcription), indent=2, ensure_ascii=False) + "\n"
+    if format == "srt":
+        return srt(build_captions(transcription.lines))
+    if format == "vtt":
+        return vtt(build_captions(transcription.lines))
+    if format == "md":
+        return _format_markdown(transcription)
+    text = "\n\n".join(map(_join, split_paragraphs(transcription.lines)))
+    return f"{text}\n" if text else ""
+
+
+def describe(transcription: Transcription) -> dict[str, JsonValue]:
+    """For programs; the names are those of OpenAI's `verbose_json`."""
+    return {
+        "task": "translate" if transcription.translated else "transcribe",
+        "file": transcription.name,
+        "language": transcription.language,
+        "language_reason": transcription.language_reason,
+        "languages": {code: round(share, 4) for code, share in transcription.languages},
+        "duration": round(transcription.duration_s, 3),
+        "text": "\n\n".join(map(_join, split_paragraphs(transcription.lines))),
+        "segments": [
+            _describe_line(line, number) for number, line in enumerate(transcription.lines)
+        ],
+        "silences": [
+            {"start": one.start / SPEECH_RATE, "end": one.end / SPEECH_RATE,
+             "steady_noise": one.steady}
+            for one in transcription.silences
+        ],
+        "not_heard": [
+            {"start": gap.start_s, "end": gap.end_s, "reason": gap.reason}
+            for gap in transcription.gaps
+        ],
+        "model": transcription.model,
+        "engine": transcription.engine,
+        "cached": transcription.num_cached,
+        "pieces": len(transcription.chunks),
+        "warnings": list(transcription.warnings),
+    }  # fmt: skip
+
+
+def _describe_line(line: Line, number: int) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = {
+        "id": number,
+        "start": round(line.start_s, 3),
+        "end": round(line.end_s, 3),
+        "text": line.text,
+    }
+    for name in _FACTS:
+        value = getattr(line, name)
+        found[name] = None if value is None else round(float(value), 4)
+    found["confidence"] = None if line.confidence is None else round(line.confidence, 4)
+    found["doubt"] = line.doubt or None
+    if line.words:
+        found["words"] = [describe_word(word) for word in line.words]
+    return found
+
+
+def describe_word(word: Word) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = {
+        "word": word.text,
+        "start": round(word.start_s, 3),
+        "end": round(word.end_s, 3),
+    }
+    if word.confidence is not None:
+        found["probability"] = round(word.confidence, 4)
+    return found
+
+
+def split_paragraphs(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    """A long pause ends a paragraph, and a sentence's end where there is much already."""
+    held: list[Line] = []
+    size = 0
+    for line in lines:
+        pause_s = line.start_s - held[-1].end_s if held else 0.0
+        full = bool(held) and size >= _PARAGRAPH and bool(_ENDS.search(held[-1].text))
+        if held and (pause_s >= _PAUSE_S or full):
+            yield held
+            held, size = [], 0
+        held.append(line)
+        size += len(line.text)
+    if held:
+        yield held
+
+
+def build_captions(lines: Sequence[Line]) -> list[Caption]:
+    """Two lines of 42 letters at most, up to seven seconds, none over another."""
+    found: list[Caption] = []
+    for number, line in enumerate(lines):
+        following_s = lines[number + 1].start_s if number + 1 < len(lines) else math.inf
+        found += _split_caption(line, following_s)
+    return list(apart(found))
+
+
+def _split_caption(line: Line, following_s: float) -> Iterator[Caption]:
+    text = one_line(line.text, _MAX_LINE)
+    if not text:
+        return
+    count = math.ceil((line.end_s - line.start_s) / _MAX_CAPTION_S)
+    parts = pieces(text, min(count, max(1, len(text.split()))))
+    begins = _find_begins(line, parts)
+    last = min(following_s, max(line.end_s, begins[-1] + _MIN_CAPTION_S))
+    for part, begin, end in zip(parts, begins, [*begins[1:], last], strict=True):
+        lines = tuple(wrapped(part) or [part])
+        yield Caption(math.floor(begin * 1000), math.floor(max(begin, end) * 1000), lines)
+
+
+def _find_begins(line: Line, parts: Sequence[str]) -> list[float]:
+    """When each part begins: by the times of words, else by its share of the letters."""
+    counts = [len(part.split()) for part in parts]
+    if line.words and sum(counts) == len(line.words):
+        ends = [sum(counts[:number]) for number in range(len(parts))]
+        return [line.words[end].start_s if end else line.start_s for end in ends]
+    whole = sum(map(width, parts)) or 1
+    before, found = 0, []
+    for part in parts:
+        found.append(line.start_s + (line.end_s - line.start_s) * before / whole)
+        before += width(part)
+    return found
+
+
+def _join(lines: Sequence[Line]) -> str:
+    return " ".join(one_line(line.text, _MAX_LINE) for line in lines)
+
+
+def _format_markdown(transcription: Transcription) -> str:
+    about = f"{_clock(transcription.duration_s)}, {transcription.language or 'no speech'}"
+    if transcription.translated and transcription.language != "en":
+        about += ", in English"
+    blocks = [
+        f"# {_escape(one_line(transcription.name))}",
+        f"{about}, transcribed by {transcription.model}",
+    ]
+    for part in split_paragraphs(transcription.lines):
+        blocks.append(f"**[{_clock(part[0].start_s)}]** {_escape(_join(part))}")
+    for gap in transcription.gaps:
+        blocks.append(f"*Not transcribed: {_clock(gap.start_s)} to {_clock(gap.end_s)}*")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _escape(text: str) -> str:
+    return _MARKUP.sub(r"\\\1", text)
+
+
+def _clock(seconds: float) -> str:
+    whole = int(seconds)
+    hours = f"{whole // 3600}:" if whole >= 3600 else ""
+    return f"{hours}{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+# -- the cache -------------------------------------------------------------------------------------
+
+
+def to_json(transcript: Transcript) -> dict[str, Any]:
+    """A transcript as it is cached."""
+    return {
+        "text": transcript.text,
+        "language": transcript.language,
+        "languages": [list(one) for one in transcript.languages],
+        "lines": [
+            {
+                "text": line.text,
+                "start": line.start_s,
+                "end": line.end_s,
+                "words": [list(word) for word in line.words],
+                **{name: getattr(line, name) for name in _FACTS},
+            }
+            for line in transcript.lines
+        ],
+    }
+
+
+def from_json(data: bytes) -> Transcript | None:
+    """A transcript from the cache; None when it has another form."""
+    try:
+        found = json.loads(data)
+        lines = tuple(
+            Line(
+                line["text"],
+                line["start"],
+                line["end"],
+                tuple(Word(*word) for word in line["words"]),
+                **{name: line[name] for name in _FACTS},
+            )
+            for line in found["lines"]
+        )
+        languages = tuple((str(code), float(share)) for code, share in found["languages"])
+        return Transcript(found["text"], found["language"], lines, languages)
+    except (ValueError, KeyError, TypeError):
+        return None
