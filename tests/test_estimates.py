@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from anyrig.app.events import JsonEvents, ProgressEvent
+from anyrig.app.events import JsonEvents
 from anyrig.estimates import (
     StageEstimate,
     SteadyEstimate,
@@ -15,6 +15,7 @@ from anyrig.estimates import (
     WorkEstimate,
     read_time_left,
 )
+from anyrig.events import ProgressEvent
 from anyrig.units import format_time_left
 
 

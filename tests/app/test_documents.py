@@ -11,8 +11,9 @@ import pytest
 from anyrig import Rig
 from anyrig.app.analyse import list_failed
 from anyrig.app.classify import list_classifiers
-from anyrig.app.events import Event, ProgressEvent
+from anyrig.app.events import Event
 from anyrig.errors import InvalidInputError, InvalidOptionError
+from anyrig.events import ProgressEvent
 from tests.documents.analyse import topics
 from tests.documents.marked_texts import load
 

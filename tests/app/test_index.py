@@ -10,7 +10,7 @@ import pytest
 
 from anyrig import Rig
 from anyrig.app.embedding import EmbedRequest, build_workload, embed
-from anyrig.app.events import Event, ProgressEvent
+from anyrig.app.events import Event
 from anyrig.app.index import (
     IndexProgressEvent,
     IndexRequest,
@@ -23,6 +23,7 @@ from anyrig.app.index import (
 )
 from anyrig.documents.model import find
 from anyrig.errors import InvalidInputError, InvalidOptionError
+from anyrig.events import ProgressEvent
 from tests.documents.engines import toy
 
 

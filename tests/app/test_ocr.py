@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 from anyrig import Rig
-from anyrig.app.events import Event, ProgressEvent, WarningEvent
+from anyrig.app.events import Event
 from anyrig.errors import InvalidInputError
+from anyrig.events import ProgressEvent, WarningEvent
 from tests.documents.ocr.ocr_pages import page
 
 pytest.importorskip("rapidocr")

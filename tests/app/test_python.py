@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from anyrig import Rig
-from anyrig.app.events import Event, ProgressEvent, WarningEvent
+from anyrig.app.events import Event
 from anyrig.errors import InvalidInputError, InvalidOptionError
+from anyrig.events import ProgressEvent, WarningEvent
 from tests.conftest import ROOT
 from tests.waiting import wait_until
 

@@ -155,7 +155,7 @@ def test_speak_asks_while_nothing_else_is_drawn() -> None:
 def test_events_during_a_question_are_shown_after_it() -> None:
     code = (
         "import threading\n"
-        "from anyrig.app.events import ProgressEvent, WarningEvent\n"
+        "from anyrig.events import ProgressEvent, WarningEvent\n"
         "from anyrig.cli.output import EventPrinter\n"
         "with EventPrinter() as printer:\n"
         "    printer(ProgressEvent('loading', 1, 3))\n"
@@ -243,7 +243,7 @@ def test_commands_about_devices_never_import_rich(words: list[str]) -> None:
 def test_progress_is_drawn_on_a_terminal(printer: str) -> None:
     code = (
         f"from anyrig.cli.output import {printer}\n"
-        "from anyrig.app.events import ProgressEvent, WarningEvent\n"
+        "from anyrig.events import ProgressEvent, WarningEvent\n"
         f"with {printer}() as printer:\n"
         "    printer(ProgressEvent('loading'))\n"
         "    printer(ProgressEvent('measuring', 1, 3, 'a device'))\n"

@@ -22,7 +22,7 @@ from anyrig.app.engines import (
     resolve_voice,
     suggest_engines,
 )
-from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.events import OnEvent
 from anyrig.app.files import normalize_format
 from anyrig.app.speech import (
     AudioOptions,
@@ -43,6 +43,7 @@ from anyrig.errors import (
     UnspeakableTextError,
     UnsupportedLanguageError,
 )
+from anyrig.events import ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.speech.choose import EngineChoice
 

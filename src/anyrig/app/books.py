@@ -26,15 +26,7 @@ from anyrig.app.engines import (
     resolve_voice,
     suggest_engines,
 )
-from anyrig.app.events import (
-    BookStartedEvent,
-    BookUnfinishedEvent,
-    LeftOut,
-    NoticeEvent,
-    OnEvent,
-    ProgressEvent,
-    WarningEvent,
-)
+from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable, normalize_format
 from anyrig.app.speech import (
     Speech,
@@ -60,6 +52,14 @@ from anyrig.errors import (
     OptionRef,
     StorageError,
     UnsupportedLanguageError,
+)
+from anyrig.events import (
+    BookStartedEvent,
+    BookUnfinishedEvent,
+    LeftOut,
+    NoticeEvent,
+    ProgressEvent,
+    WarningEvent,
 )
 from anyrig.options import Request, option
 from anyrig.results import fields_to_json, in_json

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.compute import DeviceOptions, resolve_devices
-from anyrig.app.events import Event, WarningEvent
+from anyrig.app.events import Event
 from anyrig.app.files import check_writable
 from anyrig.devices.choose import (
     DeviceChoice,
@@ -32,6 +32,7 @@ from anyrig.errors import (
     Message,
     OptionRef,
 )
+from anyrig.events import WarningEvent
 from anyrig.options import option
 
 if TYPE_CHECKING:

@@ -1,71 +1,28 @@
-"""What an ability reports while it works: progress, warnings and notices, as values."""
+"""The events of every ability, and their JSON."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from anyrig.estimates import StageEstimate, TimeLeft
-from anyrig.results import fields_to_json, in_json, to_json
+from anyrig.events import (
+    BookStartedEvent,
+    BookUnfinishedEvent,
+    NamedEvent,
+    NoticeEvent,
+    ProgressEvent,
+    WarningEvent,
+)
+from anyrig.results import in_json, to_json
 from anyrig.units import shorten
 
 if TYPE_CHECKING:
     from anyrig.app.runs import Run, TrainingResult
     from anyrig.training.watch.alerts import Alert
     from anyrig.training.watch.figures import Figures, RunEvent, Validation
-
-
-@dataclass(frozen=True)
-class ProgressEvent:
-    """How far the work is. Whoever shows it adds the speed and the time left."""
-
-    stage: str
-    """What is being done: `loading the voice`, `speaking`."""
-    done: int = 0
-    total: int = 0
-    """0 while it is not known."""
-    detail: str = ""
-    """The item: a sentence, a file's name."""
-    audio_s: float | None = None
-    """Seconds of audio so far, where audio is made."""
-    work: float | None = None
-    """How much of the work is done, in units that take about as long as each other, such as
-    characters; what a cache had is not counted. The items are the work if it is None."""
-    total_work: float | None = None
-
-    @property
-    def fraction(self) -> float:
-        """How much is done, from 0 to 1; 0 while the total is not known."""
-        return self.done / self.total if self.total else 0.0
-
-    def to_json(self) -> dict[str, Any] | None:
-        """The event for programs, if it says more than this class has; see `JsonEvents`."""
-        return None
-
-
-class NamedEvent:
-    """An event whose JSON is its fields and the name of what happened."""
-
-    event: ClassVar[str]
-    json_properties: ClassVar = {"event": "event"}
-
-    def to_json(self) -> dict[str, Any]:
-        return fields_to_json(self)
-
-
-@dataclass(frozen=True)
-class WarningEvent:
-    message: str
-
-
-@dataclass(frozen=True)
-class NoticeEvent:
-    """Something a person at a terminal wants to know, such as that a device is measured first."""
-
-    message: str
 
 
 @dataclass(frozen=True)
@@ -153,50 +110,6 @@ class ClusterEvent:
 
     def to_json(self) -> dict[str, Any]:
         return {"event": self.event, "name": self.name, **self.facts}
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A part of a book that is not read, and the option that has it read."""
-
-    what: str
-    """`chapters`, or what is left out of them: `note`, `table`, `picture`."""
-    count: int
-    option: str
-    value: str
-    titles: tuple[str, ...] = ()
-    """Of chapters."""
-
-
-@dataclass(frozen=True)
-class BookStartedEvent(NamedEvent):
-    """A book is planned, and its making begins."""
-
-    event: ClassVar = "begin"
-    title: str
-    chapters: tuple[str, ...]
-    """Their titles."""
-    numbers: tuple[int, ...]
-    """Their numbers in the book, from 1."""
-    num_segments: int
-    num_characters: int
-    estimated_audio_s: float = field(metadata=in_json(digits=1))
-    is_measured: bool = field(metadata=in_json("measured"))
-    """Whether the estimate is from a measurement of this voice."""
-    omitted: Mapping[str, int]
-    """Characters that are not read, by what they are."""
-    output: Path
-    engine: str
-    left_out: tuple[LeftOut, ...] = field(default=(), metadata=in_json(omit=True))
-
-
-@dataclass(frozen=True)
-class BookUnfinishedEvent(NamedEvent):
-    """Passages could not be spoken; an error follows."""
-
-    passages: Sequence[Mapping[str, Any]]
-    """Each with `chapter`, `segment`, `text`, `said` (why) and `hint`."""
-    event: ClassVar = "unfinished"
 
 
 Event = (

@@ -209,7 +209,7 @@ class _JobOutput:
             self._file.flush()
 
     def report(self, event: Event) -> None:
-        from anyrig.app.events import WarningEvent
+        from anyrig.events import WarningEvent
 
         if isinstance(event, WarningEvent) and len(self.warnings) < _MAX_WARNINGS:
             self.warnings.append(event.message)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.compute import ComputeOptions, place, test_device
-from anyrig.app.events import OnEvent, ProgressEvent
+from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable
 from anyrig.devices.choose import select_backend
 from anyrig.errors import (
@@ -25,6 +25,7 @@ from anyrig.errors import (
     MissingPackageError,
     OptionRef,
 )
+from anyrig.events import ProgressEvent
 from anyrig.install import format_install
 from anyrig.options import option
 

@@ -34,7 +34,7 @@ from anyrig.app.engines import (
     resolve_voice,
     suggest_engines,
 )
-from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.events import OnEvent
 from anyrig.app.files import normalize_format
 from anyrig.errors import (
     InvalidInputError,
@@ -42,6 +42,7 @@ from anyrig.errors import (
     OptionRef,
     UnspeakableTextError,
 )
+from anyrig.events import ProgressEvent, WarningEvent
 from anyrig.options import Request, option
 from anyrig.speech.choose import EngineChoice, split_blend
 from anyrig.units import pluralize

@@ -20,8 +20,9 @@ from anyrig.app.documents import (
     report_warnings,
 )
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
-from anyrig.app.events import NoticeEvent, OnEvent, ProgressEvent
+from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable, write_text
+from anyrig.events import NoticeEvent, ProgressEvent
 from anyrig.options import list_options, option
 from anyrig.text.language_names import language_code
 

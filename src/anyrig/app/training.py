@@ -23,15 +23,7 @@ from anyrig.app.compute import (
     place,
     test_device,
 )
-from anyrig.app.events import (
-    DeviceEvent,
-    OnEvent,
-    ProgressEvent,
-    RunEndedEvent,
-    RunStartedEvent,
-    TrainingEvent,
-    WarningEvent,
-)
+from anyrig.app.events import DeviceEvent, OnEvent, RunEndedEvent, RunStartedEvent, TrainingEvent
 from anyrig.app.runs import Run, TrainingResult
 from anyrig.app.training_config import (
     TrainingConfig,
@@ -48,6 +40,7 @@ from anyrig.errors import (
     MissingPackageError,
     OptionRef,
 )
+from anyrig.events import ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.precision.profiles import ProfileName
 from anyrig.results import to_json

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.app.engines import VoiceOptions, choose_engine, find_weights
-from anyrig.app.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.app.events import OnEvent
 from anyrig.app.speech import (
     SynthesisOptions,
     open_synthesizer,
@@ -18,6 +18,7 @@ from anyrig.app.speech import (
     write_takes,
 )
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
+from anyrig.events import ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.speech import engines
 from anyrig.speech.choose import TEST_ENGINE

@@ -22,7 +22,6 @@ from anyrig.app.engines import (
     check_engine,
     find_weights_folder,
 )
-from anyrig.app.events import ProgressEvent
 from anyrig.app.rig import Rig
 from anyrig.cli.ask import can_ask
 from anyrig.cli.escape import esc
@@ -30,6 +29,7 @@ from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, paint, print_json, wrap
 from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, render
+from anyrig.events import ProgressEvent
 from anyrig.speech import engines
 from anyrig.speech.engine import EngineOption
 from anyrig.units import pluralize

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.app import index as app
-from anyrig.app.events import ProgressEvent
 from anyrig.app.index import IndexProgressEvent, IndexRequest
 from anyrig.app.uploads import get_display_name
 from anyrig.cli.ask import can_ask, confirm
@@ -24,6 +23,7 @@ from anyrig.cli.output import (
 )
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, Message, render
+from anyrig.events import ProgressEvent
 from anyrig.install import localize_install_commands
 from anyrig.results import to_json
 from anyrig.units import format_bytes, format_duration, format_time_left, pluralize

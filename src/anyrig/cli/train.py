@@ -18,11 +18,9 @@ from anyrig.app.events import (
     DeviceEvent,
     Event,
     JsonEvents,
-    NoticeEvent,
     RunEndedEvent,
     RunStartedEvent,
     TrainingEvent,
-    WarningEvent,
 )
 from anyrig.app.runs import TrainingResult, is_existing_path
 from anyrig.app.training import TrainingRequest
@@ -39,6 +37,7 @@ from anyrig.cli.output import (
 )
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.events import NoticeEvent, WarningEvent
 from anyrig.results import to_json
 from anyrig.units import format_bytes, format_duration, pluralize
 
