@@ -151,7 +151,8 @@ def _title(match: re.Match[str]) -> Found | Value | None:
     ):
         return None
     follows = look_behind(match.string, match.end())
-    if word[:1].isdigit() or (
+    ranked = short in ("Lt", "Sgt", "Maj", "Capt") and re.match(r"\d(?:st|nd|rd|th)$", word)
+    if (word[:1].isdigit() and not ranked) or (
         short in ("Gen", "Ft", "Br", "Fr", "Det") and follows.word.lower() in _STARTERS
     ):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 TITLES = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Gen": "General",
     "Col": "Colonel", "Sgt": "Sergeant", "Capt": "Captain", "Lt": "Lieutenant", "Maj": "Major",
-    "Rev": "Reverend", "Hon": "Honorable", "Sen": "Senator", "Rep": "Representative",
+    "Rev": "Reverend", "Rt": "Right", "Hon": "Honorable", "Sen": "Senator", "Rep": "Representative",
     "Gov": "Governor", "Pres": "President", "Cpl": "Corporal", "Pvt": "Private",
     "Cmdr": "Commander", "Adm": "Admiral", "Brig": "Brigadier", "Insp": "Inspector",
     "Det": "Detective", "Supt": "Superintendent", "Mme": "Madame", "Mlle": "Mademoiselle",

@@ -42,7 +42,7 @@ _PARTS = frozenset(
         "creed gear hearts kombat souls scrolls rocky rambo jaws apollo saturn gemini titan diablo "
         "civilization windows model diabetes mk variant plan option item paragraph "
         "clause rule law theorem lemma axiom items steps phases types classes levels stages "
-        "figures tables titles clauses paragraphs rules options schedules exhibits categories"
+        "figures tables titles clauses paragraphs rules options schedules exhibits categories art"
     ).split()
 )
 _NOUN = re.compile(r"([A-Za-z]+)(?: [Nn]o\.)?\.?[ -]$")
