@@ -34,6 +34,7 @@ THEMES = {
     "speech_vibevoice": ("h200",),
     "speech": ("cpu",),
     "pronunciation": ("cpu",),
+    "first_audio": ("cpu",),
     "embed": ("h200",),
     "classify": ("cpu",),
     "embed_cpu": ("cpu",),
