@@ -15,7 +15,8 @@ import pytest
 import soundfile
 
 from anyrig.audio import encode
-from anyrig.audio.encode import FORMATS, Encoder, find_format, open_encoder
+from anyrig.audio.encode import Encoder, open_encoder
+from anyrig.audio.formats import FORMATS, find_format
 from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.text.document import Picture

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from anyrig.audio.encode import FORMATS, open_encoder
+from anyrig.audio.encode import open_encoder
+from anyrig.audio.formats import FORMATS
 from anyrig.audio.samples import Samples
 from anyrig.audio.tags import clean_tags, clean_text
 from anyrig.text.document import Picture

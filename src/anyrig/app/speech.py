@@ -214,7 +214,7 @@ def describe_workers(stats: SynthesisStats) -> str:
 
 def resolve_format(format: str | None, path: Path | None = None) -> str:
     """The format that was requested, by its name or a suffix, or that the file's name implies."""
-    from anyrig.audio.encode import FORMATS, find_format
+    from anyrig.audio.formats import FORMATS, find_format
 
     if not format:
         return find_format(path) if path is not None else "wav"

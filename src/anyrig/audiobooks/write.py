@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from anyrig.audio.encode import FORMATS, check_bitrate, open_encoder
+from anyrig.audio.encode import check_bitrate, open_encoder
+from anyrig.audio.formats import FORMATS
 from anyrig.audio.tags import ChapterMark
 from anyrig.audiobooks.captions import write_captions, write_chapter_captions
 from anyrig.audiobooks.metadata import (
@@ -40,7 +41,7 @@ from anyrig.storage.files import write_atomic
 from anyrig.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
-    from anyrig.audio.encode import Format
+    from anyrig.audio.formats import Format
     from anyrig.audio.samples import Samples
     from anyrig.audiobooks.plan import Plan
     from anyrig.audiobooks.record import BookRecording, ChapterSpan, OverallProgress, Timeline
