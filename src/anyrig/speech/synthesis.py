@@ -40,7 +40,6 @@ from anyrig.errors import (
     is_disk_full,
     to_disk_full_error,
 )
-from anyrig.speech.chunks import AudioChunk, ChunkBuilder
 from anyrig.speech.engine import (
     EngineInfo,
     EngineWeights,
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
+    from anyrig.speech.chunks import AudioChunk
     from anyrig.speech.quality import Recording, StreamedSamples
     from anyrig.speech.segment import Script, Segment
     from anyrig.storage.cache import Cache
@@ -646,6 +646,8 @@ class Reading:
 
         A segment that could not be spoken ends it with an error, after the rest was made.
         """
+        from anyrig.speech.chunks import ChunkBuilder  # late: NumPy loads beside the worker
+
         builder = ChunkBuilder(self._synthesizer.rate)
         failed: list[SpokenSegment] = []
         while not self.done:

@@ -12,16 +12,17 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from anyrig.audio.samples import Samples
 from anyrig.errors import StorageError
 from anyrig.speech.engine import EngineInfo, EngineWeights, OptionValue, Take, Utterance, WordTime
 from anyrig.speech.voices import is_recording
 from anyrig.storage.keys import CacheKey, JsonValue
 
+# NumPy is imported late: it loads while a worker starts.
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anyrig.audio.samples import Samples
     from anyrig.placement import Placement
     from anyrig.speech.quality import Recording
     from anyrig.storage.cache import Cache
@@ -172,6 +173,8 @@ def encode_take(take: Take, *, flac: bool = False) -> bytes:
     default: they cost half a per cent of the synthesis of the default voice. FLAC halves the size
     and costs 4 to 5 %. Samples that are not finite become 0.
     """
+    import numpy as np
+
     samples = np.ascontiguousarray(take.samples, dtype=np.float32)
     peak = _find_peak(samples)
     if not np.isfinite(peak):
@@ -197,6 +200,8 @@ def count_samples(data: bytes) -> int:
 
 def decode_take(data: bytes) -> Take:
     """Raises `StorageError` if the bytes are damaged."""
+    import numpy as np
+
     start = _HEAD.size + _CHECK.size
     if len(data) < start:
         raise _damaged("its header is incomplete")
@@ -254,6 +259,8 @@ def _choose_exponent(peak: float) -> int:
     The test is on rounded values, so that a peak which rounds down onto a power of two is data
     under that one at once, and not only when it is data again.
     """
+    import numpy as np
+
     if np.rint(peak * _FULL / 2.0**_LOWEST) == 0:
         return 0  # silence, as it will be read back
     exponent = min(max(int(np.frexp(peak)[1]) + 1, _LOWEST), _HIGHEST)
@@ -263,6 +270,8 @@ def _choose_exponent(peak: float) -> int:
 
 
 def _fits(peak: float, exponent: int) -> bool:
+    import numpy as np
+
     return bool(np.rint(peak * (_FULL / 2) / 2.0**exponent) <= _FULL / 2)
 
 
@@ -279,6 +288,7 @@ def _encode_flac(whole: NDArray[np.int16]) -> bytes:
 
 def _decode_flac(sound: bytes, count: int) -> NDArray[np.int16]:
     """The samples, and one more at most: what is data small may unpack to anything."""
+    import numpy as np
     import soundfile
 
     if not sound:
