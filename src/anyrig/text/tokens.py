@@ -25,6 +25,7 @@ from itertools import pairwise
 from anyrig.text.cleanup import CleanText, clean
 from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Stop, find_best
 from anyrig.text.recognizers.stops import (
+    OPEN,
     ends_sentence,
     is_certain_end,
     is_certain_inside,
@@ -216,6 +217,9 @@ def _inner_ends(
         inside = index < len(taken) and taken[index][0] <= match.start()
         if inside:
             ends = taken[index][1] == match.end(1) and taken[index][2] in ("end", "both")
+        elif index and taken[index - 1][1] == match.start() and match[1] == ".":
+            # Behind a recognised token a full stop is the sentence's own: Henry V. He came.
+            ends = not text[match.end() : match.end() + 12].lstrip(OPEN)[:1].islower()
         else:
             ends = ends_sentence(text, match, language, careless=careless)
         if ends and not is_numbered_item(text, begin, match.end(1)):

@@ -443,7 +443,7 @@ def _measure(value: Measure) -> str:
         return unit(value.unit, value.power, one=value.attributive)
     last = amount.last if isinstance(amount, Range) else amount
     one = value.attributive or (isinstance(last, Number) and last.is_one)
-    if isinstance(last, Fraction) and last.whole is None:
+    if isinstance(last, Fraction) and last.whole is None and last.style != "over":
         one = True
     spoken = speak(amount)
     return f"{spoken} {unit(value.unit, value.power, one=one)}"

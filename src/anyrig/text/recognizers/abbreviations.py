@@ -28,7 +28,8 @@ _NO_STREETS = frozenset(
     "When If Then So Then For With From In On At To Of By Our His Her My Their That This".split()
 )
 _STREET_PARTS = frozenset(
-    "NW NE SW SE N S E W Station Bridge North South East West Apt Suite Ste Unit Bldg Market Pier "
+    "NW NE SW SE N.W N.E S.W S.E N S E W Station Bridge North South East West Apt Suite "
+    "Ste Unit Bldg Market Pier "
     "Church Theater Theatre School Cafe Hospital".split()
 )
 _ON = re.compile(
@@ -196,7 +197,7 @@ _WORDS_BEFORE = frozenset(
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.])({one_of(NUMBERED)})\. ?(?=#?\d|[IVX]+\b(?!')|§)",
+    rf"(?<![\w.])({one_of(NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§)",
     needs=DIGITS + "IVX",
     weight=1.3,
 )
@@ -292,7 +293,7 @@ def _fixed(match: re.Match[str]) -> Found:
 
 @recognizer(
     "dose",
-    r"(?<![\w.])q ?(\d{1,2}) ?h\b\.?|\b(?:bid|tid|qid|prn)\b(?<=[a-z])(?= for| with| "
+    r"(?<![\w.])q ?(\d{1,2}) ?h\b|\b(?:bid|tid|qid|prn)\b(?<=[a-z])(?= for| with| "
     r"until|[.,;]|$)",
     needs="qtbp",
     weight=1.3,
@@ -434,7 +435,10 @@ _REGIONS = (
     weight=1.7,
 )
 def _direction(match: re.Match[str]) -> Found:
-    return Found(Abbreviation(_DIRECTIONS[match[1]]), end=match.end() - 1, stop="abbreviation")
+    words = _DIRECTIONS[match[1]]
+    if match[1] == "N" and after(match, 7) == "Ireland":
+        words = "Northern"
+    return Found(Abbreviation(words), end=match.end() - 1, stop="abbreviation")
 
 
 @recognizer(

@@ -9,6 +9,7 @@ import re
 
 from anyrig.text.recognizers import Found, recognizer
 from anyrig.text.recognizers.common import after, before, one_of
+from anyrig.text.recognizers.roman import RULER_NAMES
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
 from anyrig.text.values import Label, Letters, Phrase, Value
 
@@ -229,6 +230,12 @@ def _small_letter(match: re.Match[str]) -> Value:
     return Phrase((Letters(match[1]), Label(match[2])))
 
 
+@recognizer("model", r"(?<![\w&-])(i)([3579])-(\d{4,5})([A-Z]{1,2})?(?!\w)", digits=True, weight=2)
+def _processor(match: re.Match[str]) -> Value:
+    parts: list[Value | str] = [Letters("i"), Label(match[2]), Label(match[3])]
+    return Phrase((*parts, Letters(match[4])) if match[4] else tuple(parts))
+
+
 @recognizer("acronym", r"(?<![\w&])([A-Z]{2,5})-([A-Z]{1,5})(?![\w&-])", needs="-", weight=1.1)
 def _hyphened(match: re.Match[str]) -> Value | None:
     parts = tuple(
@@ -323,8 +330,13 @@ def _initials(match: re.Match[str]) -> Found | None:
         and not re.search(r"\b(?:the|an?|is|was|with|but) $", lead)
     ):
         return None
-    if match[1].replace(" ", "") in _NATIONS:
+    if " " not in match[1].strip() and match[1].count(".") > 2 and lead.lower().endswith("the "):
+        return None  # the F.B.I. Agents came.
+    ruler = re.search(r"([A-Z]\w+) $", lead)
+    if match[1].strip(". ") in ("I", "V", "X") and ruler and ruler[1] in RULER_NAMES:
         return None
+    if match[1].replace(" ", "") in _NATIONS or (not many and re.search(r"\d $", lead)):
+        return None  # seat 12 A. Row 5 is free.
     bare = match[1].rstrip(" -")
     letters = "".join(re.findall("[A-Z]", match[1]))
     return Found(Letters(letters), end=match.start() + len(bare), stop="abbreviation")
@@ -357,6 +369,7 @@ def _single_letter(match: re.Match[str]) -> Found | None:
 
 
 RECOGNIZERS = (
-    _special, _ampersand, _numbered, _lettered, _mixed, _small_letter, _hyphened, _acronym, _dotted,
+    _special, _ampersand, _numbered, _lettered, _mixed, _small_letter, _processor, _hyphened,
+    _acronym, _dotted,
     _initials, _species, _grade_letter, _single_letter,
 )  # fmt: skip

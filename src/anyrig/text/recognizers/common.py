@@ -61,7 +61,9 @@ def parse_amount(text: str, sign: str | None = None, scale: int = 0) -> Number |
     text = text.strip()
     if mixed := re.fullmatch(r"(?:(\d+)[ -])?(\d+)/(\d+)", text):
         whole = int(mixed[1]) if mixed[1] else None
-        style = "" if int(mixed[3]) else "over"
+        above, below = int(mixed[2]), int(mixed[3])
+        # Blood pressure: 120/80.
+        style = "over" if not below or (whole is None and above > below >= 30) else ""
         return Fraction(int(mixed[2]), int(mixed[3]), whole, parse_sign(sign), style)
     if text[-1] in FRACTIONS:
         whole = int(text[:-1]) if text[:-1].strip() else None

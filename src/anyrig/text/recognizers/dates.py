@@ -282,7 +282,7 @@ def _short_day(match: re.Match[str]) -> Found | None:
     lead = before(match, 12)
     # Words as well: the Sun. The day has a word of time before it, or more behind it.
     if match[1] in ("Sun", "Sat", "Mon", "Wed", "Fri", "Thu"):
-        if re.search(r"\b[Tt]he $", lead):
+        if re.search(r"\b[Tt]he $", lead) and (follows.kind != "lower" or match[1] == "Sun"):
             return None
         timed = bool(_TIMED.search(lead))
         if follows.kind in ("nothing", "capital") and not timed:
@@ -359,9 +359,10 @@ def _named_span(match: re.Match[str]) -> Found:
 
 @recognizer(
     "year",
-    r"(?<![\w.,])(?:([12]\d\d0)'?s|'([1-9]0)'?s|([5-9]0)s(?= [a-z])|(?<=\bthe )([2-9]0)'?s|"
+    r"(?<![\w.,])(?:([12]\d\d0)'?s|'([1-9]0)'?s|([5-9]0)s(?= [a-z])|(?<=\bthe "
+    r")([2-9]0)'?s|([2-9]0)s(?= (?:and|or) [2-9]0s)|(?<=0s and )([2-9]0)s|"
     r"(?<=\b[Mm]id-)([2-9]0)'?s|((?:(?<=early )|(?<=late )|(?<=mid )|(?<=his )|(?<=her )|"
-    r"(?<=their )|(?<=my )|(?<=your )|(?<=our )|(?<=low )|(?<=high )|(?<=upper "
+    r"(?<=their )|(?<=my )|(?<=your )|(?<=our )|(?<=His )|(?<=Her )|(?<=low )|(?<=high )|(?<=upper "
     r"))[1-9]0)'?s)\b(?! of)",
     weight=1.5,
     digits=True,

@@ -74,9 +74,8 @@ _PLACE = re.compile(
     r"Rte\.?|[Hh]ighway|Hwy\.?|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
 )
 _SIZE = re.compile(
-    r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|"
-    r"loafers?|sandals?|"
-    r"slippers?|footwear|takes?|a|an|is|are)\b[^.;]{0,12}$",
+    r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|loafers?|"
+    r"sandals?|slippers?|footwear|takes?)\b[^.;]{0,12}$",
     re.IGNORECASE,
 )
 _DOTTED = frozenset(
@@ -135,9 +134,19 @@ def _describes(match: re.Match[str], gap: str, name: str) -> bool:
     """Whether a measure tells what kind of thing follows: a 500 GB drive."""
     if is_attributive(match):
         return True
+    if name in ("in", "ft", "yd", "mi", "lb") and _THING.match(after(match, 20)):
+        return True
     noun = re.match(r" ([a-z]{3,})\b", after(match, 20))
     return bool(noun) and not gap and noun is not None and noun[1] not in NOT_NOUNS and name in (
         "mm", "km", "GB", "MB", "TB", "W", "kW", "V", "cm", "MP", "Hz", "min", "mi")  # fmt: skip
+
+
+# What a measure before it describes, though no article stands before: 5 lb. bags.
+_THING = re.compile(
+    r" (?:bags?|box(?:es)?|sacks?|weights?|boards?|nails?|pipes?|screws?|bolts?|poles?|ropes?|"
+    r"walls?|fences?|ceilings?|waves?|snakes?|ladders?|screens?|pans?|tires?|wheels?|"
+    r"pizzas?|drops?|tests?)\b"
+)
 
 
 def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool:
@@ -183,19 +192,22 @@ def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None)
     lead, rest = before(match, 24), after(match, 30)
     if _PLACE.search(lead):
         return False
-    if name == "W":
-        if match[2][-1] in VULGAR or (_SIZE.search(lead) and not re.search(r"\b[Aa]n? $", lead)):
-            return False
-        if dot and _STREET.match(rest):
-            return False
+    sized = _SIZE.search(lead) and not re.search(r"\b[Aa]n? $", lead)
+    if name == "W" and (match[2][-1] in VULGAR or sized):
+        return False
+    if name in "NW" and dot and _STREET.match(rest):
+        return False
     if not gap or name not in "AKNJBF":
         return True
     # A note's number before its first word ("1 A river in Sicily."), and "Group 5 A students".
     noted = name == "A" and not lead.strip() and rest.startswith(" ")
-    return not noted and not re.match(r" [A-Z]", rest)
+    return not noted and (bool(dot) or not re.match(r" [A-Z]", rest))
 
 
-_STREET = re.compile(r" (?:[A-Z][a-z]+ |\d+(?:st|nd|rd|th)\b)")
+_STREET = re.compile(
+    r" (?:\d+(?:st|nd|rd|th)\b|(?:[A-Z][\w']+ ){1,3}(?:St|Ave|Rd|Blvd|Dr|Ln|Street|Avenue|"
+    r"Road|Way)\b)"
+)
 
 
 @recognizer(
@@ -291,7 +303,7 @@ def _inches(match: re.Match[str]) -> Value | None:
     lead = before(match, 300)
     if match[2] == '"' and len(re.findall(r'(?<!\d)"', lead)) % 2:
         return None
-    return Measure(parse_amount(match[1]), "in", attributive=is_attributive(match))
+    return Measure(parse_amount(match[1]), "in", attributive=_before_thing(match))
 
 
 @recognizer(
@@ -304,7 +316,12 @@ def _inches(match: re.Match[str]) -> Value | None:
 def _feet(match: re.Match[str]) -> Value | None:
     if re.search(r"(?<!\w)'[^']*$", before(match, 200)):
         return None
-    return Measure(parse_number(match[1]), "ft", attributive=is_attributive(match))
+    return Measure(parse_number(match[1]), "ft", attributive=_before_thing(match))
+
+
+def _before_thing(match: re.Match[str]) -> bool:
+    noun = re.match(r" ([a-z]{3,})", after(match, 20))
+    return is_attributive(match) or (noun is not None and noun[1] not in NOT_NOUNS)
 
 
 @recognizer(
@@ -422,7 +439,16 @@ def _shoe(match: re.Match[str]) -> Value | None:
     return Phrase((parse_amount(amount), Letters(width)))
 
 
+@recognizer(
+    "measure", rf"(?<=[⁰¹²³⁴-⁹]) (?!in\b|A\b)({_UNIT})(?![\w/])", needs="⁰¹²³⁴⁵⁶⁷⁸⁹", weight=1.5
+)
+def _after_power(match: re.Match[str]) -> Found:
+    """`10⁻⁹ m`."""
+    return Found(Measure(None, UNITS[match[1].replace(". ", " ")]), start=match.start(1))
+
+
 RECOGNIZERS = (
-    _measure, _degrees, _coordinate, _feet_inches, _sheet, _height, _inches, _feet, _product,
+    _after_power, _measure, _degrees, _coordinate, _feet_inches, _sheet, _height, _inches,
+    _feet, _product,
     _dimensions, _percent, _bare_rate, _per_period, _shoe,
 )  # fmt: skip

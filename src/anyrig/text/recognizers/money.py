@@ -153,7 +153,7 @@ def _coded(match: re.Match[str]) -> Found | Value:
     return _with_rate(match, value, 9) if match[8] else value
 
 
-@recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.|/))", needs="¢p", weight=1, digits=True)
+@recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.\w|/))", needs="¢p", weight=1, digits=True)
 def _pence(match: re.Match[str]) -> Value | None:
     low, mark = match[1], match[2]
     if mark == "p" and (

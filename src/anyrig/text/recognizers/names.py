@@ -321,7 +321,8 @@ def _standard(match: re.Match[str]) -> Value:
     r"[Bb]us|[Uu]nit|Hwy\.?|Rte\.?|Porsche|Peugeot|Cessna|Fahrenheit|Airlines|Airways|"
     r"Delta|Lufthansa|RFC|ISO|"
     r"[Ff]orm|[Pp]ort|[Ee]xit|[Cc]hannel|[Ll]ocker|[Cc]abin|[Cc]ell|[Tt]rain|[Mm]odel|[Aa]ir Force|"
-    r"U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform) (\d{3,5})(?![\d,%]|\.\d)"
+    r"Rm\.?|Ste\.?|Bldg\.?|Flt\.?|Xbox|U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform) "
+    r"(\d{3,5})(?![\d,%]|\.\d)"
     r"(?! (?:million|billion|percent|people|men|troops|times|dollars|miles))",
     weight=1.4,
     digits=True,
@@ -357,7 +358,7 @@ def _lettered_model(match: re.Match[str]) -> Value | None:
 
 
 _NO_MODELS = frozenset(
-    "AM PM AD BC CE BCE IN ON AT BY TO OF OR AND THE FOR WITH FROM ALL ONLY NOT I IS IT US".split()
+    "AM PM AD BC CE BCE IN ON AT BY TO OF OR AND THE FOR WITH FROM ALL ONLY NOT I IS IT".split()
 )
 
 
@@ -391,6 +392,25 @@ def _house(match: re.Match[str]) -> Value:
 )
 def _airliner(match: re.Match[str]) -> Value:
     return Label(match[1], match[2] or "")
+
+
+@recognizer("label", r"(?<![\w.,$#-])(\d{1,2}00)(?= block\b)", digits=True, weight=1.5)
+def _block(match: re.Match[str]) -> Value:
+    return Label(match[1])
+
+
+@recognizer(
+    "label",
+    r"\b(?:Boeing|Airbus) ([A-Z]?)(\d{3})-(\d{1,4})([A-Z]{1,3})?(?!\w)",
+    digits=True,
+    weight=1.5,
+)
+def _aircraft(match: re.Match[str]) -> Found:
+    parts: list[Value | str] = [Letters(match[1])] if match[1] else []
+    parts += [Label(match[2]), Label(match[3])]
+    if match[4]:
+        parts.append(Letters(match[4]))
+    return Found(Phrase(tuple(parts)), start=match.start(1), weight=2.5)
 
 
 # Sections, forms, keys, screens
@@ -504,5 +524,6 @@ RECOGNIZERS = (
     _world_phone, _american_phone, _toll_free, _local_phone, _british_phone, _emergency,
     _bare_extension, _given, _isbn, _iban, _cve, _social_security, _card, _zip, _bare_zip,
     _lettered_postcode, _version, _dotted, _software, _standard, _labelled, _lettered_model,
-    _hyphened, _house, _airliner, _section, _paragraph_sign, _screen, _keys, _key,
+    _hyphened, _block, _aircraft, _house, _airliner, _section, _paragraph_sign, _screen,
+    _keys, _key,
 )  # fmt: skip

@@ -38,7 +38,7 @@ _IDIOMS = {
 }  # fmt: skip
 _PLACES = re.compile(
     r"(?:[Aa]pt\.?|[Aa]partment|[Ss]uite|[Rr]oom|[Uu]nit|[Ss]eat|[Gg]ate|[Gg]rade|"
-    r"[Ss]ection|[Rr]ow) $"
+    r"[Ss]ection|[Rr]ow|[Ee]xit|[Bb]lock|[Ff]lat) $"
 )
 _RATED = re.compile(
     r"\b(?:rated?|rating|scored?|gave|give|got|gets|earned|a|quiz|test|mark) [^.]{0,20}$"

@@ -10,7 +10,7 @@ from anyrig.text.values import Phrase, Range, Roman, Value
 
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 _CANONICAL = re.compile(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
-_NAMES = frozenset(
+RULER_NAMES = frozenset(
     "Henry Louis Elizabeth Edward George James Charles William Richard Napoleon Paul Pius "
     "Benedict Leo Gregory Innocent Urban Clement Alexander Catherine Nicholas Peter Ivan "
     "Frederick Wilhelm Philip Ferdinand Ramses Rameses Ramesses Ptolemy Cleopatra Darius Xerxes "
@@ -69,6 +69,10 @@ def roman_value(text: str) -> int:
     return sum(-one if one < next_ else one for one, next_ in zip(worths, following, strict=True))
 
 
+def _is_numbered_noun(noun: str) -> bool:
+    return noun.lower() in _PARTS or noun.lower().removesuffix("s") in _PARTS
+
+
 @recognizer(
     "roman",
     r"(?<=[ -])([IVXLCDM]+|[ivxl]+)((?:(?:, and | and |, or | or |, | & | to | ?[-–—] ?)"
@@ -81,7 +85,7 @@ def _part(match: re.Match[str]) -> Found | None:
     preceding = _NOUN.search(before(match, 24))
     noun = preceding[1] if preceding else ""
     number = roman_value(numeral)
-    if not number or noun.lower() not in _PARTS or (len(numeral) == 1 and not noun[0].isupper()):
+    if not number or not _is_numbered_noun(noun) or (len(numeral) == 1 and not noun[0].isupper()):
         return None
     if len(numeral) == 1 and noun == "Model":
         return None  # a car
@@ -137,10 +141,10 @@ def _name(match: re.Match[str]) -> Found | None:
     if numeral == "I" and (_PRONOUN.match(rest) or comma):
         return None
     words = [*lead.replace(".", "").split(), name]
-    known = name in _NAMES or (words[-2:-1] and words[-2] in _RULERS)
+    known = name in RULER_NAMES or (words[-2:-1] and words[-2] in _RULERS)
     if len(numeral) == 1 and not known:
         return None
-    family = len(words) > 1 and any(word in _NAMES for word in words)
+    family = len(words) > 1 and any(word in RULER_NAMES for word in words)
     if numeral in ("IV", "VI", "XX", "XI") and not (known or family):
         return None
     if not (known or family) and numeral in _NOT_NUMBERS:

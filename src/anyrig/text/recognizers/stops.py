@@ -261,9 +261,12 @@ TRIGGERS = {
         # Digits and signs; capitals in a row, or inside a word; a stop that is not the last sign.
         r"[^A-Za-z\s,;:!?\"'().—–-]|[A-Z][A-Z]|[a-z][A-Z]|--|(?<!\.)\.(?![.\"')]*$|\.\.)|"
         # Single letters, numerals, and shortened words that are written without a stop.
-        r"(?<![\w'])(?:[B-HJ-Z]|A's|[ivxl]{2,}|Mrs?|Ms|Dr|St|Prof|Sgt|Capt|Lt|Mt|vs|v|approx|etc|dept|"
-        r"govt|hrs|yrs|mins|lbs|Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|Corp|Ctrl|Cmd|Esc|Del|PgUp|PgDn|Bksp|"
-        r"bid|tid|qid|prn|[Nn]oon|Tel|[Vv]itamin|Mon|Tue|Tues|Wed|Thu|Thurs|Fri|Sat|Sun|Jan|Feb|Mar|Apr|"
+        r"(?<![\w'])(?:[B-HJ-Z]|A's|[ivxl]{2,}|Mrs?|Ms|Dr|St|Prof|Sgt|Capt|Lt|Mt|vs|v|"
+        r"approx|etc|dept|"
+        r"govt|hrs|yrs|mins|lbs|Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|Corp|Ctrl|Cmd|Esc|Del|"
+        r"PgUp|PgDn|Bksp|"
+        r"bid|tid|qid|prn|[Nn]oon|Tel|[Vv]itamin|Mon|Tue|Tues|Wed|Thu|Thurs|Fri|Sat|Sun|"
+        r"Jan|Feb|Mar|Apr|"
         r"Jun|Jul|Aug|Sept?|Oct|Nov|Dec|[Pp]er ?cent|pct)(?![\w'])|"
         r"(?<=[a-z] )(?:A(?=[ .!?,;:)])|I(?=[.!?]))|"
         r"\([ivx]\)|[A-Z][a-z]+,? I(?![\w'])|[:;][-'o^]?[()DPpOo/|\][](?=\s|$|[.,!?])"

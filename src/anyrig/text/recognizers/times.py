@@ -46,6 +46,7 @@ _RAN = re.compile(
     r"lasted|length|"
     r"runtime|running time|split|best|time)\b[^.;]{0,20}\b(?:in|of|for) $"
 )
+_IN_TIME = re.compile(r"\b(?:[Ii]n|time of|[Aa]t the) (?:just |only |about )?$")
 _BOOKS = {
     "Gen": "Genesis", "Ex": "Exodus", "Exod": "Exodus", "Lev": "Leviticus", "Num": "Numbers",
     "Deut": "Deuteronomy", "Josh": "Joshua", "Judg": "Judges", "Sam": "Samuel", "Kgs": "Kings",
@@ -74,7 +75,9 @@ def _half_stop(match: re.Match[str]) -> Stop:
     """What the full stop of a match that ends in p.m. or in a zone is."""
     if not match[0].endswith("."):
         return "none"
-    return stop_after(match.string, match.end(), continues=_GOES_ON, start=match.start())
+    return stop_after(
+        match.string, match.end(), digits_follow=False, continues=_GOES_ON, start=match.start()
+    )
 
 
 def _is_time(hour: str | int, minute: str | int | None) -> bool:
@@ -130,20 +133,12 @@ def _half_day(match: re.Match[str]) -> Found | None:
 def _clock(match: re.Match[str]) -> Value | Found | None:
     hour, minute, second, part, dash, until, to, word, zone, _ = match.groups()
     lead = before(match)
-    if (
-        int(minute) > 59
-        or (second and int(second) > 59)
-        or (not second and not part and int(hour) > 24)
-    ):
+    if second or part:
+        return _with_seconds(match, lead)
+    if int(minute) > 59:
         return None
-    if second:
-        if zone or (re.search(r"\bat $", lead) and int(hour) < 24 and not part):
-            return Found(
-                Time(int(hour), int(minute), int(second), zone=zone or ""), stop=_half_stop(match)
-            )
-        return Duration(int(hour), int(minute), int(second), part or "")
-    if part:
-        return Duration(minutes=int(hour), seconds=int(minute), decimals=part)
+    if int(hour) > 24:  # of a run: in 41:05
+        return Time(int(hour), int(minute)) if _IN_TIME.search(lead) else None
     if (
         _RATIO.search(lead)
         or _RATIO_AFTER.match(after(match))
@@ -164,6 +159,18 @@ def _clock(match: re.Match[str]) -> Value | Found | None:
         last = Time(int(until), int(to), zone=zone or "")
         return Found(Range(first, last), stop=stop)
     return Found(first, stop=stop)
+
+
+def _with_seconds(match: re.Match[str], lead: str) -> Value | Found | None:
+    hour, minute, second, part, zone = match[1], match[2], match[3], match[4] or "", match[9]
+    if int(minute) > 59 or int(second or 0) > 59:
+        return None
+    if not second:
+        return Duration(minutes=int(hour), seconds=int(minute), decimals=part)
+    if zone or (lead.endswith(" at ") and int(hour) < 24 and not part):
+        time = Time(int(hour), int(minute), int(second), zone=zone or "")
+        return Found(time, stop=_half_stop(match))
+    return Duration(int(hour), int(minute), int(second), part)
 
 
 _AT_HOUR = re.compile(
@@ -197,9 +204,7 @@ def _military(match: re.Match[str]) -> Value | Found | None:
     if not _AT_HOUR.search(lead):
         return None
     counted = re.match(
-        r" (?!and\b|or\b|on\b|in\b|to\b|sharp|for\b|but\b|with\b|the\b|at\b|by\b|from\b|"
-        r"when\b)[a-z]+",
-        after(match, 12),
+        r" [a-z]+s\b(?<!was)(?<!is)(?<!has)(?<!this)| (?:people|men|women)\b", after(match, 12)
     )
     at = re.search(r"\b[Aa]t $", lead)
     if (
