@@ -60,7 +60,8 @@ _SCALES = {3: "mille", 6: "million", 9: "milliard", 12: "billion"}
 # Units that CLDR lacks, or calls by a name that nobody says.
 _UNITS = {
     "inhabitant": "habitant", "person": "personne", "item": "unité", "page": "page",
-    "quintal": "quintal", "cent": "centime", "length-hectometer": "hectomètre",
+    "quintal": "quintal", "cent": "centime", "tablet": "comprimé", "capsule": "gélule",
+    "drop": "goutte", "vial": "ampoule", "length-hectometer": "hectomètre",
     "kilovolt": "kilovolt",
     "kilowatt-hour": "kilowattheure", "watt-hour": "wattheure", "megawatt-hour": "mégawattheure",
     "milliampere-hour": "milliampère-heure", "bar": "bar", "decibel": "décibel",
@@ -72,7 +73,8 @@ _UNITS = {
 }  # fmt: skip
 _FEMININE = re.compile(
     r"^(?:tonne|livre|once|heure|minute|seconde|milliseconde|nanoseconde|microseconde|calorie|"
-    r"kilocalorie|partie|personne|page|unité|mole|cuillère|pinte|roupie|couronne|yard carrée)"
+    r"kilocalorie|partie|personne|page|unité|mole|cuillère|pinte|roupie|couronne|gélule|goutte|"
+    r"ampoule)"
 )
 _CURRENCIES = {
     "EUR": "euro", "USD": "dollar", "GBP": "livre sterling", "JPY": "yen", "CHF": "franc suisse",

@@ -79,7 +79,9 @@ _SCALES = {3: ("mil", "mil"), 6: ("millón", "millones"), 9: ("mil millones", "m
 # Units that CLDR lacks, or calls by a name that nobody says.
 _UNITS = {
     "inhabitant": "habitante", "person": "persona", "item": "unidad", "page": "página",
-    "room": "habitación", "quintal": "quintal", "cent": "céntimo",
+    "room": "habitación", "quintal": "quintal", "cent": "céntimo", "tablet": "comprimido",
+    "capsule": "cápsula",
+    "drop": "gota", "vial": "ampolla",
     "length-hectometer": "hectómetro",
     "kilovolt": "kilovoltio", "kilowatt-hour": "kilovatio hora", "watt-hour": "vatio hora",
     "megawatt-hour": "megavatio hora", "milliampere-hour": "miliamperio hora", "bar": "bar",

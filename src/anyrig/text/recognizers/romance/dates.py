@@ -19,6 +19,7 @@ from anyrig.text.recognizers.romance.forms import (
     text_before,
     word_before,
 )
+from anyrig.text.recognizers.stops import look_behind
 from anyrig.text.values import (
     Abbreviation,
     Date,
@@ -254,7 +255,7 @@ def _weekday_name(language: str, written: str) -> str:
     "date",
     lambda language: (
         rf"(?<!\w)({_WEEKDAY[language]})(?=,?\s+(?:\d|au\s|à\s))"
-        rf"|(?<!\w)((?:{_PLAIN_WEEKDAYS[language]})\.)(?!\w)"
+        rf"|(?<!\w)((?:{_PLAIN_WEEKDAYS[language]})\.)(?!\w|\s?:)"
     ),
     flags=re.IGNORECASE,
 )
@@ -280,7 +281,7 @@ def _spanish_era(match: re.Match[str]) -> Value | Found | None:
     if match[0].count(".") < (1 if dated else 2):
         return None
     words = "antes de Cristo" if match[1] == "a" else "después de Cristo"
-    return close(Abbreviation(words), match, "es")
+    return _close_era(Abbreviation(words), match, "es")
 
 
 @recognizer(
@@ -289,7 +290,17 @@ def _spanish_era(match: re.Match[str]) -> Value | Found | None:
 )  # fmt: skip
 def _french_era(match: re.Match[str]) -> Value | Found | None:
     side = "avant" if match[1].lower().startswith("av") else "après"
-    return close(Abbreviation(f"{side} Jésus-Christ"), match, "fr")
+    return _close_era(Abbreviation(f"{side} Jésus-Christ"), match, "fr")
+
+
+def _close_era(value: Value, match: re.Match[str], language: str) -> Found:
+    """At the start of a sentence more follows: Au Ier s. av. J.-C. César vint."""
+    opening = r"\W*(?:Aux?|En|Vers|Dès|Du|Hacia|Durante|Desde|A)\b[^,;:]{0,30}"
+    following = look_behind(match.string, match.end())
+    named = following.kind == "capital" and following.word.lower() not in TABLES[language].STARTERS
+    if named and re.fullmatch(opening, match.string[: match.start()]):
+        return Found(value, "abbreviation")
+    return close(value, match, language)
 
 
 @recognizer(

@@ -37,6 +37,8 @@ TITLES = {
     "S/Lt": "sous-lieutenant", "Maj.": "major", "Adj.": "adjudant", "Adc": "adjudant-chef",
     "Sgt": "sergent", "Sgt.": "sergent", "Sgc": "sergent-chef", "Cpl": "caporal",
     "Cpl.": "caporal", "Cal": "caporal", "Brig.": "brigadier", "Amal": "amiral",
+    "Insp.": "inspecteur",
+    "Amb.": "ambassadeur", "Prés.": "président", "Sén.": "sénateur",
     "Am.": "amiral", "Éts": "établissements", "Ets": "établissements",
 }  # fmt: skip
 STREETS = {
@@ -75,7 +77,7 @@ CLOSERS = {
     "c. c.": "charges comprises", "h. c.": "hors charges", "H. T.": "hors taxes",
     "T. T. C.": "toutes taxes comprises", "tél.": "téléphone", "bât.": "bâtiment",
     "incl.": "inclus", "max.": "maximum", "min.": "minimum", "ann.": "annexe",
-    "ap.": "après", "moy.": "moyenne", "pers.": "personnes",
+    "ap.": "après", "moy.": "moyenne", "alt.": "altitude", "pers.": "personnes",
 }  # fmt: skip
 # A capital behind them begins no sentence.
 INNER = {
@@ -95,7 +97,8 @@ INNER = {
     "bcp": "beaucoup", "pb": "problème", "resp.": "respectivement", "adr.": "adresse",
     "add.": "addition", "et/ou": "et ou", "pp.": "pages", "R.A.S.": "rien à signaler",
     "c/o": "aux bons soins de", "qté": "quantité", "temp.": "température",
-    "vit.": "vitesse", "C. pén.": "Code pénal", "C. civ.": "Code civil", "qq.": "quelques",
+    "vit.": "vitesse", "pdt": "pendant", "qd": "quand", "C. pén.": "Code pénal",
+    "C. civ.": "Code civil", "qq.": "quelques",
     "qqs": "quelques",
 }  # fmt: skip
 # Of an army, behind an ordinal.

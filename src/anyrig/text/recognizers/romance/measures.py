@@ -253,7 +253,7 @@ _COMPASS = {
 @romance(
     "angle",
     rf"{BEFORE}({MINUS}{NUMBER}) ?[°º]"
-    r"(?: ?(\d{1,2}) ?'(?: ?(\d{1,2}(?:[.,]\d+)?) ?(?:\"|''))?)?(?: ?([NSEOW])\b)?",
+    r"(?: ?(\d{1,2}) ?'(?: ?(\d{1,2}(?:[.,]\d+)?) ?(?:\"|''))?)?(?: ?([NSEOW])\b\.?)?",
     needs="°º", weight=1.1,
 )  # fmt: skip
 def _degrees(language: str, match: re.Match[str]) -> Value | Found | None:
@@ -283,7 +283,7 @@ def _degrees(language: str, match: re.Match[str]) -> Value | Found | None:
         parts.append(Measure(parse_number(match[3].lstrip("0") or "0"), "duration-second"))
     if match[4]:
         parts.append(_COMPASS[language][match[4]])
-    return Phrase(tuple(parts))
+    return close(Phrase(tuple(parts)), match, language, digits_follow=False)
 
 
 @romance(

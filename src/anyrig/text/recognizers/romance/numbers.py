@@ -545,8 +545,8 @@ def _french_century(match: re.Match[str]) -> Value | Found | None:
         many = "s" if match[0].endswith("s") else ""
         return _close_century(Phrase((Ordinal(first, "m"), f"siècle{many}")), match)
     link = match[3].strip()
-    noun = "siècle" if link in ("au", "à") else "siècles"
-    if not link.isalpha():
+    noun = "siècle" if link in ("au", "à", "et le", "ou le") else "siècles"
+    if not link[0].isalpha():
         link = "et" if last == first + 1 else "au"
     return _close_century(Phrase((Ordinal(first, "m"), link, Ordinal(last, "m"), noun)), match)
 

@@ -54,6 +54,7 @@ UNITS = {
         "mts": "length-meter", "kgs": "mass-kilogram", "grs": "mass-gram",
         "c. c.": "volume-cubic-centimeter", "cc": "volume-cubic-centimeter", "q": "quintal",
         "cts": "cent", "cts.": "cent",
+        "comp.": "tablet", "caps.": "capsule", "gts.": "drop", "amp.": "vial",
     },
     "fr": {
         **_SHARED, "mn": "duration-minute", "sec": "duration-second", "j": "duration-day",
@@ -66,7 +67,8 @@ UNITS = {
         "c. à c.": "volume-teaspoon", "c. à café": "volume-teaspoon", "cs": "volume-tablespoon",
         "càs": "volume-tablespoon", "càc": "volume-teaspoon", "cuil. à s.": "volume-tablespoon",
         "cuil. à c.": "volume-teaspoon", "cc": "volume-teaspoon", "qx": "quintal", "cts": "cent",
-        "cts.": "cent",
+        "cts.": "cent", "comp.": "tablet", "cp": "tablet", "gttes": "drop", "amp.": "vial",
+        "gél.": "capsule",
     },
 }  # fmt: skip
 _SHARED_SIGNS = {

@@ -199,6 +199,13 @@ _ABBREVIATIONS = (
         after=_NUMBER_NEXT,
         weight=1.5,
     ),
+    _abbreviations(
+        "fr",
+        {"inf.": "infanterie", "cav.": "cavalerie", "art.": "artillerie"},
+        _closing("fr"),
+        before=r"(?<=d')",
+        weight=1.5,
+    ),
     _abbreviations("fr", {"ex.": "exemple"}, _never, after=r"(?= ?:| (?-i:[a-zà-ÿ]))"),
 )
 
@@ -244,6 +251,8 @@ def _following(match: re.Match[str]) -> Value | Found:
     feminine = re.search(r"\b(?:pp?\.|pages?|fig\.|figures?|sections?|lignes?)[^.]{0,20}$",
                          text_before(match).lower())  # fmt: skip
     words = f"et suivant{'e' if feminine else ''}s"
+    if re.match(r" [A-Z]{2,}\b", text_after(match)):
+        return Found(Abbreviation(words), "abbreviation")  # et suiv. CGI
     return Found(Abbreviation(words), stop_after(match.string, match.end(), "fr"))
 
 
@@ -336,7 +345,7 @@ _NAMED = re.compile(r"(?:^|\W)[A-ZÁÉÍÓÚÑÀÂÇÈÊËÎÏÔÛ][a-zà-ÿ]+ $
 # A name follows these, where no letter was named just before: de A. Camus, but entre A et B.
 _LEADING = re.compile(
     r"(?:^|[\s(])(?:de|par|avec|selon|chez|con|por|según|(?<!\b[A-Z] )(?:et|y))[ ]$|"
-    r"[^\W\d_]{3,}, $|"
+    r"[^\W\d_]{3,}, $|: $|\b(?:abbé|père|frère|sœur|don|doña|fray|padre) $|"
     r"\b(?:MM?\.|Mme|Mlle|Dr\.?|Sr\.|Sra\.|D\.) $"
 )
 _ROW = rf"(?<![\w.])(?:[{CAPITAL}]\. ?-?){{2,6}}"
