@@ -32,7 +32,7 @@ def run(hardware: str) -> list[Row]:
     seconds = float(os.environ.get("BENCHMARK_SECONDS", SECONDS))
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        text, audio_s = _speak_novel(folder / "talk.wav", seconds)
+        text, audio_s = speak_novel(folder / "talk.wav", seconds)
         model = assemble_whisper_base(folder / "whisper-base")
         cores = str(len(os.sched_getaffinity(0)))
         talk, out = str(folder / "talk.wav"), str(folder / "out.txt")
@@ -57,7 +57,7 @@ def run(hardware: str) -> list[Row]:
     return rows
 
 
-def _speak_novel(path: Path, seconds: float) -> tuple[str, float]:
+def speak_novel(path: Path, seconds: float) -> tuple[str, float]:
     """Speak sentences of a novel for so many seconds; return their text and the exact length."""
     import numpy as np
     import soundfile

@@ -15,9 +15,8 @@ from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
 from anyrig.storage.weights import check_hashes
 from anyrig.transcription.compare import word_errors
-from anyrig.transcription.engines import Moonshine, Recording
+from anyrig.transcription.engines import FasterWhisper, Moonshine, Recording
 from anyrig.transcription.models import assemble_whisper_base, find_model, find_verifier
-from anyrig.work.engine import load_engine
 from tests.speech.takes import RATE, said, sentences
 
 SPANISH = "El tren sale de la estación a las siete de la mañana."
@@ -63,9 +62,7 @@ def test_whisper_hears_spanish(whisper_folder: Path) -> None:
 
     data = NanoTTS().speak(SPANISH, voice="es-ES")
     samples = np.frombuffer(data, dtype="<i2").astype(np.float32) / np.float32(32768)
-    made = load_engine(
-        "anyrig.transcription.engines:FasterWhisper", None, {"model": str(whisper_folder)}
-    )  # type: ignore[arg-type]
+    made = FasterWhisper(model=str(whisper_folder))
     told, found_out = made.run(
         [Recording(samples, 16000, "es"), Recording(_at_24k(samples), 24000, "")]
     )

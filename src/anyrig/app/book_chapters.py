@@ -83,7 +83,7 @@ def _find_takes(
     rig: Rig,
     request: BookRequest,
     book: PlannedBook,
-    cache: Cache,
+    cache: Cache | None,
     check_cancelled: CheckCancelled,
     *,
     allow_missing: bool = False,

@@ -13,7 +13,7 @@ import contextlib
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -479,7 +479,7 @@ def _check_words(
 
 def _read_segments(
     chosen: Sequence[tuple[_Track, Cue]], timeline: Timeline, language: str
-) -> Iterator[Recording]:
+) -> Generator[Recording]:
     """The segments, cut out of the files with a little around them."""
     for file in dict.fromkeys(track.file for track, _ in chosen):
         spans = []

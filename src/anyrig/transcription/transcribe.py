@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from anyrig.audio.decode import AudioFile
     from anyrig.placement import Placement, PlacementPlan, Workload
     from anyrig.storage.cache import Cache
+    from anyrig.storage.keys import JsonValue
     from anyrig.work.outcome import ItemOutcome
 
 CACHE_KIND = "transcript"
@@ -341,7 +342,9 @@ class Transcriber:
 
     def _build_key(self, chunk: SpeechChunk, model: Model, language: str, task: Task) -> str:
         audio = (chunk.samples * 32767.0).astype("<i2").tobytes()
-        options = {"language": language, "task": task, "words": self._options.words}
+        options: dict[str, JsonValue] = {
+            "language": language, "task": task, "words": self._options.words
+        }  # fmt: skip
         return CacheKey(
             CACHE_KIND, hashlib.sha256(audio).hexdigest(), f"transcribe {model.engine}",
             model.version, model.fingerprint, options=options,
