@@ -38,7 +38,6 @@ INFO = EngineInfo(
     code_licence="MIT",
     weights_licence="MIT",
     weights="Make them.",
-    varies_with_seed=True,
     max_chars=40,
     options=(EngineOption("load", "", "How loading fails."),),
 )

@@ -16,9 +16,10 @@ from anyrig.speech.choose import (
     choose_by_voices,
     rank_engines,
 )
-from anyrig.speech.engine import EngineWeights, Voice
+from anyrig.speech.engine import EngineWeights, Utterance, Voice
 from anyrig.speech.engines.hibari import Hibari
 from anyrig.speech.language import build_language_error
+from anyrig.speech.takes import TakeCache
 from anyrig.speech.voices import is_recording
 
 VOICES = {
@@ -120,6 +121,12 @@ def test_a_file_with_the_name_of_a_voice_changes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("heart").write_text("a shopping list")
-    assert choose_engine(Rig(), VoiceOptions(voice="heart")).name == "hibari"
+    choice = choose_engine(Rig(), VoiceOptions(voice="heart"))
+    assert choice.name == "hibari"
+    cache = TakeCache(choice.info, choice.found, "fp32", choice.options)
+    with_file = cache.make_key(Utterance("Hello.", voice="heart"))
+    Path("heart").unlink()
+    assert cache.make_key(Utterance("Hello.", voice="heart")) == with_file
+    Path("heart").touch()
     with pytest.raises(InvalidInputError, match="is a recording"):
         choose_engine(Rig(), VoiceOptions(voice="./heart"))

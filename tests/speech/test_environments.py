@@ -30,6 +30,7 @@ from anyrig.speech import engines
 from anyrig.speech.choose import WeightsCache
 from anyrig.speech.engine import EngineWeights, Utterance
 from anyrig.speech.environments import Environment, EnvironmentSpec, Stamp, list_index_options
+from anyrig.speech.takes import decode_take
 from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
@@ -206,7 +207,7 @@ def weights(folder: Path, home: Path) -> EngineWeights:
 def _open_pool(weights: EngineWeights, **options: str) -> WorkerPool:
     given = {"engine": engines.describe_engine(Standin, "standin"), "folder": weights.folder}
     factory = EngineFactory(
-        "anyrig.speech.engines:load_engine", {**given, "options": options},
+        "anyrig.speech.quality:CheckedEngine", {**given, "options": options},
         interpreter=weights.interpreter,
     )  # fmt: skip
     return WorkerPool(LocalWorkers([place_on_cpu()], factory, environment=os.environ))
@@ -259,7 +260,9 @@ def test_clashing_versions_live_side_by_side(
     with _open_pool(weights) as pool:
         got = list(pool.run([Utterance(text) for text in texts], cost=lambda one: one.cost))
     assert [outcome.failure for outcome in got] == [None] * 3
-    lengths = [len(outcome.result.samples) // 1600 - 1 for outcome in got if outcome.result]
+    takes = [decode_take(outcome.result.data) for outcome in got if outcome.result]
+    assert {take.rate for take in takes} == {16000}
+    lengths = [len(take.samples) // 1600 - 1 for take in takes]
     assert lengths == [5, 1, 0]
 
 

@@ -19,6 +19,7 @@ from anyrig.speech.choose import WeightsCache
 from anyrig.speech.engine import Take, Utterance
 from anyrig.speech.engines.xtts import Xtts
 from anyrig.speech.environments import Environment
+from anyrig.speech.takes import decode_take
 from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
@@ -62,7 +63,7 @@ def _open_pool(folder: Path, home: Path, **options: object) -> WorkerPool:
     weights = WeightsCache().find(Xtts, folder, home)
     engine = engines.describe_engine(Xtts, "xtts")
     factory = EngineFactory(
-        "anyrig.speech.engines:load_engine",
+        "anyrig.speech.quality:CheckedEngine",
         {"engine": engine, "folder": weights.folder, "options": options},
         interpreter=weights.interpreter,
     )
@@ -78,7 +79,7 @@ def pool(folder: Path, home: Path) -> Iterator[WorkerPool]:
 def _speak(pool: WorkerPool, *batch: Utterance) -> list[Take]:
     outcomes = list(pool.run(batch, cost=lambda one: one.cost))
     assert [outcome.failure for outcome in outcomes] == [None] * len(batch)
-    return [outcome.result for outcome in outcomes]
+    return [decode_take(outcome.result.data) for outcome in outcomes]
 
 
 def test_utterances_of_several_voices_in_one_batch(pool: WorkerPool) -> None:
