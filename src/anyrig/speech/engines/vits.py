@@ -42,7 +42,7 @@ _FILES = ("config.json", "model.safetensors", "vocab.json", "tokenizer_config.js
 _OWN = "below 0: as the model's author set it"
 # What a frame takes at full size while it is decoded, in fp32.
 _FRAME_BYTES = 220_000
-_LEAST_FRAMES, _MOST_FRAMES = 2048, 16384
+_MIN_FRAMES, _MAX_FRAMES = 2048, 16384
 
 INFO = EngineInfo(
     name="vits",
@@ -83,7 +83,7 @@ class Vits(SpeechEngine):
         from anyrig.backends.torch import TorchHandle
 
         super().__init__(placement, folder=folder)
-        where = _complete(Path(folder) if folder else None)
+        where = _require_model(Path(folder) if folder else None)
         self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
         assert isinstance(self.handle, TorchHandle)
         _check_tools(where)
@@ -95,11 +95,12 @@ class Vits(SpeechEngine):
         self._tokenizer: Any = VitsTokenizer.from_pretrained(where, local_files_only=True)
         self._model = VitsTorch.load(
             where, self.handle.device, placement.precision,
-            noise=_own(options, "noise"), duration_noise=_own(options, "duration_noise"),
-            block_frames=_block_frames(placement),
+            noise=_read_option(options, "noise"),
+            duration_noise=_read_option(options, "duration_noise"),
+            block_frames=_choose_block_frames(placement),
         )  # fmt: skip
         self.sample_rate = self._model.sample_rate
-        self._voices = _voices(where)
+        self._voices = _list_voices(where)
         if self.handle.on_host:
             self.max_items = 1  # a CPU gains nothing from a batch
 
@@ -108,22 +109,22 @@ class Vits(SpeechEngine):
         """The model in `folder`."""
         for module in INFO.modules:
             packaged.folder(INFO, module)
-        where = _complete(folder)
+        where = _require_model(folder)
         return EngineWeights(
             engine=cls.name,
             version=f"{ADAPTER}/{packaged.version(INFO, 'transformers')}",
             fingerprint=weights.hash_files(where / name for name in _FILES),
-            voices=_voices(where),
+            voices=_list_voices(where),
             folder=str(where),
-            sample_rate=int(_json(where / "config.json").get("sampling_rate", 16000)),
+            sample_rate=int(_read_json(where / "config.json").get("sampling_rate", 16000)),
             worker_bytes=2 * (where / "model.safetensors").stat().st_size + (500 << 20),
         )
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
-        sounds = self._model.run([self._row(line) for line in batch])
+        sounds = self._model.run([self._encode(line) for line in batch])
         return (TakePart(index, samples) for index, samples in enumerate(sounds))
 
-    def _row(self, line: Utterance) -> VitsInput:
+    def _encode(self, line: Utterance) -> VitsInput:
         from anyrig.speech.models.vits import VitsInput
 
         voice = voices.pick(self._voices, line)
@@ -137,23 +138,23 @@ class Vits(SpeechEngine):
         return VitsInput(ids, line.seed, line.rate, self._voices.index(voice))
 
 
-def _own(options: Mapping[str, OptionValue], name: str) -> float | None:
+def _read_option(options: Mapping[str, OptionValue], name: str) -> float | None:
     """An option's value; None leaves it to the model."""
     value = float(options.get(name, -1.0))
     return value if value >= 0 else None
 
 
-def _complete(folder: Path | None) -> Path:
+def _require_model(folder: Path | None) -> Path:
     """A folder that holds a VITS model whose weights are safe to open."""
-    lacking = [name for name in _FILES if folder is None or not (folder / name).is_file()]
-    if folder is None or lacking:
+    missing = [name for name in _FILES if folder is None or not (folder / name).is_file()]
+    if folder is None or missing:
         if folder is not None and (folder / "pytorch_model.bin").is_file():
             raise MissingWeightsError(
                 f"{folder} has pickled weights, which may run any code when opened",
                 hint="Use the repository's model.safetensors instead of pytorch_model.bin.",
             )
-        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, lacking)
-    kind = _json(folder / "config.json").get("model_type", "no model")
+        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, missing)
+    kind = _read_json(folder / "config.json").get("model_type", "no model")
     if kind != "vits":
         raise InvalidInputError(
             f"{folder} contains {kind}, not vits", hint=f"Use {INFO.repository}."
@@ -161,56 +162,56 @@ def _complete(folder: Path | None) -> Path:
     return folder
 
 
-def _voices(folder: Path) -> tuple[Voice, ...]:
+def _list_voices(folder: Path) -> tuple[Voice, ...]:
     """The speakers of the model, in its language."""
-    count = max(1, int(_json(folder / "config.json").get("num_speakers", 1)))
-    language = _language(folder)
+    count = max(1, int(_read_json(folder / "config.json").get("num_speakers", 1)))
+    language = _read_language(folder)
     return tuple(
         Voice(f"speaker{number}", language, INFO.name, title=folder.name)
         for number in range(count)
     )  # fmt: skip
 
 
-def _language(folder: Path) -> str:
+def _read_language(folder: Path) -> str:
     """As the tokenizer says it, or the end of the folder's name: `mms-tts-fra`. English if none.
 
-    Three letters are told in two where there are two.
+    Codes of three letters become those of two where there are such.
     """
     from babel.core import get_global
 
-    told = str(_json(folder / "tokenizer_config.json").get("language") or "")
+    code = str(_read_json(folder / "tokenizer_config.json").get("language") or "")
     known = get_global("language_aliases")
-    if not told:
+    if not code:
         last = folder.name.rpartition("-")[2].lower()
-        told = last if last in known else "en"
-    return str(known.get(told, told))
+        code = last if last in known else "en"
+    return str(known.get(code, code))
 
 
 def _check_tools(folder: Path) -> None:
     """That what the model's tokenizer leans on is here: some read phonemes, some roman letters."""
-    told = _json(folder / "tokenizer_config.json")
-    if told.get("phonemize") and importlib.util.find_spec("phonemizer") is None:
+    settings = _read_json(folder / "tokenizer_config.json")
+    if settings.get("phonemize") and importlib.util.find_spec("phonemizer") is None:
         raise MissingPackageError(
             f"the model in {folder} reads phonemes, and phonemizer is not installed",
             hint=f"{format_install('anyrig[espeak]')} (espeak-ng is GPL-3), or use an MMS model.",
         )
-    if told.get("is_uroman") and importlib.util.find_spec("uroman") is None:
+    if settings.get("is_uroman") and importlib.util.find_spec("uroman") is None:
         raise MissingPackageError(
             f"the model in {folder} needs the package uroman",
             hint=format_install("uroman"),
         )
 
 
-def _block_frames(placement: Placement) -> int:
+def _choose_block_frames(placement: Placement) -> int:
     """How many frames are decoded at a time: one line on a CPU, else what half the budget holds."""
     if placement.backend.provider == "cpu":
         return 1
     if placement.budget_bytes is None:
-        return _LEAST_FRAMES * 2
-    return min(_MOST_FRAMES, max(_LEAST_FRAMES, placement.budget_bytes // 2 // _FRAME_BYTES))
+        return _MIN_FRAMES * 2
+    return min(_MAX_FRAMES, max(_MIN_FRAMES, placement.budget_bytes // 2 // _FRAME_BYTES))
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
