@@ -144,9 +144,14 @@ def test_a_failed_step_shows_pips_words_and_leaves_no_stamp(index: Path, tmp_pat
 
 def test_nothing_is_built_without_agreement(tmp_path: Path) -> None:
     notices: list[str] = []
+
+    def refuse(notice: str) -> bool:
+        notices.append(notice)
+        return False
+
     environment = Environment("standin", SPEC, tmp_path)
     with pytest.raises(InvalidInputError, match="licence was not accepted"):
-        _install(environment, agree=lambda notice: bool(notices.append(notice)))
+        _install(environment, agree=refuse)
     assert notices == [SPEC.notice]
     assert environment.state == "absent"
 
