@@ -58,7 +58,7 @@ class _Trap:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[object, ...]:
         return Path.touch, (self.path,)
 
 

@@ -79,7 +79,7 @@ def pool(folder: Path, home: Path) -> Iterator[WorkerPool]:
 def _speak(pool: WorkerPool, *batch: Utterance) -> list[Take]:
     outcomes = list(pool.run(batch, cost=lambda one: one.cost))
     assert [outcome.failure for outcome in outcomes] == [None] * len(batch)
-    return [decode_take(outcome.result.data) for outcome in outcomes]
+    return [decode_take(outcome.result.data) for outcome in outcomes if outcome.result]
 
 
 def test_utterances_of_several_voices_in_one_batch(pool: WorkerPool) -> None:
