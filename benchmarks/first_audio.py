@@ -87,6 +87,6 @@ def _compare(name: str, sides: Sequence[list[FirstAudio]]) -> list[Row]:
         rows.append(
             Row(f"{what}, {name}", medians[0], "s", medians[1] if len(medians) > 1 else None,
                 "the version before", judge="ratio" if len(medians) > 1 else "ours",
-                high=0.6 if len(medians) > 1 else None, spread=spread)
+                high=0.5 if len(medians) > 1 else None, spread=spread)
         )  # fmt: skip
     return rows

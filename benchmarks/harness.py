@@ -65,7 +65,10 @@ THEMES = {
     "cluster_bars": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
-_PATH_VARIABLES = ("BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY")
+_PATH_VARIABLES = (
+    "BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY", "BENCHMARK_CMUDICT",
+    "BENCHMARK_BASE",
+)  # fmt: skip
 """Variables that name a path or a commit: they do not change what is measured."""
 
 
