@@ -460,7 +460,7 @@ def unit(key: str, power: int = 1, *, one: bool) -> str:
     if word == "second" and power > 1:
         return "second squared" if power == 2 else "second cubed"
     word = {2: "square ", 3: "cubic "}.get(power, "") + word
-    if one or word.endswith(("hertz", "horsepower", "dozen", "lux", "each")):
+    if one or word.endswith(("hertz", "horsepower", "dozen", "lux", "each", "kelvin")):
         return word
     if word.endswith("foot"):
         return word.removesuffix("foot") + "feet"

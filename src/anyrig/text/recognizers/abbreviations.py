@@ -161,6 +161,18 @@ def _title(match: re.Match[str]) -> Found | Value | None:
     return Found(Abbreviation(TITLES[short] + space), stop="abbreviation" if match[1] else "none")
 
 
+@recognizer(
+    "abbreviation",
+    r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] ))(Lt|Sgt|Capt|Gen|Gov|Sen|Prof|Rev|Col|"
+    r"Maj)\.(?= [a-z])",
+    needs=".",
+    weight=1.2,
+)
+def _title_alone(match: re.Match[str]) -> Found:
+    """Without a name: the 1st Lt. spoke."""
+    return Found(Abbreviation(TITLES[match[1]]), stop="abbreviation")
+
+
 def _name_stop(match: re.Match[str]) -> Stop:
     """After `Jr.`, `Inc.`: a capital may still belong to the name."""
     follows = look_behind(match.string, match.end())
@@ -197,7 +209,7 @@ _WORDS_BEFORE = frozenset(
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.])({one_of(NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§)",
+    rf"(?<![\w.])({one_of(NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§|[A-H](?=[ ,;]))",
     needs=DIGITS + "IVX",
     weight=1.3,
 )
@@ -208,6 +220,16 @@ def _numbered(match: re.Match[str]) -> Found | None:
     if (short in _WORDS_BEFORE or short == "P") and spoken:
         return None  # The answer is no. I asked why.
     number = rest[:1].isdigit()
+    if re.match(r"[A-H][ ,;]", rest) and short not in (
+        "Sched",
+        "Exh",
+        "App",
+        "Fig",
+        "Apt",
+        "Bldg",
+        "Rm",
+    ):
+        return None
     if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and not number:
         return None
     lead = before(match, 30)
@@ -293,7 +315,8 @@ def _fixed(match: re.Match[str]) -> Found:
 
 @recognizer(
     "dose",
-    r"(?<![\w.])q ?(\d{1,2}) ?h\b|\b(?:bid|tid|qid|prn)\b(?<=[a-z])(?= for| with| "
+    r"(?<![\w.])q\.? ?(\d{1,2}) ?h\b(?:\.(?= [a-z]))?|\b(?:bid|tid|qid|"
+    r"prn)\b(?<=[a-z])(?= for| with| "
     r"until|[.,;]|$)",
     needs="qtbp",
     weight=1.3,
@@ -364,7 +387,7 @@ def _after_name(match: re.Match[str]) -> Found | None:
 @recognizer(
     "abbreviation",
     rf"(?<![\w.'])({one_of(LOWER)})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|"
-    rf"mins|lbs)(?![\w.'])|(?<![\w.'])(Cf|Approx|Incl|Excl|Avg|Max|Min|Misc|Temp|Esp)\.(?= "
+    rf"mins|lbs)(?![\w.'])|(?<![\w.'])(Cf|Est|Approx|Incl|Excl|Avg|Max|Min|Misc|Temp|Esp)\.(?= "
     rf"[a-z\d$])",
     needs=".vaedghymlCAIEM",
     weight=1.1,
@@ -542,7 +565,9 @@ _UNIT_WORDS = {
     "doz": "dozen",
 }  # fmt: skip
 RECOGNIZERS = (
-    _street_or_saint, _doctor_or_drive, _title, _numbered, _latin, _fixed, _dose, _after_ordinal,
+    _street_or_saint, _doctor_or_drive, _title, _title_alone, _numbered, _latin, _fixed, _dose,
+    _after_ordinal,
     _after_name, _lower, _and_the_rest, _versus, _direction, _bare_direction, _corner, _state,
-    _short_state, _dotted_state, _odd, _per,
+    _short_state,
+    _dotted_state, _odd, _per,
 )  # fmt: skip

@@ -335,6 +335,8 @@ def _initials(match: re.Match[str]) -> Found | None:
     ruler = re.search(r"([A-Z]\w+) $", lead)
     if match[1].strip(". ") in ("I", "V", "X") and ruler and ruler[1] in RULER_NAMES:
         return None
+    if not many and re.search(r"\ban? $", lead):
+        return None  # She got an A. Grade ...
     if match[1].replace(" ", "") in _NATIONS or (not many and re.search(r"\d $", lead)):
         return None  # seat 12 A. Row 5 is free.
     bare = match[1].rstrip(" -")

@@ -293,9 +293,7 @@ def _short_day(match: re.Match[str]) -> Found | None:
     return Found(Date(weekday=_SHORT_DAYS[match[1]]), stop=stop)
 
 
-_AFTER_DAY = frozenset(
-    [*MONTHS, *_SHORT_MONTHS.split("|"), "AM", "PM", "Eve", *WEEKDAYS, *_SHORT_DAYS]
-)
+_AFTER_DAY = frozenset([*MONTHS, *_SHORT_MONTHS.split("|"), "AM", "PM", "Eve"])
 
 
 _IN_MONTH = re.compile(

@@ -123,6 +123,8 @@ def _measure(match: re.Match[str]) -> Found | None:
         if look_behind(match.string, match.end()).kind == "lower":
             return Found(value, stop="abbreviation")
         return Found(value, end=match.start(13))
+    if dot and name == "ft" and re.match(r" \d{1,2}(?:[.,;]|$| and)", after(match, 8)):
+        return Found(value, stop="abbreviation")  # 5 ft. 3
     return Found(value, stop=_stop_after_unit(match, dot))
 
 
@@ -176,12 +178,15 @@ _AFTER_INCH = re.compile(
 )
 
 
+_WORN = re.compile(r"\b(?:sizes?|sits?|sat|seats?|seated)\b[^.;]*$", re.IGNORECASE)
+
+
 def _touches(match: re.Match[str], name: str) -> bool:
     """Whether a letter that touches the number is a unit: 5m, 10s, but not 5B."""
     lead, amount = before(match, 24), match[2]
     if not _TOUCHING[name] or (name == "m" and re.search(r"[$£€]$", lead)):
         return False
-    if name == "W" and _PLACE.search(lead):
+    if name in "WLAV" and (_PLACE.search(lead) or _WORN.search(before(match, 40))):
         return False
     tens = amount.endswith("0") and (len(amount) == 4 or after(match, 3) == " of")
     return not (name == "s" and tens)

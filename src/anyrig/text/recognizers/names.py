@@ -6,9 +6,9 @@ import re
 
 from anyrig.text.recognizers import Found, recognizer
 from anyrig.text.recognizers.acronyms import is_word
-from anyrig.text.recognizers.common import after, before
+from anyrig.text.recognizers.common import after, before, one_of
 from anyrig.text.recognizers.roman import roman_value
-from anyrig.text.recognizers.states import STATES
+from anyrig.text.recognizers.states import DOTTED_STATES, SHORT_STATES, STATES
 from anyrig.text.values import (
     Abbreviation,
     Digits,
@@ -215,6 +215,13 @@ def _zip(match: re.Match[str]) -> Value | None:
 
 
 @recognizer(
+    "postcode", rf"(?:{one_of([*SHORT_STATES, *DOTTED_STATES])})\.? (\d{{5}})(?![\d,])", digits=True
+)
+def _zip_after_state(match: re.Match[str]) -> Found:
+    return Found(Digits((match[1],)), start=match.start(1), weight=1.5)
+
+
+@recognizer(
     "postcode",
     r"(?<![\w.,$£€#-])(\d{5})-(\d{4})(?![\w,.-]\d|[\w%-])",
     needs="-",
@@ -321,8 +328,8 @@ def _standard(match: re.Match[str]) -> Value:
     r"[Bb]us|[Uu]nit|Hwy\.?|Rte\.?|Porsche|Peugeot|Cessna|Fahrenheit|Airlines|Airways|"
     r"Delta|Lufthansa|RFC|ISO|"
     r"[Ff]orm|[Pp]ort|[Ee]xit|[Cc]hannel|[Ll]ocker|[Cc]abin|[Cc]ell|[Tt]rain|[Mm]odel|[Aa]ir Force|"
-    r"Rm\.?|Ste\.?|Bldg\.?|Flt\.?|Xbox|U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform) "
-    r"(\d{3,5})(?![\d,%]|\.\d)"
+    r"Box|Rm\.?|Ste\.?|Bldg\.?|Flt\.?|Xbox|U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform) "
+    r"(\d{3,5})(?![\w,%]|\.\d)"
     r"(?! (?:million|billion|percent|people|men|troops|times|dollars|miles))",
     weight=1.4,
     digits=True,
@@ -394,7 +401,9 @@ def _airliner(match: re.Match[str]) -> Value:
     return Label(match[1], match[2] or "")
 
 
-@recognizer("label", r"(?<![\w.,$#-])(\d{1,2}00)(?= block\b)", digits=True, weight=1.5)
+@recognizer(
+    "label", r"(?<![\w.,$#-])(\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))", digits=True, weight=1.5
+)
 def _block(match: re.Match[str]) -> Value:
     return Label(match[1])
 
@@ -522,7 +531,8 @@ def _key(match: re.Match[str]) -> Value | None:
 
 RECOGNIZERS = (
     _world_phone, _american_phone, _toll_free, _local_phone, _british_phone, _emergency,
-    _bare_extension, _given, _isbn, _iban, _cve, _social_security, _card, _zip, _bare_zip,
+    _bare_extension, _given, _isbn, _iban, _cve, _social_security, _card, _zip,
+    _zip_after_state, _bare_zip,
     _lettered_postcode, _version, _dotted, _software, _standard, _labelled, _lettered_model,
     _hyphened, _block, _aircraft, _house, _airliner, _section, _paragraph_sign, _screen,
     _keys, _key,

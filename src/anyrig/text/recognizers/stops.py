@@ -28,6 +28,12 @@ _LAST_PIECE = re.compile(r"[^\W_]+\Z")
 _AFTER_WORDS = ")]}\"'”’»`*%"
 _NUMBERED_ITEM = re.compile(r"\s*\(?\d{1,3}[.)]\s*\Z")
 _ROMAN = re.compile(r"[IVXLCDM]+\b")
+_NO_INITIAL = re.compile(
+    r"\b(?:an?|letter|vitamin|plan|hepatitis|type|group|class|grade|section|part|exhibit|"
+    r"team|point|"
+    r"appendix|option|answer|building|gate|wing|studio|category) \Z",
+    re.IGNORECASE,
+)
 _LEADS_IN = re.compile(
     r"(?:^|[.!?:;][\"')]* |[\"'(])(?:At|By|On|In|Around|About|Before|After|Until|Since|"
     r"From|During|For|Near|"
@@ -306,9 +312,16 @@ def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: b
     ):
         return not (word != "no" or follows[0].isdigit())
     if len(word) == 1 and word.isalpha() and text[start - 1].isupper():
-        first = re.match(r"[\w'’]+", follows)
-        return bool(first and first[0].lower() in table.starters)
+        return _ends_after_letter(text, start, follows, language)
     return True
+
+
+def _ends_after_letter(text: str, start: int, follows: str, language: str) -> bool:
+    """Whether a capital and a full stop are the sentence's last word, and no initial."""
+    if language == "en" and _NO_INITIAL.search(text, max(0, start - 16), start - 1):
+        return True
+    first = re.match(r"[\w'’]+", follows)
+    return bool(first and first[0].lower() in STOP_TABLES[language].starters)
 
 
 def last_word(text: str, end: int) -> str:
