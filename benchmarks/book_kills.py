@@ -110,6 +110,9 @@ def _kill_once(book: BookRun, episode: Path, rng: random.Random, report: KillRep
 def _has_stored(episode: Path) -> bool:
     for path in (episode / "home").rglob("results.sqlite"):
         with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+            tables = connection.execute("select name from sqlite_master").fetchall()
+            if ("results",) not in tables:
+                return False  # it was killed while the cache was created
             (count,) = connection.execute("select count(*) from results").fetchone()
             return bool(count)
     return False
