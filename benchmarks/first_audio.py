@@ -78,8 +78,8 @@ def _speak(checkout: Path, home: Path, text: str) -> FirstAudio:
 
 def _compare(name: str, sides: Sequence[list[FirstAudio]]) -> list[Row]:
     rows = []
-    for what, index in (("seconds to the first sample", 0), ("CPU seconds in all", 1)):
-        values = [[one[index] for one in side] for side in sides]
+    for what, field in (("seconds to the first sample", "wall_s"), ("CPU seconds in all", "cpu_s")):
+        values = [[float(getattr(one, field)) for one in side] for side in sides]
         spread = " against ".join(f"{min(some):.2f}-{max(some):.2f}" for some in values)
         if len({one.sha256 for side in sides for one in side}) == 1:
             spread += "; the samples are equal"

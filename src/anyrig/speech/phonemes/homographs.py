@@ -224,11 +224,11 @@ def _is_capital(text: str) -> bool:
 
 
 def _holds(rule: Rule, tokens: Sequence[Token], words: Sequence[str], index: int) -> bool:
-    near = words[max(0, index - _NEAR) : index] + words[index + 1 : index + 1 + _NEAR]
+    near = {*words[max(0, index - _NEAR) : index], *words[index + 1 : index + 1 + _NEAR]}
     return (
         (not rule.before or _get(words, index - 1) in rule.before.split())
         and (not rule.after or _get(words, index + 1) in rule.after.split())
-        and (not rule.near or not set(near).isdisjoint(rule.near.split()))
+        and (not rule.near or not near.isdisjoint(rule.near.split()))
         and (not rule.tags or tokens[index].tag.startswith(tuple(rule.tags.split())))
         and (not rule.tags_before or _tag(tokens, index - 1).startswith(
             tuple(rule.tags_before.split())))
