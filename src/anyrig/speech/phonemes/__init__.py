@@ -119,7 +119,7 @@ def split_words(words: Sequence[Word], max_phonemes: int) -> Iterator[Sequence[W
     lengths = [len(word.phonemes) + word.space for word in words]
     start, left = 0, sum(lengths)
     while start < len(words):
-        num_parts = math.ceil(left / max_phonemes)
+        num_parts = max(1, math.ceil(left / max_phonemes))  # signs without phonemes have none
         end = _find_cut(words, lengths, start, max_phonemes, left / num_parts)
         yield words[start:end]
         left -= sum(lengths[start:end])

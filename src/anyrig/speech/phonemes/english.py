@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ class EnglishReader:
         for token in tokens:
             if token.text in _QUOTES and token.phonemes is None and token.tag not in _QUOTE_TAGS:
                 token.phonemes = ""  # else it is read together with the word after it
-        for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        for token, after in zip_longest(tokens, tokens[1:]):
             name = find_name(token.text) if token.phonemes is None else ""
             if name:
                 token.phonemes = self._convert(name)
