@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from anyrig.app.batch import BatchLine, read_lines
 from anyrig.errors import InvalidInputError
+from anyrig.speech.batch import BatchLine, read_lines
 from tests.conftest import Anyrig
 
 TONE = ("--engine", "tone", "--json")

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.prepare import SpeechOptions
     from anyrig.speech.segment import Script, Segment
-    from anyrig.speech.synthesis import Reading, SpokenSegment, SynthesisStats, Synthesizer
+    from anyrig.speech.synthesis import Reading, SynthesisStats, Synthesizer
     from anyrig.storage.cache import Cache
     from anyrig.work.live import Lane
 
@@ -225,22 +225,6 @@ def resolve_format(format: str | None, path: Path | None = None) -> str:
     raise InvalidInputError(
         f"unknown format {format!r}", hint=f"Valid formats: {', '.join(FORMATS)}."
     )
-
-
-def write_takes(path: Path, takes: Sequence[SpokenSegment], rate: int, loudness: float) -> float:
-    """Write takes one after another, in the format of the file's name; its duration in seconds."""
-    import numpy as np
-
-    from anyrig.audio.encode import open_encoder
-    from anyrig.audio.loudness import level
-    from anyrig.speech.chunks import build_chunk
-
-    audio = np.concatenate([build_chunk(take, rate, 0).samples for take in takes])
-    if loudness:
-        audio = level(audio, rate, target_lufs=loudness)
-    with open_encoder(path, format=path.suffix[1:], rate=rate) as output:
-        output.write(audio)
-    return len(audio) / rate
 
 
 def warn_some(on_event: OnEvent, warnings: Sequence[str], more: str) -> None:

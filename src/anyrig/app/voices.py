@@ -15,7 +15,6 @@ from anyrig.app.speech import (
     open_synthesizer,
     prepare_script,
     resolve_format,
-    write_takes,
 )
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
 from anyrig.events import ProgressEvent, WarningEvent
@@ -213,5 +212,7 @@ def _sample_engine(
                 continue
             name = _FORBIDDEN.sub("_", voice.name)
             path = folder / f"{engine.name}-{name}.{request.format}"
+            from anyrig.speech.chunks import write_takes
+
             write_takes(path, parts, synthesizer.rate, _LOUDNESS)
             yield path

@@ -10,15 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.app import speech
-from anyrig.app.batch import (
-    BatchRequest,
-    BatchResult,
-    FailedLine,
-    plan_batch,
-    read_lines,
-    read_text,
-    speak_lines,
-)
+from anyrig.app.batch import BatchRequest, BatchResult, plan_batch, speak_lines
 from anyrig.app.files import check_writable, find_unused_name
 from anyrig.app.speech import Speech, SpeechRequest, resolve_format
 from anyrig.cli.flags import add_flags, read_flags
@@ -34,6 +26,7 @@ from anyrig.errors import (
     WorkError,
 )
 from anyrig.results import to_json
+from anyrig.speech.batch import FailedLine, read_lines, read_text
 from anyrig.units import format_duration, format_speed, pluralize
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ from anyrig.app.access import (
     copy_training_file,
     find_named_upload,
 )
-from anyrig.app.batch import parse_lines
 from anyrig.app.job_retention import JOBS_FOLDER, OUTPUT_FOLDER, RUN_FOLDER
 from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind, list_settings
 from anyrig.app.speech import resolve_format
@@ -46,6 +45,7 @@ from anyrig.server.routes.speech import LANGUAGE
 from anyrig.server.routes.transcriptions import resolve_model
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import JOB_UPLOADS
+from anyrig.speech.batch import parse_lines
 from anyrig.storage.files import make_folder, opener
 from anyrig.storage.keys import JsonValue
 from anyrig.units import shorten

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -159,3 +161,16 @@ def trim(take: Take) -> Take:
 
     words = tuple(WordTime(one.text, move(one.start_s), move(one.end_s)) for one in take.words)
     return Take(take.samples[first:last], rate, words)
+
+
+def write_takes(path: Path, takes: Sequence[SpokenSegment], rate: int, loudness: float) -> float:
+    """Write takes one after another, in the format of the file's name; its duration in seconds."""
+    from anyrig.audio.encode import open_encoder
+    from anyrig.audio.loudness import level
+
+    audio = np.concatenate([build_chunk(take, rate, 0).samples for take in takes])
+    if loudness:
+        audio = level(audio, rate, target_lufs=loudness)
+    with open_encoder(path, format=path.suffix[1:], rate=rate) as output:
+        output.write(audio)
+    return len(audio) / rate
