@@ -4,8 +4,8 @@ Loudness is looked at in frames of ten milliseconds. What is quiet depends on wh
 well below the loudest, or near the floor of noise. A chunk ends in the best pause that keeps it
 under a minute; where nobody pauses, it goes on to the next pause. Joining the windows inside it is
 the engine's work, which Whisper does better than a cut in a pause of a sentence: chunks of half a
-minute had 50 false full stops where these have 39, in 0.9 of the time. Every sample is in a chunk or in a `Silence`,
-which is not transcribed: engines hear words in silence and in steady noise.
+minute took 0.9 of the time and had 50 false full stops where these have 39. Every sample is in a
+chunk or in a `Silence`, which is not transcribed: engines hear words in silence and steady noise.
 """
 
 from __future__ import annotations
