@@ -14,7 +14,6 @@ POISON = "strychnine"
 _PLUGIN = f"""
 import json, os, signal, time
 from dataclasses import replace
-from anyrig.speech.engine import whole_parts
 from anyrig.speech.engines.tone import INFO, Tone
 
 class Counting(Tone):
@@ -28,9 +27,12 @@ class Counting(Tone):
         return replace(super().find_weights(folder), version=cls.version)
 
     def synthesize(self, batch):
-        return whole_parts(self._speak(line, len(batch)) for line in batch)
+        for index, line in enumerate(batch):
+            self._log(line, len(batch))
+            for part in super().synthesize([line]):
+                yield replace(part, index=index)
 
-    def _speak(self, line, batch_size):
+    def _log(self, line, batch_size):
         if {POISON!r} in line.text:
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(60)
@@ -38,7 +40,6 @@ class Counting(Tone):
         log = os.open(os.environ["COUNTING_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(log, (json.dumps([line.text, batch_size]) + chr(10)).encode())
         os.close(log)
-        return self._take(line)
 """
 
 
