@@ -416,7 +416,8 @@ class TransformersWhisper(BaseEngine):
                 if len(samples[number]) and one.task != "language":
                     by_task.setdefault(one.task, []).append(number)
             for task, numbers in by_task.items():
-                # Windows of our own: the library's long form is sequential, and was often wrong.
+                # Windows of our own: the library's long form takes one recording at a time, and had
+                # three quarters of the words wrong in the one recording it was tried on.
                 windows = [
                     (number, window)
                     for number in numbers
