@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 562, "spanish": 136, "french": 138}
+REACHED = {"english": 764, "spanish": 187, "french": 194}
 """Sentences that are read right; raise it with the score."""
 
 

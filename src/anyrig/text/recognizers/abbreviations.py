@@ -291,12 +291,14 @@ _FIXED = {
     "loc. cit.": "loc cit", "et seq.": "et seq", "et seqq.": "et seq", "viz.": "namely",
     "b.i.d.": "twice a day", "t.i.d.": "three times a day", "q.i.d.": "four times a day",
     "q.d.": "once a day", "p.r.n.": "as needed", "p.o.": "by mouth", "q.h.": "every hour",
+    "i.v.": "IV", "i.m.": "IM",
     "q.h.s.": "at bedtime", "h.s.": "at bedtime", "a.c.": "before meals", "p.c.": "after meals",
     "q.o.d.": "every other day", "sq. ft.": "square feet", "fl. oz.": "fluid ounces",
     "sq. mi.": "square miles", "sq. in.": "square inches", "n.d.": "no date",
     "Ph.D.": "PHD", "Ph. D.": "PHD", "B.Sc.": "BSC", "M.Sc.": "MSC", "Ed.D.": "EDD",
     "LL.B.": "LLB", "LL.M.": "LLM", "n.b.": "NB", "N.b.": "NB", "c.v.": "CV", "Ph.D.s": "PHD",
     "P.P.S.": "PPS", "Ed.M.": "EDM", "Th.D.": "THD",
+    "Lt. j.g.": "Lieutenant junior grade", "Attn.": "Attention",
 }  # fmt: skip
 
 
@@ -445,7 +447,8 @@ _REGIONS = (
     "Germany|German|Timor|Hollywood|Bank|Pacific|Atlantic|Sea|Pole|Macedonia|Ossetia|"
     "Asia|Europe|Lothian|Sussex|"
     "Yorkshire|Midlands|Anglia|Side|Coast|London|Bengal|Island|Wales|Australia|Rhine|"
-    "Beach|Point|Palm"
+    "Beach|Point|Palm|Texas|Kentucky|Tennessee|Florida|Michigan|Ontario|Canada|England|Scotland|India|"
+    "China|France|Italy|Spain|Jerusalem|Berlin|Side|winds?|coast|bank|shore|side|slope|face|wall|gate"
 )
 
 

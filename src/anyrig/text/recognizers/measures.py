@@ -181,9 +181,14 @@ _AFTER_INCH = re.compile(
 _WORN = re.compile(r"\b(?:sizes?|sits?|sat|seats?|seated)\b[^.;]*$", re.IGNORECASE)
 
 
+_PRODUCT = re.compile(r"\b(?:iPhone|iPad|iPod|Galaxy|Pixel|Model|Mark|Xperia|Series|Boeing|type) $")
+
+
 def _touches(match: re.Match[str], name: str) -> bool:
-    """Whether a letter that touches the number is a unit: 5m, 10s, but not 5B."""
+    """Whether a letter that touches the number is a unit: 5m, 10s, but not 5B or iPhone 6s."""
     lead, amount = before(match, 24), match[2]
+    if _PRODUCT.search(lead):
+        return False
     if not _TOUCHING[name] or (name == "m" and re.search(r"[$£€]$", lead)):
         return False
     if name in "WLAV" and (_PLACE.search(lead) or _WORN.search(before(match, 40))):

@@ -38,7 +38,7 @@ _IDIOMS = {
 }  # fmt: skip
 _PLACES = re.compile(
     r"(?:[Aa]pt\.?|[Aa]partment|[Ss]uite|[Rr]oom|[Uu]nit|[Ss]eat|[Gg]ate|[Gg]rade|"
-    r"[Ss]ection|[Rr]ow|[Ee]xit|[Bb]lock|[Ff]lat) $"
+    r"[Ss]ection|[Rr]ow|[Ee]xit|[Bb]lock|[Ff]lat)s? (?:\d+[A-Z](?:,? and |, | or | to |[-–]))*$"
 )
 _RATED = re.compile(
     r"\b(?:rated?|rating|scored?|gave|give|got|gets|earned|a|quiz|test|mark) [^.]{0,20}$"
@@ -144,7 +144,7 @@ _RUNS = re.compile(
 )
 def _shortened(match: re.Match[str]) -> Value | Found | None:
     amount, scale, more = match[1], match[2] or match[5], match[3]
-    lead, rest = before(match, 16), after(match, 12)
+    lead, rest = before(match, 24), after(match, 12)
     if scale == "B" and _PLACES.search(lead):
         return Phrase((Label(amount), Letters("B"))) if amount.isdecimal() else None
     if scale in "kK" and _is_letter_k(match, lead, rest):

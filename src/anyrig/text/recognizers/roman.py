@@ -85,7 +85,11 @@ def _part(match: re.Match[str]) -> Found | None:
     preceding = _NOUN.search(before(match, 24))
     noun = preceding[1] if preceding else ""
     number = roman_value(numeral)
-    if not number or not _is_numbered_noun(noun) or (len(numeral) == 1 and not noun[0].isupper()):
+    if (
+        not number
+        or not _is_numbered_noun(noun)
+        or (len(numeral) == 1 and not more and not noun[0].isupper())
+    ):
         return None
     if len(numeral) == 1 and noun == "Model":
         return None  # a car
@@ -173,13 +177,14 @@ def _suffixed(match: re.Match[str]) -> Value | None:
 
 @recognizer(
     "roman",
-    r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)|"
+    r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<= )([ivx]{1,5})(?=\) [a-z])|"
+    r"(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)|"
     r"(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)",
     needs="IVXLCDMivx",
     weight=1.1,
 )
 def _bare(match: re.Match[str]) -> Value | Found | None:
-    numeral = match[1] or match[2] or match[3]
+    numeral = next(group for group in match.groups() if group)
     number = roman_value(numeral)
     if not number:
         return None

@@ -125,7 +125,9 @@ def _star(match: re.Match[str]) -> Value:
     return Sign("*")
 
 
-@recognizer("sign", r"(?<=\d) ?/ ?(?=\d)|(?<=\b\w) / (?=\w\b)", needs="/", weight=0.7)
+@recognizer(
+    "sign", r"(?<=\d) ?/ ?(?=\d)(?<!10\.\d{4}/)|(?<=\b\w) / (?=\w\b)", needs="/", weight=0.7
+)
 def _divided(match: re.Match[str]) -> Value:
     return Sign("÷")
 
@@ -164,10 +166,15 @@ def _sign(match: re.Match[str]) -> Value:
     return Sign(sign, between=sign in "<>≤≥≠≈" and _compares(match))
 
 
+_VERB = re.compile(r"\b(?:is|are|was|were|be|been|of|to|at|for|with|and|or|but|if)$")
+
+
 def _compares(match: re.Match[str]) -> bool:
     """Whether a sign stands between two things."""
-    lead = before(match, 2).rstrip()
+    lead = before(match, 8).rstrip()
     rest = after(match, 2).strip()
+    if _VERB.search(lead):
+        return False  # it is >30: the verb is there already
     return bool(lead and rest) and (lead[-1].isalnum() or lead[-1] in ")²³")
 
 

@@ -133,6 +133,8 @@ def _half_day(match: re.Match[str]) -> Found | None:
 def _clock(match: re.Match[str]) -> Value | Found | None:
     hour, minute, second, part, dash, until, to, word, zone, _ = match.groups()
     lead = before(match)
+    if part and len(part) == 3 and "," in match[0]:
+        return None  # a scale: 1:50,000
     if second or part:
         return _with_seconds(match, lead)
     if int(minute) > 59:
@@ -140,7 +142,7 @@ def _clock(match: re.Match[str]) -> Value | Found | None:
     if int(hour) > 24:  # of a run: in 41:05
         return Time(int(hour), int(minute)) if _IN_TIME.search(lead) else None
     if (
-        _RATIO.search(lead)
+        (_RATIO.search(lead) and not re.search(r"\d.*\b(?:at|by|until|till|before|after) $", lead))
         or _RATIO_AFTER.match(after(match))
         or (hour == minute and int(hour) > 24)
     ):
@@ -242,7 +244,7 @@ def _minutes_seconds(match: re.Match[str]) -> Value:
     "ratio",
     rf"(?<![\w:.,])({NUMBER}) ?: ?({NUMBER})(?: ?: ?({NUMBER}))?(?![\w:]|\.\d)",
     needs=":",
-    weight=0.8,
+    weight=0.9,
     digits=True,
 )
 def _ratio(match: re.Match[str]) -> Value:
