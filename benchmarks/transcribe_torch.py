@@ -100,7 +100,7 @@ def _compare_words(ours: list[Transcript], theirs: list[Transcript]) -> list[flo
     for one, other in zip(ours, theirs, strict=True):
         left, right = ([w for line in side.lines for w in line.words] for side in (one, other))
         names = [[word.text.strip(".,!?").lower() for word in side] for side in (left, right)]
-        matcher = SequenceMatcher(None, *names, autojunk=False)
+        matcher = SequenceMatcher(None, names[0], names[1], autojunk=False)
         for a, b, size in matcher.get_matching_blocks():
             pairs = zip(left[a : a + size], right[b : b + size], strict=True)
             found += [abs(w.start_s - v.start_s) for w, v in pairs]

@@ -209,8 +209,8 @@ def test_a_task_that_has_begun_stops_when_nobody_waits(
 
 
 def test_a_transcription_stops_when_nobody_waits(context: WorkerContext, tmp_path: Path) -> None:
-    if find_spec("moonshine_voice") is None:
-        pytest.skip("moonshine-voice is not installed")
+    if find_spec("faster_whisper") is None:
+        pytest.skip("faster-whisper is not installed")
     sound = tmp_path / "tone.wav"
     soundfile.write(sound, 0.3 * np.sin(np.arange(16000 * 4) / 9), 16000)
     given = {"files": [str(sound)], "names": ["tone.wav"], "language": "en"}
@@ -220,7 +220,7 @@ def test_a_transcription_stops_when_nobody_waits(context: WorkerContext, tmp_pat
     context.waiting_file = ""  # the next one uses the same model
     assert TASKS["transcribe"](context, given)["duration"] == pytest.approx(4.0, abs=0.1)
     names = [one.name for one in context.rig.models.loaded_models()]
-    assert names == ["transcription moonshine en"]
+    assert names == ["transcription whisper-base en"]
 
 
 @pytest.mark.parametrize("task", ["entities", "summarise", "analyse", "passages"])

@@ -154,7 +154,7 @@ class Session:
     def __init__(self) -> None:
         self.closed = 0
 
-    def next_segment(self) -> None:
+    def next_part(self) -> None:
         return None
 
     def finish(self, segment: object) -> Any:
