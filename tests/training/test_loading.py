@@ -26,6 +26,7 @@ from torch.utils.data import (
 )
 
 from anyrig.errors import DataLoadingError, InvalidInputError
+from anyrig.training import loading_plan
 from anyrig.training.loader import failures_in_words
 from anyrig.training.loading import (
     Host,
@@ -289,6 +290,26 @@ def test_a_worker_does_not_run_its_parents_handlers() -> None:
 HOST = Host(cores=8, free_bytes=8 << 30, shared_bytes=8 << 30)
 
 
+class Timer:
+    """What a plan measures with: time passes only while items are read, on any machine alike."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return 0.0
+
+
+TIMER = Timer()
+
+
+@pytest.fixture(autouse=True)
+def _measured_by_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading_plan, "time", TIMER)
+
+
 class Slow:
     """Items that are waited for."""
 
@@ -296,7 +317,7 @@ class Slow:
         self.seconds = seconds
 
     def __getitem__(self, number: int) -> torch.Tensor:
-        time.sleep(self.seconds)
+        TIMER.now += self.seconds
         return torch.zeros(2)
 
 
@@ -345,7 +366,7 @@ def test_iterables_have_one_worker_and_iterators_none() -> None:
     class Lazy:
         def __iter__(self) -> Iterator[torch.Tensor]:
             for _ in range(30):
-                time.sleep(0.01)
+                TIMER.now += 0.01
                 yield torch.zeros(1)
 
     assert not numbered(Numbers())
