@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from anyrig.speech.engine import VerifiedWeights
 from anyrig.speech.engines import OWN, kokoro_voices
 from anyrig.speech.engines.xtts import Xtts
 from anyrig.speech.environments import Environment
@@ -39,8 +40,9 @@ def test_every_engine_has_an_honest_state(anyrig: Anyrig) -> None:
     for name in ("xtts", "indextts"):
         assert rows[name]["state"] == "needs environment"
         assert rows[name]["fix"] == f"anyrig engines install {name}"
-        assert rows[name]["unverified"]
     for row in rows.values():
+        assert row["verification"]["weights"] in get_args(VerifiedWeights)
+        assert ("against" in row["verification"]["summary"]) == bool(row["verification"]["figure"])
         assert row["code_licence"]
         assert row["weights_licence"]
         assert (row["state"] == "ready") == (not row["fix"])

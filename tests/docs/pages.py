@@ -23,6 +23,9 @@ _FENCE = re.compile(r"((?:<!-- [^\n]* -->\n)?)```(\w*)\n(.*?)```", re.DOTALL)
 _FIELDS = re.compile(
     r"(<!-- fields of: (\w+) in (\S+) -->\n).*?(?=<!-- end of fields -->)", re.DOTALL
 )
+_VERIFICATION = re.compile(
+    r"(<!-- verification of engines -->\n).*?(?=<!-- end of verification -->)", re.DOTALL
+)
 _SETTINGS = re.compile(r"(<!-- settings -->\n).*?(?=<!-- end of settings -->)", re.DOTALL)
 
 
@@ -249,6 +252,7 @@ def filled(text: str) -> str:
         return f"{found[1]}```{found[2]}\n{_said(command[1]).rstrip()}\n```"
 
     text = _SETTINGS.sub(lambda found: f"{found[1]}\n{all_settings()}\n", text)
+    text = _VERIFICATION.sub(lambda found: f"{found[1]}\n{list_verifications()}\n", text)
     text = _FIELDS.sub(lambda found: f"{found[1]}\n{list_fields(found[2], found[3])}\n", text)
     return _FENCE.sub(fill, text)
 
@@ -259,6 +263,21 @@ def all_settings() -> str:
     from anyrig.options import settings_table
 
     return settings_table(SCHEMA)
+
+
+def list_verifications() -> str:
+    """Of each engine, what it was run with."""
+    from anyrig.speech.engines import OWN, engine_class
+
+    rows = ["| engine | run with | |", "|---|---|---|"]
+    for name in OWN:
+        found = engine_class(name).info.verification
+        assert found is not None, name
+        against = f"against {found.original}: {found.figure}" if found.original else ""
+        rows.append(
+            f"| `{name}` | {found.weights} | {'; '.join(filter(None, (against, found.note)))} |"
+        )
+    return "\n".join(rows) + "\n"
 
 
 def list_fields(name: str, path: str) -> str:

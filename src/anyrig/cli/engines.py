@@ -140,19 +140,16 @@ def _list(rig: Rig, options: VoiceOptions, printer: PlainEventPrinter, *, is_jso
         rows.append(check_engine(rig, options, name))
     printer.pause()
     text = _format_list(rows)
-    if any(row.info.unverified for row in rows):
-        note = "never run with its published weights; `anyrig engines show NAME` says more."
-        text += "\n\n" + wrap("unverified: ", note)
     return _print_done({"engines": [_to_json(row) for row in rows]}, text, is_json=is_json)
 
 
 def _format_list(rows: Sequence[EngineStatus]) -> str:
     """A table and what to do below it; where that is too wide, a few lines for each engine."""
-    lines = [["engine", "state", "languages", "runs on", "code", "weights"]]
+    lines = [["engine", "state", "run with", "languages", "runs on", "code", "weights"]]
     for row in rows:
         lines.append([
-            row.info.name, _format_state(row), _format_languages(row), _format_devices(row),
-            row.info.code_licence, row.info.weights_licence,
+            row.info.name, _format_state(row), _format_verification(row), _format_languages(row),
+            _format_devices(row), row.info.code_licence, row.info.weights_licence,
         ])  # fmt: skip
     text = format_table(lines)
     if _is_too_wide(text):
@@ -180,15 +177,23 @@ def _format_block(row: EngineStatus) -> str:
 
 
 def _to_json(row: EngineStatus) -> dict[str, Any]:
+    verification = row.info.verification
     return asdict(row.info) | {
+        "verification": verification
+        and {**asdict(verification), "summary": verification.describe()},
         "state": row.state, "lacks": row.problem, "fix": row.fix,
         "num_voices": len(row.voices), "speaks": row.languages, "unusable": row.unusable,
     }  # fmt: skip
 
 
 def _format_state(row: EngineStatus) -> str:
-    state = row.state + (", unverified" if row.info.unverified else "")
-    return paint(state, "good" if row.is_ready else "warning")
+    return paint(row.state, "good" if row.is_ready else "warning")
+
+
+def _format_verification(row: EngineStatus) -> str:
+    """The weights that it was run with before it was released."""
+    verification = row.info.verification
+    return verification.weights if verification else "unknown"
 
 
 def _format_languages(row: EngineStatus) -> str:
@@ -222,7 +227,7 @@ def _show(rig: Rig, options: VoiceOptions, name: str, *, is_json: bool) -> int:
     facts = {
         "state": _format_state(row) + (f": {row.problem}" if row.problem else ""),
         "to do": render(row.fix, "command"),
-        "unverified": info.unverified,
+        "verification": info.verification.describe() if info.verification else "",
         "languages": " ".join(row.languages or info.languages) or "those of its weights",
         "voices": str(len(row.voices) or ""),
         "not usable": "; ".join(row.unusable),

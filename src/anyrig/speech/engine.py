@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from anyrig.devices.machine import Library, Precision
 from anyrig.errors import InvalidInputError, OptionRef
@@ -37,6 +37,35 @@ class EngineOption:
     high: float | None = None
     saves_memory: OptionValue | None = None
     """A value that needs less memory than the default, for the advice when memory runs out."""
+
+
+VerifiedWeights = Literal["published", "random", "small random", "not needed", "not run"]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What an engine was run with before it was released."""
+
+    weights: VerifiedWeights
+    """`random` ones have the shape of the published ones."""
+    original: str = ""
+    """The code that ran the same random weights, to compare."""
+    figure: str = ""
+    """How closely the two agree."""
+    note: str = ""
+    """What else was run, or was not."""
+
+    def describe(self) -> str:
+        lead = {
+            "published": "run with its published weights",
+            "random": "run on random weights of the real shape",
+            "small random": "run on small random weights",
+            "not needed": "run; it has no weights",
+            "not run": "not run",
+        }[self.weights]
+        if self.original:
+            lead += f" (against {self.original}: {self.figure})"
+        return f"{lead}; {self.note}" if self.note else lead
 
 
 @dataclass(frozen=True)
@@ -81,8 +110,8 @@ class EngineInfo:
     cloud: bool = False
     """Whether the text leaves the machine."""
     options: tuple[EngineOption, ...] = ()
-    unverified: str = ""
-    """What nobody has run yet, in a sentence; empty when it was run with real weights."""
+    verification: Verification | None = None
+    """None where a plugin does not say."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from anyrig.speech.engine import (
     SpeechEngine,
     TakePart,
     Utterance,
+    Verification,
     Voice,
     whole_parts,
 )
@@ -57,6 +58,7 @@ INFO = EngineInfo(
     max_chars=400,
     reads=("ipa",),
     word_times=True,
+    verification=Verification("published", note="the voice heart; the others were not"),
 )
 
 

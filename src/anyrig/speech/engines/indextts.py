@@ -14,6 +14,7 @@ from anyrig.speech.engine import (
     SpeechEngine,
     TakePart,
     Utterance,
+    Verification,
 )
 from anyrig.speech.engines import recordings
 from anyrig.speech.environments import (
@@ -62,7 +63,7 @@ INFO = EngineInfo(
             low=20, high=600, saves_memory=60,
         ),
     ),
-    unverified="Written after its package's source; never run, not even on a small model.",
+    verification=Verification("not run", note="written after its package's source"),
 )  # fmt: skip
 
 

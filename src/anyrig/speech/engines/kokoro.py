@@ -22,6 +22,7 @@ from anyrig.speech.engine import (
     SpeechEngine,
     TakePart,
     Utterance,
+    Verification,
     Voice,
     whole_parts,
 )
@@ -66,6 +67,9 @@ INFO = EngineInfo(
     max_chars=400,
     reads=("ipa",),
     word_times=True,
+    verification=Verification(
+        "published", note="as ONNX; with torch on small random weights, as the package kokoro"
+    ),
 )
 
 

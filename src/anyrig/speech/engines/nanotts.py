@@ -21,6 +21,7 @@ from anyrig.speech.engine import (
     SpeechEngine,
     TakePart,
     Utterance,
+    Verification,
     Voice,
     whole_parts,
 )
@@ -49,6 +50,7 @@ INFO = EngineInfo(
     package_bytes=8_000_000,
     max_chars=600,
     options=(EngineOption("pitch", 1.0, "Pitch factor", low=0.5, high=2.0),),
+    verification=Verification("published"),
 )
 
 # Voice, language, accent; then its two files and their hashes.

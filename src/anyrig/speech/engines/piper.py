@@ -26,6 +26,7 @@ from anyrig.speech.engine import (
     Take,
     TakePart,
     Utterance,
+    Verification,
     Voice,
     whole_parts,
 )
@@ -68,6 +69,7 @@ INFO = EngineInfo(
             "noise_w", -1.0, "Variation of the rhythm; below 0: the voice's default", high=2.0
         ),
     ),
+    verification=Verification("published", note="the voice joe"),
 )
 
 

@@ -24,6 +24,7 @@ from anyrig.speech.engine import (
     SpeechEngine,
     TakePart,
     Utterance,
+    Verification,
     Voice,
     whole_parts,
 )
@@ -59,6 +60,7 @@ INFO = EngineInfo(
         EngineOption("memory_items", 0, "Run out of memory above this batch size; 0: never", low=0),
         EngineOption("sleep_s", 0.0, "Seconds to sleep per character", low=0.0, high=10.0),
     ),
+    verification=Verification("not needed"),
 )
 
 

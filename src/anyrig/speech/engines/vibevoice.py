@@ -22,6 +22,7 @@ from anyrig.speech.engine import (
     SpeechEngine,
     TakePart,
     Utterance,
+    Verification,
     Voice,
 )
 from anyrig.speech.engines import packaged
@@ -66,8 +67,10 @@ INFO = EngineInfo(
         EngineOption("graphs", True, "Use CUDA graphs; far slower without"),
         EngineOption("samples", "", "Folder of voice recordings"),
     ),
-    unverified="the published weights have not been run here; every frame agrees with "
-    "transformers' own model on random weights",
+    verification=Verification(
+        "random", "transformers' VibeVoiceForConditionalGeneration",
+        "latents and sound of 50 frames differ by 2.8e-6 in fp32; bf16 cosine 0.9999",
+    ),
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from anyrig.speech.engine import (
     SpeechEngine,
     TakePart,
     Utterance,
+    Verification,
     Voice,
 )
 from anyrig.speech.engines import recordings
@@ -72,8 +73,9 @@ INFO = EngineInfo(
         ),
         EngineOption("stream", False, "Generate in parts of half a second; first audio is faster."),
     ),
-    unverified="Run with coqui-tts 0.28.0 on a small random checkpoint on the CPU, never with the "
-    "published weights or on a GPU.",
+    verification=Verification(
+        "small random", note="with coqui-tts 0.28.0 on the CPU; not on a GPU"
+    ),
 )  # fmt: skip
 
 
