@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.audio.playback import PLAYERS, play, player
+from anyrig.audio.playback import PLAYERS, find_player, play
 from anyrig.audio.samples import Samples
 from anyrig.errors import AnyrigError, MissingPackageError
 from tests.conftest import ROOT
@@ -48,7 +48,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 @pytest.mark.parametrize("known", [known.program for known in PLAYERS])
 def test_a_player_gets_every_sample(install: Install, known: str) -> None:
     note = install(known, LISTENS)
-    assert player() == known
+    assert find_player() == known
     play(iter([sine(0.5), sine(0.25), np.zeros(0, dtype=np.float32)]), RATE)
     arguments, size = note.read_text().split("|")
     assert "24000" in arguments
@@ -62,14 +62,14 @@ def test_a_player_that_wants_a_file_gets_one(install: Install) -> None:
         "with wave.open(sys.argv[1]) as file:\n"
         "    open({note!r}, 'w').write(f'{file.getframerate()} {file.getnframes()}')",
     )
-    assert player() == "afplay"
+    assert find_player() == "afplay"
     play(iter([sine(0.5), sine(0.25)]), RATE)
     assert note.read_text() == "24000 18000"
 
 
 def test_nothing_to_play_with(install: Install) -> None:
     with pytest.raises(MissingPackageError, match="play") as caught:
-        player()
+        find_player()
     assert "-o" in caught.value.hint
     with pytest.raises(MissingPackageError):
         play(iter([sine(0.1)]), RATE)

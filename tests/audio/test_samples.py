@@ -12,9 +12,9 @@ from anyrig.audio.loudness import (
     CEILING_DBTP,
     Leveller,
     Meter,
-    exact,
-    gain_db,
-    level,
+    compute_gain_db,
+    level_parts,
+    level_whole,
     measure,
 )
 from anyrig.audio.samples import Samples, Trimmer, fade, silence
@@ -115,7 +115,7 @@ def test_the_meter_agrees_with_the_standard() -> None:
 
 @pytest.mark.parametrize("target", [-30.0, -23.0, -19.0, -16.0])
 def test_a_whole_is_at_the_target(parts: list[Samples], target: float) -> None:
-    made = np.concatenate(list(exact(lambda: parts, RATE, target_lufs=target)))
+    made = np.concatenate(list(level_parts(lambda: parts, RATE, target_lufs=target)))
     found = measure(made, RATE)
     assert len(made) == sum(map(len, parts))
     assert found.integrated_lufs == pytest.approx(target, abs=0.2)
@@ -138,13 +138,13 @@ def test_a_stream_is_at_the_target(parts: list[Samples], before_db: float) -> No
 def test_a_long_whole_is_measured_by_samples_of_it(parts: list[Samples]) -> None:
     random = np.random.default_rng(4)
     long = [part * np.float32(random.uniform(0.8, 1.2)) for part in parts * 6]
-    every, some = Meter(RATE), Meter(RATE, settled_s=30.0)
+    every, some = Meter(RATE), Meter(RATE, subsample_after_s=30.0)
     for part in long:
         every.add(part)
         some.add(part)
     assert sum(map(len, long)) > 180 * RATE
     assert some.integrated_lufs == pytest.approx(every.integrated_lufs, abs=0.2)
-    in_pieces, whole = Meter(RATE, settled_s=30.0), np.concatenate(long)
+    in_pieces, whole = Meter(RATE, subsample_after_s=30.0), np.concatenate(long)
     for start in range(0, len(whole), 5003):
         in_pieces.add(whole[start : start + 5003])
     assert in_pieces.integrated_lufs == pytest.approx(some.integrated_lufs, abs=1e-6)
@@ -176,9 +176,9 @@ def test_the_gain_waits_for_a_voice() -> None:
 
 
 def test_silence_and_noise_are_not_blown_up() -> None:
-    assert not level(silence(1.0, RATE), RATE).any()
-    assert gain_db(-math.inf) == 0.0
-    assert gain_db(-69.0) == 24.0
+    assert not level_whole(silence(1.0, RATE), RATE).any()
+    assert compute_gain_db(-math.inf) == 0.0
+    assert compute_gain_db(-69.0) == 24.0
     assert Meter(RATE).integrated_lufs == -math.inf
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyrig.audiobooks.captions import (
-    captions,
-    chapters_vtt,
+    build_book_captions,
+    format_chapters_vtt,
     write_captions,
     write_chapter_captions,
 )
@@ -48,7 +48,7 @@ def seconds(caption: Caption) -> tuple[float, float]:
 
 
 def test_a_long_segment_is_cut_where_one_pauses() -> None:
-    shown = captions(book((LONG, 1.0, 19.0)))
+    shown = build_book_captions(book((LONG, 1.0, 19.0)))
     assert " ".join(line for caption in shown for line in caption.lines) == LONG
     assert all(len(caption.lines) <= 2 for caption in shown)
     assert all(len(line) <= LINE for caption in shown for line in caption.lines)
@@ -70,7 +70,7 @@ def test_times_of_words_are_used() -> None:
         place += 0.9 if word == "thirteen" else 0.3
     end = place
     line = book((" ".join(words), 2.0, end), words=tuple(spoken))
-    shown = captions(line)
+    shown = build_book_captions(line)
     starts = {word.start_s: word.text for word in spoken}
     assert len(shown) >= 4
     for caption in shown:
@@ -81,36 +81,36 @@ def test_times_of_words_are_used() -> None:
 
 
 def test_short_ones_stay_a_second_where_there_is_room() -> None:
-    shown = captions(book(("Yes.", 1.0, 1.3), ("No.", 1.5, 1.9), ("Oh.", 4.0, 4.2)))
+    shown = build_book_captions(book(("Yes.", 1.0, 1.3), ("No.", 1.5, 1.9), ("Oh.", 4.0, 4.2)))
     assert [seconds(caption) for caption in shown] == [(1.0, 1.5), (1.5, 2.5), (4.0, 5.0)]
 
 
 def test_slow_ones_are_cut_by_time() -> None:
-    shown = captions(book(("One two three four five six seven eight.", 0.0, 24.0)))
+    shown = build_book_captions(book(("One two three four five six seven eight.", 0.0, 24.0)))
     assert len(shown) == 4
     assert max(end - start for start, end in map(seconds, shown)) < 9
-    assert len(captions(book(("Om.", 0.0, 30.0)))) == 1
+    assert len(build_book_captions(book(("Om.", 0.0, 30.0)))) == 1
 
 
 def test_gaps_are_marked_and_empty_ones_left_out() -> None:
-    shown = captions(book(("It is lost.", 1.0, 2.0), (LONG, 3.0, 4.0), is_gap=True))
+    shown = build_book_captions(book(("It is lost.", 1.0, 2.0), (LONG, 3.0, 4.0), is_gap=True))
     assert shown[0].lines == ("[Not spoken: It is lost.]",)
     assert " ".join(shown[1].lines).startswith("[Not spoken: It was a bright cold")
     assert len(shown) == 2
-    assert captions(book((" \n ", 0.0, 1.0))) == []
-    assert captions(Timeline(RATE, (), ())) == []
+    assert build_book_captions(book((" \n ", 0.0, 1.0))) == []
+    assert build_book_captions(Timeline(RATE, (), ())) == []
 
 
 def test_a_chapters_own_times() -> None:
     marks = (ChapterSpan("A", 0, 5 * RATE), ChapterSpan("B", 5 * RATE, 12 * RATE))
     line = book(("First.", 1.0, 3.0), ("Second.", 6.5, 8.0), ("Last.", 11.5, 11.8), marks=marks)
-    assert [seconds(found) for found in captions(line, 0)] == [(1.0, 3.0)]
-    assert [seconds(found) for found in captions(line, 1)] == [(1.5, 3.0), (6.5, 7.0)]
+    assert [seconds(found) for found in build_book_captions(line, 0)] == [(1.0, 3.0)]
+    assert [seconds(found) for found in build_book_captions(line, 1)] == [(1.5, 3.0), (6.5, 7.0)]
 
 
 def test_srt_is_as_players_read_it() -> None:
     line = book(("Say <i>yes</i> --> {\\an8} & 5 < 6.", 3661.5, 3663.0), ("Ok.", 3663.5, 3665.0))
-    made = srt(captions(line))
+    made = srt(build_book_captions(line))
     assert made == (
         "1\r\n01:01:01,500 --> 01:01:03,000\r\n"
         "Say <\u2060i>yes<\u2060/i> → {\u2060\\an8} & 5 < 6.\r\n\r\n"
@@ -121,12 +121,12 @@ def test_srt_is_as_players_read_it() -> None:
 def test_webvtt_is_valid() -> None:
     marks = (ChapterSpan("A --> B", 0, 5 * RATE), ChapterSpan("", 5 * RATE, 9 * RATE))
     line = book(("<b> & --> x", 0.0, 2.0), ("NOTE this", 6.0, 8.0), marks=marks)
-    made = vtt(captions(line), ["A --> B", "Chapter 2"])
+    made = vtt(build_book_captions(line), ["A --> B", "Chapter 2"])
     assert made == (
         "WEBVTT\n\nNOTE A → B\n\n1\n00:00:00.000 --> 00:00:02.000\n&lt;b&gt; &amp; --&gt; x\n\n"
         "NOTE Chapter 2\n\n2\n00:00:06.000 --> 00:00:08.000\nNOTE this\n"
     )
-    assert chapters_vtt(line) == (
+    assert format_chapters_vtt(line) == (
         "WEBVTT\n\n1\n00:00:00.000 --> 00:00:05.000\nA --&gt; B\n\n"
         "2\n00:00:05.000 --> 00:00:09.000\nChapter 2\n"
     )
@@ -147,7 +147,7 @@ def test_ffmpeg_reads_them(tmp_path: Path) -> None:
     import av
 
     line = book((LONG, 1.0, 19.0), ("Last <one> & all.", 20.0, 22.0))
-    shown = captions(line)
+    shown = build_book_captions(line)
     for path in write_captions(tmp_path / "b.m4b", line)[:2]:
         with av.open(str(path)) as file:
             packets = [packet for packet in file.demux() if packet.size]
@@ -186,7 +186,7 @@ def test_nothing_overlaps_whatever_is_said(said: list[tuple[str, int, int]], rat
         place = start + length * rate // 1000
         cues.append(Cue(0, number, start, place, text, (0, len(text))))
     line = Timeline(rate, (ChapterSpan("x", 0, place + 1),), tuple(cues))
-    shown = captions(line)
+    shown = build_book_captions(line)
     end = 0
     for caption in shown:
         assert end <= caption.start_ms < caption.end_ms

@@ -123,7 +123,7 @@ def test_a_file_with_the_name_of_a_voice_changes_nothing(
     Path("heart").write_text("a shopping list")
     choice = choose_engine(Rig(), VoiceOptions(voice="heart"))
     assert choice.name == "hibari"
-    cache = TakeCache(choice.info, choice.found, "fp32", choice.options)
+    cache = TakeCache(choice.info, choice.weights, "fp32", choice.options)
     with_file = cache.make_key(Utterance("Hello.", voice="heart"))
     Path("heart").unlink()
     assert cache.make_key(Utterance("Hello.", voice="heart")) == with_file

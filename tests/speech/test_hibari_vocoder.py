@@ -8,7 +8,7 @@ from hibari import dsp
 from numpy.typing import NDArray
 
 from anyrig.audio.samples import Samples
-from anyrig.speech.models import hibari_vocoder as vocode
+from anyrig.speech.models import hibari_vocoder
 
 Plane = NDArray[np.float32]
 Planes = tuple[Plane, Plane, Plane, Plane, Plane, Plane]
@@ -31,7 +31,7 @@ def planes(num_frames: int, *, noise: float) -> Planes:
 def wave(given: Planes, seed: int = 0) -> Samples:
     """The package has a row for each frequency, we have one for each frame."""
     lh, th, ln, lr, phi, f0 = given
-    return vocode.wave(lh.T, th.T, ln.T, lr.T, phi.T, f0, np.random.default_rng(seed))
+    return hibari_vocoder.vocode(lh.T, th.T, ln.T, lr.T, phi.T, f0, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("num_frames", [1, 2, 5, 47, 48, 49, 333])
@@ -39,7 +39,7 @@ def test_without_noise_it_is_the_packages_own_wave(num_frames: int) -> None:
     given = planes(num_frames, noise=-60.0)
     theirs = dsp.synth(*given, np.random.default_rng(0))
     ours = wave(given)
-    assert len(ours) == num_frames * vocode.HOP
+    assert len(ours) == num_frames * hibari_vocoder.HOP
     assert np.abs(ours - theirs).max() < 1e-3 * max(1e-3, float(np.abs(theirs).max()))
 
 

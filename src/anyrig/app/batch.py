@@ -175,7 +175,7 @@ def _check_common_options(
 
     resolve_voice(rig, request, choice)
     load_lexicon(rig, request)
-    spoken = choice.found.languages
+    spoken = choice.weights.languages
     if request.language != "auto" and not match_language(language, spoken):
         raise suggest_engines(rig, build_language_error(language, spoken), request, choice)
 
@@ -203,7 +203,7 @@ def _prepare_line(
         # A text that is too short to be sure of its language is read in that of the list.
         is_guess = isinstance(error.__cause__, UnsupportedLanguageError) and not line.language
         is_guess = is_guess and num_words(line.text) < PARAGRAPH_WORDS
-        if not is_guess or not match_language(language, choice.found.languages):
+        if not is_guess or not match_language(language, choice.weights.languages):
             raise _LineError(error.message, hint=error.hint) from error
         script = prepare_script(rig, request, choice, line.text, **more, language=language)
         seems = name_language(detect(line.text, default=language).language)
@@ -216,13 +216,13 @@ def _make_key(request: BatchRequest, choice: EngineChoice, script: Script, forma
 
     lines = [(segment.utterance, segment) for segment in script.segments]
     named = {line.voice for line, _ in lines}
-    voices = [voice for voice in choice.found.voices if "" in named or voice.name in named]
+    voices = [voice for voice in choice.weights.voices if "" in named or voice.name in named]
     return make_key(
         lines=[
             [line.text, line.language, line.voice, line.rate, line.seed, segment.pause_before_s,
              segment.pause_after_s] for line, segment in lines
         ],
-        engine=choice.name, version=choice.found.version, weights=choice.found.fingerprint,
+        engine=choice.name, version=choice.weights.version, weights=choice.weights.fingerprint,
         options=choice.options, format=format, loudness=request.loudness,
         # Another recording under the same name is another voice.
         recordings=[voice.digest for voice in voices if voice.digest],

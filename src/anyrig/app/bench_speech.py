@@ -110,7 +110,7 @@ def bench_speech(rig: Rig, request: BenchRequest, on_event: OnEvent) -> SpeechBe
 
 def _list_precisions(request: BenchRequest, engine: EngineChoice) -> tuple[Precision, ...]:
     """The requested precision, or all that the engine has here."""
-    supported: tuple[Precision, ...] = engine.engine_class.need(engine.found).precisions
+    supported: tuple[Precision, ...] = engine.engine_class.need(engine.weights).precisions
     if request.precision == "auto":
         return supported
     if request.precision not in supported:
@@ -141,7 +141,7 @@ def _place(
 ) -> PlacementPlan:
     selector = request.device if request.device not in ("", "all") else device.id
     choice = choose_device(rig.machine, (DeviceRequest(selector, "flag"),))
-    workload = engine.engine_class.need(engine.found)
+    workload = engine.engine_class.need(engine.weights)
     return place(rig, choice, workload, replace(request, precision=precision))
 
 
@@ -151,7 +151,7 @@ def _time_engine(
     from anyrig.speech.synthesis import Synthesizer
 
     def prepare(text: str) -> Script:
-        own = engine.found.languages
+        own = engine.weights.languages
         language = request.language
         if language == "auto":
             language = "en" if "en" in own or not own else own[0]
@@ -165,7 +165,7 @@ def _time_engine(
     report("loading")
     began = time.perf_counter()
     with Synthesizer(
-        engine=engine.name, weights=engine.found, plan=replace(plan, fallback=None),
+        engine=engine.name, weights=engine.weights, plan=replace(plan, fallback=None),
         environment=rig.environment, options=engine.options,
     ) as synthesizer:  # fmt: skip
         synthesizer.wait_ready()

@@ -91,7 +91,7 @@ def _find_takes(
     from anyrig.speech.engine import resolve_options
     from anyrig.speech.takes import TakeCache, precision_class
 
-    info, found = book.engine.info, book.engine.found
+    info, found = book.engine.info, book.engine.weights
     size = sum(chapter.num_characters for chapter in book.plan.document.chapters)
     precision = precision_class(place_engine(rig, request, book.engine, size).placements)
     options = resolve_options(info, book.engine.options)

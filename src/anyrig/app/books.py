@@ -616,7 +616,7 @@ def report_problems(result: BookResult, on_event: OnEvent) -> None:
 def _name_narrator(rig: Rig, request: BookRequest, book: OpenBook) -> str:
     """The voice's name, for the tags."""
     name = resolve_voice(rig, request, book.engine)
-    voice = next((v for v in book.engine.found.voices if v.name == name or not name), None)
+    voice = next((v for v in book.engine.weights.voices if v.name == name or not name), None)
     return (voice.title or voice.name) if voice is not None else name or book.engine.name
 
 
@@ -696,9 +696,9 @@ def _build_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
     from anyrig.speech.language import build_language_error, match_language
 
     engine = book.engine
-    main = match_language(book.language, engine.found.languages)
+    main = match_language(book.language, engine.weights.languages)
     if not main:
-        error = build_language_error(book.language, engine.found.languages)
+        error = build_language_error(book.language, engine.weights.languages)
         raise suggest_engines(rig, error, request, engine)
     try:
         plan = build_plan(
@@ -724,7 +724,7 @@ def _load_cast(request: BookRequest, engine: EngineChoice, language: str) -> Cas
     cast = load_cast(request.cast)
     for voice in cast.voices:
         check_voice(voice, engine)
-    spoken = {voice.name: (voice.language, *voice.also) for voice in engine.found.voices}
+    spoken = {voice.name: (voice.language, *voice.also) for voice in engine.weights.voices}
     return Casting(cast, language, spoken)
 
 
@@ -796,7 +796,7 @@ def _write_sample(
     rate = load_rate(rig, request, engine)
     num_characters = round(request.sample * request.rate / rate.seconds_per_character)
     script = _choose_passage(_build_plan(rig, request, book), num_characters)
-    voices = engine.found.voices
+    voices = engine.weights.voices
     voice = resolve_voice(rig, request, engine) or (voices[0].name if voices else "")
     stem = "-".join(filter(None, (target.path.stem, engine.name, voice)))
     format = request.format or "mp3"

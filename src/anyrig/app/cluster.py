@@ -148,7 +148,7 @@ def open_cluster_pool(
     codec = SpeechCodec(repetition=choice.info.varies_with_seed)
     return _make_opener(
         rig, request, request, _identify_engine(rig, request, choice), codec, plan,
-        workload=choice.engine_class.need(choice.found),
+        workload=choice.engine_class.need(choice.weights),
         options=resolve_options(choice.info, choice.options), lane=lane,
     )  # fmt: skip
 
@@ -293,7 +293,7 @@ def _check_voices_match(
     choice: EngineChoice, engine: EngineId, workers: Sequence[WorkerInfo]
 ) -> None:
     """Voices that were added to an engine from recordings usually exist on this machine alone."""
-    own = [voice.name for voice in choice.found.voices if voice.digest]
+    own = [voice.name for voice in choice.weights.voices if voice.digest]
     theirs = [one for worker in workers if (one := worker.find_engine(engine.engine)) is not None]
     only_voices_differ = any(
         (engine.version, engine.fingerprint) == (one.version, one.fingerprint) for one in theirs

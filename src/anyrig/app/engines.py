@@ -188,9 +188,9 @@ def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
     """Check the name of a voice, a blend, or, for an engine that clones, the path of a recording
     if `files` are allowed.
     """
-    from anyrig.speech.voices import unknown
+    from anyrig.speech.voices import unknown_voice_error
 
-    known = [each.name for each in choice.found.voices]
+    known = [each.name for each in choice.weights.voices]
     if (files and not known) or voice in known:
         return voice
     if files and is_recording(voice) and Path(voice).is_file():
@@ -203,7 +203,7 @@ def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
         )
     for name in split_blend(voice):
         if name not in known:
-            raise unknown(name, known)
+            raise unknown_voice_error(name, known)
     return voice
 
 
@@ -212,7 +212,7 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
     if options.voice:
         return check_voice(options.voice, choice)
     saved: str = rig.settings.speech.voice
-    if not saved or any(voice.name == saved for voice in choice.found.voices):
+    if not saved or any(voice.name == saved for voice in choice.weights.voices):
         return saved
     catalog = open_catalog(rig, options)
     others = (catalog.try_open(name) for name in engines.names())
@@ -357,7 +357,7 @@ def suggest_engines(
     """
     from anyrig.speech.language import name_language
 
-    own = choice.found.languages[0] if choice.found.languages else "en"
+    own = choice.weights.languages[0] if choice.weights.languages else "en"
     override = override or Message(
         "If that is wrong, pass {language}.", language=OptionRef("language", own)
     )
@@ -377,7 +377,7 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
     info = engines.engine_class(name).info
     licence = info.weights_licence or info.code_licence
     installed = open_catalog(rig, options).try_open(name)
-    if installed is not None and match_language(language, installed.found.languages):
+    if installed is not None and match_language(language, installed.weights.languages):
         return Message(
             "{name} ({licence}) speaks it and is installed: pass {engine}.",
             name=name,

@@ -189,7 +189,7 @@ class LiveSpeech:
         """
         from anyrig.audio.loudness import Leveller
         from anyrig.speech.chunks import ChunkBuilder
-        from anyrig.speech.voices import pick
+        from anyrig.speech.voices import choose_voice
 
         with errors_of_option("text"):
             self._check_text(request.text)
@@ -213,8 +213,8 @@ class LiveSpeech:
                     client=client,
                 )
             )  # fmt: skip
-            first, voices = script.segments[0].utterance, choice.found.voices
-            voice = first.voice or (pick(voices, first).name if voices else "")
+            first, voices = script.segments[0].utterance, choice.weights.voices
+            voice = first.voice or (choose_voice(voices, first).name if voices else "")
             rate, loudness = synthesizer.rate, request.loudness
             leveller = Leveller(rate, target_lufs=loudness) if loudness else None
             chunks = ChunkBuilder(rate)
@@ -313,7 +313,7 @@ class LiveSpeech:
         """Whether a voice exists; raises an error if not, but for OpenAI's with `openai`."""
         if voice in ("", "default"):
             return True
-        from anyrig.speech.voices import unknown
+        from anyrig.speech.voices import unknown_voice_error
 
         known: list[str] = []
         for one in self._list_voices(request, catalog):
@@ -324,19 +324,21 @@ class LiveSpeech:
             return False
         for name in split_blend(voice):
             if name not in known:
-                raise unknown(name[:_SHOWN_CHARACTERS], known, more="GET /config describes each.")
+                raise unknown_voice_error(
+                    name[:_SHOWN_CHARACTERS], known, more="GET /config describes each."
+                )
         return True
 
     def _list_voices(self, request: LiveSpeechRequest, catalog: EngineCatalog) -> Iterator[Voice]:
         """The voices of the engine that is requested; of all that are installed, if none is."""
         if requested := find_requested_engine(self._rig, request):
             # An engine that is not installed raises its own error: it has no voices to name.
-            yield from catalog.open(requested).found.voices
+            yield from catalog.open(requested).weights.voices
             return
         names = [name for name in self._engine_names if name not in (TEST_ENGINE, engines.DEFAULT)]
         for name in (engines.DEFAULT, *names):
             if (choice := catalog.try_open(name)) is not None:
-                yield from choice.found.voices
+                yield from choice.weights.voices
 
     def _find_openai_voice(
         self, request: LiveSpeechRequest, name: str, language: str, catalog: EngineCatalog
@@ -360,7 +362,7 @@ class LiveSpeech:
                 return one.name
         plain = replace(request, voice="")
         choice = choose_engine(self._rig, plain, language, catalog)
-        able = [one for one in choice.found.voices if speaks(one)]
+        able = [one for one in choice.weights.voices if speaks(one)]
         default = resolve_voice(self._rig, plain, choice)
         able.sort(key=lambda one: one.name != default)  # it is the first of its gender
         gender = OPENAI_VOICES[name]
@@ -424,7 +426,7 @@ class LiveSpeech:
         """
         request = self.request()
         choice = choose_engine(self._rig, request)
-        first = next((voice.name for voice in choice.found.voices), "")
+        first = next((voice.name for voice in choice.weights.voices), "")
         return choice.name, resolve_voice(self._rig, request, choice) or first
 
     def describe_default(self) -> str:

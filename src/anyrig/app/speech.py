@@ -170,13 +170,13 @@ class Speech:
     def save(self, path: str | Path | BinaryIO, format: str | None = None) -> None:
         """Write it to a file at its target loudness: wav, flac, mp3, opus, m4a, aac or pcm."""
         from anyrig.audio.encode import open_encoder
-        from anyrig.audio.loudness import exact
+        from anyrig.audio.loudness import level_parts
 
         if isinstance(path, str | Path):
             path = Path(path).expanduser()
             format = resolve_format(format, path)
         rate, loudness = self.sample_rate, self.loudness
-        parts = exact(self.blocks, rate, target_lufs=loudness) if loudness else self.blocks()
+        parts = level_parts(self.blocks, rate, target_lufs=loudness) if loudness else self.blocks()
         with open_encoder(path, format=format or "wav", rate=rate) as output:
             for part in parts:
                 output.write(part)
@@ -392,7 +392,7 @@ def build_speech_options(
     return SpeechOptions(
         max_chars=choice.info.max_chars,
         reads=choice.info.reads,
-        languages=choice.found.languages,
+        languages=choice.weights.languages,
         voice=voice,
         voices=_choose_voices(choice, voice),
         rate=request.rate,
@@ -415,15 +415,15 @@ def load_lexicon(rig: Rig, request: VoiceOptions) -> Lexicon | None:
 def check_voices(segments: Sequence[Segment], choice: EngineChoice, *, files: bool = True) -> None:
     """Check that each segment's voice exists and speaks its language, before anything is loaded."""
     from anyrig.speech.engine import Utterance
-    from anyrig.speech.voices import is_recording, pick
+    from anyrig.speech.voices import choose_voice, is_recording
 
-    known = choice.found.voices
+    known = choice.weights.voices
     lines = [segment.utterance for segment in segments if segment.utterance.voice]
     for voice, language in dict.fromkeys((line.voice, line.language) for line in lines):
         check_voice(voice, choice, files=files)
         if known and not (files and is_recording(voice)):
             for name in split_blend(voice):
-                pick(known, Utterance("", language, name))
+                choose_voice(known, Utterance("", language, name))
 
 
 def _choose_voices(choice: EngineChoice, requested: str) -> dict[str, str]:
@@ -432,10 +432,10 @@ def _choose_voices(choice: EngineChoice, requested: str) -> dict[str, str]:
     Named here, so that the default voice and the same voice requested by name share cached takes.
     """
     name = split_blend(requested)[0] if requested else ""
-    own = next((voice for voice in choice.found.voices if voice.name == name), None)
+    own = next((voice for voice in choice.weights.voices if voice.name == name), None)
     spoken = {own.language, *own.also} if own is not None else set()
     voices: dict[str, str] = {}
-    for voice in choice.found.voices:
+    for voice in choice.weights.voices:
         if voice.language not in spoken and (own is not None or not requested):
             voices.setdefault(voice.language, voice.name)
     return voices
@@ -461,7 +461,7 @@ def borrow_synthesizer(
     with rig.models.borrow(
         f"speech {choice.name}, {pluralize(sum(one.workers for one in plan.placements), 'worker')}",
         load,
-        version=f"{choice.found.fingerprint} {choice.options} {workers} {limits}",
+        version=f"{choice.weights.fingerprint} {choice.options} {workers} {limits}",
         exclusive=True,
     ) as synthesizer:
         yield synthesizer
@@ -502,7 +502,7 @@ def _open_synthesizer(
 
     server = rig.settings.server
     return Synthesizer(
-        engine=choice.name, weights=choice.found, plan=plan, environment=rig.environment,
+        engine=choice.name, weights=choice.weights, plan=plan, environment=rig.environment,
         options=choice.options, cache=cache, stamp=format_stamp(rig, plan),
         known_sizes=KnownBatchSizes(rig.folders.batch_limits),
         silence_limit_s=LIVE_SILENCE_LIMIT_S if shared else SILENCE_LIMIT_S,
@@ -523,7 +523,7 @@ def place_engine(
     if not any(gpu.usable for gpu in rig.machine.gpus):
         request = replace(request, no_bench=True)  # nothing to choose between
     workload = replace(
-        choice.engine_class.need(choice.found),
+        choice.engine_class.need(choice.weights),
         max_workers=max(1, num_characters // _CHARACTERS_PER_WORKER),
     )
     plan = place(rig, rig.choose_device(request), workload, request)

@@ -1,8 +1,8 @@
-"""Sound to the loudspeaker, through whatever player this machine has.
+"""Plays audio through whatever player this machine has.
 
 The samples go to the standard input of the first player found, as they are made. Where none is
-installed the package sounddevice does it, and without that a player that wants a whole file
-(macOS, Windows).
+installed the package sounddevice does it, and without that a player that needs a whole
+file (macOS, Windows).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -31,10 +31,10 @@ class Player:
 
     program: str
     arguments: tuple[str, ...]
-    """`{rate}` stands for the samples per second, `{path}` for a file of players that want one."""
+    """`{rate}` stands for the samples per second, `{path}` for a file of players that need one."""
 
     def command(self, program: str, rate: int, path: str = "") -> list[str]:
-        """What is started."""
+        """Its command line."""
         return [program, *(word.format(rate=rate, path=path) for word in self.arguments)]
 
 
@@ -51,7 +51,7 @@ PLAYERS = (
 )  # fmt: skip
 
 
-# These want a file: all is heard once all is made.
+# These need a file, so they start when all audio exists.
 FILE_PLAYERS = (
     Player("afplay", ("{path}",)),
     Player("powershell", ("-NoProfile", "-Command",
@@ -73,45 +73,35 @@ class Speaker(Protocol):
 
 
 def play(chunks: Iterable[Samples], rate: int) -> None:
-    """Play parts as they come, to the end; Ctrl-C stops at once."""
-    for _ in played(chunks, rate):
-        pass
-
-
-def played(chunks: Iterable[Samples], rate: int) -> Iterator[Samples]:
-    """The same parts, each handed on once the player has taken it, to be written as well.
-
-    What waits in the player is heard to its end when the parts are over.
-    """
-    speaker = speaker_for(rate)
+    """Play chunks as they come, to the end; Ctrl-C stops at once."""
+    speaker = open_speaker(rate)
     try:
         for samples in chunks:
             speaker.write(samples)
-            yield samples
-    except BaseException:  # Ctrl-C, and a listener that goes away
+    except BaseException:  # Ctrl-C too
         speaker.stop()
         raise
     speaker.close()
 
 
-def player() -> str:
-    """The name of what would play here; MissingPackageError when nothing can."""
-    found = _installed(PLAYERS)
+def find_player() -> str:
+    """The name of the player to use; MissingPackageError if there is none."""
+    found = _find_installed(PLAYERS)
     if found is not None:
         return found
     try:
         import sounddevice
-    except (ImportError, OSError) as error:  # OSError: it is there, PortAudio is not
-        found = _installed(FILE_PLAYERS)
+    except (ImportError, OSError) as error:  # OSError: PortAudio is missing
+        found = _find_installed(FILE_PLAYERS)
         if found is not None:
             return found
-        raise _silent() from error
+        raise _no_player_error() from error
     return str(sounddevice.__name__)
 
 
-def speaker_for(rate: int) -> Speaker:
-    """The first way to play that this machine has."""
-    name = player()
+def open_speaker(rate: int) -> Speaker:
+    """Start the first player that this machine has."""
+    name = find_player()
     path = shutil.which(name) or name
     for known in PLAYERS:
         if known.program == name:
@@ -122,42 +112,32 @@ def speaker_for(rate: int) -> Speaker:
     return _Sounddevice(rate)
 
 
-def _installed(players: tuple[Player, ...]) -> str | None:
+def _find_installed(players: tuple[Player, ...]) -> str | None:
     return next((known.program for known in players if shutil.which(known.program)), None)
 
 
-def can_play() -> None:
-    """Nothing when there is a way to play; MissingPackageError with advice when there is none."""
-    if any(shutil.which(player.program) for player in (*PLAYERS, *FILE_PLAYERS)):
-        return
-    try:
-        import sounddevice  # noqa: F401
-    except (ImportError, OSError) as error:
-        raise _silent() from error
-
-
-def _silent() -> MissingPackageError:
+def _no_player_error() -> MissingPackageError:
     return MissingPackageError(
-        "no audio player found", hint=f"{_advice()} Or write a file with -o."
+        "no audio player found", hint=f"{_install_hint()} Or write a file with -o."
     )
 
 
-def _advice() -> str:
+def _install_hint() -> str:
     if sys.platform.startswith("linux"):
         return "Install one of pipewire-bin, pulseaudio-utils, alsa-utils, ffmpeg."
     return f"`{format_install('sounddevice')}`."
 
 
-_INSTEAD = Message(
+_WRITE_A_FILE = Message(
     "Without {play}, {output} writes a file.", play=OptionRef("play"), output=OptionRef("output")
 )
 
 
-def _stopped(program: str, said: bytes, code: int) -> AnyrigError:
+def _player_error(program: str, said: bytes, code: int) -> AnyrigError:
     lines = said.decode(errors="replace").strip().splitlines() or [f"it ended with code {code}"]
     return AnyrigError(
         f"the player {program} stopped: {lines[-1].strip()}",
-        hint=Message("Check that there is an audio device. {instead}", instead=_INSTEAD),
+        hint=Message("Check that there is an audio device. {instead}", instead=_WRITE_A_FILE),
     )
 
 
@@ -183,7 +163,7 @@ class _Program:
             self._pipe.write(to_int16_bytes(np.clip(samples, -1.0, 1.0)))
             self._pipe.flush()
         except BrokenPipeError:
-            raise self._died() from None
+            raise self._exit_error() from None
 
     def close(self) -> None:
         with contextlib.suppress(BrokenPipeError):
@@ -194,21 +174,21 @@ class _Program:
             self.stop()
             raise
         if code != 0:
-            raise self._died()
-        self._free()
+            raise self._exit_error()
+        self._close_pipes()
 
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._free()
+        self._close_pipes()
 
-    def _died(self) -> AnyrigError:
+    def _exit_error(self) -> AnyrigError:
         code = self._process.wait()
         said = self._process.stderr.read() if self._process.stderr else b""
-        self._free()
-        return _stopped(self._name, said, code)
+        self._close_pipes()
+        return _player_error(self._name, said, code)
 
-    def _free(self) -> None:
+    def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stderr):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
@@ -216,7 +196,7 @@ class _Program:
 
 
 class _FileProgram:
-    """A player that wants a file: it starts when all is made."""
+    """A player that needs a file: it starts when all audio exists."""
 
     def __init__(self, player: Player, program: str, rate: int) -> None:
         self._player, self._path, self._rate = player, program, rate
@@ -233,7 +213,7 @@ class _FileProgram:
             command = self._player.command(self._path, self._rate, str(self._file))
             ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
         if ended.returncode != 0:
-            raise _stopped(self._player.program, ended.stderr, ended.returncode)
+            raise _player_error(self._player.program, ended.stderr, ended.returncode)
 
     def stop(self) -> None:
         self._out.abort()
@@ -250,7 +230,7 @@ class _Sounddevice:
             self._stream = sounddevice.OutputStream(samplerate=rate, channels=1, dtype="float32")
             self._stream.start()
         except sounddevice.PortAudioError as error:
-            raise AnyrigError(f"no audio device: {error}", hint=_INSTEAD) from error
+            raise AnyrigError(f"no audio device: {error}", hint=_WRITE_A_FILE) from error
 
     def write(self, samples: Samples) -> None:
         self._stream.write(np.ascontiguousarray(samples, dtype=np.float32))

@@ -32,18 +32,18 @@ _SHORTEST_S = 1.0
 _LONGEST_S = 7.0
 
 
-def captions(timeline: Timeline, part: int | None = None) -> list[Caption]:
-    """Of the whole book; or of one chapter, in times of the chapter's own file."""
+def build_book_captions(timeline: Timeline, part: int | None = None) -> list[Caption]:
+    """Of the whole book; or of one chapter, with times in the chapter's own file."""
     cues = [cue for cue in timeline.cues if part is None or cue.part == part]
-    return _of_cues(cues, timeline, part)
+    return _caption_cues(cues, timeline, part)
 
 
-def chapters_vtt(timeline: Timeline) -> str:
+def format_chapters_vtt(timeline: Timeline) -> str:
     """The chapters as a WebVTT of their own, as web players read them."""
     blocks = ["WEBVTT\n"]
     titles = build_chapter_titles(timeline.chapters)
     for number, (mark, title) in enumerate(zip(timeline.chapters, titles, strict=True), 1):
-        start, end = (_ms(place, timeline.rate) for place in (mark.start, mark.end))
+        start, end = (_to_ms(place, timeline.rate) for place in (mark.start, mark.end))
         if end > start:
             blocks.append(f"{number}\n{times(start, end)}\n{vtt_text(title)}\n")
     return "\n".join(blocks)
@@ -55,14 +55,16 @@ def write_captions(
     """Files beside a book and named after it; with WebVTT one of the chapters too."""
     book = Path(book)
     clear_leftovers(*(book.with_suffix(ending) for ending in (".srt", ".vtt", ".chapters.vtt")))
-    shown = captions(timeline)
+    shown = build_book_captions(timeline)
     written = []
     if "srt" in kinds:
-        written.append(_put(book.with_suffix(".srt"), srt(shown)))
+        written.append(_write_text(book.with_suffix(".srt"), srt(shown)))
     if "vtt" in kinds:
         notes = build_chapter_titles(timeline.chapters)
-        written.append(_put(book.with_suffix(".vtt"), vtt(shown, notes)))
-        written.append(_put(book.with_suffix(".chapters.vtt"), chapters_vtt(timeline)))
+        written.append(_write_text(book.with_suffix(".vtt"), vtt(shown, notes)))
+        written.append(
+            _write_text(book.with_suffix(".chapters.vtt"), format_chapters_vtt(timeline))
+        )
     return tuple(written)
 
 
@@ -77,30 +79,30 @@ def write_chapter_captions(
         cues.setdefault(cue.part, []).append(cue)
     clear_leftovers(*(file.with_suffix(f".{kind}") for file in files for kind in KINDS))
     for part, file in enumerate(files):
-        shown = _of_cues(cues.get(part, []), timeline, part)
-        written += [_put(file.with_suffix(f".{kind}"), forms[kind](shown)) for kind in kinds]
+        shown = _caption_cues(cues.get(part, []), timeline, part)
+        written += [_write_text(file.with_suffix(f".{kind}"), forms[kind](shown)) for kind in kinds]
     return tuple(written)
 
 
-def _bounds(timeline: Timeline, part: int | None) -> tuple[int, int]:
+def _find_bounds(timeline: Timeline, part: int | None) -> tuple[int, int]:
     """Where a file begins and ends; what comes before the first mark is in the first file."""
     if part is None:
         return 0, timeline.num_samples
     return timeline.chapters[part - 1].end if part else 0, timeline.chapters[part].end
 
 
-def _of_cues(cues: Sequence[Cue], timeline: Timeline, part: int | None) -> list[Caption]:
-    start, end = _bounds(timeline, part)
+def _caption_cues(cues: Sequence[Cue], timeline: Timeline, part: int | None) -> list[Caption]:
+    start, end = _find_bounds(timeline, part)
     found: list[Caption] = []
     for number, cue in enumerate(cues):
         following = cues[number + 1].start if number + 1 < len(cues) else end
         until = max(cue.end, min(following, end))
-        for piece in _of_cue(cue, timeline.rate, until):
-            found.append(_shifted(piece, start, timeline.rate))
+        for piece in _caption_cue(cue, timeline.rate, until):
+            found.append(_shift(piece, start, timeline.rate))
     return list(apart(found))
 
 
-def _of_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
+def _caption_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
     """A segment's captions, in the book's time; the last may stay until the next segment."""
     text = clean_text(cue.text)
     if not text:
@@ -112,14 +114,14 @@ def _of_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
             parts = ["[Not spoken]"]
     else:
         parts = pieces(text, min(math.ceil((end_s - start_s) / _LONGEST_S), len(text.split())))
-    places = _begins(parts, cue, start_s, end_s)
+    places = _find_starts(parts, cue, start_s, end_s)
     ends = [*places[1:], min(until / rate, max(end_s, places[-1] + _SHORTEST_S))]
     for part, begin, end in zip(parts, places, ends, strict=True):
         lines = wrapped(part) or [part]
-        yield Caption(_floor(begin), _floor(end), tuple(lines), cue.part)
+        yield Caption(_floor_ms(begin), _floor_ms(end), tuple(lines), cue.part)
 
 
-def _begins(parts: Sequence[str], cue: Cue, start_s: float, end_s: float) -> list[float]:
+def _find_starts(parts: Sequence[str], cue: Cue, start_s: float, end_s: float) -> list[float]:
     """When each part of a segment begins."""
     weights = [max(1, len(part.replace(" ", ""))) for part in parts]
     whole, before = sum(weights), 0
@@ -136,23 +138,23 @@ def _begins(parts: Sequence[str], cue: Cue, start_s: float, end_s: float) -> lis
     return found
 
 
-def _shifted(caption: Caption, start: int, rate: int) -> Caption:
+def _shift(caption: Caption, start: int, rate: int) -> Caption:
     if not start:
         return caption
-    away = _ms(start, rate)
+    away = _to_ms(start, rate)
     begin, end = max(0, caption.start_ms - away), max(0, caption.end_ms - away)
     return Caption(begin, end, caption.lines, caption.part)
 
 
-def _ms(place: int, rate: int) -> int:
+def _to_ms(place: int, rate: int) -> int:
     return place * 1000 // rate
 
 
-def _floor(seconds: float) -> int:
+def _floor_ms(seconds: float) -> int:
     return math.floor(seconds * 1000 + 1e-6)
 
 
-def _put(path: Path, text: str) -> Path:
+def _write_text(path: Path, text: str) -> Path:
     try:
         write_atomic(path, text)
     except OSError as error:

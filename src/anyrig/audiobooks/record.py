@@ -239,11 +239,11 @@ def stream_audio(
     """The whole book at its loudness, in blocks that follow on each other, as in its timeline."""
     import numpy as np
 
-    from anyrig.audio.limiter import Limiter, amplitude
+    from anyrig.audio.limiter import Limiter, db_to_amplitude
 
     rate = synthesizer.rate
     limiter = Limiter(rate, ceiling_dbtp)
-    gains = {voice: np.float32(amplitude(db)) for voice, db in recording.gains_db.items()}
+    gains = {voice: np.float32(db_to_amplitude(db)) for voice, db in recording.gains_db.items()}
     with closing(_read_cached(plan, synthesizer, recording.missing)) as takes:
         for spoken, chunk, _ in _place_takes(plan, rate, recording.pauses, takes):
             gain = gains.get(spoken.segment.utterance.voice, np.float32(1.0))
@@ -416,15 +416,15 @@ class _VoiceLevels:
         from anyrig.audio.loudness import Meter
 
         if voice not in self._meters:
-            self._meters[voice] = Meter(self._rate, settled_s=_MEASURED_S)
+            self._meters[voice] = Meter(self._rate, subsample_after_s=_MEASURED_S)
         self._meters[voice].add(samples)
 
     def compute_gains(self, loudness_lufs: float) -> dict[str, float]:
         """What brings each voice to a loudness, in decibels."""
-        from anyrig.audio.loudness import gain_db
+        from anyrig.audio.loudness import compute_gain_db
 
         return {
-            voice: gain_db(meter.integrated_lufs, loudness_lufs)
+            voice: compute_gain_db(meter.integrated_lufs, loudness_lufs)
             for voice, meter in self._meters.items()
         }
 

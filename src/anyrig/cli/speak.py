@@ -116,10 +116,10 @@ def _choose_target(output: str | None, format: str | None, play: bool) -> _Audio
             raise InvalidInputError("-o - and --play were both given", hint="Give one of them.")
         return _AudioTarget(None, resolve_format(format))
     if output is None and (play or (sys.stdout is not None and sys.stdout.isatty())):
-        from anyrig.audio.playback import can_play
+        from anyrig.audio.playback import find_player
 
         try:
-            can_play()  # reports what is missing before anything is computed
+            find_player()  # reports a missing player before anything is computed
             return _AudioTarget(None, "wav", play=True)
         except MissingPackageError:
             if play:

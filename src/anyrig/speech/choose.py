@@ -52,7 +52,7 @@ class EngineChoice:
 
     name: str
     engine_class: type[SpeechEngine]
-    found: EngineWeights
+    weights: EngineWeights
     options: dict[str, OptionValue]
     reason_code: ReasonCode = ReasonCode.DEFAULT
     reason: str = ""
@@ -196,11 +196,13 @@ def choose_by_language(catalog: EngineCatalog, language: str) -> EngineChoice:
     except MissingPackageError:
         if not language:
             raise
-    if default is not None and (not language or match_language(language, default.found.languages)):
+    if default is not None and (
+        not language or match_language(language, default.weights.languages)
+    ):
         return default
     for name in rank_engines(language):
         other = catalog.try_open(name) if name != engines.DEFAULT else None
-        if other is not None and match_language(language, other.found.languages):
+        if other is not None and match_language(language, other.weights.languages):
             if default is None:
                 reason = f"{engines.DEFAULT} is not installed"
                 return replace(other, reason_code=ReasonCode.NOT_INSTALLED, reason=reason)
@@ -211,7 +213,7 @@ def choose_by_language(catalog: EngineCatalog, language: str) -> EngineChoice:
 
 def choose_by_voices(catalog: EngineCatalog, voices: Sequence[str]) -> EngineChoice:
     """The engine that has all of some voices; the default comes before the others."""
-    from anyrig.speech.voices import unknown
+    from anyrig.speech.voices import unknown_voice_error
 
     requested = list(dict.fromkeys(part for voice in voices for part in split_blend(voice)))
     known: list[str] = []
@@ -219,7 +221,7 @@ def choose_by_voices(catalog: EngineCatalog, voices: Sequence[str]) -> EngineCho
         choice = catalog.try_open(name)
         if choice is None:
             continue
-        own = [voice.name for voice in choice.found.voices]
+        own = [voice.name for voice in choice.weights.voices]
         if set(requested) <= set(own):
             if name == engines.DEFAULT:
                 return choice
@@ -228,7 +230,9 @@ def choose_by_voices(catalog: EngineCatalog, voices: Sequence[str]) -> EngineCho
         known += own if name != TEST_ENGINE else []
     missing = next((part for part in requested if part not in known), "")
     if missing:
-        raise unknown(missing, known, more="`anyrig engines` lists engines with more voices.")
+        raise unknown_voice_error(
+            missing, known, more="`anyrig engines` lists engines with more voices."
+        )
     raise InvalidInputError(
         f"no engine has all of these voices: {', '.join(requested)}",
         hint="`anyrig voices` lists the voices of each engine; one engine reads a whole text.",

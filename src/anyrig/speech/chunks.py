@@ -166,11 +166,11 @@ def trim(take: Take) -> Take:
 def write_takes(path: Path, takes: Sequence[SpokenSegment], rate: int, loudness: float) -> float:
     """Write takes one after another, in the format of the file's name; its duration in seconds."""
     from anyrig.audio.encode import open_encoder
-    from anyrig.audio.loudness import level
+    from anyrig.audio.loudness import level_whole
 
     audio = np.concatenate([build_chunk(take, rate, 0).samples for take in takes])
     if loudness:
-        audio = level(audio, rate, target_lufs=loudness)
+        audio = level_whole(audio, rate, target_lufs=loudness)
     with open_encoder(path, format=path.suffix[1:], rate=rate) as output:
         output.write(audio)
     return len(audio) / rate

@@ -55,7 +55,7 @@ TEXTS = {
 
 @dataclass
 class Subject:
-    """An engine under examination. Takes are kept, so a check costs only what it needs anew."""
+    """An engine under examination. Takes are cached between checks."""
 
     engine: type[SpeechEngine]
     placement: Placement
@@ -68,30 +68,30 @@ class Subject:
     _takes: dict[Utterance, Take] = field(default_factory=dict)
 
     @cached_property
-    def found(self) -> EngineWeights:
+    def weights(self) -> EngineWeights:
         """Its weights."""
         return self.engine.find_weights(self.folder)
 
     @cached_property
-    def made(self) -> SpeechEngine:
+    def loaded(self) -> SpeechEngine:
         """The engine, loaded."""
         options = resolve_options(self.engine.info, self.options)
-        return self.engine(self.placement, folder=self.found.folder, **options)
+        return self.engine(self.placement, folder=self.weights.folder, **options)
 
     def line(self, which: int, **changes: object) -> Utterance:
         """A line of its first language: 0 is short, 1 is longer."""
-        language = self.found.languages[0]
+        language = self.weights.languages[0]
         texts = self.texts.get(language.partition("-")[0], self.texts["en"])
         return replace(Utterance(texts[which], language=language, seed=5), **changes)  # type: ignore[arg-type]
 
     def take(self, line: Utterance) -> Take:
         """What it says of a line, made once."""
         if line not in self._takes:
-            (self._takes[line],) = self.made.run([line])
+            (self._takes[line],) = self.loaded.run([line])
         return self._takes[line]
 
 
-def says_what_it_is(subject: Subject) -> None:
+def check_info(subject: Subject) -> None:
     """Its info is filled in, and its defaults are values it would take."""
     info = subject.engine.info
     assert info.name, "no name"
@@ -104,7 +104,7 @@ def says_what_it_is(subject: Subject) -> None:
     assert resolve_options(info, defaults) == defaults, "a default is not one of its own choices"
 
 
-def finds_itself_lightly(subject: Subject) -> None:
+def check_light_imports(subject: Subject) -> None:
     """Its file and `find` load no framework: `anyrig engines` lists all of them at once."""
     module, name = subject.engine.__module__, subject.engine.__qualname__
     where = repr(str(subject.folder)) if subject.folder else "None"
@@ -123,46 +123,46 @@ def finds_itself_lightly(subject: Subject) -> None:
     assert not done.stdout.split(), f"finding imports {done.stdout.strip()}"
 
 
-def finds_voices(subject: Subject) -> None:
+def check_voices(subject: Subject) -> None:
     """Voices with names of their own, in languages that it says it speaks."""
-    found, info = subject.found, subject.engine.info
+    found, info = subject.weights, subject.engine.info
     names = [voice.name for voice in found.voices]
     assert names, "no voice"
     assert len(set(names)) == len(names), "two voices of one name"
     assert {voice.engine for voice in found.voices} == {info.name}, "a voice of another engine"
     assert found.version, "no version"
     assert found.fingerprint, "no fingerprint"
-    assert found.sample_rate == subject.made.sample_rate, "two sample rates"
+    assert found.sample_rate == subject.loaded.sample_rate, "two sample rates"
     if info.languages:
         foreign = set(found.languages) - set(info.languages)
         assert not foreign, f"voices speak {foreign}, which the info does not list"
     assert subject.engine.find_weights(subject.folder) == found, "found differently the second time"
 
 
-def gives_a_take_for_each_line(subject: Subject) -> None:
+def check_batch_order(subject: Subject) -> None:
     """In order, at its rate, finite, mono, as float32."""
     lines = [subject.line(_LONG), subject.line(_SHORT), subject.line(_LONG, seed=6)]
-    takes = subject.made.run(lines)
+    takes = subject.loaded.run(lines)
     assert len(takes) == len(lines), f"{len(takes)} takes of {len(lines)} lines"
     for take in takes:
-        _sound(take, subject.made.sample_rate)
+        _check_samples(take, subject.loaded.sample_rate)
     assert takes[1].duration_s < min(takes[0].duration_s, takes[2].duration_s), "out of order"
-    if subject.made.batch_invariant:  # else the same line alone may differ in its last bits
+    if subject.loaded.batch_invariant:  # else the same line alone may differ in its last bits
         subject._takes[lines[0]] = takes[0]
 
 
-def gives_nothing_for_nothing(subject: Subject) -> None:
+def check_empty_batch(subject: Subject) -> None:
     """No lines, no takes, no error."""
-    assert list(subject.made.run([])) == []
+    assert list(subject.loaded.run([])) == []
 
 
-def takes_longer_for_more(subject: Subject) -> None:
+def check_longer_text(subject: Subject) -> None:
     """A longer text is longer audio."""
     short, long = subject.take(subject.line(_SHORT)), subject.take(subject.line(_LONG))
     assert long.duration_s > 1.5 * short.duration_s, f"{short.duration_s} s, {long.duration_s} s"
 
 
-def follows_the_rate(subject: Subject) -> None:
+def check_rate(subject: Subject) -> None:
     """Twice as fast is about half as long."""
     usual = subject.take(subject.line(_LONG)).duration_s
     share = subject.take(subject.line(_LONG, rate=2.0)).duration_s / usual
@@ -170,16 +170,16 @@ def follows_the_rate(subject: Subject) -> None:
     assert low <= share <= high, f"twice as fast is {share:.2f} as long"
 
 
-def repeats_itself(subject: Subject) -> None:
+def check_determinism(subject: Subject) -> None:
     """The same line with the same seed is the same samples, whatever came between."""
     line = subject.line(_LONG)
     first = subject.take(line)
-    subject.made.run([subject.line(_SHORT, seed=9)])
-    (again,) = subject.made.run([line])
+    subject.loaded.run([subject.line(_SHORT, seed=9)])
+    (again,) = subject.loaded.run([line])
     assert np.array_equal(first.samples, again.samples), "the same line sounds differently"
 
 
-def changes_with_the_seed(subject: Subject) -> None:
+def check_seed(subject: Subject) -> None:
     """Another seed is a take that can be told from the first, exactly where the info says so."""
     usual, other = subject.take(subject.line(_LONG)), subject.take(subject.line(_LONG, seed=6))
     alike = _correlate(usual.samples, other.samples)
@@ -187,75 +187,75 @@ def changes_with_the_seed(subject: Subject) -> None:
     assert (alike < _SAME_TAKE) == varies, f"another seed: correlation {alike:.5f}"
 
 
-def does_not_mind_company(subject: Subject) -> None:
+def check_batch_invariance(subject: Subject) -> None:
     """Where it says so, a line sounds the same alone and in a batch."""
-    if not subject.made.batch_invariant or subject.made.max_items < 2:
+    if not subject.loaded.batch_invariant or subject.loaded.max_items < 2:
         return
     lines = [subject.line(_SHORT), subject.line(_LONG)]
-    together = subject.made.run(lines)
+    together = subject.loaded.run(lines)
     for line, take in zip(lines, together, strict=True):
         alone = subject.take(line).samples
         assert np.array_equal(alone, take.samples), f"{line.text!r} sounds otherwise in a batch"
 
 
-def refuses_an_unknown_voice(subject: Subject) -> None:
+def check_unknown_voice(subject: Subject) -> None:
     """With the names nearest to it."""
-    known = subject.found.voices[0].name
-    error = _refused(subject, subject.line(_SHORT, voice=f"{known}zq"), InvalidInputError)
+    known = subject.weights.voices[0].name
+    error = _expect_error(subject, subject.line(_SHORT, voice=f"{known}zq"), InvalidInputError)
     assert known in error.hint, f"the hint does not name {known}: {error.hint}"
 
 
-def refuses_an_unknown_language(subject: Subject) -> None:
+def check_unknown_language(subject: Subject) -> None:
     """Rather than read it with a foreign voice."""
-    _refused(subject, subject.line(_SHORT, language="xx"), UnspeakableTextError)
+    _expect_error(subject, subject.line(_SHORT, language="xx"), UnspeakableTextError)
 
 
-def says_every_voice_by_name(subject: Subject) -> None:
+def check_voice_names(subject: Subject) -> None:
     """The first and the last voice by their names; the first is also the one of no name."""
-    first, last = subject.found.voices[0], subject.found.voices[-1]
-    (named,) = subject.made.run([subject.line(_SHORT, voice=first.name)])
+    first, last = subject.weights.voices[0], subject.weights.voices[-1]
+    (named,) = subject.loaded.run([subject.line(_SHORT, voice=first.name)])
     assert np.array_equal(named.samples, subject.take(subject.line(_SHORT)).samples)
     language = last.language
     text = subject.texts.get(language.partition("-")[0], subject.texts["en"])[_SHORT]
-    _sound(subject.take(Utterance(text, language, last.name)), subject.made.sample_rate)
+    _check_samples(subject.take(Utterance(text, language, last.name)), subject.loaded.sample_rate)
 
 
-def says_one_letter(subject: Subject) -> None:
+def check_single_letter(subject: Subject) -> None:
     """The shortest line there is."""
-    _sound(subject.take(subject.line(_SHORT, text="a")), subject.made.sample_rate)
+    _check_samples(subject.take(subject.line(_SHORT, text="a")), subject.loaded.sample_rate)
 
 
-def says_a_line_at_its_limit(subject: Subject) -> None:
+def check_longest_line(subject: Subject) -> None:
     """The longest line its info allows, to the end."""
     limit, text = subject.engine.info.max_chars, subject.line(_LONG).text
     full = (f"{text} " * (limit // len(text) + 1))[:limit].strip()
     longest, usual = subject.take(subject.line(_LONG, text=full)), subject.take(subject.line(_LONG))
-    _sound(longest, subject.made.sample_rate)
+    _check_samples(longest, subject.loaded.sample_rate)
     share = longest.duration_s / usual.duration_s / (len(full) / len(text))
     assert share > 0.5, f"a line of {limit} characters is only {longest.duration_s:.1f} s"
 
 
-def survives_nothing_to_say(subject: Subject) -> None:
+def check_blank_line(subject: Subject) -> None:
     """A line of no words is a take or UnspeakableTextError, no other error."""
     with suppress(UnspeakableTextError):
-        subject.made.run([subject.line(_SHORT, text=" ")])
+        subject.loaded.run([subject.line(_SHORT, text=" ")])
 
 
-def takes_phonemes_as_told(subject: Subject) -> None:
+def check_ipa(subject: Subject) -> None:
     """IPA between brackets is said, not spelled."""
     if "ipa" not in subject.engine.info.reads:
         return
     take = subject.take(subject.line(_SHORT, text="[[həˈloʊ]]"))
-    _sound(take, subject.made.sample_rate)
+    _check_samples(take, subject.loaded.sample_rate)
     assert take.duration_s < subject.take(subject.line(_LONG)).duration_s, "the brackets are read"
 
 
-def yields_parts_in_order(subject: Subject) -> None:
+def check_part_order(subject: Subject) -> None:
     """Each utterance of a batch ends with one last part; several only where the info says so."""
     lines = [subject.line(_LONG), subject.line(_SHORT)]
     done: set[int] = set()
     count = 0
-    for part in subject.made.synthesize(lines):
+    for part in subject.loaded.synthesize(lines):
         assert 0 <= part.index < len(lines), f"a part of utterance {part.index} of {len(lines)}"
         assert part.index not in done, "a part after the last"
         assert part.samples.dtype == np.float32, f"{part.samples.dtype}, not float32"
@@ -267,7 +267,7 @@ def yields_parts_in_order(subject: Subject) -> None:
     assert (count > len(lines)) <= streams, "it streams, and its info does not say so"
 
 
-def times_its_words(subject: Subject) -> None:
+def check_word_times(subject: Subject) -> None:
     """Words in order, each inside the take; only where the info promises them, and then always."""
     line = subject.line(_LONG)
     take = subject.take(line)
@@ -282,7 +282,7 @@ def times_its_words(subject: Subject) -> None:
         assert len(take.words) >= 0.8 * len(line.text.split()), "words are missing"
 
 
-def travels(subject: Subject) -> None:
+def check_pickling(subject: Subject) -> None:
     """Lines and takes go to another process and back."""
     line = subject.line(_SHORT)
     take = subject.take(line)
@@ -292,7 +292,7 @@ def travels(subject: Subject) -> None:
     assert back[1].words == take.words
 
 
-def refuses_unknown_options(subject: Subject) -> None:
+def check_unknown_options(subject: Subject) -> None:
     """And lists those it has."""
     try:
         resolve_options(subject.engine.info, {"no such option": 1})
@@ -303,27 +303,27 @@ def refuses_unknown_options(subject: Subject) -> None:
 
 Check = Callable[[Subject], None]
 CHECKS: tuple[Check, ...] = (
-    says_what_it_is,
-    finds_itself_lightly,
-    finds_voices,
-    gives_a_take_for_each_line,
-    gives_nothing_for_nothing,
-    takes_longer_for_more,
-    follows_the_rate,
-    repeats_itself,
-    changes_with_the_seed,
-    does_not_mind_company,
-    refuses_an_unknown_voice,
-    refuses_an_unknown_language,
-    says_every_voice_by_name,
-    says_one_letter,
-    says_a_line_at_its_limit,
-    survives_nothing_to_say,
-    takes_phonemes_as_told,
-    yields_parts_in_order,
-    times_its_words,
-    travels,
-    refuses_unknown_options,
+    check_info,
+    check_light_imports,
+    check_voices,
+    check_batch_order,
+    check_empty_batch,
+    check_longer_text,
+    check_rate,
+    check_determinism,
+    check_seed,
+    check_batch_invariance,
+    check_unknown_voice,
+    check_unknown_language,
+    check_voice_names,
+    check_single_letter,
+    check_longest_line,
+    check_blank_line,
+    check_ipa,
+    check_part_order,
+    check_word_times,
+    check_pickling,
+    check_unknown_options,
 )
 
 
@@ -334,7 +334,7 @@ def _correlate(one: Samples, other: Samples) -> float:
     return float(np.dot(one, other) / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12))
 
 
-def _sound(take: Take, rate: int) -> None:
+def _check_samples(take: Take, rate: int) -> None:
     samples: Samples = take.samples
     assert take.rate == rate, f"{take.rate} samples per second, not {rate}"
     assert samples.dtype == np.float32, f"{samples.dtype}, not float32"
@@ -344,9 +344,11 @@ def _sound(take: Take, rate: int) -> None:
     assert 1e-4 < np.abs(samples).max() < 4.0, f"a peak of {np.abs(samples).max()}"
 
 
-def _refused(subject: Subject, line: Utterance, kind: type[InvalidInputError]) -> InvalidInputError:
+def _expect_error(
+    subject: Subject, line: Utterance, kind: type[InvalidInputError]
+) -> InvalidInputError:
     try:
-        subject.made.run([line])
+        subject.loaded.run([line])
     except kind as error:
         return error
     raise AssertionError(f"{line} is not refused with {kind.__name__}")

@@ -75,14 +75,14 @@ class TakeCache:
 
     def _identify_recording(self, utterance: Utterance) -> dict[str, OptionValue]:
         """The recording behind a voice: another one under the same name is another voice."""
-        from anyrig.speech.engines.packaged import hash_now
+        from anyrig.speech.engines.packages import compute_sha256
 
         voice = utterance.voice
         for one in self._weights.voices:
             if one.digest and voice in (one.name, ""):
                 return {"recording": one.digest}
         if is_recording(voice) and (path := Path(voice)).is_file():
-            return {"recording": hash_now(path)}
+            return {"recording": compute_sha256(path)}
         return {}
 
     def find_existing(self, keys: Collection[str]) -> set[str]:

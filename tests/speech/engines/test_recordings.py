@@ -17,7 +17,7 @@ from anyrig.speech.engine import EngineWeights, SpeechEngine, Utterance
 from anyrig.speech.engines.indextts import IndexTts
 from anyrig.speech.engines.xtts import Xtts, list_pickled_names, split_text
 from anyrig.speech.environments import Environment
-from anyrig.speech.voices import pick
+from anyrig.speech.voices import choose_voice
 
 ENGINES: list[type[SpeechEngine]] = [Xtts, IndexTts]
 XTTS_FILES = ("config.json", "model.pth", "vocab.json")
@@ -97,10 +97,10 @@ def test_xtts_reads_the_names_of_its_speakers_and_runs_nothing(home: Path, tmp_p
 
 def test_a_voice_of_many_languages_is_picked_for_each(home: Path, tmp_path: Path) -> None:
     voices = _find(IndexTts, _write(tmp_path / "w", *INDEXTTS_FILES), home).voices
-    names = [pick(voices, Utterance("x", code)).name for code in ("en", "zh-CN")]
+    names = [choose_voice(voices, Utterance("x", code)).name for code in ("en", "zh-CN")]
     assert names == ["anna"] * 2
     with pytest.raises(UnspeakableTextError, match="no installed voice speaks fr"):
-        pick(voices, Utterance("x", "fr"))
+        choose_voice(voices, Utterance("x", "fr"))
 
 
 def test_a_main_environment_without_torch_still_places_it(

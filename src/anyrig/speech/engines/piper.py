@@ -30,7 +30,8 @@ from anyrig.speech.engine import (
     Voice,
     whole_parts,
 )
-from anyrig.speech.engines import packaged
+from anyrig.speech.engines import packages
+from anyrig.speech.engines.take_builder import TakeBuilder
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -139,18 +140,18 @@ class Piper(SpeechEngine):
         configs, unusable = _read_configs(folder)
         if any(config.espeak for config in configs):
             for module in INFO.modules:
-                packaged.folder(INFO, module)
+                packages.find_folder(INFO, module)
         hashes = []
         for config in configs:
             if config.name in _SHA256 and folder is None:
-                packaged.check(config.path, _SHA256[config.name])
+                packages.check_sha256(config.path, _SHA256[config.name])
             _check_model(config.path)
             # The JSON decides on the speed, the noise and the sounds: another one speaks otherwise.
-            hashes.append(packaged.hash_joined((config.path, config.json_path)))
+            hashes.append(packages.compute_joined_sha256((config.path, config.json_path)))
         return EngineWeights(
             engine=cls.name,
             version=ADAPTER,
-            fingerprint=packaged.together(hashes),
+            fingerprint=packages.combine_hashes(hashes),
             voices=tuple(voice for config in configs for voice, _ in config.voices()),
             folder=str(folder) if folder else "",
             sample_rate=_choose_rate(configs),
@@ -163,7 +164,7 @@ class Piper(SpeechEngine):
         return whole_parts(self._speak(line) for line in batch)
 
     def _speak(self, line: Utterance) -> Take:
-        config, speaker = self._speakers[voices.pick(self._voices, line).name]
+        config, speaker = self._speakers[voices.choose_voice(self._voices, line).name]
         model = self._load(config)
         words = model.reader.read(line.text)
         ids, owners = _encode(words, config)
@@ -178,7 +179,7 @@ class Piper(SpeechEngine):
         )
         wave, durations = model.run(ids, scales, speaker, line.seed)
         unit = round(len(wave) / max(1, sum(durations)))
-        builder = packaged.TakeBuilder(unit, config.rate)
+        builder = TakeBuilder(unit, config.rate)
         builder.add(wave, _join_ends(durations), words, owners)
         take = builder.build()
         if config.rate == self.sample_rate:
@@ -288,7 +289,7 @@ def _decompose(said: str) -> str:
 
 def _read_configs(folder: Path | None) -> tuple[list[_Config], list[str]]:
     """The voices of a folder; and those that cannot be used, with the reason."""
-    place = folder or packaged.folder(INFO, _PACKAGE) / "data"
+    place = folder or packages.find_folder(INFO, _PACKAGE) / "data"
     configs, unusable = list[_Config](), list[str]()
     for path in sorted(place.glob("*.onnx.json")):
         found = _read_config(path)
@@ -356,7 +357,7 @@ def _read_config(path: Path) -> _Config | str:
         return _Config(
             path=path.with_suffix(""),
             rate=_read_rate(data),
-            language=voices.primary(data.get("language", {}).get("family") or espeak or "en"),
+            language=voices.base_language(data.get("language", {}).get("family") or espeak or "en"),
             espeak=espeak if kind == "espeak" else "",
             ids=_read_phonemes(data),
             replaced=data.get("phoneme_map", {}),

@@ -59,7 +59,7 @@ def resolve_utterance(info: EngineInfo, known: Sequence[Voice], utterance: Utter
     """The utterance with its voice named: one of the engine, or the path of a recording."""
     if not utterance.text.strip():
         raise UnspeakableTextError("there is nothing to say", hint="Use a text with words.")
-    language, voice = voices.primary(utterance.language), utterance.voice
+    language, voice = voices.base_language(utterance.language), utterance.voice
     if voices.is_recording(voice) and voice not in {one.name for one in known}:
         if language not in info.languages:
             raise UnspeakableTextError(
@@ -69,7 +69,7 @@ def resolve_utterance(info: EngineInfo, known: Sequence[Voice], utterance: Utter
         if not Path(voice).is_file():
             raise InvalidInputError(f"the recording {voice} does not exist", hint="Check the path.")
         return replace(utterance, language=language, voice=str(Path(voice).absolute()))
-    return replace(utterance, language=language, voice=voices.pick(known, utterance).name)
+    return replace(utterance, language=language, voice=voices.choose_voice(known, utterance).name)
 
 
 def to_samples(audio: Any) -> Samples:

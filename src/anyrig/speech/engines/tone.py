@@ -100,7 +100,7 @@ class Tone(SpeechEngine):
 
         from anyrig.speech.engine import Take, WordTime
 
-        voice = voices.pick(self._voices, line)
+        voice = voices.choose_voice(self._voices, line)
         if self._sleep_s:
             time.sleep(self._sleep_s * len(line.text))
         parts, times, position = [], [], 0

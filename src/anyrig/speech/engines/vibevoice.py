@@ -25,7 +25,7 @@ from anyrig.speech.engine import (
     Verification,
     Voice,
 )
-from anyrig.speech.engines import packaged
+from anyrig.speech.engines import packages
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class VibeVoice(SpeechEngine):
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The weights in `folder`, and the samples in its folder `voices`."""
         for module in INFO.modules:
-            packaged.folder(INFO, module)
+            packages.find_folder(INFO, module)
         where = _require_model(folder)
         files = sorted(where.glob("*.safetensors"))
         samples = _list_recordings(where, "")
@@ -121,7 +121,7 @@ class VibeVoice(SpeechEngine):
         texts = [where / name for name in ("config.json", "tokenizer.json")]
         return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packaged.version(INFO, 'torch')}",
+            version=f"{ADAPTER}/{packages.read_version(INFO, 'torch')}",
             fingerprint=weights.hash_files([*files, *texts, *recordings]),
             voices=tuple(_build_voice(name) for name in samples),
             folder=str(where),
@@ -140,7 +140,9 @@ class VibeVoice(SpeechEngine):
         beside = _list_recordings(Path(found.folder), "")
         samples = _list_recordings(Path(found.folder), other)
         return tuple(
-            _build_voice(name, packaged.hash_now(path) if path and beside.get(name) != path else "")
+            _build_voice(
+                name, packages.compute_sha256(path) if path and beside.get(name) != path else ""
+            )
             for name, path in samples.items()
         )
 
@@ -149,7 +151,7 @@ class VibeVoice(SpeechEngine):
             yield TakePart(part.index, part.samples, last=part.last)
 
     def _find_voice(self, line: Utterance) -> str:
-        return voices.pick(self._voices, line).name
+        return voices.choose_voice(self._voices, line).name
 
 
 def _require_model(folder: Path | None) -> Path:

@@ -31,7 +31,7 @@ from anyrig.speech.engine import (
     Verification,
     Voice,
 )
-from anyrig.speech.engines import packaged
+from anyrig.speech.engines import packages
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
@@ -110,11 +110,11 @@ class Vits(SpeechEngine):
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The model in `folder`."""
         for module in INFO.modules:
-            packaged.folder(INFO, module)
+            packages.find_folder(INFO, module)
         where = _require_model(folder)
         return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packaged.version(INFO, 'transformers')}",
+            version=f"{ADAPTER}/{packages.read_version(INFO, 'transformers')}",
             fingerprint=weights.hash_files(where / name for name in _FILES),
             voices=_list_voices(where),
             folder=str(where),
@@ -129,7 +129,7 @@ class Vits(SpeechEngine):
     def _encode(self, line: Utterance) -> VitsInput:
         from anyrig.speech.models.vits import VitsInput
 
-        voice = voices.pick(self._voices, line)
+        voice = voices.choose_voice(self._voices, line)
         ids: list[int] = self._tokenizer(line.text)["input_ids"]
         blank = 0 if self._tokenizer.add_blank else -1
         if not any(token != blank for token in ids):

@@ -1,7 +1,7 @@
 """A predicted spectrum to a wave: what the default voice's network leaves to the host.
 
 For every frame of 12.5 ms the network gives a pitch and five planes over 601 frequencies. The sound
-is the sum of three parts, put together in the spectrum and turned into a wave by one inverse
+is the sum of three parts, added in the spectrum and transformed into a wave by one inverse
 transform with overlapping windows:
 
     harmonic   e^lh * e^(i pi tanh th) * spectrum of a pulse train at the pitch
@@ -9,7 +9,7 @@ transform with overlapping windows:
     free       e^lr * e^(i phi)
 
 Frames are worked on in blocks that stay in the processor's cache, and the noise is read from one
-table at places that the seed draws: making new noise for every take was a third of all work here.
+table at offsets that the seed draws: new noise for every take was a third of all work here.
 A plane has a row for each frame: with a row for each frequency a block lies in 601 places, and to
 gather it took a quarter of the time.
 """
@@ -30,19 +30,19 @@ _OVER = SIZE // HOP
 _VOICED_HZ = 40.0
 _HIGHEST_HZ = 11000.0
 _BLOCK = 48
-_LOUDEST = np.float32(7.0)  # the network's planes are logarithms; more than this is a slip
+_LOUDEST = np.float32(7.0)  # the network's planes are logarithms; larger values are errors
 _TABLE = 1 << 20  # complex values: 1,700 frames of noise
 _NEAR_ZERO = 2e-3
 
 Plane = NDArray[np.float32]
 
 
-def wave(
+def vocode(
     lh: Plane, th: Plane, ln: Plane, lr: Plane, phi: Plane, f0: Plane, rng: np.random.Generator
 ) -> Samples:
     """The sound of some frames, a row each; `rng` draws its noise."""
     num_frames = len(lh)
-    pulses = np.pad(_pulses(f0), SIZE // 2, mode="reflect")
+    pulses = np.pad(_build_pulse_train(f0), SIZE // 2, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(pulses, SIZE)[::HOP]
     out = np.zeros((num_frames + _OVER - 1, HOP), np.float32)
     for start in range(0, num_frames, _BLOCK):
@@ -51,39 +51,39 @@ def wave(
         # one first, and takes seven times as long.
         spectrum = np.fft.rfft(windows[at] * (_window() * np.float32(4)), axis=1, norm="forward")
         spectrum = spectrum.astype(np.complex64, copy=False)
-        spectrum *= _turned(np.tanh(th[at]) * np.float32(np.pi), lh[at])
-        spectrum += _noise(rng, len(spectrum)) * _loud(ln[at])
-        spectrum += _turned(phi[at], lr[at])
+        spectrum *= _polar(np.tanh(th[at]) * np.float32(np.pi), lh[at])
+        spectrum += _draw_noise(rng, len(spectrum)) * _to_amplitude(ln[at])
+        spectrum += _polar(phi[at], lr[at])
         frames = np.fft.irfft(spectrum, n=SIZE, axis=1).astype(np.float32, copy=False)
         frames *= _window()
         parts = frames.reshape(-1, _OVER, HOP)
         for shift in range(_OVER):
             out[start + shift : start + shift + len(parts)] += parts[:, shift]
-    _level(out, num_frames)
+    _divide_by_windows(out, num_frames)
     return out.reshape(-1)[SIZE // 2 : SIZE // 2 + num_frames * HOP]
 
 
-def _loud(plane: Plane) -> Plane:
+def _to_amplitude(plane: Plane) -> Plane:
     return np.exp(np.minimum(plane, _LOUDEST))
 
 
-def _turned(angle: Plane, loudness: Plane) -> NDArray[np.complex64]:
+def _polar(angle: Plane, loudness: Plane) -> NDArray[np.complex64]:
     """Complex values of an angle and a logarithm of their size."""
     found = np.empty(angle.shape, np.complex64)
-    size = _loud(loudness)
+    size = _to_amplitude(loudness)
     np.multiply(np.cos(angle), size, out=found.real)
     np.multiply(np.sin(angle), size, out=found.imag)
     return found
 
 
-def _noise(rng: np.random.Generator, num_frames: int) -> NDArray[np.complex64]:
+def _draw_noise(rng: np.random.Generator, num_frames: int) -> NDArray[np.complex64]:
     count = num_frames * _BINS
     start = int(rng.integers(_TABLE - count))
-    return _white()[start : start + count].reshape(num_frames, _BINS)
+    return _white_noise()[start : start + count].reshape(num_frames, _BINS)
 
 
 @lru_cache(maxsize=1)
-def _white() -> NDArray[np.complex64]:
+def _white_noise() -> NDArray[np.complex64]:
     drawn = np.random.default_rng(20261115).standard_normal(2 * _TABLE, dtype=np.float32)
     return drawn.view(np.complex64)
 
@@ -93,7 +93,7 @@ def _window() -> Plane:
     return (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(SIZE) / SIZE)).astype(np.float32)
 
 
-def _level(out: Plane, num_frames: int) -> None:
+def _divide_by_windows(out: Plane, num_frames: int) -> None:
     """Undo the windows where they overlap: all of them inside, fewer at both ends."""
     squared = (_window() ** 2).reshape(_OVER, HOP)
     inside = 1.0 / squared.sum(axis=0)
@@ -104,26 +104,26 @@ def _level(out: Plane, num_frames: int) -> None:
         out[row] *= 1.0 / np.maximum(np.sum(over, axis=0), np.float32(1e-11))
 
 
-def _pulses(f0: Plane) -> Plane:
+def _build_pulse_train(f0: Plane) -> Plane:
     """A pulse train at a pitch given for each frame: all harmonics up to 11 kHz, equally loud."""
-    train = _drawn_out(f0)
-    turned = 0.0
+    train = _interpolate(f0)
+    phase = 0.0
     for start in range(0, len(train), _BLOCK * HOP):
-        turned = _pulse(train[start : start + _BLOCK * HOP], turned)
+        phase = _write_pulses(train[start : start + _BLOCK * HOP], phase)
     return train
 
 
-def _pulse(pitch: Plane, turned: float) -> float:
-    """Turn the pitch of each sample into the train, in place; how far it has turned by then.
+def _write_pulses(pitch: Plane, phase: float) -> float:
+    """Turn the pitch of each sample into the train, in place; its phase at the end.
 
     The harmonics' sum has a closed form: sin((n + 1/2) t) / (2 sin(t / 2)) - 1/2 for n of them.
     """
     voiced = pitch > _VOICED_HZ
     np.maximum(pitch, np.float32(_VOICED_HZ), out=pitch)
     turns = pitch.astype(np.float64)
-    turns[0] += turned
+    turns[0] += phase
     np.cumsum(turns, out=turns)
-    turned = float(turns[-1])
+    phase = float(turns[-1])
     turns /= RATE
     turns -= np.floor(turns)
     turns *= 2 * np.pi
@@ -142,10 +142,10 @@ def _pulse(pitch: Plane, turned: float) -> float:
     train[peaks] = tops
     train -= np.float32(0.5)
     train *= voiced
-    return turned
+    return phase
 
 
-def _drawn_out(values: Plane) -> Plane:
+def _interpolate(values: Plane) -> Plane:
     """Values in the middle of frames, as samples on the straight lines between them."""
     ramp = ((np.arange(HOP) + 0.5) / HOP - 0.5).astype(np.float32)
     steps = np.diff(values, prepend=values[:1], append=values[-1:])[:, None]

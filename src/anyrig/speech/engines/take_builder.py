@@ -1,21 +1,9 @@
-"""Weights that come inside Python packages: found without importing them, checked by hash.
-
-Also what engines with durations share: parts put together into a take with its word times.
-"""
+"""A take joined from parts, with the time of each word, for engines that predict durations."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import importlib.util
-import json
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-from anyrig.errors import MissingPackageError, MissingWeightsError
-from anyrig.speech.engine import EngineInfo
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -27,76 +15,6 @@ _MARK_PAUSE_S = 0.3
 _JOIN_KEEP_S = 0.015
 KOKORO_EARLY = 2
 """In Kokoro's family a word is heard this many units of 25 ms before its durations say."""
-
-
-def folder(info: EngineInfo, module: str) -> Path:
-    """Where a package lies; it is not imported."""
-    found = importlib.util.find_spec(module)
-    if found is None or not found.submodule_search_locations:
-        raise missing(info, module)
-    return Path(next(iter(found.submodule_search_locations)))
-
-
-def missing(info: EngineInfo, module: str) -> MissingPackageError:
-    """The error for a package that an engine needs."""
-    return MissingPackageError(
-        f"the engine {info.name} needs the package {module}", hint=info.install
-    )
-
-
-def version(info: EngineInfo, distribution: str) -> str:
-    """A package's version."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        raise missing(info, distribution) from None
-
-
-def table(module: str, name: str) -> dict[str, int]:
-    """A table of signs and numbers in an installed package."""
-    found = importlib.util.find_spec(module)
-    assert found is not None
-    assert found.submodule_search_locations
-    path = Path(next(iter(found.submodule_search_locations))) / name
-    read: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
-    return read
-
-
-def check(path: Path, sha256: str) -> None:
-    """That a file is the one published."""
-    if not path.is_file():
-        raise MissingWeightsError(f"{path} does not exist", hint="Install its package again.")
-    if hash_now(path) != sha256:
-        raise MissingWeightsError(
-            f"{path} is not the published file: its SHA-256 differs",
-            hint=f"Delete it and download it again; its SHA-256 must be {sha256}.",
-        )
-
-
-def hash_now(path: Path) -> str:
-    """A file's sha256, reckoned again only when the file changes."""
-    return hash_joined((path,))
-
-
-def hash_joined(paths: tuple[Path, ...]) -> str:
-    """The sha256 of files laid end to end."""
-    states = [path.stat() for path in paths]
-    return _hash(paths, tuple((state.st_size, state.st_mtime_ns) for state in states))
-
-
-@lru_cache(maxsize=128)
-def _hash(paths: tuple[Path, ...], _state: tuple[tuple[int, int], ...]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
-
-
-def together(hashes: Iterable[str]) -> str:
-    """One hash of several."""
-    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 class TakeBuilder:

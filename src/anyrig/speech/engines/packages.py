@@ -1,0 +1,84 @@
+"""Weights that come inside Python packages: found without importing them, checked by hash."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from anyrig.errors import MissingPackageError, MissingWeightsError
+from anyrig.speech.engine import EngineInfo
+
+
+def find_folder(info: EngineInfo, module: str) -> Path:
+    """The folder of a package, which is not imported."""
+    found = importlib.util.find_spec(module)
+    if found is None or not found.submodule_search_locations:
+        raise missing_error(info, module)
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def missing_error(info: EngineInfo, module: str) -> MissingPackageError:
+    """The error for a package that an engine needs."""
+    return MissingPackageError(
+        f"the engine {info.name} needs the package {module}", hint=info.install
+    )
+
+
+def read_version(info: EngineInfo, distribution: str) -> str:
+    """A package's version."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        raise missing_error(info, distribution) from None
+
+
+def read_table(module: str, name: str) -> dict[str, int]:
+    """A JSON file of an installed package: a number for each phoneme."""
+    found = importlib.util.find_spec(module)
+    assert found is not None
+    assert found.submodule_search_locations
+    path = Path(next(iter(found.submodule_search_locations))) / name
+    read: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    return read
+
+
+def check_sha256(path: Path, sha256: str) -> None:
+    """Raise unless a file is the published one."""
+    if not path.is_file():
+        raise MissingWeightsError(f"{path} does not exist", hint="Install its package again.")
+    if compute_sha256(path) != sha256:
+        raise MissingWeightsError(
+            f"{path} is not the published file: its SHA-256 differs",
+            hint=f"Delete it and download it again; its SHA-256 must be {sha256}.",
+        )
+
+
+def compute_sha256(path: Path) -> str:
+    """The SHA-256 of a file; computed again only when the file changes."""
+    return compute_joined_sha256((path,))
+
+
+def compute_joined_sha256(paths: tuple[Path, ...]) -> str:
+    """The SHA-256 of files, concatenated."""
+    states = [path.stat() for path in paths]
+    return _hash(paths, tuple((state.st_size, state.st_mtime_ns) for state in states))
+
+
+@lru_cache(maxsize=128)
+def _hash(paths: tuple[Path, ...], _state: tuple[tuple[int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def combine_hashes(hashes: Iterable[str]) -> str:
+    """One hash of several."""
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
