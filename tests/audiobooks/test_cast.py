@@ -197,11 +197,11 @@ def test_those_without_a_role_are_suggested(cast: Cast) -> None:
 
 
 _WRONG = [
-    ("narator = 'x'", "'narator' is not known", "Did you mean 'narrator'?"),
-    ("[roles.Tom]\nvoice = 'a'\nalias = ['x']", "'alias' is not known", "'aliases'"),
+    ("narator = 'x'", "unknown key 'narator'", "Did you mean 'narrator'?"),
+    ("[roles.Tom]\nvoice = 'a'\nalias = ['x']", "unknown key 'alias'", "'aliases'"),
     ("[roles.Tom]\nrate = 2", "no voice", "anyrig voices"),
-    ("[roles.Tom]\nvoice = 'a'\nrate = 9", "rate is 9", "0.25 to 4"),
-    ("[roles.Tom]\nvoice = 'a'\npronoun = 'it'", "pronoun is 'it'", "he or she"),
+    ("[roles.Tom]\nvoice = 'a'\nrate = 9", "invalid rate 9", "0.25 to 4"),
+    ("[roles.Tom]\nvoice = 'a'\npronoun = 'it'", "unknown pronoun 'it'", "he, she"),
     ("[roles]\nTom = 'a'\n[roles.Ben]\nvoice = 'b'\naliases = ['tom']", "both", "one role"),
     ("[[rules]]\nvoice = 'a'", "every paragraph", "`chapter` or `pattern`"),
     ("[[rules]]\nchapter = 1", "either `voice` or `role`", "one of them"),

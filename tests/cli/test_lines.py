@@ -87,7 +87,7 @@ def test_null_is_as_if_it_were_not_there() -> None:
     ("row", "said"),
     [
         ('{"text": "a", "seed": 1e999}', "numbers"),
-        ('{"text": "a", "rate": NaN}', "rate is nan"),
+        ('{"text": "a", "rate": NaN}', "rate must be between 0.25 and 4, not nan"),
         (r'{"text": "a", "id": "\ud800"}', "not a valid file name"),
         ('{"text": "a", "id": "' + "é" * 150 + '"}', "too long"),
     ],

@@ -23,7 +23,7 @@ SPEECH, VECTORS = "/v1/audio/speech", "/v1/embeddings"
         (SPEECH, '{"input": ', 400, "the body is not valid JSON: EOF while parsing a value", None),
         (SPEECH, '{"model": "tts-1"}', 422, "input: is required", "input"),
         (SPEECH, '{"input": "a", "speed": 9}', 422, "speed: should be less than", "speed"),
-        (SPEECH, '{"input": "Hi", "voice": "nobody"}', 400, "no voice 'nobody'", "voice"),
+        (SPEECH, '{"input": "Hi", "voice": "nobody"}', 400, "unknown voice 'nobody'", "voice"),
         (SPEECH, '{"input": "Hi", "model": "tome"}', 404, "unknown speech model", "model"),
         (VECTORS, '{"input": {"a": 1}}', 422, "input: should be a valid string or", "input"),
         (VECTORS, '{"input": "a", "dimensions": 9999}', 400, "minilm has 384 dimensions",
@@ -103,12 +103,12 @@ def test_one_rule_for_models_of_three_kinds(server: Server) -> None:
 @pytest.mark.parametrize(
     ("kind", "arguments", "status", "words"),
     [
-        ("batch", {"lines": ["a"], "voice": "nobody"}, 400, "no voice 'nobody'"),
-        ("batch", {"lines": ["a", {"text": "b", "voice": "nobody"}]}, 400, "no voice 'nobody'"),
+        ("batch", {"lines": ["a"], "voice": "nobody"}, 400, "unknown voice 'nobody'"),
+        ("batch", {"lines": ["a", {"text": "b", "voice": "nobody"}]}, 400, "voice 'nobody'"),
         ("batch", {"lines": ["a"], "engine": "tome"}, 404, "tome"),
         ("batch", {"lines": ["a"], "engine": "kokoro"}, 501, "Kokoro"),
         ("batch", {"lines": ["a"], "engine": "tone", "set": {"nonsense": 1}}, 400, "nonsense"),
-        ("bench", {"voice": "nobody"}, 400, "no voice 'nobody'"),
+        ("bench", {"voice": "nobody"}, 400, "unknown voice 'nobody'"),
     ],
 )  # fmt: skip
 def test_who_cannot_speak_is_refused_before_a_job_waits(

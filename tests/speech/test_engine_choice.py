@@ -76,7 +76,7 @@ def test_an_engine_with_all_voices() -> None:
     assert choose_by_voices(installed, ["hibari_en"]).reason_code is ReasonCode.DEFAULT
     with pytest.raises(InvalidInputError, match="no engine has all"):
         choose_by_voices(installed, ["kokoro_en", "nanotts_en"])
-    with pytest.raises(InvalidInputError, match="no voice 'kokoro_xx'") as error:
+    with pytest.raises(InvalidInputError, match="unknown voice 'kokoro_xx'") as error:
         choose_by_voices(installed, ["kokoro_xx"])
     assert "Did you mean" in error.value.hint
 

@@ -441,7 +441,11 @@ def record_book(
     with cache.pin_for_job(target.job):
         if request.again and not synthesizer.info.varies_with_seed:
             name = synthesizer.engine
-            on_event(NoticeEvent(f"{name} repeats itself exactly: the pace is changed"))
+            on_event(
+                NoticeEvent(
+                    f"{name} gives the same take for every seed: its pace is changed instead"
+                )
+            )
         num_retaken = retake_segments(plan, synthesizer, request.again)
         recording = record(
             plan, synthesizer, loudness_lufs=target.loudness, pauses=request.chapter_pauses,

@@ -216,7 +216,7 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
         return saved
     catalog = open_catalog(rig, options)
     others = (catalog.try_open(name) for name in engines.names())
-    if not any(voice.name == saved for one in others if one for voice in one.found.voices):
+    if not any(voice.name == saved for one in others if one for voice in one.weights.voices):
         rig.warn(
             f"{rig.describe_origin('speech.voice')}: no installed engine has the voice {saved!r};"
             " using the default. `anyrig voices` lists them."

@@ -410,11 +410,14 @@ def _parse_role(name: str, given: object, place: str) -> Role:
         isinstance(a, str) and _normalize_name(a) for a in aliases
     ):
         raise InvalidInputError(
-            f"{place}: aliases is {aliases!r:.60}", hint='Write aliases = ["Clarissa"].'
+            f"{place}: `aliases` must be a list of names, not {aliases!r:.60}",
+            hint='Write aliases = ["Clarissa"].',
         )
     pronoun = given.get("pronoun", "")
     if pronoun and pronoun not in _GENDERS:
-        raise InvalidInputError(f"{place}: pronoun is {pronoun!r:.60}", hint="It is he or she.")
+        raise InvalidInputError(
+            f"{place}: unknown pronoun {pronoun!r:.60}", hint="Valid values: he, she."
+        )
     return Role(name, style, tuple(aliases), _GENDERS.get(pronoun, ""))
 
 
@@ -453,7 +456,10 @@ def _parse_rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str
             ) from None
     whole = given.get("whole", False)
     if not isinstance(whole, bool):
-        raise InvalidInputError(f"{place}: whole is {whole!r:.60}", hint="It is true or false.")
+        raise InvalidInputError(
+            f"{place}: `whole` must be true or false, not {whole!r:.60}",
+            hint="Write whole = true.",
+        )
     return Rule(style, teller, str(pattern), _parse_chapters(given.get("chapter"), place), whole)
 
 
@@ -512,7 +518,7 @@ def _parse_style(
         )
     if not isinstance(language, str) or (language and not _LANGUAGE.fullmatch(language)):
         raise InvalidInputError(
-            f"{place}: language is {language!r:.60}", hint="Such as en, es, fr-CA."
+            f"{place}: invalid language {language!r:.60}", hint="Such as en, es, fr-CA."
         )
     return Style(language, voice, _parse_rate(table.get("rate", 1.0), place))
 
@@ -522,7 +528,7 @@ def _parse_rate(given: object, place: str) -> float:
     if number and _SLOWEST <= cast("float", given) <= _FASTEST:
         return float(cast("float", given))
     raise InvalidInputError(
-        f"{place}: rate is {given!r:.60}", hint=f"It goes from {_SLOWEST:g} to {_FASTEST:g}."
+        f"{place}: invalid rate {given!r:.60}", hint=f"Use {_SLOWEST:g} to {_FASTEST:g}."
     )
 
 
@@ -530,7 +536,7 @@ def _check_names(given: Mapping[str, object], names: Collection[str], place: str
     for key in given:
         if key not in names:
             raise InvalidInputError(
-                f"{place}: {key!r:.60} is not known", hint=_suggest_name(key, names)
+                f"{place}: unknown key {key!r:.60}", hint=_suggest_name(key, names)
             )
 
 

@@ -268,7 +268,7 @@ def _parse_pattern(pattern: str) -> set[str]:
     hint = f"A name may contain {', '.join('{' + name + '}' for name in _PATTERN_FIELDS)}."
     if "/" in pattern or "\\" in pattern:
         raise InvalidInputError(
-            f"{pattern!r} names a folder", hint=f"{hint} Folders are encode_tags apart."
+            f"{pattern!r} names a folder", hint=f"{hint} Name the folder with the output."
         )
     try:
         parsed = list(string.Formatter().parse(pattern))

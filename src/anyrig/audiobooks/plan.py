@@ -222,7 +222,7 @@ def build_plan(
         raise _refuse_foreign(tuple(foreign), options.languages)
     if not parts:
         raise UnspeakableTextError(
-            "there is nothing to say in the book",
+            "the book has no text to read aloud",
             hint=Message(
                 "{list} shows its chapters; {matter} reads covers and contents as well.",
                 list=OptionRef("list"),
@@ -365,7 +365,7 @@ def _refuse_foreign(
         f"{pluralize(len(foreign), 'passage')} of the book cannot be read by a voice that speaks "
         f"{spoken}: {named}; the first begins {foreign[0][1]!r}",
         hint=Message(
-            "{skip} leaves them out, {read} reads them all the same.",
+            "{skip} leaves them out, {read} reads them anyway.",
             skip=OptionRef("foreign", "skip"),
             read=OptionRef("foreign", "read"),
         ),

@@ -115,7 +115,7 @@ def _build_track(page: Page, heard: tuple[Clip, ...], audio: Path) -> Track | No
     ending = audio.suffix.lower()
     if ending not in MEDIA_TYPES:
         raise InvalidInputError(
-            f"readers of EPUB do not play {ending or audio.name}",
+            f"EPUB readers do not play {ending or audio.name}",
             hint=f"A read-along book takes one of: {', '.join(MEDIA_TYPES)}.",
         )
     return Track(f"audio/{page.name}{ending}", MEDIA_TYPES[ending], heard) if heard else None

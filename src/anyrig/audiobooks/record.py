@@ -293,7 +293,7 @@ def _find_segment(plan: Plan, chapter: int, number: int) -> Segment:
     part = next((part for part in plan.parts if part.number == chapter), None)
     if part is None:
         raise InvalidInputError(
-            f"chapter {chapter} is not one of those that are read",
+            f"chapter {chapter} is not selected",
             hint=Message("{list} shows the chapters.", list=OptionRef("list")),
         )
     count = len(part.script.segments)
@@ -309,14 +309,14 @@ def list_missing(plan: Plan, missing: Sequence[MissingSegment]) -> list[dict[str
     """Where each is, with the numbers that a person counts by, and why it is missing."""
     return [
         {"chapter": plan.parts[one.part].number, "segment": one.segment + 1,
-         "text": one.text, "said": one.reason, "hint": one.hint} for one in missing
+         "text": one.text, "reason": one.reason, "hint": one.hint} for one in missing
     ]  # fmt: skip
 
 
 def build_unfinished_error(rows: Sequence[Mapping[str, object]]) -> UnfinishedBookError:
     """The error of a book whose missing segments `list_missing` listed."""
     lines = [
-        f"{row['chapter']}:{row['segment']} {str(row['text'])[:60]!r}: {row['said']}"
+        f"{row['chapter']}:{row['segment']} {str(row['text'])[:60]!r}: {row['reason']}"
         for row in rows[:_MAX_LISTED]
     ]
     lines += [f"and {len(rows) - len(lines)} more"] if len(rows) > len(lines) else []

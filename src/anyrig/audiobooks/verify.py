@@ -93,7 +93,8 @@ class Finding:
 
     def to_json(self) -> dict[str, object]:
         return {
-            "kind": self.kind, "said": self.message, "chapter": self.chapter, "title": self.title,
+            "kind": self.kind, "message": self.message,
+            "chapter": self.chapter, "title": self.title,
             "start_s": _round(self.start_s, 2), "end_s": _round(self.end_s, 2),
             "in_chapter_s": _round(self.in_chapter_s, 2), "text": self.text,
             "again": list(self.again),

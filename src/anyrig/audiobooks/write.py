@@ -438,7 +438,7 @@ def _check_length(
     if given != expected:
         raise WorkError(
             f"the book has {given:,} samples where its timeline has {expected:,}",
-            hint="Run the command again; if it stays so, please report it with the book's name.",
+            hint="Run the command again; if it happens again, please report it.",
         )
 
 
@@ -479,7 +479,7 @@ def _make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(
-            f"{folder} cannot be made: {error}", hint="Name another folder."
+            f"cannot create {folder}: {error}", hint="Name another folder."
         ) from error
     return folder
 

@@ -75,8 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(notice, file=sys.stderr)
             if not arguments.yes and not can_ask():
                 raise InvalidInputError(
-                    "this needs a confirmation, and there is no terminal to ask on",
-                    hint="--yes confirms.",
+                    "this needs a confirmation, and standard input is not a terminal",
+                    hint="Pass --yes to confirm.",
                 )
             return arguments.yes or _ask()
 

@@ -155,7 +155,9 @@ def _read_numbers(data: Mapping[str, Any]) -> tuple[float, int]:
     except (TypeError, ValueError, OverflowError):
         raise InvalidInputError("rate and seed must be numbers", hint='"rate": 1.1') from None
     if rate and not 0.25 <= rate <= 4:
-        raise InvalidInputError(f"rate is {rate:g}", hint="It must be between 0.25 and 4.")
+        raise InvalidInputError(
+            f"rate must be between 0.25 and 4, not {rate:g}", hint="1 is the voice's own rate."
+        )
     return rate, seed
 
 

@@ -358,12 +358,12 @@ def _checked(engine: str, option: EngineOption, value: object) -> OptionValue:
         typed = _typed(kind, value)
     except ValueError:
         raise InvalidInputError(
-            f"{engine}: {option.name} is {kind.__name__}, not {value!r}", hint=f"{option.help}"
+            f"{engine}: {option.name} must be {_KIND_NAMES[kind]}, not {value!r}", hint=option.help
         ) from None
     if option.choices and typed not in option.choices:
         raise InvalidInputError(
-            f"{engine}: {option.name} cannot be {typed!r}",
-            hint=f"It is one of: {', '.join(option.choices)}.",
+            f"{engine}: invalid {option.name} {typed!r}",
+            hint=f"Valid values: {', '.join(option.choices)}.",
         )
     if isinstance(typed, (int, float)) and not isinstance(typed, bool):
         low = float("-inf") if option.low is None else option.low
@@ -376,6 +376,7 @@ def _checked(engine: str, option: EngineOption, value: object) -> OptionValue:
     return typed
 
 
+_KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 

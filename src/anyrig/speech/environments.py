@@ -169,9 +169,9 @@ class Environment:
         state, stamp = self.state, self.stamp
         if state != "ready" or stamp is None:
             problems = {
-                "absent": "has no environment yet",
-                "broken": "has an environment that is incomplete or damaged",
-                "stale": "has an environment of another release of anyrig",
+                "absent": "is not installed",
+                "broken": "is installed incompletely, or its environment is damaged",
+                "stale": "was installed for another release of anyrig",
             }
             problem = problems.get(state, problems["broken"])
             raise MissingPackageError(f"{self.name} {problem}", hint=install_command(self.name))
@@ -310,7 +310,7 @@ class Environment:
         if done.returncode:
             raise WorkError(
                 f"the new environment's Python does not start: {done.stderr.strip()[-300:]}",
-                hint="Install the engine again; another Python on the PATH may do.",
+                hint="Install the engine again, or put another Python on the PATH first.",
             )
         python, versions = json.loads(done.stdout)
         data = {

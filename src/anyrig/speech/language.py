@@ -37,7 +37,7 @@ def build_language_error(
         name=name_language(language), language=OptionRef("language", (candidates or ("en",))[0]),
     )  # fmt: skip
     return UnsupportedLanguageError(
-        f"{where} in {name_language(language)}, and this voice speaks {spoken}",
+        f"{where} in {name_language(language)}, but this voice speaks {spoken}",
         hint=hint or insist, language=language,
     )  # fmt: skip
 

@@ -258,7 +258,7 @@ class UserPattern:
             match = self._regexp.search(text)
             if match is not None and match.start() == match.end():
                 raise InvalidInputError(
-                    "matches the empty text", hint="Let it match at least one character."
+                    "matches empty text", hint="Make it match at least one character."
                 )
 
     def matches(self, text: str) -> bool:
@@ -292,7 +292,7 @@ class UserPattern:
             group = name or number
             if sign and sign != "\\":
                 raise InvalidInputError(
-                    f"the pattern {self.pattern!r} has a `say` that is not understood: \\{sign}",
+                    f"the pattern {self.pattern!r} has an invalid escape in its `say`: \\{sign}",
                     hint=r"Write a backslash as \\.",
                 )
             if group and (
@@ -300,7 +300,7 @@ class UserPattern:
             ):
                 raise InvalidInputError(
                     f"the pattern {self.pattern!r} has no group {group}",
-                    hint="Put the part that is meant into brackets: (...).",
+                    hint="Put that part of the pattern in parentheses: (...).",
                 )
 
 
@@ -383,7 +383,7 @@ def _explain(problem: str) -> InvalidInputError:
             return InvalidInputError(message, hint=hint)
     return InvalidInputError(
         f"is not a valid regular expression: {problem}",
-        hint=r"Put a backslash before a sign that is meant as it stands, such as \( or \*.",
+        hint=r"Escape special characters with a backslash, such as \( or \*.",
     )
 
 
@@ -433,7 +433,8 @@ def parse(
         )
     if sum("pattern" in given for _, given in rows) > _MAX_PATTERNS:
         raise InvalidInputError(
-            f"{name} has more than {_MAX_PATTERNS} patterns", hint="Use `word` where it will do."
+            f"{name} has more than {_MAX_PATTERNS} patterns",
+            hint="Use `word` instead where possible.",
         )
     entries: list[Entry] = []
     left_out: list[str] = []
@@ -518,10 +519,10 @@ def _entry(given: Mapping[str, object], place: str) -> Entry:
     case = texts.pop("case", "smart")
     if case not in get_args(Case):
         raise InvalidInputError(
-            f"{place}: case is {case!r}", hint=f"It is one of: {', '.join(get_args(Case))}."
+            f"{place}: unknown case {case!r}", hint=f"Valid values: {', '.join(get_args(Case))}."
         )
     if any(sign in texts.get("ipa", "") for sign in "[]|\n"):
-        raise InvalidInputError(f"{place}: brackets are no IPA", hint="Write the sounds alone.")
+        raise InvalidInputError(f"{place}: IPA is written without brackets", hint="Remove them.")
     entry = Entry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above
     if entry.pattern:
         try:

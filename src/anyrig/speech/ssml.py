@@ -243,10 +243,10 @@ class _Reader:
         if name == "emphasis":
             level = given.get("level", "moderate")
             if level not in EMPHASIS:
-                self.out.warn(f"SSML: the emphasis {level!r} is not known and has no effect")
+                self.out.warn(f"SSML: the unknown emphasis {level!r} has no effect")
             return replace(style, rate=bound_rate(style.rate * EMPHASIS.get(level, 1.0)))
         if name == "voice" and not given.get("name", "").strip():
-            self.out.warn("SSML: <voice> is chosen by its name; the rest has no effect")
+            self.out.warn("SSML: <voice> is chosen by name; its other attributes have no effect")
         elif name == "voice":
             return replace(style, voice=given["name"].strip())
         return style
@@ -256,17 +256,17 @@ class _Reader:
             self.out.warn(f"SSML: {other} of <prosody> is not supported and has no effect")
         factor = parse_rate(given.get("rate", "medium"))
         if factor is None:
-            self.out.warn(f"SSML: the rate {given['rate']!r} is not understood; write 90% or slow")
+            self.out.warn(f"SSML: invalid rate {given['rate']!r}; write 90% or slow")
             return style
         return replace(style, rate=bound_rate(style.rate * factor))
 
     def _silence(self, given: dict[str, str]) -> float:
         seconds = parse_silence(given.get("time"), given.get("strength"))
         if seconds is None:
-            self.out.warn("SSML: a <break> is not understood; write time=500ms or strength=medium")
+            self.out.warn("SSML: invalid <break>; write time=500ms or strength=medium")
             return 0.4
         if seconds > LONGEST_S:
-            self.out.warn(f"SSML: a break is {LONGEST_S:g} s at most")
+            self.out.warn(f"SSML: a break is limited to {LONGEST_S:g} s")
         return min(LONGEST_S, seconds)
 
     def _find_mark(self, name: str, given: dict[str, str]) -> Mark | None:
@@ -289,7 +289,7 @@ class _Reader:
 
     def _refuse_doctype(self, *_: object) -> None:
         raise InvalidInputError(
-            "SSML with a document type (<!DOCTYPE ...>) is not read",
+            "SSML with a document type (<!DOCTYPE ...>) is not accepted",
             hint="Remove the <!DOCTYPE ...>; entities and files outside the text are never read.",
         )
 
@@ -300,7 +300,7 @@ class _Reader:
         line, column = place.count("\n") + 1, len(place) - place.rfind("\n")
         words = expat.errors.messages[error.code]
         return InvalidInputError(
-            f"The SSML is broken at line {line}, column {column}: {words}",
+            f"Invalid SSML at line {line}, column {column}: {words}",
             hint=_HINTS.get(words, "Write & in text as &amp; and < as &lt;, and quote attributes."),
         )
 

@@ -447,7 +447,7 @@ def _fail(waiting: Sequence[tuple[Lane, Future[Recording]]], error: BaseExceptio
             mine.set_exception(error_from_dict(error_to_dict(error)))
         else:
             problem = f"{type(error).__name__}: {error}"
-            mine.set_exception(WorkError(problem, hint="The log says more."))
+            mine.set_exception(WorkError(problem, hint="See the log."))
 
 
 @dataclass(eq=False)

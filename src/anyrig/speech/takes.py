@@ -103,7 +103,7 @@ class TakeCache:
         try:
             self._cache.delete(key)
         except StorageError as error:  # a shared cache may be read-only
-            log.warning("a damaged take stays in the cache: %s", error.message)
+            log.warning("cannot delete a damaged take from the cache: %s", error.message)
         return None
 
     def count_retakes(self, key: str) -> int:
@@ -146,8 +146,8 @@ def _read_problems(metadata: Mapping[str, JsonValue]) -> tuple[str, ...]:
     if isinstance(problems, (list, tuple)) and all(isinstance(one, str) for one in problems):
         return tuple(map(str, problems))
     raise StorageError(
-        "the problems of a cached take are not a list of texts",
-        hint="Delete it (`anyrig cache verify`): it is made again.",
+        "a cached take is damaged: its problems are not a list of strings",
+        hint="`anyrig cache verify` deletes it; it is then made again.",
     )
 
 
@@ -305,5 +305,5 @@ def _decode_flac(sound: bytes, count: int) -> NDArray[np.int16]:
 def _damaged(reason: str) -> StorageError:
     return StorageError(
         f"a cached take is damaged: {reason}",
-        hint="Delete it (`anyrig cache verify`): it is made again.",
+        hint="`anyrig cache verify` deletes it; it is then made again.",
     )

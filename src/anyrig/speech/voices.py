@@ -38,7 +38,7 @@ def unknown_voice_error(name: str, known: Sequence[str], *, more: str = "") -> I
     guess = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = ", ".join(known[:12]) + (" ..." if len(known) > 12 else ".")
     return InvalidInputError(
-        f"no voice {name!r}", hint=f"{guess}Valid names: {listed} {more}".strip()
+        f"unknown voice {name!r}", hint=f"{guess}Valid names: {listed} {more}".strip()
     )
 
 
@@ -67,7 +67,7 @@ def _wrong_language_error(
         return _no_voice_error(voices, language)
     able = ", ".join(each.name for each in voices if _speaks(each, language))
     return UnspeakableTextError(
-        f"the voice {voice.name} speaks {voice.language}, and the text is in {language}",
+        f"the voice {voice.name} speaks {voice.language}, but the text is in {language}",
         hint=f"These speak {language}: {able}.",
     )
 
@@ -77,5 +77,5 @@ def _no_voice_error(voices: Sequence[Voice], language: str) -> UnspeakableTextEr
     speaks = dict.fromkeys(base_language(code) for code in spoken)
     return UnspeakableTextError(
         f"no installed voice speaks {language or 'this language'}",
-        hint=f"These speak {', '.join(speaks) or 'nothing'}; `anyrig engines` lists the others.",
+        hint=f"Installed: {', '.join(speaks) or 'none'}. `anyrig engines` lists other engines.",
     )

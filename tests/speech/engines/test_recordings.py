@@ -70,7 +70,7 @@ def _save(path: Path, value: object) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.__name__)
 def test_what_is_missing_is_named(engine: type[SpeechEngine], home: Path, tmp_path: Path) -> None:
-    with pytest.raises(MissingPackageError, match="has no environment yet") as absent:
+    with pytest.raises(MissingPackageError, match="is not installed") as absent:
         _find(engine, tmp_path, tmp_path / "none")
     assert absent.value.hint == engine.info.install
     with pytest.raises(MissingWeightsError, match="were not found in") as missing:

@@ -51,7 +51,7 @@ def engine_class(name: str) -> type[SpeechEngine]:
     if name in REMOVED and name not in names():
         raise InvalidInputError(
             f"the engine {name} is not part of this release",
-            hint=f"{REMOVED[name]} A plugin can bring it: `Write an engine` in docs/engines.md.",
+            hint=f"{REMOVED[name]} A plugin can add it: see `Write an engine` in docs/engines.md.",
         )
     found = plugins.load_class(name, OWN, GROUP)
     if not isinstance(getattr(found, "info", None), EngineInfo):

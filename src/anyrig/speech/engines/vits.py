@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ADAPTER = "1"
 _FILES = ("config.json", "model.safetensors", "vocab.json", "tokenizer_config.json")
-_OWN = "below 0: as the model's author set it"
+_OWN = "below 0: the model's default"
 # What a frame takes at full size while it is decoded, in fp32.
 _FRAME_BYTES = 220_000
 _MIN_FRAMES, _MAX_FRAMES = 2048, 16384
@@ -152,7 +152,7 @@ def _require_model(folder: Path | None) -> Path:
     if folder is None or missing:
         if folder is not None and (folder / "pytorch_model.bin").is_file():
             raise MissingWeightsError(
-                f"{folder} has pickled weights, which may run any code when opened",
+                f"{folder} has pickled weights, which can run arbitrary code when loaded",
                 hint="Use the repository's model.safetensors instead of pytorch_model.bin.",
             )
         raise weights.missing_weights_error(INFO.name, folder, INFO.weights, missing)
