@@ -31,7 +31,7 @@ from xml.sax.saxutils import escape
 from anyrig.audiobooks.options import ContentOptions
 from anyrig.audiobooks.plan import Plan, build_plan, detect_book_language, select_chapters
 from anyrig.speech.prepare import SpeechOptions
-from anyrig.speech.segment import OmissionKind, check
+from anyrig.speech.segment import OmissionKind, check_script
 from anyrig.text.document import Block, Document
 from anyrig.text.files import read
 from anyrig.text.matter import settle
@@ -246,7 +246,7 @@ def measure_coverage(
     num_words = num_characters = num_ornaments = 0
     for part in (*plan.parts, *plan.silent):
         script = part.script
-        check(script)
+        check_script(script)
         assert script.source == "\n\n".join(block.text for block in part.chapter.blocks)
         bare = [omission for omission in script.omissions if omission.kind != "space"]
         for omission in bare:

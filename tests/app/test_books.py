@@ -38,7 +38,7 @@ from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.choose import EngineChoice, ReasonCode
 from anyrig.speech.engines.tone import Tone
-from anyrig.speech.prepare import SpeechOptions, seed_of
+from anyrig.speech.prepare import SpeechOptions, compute_seed
 from anyrig.speech.synthesis import Synthesizer
 from anyrig.storage.cache import ResultCache
 from anyrig.text.document import Block, Chapter, Document, Metadata
@@ -192,7 +192,7 @@ def test_a_segment_that_is_not_there_cannot_be_made_again(store: ResultCache, pl
 
 def test_a_passage_that_fails_stops_nothing_and_is_named(store: ResultCache) -> None:
     """The engine is silent on one sentence, whatever it is asked with."""
-    seed = seed_of(TEXT["Two"][1], 0)
+    seed = compute_seed(TEXT["Two"][1], 0)
     bad = {"bad": ",".join(f"{seed + n * 7919}:silence" for n in range(4))}
     events: list[Event] = []
     with pytest.raises(UnfinishedBookError) as refused:
@@ -213,7 +213,7 @@ def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: R
     """Another sentence comes twice as well, and is made once and not kept from before."""
     refrain, good = TEXT["Two"][1], TEXT["One"][0]
     book = plan({"One": (good, refrain), "Two": (refrain, good)})
-    seed = seed_of(refrain, 0)
+    seed = compute_seed(refrain, 0)
     bad = {"bad": ",".join(f"{seed + n * 7919}:silence" for n in range(4))}
     events: list[Event] = []
     with pytest.raises(UnfinishedBookError):
@@ -229,7 +229,7 @@ def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: R
 
 
 def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: ResultCache) -> None:
-    seed = seed_of(TEXT["Two"][1], 0)
+    seed = compute_seed(TEXT["Two"][1], 0)
     other = seed + 104_729
     bad = {"bad": ",".join(f"{other + n * 7919}:silence" for n in range(4))}
     made(store, engine=bad)

@@ -18,7 +18,7 @@ from anyrig.audiobooks.cast import (
 from anyrig.audiobooks.plan import build_plan
 from anyrig.errors import InvalidInputError
 from anyrig.speech.prepare import SpeechOptions
-from anyrig.speech.segment import check
+from anyrig.speech.segment import check_script
 from anyrig.speech.source_text import Style
 from anyrig.text.document import Block, Chapter, Document, Metadata
 
@@ -152,7 +152,7 @@ def test_the_voices_reach_the_segments_of_a_plan(cast: Cast) -> None:
     document = _document("“Yes,” said Tom, “but not today.”", "“Why?” asked Clarissa.")
     plan = build_plan(document, terms, language="en", casting=Casting(cast))
     script = plan.parts[0].script
-    check(script)
+    check_script(script)
     voices = [(segment.utterance.voice, segment.utterance.rate) for segment in script.segments]
     tale = [("nora", 1.0)]
     heard = [("tim", 1.0), *tale, ("tim", 1.0), ("vera", 0.95), *tale]

@@ -32,7 +32,7 @@ from anyrig.errors import (
     render,
 )
 from anyrig.speech.prepare import SpeechOptions
-from anyrig.speech.segment import check
+from anyrig.speech.segment import check_script
 from anyrig.text.document import Block, Chapter, Document, Inline, Metadata
 
 FRENCH = (
@@ -57,7 +57,7 @@ def chapter(*blocks: Block | str, title: str = "", **more: object) -> Chapter:
 def planned(document: Document, ways: ContentOptions | None = None, *languages: str) -> Plan:
     plan = build_plan(document, terms(*languages), language="en", content=ways or ContentOptions())
     for part in plan.parts:
-        check(part.script)
+        check_script(part.script)
     return plan
 
 

@@ -13,7 +13,7 @@ from anyrig.audiobooks.options import CONTENT_CHOICES, ContentOptions
 from anyrig.audiobooks.plan import Plan, build_plan, move_notes
 from anyrig.errors import UnspeakableTextError
 from anyrig.speech.prepare import SpeechOptions, prepare
-from anyrig.speech.segment import check
+from anyrig.speech.segment import check_script
 from anyrig.speech.source_text import Style
 from anyrig.text.document import (
     Block,
@@ -104,7 +104,7 @@ class Voices(Casting):
 
 def assert_whole(plan: Plan) -> None:
     for part in plan.parts:
-        check(part.script)
+        check_script(part.script)
         assert part.script.source == "\n\n".join(block.text for block in part.chapter.blocks)
         starts = [segment.span[0] for segment in part.script.segments if segment.spans]
         assert starts == sorted(starts)
@@ -150,6 +150,6 @@ def test_a_word_that_announces_and_what_it_announces_may_be_two_segments() -> No
 
 def test_what_is_said_for_one_sign_may_take_several_lines() -> None:
     script = prepare(f"[[x|{'a long saying ' * 20}]] it is.", SpeechOptions(max_chars=60))
-    check(script)
+    check_script(script)
     assert any(not segment.spans for segment in script.segments)
     assert all(segment.span[1] >= segment.span[0] for segment in script.segments)

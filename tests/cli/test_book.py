@@ -108,10 +108,10 @@ def test_a_foreign_paragraph_is_refused_with_what_helps(anyrig: Anyrig) -> None:
 
 
 def test_passages_that_fail_are_told_to_programs(anyrig: Anyrig, story: Path) -> None:
-    from anyrig.speech.prepare import seed_of
+    from anyrig.speech.prepare import compute_seed
 
     text = "The tide came in at noon."
-    seeds = [seed_of(text, 0) + number * 7919 for number in range(4)]
+    seeds = [compute_seed(text, 0) + number * 7919 for number in range(4)]
     bad = "bad=" + ",".join(f"{seed}:silence" for seed in seeds)
     done = anyrig("book", "story.txt", "--engine", "tone", "--json", "--set", bad)
     assert done.returncode == 1

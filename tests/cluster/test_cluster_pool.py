@@ -29,7 +29,7 @@ from anyrig.cluster.registry import EngineId, WorkerInfo, WorkerRegistry
 from anyrig.cluster.speech import SpeechCodec
 from anyrig.errors import WorkError
 from anyrig.speech.engine import Utterance
-from anyrig.speech.quality import Recording
+from anyrig.speech.quality import CheckedTake
 from anyrig.version import __version__
 from anyrig.work.outcome import ItemFailure, ItemOutcome
 from benchmarks.local_cluster import counting_identity, make_lines
@@ -39,7 +39,7 @@ from tests.cluster.conftest import Broker, until
 class PlainCodec(SpeechCodec):
     """Takes are whatever bytes a puppet sends."""
 
-    def check(self, payload: Utterance, result: Recording, worker: str) -> Recording:
+    def check(self, payload: Utterance, result: CheckedTake, worker: str) -> CheckedTake:
         return result
 
 
@@ -122,11 +122,11 @@ class Puppet:
         self.client.close()
 
 
-def take(line: Utterance) -> Recording:
-    return Recording(line.text.encode())
+def take(line: Utterance) -> CheckedTake:
+    return CheckedTake(line.text.encode())
 
 
-def encode(takes: dict[int, Recording]) -> Any:
+def encode(takes: dict[int, CheckedTake]) -> Any:
     return {n: CODEC.encode_result(one, compress=False) for n, one in takes.items()}
 
 
@@ -199,7 +199,7 @@ def test_answers_that_come_twice_late_or_for_nobody_change_nothing(
         good(one, order)
         good(one, order)
         for before in one.orders[:-1]:
-            one.answer(before, takes={before.lines[0][0]: Recording(b"x")})
+            one.answer(before, takes={before.lines[0][0]: CheckedTake(b"x")})
 
     puppet("a", noisy)
     said = make_lines(40)
@@ -336,7 +336,7 @@ class FragileCodec(PlainCodec):
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def decode_result(self, encoded: Any) -> Recording:
+    def decode_result(self, encoded: Any) -> CheckedTake:
         if encoded.data == b"crafted":
             raise self._error
         return super().decode_result(encoded)
@@ -353,7 +353,7 @@ def test_a_worker_whose_takes_cannot_be_decoded_is_set_aside(
     puppet: Callable[..., Puppet], broker: Broker, error: Exception
 ) -> None:
     def craft(one: Puppet, order: Order) -> None:
-        one.answer(order, takes={index: Recording(b"crafted") for index, _ in order.lines})
+        one.answer(order, takes={index: CheckedTake(b"crafted") for index, _ in order.lines})
 
     puppet("bad", craft)
     puppet("good")

@@ -28,7 +28,7 @@ from anyrig.cluster.protocol import (
 from anyrig.cluster.registry import WorkerInfo, parse_worker_info
 from anyrig.cluster.speech import SpeechCodec
 from anyrig.errors import InvalidInputError, Message, OptionRef, messages_to_json, render
-from anyrig.speech.quality import Recording
+from anyrig.speech.quality import CheckedTake
 from anyrig.work.outcome import ItemFailure
 from benchmarks.local_cluster import counting_identity, make_lines
 from tests.cluster.conftest import Broker, Worker, until
@@ -72,7 +72,7 @@ def test_options_that_a_failure_names_arrive() -> None:
 
 
 def test_a_take_arrives() -> None:
-    take = Recording(b"\x00\xff", (), 2, unusable=True)
+    take = CheckedTake(b"\x00\xff", (), 2, unusable=True)
     assert CODEC.decode_result(CODEC.encode_result(take, compress=False)) == take
 
 

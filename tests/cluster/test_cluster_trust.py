@@ -20,7 +20,7 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.speech.engine import Take, Utterance
 from anyrig.speech.engines.tone import RATE, Tone
-from anyrig.speech.quality import CheckedEngine, Recording
+from anyrig.speech.quality import CheckedEngine, CheckedTake
 from anyrig.speech.takes import _HEAD, decode_take, encode_take
 from tests.cluster.conftest import Broker, Spread, Workers, person, story
 from tests.cluster.test_cluster_pool import Order, Puppet
@@ -48,7 +48,7 @@ class Speaker(Puppet):
         super().__init__(broker, name, self._speak, identify_engine(Tone.find_weights()), 5e4)
 
     def _speak(self, puppet: Puppet, order: Order) -> None:
-        takes = {n: Recording(self._say(self._engine, line)) for n, line in order.lines}
+        takes = {n: CheckedTake(self._say(self._engine, line)) for n, line in order.lines}
         self.answer(order, takes=takes, seconds=0.01)
 
 
@@ -166,7 +166,7 @@ def test_a_worker_cannot_say_who_made_a_take(
     one = speaker("attic", right)
 
     def answer(puppet: Puppet, order: Order) -> None:
-        made = {n: Recording(right(one._engine, line), ("bad",), 3) for n, line in order.lines}
+        made = {n: CheckedTake(right(one._engine, line), ("bad",), 3) for n, line in order.lines}
         said, data = result(order, takes=made, seconds=0.01)
         plain = asdict(said)
         for facts in plain["results"].values():

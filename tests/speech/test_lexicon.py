@@ -12,7 +12,7 @@ from anyrig.app.lexicons import LexiconFiles
 from anyrig.errors import InvalidInputError
 from anyrig.speech.lexicon import Entry, LayeredLexicon, Lexicon, load, parse
 from anyrig.speech.prepare import SpeechOptions, prepare
-from anyrig.speech.segment import check
+from anyrig.speech.segment import check_script
 from tests.conftest import ROOT
 
 _EXAMPLE = r"""
@@ -35,7 +35,7 @@ say = 'version \1'
 def _said(text: str, *entries: Entry, **wishes: object) -> str:
     settings: dict[str, object] = {"language": "en", "lexicon": Lexicon(entries), **wishes}
     script = prepare(text, SpeechOptions(**settings))  # type: ignore[arg-type]
-    check(script)
+    check_script(script)
     return " ".join(segment.utterance.text for segment in script.segments)
 
 
@@ -97,7 +97,7 @@ def test_a_change_is_felt_only_where_it_is() -> None:
     changed = prepare(
         text, SpeechOptions(language="en", lexicon=Lexicon((Entry("Dinah", say="Deena"),)))
     )
-    check(changed)
+    check_script(changed)
     before = {segment.spans: segment.utterance for segment in plain.segments}
     touched = [one for one in changed.segments if before.get(one.spans) != one.utterance]
     assert touched
@@ -146,7 +146,7 @@ WRONG_ENTRIES = [
     ("[[say]]\npattern = '[\\Wx]y'\nsay = 'b'", r"has \W within"),
     ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\npattern = 'a(?=b)'\nsay = 'b'", "entry 2"),
     ("[[say]]\npattern = 'a(b)'\nsay = '\\2'", "no group 2"),
-    ("[[say]]\npattern = 'a(b)'\nsay = '\\q'", "not understood"),
+    ("[[say]]\npattern = 'a(b)'\nsay = '\\q'", "invalid escape"),
     (f"[[say]]\npattern = '{'a' * 300}'\nsay = 'b'", "longer than"),
 ]  # fmt: skip
 

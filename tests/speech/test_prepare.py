@@ -17,8 +17,8 @@ from anyrig.errors import (
 )
 from anyrig.speech import ssml
 from anyrig.speech.lexicon import Entry, Lexicon
-from anyrig.speech.prepare import SpeechOptions, find_paragraphs, prepare, seed_of
-from anyrig.speech.segment import Pauses, Script, check
+from anyrig.speech.prepare import SpeechOptions, compute_seed, find_paragraphs, prepare
+from anyrig.speech.segment import Pauses, Script, check_script
 from tests.conftest import ROOT
 
 _ENGLISH = "It was a dark night in the old town, and nobody was out in the streets."
@@ -29,13 +29,13 @@ _FRENCH = (
 
 
 def _lines(script: Script) -> list[tuple[str, str]]:
-    check(script)
+    check_script(script)
     return [(segment.utterance.language, segment.utterance.text) for segment in script.segments]
 
 
 def test_a_sentence() -> None:
     script = prepare("Dr. Lee paid $3.50 for it.", SpeechOptions(languages=("en",)))
-    check(script)
+    check_script(script)
     (segment,) = script.segments
     assert segment.utterance.text == "Doctor Lee paid three dollars and fifty cents for it."
     assert segment.text == script.source
@@ -72,7 +72,7 @@ def test_a_named_language_is_taken_at_its_word() -> None:
 def test_a_foreign_paragraph() -> None:
     text = f"{_ENGLISH}\n\n{_FRENCH}\n\n{_ENGLISH} {_ENGLISH}"
     script = prepare(text, SpeechOptions(languages=("en", "fr"), voice="amy", voices={"fr": "zoé"}))
-    check(script)
+    check_script(script)
     spoken = [(segment.utterance.language, segment.utterance.voice) for segment in script.segments]
     assert spoken == [("en", "amy"), ("fr", "zoé"), ("en", "amy"), ("en", "amy")]
     assert script.languages == ("en", "fr")
@@ -116,7 +116,7 @@ def test_marks_without_end_leave_the_letter(text: str, line: str) -> None:
 def test_what_is_left_out_has_a_name() -> None:
     text = "It\x00 is so.\n\n* * *\n\n😀\n\n\ue000\n\nAnd so on it goes."
     script = prepare(text)
-    check(script)
+    check_script(script)
     kinds = {text[slice(*each.span)]: each.kind for each in script.omissions}
     assert {key: kind for key, kind in kinds.items() if kind != "space"} == {
         "\x00": "control", "* * *": "symbol", "😀": "symbol", "\ue000": "unspeakable",
@@ -149,7 +149,7 @@ def test_a_segment_sounds_the_same_wherever_it_stands() -> None:
     assert lines[1] == other.segments[0].utterance
     assert lines[0].seed != lines[1].seed
     assert prepare(_ENGLISH, SpeechOptions(seed=4)).segments[0].utterance.seed != lines[0].seed
-    assert seed_of("Hello.", 0) == 2090658548  # never changes: every kept take hangs on it
+    assert compute_seed("Hello.", 0) == 2090658548  # never changes: every kept take hangs on it
 
 
 def test_a_changed_sentence_leaves_the_others_alone() -> None:
@@ -171,7 +171,7 @@ def test_a_changed_sentence_leaves_the_others_alone() -> None:
 )  # fmt: skip
 def test_odd_long_texts_are_no_trouble(text: str) -> None:
     """Each of these would take minutes where time grew with the square of the length."""
-    check(prepare(text, SpeechOptions(language="en")))
+    check_script(prepare(text, SpeechOptions(language="en")))
 
 
 def test_the_first_sentence_is_cut_at_punctuation_and_only_for_slow_engines() -> None:
@@ -183,7 +183,7 @@ def test_the_first_sentence_is_cut_at_punctuation_and_only_for_slow_engines() ->
     ):
         script = prepare(text, SpeechOptions(seconds_per_character=seconds, join_words=0))
         assert script.segments[0].spoken == first
-        check(script)
+        check_script(script)
     unbroken = "They had lived at the end of the lane for years without a single visit from us."
     assert len(prepare(unbroken, SpeechOptions(seconds_per_character=1.0)).segments) == 1
 
@@ -270,7 +270,7 @@ def _told(text: str, **wishes: object) -> Script | None:
         script = prepare(text, SpeechOptions(**wishes))  # type: ignore[arg-type]
     except UnspeakableTextError:
         return None
-    check(script)
+    check_script(script)
     for segment in script.segments:
         assert segment.utterance.text.strip()
         assert segment.spoken.strip()

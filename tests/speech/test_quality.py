@@ -13,7 +13,7 @@ from anyrig.speech.quality import (
     check_take,
     expect_duration,
     find_repetition,
-    says_again,
+    is_repetitive,
 )
 from tests.speech.takes import RATE, said, sentences
 
@@ -124,14 +124,14 @@ def test_a_text_that_repeats_itself_may_sound_so() -> None:
         check_take(Take(often, RATE), Utterance("Never will he say again that."))
     )
     assert check_take(Take(often, RATE), Utterance("Never again. " * 5)).is_good
-    assert says_again("Knock knock knock.")
-    assert says_again("hahaha")
-    assert says_again("again and again and again and again")
-    assert says_again("Nooooooo!")
-    assert says_again("Row, row, row your boat.")
-    assert says_again("He came back and went away, he came back and went away.")
-    assert not says_again("He said that she said nothing.")
-    assert not says_again("I knew that that would do, and he had had enough.")
+    assert is_repetitive("Knock knock knock.")
+    assert is_repetitive("hahaha")
+    assert is_repetitive("again and again and again and again")
+    assert is_repetitive("Nooooooo!")
+    assert is_repetitive("Row, row, row your boat.")
+    assert is_repetitive("He came back and went away, he came back and went away.")
+    assert not is_repetitive("He said that she said nothing.")
+    assert not is_repetitive("I knew that that would do, and he had had enough.")
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from anyrig.errors import InvalidInputError
 from anyrig.speech import ssml
 from anyrig.speech.normalize import join_readable, verbalize
 from anyrig.speech.prepare import SpeechOptions, prepare
-from anyrig.speech.segment import Script, check
+from anyrig.speech.segment import Script, check_script
 from anyrig.speech.ssml import say_as
 
 
 def _script(inner: str, **wishes: object) -> Script:
     settings: dict[str, object] = {"language": "en", "languages": ("en", "es"), **wishes}
     script = prepare(f"<speak>{inner}</speak>", SpeechOptions(**settings))  # type: ignore[arg-type]
-    check(script)
+    check_script(script)
     return script
 
 
@@ -174,7 +174,7 @@ def test_deep_elements() -> None:
 def test_what_looks_like_it(text: str, is_ssml: bool) -> None:
     assert ssml.is_ssml(text) == is_ssml
     if is_ssml:
-        check(prepare(text))
+        check_script(prepare(text))
 
 
 @pytest.mark.parametrize("before", ["", '<?xml version="1.0"?>\n<!-- of 2024 -->\n'])

@@ -177,7 +177,7 @@ class SpeechEngines(EngineSource):
         from anyrig.cluster.speech import identify_engine
         from anyrig.speech import engines
 
-        for name in engines.names():
+        for name in engines.list_names():
             try:
                 engine_class = engines.engine_class(name)
                 if not engine_class.info.cloud:

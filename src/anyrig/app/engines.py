@@ -154,9 +154,9 @@ def find_requested_engine(rig: Rig, options: VoiceOptions) -> str:
     if options.engine:
         return options.engine
     name: str = rig.settings.speech.engine
-    if not name or name in engines.names():
+    if not name or name in engines.list_names():
         return name
-    near = difflib.get_close_matches(name, engines.names(), n=1)
+    near = difflib.get_close_matches(name, engines.list_names(), n=1)
     guess = f"Did you mean {near[0]}? " if near else ""
     rig.warn(
         f"{rig.describe_origin('speech.engine')}: unknown engine {name!r}; using the default."
@@ -215,7 +215,7 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
     if not saved or any(voice.name == saved for voice in choice.weights.voices):
         return saved
     catalog = open_catalog(rig, options)
-    others = (catalog.try_open(name) for name in engines.names())
+    others = (catalog.try_open(name) for name in engines.list_names())
     if not any(voice.name == saved for one in others if one for voice in one.weights.voices):
         rig.warn(
             f"{rig.describe_origin('speech.voice')}: no installed engine has the voice {saved!r};"

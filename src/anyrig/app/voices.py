@@ -64,7 +64,7 @@ class VoicesRequest(SynthesisOptions):
 def list_voices(rig: Rig, request: VoicesRequest) -> list[Voice]:
     """The voices of the named engine, or of every engine that is installed."""
     found: list[Voice] = []
-    for name in [request.engine] if request.engine else engines.names():
+    for name in [request.engine] if request.engine else engines.list_names():
         if not request.engine and name == TEST_ENGINE:
             continue
         try:

@@ -113,10 +113,10 @@ class AudioFile:
             )
         except (av.FFmpegError, OSError, ValueError) as error:
             self._close_file()
-            raise _unreadable(self.name, "its format is not supported") from error
+            raise _unreadable_error(self.name, "its format is not supported") from error
         if not self._container.streams.audio:
             self.close()
-            raise _unreadable(self.name, "it has no audio stream")
+            raise _unreadable_error(self.name, "it has no audio stream")
         self._stream = self._container.streams.audio[0]
 
     @property
@@ -149,10 +149,10 @@ class AudioFile:
             held.append(part)
             size += len(part)
             if size >= _BLOCK_S * SPEECH_RATE:
-                yield _make_sane(np.concatenate(held))
+                yield _replace_invalid_samples(np.concatenate(held))
                 held, size = [], 0
         if size:
-            yield _make_sane(np.concatenate(held))
+            yield _replace_invalid_samples(np.concatenate(held))
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[Samples]:
         """The samples from `start` to `end` at the file's own rate, in parts.
@@ -183,7 +183,7 @@ class AudioFile:
                         yield samples[max(0, start - place) : stop]
                     place += len(samples)
         except (self._error, OSError, ValueError) as error:
-            raise _unreadable(self.name, error) from error
+            raise _unreadable_error(self.name, error) from error
 
     def read_spans(self, spans: Sequence[tuple[int, int]]) -> Iterator[Samples]:
         """Several stretches, in order of their starts, each as a whole."""
@@ -224,13 +224,13 @@ class AudioFile:
                 yield self._check(clock.count(part), clock)
         except (self._error, OSError, ValueError) as error:
             if not clock.num_samples:
-                raise _unreadable(self.name, error) from error
+                raise _unreadable_error(self.name, error) from error
             reason = str(error).splitlines()[0][:120]
             self.warnings.append(
                 f"{self.name}: decoding stopped after {clock.seconds:.1f} s: {reason}"
             )
         if not clock.num_samples:
-            raise _unreadable(self.name, "it has no audio data")
+            raise _unreadable_error(self.name, "it has no audio data")
         exact = self._container.format.name in _EXACT_FORMATS and not self.warnings
         if exact and self.duration_s and self.duration_s - clock.seconds > _MIN_SHORTFALL_S:
             self._warn_truncated(self.duration_s, clock.seconds)
@@ -323,7 +323,7 @@ def _average_channels(frame: av.AudioFrame) -> Samples:
     return samples
 
 
-def _make_sane(samples: Samples) -> Samples:
+def _replace_invalid_samples(samples: Samples) -> Samples:
     if not np.isfinite(samples).all():
         samples = np.nan_to_num(samples, nan=0.0, posinf=1.0, neginf=-1.0)
     return samples.clip(-1.0, 1.0)
@@ -331,12 +331,12 @@ def _make_sane(samples: Samples) -> Samples:
 
 def _check_rate(rate: int, name: str) -> None:
     if not _MIN_RATE <= rate <= _MAX_RATE:
-        raise _unreadable(
+        raise _unreadable_error(
             name, f"its sample rate is {rate:,} Hz; supported are {_MIN_RATE:,} to {_MAX_RATE:,}"
         )
 
 
-def _unreadable(name: str, reason: object) -> InvalidInputError:
+def _unreadable_error(name: str, reason: object) -> InvalidInputError:
     first = str(reason).splitlines()[0] if str(reason) else type(reason).__name__
     return InvalidInputError(
         f"{name} is not a readable audio file: {first[:200]}",

@@ -38,8 +38,8 @@ class Resampler:
             )
         common = math.gcd(source, target)
         self._up, self._down = target // common, source // common
-        self._bank = _bank(self._up, self._down)
-        self._half = self._bank.shape[1] // 2
+        self._filters = _build_filters(self._up, self._down)
+        self._half = self._filters.shape[1] // 2
         # The samples from `_first` on, in the counting of the input; silence lies before it.
         self._held: Samples = np.zeros(self._half, dtype=np.float32)
         self._first = -self._half
@@ -52,27 +52,27 @@ class Resampler:
         self._held = np.concatenate([self._held, samples.astype(np.float32, copy=False)])
         # Output n stands at n * down / up of the input and looks `half` to the right of it.
         reach = self._taken - self._half
-        return self._upto(max(0, -(-reach * self._up // self._down)))
+        return self._produce_until(max(0, -(-reach * self._up // self._down)))
 
     def finish(self) -> Samples:
         """The rest, as though silence followed."""
         self._held = np.concatenate([self._held, np.zeros(self._half + 1, dtype=np.float32)])
-        return self._upto(-(-self._taken * self._up // self._down))
+        return self._produce_until(-(-self._taken * self._up // self._down))
 
-    def _upto(self, end: int) -> Samples:
+    def _produce_until(self, end: int) -> Samples:
         """Outputs up to `end`, not counting it."""
         count = end - self._given
         if count <= 0:
             return np.zeros(0, dtype=np.float32)
         out = np.empty(count, dtype=np.float32)
-        windows = np.lib.stride_tricks.sliding_window_view(self._held, self._bank.shape[1])
+        windows = np.lib.stride_tricks.sliding_window_view(self._held, self._filters.shape[1])
         for offset in range(min(self._up, count)):
             place = (self._given + offset) * self._down
             phase, centre = place % self._up, place // self._up
             many = len(range(offset, count, self._up))
             begin = centre - self._half + 1 - self._first
             chosen = windows[begin : begin + (many - 1) * self._down + 1 : self._down]
-            out[offset :: self._up] = chosen @ self._bank[phase]
+            out[offset :: self._up] = chosen @ self._filters[phase]
         self._given = end
         keep_from = end * self._down // self._up - self._half + 1
         self._held = self._held[max(0, keep_from - self._first) :].copy()
@@ -80,7 +80,7 @@ class Resampler:
         return out
 
 
-def _bank(up: int, down: int) -> NDArray[np.float32]:
+def _build_filters(up: int, down: int) -> NDArray[np.float32]:
     """A filter for each phase: row p gives the output that lies p / up after an input sample."""
     cutoff = _ROLL_OFF * min(1.0, up / down)
     half = math.ceil(_ZEROS / cutoff) + 1

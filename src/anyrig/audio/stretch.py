@@ -29,13 +29,13 @@ def stretch(samples: Samples, rate: int, speed: float) -> Samples:
     follows = padded[reach : reach + size]
     for step in range(count + 1):
         middle = reach + min(int(step * hop * speed), len(samples))
-        place = _best(padded, middle, reach, follows) if step else middle
+        place = _find_best_offset(padded, middle, reach, follows) if step else middle
         out[step * hop : step * hop + size] += window * padded[place : place + size]
         follows = padded[place + hop : place + hop + size]
     return out[hop // 2 : hop // 2 + round(len(samples) / speed)]
 
 
-def _best(padded: Samples, middle: int, reach: int, follows: Samples) -> int:
+def _find_best_offset(padded: Samples, middle: int, reach: int, follows: Samples) -> int:
     """Near `middle`, where the sound goes on most like what would have followed."""
     around = padded[middle - reach : middle + reach + len(follows)]
     if not follows.any() or not around.any():

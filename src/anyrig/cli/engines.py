@@ -104,7 +104,7 @@ def _read_action(words: Sequence[str]) -> tuple[str, str]:
         return "", ""
     action, *names = words
     if action not in _ACTIONS:
-        if names or action not in engines.names():
+        if names or action not in engines.list_names():
             raise InvalidInputError(
                 f"unknown action {action!r}", hint=f"Actions: {', '.join(_ACTIONS)}."
             )
@@ -135,7 +135,7 @@ def _print_done(data: dict[str, Any], text: str, *, is_json: bool) -> int:
 
 def _list(rig: Rig, options: VoiceOptions, printer: PlainEventPrinter, *, is_json: bool) -> int:
     rows = []
-    for name in engines.names():
+    for name in engines.list_names():
         printer(ProgressEvent("looking for engines", detail=name))
         rows.append(check_engine(rig, options, name))
     printer.pause()

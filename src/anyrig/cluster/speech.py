@@ -11,7 +11,7 @@ from anyrig.cluster.protocol import EncodedResult, to_int, to_str
 from anyrig.cluster.registry import EngineId
 from anyrig.errors import InvalidInputError
 from anyrig.speech.engine import Utterance
-from anyrig.speech.quality import Recording
+from anyrig.speech.quality import CheckedTake
 
 if TYPE_CHECKING:
     from anyrig.speech.engine import EngineWeights
@@ -58,19 +58,19 @@ class SpeechCodec:
             text, to_str(value["language"]), to_str(value["voice"]), rate, to_int(value["seed"])
         )
 
-    def encode_result(self, result: Recording, *, compress: bool) -> EncodedResult:
+    def encode_result(self, result: CheckedTake, *, compress: bool) -> EncodedResult:
         from anyrig.speech.takes import decode_take, encode_take
 
         data = encode_take(decode_take(result.data), flac=True) if compress else result.data
         facts = {"tries": result.tries, "unusable": result.unusable}
         return EncodedResult(data, facts)
 
-    def decode_result(self, encoded: EncodedResult) -> Recording:
+    def decode_result(self, encoded: EncodedResult) -> CheckedTake:
         facts = encoded.facts
         unusable = facts["unusable"] is True
-        return Recording(encoded.data, tries=to_int(facts["tries"]), unusable=unusable)
+        return CheckedTake(encoded.data, tries=to_int(facts["tries"]), unusable=unusable)
 
-    def check(self, payload: Utterance, result: Recording, worker: str) -> Recording:
+    def check(self, payload: Utterance, result: CheckedTake, worker: str) -> CheckedTake:
         from anyrig.speech.quality import check_take
         from anyrig.speech.takes import count_samples, decode_take
 

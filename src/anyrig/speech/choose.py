@@ -242,7 +242,7 @@ def choose_by_voices(catalog: EngineCatalog, voices: Sequence[str]) -> EngineCho
 def _list_default_first() -> Iterator[str]:
     """The default engine is tried before plugins are looked for."""
     yield engines.DEFAULT
-    yield from (name for name in engines.names() if name != engines.DEFAULT)
+    yield from (name for name in engines.list_names() if name != engines.DEFAULT)
 
 
 def rank_engines(language: str, *, known: bool = False) -> list[str]:
@@ -265,7 +265,7 @@ def is_restricted(info: EngineInfo) -> bool:
 
 def list_infos() -> Iterator[tuple[str, EngineInfo]]:
     """Engines that may be chosen or offered."""
-    for name in engines.names():
+    for name in engines.list_names():
         try:
             info = engines.engine_class(name).info
         except AnyrigError:

@@ -347,15 +347,15 @@ def resolve_options(info: EngineInfo, given: Mapping[str, Any]) -> dict[str, Opt
                 f"`anyrig engines show {info.name}`.",
             )  # fmt: skip
     return {
-        name: _checked(info.name, option, given[name]) if name in given else option.default
+        name: _check_option(info.name, option, given[name]) if name in given else option.default
         for name, option in known.items()
     }
 
 
-def _checked(engine: str, option: EngineOption, value: object) -> OptionValue:
+def _check_option(engine: str, option: EngineOption, value: object) -> OptionValue:
     kind = type(option.default)
     try:
-        typed = _typed(kind, value)
+        typed = _parse_value(kind, value)
     except ValueError:
         raise InvalidInputError(
             f"{engine}: {option.name} must be {_KIND_NAMES[kind]}, not {value!r}", hint=option.help
@@ -380,7 +380,7 @@ _KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", 
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
-def _typed(kind: type, value: object) -> OptionValue:
+def _parse_value(kind: type, value: object) -> OptionValue:
     if kind is bool:
         word = str(value).lower()
         if word not in _YES + _NO:

@@ -216,16 +216,16 @@ class Environment:
             pip_options: more arguments of `pip install`.
         """
         flavour = torch.flavour if torch else ""
-        if self.state == "ready" and self._serves(flavour):
+        if self.state == "ready" and self._has_torch_for(flavour):
             on_line(f"{self.name} is ready in {self.folder}")
             return
         python = self.find_python()
         self._check_disk(flavour, on_line)
-        agreed = self._ask(agree)
+        agreed = self._require_agreement(agree)
         with self._lock():
             self._clear()
             index = list_index_options(self.spec, torch) if torch else []
-            self._build(python, [*index, *pip_options], _clean(variables), on_line)
+            self._build(python, [*index, *pip_options], _clean_variables(variables), on_line)
             self._write_stamp(flavour, agreed)
         on_line(f"{self.name} is ready in {self.folder}")
 
@@ -244,7 +244,7 @@ class Environment:
             return [sys.executable]
         for minor in range(high[1], low[1] - 1, -1):
             for command in ([f"python3.{minor}"], ["py", f"-3.{minor}"]):
-                if shutil.which(command[0]) and _starts(command, (3, minor)):
+                if shutil.which(command[0]) and _is_python(command, (3, minor)):
                     return command
         oldest, newest = (".".join(map(str, version)) for version in (low, high))
         raise MissingPackageError(
@@ -253,7 +253,7 @@ class Environment:
             hint=f"Install Python {newest} so that `python{newest}` is on the PATH.",
         )
 
-    def _serves(self, flavour: str) -> bool:
+    def _has_torch_for(self, flavour: str) -> bool:
         """Whether its torch is for such devices: every build of torch serves the CPU."""
         stamp = self.stamp
         return flavour in ("", CPU_FLAVOUR) or (stamp is not None and stamp.kind == flavour)
@@ -272,7 +272,7 @@ class Environment:
                 hint="Free disk space, or set another cache folder.",
             )
 
-    def _ask(self, agree: Callable[[str], bool]) -> bool:
+    def _require_agreement(self, agree: Callable[[str], bool]) -> bool:
         """Whether the notice was agreed to, now or before; InvalidInputError if it was refused."""
         stamp = self.stamp
         if not self.spec.notice or (stamp is not None and stamp.agreed):
@@ -377,7 +377,7 @@ def _find_package(name: str) -> str:
     return str(Path(str(spec.origin)).parent)
 
 
-def _starts(command: Sequence[str], version: tuple[int, int]) -> bool:
+def _is_python(command: Sequence[str], version: tuple[int, int]) -> bool:
     """Whether a command really starts that Python: version managers leave names that do not."""
     code = "import sys; print(*sys.version_info[:2])"
     try:
@@ -420,7 +420,7 @@ def _run(
         raise WorkError(f"`{shown}` ended with code {code}:\n{output}", hint=hint)
 
 
-def _clean(variables: Mapping[str, str]) -> dict[str, str]:
+def _clean_variables(variables: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in variables.items() if name not in _MISLEADING}
     return {
         **kept,

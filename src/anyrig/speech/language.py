@@ -92,7 +92,7 @@ def detect_languages(
     counts: Counter[str] = Counter()
     for text, detected in zip(texts, each, strict=True):
         counts[detected.language] += len(text) if detected.sure else 0
-    main = counts.most_common(1)[0][0] if counts.total() else _whole(texts, fallback)
+    main = counts.most_common(1)[0][0] if counts.total() else _detect_together(texts, fallback)
     spoken = match_language(main, languages)
     if not spoken:
         raise build_language_error(main, languages)
@@ -109,7 +109,7 @@ def _detect(text: str, fallback: str) -> Detected:
     return detect(text, default=fallback, thorough=num_words(text) >= PARAGRAPH_WORDS)
 
 
-def _whole(texts: Sequence[str], fallback: str) -> str:
+def _detect_together(texts: Sequence[str], fallback: str) -> str:
     """Many short lines may tell together what none tells alone."""
     sample = " ".join(texts[:200])[:4000]
     return detect(sample, default=fallback).language
@@ -148,18 +148,18 @@ def choose_language(text: str, marked: str, main: str, languages: Sequence[str])
     """
     words = num_words(text)
     named = marked or main
-    strange = not _same(named, main)
+    strange = not _is_same_language(named, main)
     several = len({each.partition("-")[0] for each in languages}) > 1
     if strange or words >= (_SWITCH_WORDS if several else PARAGRAPH_WORDS):
         detected = _detect(text[:_LOOKED_AT], main)
         enough = _SWITCH_WORDS if match_language(detected.language, languages) else PARAGRAPH_WORDS
         if detected.sure and detected.confidence >= _CONFIDENT and words >= enough:
-            named = named if _same(named, detected.language) else detected.language
-    spoken = main if _same(named, main) else match_language(named, languages)
+            named = named if _is_same_language(named, detected.language) else detected.language
+    spoken = main if _is_same_language(named, main) else match_language(named, languages)
     return spoken or ("" if words >= PARAGRAPH_WORDS else main)
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_language(one: str, other: str) -> bool:
     return one.lower().partition("-")[0] == other.lower().partition("-")[0]
 
 

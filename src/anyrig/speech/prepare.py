@@ -144,7 +144,7 @@ def prepare_paragraphs(
     return Script(source.source, segments, omissions, tuple(reader.warnings), spoken_languages)
 
 
-def seed_of(words: str, seed: int) -> int:
+def compute_seed(words: str, seed: int) -> int:
     """The seed of an utterance, made of its words: it sounds the same wherever it stands."""
     data = f"{seed}\n{words}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=4).digest(), "big") >> 1
@@ -519,7 +519,9 @@ def _build_segments(
             said, spoken = said + ".", spoken + "."
         style = one.style
         yield Segment(
-            Utterance(said, style.language, style.voice, style.rate, seed_of(said, options.seed)),
+            Utterance(
+                said, style.language, style.voice, style.rate, compute_seed(said, options.seed)
+            ),
             source.spans(start, end),
             source.text[start:end],
             spoken,

@@ -97,12 +97,12 @@ def check_take(take: Take, utterance: Utterance, *, repetition: bool = True) -> 
     off = _check_length(problems, spoken_s, breaks_off, expected)
     _check_silence(problems, speech, len(power), expected)
     _check_clipping(problems, samples)
-    if repetition and not says_again(utterance.text):
+    if repetition and not is_repetitive(utterance.text):
         _check_repetition(problems, samples, rate, expected.slowness)
-    return _rate(problems, off)
+    return _build_report(problems, off)
 
 
-def _rate(problems: list[Problem], off: float) -> QualityReport:
+def _build_report(problems: list[Problem], off: float) -> QualityReport:
     """Args: off: how far the length is off, 0 to 1: it decides between equals."""
     if not problems:
         return QualityReport()
@@ -227,7 +227,7 @@ def expect_duration(utterance: Utterance) -> ExpectedDuration:
     return ExpectedDuration(least_s, most_s, least * pace / rate, gap_s, slowness)
 
 
-def says_again(text: str) -> bool:
+def is_repetitive(text: str) -> bool:
     """Whether a text says the same thing again and again by itself: `No, no, no!`, `hahaha`.
 
     What is said twice counts only where it is long: two seconds of sound must be alike before a
@@ -421,7 +421,7 @@ _TRIM_EVERY = 1024  # utterances on a CPU: seldom, as what is given back must be
 
 
 @dataclass(frozen=True)
-class Recording:
+class CheckedTake:
     """A take as it is stored and sent, and what its checks found."""
 
     data: bytes
@@ -480,12 +480,12 @@ class CheckedEngine(BaseEngine):
         self._on_host = placement.device.kind == "cpu"
         self._num_made = 0
 
-    def run(self, batch: Sequence[Utterance]) -> list[Recording]:
+    def run(self, batch: Sequence[Utterance]) -> list[CheckedTake]:
         return self.run_with_parts(batch, [None] * len(batch))
 
     def run_with_parts(
         self, batch: Sequence[Utterance], emitters: Sequence[EmitPart | None]
-    ) -> list[Recording]:
+    ) -> list[CheckedTake]:
         before, self._num_made = self._num_made, self._num_made + len(batch)
         if self._on_host and self._num_made // _TRIM_EVERY > before // _TRIM_EVERY:
             trim_heap()
@@ -498,7 +498,7 @@ class CheckedEngine(BaseEngine):
 
     def _record(
         self, batch: Sequence[Utterance], emitters: Sequence[EmitPart | None]
-    ) -> list[Recording]:
+    ) -> list[CheckedTake]:
         from anyrig.speech.takes import encode_take
 
         takes = self._synthesize(batch, emitters)
@@ -515,7 +515,7 @@ class CheckedEngine(BaseEngine):
                 if found.score > best[n][1].score:
                     best[n] = (take, found)
         return [
-            Recording(
+            CheckedTake(
                 encode_take(take), tuple(problem.message for problem in found.problems), count,
                 unusable=found.score <= 0.0, streamed=emit is not None,
             )

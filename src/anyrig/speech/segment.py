@@ -1,8 +1,8 @@
 """A text as it will be spoken: its segments in order, and what was left out and why.
 
-Every character of the input is in exactly one segment or in exactly one omission; `check` proves
-it. A segment's key material is its line alone, so a change of the lexicon or of one sentence
-renders again only what it touches.
+Every character of the input is in exactly one segment or in exactly one omission (`check_script`).
+A take is cached under its utterance alone, so a change of the lexicon or of one sentence renders
+again only what it touches.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Segment:
     utterance: Utterance
     """What the engine is given."""
     spans: tuple[Span, ...]
-    """The characters of the input it speaks, in order; none where what is said for a single one
-    takes more than a line, and another segment has it."""
+    """The characters of the input it speaks, in order. Empty if a token is spoken in several
+    segments, as a number of many digits: only the first of them has its characters."""
     text: str
     """Those characters, with references such as `&amp;` resolved."""
     spoken: str = ""
@@ -68,7 +68,7 @@ class Segment:
 
     @property
     def span(self) -> Span:
-        """From its first character to its last; none of its own has the rest of a long saying."""
+        """From its first character to its last; (0, 0) if it has none of its own."""
         return (self.spans[0][0], self.spans[-1][1]) if self.spans else (0, 0)
 
 
@@ -80,18 +80,18 @@ class Script:
     segments: tuple[Segment, ...]
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What could not be done as written, each said once."""
+    """What could not be done as written, each once."""
     languages: tuple[str, ...] = field(default=())
     """Found in it, in order."""
 
 
-def check(script: Script) -> None:
-    """That every character of the input is accounted for exactly once."""
+def check_script(script: Script) -> None:
+    """Assert that every character of the input is accounted for exactly once."""
     spans = [span for segment in script.segments for span in segment.spans]
     spans += [omission.span for omission in script.omissions]
     position = 0
     for start, end in sorted(spans):
-        assert start == position, f"characters {position} to {start} are lost or told twice"
+        assert start == position, f"characters {position} to {start} are lost or spoken twice"
         assert end > start, f"an empty span at {start}"
         position = end
     assert position == len(script.source), f"characters from {position} on are lost"

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
     from anyrig.speech.chunks import AudioChunk
-    from anyrig.speech.quality import Recording, StreamedSamples
+    from anyrig.speech.quality import CheckedTake, StreamedSamples
     from anyrig.speech.segment import Script, Segment
     from anyrig.storage.cache import Cache
 
@@ -198,7 +198,7 @@ class Synthesizer:
             silence_limit_s=silence_limit_s,
         )  # fmt: skip
         self._lock = threading.RLock()
-        self._queue: LiveQueue[Utterance, Recording] | None = None
+        self._queue: LiveQueue[Utterance, CheckedTake] | None = None
         self._jobs: dict[str, _Job] = {}
         """What is being made, by key."""
         self._num_requested = 0
@@ -211,7 +211,7 @@ class Synthesizer:
         self.close()
 
     @property
-    def live(self) -> LiveQueue[Utterance, Recording]:
+    def live(self) -> LiveQueue[Utterance, CheckedTake]:
         """The queue of all readings."""
         with self._lock:
             if self._queue is None:
@@ -326,7 +326,7 @@ class Synthesizer:
         self._num_requested += 1  # by several threads: it need not be exact
         if self._num_requested % _TRIM_EVERY == 0:
             trim_heap()
-        mine: Future[Recording] = Future()
+        mine: Future[CheckedTake] = Future()
         with self._lock:
             job = self._jobs.get(key)
             if job is None:
@@ -336,8 +336,8 @@ class Synthesizer:
                 job.waiting.append((lane, mine))
                 job.future = self._submit(job, deadline, admitted)
                 self._jobs[key] = job
-            elif job.recording is not None:
-                mine.set_result(job.recording)
+            elif job.checked is not None:
+                mine.set_result(job.checked)
                 return _Ticket(key, mine, job)
             else:
                 job.waiting.append((lane, mine))
@@ -347,7 +347,7 @@ class Synthesizer:
         future.add_done_callback(lambda done: self._finish(job, done))
         return _Ticket(key, mine, job)
 
-    def _submit(self, job: _Job, deadline: float | None, admitted: bool) -> ItemFuture[Recording]:
+    def _submit(self, job: _Job, deadline: float | None, admitted: bool) -> ItemFuture[CheckedTake]:
         return self.live.submit(
             job.utterance, lane=job.lane, priority=job.priority, deadline=deadline,
             admitted=admitted, client=job.client,
@@ -382,10 +382,10 @@ class Synthesizer:
         job = ticket.job
         with self._lock:
             job.waiting = [one for one in job.waiting if one[1] is not ticket.future]
-            if not job.waiting and job.recording is None and job.future.cancel():
+            if not job.waiting and job.checked is None and job.future.cancel():
                 self._forget(job)
 
-    def _finish(self, job: _Job, done: Future[Recording]) -> None:
+    def _finish(self, job: _Job, done: Future[CheckedTake]) -> None:
         """A take is made, or was given up; called by the thread that hears the workers."""
         if done.cancelled():  # requested again, or nobody wants it
             return
@@ -396,7 +396,7 @@ class Synthesizer:
             if error is not None:
                 self._forget(job)
             else:
-                job.recording = done.result()
+                job.checked = done.result()
         if error is not None:
             _fail(waiting, error)
             return
@@ -409,11 +409,11 @@ class Synthesizer:
             _answer(rest, done.result())
 
     def _store(
-        self, job: _Job, recording: Recording, waiting: Sequence[tuple[Lane, Future[Recording]]]
+        self, job: _Job, checked: CheckedTake, waiting: Sequence[tuple[Lane, Future[CheckedTake]]]
     ) -> None:
         failure: Exception | None = None
         try:
-            self.takes.store(job.key, recording, replace=job.replace, num_retakes=job.num_retakes)
+            self.takes.store(job.key, checked, replace=job.replace, num_retakes=job.num_retakes)
         except Exception as error:  # noqa: BLE001 - raised where the take is wanted
             failure = error
             if not waiting:
@@ -423,20 +423,20 @@ class Synthesizer:
         if failure is not None:
             _fail(waiting, failure)
         else:
-            _answer(waiting, recording)
+            _answer(waiting, checked)
 
     def _forget(self, job: _Job) -> None:
         if self._jobs.get(job.key) is job:
             del self._jobs[job.key]
 
 
-def _answer(waiting: Sequence[tuple[Lane, Future[Recording]]], recording: Recording) -> None:
+def _answer(waiting: Sequence[tuple[Lane, Future[CheckedTake]]], checked: CheckedTake) -> None:
     for _, mine in waiting:
         if mine.set_running_or_notify_cancel():
-            mine.set_result(recording)
+            mine.set_result(checked)
 
 
-def _fail(waiting: Sequence[tuple[Lane, Future[Recording]]], error: BaseException) -> None:
+def _fail(waiting: Sequence[tuple[Lane, Future[CheckedTake]]], error: BaseException) -> None:
     """An error of its own for each: one exception must not be raised in several threads."""
     for _, mine in waiting:
         if not mine.set_running_or_notify_cancel():
@@ -461,10 +461,10 @@ class _Job:
     client: str
     replace: bool
     num_retakes: int
-    future: ItemFuture[Recording] = field(default_factory=ItemFuture)
-    waiting: list[tuple[Lane, Future[Recording]]] = field(default_factory=list)
+    future: ItemFuture[CheckedTake] = field(default_factory=ItemFuture)
+    waiting: list[tuple[Lane, Future[CheckedTake]]] = field(default_factory=list)
     streamed: StreamedTake | None = None
-    recording: Recording | None = None
+    checked: CheckedTake | None = None
     """Once it is made, until it is cached."""
     device: str = ""
 
@@ -474,7 +474,7 @@ class _Ticket:
     """A take that a reading requested. Without a future it is in the cache."""
 
     key: str
-    future: Future[Recording] | None = None
+    future: Future[CheckedTake] | None = None
     job: _Job | None = None
     taken: bool = False
     """Whether a segment has it; the same words may come again."""
@@ -528,7 +528,7 @@ class SegmentPart:
     segment: Segment
     samples: Samples | None = None
     """Audio that follows on what was given of this take; None with the take itself."""
-    recording: Recording | None = None
+    checked: CheckedTake | None = None
     cached: CachedTake | None = None
     device: str = ""
     repeated: bool = False
@@ -544,7 +544,7 @@ class SegmentPart:
         if self.cached is not None:
             take, problems = self.cached
             return SpokenSegment(self.index, self.segment, take, problems, cached=True)
-        made = self.recording
+        made = self.checked
         assert made is not None
         return SpokenSegment(
             self.index, self.segment, decode_take(made.data), made.problems,
@@ -749,15 +749,15 @@ class Reading:
         job, streamed, repeated = ticket.job, ticket.job.streamed, ticket.taken
         ticket.taken = True
 
-        def finish(done: Future[Recording]) -> None:
+        def finish(done: Future[CheckedTake]) -> None:
             self._is_first = False
             if done.cancelled():
                 _set(part, error=_disconnected_error())
             elif (error := done.exception()) is not None:
                 _set(part, error=self._describe(error, segment.utterance))
             else:
-                recording, device = done.result(), job.device
-                _set(part, SegmentPart(number, segment, None, recording, None, device, repeated))
+                checked, device = done.result(), job.device
+                _set(part, SegmentPart(number, segment, None, checked, None, device, repeated))
 
         def hear() -> None:
             assert streamed is not None

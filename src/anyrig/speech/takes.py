@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from anyrig.audio.samples import Samples
     from anyrig.placement import Placement
-    from anyrig.speech.quality import Recording
+    from anyrig.speech.quality import CheckedTake
     from anyrig.storage.cache import Cache
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class TakeCache:
         return count if isinstance(count, int) else 0
 
     def store(
-        self, key: str, recording: Recording, *, replace: bool = False, num_retakes: int = 0
+        self, key: str, checked: CheckedTake, *, replace: bool = False, num_retakes: int = 0
     ) -> None:
         """Store a take, unless it is not worth it: then the next run tries again.
 
@@ -121,18 +121,18 @@ class TakeCache:
             replace: the one that is cached already.
             num_retakes: what `count_retakes` returns from now on.
         """
-        if self._cache is None or not recording.is_cacheable:
+        if self._cache is None or not checked.is_cacheable:
             return
         metadata: dict[str, JsonValue] = {
-            "engine": self._weights.engine, "problems": recording.problems,
-            "tries": recording.tries,
+            "engine": self._weights.engine, "problems": checked.problems,
+            "tries": checked.tries,
         }  # fmt: skip
-        if recording.worker:
-            metadata[WORKER] = recording.worker
+        if checked.worker:
+            metadata[WORKER] = checked.worker
         if num_retakes:
             metadata[_AGAIN] = num_retakes
         put = self._cache.replace if replace else self._cache.put
-        put(key, recording.data, kind=KIND, metadata=metadata)
+        put(key, checked.data, kind=KIND, metadata=metadata)
 
 
 def precision_class(placements: Sequence[Placement]) -> str:

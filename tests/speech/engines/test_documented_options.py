@@ -34,7 +34,7 @@ _SPOKEN = [
 ]
 
 
-@pytest.mark.parametrize("name", [name for name in engines.names() if name in _SECTIONS])
+@pytest.mark.parametrize("name", [name for name in engines.list_names() if name in _SECTIONS])
 def test_a_section_names_every_option_of_its_engine(name: str) -> None:
     taken = {option.name for option in engines.engine_class(name).info.options}
     found = re.search(r"(?:Options?: |Its options [^:]*: )(.*?)\.(?: |$)", _SECTIONS[name])

@@ -54,7 +54,7 @@ def _planned(path: Path) -> dict[str, object]:
     from anyrig.audiobooks.options import ContentOptions
     from anyrig.audiobooks.plan import build_plan, detect_book_language, select_chapters
     from anyrig.speech.prepare import SpeechOptions
-    from anyrig.speech.segment import check
+    from anyrig.speech.segment import check_script
     from anyrig.text.files import read
     from anyrig.text.matter import settle
 
@@ -66,7 +66,7 @@ def _planned(path: Path) -> dict[str, object]:
         document, terms, language="en", content=ways, chapters=select_chapters(document, "", ways)
     )
     for part in plan.parts:
-        check(part.script)
+        check_script(part.script)
     titles = [
         document.metadata.title,
         *document.metadata.authors,

@@ -41,14 +41,14 @@ REMOVED: dict[str, str] = {
 """Engines of earlier releases, and what to use instead; a plugin may bring one back."""
 
 
-def names() -> tuple[str, ...]:
+def list_names() -> tuple[str, ...]:
     """Every engine, plugins included."""
     return plugins.list_names(OWN, GROUP)
 
 
 def engine_class(name: str) -> type[SpeechEngine]:
     """The engine of a name."""
-    if name in REMOVED and name not in names():
+    if name in REMOVED and name not in list_names():
         raise InvalidInputError(
             f"the engine {name} is not part of this release",
             hint=f"{REMOVED[name]} A plugin can add it: see `Write an engine` in docs/engines.md.",
