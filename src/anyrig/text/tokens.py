@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from anyrig.text.cleanup import CleanText, clean
-from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Stop, find_best
+from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Candidate, Stop, find_best
 from anyrig.text.recognizers.stops import (
     OPEN,
     ends_sentence,
+    is_after_plain_word,
     is_certain_end,
     is_certain_inside,
     is_numbered_item,
@@ -189,9 +190,13 @@ def _bound(text: str, start: int, end: int) -> Iterator[Span]:
         yield start, end
 
 
-def _tokenize_window(text: str, language: str, careless: bool) -> Iterator[Token]:
+def _tokenize_window(
+    text: str, language: str, careless: bool, *, only_stopped: bool = False
+) -> Iterator[Token]:
     """The tokens of a stretch that holds one sentence, or more with a doubtful stop between."""
-    candidates = find_best(text, language) if needs_recognizers(text, language) else []
+    candidates: list[Candidate] = []
+    if needs_recognizers(text, language):
+        candidates = find_best(text, language, only_stopped=only_stopped)
     cuts = dict(
         _inner_ends(
             text, [(one.start, one.end, one.stop) for one in candidates], language, careless
@@ -258,13 +263,17 @@ def _split_paragraph(text: str, language: str) -> Iterator[Span]:
         # The window's own last stop is no candidate: white space must follow one.
         position = start
         for match in _CANDIDATE.finditer(inner):
-            if careless or not is_certain_inside(inner, match, language):
-                cut = start + match.end()
-                if _ends_here(inner, match, language, careless) and (
-                    trimmed := _trim(text, position, cut)
-                ):
-                    yield trimmed
-                    position = cut
+            if not careless and is_certain_inside(inner, match, language):
+                continue
+            if is_after_plain_word(inner, match, language):
+                ends = ends_sentence(inner, match, language, careless=careless)
+                ends = ends and not is_numbered_item(inner, position - start, match.end(1))
+            else:
+                ends = _ends_here(inner, match, language, careless)
+            cut = start + match.end()
+            if ends and (trimmed := _trim(text, position, cut)):
+                yield trimmed
+                position = cut
         if trimmed := _trim(text, position, end):
             yield trimmed
 
@@ -276,7 +285,8 @@ def _ends_here(text: str, match: re.Match[str], language: str, careless: bool) -
     high = match.end() + _AROUND
     high = text.find(" ", high) if high < len(text) else len(text)
     cleaned = clean(text[low : high if high > 0 else len(text)], language)
-    tokens = list(_tokenize_window(cleaned.text.replace("\n", " "), language, careless))
+    plain = cleaned.text.replace("\n", " ")
+    tokens = list(_tokenize_window(plain, language, careless, only_stopped=True))
     place = match.end() - low
     return any(
         token.kind == "space"

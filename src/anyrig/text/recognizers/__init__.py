@@ -19,7 +19,7 @@ from __future__ import annotations
 import importlib
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -27,6 +27,7 @@ from typing import Literal
 from anyrig.text.values import Value
 
 _DIGITS = frozenset("0123456789½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉")
+_WORD = re.compile(r"[^\W\d_]+")
 Stop = Literal["none", "abbreviation", "end", "both"]
 """What a full stop at a token's end is: none there, an abbreviation's, a sentence's, or both."""
 
@@ -69,7 +70,7 @@ class Recognizer:
     build: Callable[[re.Match[str]], Value | Found | None]
     languages: tuple[str, ...]
     needs: frozenset[str]
-    """Of these characters a text must have at least one, or the pattern is not tried."""
+    """Of these characters or words a text must have at least one, or the pattern is not tried."""
     digits: bool
     """Whether it must have a digit or a fraction too."""
     weight: float
@@ -103,14 +104,18 @@ def recognizer(
     pattern: str,
     *,
     languages: tuple[str, ...] = ("en",),
-    needs: str = "",
+    needs: Iterable[str] = "",
     digits: bool = False,
     weight: float = 1.0,
     flags: int = 0,
 ) -> Callable[[Callable[[re.Match[str]], Value | Found | None]], Recognizer]:
-    """Make a recogniser of the function that builds its value."""
+    """Make a recogniser of the function that builds its value.
+
+    `needs` are characters, or written forms of which the first word counts (`op. cit.`: `op`).
+    """
+    triggers = frozenset(word[0] if (word := _WORD.match(one)) else one[:1] for one in needs)
     return lambda build: Recognizer(
-        kind, pattern, build, languages, frozenset(needs), digits, weight, flags
+        kind, pattern, build, languages, triggers, digits, weight, flags
     )
 
 
@@ -123,13 +128,30 @@ def load(language: str) -> tuple[Recognizer, ...]:
     return tuple(one for one in listed if language in one.languages)
 
 
-def find_best(text: str, language: str) -> list[Candidate]:
-    """The candidates in a short stretch of text that score highest together, in order."""
-    characters = set(text)
-    digits = not _DIGITS.isdisjoint(characters)
+@lru_cache(maxsize=8)
+def _load_stopped(language: str) -> tuple[Recognizer, ...]:
+    return tuple(one for one in load(language) if one.kind in _STOPPED)
+
+
+_STOPPED = frozenset(
+    "abbreviation acronym angle century date dimensions direction dose duration initials law "
+    "letter measure money ordinal percent rate roman state time verse year zone".split()
+)
+"""Kinds of tokens that may hold a full stop, or stand before one that is in doubt."""
+
+
+def find_best(text: str, language: str, *, only_stopped: bool = False) -> list[Candidate]:
+    """The candidates in a short stretch of text that score highest together, in order.
+
+    `only_stopped` looks for those alone that decide where a sentence ends.
+    """
+    present = set(text)
+    digits = not _DIGITS.isdisjoint(present)
+    present.update(_WORD.findall(text))
+    present.update(_WORD.findall(text.lower()))
     candidates: list[Candidate] = []
-    for one in load(language):
-        if (one.digits and not digits) or (one.needs and one.needs.isdisjoint(characters)):
+    for one in _load_stopped(language) if only_stopped else load(language):
+        if (one.digits and not digits) or (one.needs and one.needs.isdisjoint(present)):
             continue
         candidates += one.propose(text)
     return choose_path(candidates)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, Stop, recognizer
-from anyrig.text.recognizers.common import DIGITS, after, before, one_of
+from anyrig.text.recognizers.common import LazyPattern, after, before, one_of
 from anyrig.text.recognizers.english_words import (
     AFTER,
     LOWER,
@@ -32,7 +32,7 @@ _STREET_PARTS = frozenset(
     "Ste Unit Bldg Market Pier "
     "Church Theater Theatre School Cafe Hospital".split()
 )
-_ON = re.compile(
+_ON = LazyPattern(
     r"\b(?:on|along|down|up|off|at|of|from|to|near|and|between|past|via|cross|crosses|onto|toward|"
     r"towards|take|takes|took|in|by|over|across|behind|walked|is|was) (?:[NSEW]\.? "
     r")?(?:[A-Z][\w']+ ){0,2}$",
@@ -93,7 +93,7 @@ def _street_stop(match: re.Match[str]) -> Stop:
     )
 
 
-@recognizer("abbreviation", r"\bSt\b\.?(?!\w)", needs="S", weight=1.2)
+@recognizer("abbreviation", r"\bSt\b\.?(?!\w)", needs=("St",), weight=1.2)
 def _street_or_saint(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
     if _is_street(match, follows):
@@ -105,7 +105,7 @@ def _street_or_saint(match: re.Match[str]) -> Found | None:
     return Found(Abbreviation("Street"), stop=_street_stop(match)) if word[:1].isupper() else None
 
 
-@recognizer("abbreviation", r"\bDr\b\.?(?!\w)", needs="D", weight=1.2)
+@recognizer("abbreviation", r"\bDr\b\.?(?!\w)", needs=("Dr",), weight=1.2)
 def _doctor_or_drive(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
     if _is_street(match, follows):
@@ -136,7 +136,7 @@ def _doctor_or_drive(match: re.Match[str]) -> Found | None:
     "abbreviation",
     rf"\b({one_of(TITLES)})\.(?= ?[A-Z]| and (?:Mr|Ms|Dr|Prof|Mrs)| & | \")|\b(Mrs|Mr|Ms|"
     rf"Prof|Sgt|Capt|Lt|Mt)(?= [A-Z][a-z])",
-    needs="ABCDEFGHIJLMPRSTVW",
+    needs=TITLES,
     weight=1.3,
 )
 def _title(match: re.Match[str]) -> Found | Value | None:
@@ -165,7 +165,7 @@ def _title(match: re.Match[str]) -> Found | Value | None:
     "abbreviation",
     r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] ))(Lt|Sgt|Capt|Gen|Gov|Sen|Prof|Rev|Col|"
     r"Maj)\.(?= [a-z])",
-    needs=".",
+    needs=TITLES,
     weight=1.2,
 )
 def _title_alone(match: re.Match[str]) -> Found:
@@ -210,7 +210,7 @@ _WORDS_BEFORE = frozenset(
 @recognizer(
     "abbreviation",
     rf"(?<![\w.])({one_of(NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§|[A-H](?=[ ,;]))",
-    needs=DIGITS + "IVX",
+    needs=NUMBERED,
     weight=1.3,
 )
 def _numbered(match: re.Match[str]) -> Found | None:
@@ -276,7 +276,10 @@ _LATIN = {
 
 
 @recognizer(
-    "abbreviation", r"(?<![\w.])(?:[Ee]\.g\.|eg\.|[Ii]\. ?e\.|ie\.),?", needs=".", weight=1.6
+    "abbreviation",
+    r"(?<![\w.])(?:[Ee]\.g\.|eg\.|[Ii]\. ?e\.|ie\.),?",
+    needs=("e", "E", "i", "I", "eg", "ie"),
+    weight=1.6,
 )
 def _latin(match: re.Match[str]) -> Found:
     return Found(Abbreviation(_LATIN[match[0].replace(" ", "").rstrip(",")]), stop="abbreviation")
@@ -302,7 +305,7 @@ _FIXED = {
 }  # fmt: skip
 
 
-@recognizer("abbreviation", rf"(?<![\w.])(?:{one_of(_FIXED)})(?!\w)", needs=".", weight=1.6)
+@recognizer("abbreviation", rf"(?<![\w.])(?:{one_of(_FIXED)})(?!\w)", needs=_FIXED, weight=1.6)
 def _fixed(match: re.Match[str]) -> Found:
     words = _FIXED[match[0]]
     value: Value = (
@@ -320,7 +323,7 @@ def _fixed(match: re.Match[str]) -> Found:
     r"(?<![\w.])q\.? ?(\d{1,2}) ?h\b(?:\.(?= [a-z]))?|\b(?:bid|tid|qid|"
     r"prn)\b(?<=[a-z])(?= for| with| "
     r"until|[.,;]|$)",
-    needs="qtbp",
+    needs=("q", "bid", "tid", "qid", "prn"),
     weight=1.3,
 )
 def _dose(match: re.Match[str]) -> Value | None:
@@ -340,7 +343,10 @@ def _dose(match: re.Match[str]) -> Value | None:
 
 
 @recognizer(
-    "abbreviation", r"(?<=\d(?:st|nd|rd|th) )(fl|ed|c|cent|gr)\.(?!\w)", needs=".", weight=1.4
+    "abbreviation",
+    r"(?<=\d(?:st|nd|rd|th) )(fl|ed|c|cent|gr)\.(?!\w)",
+    needs=("fl", "ed", "c", "cent", "gr"),
+    weight=1.4,
 )
 def _after_ordinal(match: re.Match[str]) -> Found | None:
     words = {"fl": "floor", "ed": "edition", "c": "century", "cent": "century", "gr": "grade"}
@@ -357,7 +363,7 @@ _STREETS = frozenset(
     "abbreviation",
     rf"(?<![\w.])({one_of(AFTER)})\.(?!\w)|(?<=[a-z] )(Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|"
     rf"Corp)\b(?![.\w'])",
-    needs="ABCDEFGHIJLMNOPRSTUW",
+    needs=AFTER,
     weight=1.1,
 )
 def _after_name(match: re.Match[str]) -> Found | None:
@@ -391,7 +397,7 @@ def _after_name(match: re.Match[str]) -> Found | None:
     rf"(?<![\w.'])({one_of(LOWER)})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|"
     rf"mins|lbs)(?![\w.'])|(?<![\w.'])(Cf|Est|Approx|Incl|Excl|Avg|Max|Min|Misc|Temp|Esp)\.(?= "
     rf"[a-z\d$])",
-    needs=".vaedghymlCAIEM",
+    needs=LOWER,
     weight=1.1,
 )
 def _lower(match: re.Match[str]) -> Found | None:
@@ -423,7 +429,10 @@ def _and_the_rest(match: re.Match[str]) -> Found:
 
 
 @recognizer(
-    "abbreviation", r"(?<![\w.])vs?\. (?=[A-Z])|(?<=[a-z] )v (?=[A-Z][a-z])", needs="v", weight=1.2
+    "abbreviation",
+    r"(?<![\w.])vs?\. (?=[A-Z])|(?<=[a-z] )v (?=[A-Z][a-z])",
+    needs=("v", "vs"),
+    weight=1.2,
 )
 def _versus(match: re.Match[str]) -> Found:
     bare = match[0].rstrip()
@@ -457,7 +466,7 @@ _REGIONS = (
     rf"\b([NSEW])\. (?=(?:{_REGIONS})\b|(?:(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) "
     rf"){{1,3}}(?:St|Ave|Rd|Blvd|Dr|Ln|Street|"
     r"Avenue|Road|Drive|Lane|Boulevard|Way|Pkwy|Hwy)\b)",
-    needs="NSEW",
+    needs=_DIRECTIONS,
     weight=1.7,
 )
 def _direction(match: re.Match[str]) -> Found:
@@ -470,14 +479,14 @@ def _direction(match: re.Match[str]) -> Found:
 @recognizer(
     "direction",
     r"(?<=\d )([NSEW]) (?=(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) (?:St|Ave|Rd|Blvd|Dr|Ln)\b)",
-    needs="NSEW",
+    needs=_DIRECTIONS,
     weight=1.7,
 )
 def _bare_direction(match: re.Match[str]) -> Found:
     return Found(Abbreviation(_DIRECTIONS[match[1]]), end=match.end() - 1)
 
 
-_MOVING = re.compile(
+_MOVING = LazyPattern(
     r"\b(?:mov(?:ed?|es|ing)|head(?:ed|s|ing)?|turn(?:ed|s|ing)?|winds?|blow(?:s|ing)?|"
     r"blew|miles?|km|kilometers?|"
     r"due|to the|facing|faces|from the|runs?|ran|drift(?:ed|s|ing)?|toward|towards|went|"
@@ -486,7 +495,7 @@ _MOVING = re.compile(
 )
 
 
-@recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs="NSEW", weight=1.3)
+@recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs=_CORNERS, weight=1.3)
 def _corner(match: re.Match[str]) -> Value | None:
     street = re.search(r"(?:\w\.|reet|enue|Road|Drive|Place|,) $", before(match, 8))
     moving = _MOVING.search(before(match, 20))
@@ -496,7 +505,7 @@ def _corner(match: re.Match[str]) -> Value | None:
     return Abbreviation(words if street else words.lower())
 
 
-@recognizer("state", rf"(?<=[a-z], )({'|'.join(STATES)})(?![\w.&-])", needs=",", weight=1.2)
+@recognizer("state", rf"(?<=[a-z], )({'|'.join(STATES)})(?![\w.&-])", needs=STATES, weight=1.2)
 def _state(match: re.Match[str]) -> Value | None:
     city = re.search(r"[A-Z][\w'.]+, $", before(match, 30))
     # These four are words as well.
@@ -508,13 +517,13 @@ def _state(match: re.Match[str]) -> Value | None:
 _STATE_WORDS = frozenset(
     "Ill Mass Miss Mo La Pa Wash Ore Ind Del Ark Man Kan Que Penn Cal Ida".split()
 )
-_IN = re.compile(
+_IN = LazyPattern(
     r"\b(?:[Ii]n|[Ff]rom|[Oo]f|[Tt]o|[Nn]ear|and|[Aa]cross|[Ll]eft|[Tt]hrough|[Ii]nto|"
     r"northern|southern|eastern|western|central|rural) $"
 )
 
 
-@recognizer("state", rf"(?<![\w.])({one_of(SHORT_STATES)})\.(?!\w)", needs=".", weight=1.4)
+@recognizer("state", rf"(?<![\w.])({one_of(SHORT_STATES)})\.(?!\w)", needs=SHORT_STATES, weight=1.4)
 def _short_state(match: re.Match[str]) -> Found | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+, $", lead) or re.match(r", D\.C\.", after(match, 6))
@@ -524,7 +533,7 @@ def _short_state(match: re.Match[str]) -> Found | None:
     return Found(Abbreviation(SHORT_STATES[match[1]]), stop=stop_after(match.string, match.end()))
 
 
-@recognizer("state", rf"(?<![\w.])({one_of(DOTTED_STATES)})(?!\w)", needs=".", weight=1.5)
+@recognizer("state", rf"(?<![\w.])({one_of(DOTTED_STATES)})(?!\w)", needs=DOTTED_STATES, weight=1.5)
 def _dotted_state(match: re.Match[str]) -> Found | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+, $", lead)
@@ -543,7 +552,10 @@ def _dotted_state(match: re.Match[str]) -> Found | None:
 
 
 @recognizer(
-    "abbreviation", r"\b(?:Tel(?=:)|no\.(?= is\b)|Assoc\.(?= Prof))", needs="TnA", weight=1.5
+    "abbreviation",
+    r"\b(?:Tel(?=:)|no\.(?= is\b)|Assoc\.(?= Prof))",
+    needs=("Tel", "no", "Assoc"),
+    weight=1.5,
 )
 def _odd(match: re.Match[str]) -> Found:
     words = {"Tel": "Telephone", "no.": "number", "Assoc.": "Associate"}
@@ -555,7 +567,7 @@ def _odd(match: re.Match[str]) -> Found:
 @recognizer(
     "abbreviation",
     r"(?<=\bper )(yr|hr|mo|wk|min|sec|lb|oz|gal|ft|in|mi|doz)\.(?!\w)",
-    needs=".",
+    needs=("per",),
     weight=1.4,
 )
 def _per(match: re.Match[str]) -> Found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, recognizer
-from anyrig.text.recognizers.common import after, before, one_of
+from anyrig.text.recognizers.common import LazyPattern, after, before, one_of
 from anyrig.text.recognizers.roman import RULER_NAMES
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
 from anyrig.text.values import Label, Letters, Phrase, Value
@@ -70,7 +70,7 @@ _IN_ADDRESS = frozenset(
     "pdf php png ppt pptx pr py rb rss rtf ru se sh sql ssh svg ts tsv tv txt ucla uk uri url "
     "us usa vpn wav www xls xlsx xml yml".split()
 )
-_SHOUTED = re.compile(r"[A-Z']{2,}")
+_SHOUTED = LazyPattern(r"[A-Z']{2,}")
 # How English words begin, where they begin with more than one consonant.
 _ONSETS = "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN"
 _DOUBTFUL = ("US", "IT", "ADD", "AM", "AD", "ID", "MA")
@@ -151,6 +151,7 @@ def _spell_or_say(word: str) -> Value | str:
     "acronym",
     rf"(?<![\w&])(?:{one_of(SPECIAL)})(?![\w+])",
     weight=1.5,
+    needs=SPECIAL,
 )
 def _special(match: re.Match[str]) -> Value:
     parts = []
@@ -304,7 +305,7 @@ def _dotted(match: re.Match[str]) -> Found:
     return Found(value, stop="abbreviation")
 
 
-_NO_INITIALS = re.compile(
+_NO_INITIALS = LazyPattern(
     r"\b(?:[Vv]itamins?|[Pp]lan|[Hh]epatitis|[Tt]ype|[Gg]roup|[Cc]lass|[Gg]rade|"
     r"[Ss]ection|[Pp]art|[Ee]xhibit|"
     r"[Tt]eam|[Ll]ine|[Ss]chedule|[Pp]oint|[Ff]igure|[Tt]able|[Aa]ppendix|[Gg]eneration|"

@@ -3,8 +3,31 @@
 from __future__ import annotations
 
 import re
+import sys
+from functools import cached_property
 
 from anyrig.text.values import Fraction, Number
+
+
+class LazyPattern:
+    """A pattern that is compiled when it is first used, as few of them are in a short text."""
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self._pattern, self._flags = pattern, flags
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self._pattern, self._flags)
+
+    def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
+        return self._compiled.search(text, start, end)
+
+    def match(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
+        return self._compiled.match(text, start, end)
+
+    def fullmatch(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
+        return self._compiled.fullmatch(text, start, end)
+
 
 DIGITS = "0123456789"
 NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
@@ -38,7 +61,7 @@ NOT_NOUNS = frozenset(
     "daily weekly monthly yearly annually sharp".split()
 )
 """Words after an amount that show it stands alone: `a $5 bill`, `a $5 and a $10`."""
-_ARTICLE = re.compile(
+_ARTICLE = LazyPattern(
     r"\b(?:[Aa]n?|[Tt]he|this|that|his|her|their|its|our|my|your|another|each|every|one|no) "
     r"(?:[a-z]+ )?$"
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, Stop, recognizer
-from anyrig.text.recognizers.common import DASH, after, before
+from anyrig.text.recognizers.common import DASH, LazyPattern, after, before
 from anyrig.text.recognizers.stops import look_behind, stop_after
 from anyrig.text.values import Date, Decade, Phrase, Range, Time, Value, Year
 
@@ -26,7 +26,7 @@ _DAY = rf"(?:(?:{'|'.join(WEEKDAYS)}|(?:{'|'.join(_SHORT_DAYS)})\b\.?),? )"
 _NTH = r"(?:st|nd|rd|th)"
 YEAR = r"(?:1\d{3}|20\d\d|21\d\d)(?![\d,]\d|\d|(?:\.\d))"
 # Nouns whose number stands before: "On page 12 May says".
-_NUMBERED = re.compile(
+_NUMBERED = LazyPattern(
     r"\b(?:pages?|pp?\.|chapters?|ch\.|chap\.|rooms?|no\.|number|lines?|verses?|act|scene|part|"
     r"volumes?|vol\.|sections?|sec\.|figures?|fig\.|tables?|items?|questions?|exercise|step|day|"
     r"week|grade|level|lesson|unit|gate|platform|track|flight|bus|route|seat|row|apartment|suite|"
@@ -87,6 +87,7 @@ def _month_stop(match: re.Match[str]) -> Stop:
     rf"(?:,? ({YEAR}))?(?![\d:])",
     weight=1.6,
     digits=True,
+    needs=_MONTH_NUMBERS,
 )
 def _month_span(match: re.Match[str]) -> Value | None:
     weekday, first, one, begun, second, two, written = match.groups()
@@ -102,6 +103,7 @@ def _month_span(match: re.Match[str]) -> Value | None:
     rf"(?! [a-z]+s\b))?(?:,? ({YEAR}))?(?![\d:%°/$]|,\d{{3}}|\.\d|-[a-z])",
     weight=1.6,
     digits=True,
+    needs=_MONTH_NUMBERS,
 )
 def _month_first(match: re.Match[str]) -> Value | Found | None:
     weekday, name, the, one, nth, link, two, written = match.groups()
@@ -148,6 +150,7 @@ def _counts_things(match: re.Match[str]) -> bool:
     rf"(?:,? ({YEAR}))?(?!\w)",
     weight=1.6,
     digits=True,
+    needs=_MONTH_NUMBERS,
 )
 def _day_first(match: re.Match[str]) -> Value | Found | None:
     weekday, the, one, nth, joint, two, of, name, last, end, written = match.groups()
@@ -181,7 +184,11 @@ def _day_first(match: re.Match[str]) -> Value | Found | None:
 
 
 @recognizer(
-    "date", rf"\b({MONTH}),? ({YEAR})(?:{DASH}({MONTH}) ({YEAR}))?", weight=1.5, digits=True
+    "date",
+    rf"\b({MONTH}),? ({YEAR})(?:{DASH}({MONTH}) ({YEAR}))?",
+    weight=1.5,
+    digits=True,
+    needs=_MONTH_NUMBERS,
 )
 def _month_year(match: re.Match[str]) -> Value:
     first = Date(month=month_number(match[1]), year=int(match[2]))
@@ -233,7 +240,7 @@ def _numeric(match: re.Match[str]) -> Value | None:
     return Date(second, first, year)
 
 
-_DATED = re.compile(
+_DATED = LazyPattern(
     r"\b(?:[Oo]n|[Bb]y|due|[Uu]ntil|till|[Ss]ince|dated|[Bb]efore|[Aa]fter|[Ff]rom|"
     r"through|deadline is|"
     r"deadline of|birthday is|expires|date is|date was|[Dd]ate:|[Dd]ue:|week of|born|"
@@ -269,14 +276,14 @@ def _slash(match: re.Match[str]) -> Value | None:
     return Range(date, Date(day, month), link if link.isalpha() and link != "to" else "")
 
 
-_TIMED = re.compile(
+_TIMED = LazyPattern(
     r"(?:\b(?:[Oo]n|[Ee]very|[Nn]ext|[Ll]ast|[Tt]his|[Uu]ntil|[Bb]y|[Ff]rom|to|and|or|"
     r"[Ss]ince|through|"
     r"until|of|[Dd]ue|is|are|was|open|closed|[Oo]pen|[Cc]losed) |[-–,:(] ?|\n)$"
 )
 
 
-@recognizer("date", rf"\b({'|'.join(_SHORT_DAYS)})\.(?![\w])", needs=".", weight=1.2)
+@recognizer("date", rf"\b({'|'.join(_SHORT_DAYS)})\.(?![\w])", needs=_SHORT_DAYS, weight=1.2)
 def _short_day(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
     lead = before(match, 12)
@@ -296,13 +303,13 @@ def _short_day(match: re.Match[str]) -> Found | None:
 _AFTER_DAY = frozenset([*MONTHS, *_SHORT_MONTHS.split("|"), "AM", "PM", "Eve"])
 
 
-_IN_MONTH = re.compile(
+_IN_MONTH = LazyPattern(
     r"\b(?:[Ii]n|[Ss]ince|[Uu]ntil|of|by|[Ll]ast|[Nn]ext|[Tt]his|[Ee]arly|[Ll]ate|mid|"
     r"[Ff]rom|to|and|through|[Bb]efore|[Aa]fter|[Ee]very|\d) ?-?$"
 )
 
 
-@recognizer("date", rf"\b({_SHORT_MONTHS})\.(?![A-Za-z])", needs=".", weight=1.2)
+@recognizer("date", rf"\b({_SHORT_MONTHS})\.(?![A-Za-z])", needs=_MONTH_NUMBERS, weight=1.2)
 def _short_month(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
     placed = _IN_MONTH.search(before(match, 9))
@@ -340,6 +347,7 @@ def _era(match: re.Match[str]) -> Found:
     rf"\b({'|'.join(_SHORT_DAYS)})\.? ?(?:[-–—]|to|through|thru) ?({'|'.join(_SHORT_DAYS)})\b\.?|"
     rf"\b({_SHORT_MONTHS})\.? ?[-–—] ?({_SHORT_MONTHS})\b\.?",
     weight=1.2,
+    needs=(*_SHORT_DAYS, *_MONTH_NUMBERS),
 )
 def _named_span(match: re.Match[str]) -> Found:
     if match[1]:
@@ -404,13 +412,13 @@ _NO_NOUN = frozenset(
     "was is has his this its as it's does us across towards always thus perhaps sales results "
     "elections games season's polls olympics".split()
 )
-_PREPOSITION = re.compile(
+_PREPOSITION = LazyPattern(
     r"\b(?:[Ii]n|[Ss]ince|[Bb]y|[Uu]ntil|[Ff]rom|[Dd]uring|[Cc]irca|[Yy]ear|[Ee]arly|[Ll]ate|"
     r"[Bb]efore|[Aa]fter|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|of|[Bb]ack to|"
     r"ca?\.|[Ee]st\.|established|founded|born|died|d\.|b\.|©|[Cc]opyright)[ -](?:the )?$|©$"
 )
 # Nouns whose number is a name and no year.
-_LABELS = re.compile(
+_LABELS = LazyPattern(
     r"\b(?:[Rr]oom|[Ff]light|[Rr]oute|[Pp]ort|[Ff]orm|[Cc]ode|RFC|ISO|[Ee]xit|[Bb]us|"
     r"[Ll]ine|[Mm]odel|"
     r"[Ss]uite|[Uu]nit|[Nn]umber|[Nn]o\.|[A-Z]{2,4}) $"

@@ -12,6 +12,7 @@ from anyrig.text.recognizers.common import (
     NUMBER,
     SCALES,
     VULGAR,
+    LazyPattern,
     after,
     before,
     is_attributive,
@@ -65,7 +66,7 @@ _TOUCHING = {
 }  # fmt: skip
 _POWER = r"(?:\^?[23]|[²³])"
 _LINK = r" ?[-–—] ?| to | or | and "
-_PLACE = re.compile(
+_PLACE = LazyPattern(
     r"\b(?:[Ss]eats?|[Rr]ow|[Gg]ate|[Rr]oom|[Aa]pt\.?|[Aa]partment|[Ss]uite|[Uu]nit|"
     r"[Gg]rade|[Cc]lass|"
     r"[Ss]ection|[Bb]lock|[Pp]latform|[Tt]rack|[Bb]ay|[Zz]one|[Hh]all|[Dd]oor|[Bb]uilding|[Ff]loor|"
@@ -73,7 +74,7 @@ _PLACE = re.compile(
     r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
     r"Rte\.?|[Hh]ighway|Hwy\.?|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
 )
-_SIZE = re.compile(
+_SIZE = LazyPattern(
     r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|loafers?|"
     r"sandals?|slippers?|footwear|takes?)\b[^.;]{0,12}$",
     re.IGNORECASE,
@@ -97,6 +98,7 @@ def _stop_after_unit(match: re.Match[str], dot: str | None) -> Stop:
     r"(?![\w²³°]|/\w|'s|\.\w)(\.(?!\d))?",
     weight=1.3,
     digits=True,
+    needs=UNITS,
 )
 def _measure(match: re.Match[str]) -> Found | None:
     (sign, low, link, high, word, letter, gap, written, power, below, below_power, per,
@@ -144,7 +146,7 @@ def _describes(match: re.Match[str], gap: str, name: str) -> bool:
 
 
 # What a measure before it describes, though no article stands before: 5 lb. bags.
-_THING = re.compile(
+_THING = LazyPattern(
     r" (?:bags?|box(?:es)?|sacks?|weights?|boards?|nails?|pipes?|screws?|bolts?|poles?|ropes?|"
     r"walls?|fences?|ceilings?|waves?|snakes?|ladders?|screens?|pans?|tires?|wheels?|"
     r"pizzas?|drops?|tests?)\b"
@@ -173,15 +175,17 @@ def _is_inch(match: re.Match[str], gap: str, dot: str | None) -> bool:
     return gap == "-" or bool(_AFTER_INCH.match(rest))
 
 
-_AFTER_INCH = re.compile(
+_AFTER_INCH = LazyPattern(
     r"\s*(?:[,;)x×]|$|by\b|tall|wide|long|deep|thick|high|pipe|screen|board|in diameter|square)"
 )
 
 
-_WORN = re.compile(r"\b(?:sizes?|sits?|sat|seats?|seated)\b[^.;]*$", re.IGNORECASE)
+_WORN = LazyPattern(r"\b(?:sizes?|sits?|sat|seats?|seated)\b[^.;]*$", re.IGNORECASE)
 
 
-_PRODUCT = re.compile(r"\b(?:iPhone|iPad|iPod|Galaxy|Pixel|Model|Mark|Xperia|Series|Boeing|type) $")
+_PRODUCT = LazyPattern(
+    r"\b(?:iPhone|iPad|iPod|Galaxy|Pixel|Model|Mark|Xperia|Series|Boeing|type) $"
+)
 
 
 def _touches(match: re.Match[str], name: str) -> bool:
@@ -214,7 +218,7 @@ def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None)
     return not noted and (bool(dot) or not re.match(r" [A-Z]", rest))
 
 
-_STREET = re.compile(
+_STREET = LazyPattern(
     r" (?:\d+(?:st|nd|rd|th)\b|(?:[A-Z][\w']+ ){1,3}(?:St|Ave|Rd|Blvd|Dr|Ln|Street|Avenue|"
     r"Road|Way)\b)"
 )
@@ -225,7 +229,7 @@ _STREET = re.compile(
     rf"(?<![\w.])([{MINUS}+±~] ?)?({AMOUNT})(?: ?°[CF]?)?(?:({_LINK})({AMOUNT}))? ?(?:°|º|"
     rf"deg\b(\.)?)"
     r"(?: ?([CFKNSEW])(?!\w)| ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?",
-    needs="°ºd",
+    needs=("°", "º", "deg"),
     weight=1.4,
     digits=True,
 )
@@ -273,7 +277,7 @@ def _coordinate(match: re.Match[str]) -> Value:
 @recognizer(
     "measure",
     rf"(?<![\w.])(\d{{1,2}}) ?-?(?:ft|foot|feet)\b\.?,? ?-?({AMOUNT}) ?-?(?:in|inch|inches)\b(\.)?",
-    needs="f",
+    needs=("ft", "foot", "feet"),
     weight=1.8,
     digits=True,
 )
@@ -391,7 +395,7 @@ def _is_size(match: re.Match[str]) -> bool:
     "percent",
     rf"(?<![\w.])([{MINUS}+±~≈<>≤≥] ?)?({NUMBER}|\d* ?[{VULGAR}]|\d+/\d+) ?(?:%(?= ?[-–—]))?"
     rf"(?:( ?[-–—] ?| to | or | and )({NUMBER}))? ?(%|‰|percent\b|per cent\b|pct\b\.?)",
-    needs="%‰p",
+    needs=("%", "‰", "percent", "per", "pct"),
     weight=1.3,
     digits=True,
 )

@@ -145,6 +145,7 @@ def _after(match: re.Match[str]) -> Found | Value:
     rf"?({_CODE}|kr|zł)\b{_PER}",
     weight=1.5,
     digits=True,
+    needs=(*_CODES, "Rs", "kr", "zł"),
 )
 def _coded(match: re.Match[str]) -> Found | Value:
     currency = _currency(match[1] or match[8])
@@ -164,7 +165,7 @@ def _pence(match: re.Match[str]) -> Value | None:
 
 
 @recognizer(
-    "money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs="d", weight=1.3, digits=True
+    "money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs=("d",), weight=1.3, digits=True
 )
 def _shillings(match: re.Match[str]) -> Value:
     shillings = f"shilling{'' if match[1] == '1' else 's'} and"

@@ -6,7 +6,7 @@ import re
 
 from anyrig.text.recognizers import Found, recognizer
 from anyrig.text.recognizers.acronyms import is_word
-from anyrig.text.recognizers.common import after, before, one_of
+from anyrig.text.recognizers.common import LazyPattern, after, before, one_of
 from anyrig.text.recognizers.roman import roman_value
 from anyrig.text.recognizers.states import DOTTED_STATES, SHORT_STATES, STATES
 from anyrig.text.values import (
@@ -110,7 +110,11 @@ def _emergency(match: re.Match[str]) -> Value:
 
 
 @recognizer(
-    "phone", r"\b([Ee]xt|[Ee]xtension)\b\.? ?(\d{1,6})(?!\w)", needs="eE", weight=1.5, digits=True
+    "phone",
+    r"\b([Ee]xt|[Ee]xtension)\b\.? ?(\d{1,6})(?!\w)",
+    needs=("ext", "Ext", "extension", "Extension"),
+    weight=1.5,
+    digits=True,
 )
 def _bare_extension(match: re.Match[str]) -> Value:
     return Phrase(("Extension" if match[1][0] == "E" else "extension", Digits((match[2],))))
@@ -136,7 +140,7 @@ def _given(match: re.Match[str]) -> Found | None:
     "isbn",
     r"\bISBN(?:-1[03])?:? ?(?:is |was )?((?:97[89][- ]?)?(?:\d[- ]?){9}[\dXx])(?!\w)",
     languages=_ALL,
-    needs="I",
+    needs=("ISBN",),
     weight=3,
     digits=True,
 )
@@ -167,7 +171,7 @@ def _iban(match: re.Match[str]) -> Found | None:
     "code",
     r"\b(CVE|CWE)-(?:(\d{4})-)?(\d{1,7})(?![\w-])",
     languages=_ALL,
-    needs="C",
+    needs=("CVE", "CWE"),
     weight=3,
     digits=True,
 )
@@ -285,7 +289,7 @@ def _dotted(match: re.Match[str]) -> Value | None:
     return Phrase((value, ",", "port", Label(match[2]))) if match[2] else value
 
 
-_HOST = re.compile(
+_HOST = LazyPattern(
     r"\b(?:IP|address|host|server|ping|gateway|subnet|at|DNS)(?: is| was)? $", re.IGNORECASE
 )
 
@@ -413,6 +417,7 @@ def _block(match: re.Match[str]) -> Value:
     r"\b(?:Boeing|Airbus) ([A-Z]?)(\d{3})-(\d{1,4})([A-Z]{1,3})?(?!\w)",
     digits=True,
     weight=1.5,
+    needs=("Boeing", "Airbus"),
 )
 def _aircraft(match: re.Match[str]) -> Found:
     parts: list[Value | str] = [Letters(match[1])] if match[1] else []
@@ -522,6 +527,7 @@ def _keys(match: re.Match[str]) -> Value | None:
     "keys",
     r"\b(Ctrl|Cmd|Esc|PgUp|PgDn|PrtSc|Bksp|Del)\b(?! ?[+-]\w)(?:(?= key\b)|(?=[ .,;)]|$))",
     weight=1.1,
+    needs=_KEYS,
 )
 def _key(match: re.Match[str]) -> Value | None:
     if match[1] == "Del" and re.match(r" [A-Z]", after(match, 3)):

@@ -13,6 +13,7 @@ from anyrig.text.recognizers.common import (
     SUBSCRIPT,
     SUPERSCRIPT,
     VULGAR,
+    LazyPattern,
     after,
     before,
     parse_number,
@@ -36,11 +37,11 @@ _IDIOMS = {
     "24/7": ("24", "7"), "9/11": ("9", "11"), "7/7": ("7", "7"), "50/50": ("50", "50"),
     "20/20": ("20", "20"), "4/20": ("4", "20"),
 }  # fmt: skip
-_PLACES = re.compile(
+_PLACES = LazyPattern(
     r"(?:[Aa]pt\.?|[Aa]partment|[Ss]uite|[Rr]oom|[Uu]nit|[Ss]eat|[Gg]ate|[Gg]rade|"
     r"[Ss]ection|[Rr]ow|[Ee]xit|[Bb]lock|[Ff]lat)s? (?:\d+[A-Z](?:,? and |, | or | to |[-–]))*$"
 )
-_RATED = re.compile(
+_RATED = LazyPattern(
     r"\b(?:rated?|rating|scored?|gave|give|got|gets|earned|a|quiz|test|mark) [^.]{0,20}$"
 )
 _SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -130,7 +131,7 @@ def _power(match: re.Match[str]) -> Value:
     return Power(base, exponent.removeprefix("+"))
 
 
-_RUNS = re.compile(
+_RUNS = LazyPattern(
     r" (?:run|race|runs|races|fun|walk|road|title|record|runner|runners|event|training|in \d)"
 )
 
@@ -161,7 +162,7 @@ def _shortened(match: re.Match[str]) -> Value | Found | None:
     )
 
 
-_SCREENS = re.compile(r" (?:screen|monitor|display|video|TV|resolution|film|footage|camera)\b")
+_SCREENS = LazyPattern(r" (?:screen|monitor|display|video|TV|resolution|film|footage|camera)\b")
 
 
 def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, recognizer
-from anyrig.text.recognizers.common import after, before
+from anyrig.text.recognizers.common import LazyPattern, after, before
 from anyrig.text.values import Phrase, Range, Roman, Value
 
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
-_CANONICAL = re.compile(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
+_CANONICAL = LazyPattern(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 RULER_NAMES = frozenset(
     "Henry Louis Elizabeth Edward George James Charles William Richard Napoleon Paul Pius "
     "Benedict Leo Gregory Innocent Urban Clement Alexander Catherine Nicholas Peter Ivan "
@@ -45,13 +45,13 @@ _PARTS = frozenset(
         "figures tables titles clauses paragraphs rules options schedules exhibits categories art"
     ).split()
 )
-_NOUN = re.compile(r"([A-Za-z]+)(?: [Nn]o\.)?\.?[ -]$")
+_NOUN = LazyPattern(r"([A-Za-z]+)(?: [Nn]o\.)?\.?[ -]$")
 # "Elizabeth I think so": after a name, with a verb that a king's number never has behind it.
-_PRONOUN = re.compile(r"(?:'|’| (?:am|think|know|love|need|want|hope|believe|guess|mean|see|don't|"
+_PRONOUN = LazyPattern(r"(?:'|’| (?:am|think|know|love|need|want|hope|believe|guess|mean|see|don't|"
                       r"can|could|can't|would|will|won't|have|haven't|must|should|do|feel|saw|met|"
                       r"like|never|always|knew|thought|loved|hate|wonder|went|told|said|"
                       r"asked)\b)")  # fmt: skip
-_VERB = re.compile(r" (?!of\b|and\b|to\b|in\b|was\b|is\b)[a-z]")  # No. I compare it with ...
+_VERB = LazyPattern(r" (?!of\b|and\b|to\b|in\b|was\b|is\b)[a-z]")  # No. I compare it with ...
 _NOT_NUMBERS = frozenset(
     "MIX CD DIM MILD CIVIL LIVID VIVID MID DID LID DILL MILL ILL VIM MM CC DC MC MD MI DI CI LI "
     "XL XXL XX XXX CV IV DM CM MCI DVD VI DX MV MDI LCD LDL CDC CMC DI LCM CID MIDI VID DMI XI L "

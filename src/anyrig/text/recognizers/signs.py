@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, recognizer
-from anyrig.text.recognizers.common import after, before
+from anyrig.text.recognizers.common import LazyPattern, after, before
 from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Sign, Silence, Value
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
@@ -166,7 +166,7 @@ def _sign(match: re.Match[str]) -> Value:
     return Sign(sign, between=sign in "<>≤≥≠≈" and _compares(match))
 
 
-_VERB = re.compile(r"\b(?:is|are|was|were|be|been|of|to|at|for|with|and|or|but|if)$")
+_VERB = LazyPattern(r"\b(?:is|are|was|were|be|been|of|to|at|for|with|and|or|but|if)$")
 
 
 def _compares(match: re.Match[str]) -> bool:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from anyrig.text.recognizers import Stop, english_words
+from anyrig.text.recognizers.common import LazyPattern
 from anyrig.text.recognizers.romance import french, spanish
 from anyrig.text.recognizers.romance.units import UNITS
 from anyrig.text.recognizers.states import SHORT_STATES
@@ -25,16 +26,17 @@ _NEXT = re.compile(
 )
 _LAST_WORD = re.compile(r"[^\s()\[\]\"“«]{1,40}\Z")
 _LAST_PIECE = re.compile(r"[^\W_]+\Z")
+_COUNTED = LazyPattern(r"\d ?[^\W\d_]+\Z")
 _AFTER_WORDS = ")]}\"'”’»`*%"
 _NUMBERED_ITEM = re.compile(r"\s*\(?\d{1,3}[.)]\s*\Z")
-_ROMAN = re.compile(r"[IVXLCDM]+\b")
-_NO_INITIAL = re.compile(
+_ROMAN = LazyPattern(r"[IVXLCDM]+\b")
+_NO_INITIAL = LazyPattern(
     r"\b(?:an?|letter|vitamin|plan|hepatitis|type|group|class|grade|section|part|exhibit|"
     r"team|point|"
     r"appendix|option|answer|building|gate|wing|studio|category) \Z",
     re.IGNORECASE,
 )
-_LEADS_IN = re.compile(
+_LEADS_IN = LazyPattern(
     r"(?:^|[.!?:;][\"')]* |[\"'(])(?:At|By|On|In|Around|About|Before|After|Until|Since|"
     r"From|During|For|Near|"
     r"Every|Last|Next|Just (?:before|after)|Shortly (?:before|after)) (?:about |around |the )?\Z"
@@ -214,16 +216,21 @@ def is_certain_end(text: str, match: re.Match[str], language: str) -> bool:
 
 def _is_plain_end(text: str, start: int, after: str, language: str) -> bool:
     """Whether the word before a full stop is no abbreviation beyond doubt."""
-    last = text[start - 1 : start]
-    if last in _AFTER_WORDS:
+    if text[start - 1 : start].isdecimal():
+        # A number ends a sentence; one that begins it is an item's of a list.
+        found = _LAST_PIECE.search(text, max(0, start - 41), start)
+        word = found[0] if found else ""
+        lead = text[max(0, start - 60) : start - len(word)].rstrip()
+        return lead[-1:].isalnum() or (len(word) > 1 and bool(lead))
+    return _is_plain_word(text, start, after, language)
+
+
+def _is_plain_word(text: str, start: int, after: str, language: str) -> bool:
+    if text[start - 1 : start] in _AFTER_WORDS:
         return True
     # Of a compound the last piece counts: "well-known".
     found = _LAST_PIECE.search(text, max(0, start - 41), start)
     word = found[0] if found else ""
-    if last.isdecimal():
-        # A number ends a sentence; one that begins it is an item's of a list.
-        lead = text[max(0, start - 60) : start - len(word)].rstrip()
-        return lead[-1:].isalnum() or (len(word) > 1 and bool(lead))
     if len(word) < 2 or not word.isalpha() or (after.isdecimal() and word[0].isupper()):
         return False
     if language == "en":
@@ -234,6 +241,20 @@ def _is_plain_end(text: str, start: int, after: str, language: str) -> bool:
     if text[start - len(word) - 1 : start - len(word)] == ".":
         return False
     return not STOP_TABLES[language].is_known(word.lower())
+
+
+def is_after_plain_word(text: str, match: re.Match[str], language: str) -> bool:
+    """Whether a candidate stands behind a number or a word that no recogniser takes.
+
+    Something to read must follow it; before a small letter the word may be a unit ("12 pcs. left").
+    """
+    start = match.start()
+    after = text[match.end() : match.end() + 12].lstrip(OPEN + "-–— ")[:1]
+    if not after.isalnum() or (
+        after.islower() and _COUNTED.search(text, max(0, start - 41), start)
+    ):
+        return False
+    return text[start - 1 : start].isdecimal() or _is_plain_word(text, start, after, language)
 
 
 def is_certain_inside(text: str, match: re.Match[str], language: str) -> bool:

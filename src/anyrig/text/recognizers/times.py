@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, Stop, recognizer
-from anyrig.text.recognizers.common import DASH, NUMBER, after, before, parse_number
+from anyrig.text.recognizers.common import DASH, NUMBER, LazyPattern, after, before, parse_number
 from anyrig.text.recognizers.dates import MONTHS, WEEKDAYS
 from anyrig.text.recognizers.stops import stop_after
 from anyrig.text.values import (
@@ -33,20 +33,20 @@ _GOES_ON = frozenset(
      *_ZONES.split("|"), "Eastern", "Central", "Mountain", "Pacific", "Greenwich", "Tues", "Thurs",
      "Sept", "Christmas", "Easter"]
 )  # fmt: skip
-_RATIO = re.compile(
+_RATIO = LazyPattern(
     r"\b(?:ratio|ratios|odds|scale|mix|proportions?|aspect|of about|mixed|favou?red|"
     r"dilut\w*)\b[^.]{0,30}$",
     re.IGNORECASE,
 )
-_RATIO_AFTER = re.compile(
+_RATIO_AFTER = LazyPattern(
     r"(?: |-)(?:ratio|odds|mix|mixture|majority|scale|favou?rite|split|lead|aspect|blend)\b"
 )
-_RAN = re.compile(
+_RAN = LazyPattern(
     r"\b(?:ran|run|runs|raced?|finish\w*|swam|clocked|record|won|marathon|mile|lasts?|"
     r"lasted|length|"
     r"runtime|running time|split|best|time)\b[^.;]{0,20}\b(?:in|of|for) $"
 )
-_IN_TIME = re.compile(r"\b(?:[Ii]n|time of|[Aa]t the) (?:just |only |about )?$")
+_IN_TIME = LazyPattern(r"\b(?:[Ii]n|time of|[Aa]t the) (?:just |only |about )?$")
 _BOOKS = {
     "Gen": "Genesis", "Ex": "Exodus", "Exod": "Exodus", "Lev": "Leviticus", "Num": "Numbers",
     "Deut": "Deuteronomy", "Josh": "Joshua", "Judg": "Judges", "Sam": "Samuel", "Kgs": "Kings",
@@ -91,6 +91,7 @@ def _is_time(hour: str | int, minute: str | int | None) -> bool:
     rf"{ZONE}?",
     weight=1.7,
     digits=True,
+    needs="mM",
 )
 def _span(match: re.Match[str]) -> Found | None:
     hour, minute, link, until, to = match[1], match[2], match[5].strip(), match[6], match[7]
@@ -111,6 +112,7 @@ def _span(match: re.Match[str]) -> Found | None:
     rf"(?<![\w:.,])(\d{{1,2}})(?:[:.](\d\d))?(?::(\d\d))? ?{_HALF}{ZONE}?",
     weight=1.7,
     digits=True,
+    needs="mM",
 )
 def _half_day(match: re.Match[str]) -> Found | None:
     hour, minute, second = match[1], match[2], match[3]
@@ -175,7 +177,7 @@ def _with_seconds(match: re.Match[str], lead: str) -> Value | Found | None:
     return Duration(int(hour), int(minute), int(second), part)
 
 
-_AT_HOUR = re.compile(
+_AT_HOUR = LazyPattern(
     r"\b(?:[Aa]t|[Bb]y|until|till|[Ff]rom|around|before|after|since|between|left|landed|"
     r"departs?|arrives?|"
     r"starts?|to) (?:about |around )?$"
@@ -256,14 +258,14 @@ def _ratio(match: re.Match[str]) -> Value:
     return Score(numbers, "ratio")
 
 
-_SCORED = re.compile(
+_SCORED = LazyPattern(
     r"\b(?:[Ww]on|[Ww]in|[Ww]ins|lost|lose|loses|beat|beats|beaten|tied?|ties|drew|"
     r"score\w*|led|leads?|"
     r"trail\w*|defeat\w*|victory|ruled?|voted?|passed|failed|upset|edged|over \w+|up|down|"
     r"ahead|final|"
     r"game|match|were|was|is|it|record|result|went|go|goes|finished|ended|split)\b[^.;]{0,30}$"
 )
-_TEAM_RECORD = re.compile(r"\b(?:went|go|goes|record of|record is|finished|are|were|season) $")
+_TEAM_RECORD = LazyPattern(r"\b(?:went|go|goes|record of|record is|finished|are|were|season) $")
 
 
 @recognizer(
@@ -305,7 +307,7 @@ def _book_value(number: str | None, name: str) -> str:
     rf"\b(?:([123]|I{{1,3}}) )?(?:({_FULL_BOOKS})|({'|'.join(_BOOKS)})\.?) "
     rf"(\d{{1,3}})[:.](\d{{1,3}})([a-c])?"
     r"(?:[-–—](\d{1,3})(?::(\d{1,3}))?)?(?:, ?(\d{1,3})(?![\d:]))?(?!\d|:\d)",
-    needs=":.",
+    needs=(*_BOOKS, *_FULL_BOOKS.replace("s?", "").split("|"), "Psalms", "Surah", "Quran", "Qur"),
     weight=2,
     digits=True,
 )
@@ -332,7 +334,7 @@ def _verse(match: re.Match[str]) -> Value | None:
     "verse",
     rf"(?<!\w)([123]|I{{1,3}}) (?:({'|'.join(_BOOKS)})\.|(Samuel|Kings|Chronicles|"
     rf"Corinthians|Thessalonians|Timothy|Peter|John))(?= \d)",
-    needs="123I",
+    needs=(*_BOOKS, *_FULL_BOOKS.split("|")),
     weight=1.2,
     digits=True,
 )
@@ -341,7 +343,11 @@ def _book(match: re.Match[str]) -> Value:
 
 
 @recognizer(
-    "verse", rf"\b({'|'.join(_BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))", weight=1.1, digits=True
+    "verse",
+    rf"\b({'|'.join(_BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))",
+    weight=1.1,
+    digits=True,
+    needs=_BOOKS,
 )
 def _short_book(match: re.Match[str]) -> Value | None:
     return (
@@ -370,7 +376,10 @@ def _offset(match: re.Match[str]) -> Value:
 
 
 @recognizer(
-    "zone", rf"(?:(?<=[Nn]oon )|(?<=night )|(?<=clock ))({_ZONES})(?![\w&])(\.)?", weight=1.1
+    "zone",
+    rf"(?:(?<=[Nn]oon )|(?<=night )|(?<=clock ))({_ZONES})(?![\w&])(\.)?",
+    weight=1.1,
+    needs=_ZONES.split("|"),
 )
 def _named_zone(match: re.Match[str]) -> Found:
     return Found(Letters(match[1]), stop=_half_stop(match))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, recognizer
+from anyrig.text.recognizers.common import LazyPattern
 from anyrig.text.values import Identifier, Phrase, Value, Web
 
 _ALL = ("en", "es", "fr")
@@ -25,7 +26,7 @@ _BRANDS = (
     "iPhone", "iPad", "iPod", "iMac", "iTunes", "iCloud", "eBay", "iOS", "macOS", "iPlayer",
     "iBooks", "eBook", "eBooks", "iMovie", "mRNA", "tRNA", "eSIM", "iWatch", "iMessage",
 )  # fmt: skip
-_SURNAME = re.compile(r"(?i:mac|mc|de|la|le|van|von|du|di|da)[A-Z]")
+_SURNAME = LazyPattern(r"(?i:mac|mc|de|la|le|van|von|du|di|da)[A-Z]")
 
 
 def _address(match: re.Match[str], address: str, offset: int) -> Found | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, recognizer
-from anyrig.text.recognizers.common import DIGITS
+from anyrig.text.recognizers.common import LazyPattern
 from anyrig.text.recognizers.romance import french, spanish
 from anyrig.text.recognizers.romance.forms import (
     DOT,
@@ -44,7 +44,7 @@ _WEEKDAY = {
     language: rf"(?:{one_of(table.SHORT_WEEKDAYS)})\." for language, table in TABLES.items()
 }
 # A street named after a day; what follows is the house.
-_STREET = re.compile(
+_STREET = LazyPattern(
     r"\b(?:Avda\.|Av\.|[Aa]venida|[Cc]alle|[Pp]laza|[Cc]/|[Rr]ue|[Pp]lace)\s*(?:du )?$"
 )
 _ARTICLES = {"el", "del", "al", "desde", "día"}
@@ -81,7 +81,7 @@ def _date(day: int, month: int, year: str = "") -> Date | None:
     rf"(?:(?<!\w)({_WEEKDAY['es']}),?\s+)?(?<![\w.,/])(\d{{1,2}})(?:\s*([-\u2013]|y|al)\s*(\d{{1,2}}))?"
     rf"(?:\s+|[-/])(?:de\s+)?({_MONTH['es']})(?:(?:,?\s+(?:(del?)\s+)?|[-/])(\d{{4}}))?(?!\w)",
     languages=("es",), flags=re.IGNORECASE, weight=1.3,
-    needs=DIGITS,
+    digits=True, needs=(*spanish.MONTHS, *spanish.SHORT_MONTHS),
 )  # fmt: skip
 def _spanish_date(match: re.Match[str]) -> Value | Found | None:
     weekday, day, link, until, month, article, year = match.groups()
@@ -109,7 +109,7 @@ def _spanish_date(match: re.Match[str]) -> Value | Found | None:
     rf"(?:\s*(-|\u2013|et|au)\s*(\d{{1,2}}(?:er)?))?(?:\s+|[-/])"
     rf"({_MONTH['fr']})(?:(?:,?\s+|[-/])(\d{{4}}))?(?!\w)",
     languages=("fr",), flags=re.IGNORECASE, weight=1.3,
-    needs=DIGITS,
+    digits=True, needs=(*french.MONTHS, *french.SHORT_MONTHS),
 )  # fmt: skip
 def _french_date(match: re.Match[str]) -> Value | Found | None:
     weekday, day, link, until, month, year = match.groups()
@@ -134,14 +134,14 @@ def _french_date(match: re.Match[str]) -> Value | Found | None:
     r"(?<!\w)1\.?(?:º|°|ero|ro|er|o)\.?\s+de\s+(?=([a-z]+))",
     languages=("es",),
     weight=2,
-    needs=DIGITS,
+    digits=True,
 )
 def _spanish_first(match: re.Match[str]) -> Value | None:
     return Abbreviation("primero de ") if match[1] in spanish.MONTHS else None
 
 
 @romance(
-    "date", r"(?<![\w.,/-])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-])", weight=1.5, needs=DIGITS
+    "date", r"(?<![\w.,/-])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-])", weight=1.5, digits=True
 )
 def _iso(language: str, match: re.Match[str]) -> Value | None:
     return _date(int(match[4]), int(match[3]), match[1])
@@ -151,7 +151,7 @@ def _iso(language: str, match: re.Match[str]) -> Value | None:
     "date",
     r"(?<![\w.,/-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})(?![\d/-])(?!\.\d|[\s-]\d\d(?:\D|$))",
     weight=1.5,
-    needs=DIGITS,
+    digits=True,
 )
 def _numeric(language: str, match: re.Match[str]) -> Value | None:
     day, month = int(match[1]), int(match[3])
@@ -161,7 +161,7 @@ def _numeric(language: str, match: re.Match[str]) -> Value | None:
 
 
 @romance(
-    "date", r"(?<![\w.,/-])(\d{1,2})([-/.])([IVX]{1,4})\2(\d{4})(?![\w-])", weight=2, needs=DIGITS
+    "date", r"(?<![\w.,/-])(\d{1,2})([-/.])([IVX]{1,4})\2(\d{4})(?![\w-])", weight=2, digits=True
 )
 def _roman_month(language: str, match: re.Match[str]) -> Value | None:
     return _date(int(match[1]), parse_roman(match[3]), match[4])
@@ -198,7 +198,7 @@ def _day_and_month(language: str, match: re.Match[str]) -> Value | None:
         rf"|(?<!\w)({_MONTH[language]})([-/ ])(?:de )?(\d{{4}})(?!\d)"
     ),
     flags=re.I, weight=1.2,
-    needs=DIGITS,
+    digits=True,
 )  # fmt: skip
 def _month_and_year(language: str, match: re.Match[str]) -> Value | None:
     if match[1]:
@@ -218,7 +218,7 @@ def _month_and_year(language: str, match: re.Match[str]) -> Value | None:
         rf"(?<=\ben )({one_of(TABLES[language].SHORT_MONTHS)})\.(?!\w)"
         rf"|(?<!\w)({one_of(TABLES[language].SHORT_MONTHS)})\.(?=\s?[-\u2013/]\s?{_MONTH[language]})"
     ),
-    weight=1.5,
+    weight=1.5, needs=lambda language: TABLES[language].SHORT_MONTHS,
 )  # fmt: skip
 def _month_alone(language: str, match: re.Match[str]) -> Value | Found | None:
     name = TABLES[language].MONTHS[_month(language, match[1] or match[2]) - 1]
@@ -231,7 +231,7 @@ def _month_alone(language: str, match: re.Match[str]) -> Value | Found | None:
         rf"(?<!\w)({one_of(TABLES[language].SHORT_WEEKDAYS)})\.?\s?[-\u2013]\s?"
         rf"({one_of(TABLES[language].SHORT_WEEKDAYS)})\.(?!\w)"
     ),
-    flags=re.IGNORECASE,
+    flags=re.IGNORECASE, needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
 )  # fmt: skip
 def _weekdays(language: str, match: re.Match[str]) -> Value | Found | None:
     first, last = (_weekday_name(language, part) for part in match.groups())
@@ -258,6 +258,7 @@ def _weekday_name(language: str, written: str) -> str:
         rf"|(?<!\w)((?:{_PLAIN_WEEKDAYS[language]})\.)(?!\w|\s?:)"
     ),
     flags=re.IGNORECASE,
+    needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
 )
 def _weekday(language: str, match: re.Match[str]) -> Value | Found | None:
     written, following = match[0].lower(), text_after(match)
@@ -274,7 +275,11 @@ def _weekday(language: str, match: re.Match[str]) -> Value | Found | None:
 
 
 @recognizer(
-    "date", r"(?<!\w)(a|d)\.?\s?(?:de\s)?(?:C|J\.?\s?C)\b\.?(?![\w'])", languages=("es",), weight=2
+    "date",
+    r"(?<!\w)(a|d)\.?\s?(?:de\s)?(?:C|J\.?\s?C)\b\.?(?![\w'])",
+    languages=("es",),
+    needs="ad",
+    weight=2,
 )
 def _spanish_era(match: re.Match[str]) -> Value | Found | None:
     dated = re.search(r"(?:\d|[IVXLC]|siglo|año)\.?\s*$", text_before(match, 12))
@@ -286,7 +291,7 @@ def _spanish_era(match: re.Match[str]) -> Value | Found | None:
 
 @recognizer(
     "date", r"(?<!\w)(av|apr|ap|avant|après)\.?\s?J\.?-?\s?C\b\.?(?!\w)",
-    languages=("fr",), flags=re.I, weight=2,
+    languages=("fr",), needs="jJ", flags=re.I, weight=2,
 )  # fmt: skip
 def _french_era(match: re.Match[str]) -> Value | Found | None:
     side = "avant" if match[1].lower().startswith("av") else "après"
@@ -308,7 +313,7 @@ def _close_era(value: Value, match: re.Match[str], language: str) -> Found:
     r"(?<=[sS] )'?([1-9]0)'?s?(?![\w%°º'])(?!\s?[%€$°º]|[.,]\d)|(?<!\w)'(\d\d)s?(?![\w'])|"
     r"(?<!\w)([12]\d\d0)s(?![\w'])",
     languages=("es",), weight=2,
-    needs=DIGITS,
+    digits=True,
 )  # fmt: skip
 def _spanish_decade(match: re.Match[str]) -> Value | None:
     if match[1]:
@@ -323,7 +328,7 @@ def _spanish_decade(match: re.Match[str]) -> Value | None:
     r"(?<!\w)((?:années|ann\.|décennie)\s+)'?(\d{4}|[1-9]0)"
     r"(?:\s*(-|\u2013|et|à|ou)\s*'?(\d{4}|[1-9]0))?(?!\w|[.,]\d)",
     languages=("fr",), flags=re.I, weight=1.5,
-    needs=DIGITS,
+    digits=True,
 )  # fmt: skip
 def _french_decade(match: re.Match[str]) -> Value:
     head = match[1].strip().replace("ann.", "années")
@@ -343,7 +348,7 @@ _ZONES = frozenset("EST EDT CST PST CET CEST GMT UTC".split())
     "time",
     r"(?<![\w:.,/])(\d{1,2})(?:[:.h]([0-5]\d))?(?::([0-5]\d))?\s*([aApP])\.?\s?[mM](?:\.|(?!\w))",
     languages=("es",), weight=1.5,
-    needs=DIGITS,
+    digits=True,
 )  # fmt: skip
 def _spanish_half_day(match: re.Match[str]) -> Value | Found | None:
     hour = int(match[1])
@@ -371,7 +376,7 @@ _HOURS = r"(\s?(?:horas|hrs?|hs?)\b\.?(?!\w))"
     "time",
     rf"(?<![\w:.,/])([01]?\d|2[0-4])[:h]([0-5]\d)(?![\d:]|[. ]\d{{3}}|[.,]\d){_HOURS}?",
     languages=("es",), weight=1.2,
-    needs=DIGITS,
+    digits=True,
 )  # fmt: skip
 def _spanish_time(match: re.Match[str]) -> Value | Found | None:
     return close(
@@ -408,7 +413,7 @@ def _by_clock(hour_written: str, minute: int, marked: bool) -> Time:
     r"(?<=\b[Ll]as )(\d{1,2})\s?(?:h|hs|hrs?)\b\.?(?!\w)|"
     r"(?<=\b[Ll]a )1(?=[.,;]|\s|$)(?!\.?[ªºa°]|[.,]\d)",
     languages=("es",), weight=1.5,
-    needs=DIGITS,
+    digits=True,
 )  # fmt: skip
 def _spanish_hour(match: re.Match[str]) -> Value | Found | None:
     if match[1] is None:
@@ -436,7 +441,7 @@ _AND = r"\s?(?:(y|et)\s)?"
     rf"(?<![\w:.,/])(?:(\d{{1,4}})\s?(?:h|hs|hrs)\b\.?{_AND})?"
     rf"(\d{{1,3}})\s?(?:min|mn|m)\b\.?(?:{_AND}([0-5]?\d)\s?(?:seg|sec|s)\b\.?)?(?![\w/²'])",
     weight=1.5,
-    needs=DIGITS,
+    digits=True,
 )
 def _duration(language: str, match: re.Match[str]) -> Value | Found | None:
     """1h 30m, 2 h 15 min, 28 min 30 s."""
@@ -455,7 +460,7 @@ _FRENCH_HOUR = r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]"
 
 
 @recognizer(
-    "time", rf"{_FRENCH_HOUR}\s?([0-5]\d)(?![\w/])", languages=("fr",), weight=1.2, needs=DIGITS
+    "time", rf"{_FRENCH_HOUR}\s?([0-5]\d)(?![\w/])", languages=("fr",), weight=1.2, digits=True
 )
 def _french_time(match: re.Match[str]) -> Value:
     return Time(int(match[1]), int(match[2]))
@@ -475,7 +480,7 @@ def _french_colon(match: re.Match[str]) -> Value:
     r"(?<![\w:.,/])(\d{1,4})\s?[hH]\b\.?(?![\w\u00b2/])",
     languages=("fr",),
     weight=1.1,
-    needs=DIGITS,
+    digits=True,
 )
 def _french_hour(match: re.Match[str]) -> Value | Found:
     return close(Time(int(match[1])), match, "fr", digits_follow=False)
@@ -495,7 +500,7 @@ def _always(match: re.Match[str]) -> Value:
     "time",
     rf"{_FRENCH_HOUR[:-4]}[hH:]([0-5]\d)?\s?[-\u2013]\s?([01]?\d|2[0-4])\s?[hH:]([0-5]\d)?(?!\w)",
     languages=("fr",), weight=1.3,
-    needs=DIGITS,
+    digits=True,
 )  # fmt: skip
 def _french_span(match: re.Match[str]) -> Value:
     first = Time(int(match[1]), int(match[2] or 0))

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from anyrig.text.recognizers import Found, Recognizer, recognizer
+from anyrig.text.recognizers.common import LazyPattern
 from anyrig.text.recognizers.romance import french, spanish
 from anyrig.text.recognizers.stops import look_behind, stop_after
 from anyrig.text.values import Number, Value
@@ -33,11 +34,11 @@ DOT = r"(?:\.(?!\.))?"
 CAPITAL = "A-ZÁÉÍÓÚÜÑÀÂÄÇÈÊËÎÏÔÖÙÛŸŒÆ"
 SMALL = "a-záéíóúüñàâäçèêëîïôöùûÿœæ"
 ROMAN = r"[IVXLCDM]+"
-_ROMAN = re.compile(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
+_ROMAN = LazyPattern(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 _ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
-_WORD = re.compile(r"\s+([^\W\d_]+(?:['-][^\W\d_]+)*)")
-_LAST_WORD = re.compile(r"([^\W\d_]+(?:\.|\b))[\s(\"]*$")
-_SENTENCE_START = re.compile(r"(?:^|[!?]|[^\W\d_]{4}\.)[\s\"'¿¡—(*_#>-]*$")
+_WORD = LazyPattern(r"\s+([^\W\d_]+(?:['-][^\W\d_]+)*)")
+_LAST_WORD = LazyPattern(r"([^\W\d_]+(?:\.|\b))[\s(\"]*$")
+_SENTENCE_START = LazyPattern(r"(?:^|[!?]|[^\W\d_]{4}\.)[\s\"'¿¡—(*_#>-]*$")
 _REACH = 60
 
 Build = Callable[[str, "re.Match[str]"], Value | Found | None]
@@ -47,7 +48,8 @@ def romance(
     kind: str,
     pattern: str | Callable[[str], str],
     *,
-    needs: str = "",
+    needs: Iterable[str] | Callable[[str], Iterable[str]] = "",
+    digits: bool = False,
     weight: float = 1.0,
     flags: int = 0,
 ) -> Callable[[Build], tuple[Recognizer, ...]]:
@@ -59,7 +61,8 @@ def romance(
                 kind,
                 pattern if isinstance(pattern, str) else pattern(language),
                 languages=(language,),
-                needs=needs,
+                needs=needs(language) if callable(needs) else needs,
+                digits=digits,
                 weight=weight,
                 flags=flags,
             )(partial(build, language))
@@ -153,11 +156,11 @@ def close(value: Value, match: re.Match[str], language: str, **options: Any) -> 
 
 
 _LEADS_IN = {
-    "es": re.compile(
+    "es": LazyPattern(
         r"\W*(?:A|Alrededor de|Hacia|Sobre|Desde|Hasta|Tras|En|El|Del|Antes del?|Después del?|"
         r"Cerca de|Durante|Por|Unos|Unas|Cada|A los|A unos)(?: (?:las?|el|los|unas|eso de las))? "
     ),
-    "fr": re.compile(
+    "fr": LazyPattern(
         r"\W*(?:À|A|Vers|Dès|Le|Depuis|Après|Avant|Jusqu'à|Jusqu'au|En|Pendant|Au|Aux|Du|Autour de|"
         r"Toutes les|Durant)(?: (?:les?|la|environ|plus de))? "
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from anyrig.text.recognizers.common import LazyPattern
 
 MONTHS = (
     "janvier février mars avril mai juin juillet août septembre octobre novembre décembre"
@@ -197,7 +197,7 @@ _FEMININE = frozenset(
     "fourchette assiette bougie allumette cigarette vitesse profondeur hauteur largeur "
     "longueur valeur pression charge taille température temp".split()
 )
-_FEMININE_END = re.compile(
+_FEMININE_END = LazyPattern(
     r"(?:tion|sion|xion|aison|ette|elle|esse|ence|ance|ure|ude|ade|euse|trice|ille|ine|ée|ie|ité|"
     r"eté|erie|aine|ière|une|enne|onne|ise|ouche|otte|euille|anne|ole|ule|ogue)$"
 )

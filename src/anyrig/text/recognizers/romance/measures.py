@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found
-from anyrig.text.recognizers.common import DIGITS, FRACTIONS, VULGAR
+from anyrig.text.recognizers.common import FRACTIONS, VULGAR, LazyPattern
 from anyrig.text.recognizers.romance.forms import (
     BEFORE,
     DASH,
@@ -41,7 +41,7 @@ from anyrig.text.values import (
 
 # Letters that name seats, classes and models more often than they measure.
 _DOUBTFUL = frozenset("A B C F J K N V W L t o j q p. pp.".split())
-_SEATED = re.compile(
+_SEATED = LazyPattern(
     r"\b(?:asientos?|fila|piso|planta|puerta|letra|aula|clase|grupo|curso|portal|escalera|bloque|"
     r"tipo|talla|sièges?|place|rang|étage|porte|salle|groupe|bâtiment|bloc|taille|type|voie|ligne|"
     r"renault|citroën|peugeot|la|une|sa|ma) $",
@@ -75,7 +75,8 @@ def _power(mark: str | None) -> int:
         rf"{_POWER}(?:\.?/({_SYMBOL[language]}){_POWER})?{DOT}(?![\w²³'])"
     ),
     weight=1.2,
-    needs=DIGITS,
+    digits=True,
+    needs=lambda language: UNITS[language],
 )
 def _measure(language: str, match: re.Match[str]) -> Value | Found | None:
     written, until, symbol, power, per, per_power = match.groups()
@@ -202,7 +203,7 @@ def _height(language: str, match: re.Match[str]) -> Value:
     rf"{BEFORE}(\d{{1,3}}) ?(?:'|ft\.?|pi\.?|pies|pieds) ?(?:(?:y|et) )?(\d{{1,2}}(?:[.,]\d)?)"
     r" ?(''|\"|in\b\.?|po\b\.?|pulg\b\.?)?(?!\w)",
     weight=1.4,
-    needs=DIGITS,
+    digits=True,
 )  # fmt: skip
 def _feet(language: str, match: re.Match[str]) -> Value | Found | None:
     """5'11" of a person; 3'30 of a race."""
@@ -334,7 +335,8 @@ def _money(
         rf" ?(?:(?<=\w )de |(?<=\w )d')?)?({one_of(SIGNS[language])})(?![\w€$]){_PER[language]}"
     ),
     weight=1.4,
-    needs=DIGITS,
+    digits=True,
+    needs=lambda language: SIGNS[language],
 )
 def _money_after(language: str, match: re.Match[str]) -> Value | Found | None:
     number, until, scale, sign, per, power = match.groups()
@@ -357,7 +359,8 @@ def _money_after(language: str, match: re.Match[str]) -> Value | Found | None:
         rf"{_PER[language]}(?:\.[-\u2013\u2014])?(?!\w|[.,]\d)"
     ),
     weight=1.4,
-    needs=DIGITS,
+    digits=True,
+    needs=lambda language: SIGNS[language],
 )
 def _money_before(language: str, match: re.Match[str]) -> Value:
     minus, sign, number, scale, code, per, power = match.groups()

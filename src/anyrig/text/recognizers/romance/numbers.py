@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, recognizer
-from anyrig.text.recognizers.common import DIGITS, FRACTIONS, VULGAR
+from anyrig.text.recognizers.common import FRACTIONS, VULGAR, LazyPattern
 from anyrig.text.recognizers.romance import spanish
 from anyrig.text.recognizers.romance.forms import (
     AFTER,
@@ -56,7 +56,7 @@ _POINTED = frozenset(
 _NAMING = frozenset("page numéro n° chambre chapitre ligne".split())
 
 
-@romance("number", rf"{BEFORE}({MINUS}{NUMBER})(?![\d\w])(?![.,]\d)", weight=0.5, needs=DIGITS)
+@romance("number", rf"{BEFORE}({MINUS}{NUMBER})(?![\d\w])(?![.,]\d)", weight=0.5, digits=True)
 def _count(language: str, match: re.Match[str]) -> Value | None:
     number = parse_number(match[1])
     whole = int(number.digits[:30])
@@ -88,7 +88,7 @@ def _is_counting(language: str, match: re.Match[str], gender: str) -> bool:
 @romance(
     "number",
     rf"{BEFORE}({NUMBER}) ?([Mk])(?!\w)(?<!\d )|{BEFORE}({NUMBER}) M(?= d['e])",
-    needs=DIGITS,
+    digits=True,
 )
 def _shortened(language: str, match: re.Match[str]) -> Value | None:
     """3M, 20k: as counts of people are written."""
@@ -99,7 +99,7 @@ def _shortened(language: str, match: re.Match[str]) -> Value | None:
     "number",
     rf"{BEFORE}({NUMBER})([A-Za-z]{{1,4}})(?!\w)|{BEFORE}({NUMBER})(?=[^\W\d_])"
     r"|(?<=[^\W\d_])(\d+)(?![.,]?\d)",
-    needs=DIGITS, weight=0.45,
+    digits=True, weight=0.45,
 )  # fmt: skip
 def _glued(language: str, match: re.Match[str]) -> Value | None:
     """A number that touches letters: 5G, 802.11ac."""
@@ -119,7 +119,7 @@ def _glued(language: str, match: re.Match[str]) -> Value | None:
 @romance(
     "number",
     rf"(?<=[{SMALL}0-9] )(?<!\d )(\d{{1,2}})([sScCxX])(?!\w)",
-    needs=DIGITS, weight=3,
+    digits=True, weight=3,
 )  # fmt: skip
 def _model(language: str, match: re.Match[str]) -> Value | None:
     """A thing's name: iPhone 6s."""
@@ -127,7 +127,7 @@ def _model(language: str, match: re.Match[str]) -> Value | None:
     return Phrase((Number(match[1]), Letters(match[2].upper()))) if named else None
 
 
-@romance("number", r"\d+", weight=0.2, needs=DIGITS)
+@romance("number", r"\d+", weight=0.2, digits=True)
 def _rest(language: str, match: re.Match[str]) -> Value:
     """Whatever digits are left: no figure goes unsaid."""
     before = match.string[max(0, match.start() - 1) : match.start()].isalnum()
@@ -140,7 +140,7 @@ def _rest(language: str, match: re.Match[str]) -> Value:
     rf"{BEFORE}1(?= de cada {NUMBER} ([a-záéíóúñ]+))",
     languages=("es",),
     weight=2,
-    needs=DIGITS,
+    digits=True,
 )
 def _one_in(match: re.Match[str]) -> Value:
     """One of them has their gender: una de cada tres mujeres."""
@@ -160,11 +160,11 @@ def _elided(match: re.Match[str]) -> Value:
 # -- ranges, ratios, versions ----------------------------------------------------------------------
 
 # A law has a number in parts, no span: loi n° 2015-123.
-_CODED = re.compile(r"(?:\bn°|\bnuméro|\b[LRD]\.) ?$")
+_CODED = LazyPattern(r"(?:\bn°|\bnuméro|\b[LRD]\.) ?$")
 
 
 @romance(
-    "range", rf"{BEFORE}({NUMBER}){DASH}({NUMBER}){AFTER}(?!{DASH}\d)", weight=0.6, needs=DIGITS
+    "range", rf"{BEFORE}({NUMBER}){DASH}({NUMBER}){AFTER}(?!{DASH}\d)", weight=0.6, digits=True
 )
 def _range(language: str, match: re.Match[str]) -> Value | None:
     first, last = parse_number(match[1]), parse_number(match[2])
@@ -222,7 +222,7 @@ _DEGREE_WORDS = frozenset(
     "bajo sobre centígrados celsius fahrenheit norte sur este oeste latitud longitud kelvin "
     "alcohólicos n s e o w".split()
 )
-_DEGREE_CONTEXT = re.compile(
+_DEGREE_CONTEXT = LazyPattern(
     r"\b(?:hace|hac[ií]a|hará|hizo|haga|temperatura|temp\.|fiebre|ángulo|gir\w+|inclin\w+|latitud|"
     r"longitud|alcohol|frío|calor|horno|hornea\w*|hornee|termómetro|pendiente|rot\w+|máxim\w*|"
     r"mínim\w*|máx\.?|mín\.?|sombra|marc\w+|mercurio|calient\w+|hierve|congel\w+|grados|vino|"
@@ -231,7 +231,7 @@ _DEGREE_CONTEXT = re.compile(
 )  # fmt: skip
 
 
-_RANKED = re.compile(
+_RANKED = LazyPattern(
     r"\b(?:qued\w+|termin\w+|acab\w+|lleg\w+|entr\w+|es|fue|finaliz\w+|puesto|clasific\w+|número|"
     r"art\.|artículo|en|piso|planta) $"
 )
@@ -265,7 +265,7 @@ def is_degrees(match: re.Match[str], number: str) -> bool:
     r"|\.?(er|ero|ro|do|to|mo|vo|no|era|ra|da|ta|ma|va|na|o|a)(?!\w))"
     r"(?:\.(?= [a-z]|\s?[A-ZÁÉÍÓÚ][a-z]+\.))?(s?)(?![\da-zá-ú])",
     languages=("es",),
-    needs=DIGITS,
+    digits=True,
 )
 def _spanish_ordinal(match: re.Match[str]) -> Value | None:
     number, ending = int(match[1]), (match[2] or match[3] or match[4]).lower()
@@ -291,7 +291,7 @@ def _spanish_ordinal(match: re.Match[str]) -> Value | None:
     "ordinal",
     r"(?<![\w.,])(\d{1,7})(?:(ers|er|res|re|ères|ère)|(ème|eme|ième|ieme|è|e|nde|nd|de|d)(s?))(?!\w)",
     languages=("fr",), weight=1.1,
-    needs=DIGITS,
+    digits=True,
 )  # fmt: skip
 def _french_ordinal(match: re.Match[str]) -> Value | None:
     number, first, ending = int(match[1]), match[2], match[3]
@@ -314,8 +314,8 @@ _FRACTION = (
     rf"{AFTER}(?!/)"
 )
 _GRADED = {
-    "es": re.compile(r"nota|puntu|calific|sacó|saqué|obtuv|valor|examen"),
-    "fr": re.compile(r"not[eé]|obten|\beu\b|score|moyenne|évalu|examen"),
+    "es": LazyPattern(r"nota|puntu|calific|sacó|saqué|obtuv|valor|examen"),
+    "fr": LazyPattern(r"not[eé]|obten|\beu\b|score|moyenne|évalu|examen"),
 }
 _HALF_AFTER = {"es": _AFTER_ORDINAL, "fr": TABLES["fr"].NO_NOUN}
 

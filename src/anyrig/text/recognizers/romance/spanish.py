@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text.recognizers.common import LazyPattern
+
 MONTHS = (
     "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"
 ).split()
@@ -194,7 +196,7 @@ KINGS = QUEENS | frozenset(
     "james paul".split()
 )
 # Behind a Roman numeral that is read as an ordinal.
-EVENTS = re.compile(
+EVENTS = LazyPattern(
     r"(?:guerra|congreso|edición|república|reich|concilio|festival|foro|cumbre|jornada|encuentro|"
     r"simposio|asamblea|premio|certamen|feria|semana|conferencia|legislatura|dinastía|plan|torneo|"
     r"copa|campeonato|juegos|cruzada|internacional|curso|concurso|aniversario|centenario|imperio|"
@@ -240,8 +242,8 @@ _MASCULINE = frozenset(
     "camión gorrión guion guión millón billón trillón escorpión campeón bastión sarampión "
     "embrión anfitrión dálmata patriarca monarca jerarca dentista indígena demócrata".split()
 )
-_FEMININE_END = re.compile(r"(?:a|ción|sión|xión|gión|nión|tión|dad|tad|tud|umbre|triz|ez)$")
-_MASCULINE_END = re.compile(r"(?:[^rygdl]ema|grama|ista|cida|nauta|crata|iatra|arca|auta|ómetra)$")
+_FEMININE_END = LazyPattern(r"(?:a|ción|sión|xión|gión|nión|tión|dad|tad|tud|umbre|triz|ez)$")
+_MASCULINE_END = LazyPattern(r"(?:[^rygdl]ema|grama|ista|cida|nauta|crata|iatra|arca|auta|ómetra)$")
 
 
 def find_gender(noun: str) -> str:

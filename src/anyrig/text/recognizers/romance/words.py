@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 
 from anyrig.text.recognizers import Found, Recognizer, Stop, recognizer
+from anyrig.text.recognizers.common import LazyPattern
 from anyrig.text.recognizers.romance import french, spanish
 from anyrig.text.recognizers.romance.forms import (
     CAPITAL,
@@ -70,6 +71,7 @@ def _abbreviations(
         "abbreviation",
         rf"(?<![\w.]){before}(?:{choice}){end}{after}",
         languages=(language,),
+        needs=[key.lower() for key in table] if ignore_case else table,
         flags=re.IGNORECASE if ignore_case else 0,
         weight=weight,
     )
@@ -213,6 +215,7 @@ _ABBREVIATIONS = (
 @romance(
     "abbreviation",
     lambda language: rf"(?<![\w.])(?i:{one_of(TABLES[language].AGREEING)})(?!\w)(?!\.\.)",
+    needs=lambda language: TABLES[language].AGREEING,
     weight=1.6,
 )
 def _agreeing(language: str, match: re.Match[str]) -> Value | Found | None:
@@ -245,7 +248,7 @@ def _agreeing_ending(language: str, noun: str) -> str:
     return f"ale{plural}" if feminine and not noun.startswith("personne") else plain
 
 
-@recognizer("abbreviation", r"(?<!\w)et suiv\.(?!\w)", languages=("fr",), weight=2)
+@recognizer("abbreviation", r"(?<!\w)et suiv\.(?!\w)", languages=("fr",), needs=["suiv"], weight=2)
 def _following(match: re.Match[str]) -> Value | Found:
     """Pages et suivantes, articles et suivants."""
     feminine = re.search(r"\b(?:pp?\.|pages?|fig\.|figures?|sections?|lignes?)[^.]{0,20}$",
@@ -256,13 +259,19 @@ def _following(match: re.Match[str]) -> Value | Found:
     return Found(Abbreviation(words), stop_after(match.string, match.end(), "fr"))
 
 
-@recognizer("abbreviation", r"(?<!\w)[Cc]/ ?(?=[A-ZÁÉÍÓÚ][a-záéíóú])", languages=("es",), weight=2)
+@recognizer(
+    "abbreviation",
+    r"(?<!\w)[Cc]/ ?(?=[A-ZÁÉÍÓÚ][a-záéíóú])",
+    languages=("es",),
+    needs="/",
+    weight=2,
+)
 def _street(match: re.Match[str]) -> Value:
     return Abbreviation("Calle " if match.start() == 0 else "calle ")
 
 
 # A name or an initial before it, no office: then it is an initial too.
-_INITIAL_BEFORE = re.compile(
+_INITIAL_BEFORE = LazyPattern(
     r"(?:(?<!\w)[A-ZÁÉÍÓÚ]\.?|(?<!\w)(?!Presidente|Señor|Director|Ministro|Doctor|Rector|Alcalde|Rey|"
     r"Profesor|General|El|Al|Del|Los|Un)[A-ZÁÉÍÓÚ][a-záéíóúñ]+) ?$"
 )
@@ -337,13 +346,13 @@ _VOWELS = frozenset("AEIOUYÁÉÍÓÚÜÀÂÄÈÊËÎÏÔÖÙÛŒÆ")
 _LIQUID = re.compile(r"(?:[PBTDCGFK][RL]|[CPGTS]H|QU|ST|SC|SP|SM|SN|GN|PS)")
 _CODA = re.compile(r"[RLN][KTDPCGN]$")
 # A letter behind one of these is its name, and a full stop behind the letter ends the sentence.
-_LETTERED = re.compile(
+_LETTERED = LazyPattern(
     r"(?:Plan|Vitamin[ae]|Gr[uo]upo?|Clas[se]e?|Tipo|Type|Letra|Lettre|Anexo|Annexe|Opción|Option|"
     r"Serie|Série|Zona|Zone|Bloque|Bloc|Apartado|Hepatitis|Hépatite) $"
 )
-_NAMED = re.compile(r"(?:^|\W)[A-ZÁÉÍÓÚÑÀÂÇÈÊËÎÏÔÛ][a-zà-ÿ]+ $")
+_NAMED = LazyPattern(r"(?:^|\W)[A-ZÁÉÍÓÚÑÀÂÇÈÊËÎÏÔÛ][a-zà-ÿ]+ $")
 # A name follows these, where no letter was named just before: de A. Camus, but entre A et B.
-_LEADING = re.compile(
+_LEADING = LazyPattern(
     r"(?:^|[\s(])(?:de|par|avec|selon|chez|con|por|según|(?<!\b[A-Z] )(?:et|y))[ ]$|"
     r"[^\W\d_]{3,}, $|: $|\b(?:abbé|père|frère|sœur|don|doña|fray|padre) $|"
     r"\b(?:MM?\.|Mme|Mlle|Dr\.?|Sr\.|Sra\.|D\.) $"
@@ -458,7 +467,7 @@ def _is_sayable(written: str) -> bool:
 # -- telephone numbers and codes -------------------------------------------------------------------
 
 _GAP = "[ .-]"
-_CALLED = re.compile(
+_CALLED = LazyPattern(
     r"(?:tel[eé]fonos?|tel\.?|tfno\.?|tlf\.?|telf\.?|m[oó]vil|celular|fax|llam\w+|whatsapp|n[uú]mero|"
     r"cel\.?|marc\w+)[^.\d]{0,25}$",
     re.IGNORECASE,
