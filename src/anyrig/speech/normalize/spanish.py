@@ -10,53 +10,12 @@ What was chosen where readers differ:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
-from anyrig.speech.normalize import spell
-from anyrig.speech.normalize.romance import (
-    Grammar,
-    join_phrase,
-    name_unit,
-    speak_formula,
-    speak_web,
-)
-from anyrig.text.values import (
-    Abbreviation,
-    Date,
-    Decade,
-    Digits,
-    Dimensions,
-    Duration,
-    Formula,
-    Fraction,
-    Identifier,
-    Label,
-    Letters,
-    Measure,
-    Money,
-    Number,
-    Ordinal,
-    Phrase,
-    Power,
-    Range,
-    Rate,
-    Roman,
-    Score,
-    Sign,
-    Silence,
-    Time,
-    Value,
-    Version,
-    Web,
-    Year,
-)
+from anyrig.speech.normalize.romance import Noun, RomanceVerbalizer
+from anyrig.text import values as v
+from anyrig.text.recognizers.languages import spanish as tables
 
-_MONTHS = (
-    "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"
-).split()
-_WEEKDAYS = "lunes martes miércoles jueves viernes sábado domingo".split()
 _ORDINAL_UNITS = "primero segundo tercero cuarto quinto sexto séptimo octavo noveno".split()
 _ORDINAL_TEENS = (
     "décimo undécimo duodécimo decimotercero decimocuarto decimoquinto decimosexto decimoséptimo "
@@ -73,10 +32,8 @@ _PARTS = {
     2: "medio", 3: "tercio", 4: "cuarto", 5: "quinto", 6: "sexto", 7: "séptimo", 8: "octavo",
     9: "noveno", 10: "décimo", 100: "centésimo", 1000: "milésimo", 1_000_000: "millonésimo",
 }  # fmt: skip
-_LEADS = {"-": "menos ", "+": "más ", "±": "más menos ", "~": "aproximadamente "}
 _SCALES = {3: ("mil", "mil"), 6: ("millón", "millones"), 9: ("mil millones", "mil millones"),
            12: ("billón", "billones")}  # fmt: skip
-# Units that CLDR lacks, or calls by a name that nobody says.
 _UNITS = {
     "inhabitant": "habitante", "person": "persona", "item": "unidad", "page": "página",
     "room": "habitación", "quintal": "quintal", "cent": "céntimo", "tablet": "comprimido",
@@ -114,35 +71,15 @@ _SIGNS = {
     "!=": "distinto de", "==": "igual a", "->": "flecha", "=>": "flecha", "¬": "no",
     "∈": "pertenece a", "∅": "conjunto vacío",
 }  # fmt: skip
-_GREEK = dict(
-    zip(
-        "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
-        (
-            "alfa beta gamma delta épsilon dseta eta zeta iota kappa lambda mi ni xi "
-            "ómicron pi ro sigma tau ípsilon fi ji psi omega gamma delta zeta lambda xi pi "
-            "sigma fi psi omega"
-        ).split(),
-        strict=True,
-    )
-)
-_WEB_SIGNS = {
+_ADDRESS_SIGNS = {
     ".": "punto", "@": "arroba", "/": "barra", "-": "guion", "_": "guion bajo", ":": "dos puntos",
     "?": "interrogación", "=": "igual", "&": "y", "+": "más", "#": "almohadilla",
     "%": "por ciento", "~": "virgulilla", "\\": "barra invertida",
 }  # fmt: skip
 
 
-def speak(value: Value) -> str:
-    """The words for a value."""
-    return _SPEAKERS[type(value)](value)
-
-
-# -- numbers ---------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=4096)
-def cardinal(number: int, gender: str = "") -> str:
-    """`veintiuno`; before a noun `veintiún` or `veintiuna`."""
+def _cardinal(number: int, gender: str) -> str:
     from num2words import num2words
 
     words: str = num2words(number, lang="es")
@@ -160,141 +97,130 @@ def cardinal(number: int, gender: str = "") -> str:
     return words
 
 
-def digits(written: str) -> str:
-    return " ".join(cardinal(int(digit)) for digit in written if digit.isdecimal())
+class Spanish(RomanceVerbalizer):
+    language = "es"
+    months, weekdays = tables.MONTHS, tables.WEEKDAYS
+    leads = {"-": "menos ", "+": "más ", "±": "más menos ", "~": "aproximadamente "}
+    signs, address_signs = _SIGNS, _ADDRESS_SIGNS
+    greek = (
+        "alfa beta gamma delta épsilon dseta eta zeta iota kappa lambda mi ni xi "
+        "ómicron pi ro sigma tau ípsilon fi ji psi omega gamma delta zeta lambda xi pi "
+        "sigma fi psi omega"
+    )
+    units, currencies = _UNITS, _CURRENCIES
+    feminine_units = re.compile(r"a(?: |$)|^(?:libra|onza|hora|tonelada)")
+    to, and_, over, by, per, times = "a", "y", "sobre", "por", "por", "por"
+    point, thousand = "punto", "mil"
+    powers = {"2": "al cuadrado", "3": "al cubo", "^": "elevado a"}
+    percent = {"concentr-percent": "por ciento", "concentr-permille": "por mil"}
+    durations = (("hora", "horas", "f"), ("minuto", "minutos", "m"), ("segundo", "segundos", "m"))
+    spoken_endings = frozenset("MX FR CL BR DE".split())
 
+    def cardinal(self, number: int, gender: str = "") -> str:
+        """`veintiuno`; before a noun `veintiún` or `veintiuna`."""
+        return _cardinal(number, gender)
 
-def number(value: Number, gender: str = "") -> str:
-    """A count with its sign, decimals and scale: `menos doce coma cinco`, `tres millones`."""
-    gender = gender or value.gender
-    one, many = _SCALES.get(value.scale, ("", ""))
-    single = value.digits == "1" and not value.decimals
-    if value.scale == 3 and single:
-        return "mil"
-    if value.decimals:
-        mark = "punto" if value.point else "coma"
-        words = f"{_whole(value.digits)} {mark} {decimals(value.decimals)}"
-    else:
-        words = _whole(value.digits, "m" if value.scale else gender)
-    return f"{_LEADS.get(value.sign, '')}{words} {one if single else many}".rstrip()
+    def decimal_mark(self, value: v.Number) -> str:
+        return "punto" if value.point else "coma"
 
+    def join_scale(self, words: str, value: v.Number) -> str:
+        single = value.digits == "1" and not value.decimals
+        return f"{words} {_SCALES[value.scale][0 if single else 1]}"
 
-def _whole(written: str, gender: str = "") -> str:
-    if len(written) > 15 or (len(written) > 1 and written[0] == "0"):
-        return digits(written)
-    return cardinal(int(written or "0"), gender)
+    def ordinal(self, number: int, gender: str = "") -> str:
+        """`primero`, `decimotercera`; `primer`, `tercer` before a masculine noun."""
+        if not 0 < number < 1000:
+            return self.cardinal(number)
+        words = []
+        hundreds, rest = divmod(number, 100)
+        if hundreds:
+            words.append(_ORDINAL_HUNDREDS[hundreds - 1])
+        if 10 <= rest < 20:
+            words.append(_ORDINAL_TEENS[rest - 10])
+        else:
+            tens, units = divmod(rest, 10)
+            words += [_ORDINAL_TENS[tens - 2]] if tens else []
+            words += [_ORDINAL_UNITS[units - 1]] if units else []
+        if gender == "f":
+            return " ".join(f"{word[:-1]}a" for word in words)
+        joined = " ".join(words)
+        return re.sub(r"(primer|tercer)o$", r"\1", joined) if gender == "m" else joined
 
+    def join_fraction(self, above: int, below: int) -> str:
+        """`tres cuartos`, `un onceavo`, `dos sobre ciento veinte`."""
+        part = _PARTS.get(below, "")
+        if not part and 11 <= below <= 99:
+            stem = self.cardinal(below).replace(" y ", "i").translate(str.maketrans("éó", "eo"))
+            part = f"{re.sub('uno$', 'un', stem).removesuffix('a')}avo"
+        if not part:
+            return f"{self.cardinal(above)} sobre {self.cardinal(below)}"
+        return f"{self.cardinal(above, 'm')} {part}{'' if above == 1 else 's'}"
 
-def decimals(written: str) -> str:
-    """Up to three digits are read as a number, more one by one; leading zeros are said."""
-    rest = written.lstrip("0")
-    if len(rest) > 3 or not rest:
-        return digits(written)
-    return " ".join(["cero"] * (len(written) - len(rest)) + [cardinal(int(rest))])
+    def speak_date(self, value: v.Date) -> str:
+        words = self.months[value.month - 1]
+        if value.day:
+            words = f"{self.cardinal(value.day)} de {words}"
+        if value.weekday is not None:
+            words = f"{self.weekdays[value.weekday]} {words}"
+        if value.year is None:
+            return words
+        return f"{words} {'del' if value.article else 'de'} {self.cardinal(value.year)}"
 
-
-def ordinal(number: int, gender: str = "") -> str:
-    """`primero`, `decimotercera`; `primer`, `tercer` before a masculine noun."""
-    if not 0 < number < 1000:
-        return cardinal(number)
-    words = []
-    hundreds, rest = divmod(number, 100)
-    if hundreds:
-        words.append(_ORDINAL_HUNDREDS[hundreds - 1])
-    if 10 <= rest < 20:
-        words.append(_ORDINAL_TEENS[rest - 10])
-    else:
-        tens, units = divmod(rest, 10)
-        words += [_ORDINAL_TENS[tens - 2]] if tens else []
-        words += [_ORDINAL_UNITS[units - 1]] if units else []
-    if gender == "f":
-        return " ".join(f"{word[:-1]}a" for word in words)
-    joined = " ".join(words)
-    return re.sub(r"(primer|tercer)o$", r"\1", joined) if gender == "m" else joined
-
-
-def _fraction(value: Fraction) -> str:
-    lead = _LEADS.get(value.sign, "")
-    if value.style == "over":
-        words = f"{cardinal(value.above)} sobre {cardinal(value.below)}"
-    else:
-        words = _parts(value.above, value.below)
-    if value.style == "bare":
-        words = words.removeprefix("un ")
-    return f"{lead}{cardinal(value.whole)} y {words}" if value.whole is not None else lead + words
-
-
-def _parts(above: int, below: int) -> str:
-    """`tres cuartos`, `un onceavo`, `dos sobre ciento veinte`."""
-    part = _PARTS.get(below, "")
-    if not part and 11 <= below <= 99:
-        stem = cardinal(below).replace(" y ", "i").translate(str.maketrans("éó", "eo"))
-        part = f"{re.sub('uno$', 'un', stem).removesuffix('a')}avo"
-    if not part:
-        return f"{cardinal(above)} sobre {cardinal(below)}"
-    return f"{cardinal(above, 'm')} {part}{'' if above == 1 else 's'}"
-
-
-def _version_part(written: str) -> str:
-    return digits(written) if len(written) > 1 and written[0] == "0" else _whole(written)
-
-
-def _digits_and_letters(group: str) -> str:
-    parts = re.findall(r"\d+|[^\W\d_]+", group)
-    return " ".join(digits(part) if part.isdecimal() else spell(part) for part in parts)
-
-
-def _grouped_digits(value: Digits) -> str:
-    groups = ", ".join(map(_digits_and_letters, value.groups))
-    return f"más {groups}" if value.plus else groups
-
-
-def _power(value: Power) -> str:
-    base = value.base if isinstance(value.base, str) else speak(value.base)
-    exponent = {"2": "al cuadrado", "3": "al cubo"}.get(value.exponent)
-    if not exponent:
-        sign = "-" if value.exponent.startswith(("-", "−")) else ""
-        exponent = f"elevado a {number(Number(value.exponent.lstrip('-−+'), sign=sign))}"
-    factor = f"{number(value.factor)} por " if value.factor else ""
-    return f"{factor}{base} {exponent}"
-
-
-# -- dates and times -------------------------------------------------------------------------------
-
-
-def _date(value: Date) -> str:
-    words = _MONTHS[value.month - 1]
-    if value.day:
-        words = f"{cardinal(value.day)} de {words}"
-    if value.weekday is not None:
-        words = f"{_WEEKDAYS[value.weekday]} {words}"
-    if value.year is None:
+    def speak_time(self, value: v.Time) -> str:
+        if value.style.startswith("railway"):
+            words = self.cardinal(value.hour, "f")
+            if value.minute:
+                words += f" {'cero ' if value.minute < 10 else ''}{self.cardinal(value.minute)}"
+        else:
+            words = self._clock(value.hour, value.minute)
+        if value.style.endswith("hours"):
+            words += " hora" if value.hour == 1 and not value.minute else " horas"
+        if value.half:
+            words += f" {_part_of_day(value.hour, value.half == 'p')}"
         return words
-    return f"{words} {'del' if value.article else 'de'} {cardinal(value.year)}"
 
+    def _clock(self, hour: int, minute: int) -> str:
+        """As people say it: `nueve y cuarto`, `diez y media`, `diez cuarenta y cinco`."""
+        words = self.cardinal(hour, "f")
+        if not minute:
+            return words
+        if named := {15: "y cuarto", 30: "y media"}.get(minute):
+            return f"{words} {named}"
+        return f"{words} {'y ' if minute < 30 else ''}{self.cardinal(minute)}"
 
-def _time(value: Time) -> str:
-    if value.style.startswith("railway"):
-        words = cardinal(value.hour, "f")
-        if value.minute:
-            words += f" {'cero ' if value.minute < 10 else ''}{cardinal(value.minute)}"
-    else:
-        words = _clock(value.hour, value.minute)
-    if value.style.endswith("hours"):
-        words += " hora" if value.hour == 1 and not value.minute else " horas"
-    if value.half:
-        words += f" {_part_of_day(value.hour, value.half == 'p')}"
-    return words
+    def speak_duration(self, value: v.Duration) -> str:
+        if None in (value.hours, value.minutes, value.seconds):
+            return super().speak_duration(value)
+        first = super().speak_duration(v.Duration(value.hours, value.minutes))
+        return f"{first} y {super().speak_duration(v.Duration(seconds=value.seconds))}"
 
+    def inflect(self, phrase: str) -> Noun:
+        noun, space, rest = phrase.partition(" ")
+        gender = "f" if re.search(r"a$|dad$|ción$", noun) else "m"
+        adjective = rest and not rest.startswith(("por ", "de ", "hora", "sobre "))
+        return phrase, f"{_plural(noun)}{space}{_plural(rest) if adjective else rest}", gender
 
-def _clock(hour: int, minute: int) -> str:
-    """As people say it: `nueve y cuarto`, `diez y media`, `diez cuarenta y cinco`."""
-    words = cardinal(hour, "f")
-    if not minute:
-        return words
-    if named := {15: "y cuarto", 30: "y media"}.get(minute):
-        return f"{words} {named}"
-    return f"{words} {'y ' if minute < 30 else ''}{cardinal(minute)}"
+    def raise_noun(self, noun: Noun, power: int, unit: str) -> Noun:
+        one, many, gender = noun
+        if unit.startswith("duration"):
+            return f"{one} al cuadrado", f"{many} al cuadrado", gender
+        adjective = ("cuadrad" if power == 2 else "cúbic") + ("a" if gender == "f" else "o")
+        return f"{one} {adjective}", f"{many} {adjective}s", gender
+
+    def join_unit_fraction(self, amount: v.Fraction, noun: Noun) -> str:
+        half = (amount.above, amount.below) == (1, 2)
+        part = self.join_fraction(amount.above, amount.below)
+        if half:
+            part = "media" if noun[2] == "f" else "medio"
+        if amount.whole is not None:
+            return f"{self.count(v.Number(str(amount.whole)), noun)} y {part}"
+        return f"{part} {noun[0]}" if half else f"{part} de {noun[0]}"
+
+    def join_cents(self, whole: v.Number, cents: int, currency: str) -> str:
+        small = self.count(v.Number(str(cents)), self.inflect(_COINS.get(currency, "centavo")))
+        if not int(whole.digits):
+            return self.leads.get(whole.sign, "") + small
+        return f"{self.count(whole, self.inflect(self.currencies[currency]))} con {small}"
 
 
 def _part_of_day(hour: int, afternoon: bool) -> str:
@@ -305,137 +231,12 @@ def _part_of_day(hour: int, afternoon: bool) -> str:
     return "de la noche" if hour == 12 else "de la mañana"
 
 
-def _duration(value: Duration) -> str:
-    parts = [
-        _counted(Number(str(count)), (noun, f"{noun}s", gender))
-        for count, noun, gender in (
-            (value.hours, "hora", "f"), (value.minutes, "minuto", "m"),
-            (value.seconds, "segundo", "m"),
-        )
-        if count is not None
-    ]  # fmt: skip
-    if len(parts) == 3:
-        return f"{parts[0]} {parts[1]} y {parts[2]}"
-    return " ".join(parts)
-
-
-# -- measures and money ----------------------------------------------------------------------------
-
-
-def _inflect(phrase: str) -> tuple[str, str, str]:
-    """Singular, plural and gender of a noun and the adjective behind it."""
-    noun, space, rest = phrase.partition(" ")
-    gender = "f" if re.search(r"a$|dad$|ción$", noun) else "m"
-    adjective = rest and not rest.startswith(("por ", "de ", "hora", "sobre "))
-    return phrase, f"{_plural(noun)}{space}{_plural(rest) if adjective else rest}", gender
-
-
 def _plural(word: str) -> str:
     if word.endswith("x"):
         return word
     if word.endswith(("ón", "ión")):
         return f"{word[:-2]}ones"
-    if word[-1] in "aeo" or word.endswith(("bit", "bitcoin")):
-        return f"{word}s"
-    return f"{word}es"
+    return f"{word}s" if word[-1] in "aeo" or word.endswith(("bit", "bitcoin")) else f"{word}es"
 
 
-def _unit_noun(unit: str, power: int = 1) -> tuple[str, str, str]:
-    one, many, gender = (
-        _inflect(_UNITS[unit]) if unit in _UNITS else name_unit(unit, "es", _GRAMMAR)
-    )
-    if power > 1 and unit.startswith("duration"):
-        return f"{one} al cuadrado", f"{many} al cuadrado", gender
-    if power > 1:
-        kind = "cuadrad" if power == 2 else "cúbic"
-        ending = "a" if gender == "f" else "o"
-        one, many = f"{one} {kind}{ending}", f"{many} {kind}{ending}s"
-    return one, many, gender
-
-
-def _counted(amount: Number, noun: tuple[str, str, str]) -> str:
-    one, many, gender = noun
-    words = many if not amount.is_one else one
-    if amount.scale:
-        link = "" if amount.scale == 3 else "de "
-        return f"{number(amount)} {link}{many}"
-    whole = int(amount.digits) if not amount.decimals and len(amount.digits) <= 15 else 0
-    link = "de " if whole and whole % 1_000_000 == 0 else ""
-    return f"{number(amount, gender)} {link}{words}"
-
-
-def _measure(value: Measure) -> str:
-    if value.unit.startswith("concentr-per"):
-        words = "por ciento" if value.unit.endswith("percent") else "por mil"
-        return f"{speak(value.amount)} {words}" if value.amount else words
-    noun = _unit_noun(value.unit, value.power)
-    match value.amount:
-        case Range(first, last, link) if isinstance(first, Number) and isinstance(last, Number):
-            return f"{number(first, noun[2])} {link or 'a'} {_counted(last, noun)}"
-        case Fraction(above, below, whole):
-            half = "media" if noun[2] == "f" else "medio"
-            part = half if (above, below) == (1, 2) else _parts(above, below)
-            if whole is not None:
-                return f"{_counted(Number(str(whole)), noun)} y {part}"
-            return f"{part} {noun[0]}" if part == half else f"{part} de {noun[0]}"
-        case Number() as amount:
-            return _counted(amount, noun)
-    return noun[1]
-
-
-def _money(value: Money) -> str:
-    noun = _inflect(_CURRENCIES[value.currency])
-    amount = value.amount
-    if isinstance(amount, Range):
-        first, last = amount.first, amount.last
-        assert isinstance(first, Number)
-        assert isinstance(last, Number)
-        return f"{number(first)} {amount.link or 'a'} {_money(Money(last, value.currency))}"
-    assert isinstance(amount, Number)
-    if amount.scale or not amount.decimals or len(amount.decimals) > 2:
-        return _counted(amount, noun)
-    whole = Number(amount.digits, sign=amount.sign)
-    cents = int(amount.decimals.ljust(2, "0"))
-    if not cents:
-        return _counted(whole, noun)
-    coin = _inflect(_COINS.get(value.currency, "centavo"))
-    small = _counted(Number(str(cents)), coin)
-    if not int(amount.digits):
-        return f"{_LEADS.get(amount.sign, '')}{small}"
-    return f"{_counted(whole, noun)} con {small}"
-
-
-_GRAMMAR = Grammar(
-    cardinal=cardinal, digits=digits, spoken_letters=frozenset("MX FR CL BR DE".split()),
-    feminine_units=re.compile(r"a(?: |$)|^(?:libra|onza|hora|tonelada)"),
-)  # fmt: skip
-
-_SPEAKERS: dict[type, Callable[[Any], str]] = {
-    Number: number,
-    Label: lambda value: _whole(value.digits),
-    Year: lambda value: cardinal(value.number),
-    Decade: lambda value: cardinal(value.number),
-    Ordinal: lambda value: ordinal(value.number, value.gender) + ("s" if value.plural else ""),
-    Roman: lambda value: (ordinal if value.ordinal else cardinal)(value.number),
-    Fraction: _fraction,
-    Date: _date,
-    Time: _time,
-    Duration: _duration,
-    Money: _money,
-    Measure: _measure,
-    Rate: lambda value: f"{speak(value.amount)} por {_unit_noun(value.per, value.power)[0]}",
-    Range: lambda value: f"{speak(value.first)} {value.link or 'a'} {speak(value.last)}",
-    Score: lambda value: " a ".join(map(number, value.numbers)),
-    Dimensions: lambda value: " por ".join(map(speak, value.parts)),
-    Digits: _grouped_digits,
-    Version: lambda value: " punto ".join(map(_version_part, value.parts)),
-    Letters: lambda value: spell(value.letters) + value.suffix,
-    Abbreviation: lambda value: value.words,
-    Web: lambda value: speak_web(value.address, _WEB_SIGNS, _GRAMMAR),
-    Identifier: lambda value: speak_web(value.name, _WEB_SIGNS, _GRAMMAR),
-    Formula: lambda value: speak_formula(value, _GRAMMAR),
-    Power: _power,
-    Sign: lambda value: _SIGNS.get(value.sign) or _GREEK.get(value.sign, ""),
-    Silence: lambda value: " " if value.space else "",
-    Phrase: lambda value: join_phrase(value, speak),
-}
+speak = Spanish().speak

@@ -11,17 +11,18 @@ confirm it. So "7 a.m. Monday" beats "7" and "a.m.", and what covers more of the
 
 A recogniser whose match ends in a full stop decides whether that also ends the sentence
 (`recognizers/stops.py`) and returns `Found(value, stop=...)`; without one the stop is left out of
-the match. Modules list their recognisers in `RECOGNIZERS`.
+the match. `per_language` makes one of a function for each of several languages.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Literal
 
 from anyrig.text.values import Value
@@ -35,10 +36,29 @@ MODULES: tuple[str, ...] = (
     "web", "dates", "times", "money", "measures", "numbers", "names", "abbreviations", "acronyms",
     "roman", "formulas", "signs",
 )  # fmt: skip
-"""The modules of this package that list recognisers."""
-ROMANCE_MODULES = ("romance.numbers", "romance.dates", "romance.measures", "romance.words")
-"""Those that only Spanish and French need."""
+"""The modules of this package that register recognisers."""
 RECOGNIZED_LANGUAGES = ("en", "es", "fr")
+_REGISTERED: dict[str, list[Recognizer]] = {language: [] for language in RECOGNIZED_LANGUAGES}
+
+
+class LazyPattern:
+    """A pattern that is compiled when it is first used, as few of them are in a short text."""
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self._pattern, self._flags = pattern, flags
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self._pattern, self._flags)
+
+    def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
+        return self._compiled.search(text, start, end)
+
+    def match(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
+        return self._compiled.match(text, start, end)
+
+    def fullmatch(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
+        return self._compiled.fullmatch(text, start, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +83,15 @@ class Candidate:
     score: float
 
 
+Build = Callable[[re.Match[str]], Value | Found | None]
+LanguageBuild = Callable[[str, re.Match[str]], Value | Found | None]
+
+
 @dataclass(frozen=True)
 class Recognizer:
     kind: str
     pattern: str
-    build: Callable[[re.Match[str]], Value | Found | None]
-    languages: tuple[str, ...]
+    build: Build
     needs: frozenset[str]
     """Of these characters or words a text must have at least one, or the pattern is not tried."""
     digits: bool
@@ -108,24 +131,56 @@ def recognizer(
     digits: bool = False,
     weight: float = 1.0,
     flags: int = 0,
-) -> Callable[[Callable[[re.Match[str]], Value | Found | None]], Recognizer]:
+) -> Callable[[Build], Build]:
     """Make a recogniser of the function that builds its value.
 
     `needs` are characters, or written forms of which the first word counts (`op. cit.`: `op`).
     """
     triggers = frozenset(word[0] if (word := _WORD.match(one)) else one[:1] for one in needs)
-    return lambda build: Recognizer(
-        kind, pattern, build, languages, triggers, digits, weight, flags
-    )
+
+    def register(build: Build) -> Build:
+        made = Recognizer(kind, pattern, build, triggers, digits, weight, flags)
+        for language in languages:
+            _REGISTERED[language].append(made)
+        return build
+
+    return register
+
+
+def per_language(
+    kind: str,
+    pattern: str | Callable[[str], str],
+    *,
+    languages: tuple[str, ...] = ("es", "fr"),
+    needs: Iterable[str] | Callable[[str], Iterable[str]] = "",
+    digits: bool = False,
+    weight: float = 1.0,
+    flags: int = 0,
+) -> Callable[[LanguageBuild], LanguageBuild]:
+    """Make a recogniser for each language of a function that is given language and match."""
+
+    def register(build: LanguageBuild) -> LanguageBuild:
+        for language in languages:
+            recognizer(
+                kind,
+                pattern(language) if callable(pattern) else pattern,
+                languages=(language,),
+                needs=needs(language) if callable(needs) else needs,
+                digits=digits,
+                weight=weight,
+                flags=flags,
+            )(partial(build, language))
+        return build
+
+    return register
 
 
 @lru_cache(maxsize=8)
 def load(language: str) -> tuple[Recognizer, ...]:
     """All recognisers of a language."""
-    names = MODULES if language == "en" else MODULES + ROMANCE_MODULES
-    modules = [importlib.import_module(f"anyrig.text.recognizers.{name}") for name in names]
-    listed: list[Recognizer] = [one for module in modules for one in module.RECOGNIZERS]
-    return tuple(one for one in listed if language in one.languages)
+    for name in MODULES:
+        importlib.import_module(f"anyrig.text.recognizers.{name}")
+    return tuple(_REGISTERED[language])
 
 
 @lru_cache(maxsize=8)
@@ -134,10 +189,10 @@ def _load_stopped(language: str) -> tuple[Recognizer, ...]:
 
 
 _STOPPED = frozenset(
-    "abbreviation acronym angle century date dimensions direction dose duration initials law "
-    "letter measure money ordinal percent rate roman state time verse year zone".split()
+    "abbreviation acronym angle century date dimensions direction dose duration emoji initials law "
+    "letter measure money ordinal percent quote rate roman state time verse year zone".split()
 )
-"""Kinds of tokens that may hold a full stop, or stand before one that is in doubt."""
+"""Kinds of tokens that hold a full stop, stand before one that is in doubt, or are not read."""
 
 
 def find_best(text: str, language: str, *, only_stopped: bool = False) -> list[Candidate]:

@@ -6,32 +6,43 @@ Each decides with what follows whether its full stop also ends the sentence.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
-from anyrig.text.recognizers import Found, Stop, recognizer
-from anyrig.text.recognizers.common import LazyPattern, after, before, one_of
-from anyrig.text.recognizers.english_words import (
-    AFTER,
-    LOWER,
-    NAMES_TOO,
-    NUMBERED,
-    SAINTS,
-    TITLES,
-    WORDS_TOO,
+from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
+from anyrig.text.recognizers.common import (
+    CAPITAL,
+    SMALL,
+    after,
+    before,
+    capitalize,
+    one_of,
 )
-from anyrig.text.recognizers.states import DOTTED_STATES, SHORT_STATES, STATES
+from anyrig.text.recognizers.languages import TABLES, english, french, spanish
 from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
-from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Value
+from anyrig.text.values import (
+    Abbreviation,
+    Letters,
+    Number,
+    Phrase,
+    Value,
+)
 
 _STARTERS = STOP_TABLES["en"].starters
+
+
 _NO_STREETS = frozenset(
     "Lake Mount Mt Port Fort Dear Professor And But Sault Mont The Near Upper Great Meet See Visit "
     "When If Then So Then For With From In On At To Of By Our His Her My Their That This".split()
 )
+
+
 _STREET_PARTS = frozenset(
     "NW NE SW SE N.W N.E S.W S.E N S E W Station Bridge North South East West Apt Suite "
     "Ste Unit Bldg Market Pier "
     "Church Theater Theatre School Cafe Hospital".split()
 )
+
+
 _ON = LazyPattern(
     r"\b(?:on|along|down|up|off|at|of|from|to|near|and|between|past|via|cross|crosses|onto|toward|"
     r"towards|take|takes|took|in|by|over|across|behind|walked|is|was) (?:[NSEW]\.? "
@@ -52,7 +63,13 @@ def _word_before(match: re.Match[str]) -> tuple[str, bool]:
 
 
 def _is_title(follows: Following) -> bool:
-    return follows.word.endswith(".") and follows.word[:-1] in {*TITLES, "Dr", "Mr", "Mrs", "Ms"}
+    return follows.word.endswith(".") and follows.word[:-1] in {
+        *english.TITLES,
+        "Dr",
+        "Mr",
+        "Mrs",
+        "Ms",
+    }
 
 
 def _is_street(match: re.Match[str], follows: Following) -> bool:
@@ -76,12 +93,12 @@ def _is_street(match: re.Match[str], follows: Following) -> bool:
     placed = bool(_ON.search(before(match, 40).removesuffix(word + " ")))
     name = follows.word.rstrip(".")
     if match[0].startswith("St"):
-        if name in SAINTS:
-            return placed and bool(follows.second[:1].islower()) and word not in SAINTS
+        if name in english.SAINTS:
+            return placed and bool(follows.second[:1].islower()) and word not in english.SAINTS
         verb = follows.second[:1].islower()
         return (
             placed or (verb and not word.lower().endswith(("ing", "ed")))
-        ) and word not in SAINTS
+        ) and word not in english.SAINTS
     return placed and not starts
 
 
@@ -134,9 +151,9 @@ def _doctor_or_drive(match: re.Match[str]) -> Found | None:
 
 @recognizer(
     "abbreviation",
-    rf"\b({one_of(TITLES)})\.(?= ?[A-Z]| and (?:Mr|Ms|Dr|Prof|Mrs)| & | \")|\b(Mrs|Mr|Ms|"
+    rf"\b({one_of(english.TITLES)})\.(?= ?[A-Z]| and (?:Mr|Ms|Dr|Prof|Mrs)| & | \")|\b(Mrs|Mr|Ms|"
     rf"Prof|Sgt|Capt|Lt|Mt)(?= [A-Z][a-z])",
-    needs=TITLES,
+    needs=english.TITLES,
     weight=1.3,
 )
 def _title(match: re.Match[str]) -> Found | Value | None:
@@ -158,19 +175,21 @@ def _title(match: re.Match[str]) -> Found | Value | None:
     ):
         return None
     space = "" if not match[1] or rest.startswith(" ") else " "
-    return Found(Abbreviation(TITLES[short] + space), stop="abbreviation" if match[1] else "none")
+    return Found(
+        Abbreviation(english.TITLES[short] + space), stop="abbreviation" if match[1] else "none"
+    )
 
 
 @recognizer(
     "abbreviation",
     r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] ))(Lt|Sgt|Capt|Gen|Gov|Sen|Prof|Rev|Col|"
     r"Maj)\.(?= [a-z])",
-    needs=TITLES,
+    needs=english.TITLES,
     weight=1.2,
 )
 def _title_alone(match: re.Match[str]) -> Found:
     """Without a name: the 1st Lt. spoke."""
-    return Found(Abbreviation(TITLES[match[1]]), stop="abbreviation")
+    return Found(Abbreviation(english.TITLES[match[1]]), stop="abbreviation")
 
 
 def _name_stop(match: re.Match[str]) -> Stop:
@@ -180,7 +199,7 @@ def _name_stop(match: re.Match[str]) -> Stop:
         return stop_after(match.string, match.end())
     if follows.word.lower() in _STARTERS or _is_title(follows):
         return "both"
-    if follows.word.rstrip(".") in AFTER:
+    if follows.word.rstrip(".") in english.AFTER:
         return "abbreviation"
     verb = re.match(r"[a-z]+(?:s|ed)?\b", follows.second)
     office = follows.word in _OFFICES
@@ -198,6 +217,8 @@ _OFFICES = frozenset(
     "Limited Inc "
     "KG GmbH Group Holdings".split()
 )
+
+
 # Of the numbered, those that are words of their own.
 _WORDS_BEFORE = frozenset(
     "No Nos Art Sec App Tab Ex Lot no nos art sec ed par para app tab ex est ser ver apt fig figs "
@@ -209,8 +230,8 @@ _WORDS_BEFORE = frozenset(
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.])({one_of(NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§|[A-H](?=[ ,;]))",
-    needs=NUMBERED,
+    rf"(?<![\w.])({one_of(english.NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§|[A-H](?=[ ,;]))",
+    needs=english.NUMBERED,
     weight=1.3,
 )
 def _numbered(match: re.Match[str]) -> Found | None:
@@ -245,7 +266,7 @@ def _numbered(match: re.Match[str]) -> Found | None:
     if short == "Col" and not re.search(r"\b(?:[Ss]ee|[Ii]n|[Pp]\.|,) ?$", lead):
         return None
     bare = match[0].rstrip(" ")
-    words = NUMBERED[short] + ("" if len(bare) < len(match[0]) else " ")
+    words = english.NUMBERED[short] + ("" if len(bare) < len(match[0]) else " ")
     plural = re.match(r"\d+ ?(?:[-–—]|and|&) ?\d+", rest)
     if plural and short in (
         "p",
@@ -354,6 +375,8 @@ def _after_ordinal(match: re.Match[str]) -> Found | None:
 
 
 _CONTINUED = frozenset("Inc Ltd Corp Co Bros LLC LLP Plc".split())
+
+
 _STREETS = frozenset(
     "Ave Av Blvd Rd Ln Pkwy Hwy Sq Ct Pl Ter Cir Expy Tpke Fwy Aly Cres Trl Plz Gdns".split()
 )
@@ -361,16 +384,16 @@ _STREETS = frozenset(
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.])({one_of(AFTER)})\.(?!\w)|(?<=[a-z] )(Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|"
+    rf"(?<![\w.])({one_of(english.AFTER)})\.(?!\w)|(?<=[a-z] )(Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|"
     rf"Corp)\b(?![.\w'])",
-    needs=AFTER,
+    needs=english.AFTER,
     weight=1.1,
 )
 def _after_name(match: re.Match[str]) -> Found | None:
     short = match[1] or match[2]
     word, _ = _word_before(match)
     named = word[:1].isupper() or word[:1].isdigit() or "&" in before(match, 3)
-    if short in NAMES_TOO and not named and "," not in before(match, 2) + after(match, 1):
+    if short in english.NAMES_TOO and not named and "," not in before(match, 2) + after(match, 1):
         return None
     if (
         short in ("Is", "Pen", "Sch", "Lib", "Mus", "Pk", "Soc", "Org", "Comm", "Cos", "Div", "Plt")
@@ -380,7 +403,7 @@ def _after_name(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
     if short == "Co" and re.match(r"[A-Z]$", follows.word) and match[1]:
         return Found(Abbreviation("Company"), stop="abbreviation")
-    words = AFTER[short]
+    words = english.AFTER[short]
     if not match[1]:
         return Found(Abbreviation(words))
     if short in _STREETS:
@@ -394,16 +417,16 @@ def _after_name(match: re.Match[str]) -> Found | None:
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.'])({one_of(LOWER)})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|"
+    rf"(?<![\w.'])({one_of(english.LOWER)})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|"
     rf"mins|lbs)(?![\w.'])|(?<![\w.'])(Cf|Est|Approx|Incl|Excl|Avg|Max|Min|Misc|Temp|Esp)\.(?= "
     rf"[a-z\d$])",
-    needs=LOWER,
+    needs=english.LOWER,
     weight=1.1,
 )
 def _lower(match: re.Match[str]) -> Found | None:
     short = match[1] or match[2] or match[3]
     follows = look_behind(match.string, match.end())
-    words = LOWER[short.lower()]
+    words = english.LOWER[short.lower()]
     if match[3]:
         words = words.capitalize()
     if not (match[1] or match[3]):
@@ -412,7 +435,7 @@ def _lower(match: re.Match[str]) -> Found | None:
     if short in _INSIDE and follows.kind == "capital" and not half:
         return Found(Abbreviation(words), stop="abbreviation")
     stop = stop_after(match.string, match.end())
-    if short in WORDS_TOO and (stop == "both" or follows.kind == "nothing"):
+    if short in english.WORDS_TOO and (stop == "both" or follows.kind == "nothing"):
         return None
     return Found(Abbreviation(words), stop=stop)
 
@@ -444,12 +467,16 @@ def _versus(match: re.Match[str]) -> Found:
 
 
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
+
+
 _CORNERS = {
     "NW": "Northwest", "NE": "Northeast", "SW": "Southwest", "SE": "Southeast",
     "NNW": "north northwest", "NNE": "north northeast", "SSW": "south southwest",
     "SSE": "south southeast", "ENE": "east northeast", "ESE": "east southeast",
     "WNW": "west northwest", "WSW": "west southwest",
 }  # fmt: skip
+
+
 _REGIONS = (
     "Korea|Korean|Koreans|Africa|African|Carolina|Dakota|Virginia|Vietnam|Ireland|"
     "America|American|Sudan|Yemen|"
@@ -505,35 +532,54 @@ def _corner(match: re.Match[str]) -> Value | None:
     return Abbreviation(words if street else words.lower())
 
 
-@recognizer("state", rf"(?<=[a-z], )({'|'.join(STATES)})(?![\w.&-])", needs=STATES, weight=1.2)
+@recognizer(
+    "state",
+    rf"(?<=[a-z], )({'|'.join(english.STATES)})(?![\w.&-])",
+    needs=english.STATES,
+    weight=1.2,
+)
 def _state(match: re.Match[str]) -> Value | None:
     city = re.search(r"[A-Z][\w'.]+, $", before(match, 30))
     # These four are words as well.
     if not city or match[1] in ("OK", "ME", "HI", "ID"):
         return None
-    return Letters("DC") if match[1] == "DC" else Abbreviation(STATES[match[1]])
+    return Letters("DC") if match[1] == "DC" else Abbreviation(english.STATES[match[1]])
 
 
 _STATE_WORDS = frozenset(
     "Ill Mass Miss Mo La Pa Wash Ore Ind Del Ark Man Kan Que Penn Cal Ida".split()
 )
+
+
 _IN = LazyPattern(
     r"\b(?:[Ii]n|[Ff]rom|[Oo]f|[Tt]o|[Nn]ear|and|[Aa]cross|[Ll]eft|[Tt]hrough|[Ii]nto|"
     r"northern|southern|eastern|western|central|rural) $"
 )
 
 
-@recognizer("state", rf"(?<![\w.])({one_of(SHORT_STATES)})\.(?!\w)", needs=SHORT_STATES, weight=1.4)
+@recognizer(
+    "state",
+    rf"(?<![\w.])({one_of(english.SHORT_STATES)})\.(?!\w)",
+    needs=english.SHORT_STATES,
+    weight=1.4,
+)
 def _short_state(match: re.Match[str]) -> Found | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+, $", lead) or re.match(r", D\.C\.", after(match, 6))
     placed = _IN.search(lead)
     if not city and (not placed or (match[1] in ("La", "Del", "Man", "Miss", "Ill", "Ore", "Que"))):
         return None
-    return Found(Abbreviation(SHORT_STATES[match[1]]), stop=stop_after(match.string, match.end()))
+    return Found(
+        Abbreviation(english.SHORT_STATES[match[1]]), stop=stop_after(match.string, match.end())
+    )
 
 
-@recognizer("state", rf"(?<![\w.])({one_of(DOTTED_STATES)})(?!\w)", needs=DOTTED_STATES, weight=1.5)
+@recognizer(
+    "state",
+    rf"(?<![\w.])({one_of(english.DOTTED_STATES)})(?!\w)",
+    needs=english.DOTTED_STATES,
+    weight=1.5,
+)
 def _dotted_state(match: re.Match[str]) -> Found | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+, $", lead)
@@ -548,7 +594,9 @@ def _dotted_state(match: re.Match[str]) -> Found | None:
     )
     if not city and not placed:
         return None
-    return Found(Abbreviation(DOTTED_STATES[match[1]]), stop=stop_after(match.string, match.end()))
+    return Found(
+        Abbreviation(english.DOTTED_STATES[match[1]]), stop=stop_after(match.string, match.end())
+    )
 
 
 @recognizer(
@@ -579,10 +627,282 @@ _UNIT_WORDS = {
     "lb": "pound", "oz": "ounce", "gal": "gallon", "ft": "foot", "in": "inch", "mi": "mile",
     "doz": "dozen",
 }  # fmt: skip
-RECOGNIZERS = (
-    _street_or_saint, _doctor_or_drive, _title, _title_alone, _numbered, _latin, _fixed, _dose,
-    _after_ordinal,
-    _after_name, _lower, _and_the_rest, _versus, _direction, _bare_direction, _corner, _state,
-    _short_state,
-    _dotted_state, _odd, _per,
+
+
+# -- Spanish and French
+
+
+# -- abbreviations ---------------------------------------------------------------------------------
+
+_NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b|(?-i:[LRD])\. ?\d))"
+
+
+# A name or the rest of one: Foch, de la Paz, l'Europe.
+_NAME_NEXT = rf"(?=[ -](?:(?-i:[{CAPITAL}])|(?:de|du|des|la|le|el|los|las)\b|d'|l'))"
+
+
+def _abbreviations(
+    language: str,
+    table: Mapping[str, str],
+    decide: Callable[[re.Match[str]], Stop | None],
+    *,
+    lead: str = "",
+    rest: str = "",
+    ignore_case: bool = True,
+    weight: float = 1.0,
+) -> None:
+    """Register a recogniser of a table's written forms, with any spaces; `decide` may decline."""
+
+    def plain(written: str) -> str:
+        text = written.replace(" ", "")
+        return text.lower() if ignore_case else text
+
+    known = {plain(key): words for key, words in table.items()}
+    # Most have a full stop behind their first letters, which is quicker to look for than they are.
+    short = [key for key in table if re.match(r"[^\W\d_]{1,7}\.", key)]
+    other = [key for key in table if key not in short]
+    stopped = rf"(?=[^\W\d_]{{1,7}}\.)(?:{one_of(short)})"
+    choice = "|".join(part for part in (stopped if short else "", one_of(other)) if part)
+    choice = choice.replace(r"\ ", " ?")
+    end = r"(?:(?<=[.\u00ba\u00aa\u00b0/#])(?!\.\.)|(?![\w']))"
+
+    @recognizer(
+        "abbreviation",
+        rf"(?<![\w.]){lead}(?:{choice}){end}{rest}",
+        languages=(language,),
+        needs=[key.lower() for key in table] if ignore_case else table,
+        flags=re.IGNORECASE if ignore_case else 0,
+        weight=weight,
+    )
+    def build(match: re.Match[str]) -> Value | Found | None:
+        stop = decide(match) if match[0].endswith(".") else "none"
+        if stop is None:
+            return None
+        words = capitalize(known[plain(match[0])], match)
+        joined = after(match, 1).isalnum()
+        return Found(Abbreviation(f"{words} " if joined else words), stop)
+
+
+def _never(match: re.Match[str]) -> Stop:
+    """What leads on: it ends a sentence only where the text ends."""
+    return "both" if look_behind(match.string, match.end()).kind == "nothing" else "abbreviation"
+
+
+def _closing(language: str) -> Callable[[re.Match[str]], Stop]:
+    return lambda match: stop_after(match.string, match.end(), language, digits_follow=False)
+
+
+def _romance_title(language: str) -> Callable[[re.Match[str]], Stop]:
+    """A name follows; a sentence ends before a word that opens one and a small one: Dr. Il vint."""
+
+    def decide(match: re.Match[str]) -> Stop:
+        following = look_behind(match.string, match.end())
+        if following.kind == "nothing":
+            return "both"
+        opens = following.word.lower() in TABLES[language].STARTERS
+        if following.kind == "capital" and opens and following.second[:1].islower():
+            return "both"
+        return "abbreviation"
+
+    return decide
+
+
+def _register_french_titles() -> None:
+    # Without their full stop these must stand before a name: the Spanish Mª and Dª have a mark.
+    bare = {key: words for key, words in french.TITLES.items() if not key.endswith(".")}
+    dotted = {key: words for key, words in french.TITLES.items() if key.endswith(".")}
+    # Ranks are written small too: le col. Blanc.
+    dotted |= {
+        key.lower(): words for key, words in dotted.items() if re.match(r"[^\W\d_]{3,}\.", key)
+    }
+    always = {key: bare.pop(key) for key in ("Mme", "Mlle", "Mmes", "Mlles")}
+    doctors = {key: dotted[key] for key in ("Dr.", "Pr.", "Prof.")}
+    starters = one_of(word.capitalize() for word in french.STARTERS)
+    opening = rf"(?! (?-i:{starters})(?:\b|') (?-i:[a-zà-ÿ]))"
+    named = rf"{opening}(?= (?:[{CAPITAL}]|l[ea]s? |et |l'|d[eu] |des |d')|-)"
+    board = r"(?!(?:(?<=une )|(?<=la )|(?<=des )|(?<=les )|(?<=cette ))bd)"
+    title, rest = _romance_title("fr"), opening + _NAME_NEXT
+    _abbreviations("fr", doctors, title, ignore_case=False)
+    _abbreviations("fr", bare, _never, rest=rest, ignore_case=False, weight=1.2)
+    _abbreviations("fr", always, _never, ignore_case=False)
+    _abbreviations("fr", dotted, title, rest=named, ignore_case=False, weight=1.3)
+    _abbreviations("fr", french.STREETS, _never, lead=board, rest=rest)
+
+
+def _register_tables(language: str) -> None:
+    table, closing = TABLES[language], _closing(language)
+    closers = {key: words for key, words in table.CLOSERS.items() if key not in table.AGREEING}
+    ordinal = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\d[edo] )|(?<=\dème ))"
+    _abbreviations(language, table.NUMBERED, _never, rest=_NUMBER_NEXT, weight=1.3)
+    _abbreviations(language, closers, closing, weight=1.15)
+    _abbreviations(language, table.INNER, _never, weight=1.05)
+    _abbreviations(language, table.UNITS_OF_ARMIES, closing, lead=ordinal, weight=1.6)
+
+
+def _register_spanish() -> None:
+    arms = {"Inf.": "infantería", "Cab.": "caballería", "Art.": "artillería"}
+    places = {"h.": "hacia", "km": "kilómetro"}
+    title, number = _romance_title("es"), _NUMBER_NEXT
+    _abbreviations("es", spanish.TITLES, title, weight=1.1)
+    _abbreviations("es", {"No.": "número"}, _never, rest=number, ignore_case=False, weight=1.3)
+    _abbreviations("es", arms, _closing("es"), lead=r"(?<=de )", ignore_case=False, weight=1.5)
+    _abbreviations("es", {"c.": "calle"}, _never, lead=r"(?<=\bla )", rest=number, weight=1.5)
+    _abbreviations("es", places, _never, lead=r"(?<!\d )(?<!\d)", rest=number, weight=1.2)
+    _abbreviations("es", {"P. D.": "posdata"}, _never, rest=r"(?=\s?:)", weight=1.5)
+    _abbreviations(
+        "es", {"Ed.": "editorial"}, title, rest=_NAME_NEXT, ignore_case=False, weight=1.4
+    )
+
+
+def _register_french() -> None:
+    plurals = {"p.": "pages", "art.": "articles", "chap.": "chapitres", "fig.": "figures"}
+    arms = {"inf.": "infanterie", "cav.": "cavalerie", "art.": "artillerie"}
+    _abbreviations("fr", {"p.": "pages"}, _never, rest=r"(?= ?\d+ ?[-\u2013] ?\d)", weight=1.5)
+    _abbreviations("fr", plurals, _never, lead=r"(?<=\bles )", rest=_NUMBER_NEXT, weight=1.5)
+    _abbreviations("fr", arms, _closing("fr"), lead=r"(?<=d')", weight=1.5)
+    _abbreviations("fr", {"ex.": "exemple"}, _never, rest=r"(?= ?:| (?-i:[a-zà-ÿ]))")
+
+
+_register_french_titles()
+_register_tables("es")
+_register_tables("fr")
+_register_spanish()
+_register_french()
+
+
+@per_language(
+    "abbreviation",
+    lambda language: rf"(?<![\w.])(?i:{one_of(TABLES[language].AGREEING)})(?!\w)(?!\.\.)",
+    needs=lambda language: TABLES[language].AGREEING,
+    weight=1.6,
+)
+def _agreeing(language: str, match: re.Match[str]) -> Value | Found | None:
+    """Temperatura máx.: an adjective where a noun or an article stands before it."""
+    table = TABLES[language]
+    lead = re.search(r"(\d ?)?([^\W\d_]+)\.? $", before(match))
+    if language == "fr" and match[0][0].isupper() and match.start():
+        return None  # Bonjour Max.
+    noun = lead[2].lower() if lead and not lead[1] else ""
+    ending = _agreeing_ending(language, noun)
+    words = capitalize(table.AGREEING[match[0].lower()] + ending, match)
+    if not match[0].endswith("."):
+        return Abbreviation(words)
+    return Found(Abbreviation(words), stop_after(match.string, match.end(), language))
+
+
+def _agreeing_ending(language: str, noun: str) -> str:
+    """Of máximo and maximum behind a word."""
+    plain = "o" if language == "es" else "um"
+    articles = {"es": {"la": "a", "las": "as", "los": "os"}, "fr": {"la": "ale"}}
+    if noun in articles[language]:
+        return articles[language][noun]
+    table = TABLES[language]
+    if len(noun) < 3 or noun in table.STARTERS or noun in table.NO_NOUN:
+        return plain
+    plural = "s" if noun.endswith("s") and not noun.endswith(("sis", "prix")) else ""
+    feminine = table.find_gender(noun) == "f"
+    if language == "es":
+        return f"{'a' if feminine else 'o'}{plural}"
+    return f"ale{plural}" if feminine and not noun.startswith("personne") else plain
+
+
+@recognizer("abbreviation", r"(?<!\w)et suiv\.(?!\w)", languages=("fr",), needs=["suiv"], weight=2)
+def _following(match: re.Match[str]) -> Value | Found:
+    """Pages et suivantes, articles et suivants."""
+    feminine = re.search(r"\b(?:pp?\.|pages?|fig\.|figures?|sections?|lignes?)[^.]{0,20}$",
+                         before(match).lower())  # fmt: skip
+    words = f"et suivant{'e' if feminine else ''}s"
+    if re.match(r" [A-Z]{2,}\b", after(match)):
+        return Found(Abbreviation(words), "abbreviation")  # et suiv. CGI
+    return Found(Abbreviation(words), stop_after(match.string, match.end(), "fr"))
+
+
+@recognizer(
+    "abbreviation",
+    r"(?<!\w)[Cc]/ ?(?=[A-ZÁÉÍÓÚ][a-záéíóú])",
+    languages=("es",),
+    needs="/",
+    weight=2,
+)
+def _street(match: re.Match[str]) -> Value:
+    return Abbreviation("Calle " if match.start() == 0 else "calle ")
+
+
+# A name or an initial before it, no office: then it is an initial too.
+_INITIAL_BEFORE = LazyPattern(
+    r"(?:(?<!\w)[A-ZÁÉÍÓÚ]\.?|(?<!\w)(?!Presidente|Señor|Director|Ministro|Doctor|Rector|Alcalde|Rey|"
+    r"Profesor|General|El|Al|Del|Los|Un)[A-ZÁÉÍÓÚ][a-záéíóúñ]+) ?$"
+)
+
+
+@recognizer(
+    "abbreviation",
+    r"(?<![\w.])(?:D|S|P|M)\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)|(?<![\w.])P\.?º(?=\s)",
+    languages=("es",), weight=1.5,
 )  # fmt: skip
+def _don(match: re.Match[str]) -> Value | Found | None:
+    written = match[0][0]
+    lead = before(match, 30)
+    if "º" in match[0]:
+        return Abbreviation("paseo")
+    if _INITIAL_BEFORE.search(lead):
+        return None
+    if written == "P" and not re.search(
+        r"\b(?:[Ee]l|[Aa]l|[Dd]el|[Uu]n|[Nn]uestro|[Ee]se) $", lead
+    ):
+        return None
+    if written == "M" and not re.search(r"\b(?:[Ll]a|Rvda\.) $", lead):
+        return None
+    words = {"D": "don", "S": "san", "P": "padre", "M": "madre"}[written]
+    return Found(Abbreviation(capitalize(words, match)), "abbreviation")
+
+
+@recognizer(
+    "abbreviation",
+    r"(?<![\w.])P\.(?=\s[A-ZÉÈ][a-zà-ÿ]+)",
+    languages=("fr",), weight=1.5,
+)  # fmt: skip
+def _father(match: re.Match[str]) -> Value | Found | None:
+    if not re.search(r"\b(?:[Ll]e|[Aa]u|[Dd]u|[Uu]n) $", before(match, 6)):
+        return None
+    return Found(Abbreviation("père"), "abbreviation")
+
+
+@recognizer(
+    "abbreviation",
+    rf"(?<!\w)({one_of(spanish.WOMENS_TITLES)})(?= ([A-ZÁÉÍÓÚ][{SMALL}]+)(?: ([A-ZÁÉÍÓÚ]))?)",
+    languages=("es",), weight=1.6,
+)  # fmt: skip
+def _her_title(match: re.Match[str]) -> Value | Found | None:
+    """A woman's first name follows."""
+    name = match[2].lower()
+    if name not in spanish.WOMENS_NAMES and not (name.endswith("a") and match[3]):
+        return None
+    words = capitalize(spanish.WOMENS_TITLES[match[1]], match)
+    return Found(Abbreviation(words), "abbreviation")
+
+
+@recognizer(
+    "abbreviation",
+    r"(?<!\w)(?:(?<=\b[Ll]es )nos|(?<=\baux )nos|(?<=\bdes )nos|"
+    r"[Nn]os(?= \d+(?:, \d+)*(?: et | à |-|\u2013)\d+(?! [a-zà-ÿ]|\d)))(?= \d)",
+    languages=("fr",), weight=1.5,
+)  # fmt: skip
+def _numbers(match: re.Match[str]) -> Value:
+    """Nos 8 enfants are ours; les nos 8 et 9 are numbers."""
+    return Abbreviation(capitalize("numéros", match))
+
+
+@per_language("abbreviation", r"(?<!\w)etc\.{3,}", weight=2)
+def _trailing(language: str, match: re.Match[str]) -> Value:
+    return Abbreviation("etcétera..." if language == "es" else "et cetera...")
+
+
+@recognizer(
+    "law",
+    r"(?:(?<=rticle )|(?<=rticles )|(?<=rt\. ))([LRD])\.(?= ?\d)",
+    languages=("fr",),
+    weight=2,
+)
+def _law_letter(match: re.Match[str]) -> Value | Found:
+    return Found(Letters(match[1]), "abbreviation")

@@ -6,12 +6,26 @@ What is in no list is spelled when it is short or has no vowel, and left alone o
 from __future__ import annotations
 
 import re
+from types import ModuleType
 
-from anyrig.text.recognizers import Found, recognizer
-from anyrig.text.recognizers.common import LazyPattern, after, before, one_of
-from anyrig.text.recognizers.roman import RULER_NAMES
+from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
+from anyrig.text.recognizers.common import (
+    CAPITAL,
+    SMALL,
+    after,
+    before,
+    is_shouted,
+    one_of,
+)
+from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
-from anyrig.text.values import Label, Letters, Phrase, Value
+from anyrig.text.values import (
+    Abbreviation,
+    Label,
+    Letters,
+    Phrase,
+    Value,
+)
 
 WORDS = frozenset(
     "GNU GIMP GNOME GRUB LAMP LATEX NUMA SCSI RAID SLAM TARDIS RAV AIDS AJAX AMBER "
@@ -24,6 +38,8 @@ WORDS = frozenset(
     "SOAP SOHO SONAR SPAM START STEAM STEM SWAT TASER TED TEFL TIFF TOEFL TRIBECA UEFA UNESCO "
     "UNICEF UNIVAC UNIX VISA WAC WAN WASP WAV WAVES WYSIWYG YAML YOLO ZIP".split()
 )
+
+
 SPELLED = frozenset(
     "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AFC AFL AI AIM AKA ALS AM AMA AMC AMD AOC AOL APA "
     "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc CBS CE CEO CFO CIA CIO CNN COO "
@@ -36,7 +52,11 @@ SPELLED = frozenset(
     "UPC UPI UPS URL US USA USAF USB USC USDA USMC USPS USS USSR UTC UV UX VAT VIP VP WWE YMCA "
     "YWCA".split()
 )
+
+
 """Those that could be taken for words, or are longer than most."""
+
+
 PLAIN = frozenset(
     "A AGE AGO AH AHA AIR ALE ALL AM AN AND ANY APE ARE ART AS ASK AT ATE AYE BAD BAG BAM BAR BE "
     "BED BEG BET BID BIG BIT BOO BOW BOX BOY BRR BUT BUY BY CAN CAR CAT COW CRY CUP CUT DAD DAY "
@@ -49,7 +69,11 @@ PLAIN = frozenset(
     "SPY STOP SUN TAX TEA TEN THE TIE TO TOO TOP TOY TRY TWO UGH UH UM UP USE VAN VOW WAR WAS WAY "
     "WE WET WHAT WHO WHY WIN WIT WOE WON WOW YAY YES YET YO YOU ZAP".split()
 )
+
+
 """Short words that somebody may shout."""
+
+
 SPECIAL = {
     "PhD": "P H D", "PhDs": "P H Ds", "WWII": "World War two", "WWI": "World War one",
     "WW2": "World War two", "WW1": "World War one", "JPEG": "jay peg", "JPEGs": "jay pegs",
@@ -64,17 +88,29 @@ SPECIAL = {
     "Mbps": "megabits per second", "mph": "miles per hour", "N95": "N ninety-five",
     "mc2": "mc squared",
 }  # fmt: skip
+
+
 _IN_ADDRESS = frozenset(
     "ai api au bbc br cdn cfg ch cn cnn cpp css csv de dll docx eu exe faq flac fm fr ftp gg "
     "hr htm html http https ibm id ini io ip iso jp jpg js md mit mp nhs nl npr nyt pbs pc "
     "pdf php png ppt pptx pr py rb rss rtf ru se sh sql ssh svg ts tsv tv txt ucla uk uri url "
     "us usa vpn wav www xls xlsx xml yml".split()
 )
+
+
 _SHOUTED = LazyPattern(r"[A-Z']{2,}")
+
+
 # How English words begin, where they begin with more than one consonant.
 _ONSETS = "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN"
+
+
 _DOUBTFUL = ("US", "IT", "ADD", "AM", "AD", "ID", "MA")
+
+
 _NATIONS = frozenset("U.S. U.K. U.N. E.U. U.S.A. U.A.E. U.S.S.R. L.A. N.Y. D.C.".split())
+
+
 # What goes on with the name of a country or a union: the U.S. Senate.
 _INSTITUTIONS = frozenset(
     "Army Navy Air Marine Marines Coast Congress Senate House Capitol Supreme Court President Vice "
@@ -334,7 +370,7 @@ def _initials(match: re.Match[str]) -> Found | None:
     if " " not in match[1].strip() and match[1].count(".") > 2 and lead.lower().endswith("the "):
         return None  # the F.B.I. Agents came.
     ruler = re.search(r"([A-Z]\w+) $", lead)
-    if match[1].strip(". ") in ("I", "V", "X") and ruler and ruler[1] in RULER_NAMES:
+    if match[1].strip(". ") in ("I", "V", "X") and ruler and ruler[1] in english.KINGS:
         return None
     if not many and re.search(r"\ban? $", lead):
         return None  # She got an A. Grade ...
@@ -371,8 +407,142 @@ def _single_letter(match: re.Match[str]) -> Found | None:
     return Found(Letters(match[letter]), start=match.start(letter))
 
 
-RECOGNIZERS = (
-    _special, _ampersand, _numbered, _lettered, _mixed, _small_letter, _processor, _hyphened,
-    _acronym, _dotted,
-    _initials, _species, _grade_letter, _single_letter,
-)  # fmt: skip
+# -- Spanish and French
+
+
+# -- initials and acronyms -------------------------------------------------------------------------
+
+_VOWELS = frozenset("AEIOUYÁÉÍÓÚÜÀÂÄÈÊËÎÏÔÖÙÛŒÆ")
+
+
+_LIQUID = re.compile(r"(?:[PBTDCGFK][RL]|[CPGTS]H|QU|ST|SC|SP|SM|SN|GN|PS)")
+
+
+_CODA = re.compile(r"[RLN][KTDPCGN]$")
+
+
+# A letter behind one of these is its name, and a full stop behind the letter ends the sentence.
+_LETTERED = LazyPattern(
+    r"(?:Plan|Vitamin[ae]|Gr[uo]upo?|Clas[se]e?|Tipo|Type|Letra|Lettre|Anexo|Annexe|Opción|Option|"
+    r"Serie|Série|Zona|Zone|Bloque|Bloc|Apartado|Hepatitis|Hépatite) $"
+)
+
+
+_NAMED = LazyPattern(r"(?:^|\W)[A-ZÁÉÍÓÚÑÀÂÇÈÊËÎÏÔÛ][a-zà-ÿ]+ $")
+
+
+# A name follows these, where no letter was named just before: de A. Camus, but entre A et B.
+_LEADING = LazyPattern(
+    r"(?:^|[\s(])(?:de|par|avec|selon|chez|con|por|según|(?<!\b[A-Z] )(?:et|y))[ ]$|"
+    r"[^\W\d_]{3,}, $|: $|\b(?:abbé|père|frère|sœur|don|doña|fray|padre) $|"
+    r"\b(?:MM?\.|Mme|Mlle|Dr\.?|Sr\.|Sra\.|D\.) $"
+)
+
+
+_ROW = rf"(?<![\w.])(?:[{CAPITAL}]\. ?-?){{2,6}}"
+
+
+@per_language("initials", rf"{_ROW}(?=[{CAPITAL}][{SMALL}])", weight=0.9)
+def _row_of_initials(language: str, match: re.Match[str]) -> Value | Found | None:
+    """J. R. R. before a name."""
+    if (
+        look_behind(match.string, match.start() + len(match[0].rstrip())).word.lower()
+        in TABLES[language].STARTERS
+    ):
+        return None
+    letters = "".join(re.findall(r"\w", match[0]))
+    if language == "fr" and re.fullmatch(r"M\. \w\. ", match[0]):
+        return None  # M. V. Hugo: monsieur.
+    return Found(Phrase((Letters(letters), "")), "abbreviation")
+
+
+@per_language(
+    "initials",
+    rf"{_ROW}(?![{CAPITAL}]\b)(?<=\.)|(?<![\w.])(?:[{CAPITAL}]\.){{1,5}}[{CAPITAL}](?![\w.])",
+    weight=0.85,
+)
+def _dotted_acronym(language: str, match: re.Match[str]) -> Value | Found | None:
+    """U. S. A. by itself, its last full stop written or not."""
+    letters = re.sub(r"\W", "", match[0])
+    if language == "fr" and re.match(r"M\. \w\. [^\W\d_]", match.string[match.start() :]):
+        return None  # M. V. Hugo: monsieur.
+    spelled = _spell(letters, TABLES[language])
+    value: Value = Letters(letters) if spelled else Abbreviation(letters)
+    if not match[0].endswith("."):
+        return value
+    return Found(value, stop_after(match.string, match.end(), language))
+
+
+@per_language(
+    "initials",
+    rf"(?<![\w.])([{CAPITAL}])\."
+    rf"(?= (?:(?:de la|de|du|des|von|van) |d')?[{CAPITAL}](?:[{SMALL}]|\.))",
+    weight=0.8,
+)
+def _initial(language: str, match: re.Match[str]) -> Value | Found | None:
+    """A single initial stands before a name, at the start or behind another name."""
+    lead = before(match, 30)
+    following = look_behind(match.string, match.end())
+    if following.word.lower() in TABLES[language].STARTERS and len(following.word) > 1:
+        return None
+    named = _NAMED.search(lead)
+    if _LEADING.search(lead) or not lead or (named and not _LETTERED.search(named[0])):
+        return Found(Letters(match[1]), "abbreviation")
+    return None
+
+
+@per_language("initials", rf"(?<=[a-z.] )([A-Z])\.(?=\s+[{SMALL}])", needs=".", weight=1.2)
+def _hidden_name(language: str, match: re.Match[str]) -> Value | Found | None:
+    """A name that is not told: M. X. a 21 ans."""
+    titled = re.search(r"(?:\b(?:Sr|Sra|Srta|Dr|Dra|D|M)\.|\bM(?:me|lle|gr)|\b[Dd]on|\b[Dd]oña) $",
+                       before(match))  # fmt: skip
+    return Found(Letters(match[1]), "abbreviation") if titled else None
+
+
+def _romance_acronym(language: str, written: str, match: re.Match[str]) -> Value | None:
+    table = TABLES[language]
+    if written in table.FULL_ACRONYMS:
+        return Abbreviation(table.FULL_ACRONYMS[written])
+    if is_shouted(match) and (written in table.PLAIN_WORDS or _romance_is_sayable(written)):
+        return None
+    return Letters(written) if _spell(written, table) else None
+
+
+@per_language("acronym", rf"(?<![\w@])(?<![\w]\.)([{CAPITAL}]{{2,6}})(s?)(?![\w@])", weight=0.7)
+def _capitals(language: str, match: re.Match[str]) -> Value | None:
+    return _romance_acronym(language, match[1], match)
+
+
+@per_language(
+    "acronym",
+    rf"(?<![\w@])([{CAPITAL}]{{1,6}})[ -]?(\d{{1,4}})(?![\w.,:]*\d|[-–]\d)(?!\w)",
+    weight=0.75,
+)
+def _acronym_and_number(language: str, match: re.Match[str]) -> Value | None:
+    """MP3, COVID-19, A-6, T3, RTX 4090."""
+    letters, digits = match[1], match[2]
+    gap = match[0][len(letters)]
+    if gap == " " and (len(letters) == 1 or letters in TABLES[language].PLAIN_WORDS):
+        return None
+    name = _romance_acronym(language, letters, match)
+    if name is None and len(letters) == 1:
+        name = Letters(letters)
+    elif name is None and gap != " ":
+        name = Abbreviation(letters)
+    return Phrase((name, Label(digits))) if name else None
+
+
+def _spell(written: str, table: ModuleType) -> bool:
+    """Whether letters are said by their names."""
+    if written in table.SPOKEN_ACRONYMS or written in table.PLAIN_WORDS or not written.isascii():
+        return False  # Letters of an acronym carry no accents: it is a word in capitals.
+    return (
+        written in table.SPELLED_ACRONYMS or len(written) <= 3 or not _romance_is_sayable(written)
+    )
+
+
+def _romance_is_sayable(written: str) -> bool:
+    """Whether letters can be read as a word: vowels among them, no heap of consonants."""
+    plain = _CODA.sub("T", _LIQUID.sub("T", written.upper()))
+    shape = "".join("v" if letter in _VOWELS else "c" for letter in plain)
+    return "v" in shape and "ccc" not in shape and not re.match("cc|.*cc$", shape)

@@ -4,27 +4,73 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers import Found, Stop, recognizer
-from anyrig.text.recognizers.common import DASH, LazyPattern, after, before
+from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
+from anyrig.text.recognizers.common import (
+    DASH,
+    DOT,
+    after,
+    before,
+    capitalize,
+    close,
+    one_of,
+    word_before,
+)
+from anyrig.text.recognizers.languages import ROMANCE, TABLES, french, spanish
+from anyrig.text.recognizers.roman import roman_value
 from anyrig.text.recognizers.stops import look_behind, stop_after
-from anyrig.text.values import Date, Decade, Phrase, Range, Time, Value, Year
+from anyrig.text.values import (
+    Abbreviation,
+    Date,
+    Decade,
+    Label,
+    Number,
+    Phrase,
+    Range,
+    Time,
+    Value,
+    Year,
+)
 
 MONTHS = (
     "January February March April May June July August September October November December".split()
 )
+
+
 WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+
+
 _MONTH_NUMBERS = {name: number for number, name in enumerate(MONTHS, 1)}
+
+
 _MONTH_NUMBERS |= {name[:3]: number for name, number in list(_MONTH_NUMBERS.items())}
+
+
 _MONTH_NUMBERS["Sept"] = 9
+
+
 _SHORT_MONTHS = "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec"
+
+
 _SHORT_DAYS = {name[:3]: number for number, name in enumerate(WEEKDAYS)} | {
     "Tues": 1, "Weds": 2, "Thur": 3, "Thurs": 3,
 }  # fmt: skip
+
+
 _DAY_NUMBERS = _SHORT_DAYS | {name: number for number, name in enumerate(WEEKDAYS)}
+
+
 MONTH = rf"(?:{'|'.join(MONTHS)}|(?:{_SHORT_MONTHS})\b\.?)"
+
+
 _DAY = rf"(?:(?:{'|'.join(WEEKDAYS)}|(?:{'|'.join(_SHORT_DAYS)})\b\.?),? )"
+
+
 _NTH = r"(?:st|nd|rd|th)"
+
+
 YEAR = r"(?:1\d{3}|20\d\d|21\d\d)(?![\d,]\d|\d|(?:\.\d))"
+
+
 # Nouns whose number stands before: "On page 12 May says".
 _NUMBERED = LazyPattern(
     r"\b(?:pages?|pp?\.|chapters?|ch\.|chap\.|rooms?|no\.|number|lines?|verses?|act|scene|part|"
@@ -33,6 +79,8 @@ _NUMBERED = LazyPattern(
     r"article|book|episode|season|round|game|match|psalm|and|or|aged?|turned|is|was|only|just) $",
     re.IGNORECASE,
 )
+
+
 # After a bare month and day these words tell that the day stands alone.
 _NOT_COUNTED = frozenset(
     "and or at in is was to the for from of on with as a an when but we he she it they "
@@ -45,6 +93,8 @@ _NOT_COUNTED = frozenset(
     "speech quake shooting crash raid trial session until i you my his her our their came went did "
     "saw marked marks brought became may might can could should must".split()
 )
+
+
 _PERSON_VERBS = frozenset(
     "says said meets met tells told asks asked goes went comes came sees saw finds found thinks "
     "thought knows knew gives gave takes took makes made learns learned reads read writes wrote "
@@ -52,6 +102,8 @@ _PERSON_VERBS = frozenset(
     "began appears appeared speaks spoke hears heard realizes realized decides decided is was has "
     "had does did will would can could never always finally also still just".split()
 )
+
+
 _CLOSING = ")]}\"'"
 
 
@@ -408,15 +460,21 @@ _COUNTED = frozenset(
     "percent times grams members seats characters lines rows bytes pixels rpm souls dead "
     "degrees cubic square million thousand different more".split()
 )
+
+
 _NO_NOUN = frozenset(
     "was is has his this its as it's does us across towards always thus perhaps sales results "
     "elections games season's polls olympics".split()
 )
+
+
 _PREPOSITION = LazyPattern(
     r"\b(?:[Ii]n|[Ss]ince|[Bb]y|[Uu]ntil|[Ff]rom|[Dd]uring|[Cc]irca|[Yy]ear|[Ee]arly|[Ll]ate|"
     r"[Bb]efore|[Aa]fter|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|of|[Bb]ack to|"
     r"ca?\.|[Ee]st\.|established|founded|born|died|d\.|b\.|©|[Cc]opyright)[ -](?:the )?$|©$"
 )
+
+
 # Nouns whose number is a name and no year.
 _LABELS = LazyPattern(
     r"\b(?:[Rr]oom|[Ff]light|[Rr]oute|[Pp]ort|[Ff]orm|[Cc]ode|RFC|ISO|[Ee]xit|[Bb]us|"
@@ -461,7 +519,314 @@ def _is_plural(word: str) -> bool:
     )
 
 
-RECOGNIZERS = (
-    _month_span, _month_first, _day_first, _month_year, _iso, _numeric, _slash, _short_day,
-    _short_month, _era, _named_span, _decade, _year_span, _short_year, _plain_year,
+# -- Spanish and French
+
+
+# -- days ------------------------------------------------------------------------------------------
+
+_MONTH = {
+    language: rf"(?:{one_of([*table.MONTHS, *table.SHORT_MONTHS])})(?![^\W\d_]){DOT}"
+    for language, table in ROMANCE.items()
+}
+
+
+_WEEKDAY = {
+    language: rf"(?:{one_of(table.SHORT_WEEKDAYS)})\." for language, table in ROMANCE.items()
+}
+
+
+# A street named after a day; what follows is the house.
+_STREET = LazyPattern(
+    r"\b(?:Avda\.|Av\.|[Aa]venida|[Cc]alle|[Pp]laza|[Cc]/|[Rr]ue|[Pp]lace)\s*(?:du )?$"
+)
+
+
+_ARTICLES = {"el", "del", "al", "desde", "día"}
+
+
+# Words of their own, which are months only beside a year.
+_DOUBTFUL = {"es": ("mar", "set", "may", "dic"), "fr": ("mar", "dec")}
+
+
+def _month(language: str, written: str) -> int:
+    table, name = TABLES[language], written.rstrip(".").lower()
+    months: list[str] = table.MONTHS
+    short: dict[str, int] = table.SHORT_MONTHS
+    return months.index(name) + 1 if name in months else short[name]
+
+
+def _romance_year(written: str) -> int:
+    """Two digits stand for the nearest century."""
+    year = int(written)
+    return year if len(written) > 2 else year + (2000 if year < 50 else 1900)
+
+
+def _weekday_number(language: str, written: str | None) -> int | None:
+    numbers: dict[str, int] = TABLES[language].SHORT_WEEKDAYS
+    return numbers[written.rstrip(".").lower()] if written else None
+
+
+def _date(day: int, month: int, year: str = "") -> Date | None:
+    if not (1 <= day <= 31 and 1 <= month <= 12):
+        return None
+    return Date(day, month, _romance_year(year) if year else None, day_first=True)
+
+
+@recognizer(
+    "date",
+    rf"(?:(?<!\w)({_WEEKDAY['es']}),?\s+)?(?<![\w.,/])(\d{{1,2}})(?:\s*([-\u2013]|y|al)\s*(\d{{1,2}}))?"
+    rf"(?:\s+|[-/])(?:de\s+)?({_MONTH['es']})(?:(?:,?\s+(?:(del?)\s+)?|[-/])(\d{{4}}))?(?!\w)",
+    languages=("es",), flags=re.IGNORECASE, weight=1.3,
+    digits=True, needs=(*spanish.MONTHS, *spanish.SHORT_MONTHS),
 )  # fmt: skip
+def _spanish_date(match: re.Match[str]) -> Value | Found | None:
+    weekday, day, link, until, month, article, year = match.groups()
+    if not 1 <= int(day) <= 31 or (month.lower() in _DOUBTFUL["es"] and not year):
+        return None
+    if month[0].isupper() and word_before(match) in spanish.LABELS - _ARTICLES:
+        return None  # En la página 12 Mayo habla.
+    if year and _STREET.search(before(match, 14)):
+        name = match[0][: -len(year)].rstrip(" ,").removeprefix(day).strip()
+        return Phrase((Number(day), name, Number(year)))
+    number = _month("es", month)
+    last: Value = Date(
+        int(until or day), number, int(year) if year else None, day_first=True,
+        weekday=_weekday_number("es", weekday),
+        article="del" if article == "del" else "",
+    )  # fmt: skip
+    if until:
+        last = Range(Label(day), last, "y" if link == "y" else "al")
+    return close(last, match, "es", digits_follow=False)
+
+
+@recognizer(
+    "date",
+    rf"(?:(?<!\w)({_WEEKDAY['fr']}),?\s+)?(?<![\w.,/])(\d{{1,2}}(?:er)?)"
+    rf"(?:\s*(-|\u2013|et|au)\s*(\d{{1,2}}(?:er)?))?(?:\s+|[-/])"
+    rf"({_MONTH['fr']})(?:(?:,?\s+|[-/])(\d{{4}}))?(?!\w)",
+    languages=("fr",), flags=re.IGNORECASE, weight=1.3,
+    digits=True, needs=(*french.MONTHS, *french.SHORT_MONTHS),
+)  # fmt: skip
+def _french_date(match: re.Match[str]) -> Value | Found | None:
+    weekday, day, link, until, month, year = match.groups()
+    number = int(day.removesuffix("er"))
+    if not 1 <= number <= 31 or (month.lower() in _DOUBTFUL["fr"] and not year):
+        return None
+    if month[0].isupper() and word_before(match) in french.LABELS:
+        return None
+    last: Value = Date(
+        int((until or day).removesuffix("er")), _month("fr", month), int(year) if year else None,
+        weekday=_weekday_number("fr", weekday),
+        day_first=True,
+    )  # fmt: skip
+    if until:
+        first: Value = Abbreviation("premier") if number == 1 else Number(str(number))
+        last = Range(first, last, link if link.isalpha() else "au")
+    return close(last, match, "fr", digits_follow=False)
+
+
+@recognizer(
+    "date",
+    r"(?<!\w)1\.?(?:º|°|ero|ro|er|o)\.?\s+de\s+(?=([a-z]+))",
+    languages=("es",),
+    weight=2,
+    digits=True,
+)
+def _spanish_first(match: re.Match[str]) -> Value | None:
+    return Abbreviation("primero de ") if match[1] in spanish.MONTHS else None
+
+
+@per_language(
+    "date", r"(?<![\w.,/-])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-])", weight=1.5, digits=True
+)
+def _romance_iso(language: str, match: re.Match[str]) -> Value | None:
+    return _date(int(match[4]), int(match[3]), match[1])
+
+
+@per_language(
+    "date",
+    r"(?<![\w.,/-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})(?![\d/-])(?!\.\d|[\s-]\d\d(?:\D|$))",
+    weight=1.5,
+    digits=True,
+)
+def _romance_numeric(language: str, match: re.Match[str]) -> Value | None:
+    day, month = int(match[1]), int(match[3])
+    if month > 12 >= day:
+        day, month = month, day
+    return _date(day, month, match[4])
+
+
+@per_language(
+    "date", r"(?<![\w.,/-])(\d{1,2})([-/.])([IVX]{1,4})\2(\d{4})(?![\w-])", weight=2, digits=True
+)
+def _roman_month(language: str, match: re.Match[str]) -> Value | None:
+    return _date(int(match[1]), roman_value(match[3]), match[4])
+
+
+@per_language(
+    "date", r"(?<![\w.,/-])((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\d/-])", needs="/", weight=1.5
+)
+def _school_year(language: str, match: re.Match[str]) -> Value:
+    """A course that runs over New Year."""
+    return Phrase((Number(match[1]), Number(match[2])))
+
+
+_SHARE = {"es": r" de (?:l|su|mi|tu|est|cada)", "fr": r" d(?:e la|es|u)\b"}
+
+
+@per_language(
+    "date",
+    lambda language: (
+        rf"(?<=\b{'[Ee]l' if language == 'es' else '[Ll]e'} )(?!1/[2-9]\b|2/3|3/4)"
+        r"(\d{1,2})/(\d{1,2})"
+        rf"(?![\d/]|[.,]\d|{_SHARE[language]})"
+    ),
+    needs="/", weight=1.5,
+)  # fmt: skip
+def _day_and_month(language: str, match: re.Match[str]) -> Value | None:
+    return _date(int(match[1]), int(match[2]))
+
+
+@per_language(
+    "date",
+    lambda language: (
+        r"(?<![\w/])(0[1-9]|1[0-2])/(\d{4})(?![\d/])"
+        rf"|(?<!\w)({_MONTH[language]})([-/ ])(?:de )?(\d{{4}})(?!\d)"
+    ),
+    flags=re.I, weight=1.2,
+    digits=True,
+)  # fmt: skip
+def _month_and_year(language: str, match: re.Match[str]) -> Value | None:
+    if match[1]:
+        return Date(month=int(match[1]), year=int(match[2]))
+    if match[3].lower() in TABLES[language].MONTHS:
+        if " de " in match[0]:
+            return Phrase((match[3], "de", Number(match[5])))
+        if match[4] == " " or language == "fr":
+            return Phrase((match[3], Number(match[5])))
+    return Date(month=_month(language, match[3]), year=int(match[5]))
+
+
+# Months cut short by themselves: en sept. Words such as mar. and nov. need a preposition.
+@per_language(
+    "date",
+    lambda language: (
+        rf"(?<=\ben )({one_of(TABLES[language].SHORT_MONTHS)})\.(?!\w)"
+        rf"|(?<!\w)({one_of(TABLES[language].SHORT_MONTHS)})\.(?=\s?[-\u2013/]\s?{_MONTH[language]})"
+    ),
+    weight=1.5, needs=lambda language: TABLES[language].SHORT_MONTHS,
+)  # fmt: skip
+def _month_alone(language: str, match: re.Match[str]) -> Value | Found | None:
+    name = TABLES[language].MONTHS[_month(language, match[1] or match[2]) - 1]
+    return close(Abbreviation(name), match, language, digits_follow=False)
+
+
+@per_language(
+    "date",
+    lambda language: (
+        rf"(?<!\w)({one_of(TABLES[language].SHORT_WEEKDAYS)})\.?\s?[-\u2013]\s?"
+        rf"({one_of(TABLES[language].SHORT_WEEKDAYS)})\.(?!\w)"
+    ),
+    flags=re.IGNORECASE, needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
+)  # fmt: skip
+def _weekdays(language: str, match: re.Match[str]) -> Value | Found | None:
+    first, last = (_weekday_name(language, part) for part in match.groups())
+    link = "a" if language == "es" else "à"
+    return close(Abbreviation(capitalize(f"{first} {link} {last}", match)), match, language)
+
+
+_PLAIN_WEEKDAYS = {"es": "lun|mié|jue|vie|sáb|dom", "fr": "lun|ven|sam|dim"}
+
+
+def _weekday_name(language: str, written: str) -> str:
+    names: list[str] = TABLES[language].WEEKDAYS
+    return names[_weekday_number(language, written) or 0]
+
+
+# Mer, mar and jeu are words too: these need a number or a span of days behind them.
+@per_language(
+    "date",
+    lambda language: (
+        rf"(?<!\w)({_WEEKDAY[language]})(?=,?\s+(?:\d|au\s|à\s))"
+        rf"|(?<!\w)((?:{_PLAIN_WEEKDAYS[language]})\.)(?!\w|\s?:)"
+    ),
+    flags=re.IGNORECASE,
+    needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
+)
+def _romance_weekday(language: str, match: re.Match[str]) -> Value | Found | None:
+    written, following = match[0].lower(), after(match)
+    # El mar. 12 barcos: a noun that is counted follows, and no time or place.
+    counted = re.match(r",?\s+\d+ (?!heures?\b|dans\b|pour\b|à\b|a\b|de\b)[a-zà-ÿ]{3,}", following)
+    if counted and written in ("mar.", "mer.", "jeu."):
+        return None
+    if written == "sam." and match[0][0] == "S" and not re.match("[-\u2013]", following):
+        return None  # Sam is a name too.
+    return close(Abbreviation(_weekday_name(language, match[0])), match, language)
+
+
+# -- eras and decades ------------------------------------------------------------------------------
+
+
+@recognizer(
+    "date",
+    r"(?<!\w)(a|d)\.?\s?(?:de\s)?(?:C|J\.?\s?C)\b\.?(?![\w'])",
+    languages=("es",),
+    needs="ad",
+    weight=2,
+)
+def _spanish_era(match: re.Match[str]) -> Value | Found | None:
+    dated = re.search(r"(?:\d|[IVXLC]|siglo|año)\.?\s*$", before(match, 12))
+    if match[0].count(".") < (1 if dated else 2):
+        return None
+    words = "antes de Cristo" if match[1] == "a" else "después de Cristo"
+    return _close_era(Abbreviation(words), match, "es")
+
+
+@recognizer(
+    "date", r"(?<!\w)(av|apr|ap|avant|après)\.?\s?J\.?-?\s?C\b\.?(?!\w)",
+    languages=("fr",), needs="jJ", flags=re.I, weight=2,
+)  # fmt: skip
+def _french_era(match: re.Match[str]) -> Value | Found | None:
+    side = "avant" if match[1].lower().startswith("av") else "après"
+    return _close_era(Abbreviation(f"{side} Jésus-Christ"), match, "fr")
+
+
+def _close_era(value: Value, match: re.Match[str], language: str) -> Found:
+    """At the start of a sentence more follows: Au Ier s. av. J.-C. César vint."""
+    opening = r"\W*(?:Aux?|En|Vers|Dès|Du|Hacia|Durante|Desde|A)\b[^,;:]{0,30}"
+    following = look_behind(match.string, match.end())
+    named = following.kind == "capital" and following.word.lower() not in TABLES[language].STARTERS
+    if named and re.fullmatch(opening, match.string[: match.start()]):
+        return Found(value, "abbreviation")
+    return close(value, match, language)
+
+
+@recognizer(
+    "decade",
+    r"(?<=[sS] )'?([1-9]0)'?s?(?![\w%°º'])(?!\s?[%€$°º]|[.,]\d)|(?<!\w)'(\d\d)s?(?![\w'])|"
+    r"(?<!\w)([12]\d\d0)s(?![\w'])",
+    languages=("es",), weight=2,
+    digits=True,
+)  # fmt: skip
+def _spanish_decade(match: re.Match[str]) -> Value | None:
+    if match[1]:
+        head = r"\b(?:años|(?:década|decenio) de los)\s$" + ("|los $" if "s" in match[0] else "")
+        if not re.search(head, before(match).lower()):
+            return None
+    return Decade(int(match[1] or match[2] or match[3]), short=not match[3])
+
+
+@recognizer(
+    "decade",
+    r"(?<!\w)((?:années|ann\.|décennie)\s+)'?(\d{4}|[1-9]0)"
+    r"(?:\s*(-|\u2013|et|à|ou)\s*'?(\d{4}|[1-9]0))?(?!\w|[.,]\d)",
+    languages=("fr",), flags=re.I, weight=1.5,
+    digits=True,
+)  # fmt: skip
+def _french_decade(match: re.Match[str]) -> Value:
+    head = match[1].strip().replace("ann.", "années")
+    if not match[4]:
+        return Phrase((head, Label(match[2])))
+    long = ("à",) if len(match[4]) == 4 else ()
+    link = (match[3],) if match[3].isalpha() else long
+    return Phrase((head, Label(match[2]), *link, Label(match[4])))

@@ -66,6 +66,3 @@ def _ion(match: re.Match[str]) -> Value | None:
 )
 def _simple(match: re.Match[str]) -> Value:
     return Formula(tuple(_PARTS.findall(match[0])))
-
-
-RECOGNIZERS = (_formula, _ion, _simple)

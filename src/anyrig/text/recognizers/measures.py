@@ -4,24 +4,46 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers import Found, Stop, recognizer
+from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import (
     AMOUNT,
+    COMMA_NUMBER,
+    DASH,
+    DOT,
+    FRACTIONS,
     MINUS,
     NOT_NOUNS,
     NUMBER,
+    NUMBER_START,
+    OPTIONAL_MINUS,
     SCALES,
+    SIGNED,
     VULGAR,
-    LazyPattern,
     after,
     before,
+    close,
     is_attributive,
     one_of,
     parse_amount,
+    parse_comma_number,
     parse_number,
+    word_before,
 )
+from anyrig.text.recognizers.languages import TABLES, units
+from anyrig.text.recognizers.numbers import is_degrees
 from anyrig.text.recognizers.stops import look_behind, stop_after
-from anyrig.text.values import Dimensions, Letters, Measure, Number, Phrase, Range, Rate, Value
+from anyrig.text.values import (
+    Abbreviation,
+    Dimensions,
+    Fraction,
+    Letters,
+    Measure,
+    Number,
+    Phrase,
+    Range,
+    Rate,
+    Value,
+)
 
 _SCALED = {
     "m": "k c m µ n d", "g": "k m µ n", "L": "m d c µ", "W": "k M G m T", "V": "k m M",
@@ -29,6 +51,8 @@ _SCALED = {
     "B": "k K M G T P", "b": "k K M G T", "bit": "k M G T", "eV": "k M G T", "cal": "k",
     "Ah": "m", "N": "k", "s": "m µ n", "mol": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
 }  # fmt: skip
+
+
 # How units are written, and the key of each.
 _WRITTEN = {
     "yds": "yd", "lbs": "lb", "ozs": "oz", "fl oz": "fl oz", "qts": "qt", "pts": "point",
@@ -40,32 +64,52 @@ _WRITTEN = {
     "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
     "tabs": "tab", "caps": "capsule",
 }  # fmt: skip
+
+
 _PLAIN = (
     "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
     "doz cc m g L W V A Hz Pa J N s t B mol Ω Wh cal px F Ah eV mph kph mpg rpm bpm psi "
     "fps dpi ppi "
     "wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb kgf"
 ).split()
+
+
 _SQUARE = ("sq ft", "sq in", "sq m", "sq km", "sq mi", "sq yd", "cu ft", "cu m", "cu in")
+
+
 UNITS = {name: name for name in (*_PLAIN, *_SQUARE)} | _WRITTEN
+
+
 for _base, _prefixes in _SCALED.items():
     for _prefix in _prefixes.split():
         UNITS.setdefault(_prefix + _base, _prefix + _base)
+
+
 _UNIT = one_of(UNITS, dots=True)
+
+
 _PERIOD = {
     "second": "s", "minute": "min", "hour": "h", "day": "d", "week": "wk", "month": "mo",
     "year": "yr", "yr": "yr", "mo": "mo", "wk": "wk", "hr": "h", "sec": "s", "d": "d",
     "person": "person", "capita": "capita", "serving": "serving", "acre": "ac", "inch": "in",
     "foot": "ft", "mile": "mi", "gallon": "gal",
 }  # fmt: skip
+
+
 # Units that may be other things when they touch the number, and whether they still count there:
 # "5m" is five meters, "5B" a seat or billions.
 _TOUCHING = {
     "t": False, "B": False, "K": False, "N": False, "J": False, "F": False, "b": False, "in": True,
     "m": True, "g": True, "s": True, "L": True, "A": True, "V": True, "W": True, "ac": False,
 }  # fmt: skip
+
+
 _POWER = r"(?:\^?[23]|[²³])"
+
+
 _LINK = r" ?[-–—] ?| to | or | and "
+
+
 _PLACE = LazyPattern(
     r"\b(?:[Ss]eats?|[Rr]ow|[Gg]ate|[Rr]oom|[Aa]pt\.?|[Aa]partment|[Ss]uite|[Uu]nit|"
     r"[Gg]rade|[Cc]lass|"
@@ -74,11 +118,15 @@ _PLACE = LazyPattern(
     r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
     r"Rte\.?|[Hh]ighway|Hwy\.?|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
 )
+
+
 _SIZE = LazyPattern(
     r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|loafers?|"
     r"sandals?|slippers?|footwear|takes?)\b[^.;]{0,12}$",
     re.IGNORECASE,
 )
+
+
 _DOTTED = frozenset(
     "in ft lb lbs oz min sec hr yd mi tbsp tsp pt qt gal hrs yds pts pcs qts wks yrs "
     "mins secs gals "
@@ -461,8 +509,286 @@ def _after_power(match: re.Match[str]) -> Found:
     return Found(Measure(None, UNITS[match[1].replace(". ", " ")]), start=match.start(1))
 
 
-RECOGNIZERS = (
-    _after_power, _measure, _degrees, _coordinate, _feet_inches, _sheet, _height, _inches,
-    _feet, _product,
-    _dimensions, _percent, _bare_rate, _per_period, _shoe,
+# -- Spanish and French
+
+
+# Letters that name seats, classes and models more often than they measure.
+_DOUBTFUL = frozenset("A B C F J K N V W L t o j q p. pp.".split())
+
+
+_SEATED = LazyPattern(
+    r"\b(?:asientos?|fila|piso|planta|puerta|letra|aula|clase|grupo|curso|portal|escalera|bloque|"
+    r"tipo|talla|sièges?|place|rang|étage|porte|salle|groupe|bâtiment|bloc|taille|type|voie|ligne|"
+    r"renault|citroën|peugeot|la|une|sa|ma) $",
+    re.IGNORECASE,
 )  # fmt: skip
+
+
+SYMBOL = {
+    language: rf"(?:{one_of(units).replace(chr(92) + ' ', ' ?')})"
+    for language, units in units.UNITS.items()
+}
+
+
+ROMANCE_POWER = r"([²³]|(?<=m)[23](?!\w))?"
+
+
+_SIDE = {
+    language: rf"({COMMA_NUMBER})(?: ?({symbol}){ROMANCE_POWER})?"
+    for language, symbol in SYMBOL.items()
+}
+
+
+LINKS = {"es": rf"(?:{DASH}| a )", "fr": rf"(?:{DASH}| à )"}
+
+
+def find_unit(language: str, symbol: str) -> str:
+    symbols = units.UNITS[language]
+    compact = symbol.replace(" ", "")
+    return symbols.get(symbol) or next(
+        unit for key, unit in symbols.items() if key.replace(" ", "") == compact
+    )
+
+
+def parse_power(mark: str | None) -> int:
+    return {"²": 2, "2": 2, "³": 3, "3": 3}.get(mark or "", 1)
+
+
+@per_language(
+    "measure",
+    lambda language: (
+        rf"{NUMBER_START}({SIGNED})(?:{LINKS[language]}({SIGNED}))? ?({SYMBOL[language]})"
+        rf"{ROMANCE_POWER}(?:\.?/({SYMBOL[language]}){ROMANCE_POWER})?{DOT}(?![\w²³'])"
+    ),
+    weight=1.2,
+    digits=True,
+    needs=lambda language: units.UNITS[language],
+)
+def _romance_measure(language: str, match: re.Match[str]) -> Value | Found | None:
+    written, until, symbol, power, per, per_power = match.groups()
+    amount = parse_comma_number(written)
+    if (
+        until
+        and re.search(" [aà] ", match[0])
+        and int(amount.digits) >= int(parse_comma_number(until).digits)
+    ):
+        return None  # Vol 447 à 6 h.
+    if symbol in _DOUBTFUL and not per:
+        glued = not re.search(r"\d \D", match[0])
+        if glued and symbol not in "VWLA" or _SEATED.search(before(match)):
+            return None
+        if symbol in "BKCFJNq" and (len(amount.digits) < 2 or symbol in "CF"):
+            return None
+    value: Value = Measure(
+        Range(amount, parse_comma_number(until), link_range(language, match)) if until else amount,
+        find_unit(language, symbol), parse_power(power),
+    )  # fmt: skip
+    if symbol.startswith("hab") and int(amount.digits) < 20 and language == "es" and not per:
+        value = Measure(amount, "room")
+    if per:
+        value = Rate(value, find_unit(language, per), parse_power(per_power))
+    return close(value, match, language, digits_follow=False)
+
+
+def link_range(language: str, match: re.Match[str]) -> str:
+    table = TABLES[language]
+    return str(table.AND if word_before(match) == "entre" else table.TO)
+
+
+@per_language(
+    "measure",
+    lambda language: (
+        rf"(?<![\w/.])({SYMBOL[language]}){ROMANCE_POWER}\.?/({SYMBOL[language]}){ROMANCE_POWER}{DOT}(?![\w²³])"
+    ),
+    needs="/",
+)
+def _romance_bare_rate(language: str, match: re.Match[str]) -> Value | Found | None:
+    """A unit without a number: en kg/m³."""
+    if len(match[0]) < 4 and match[0] != "m/s":
+        return None
+    unit, per = find_unit(language, match[1]), find_unit(language, match[3])
+    value = Rate(Measure(None, unit, parse_power(match[2])), per, parse_power(match[4]))
+    return close(value, match, language)
+
+
+@per_language(
+    "measure",
+    lambda language: (
+        rf"{NUMBER_START}({COMMA_NUMBER}) ?({SYMBOL[language]})"
+        rf"/(\d+) ?({SYMBOL[language]})(?![\w²³])"
+    ),
+    needs="/", weight=1.5,
+)  # fmt: skip
+def _each_hundred(language: str, match: re.Match[str]) -> Value:
+    first = Measure(parse_comma_number(match[1]), find_unit(language, match[2]))
+    link = "cada" if language == "es" else "aux"
+    return Phrase((first, link, Measure(Number(match[3]), find_unit(language, match[4]))))
+
+
+_PART = rf"(\d/\d\d?|[{VULGAR}])"
+
+
+def _fraction(whole: str | None, part: str) -> Fraction:
+    above, below = FRACTIONS[part] if part in FRACTIONS else map(int, part.split("/"))
+    return Fraction(above, below, int(whole.strip(" -")) if whole else None)
+
+
+@per_language(
+    "measure",
+    lambda language: (
+        rf"{NUMBER_START}(?:(\d{{1,3}})(?: | ?(?=[{VULGAR}])))?{_PART} ?({SYMBOL[language]}){DOT}"
+        r"(?![\w'/])"
+    ),
+    needs="/" + VULGAR, weight=1.5,
+)  # fmt: skip
+def _part_of_unit(language: str, match: re.Match[str]) -> Value | Found | None:
+    """Medio litro, trois quarts d'heure, dos kilos y medio."""
+    if match[3] in _DOUBTFUL - {"L"}:
+        return None
+    value = Measure(_fraction(match[1], match[2]), find_unit(language, match[3]))
+    return close(value, match, language, digits_follow=False)
+
+
+@per_language(
+    "measure",
+    lambda language: (
+        rf"{NUMBER_START}{_SIDE[language]} ?[x×] ?{_SIDE[language]}"
+        rf"(?: ?[x×] ?{_SIDE[language]})?{DOT}(?![\w²³])"
+    ),
+    needs="x×", weight=1.3,
+)  # fmt: skip
+def _romance_dimensions(language: str, match: re.Match[str]) -> Value | Found | None:
+    groups = match.groups()
+    sides = [groups[place : place + 3] for place in (0, 3, 6) if groups[place]]
+    if language == "fr" and re.fullmatch(r"4 ?[x×] ?4", match[0]):
+        return Abbreviation("quatre-quatre")
+    if len(sides) == 2 and not any(side[1] for side in sides):
+        times = "por" if language == "es" else "fois"
+        if match[0].endswith("."):
+            return None
+        return Range(parse_comma_number(sides[0][0]), parse_comma_number(sides[1][0]), times)
+    parts = tuple(
+        Measure(parse_comma_number(number), find_unit(language, symbol), parse_power(power))
+        if symbol
+        else parse_comma_number(number)
+        for number, symbol, power in sides
+    )
+    if not sides[-1][1] and match[0].endswith("."):
+        return Found(Dimensions(parts), end=match.end() - 1)
+    return close(Dimensions(parts), match, language, digits_follow=False)
+
+
+@per_language("measure", rf"{NUMBER_START}(\d)m(\d\d)(?!\w)", needs="m", weight=1.5)
+def _romance_height(language: str, match: re.Match[str]) -> Value:
+    """As people are measured: 1m80."""
+    return Phrase((Measure(Number(match[1]), "length-meter"), Number(match[2])))
+
+
+@per_language(
+    "measure",
+    rf"{NUMBER_START}(\d{{1,3}}) ?(?:'|ft\.?|pi\.?|pies|pieds) ?(?:(?:y|et) )?"
+    r"(\d{1,2}(?:[.,]\d)?) ?(''|\"|in\b\.?|po\b\.?|pulg\b\.?)?(?!\w)",
+    weight=1.4,
+    digits=True,
+)  # fmt: skip
+def _romance_feet(language: str, match: re.Match[str]) -> Value | Found | None:
+    """5'11" of a person; 3'30 of a race."""
+    marked = match[3] or ""
+    link = re.search(r" (y|et) ", match[0])
+    if "'" not in match[0].rstrip("'") or re.search("[a-z]", match[0]):
+        if not re.match(r"in|po|pulg", marked):
+            return None
+        parts: tuple[Value | str, ...] = (Measure(Number(match[1]), "length-foot"),)
+        parts += (link[1],) if link else ()
+        value: Value = Phrase((*parts, Measure(parse_comma_number(match[2]), "length-inch")))
+        return close(value, match, language, digits_follow=False)
+    timed = re.search(
+        r"tiempo|temps|corr|cour|récord|record|tour|vuelta|chrono|minut|\ben $",
+        before(match, 25).lower(),
+    )
+    small = float(match[2].replace(",", ".")) < 12 and match[2][0] != "0"
+    small = small and not 9 <= int(match[1]) < 60
+    if small and marked and not timed:
+        inches = Measure(parse_comma_number(match[2]), "length-inch")
+        return Phrase((Measure(Number(match[1]), "length-foot"), inches))
+    if len(match[1]) < 3 and len(match[2]) == 2 and match[2] < "60":
+        return Phrase((Measure(Number(match[1]), "duration-minute"), Number(match[2])))
+    return None
+
+
+@per_language(
+    "measure",
+    rf"{NUMBER_START}(?:(\d{{1,3}}[ -])?{_PART}|({COMMA_NUMBER})) ?\"(?!\w)",
+    needs='"',
+    weight=1.3,
+)
+def _romance_inches(language: str, match: re.Match[str]) -> Value | None:
+    """27" of a screen, where no quotation is open."""
+    lead = re.sub(r"[\d½¼¾] ?\"", "", match.string[: match.start()])
+    if lead.count('"') % 2:
+        return None
+    amount = parse_comma_number(match[3]) if match[3] else _fraction(match[1], match[2])
+    return Measure(amount, "length-inch")
+
+
+# -- angles, temperatures, percentages -------------------------------------------------------------
+
+_COMPASS = {
+    "es": {"N": "norte", "S": "sur", "E": "este", "O": "oeste", "W": "oeste"},
+    "fr": {"N": "nord", "S": "sud", "E": "est", "O": "ouest", "W": "ouest"},
+}
+
+
+@per_language(
+    "angle",
+    rf"{NUMBER_START}({SIGNED}) ?[°º]"
+    r"(?: ?(\d{1,2}) ?'(?: ?(\d{1,2}(?:[.,]\d+)?) ?(?:\"|''))?)?(?: ?([NSEOW])\b\.?)?",
+    needs="°º", weight=1.1,
+)  # fmt: skip
+def _romance_degrees(language: str, match: re.Match[str]) -> Value | Found | None:
+    amount = parse_comma_number(match[1])
+    if not match[2] and not match[4]:
+        if language == "es" and not amount.sign and not amount.decimals:
+            noun = re.match(r" ?([a-záéíóú]{4,})", after(match))
+            ordinal = "°" in match[0] and noun and not is_degrees(match, amount.digits)
+            if ordinal or ("º" in match[0] and not is_degrees(match, amount.digits)):
+                return None
+        if language == "fr" and "º" in match[0] and word_before(match) in ("n", "le", "la"):
+            return None
+        rest = after(match, 3)
+        if re.match(r" ?[CFK]\b", rest):
+            return None
+        if language == "fr" and (half := re.match(r"(\d)\b", rest)):
+            return Found(
+                Phrase((Measure(amount, "angle-degree"), Number(half[1]))), end=match.end() + 1
+            )
+        return Phrase((Measure(amount, "angle-degree"), "")) if rest[:1].isalnum() else Measure(
+            amount, "angle-degree"
+        )  # fmt: skip
+    parts: list[Value | str] = [Measure(amount, "angle-degree")]
+    if match[2]:
+        parts.append(Measure(Number(match[2].lstrip("0") or "0"), "duration-minute"))
+    if match[3]:
+        parts.append(Measure(parse_comma_number(match[3].lstrip("0") or "0"), "duration-second"))
+    if match[4]:
+        parts.append(_COMPASS[language][match[4]])
+    return close(Phrase(tuple(parts)), match, language, digits_follow=False)
+
+
+@per_language(
+    "percent",
+    lambda language: (
+        rf"{NUMBER_START}(?:({SIGNED}) ?(%)?{LINKS[language]})?"
+        rf"({OPTIONAL_MINUS}\+?{COMMA_NUMBER}) ?([%‰])"
+    ),
+    needs="%‰", weight=1.2,
+)  # fmt: skip
+def _romance_percent(language: str, match: re.Match[str]) -> Value:
+    unit = "concentr-percent" if match[4] == "%" else "concentr-permille"
+    last = parse_comma_number(match[3])
+    if not match[1]:
+        return Measure(last, unit)
+    first: Value = parse_comma_number(match[1])
+    if match[2] and language == "fr":
+        return Range(Measure(parse_comma_number(match[1]), unit), Measure(last, unit), "à")
+    return Measure(Range(first, last, link_range(language, match)), unit)

@@ -4,39 +4,80 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers import Found, Stop, recognizer
+from anyrig.text.recognizers import Found, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import (
+    COMMA_NUMBER,
     MINUS,
     NUMBER,
+    NUMBER_START,
     SCALES,
+    SIGNED,
+    before,
+    close,
     is_attributive,
     one_of,
+    parse_comma_number,
     parse_number,
 )
+from anyrig.text.recognizers.languages import units
+from anyrig.text.recognizers.measures import (
+    LINKS,
+    ROMANCE_POWER,
+    SYMBOL,
+    find_unit,
+    link_range,
+    parse_power,
+)
 from anyrig.text.recognizers.stops import stop_after
-from anyrig.text.values import Money, Number, Phrase, Range, Rate, Value
+from anyrig.text.values import (
+    Abbreviation,
+    Money,
+    Number,
+    Phrase,
+    Range,
+    Rate,
+    Value,
+)
 
 _DOLLARS = {
     "US$": "USD", "A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "HK$": "HKD",
     "NZ$": "NZD", "S$": "SGD", "R$": "BRL",
 }  # fmt: skip
+
+
 SIGNS = "$£€¥₹₽₩₺₪₫₴₦₱฿₿"
+
+
 _CODES = (
     "USD EUR GBP JPY AUD CAD CHF CNY RMB INR MXN SEK NZD HKD NOK DKK SGD BTC KRW PLN TRY ZAR PKR"
 ).split()
+
+
 _CODE_SIGNS = {"EUR": "€", "BTC": "₿"}
+
+
 _NAMED = {"Rs.": "₹", "Rs": "₹", "Fr.": "CHF", "kr": "kr", "kr.": "kr", "zł": "zł"}
+
+
 _MARK = rf"(?:{one_of(_DOLLARS)}|[{re.escape(SIGNS)}])"
+
+
 _CODE = one_of(_CODES)
+
+
 # A comma before two digits is a decimal one in prices from other places: €4,50.
 _SUM = (
     rf"(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d{{1,3}}(?:\.\d{{3}})+,\d\d|\d+,\d\d(?![\d,])|{NUMBER})"
 )
+
+
 _SCALE = (
     r"(?: ?(hundred|thousand|million|billion|trillion)s?\b|[ -]?(mn|mil|mm|MM|bn|Bn|tn|"
     r"trn|[kKmMbBtT])"
     r"(?![\w'’]))"
 )
+
+
 PERIODS = {
     "mo": "mo", "month": "mo", "yr": "yr", "year": "yr", "hr": "h", "h": "h", "hour": "h",
     "wk": "wk", "week": "wk", "lb": "lb", "lbs": "lb", "kg": "kg", "oz": "oz", "gal": "gal",
@@ -44,6 +85,8 @@ PERIODS = {
     "GB": "GB", "min": "min", "L": "L", "l": "L", "bbl": "bbl", "ea": "ea", "g": "g", "day": "d",
     "d": "d", "ft": "ft", "sec": "s", "s": "s",
 }  # fmt: skip
+
+
 _PER = rf"(?: ?/ ?(?:({one_of(PERIODS)})\b(\.)?|(m²|m2)|([a-z]{{3,12}})\b)(?!/))?"
 
 
@@ -172,4 +215,96 @@ def _shillings(match: re.Match[str]) -> Value:
     return Phrase((Number(match[1]), shillings, Number(match[2]), "pence"))
 
 
-RECOGNIZERS = (_signed, _span, _named, _after, _coded, _pence, _shillings)
+# -- Spanish and French
+
+
+# -- money -----------------------------------------------------------------------------------------
+
+_LEADING_SIGNS = {
+    language: [sign for sign in signs if not (sign.isalpha() and sign.islower()) and sign not in
+               ("F", "FF", "¢", "$CA", "$ CA", "₿")]
+    for language, signs in units.SIGNS.items()
+}  # fmt: skip
+
+
+_ROMANCE_PER = {
+    language: rf"(?: ?/ ?({symbol}){ROMANCE_POWER}(?!\w))?" for language, symbol in SYMBOL.items()
+}
+
+
+# Behind a number with a sign in front, these say which dollars or pesos they are.
+_ROMANCE_CODES = "USD|MXN|ARS|COP|CLP|UYU|CAD|AUD|pesos"
+
+
+def _scaled(language: str, number: str, scale: str | None) -> Number:
+    return parse_comma_number(number, units.SCALES[language][scale] if scale else 0)
+
+
+def _money(
+    language: str, amount: Number | Range, sign: str, per: str | None, power: str | None
+) -> Value:
+    sum_ = Money(amount, units.SIGNS[language][sign])
+    return Rate(sum_, find_unit(language, per), parse_power(power)) if per else sum_
+
+
+@per_language(
+    "money",
+    lambda language: (
+        rf"{NUMBER_START}({SIGNED})(?:{LINKS[language]}({COMMA_NUMBER}))? ?"
+        rf"(?:({one_of(units.SCALES[language])}) ?(?:(?<=\w )de |(?<=\w )d')?)?"
+        rf"({one_of(units.SIGNS[language])})(?![\w€$]){_ROMANCE_PER[language]}"
+    ),
+    weight=1.4,
+    digits=True,
+    needs=lambda language: units.SIGNS[language],
+)
+def _money_after(language: str, match: re.Match[str]) -> Value | Found | None:
+    number, until, scale, sign, per, power = match.groups()
+    if before(match, 1) in ("$", "€", "£"):
+        return None
+    if sign in ("F", "Bs") and not re.search(r"\d ", match[0]):
+        return None
+    amount: Number | Range = _scaled(language, number, scale)
+    if until:
+        amount = Range(amount, _scaled(language, until, scale), link_range(language, match))
+    value = _money(language, amount, sign, per, power)
+    return close(value, match, language) if sign.endswith(".") and not per else value
+
+
+@per_language(
+    "money",
+    lambda language: (
+        rf"(?<![\w$])([-\u2212]?)({one_of(_LEADING_SIGNS[language])}) ?({COMMA_NUMBER})"
+        rf"(?: ?({one_of(units.SCALES[language])})(?!\w))?(?: (?:de )?({_ROMANCE_CODES})(?!\w))?"
+        rf"{_ROMANCE_PER[language]}(?:\.[-\u2013\u2014])?(?!\w|[.,]\d)"
+    ),
+    weight=1.4,
+    digits=True,
+    needs=lambda language: units.SIGNS[language],
+)
+def _money_before(language: str, match: re.Match[str]) -> Value:
+    minus, sign, number, scale, code, per, power = match.groups()
+    amount = _scaled(language, minus + number, scale)
+    return _money(language, amount, code if code in units.SIGNS[language] else sign, per, power)
+
+
+@per_language(
+    "money",
+    rf"{NUMBER_START}(\d+)(?: ?([€$£]) ?(\d\d)(?!\d| ?[\w%€])|'(\d\d) ?([€$£]))",
+    needs="€$£",
+    weight=1.5,
+)
+def _money_inside(language: str, match: re.Match[str]) -> Value:
+    """As price tags have it: 3€50, 3'50 €."""
+    cents, sign = match[3] or match[4], match[2] or match[5]
+    return Money(Number(match[1], cents), units.SIGNS[language][sign])
+
+
+@per_language(
+    "rate",
+    lambda language: rf"(?<=[\w€$£.²]) ?/ ?({one_of(units.PER_WORDS[language])})(?!\w)",
+    needs="/", weight=1.5,
+)  # fmt: skip
+def _each(language: str, match: re.Match[str]) -> Value:
+    """Behind anything counted: 8 horas/día."""
+    return Abbreviation(f" {units.PER_WORDS[language][match[1]]}")

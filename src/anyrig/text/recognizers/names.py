@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers import Found, recognizer
+from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
 from anyrig.text.recognizers.acronyms import is_word
-from anyrig.text.recognizers.common import LazyPattern, after, before, one_of
+from anyrig.text.recognizers.common import (
+    after,
+    before,
+    one_of,
+    word_after,
+    word_before,
+)
+from anyrig.text.recognizers.languages import english
 from anyrig.text.recognizers.roman import roman_value
-from anyrig.text.recognizers.states import DOTTED_STATES, SHORT_STATES, STATES
 from anyrig.text.values import (
     Abbreviation,
     Digits,
@@ -24,10 +30,14 @@ from anyrig.text.values import (
 )
 
 _ALL = ("en", "es", "fr")
+
+
 _STREET = (
     r"(?:Street|Avenue|Road|Drive|Lane|Boulevard|Way|Court|Place|Terrace|Square|Highway|Parkway|"
     r"Circle|Row|St|Ave|Rd|Dr|Ln|Blvd|Ct|Pl|Sq|Hwy|Pkwy)\b"
 )
+
+
 _EXT = r"(?:,? ?(?:ext\.?|x|extension) ?(\d{1,6})(?!\w))?"
 
 
@@ -209,17 +219,19 @@ def _card(match: re.Match[str]) -> Value:
 )
 def _zip(match: re.Match[str]) -> Value | None:
     state: Value = (
-        Abbreviation(STATES[match[1]])
-        if STATES.get(match[1], "D C") != "D C"
+        Abbreviation(english.STATES[match[1]])
+        if english.STATES.get(match[1], "D C") != "D C"
         else Letters(match[1])
     )
-    if match[1] not in STATES:
+    if match[1] not in english.STATES:
         return None
     return Phrase((state, Digits((match[2], match[3]) if match[3] else (match[2],))))
 
 
 @recognizer(
-    "postcode", rf"(?:{one_of([*SHORT_STATES, *DOTTED_STATES])})\.? (\d{{5}})(?![\d,])", digits=True
+    "postcode",
+    rf"(?:{one_of([*english.SHORT_STATES, *english.DOTTED_STATES])})\.? (\d{{5}})(?![\d,])",
+    digits=True,
 )
 def _zip_after_state(match: re.Match[str]) -> Found:
     return Found(Digits((match[1],)), start=match.start(1), weight=1.5)
@@ -359,7 +371,7 @@ def _lettered_model(match: re.Match[str]) -> Value | None:
     if (
         is_word(letters)
         or letters in _NO_MODELS
-        or (letters in STATES and re.search(r", $", before(match, 2)))
+        or (letters in english.STATES and re.search(r", $", before(match, 2)))
     ):
         return None
     parts: list[Value | str] = [Letters(letters), Label(digits)]
@@ -535,11 +547,153 @@ def _key(match: re.Match[str]) -> Value | None:
     return Abbreviation(_KEYS[match[1]])
 
 
-RECOGNIZERS = (
-    _world_phone, _american_phone, _toll_free, _local_phone, _british_phone, _emergency,
-    _bare_extension, _given, _isbn, _iban, _cve, _social_security, _card, _zip,
-    _zip_after_state, _bare_zip,
-    _lettered_postcode, _version, _dotted, _software, _standard, _labelled, _lettered_model,
-    _hyphened, _block, _aircraft, _house, _airliner, _section, _paragraph_sign, _screen,
-    _keys, _key,
+# -- Spanish and French
+
+
+# -- telephone numbers and codes -------------------------------------------------------------------
+
+_GAP = "[ .-]"
+
+
+_CALLED = LazyPattern(
+    r"(?:tel[eé]fonos?|tel\.?|tfno\.?|tlf\.?|telf\.?|m[oó]vil|celular|fax|llam\w+|whatsapp|n[uú]mero|"
+    r"cel\.?|marc\w+)[^.\d]{0,25}$",
+    re.IGNORECASE,
+)
+
+
+# Nine digits of Spain in their groupings, then ten of the Americas.
+_SPANISH_PHONES = "|".join((
+    rf"[6-9]\d\d{_GAP}\d\d\d{_GAP}\d\d\d",
+    rf"[6-9]\d\d(?:{_GAP}\d\d){{3}}",
+    rf"[89]\d{_GAP}\d{{3}}{_GAP}\d\d{_GAP}\d\d",
+    r"[679]\d{8}",
+    rf"\(\d{{2,3}}\) ?\d{{3,4}}{_GAP}\d{{4}}",
+    rf"\d\d{_GAP}\d{{4}}{_GAP}\d{{4}}",
+    r"\d{3}-\d{3,4}-\d{3,4}",
+))  # fmt: skip
+
+
+_COUNTED_THINGS = frozenset(
+    "habitantes personas euros dólares pesos kilómetros km toneladas libros años unidades votos "
+    "de metros millones".split()
+)
+
+
+def _romance_groups(written: str) -> Digits:
+    groups = re.findall(r"\d+", written)
+    if len(groups) == 1 and len(groups[0]) == 9:
+        groups = re.findall(r"\d{3}", groups[0])
+    return Digits(tuple(groups), plus="+" in written)
+
+
+@recognizer(
+    "phone", rf"(?<![\w+])\(?\+\d{{1,3}}\)?(?:{_GAP}?\(?\d{{1,4}}\)?){{2,6}}(?![\w])",
+    languages=("es",), needs="+", weight=1.5,
 )  # fmt: skip
+def _spanish_abroad(match: re.Match[str]) -> Value | None:
+    return _romance_groups(match[0]) if len(re.findall(r"\d", match[0])) >= 8 else None
+
+
+@recognizer(
+    "phone", rf"(?<![\w.,+€$-])(?:{_SPANISH_PHONES})(?![\w]|[.,]\d|{_GAP}\d)",
+    languages=("es",), weight=1.5,
+)  # fmt: skip
+def _spanish_phone(match: re.Match[str]) -> Value | None:
+    dotted = "." in match[0] and not _CALLED.search(before(match, 50))
+    if dotted or word_after(match).lower() in _COUNTED_THINGS:
+        return None
+    return None if after(match, 2).strip()[:1] in tuple("€$%£") else _romance_groups(match[0])
+
+
+@recognizer(
+    "phone", rf"(?<![\w.,+-])\d{{2,5}}(?:{_GAP}?\d{{2,4}}){{0,4}}(?![\w]|[.,]\d)",
+    languages=("es",), weight=1.3,
+)  # fmt: skip
+def _spanish_called(match: re.Match[str]) -> Value | None:
+    """Any longer run of digits behind a word that promises a telephone number."""
+    lead = before(match, 50)
+    if not _CALLED.search(lead) or word_before(match) in ("número", "numero"):
+        return None
+    count = len(re.findall(r"\d", match[0]))
+    short = count == 3 and re.search(r"(?:llam|marc|tel)[^.\d]{0,20}$", lead[-30:].lower())
+    return _romance_groups(match[0]) if count >= 6 or (short and match[0] != "100") else None
+
+
+@recognizer(
+    "phone", r"(?<![\w.,+€$-])(\d{4})-(\d{4})(?![\w-]|[.,]\d)", languages=("es",), weight=1.1
+)
+def _spanish_eight(match: re.Match[str]) -> Value | None:
+    """Eight digits, unless they are two years."""
+    years = all(1000 <= int(group) <= 2100 for group in match.groups())
+    return None if years else _romance_groups(match[0])
+
+
+@recognizer("code", r"(?<![\w.,-])(\d{8})-?([A-Z])(?!\w)", languages=("es",), weight=1.5)
+def _identity_card(match: re.Match[str]) -> Value:
+    return Phrase((Digits((match[1],)), Letters(match[2])))
+
+
+@recognizer(
+    "phone",
+    rf"(?<![\w+])\(?(?:\+|00)\d{{1,3}}\)?(?:{_GAP}?\(0\))?(?:{_GAP}?\d{{1,4}}){{2,7}}(?!\w)",
+    languages=("fr",), weight=1.5,
+)  # fmt: skip
+def _french_abroad(match: re.Match[str]) -> Value | None:
+    written = match[0]
+    if not 9 <= len(re.findall(r"\d", written)) <= 16:
+        return None
+    if compact := re.fullmatch(r"\+33([1-9])(\d{8})", written):
+        written = f"+33 {compact[1]} {' '.join(re.findall('..', compact[2]))}"
+    return _pairs(written)
+
+
+@recognizer(
+    "phone",
+    rf"(?<![\w.,+-])(?:0[1-9](?:{_GAP}?\d\d){{4}}(?!\w|[.,]\d|{_GAP}\d)|08\d\d(?:{_GAP}\d{{3}}){{2}}(?!\w)"
+    rf"|08\d\d(?:{_GAP}\d\d){{3}}(?!\w))",
+    languages=("fr",), needs="0", weight=1.7,
+)  # fmt: skip
+def _french_phone(match: re.Match[str]) -> Value:
+    compact = re.fullmatch(r"\d{10}", match[0])
+    return _pairs(" ".join(re.findall("..", match[0])) if compact else match[0])
+
+
+@recognizer(
+    "phone", r"(?<![\w.,+-])(?:3[0-9]|1[0-9]) \d\d(?!\w| \d|[.,]\d)", languages=("fr",), weight=1.5
+)
+def _french_short(match: re.Match[str]) -> Value | None:
+    called = re.search(r"appel|compos|tél|num", before(match, 30).lower())
+    return _pairs(match[0]) if called else None
+
+
+@recognizer(
+    "phone",
+    rf"(?<![\w.,+$-])\(?\d{{3}}\)?{_GAP}\d{{3}}-\d{{4}}(?!\w)",
+    languages=("fr",),
+    weight=1.5,
+)
+def _romance_american_phone(match: re.Match[str]) -> Value:
+    return _pairs(match[0])
+
+
+def _pairs(written: str) -> Digits:
+    """French groups are said as numbers of two or three digits."""
+    groups: list[str] = []
+    for group in re.findall(r"\d+", written):
+        if len(group) <= 3 or (len(group) == 4 and group[0] == "0"):
+            groups.append(group)
+        else:
+            odd = len(group) % 2
+            groups += ([group[0]] if odd else []) + re.findall("..", group[odd:])
+    return Digits(tuple(groups), plus="+" in written, by_group=True)
+
+
+@per_language(
+    "code",
+    r"(?<![\w.,+-])(?:\d{4}(?:[ -]\d{4}){2,5}|\d{1,5}(?:-\d{1,7}){3,5})(?![\w-]|[.,]\d)",
+    weight=1.6,
+)
+def _code(language: str, match: re.Match[str]) -> Value:
+    """Numbers of cards, accounts and books: digit by digit, in the groups they are written in."""
+    return Digits(tuple(re.findall(r"\d+", match[0])))

@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers import Found, recognizer
-from anyrig.text.recognizers.common import LazyPattern, after, before
-from anyrig.text.values import Phrase, Range, Roman, Value
+from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
+from anyrig.text.recognizers.common import (
+    CAPITAL,
+    DOT,
+    SMALL,
+    after,
+    before,
+    close,
+    is_shouted,
+    one_of,
+    word_after,
+    word_before,
+)
+from anyrig.text.recognizers.languages import TABLES, english, spanish
+from anyrig.text.values import (
+    Abbreviation,
+    Ordinal,
+    Phrase,
+    Range,
+    Roman,
+    Value,
+)
 
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+
+
 _CANONICAL = LazyPattern(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
-RULER_NAMES = frozenset(
-    "Henry Louis Elizabeth Edward George James Charles William Richard Napoleon Paul Pius "
-    "Benedict Leo Gregory Innocent Urban Clement Alexander Catherine Nicholas Peter Ivan "
-    "Frederick Wilhelm Philip Ferdinand Ramses Rameses Ramesses Ptolemy Cleopatra Darius Xerxes "
-    "Mary Anne Victoria Margaret Harald Olaf Olav Gustav Christian Haakon Carl Carlos Felipe "
-    "Alfonso Joseph Rudolf Rudolph Franz Otto Theodosius Constantine Mehmed Selim Murad Suleiman "
-    "Thutmose Amenhotep Seti Robert David Malcolm Baldwin Stephen Sixtus Julius Boniface "
-    "Celestine Adrian Martin Eugene Callixtus Maximilian Leopold Albert Umberto Victor Emmanuel "
-    "Juan Pedro Manuel Isabella Matthew John Thomas Kamehameha Artaxerxes Cyrus Antiochus "
-    "Seleucus Attalus Justinian Basil Michael Charlemagne Lothair Conrad Ludwig Friedrich Karl "
-    "Gustavus Sigismund Casimir Boris Feodor Vasily Yaroslav Rama Wenceslaus Samuel Walter Arthur "
-    "Andrew Daniel Anthony Harry Frank Hamad Abdullah Hassan Mohammed Muhammad Beatrix Juliana "
-    "Wilhelmina Frederik Margrethe Rainier Honoré Nebuchadnezzar Mithridates Pepin Thurston Sammy "
-    "Theodore Oscar Ernest Cornelius Hugh Harold Edgar Edmund Ethelred Kenneth Donald Alan Ronald "
-    "Patrick Jacob Wesley Tiberius Clovis Childeric Robin Davis Francis Lawrence Marcus".split()
-)
+
+
 _RULERS = frozenset(
     "King Queen Pope Emperor Empress Tsar Czar Tsarina Prince Duke Sultan Pharaoh Kaiser Antipope "
     "Earl Baron Shah Count Patriarch".split()
 )
+
+
 _PARTS = frozenset(
     (
         "chapter chapters part parts book books volume volumes vol act acts scene scenes section "
@@ -45,13 +54,21 @@ _PARTS = frozenset(
         "figures tables titles clauses paragraphs rules options schedules exhibits categories art"
     ).split()
 )
+
+
 _NOUN = LazyPattern(r"([A-Za-z]+)(?: [Nn]o\.)?\.?[ -]$")
+
+
 # "Elizabeth I think so": after a name, with a verb that a king's number never has behind it.
 _PRONOUN = LazyPattern(r"(?:'|’| (?:am|think|know|love|need|want|hope|believe|guess|mean|see|don't|"
                       r"can|could|can't|would|will|won't|have|haven't|must|should|do|feel|saw|met|"
                       r"like|never|always|knew|thought|loved|hate|wonder|went|told|said|"
                       r"asked)\b)")  # fmt: skip
+
+
 _VERB = LazyPattern(r" (?!of\b|and\b|to\b|in\b|was\b|is\b)[a-z]")  # No. I compare it with ...
+
+
 _NOT_NUMBERS = frozenset(
     "MIX CD DIM MILD CIVIL LIVID VIVID MID DID LID DILL MILL ILL VIM MM CC DC MC MD MI DI CI LI "
     "XL XXL XX XXX CV IV DM CM MCI DVD VI DX MV MDI LCD LDL CDC CMC DI LCM CID MIDI VID DMI XI L "
@@ -145,10 +162,10 @@ def _name(match: re.Match[str]) -> Found | None:
     if numeral == "I" and (_PRONOUN.match(rest) or comma):
         return None
     words = [*lead.replace(".", "").split(), name]
-    known = name in RULER_NAMES or (words[-2:-1] and words[-2] in _RULERS)
+    known = name in english.KINGS or (words[-2:-1] and words[-2] in _RULERS)
     if len(numeral) == 1 and not known:
         return None
-    family = len(words) > 1 and any(word in RULER_NAMES for word in words)
+    family = len(words) > 1 and any(word in english.KINGS for word in words)
     if numeral in ("IV", "VI", "XX", "XI") and not (known or family):
         return None
     if not (known or family) and numeral in _NOT_NUMBERS:
@@ -218,4 +235,165 @@ def _item(match: re.Match[str]) -> Found | None:
     return Found(Roman(number), start=match.start(group), end=match.end(group))
 
 
-RECOGNIZERS = (_part, _page, _name, _century, _suffixed, _bare, _item)
+# -- Spanish and French
+
+
+# -- Roman numerals --------------------------------------------------------------------------------
+
+ROMAN = r"[IVXLCDM]+"
+_NO_NUMERAL = ("C", "D", "M", "L", "CD", "DC", "MD", "CV", "CM", "MM", "XL", "DVD", "LCD")
+
+
+_SHORT_COUNTED = {
+    "es": ("cap.", "caps.", "t.", "vol.", "fig.", "art.", "núm.", "n.º"),
+    "fr": ("chap.", "ch.", "t.", "vol.", "fig.", "art.", "n°"),
+}
+
+
+def _counted_pattern(language: str) -> str:
+    heads = [*TABLES[language].COUNTED, *_SHORT_COUNTED[language]]
+    link = r"(?:\s?[-\u2013]\s?|,? (?:y|e|o|a|al|et|à|ou) |, )"
+    return rf"(?<!\w)((?i:{one_of(heads)})s?) ({ROMAN}(?:{link}{ROMAN})*)(?!\w){DOT}"
+
+
+@per_language("roman", _counted_pattern, needs="IVXLCDM", weight=1.2)
+def _counted(language: str, match: re.Match[str]) -> Value | Found | None:
+    """Capítulo IV, actes I, II et V."""
+    head, numerals = match[1], match[2]
+    if numerals in ("L", "C", "D", "M"):
+        return None
+    words = TABLES[language].NUMBERED.get(head.lower(), head)
+    parts: list[Value | str] = [words[0].upper() + words[1:] if head[0].isupper() else words]
+    for piece in re.findall(rf"{ROMAN}|[^\W\d_]+|[-\u2013,]", numerals):
+        if piece in "-\u2013":
+            parts.append(TABLES[language].TO)
+        elif piece[0].isupper():
+            if not (number := roman_value(piece)):
+                return None
+            parts.append(Roman(number))
+        else:
+            parts.append(piece)
+    return close(Phrase(tuple(parts)), match, language, digits_follow=False)
+
+
+@per_language(
+    "roman",
+    rf"(?<!\w)([{CAPITAL}][{SMALL}]+)(\s+)({ROMAN})(?!\w)(?!\.\s?[{CAPITAL}]\.){DOT}",
+    needs="IVXLCDM",
+)
+def _ruler(language: str, match: re.Match[str]) -> Value | Found | None:
+    name, number = match[1].lower(), roman_value(match[3])
+    table = TABLES[language]
+    king = name in table.KINGS
+    if not number or match[3] in _NO_NUMERAL or (not king and (len(match[3]) < 2 or number > 30)):
+        return None
+    if not king and (name in table.COUNTED or name in table.STARTERS):
+        return None
+    value: Value = Roman(number)
+    if king:
+        value = Ordinal(number, "f" if name in table.QUEENS else "") if number <= 10 else value
+        if language == "fr":
+            value = Abbreviation("premier") if match[3] == "I" else Roman(number)
+    stop = close(value, match, language, digits_follow=False).stop
+    return Found(value, stop, start=match.start(3), weight=8 if king else 3)
+
+
+@recognizer(
+    "roman",
+    rf"(?<![\w'])({ROMAN})(?:\.?[ºª])?(?=\s+[{CAPITAL}{SMALL}])",
+    languages=("es",), needs="IVXLCDM", weight=1.5,
+)  # fmt: skip
+def _event(match: re.Match[str]) -> Value | None:
+    """Before what is counted: la II Guerra Mundial, el XIV Congreso."""
+    number, noun = roman_value(match[1]), word_after(match)
+    marked = match[0][-1] in "ºª"
+    if not number or match[1] in ("C", "D", "L", "M"):
+        return None
+    if not (marked or spanish.EVENTS.match(noun.lower())):
+        return None
+    feminine = match[0][-1] == "ª" or (
+        match[0][-1] != "º" and spanish.find_gender(noun) == "f"
+    )  # fmt: skip
+    return Ordinal(number, "f" if feminine else "m")
+
+
+_ALONE = (
+    r"(?<![\w.])(X{1,3}(?:IX|IV|V?I{1,3})|X{2,3}V?|XI{1,3}|XIV|XVI{0,3}|VI{1,3}|I{2,3}|IV|IX|XX|"
+    rf"M[CDMLXVI]{{3,}})(?![\w.]\w|\w){DOT}"
+)
+
+
+@per_language("roman", _ALONE, needs="IVXLCDM", weight=0.8)
+def _alone(language: str, match: re.Match[str]) -> Value | Found | None:
+    number = roman_value(match[1])
+    if not number or is_shouted(match):
+        return None
+    return close(Roman(number), match, language, digits_follow=False)
+
+
+_ENDING = r"(?:ère|ième|ème|eme|nde|nd|er|re|e|è)"
+
+
+@recognizer("century", rf"(?<!\w)([IVXLC]+)({_ENDING})(s?)(?!\w)", languages=("fr",), weight=1.3)
+def _french_roman_ordinal(match: re.Match[str]) -> Value | None:
+    number = roman_value(match[1])
+    # Le and Ce are words; so are Ver, Vers and Inde, whose endings belong to one and two alone.
+    if not number or match[1] in ("L", "C"):
+        return None
+    if number != {"er": 1, "re": 1, "ère": 1, "nd": 2, "nde": 2}.get(match[2], number):
+        return None
+    if match[0] == "Ire" and word_before(match) not in ({"la"} | TABLES["fr"].KINGS):
+        return None
+    return Ordinal(number, "f" if match[2] in ("re", "ère") else "m")
+
+
+@recognizer(
+    "century",
+    rf"(?<!\w)([IVX]+)({_ENDING})(?:(\s?[-\u2013]\s?|\s(?:et|ou|au|à)\s(?:le\s)?)([IVX]+){_ENDING})?"
+    r"\s(?:s\.|siècles?)",
+    languages=("fr",), weight=1.5,
+)  # fmt: skip
+def _french_century(match: re.Match[str]) -> Value | Found | None:
+    first, last = roman_value(match[1]), roman_value(match[4] or "I")
+    if not first or not last:
+        return None
+    if not match[4]:
+        many = "s" if match[0].endswith("s") else ""
+        return _close_century(Phrase((Ordinal(first, "m"), f"siècle{many}")), match)
+    link = match[3].strip()
+    noun = "siècle" if link in ("au", "à", "et le", "ou le") else "siècles"
+    if not link[0].isalpha():
+        link = "et" if last == first + 1 else "au"
+    return _close_century(Phrase((Ordinal(first, "m"), link, Ordinal(last, "m"), noun)), match)
+
+
+def _close_century(value: Value, match: re.Match[str]) -> Found:
+    """At the start of a sentence more follows: Au XVIIIe s. Paris grandit."""
+    if re.fullmatch(
+        r"\W*(?:Aux?|Dès le|À la fin du|Au début du|Du|Vers le) ", match.string[: match.start()]
+    ):
+        return Found(value, "abbreviation" if match[0].endswith(".") else "none")
+    return close(value, match, "fr")
+
+
+@recognizer("century", r"(?<!\w)(s\.|siècle)\s([IVX]+)(?!\w)", languages=("fr",), needs="IVX")
+def _french_century_after(match: re.Match[str]) -> Value | None:
+    number = roman_value(match[2])
+    return Phrase(("siècle", Roman(number))) if number else None
+
+
+@recognizer(
+    "century",
+    r"(?<!\w)([Ss]iglos?|s\.|ss\.)\s?([IVXLC]+)(?:(\s*[-\u2013]\s*|\s(?:y|al?|o)\s)([IVXLC]+))?(?!\w)(?:\.(?!\.))?",
+    languages=("es",), needs="IVXLC", weight=1.5,
+)  # fmt: skip
+def _spanish_century(match: re.Match[str]) -> Value | Found | None:
+    first, last = roman_value(match[2]), roman_value(match[4] or "I")
+    if not first or not last:
+        return None
+    head = {"s.": "siglo", "ss.": "siglos"}.get(match[1], match[1])
+    numbers = [Ordinal(one) if one <= 10 else Roman(one) for one in (first, last)]
+    if not match[4]:
+        return close(Phrase((head, numbers[0])), match, "es", digits_follow=False)
+    link = match[3].strip() if match[3].strip().isalpha() else "a"
+    return close(Phrase((head, numbers[0], link, numbers[1])), match, "es", digits_follow=False)

@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers import Found, recognizer
-from anyrig.text.recognizers.common import LazyPattern, after, before
-from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Sign, Silence, Value
+from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
+from anyrig.text.recognizers.common import (
+    after,
+    before,
+    one_of,
+)
+from anyrig.text.values import (
+    Abbreviation,
+    Letters,
+    Number,
+    Phrase,
+    Sign,
+    Silence,
+    Value,
+)
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
+
+
 GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
+
+
 SILENT = "*_~|†‡•·¦⁂◦▪■□●○★☆✓✔✗✘►◄▲▼¤`{}"
+
+
 _EMOJI = (
     "[\U0001f000-\U0001faff\u2600-\u2604\u2607-\u2638\u263a\u2648-\u2653\u2660-\u266d"
     "\u267b-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa"
     "\u25fb-\u25fe\u2934\u2935\u3030\u303d\u3297\u3299\u2764\U000e0020-\U000e007f\ufe0f\u20e3\u200d]"
 )
+
+
 _ALL = ("en", "es", "fr")
 
 
@@ -203,7 +223,96 @@ def _joint(match: re.Match[str]) -> Value:
     return Abbreviation(" ")
 
 
-RECOGNIZERS = (
-    _emoji, _emoticon, _slashed, _language, _grade, _before_number, _nearly, _drawn, _double,
-    _minus, _star, _divided, _per, _slash, _copyright, _sign, _greek, _silent, _comma, _joint,
+# -- Spanish and French
+
+
+# -- signs -----------------------------------------------------------------------------------------
+
+_DOUBLE_SIGNS = ("<=", ">=", "!=", "==", "->", "=>", "§§")
+
+
+_SIGNS = SAID + GREEK + SILENT + "#/²³µ∆ºª[]"
+
+
+@per_language(
+    "sign",
+    rf" {{0,4}}({one_of(_DOUBLE_SIGNS)}|[{re.escape(_SIGNS)}]) {{0,4}}",
+    needs=_SIGNS,
+    weight=0.1,
+)
+def _romance_sign(language: str, match: re.Match[str]) -> Value:
+    sign = match[1]
+    if sign * 3 in match.string[max(0, match.start(1) - 2) : match.end(1) + 2]:
+        return Silence(space=True)
+    closed = after(match, 1) in tuple(".,;:!?)")
+    return Phrase(("", Sign(sign))) if closed else Phrase(("", Sign(sign), ""))
+
+
+_QUOTE = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a'
+
+
+@per_language("quote", rf" ?[{_QUOTE}] ?|''", weight=0.2)
+def _quote(language: str, match: re.Match[str]) -> Found:
+    """A quotation mark with the space inside the quotation."""
+    text, start, end = match.string, match.start(), match.end()
+    mark = start + (text[start] == " ")
+    spaced_left = start == 0 or text[start] == " " or text[start - 1] in " (¿¡—\u2013-'"
+    spaced_right = text[end - 1] == " " or text[end : end + 1] in (
+        "",
+        ".",
+        ",",
+        ";",
+        ":",
+        "!",
+        "?",
+        ")",
+    )
+    count = len(re.findall(rf"[{_QUOTE}]", re.sub(r'\d ?"', "", text[:mark])))
+    opens = spaced_left and (not spaced_right or count % 2 == 0)
+    if opens:
+        return Found(Silence(), start=mark)
+    # A sentence may begin behind a closing mark: the space before it stays.
+    keeps = text[end : end + 1].isupper() or (start and text[start - 1] in ".!?")
+    closed = mark + 1
+    return Found(
+        Silence(), start=mark if keeps and text[closed : closed + 1] == " " else start, end=closed
+    )
+
+
+@per_language(
+    "quote",
+    r"(?<!\w)'(?=\w[^'\n]{0,200}'(?!\w))|(?<=[\w.,!?\u2026])'(?!\w)", needs="'", weight=0.2,
 )  # fmt: skip
+def _single_quote(language: str, match: re.Match[str]) -> Value | None:
+    opens = not re.search(r"[\w.,!?\u2026]$", before(match, 1))
+    if not opens and not re.search(r"(?:^|[\s(\u00bf\u00a1])'\w[^\n]*$", before(match, 200)):
+        return None
+    return Silence()
+
+
+@per_language("dash", r"^[ \t]*(?:[\u2014\u2013]|--?(?=\s))[ \t]*", weight=0.3)
+def _dialogue_dash(language: str, match: re.Match[str]) -> Value:
+    return Silence()
+
+
+@per_language("dash", r" {0,4}(?:[\u2014\u2013]|(?<=\s)--?(?=\s)|--+) {0,4}", weight=0.15)
+def _dash(language: str, match: re.Match[str]) -> Value | Found:
+    """A dash in a sentence is a pause, unless another mark makes one beside it."""
+    lead, rest = before(match, 1), after(match, 1)
+    if lead in (".", "!", "?", "\u2026", '"'):
+        # The space before it may part two sentences.
+        return Found(Silence(), start=match.end() - len(match[0].lstrip()))
+    if not lead or lead in "\n,;:\u00bf\u00a1(" or not rest or rest == "\n":
+        return Silence(space=True)
+    return Silence() if rest in ".,;:!?)\u2026" else Abbreviation(", ")
+
+
+@per_language("ellipsis", r"\(\.{3}\)", needs="(", weight=1.5)
+def _left_out(language: str, match: re.Match[str]) -> Value:
+    """A place where something was left out of a quotation."""
+    return Abbreviation("...")
+
+
+@per_language("note", r"(?<=[\w.,;:!?\"])\[\d{1,3}\]", needs="[", weight=2)
+def _note(language: str, match: re.Match[str]) -> Value:
+    return Silence()

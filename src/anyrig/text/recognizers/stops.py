@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import NamedTuple
 
-from anyrig.text.recognizers import Stop, english_words
-from anyrig.text.recognizers.common import LazyPattern
-from anyrig.text.recognizers.romance import french, spanish
-from anyrig.text.recognizers.romance.units import UNITS
-from anyrig.text.recognizers.states import SHORT_STATES
+from anyrig.text.recognizers import LazyPattern, Stop
+from anyrig.text.recognizers.languages import english, french, spanish
+from anyrig.text.recognizers.languages.units import UNITS
 
 OPEN = "\"'`“‘«‹„‚([{¿¡*_"
 CLOSE = "\"'”’»›“)]}*_"
@@ -70,8 +68,8 @@ class StopTable:
 _ENGLISH = {
     word.lower()
     for table in (
-        english_words.TITLES, english_words.AFTER, english_words.LOWER, english_words.NUMBERED,
-        SHORT_STATES,
+        english.TITLES, english.AFTER, english.LOWER, english.NUMBERED,
+        english.SHORT_STATES,
     )
     for word in table
 }  # fmt: skip

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers import Found, Stop, recognizer
-from anyrig.text.recognizers.common import DASH, NUMBER, LazyPattern, after, before, parse_number
+from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
+from anyrig.text.recognizers.common import (
+    DASH,
+    NUMBER,
+    after,
+    before,
+    close,
+    parse_number,
+)
 from anyrig.text.recognizers.dates import MONTHS, WEEKDAYS
 from anyrig.text.recognizers.stops import stop_after
 from anyrig.text.values import (
@@ -21,32 +28,48 @@ from anyrig.text.values import (
 )
 
 _HALF = r"(?:([ap])\. ?m\.|([AaPp])\.?[Mm](?!\w)\.?)"
+
+
 _ZONES = (
     "EST|EDT|ET|CST|CDT|CT|MST|MDT|MT|PST|PDT|PT|AKST|HST|GMT|UTC|BST|CET|CEST|EET|EEST|"
     "IST|JST|AEST|"
     "AEDT|MSK|WET|SGT|HKT|Z"
 )
+
+
 ZONE = rf"(?: ?\(?({_ZONES})(?![\w&])\)?(\.)?(?! ?[+−-] ?\d))"
+
+
 # Words with a capital that go on with a time: 7 a.m. Monday.
 _GOES_ON = frozenset(
     [*WEEKDAYS, *MONTHS, *(day[:3] for day in WEEKDAYS), *(month[:3] for month in MONTHS),
      *_ZONES.split("|"), "Eastern", "Central", "Mountain", "Pacific", "Greenwich", "Tues", "Thurs",
      "Sept", "Christmas", "Easter"]
 )  # fmt: skip
+
+
 _RATIO = LazyPattern(
     r"\b(?:ratio|ratios|odds|scale|mix|proportions?|aspect|of about|mixed|favou?red|"
     r"dilut\w*)\b[^.]{0,30}$",
     re.IGNORECASE,
 )
+
+
 _RATIO_AFTER = LazyPattern(
     r"(?: |-)(?:ratio|odds|mix|mixture|majority|scale|favou?rite|split|lead|aspect|blend)\b"
 )
+
+
 _RAN = LazyPattern(
     r"\b(?:ran|run|runs|raced?|finish\w*|swam|clocked|record|won|marathon|mile|lasts?|"
     r"lasted|length|"
     r"runtime|running time|split|best|time)\b[^.;]{0,20}\b(?:in|of|for) $"
 )
+
+
 _IN_TIME = LazyPattern(r"\b(?:[Ii]n|time of|[Aa]t the) (?:just |only |about )?$")
+
+
 _BOOKS = {
     "Gen": "Genesis", "Ex": "Exodus", "Exod": "Exodus", "Lev": "Leviticus", "Num": "Numbers",
     "Deut": "Deuteronomy", "Josh": "Joshua", "Judg": "Judges", "Sam": "Samuel", "Kgs": "Kings",
@@ -60,6 +83,8 @@ _BOOKS = {
     "Tit": "Titus", "Philem": "Philemon", "Heb": "Hebrews", "Jas": "James", "Pet": "Peter",
     "Rev": "Revelation",
 }  # fmt: skip
+
+
 _FULL_BOOKS = (
     "Genesis|Exodus|Leviticus|Numbers|Deuteronomy|Joshua|Judges|Ruth|Samuel|Kings|Chronicles|Ezra|"
     "Nehemiah|Esther|Job|Psalms?|Proverbs|Ecclesiastes|Song of Songs|Isaiah|Jeremiah|Lamentations|"
@@ -68,6 +93,8 @@ _FULL_BOOKS = (
     "Colossians|Thessalonians|Timothy|Titus|Philemon|Hebrews|James|Peter|Jude|Revelation|"
     "S[uū]rah?|Qur'?an"
 )
+
+
 _ORDER = {"1": "First", "2": "Second", "3": "Third", "I": "First", "II": "Second", "III": "Third"}
 
 
@@ -265,6 +292,8 @@ _SCORED = LazyPattern(
     r"ahead|final|"
     r"game|match|were|was|is|it|record|result|went|go|goes|finished|ended|split)\b[^.;]{0,30}$"
 )
+
+
 _TEAM_RECORD = LazyPattern(r"\b(?:went|go|goes|record of|record is|finished|are|were|season) $")
 
 
@@ -385,7 +414,184 @@ def _named_zone(match: re.Match[str]) -> Found:
     return Found(Letters(match[1]), stop=_half_stop(match))
 
 
-RECOGNIZERS = (
-    _span, _half_day, _clock, _military, _hours_minutes, _minutes_seconds, _ratio, _score, _verse,
-    _book, _short_book, _bare_half, _offset, _named_zone,
+# -- Spanish and French
+
+
+# -- times of day ----------------------------------------------------------------------------------
+
+_ROMANCE_ZONES = frozenset("EST EDT CST PST CET CEST GMT UTC".split())
+
+
+@recognizer(
+    "time",
+    r"(?<![\w:.,/])(\d{1,2})(?:[:.h]([0-5]\d))?(?::([0-5]\d))?\s*([aApP])\.?\s?[mM](?:\.|(?!\w))",
+    languages=("es",), weight=1.5,
+    digits=True,
 )  # fmt: skip
+def _spanish_half_day(match: re.Match[str]) -> Value | Found | None:
+    hour = int(match[1])
+    if hour > 24 or (match[2] is None and not 1 <= hour <= 12):
+        return None
+    value: Value = Time(hour, int(match[2] or 0), half=match[4].lower())
+    if hour == 12 and re.search(r"\d (?:a|y) (?:las )?$", before(match)):
+        value = Phrase((Time(hour, int(match[2] or 0)), "de la mañana"))  # de 10 a 12 a. m.
+    return close(value, match, "es", continues=_ROMANCE_ZONES)
+
+
+@recognizer(
+    "time",
+    r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d):([0-5]\d)(?![\d:])",
+    languages=("es",), needs=":", weight=1.5,
+)  # fmt: skip
+def _spanish_seconds(match: re.Match[str]) -> Value:
+    return Duration(int(match[1]), int(match[2]), int(match[3]))
+
+
+_HOURS = r"(\s?(?:horas|hrs?|hs?)\b\.?(?!\w))"
+
+
+@recognizer(
+    "time",
+    rf"(?<![\w:.,/])([01]?\d|2[0-4])[:h]([0-5]\d)(?![\d:]|[. ]\d{{3}}|[.,]\d){_HOURS}?",
+    languages=("es",), weight=1.2,
+    digits=True,
+)  # fmt: skip
+def _spanish_time(match: re.Match[str]) -> Value | Found | None:
+    return close(
+        _by_clock(match[1], int(match[2]), bool(match[3])), match, "es", digits_follow=False
+    )
+
+
+@recognizer(
+    "time",
+    rf"(?<![\w:.,/])(\d{{1,2}}):([0-5]\d)\s?[-\u2013]\s?(\d{{1,2}}):([0-5]\d)(?![\d:]){_HOURS}?",
+    languages=("es",), needs=":", weight=1.3,
+)  # fmt: skip
+def _spanish_span(match: re.Match[str]) -> Value | Found | None:
+    if int(match[1]) > 24 or int(match[3]) > 24:
+        return None
+    first = _by_clock(match[1], int(match[2]), False)
+    first = Time(first.hour, first.minute, style=first.style.removesuffix(" hours"))
+    last = _by_clock(match[3], int(match[4]), bool(match[5]))
+    return close(Range(first, last, "a"), match, "es", digits_follow=False)
+
+
+def _by_clock(hour_written: str, minute: int, marked: bool) -> Time:
+    """By the clock of 24 hours where it is written so, else as people say it."""
+    hour = int(hour_written)
+    zero = hour_written.startswith("0") and (len(hour_written) > 1 or not minute)
+    if not (marked or hour > 12 or zero) or (hour == 1 and not minute and not zero):
+        return Time(hour, minute)
+    hours = marked or (not minute and (hour > 12 or not hour))
+    return Time(hour, minute, style="railway hours" if hours else "railway")
+
+
+@recognizer(
+    "time",
+    r"(?<=\b[Ll]as )(\d{1,2})\s?(?:h|hs|hrs?)\b\.?(?!\w)|"
+    r"(?<=\b[Ll]a )1(?=[.,;]|\s|$)(?!\.?[ªºa°]|[.,]\d)",
+    languages=("es",), weight=1.5,
+    digits=True,
+)  # fmt: skip
+def _spanish_hour(match: re.Match[str]) -> Value | Found | None:
+    if match[1] is None:
+        return Abbreviation("una")
+    if int(match[1]) > 24:
+        return None
+    return close(Time(int(match[1]), style="railway hours"), match, "es", digits_follow=False)
+
+
+@recognizer(
+    "time",
+    r"(?<=\blas )(1?\d|2[0-4])\.([0-5]\d)(?!\d|[.,]\d)(\s?h(?:oras)?\b\.?(?!\w))?",
+    languages=("es",), needs=".", weight=1.5,
+)  # fmt: skip
+def _spanish_dotted(match: re.Match[str]) -> Value | Found | None:
+    style = ("railway" if int(match[1]) > 12 else "") + (" hours" if match[3] else "")
+    return close(Time(int(match[1]), int(match[2]), style=style), match, "es", digits_follow=False)
+
+
+_AND = r"\s?(?:(y|et)\s)?"
+
+
+@per_language(
+    "duration",
+    rf"(?<![\w:.,/])(?:(\d{{1,4}})\s?(?:h|hs|hrs)\b\.?{_AND})?"
+    rf"(\d{{1,3}})\s?(?:min|mn|m)\b\.?(?:{_AND}([0-5]?\d)\s?(?:seg|sec|s)\b\.?)?(?![\w/²'])",
+    weight=1.5,
+    digits=True,
+)
+def _duration(language: str, match: re.Match[str]) -> Value | Found | None:
+    """1h 30m, 2 h 15 min, 28 min 30 s."""
+    hours, first_link, minutes, last_link, seconds = match.groups()
+    if not hours and not seconds:
+        return None
+    parts: list[Value | str] = [Duration(hours=int(hours))] if hours else []
+    parts += [first_link] if first_link else []
+    parts.append(Duration(minutes=int(minutes)))
+    parts += [last_link] if last_link else []
+    parts += [Duration(seconds=int(seconds))] if seconds else []
+    return close(Phrase(tuple(parts)), match, language, digits_follow=False)
+
+
+_FRENCH_HOUR = r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]"
+
+
+@recognizer(
+    "time", rf"{_FRENCH_HOUR}\s?([0-5]\d)(?![\w/])", languages=("fr",), weight=1.2, digits=True
+)
+def _french_time(match: re.Match[str]) -> Value:
+    return Time(int(match[1]), int(match[2]))
+
+
+@recognizer(
+    "time",
+    r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:]| \d{3})(?:\s?h(?:eures)?\b)?",
+    languages=("fr",), needs=":", weight=1.2,
+)  # fmt: skip
+def _french_colon(match: re.Match[str]) -> Value:
+    return Time(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
+
+
+@recognizer(
+    "time",
+    r"(?<![\w:.,/])(\d{1,4})\s?[hH]\b\.?(?![\w\u00b2/])",
+    languages=("fr",),
+    weight=1.1,
+    digits=True,
+)
+def _french_hour(match: re.Match[str]) -> Value | Found:
+    return close(Time(int(match[1])), match, "fr", digits_follow=False)
+
+
+@recognizer(
+    "time", r"(?<![\w:.,/])(\d{1,2})\s?[hH]?/(24)\b|(?<![\w:.,/])(\d{1,2})\s?[jJ]/(7|365)\b",
+    languages=("fr",), needs="/", weight=1.5,
+)  # fmt: skip
+def _always(match: re.Match[str]) -> Value:
+    if match[1]:
+        return Phrase((Time(int(match[1])), "sur", Number("24")))
+    return Phrase((Number(match[3]), "jours", "sur", Number(match[4])))
+
+
+@recognizer(
+    "time",
+    rf"{_FRENCH_HOUR[:-4]}[hH:]([0-5]\d)?\s?[-\u2013]\s?([01]?\d|2[0-4])\s?[hH:]([0-5]\d)?(?!\w)",
+    languages=("fr",), weight=1.3,
+    digits=True,
+)  # fmt: skip
+def _french_span(match: re.Match[str]) -> Value:
+    first = Time(int(match[1]), int(match[2] or 0))
+    return Range(first, Time(int(match[3]), int(match[4] or 0)), "à")
+
+
+@per_language(
+    "zone",
+    r"(?<!\w)(GMT|UTC)\s?([+\u2212-])\s?(\d{1,2})(?::(\d\d))?(?![\w:])",
+    needs="GU",
+    weight=2,
+)
+def _zone(language: str, match: re.Match[str]) -> Value:
+    sign = {"es": ("más", "menos"), "fr": ("plus", "moins")}[language][match[2] != "+"]
+    minutes = (Number(match[4]),) if match[4] else ()
+    return Phrase((Letters(match[1]), sign, Number(match[3].lstrip("0") or "0"), *minutes))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers import Found, recognizer
-from anyrig.text.recognizers.common import LazyPattern
+from anyrig.text.recognizers import Found, LazyPattern, recognizer
 from anyrig.text.values import Identifier, Phrase, Value, Web
 
 _ALL = ("en", "es", "fr")
@@ -144,8 +143,3 @@ def _identifier(match: re.Match[str]) -> Value | None:
     if name.startswith(_BRANDS) or ("_" not in name and _SURNAME.match(name)):
         return None
     return Identifier(name)
-
-
-RECOGNIZERS = (
-    _url, _domain, _local, _email, _handle, _hashtag, _path, _file, _extension, _identifier,
-)  # fmt: skip

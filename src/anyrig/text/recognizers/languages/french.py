@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from anyrig.text.recognizers.common import LazyPattern
+from anyrig.text.recognizers import LazyPattern
 
 MONTHS = (
     "janvier février mars avril mai juin juillet août septembre octobre novembre décembre"
 ).split()
+WEEKDAYS = "lundi mardi mercredi jeudi vendredi samedi dimanche".split()
 SHORT_MONTHS = {
     "janv": 1, "jan": 1, "févr": 2, "fév": 2, "fevr": 2, "fev": 2, "fevrier": 2, "mar": 3,
     "avr": 4, "juil": 7, "juill": 7, "aoû": 8, "aout": 8, "sept": 9, "sep": 9, "oct": 10,
     "nov": 11, "déc": 12, "dec": 12, "decembre": 12,
 }  # fmt: skip
 SHORT_WEEKDAYS = {"lun": 0, "mar": 1, "mer": 2, "jeu": 3, "ven": 4, "sam": 5, "dim": 6}
+
+TO, AND = "à", "et"
 
 # Before a name, with or without a full stop.
 TITLES = {

@@ -1,4 +1,4 @@
-"""Shortened English words and what they stand for, by where they stand."""
+"""English tables: months, shortened words by where they stand, states."""
 
 from __future__ import annotations
 
@@ -127,3 +127,51 @@ WORDS_TOO = frozenset(
 """Of `LOWER`, those that are words of their own at the end of a sentence."""
 NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Ter Wash".split())
 """Of `AFTER`, those that need a name or a comma beside them."""
+
+STATES = {
+    "AL": "Alabama", "AK": "Alaska", "AZ": "Arizona", "AR": "Arkansas", "CA": "California",
+    "CO": "Colorado", "CT": "Connecticut", "DE": "Delaware", "FL": "Florida", "GA": "Georgia",
+    "HI": "Hawaii", "ID": "Idaho", "IL": "Illinois", "IN": "Indiana", "IA": "Iowa", "KS": "Kansas",
+    "KY": "Kentucky", "LA": "Louisiana", "ME": "Maine", "MD": "Maryland", "MA": "Massachusetts",
+    "MI": "Michigan", "MN": "Minnesota", "MS": "Mississippi", "MO": "Missouri", "MT": "Montana",
+    "NE": "Nebraska", "NV": "Nevada", "NH": "New Hampshire", "NJ": "New Jersey",
+    "NM": "New Mexico", "NY": "New York", "NC": "North Carolina", "ND": "North Dakota",
+    "OH": "Ohio", "OK": "Oklahoma", "OR": "Oregon", "PA": "Pennsylvania", "RI": "Rhode Island",
+    "SC": "South Carolina", "SD": "South Dakota", "TN": "Tennessee", "TX": "Texas", "UT": "Utah",
+    "VT": "Vermont", "VA": "Virginia", "WA": "Washington", "WV": "West Virginia",
+    "WI": "Wisconsin", "WY": "Wyoming", "DC": "D C",
+}  # fmt: skip
+SHORT_STATES = {
+    "Ala": "Alabama", "Ariz": "Arizona", "Ark": "Arkansas", "Calif": "California",
+    "Colo": "Colorado", "Conn": "Connecticut", "Del": "Delaware", "Fla": "Florida",
+    "Ga": "Georgia", "Ida": "Idaho", "Ill": "Illinois", "Ind": "Indiana", "Kan": "Kansas",
+    "Kans": "Kansas", "Ky": "Kentucky", "La": "Louisiana", "Mass": "Massachusetts",
+    "Md": "Maryland", "Mich": "Michigan", "Minn": "Minnesota", "Miss": "Mississippi",
+    "Mo": "Missouri", "Mont": "Montana", "Neb": "Nebraska", "Nebr": "Nebraska", "Nev": "Nevada",
+    "Okla": "Oklahoma", "Ore": "Oregon", "Pa": "Pennsylvania", "Penn": "Pennsylvania",
+    "Tenn": "Tennessee", "Tex": "Texas", "Va": "Virginia", "Vt": "Vermont", "Wash": "Washington",
+    "Wis": "Wisconsin", "Wyo": "Wyoming", "Ont": "Ontario", "Que": "Quebec", "Alta": "Alberta",
+    "Sask": "Saskatchewan", "Man": "Manitoba",
+}  # fmt: skip
+DOTTED_STATES = {
+    "N.Y.": "New York", "N.J.": "New Jersey", "N.C.": "North Carolina", "S.C.": "South Carolina",
+    "N.H.": "New Hampshire", "N.M.": "New Mexico", "N.D.": "North Dakota", "S.D.": "South Dakota",
+    "R.I.": "Rhode Island", "W.Va.": "West Virginia", "W. Va.": "West Virginia",
+    "B.C.": "British Columbia", "P.E.I.": "Prince Edward Island", "N.S.": "Nova Scotia",
+}  # fmt: skip
+KINGS = frozenset(
+    "Henry Louis Elizabeth Edward George James Charles William Richard Napoleon Paul Pius "
+    "Benedict Leo Gregory Innocent Urban Clement Alexander Catherine Nicholas Peter Ivan "
+    "Frederick Wilhelm Philip Ferdinand Ramses Rameses Ramesses Ptolemy Cleopatra Darius Xerxes "
+    "Mary Anne Victoria Margaret Harald Olaf Olav Gustav Christian Haakon Carl Carlos Felipe "
+    "Alfonso Joseph Rudolf Rudolph Franz Otto Theodosius Constantine Mehmed Selim Murad Suleiman "
+    "Thutmose Amenhotep Seti Robert David Malcolm Baldwin Stephen Sixtus Julius Boniface "
+    "Celestine Adrian Martin Eugene Callixtus Maximilian Leopold Albert Umberto Victor Emmanuel "
+    "Juan Pedro Manuel Isabella Matthew John Thomas Kamehameha Artaxerxes Cyrus Antiochus "
+    "Seleucus Attalus Justinian Basil Michael Charlemagne Lothair Conrad Ludwig Friedrich Karl "
+    "Gustavus Sigismund Casimir Boris Feodor Vasily Yaroslav Rama Wenceslaus Samuel Walter Arthur "
+    "Andrew Daniel Anthony Harry Frank Hamad Abdullah Hassan Mohammed Muhammad Beatrix Juliana "
+    "Wilhelmina Frederik Margrethe Rainier Honoré Nebuchadnezzar Mithridates Pepin Thurston Sammy "
+    "Theodore Oscar Ernest Cornelius Hugh Harold Edgar Edmund Ethelred Kenneth Donald Alan Ronald "
+    "Patrick Jacob Wesley Tiberius Clovis Childeric Robin Davis Francis Lawrence Marcus".split()
+)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from anyrig.text.recognizers.common import LazyPattern
+from anyrig.text.recognizers import LazyPattern
 
 MONTHS = (
     "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"
 ).split()
+WEEKDAYS = "lunes martes miércoles jueves viernes sábado domingo".split()
 SHORT_MONTHS = {
     **{name[:3]: number for number, name in enumerate(MONTHS, 1)}, "sept": 9, "set": 9,
     "setiembre": 9, "febr": 2, "agto": 8, "novbre": 11, "dicbre": 12, "mzo": 3, "octbre": 10,
@@ -17,6 +18,8 @@ SHORT_WEEKDAYS = {
     "lun": 0, "mar": 1, "mié": 2, "mie": 2, "mierc": 2, "miérc": 2, "jue": 3, "vie": 4, "sáb": 5,
     "sab": 5, "dom": 6,
 }  # fmt: skip
+
+TO, AND = "a", "y"
 
 # Before a name.
 TITLES = {

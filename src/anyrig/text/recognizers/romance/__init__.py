@@ -1,1 +1,0 @@
-"""Spanish and French: a decimal comma, numbers that agree with nouns, tables of abbreviations."""
