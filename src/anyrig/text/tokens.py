@@ -173,7 +173,8 @@ def _windows(text: str, language: str) -> Iterator[Span]:
     """The stretches between certain ends of sentences, without white space around them."""
     start = 0
     for match in _CANDIDATE.finditer(text):
-        if match[2] or is_certain_end(text, match, language):
+        certain = match[2] or is_certain_end(text, match, language)
+        if certain and not is_numbered_item(text, start, match.end(1)):
             yield from _bound(text, start, match.end() - len(match[0]) + len(match[0].rstrip()))
             start = match.end()
     if start < len(text):

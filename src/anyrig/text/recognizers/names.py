@@ -7,13 +7,15 @@ import re
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
 from anyrig.text.recognizers.acronyms import is_word
 from anyrig.text.recognizers.common import (
+    CAPITAL,
+    SMALL,
     after,
     before,
     one_of,
     word_after,
     word_before,
 )
-from anyrig.text.recognizers.languages import english
+from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.roman import roman_value
 from anyrig.text.values import (
     Abbreviation,
@@ -501,50 +503,53 @@ def _screen(match: re.Match[str]) -> Value | None:
     return Phrase((*parts, Number(match[3])) if match[3] else parts)
 
 
-_KEYS = {
-    "Ctrl": "Control", "Control": "Control", "Alt": "Alt", "Shift": "Shift", "Cmd": "Command",
-    "Command": "Command", "Del": "Delete", "Delete": "Delete", "Esc": "Escape", "Opt": "Option",
-    "Option": "Option", "Win": "Windows", "Fn": "Function", "Ins": "Insert", "PgUp": "Page Up",
-    "PgDn": "Page Down", "Tab": "Tab", "Enter": "Enter", "Return": "Return", "Space": "Space",
-    "Meta": "Meta", "Super": "Super", "PrtSc": "Print Screen", "Bksp": "Backspace", "Home": "Home",
-    "End": "End", "Up": "Up", "Down": "Down", "Left": "Left", "Right": "Right",
-}  # fmt: skip
+_MODIFIERS = "Ctrl Control Alt AltGr Shift Cmd Command Opt Option Win Fn Meta Super".split()
 
 
-@recognizer(
+@per_language(
     "keys",
-    r"\b(?:Ctrl|Control|Alt|Shift|Cmd|Command|Opt|Option|Win|Fn|Meta|Super)(?: ?[+-] "
-    r"?(?:[A-Z][a-z]+[A-Z]?[a-z]*|F\d{1,2}|"
-    r"[A-Z0-9](?!\w)|[/=.,;'\[\]-](?= |$)))+",
-    needs="+-",
+    lambda language: (
+        rf"(?<!\w)(?:{one_of([*_MODIFIERS, *TABLES[language].KEYS])})"
+        rf"(?: ?[+-] ?(?:[{CAPITAL}][{SMALL}]+[A-Z]?[{SMALL}]*|F\d{{1,2}}|[A-Z0-9](?!\w)|"
+        r"[/=.,;'\[\]-](?= |$)))+"
+    ),
+    languages=_ALL,
+    needs=lambda language: (*_MODIFIERS, *TABLES[language].KEYS),
     weight=2,
 )
-def _keys(match: re.Match[str]) -> Value | None:
+def _keys(language: str, match: re.Match[str]) -> Value | None:
+    """Keys that are pressed together: `Ctrl+C`."""
     parts: list[Value | str] = []
     for key in re.split(r" ?[+-] ?(?=\S)", match[0]):
-        if key in _KEYS:
-            parts.append(_KEYS[key])
-        elif re.fullmatch(r"F\d+", key):
+        if re.fullmatch(r"F\d+", key):
             parts += [Letters("F"), Number(key[1:])]
         elif key.isdecimal():
             parts.append(Number(key))
         elif len(key) == 1 and key.isalpha():
             parts.append(Letters(key))
         else:
-            parts.append(key)
+            parts.append(TABLES[language].KEYS.get(key, key))
     return Phrase(tuple(parts))
 
 
-@recognizer(
+@per_language(
     "keys",
-    r"\b(Ctrl|Cmd|Esc|PgUp|PgDn|PrtSc|Bksp|Del)\b(?! ?[+-]\w)(?:(?= key\b)|(?=[ .,;)]|$))",
+    lambda language: (
+        r"(?<!\w)(Ctrl|Cmd|Esc|PgUp|PgDn|PrtSc|Bksp|Del|Supr|Suppr|Mayús|Échap|AvPág|RePág)"
+        rf"(?!\w| ?[+-]\w)(?=[ .,;)]|$)|(?<={TABLES[language].KEY_WORD} )"
+        rf"({one_of(TABLES[language].KEYS)})(?!\w)"
+    ),
+    languages=_ALL,
+    needs=lambda language: TABLES[language].KEYS,
     weight=1.1,
-    needs=_KEYS,
 )
-def _key(match: re.Match[str]) -> Value | None:
-    if match[1] == "Del" and re.match(r" [A-Z]", after(match, 3)):
+def _key(language: str, match: re.Match[str]) -> Value | None:
+    key = match[1] or match[2]
+    if key not in TABLES[language].KEYS:
         return None
-    return Abbreviation(_KEYS[match[1]])
+    if key == "Del" and (language != "en" or re.match(r" [A-Z]", after(match, 3))) and match[1]:
+        return None  # of Spanish, or Delaware
+    return Abbreviation(TABLES[language].KEYS[key])
 
 
 # -- Spanish and French

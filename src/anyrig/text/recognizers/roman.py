@@ -193,21 +193,27 @@ def _suffixed(match: re.Match[str]) -> Value | None:
 
 
 @recognizer(
-    "roman",
-    r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<= )([ivx]{1,5})(?=\) [a-z])|"
-    r"(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)|"
-    r"(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)",
-    needs="IVXLCDMivx",
-    weight=1.1,
+    "roman", r"(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)", needs="IVXLCDM", weight=1.6
 )
-def _bare(match: re.Match[str]) -> Value | Found | None:
-    numeral = next(group for group in match.groups() if group)
-    number = roman_value(numeral)
-    if not number:
+def _bare(match: re.Match[str]) -> Value | None:
+    number = roman_value(match[1])
+    if not number or (match[1] in _NOT_NUMBERS and not _in_list(match, match[1])):
         return None
-    if numeral in _NOT_NUMBERS and not _in_list(match, numeral):
-        return None
-    return Found(Roman(number), weight=1.6)
+    return Roman(number)
+
+
+@recognizer(
+    "roman",
+    r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<= )([ivx]{1,5})(?=\) [^\W\d_])|"
+    r"(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)",
+    languages=("en", "es", "fr"),
+    needs="ivx",
+    weight=1.6,
+)
+def _listed(match: re.Match[str]) -> Value | None:
+    """In a list within a sentence: `i) stir, ii) heat`."""
+    number = roman_value(match[1] or match[2] or match[3])
+    return Roman(number) if number else None
 
 
 def _in_list(match: re.Match[str], numeral: str) -> bool:
@@ -221,7 +227,9 @@ def _in_list(match: re.Match[str], numeral: str) -> bool:
 
 @recognizer(
     "roman",
-    r"^\s*\(?([IVX]{1,5}|[ivx]{1,5})[.)](?= [A-Z])|(?<=\n)([IVX]{1,5})[.)](?= [A-Z])",
+    rf"^\s*\(?([IVX]{{1,5}}|[ivx]{{1,5}})[.)](?= [¿¡«\"'(]?[{CAPITAL}])|"
+    rf"(?<=\n)([IVX]{{1,5}})[.)](?= [¿¡«\"'(]?[{CAPITAL}])",
+    languages=("en", "es", "fr"),
     needs="IVXivx",
     weight=1.2,
 )

@@ -26,7 +26,7 @@ _LAST_WORD = re.compile(r"[^\s()\[\]\"“«]{1,40}\Z")
 _LAST_PIECE = re.compile(r"[^\W_]+\Z")
 _COUNTED = LazyPattern(r"\d ?[^\W\d_]+\Z")
 _AFTER_WORDS = ")]}\"'”’»`*%"
-_NUMBERED_ITEM = re.compile(r"\s*\(?\d{1,3}[.)]\s*\Z")
+_NUMBERED_ITEM = re.compile(r"\s*\(?(?:\d{1,3}|[IVX]{1,5}|[ivx]{1,5})[.)]\s*\Z")
 _ROMAN = LazyPattern(r"[IVXLCDM]+\b")
 _NO_INITIAL = LazyPattern(
     r"\b(?:an?|letter|vitamin|plan|hepatitis|type|group|class|grade|section|part|exhibit|"

@@ -11,9 +11,11 @@ from anyrig.text.recognizers.common import (
     after,
     before,
     close,
+    one_of,
     parse_number,
 )
 from anyrig.text.recognizers.dates import MONTHS, WEEKDAYS
+from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import stop_after
 from anyrig.text.values import (
     Abbreviation,
@@ -68,34 +70,6 @@ _RAN = LazyPattern(
 
 
 _IN_TIME = LazyPattern(r"\b(?:[Ii]n|time of|[Aa]t the) (?:just |only |about )?$")
-
-
-_BOOKS = {
-    "Gen": "Genesis", "Ex": "Exodus", "Exod": "Exodus", "Lev": "Leviticus", "Num": "Numbers",
-    "Deut": "Deuteronomy", "Josh": "Joshua", "Judg": "Judges", "Sam": "Samuel", "Kgs": "Kings",
-    "Chr": "Chronicles", "Chron": "Chronicles", "Neh": "Nehemiah", "Est": "Esther",
-    "Ps": "Psalm", "Pss": "Psalms", "Prov": "Proverbs", "Eccl": "Ecclesiastes",
-    "Eccles": "Ecclesiastes", "Isa": "Isaiah", "Jer": "Jeremiah", "Lam": "Lamentations",
-    "Ezek": "Ezekiel", "Dan": "Daniel", "Hos": "Hosea", "Mic": "Micah", "Zech": "Zechariah",
-    "Mal": "Malachi", "Matt": "Matthew", "Mt": "Matthew", "Mk": "Mark", "Lk": "Luke", "Jn": "John",
-    "Rom": "Romans", "Cor": "Corinthians", "Gal": "Galatians", "Eph": "Ephesians",
-    "Phil": "Philippians", "Col": "Colossians", "Thess": "Thessalonians", "Tim": "Timothy",
-    "Tit": "Titus", "Philem": "Philemon", "Heb": "Hebrews", "Jas": "James", "Pet": "Peter",
-    "Rev": "Revelation",
-}  # fmt: skip
-
-
-_FULL_BOOKS = (
-    "Genesis|Exodus|Leviticus|Numbers|Deuteronomy|Joshua|Judges|Ruth|Samuel|Kings|Chronicles|Ezra|"
-    "Nehemiah|Esther|Job|Psalms?|Proverbs|Ecclesiastes|Song of Songs|Isaiah|Jeremiah|Lamentations|"
-    "Ezekiel|Daniel|Hosea|Joel|Amos|Obadiah|Jonah|Micah|Nahum|Habakkuk|Zephaniah|Haggai|Zechariah|"
-    "Malachi|Matthew|Mark|Luke|John|Acts|Romans|Corinthians|Galatians|Ephesians|Philippians|"
-    "Colossians|Thessalonians|Timothy|Titus|Philemon|Hebrews|James|Peter|Jude|Revelation|"
-    "S[uū]rah?|Qur'?an"
-)
-
-
-_ORDER = {"1": "First", "2": "Second", "3": "Third", "I": "First", "II": "Second", "III": "Third"}
 
 
 def _half_stop(match: re.Match[str]) -> Stop:
@@ -325,65 +299,82 @@ def _score(match: re.Match[str]) -> Value | Found | None:
     return Score((Number(first), Number(second)))
 
 
-def _book_value(number: str | None, name: str) -> str:
-    bare = name.rstrip(".")
-    full = _BOOKS.get(bare, bare)
-    return f"{_ORDER[number.strip()]} {full}" if number else full
+# Verses of the Bible
+_TH = r"(?:\.?[ªº]|[èe]?re|er|e)"
 
 
-@recognizer(
-    "verse",
-    rf"\b(?:([123]|I{{1,3}}) )?(?:({_FULL_BOOKS})|({'|'.join(_BOOKS)})\.?) "
-    rf"(\d{{1,3}})[:.](\d{{1,3}})([a-c])?"
-    r"(?:[-–—](\d{1,3})(?::(\d{1,3}))?)?(?:, ?(\d{1,3})(?![\d:]))?(?!\d|:\d)",
-    needs=(*_BOOKS, *_FULL_BOOKS.replace("s?", "").split("|"), "Psalms", "Surah", "Quran", "Qur"),
-    weight=2,
-    digits=True,
+def _books(language: str) -> list[str]:
+    table = TABLES[language]
+    return [*table.BOOKS, *table.BOOKS.values(), *table.MORE_BOOKS]
+
+
+def _verse_pattern(language: str) -> str:
+    table = TABLES[language]
+    short = one_of(key for key in table.BOOKS if len(key) > 1)
+    full = one_of([*table.BOOKS.values(), *table.MORE_BOOKS])
+    # Behind a comma: Jn 3, 16, which a full name has only without the space.
+    mark = "[:.]" if language == "en" else "(?:[:.]|, ?)"
+    return (
+        rf"(?<!\w)(?:([123]|I{{1,3}}){_TH}? )?(?:({full})|({short})\.?|"
+        rf"(?<=[123I] )({one_of(table.BOOKS)})\.?) (\d{{1,3}})({mark})(\d{{1,3}})([a-c](?!\w))?"
+        r"(?:[-–—](\d{1,3})(?::(\d{1,3}))?)?(?:(?:, ?|\.)(\d{1,3})(?![\d:]))?(?!\d|[:,]\d|\w)"
+    )
+
+
+@per_language(
+    "verse", _verse_pattern, languages=("en", "es", "fr"), needs=_books, digits=True, weight=2
 )
-def _verse(match: re.Match[str]) -> Value | None:
-    number, full, short, chapter, verse, letter, last, last_verse, more = match.groups()
-    if "." in match[0][match.start(4) - match.start() :] and ":" not in match[0]:
+def _verse(language: str, match: re.Match[str]) -> Value | None:
+    """`1 Cor. 13:4-8`, `Jn 3, 16`."""
+    order, full, short, letter, chapter, mark, verse, part, last, last_verse, more = match.groups()
+    table = TABLES[language]
+    if mark == "." or (full and mark == ", "):
         return None
-    parts: list[Value | str] = [_book_value(number, full or short), Number(chapter)]
-    first: Value = Number(verse)
+    name = full or table.BOOKS[short or letter]
+    parts: list[Value | str] = [table.name_book(name, _order(order)), Number(chapter)]
     if last_verse:
-        parts += [first, "to", Number(last), Number(last_verse)]
-    elif last:
-        parts += [Range(first, Number(last))]
+        parts += [Number(verse), table.TO, Number(last), Number(last_verse)]
     else:
-        parts.append(first)
-    if letter:
-        parts.append(Letters(letter))
+        parts.append(Range(Number(verse), Number(last)) if last else Number(verse))
+    if part:
+        parts.append(Letters(part))
     if more:
-        parts += ["and", Number(more)]
+        parts += [table.AND, Number(more)]
     return Phrase(tuple(parts))
 
 
-@recognizer(
+def _order(written: str | None) -> int:
+    return int(written) if written and written.isdecimal() else len(written or "")
+
+
+@per_language(
     "verse",
-    rf"(?<!\w)([123]|I{{1,3}}) (?:({'|'.join(_BOOKS)})\.|(Samuel|Kings|Chronicles|"
-    rf"Corinthians|Thessalonians|Timothy|Peter|John))(?= \d)",
-    needs=(*_BOOKS, *_FULL_BOOKS.split("|")),
+    lambda language: (
+        rf"(?<!\w)([123]|I{{1,3}}){_TH}? (?:({one_of(TABLES[language].BOOKS)})\.|"
+        rf"({one_of(TABLES[language].NUMBERED_BOOKS)}))(?= \d)"
+    ),
+    languages=("en", "es", "fr"),
+    needs=_books,
+    digits=True,
     weight=1.2,
-    digits=True,
 )
-def _book(match: re.Match[str]) -> Value:
-    return Abbreviation(_book_value(match[1], match[2] or match[3]))
+def _book(language: str, match: re.Match[str]) -> Value:
+    table = TABLES[language]
+    name = match[3] or table.BOOKS[match[2]]
+    return Abbreviation(table.name_book(name, _order(match[1])))
 
 
 @recognizer(
     "verse",
-    rf"\b({'|'.join(_BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))",
-    weight=1.1,
+    rf"\b({one_of(english.BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))",
+    needs=english.BOOKS,
     digits=True,
-    needs=_BOOKS,
+    weight=1.1,
 )
 def _short_book(match: re.Match[str]) -> Value | None:
-    return (
-        None
-        if match[1] in ("Ex", "Num", "Col", "Mt", "Est", "Rev", "Sam", "Dan")
-        else Abbreviation(_book_value(None, match[1]))
-    )
+    if match[1] in ("Ex", "Num", "Col", "Mt", "Est", "Rev", "Sam", "Dan"):
+        return None
+    return Abbreviation(english.BOOKS[match[1]])
 
 
 @recognizer("time", r"(?<![\w.])([ap])\. ?m\.(?!\w)", needs=".", weight=1)

@@ -175,3 +175,41 @@ KINGS = frozenset(
     "Theodore Oscar Ernest Cornelius Hugh Harold Edgar Edmund Ethelred Kenneth Donald Alan Ronald "
     "Patrick Jacob Wesley Tiberius Clovis Childeric Robin Davis Francis Lawrence Marcus".split()
 )
+TO, AND = "to", "and"
+BOOKS = {
+    "Gen": "Genesis", "Ex": "Exodus", "Exod": "Exodus", "Lev": "Leviticus", "Num": "Numbers",
+    "Deut": "Deuteronomy", "Josh": "Joshua", "Judg": "Judges", "Sam": "Samuel", "Kgs": "Kings",
+    "Chr": "Chronicles", "Chron": "Chronicles", "Neh": "Nehemiah", "Est": "Esther",
+    "Ps": "Psalm", "Pss": "Psalms", "Prov": "Proverbs", "Eccl": "Ecclesiastes",
+    "Eccles": "Ecclesiastes", "Isa": "Isaiah", "Jer": "Jeremiah", "Lam": "Lamentations",
+    "Ezek": "Ezekiel", "Dan": "Daniel", "Hos": "Hosea", "Mic": "Micah", "Zech": "Zechariah",
+    "Mal": "Malachi", "Matt": "Matthew", "Mt": "Matthew", "Mk": "Mark", "Lk": "Luke", "Jn": "John",
+    "Rom": "Romans", "Cor": "Corinthians", "Gal": "Galatians", "Eph": "Ephesians",
+    "Phil": "Philippians", "Col": "Colossians", "Thess": "Thessalonians", "Tim": "Timothy",
+    "Tit": "Titus", "Philem": "Philemon", "Heb": "Hebrews", "Jas": "James", "Pet": "Peter",
+    "Rev": "Revelation",
+}  # fmt: skip
+MORE_BOOKS = (
+    "Ruth", "Ezra", "Job", "Song of Songs", "Joel", "Amos", "Obadiah", "Jonah", "Nahum", "Habakkuk",
+    "Zephaniah", "Haggai", "Luke", "John", "Acts", "Mark", "Jude", "James", "Peter", "Psalms",
+    "Surah", "Sura", "Qur'an", "Quran",
+)  # fmt: skip
+"""Books that are not shortened."""
+NUMBERED_BOOKS = (
+    "Samuel", "Kings", "Chronicles", "Corinthians", "Thessalonians", "Timothy", "Peter", "John",
+)  # fmt: skip
+"""Those of which there are two or three."""
+
+
+def name_book(name: str, order: int) -> str:
+    """`First Corinthians`."""
+    return f"{('First', 'Second', 'Third')[order - 1]} {name}" if order else name
+
+
+KEYS = {
+    "Ctrl": "Control", "Cmd": "Command", "Del": "Delete", "Esc": "Escape", "Opt": "Option",
+    "Win": "Windows", "Fn": "Function", "Ins": "Insert", "PgUp": "Page Up", "PgDn": "Page Down",
+    "PrtSc": "Print Screen", "Bksp": "Backspace",
+}  # fmt: skip
+"""What is written on keys, and how they are called."""
+KEY_WORD = "key"

@@ -224,3 +224,47 @@ def find_gender(noun: str) -> str:
     if singular in _MASCULINE:
         return "m"
     return "f" if singular in _FEMININE or _FEMININE_END.search(singular) else "m"
+
+
+BOOKS = {
+    "Gn": "Genèse", "Gen": "Genèse", "Ex": "Exode", "Lv": "Lévitique", "Nb": "Nombres",
+    "Dt": "Deutéronome", "Jos": "Josué", "Jg": "Juges", "Rt": "Ruth", "S": "Samuel",
+    "Sam": "Samuel", "R": "Rois", "Ch": "Chroniques", "Ne": "Néhémie", "Jb": "Job",
+    "Ps": "Psaume", "Pr": "Proverbes", "Prov": "Proverbes", "Qo": "Qohéleth",
+    "Ec": "Ecclésiaste", "Ct": "Cantique", "Is": "Isaïe", "És": "Ésaïe", "Jr": "Jérémie",
+    "Lm": "Lamentations", "Ez": "Ézéchiel", "Éz": "Ézéchiel", "Dn": "Daniel", "Os": "Osée",
+    "Jl": "Joël", "Am": "Amos", "Jon": "Jonas", "Mi": "Michée", "Ha": "Habacuc",
+    "So": "Sophonie", "Ag": "Aggée", "Za": "Zacharie", "Ml": "Malachie", "M": "Maccabées",
+    "Mt": "Matthieu", "Mc": "Marc", "Lc": "Luc", "Jn": "Jean", "Ac": "Actes", "Rm": "Romains",
+    "Co": "Corinthiens", "Cor": "Corinthiens", "Ga": "Galates", "Gal": "Galates",
+    "Ep": "Éphésiens", "Ép": "Éphésiens", "Ph": "Philippiens", "Phil": "Philippiens",
+    "Col": "Colossiens", "Th": "Thessaloniciens", "Tm": "Timothée", "Tim": "Timothée",
+    "Tt": "Tite", "Phm": "Philémon", "He": "Hébreux", "Hé": "Hébreux", "Jc": "Jacques",
+    "P": "Pierre", "Pi": "Pierre", "Jd": "Jude", "Ap": "Apocalypse",
+}  # fmt: skip
+"""Shortened books of the Bible; one letter only behind a number: 1 P 3, 15."""
+MORE_BOOKS = ("Esther", "Psaumes", "Cantique des Cantiques", "Abdias", "Nahum", "Esdras")
+NUMBERED_BOOKS = {
+    "Samuel": "livre de Samuel", "Rois": "livre des Rois", "Chroniques": "livre des Chroniques",
+    "Maccabées": "livre des Maccabées", "Corinthiens": "lettre aux Corinthiens",
+    "Thessaloniciens": "lettre aux Thessaloniciens", "Timothée": "lettre à Timothée",
+    "Pierre": "lettre de Pierre", "Jean": "lettre de Jean",
+}  # fmt: skip
+
+
+def name_book(name: str, order: int) -> str:
+    """`première lettre aux Corinthiens`."""
+    if not order:
+        return name
+    title = NUMBERED_BOOKS.get(name, f"livre {name}")
+    first = "première" if title.startswith("lettre") else "premier"
+    return f"{(first, 'deuxième', 'troisième')[order - 1]} {title}"
+
+
+KEYS = {
+    "Ctrl": "Contrôle", "Cmd": "Commande", "Suppr": "Supprimer", "Del": "Supprimer",
+    "Échap": "Échappement", "Echap": "Échappement", "Esc": "Échappement", "Maj": "Majuscule",
+    "Ins": "Insertion", "Inser": "Insertion", "Tab": "Tabulation", "Impr": "Impression",
+    "Win": "Windows", "Opt": "Option", "Fn": "Fonction", "AltGr": "Alt Graphique",
+}  # fmt: skip
+KEY_WORD = "touche"

@@ -278,3 +278,46 @@ def _singulars(noun: str) -> list[str]:
     elif re.search(r"[dlrnsyz]es$", noun):
         forms.append(noun[:-2])
     return forms
+
+
+BOOKS = {
+    "Gn": "Génesis", "Gén": "Génesis", "Ex": "Éxodo", "Éx": "Éxodo", "Lv": "Levítico",
+    "Nm": "Números", "Dt": "Deuteronomio", "Jos": "Josué", "Jue": "Jueces", "Rt": "Rut",
+    "S": "Samuel", "Sam": "Samuel", "R": "Reyes", "Re": "Reyes", "Cr": "Crónicas",
+    "Cro": "Crónicas", "Esd": "Esdras", "Neh": "Nehemías", "Sal": "Salmo", "Prov": "Proverbios",
+    "Pr": "Proverbios", "Ecl": "Eclesiastés", "Cant": "Cantares", "Is": "Isaías", "Isa": "Isaías",
+    "Jer": "Jeremías", "Jr": "Jeremías", "Lam": "Lamentaciones", "Ez": "Ezequiel",
+    "Dn": "Daniel", "Dan": "Daniel", "Os": "Oseas", "Jl": "Joel", "Am": "Amós", "Jon": "Jonás",
+    "Miq": "Miqueas", "Hab": "Habacuc", "Sof": "Sofonías", "Ag": "Ageo", "Zac": "Zacarías",
+    "Mal": "Malaquías", "M": "Macabeos", "Mac": "Macabeos", "Mt": "Mateo", "Mc": "Marcos",
+    "Mr": "Marcos", "Lc": "Lucas", "Jn": "Juan", "Hch": "Hechos", "Rom": "Romanos",
+    "Rm": "Romanos", "Co": "Corintios", "Cor": "Corintios", "Gál": "Gálatas", "Ga": "Gálatas",
+    "Ef": "Efesios", "Flp": "Filipenses", "Fil": "Filipenses", "Col": "Colosenses",
+    "Ts": "Tesalonicenses", "Tes": "Tesalonicenses", "Tm": "Timoteo", "Tim": "Timoteo",
+    "Tit": "Tito", "Flm": "Filemón", "Heb": "Hebreos", "Hb": "Hebreos", "Sant": "Santiago",
+    "St": "Santiago", "P": "Pedro", "Pe": "Pedro", "Jds": "Judas", "Ap": "Apocalipsis",
+    "Apoc": "Apocalipsis",
+}  # fmt: skip
+"""Shortened books of the Bible; one letter only behind a number: 1 P 3, 15."""
+MORE_BOOKS = ("Ester", "Job", "Salmos", "Cantar de los Cantares", "Abdías", "Nahúm")
+NUMBERED_BOOKS = (
+    "Samuel", "Reyes", "Crónicas", "Macabeos", "Corintios", "Tesalonicenses", "Timoteo", "Pedro",
+    "Juan",
+)  # fmt: skip
+
+
+def name_book(name: str, order: int) -> str:
+    """`primera de Corintios`, a letter; `primero de Samuel`, a book."""
+    if not order:
+        return name
+    ordinal = ("primer", "segund", "tercer")[order - 1]
+    return f"{ordinal}{'o' if NUMBERED_BOOKS.index(name) < 4 else 'a'} de {name}"
+
+
+KEYS = {
+    "Ctrl": "Control", "Cmd": "Comando", "Supr": "Suprimir", "Del": "Suprimir", "Esc": "Escape",
+    "Mayús": "Mayúsculas", "May": "Mayúsculas", "Ins": "Insertar", "Tab": "Tabulador",
+    "AvPág": "avance de página", "RePág": "retroceso de página", "ImpPnt": "imprimir pantalla",
+    "Win": "Windows", "Opc": "Opción", "Fn": "Función", "AltGr": "Alt Gráfico",
+}  # fmt: skip
+KEY_WORD = "tecla"
