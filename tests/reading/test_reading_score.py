@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 764, "spanish": 187, "french": 194}
+REACHED = {"english": 766, "spanish": 201, "french": 208}
 """Sentences that are read right; raise it with the score."""
 
 

@@ -38,6 +38,12 @@ MODULES: tuple[str, ...] = (
 )  # fmt: skip
 """The modules of this package that register recognisers."""
 RECOGNIZED_LANGUAGES = ("en", "es", "fr")
+_NUMERIC = frozenset(
+    "angle decade digits dimensions duration fraction iban isbn label measure model money number "
+    "ordinal percent phone postcode range ratio score screen section size time verse version "
+    "year".split()
+)
+"""Kinds of tokens with a digit in them."""
 _REGISTERED: dict[str, list[Recognizer]] = {language: [] for language in RECOGNIZED_LANGUAGES}
 
 
@@ -128,14 +134,16 @@ def recognizer(
     *,
     languages: tuple[str, ...] = ("en",),
     needs: Iterable[str] = "",
-    digits: bool = False,
+    digits: bool | None = None,
     weight: float = 1.0,
     flags: int = 0,
 ) -> Callable[[Build], Build]:
     """Make a recogniser of the function that builds its value.
 
     `needs` are characters, or written forms of which the first word counts (`op. cit.`: `op`).
+    Whether a digit must be there follows from the kind, unless `digits` says it.
     """
+    digits = kind in _NUMERIC if digits is None else digits
     triggers = frozenset(word[0] if (word := _WORD.match(one)) else one[:1] for one in needs)
 
     def register(build: Build) -> Build:
@@ -153,7 +161,7 @@ def per_language(
     *,
     languages: tuple[str, ...] = ("es", "fr"),
     needs: Iterable[str] | Callable[[str], Iterable[str]] = "",
-    digits: bool = False,
+    digits: bool | None = None,
     weight: float = 1.0,
     flags: int = 0,
 ) -> Callable[[LanguageBuild], LanguageBuild]:

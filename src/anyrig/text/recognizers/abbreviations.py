@@ -9,23 +9,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
-from anyrig.text.recognizers.common import (
-    CAPITAL,
-    SMALL,
-    after,
-    before,
-    capitalize,
-    one_of,
-)
+from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, capitalize, one_of
 from anyrig.text.recognizers.languages import TABLES, english, french, spanish
 from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
-from anyrig.text.values import (
-    Abbreviation,
-    Letters,
-    Number,
-    Phrase,
-    Value,
-)
+from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Value
 
 _STARTERS = STOP_TABLES["en"].starters
 

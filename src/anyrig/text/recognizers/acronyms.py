@@ -9,23 +9,10 @@ import re
 from types import ModuleType
 
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
-from anyrig.text.recognizers.common import (
-    CAPITAL,
-    SMALL,
-    after,
-    before,
-    is_shouted,
-    one_of,
-)
+from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, is_shouted, one_of
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
-from anyrig.text.values import (
-    Abbreviation,
-    Label,
-    Letters,
-    Phrase,
-    Value,
-)
+from anyrig.text.values import Abbreviation, Label, Letters, Phrase, Value
 
 WORDS = frozenset(
     "GNU GIMP GNOME GRUB LAMP LATEX NUMA SCSI RAID SLAM TARDIS RAV AIDS AJAX AMBER "
@@ -183,12 +170,7 @@ def _spell_or_say(word: str) -> Value | str:
     return word if is_word(word) else Letters(word)
 
 
-@recognizer(
-    "acronym",
-    rf"(?<![\w&])(?:{one_of(SPECIAL)})(?![\w+])",
-    weight=1.5,
-    needs=SPECIAL,
-)
+@recognizer("acronym", rf"(?<![\w&])(?:{one_of(SPECIAL)})(?![\w+])", weight=1.5, needs=SPECIAL)
 def _special(match: re.Match[str]) -> Value:
     parts = []
     for part in re.split(r" (?=[A-Z] |[A-Z]$)|(?<=\b[A-Z]) ", SPECIAL[match[0]]):
@@ -267,7 +249,7 @@ def _small_letter(match: re.Match[str]) -> Value:
     return Phrase((Letters(match[1]), Label(match[2])))
 
 
-@recognizer("model", r"(?<![\w&-])(i)([3579])-(\d{4,5})([A-Z]{1,2})?(?!\w)", digits=True, weight=2)
+@recognizer("model", r"(?<![\w&-])(i)([3579])-(\d{4,5})([A-Z]{1,2})?(?!\w)", weight=2)
 def _processor(match: re.Match[str]) -> Value:
     parts: list[Value | str] = [Letters("i"), Label(match[2]), Label(match[3])]
     return Phrase((*parts, Letters(match[4])) if match[4] else tuple(parts))

@@ -382,7 +382,6 @@ _ERA = r"(B\.?C\.?E\.?|B\.?C\.?|A\.?D\.?|C\.?E\.?)"
     rf")(\d{{1,4}}))? ?{_ERA})(?![\w%])",
     needs="BCAD",
     weight=1.5,
-    digits=True,
 )
 def _era(match: re.Match[str]) -> Found:
     written = match[1] or match[6]
@@ -423,7 +422,6 @@ def _named_span(match: re.Match[str]) -> Found:
     r"(?<=their )|(?<=my )|(?<=your )|(?<=our )|(?<=His )|(?<=Her )|(?<=low )|(?<=high )|(?<=upper "
     r"))[1-9]0)'?s)\b(?! of)",
     weight=1.5,
-    digits=True,
 )
 def _decade(match: re.Match[str]) -> Value:
     if match[1]:
@@ -435,7 +433,6 @@ def _decade(match: re.Match[str]) -> Value:
     "year",
     rf"(?<![\w.,$£€])({YEAR})( ?(?:--?|[–—]) ?|/)(\d{{4}}|\d\d)(?![\w%/]|[.,-]\d)",
     weight=1.3,
-    digits=True,
 )
 def _year_span(match: re.Match[str]) -> Value | None:
     first, sign, last = int(match[1]), match[2], int(match[3])
@@ -448,7 +445,7 @@ def _year_span(match: re.Match[str]) -> Value | None:
     return Range(Year(first), Year(last))
 
 
-@recognizer("year", r"(?<![\w.,])'(\d\d)(?![\w.,]\w|\w|')", needs="'", weight=0.8, digits=True)
+@recognizer("year", r"(?<![\w.,])'(\d\d)(?![\w.,]\w|\w|')", needs="'", weight=0.8)
 def _short_year(match: re.Match[str]) -> Value:
     return Date(year=int(match[1]), short_year=True)
 
@@ -488,7 +485,6 @@ _LABELS = LazyPattern(
     r"(?<![\w.,$£€¥₹#/-])([1-9]\d{3})(?![\w%$£€¥₹°/×^*]|[.,:]\d| ?[×*+^=<>÷] ?\d|-\w)(?=( "
     r"[A-Za-z]+\b)?)",
     weight=0.9,
-    digits=True,
 )
 def _plain_year(match: re.Match[str]) -> Value | None:
     number, follows = int(match[1]), (match[2] or "").strip()
@@ -806,7 +802,6 @@ def _close_era(value: Value, match: re.Match[str], language: str) -> Found:
     r"(?<=[sS] )'?([1-9]0)'?s?(?![\w%°º'])(?!\s?[%€$°º]|[.,]\d)|(?<!\w)'(\d\d)s?(?![\w'])|"
     r"(?<!\w)([12]\d\d0)s(?![\w'])",
     languages=("es",), weight=2,
-    digits=True,
 )  # fmt: skip
 def _spanish_decade(match: re.Match[str]) -> Value | None:
     if match[1]:
@@ -821,7 +816,6 @@ def _spanish_decade(match: re.Match[str]) -> Value | None:
     r"(?<!\w)((?:années|ann\.|décennie)\s+)'?(\d{4}|[1-9]0)"
     r"(?:\s*(-|\u2013|et|à|ou)\s*'?(\d{4}|[1-9]0))?(?!\w|[.,]\d)",
     languages=("fr",), flags=re.I, weight=1.5,
-    digits=True,
 )  # fmt: skip
 def _french_decade(match: re.Match[str]) -> Value:
     head = match[1].strip().replace("ann.", "années")

@@ -145,7 +145,6 @@ def _stop_after_unit(match: re.Match[str], dot: str | None) -> Stop:
     rf"(?: ?/ ?({_UNIT}|{one_of(_PERIOD)})({_POWER})?|(?: per |p(?=[hs](?!\w)))({_UNIT}))?"
     r"(?![\w²³°]|/\w|'s|\.\w)(\.(?!\d))?",
     weight=1.3,
-    digits=True,
     needs=UNITS,
 )
 def _measure(match: re.Match[str]) -> Found | None:
@@ -279,7 +278,6 @@ _STREET = LazyPattern(
     r"(?: ?([CFKNSEW])(?!\w)| ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?",
     needs=("°", "º", "deg"),
     weight=1.4,
-    digits=True,
 )
 def _degrees(match: re.Match[str]) -> Found | Value:
     sign, low, link, high, dot, letter, word = match.groups()
@@ -307,7 +305,6 @@ def _degrees(match: re.Match[str]) -> Found | Value:
     r"(?: ?([NSEW])(?!\w))?",
     needs="°º",
     weight=1.6,
-    digits=True,
 )
 def _coordinate(match: re.Match[str]) -> Value:
     sign, degrees, minutes, seconds, side = match.groups()
@@ -327,16 +324,13 @@ def _coordinate(match: re.Match[str]) -> Value:
     rf"(?<![\w.])(\d{{1,2}}) ?-?(?:ft|foot|feet)\b\.?,? ?-?({AMOUNT}) ?-?(?:in|inch|inches)\b(\.)?",
     needs=("ft", "foot", "feet"),
     weight=1.8,
-    digits=True,
 )
 def _feet_inches(match: re.Match[str]) -> Found:
     value = Phrase((Measure(Number(match[1]), "ft"), Measure(parse_amount(match[2]), "in")))
     return Found(value, stop=_stop_after_unit(match, match[3]))
 
 
-@recognizer(
-    "measure", rf"(?<![\w.])({AMOUNT})\" ?[x×] ?({AMOUNT})\"", needs='"', weight=1.6, digits=True
-)
+@recognizer("measure", rf"(?<![\w.])({AMOUNT})\" ?[x×] ?({AMOUNT})\"", needs='"', weight=1.6)
 def _sheet(match: re.Match[str]) -> Value:
     return Dimensions(tuple(Measure(parse_amount(side), "in") for side in match.groups()))
 
@@ -346,7 +340,6 @@ def _sheet(match: re.Match[str]) -> Value:
     r"(?<![\w.])([3-8])' ?-?(\d{1,2}(?:\.\d)?|1?\d ?1/2|1?\d½)(?:\"|''|(?![\w.]))",
     needs="'",
     weight=1.6,
-    digits=True,
 )
 def _height(match: re.Match[str]) -> Value | None:
     # "5' 11" is no height where the quotation began before.
@@ -359,7 +352,6 @@ def _height(match: re.Match[str]) -> Value | None:
     r"'')(?![\w])(?=[\s.,;:!?)x×-]|$)",
     needs="\"'",
     weight=1.1,
-    digits=True,
 )
 def _inches(match: re.Match[str]) -> Value | None:
     lead = before(match, 300)
@@ -369,11 +361,7 @@ def _inches(match: re.Match[str]) -> Value | None:
 
 
 @recognizer(
-    "measure",
-    r"(?<![\w.\"'])(\d+(?:\.\d+)?)'(?![\w'])(?=[\s.,;:!?)x×-]|$)",
-    needs="'",
-    weight=1.1,
-    digits=True,
+    "measure", r"(?<![\w.\"'])(\d+(?:\.\d+)?)'(?![\w'])(?=[\s.,;:!?)x×-]|$)", needs="'", weight=1.1
 )
 def _feet(match: re.Match[str]) -> Value | None:
     if re.search(r"(?<!\w)'[^']*$", before(match, 200)):
@@ -391,7 +379,6 @@ def _before_thing(match: re.Match[str]) -> bool:
     rf"(?<![\w.])({NUMBER}) ?x ?({NUMBER})(?= ?= ?\d| (?:is|equals|makes) \d)",
     needs="x",
     weight=2,
-    digits=True,
 )
 def _product(match: re.Match[str]) -> Value:
     """A sum, where its result stands beside it."""
@@ -405,7 +392,6 @@ def _product(match: re.Match[str]) -> Value:
     rf"(?:\.? ?[x×] ?({AMOUNT})[ -]?(?:({_UNIT})\b|([\"']))?)?(\.(?!\d))?(?! ?\w?[\d^*=+÷]|\w)",
     needs="x×",
     weight=1.6,
-    digits=True,
 )
 def _dimensions(match: re.Match[str]) -> Found | None:
     sides = [match[1], match[4], match[7]]
@@ -445,7 +431,6 @@ def _is_size(match: re.Match[str]) -> bool:
     rf"(?:( ?[-–—] ?| to | or | and )({NUMBER}))? ?(%|‰|percent\b|per cent\b|pct\b\.?)",
     needs=("%", "‰", "percent", "per", "pct"),
     weight=1.3,
-    digits=True,
 )
 def _percent(match: re.Match[str]) -> Value | Found:
     sign, low, link, high, mark = match.groups()
@@ -460,6 +445,7 @@ def _percent(match: re.Match[str]) -> Value | Found:
 @recognizer(
     "measure",
     r"(?<=\w )((?:km|m|MB|GB|Mb|kB|ft|mi|mg|kg|L)/(?:h|s|L|ha|min|d))([²2])?(?!\w)",
+    digits=False,
     needs="/",
     weight=1.2,
 )
@@ -486,7 +472,6 @@ def _per_period(match: re.Match[str]) -> Found:
     r"(?<![\w.])(\d{1,2} ?[½]|\d{1,2}(?:\.5)?) ?([WNDEM]{1,4})(?![\w.])|"
     r"(?<![\w.])(\d{1,2} ?[½]) ([A-Z]{1,3})(?!\w)",
     weight=1.5,
-    digits=True,
 )
 def _shoe(match: re.Match[str]) -> Value | None:
     """A shoe's size with its width: `10½ W`."""
@@ -561,7 +546,6 @@ def parse_power(mark: str | None) -> int:
         rf"{ROMANCE_POWER}(?:\.?/({SYMBOL[language]}){ROMANCE_POWER})?{DOT}(?![\w²³'])"
     ),
     weight=1.2,
-    digits=True,
     needs=lambda language: units.UNITS[language],
 )
 def _romance_measure(language: str, match: re.Match[str]) -> Value | Found | None:
@@ -600,6 +584,7 @@ def link_range(language: str, match: re.Match[str]) -> str:
     lambda language: (
         rf"(?<![\w/.])({SYMBOL[language]}){ROMANCE_POWER}\.?/({SYMBOL[language]}){ROMANCE_POWER}{DOT}(?![\w²³])"
     ),
+    digits=False,
     needs="/",
 )
 def _romance_bare_rate(language: str, match: re.Match[str]) -> Value | Found | None:
@@ -689,7 +674,6 @@ def _romance_height(language: str, match: re.Match[str]) -> Value:
     rf"{NUMBER_START}(\d{{1,3}}) ?(?:'|ft\.?|pi\.?|pies|pieds) ?(?:(?:y|et) )?"
     r"(\d{1,2}(?:[.,]\d)?) ?(''|\"|in\b\.?|po\b\.?|pulg\b\.?)?(?!\w)",
     weight=1.4,
-    digits=True,
 )  # fmt: skip
 def _romance_feet(language: str, match: re.Match[str]) -> Value | Found | None:
     """5'11" of a person; 3'30 of a race."""

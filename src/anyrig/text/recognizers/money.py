@@ -29,15 +29,7 @@ from anyrig.text.recognizers.measures import (
     parse_power,
 )
 from anyrig.text.recognizers.stops import stop_after
-from anyrig.text.values import (
-    Abbreviation,
-    Money,
-    Number,
-    Phrase,
-    Range,
-    Rate,
-    Value,
-)
+from anyrig.text.values import Abbreviation, Money, Number, Phrase, Range, Rate, Value
 
 _DOLLARS = {
     "US$": "USD", "A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "HK$": "HKD",
@@ -124,7 +116,6 @@ def _with_rate(match: re.Match[str], value: Value, first: int) -> Found | Value:
     rf"(?<![\w.])([{MINUS}+~] ?)?({_MARK}) ?([-−])?({_SUM}){_SCALE}?(\.(?= [a-z]))?{_PER}(?!\d)",
     needs=SIGNS,
     weight=1.6,
-    digits=True,
 )
 def _signed(match: re.Match[str]) -> Found | Value:
     sign, mark, inner, low, word, letter, dot = match.groups()[:7]
@@ -141,7 +132,6 @@ def _signed(match: re.Match[str]) -> Found | Value:
     rf"{_SCALE}?(?![\w:/]|,\d){_PER}",
     needs=SIGNS,
     weight=1.6,
-    digits=True,
 )
 def _span(match: re.Match[str]) -> Found | Value | None:
     sign, mark, low, word, letter, link, again, high, word2, letter2 = match.groups()[:10]
@@ -163,7 +153,6 @@ def _span(match: re.Match[str]) -> Found | Value | None:
     rf"(?<![\w.])([-−] ?)?\$ ?({NUMBER}){_SCALE}? (USD|CAD|AUD|NZD|SGD|HKD)\b",
     needs="$",
     weight=1.7,
-    digits=True,
 )
 def _named(match: re.Match[str]) -> Value:
     sign, low, word, letter, code = match.groups()
@@ -175,7 +164,6 @@ def _named(match: re.Match[str]) -> Value:
     rf"(?<![\w.])([-−] ?)?({_SUM}){_SCALE}? ?(US\$|[{re.escape(SIGNS)}])(?![\d\w]){_PER}",
     needs=SIGNS,
     weight=1.5,
-    digits=True,
 )
 def _after(match: re.Match[str]) -> Found | Value:
     sign, low, word, letter, mark = match.groups()[:5]
@@ -187,7 +175,6 @@ def _after(match: re.Match[str]) -> Found | Value:
     rf"\b({_CODE}|Rs\.?|kr\.?) ?({_SUM}){_SCALE}?(?!\w)|(?<![\w.])({_SUM}){_SCALE}? "
     rf"?({_CODE}|kr|zł)\b{_PER}",
     weight=1.5,
-    digits=True,
     needs=(*_CODES, "Rs", "kr", "zł"),
 )
 def _coded(match: re.Match[str]) -> Found | Value:
@@ -197,7 +184,7 @@ def _coded(match: re.Match[str]) -> Found | Value:
     return _with_rate(match, value, 9) if match[8] else value
 
 
-@recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.\w|/))", needs="¢p", weight=1, digits=True)
+@recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.\w|/))", needs="¢p", weight=1)
 def _pence(match: re.Match[str]) -> Value | None:
     low, mark = match[1], match[2]
     if mark == "p" and (
@@ -207,9 +194,7 @@ def _pence(match: re.Match[str]) -> Value | None:
     return Money(parse_number(low), mark)
 
 
-@recognizer(
-    "money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs=("d",), weight=1.3, digits=True
-)
+@recognizer("money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs=("d",), weight=1.3)
 def _shillings(match: re.Match[str]) -> Value:
     shillings = f"shilling{'' if match[1] == '1' else 's'} and"
     return Phrase((Number(match[1]), shillings, Number(match[2]), "pence"))
@@ -255,7 +240,6 @@ def _money(
         rf"({one_of(units.SIGNS[language])})(?![\w€$]){_ROMANCE_PER[language]}"
     ),
     weight=1.4,
-    digits=True,
     needs=lambda language: units.SIGNS[language],
 )
 def _money_after(language: str, match: re.Match[str]) -> Value | Found | None:
@@ -279,7 +263,6 @@ def _money_after(language: str, match: re.Match[str]) -> Value | Found | None:
         rf"{_ROMANCE_PER[language]}(?:\.[-\u2013\u2014])?(?!\w|[.,]\d)"
     ),
     weight=1.4,
-    digits=True,
     needs=lambda language: units.SIGNS[language],
 )
 def _money_before(language: str, match: re.Match[str]) -> Value:

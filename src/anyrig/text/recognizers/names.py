@@ -58,7 +58,6 @@ def _groups(text: str) -> tuple[str, ...]:
     r"(?<![\w.])(\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,5})" + _EXT + r"(?![\w])",
     needs="+",
     weight=2,
-    digits=True,
 )
 def _world_phone(match: re.Match[str]) -> Value | None:
     if sum(sign.isdecimal() for sign in match[1]) < 8:
@@ -70,7 +69,6 @@ def _world_phone(match: re.Match[str]) -> Value | None:
     "phone",
     r"(?<![\w.$£€-])((?:1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4})" + _EXT + r"(?![\w-])",
     weight=2,
-    digits=True,
 )
 def _american_phone(match: re.Match[str]) -> Value:
     return Digits(_groups(match[1]), extension=match[2] or "")
@@ -87,11 +85,7 @@ def _toll_free(match: re.Match[str]) -> Value:
 
 
 @recognizer(
-    "phone",
-    r"(?<![\w.,$£€-])(\d{3}-\d{4})" + _EXT + r"(?![\w-]|\.\d)",
-    needs="-",
-    weight=1.6,
-    digits=True,
+    "phone", r"(?<![\w.,$£€-])(\d{3}-\d{4})" + _EXT + r"(?![\w-]|\.\d)", needs="-", weight=1.6
 )
 def _local_phone(match: re.Match[str]) -> Value:
     return Digits(_groups(match[1]), extension=match[2] or "")
@@ -104,7 +98,6 @@ def _local_phone(match: re.Match[str]) -> Value:
     + r"(?![\w-]|\.\d)",
     needs="0",
     weight=1.8,
-    digits=True,
 )
 def _british_phone(match: re.Match[str]) -> Value:
     return Digits(_groups(match[1]), extension=match[2] or "")
@@ -115,7 +108,6 @@ def _british_phone(match: re.Match[str]) -> Value:
     r"(?<![\w.,$£€-])(?<!Porsche )(911)(?![\w%,]\w|\w|\.\d)(?! [a-z]+s\b)|"
     r"(?:(?<=[Dd]ial )|(?<=[Cc]all ))(\d{3})(?!\w|[.,]\d| [a-z]+s\b)",
     weight=1.2,
-    digits=True,
 )
 def _emergency(match: re.Match[str]) -> Value:
     return Digits((match[0],))
@@ -126,7 +118,6 @@ def _emergency(match: re.Match[str]) -> Value:
     r"\b([Ee]xt|[Ee]xtension)\b\.? ?(\d{1,6})(?!\w)",
     needs=("ext", "Ext", "extension", "Extension"),
     weight=1.5,
-    digits=True,
 )
 def _bare_extension(match: re.Match[str]) -> Value:
     return Phrase(("Extension" if match[1][0] == "E" else "extension", Digits((match[2],))))
@@ -139,7 +130,6 @@ def _bare_extension(match: re.Match[str]) -> Value:
     r"[Oo]rder|[Tt]racking|[Cc]ase|SKU|ID|[Zz]ip|ZIP)(?: (?:number|code|no\.|is|was))?:? "
     r"#?(\d{3,20})(?![\w,]|\.\d)",
     weight=1.3,
-    digits=True,
 )
 def _given(match: re.Match[str]) -> Found | None:
     digits = match[1]
@@ -154,7 +144,6 @@ def _given(match: re.Match[str]) -> Found | None:
     languages=_ALL,
     needs=("ISBN",),
     weight=3,
-    digits=True,
 )
 def _isbn(match: re.Match[str]) -> Found:
     groups = tuple(one.upper() for one in re.split(r"[- ]", match[1]) if one)
@@ -167,7 +156,6 @@ def _isbn(match: re.Match[str]) -> Found:
     r"[A-Z]{2}\d\d[A-Z0-9]{11,30})\b",
     languages=_ALL,
     weight=3,
-    digits=True,
 )
 def _iban(match: re.Match[str]) -> Found | None:
     written = match[2]
@@ -195,9 +183,7 @@ def _cve(match: re.Match[str]) -> Value:
     return Phrase(tuple(parts))
 
 
-@recognizer(
-    "digits", r"(?<![\w.,$£€-])(\d{3})-(\d\d)-(\d{4})(?![\w-])", needs="-", weight=2, digits=True
-)
+@recognizer("digits", r"(?<![\w.,$£€-])(\d{3})-(\d\d)-(\d{4})(?![\w-])", needs="-", weight=2)
 def _social_security(match: re.Match[str]) -> Value:
     return Digits(match.groups())
 
@@ -207,17 +193,13 @@ def _social_security(match: re.Match[str]) -> Value:
     r"(?<![\w.,$£€#-])(\d{4})[ -](\d{4})[ -](\d{4})[ -](\d{4})(?![\w-])",
     languages=_ALL,
     weight=2,
-    digits=True,
 )
 def _card(match: re.Match[str]) -> Value:
     return Digits(match.groups())
 
 
 @recognizer(
-    "postcode",
-    r"(?:(?<=, )|(?<=[a-z] ))([A-Z]{2}),? (\d{5})(?:-(\d{4}))?(?!\d)",
-    weight=1.8,
-    digits=True,
+    "postcode", r"(?:(?<=, )|(?<=[a-z] ))([A-Z]{2}),? (\d{5})(?:-(\d{4}))?(?!\d)", weight=1.8
 )
 def _zip(match: re.Match[str]) -> Value | None:
     state: Value = (
@@ -233,18 +215,13 @@ def _zip(match: re.Match[str]) -> Value | None:
 @recognizer(
     "postcode",
     rf"(?:{one_of([*english.SHORT_STATES, *english.DOTTED_STATES])})\.? (\d{{5}})(?![\d,])",
-    digits=True,
 )
 def _zip_after_state(match: re.Match[str]) -> Found:
     return Found(Digits((match[1],)), start=match.start(1), weight=1.5)
 
 
 @recognizer(
-    "postcode",
-    r"(?<![\w.,$£€#-])(\d{5})-(\d{4})(?![\w,.-]\d|[\w%-])",
-    needs="-",
-    weight=1.5,
-    digits=True,
+    "postcode", r"(?<![\w.,$£€#-])(\d{5})-(\d{4})(?![\w,.-]\d|[\w%-])", needs="-", weight=1.5
 )
 def _bare_zip(match: re.Match[str]) -> Value:
     return Digits(match.groups())
@@ -254,7 +231,6 @@ def _bare_zip(match: re.Match[str]) -> Value:
     "postcode",
     r"\b([A-Z]{1,2}\d[A-Z\d]?) (\d[A-Z]{2})\b|\b([A-Z]\d[A-Z]) (\d[A-Z]\d)\b",
     weight=1.5,
-    digits=True,
 )
 def _lettered_postcode(match: re.Match[str]) -> Value:
     return Digits(tuple(group for group in match.groups() if group))
@@ -269,7 +245,6 @@ def _lettered_postcode(match: re.Match[str]) -> Value:
     r")(\d+(?:\.\d+){0,4})(?![\w]|\.\d)",
     needs="vVRrUu",
     weight=1.8,
-    digits=True,
 )
 def _version(match: re.Match[str]) -> Value | Found | None:
     if match[1]:
@@ -290,7 +265,6 @@ def _version(match: re.Match[str]) -> Value | Found | None:
     r"(?<![\w.,-])(\d{1,4}(?:\.\d{1,4}){2,6})(?::(\d{2,5})(?![\d:]))?(?![\w]|\.\d)",
     needs=".",
     weight=1.6,
-    digits=True,
 )
 def _dotted(match: re.Match[str]) -> Value | None:
     """A section, a version, or the address of a machine, which has a port or three-digit parts."""
@@ -316,19 +290,12 @@ _HOST = LazyPattern(
     r"v?(\d{1,3}\.\d{1,3})(?![\w]|\.\d)",
     needs=".",
     weight=1.3,
-    digits=True,
 )
 def _software(match: re.Match[str]) -> Found:
     return Found(Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
 
 
-@recognizer(
-    "version",
-    r"(?<![\w.])(802\.\d{1,2})([a-z]{1,2})?(?![\w]|\.\d)",
-    needs=".",
-    weight=2,
-    digits=True,
-)
+@recognizer("version", r"(?<![\w.])(802\.\d{1,2})([a-z]{1,2})?(?![\w]|\.\d)", needs=".", weight=2)
 def _standard(match: re.Match[str]) -> Value:
     """The standards of the IEEE: 802.11ac."""
     first, second = match[1].split(".")
@@ -350,7 +317,6 @@ def _standard(match: re.Match[str]) -> Value:
     r"(\d{3,5})(?![\w,%]|\.\d)"
     r"(?! (?:million|billion|percent|people|men|troops|times|dollars|miles))",
     weight=1.4,
-    digits=True,
 )
 def _labelled(match: re.Match[str]) -> Found | None:
     digits = match[2]
@@ -365,7 +331,6 @@ def _labelled(match: re.Match[str]) -> Found | None:
     r"(?:percent|million|billion|people|"
     r"men|women|students|points|miles|km|dollars|times|years|hours|days|of))",
     weight=1.3,
-    digits=True,
 )
 def _lettered_model(match: re.Match[str]) -> Value | None:
     """Letters and a number that name a thing: `RTX 4090`, `BA 249`."""
@@ -387,9 +352,7 @@ _NO_MODELS = frozenset(
 )
 
 
-@recognizer(
-    "number", r"(?<![\w.-])([A-Z][a-z]+)-(\d{3})(?![\w,-]|\.\d)", needs="-", weight=1.2, digits=True
-)
+@recognizer("number", r"(?<![\w.-])([A-Z][a-z]+)-(\d{3})(?![\w,-]|\.\d)", needs="-", weight=1.2)
 def _hyphened(match: re.Match[str]) -> Value:
     return Phrase((match[1], Label(match[2])))
 
@@ -400,7 +363,6 @@ def _hyphened(match: re.Match[str]) -> Value:
     rf")?(?:[A-Z][\w'-]+ ){{1,3}}{_STREET}|"
     rf"(?: (?:[NSEW]\.? )?\d+(?:st|nd|rd|th) {_STREET}))",
     weight=1.3,
-    digits=True,
 )
 def _house(match: re.Match[str]) -> Value:
     digits = match[1]
@@ -413,15 +375,12 @@ def _house(match: re.Match[str]) -> Value:
     r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(s)?(?![\w,%]|\.\d)(?! [a-z]+s\b)",
     needs="7",
     weight=1,
-    digits=True,
 )
 def _airliner(match: re.Match[str]) -> Value:
     return Label(match[1], match[2] or "")
 
 
-@recognizer(
-    "label", r"(?<![\w.,$#-])(\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))", digits=True, weight=1.5
-)
+@recognizer("label", r"(?<![\w.,$#-])(\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))", weight=1.5)
 def _block(match: re.Match[str]) -> Value:
     return Label(match[1])
 
@@ -429,7 +388,6 @@ def _block(match: re.Match[str]) -> Value:
 @recognizer(
     "label",
     r"\b(?:Boeing|Airbus) ([A-Z]?)(\d{3})-(\d{1,4})([A-Z]{1,3})?(?!\w)",
-    digits=True,
     weight=1.5,
     needs=("Boeing", "Airbus"),
 )
@@ -449,7 +407,6 @@ def _aircraft(match: re.Match[str]) -> Found:
     r"(?<![\w.])(§§? ?)?(\d{1,4}[A-Z]?)((?:\((?:[a-zA-Z]|[ivx]{2,5}|\d{1,2})\))+)(s)?(?![\w])",
     needs="(",
     weight=1.8,
-    digits=True,
 )
 def _section(match: re.Match[str]) -> Value | None:
     """`§3(a)(ii)`, `401(k)`."""
@@ -474,13 +431,7 @@ def _section(match: re.Match[str]) -> Value | None:
     return Phrase(tuple(parts))
 
 
-@recognizer(
-    "section",
-    r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+))?(?![\w(])",
-    needs="§",
-    weight=1.5,
-    digits=True,
-)
+@recognizer("section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+))?(?![\w(])", needs="§", weight=1.5)
 def _paragraph_sign(match: re.Match[str]) -> Value:
     number: Value = Version(tuple(match[2].split("."))) if "." in match[2] else Number(match[2])
     if match[4]:
@@ -494,7 +445,6 @@ def _paragraph_sign(match: re.Match[str]) -> Value:
     languages=_ALL,
     needs="pi",
     weight=1.5,
-    digits=True,
 )
 def _screen(match: re.Match[str]) -> Value | None:
     if match[1] not in ("240", "360", "480", "540", "576", "720", "1080", "1440", "2160", "4320"):

@@ -70,7 +70,6 @@ _SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹"
     r"(?<![\w./])(?:(\d+)(?: and |[ -]))?(\d{1,4})[/⁄](\d{1,5})(ths?|rds?|nds?)?(?![\w/]|[.,]\d|%)",
     needs="/⁄",
     weight=1.1,
-    digits=True,
 )
 def _fraction(match: re.Match[str]) -> Value | Found | None:
     whole, above, below, suffix = match.groups()
@@ -104,9 +103,7 @@ def _is_rating(match: re.Match[str], above: str, below: str) -> bool:
     return below in ("3", "4", "5", "10", "20", "100") and bool(people)
 
 
-@recognizer(
-    "fraction", rf"(?<![\w.])(\d+)?[ -]?([{VULGAR}])", needs=VULGAR, weight=1.1, digits=True
-)
+@recognizer("fraction", rf"(?<![\w.])(\d+)?[ -]?([{VULGAR}])", needs=VULGAR, weight=1.1)
 def _vulgar(match: re.Match[str]) -> Value:
     return Fraction(*FRACTIONS[match[2]], int(match[1]) if match[1] else None)
 
@@ -116,7 +113,6 @@ def _vulgar(match: re.Match[str]) -> Value:
     r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)\^?(?:st|nd|rd|th|ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ)(s?)\b",
     flags=re.IGNORECASE,
     weight=1.1,
-    digits=True,
 )
 def _ordinal(match: re.Match[str]) -> Value | None:
     digits = match[1].replace(",", "")
@@ -129,7 +125,6 @@ def _ordinal(match: re.Match[str]) -> Value | None:
     rf"\*\*)\(?([-−+]?\d{{1,4}})\)?|([⁻⁺]?[{_SUPER}]+))|"
     r"[eE]([-+−]?\d{1,4}))(?![\w.]\w|\w)",
     weight=1.8,
-    digits=True,
 )
 def _scientific(match: re.Match[str]) -> Value:
     exponent = (match[3] or match[4] or match[5]).translate(SUPERSCRIPT).replace("−", "-")
@@ -141,7 +136,6 @@ def _scientific(match: re.Match[str]) -> Value:
     rf"(?<![\w.])({NUMBER}|[A-Za-z])(?:\^\(?([-−]?\w{{1,4}})\)?|([⁻⁺]?[{_SUPER}]+))(?!\d)",
     needs="^⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺",
     weight=1.3,
-    digits=True,
 )
 def _power(match: re.Match[str]) -> Value:
     base: Value | str = match[1] if match[1].isalpha() else parse_number(match[1])
@@ -159,7 +153,6 @@ _RUNS = LazyPattern(
     rf"(?<![\w.,])({NUMBER})(?:(k|K|M|B|bn|mn|T)(\+)?(?![\w&]|-?[A-Z])(\.(?= [a-z]))?| (bn|"
     rf"mn|mil|tn)\b(\.(?= [a-z]))?)",
     weight=1.0,
-    digits=True,
 )
 def _shortened(match: re.Match[str]) -> Value | Found | None:
     amount, scale, more = match[1], match[2] or match[5], match[3]
@@ -197,7 +190,7 @@ def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
     return False
 
 
-@recognizer("number", rf"(?<![\w.,])({NUMBER})x(?!\w| ?[-+=*/^])", needs="x", weight=1, digits=True)
+@recognizer("number", rf"(?<![\w.,])({NUMBER})x(?!\w| ?[-+=*/^])", needs="x", weight=1)
 def _times(match: re.Match[str]) -> Value:
     return Phrase((parse_number(match[1]), "times"))
 
@@ -207,7 +200,6 @@ def _times(match: re.Match[str]) -> Value:
     rf"(?<![\w.,/-])([{MINUS}])?({NUMBER})(k|K|M)?( ?[–—] ?|-| - )({NUMBER})(k|K|M|x)?(?! "
     rf"?[-–][\d]|\w|\.\d|/\d)",
     weight=0.8,
-    digits=True,
 )
 def _range(match: re.Match[str]) -> Value | None:
     sign, low, scale, dash, high, scale2 = match.groups()
@@ -225,9 +217,7 @@ def _range(match: re.Match[str]) -> Value | None:
     return Phrase((span, "times")) if scale2 == "x" else span
 
 
-@recognizer(
-    "number", r"(?<![\w.,])(\d{1,3}(?: \d{3})+)(?![\w]|[.,]\d| \d)", weight=0.9, digits=True
-)
+@recognizer("number", r"(?<![\w.,])(\d{1,3}(?: \d{3})+)(?![\w]|[.,]\d| \d)", weight=0.9)
 def _spaced(match: re.Match[str]) -> Value | None:
     many = match[1].count(" ") > 1 or match[1].endswith("000")
     return Number(match[1].replace(" ", "")) if many else None
@@ -238,7 +228,6 @@ def _spaced(match: re.Match[str]) -> Value | None:
     r"(?<![\w.,])(1?0{1,6}|1,000|10,000|100,000|1,000,000|10)s of\b",
     needs="0",
     weight=1.5,
-    digits=True,
 )
 def _tens_of(match: re.Match[str]) -> Value | None:
     names = {"10": "tens", "100": "hundreds", "1000": "thousands", "10000": "ten thousands",
@@ -247,17 +236,13 @@ def _tens_of(match: re.Match[str]) -> Value | None:
     return Phrase((name, "of")) if name else None
 
 
-@recognizer("number", r"(?<![\w.])(\d{1,3})ers\b", weight=1, digits=True)
+@recognizer("number", r"(?<![\w.])(\d{1,3})ers\b", weight=1)
 def _people(match: re.Match[str]) -> Value:
     return Label(match[1], "ers")
 
 
 @recognizer(
-    "fraction",
-    r"(?<![\w./])(\d+\.\d+)/(10|5|100|4\.0|4)(?![\w/]|\.\d)",
-    needs="/",
-    weight=1.4,
-    digits=True,
+    "fraction", r"(?<![\w./])(\d+\.\d+)/(10|5|100|4\.0|4)(?![\w/]|\.\d)", needs="/", weight=1.4
 )
 def _rating(match: re.Match[str]) -> Value:
     return Phrase((parse_number(match[1]), "out of", parse_number(match[2])))
@@ -268,7 +253,6 @@ def _rating(match: re.Match[str]) -> Value:
     rf"(?<![\w])([−]|(?<![\w.)\"'])[-–](?=[\d.])|"
     rf"\+(?=\d))?({NUMBER})(?!\d)(?:(?<=\d)([A-Za-z])(?![\w&]))?",
     weight=0.5,
-    digits=True,
 )
 def _number(match: re.Match[str]) -> Value | None:
     sign, text, letter = match.groups()
@@ -286,7 +270,7 @@ def _number(match: re.Match[str]) -> Value | None:
     return Phrase((number, Letters(letter)))
 
 
-@recognizer("number", r"\d+", weight=0.3, digits=True)
+@recognizer("number", r"\d+", weight=0.3)
 def _left(match: re.Match[str]) -> Value:
     lead = match.string[match.start() - 1 : match.start()] if match.start() else ""
     follows = match.string[match.end() : match.end() + 1]
@@ -298,7 +282,7 @@ def _left(match: re.Match[str]) -> Value:
     )
 
 
-@recognizer("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹", weight=0.3, digits=True)
+@recognizer("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹", weight=0.3)
 def _small(match: re.Match[str]) -> Value:
     plain = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT)
     if match[0][0] in "₀₁₂₃₄₅₆₇₈₉":
@@ -322,12 +306,7 @@ _POINTED = frozenset(
 _NAMING = frozenset("page numéro n° chambre chapitre ligne".split())
 
 
-@per_language(
-    "number",
-    rf"{NUMBER_START}({SIGNED})(?![\d\w])(?![.,]\d)",
-    weight=0.5,
-    digits=True,
-)
+@per_language("number", rf"{NUMBER_START}({SIGNED})(?![\d\w])(?![.,]\d)", weight=0.5)
 def _count(language: str, match: re.Match[str]) -> Value | None:
     number = parse_comma_number(match[1])
     whole = int(number.digits[:30])
@@ -360,7 +339,6 @@ def _is_counting(language: str, match: re.Match[str], gender: str) -> bool:
     "number",
     rf"{NUMBER_START}({COMMA_NUMBER}) ?([Mk])(?!\w)(?<!\d )|"
     rf"{NUMBER_START}({COMMA_NUMBER}) M(?= d['e])",
-    digits=True,
 )
 def _romance_shortened(language: str, match: re.Match[str]) -> Value | None:
     """3M, 20k: as counts of people are written."""
@@ -370,8 +348,7 @@ def _romance_shortened(language: str, match: re.Match[str]) -> Value | None:
 @per_language(
     "number",
     rf"{NUMBER_START}({COMMA_NUMBER})([A-Za-z]{{1,4}})(?!\w)|{NUMBER_START}({COMMA_NUMBER})(?=[^\W\d_])"
-    r"|(?<=[^\W\d_])(\d+)(?![.,]?\d)",
-    digits=True, weight=0.45,
+    r"|(?<=[^\W\d_])(\d+)(?![.,]?\d)", weight=0.45,
 )  # fmt: skip
 def _glued(language: str, match: re.Match[str]) -> Value | None:
     """A number that touches letters: 5G, 802.11ac."""
@@ -390,8 +367,7 @@ def _glued(language: str, match: re.Match[str]) -> Value | None:
 
 @per_language(
     "number",
-    rf"(?<=[{SMALL}0-9] )(?<!\d )(\d{{1,2}})([sScCxX])(?!\w)",
-    digits=True, weight=3,
+    rf"(?<=[{SMALL}0-9] )(?<!\d )(\d{{1,2}})([sScCxX])(?!\w)", weight=3,
 )  # fmt: skip
 def _model(language: str, match: re.Match[str]) -> Value | None:
     """A thing's name: iPhone 6s."""
@@ -399,7 +375,7 @@ def _model(language: str, match: re.Match[str]) -> Value | None:
     return Phrase((Number(match[1]), Letters(match[2].upper()))) if named else None
 
 
-@per_language("number", r"\d+", weight=0.2, digits=True)
+@per_language("number", r"\d+", weight=0.2)
 def _rest(language: str, match: re.Match[str]) -> Value:
     """Whatever digits are left: no figure goes unsaid."""
     lead = match.string[max(0, match.start() - 1) : match.start()].isalnum()
@@ -412,7 +388,6 @@ def _rest(language: str, match: re.Match[str]) -> Value:
     rf"{NUMBER_START}1(?= de cada {COMMA_NUMBER} ([a-záéíóúñ]+))",
     languages=("es",),
     weight=2,
-    digits=True,
 )
 def _one_in(match: re.Match[str]) -> Value:
     """One of them has their gender: una de cada tres mujeres."""
@@ -439,7 +414,6 @@ _CODED = LazyPattern(r"(?:\bn°|\bnuméro|\b[LRD]\.) ?$")
     "range",
     rf"{NUMBER_START}({COMMA_NUMBER}){DASH}({COMMA_NUMBER}){NUMBER_END}(?!{DASH}\d)",
     weight=0.6,
-    digits=True,
 )
 def _romance_range(language: str, match: re.Match[str]) -> Value | None:
     first, last = parse_comma_number(match[1]), parse_comma_number(match[2])
@@ -546,7 +520,6 @@ def is_degrees(match: re.Match[str], number: str) -> bool:
     r"|\.?(er|ero|ro|do|to|mo|vo|no|era|ra|da|ta|ma|va|na|o|a)(?!\w))"
     r"(?:\.(?= [a-z]|\s?[A-ZÁÉÍÓÚ][a-z]+\.))?(s?)(?![\da-zá-ú])",
     languages=("es",),
-    digits=True,
 )
 def _spanish_ordinal(match: re.Match[str]) -> Value | None:
     number, ending = int(match[1]), (match[2] or match[3] or match[4]).lower()
@@ -572,7 +545,6 @@ def _spanish_ordinal(match: re.Match[str]) -> Value | None:
     "ordinal",
     r"(?<![\w.,])(\d{1,7})(?:(ers|er|res|re|ères|ère)|(ème|eme|ième|ieme|è|e|nde|nd|de|d)(s?))(?!\w)",
     languages=("fr",), weight=1.1,
-    digits=True,
 )  # fmt: skip
 def _french_ordinal(match: re.Match[str]) -> Value | None:
     number, first, ending = int(match[1]), match[2], match[3]

@@ -18,14 +18,7 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import TABLES, english, spanish
-from anyrig.text.values import (
-    Abbreviation,
-    Ordinal,
-    Phrase,
-    Range,
-    Roman,
-    Value,
-)
+from anyrig.text.values import Abbreviation, Ordinal, Phrase, Range, Roman, Value
 
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 

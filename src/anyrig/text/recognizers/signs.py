@@ -5,20 +5,8 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
-from anyrig.text.recognizers.common import (
-    after,
-    before,
-    one_of,
-)
-from anyrig.text.values import (
-    Abbreviation,
-    Letters,
-    Number,
-    Phrase,
-    Sign,
-    Silence,
-    Value,
-)
+from anyrig.text.recognizers.common import after, before, one_of
+from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Sign, Silence, Value
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
 

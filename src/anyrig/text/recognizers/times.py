@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
-from anyrig.text.recognizers.common import (
-    DASH,
-    NUMBER,
-    after,
-    before,
-    close,
-    one_of,
-    parse_number,
-)
+from anyrig.text.recognizers.common import DASH, NUMBER, after, before, close, one_of, parse_number
 from anyrig.text.recognizers.dates import MONTHS, WEEKDAYS
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import stop_after
@@ -91,7 +83,6 @@ def _is_time(hour: str | int, minute: str | int | None) -> bool:
     rf")(\d{{1,2}})(?:[:.](\d\d))? ?{_HALF}"
     rf"{ZONE}?",
     weight=1.7,
-    digits=True,
     needs="mM",
 )
 def _span(match: re.Match[str]) -> Found | None:
@@ -112,7 +103,6 @@ def _span(match: re.Match[str]) -> Found | None:
     "time",
     rf"(?<![\w:.,])(\d{{1,2}})(?:[:.](\d\d))?(?::(\d\d))? ?{_HALF}{ZONE}?",
     weight=1.7,
-    digits=True,
     needs="mM",
 )
 def _half_day(match: re.Match[str]) -> Found | None:
@@ -131,7 +121,6 @@ def _half_day(match: re.Match[str]) -> Found | None:
     rf"(?![\w:]|\.\d)(?:( hours| hrs| o'clock)|{ZONE})?",
     needs=":",
     weight=1.2,
-    digits=True,
 )
 def _clock(match: re.Match[str]) -> Value | Found | None:
     hour, minute, second, part, dash, until, to, word, zone, _ = match.groups()
@@ -190,7 +179,6 @@ _AT_HOUR = LazyPattern(
     rf"(?<![\w:.,$£€#/-])([01]\d|2[0-4])([0-5]\d)(?:(?: ?(hours|hrs|h)\b\.?)|{ZONE}| "
     rf"Zulu)?(?![\w%:/]|[.,-]\d)",
     weight=1.4,
-    digits=True,
 )
 def _military(match: re.Match[str]) -> Value | Found | None:
     """`0600`; without `hours` behind it, after `at` and the like."""
@@ -226,18 +214,13 @@ def _military(match: re.Match[str]) -> Value | Found | None:
     r"(?<![\w:.,])(\d{1,3}) ?h ?(\d{1,2})(?: ?m(?:in)?\.?)?(?: ?(\d{1,2}) ?s)?(?!\w)",
     needs="h",
     weight=1.4,
-    digits=True,
 )
 def _hours_minutes(match: re.Match[str]) -> Value:
     return Duration(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
 
 
 @recognizer(
-    "duration",
-    r"(?<![\w:.,])(\d{1,3}) ?m(?:in)? ?(\d{1,2}) ?s(?:ec)?(?!\w)",
-    needs="m",
-    weight=1.4,
-    digits=True,
+    "duration", r"(?<![\w:.,])(\d{1,3}) ?m(?:in)? ?(\d{1,2}) ?s(?:ec)?(?!\w)", needs="m", weight=1.4
 )
 def _minutes_seconds(match: re.Match[str]) -> Value:
     return Duration(minutes=int(match[1]), seconds=int(match[2]))
@@ -248,7 +231,6 @@ def _minutes_seconds(match: re.Match[str]) -> Value:
     rf"(?<![\w:.,])({NUMBER}) ?: ?({NUMBER})(?: ?: ?({NUMBER}))?(?![\w:]|\.\d)",
     needs=":",
     weight=0.9,
-    digits=True,
 )
 def _ratio(match: re.Match[str]) -> Value:
     if re.fullmatch(r"\d{2,3}:0\d", match[0]):
@@ -276,7 +258,6 @@ _TEAM_RECORD = LazyPattern(r"\b(?:went|go|goes|record of|record is|finished|are|
     r"(?<![\w:.,/$£€–-])(\d{1,3})[-–](\d{1,3})(?![\w%:/°]|[.,-]\d|-\w)(?! ?[+=*/])",
     needs="-–",
     weight=0.9,
-    digits=True,
 )
 def _score(match: re.Match[str]) -> Value | Found | None:
     first, second = match[1], match[2]
@@ -321,9 +302,7 @@ def _verse_pattern(language: str) -> str:
     )
 
 
-@per_language(
-    "verse", _verse_pattern, languages=("en", "es", "fr"), needs=_books, digits=True, weight=2
-)
+@per_language("verse", _verse_pattern, languages=("en", "es", "fr"), needs=_books, weight=2)
 def _verse(language: str, match: re.Match[str]) -> Value | None:
     """`1 Cor. 13:4-8`, `Jn 3, 16`."""
     order, full, short, letter, chapter, mark, verse, part, last, last_verse, more = match.groups()
@@ -355,7 +334,6 @@ def _order(written: str | None) -> int:
     ),
     languages=("en", "es", "fr"),
     needs=_books,
-    digits=True,
     weight=1.2,
 )
 def _book(language: str, match: re.Match[str]) -> Value:
@@ -368,7 +346,6 @@ def _book(language: str, match: re.Match[str]) -> Value:
     "verse",
     rf"\b({one_of(english.BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))",
     needs=english.BOOKS,
-    digits=True,
     weight=1.1,
 )
 def _short_book(match: re.Match[str]) -> Value | None:
@@ -377,7 +354,7 @@ def _short_book(match: re.Match[str]) -> Value | None:
     return Abbreviation(english.BOOKS[match[1]])
 
 
-@recognizer("time", r"(?<![\w.])([ap])\. ?m\.(?!\w)", needs=".", weight=1)
+@recognizer("time", r"(?<![\w.])([ap])\. ?m\.(?!\w)", digits=False, needs=".", weight=1)
 def _bare_half(match: re.Match[str]) -> Found:
     return Found(Letters(f"{match[1].upper()}M"), stop=_half_stop(match))
 
@@ -417,7 +394,6 @@ _ROMANCE_ZONES = frozenset("EST EDT CST PST CET CEST GMT UTC".split())
     "time",
     r"(?<![\w:.,/])(\d{1,2})(?:[:.h]([0-5]\d))?(?::([0-5]\d))?\s*([aApP])\.?\s?[mM](?:\.|(?!\w))",
     languages=("es",), weight=1.5,
-    digits=True,
 )  # fmt: skip
 def _spanish_half_day(match: re.Match[str]) -> Value | Found | None:
     hour = int(match[1])
@@ -445,7 +421,6 @@ _HOURS = r"(\s?(?:horas|hrs?|hs?)\b\.?(?!\w))"
     "time",
     rf"(?<![\w:.,/])([01]?\d|2[0-4])[:h]([0-5]\d)(?![\d:]|[. ]\d{{3}}|[.,]\d){_HOURS}?",
     languages=("es",), weight=1.2,
-    digits=True,
 )  # fmt: skip
 def _spanish_time(match: re.Match[str]) -> Value | Found | None:
     return close(
@@ -482,7 +457,6 @@ def _by_clock(hour_written: str, minute: int, marked: bool) -> Time:
     r"(?<=\b[Ll]as )(\d{1,2})\s?(?:h|hs|hrs?)\b\.?(?!\w)|"
     r"(?<=\b[Ll]a )1(?=[.,;]|\s|$)(?!\.?[ªºa°]|[.,]\d)",
     languages=("es",), weight=1.5,
-    digits=True,
 )  # fmt: skip
 def _spanish_hour(match: re.Match[str]) -> Value | Found | None:
     if match[1] is None:
@@ -510,7 +484,6 @@ _AND = r"\s?(?:(y|et)\s)?"
     rf"(?<![\w:.,/])(?:(\d{{1,4}})\s?(?:h|hs|hrs)\b\.?{_AND})?"
     rf"(\d{{1,3}})\s?(?:min|mn|m)\b\.?(?:{_AND}([0-5]?\d)\s?(?:seg|sec|s)\b\.?)?(?![\w/²'])",
     weight=1.5,
-    digits=True,
 )
 def _duration(language: str, match: re.Match[str]) -> Value | Found | None:
     """1h 30m, 2 h 15 min, 28 min 30 s."""
@@ -528,9 +501,7 @@ def _duration(language: str, match: re.Match[str]) -> Value | Found | None:
 _FRENCH_HOUR = r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]"
 
 
-@recognizer(
-    "time", rf"{_FRENCH_HOUR}\s?([0-5]\d)(?![\w/])", languages=("fr",), weight=1.2, digits=True
-)
+@recognizer("time", rf"{_FRENCH_HOUR}\s?([0-5]\d)(?![\w/])", languages=("fr",), weight=1.2)
 def _french_time(match: re.Match[str]) -> Value:
     return Time(int(match[1]), int(match[2]))
 
@@ -545,11 +516,7 @@ def _french_colon(match: re.Match[str]) -> Value:
 
 
 @recognizer(
-    "time",
-    r"(?<![\w:.,/])(\d{1,4})\s?[hH]\b\.?(?![\w\u00b2/])",
-    languages=("fr",),
-    weight=1.1,
-    digits=True,
+    "time", r"(?<![\w:.,/])(\d{1,4})\s?[hH]\b\.?(?![\w\u00b2/])", languages=("fr",), weight=1.1
 )
 def _french_hour(match: re.Match[str]) -> Value | Found:
     return close(Time(int(match[1])), match, "fr", digits_follow=False)
@@ -569,7 +536,6 @@ def _always(match: re.Match[str]) -> Value:
     "time",
     rf"{_FRENCH_HOUR[:-4]}[hH:]([0-5]\d)?\s?[-\u2013]\s?([01]?\d|2[0-4])\s?[hH:]([0-5]\d)?(?!\w)",
     languages=("fr",), weight=1.3,
-    digits=True,
 )  # fmt: skip
 def _french_span(match: re.Match[str]) -> Value:
     first = Time(int(match[1]), int(match[2] or 0))
