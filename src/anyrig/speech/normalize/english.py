@@ -16,37 +16,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from anyrig.speech.normalize import spell, words
+from anyrig.text import values as v
 from anyrig.text.recognizers.acronyms import is_word, spells_in_address
-from anyrig.text.values import (
-    Abbreviation,
-    Date,
-    Decade,
-    Digits,
-    Dimensions,
-    Duration,
-    Formula,
-    Fraction,
-    Identifier,
-    Label,
-    Letters,
-    Measure,
-    Money,
-    Number,
-    Ordinal,
-    Phrase,
-    Power,
-    Range,
-    Rate,
-    Roman,
-    Score,
-    Sign,
-    Silence,
-    Time,
-    Value,
-    Version,
-    Web,
-    Year,
-)
 
 _MONTHS = (
     "January February March April May June July August September October November December".split()
@@ -152,7 +123,7 @@ _ADDRESS_SIGNS = {
 }  # fmt: skip
 
 
-def speak(value: Value) -> str:
+def speak(value: v.Value) -> str:
     """The words for a value; letters that are said by their names are marked (`spell`)."""
     return _SPEAKERS[type(value)](value)
 
@@ -176,7 +147,7 @@ def _digits(text: str) -> str:
     return words.digits(text, "en")
 
 
-def _number(value: Number) -> str:
+def _number(value: v.Number) -> str:
     lead = _LEADS.get(value.sign, "")
     if value.digits == "007":
         spoken = "double oh seven"
@@ -191,11 +162,11 @@ def _number(value: Number) -> str:
     return lead + spoken + (f" {_SCALES[value.scale]}" if value.scale else "")
 
 
-def _ordinal(value: Ordinal) -> str:
+def _ordinal(value: v.Ordinal) -> str:
     return ordinal(value.number) + ("s" if value.plural else "")
 
 
-def _fraction(value: Fraction) -> str:
+def _fraction(value: v.Fraction) -> str:
     lead = _LEADS.get(value.sign, "")
     if value.style == "over":
         spoken = f"{cardinal(value.above)} over {cardinal(value.below)}"
@@ -213,19 +184,19 @@ def _fraction(value: Fraction) -> str:
     return lead + spoken
 
 
-def _range(value: Range) -> str:
+def _range(value: v.Range) -> str:
     first, last = value.first, value.last
-    if isinstance(first, Date) and isinstance(last, Date) and last.day and not last.month:
+    if isinstance(first, v.Date) and isinstance(last, v.Date) and last.day and not last.month:
         return _day_range(first, last, value.link)
-    if isinstance(first, Year) and isinstance(last, Year) and last.number < 100:
+    if isinstance(first, v.Year) and isinstance(last, v.Year) and last.number < 100:
         spoken_last = cardinal(last.number) if last.number > 9 else f"oh {cardinal(last.number)}"
         return f"{speak(first)} {value.link or 'to'} {spoken_last}"
-    if isinstance(first, Money) and isinstance(last, Money) and not value.link:
+    if isinstance(first, v.Money) and isinstance(last, v.Money) and not value.link:
         return _money_range(first, last)
     return f"{speak(first)} {value.link or 'to'} {speak(last)}"
 
 
-def _label(value: Label) -> str:
+def _label(value: v.Label) -> str:
     if value.suffix == "ers":
         return cardinal(value.digits).removesuffix("e") + "ers"
     spoken = label(value.digits)
@@ -254,27 +225,27 @@ def pairs(number: int) -> str:
     return f"{cardinal(high)} {'oh ' if low < 10 else ''}{cardinal(low)}"
 
 
-def _score(value: Score) -> str:
+def _score(value: v.Score) -> str:
     if value.style == "even" and value.numbers[0].digits == "50":
         return "fifty-fifty"
     link = "" if value.style == "even" else " to"
     return f"{link} ".join(_number(one) for one in value.numbers)
 
 
-def _version(value: Version) -> str:
+def _version(value: v.Version) -> str:
     if value.dots:
         return " dot ".join(label(part) for part in value.parts)
-    return " point ".join(_number(Number(part)) for part in value.parts)
+    return " point ".join(_number(v.Number(part)) for part in value.parts)
 
 
-def _roman(value: Roman) -> str:
+def _roman(value: v.Roman) -> str:
     if value.ordinal:
         spoken = ordinal(value.number)
         return f"the {spoken.capitalize()}" if value.article else spoken
     return year(value.number) if 1500 <= value.number < 2100 else cardinal(value.number)
 
 
-def _power(value: Power) -> str:
+def _power(value: v.Power) -> str:
     base = value.base if isinstance(value.base, str) else speak(value.base)
     if isinstance(value.base, str) and len(value.base) == 1:
         base = spell(value.base) if value.base in "aA" else value.base
@@ -285,7 +256,7 @@ def _power(value: Power) -> str:
         return f"{base} squared" if exponent == "2" else f"{base} cubed"
     if not re.fullmatch(r"-?\d+", exponent):
         return f"{base} to the power of {exponent}"
-    number = Number(exponent.lstrip("-"), sign="-" if exponent.startswith("-") else "")
+    number = v.Number(exponent.lstrip("-"), sign="-" if exponent.startswith("-") else "")
     return f"{base} to the power of {_number(number)}"
 
 
@@ -302,19 +273,19 @@ def year(number: int) -> str:
     return pairs(number) if high else cardinal(low)
 
 
-def _year(value: Year) -> str:
+def _year(value: v.Year) -> str:
     if not value.era:
         return year(value.number)
     era = spell(value.era)
     return f"{era} {year(value.number)}" if value.era_first else f"{year(value.number)} {era}"
 
 
-def _decade(value: Decade) -> str:
+def _decade(value: v.Decade) -> str:
     spoken = cardinal(value.number % 100) if value.short else year(value.number)
     return spoken[:-1] + "ies" if spoken.endswith("y") else spoken + "s"
 
 
-def _date(value: Date) -> str:
+def _date(value: v.Date) -> str:
     spoken = "" if value.weekday is None else f"{_WEEKDAYS[value.weekday]}, "
     month = _MONTHS[value.month - 1] if value.month else ""
     if not value.day:
@@ -334,27 +305,27 @@ def _date(value: Date) -> str:
     return f"{spoken}, {_short_or_full(value)}" if value.year is not None else spoken
 
 
-def _short_or_full(value: Date) -> str:
+def _short_or_full(value: v.Date) -> str:
     assert value.year is not None
     if not value.short_year:
         return year(value.year)
     return cardinal(value.year) if value.year > 9 else f"oh {cardinal(value.year)}"
 
 
-def _day_range(first: Date, last: Date, link: str) -> str:
+def _day_range(first: v.Date, last: v.Date, link: str) -> str:
     """Two days of one month: `May 3-5`, `the 3rd to 5th of May`."""
     link = link or "to"
     if first.day_first:
         the = "the " if link != "and" else ""
-        whole = _date(Date(last.day, first.month, first.year, day_first=True))
-        begin = _date(Date(first.day, weekday=first.weekday, article=first.article or "the"))
+        whole = _date(v.Date(last.day, first.month, first.year, day_first=True))
+        begin = _date(v.Date(first.day, weekday=first.weekday, article=first.article or "the"))
         return f"{begin} {link} {the}{whole.removeprefix('the ')}"
-    begin = _date(Date(first.day, first.month, weekday=first.weekday))
+    begin = _date(v.Date(first.day, first.month, weekday=first.weekday))
     spoken = f"{begin} {link} {ordinal(last.day)}"
     return f"{spoken}, {year(first.year)}" if first.year is not None else spoken
 
 
-def _time(value: Time) -> str:
+def _time(value: v.Time) -> str:
     hour, minute = value.hour, value.minute
     if value.style == "military":
         spoken = f"oh {cardinal(hour)}" if 0 < hour < 10 else cardinal(hour)
@@ -378,14 +349,14 @@ def _time(value: Time) -> str:
     return f"{spoken} {spell(value.zone)}" if value.zone else spoken
 
 
-def _duration(value: Duration) -> str:
+def _duration(value: v.Duration) -> str:
     parts = []
     if value.hours is not None:
         parts.append(_count(value.hours, "hour"))
     if value.minutes is not None:
         parts.append(_count(value.minutes, "minute"))
     if value.seconds is not None:
-        seconds = _number(Number(str(value.seconds), value.decimals))
+        seconds = _number(v.Number(str(value.seconds), value.decimals))
         plural = "" if value.seconds == 1 and not value.decimals else "s"
         parts.append(f"{'and ' if len(parts) == 2 else ''}{seconds} second{plural}")
     return " ".join(parts)
@@ -398,17 +369,17 @@ def _count(number: int, noun: str) -> str:
 # Money and measures
 
 
-def _money(value: Money) -> str:
+def _money(value: v.Money) -> str:
     one, many, part, parts = _CURRENCIES.get(value.currency) or (
         value.currency, value.currency, "", ""
     )  # fmt: skip
     amount = value.amount
-    if isinstance(amount, Range):
+    if isinstance(amount, v.Range):
         return f"{speak(amount)} {many}"
-    if isinstance(amount, Fraction):
+    if isinstance(amount, v.Fraction):
         return f"{_fraction(amount)} {one if amount.whole is None else many}"
     lead = _LEADS.get(amount.sign, "")
-    plain = Number(amount.digits, amount.decimals, scale=amount.scale)
+    plain = v.Number(amount.digits, amount.decimals, scale=amount.scale)
     if amount.scale:
         return f"{lead}{_number(plain)} {one if value.attributive else many}"
     if len(amount.decimals) == 2 and part:
@@ -420,30 +391,34 @@ def _money(value: Money) -> str:
         spoken = f"{cardinal(whole)} {one if whole == 1 or value.attributive else many}"
         return f"{lead}{spoken} and {small}" if cents else lead + spoken
     if amount.decimals == "00":
-        plain = Number(amount.digits)
+        plain = v.Number(amount.digits)
     name = one if value.attributive or plain.is_one else many
     return f"{lead}{_number(plain)} {name}"
 
 
-def _money_range(first: Money, last: Money) -> str:
+def _money_range(first: v.Money, last: v.Money) -> str:
     """The currency is said once, unless there are cents: `$5-10`."""
     amount, end = first.amount, last.amount
-    if isinstance(amount, Number) and isinstance(end, Number) and first.currency == last.currency:
+    if (
+        isinstance(amount, v.Number)
+        and isinstance(end, v.Number)
+        and first.currency == last.currency
+    ):
         cents = len(amount.decimals) == 2 and not end.scale
         if not cents:
             scale = 0 if amount.scale == end.scale else amount.scale
-            begin = Number(amount.digits, amount.decimals, amount.sign, scale)
+            begin = v.Number(amount.digits, amount.decimals, amount.sign, scale)
             return f"{_number(begin)} to {_money(last)}"
     return f"{_money(first)} to {_money(last)}"
 
 
-def _measure(value: Measure) -> str:
+def _measure(value: v.Measure) -> str:
     amount = value.amount
     if amount is None:
         return unit(value.unit, value.power, one=value.attributive)
-    last = amount.last if isinstance(amount, Range) else amount
-    one = value.attributive or (isinstance(last, Number) and last.is_one)
-    if isinstance(last, Fraction) and last.whole is None and last.style != "over":
+    last = amount.last if isinstance(amount, v.Range) else amount
+    one = value.attributive or (isinstance(last, v.Number) and last.is_one)
+    if isinstance(last, v.Fraction) and last.whole is None and last.style != "over":
         one = True
     spoken = speak(amount)
     return f"{spoken} {unit(value.unit, value.power, one=one)}"
@@ -476,21 +451,21 @@ def _unit_word(key: str) -> str:
     return key
 
 
-def _rate(value: Rate) -> str:
+def _rate(value: v.Rate) -> str:
     per = unit(value.per, value.power, one=True)
     if value.per == "ea":
         return f"{speak(value.amount)} each"
     return f"{speak(value.amount)} per {per}"
 
 
-def _dimensions(value: Dimensions) -> str:
+def _dimensions(value: v.Dimensions) -> str:
     return " by ".join(speak(part) for part in value.parts)
 
 
 # Names, letters, addresses, signs
 
 
-def _digit_groups(value: Digits) -> str:
+def _digit_groups(value: v.Digits) -> str:
     """Each group digit by digit, with a rest after it."""
     groups = [_digit_group(group) for group in value.groups]
     spoken = ("plus " if value.plus else "") + ", ".join(groups)
@@ -508,7 +483,7 @@ def _digit_group(group: str) -> str:
     return " ".join(_digits(part) if part.isdecimal() else spell(part.upper()) for part in parts)
 
 
-def _letters(value: Letters) -> str:
+def _letters(value: v.Letters) -> str:
     """Letters by name, digits in them as numbers: `MP3` as `M P three`."""
     parts = re.findall(r"[^\W\d_]+|\d+|&", value.letters)
     spoken = [
@@ -521,7 +496,7 @@ def _letters(value: Letters) -> str:
     return " ".join(spoken) + value.suffix
 
 
-def _formula(value: Formula) -> str:
+def _formula(value: v.Formula) -> str:
     spoken = []
     for part in value.parts:
         if part.isdecimal():
@@ -531,7 +506,7 @@ def _formula(value: Formula) -> str:
     return " ".join(spoken)
 
 
-def _web(value: Web) -> str:
+def _web(value: v.Web) -> str:
     spoken: list[str] = []
     for part in re.findall(r"[^\W\d_]+|\d+|[\W_]", value.address):
         if part.isdecimal():
@@ -560,7 +535,7 @@ def split_name(text: str) -> str:
     parts = []
     for part in spaced.split():
         if part.isdecimal():
-            parts.append(_number(Number(part)))
+            parts.append(_number(v.Number(part)))
         elif len(part) > 1 and part.isupper() and not is_word(part):
             parts.append(spell(part))
         else:
@@ -568,23 +543,24 @@ def split_name(text: str) -> str:
     return " ".join(parts)
 
 
-def _sign(value: Sign) -> str:
+def _sign(value: v.Sign) -> str:
     spoken = _SIGNS.get(value.sign, "")
     return f" is {spoken} " if value.between else f" {spoken} "
 
 
-def _phrase(value: Phrase) -> str:
+def _phrase(value: v.Phrase) -> str:
     parts = (part if isinstance(part, str) else speak(part) for part in value.parts)
     return " ".join(part for part in parts if part).replace(" ,", ",")
 
 
 _SPEAKERS: dict[type, Callable[..., str]] = {
-    Number: _number, Ordinal: _ordinal, Fraction: _fraction, Year: _year, Decade: _decade,
-    Date: _date, Time: _time, Duration: _duration, Money: _money, Measure: _measure, Rate: _rate,
-    Range: _range, Score: _score, Dimensions: _dimensions, Digits: _digit_groups, Label: _label,
-    Version: _version, Roman: _roman, Letters: _letters, Web: _web, Formula: _formula,
-    Identifier: lambda value: split_name(value.name),
-    Power: _power, Sign: _sign, Phrase: _phrase,
-    Abbreviation: lambda value: value.words,
-    Silence: lambda value: " " if value.space else "",
+    v.Number: _number, v.Ordinal: _ordinal, v.Fraction: _fraction, v.Year: _year, v.Decade: _decade,
+    v.Date: _date, v.Time: _time, v.Duration: _duration, v.Money: _money, v.Measure: _measure,
+    v.Rate: _rate, v.Range: _range, v.Score: _score, v.Dimensions: _dimensions,
+    v.Digits: _digit_groups, v.Label: _label,
+    v.Version: _version, v.Roman: _roman, v.Letters: _letters, v.Web: _web, v.Formula: _formula,
+    v.Identifier: lambda value: split_name(value.name),
+    v.Power: _power, v.Sign: _sign, v.Phrase: _phrase,
+    v.Abbreviation: lambda value: value.words,
+    v.Silence: lambda value: " " if value.space else "",
 }  # fmt: skip

@@ -31,7 +31,6 @@ _DIGITS = frozenset("0123456789½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑�
 _WORD = re.compile(r"[^\W\d_]+")
 Stop = Literal["none", "abbreviation", "end", "both"]
 """What a full stop at a token's end is: none there, an abbreviation's, a sentence's, or both."""
-
 MODULES: tuple[str, ...] = (
     "web", "dates", "times", "money", "measures", "numbers", "names", "abbreviations", "acronyms",
     "roman", "formulas", "signs",
@@ -39,9 +38,9 @@ MODULES: tuple[str, ...] = (
 """The modules of this package that register recognisers."""
 RECOGNIZED_LANGUAGES = ("en", "es", "fr")
 _NUMERIC = frozenset(
-    "angle decade digits dimensions duration fraction iban isbn label measure model money number "
-    "ordinal percent phone postcode range ratio score screen section size time verse version "
-    "year".split()
+    "angle date decade digits dimensions duration fraction iban isbn label measure model money "
+    "number ordinal percent phone postcode range ratio score screen section size time verse "
+    "version year".split()
 )
 """Kinds of tokens with a digit in them."""
 _REGISTERED: dict[str, list[Recognizer]] = {language: [] for language in RECOGNIZED_LANGUAGES}

@@ -8,28 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, capitalize, one_of
 from anyrig.text.recognizers.languages import TABLES, english, french, spanish
 from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
-from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Value
 
 _STARTERS = STOP_TABLES["en"].starters
-
-
 _NO_STREETS = frozenset(
     "Lake Mount Mt Port Fort Dear Professor And But Sault Mont The Near Upper Great Meet See Visit "
     "When If Then So Then For With From In On At To Of By Our His Her My Their That This".split()
 )
-
-
 _STREET_PARTS = frozenset(
     "NW NE SW SE N.W N.E S.W S.E N S E W Station Bridge North South East West Apt Suite "
     "Ste Unit Bldg Market Pier "
     "Church Theater Theatre School Cafe Hospital".split()
 )
-
-
 _ON = LazyPattern(
     r"\b(?:on|along|down|up|off|at|of|from|to|near|and|between|past|via|cross|crosses|onto|toward|"
     r"towards|take|takes|took|in|by|over|across|behind|walked|is|was) (?:[NSEW]\.? "
@@ -101,19 +95,19 @@ def _street_stop(match: re.Match[str]) -> Stop:
 def _street_or_saint(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
     if _is_street(match, follows):
-        return Found(Abbreviation("Street"), stop=_street_stop(match))
+        return Found(v.Abbreviation("Street"), stop=_street_stop(match))
     rest = after(match, 1)
     if follows.kind == "capital" or rest == "-":
-        return Found(Abbreviation("Saint"), stop="abbreviation")
+        return Found(v.Abbreviation("Saint"), stop="abbreviation")
     word, _ = _word_before(match)
-    return Found(Abbreviation("Street"), stop=_street_stop(match)) if word[:1].isupper() else None
+    return Found(v.Abbreviation("Street"), stop=_street_stop(match)) if word[:1].isupper() else None
 
 
 @recognizer("abbreviation", r"\bDr\b\.?(?!\w)", needs=("Dr",), weight=1.2)
 def _doctor_or_drive(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
     if _is_street(match, follows):
-        return Found(Abbreviation("Drive"), stop=_street_stop(match))
+        return Found(v.Abbreviation("Drive"), stop=_street_stop(match))
     if follows.kind == "capital":
         alone = follows.word in (
             "He",
@@ -128,10 +122,10 @@ def _doctor_or_drive(match: re.Match[str]) -> Found | None:
             "Her",
             "But",
         )
-        return Found(Abbreviation("Doctor"), stop="both" if alone else "abbreviation")
+        return Found(v.Abbreviation("Doctor"), stop="both" if alone else "abbreviation")
     if "." in match[0]:
         return Found(
-            Abbreviation("Doctor"), stop="both" if follows.kind == "nothing" else "abbreviation"
+            v.Abbreviation("Doctor"), stop="both" if follows.kind == "nothing" else "abbreviation"
         )
     return None
 
@@ -143,11 +137,11 @@ def _doctor_or_drive(match: re.Match[str]) -> Found | None:
     needs=english.TITLES,
     weight=1.3,
 )
-def _title(match: re.Match[str]) -> Found | Value | None:
+def _title(match: re.Match[str]) -> Found | v.Value | None:
     short = match[1] or match[2]
     word, starts = _word_before(match)
     if short == "Sr" and word[:1].isupper() and not starts:
-        return Found(Abbreviation("Senior"), stop=_name_stop(match))
+        return Found(v.Abbreviation("Senior"), stop=_name_stop(match))
     rest = after(match, 2)
     if short in ("Pt", "Sec") and not rest.startswith(" "):
         return None
@@ -163,7 +157,7 @@ def _title(match: re.Match[str]) -> Found | Value | None:
         return None
     space = "" if not match[1] or rest.startswith(" ") else " "
     return Found(
-        Abbreviation(english.TITLES[short] + space), stop="abbreviation" if match[1] else "none"
+        v.Abbreviation(english.TITLES[short] + space), stop="abbreviation" if match[1] else "none"
     )
 
 
@@ -176,7 +170,7 @@ def _title(match: re.Match[str]) -> Found | Value | None:
 )
 def _title_alone(match: re.Match[str]) -> Found:
     """Without a name: the 1st Lt. spoke."""
-    return Found(Abbreviation(english.TITLES[match[1]]), stop="abbreviation")
+    return Found(v.Abbreviation(english.TITLES[match[1]]), stop="abbreviation")
 
 
 def _name_stop(match: re.Match[str]) -> Stop:
@@ -204,8 +198,6 @@ _OFFICES = frozenset(
     "Limited Inc "
     "KG GmbH Group Holdings".split()
 )
-
-
 # Of the numbered, those that are words of their own.
 _WORDS_BEFORE = frozenset(
     "No Nos Art Sec App Tab Ex Lot no nos art sec ed par para app tab ex est ser ver apt fig figs "
@@ -274,7 +266,7 @@ def _numbered(match: re.Match[str]) -> Found | None:
         "P",
     ):
         words = words.rstrip() + "s" + (" " if words.endswith(" ") else "")
-    return Found(Abbreviation(words), end=match.start() + len(bare), stop="abbreviation")
+    return Found(v.Abbreviation(words), end=match.start() + len(bare), stop="abbreviation")
 
 
 _LATIN = {
@@ -290,7 +282,7 @@ _LATIN = {
     weight=1.6,
 )
 def _latin(match: re.Match[str]) -> Found:
-    return Found(Abbreviation(_LATIN[match[0].replace(" ", "").rstrip(",")]), stop="abbreviation")
+    return Found(v.Abbreviation(_LATIN[match[0].replace(" ", "").rstrip(",")]), stop="abbreviation")
 
 
 # Words for letters with points, wherever they stand; capitals in a row are spelled.
@@ -316,10 +308,10 @@ _FIXED = {
 @recognizer("abbreviation", rf"(?<![\w.])(?:{one_of(_FIXED)})(?!\w)", needs=_FIXED, weight=1.6)
 def _fixed(match: re.Match[str]) -> Found:
     words = _FIXED[match[0]]
-    value: Value = (
-        Letters(words, "s" if match[0].endswith("s") else "")
+    value: v.Value = (
+        v.Letters(words, "s" if match[0].endswith("s") else "")
         if words.isupper()
-        else Abbreviation(words)
+        else v.Abbreviation(words)
     )
     return Found(
         value, stop=stop_after(match.string, match.end()) if match[0].endswith(".") else "none"
@@ -334,9 +326,9 @@ def _fixed(match: re.Match[str]) -> Found:
     needs=("q", "bid", "tid", "qid", "prn"),
     weight=1.3,
 )
-def _dose(match: re.Match[str]) -> Value | None:
+def _dose(match: re.Match[str]) -> v.Value | None:
     if match[1]:
-        return Phrase(("every", Number(match[1]), "hours"))
+        return v.Phrase(("every", v.Number(match[1]), "hours"))
     if not re.search(
         r"\d ?(?:mg|mcg|mL|ml|g|tabs?|tablets?|units?|capsules?) $", before(match, 20)
     ):
@@ -347,7 +339,7 @@ def _dose(match: re.Match[str]) -> Value | None:
         "qid": "four times a day",
         "prn": "as needed",
     }
-    return Abbreviation(words[match[0]])
+    return v.Abbreviation(words[match[0]])
 
 
 @recognizer(
@@ -358,12 +350,10 @@ def _dose(match: re.Match[str]) -> Value | None:
 )
 def _after_ordinal(match: re.Match[str]) -> Found | None:
     words = {"fl": "floor", "ed": "edition", "c": "century", "cent": "century", "gr": "grade"}
-    return Found(Abbreviation(words[match[1]]), stop=stop_after(match.string, match.end()))
+    return Found(v.Abbreviation(words[match[1]]), stop=stop_after(match.string, match.end()))
 
 
 _CONTINUED = frozenset("Inc Ltd Corp Co Bros LLC LLP Plc".split())
-
-
 _STREETS = frozenset(
     "Ave Av Blvd Rd Ln Pkwy Hwy Sq Ct Pl Ter Cir Expy Tpke Fwy Aly Cres Trl Plz Gdns".split()
 )
@@ -389,17 +379,17 @@ def _after_name(match: re.Match[str]) -> Found | None:
         return None
     follows = look_behind(match.string, match.end())
     if short == "Co" and re.match(r"[A-Z]$", follows.word) and match[1]:
-        return Found(Abbreviation("Company"), stop="abbreviation")
+        return Found(v.Abbreviation("Company"), stop="abbreviation")
     words = english.AFTER[short]
     if not match[1]:
-        return Found(Abbreviation(words))
+        return Found(v.Abbreviation(words))
     if short in _STREETS:
         stop = _street_stop(match)
     elif short in _CONTINUED or short in ("Jr", "Sr", "Esq", "Bn", "Inf", "Div", "Regt", "Cav"):
         stop = _name_stop(match)
     else:
         stop = stop_after(match.string, match.end(), names_follow=True)
-    return Found(Abbreviation(words), stop=stop)
+    return Found(v.Abbreviation(words), stop=stop)
 
 
 @recognizer(
@@ -417,14 +407,14 @@ def _lower(match: re.Match[str]) -> Found | None:
     if match[3]:
         words = words.capitalize()
     if not (match[1] or match[3]):
-        return Found(Abbreviation(words))
+        return Found(v.Abbreviation(words))
     half = short == "approx" and follows.word.lower() in _STARTERS | {"half"}
     if short in _INSIDE and follows.kind == "capital" and not half:
-        return Found(Abbreviation(words), stop="abbreviation")
+        return Found(v.Abbreviation(words), stop="abbreviation")
     stop = stop_after(match.string, match.end())
     if short in english.WORDS_TOO and (stop == "both" or follows.kind == "nothing"):
         return None
-    return Found(Abbreviation(words), stop=stop)
+    return Found(v.Abbreviation(words), stop=stop)
 
 
 _INSIDE = frozenset("vs cf incl excl esp viz ca approx".split())
@@ -433,7 +423,7 @@ _INSIDE = frozenset("vs cf incl excl esp viz ca approx".split())
 @recognizer("abbreviation", r"&c\b\.?", needs="&", weight=1.5)
 def _and_the_rest(match: re.Match[str]) -> Found:
     return Found(
-        Abbreviation("et cetera"),
+        v.Abbreviation("et cetera"),
         stop=stop_after(match.string, match.end()) if match[0].endswith(".") else "none",
     )
 
@@ -447,23 +437,19 @@ def _and_the_rest(match: re.Match[str]) -> Found:
 def _versus(match: re.Match[str]) -> Found:
     bare = match[0].rstrip()
     return Found(
-        Abbreviation("versus"),
+        v.Abbreviation("versus"),
         end=match.start() + len(bare),
         stop="abbreviation" if "." in bare else "none",
     )
 
 
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
-
-
 _CORNERS = {
     "NW": "Northwest", "NE": "Northeast", "SW": "Southwest", "SE": "Southeast",
     "NNW": "north northwest", "NNE": "north northeast", "SSW": "south southwest",
     "SSE": "south southeast", "ENE": "east northeast", "ESE": "east southeast",
     "WNW": "west northwest", "WSW": "west southwest",
 }  # fmt: skip
-
-
 _REGIONS = (
     "Korea|Korean|Koreans|Africa|African|Carolina|Dakota|Virginia|Vietnam|Ireland|"
     "America|American|Sudan|Yemen|"
@@ -487,7 +473,7 @@ def _direction(match: re.Match[str]) -> Found:
     words = _DIRECTIONS[match[1]]
     if match[1] == "N" and after(match, 7) == "Ireland":
         words = "Northern"
-    return Found(Abbreviation(words), end=match.end() - 1, stop="abbreviation")
+    return Found(v.Abbreviation(words), end=match.end() - 1, stop="abbreviation")
 
 
 @recognizer(
@@ -497,7 +483,7 @@ def _direction(match: re.Match[str]) -> Found:
     weight=1.7,
 )
 def _bare_direction(match: re.Match[str]) -> Found:
-    return Found(Abbreviation(_DIRECTIONS[match[1]]), end=match.end() - 1)
+    return Found(v.Abbreviation(_DIRECTIONS[match[1]]), end=match.end() - 1)
 
 
 _MOVING = LazyPattern(
@@ -510,13 +496,13 @@ _MOVING = LazyPattern(
 
 
 @recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs=_CORNERS, weight=1.3)
-def _corner(match: re.Match[str]) -> Value | None:
+def _corner(match: re.Match[str]) -> v.Value | None:
     street = re.search(r"(?:\w\.|reet|enue|Road|Drive|Place|,) $", before(match, 8))
     moving = _MOVING.search(before(match, 20))
     if not street and not moving or match[1] not in _CORNERS:
         return None
     words = _CORNERS[match[1]]
-    return Abbreviation(words if street else words.lower())
+    return v.Abbreviation(words if street else words.lower())
 
 
 @recognizer(
@@ -525,19 +511,17 @@ def _corner(match: re.Match[str]) -> Value | None:
     needs=english.STATES,
     weight=1.2,
 )
-def _state(match: re.Match[str]) -> Value | None:
+def _state(match: re.Match[str]) -> v.Value | None:
     city = re.search(r"[A-Z][\w'.]+, $", before(match, 30))
     # These four are words as well.
     if not city or match[1] in ("OK", "ME", "HI", "ID"):
         return None
-    return Letters("DC") if match[1] == "DC" else Abbreviation(english.STATES[match[1]])
+    return v.Letters("DC") if match[1] == "DC" else v.Abbreviation(english.STATES[match[1]])
 
 
 _STATE_WORDS = frozenset(
     "Ill Mass Miss Mo La Pa Wash Ore Ind Del Ark Man Kan Que Penn Cal Ida".split()
 )
-
-
 _IN = LazyPattern(
     r"\b(?:[Ii]n|[Ff]rom|[Oo]f|[Tt]o|[Nn]ear|and|[Aa]cross|[Ll]eft|[Tt]hrough|[Ii]nto|"
     r"northern|southern|eastern|western|central|rural) $"
@@ -557,7 +541,7 @@ def _short_state(match: re.Match[str]) -> Found | None:
     if not city and (not placed or (match[1] in ("La", "Del", "Man", "Miss", "Ill", "Ore", "Que"))):
         return None
     return Found(
-        Abbreviation(english.SHORT_STATES[match[1]]), stop=stop_after(match.string, match.end())
+        v.Abbreviation(english.SHORT_STATES[match[1]]), stop=stop_after(match.string, match.end())
     )
 
 
@@ -582,7 +566,7 @@ def _dotted_state(match: re.Match[str]) -> Found | None:
     if not city and not placed:
         return None
     return Found(
-        Abbreviation(english.DOTTED_STATES[match[1]]), stop=stop_after(match.string, match.end())
+        v.Abbreviation(english.DOTTED_STATES[match[1]]), stop=stop_after(match.string, match.end())
     )
 
 
@@ -595,7 +579,7 @@ def _dotted_state(match: re.Match[str]) -> Found | None:
 def _odd(match: re.Match[str]) -> Found:
     words = {"Tel": "Telephone", "no.": "number", "Assoc.": "Associate"}
     return Found(
-        Abbreviation(words[match[0]]), stop="abbreviation" if match[0].endswith(".") else "none"
+        v.Abbreviation(words[match[0]]), stop="abbreviation" if match[0].endswith(".") else "none"
     )
 
 
@@ -606,7 +590,7 @@ def _odd(match: re.Match[str]) -> Found:
     weight=1.4,
 )
 def _per(match: re.Match[str]) -> Found:
-    return Found(Abbreviation(_UNIT_WORDS[match[1]]), stop=stop_after(match.string, match.end()))
+    return Found(v.Abbreviation(_UNIT_WORDS[match[1]]), stop=stop_after(match.string, match.end()))
 
 
 _UNIT_WORDS = {
@@ -614,16 +598,9 @@ _UNIT_WORDS = {
     "lb": "pound", "oz": "ounce", "gal": "gallon", "ft": "foot", "in": "inch", "mi": "mile",
     "doz": "dozen",
 }  # fmt: skip
-
-
 # -- Spanish and French
-
-
 # -- abbreviations ---------------------------------------------------------------------------------
-
 _NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b|(?-i:[LRD])\. ?\d))"
-
-
 # A name or the rest of one: Foch, de la Paz, l'Europe.
 _NAME_NEXT = rf"(?=[ -](?:(?-i:[{CAPITAL}])|(?:de|du|des|la|le|el|los|las)\b|d'|l'))"
 
@@ -661,13 +638,13 @@ def _abbreviations(
         flags=re.IGNORECASE if ignore_case else 0,
         weight=weight,
     )
-    def build(match: re.Match[str]) -> Value | Found | None:
+    def build(match: re.Match[str]) -> v.Value | Found | None:
         stop = decide(match) if match[0].endswith(".") else "none"
         if stop is None:
             return None
         words = capitalize(known[plain(match[0])], match)
         joined = after(match, 1).isalnum()
-        return Found(Abbreviation(f"{words} " if joined else words), stop)
+        return Found(v.Abbreviation(f"{words} " if joined else words), stop)
 
 
 def _never(match: re.Match[str]) -> Stop:
@@ -763,7 +740,7 @@ _register_french()
     needs=lambda language: TABLES[language].AGREEING,
     weight=1.6,
 )
-def _agreeing(language: str, match: re.Match[str]) -> Value | Found | None:
+def _agreeing(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """Temperatura máx.: an adjective where a noun or an article stands before it."""
     table = TABLES[language]
     lead = re.search(r"(\d ?)?([^\W\d_]+)\.? $", before(match))
@@ -773,8 +750,8 @@ def _agreeing(language: str, match: re.Match[str]) -> Value | Found | None:
     ending = _agreeing_ending(language, noun)
     words = capitalize(table.AGREEING[match[0].lower()] + ending, match)
     if not match[0].endswith("."):
-        return Abbreviation(words)
-    return Found(Abbreviation(words), stop_after(match.string, match.end(), language))
+        return v.Abbreviation(words)
+    return Found(v.Abbreviation(words), stop_after(match.string, match.end(), language))
 
 
 def _agreeing_ending(language: str, noun: str) -> str:
@@ -794,14 +771,14 @@ def _agreeing_ending(language: str, noun: str) -> str:
 
 
 @recognizer("abbreviation", r"(?<!\w)et suiv\.(?!\w)", languages=("fr",), needs=["suiv"], weight=2)
-def _following(match: re.Match[str]) -> Value | Found:
+def _following(match: re.Match[str]) -> v.Value | Found:
     """Pages et suivantes, articles et suivants."""
     feminine = re.search(r"\b(?:pp?\.|pages?|fig\.|figures?|sections?|lignes?)[^.]{0,20}$",
                          before(match).lower())  # fmt: skip
     words = f"et suivant{'e' if feminine else ''}s"
     if re.match(r" [A-Z]{2,}\b", after(match)):
-        return Found(Abbreviation(words), "abbreviation")  # et suiv. CGI
-    return Found(Abbreviation(words), stop_after(match.string, match.end(), "fr"))
+        return Found(v.Abbreviation(words), "abbreviation")  # et suiv. CGI
+    return Found(v.Abbreviation(words), stop_after(match.string, match.end(), "fr"))
 
 
 @recognizer(
@@ -811,8 +788,8 @@ def _following(match: re.Match[str]) -> Value | Found:
     needs="/",
     weight=2,
 )
-def _street(match: re.Match[str]) -> Value:
-    return Abbreviation("Calle " if match.start() == 0 else "calle ")
+def _street(match: re.Match[str]) -> v.Value:
+    return v.Abbreviation("Calle " if match.start() == 0 else "calle ")
 
 
 # A name or an initial before it, no office: then it is an initial too.
@@ -827,11 +804,11 @@ _INITIAL_BEFORE = LazyPattern(
     r"(?<![\w.])(?:D|S|P|M)\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)|(?<![\w.])P\.?º(?=\s)",
     languages=("es",), weight=1.5,
 )  # fmt: skip
-def _don(match: re.Match[str]) -> Value | Found | None:
+def _don(match: re.Match[str]) -> v.Value | Found | None:
     written = match[0][0]
     lead = before(match, 30)
     if "º" in match[0]:
-        return Abbreviation("paseo")
+        return v.Abbreviation("paseo")
     if _INITIAL_BEFORE.search(lead):
         return None
     if written == "P" and not re.search(
@@ -841,7 +818,7 @@ def _don(match: re.Match[str]) -> Value | Found | None:
     if written == "M" and not re.search(r"\b(?:[Ll]a|Rvda\.) $", lead):
         return None
     words = {"D": "don", "S": "san", "P": "padre", "M": "madre"}[written]
-    return Found(Abbreviation(capitalize(words, match)), "abbreviation")
+    return Found(v.Abbreviation(capitalize(words, match)), "abbreviation")
 
 
 @recognizer(
@@ -849,10 +826,10 @@ def _don(match: re.Match[str]) -> Value | Found | None:
     r"(?<![\w.])P\.(?=\s[A-ZÉÈ][a-zà-ÿ]+)",
     languages=("fr",), weight=1.5,
 )  # fmt: skip
-def _father(match: re.Match[str]) -> Value | Found | None:
+def _father(match: re.Match[str]) -> v.Value | Found | None:
     if not re.search(r"\b(?:[Ll]e|[Aa]u|[Dd]u|[Uu]n) $", before(match, 6)):
         return None
-    return Found(Abbreviation("père"), "abbreviation")
+    return Found(v.Abbreviation("père"), "abbreviation")
 
 
 @recognizer(
@@ -860,13 +837,13 @@ def _father(match: re.Match[str]) -> Value | Found | None:
     rf"(?<!\w)({one_of(spanish.WOMENS_TITLES)})(?= ([A-ZÁÉÍÓÚ][{SMALL}]+)(?: ([A-ZÁÉÍÓÚ]))?)",
     languages=("es",), weight=1.6,
 )  # fmt: skip
-def _her_title(match: re.Match[str]) -> Value | Found | None:
+def _her_title(match: re.Match[str]) -> v.Value | Found | None:
     """A woman's first name follows."""
     name = match[2].lower()
     if name not in spanish.WOMENS_NAMES and not (name.endswith("a") and match[3]):
         return None
     words = capitalize(spanish.WOMENS_TITLES[match[1]], match)
-    return Found(Abbreviation(words), "abbreviation")
+    return Found(v.Abbreviation(words), "abbreviation")
 
 
 @recognizer(
@@ -875,14 +852,14 @@ def _her_title(match: re.Match[str]) -> Value | Found | None:
     r"[Nn]os(?= \d+(?:, \d+)*(?: et | à |-|\u2013)\d+(?! [a-zà-ÿ]|\d)))(?= \d)",
     languages=("fr",), weight=1.5,
 )  # fmt: skip
-def _numbers(match: re.Match[str]) -> Value:
+def _numbers(match: re.Match[str]) -> v.Value:
     """Nos 8 enfants are ours; les nos 8 et 9 are numbers."""
-    return Abbreviation(capitalize("numéros", match))
+    return v.Abbreviation(capitalize("numéros", match))
 
 
 @per_language("abbreviation", r"(?<!\w)etc\.{3,}", weight=2)
-def _trailing(language: str, match: re.Match[str]) -> Value:
-    return Abbreviation("etcétera..." if language == "es" else "et cetera...")
+def _trailing(language: str, match: re.Match[str]) -> v.Value:
+    return v.Abbreviation("etcétera..." if language == "es" else "et cetera...")
 
 
 @recognizer(
@@ -891,5 +868,5 @@ def _trailing(language: str, match: re.Match[str]) -> Value:
     languages=("fr",),
     weight=2,
 )
-def _law_letter(match: re.Match[str]) -> Value | Found:
-    return Found(Letters(match[1]), "abbreviation")
+def _law_letter(match: re.Match[str]) -> v.Value | Found:
+    return Found(v.Letters(match[1]), "abbreviation")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
 from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, is_shouted, one_of
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
-from anyrig.text.values import Abbreviation, Label, Letters, Phrase, Value
 
 WORDS = frozenset(
     "GNU GIMP GNOME GRUB LAMP LATEX NUMA SCSI RAID SLAM TARDIS RAV AIDS AJAX AMBER "
@@ -25,8 +25,6 @@ WORDS = frozenset(
     "SOAP SOHO SONAR SPAM START STEAM STEM SWAT TASER TED TEFL TIFF TOEFL TRIBECA UEFA UNESCO "
     "UNICEF UNIVAC UNIX VISA WAC WAN WASP WAV WAVES WYSIWYG YAML YOLO ZIP".split()
 )
-
-
 SPELLED = frozenset(
     "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AFC AFL AI AIM AKA ALS AM AMA AMC AMD AOC AOL APA "
     "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc CBS CE CEO CFO CIA CIO CNN COO "
@@ -39,11 +37,7 @@ SPELLED = frozenset(
     "UPC UPI UPS URL US USA USAF USB USC USDA USMC USPS USS USSR UTC UV UX VAT VIP VP WWE YMCA "
     "YWCA".split()
 )
-
-
 """Those that could be taken for words, or are longer than most."""
-
-
 PLAIN = frozenset(
     "A AGE AGO AH AHA AIR ALE ALL AM AN AND ANY APE ARE ART AS ASK AT ATE AYE BAD BAG BAM BAR BE "
     "BED BEG BET BID BIG BIT BOO BOW BOX BOY BRR BUT BUY BY CAN CAR CAT COW CRY CUP CUT DAD DAY "
@@ -56,11 +50,7 @@ PLAIN = frozenset(
     "SPY STOP SUN TAX TEA TEN THE TIE TO TOO TOP TOY TRY TWO UGH UH UM UP USE VAN VOW WAR WAS WAY "
     "WE WET WHAT WHO WHY WIN WIT WOE WON WOW YAY YES YET YO YOU ZAP".split()
 )
-
-
 """Short words that somebody may shout."""
-
-
 SPECIAL = {
     "PhD": "P H D", "PhDs": "P H Ds", "WWII": "World War two", "WWI": "World War one",
     "WW2": "World War two", "WW1": "World War one", "JPEG": "jay peg", "JPEGs": "jay pegs",
@@ -75,29 +65,17 @@ SPECIAL = {
     "Mbps": "megabits per second", "mph": "miles per hour", "N95": "N ninety-five",
     "mc2": "mc squared",
 }  # fmt: skip
-
-
 _IN_ADDRESS = frozenset(
     "ai api au bbc br cdn cfg ch cn cnn cpp css csv de dll docx eu exe faq flac fm fr ftp gg "
     "hr htm html http https ibm id ini io ip iso jp jpg js md mit mp nhs nl npr nyt pbs pc "
     "pdf php png ppt pptx pr py rb rss rtf ru se sh sql ssh svg ts tsv tv txt ucla uk uri url "
     "us usa vpn wav www xls xlsx xml yml".split()
 )
-
-
 _SHOUTED = LazyPattern(r"[A-Z']{2,}")
-
-
 # How English words begin, where they begin with more than one consonant.
 _ONSETS = "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN"
-
-
 _DOUBTFUL = ("US", "IT", "ADD", "AM", "AD", "ID", "MA")
-
-
 _NATIONS = frozenset("U.S. U.K. U.N. E.U. U.S.A. U.A.E. U.S.S.R. L.A. N.Y. D.C.".split())
-
-
 # What goes on with the name of a country or a union: the U.S. Senate.
 _INSTITUTIONS = frozenset(
     "Army Navy Air Marine Marines Coast Congress Senate House Capitol Supreme Court President Vice "
@@ -166,29 +144,29 @@ def _is_spelled(word: str, match: re.Match[str]) -> bool:
     return not _is_sayable(word)
 
 
-def _spell_or_say(word: str) -> Value | str:
-    return word if is_word(word) else Letters(word)
+def _spell_or_say(word: str) -> v.Value | str:
+    return word if is_word(word) else v.Letters(word)
 
 
 @recognizer("acronym", rf"(?<![\w&])(?:{one_of(SPECIAL)})(?![\w+])", weight=1.5, needs=SPECIAL)
-def _special(match: re.Match[str]) -> Value:
+def _special(match: re.Match[str]) -> v.Value:
     parts = []
     for part in re.split(r" (?=[A-Z] |[A-Z]$)|(?<=\b[A-Z]) ", SPECIAL[match[0]]):
-        parts.append(Letters(part[0], part[1:]) if re.fullmatch(r"[A-Z]s?", part) else part)
-    joined: list[Value | str] = []
+        parts.append(v.Letters(part[0], part[1:]) if re.fullmatch(r"[A-Z]s?", part) else part)
+    joined: list[v.Value | str] = []
     for part in parts:
-        if isinstance(part, Letters) and joined and isinstance(joined[-1], Letters):
-            joined[-1] = Letters(joined[-1].letters + part.letters, part.suffix)
+        if isinstance(part, v.Letters) and joined and isinstance(joined[-1], v.Letters):
+            joined[-1] = v.Letters(joined[-1].letters + part.letters, part.suffix)
         else:
             joined.append(part)
-    return Phrase(tuple(joined))
+    return v.Phrase(tuple(joined))
 
 
 @recognizer(
     "acronym", r"(?<![\w&])([A-Z]{1,4}(?:&[A-Z]{1,3})+)(s|'s)?(?![\w&])", needs="&", weight=1.5
 )
-def _ampersand(match: re.Match[str]) -> Value:
-    return Letters(match[1], match[2] or "")
+def _ampersand(match: re.Match[str]) -> v.Value:
+    return v.Letters(match[1], match[2] or "")
 
 
 @recognizer(
@@ -197,27 +175,27 @@ def _ampersand(match: re.Match[str]) -> Value:
     needs="0123456789",
     weight=1.1,
 )
-def _numbered(match: re.Match[str]) -> Value:
+def _numbered(match: re.Match[str]) -> v.Value:
     word, digits, sign, more, tail = match.groups()
-    parts: list[Value | str] = [_spell_or_say(word), Label(digits)]
+    parts: list[v.Value | str] = [_spell_or_say(word), v.Label(digits)]
     if more:
-        parts += ["point", Label(more)] if sign == "." else [Label(more)]
+        parts += ["point", v.Label(more)] if sign == "." else [v.Label(more)]
     if tail:
-        parts[-1] = Label(more or digits, tail)
-    return Phrase(tuple(parts))
+        parts[-1] = v.Label(more or digits, tail)
+    return v.Phrase(tuple(parts))
 
 
 @recognizer(
     "model", r"(?<![\w&.])([A-Z])-(\d{1,4})([A-Z])?(s|'s)?(?![\w&]|-\d)", needs="-", weight=1.2
 )
-def _lettered(match: re.Match[str]) -> Value:
-    parts: list[Value | str] = [
-        Letters(match[1]),
-        Label(match[2], "" if match[3] else match[4] or ""),
+def _lettered(match: re.Match[str]) -> v.Value:
+    parts: list[v.Value | str] = [
+        v.Letters(match[1]),
+        v.Label(match[2], "" if match[3] else match[4] or ""),
     ]
     if match[3]:
-        parts.append(Letters(match[3], match[4] or ""))
-    return Phrase(tuple(parts))
+        parts.append(v.Letters(match[3], match[4] or ""))
+    return v.Phrase(tuple(parts))
 
 
 @recognizer(
@@ -227,41 +205,41 @@ def _lettered(match: re.Match[str]) -> Value:
     r"(s|'s|i)?(?![\w&]|-[A-Za-z0-9])",
     needs="0123456789",
 )
-def _mixed(match: re.Match[str]) -> Value:
-    parts: list[Value | str] = [
-        Label(part) if part.isdecimal() else part if part in WORDS else Letters(part)
+def _mixed(match: re.Match[str]) -> v.Value:
+    parts: list[v.Value | str] = [
+        v.Label(part) if part.isdecimal() else part if part in WORDS else v.Letters(part)
         for part in re.findall(r"[A-Z]+|\d+", match[1])
     ]
     tail = match[2]
     if tail == "i":
-        parts.append(Letters("i"))
+        parts.append(v.Letters("i"))
     elif tail:
         last = parts[-1]
-        if isinstance(last, Label):
-            parts[-1] = Label(last.digits, tail)
-        elif isinstance(last, Letters):
-            parts[-1] = Letters(last.letters, tail)
-    return Phrase(tuple(parts))
+        if isinstance(last, v.Label):
+            parts[-1] = v.Label(last.digits, tail)
+        elif isinstance(last, v.Letters):
+            parts[-1] = v.Letters(last.letters, tail)
+    return v.Phrase(tuple(parts))
 
 
 @recognizer("model", r"(?<![\w&-])(i)([3579]|\d\d)(?=[ ,.;:)]|$)", needs="0123456789", weight=1)
-def _small_letter(match: re.Match[str]) -> Value:
-    return Phrase((Letters(match[1]), Label(match[2])))
+def _small_letter(match: re.Match[str]) -> v.Value:
+    return v.Phrase((v.Letters(match[1]), v.Label(match[2])))
 
 
 @recognizer("model", r"(?<![\w&-])(i)([3579])-(\d{4,5})([A-Z]{1,2})?(?!\w)", weight=2)
-def _processor(match: re.Match[str]) -> Value:
-    parts: list[Value | str] = [Letters("i"), Label(match[2]), Label(match[3])]
-    return Phrase((*parts, Letters(match[4])) if match[4] else tuple(parts))
+def _processor(match: re.Match[str]) -> v.Value:
+    parts: list[v.Value | str] = [v.Letters("i"), v.Label(match[2]), v.Label(match[3])]
+    return v.Phrase((*parts, v.Letters(match[4])) if match[4] else tuple(parts))
 
 
 @recognizer("acronym", r"(?<![\w&])([A-Z]{2,5})-([A-Z]{1,5})(?![\w&-])", needs="-", weight=1.1)
-def _hyphened(match: re.Match[str]) -> Value | None:
+def _hyphened(match: re.Match[str]) -> v.Value | None:
     parts = tuple(
-        Letters(word) if len(word) == 1 or _is_spelled(word, match) else word
+        v.Letters(word) if len(word) == 1 or _is_spelled(word, match) else word
         for word in match.groups()
     )
-    return Phrase(parts) if any(isinstance(part, Letters) for part in parts) else None
+    return v.Phrase(parts) if any(isinstance(part, v.Letters) for part in parts) else None
 
 
 @recognizer(
@@ -270,11 +248,11 @@ def _hyphened(match: re.Match[str]) -> Value | None:
     needs="ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     weight=0.9,
 )
-def _acronym(match: re.Match[str]) -> Value | None:
+def _acronym(match: re.Match[str]) -> v.Value | None:
     word, tail = match[1], match[2] or ""
     if re.match(r"'[A-Z]", after(match, 2)) or not _is_spelled(word, match):
         return None
-    return Letters(word, tail)
+    return v.Letters(word, tail)
 
 
 @recognizer(
@@ -282,7 +260,7 @@ def _acronym(match: re.Match[str]) -> Value | None:
 )
 def _dotted(match: re.Match[str]) -> Found:
     letters = "".join(re.findall("[A-Z]", match[0]))
-    value = Letters(letters, match[3] or "")
+    value = v.Letters(letters, match[3] or "")
     if not match[0].endswith("."):
         return Found(value)
     follows = look_behind(match.string, match.end())
@@ -360,19 +338,19 @@ def _initials(match: re.Match[str]) -> Found | None:
         return None  # seat 12 A. Row 5 is free.
     bare = match[1].rstrip(" -")
     letters = "".join(re.findall("[A-Z]", match[1]))
-    return Found(Letters(letters), end=match.start() + len(bare), stop="abbreviation")
+    return Found(v.Letters(letters), end=match.start() + len(bare), stop="abbreviation")
 
 
 @recognizer("initials", r"(?<![\w.'])([A-HJ-Z])\. (?=[a-z]{3,})", needs=".", weight=1)
 def _species(match: re.Match[str]) -> Found:
-    return Found(Letters(match[1]), end=match.end() - 1, stop="abbreviation")
+    return Found(v.Letters(match[1]), end=match.end() - 1, stop="abbreviation")
 
 
 @recognizer("letter", r"(?<![\w'.&-])(?:(A)|(?<=\d )([B-F]))('s)(?!\w)", needs="'")
-def _grade_letter(match: re.Match[str]) -> Value | None:
+def _grade_letter(match: re.Match[str]) -> v.Value | None:
     if match[1] and re.match(r" [a-z]+ing\b", after(match, 12)):
         return None
-    return Letters(match[1] or match[2], match[3])
+    return v.Letters(match[1] or match[2], match[3])
 
 
 @recognizer(
@@ -386,7 +364,7 @@ def _grade_letter(match: re.Match[str]) -> Value | None:
 def _single_letter(match: re.Match[str]) -> Found | None:
     """A letter that names something, and one that ends a sentence: plan A, vitamin C."""
     letter = 1 if match[1] else 2
-    return Found(Letters(match[letter]), start=match.start(letter))
+    return Found(v.Letters(match[letter]), start=match.start(letter))
 
 
 # -- Spanish and French
@@ -395,37 +373,25 @@ def _single_letter(match: re.Match[str]) -> Found | None:
 # -- initials and acronyms -------------------------------------------------------------------------
 
 _VOWELS = frozenset("AEIOUYÁÉÍÓÚÜÀÂÄÈÊËÎÏÔÖÙÛŒÆ")
-
-
 _LIQUID = re.compile(r"(?:[PBTDCGFK][RL]|[CPGTS]H|QU|ST|SC|SP|SM|SN|GN|PS)")
-
-
 _CODA = re.compile(r"[RLN][KTDPCGN]$")
-
-
 # A letter behind one of these is its name, and a full stop behind the letter ends the sentence.
 _LETTERED = LazyPattern(
     r"(?:Plan|Vitamin[ae]|Gr[uo]upo?|Clas[se]e?|Tipo|Type|Letra|Lettre|Anexo|Annexe|Opción|Option|"
     r"Serie|Série|Zona|Zone|Bloque|Bloc|Apartado|Hepatitis|Hépatite) $"
 )
-
-
 _NAMED = LazyPattern(r"(?:^|\W)[A-ZÁÉÍÓÚÑÀÂÇÈÊËÎÏÔÛ][a-zà-ÿ]+ $")
-
-
 # A name follows these, where no letter was named just before: de A. Camus, but entre A et B.
 _LEADING = LazyPattern(
     r"(?:^|[\s(])(?:de|par|avec|selon|chez|con|por|según|(?<!\b[A-Z] )(?:et|y))[ ]$|"
     r"[^\W\d_]{3,}, $|: $|\b(?:abbé|père|frère|sœur|don|doña|fray|padre) $|"
     r"\b(?:MM?\.|Mme|Mlle|Dr\.?|Sr\.|Sra\.|D\.) $"
 )
-
-
 _ROW = rf"(?<![\w.])(?:[{CAPITAL}]\. ?-?){{2,6}}"
 
 
 @per_language("initials", rf"{_ROW}(?=[{CAPITAL}][{SMALL}])", weight=0.9)
-def _row_of_initials(language: str, match: re.Match[str]) -> Value | Found | None:
+def _row_of_initials(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """J. R. R. before a name."""
     if (
         look_behind(match.string, match.start() + len(match[0].rstrip())).word.lower()
@@ -435,7 +401,7 @@ def _row_of_initials(language: str, match: re.Match[str]) -> Value | Found | Non
     letters = "".join(re.findall(r"\w", match[0]))
     if language == "fr" and re.fullmatch(r"M\. \w\. ", match[0]):
         return None  # M. V. Hugo: monsieur.
-    return Found(Phrase((Letters(letters), "")), "abbreviation")
+    return Found(v.Phrase((v.Letters(letters), "")), "abbreviation")
 
 
 @per_language(
@@ -443,13 +409,13 @@ def _row_of_initials(language: str, match: re.Match[str]) -> Value | Found | Non
     rf"{_ROW}(?![{CAPITAL}]\b)(?<=\.)|(?<![\w.])(?:[{CAPITAL}]\.){{1,5}}[{CAPITAL}](?![\w.])",
     weight=0.85,
 )
-def _dotted_acronym(language: str, match: re.Match[str]) -> Value | Found | None:
+def _dotted_acronym(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """U. S. A. by itself, its last full stop written or not."""
     letters = re.sub(r"\W", "", match[0])
     if language == "fr" and re.match(r"M\. \w\. [^\W\d_]", match.string[match.start() :]):
         return None  # M. V. Hugo: monsieur.
     spelled = _spell(letters, TABLES[language])
-    value: Value = Letters(letters) if spelled else Abbreviation(letters)
+    value: v.Value = v.Letters(letters) if spelled else v.Abbreviation(letters)
     if not match[0].endswith("."):
         return value
     return Found(value, stop_after(match.string, match.end(), language))
@@ -461,7 +427,7 @@ def _dotted_acronym(language: str, match: re.Match[str]) -> Value | Found | None
     rf"(?= (?:(?:de la|de|du|des|von|van) |d')?[{CAPITAL}](?:[{SMALL}]|\.))",
     weight=0.8,
 )
-def _initial(language: str, match: re.Match[str]) -> Value | Found | None:
+def _initial(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """A single initial stands before a name, at the start or behind another name."""
     lead = before(match, 30)
     following = look_behind(match.string, match.end())
@@ -469,29 +435,29 @@ def _initial(language: str, match: re.Match[str]) -> Value | Found | None:
         return None
     named = _NAMED.search(lead)
     if _LEADING.search(lead) or not lead or (named and not _LETTERED.search(named[0])):
-        return Found(Letters(match[1]), "abbreviation")
+        return Found(v.Letters(match[1]), "abbreviation")
     return None
 
 
 @per_language("initials", rf"(?<=[a-z.] )([A-Z])\.(?=\s+[{SMALL}])", needs=".", weight=1.2)
-def _hidden_name(language: str, match: re.Match[str]) -> Value | Found | None:
+def _hidden_name(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """A name that is not told: M. X. a 21 ans."""
     titled = re.search(r"(?:\b(?:Sr|Sra|Srta|Dr|Dra|D|M)\.|\bM(?:me|lle|gr)|\b[Dd]on|\b[Dd]oña) $",
                        before(match))  # fmt: skip
-    return Found(Letters(match[1]), "abbreviation") if titled else None
+    return Found(v.Letters(match[1]), "abbreviation") if titled else None
 
 
-def _romance_acronym(language: str, written: str, match: re.Match[str]) -> Value | None:
+def _romance_acronym(language: str, written: str, match: re.Match[str]) -> v.Value | None:
     table = TABLES[language]
     if written in table.FULL_ACRONYMS:
-        return Abbreviation(table.FULL_ACRONYMS[written])
+        return v.Abbreviation(table.FULL_ACRONYMS[written])
     if is_shouted(match) and (written in table.PLAIN_WORDS or _romance_is_sayable(written)):
         return None
-    return Letters(written) if _spell(written, table) else None
+    return v.Letters(written) if _spell(written, table) else None
 
 
 @per_language("acronym", rf"(?<![\w@])(?<![\w]\.)([{CAPITAL}]{{2,6}})(s?)(?![\w@])", weight=0.7)
-def _capitals(language: str, match: re.Match[str]) -> Value | None:
+def _capitals(language: str, match: re.Match[str]) -> v.Value | None:
     return _romance_acronym(language, match[1], match)
 
 
@@ -500,7 +466,7 @@ def _capitals(language: str, match: re.Match[str]) -> Value | None:
     rf"(?<![\w@])([{CAPITAL}]{{1,6}})[ -]?(\d{{1,4}})(?![\w.,:]*\d|[-–]\d)(?!\w)",
     weight=0.75,
 )
-def _acronym_and_number(language: str, match: re.Match[str]) -> Value | None:
+def _acronym_and_number(language: str, match: re.Match[str]) -> v.Value | None:
     """MP3, COVID-19, A-6, T3, RTX 4090."""
     letters, digits = match[1], match[2]
     gap = match[0][len(letters)]
@@ -508,10 +474,10 @@ def _acronym_and_number(language: str, match: re.Match[str]) -> Value | None:
         return None
     name = _romance_acronym(language, letters, match)
     if name is None and len(letters) == 1:
-        name = Letters(letters)
+        name = v.Letters(letters)
     elif name is None and gap != " ":
-        name = Abbreviation(letters)
-    return Phrase((name, Label(digits))) if name else None
+        name = v.Abbreviation(letters)
+    return v.Phrase((name, v.Label(digits))) if name else None
 
 
 def _spell(written: str, table: ModuleType) -> bool:

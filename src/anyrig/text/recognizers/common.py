@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern
 from anyrig.text.recognizers.languages import TABLES, french, spanish
 from anyrig.text.recognizers.stops import look_behind, stop_after
-from anyrig.text.values import Fraction, Number, Value
 
 DIGITS = "0123456789"
 NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
@@ -55,13 +55,13 @@ def parse_sign(text: str | None) -> str:
     return _SIGNS.get(bare, "-") if bare else ""
 
 
-def parse_number(text: str, sign: str | None = None, scale: int = 0) -> Number:
+def parse_number(text: str, sign: str | None = None, scale: int = 0) -> v.Number:
     """`1,200.5` as a value."""
     whole, _, decimals = text.replace(",", "").partition(".")
-    return Number(whole, decimals, parse_sign(sign), scale)
+    return v.Number(whole, decimals, parse_sign(sign), scale)
 
 
-def parse_amount(text: str, sign: str | None = None, scale: int = 0) -> Number | Fraction:
+def parse_amount(text: str, sign: str | None = None, scale: int = 0) -> v.Number | v.Fraction:
     """A number or a fraction: `3 1/2`, `½`."""
     text = text.strip()
     if mixed := re.fullmatch(r"(?:(\d+)[ -])?(\d+)/(\d+)", text):
@@ -69,10 +69,10 @@ def parse_amount(text: str, sign: str | None = None, scale: int = 0) -> Number |
         above, below = int(mixed[2]), int(mixed[3])
         # Blood pressure: 120/80.
         style = "over" if not below or (whole is None and above > below >= 30) else ""
-        return Fraction(int(mixed[2]), int(mixed[3]), whole, parse_sign(sign), style)
+        return v.Fraction(int(mixed[2]), int(mixed[3]), whole, parse_sign(sign), style)
     if text[-1] in FRACTIONS:
         whole = int(text[:-1]) if text[:-1].strip() else None
-        return Fraction(*FRACTIONS[text[-1]], whole, parse_sign(sign))
+        return v.Fraction(*FRACTIONS[text[-1]], whole, parse_sign(sign))
     return parse_number(text, sign, scale)
 
 
@@ -118,53 +118,29 @@ COMMA_NUMBER = (
     r"|\d{1,3}(?:,\d{3}){2,6}(?!\d)"
     r"|\d+(?:[.,]\d+)?)"
 )
-
-
 # Where a number may begin: not inside a word or another number.
 NUMBER_START = r"(?<![\w\u00ba\u00aa])(?<!\d[.,:/'])"
-
-
 OPTIONAL_MINUS = r"(?:(?<![\w)\]%])(?<![\d)\]%] )[-\u2212\u2013](?=\d))?"
-
-
 SIGNED = rf"{OPTIONAL_MINUS}{COMMA_NUMBER}"
 NUMBER_END = r"(?![\d\w])(?![.,]\d)"
-
-
 DOT = r"(?:\.(?!\.))?"
-
-
 """The full stop of an abbreviation, which is no part of an ellipsis."""
-
-
 CAPITAL = "A-ZÁÉÍÓÚÜÑÀÂÄÇÈÊËÎÏÔÖÙÛŸŒÆ"
-
-
 SMALL = "a-záéíóúüñàâäçèêëîïôöùûÿœæ"
-
-
 ROMAN = r"[IVXLCDM]+"
-
-
 _WORD = LazyPattern(r"\s+([^\W\d_]+(?:['-][^\W\d_]+)*)")
-
-
 _LAST_WORD = LazyPattern(r"([^\W\d_]+(?:\.|\b))[\s(\"]*$")
-
-
 _SENTENCE_START = LazyPattern(r"(?:^|[!?]|[^\W\d_]{4}\.)[\s\"'¿¡—(*_#>-]*$")
-
-
 _REACH = 60
 
 
-def parse_comma_number(written: str, scale: int = 0, gender: str = "") -> Number:
+def parse_comma_number(written: str, scale: int = 0, gender: str = "") -> v.Number:
     """What `COMMA_NUMBER` matched as a value, with or without a sign in front."""
     text = written.replace(" ", "")
     sign = "-" if text[:1] in ("-", "\u2212", "\u2013") else "+" if text[:1] == "+" else ""
     whole, mark, decimals = _split_decimals(text.lstrip("-\u2212\u2013+"))
     digits = re.sub(r"\D", "", whole) or "0"
-    return Number(digits, decimals, sign, scale, gender, point=mark == ".")
+    return v.Number(digits, decimals, sign, scale, gender, point=mark == ".")
 
 
 def _split_decimals(text: str) -> tuple[str, str, str]:
@@ -208,7 +184,7 @@ def capitalize(words: str, match: re.Match[str]) -> str:
     return words[:1].upper() + words[1:] if starts and match[0][:1].isupper() else words
 
 
-def close(value: Value, match: re.Match[str], language: str, **options: Any) -> Found:
+def close(value: v.Value, match: re.Match[str], language: str, **options: Any) -> Found:
     """A value whose match may end with the full stop of an abbreviation."""
     if not match[0].endswith("."):
         return Found(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import (
     DASH,
@@ -15,30 +16,14 @@ from anyrig.text.recognizers.common import (
     one_of,
     word_before,
 )
-from anyrig.text.recognizers.languages import ROMANCE, TABLES, french, spanish
+from anyrig.text.recognizers.languages import ROMANCE, TABLES, spanish
 from anyrig.text.recognizers.roman import roman_value
 from anyrig.text.recognizers.stops import look_behind, stop_after
-from anyrig.text.values import (
-    Abbreviation,
-    Date,
-    Decade,
-    Label,
-    Number,
-    Phrase,
-    Range,
-    Time,
-    Value,
-    Year,
-)
 
 MONTHS = (
     "January February March April May June July August September October November December".split()
 )
-
-
 WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-
-
 _MONTH_NUMBERS = {name: number for number, name in enumerate(MONTHS, 1)}
 
 
@@ -46,31 +31,15 @@ _MONTH_NUMBERS |= {name[:3]: number for name, number in list(_MONTH_NUMBERS.item
 
 
 _MONTH_NUMBERS["Sept"] = 9
-
-
 _SHORT_MONTHS = "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec"
-
-
 _SHORT_DAYS = {name[:3]: number for number, name in enumerate(WEEKDAYS)} | {
     "Tues": 1, "Weds": 2, "Thur": 3, "Thurs": 3,
 }  # fmt: skip
-
-
 _DAY_NUMBERS = _SHORT_DAYS | {name: number for number, name in enumerate(WEEKDAYS)}
-
-
 MONTH = rf"(?:{'|'.join(MONTHS)}|(?:{_SHORT_MONTHS})\b\.?)"
-
-
 _DAY = rf"(?:(?:{'|'.join(WEEKDAYS)}|(?:{'|'.join(_SHORT_DAYS)})\b\.?),? )"
-
-
 _NTH = r"(?:st|nd|rd|th)"
-
-
 YEAR = r"(?:1\d{3}|20\d\d|21\d\d)(?![\d,]\d|\d|(?:\.\d))"
-
-
 # Nouns whose number stands before: "On page 12 May says".
 _NUMBERED = LazyPattern(
     r"\b(?:pages?|pp?\.|chapters?|ch\.|chap\.|rooms?|no\.|number|lines?|verses?|act|scene|part|"
@@ -79,8 +48,6 @@ _NUMBERED = LazyPattern(
     r"article|book|episode|season|round|game|match|psalm|and|or|aged?|turned|is|was|only|just) $",
     re.IGNORECASE,
 )
-
-
 # After a bare month and day these words tell that the day stands alone.
 _NOT_COUNTED = frozenset(
     "and or at in is was to the for from of on with as a an when but we he she it they "
@@ -93,8 +60,6 @@ _NOT_COUNTED = frozenset(
     "speech quake shooting crash raid trial session until i you my his her our their came went did "
     "saw marked marks brought became may might can could should must".split()
 )
-
-
 _PERSON_VERBS = frozenset(
     "says said meets met tells told asks asked goes went comes came sees saw finds found thinks "
     "thought knows knew gives gave takes took makes made learns learned reads read writes wrote "
@@ -102,8 +67,6 @@ _PERSON_VERBS = frozenset(
     "began appears appeared speaks spoke hears heard realizes realized decides decided is was has "
     "had does did will would can could never always finally also still just".split()
 )
-
-
 _CLOSING = ")]}\"'"
 
 
@@ -138,15 +101,14 @@ def _month_stop(match: re.Match[str]) -> Stop:
     rf"\b({_DAY})?({MONTH}) (\d{{1,2}}){_NTH}?(?:,? ({YEAR}))?{DASH}({MONTH}) (\d{{1,2}}){_NTH}?"
     rf"(?:,? ({YEAR}))?(?![\d:])",
     weight=1.6,
-    digits=True,
     needs=_MONTH_NUMBERS,
 )
-def _month_span(match: re.Match[str]) -> Value | None:
+def _month_span(match: re.Match[str]) -> v.Value | None:
     weekday, first, one, begun, second, two, written = match.groups()
     if not (_is_day(one) and _is_day(two)):
         return None
-    begin = Date(int(one), month_number(first), _year(begun), _weekday(weekday))
-    return Range(begin, Date(int(two), month_number(second), _year(written)))
+    begin = v.Date(int(one), month_number(first), _year(begun), _weekday(weekday))
+    return v.Range(begin, v.Date(int(two), month_number(second), _year(written)))
 
 
 @recognizer(
@@ -154,24 +116,23 @@ def _month_span(match: re.Match[str]) -> Value | None:
     rf"\b({_DAY})?({MONTH}) (the )?(\d{{1,2}})({_NTH})?(?:({DASH}| and | or | & )(\d{{1,2}}){_NTH}?"
     rf"(?! [a-z]+s\b))?(?:,? ({YEAR}))?(?![\d:%°/$]|,\d{{3}}|\.\d|-[a-z])",
     weight=1.6,
-    digits=True,
     needs=_MONTH_NUMBERS,
 )
-def _month_first(match: re.Match[str]) -> Value | Found | None:
+def _month_first(match: re.Match[str]) -> v.Value | Found | None:
     weekday, name, the, one, nth, link, two, written = match.groups()
     if not _is_day(one) or (two and not _is_day(two)):
         return None
     ambiguous = not (written or weekday or nth or the)
     if ambiguous and not two and _counts_things(match):
         return None
-    first = Date(
+    first = v.Date(
         int(one), month_number(name), _year(written), _weekday(weekday), article=(the or "").strip()
     )
     if not two:
         return first
     joint = (link or "").strip()
-    return Range(
-        first, Date(int(two)), "and" if joint in ("and", "&") else joint if joint == "or" else ""
+    return v.Range(
+        first, v.Date(int(two)), "and" if joint in ("and", "&") else joint if joint == "or" else ""
     )
 
 
@@ -201,10 +162,9 @@ def _counts_things(match: re.Match[str]) -> bool:
     rf"( of)? ({MONTH})(?:{DASH}(?:the )?(\d{{1,2}}){_NTH}?(?: of)? ({MONTH}))?"
     rf"(?:,? ({YEAR}))?(?!\w)",
     weight=1.6,
-    digits=True,
     needs=_MONTH_NUMBERS,
 )
-def _day_first(match: re.Match[str]) -> Value | Found | None:
+def _day_first(match: re.Match[str]) -> v.Value | Found | None:
     weekday, the, one, nth, joint, two, of, name, last, end, written = match.groups()
     if not all(_is_day(day) for day in (one, two, last) if day):
         return None
@@ -224,14 +184,14 @@ def _day_first(match: re.Match[str]) -> Value | Found | None:
             return None
         if name == "May" and verb and _NUMBERED.search(lead):
             return None
-    first = Date(int(one), month_number(name), _year(written), _weekday(weekday), day_first=True,
+    first = v.Date(int(one), month_number(name), _year(written), _weekday(weekday), day_first=True,
                  article=(the or "").strip())  # fmt: skip
     if last:
-        return Range(first, Date(int(last), month_number(end), _year(written), day_first=True))
+        return v.Range(first, v.Date(int(last), month_number(end), _year(written), day_first=True))
     stop = _month_stop(match)
     if joint and two:
         link = "and" if joint.strip() in ("and", "&") else ""
-        return Found(Range(first, Date(int(two)), link), stop=stop)
+        return Found(v.Range(first, v.Date(int(two)), link), stop=stop)
     return Found(first, stop=stop)
 
 
@@ -239,57 +199,13 @@ def _day_first(match: re.Match[str]) -> Value | Found | None:
     "date",
     rf"\b({MONTH}),? ({YEAR})(?:{DASH}({MONTH}) ({YEAR}))?",
     weight=1.5,
-    digits=True,
     needs=_MONTH_NUMBERS,
 )
-def _month_year(match: re.Match[str]) -> Value:
-    first = Date(month=month_number(match[1]), year=int(match[2]))
+def _month_year(match: re.Match[str]) -> v.Value:
+    first = v.Date(month=month_number(match[1]), year=int(match[2]))
     if not match[3]:
         return first
-    return Range(first, Date(month=month_number(match[3]), year=int(match[4])))
-
-
-@recognizer(
-    "date",
-    r"(?<![\w./-])(\d{4})([-/.])(\d\d)\2(\d\d)(?:[T "
-    r"](\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(Z)?)?(?![\w/-])",
-    weight=1.8,
-    digits=True,
-)
-def _iso(match: re.Match[str]) -> Value | None:
-    month, day = int(match[3]), int(match[4])
-    if not (1 <= month <= 12 and _is_day(day)):
-        return None
-    date = Date(day, month, int(match[1]))
-    if not match[5]:
-        return date
-    time = Time(int(match[5]), int(match[6]), zone="UTC" if match[7] else "")
-    return _beside(date, time)
-
-
-def _beside(date: Date, time: Time) -> Value:
-    return Phrase((date, ",", time))
-
-
-@recognizer(
-    "date",
-    r"(?<![\w./-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|\.\d)",
-    weight=1.6,
-    digits=True,
-)
-def _numeric(match: re.Match[str]) -> Value | None:
-    first, sign, second, written = int(match[1]), match[2], int(match[3]), match[4]
-    if (sign == "." and len(written) == 2) or (sign == "-" and len(written) == 2 and first > 31):
-        return None
-    # Americans write the month first; dots and a first number above twelve tell of a day.
-    if (sign == "." and second <= 12) or first > 12:
-        first, second = second, first
-    if not (1 <= first <= 12 and _is_day(second)):
-        return None
-    year = int(written)
-    if len(written) == 2:
-        year += 2000 if year < 50 else 1900
-    return Date(second, first, year)
+    return v.Range(first, v.Date(month=month_number(match[3]), year=int(match[4])))
 
 
 _DATED = LazyPattern(
@@ -307,9 +223,8 @@ _DATED = LazyPattern(
     r")(\d{1,2})/(\d{1,2}))?(?![\w/]|\.\d)",
     needs="/",
     weight=1.5,
-    digits=True,
 )
-def _slash(match: re.Match[str]) -> Value | None:
+def _slash(match: re.Match[str]) -> v.Value | None:
     """A day without a year, where a word says that it is one: "before 9/30"."""
     first, second = int(match[1]), int(match[2])
     if not (1 <= first <= 12 and _is_day(second)) or match[0] in ("9/11", "24/7"):
@@ -318,14 +233,14 @@ def _slash(match: re.Match[str]) -> Value | None:
     share = re.match(r" (?:of\b|cups?|in\.|inch|miles?|teaspoons?|tablespoons?|full|done)", rest)
     if share or not (_DATED.search(lead) or (match[4] and second > 9)):
         return None
-    date = Date(second, first)
+    date = v.Date(second, first)
     if not match[4]:
         return date
     month, day = int(match[4]), int(match[5])
     if not (1 <= month <= 12 and _is_day(day)):
         return None
     link = (match[3] or "").strip()
-    return Range(date, Date(day, month), link if link.isalpha() and link != "to" else "")
+    return v.Range(date, v.Date(day, month), link if link.isalpha() and link != "to" else "")
 
 
 _TIMED = LazyPattern(
@@ -335,7 +250,9 @@ _TIMED = LazyPattern(
 )
 
 
-@recognizer("date", rf"\b({'|'.join(_SHORT_DAYS)})\.(?![\w])", needs=_SHORT_DAYS, weight=1.2)
+@recognizer(
+    "date", rf"\b({'|'.join(_SHORT_DAYS)})\.(?![\w])", needs=_SHORT_DAYS, weight=1.2, digits=False
+)
 def _short_day(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
     lead = before(match, 12)
@@ -349,26 +266,26 @@ def _short_day(match: re.Match[str]) -> Found | None:
         if follows.kind == "lower" and not lead.strip() and match[1] == "Sun":
             pass
     stop = stop_after(match.string, match.end(), continues=_AFTER_DAY, start=match.start())
-    return Found(Date(weekday=_SHORT_DAYS[match[1]]), stop=stop)
+    return Found(v.Date(weekday=_SHORT_DAYS[match[1]]), stop=stop)
 
 
 _AFTER_DAY = frozenset([*MONTHS, *_SHORT_MONTHS.split("|"), "AM", "PM", "Eve"])
-
-
 _IN_MONTH = LazyPattern(
     r"\b(?:[Ii]n|[Ss]ince|[Uu]ntil|of|by|[Ll]ast|[Nn]ext|[Tt]his|[Ee]arly|[Ll]ate|mid|"
     r"[Ff]rom|to|and|through|[Bb]efore|[Aa]fter|[Ee]very|\d) ?-?$"
 )
 
 
-@recognizer("date", rf"\b({_SHORT_MONTHS})\.(?![A-Za-z])", needs=_MONTH_NUMBERS, weight=1.2)
+@recognizer(
+    "date", rf"\b({_SHORT_MONTHS})\.(?![A-Za-z])", needs=_MONTH_NUMBERS, weight=1.2, digits=False
+)
 def _short_month(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
     placed = _IN_MONTH.search(before(match, 9))
     if match[1] in ("Jan", "Mar") and follows.kind in ("nothing", "capital") and not placed:
         return None  # A name: so said Jan.
     return Found(
-        Date(month=month_number(match[1])),
+        v.Date(month=month_number(match[1])),
         stop=stop_after(match.string, match.end(), start=match.start()),
     )
 
@@ -387,10 +304,10 @@ def _era(match: re.Match[str]) -> Found:
     written = match[1] or match[6]
     era = written.replace(".", "")
     if match[1]:
-        return Found(Year(int(match[2]), era, era_first=True))
+        return Found(v.Year(int(match[2]), era, era_first=True))
     stop = stop_after(match.string, match.end()) if written.endswith(".") else "none"
-    last = Year(int(match[5] or match[3]), era)
-    return Found(Range(Year(int(match[3])), last) if match[5] else last, stop=stop)
+    last = v.Year(int(match[5] or match[3]), era)
+    return Found(v.Range(v.Year(int(match[3])), last) if match[5] else last, stop=stop)
 
 
 @recognizer(
@@ -399,15 +316,16 @@ def _era(match: re.Match[str]) -> Found:
     rf"\b({_SHORT_MONTHS})\.? ?[-–—] ?({_SHORT_MONTHS})\b\.?",
     weight=1.2,
     needs=(*_SHORT_DAYS, *_MONTH_NUMBERS),
+    digits=False,
 )
 def _named_span(match: re.Match[str]) -> Found:
     if match[1]:
         link = "through" if re.search("thr", match[0]) else ""
-        value = Range(
-            Date(weekday=_SHORT_DAYS[match[1]]), Date(weekday=_SHORT_DAYS[match[2]]), link
+        value = v.Range(
+            v.Date(weekday=_SHORT_DAYS[match[1]]), v.Date(weekday=_SHORT_DAYS[match[2]]), link
         )
     else:
-        value = Range(Date(month=month_number(match[3])), Date(month=month_number(match[4])))
+        value = v.Range(v.Date(month=month_number(match[3])), v.Date(month=month_number(match[4])))
     if not match[0].endswith("."):
         return Found(value)
     stop = stop_after(match.string, match.end())
@@ -423,10 +341,10 @@ def _named_span(match: re.Match[str]) -> Found:
     r"))[1-9]0)'?s)\b(?! of)",
     weight=1.5,
 )
-def _decade(match: re.Match[str]) -> Value:
+def _decade(match: re.Match[str]) -> v.Value:
     if match[1]:
-        return Decade(int(match[1]))
-    return Decade(int(next(group for group in match.groups()[1:] if group)), short=True)
+        return v.Decade(int(match[1]))
+    return v.Decade(int(next(group for group in match.groups()[1:] if group)), short=True)
 
 
 @recognizer(
@@ -434,20 +352,20 @@ def _decade(match: re.Match[str]) -> Value:
     rf"(?<![\w.,$£€])({YEAR})( ?(?:--?|[–—]) ?|/)(\d{{4}}|\d\d)(?![\w%/]|[.,-]\d)",
     weight=1.3,
 )
-def _year_span(match: re.Match[str]) -> Value | None:
+def _year_span(match: re.Match[str]) -> v.Value | None:
     first, sign, last = int(match[1]), match[2], int(match[3])
     if len(match[3]) == 4 and not first < last < 2200:
         return None
     if len(match[3]) == 2 and not first % 100 < last:
         return None
     if sign == "/":
-        return Phrase((Year(first), Year(last)))
-    return Range(Year(first), Year(last))
+        return v.Phrase((v.Year(first), v.Year(last)))
+    return v.Range(v.Year(first), v.Year(last))
 
 
 @recognizer("year", r"(?<![\w.,])'(\d\d)(?![\w.,]\w|\w|')", needs="'", weight=0.8)
-def _short_year(match: re.Match[str]) -> Value:
-    return Date(year=int(match[1]), short_year=True)
+def _short_year(match: re.Match[str]) -> v.Value:
+    return v.Date(year=int(match[1]), short_year=True)
 
 
 _COUNTED = frozenset(
@@ -457,21 +375,15 @@ _COUNTED = frozenset(
     "percent times grams members seats characters lines rows bytes pixels rpm souls dead "
     "degrees cubic square million thousand different more".split()
 )
-
-
 _NO_NOUN = frozenset(
     "was is has his this its as it's does us across towards always thus perhaps sales results "
     "elections games season's polls olympics".split()
 )
-
-
 _PREPOSITION = LazyPattern(
     r"\b(?:[Ii]n|[Ss]ince|[Bb]y|[Uu]ntil|[Ff]rom|[Dd]uring|[Cc]irca|[Yy]ear|[Ee]arly|[Ll]ate|"
     r"[Bb]efore|[Aa]fter|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|of|[Bb]ack to|"
     r"ca?\.|[Ee]st\.|established|founded|born|died|d\.|b\.|©|[Cc]opyright)[ -](?:the )?$|©$"
 )
-
-
 # Nouns whose number is a name and no year.
 _LABELS = LazyPattern(
     r"\b(?:[Rr]oom|[Ff]light|[Rr]oute|[Pp]ort|[Ff]orm|[Cc]ode|RFC|ISO|[Ee]xit|[Bb]us|"
@@ -486,18 +398,18 @@ _LABELS = LazyPattern(
     r"[A-Za-z]+\b)?)",
     weight=0.9,
 )
-def _plain_year(match: re.Match[str]) -> Value | None:
+def _plain_year(match: re.Match[str]) -> v.Value | None:
     number, follows = int(match[1]), (match[2] or "").strip()
     lead = before(match, 16)
     placed = bool(_PREPOSITION.search(lead)) or _is_apart(match, lead)
     if follows in _COUNTED or not 1000 <= number < (3000 if lead.endswith("year ") else 2200):
         return None
     if placed:
-        return Year(number) if number >= 1010 or lead.endswith("year ") else None
+        return v.Year(number) if number >= 1010 or lead.endswith("year ") else None
     # Round numbers count things more often than younger years do.
     likely = (1500 if number % 50 == 0 else 1400) <= number < 2100
     named = number % 50 != 0 and lead.lower().endswith("the ")
-    return Year(number) if likely and (named or not _is_plural(follows)) else None
+    return v.Year(number) if likely and (named or not _is_plural(follows)) else None
 
 
 def _is_apart(match: re.Match[str], lead: str) -> bool:
@@ -524,22 +436,14 @@ _MONTH = {
     language: rf"(?:{one_of([*table.MONTHS, *table.SHORT_MONTHS])})(?![^\W\d_]){DOT}"
     for language, table in ROMANCE.items()
 }
-
-
 _WEEKDAY = {
     language: rf"(?:{one_of(table.SHORT_WEEKDAYS)})\." for language, table in ROMANCE.items()
 }
-
-
 # A street named after a day; what follows is the house.
 _STREET = LazyPattern(
     r"\b(?:Avda\.|Av\.|[Aa]venida|[Cc]alle|[Pp]laza|[Cc]/|[Rr]ue|[Pp]lace)\s*(?:du )?$"
 )
-
-
 _ARTICLES = {"el", "del", "al", "desde", "día"}
-
-
 # Words of their own, which are months only beside a year.
 _DOUBTFUL = {"es": ("mar", "set", "may", "dic"), "fr": ("mar", "dec")}
 
@@ -551,120 +455,110 @@ def _month(language: str, written: str) -> int:
     return months.index(name) + 1 if name in months else short[name]
 
 
-def _romance_year(written: str) -> int:
-    """Two digits stand for the nearest century."""
-    year = int(written)
-    return year if len(written) > 2 else year + (2000 if year < 50 else 1900)
-
-
 def _weekday_number(language: str, written: str | None) -> int | None:
     numbers: dict[str, int] = TABLES[language].SHORT_WEEKDAYS
     return numbers[written.rstrip(".").lower()] if written else None
 
 
-def _date(day: int, month: int, year: str = "") -> Date | None:
+def _date(day: int, month: int, year: str = "", *, day_first: bool = True) -> v.Date | None:
+    """A date in numbers; a year of two digits is of the nearest century."""
     if not (1 <= day <= 31 and 1 <= month <= 12):
         return None
-    return Date(day, month, _romance_year(year) if year else None, day_first=True)
+    number = int(year) if year else None
+    if number is not None and len(year) == 2:
+        number += 2000 if number < 50 else 1900
+    return v.Date(day, month, number, day_first=day_first)
 
 
-@recognizer(
+_UNTIL = {"es": "y|al", "fr": "et|au"}
+
+
+@per_language(
     "date",
-    rf"(?:(?<!\w)({_WEEKDAY['es']}),?\s+)?(?<![\w.,/])(\d{{1,2}})(?:\s*([-\u2013]|y|al)\s*(\d{{1,2}}))?"
-    rf"(?:\s+|[-/])(?:de\s+)?({_MONTH['es']})(?:(?:,?\s+(?:(del?)\s+)?|[-/])(\d{{4}}))?(?!\w)",
-    languages=("es",), flags=re.IGNORECASE, weight=1.3,
-    digits=True, needs=(*spanish.MONTHS, *spanish.SHORT_MONTHS),
-)  # fmt: skip
-def _spanish_date(match: re.Match[str]) -> Value | Found | None:
+    lambda language: (
+        rf"(?:(?<!\w)({_WEEKDAY[language]}),?\s+)?(?<![\w.,/])(\d{{1,2}}(?:er)?)"
+        rf"(?:\s*([-\u2013]|{_UNTIL[language]})\s*(\d{{1,2}}(?:er)?))?(?:\s+|[-/])(?:de\s+)?"
+        rf"({_MONTH[language]})(?:(?:,?\s+(?:(del?)\s+)?|[-/])(\d{{4}}))?(?!\w)"
+    ),
+    needs=lambda language: (*TABLES[language].MONTHS, *TABLES[language].SHORT_MONTHS),
+    flags=re.IGNORECASE,
+    weight=1.3,
+)
+def _day_and_name(language: str, match: re.Match[str]) -> v.Value | Found | None:
+    """`3 de mayo de 1999`, `1er mai`, `3-5 sept. 2020`."""
     weekday, day, link, until, month, article, year = match.groups()
-    if not 1 <= int(day) <= 31 or (month.lower() in _DOUBTFUL["es"] and not year):
+    number = int(day.removesuffix("er"))
+    if not 1 <= number <= 31 or (month.lower() in _DOUBTFUL[language] and not year):
         return None
-    if month[0].isupper() and word_before(match) in spanish.LABELS - _ARTICLES:
+    if month[0].isupper() and word_before(match) in TABLES[language].LABELS - _ARTICLES:
         return None  # En la página 12 Mayo habla.
-    if year and _STREET.search(before(match, 14)):
+    if language == "es" and year and _STREET.search(before(match, 14)):
         name = match[0][: -len(year)].rstrip(" ,").removeprefix(day).strip()
-        return Phrase((Number(day), name, Number(year)))
-    number = _month("es", month)
-    last: Value = Date(
-        int(until or day), number, int(year) if year else None, day_first=True,
-        weekday=_weekday_number("es", weekday),
+        return v.Phrase((v.Number(day), name, v.Number(year)))
+    last: v.Value = v.Date(
+        int((until or day).removesuffix("er")), _month(language, month),
+        int(year) if year else None, weekday=_weekday_number(language, weekday), day_first=True,
         article="del" if article == "del" else "",
     )  # fmt: skip
     if until:
-        last = Range(Label(day), last, "y" if link == "y" else "al")
-    return close(last, match, "es", digits_follow=False)
+        premier = language == "fr" and number == 1
+        first: v.Value = v.Abbreviation("premier") if premier else v.Number(str(number))
+        last = v.Range(first, last, link if link.isalpha() else _UNTIL[language].split("|")[1])
+    return close(last, match, language, digits_follow=False)
 
 
 @recognizer(
-    "date",
-    rf"(?:(?<!\w)({_WEEKDAY['fr']}),?\s+)?(?<![\w.,/])(\d{{1,2}}(?:er)?)"
-    rf"(?:\s*(-|\u2013|et|au)\s*(\d{{1,2}}(?:er)?))?(?:\s+|[-/])"
-    rf"({_MONTH['fr']})(?:(?:,?\s+|[-/])(\d{{4}}))?(?!\w)",
-    languages=("fr",), flags=re.IGNORECASE, weight=1.3,
-    digits=True, needs=(*french.MONTHS, *french.SHORT_MONTHS),
-)  # fmt: skip
-def _french_date(match: re.Match[str]) -> Value | Found | None:
-    weekday, day, link, until, month, year = match.groups()
-    number = int(day.removesuffix("er"))
-    if not 1 <= number <= 31 or (month.lower() in _DOUBTFUL["fr"] and not year):
-        return None
-    if month[0].isupper() and word_before(match) in french.LABELS:
-        return None
-    last: Value = Date(
-        int((until or day).removesuffix("er")), _month("fr", month), int(year) if year else None,
-        weekday=_weekday_number("fr", weekday),
-        day_first=True,
-    )  # fmt: skip
-    if until:
-        first: Value = Abbreviation("premier") if number == 1 else Number(str(number))
-        last = Range(first, last, link if link.isalpha() else "au")
-    return close(last, match, "fr", digits_follow=False)
-
-
-@recognizer(
-    "date",
-    r"(?<!\w)1\.?(?:º|°|ero|ro|er|o)\.?\s+de\s+(?=([a-z]+))",
-    languages=("es",),
-    weight=2,
-    digits=True,
+    "date", r"(?<!\w)1\.?(?:º|°|ero|ro|er|o)\.?\s+de\s+(?=([a-z]+))", languages=("es",), weight=2
 )
-def _spanish_first(match: re.Match[str]) -> Value | None:
-    return Abbreviation("primero de ") if match[1] in spanish.MONTHS else None
+def _spanish_first(match: re.Match[str]) -> v.Value | None:
+    return v.Abbreviation("primero de ") if match[1] in spanish.MONTHS else None
 
 
-@per_language(
-    "date", r"(?<![\w.,/-])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-])", weight=1.5, digits=True
-)
-def _romance_iso(language: str, match: re.Match[str]) -> Value | None:
-    return _date(int(match[4]), int(match[3]), match[1])
+_ALL = ("en", "es", "fr")
 
 
 @per_language(
     "date",
-    r"(?<![\w.,/-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})(?![\d/-])(?!\.\d|[\s-]\d\d(?:\D|$))",
-    weight=1.5,
-    digits=True,
+    r"(?<![\w.,/-])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})"
+    r"(?:[T ](\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(Z)?)?(?![\w/-])",
+    languages=_ALL,
+    weight=1.8,
 )
-def _romance_numeric(language: str, match: re.Match[str]) -> Value | None:
-    day, month = int(match[1]), int(match[3])
-    if month > 12 >= day:
+def _iso(language: str, match: re.Match[str]) -> v.Value | None:
+    date = _date(int(match[4]), int(match[3]), match[1], day_first=language != "en")
+    if not date or not match[5]:
+        return date
+    time = v.Time(int(match[5]), int(match[6]), zone="UTC" if match[7] else "")
+    return v.Phrase((date, ",", time))
+
+
+@per_language(
+    "date",
+    r"(?<![\w.,/-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|\.\d|[\s-]\d\d(?:\D|$))",
+    languages=_ALL,
+    weight=1.6,
+)
+def _numeric(language: str, match: re.Match[str]) -> v.Value | None:
+    """Americans write the month first, unless there are dots or a day that is no month."""
+    day, mark, month, year = int(match[1]), match[2], int(match[3]), match[4]
+    if language == "en" and mark == "." and len(year) == 2:
+        return None
+    if (language == "en" and mark != "." and day <= 12) or month > 12 >= day:
         day, month = month, day
-    return _date(day, month, match[4])
+    return _date(day, month, year, day_first=language != "en")
 
 
-@per_language(
-    "date", r"(?<![\w.,/-])(\d{1,2})([-/.])([IVX]{1,4})\2(\d{4})(?![\w-])", weight=2, digits=True
-)
-def _roman_month(language: str, match: re.Match[str]) -> Value | None:
+@per_language("date", r"(?<![\w.,/-])(\d{1,2})([-/.])([IVX]{1,4})\2(\d{4})(?![\w-])", weight=2)
+def _roman_month(language: str, match: re.Match[str]) -> v.Value | None:
     return _date(int(match[1]), roman_value(match[3]), match[4])
 
 
 @per_language(
     "date", r"(?<![\w.,/-])((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\d/-])", needs="/", weight=1.5
 )
-def _school_year(language: str, match: re.Match[str]) -> Value:
+def _school_year(language: str, match: re.Match[str]) -> v.Value:
     """A course that runs over New Year."""
-    return Phrase((Number(match[1]), Number(match[2])))
+    return v.Phrase((v.Number(match[1]), v.Number(match[2])))
 
 
 _SHARE = {"es": r" de (?:l|su|mi|tu|est|cada)", "fr": r" d(?:e la|es|u)\b"}
@@ -677,9 +571,8 @@ _SHARE = {"es": r" de (?:l|su|mi|tu|est|cada)", "fr": r" d(?:e la|es|u)\b"}
         r"(\d{1,2})/(\d{1,2})"
         rf"(?![\d/]|[.,]\d|{_SHARE[language]})"
     ),
-    needs="/", weight=1.5,
-)  # fmt: skip
-def _day_and_month(language: str, match: re.Match[str]) -> Value | None:
+    needs="/", weight=1.5)  # fmt: skip
+def _day_and_month(language: str, match: re.Match[str]) -> v.Value | None:
     return _date(int(match[1]), int(match[2]))
 
 
@@ -690,17 +583,16 @@ def _day_and_month(language: str, match: re.Match[str]) -> Value | None:
         rf"|(?<!\w)({_MONTH[language]})([-/ ])(?:de )?(\d{{4}})(?!\d)"
     ),
     flags=re.I, weight=1.2,
-    digits=True,
 )  # fmt: skip
-def _month_and_year(language: str, match: re.Match[str]) -> Value | None:
+def _month_and_year(language: str, match: re.Match[str]) -> v.Value | None:
     if match[1]:
-        return Date(month=int(match[1]), year=int(match[2]))
+        return v.Date(month=int(match[1]), year=int(match[2]))
     if match[3].lower() in TABLES[language].MONTHS:
         if " de " in match[0]:
-            return Phrase((match[3], "de", Number(match[5])))
+            return v.Phrase((match[3], "de", v.Number(match[5])))
         if match[4] == " " or language == "fr":
-            return Phrase((match[3], Number(match[5])))
-    return Date(month=_month(language, match[3]), year=int(match[5]))
+            return v.Phrase((match[3], v.Number(match[5])))
+    return v.Date(month=_month(language, match[3]), year=int(match[5]))
 
 
 # Months cut short by themselves: en sept. Words such as mar. and nov. need a preposition.
@@ -710,11 +602,10 @@ def _month_and_year(language: str, match: re.Match[str]) -> Value | None:
         rf"(?<=\ben )({one_of(TABLES[language].SHORT_MONTHS)})\.(?!\w)"
         rf"|(?<!\w)({one_of(TABLES[language].SHORT_MONTHS)})\.(?=\s?[-\u2013/]\s?{_MONTH[language]})"
     ),
-    weight=1.5, needs=lambda language: TABLES[language].SHORT_MONTHS,
-)  # fmt: skip
-def _month_alone(language: str, match: re.Match[str]) -> Value | Found | None:
+    weight=1.5, needs=lambda language: TABLES[language].SHORT_MONTHS, digits=False)  # fmt: skip
+def _month_alone(language: str, match: re.Match[str]) -> v.Value | Found | None:
     name = TABLES[language].MONTHS[_month(language, match[1] or match[2]) - 1]
-    return close(Abbreviation(name), match, language, digits_follow=False)
+    return close(v.Abbreviation(name), match, language, digits_follow=False)
 
 
 @per_language(
@@ -723,12 +614,14 @@ def _month_alone(language: str, match: re.Match[str]) -> Value | Found | None:
         rf"(?<!\w)({one_of(TABLES[language].SHORT_WEEKDAYS)})\.?\s?[-\u2013]\s?"
         rf"({one_of(TABLES[language].SHORT_WEEKDAYS)})\.(?!\w)"
     ),
-    flags=re.IGNORECASE, needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
-)  # fmt: skip
-def _weekdays(language: str, match: re.Match[str]) -> Value | Found | None:
+    flags=re.IGNORECASE,
+    digits=False,
+    needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
+)
+def _weekdays(language: str, match: re.Match[str]) -> v.Value | Found | None:
     first, last = (_weekday_name(language, part) for part in match.groups())
     link = "a" if language == "es" else "à"
-    return close(Abbreviation(capitalize(f"{first} {link} {last}", match)), match, language)
+    return close(v.Abbreviation(capitalize(f"{first} {link} {last}", match)), match, language)
 
 
 _PLAIN_WEEKDAYS = {"es": "lun|mié|jue|vie|sáb|dom", "fr": "lun|ven|sam|dim"}
@@ -748,8 +641,9 @@ def _weekday_name(language: str, written: str) -> str:
     ),
     flags=re.IGNORECASE,
     needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
+    digits=False,
 )
-def _romance_weekday(language: str, match: re.Match[str]) -> Value | Found | None:
+def _romance_weekday(language: str, match: re.Match[str]) -> v.Value | Found | None:
     written, following = match[0].lower(), after(match)
     # El mar. 12 barcos: a noun that is counted follows, and no time or place.
     counted = re.match(r",?\s+\d+ (?!heures?\b|dans\b|pour\b|à\b|a\b|de\b)[a-zà-ÿ]{3,}", following)
@@ -757,7 +651,7 @@ def _romance_weekday(language: str, match: re.Match[str]) -> Value | Found | Non
         return None
     if written == "sam." and match[0][0] == "S" and not re.match("[-\u2013]", following):
         return None  # Sam is a name too.
-    return close(Abbreviation(_weekday_name(language, match[0])), match, language)
+    return close(v.Abbreviation(_weekday_name(language, match[0])), match, language)
 
 
 # -- eras and decades ------------------------------------------------------------------------------
@@ -769,25 +663,25 @@ def _romance_weekday(language: str, match: re.Match[str]) -> Value | Found | Non
     languages=("es",),
     needs="ad",
     weight=2,
+    digits=False,
 )
-def _spanish_era(match: re.Match[str]) -> Value | Found | None:
+def _spanish_era(match: re.Match[str]) -> v.Value | Found | None:
     dated = re.search(r"(?:\d|[IVXLC]|siglo|año)\.?\s*$", before(match, 12))
     if match[0].count(".") < (1 if dated else 2):
         return None
     words = "antes de Cristo" if match[1] == "a" else "después de Cristo"
-    return _close_era(Abbreviation(words), match, "es")
+    return _close_era(v.Abbreviation(words), match, "es")
 
 
 @recognizer(
     "date", r"(?<!\w)(av|apr|ap|avant|après)\.?\s?J\.?-?\s?C\b\.?(?!\w)",
-    languages=("fr",), needs="jJ", flags=re.I, weight=2,
-)  # fmt: skip
-def _french_era(match: re.Match[str]) -> Value | Found | None:
+    languages=("fr",), needs="jJ", flags=re.I, weight=2, digits=False)  # fmt: skip
+def _french_era(match: re.Match[str]) -> v.Value | Found | None:
     side = "avant" if match[1].lower().startswith("av") else "après"
-    return _close_era(Abbreviation(f"{side} Jésus-Christ"), match, "fr")
+    return _close_era(v.Abbreviation(f"{side} Jésus-Christ"), match, "fr")
 
 
-def _close_era(value: Value, match: re.Match[str], language: str) -> Found:
+def _close_era(value: v.Value, match: re.Match[str], language: str) -> Found:
     """At the start of a sentence more follows: Au Ier s. av. J.-C. César vint."""
     opening = r"\W*(?:Aux?|En|Vers|Dès|Du|Hacia|Durante|Desde|A)\b[^,;:]{0,30}"
     following = look_behind(match.string, match.end())
@@ -803,12 +697,12 @@ def _close_era(value: Value, match: re.Match[str], language: str) -> Found:
     r"(?<!\w)([12]\d\d0)s(?![\w'])",
     languages=("es",), weight=2,
 )  # fmt: skip
-def _spanish_decade(match: re.Match[str]) -> Value | None:
+def _spanish_decade(match: re.Match[str]) -> v.Value | None:
     if match[1]:
         head = r"\b(?:años|(?:década|decenio) de los)\s$" + ("|los $" if "s" in match[0] else "")
         if not re.search(head, before(match).lower()):
             return None
-    return Decade(int(match[1] or match[2] or match[3]), short=not match[3])
+    return v.Decade(int(match[1] or match[2] or match[3]), short=not match[3])
 
 
 @recognizer(
@@ -817,10 +711,10 @@ def _spanish_decade(match: re.Match[str]) -> Value | None:
     r"(?:\s*(-|\u2013|et|à|ou)\s*'?(\d{4}|[1-9]0))?(?!\w|[.,]\d)",
     languages=("fr",), flags=re.I, weight=1.5,
 )  # fmt: skip
-def _french_decade(match: re.Match[str]) -> Value:
+def _french_decade(match: re.Match[str]) -> v.Value:
     head = match[1].strip().replace("ann.", "années")
     if not match[4]:
-        return Phrase((head, Label(match[2])))
+        return v.Phrase((head, v.Label(match[2])))
     long = ("à",) if len(match[4]) == 4 else ()
     link = (match[3],) if match[3].isalpha() else long
-    return Phrase((head, Label(match[2]), *link, Label(match[4])))
+    return v.Phrase((head, v.Label(match[2]), *link, v.Label(match[4])))

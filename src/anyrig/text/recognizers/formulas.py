@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import recognizer
 from anyrig.text.recognizers.common import SUBSCRIPT, SUPERSCRIPT
-from anyrig.text.values import Formula, Value
 
 _ELEMENTS = frozenset(
     "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga "
@@ -27,7 +27,7 @@ _PARTS = re.compile(r"[A-Z][a-z]?|\d+|[+-]")
     needs="0123456789₀₁₂₃₄₅₆₇₈₉(",
     weight=1.4,
 )
-def _formula(match: re.Match[str]) -> Value | None:
+def _formula(match: re.Match[str]) -> v.Value | None:
     written = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT).replace("^", "")
     symbols = re.findall(r"[A-Z][a-z]?", written)
     if not all(symbol in _ELEMENTS for symbol in symbols) or not re.search(r"\d", written):
@@ -41,7 +41,7 @@ def _formula(match: re.Match[str]) -> Value | None:
         return None
     if not single and re.fullmatch(r"[A-Z][a-z][A-Z]?\d{3,}", written):
         return None
-    return Formula(tuple(_PARTS.findall(written)))
+    return v.Formula(tuple(_PARTS.findall(written)))
 
 
 @recognizer(
@@ -51,10 +51,10 @@ def _formula(match: re.Match[str]) -> Value | None:
     needs="⁺⁻+",
     weight=1.2,
 )
-def _ion(match: re.Match[str]) -> Value | None:
+def _ion(match: re.Match[str]) -> v.Value | None:
     if match[1] not in _ELEMENTS:
         return None
-    return Formula((match[1], *_PARTS.findall(match[2].translate(SUPERSCRIPT))))
+    return v.Formula((match[1], *_PARTS.findall(match[2].translate(SUPERSCRIPT))))
 
 
 @recognizer(
@@ -64,5 +64,5 @@ def _ion(match: re.Match[str]) -> Value | None:
     languages=("en", "es", "fr"),
     weight=1.4,
 )
-def _simple(match: re.Match[str]) -> Value:
-    return Formula(tuple(_PARTS.findall(match[0])))
+def _simple(match: re.Match[str]) -> v.Value:
+    return v.Formula(tuple(_PARTS.findall(match[0])))

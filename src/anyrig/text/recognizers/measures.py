@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import (
     AMOUNT,
@@ -32,18 +33,6 @@ from anyrig.text.recognizers.common import (
 from anyrig.text.recognizers.languages import TABLES, units
 from anyrig.text.recognizers.numbers import is_degrees
 from anyrig.text.recognizers.stops import look_behind, stop_after
-from anyrig.text.values import (
-    Abbreviation,
-    Dimensions,
-    Fraction,
-    Letters,
-    Measure,
-    Number,
-    Phrase,
-    Range,
-    Rate,
-    Value,
-)
 
 _SCALED = {
     "m": "k c m µ n d", "g": "k m µ n", "L": "m d c µ", "W": "k M G m T", "V": "k m M",
@@ -51,8 +40,6 @@ _SCALED = {
     "B": "k K M G T P", "b": "k K M G T", "bit": "k M G T", "eV": "k M G T", "cal": "k",
     "Ah": "m", "N": "k", "s": "m µ n", "mol": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
 }  # fmt: skip
-
-
 # How units are written, and the key of each.
 _WRITTEN = {
     "yds": "yd", "lbs": "lb", "ozs": "oz", "fl oz": "fl oz", "qts": "qt", "pts": "point",
@@ -64,19 +51,13 @@ _WRITTEN = {
     "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
     "tabs": "tab", "caps": "capsule",
 }  # fmt: skip
-
-
 _PLAIN = (
     "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
     "doz cc m g L W V A Hz Pa J N s t B mol Ω Wh cal px F Ah eV mph kph mpg rpm bpm psi "
     "fps dpi ppi "
     "wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb kgf"
 ).split()
-
-
 _SQUARE = ("sq ft", "sq in", "sq m", "sq km", "sq mi", "sq yd", "cu ft", "cu m", "cu in")
-
-
 UNITS = {name: name for name in (*_PLAIN, *_SQUARE)} | _WRITTEN
 
 
@@ -86,30 +67,20 @@ for _base, _prefixes in _SCALED.items():
 
 
 _UNIT = one_of(UNITS, dots=True)
-
-
 _PERIOD = {
     "second": "s", "minute": "min", "hour": "h", "day": "d", "week": "wk", "month": "mo",
     "year": "yr", "yr": "yr", "mo": "mo", "wk": "wk", "hr": "h", "sec": "s", "d": "d",
     "person": "person", "capita": "capita", "serving": "serving", "acre": "ac", "inch": "in",
     "foot": "ft", "mile": "mi", "gallon": "gal",
 }  # fmt: skip
-
-
 # Units that may be other things when they touch the number, and whether they still count there:
 # "5m" is five meters, "5B" a seat or billions.
 _TOUCHING = {
     "t": False, "B": False, "K": False, "N": False, "J": False, "F": False, "b": False, "in": True,
     "m": True, "g": True, "s": True, "L": True, "A": True, "V": True, "W": True, "ac": False,
 }  # fmt: skip
-
-
 _POWER = r"(?:\^?[23]|[²³])"
-
-
 _LINK = r" ?[-–—] ?| to | or | and "
-
-
 _PLACE = LazyPattern(
     r"\b(?:[Ss]eats?|[Rr]ow|[Gg]ate|[Rr]oom|[Aa]pt\.?|[Aa]partment|[Ss]uite|[Uu]nit|"
     r"[Gg]rade|[Cc]lass|"
@@ -118,15 +89,11 @@ _PLACE = LazyPattern(
     r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
     r"Rte\.?|[Hh]ighway|Hwy\.?|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
 )
-
-
 _SIZE = LazyPattern(
     r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|loafers?|"
     r"sandals?|slippers?|footwear|takes?)\b[^.;]{0,12}$",
     re.IGNORECASE,
 )
-
-
 _DOTTED = frozenset(
     "in ft lb lbs oz min sec hr yd mi tbsp tsp pt qt gal hrs yds pts pcs qts wks yrs "
     "mins secs gals "
@@ -156,17 +123,17 @@ def _measure(match: re.Match[str]) -> Found | None:
         return None
     scale = SCALES[word or letter] if word or letter else 0
     first = parse_amount(low, sign, 0 if high else scale)
-    amount: Number | Range = first  # type: ignore[assignment]
+    amount: v.Number | v.Range = first  # type: ignore[assignment]
     if high:
         joint = link.strip()
-        amount = Range(
+        amount = v.Range(
             first, parse_amount(high, None, scale), joint if joint in ("or", "and") else ""
         )
     attributive = gap == "-" or _describes(match, gap, name)
-    value: Value = Measure(amount, key, _exponent(power), attributive)
+    value: v.Value = v.Measure(amount, key, _exponent(power), attributive)
     if below or per:
         rate = below or per
-        value = Rate(value, UNITS.get(rate) or _PERIOD.get(rate, rate), _exponent(below_power))
+        value = v.Rate(value, UNITS.get(rate) or _PERIOD.get(rate, rate), _exponent(below_power))
     if dot and (name.split()[-1] not in _DOTTED or below or per):
         # A unit that is not written with a full stop: it ends the sentence, if anything.
         if look_behind(match.string, match.end()).kind == "lower":
@@ -225,11 +192,7 @@ def _is_inch(match: re.Match[str], gap: str, dot: str | None) -> bool:
 _AFTER_INCH = LazyPattern(
     r"\s*(?:[,;)x×]|$|by\b|tall|wide|long|deep|thick|high|pipe|screen|board|in diameter|square)"
 )
-
-
 _WORN = LazyPattern(r"\b(?:sizes?|sits?|sat|seats?|seated)\b[^.;]*$", re.IGNORECASE)
-
-
 _PRODUCT = LazyPattern(
     r"\b(?:iPhone|iPad|iPod|Galaxy|Pixel|Model|Mark|Xperia|Series|Boeing|type) $"
 )
@@ -279,24 +242,24 @@ _STREET = LazyPattern(
     needs=("°", "º", "deg"),
     weight=1.4,
 )
-def _degrees(match: re.Match[str]) -> Found | Value:
+def _degrees(match: re.Match[str]) -> Found | v.Value:
     sign, low, link, high, dot, letter, word = match.groups()
-    amount: Value = parse_amount(low, sign)
+    amount: v.Value = parse_amount(low, sign)
     joint = (link or "").strip()
     scale = (
         re.match(r"[^°]+° ?([CF]?)", match[0][: match.start(4) - match.start()]) if high else None
     )
     if high and scale and joint.isalpha():
-        last = Measure(parse_amount(high), f"°{letter}" if letter else "°")
-        return Phrase((Measure(amount, f"°{scale[1]}"), joint, last))  # type: ignore[arg-type]
+        last = v.Measure(parse_amount(high), f"°{letter}" if letter else "°")
+        return v.Phrase((v.Measure(amount, f"°{scale[1]}"), joint, last))  # type: ignore[arg-type]
     if high:
-        amount = Range(amount, parse_amount(high), "or" if joint == "or" else "")
+        amount = v.Range(amount, parse_amount(high), "or" if joint == "or" else "")
     stop: Stop = "none"
     if dot and not letter and not word:
         stop = stop_after(match.string, match.end())
     unit = f"°{letter}" if letter else "°"
-    value = Measure(amount, unit, attributive=not letter and not word and is_attributive(match))  # type: ignore[arg-type]
-    return Found(Phrase((value, word)) if word else value, stop=stop)
+    value = v.Measure(amount, unit, attributive=not letter and not word and is_attributive(match))  # type: ignore[arg-type]
+    return Found(v.Phrase((value, word)) if word else value, stop=stop)
 
 
 @recognizer(
@@ -306,17 +269,17 @@ def _degrees(match: re.Match[str]) -> Found | Value:
     needs="°º",
     weight=1.6,
 )
-def _coordinate(match: re.Match[str]) -> Value:
+def _coordinate(match: re.Match[str]) -> v.Value:
     sign, degrees, minutes, seconds, side = match.groups()
-    parts: list[Value | str] = [
-        Measure(parse_number(degrees, sign), "°"),
-        Measure(parse_number(minutes), "min"),
+    parts: list[v.Value | str] = [
+        v.Measure(parse_number(degrees, sign), "°"),
+        v.Measure(parse_number(minutes), "min"),
     ]
     if seconds:
-        parts.append(Measure(parse_number(seconds), "s"))
+        parts.append(v.Measure(parse_number(seconds), "s"))
     if side:
         parts.append({"N": "north", "S": "south", "E": "east", "W": "west"}[side])
-    return Phrase(tuple(parts))
+    return v.Phrase(tuple(parts))
 
 
 @recognizer(
@@ -326,13 +289,13 @@ def _coordinate(match: re.Match[str]) -> Value:
     weight=1.8,
 )
 def _feet_inches(match: re.Match[str]) -> Found:
-    value = Phrase((Measure(Number(match[1]), "ft"), Measure(parse_amount(match[2]), "in")))
+    value = v.Phrase((v.Measure(v.Number(match[1]), "ft"), v.Measure(parse_amount(match[2]), "in")))
     return Found(value, stop=_stop_after_unit(match, match[3]))
 
 
 @recognizer("measure", rf"(?<![\w.])({AMOUNT})\" ?[x×] ?({AMOUNT})\"", needs='"', weight=1.6)
-def _sheet(match: re.Match[str]) -> Value:
-    return Dimensions(tuple(Measure(parse_amount(side), "in") for side in match.groups()))
+def _sheet(match: re.Match[str]) -> v.Value:
+    return v.Dimensions(tuple(v.Measure(parse_amount(side), "in") for side in match.groups()))
 
 
 @recognizer(
@@ -341,9 +304,9 @@ def _sheet(match: re.Match[str]) -> Value:
     needs="'",
     weight=1.6,
 )
-def _height(match: re.Match[str]) -> Value | None:
+def _height(match: re.Match[str]) -> v.Value | None:
     # "5' 11" is no height where the quotation began before.
-    return Phrase((Measure(Number(match[1]), "ft", attributive=True), parse_amount(match[2])))
+    return v.Phrase((v.Measure(v.Number(match[1]), "ft", attributive=True), parse_amount(match[2])))
 
 
 @recognizer(
@@ -353,20 +316,20 @@ def _height(match: re.Match[str]) -> Value | None:
     needs="\"'",
     weight=1.1,
 )
-def _inches(match: re.Match[str]) -> Value | None:
+def _inches(match: re.Match[str]) -> v.Value | None:
     lead = before(match, 300)
     if match[2] == '"' and len(re.findall(r'(?<!\d)"', lead)) % 2:
         return None
-    return Measure(parse_amount(match[1]), "in", attributive=_before_thing(match))
+    return v.Measure(parse_amount(match[1]), "in", attributive=_before_thing(match))
 
 
 @recognizer(
     "measure", r"(?<![\w.\"'])(\d+(?:\.\d+)?)'(?![\w'])(?=[\s.,;:!?)x×-]|$)", needs="'", weight=1.1
 )
-def _feet(match: re.Match[str]) -> Value | None:
+def _feet(match: re.Match[str]) -> v.Value | None:
     if re.search(r"(?<!\w)'[^']*$", before(match, 200)):
         return None
-    return Measure(parse_number(match[1]), "ft", attributive=_before_thing(match))
+    return v.Measure(parse_number(match[1]), "ft", attributive=_before_thing(match))
 
 
 def _before_thing(match: re.Match[str]) -> bool:
@@ -380,9 +343,9 @@ def _before_thing(match: re.Match[str]) -> bool:
     needs="x",
     weight=2,
 )
-def _product(match: re.Match[str]) -> Value:
+def _product(match: re.Match[str]) -> v.Value:
     """A sum, where its result stands beside it."""
-    return Phrase((parse_number(match[1]), "times", parse_number(match[2])))
+    return v.Phrase((parse_number(match[1]), "times", parse_number(match[2])))
 
 
 @recognizer(
@@ -404,11 +367,11 @@ def _dimensions(match: re.Match[str]) -> Found | None:
     keys = [marks.get(one) or UNITS[one.replace(". ", " ")] if one else "" for one in units]
     # "ac" and the like need the touch of a number that is no other thing.
     parts = tuple(
-        Measure(parse_amount(side), key) if key else parse_amount(side)
+        v.Measure(parse_amount(side), key) if key else parse_amount(side)
         for side, key in zip(sides[:count], keys, strict=False)
         if side
     )
-    value = Dimensions(parts)
+    value = v.Dimensions(parts)
     if not match[10]:
         return Found(value)
     if keys[count - 1]:
@@ -432,13 +395,13 @@ def _is_size(match: re.Match[str]) -> bool:
     needs=("%", "‰", "percent", "per", "pct"),
     weight=1.3,
 )
-def _percent(match: re.Match[str]) -> Value | Found:
+def _percent(match: re.Match[str]) -> v.Value | Found:
     sign, low, link, high, mark = match.groups()
-    amount: Value = parse_amount(low, sign)
+    amount: v.Value = parse_amount(low, sign)
     if high:
         joint = link.strip()
-        amount = Range(amount, parse_number(high), joint if joint in ("or", "and") else "")
-    value = Measure(amount, "‰" if mark == "‰" else "%")  # type: ignore[arg-type]
+        amount = v.Range(amount, parse_number(high), joint if joint in ("or", "and") else "")
+    value = v.Measure(amount, "‰" if mark == "‰" else "%")  # type: ignore[arg-type]
     return Found(value, stop=_stop_after_unit(match, ".")) if mark.endswith(".") else value
 
 
@@ -449,9 +412,9 @@ def _percent(match: re.Match[str]) -> Value | Found:
     needs="/",
     weight=1.2,
 )
-def _bare_rate(match: re.Match[str]) -> Value:
+def _bare_rate(match: re.Match[str]) -> v.Value:
     above, _, below = match[1].partition("/")
-    return Rate(Measure(None, UNITS[above]), UNITS.get(below, below), 2 if match[2] else 1)
+    return v.Rate(v.Measure(None, UNITS[above]), UNITS.get(below, below), 2 if match[2] else 1)
 
 
 @recognizer(
@@ -464,7 +427,7 @@ def _bare_rate(match: re.Match[str]) -> Value:
 def _per_period(match: re.Match[str]) -> Found:
     """Without a unit: `30k/yr`, `3/week`."""
     amount = parse_number(match[1], None, SCALES[match[2]] if match[2] else 0)
-    return Found(Rate(amount, _PERIOD[match[3]]), stop=_stop_after_unit(match, match[4]))
+    return Found(v.Rate(amount, _PERIOD[match[3]]), stop=_stop_after_unit(match, match[4]))
 
 
 @recognizer(
@@ -473,7 +436,7 @@ def _per_period(match: re.Match[str]) -> Found:
     r"(?<![\w.])(\d{1,2} ?[½]) ([A-Z]{1,3})(?!\w)",
     weight=1.5,
 )
-def _shoe(match: re.Match[str]) -> Value | None:
+def _shoe(match: re.Match[str]) -> v.Value | None:
     """A shoe's size with its width: `10½ W`."""
     amount, width = match[1] or match[3], match[2] or match[4]
     if not _SIZE.search(before(match, 24)) and "½" not in amount:
@@ -483,7 +446,7 @@ def _shoe(match: re.Match[str]) -> Value | None:
         before(match, 24),
     ):
         return None
-    return Phrase((parse_amount(amount), Letters(width)))
+    return v.Phrase((parse_amount(amount), v.Letters(width)))
 
 
 @recognizer(
@@ -491,7 +454,7 @@ def _shoe(match: re.Match[str]) -> Value | None:
 )
 def _after_power(match: re.Match[str]) -> Found:
     """`10⁻⁹ m`."""
-    return Found(Measure(None, UNITS[match[1].replace(". ", " ")]), start=match.start(1))
+    return Found(v.Measure(None, UNITS[match[1].replace(". ", " ")]), start=match.start(1))
 
 
 # -- Spanish and French
@@ -499,31 +462,21 @@ def _after_power(match: re.Match[str]) -> Found:
 
 # Letters that name seats, classes and models more often than they measure.
 _DOUBTFUL = frozenset("A B C F J K N V W L t o j q p. pp.".split())
-
-
 _SEATED = LazyPattern(
     r"\b(?:asientos?|fila|piso|planta|puerta|letra|aula|clase|grupo|curso|portal|escalera|bloque|"
     r"tipo|talla|sièges?|place|rang|étage|porte|salle|groupe|bâtiment|bloc|taille|type|voie|ligne|"
     r"renault|citroën|peugeot|la|une|sa|ma) $",
     re.IGNORECASE,
 )  # fmt: skip
-
-
 SYMBOL = {
     language: rf"(?:{one_of(units).replace(chr(92) + ' ', ' ?')})"
     for language, units in units.UNITS.items()
 }
-
-
 ROMANCE_POWER = r"([²³]|(?<=m)[23](?!\w))?"
-
-
 _SIDE = {
     language: rf"({COMMA_NUMBER})(?: ?({symbol}){ROMANCE_POWER})?"
     for language, symbol in SYMBOL.items()
 }
-
-
 LINKS = {"es": rf"(?:{DASH}| a )", "fr": rf"(?:{DASH}| à )"}
 
 
@@ -548,7 +501,7 @@ def parse_power(mark: str | None) -> int:
     weight=1.2,
     needs=lambda language: units.UNITS[language],
 )
-def _romance_measure(language: str, match: re.Match[str]) -> Value | Found | None:
+def _romance_measure(language: str, match: re.Match[str]) -> v.Value | Found | None:
     written, until, symbol, power, per, per_power = match.groups()
     amount = parse_comma_number(written)
     if (
@@ -563,14 +516,14 @@ def _romance_measure(language: str, match: re.Match[str]) -> Value | Found | Non
             return None
         if symbol in "BKCFJNq" and (len(amount.digits) < 2 or symbol in "CF"):
             return None
-    value: Value = Measure(
-        Range(amount, parse_comma_number(until), link_range(language, match)) if until else amount,
-        find_unit(language, symbol), parse_power(power),
-    )  # fmt: skip
+    counted: v.Number | v.Range = amount
+    if until:
+        counted = v.Range(amount, parse_comma_number(until), link_range(language, match))
+    value: v.Value = v.Measure(counted, find_unit(language, symbol), parse_power(power))
     if symbol.startswith("hab") and int(amount.digits) < 20 and language == "es" and not per:
-        value = Measure(amount, "room")
+        value = v.Measure(amount, "room")
     if per:
-        value = Rate(value, find_unit(language, per), parse_power(per_power))
+        value = v.Rate(value, find_unit(language, per), parse_power(per_power))
     return close(value, match, language, digits_follow=False)
 
 
@@ -582,17 +535,18 @@ def link_range(language: str, match: re.Match[str]) -> str:
 @per_language(
     "measure",
     lambda language: (
-        rf"(?<![\w/.])({SYMBOL[language]}){ROMANCE_POWER}\.?/({SYMBOL[language]}){ROMANCE_POWER}{DOT}(?![\w²³])"
+        rf"(?<![\w/.])({SYMBOL[language]}){ROMANCE_POWER}\.?/"
+        rf"({SYMBOL[language]}){ROMANCE_POWER}{DOT}(?![\w²³])"
     ),
     digits=False,
     needs="/",
 )
-def _romance_bare_rate(language: str, match: re.Match[str]) -> Value | Found | None:
+def _romance_bare_rate(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """A unit without a number: en kg/m³."""
     if len(match[0]) < 4 and match[0] != "m/s":
         return None
     unit, per = find_unit(language, match[1]), find_unit(language, match[3])
-    value = Rate(Measure(None, unit, parse_power(match[2])), per, parse_power(match[4]))
+    value = v.Rate(v.Measure(None, unit, parse_power(match[2])), per, parse_power(match[4]))
     return close(value, match, language)
 
 
@@ -604,18 +558,18 @@ def _romance_bare_rate(language: str, match: re.Match[str]) -> Value | Found | N
     ),
     needs="/", weight=1.5,
 )  # fmt: skip
-def _each_hundred(language: str, match: re.Match[str]) -> Value:
-    first = Measure(parse_comma_number(match[1]), find_unit(language, match[2]))
+def _each_hundred(language: str, match: re.Match[str]) -> v.Value:
+    first = v.Measure(parse_comma_number(match[1]), find_unit(language, match[2]))
     link = "cada" if language == "es" else "aux"
-    return Phrase((first, link, Measure(Number(match[3]), find_unit(language, match[4]))))
+    return v.Phrase((first, link, v.Measure(v.Number(match[3]), find_unit(language, match[4]))))
 
 
 _PART = rf"(\d/\d\d?|[{VULGAR}])"
 
 
-def _fraction(whole: str | None, part: str) -> Fraction:
+def _fraction(whole: str | None, part: str) -> v.Fraction:
     above, below = FRACTIONS[part] if part in FRACTIONS else map(int, part.split("/"))
-    return Fraction(above, below, int(whole.strip(" -")) if whole else None)
+    return v.Fraction(above, below, int(whole.strip(" -")) if whole else None)
 
 
 @per_language(
@@ -626,11 +580,11 @@ def _fraction(whole: str | None, part: str) -> Fraction:
     ),
     needs="/" + VULGAR, weight=1.5,
 )  # fmt: skip
-def _part_of_unit(language: str, match: re.Match[str]) -> Value | Found | None:
+def _part_of_unit(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """Medio litro, trois quarts d'heure, dos kilos y medio."""
     if match[3] in _DOUBTFUL - {"L"}:
         return None
-    value = Measure(_fraction(match[1], match[2]), find_unit(language, match[3]))
+    value = v.Measure(_fraction(match[1], match[2]), find_unit(language, match[3]))
     return close(value, match, language, digits_follow=False)
 
 
@@ -642,31 +596,31 @@ def _part_of_unit(language: str, match: re.Match[str]) -> Value | Found | None:
     ),
     needs="x×", weight=1.3,
 )  # fmt: skip
-def _romance_dimensions(language: str, match: re.Match[str]) -> Value | Found | None:
+def _romance_dimensions(language: str, match: re.Match[str]) -> v.Value | Found | None:
     groups = match.groups()
     sides = [groups[place : place + 3] for place in (0, 3, 6) if groups[place]]
     if language == "fr" and re.fullmatch(r"4 ?[x×] ?4", match[0]):
-        return Abbreviation("quatre-quatre")
+        return v.Abbreviation("quatre-quatre")
     if len(sides) == 2 and not any(side[1] for side in sides):
         times = "por" if language == "es" else "fois"
         if match[0].endswith("."):
             return None
-        return Range(parse_comma_number(sides[0][0]), parse_comma_number(sides[1][0]), times)
+        return v.Range(parse_comma_number(sides[0][0]), parse_comma_number(sides[1][0]), times)
     parts = tuple(
-        Measure(parse_comma_number(number), find_unit(language, symbol), parse_power(power))
+        v.Measure(parse_comma_number(number), find_unit(language, symbol), parse_power(power))
         if symbol
         else parse_comma_number(number)
         for number, symbol, power in sides
     )
     if not sides[-1][1] and match[0].endswith("."):
-        return Found(Dimensions(parts), end=match.end() - 1)
-    return close(Dimensions(parts), match, language, digits_follow=False)
+        return Found(v.Dimensions(parts), end=match.end() - 1)
+    return close(v.Dimensions(parts), match, language, digits_follow=False)
 
 
 @per_language("measure", rf"{NUMBER_START}(\d)m(\d\d)(?!\w)", needs="m", weight=1.5)
-def _romance_height(language: str, match: re.Match[str]) -> Value:
+def _romance_height(language: str, match: re.Match[str]) -> v.Value:
     """As people are measured: 1m80."""
-    return Phrase((Measure(Number(match[1]), "length-meter"), Number(match[2])))
+    return v.Phrase((v.Measure(v.Number(match[1]), "length-meter"), v.Number(match[2])))
 
 
 @per_language(
@@ -675,16 +629,16 @@ def _romance_height(language: str, match: re.Match[str]) -> Value:
     r"(\d{1,2}(?:[.,]\d)?) ?(''|\"|in\b\.?|po\b\.?|pulg\b\.?)?(?!\w)",
     weight=1.4,
 )  # fmt: skip
-def _romance_feet(language: str, match: re.Match[str]) -> Value | Found | None:
+def _romance_feet(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """5'11" of a person; 3'30 of a race."""
     marked = match[3] or ""
     link = re.search(r" (y|et) ", match[0])
     if "'" not in match[0].rstrip("'") or re.search("[a-z]", match[0]):
         if not re.match(r"in|po|pulg", marked):
             return None
-        parts: tuple[Value | str, ...] = (Measure(Number(match[1]), "length-foot"),)
+        parts: tuple[v.Value | str, ...] = (v.Measure(v.Number(match[1]), "length-foot"),)
         parts += (link[1],) if link else ()
-        value: Value = Phrase((*parts, Measure(parse_comma_number(match[2]), "length-inch")))
+        value: v.Value = v.Phrase((*parts, v.Measure(parse_comma_number(match[2]), "length-inch")))
         return close(value, match, language, digits_follow=False)
     timed = re.search(
         r"tiempo|temps|corr|cour|récord|record|tour|vuelta|chrono|minut|\ben $",
@@ -693,10 +647,10 @@ def _romance_feet(language: str, match: re.Match[str]) -> Value | Found | None:
     small = float(match[2].replace(",", ".")) < 12 and match[2][0] != "0"
     small = small and not 9 <= int(match[1]) < 60
     if small and marked and not timed:
-        inches = Measure(parse_comma_number(match[2]), "length-inch")
-        return Phrase((Measure(Number(match[1]), "length-foot"), inches))
+        inches = v.Measure(parse_comma_number(match[2]), "length-inch")
+        return v.Phrase((v.Measure(v.Number(match[1]), "length-foot"), inches))
     if len(match[1]) < 3 and len(match[2]) == 2 and match[2] < "60":
-        return Phrase((Measure(Number(match[1]), "duration-minute"), Number(match[2])))
+        return v.Phrase((v.Measure(v.Number(match[1]), "duration-minute"), v.Number(match[2])))
     return None
 
 
@@ -706,13 +660,13 @@ def _romance_feet(language: str, match: re.Match[str]) -> Value | Found | None:
     needs='"',
     weight=1.3,
 )
-def _romance_inches(language: str, match: re.Match[str]) -> Value | None:
+def _romance_inches(language: str, match: re.Match[str]) -> v.Value | None:
     """27" of a screen, where no quotation is open."""
     lead = re.sub(r"[\d½¼¾] ?\"", "", match.string[: match.start()])
     if lead.count('"') % 2:
         return None
     amount = parse_comma_number(match[3]) if match[3] else _fraction(match[1], match[2])
-    return Measure(amount, "length-inch")
+    return v.Measure(amount, "length-inch")
 
 
 # -- angles, temperatures, percentages -------------------------------------------------------------
@@ -729,7 +683,7 @@ _COMPASS = {
     r"(?: ?(\d{1,2}) ?'(?: ?(\d{1,2}(?:[.,]\d+)?) ?(?:\"|''))?)?(?: ?([NSEOW])\b\.?)?",
     needs="°º", weight=1.1,
 )  # fmt: skip
-def _romance_degrees(language: str, match: re.Match[str]) -> Value | Found | None:
+def _romance_degrees(language: str, match: re.Match[str]) -> v.Value | Found | None:
     amount = parse_comma_number(match[1])
     if not match[2] and not match[4]:
         if language == "es" and not amount.sign and not amount.decimals:
@@ -744,19 +698,19 @@ def _romance_degrees(language: str, match: re.Match[str]) -> Value | Found | Non
             return None
         if language == "fr" and (half := re.match(r"(\d)\b", rest)):
             return Found(
-                Phrase((Measure(amount, "angle-degree"), Number(half[1]))), end=match.end() + 1
+                v.Phrase((v.Measure(amount, "angle-degree"), v.Number(half[1]))),
+                end=match.end() + 1,
             )
-        return Phrase((Measure(amount, "angle-degree"), "")) if rest[:1].isalnum() else Measure(
-            amount, "angle-degree"
-        )  # fmt: skip
-    parts: list[Value | str] = [Measure(amount, "angle-degree")]
+        measure = v.Measure(amount, "angle-degree")
+        return v.Phrase((measure, "")) if rest[:1].isalnum() else measure
+    parts: list[v.Value | str] = [v.Measure(amount, "angle-degree")]
     if match[2]:
-        parts.append(Measure(Number(match[2].lstrip("0") or "0"), "duration-minute"))
+        parts.append(v.Measure(v.Number(match[2].lstrip("0") or "0"), "duration-minute"))
     if match[3]:
-        parts.append(Measure(parse_comma_number(match[3].lstrip("0") or "0"), "duration-second"))
+        parts.append(v.Measure(parse_comma_number(match[3].lstrip("0") or "0"), "duration-second"))
     if match[4]:
         parts.append(_COMPASS[language][match[4]])
-    return close(Phrase(tuple(parts)), match, language, digits_follow=False)
+    return close(v.Phrase(tuple(parts)), match, language, digits_follow=False)
 
 
 @per_language(
@@ -767,12 +721,12 @@ def _romance_degrees(language: str, match: re.Match[str]) -> Value | Found | Non
     ),
     needs="%‰", weight=1.2,
 )  # fmt: skip
-def _romance_percent(language: str, match: re.Match[str]) -> Value:
+def _romance_percent(language: str, match: re.Match[str]) -> v.Value:
     unit = "concentr-percent" if match[4] == "%" else "concentr-permille"
     last = parse_comma_number(match[3])
     if not match[1]:
-        return Measure(last, unit)
-    first: Value = parse_comma_number(match[1])
+        return v.Measure(last, unit)
+    first: v.Value = parse_comma_number(match[1])
     if match[2] and language == "fr":
-        return Range(Measure(parse_comma_number(match[1]), unit), Measure(last, unit), "à")
-    return Measure(Range(first, last, link_range(language, match)), unit)
+        return v.Range(v.Measure(parse_comma_number(match[1]), unit), v.Measure(last, unit), "à")
+    return v.Measure(v.Range(first, last, link_range(language, match)), unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import (
     COMMA_NUMBER,
@@ -29,47 +30,28 @@ from anyrig.text.recognizers.measures import (
     parse_power,
 )
 from anyrig.text.recognizers.stops import stop_after
-from anyrig.text.values import Abbreviation, Money, Number, Phrase, Range, Rate, Value
 
 _DOLLARS = {
     "US$": "USD", "A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "HK$": "HKD",
     "NZ$": "NZD", "S$": "SGD", "R$": "BRL",
 }  # fmt: skip
-
-
 SIGNS = "$£€¥₹₽₩₺₪₫₴₦₱฿₿"
-
-
 _CODES = (
     "USD EUR GBP JPY AUD CAD CHF CNY RMB INR MXN SEK NZD HKD NOK DKK SGD BTC KRW PLN TRY ZAR PKR"
 ).split()
-
-
 _CODE_SIGNS = {"EUR": "€", "BTC": "₿"}
-
-
 _NAMED = {"Rs.": "₹", "Rs": "₹", "Fr.": "CHF", "kr": "kr", "kr.": "kr", "zł": "zł"}
-
-
 _MARK = rf"(?:{one_of(_DOLLARS)}|[{re.escape(SIGNS)}])"
-
-
 _CODE = one_of(_CODES)
-
-
 # A comma before two digits is a decimal one in prices from other places: €4,50.
 _SUM = (
     rf"(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d{{1,3}}(?:\.\d{{3}})+,\d\d|\d+,\d\d(?![\d,])|{NUMBER})"
 )
-
-
 _SCALE = (
     r"(?: ?(hundred|thousand|million|billion|trillion)s?\b|[ -]?(mn|mil|mm|MM|bn|Bn|tn|"
     r"trn|[kKmMbBtT])"
     r"(?![\w'’]))"
 )
-
-
 PERIODS = {
     "mo": "mo", "month": "mo", "yr": "yr", "year": "yr", "hr": "h", "h": "h", "hour": "h",
     "wk": "wk", "week": "wk", "lb": "lb", "lbs": "lb", "kg": "kg", "oz": "oz", "gal": "gal",
@@ -77,8 +59,6 @@ PERIODS = {
     "GB": "GB", "min": "min", "L": "L", "l": "L", "bbl": "bbl", "ea": "ea", "g": "g", "day": "d",
     "d": "d", "ft": "ft", "sec": "s", "s": "s",
 }  # fmt: skip
-
-
 _PER = rf"(?: ?/ ?(?:({one_of(PERIODS)})\b(\.)?|(m²|m2)|([a-z]{{3,12}})\b)(?!/))?"
 
 
@@ -86,7 +66,7 @@ def _scale(word: str | None, letter: str | None) -> int:
     return SCALES[word or letter or ""] if word or letter else 0
 
 
-def _sum(text: str, sign: str | None = None, scale: int = 0) -> Number:
+def _sum(text: str, sign: str | None = None, scale: int = 0) -> v.Number:
     if re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d\d", text):
         text = text.replace(".", "").replace(",", ".")
     elif re.fullmatch(r"\d+,\d\d", text):
@@ -98,17 +78,17 @@ def _currency(mark: str) -> str:
     return _DOLLARS.get(mark) or _CODE_SIGNS.get(mark) or _NAMED.get(mark) or mark
 
 
-def _with_rate(match: re.Match[str], value: Value, first: int) -> Found | Value:
+def _with_rate(match: re.Match[str], value: v.Value, first: int) -> Found | v.Value:
     """A sum with the `/hr.` behind it, whose groups begin at `first`."""
     period, dot, metre, word = (match[first + number] for number in range(4))
     stop: Stop = "none"
     if dot:
         stop = stop_after(match.string, match.end())
     if period:
-        return Found(Rate(value, PERIODS[period]), stop=stop)
+        return Found(v.Rate(value, PERIODS[period]), stop=stop)
     if metre:
-        return Rate(value, "m", 2)
-    return Rate(value, word) if word else value
+        return v.Rate(value, "m", 2)
+    return v.Rate(value, word) if word else value
 
 
 @recognizer(
@@ -117,12 +97,12 @@ def _with_rate(match: re.Match[str], value: Value, first: int) -> Found | Value:
     needs=SIGNS,
     weight=1.6,
 )
-def _signed(match: re.Match[str]) -> Found | Value:
+def _signed(match: re.Match[str]) -> Found | v.Value:
     sign, mark, inner, low, word, letter, dot = match.groups()[:7]
     amount = _sum(low, sign or inner, _scale(word, letter))
     if dot and not letter:
-        return Found(Money(amount, _currency(mark)), end=match.start(7))
-    return _with_rate(match, Money(amount, _currency(mark), is_attributive(match)), 8)
+        return Found(v.Money(amount, _currency(mark)), end=match.start(7))
+    return _with_rate(match, v.Money(amount, _currency(mark), is_attributive(match)), 8)
 
 
 @recognizer(
@@ -133,19 +113,19 @@ def _signed(match: re.Match[str]) -> Found | Value:
     needs=SIGNS,
     weight=1.6,
 )
-def _span(match: re.Match[str]) -> Found | Value | None:
+def _span(match: re.Match[str]) -> Found | v.Value | None:
     sign, mark, low, word, letter, link, again, high, word2, letter2 = match.groups()[:10]
     link = link.strip()
     if link.isalpha() and not again:
         return None  # $5 and 10 men
     currency = _currency(mark)
-    last = Money(
+    last = v.Money(
         _sum(high, None, _scale(word2, letter2)),
         currency,
         not link.isalpha() and is_attributive(match),
     )
-    first = Money(_sum(low, sign, _scale(word, letter)), currency)
-    return _with_rate(match, Range(first, last, link if link.isalpha() else ""), 11)
+    first = v.Money(_sum(low, sign, _scale(word, letter)), currency)
+    return _with_rate(match, v.Range(first, last, link if link.isalpha() else ""), 11)
 
 
 @recognizer(
@@ -154,9 +134,9 @@ def _span(match: re.Match[str]) -> Found | Value | None:
     needs="$",
     weight=1.7,
 )
-def _named(match: re.Match[str]) -> Value:
+def _named(match: re.Match[str]) -> v.Value:
     sign, low, word, letter, code = match.groups()
-    return Money(_sum(low, sign, _scale(word, letter)), code)
+    return v.Money(_sum(low, sign, _scale(word, letter)), code)
 
 
 @recognizer(
@@ -165,9 +145,9 @@ def _named(match: re.Match[str]) -> Value:
     needs=SIGNS,
     weight=1.5,
 )
-def _after(match: re.Match[str]) -> Found | Value:
+def _after(match: re.Match[str]) -> Found | v.Value:
     sign, low, word, letter, mark = match.groups()[:5]
-    return _with_rate(match, Money(_sum(low, sign, _scale(word, letter)), _currency(mark)), 6)
+    return _with_rate(match, v.Money(_sum(low, sign, _scale(word, letter)), _currency(mark)), 6)
 
 
 @recognizer(
@@ -177,27 +157,27 @@ def _after(match: re.Match[str]) -> Found | Value:
     weight=1.5,
     needs=(*_CODES, "Rs", "kr", "zł"),
 )
-def _coded(match: re.Match[str]) -> Found | Value:
+def _coded(match: re.Match[str]) -> Found | v.Value:
     currency = _currency(match[1] or match[8])
     scale = _scale(match[3] or match[6], match[4] or match[7])
-    value = Money(_sum(match[2] or match[5], None, scale), currency)
+    value = v.Money(_sum(match[2] or match[5], None, scale), currency)
     return _with_rate(match, value, 9) if match[8] else value
 
 
 @recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.\w|/))", needs="¢p", weight=1)
-def _pence(match: re.Match[str]) -> Value | None:
+def _pence(match: re.Match[str]) -> v.Value | None:
     low, mark = match[1], match[2]
     if mark == "p" and (
         match[0][-2] == " " or low in ("240", "360", "480", "720", "1080", "1440", "2160")
     ):
         return None
-    return Money(parse_number(low), mark)
+    return v.Money(parse_number(low), mark)
 
 
 @recognizer("money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs=("d",), weight=1.3)
-def _shillings(match: re.Match[str]) -> Value:
+def _shillings(match: re.Match[str]) -> v.Value:
     shillings = f"shilling{'' if match[1] == '1' else 's'} and"
-    return Phrase((Number(match[1]), shillings, Number(match[2]), "pence"))
+    return v.Phrase((v.Number(match[1]), shillings, v.Number(match[2]), "pence"))
 
 
 # -- Spanish and French
@@ -210,26 +190,22 @@ _LEADING_SIGNS = {
                ("F", "FF", "¢", "$CA", "$ CA", "₿")]
     for language, signs in units.SIGNS.items()
 }  # fmt: skip
-
-
 _ROMANCE_PER = {
     language: rf"(?: ?/ ?({symbol}){ROMANCE_POWER}(?!\w))?" for language, symbol in SYMBOL.items()
 }
-
-
 # Behind a number with a sign in front, these say which dollars or pesos they are.
 _ROMANCE_CODES = "USD|MXN|ARS|COP|CLP|UYU|CAD|AUD|pesos"
 
 
-def _scaled(language: str, number: str, scale: str | None) -> Number:
+def _scaled(language: str, number: str, scale: str | None) -> v.Number:
     return parse_comma_number(number, units.SCALES[language][scale] if scale else 0)
 
 
 def _money(
-    language: str, amount: Number | Range, sign: str, per: str | None, power: str | None
-) -> Value:
-    sum_ = Money(amount, units.SIGNS[language][sign])
-    return Rate(sum_, find_unit(language, per), parse_power(power)) if per else sum_
+    language: str, amount: v.Number | v.Range, sign: str, per: str | None, power: str | None
+) -> v.Value:
+    sum_ = v.Money(amount, units.SIGNS[language][sign])
+    return v.Rate(sum_, find_unit(language, per), parse_power(power)) if per else sum_
 
 
 @per_language(
@@ -242,15 +218,15 @@ def _money(
     weight=1.4,
     needs=lambda language: units.SIGNS[language],
 )
-def _money_after(language: str, match: re.Match[str]) -> Value | Found | None:
+def _money_after(language: str, match: re.Match[str]) -> v.Value | Found | None:
     number, until, scale, sign, per, power = match.groups()
     if before(match, 1) in ("$", "€", "£"):
         return None
     if sign in ("F", "Bs") and not re.search(r"\d ", match[0]):
         return None
-    amount: Number | Range = _scaled(language, number, scale)
+    amount: v.Number | v.Range = _scaled(language, number, scale)
     if until:
-        amount = Range(amount, _scaled(language, until, scale), link_range(language, match))
+        amount = v.Range(amount, _scaled(language, until, scale), link_range(language, match))
     value = _money(language, amount, sign, per, power)
     return close(value, match, language) if sign.endswith(".") and not per else value
 
@@ -265,7 +241,7 @@ def _money_after(language: str, match: re.Match[str]) -> Value | Found | None:
     weight=1.4,
     needs=lambda language: units.SIGNS[language],
 )
-def _money_before(language: str, match: re.Match[str]) -> Value:
+def _money_before(language: str, match: re.Match[str]) -> v.Value:
     minus, sign, number, scale, code, per, power = match.groups()
     amount = _scaled(language, minus + number, scale)
     return _money(language, amount, code if code in units.SIGNS[language] else sign, per, power)
@@ -277,10 +253,10 @@ def _money_before(language: str, match: re.Match[str]) -> Value:
     needs="€$£",
     weight=1.5,
 )
-def _money_inside(language: str, match: re.Match[str]) -> Value:
+def _money_inside(language: str, match: re.Match[str]) -> v.Value:
     """As price tags have it: 3€50, 3'50 €."""
     cents, sign = match[3] or match[4], match[2] or match[5]
-    return Money(Number(match[1], cents), units.SIGNS[language][sign])
+    return v.Money(v.Number(match[1], cents), units.SIGNS[language][sign])
 
 
 @per_language(
@@ -288,6 +264,6 @@ def _money_inside(language: str, match: re.Match[str]) -> Value:
     lambda language: rf"(?<=[\w€$£.²]) ?/ ?({one_of(units.PER_WORDS[language])})(?!\w)",
     needs="/", weight=1.5,
 )  # fmt: skip
-def _each(language: str, match: re.Match[str]) -> Value:
+def _each(language: str, match: re.Match[str]) -> v.Value:
     """Behind anything counted: 8 horas/día."""
-    return Abbreviation(f" {units.PER_WORDS[language][match[1]]}")
+    return v.Abbreviation(f" {units.PER_WORDS[language][match[1]]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
 from anyrig.text.recognizers.acronyms import is_word
 from anyrig.text.recognizers.common import (
@@ -17,90 +18,90 @@ from anyrig.text.recognizers.common import (
 )
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.roman import roman_value
-from anyrig.text.values import (
-    Abbreviation,
-    Digits,
-    Label,
-    Letters,
-    Number,
-    Phrase,
-    Range,
-    Roman,
-    Value,
-    Version,
-    Year,
-)
 
 _ALL = ("en", "es", "fr")
-
-
 _STREET = (
     r"(?:Street|Avenue|Road|Drive|Lane|Boulevard|Way|Court|Place|Terrace|Square|Highway|Parkway|"
     r"Circle|Row|St|Ave|Rd|Dr|Ln|Blvd|Ct|Pl|Sq|Hwy|Pkwy)\b"
 )
-
-
 _EXT = r"(?:,? ?(?:ext\.?|x|extension) ?(\d{1,6})(?!\w))?"
+# Phones and other rows of digits
+_GAP = "[ .-]"
+_PHONES = {
+    # The world, America, 1-800 with letters, without an area, Britain.
+    "en": r"(?<![\w.,$£€-])(\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,5}|"
+    r"(?:1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}|"
+    r"1-8\d\d-[A-Z0-9]{3,4}(?:-?[A-Z0-9]{2,7})?|1-8\d\d-[A-Z]{4,10}|\d{3}-\d{4}|"
+    r"\(?0\d{2,4}\)?[ -]\d{3,4}[ -]?\d{3,4}|0\d{9,10}|0\d(?: \d\d){4})" + _EXT + r"(?![\w-]|\.\d)",
+    # The world, nine digits of Spain in their groupings, ten and eight of the Americas.
+    "es": rf"(?<![\w.,+€$-])(\(?\+\d{{1,3}}\)?(?:{_GAP}?\(?\d{{1,4}}\)?){{2,6}}|"
+    rf"[6-9]\d\d{_GAP}\d\d\d{_GAP}\d\d\d|[6-9]\d\d(?:{_GAP}\d\d){{3}}|"
+    rf"[89]\d{_GAP}\d{{3}}{_GAP}\d\d{_GAP}\d\d|[679]\d{{8}}|\(\d{{2,3}}\) ?\d{{3,4}}{_GAP}\d{{4}}|"
+    rf"\d\d{_GAP}\d{{4}}{_GAP}\d{{4}}|\d{{3}}-\d{{3,4}}-\d{{3,4}}|\d{{4}}-\d{{4}})"
+    rf"(?![\w-]|[.,]\d|{_GAP}\d)",
+    # The world, ten digits of France, America.
+    "fr": rf"(?<![\w.,+$-])(\(?(?:\+|00)\d{{1,3}}\)?(?:{_GAP}?\(0\))?(?:{_GAP}?\d{{1,4}}){{2,7}}"
+    r"(?!\w)|"
+    rf"0[1-9](?:{_GAP}?\d\d){{4}}(?!\w|[.,]\d|{_GAP}\d)|08\d\d(?:{_GAP}\d{{3}}){{2}}(?!\w)|"
+    rf"08\d\d(?:{_GAP}\d\d){{3}}(?!\w)|\(?\d{{3}}\)?{_GAP}\d{{3}}-\d{{4}}(?!\w))",
+}
+_CALLED = LazyPattern(
+    r"(?:tel[eé]fonos?|tel\.?|tfno\.?|tlf\.?|telf\.?|m[oó]vil|celular|fax|llam\w+|whatsapp|n[uú]mero|"
+    r"cel\.?|marc\w+)[^.\d]{0,25}$",
+    re.IGNORECASE,
+)
+_COUNTED_THINGS = frozenset(
+    "habitantes personas euros dólares pesos kilómetros km toneladas libros años unidades votos "
+    "de metros millones".split()
+)
 
 
-def _groups(text: str) -> tuple[str, ...]:
-    groups = re.findall(r"\d+|[A-Za-z]+", text)
-    if text.startswith("1-8"):
+@per_language("phone", _PHONES.__getitem__, languages=_ALL, weight=1.8)
+def _phone(language: str, match: re.Match[str]) -> v.Value | None:
+    written = match[1]
+    abroad = re.match(r"\(?(?:\+|00)", written)
+    count = sum(sign.isdecimal() for sign in written)
+    if abroad and not 8 <= count <= 16:
+        return None
+    if language == "es" and not abroad and _is_count(match):
+        return None
+    if language == "fr":
+        return _pairs(written)
+    return v.Digits(_groups(written), plus="+" in written, extension=(*match.groups(), "")[1] or "")
+
+
+def _is_count(match: re.Match[str]) -> bool:
+    """Whether a Spanish number counts something or names two years."""
+    written = match[1]
+    if years := re.fullmatch(r"(\d{4})-(\d{4})", written):
+        return all(1000 <= int(year) <= 2100 for year in years.groups())
+    dotted = "." in written and not _CALLED.search(before(match, 50))
+    counted = word_after(match).lower() in _COUNTED_THINGS
+    return dotted or counted or after(match, 2).strip()[:1] in tuple("€$%£")
+
+
+def _groups(written: str) -> tuple[str, ...]:
+    groups = re.findall(r"\d+|[A-Za-z]+", written)
+    if len(groups) == 1 and len(groups[0]) == 9:
+        groups = re.findall(r"\d{3}", groups[0])
+    if written.startswith("1-8"):
         groups[:2] = [" ".join(groups[:2])]
     return tuple(groups)
 
 
-# Phones and other rows of digits
-
-
-@recognizer(
-    "phone",
-    r"(?<![\w.])(\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,5})" + _EXT + r"(?![\w])",
-    needs="+",
-    weight=2,
-)
-def _world_phone(match: re.Match[str]) -> Value | None:
-    if sum(sign.isdecimal() for sign in match[1]) < 8:
-        return None
-    return Digits(_groups(match[1]), plus=True, extension=match[2] or "")
-
-
-@recognizer(
-    "phone",
-    r"(?<![\w.$£€-])((?:1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4})" + _EXT + r"(?![\w-])",
-    weight=2,
-)
-def _american_phone(match: re.Match[str]) -> Value:
-    return Digits(_groups(match[1]), extension=match[2] or "")
-
-
-@recognizer(
-    "phone",
-    r"(?<![\w.$£€-])(1-8\d\d-[A-Z0-9]{3,4}(?:-?[A-Z0-9]{2,7})?|1-8\d\d-[A-Z]{4,10})(?![\w-])",
-    needs="1",
-    weight=2,
-)
-def _toll_free(match: re.Match[str]) -> Value:
-    return Digits(_groups(match[1]))
-
-
-@recognizer(
-    "phone", r"(?<![\w.,$£€-])(\d{3}-\d{4})" + _EXT + r"(?![\w-]|\.\d)", needs="-", weight=1.6
-)
-def _local_phone(match: re.Match[str]) -> Value:
-    return Digits(_groups(match[1]), extension=match[2] or "")
-
-
-@recognizer(
-    "phone",
-    r"(?<![\w.,$£€-])(\(?0\d{2,4}\)?[ -]\d{3,4}[ -]?\d{3,4}|0\d{9,10}|0\d(?: \d\d){4})"
-    + _EXT
-    + r"(?![\w-]|\.\d)",
-    needs="0",
-    weight=1.8,
-)
-def _british_phone(match: re.Match[str]) -> Value:
-    return Digits(_groups(match[1]), extension=match[2] or "")
+def _pairs(written: str) -> v.Digits:
+    """French groups are said as numbers of two or three digits."""
+    if compact := re.fullmatch(r"\+33([1-9])(\d{8})|(\d{10})", written):
+        pairs = " ".join(re.findall("..", compact[2] or compact[3]))
+        written = f"+33 {compact[1]} {pairs}" if compact[1] else pairs
+    groups: list[str] = []
+    for group in re.findall(r"\d+", written):
+        if len(group) <= 3 or (len(group) == 4 and group[0] == "0"):
+            groups.append(group)
+        else:
+            odd = len(group) % 2
+            groups += ([group[0]] if odd else []) + re.findall("..", group[odd:])
+    return v.Digits(tuple(groups), plus="+" in written, by_group=True)
 
 
 @recognizer(
@@ -109,8 +110,8 @@ def _british_phone(match: re.Match[str]) -> Value:
     r"(?:(?<=[Dd]ial )|(?<=[Cc]all ))(\d{3})(?!\w|[.,]\d| [a-z]+s\b)",
     weight=1.2,
 )
-def _emergency(match: re.Match[str]) -> Value:
-    return Digits((match[0],))
+def _emergency(match: re.Match[str]) -> v.Value:
+    return v.Digits((match[0],))
 
 
 @recognizer(
@@ -119,8 +120,8 @@ def _emergency(match: re.Match[str]) -> Value:
     needs=("ext", "Ext", "extension", "Extension"),
     weight=1.5,
 )
-def _bare_extension(match: re.Match[str]) -> Value:
-    return Phrase(("Extension" if match[1][0] == "E" else "extension", Digits((match[2],))))
+def _bare_extension(match: re.Match[str]) -> v.Value:
+    return v.Phrase(("Extension" if match[1][0] == "E" else "extension", v.Digits((match[2],))))
 
 
 @recognizer(
@@ -135,7 +136,7 @@ def _given(match: re.Match[str]) -> Found | None:
     digits = match[1]
     if re.match(r"(?i)order|case", match[0]) and len(digits) < 5:
         return None
-    return Found(Digits((digits,)), start=match.start(1), weight=2.5)
+    return Found(v.Digits((digits,)), start=match.start(1), weight=2.5)
 
 
 @recognizer(
@@ -147,7 +148,7 @@ def _given(match: re.Match[str]) -> Found | None:
 )
 def _isbn(match: re.Match[str]) -> Found:
     groups = tuple(one.upper() for one in re.split(r"[- ]", match[1]) if one)
-    return Found(Digits(groups), start=match.start(1))
+    return Found(v.Digits(groups), start=match.start(1))
 
 
 @recognizer(
@@ -164,7 +165,7 @@ def _iban(match: re.Match[str]) -> Found | None:
         if digits < 10:
             return None
         written = " ".join(written[at : at + 4] for at in range(0, len(written), 4))
-    return Found(Digits(tuple(written.split())), start=match.start(2))
+    return Found(v.Digits(tuple(written.split())), start=match.start(2))
 
 
 @recognizer(
@@ -175,17 +176,17 @@ def _iban(match: re.Match[str]) -> Found | None:
     weight=3,
     digits=True,
 )
-def _cve(match: re.Match[str]) -> Value:
-    parts: list[Value | str] = [Letters(match[1])]
+def _cve(match: re.Match[str]) -> v.Value:
+    parts: list[v.Value | str] = [v.Letters(match[1])]
     if match[2]:
-        parts.append(Year(int(match[2])))
-    parts.append(Digits((match[3],)) if len(match[3]) > 4 else Label(match[3]))
-    return Phrase(tuple(parts))
+        parts.append(v.Year(int(match[2])))
+    parts.append(v.Digits((match[3],)) if len(match[3]) > 4 else v.Label(match[3]))
+    return v.Phrase(tuple(parts))
 
 
 @recognizer("digits", r"(?<![\w.,$£€-])(\d{3})-(\d\d)-(\d{4})(?![\w-])", needs="-", weight=2)
-def _social_security(match: re.Match[str]) -> Value:
-    return Digits(match.groups())
+def _social_security(match: re.Match[str]) -> v.Value:
+    return v.Digits(match.groups())
 
 
 @recognizer(
@@ -194,22 +195,22 @@ def _social_security(match: re.Match[str]) -> Value:
     languages=_ALL,
     weight=2,
 )
-def _card(match: re.Match[str]) -> Value:
-    return Digits(match.groups())
+def _card(match: re.Match[str]) -> v.Value:
+    return v.Digits(match.groups())
 
 
 @recognizer(
     "postcode", r"(?:(?<=, )|(?<=[a-z] ))([A-Z]{2}),? (\d{5})(?:-(\d{4}))?(?!\d)", weight=1.8
 )
-def _zip(match: re.Match[str]) -> Value | None:
-    state: Value = (
-        Abbreviation(english.STATES[match[1]])
+def _zip(match: re.Match[str]) -> v.Value | None:
+    state: v.Value = (
+        v.Abbreviation(english.STATES[match[1]])
         if english.STATES.get(match[1], "D C") != "D C"
-        else Letters(match[1])
+        else v.Letters(match[1])
     )
     if match[1] not in english.STATES:
         return None
-    return Phrase((state, Digits((match[2], match[3]) if match[3] else (match[2],))))
+    return v.Phrase((state, v.Digits((match[2], match[3]) if match[3] else (match[2],))))
 
 
 @recognizer(
@@ -217,14 +218,14 @@ def _zip(match: re.Match[str]) -> Value | None:
     rf"(?:{one_of([*english.SHORT_STATES, *english.DOTTED_STATES])})\.? (\d{{5}})(?![\d,])",
 )
 def _zip_after_state(match: re.Match[str]) -> Found:
-    return Found(Digits((match[1],)), start=match.start(1), weight=1.5)
+    return Found(v.Digits((match[1],)), start=match.start(1), weight=1.5)
 
 
 @recognizer(
     "postcode", r"(?<![\w.,$£€#-])(\d{5})-(\d{4})(?![\w,.-]\d|[\w%-])", needs="-", weight=1.5
 )
-def _bare_zip(match: re.Match[str]) -> Value:
-    return Digits(match.groups())
+def _bare_zip(match: re.Match[str]) -> v.Value:
+    return v.Digits(match.groups())
 
 
 @recognizer(
@@ -232,8 +233,8 @@ def _bare_zip(match: re.Match[str]) -> Value:
     r"\b([A-Z]{1,2}\d[A-Z\d]?) (\d[A-Z]{2})\b|\b([A-Z]\d[A-Z]) (\d[A-Z]\d)\b",
     weight=1.5,
 )
-def _lettered_postcode(match: re.Match[str]) -> Value:
-    return Digits(tuple(group for group in match.groups() if group))
+def _lettered_postcode(match: re.Match[str]) -> v.Value:
+    return v.Digits(tuple(group for group in match.groups() if group))
 
 
 # Versions
@@ -246,7 +247,7 @@ def _lettered_postcode(match: re.Match[str]) -> Value:
     needs="vVRrUu",
     weight=1.8,
 )
-def _version(match: re.Match[str]) -> Value | Found | None:
+def _version(match: re.Match[str]) -> v.Value | Found | None:
     if match[1]:
         if (
             match[0].startswith(("v. ", "V. "))
@@ -254,10 +255,10 @@ def _version(match: re.Match[str]) -> Value | Found | None:
             and re.match(r"\w", after(match, 1))
         ):
             return None
-        return Phrase(("version", Version(tuple(match[3].split(".")))))
+        return v.Phrase(("version", v.Version(tuple(match[3].split(".")))))
     if match[2] in ("Release", "release", "Update", "update") and "." not in match[3]:
         return None
-    return Found(Version(tuple(match[3].split("."))), start=match.start(3))
+    return Found(v.Version(tuple(match[3].split("."))), start=match.start(3))
 
 
 @recognizer(
@@ -266,15 +267,15 @@ def _version(match: re.Match[str]) -> Value | Found | None:
     needs=".",
     weight=1.6,
 )
-def _dotted(match: re.Match[str]) -> Value | None:
+def _dotted(match: re.Match[str]) -> v.Value | None:
     """A section, a version, or the address of a machine, which has a port or three-digit parts."""
     parts = tuple(match[1].split("."))
     address = len(parts) == 4 and all(int(part) < 256 for part in parts)
     named = match[2] or parts[0] in ("10", "127", "0") or _HOST.search(before(match, 20))
     if not (address and (named or any(len(part) == 3 for part in parts))):
-        return None if match[2] else Version(parts)
-    value = Version(parts, dots=True)
-    return Phrase((value, ",", "port", Label(match[2]))) if match[2] else value
+        return None if match[2] else v.Version(parts)
+    value = v.Version(parts, dots=True)
+    return v.Phrase((value, ",", "port", v.Label(match[2]))) if match[2] else value
 
 
 _HOST = LazyPattern(
@@ -292,15 +293,15 @@ _HOST = LazyPattern(
     weight=1.3,
 )
 def _software(match: re.Match[str]) -> Found:
-    return Found(Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
+    return Found(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
 
 
 @recognizer("version", r"(?<![\w.])(802\.\d{1,2})([a-z]{1,2})?(?![\w]|\.\d)", needs=".", weight=2)
-def _standard(match: re.Match[str]) -> Value:
+def _standard(match: re.Match[str]) -> v.Value:
     """The standards of the IEEE: 802.11ac."""
     first, second = match[1].split(".")
-    parts: tuple[Value | str, ...] = (Label(first), "point", Number(second))
-    return Phrase((*parts, Letters(match[2])) if match[2] else parts)
+    parts: tuple[v.Value | str, ...] = (v.Label(first), "point", v.Number(second))
+    return v.Phrase((*parts, v.Letters(match[2])) if match[2] else parts)
 
 
 # Rooms, flights, houses, models
@@ -322,7 +323,7 @@ def _labelled(match: re.Match[str]) -> Found | None:
     digits = match[2]
     if len(digits) == 5 and match[1] not in ("RFC", "ISO", "Form"):
         return None
-    return Found(Label(digits), start=match.start(2), weight=2)
+    return Found(v.Label(digits), start=match.start(2), weight=2)
 
 
 @recognizer(
@@ -332,7 +333,7 @@ def _labelled(match: re.Match[str]) -> Found | None:
     r"men|women|students|points|miles|km|dollars|times|years|hours|days|of))",
     weight=1.3,
 )
-def _lettered_model(match: re.Match[str]) -> Value | None:
+def _lettered_model(match: re.Match[str]) -> v.Value | None:
     """Letters and a number that name a thing: `RTX 4090`, `BA 249`."""
     letters, digits, more = match.groups()
     if (
@@ -341,10 +342,10 @@ def _lettered_model(match: re.Match[str]) -> Value | None:
         or (letters in english.STATES and re.search(r", $", before(match, 2)))
     ):
         return None
-    parts: list[Value | str] = [Letters(letters), Label(digits)]
+    parts: list[v.Value | str] = [v.Letters(letters), v.Label(digits)]
     if more:
-        parts.append(Letters(more) if len(more) == 1 or more in ("Ti", "XT") else more)
-    return Phrase(tuple(parts))
+        parts.append(v.Letters(more) if len(more) == 1 or more in ("Ti", "XT") else more)
+    return v.Phrase(tuple(parts))
 
 
 _NO_MODELS = frozenset(
@@ -353,8 +354,8 @@ _NO_MODELS = frozenset(
 
 
 @recognizer("number", r"(?<![\w.-])([A-Z][a-z]+)-(\d{3})(?![\w,-]|\.\d)", needs="-", weight=1.2)
-def _hyphened(match: re.Match[str]) -> Value:
-    return Phrase((match[1], Label(match[2])))
+def _hyphened(match: re.Match[str]) -> v.Value:
+    return v.Phrase((match[1], v.Label(match[2])))
 
 
 @recognizer(
@@ -364,10 +365,10 @@ def _hyphened(match: re.Match[str]) -> Value:
     rf"(?: (?:[NSEW]\.? )?\d+(?:st|nd|rd|th) {_STREET}))",
     weight=1.3,
 )
-def _house(match: re.Match[str]) -> Value:
+def _house(match: re.Match[str]) -> v.Value:
     digits = match[1]
-    number: Value = Label(digits) if len(digits) < 5 else Digits((digits,))
-    return Phrase((number, Letters(match[2]))) if match[2] else number
+    number: v.Value = v.Label(digits) if len(digits) < 5 else v.Digits((digits,))
+    return v.Phrase((number, v.Letters(match[2]))) if match[2] else number
 
 
 @recognizer(
@@ -376,13 +377,13 @@ def _house(match: re.Match[str]) -> Value:
     needs="7",
     weight=1,
 )
-def _airliner(match: re.Match[str]) -> Value:
-    return Label(match[1], match[2] or "")
+def _airliner(match: re.Match[str]) -> v.Value:
+    return v.Label(match[1], match[2] or "")
 
 
 @recognizer("label", r"(?<![\w.,$#-])(\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))", weight=1.5)
-def _block(match: re.Match[str]) -> Value:
-    return Label(match[1])
+def _block(match: re.Match[str]) -> v.Value:
+    return v.Label(match[1])
 
 
 @recognizer(
@@ -392,11 +393,11 @@ def _block(match: re.Match[str]) -> Value:
     needs=("Boeing", "Airbus"),
 )
 def _aircraft(match: re.Match[str]) -> Found:
-    parts: list[Value | str] = [Letters(match[1])] if match[1] else []
-    parts += [Label(match[2]), Label(match[3])]
+    parts: list[v.Value | str] = [v.Letters(match[1])] if match[1] else []
+    parts += [v.Label(match[2]), v.Label(match[3])]
     if match[4]:
-        parts.append(Letters(match[4]))
-    return Found(Phrase(tuple(parts)), start=match.start(1), weight=2.5)
+        parts.append(v.Letters(match[4]))
+    return Found(v.Phrase(tuple(parts)), start=match.start(1), weight=2.5)
 
 
 # Sections, forms, keys, screens
@@ -408,35 +409,37 @@ def _aircraft(match: re.Match[str]) -> Found:
     needs="(",
     weight=1.8,
 )
-def _section(match: re.Match[str]) -> Value | None:
+def _section(match: re.Match[str]) -> v.Value | None:
     """`§3(a)(ii)`, `401(k)`."""
     sign, number, inner, _ = match.groups()
-    parts: list[Value | str] = []
+    parts: list[v.Value | str] = []
     if sign:
         parts.append("sections" if "§§" in sign else "section")
     digits = number.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    parts.append(Label(digits) if len(digits) > 2 else Number(digits))
+    parts.append(v.Label(digits) if len(digits) > 2 else v.Number(digits))
     if digits != number:
-        parts.append(Letters(number[-1]))
+        parts.append(v.Letters(number[-1]))
     for item in re.findall(r"\((\w+)\)", inner):
         if item.isdecimal():
-            parts.append(Number(item))
+            parts.append(v.Number(item))
         elif roman_value(item) and (len(item) > 1 or (item in "ivx" and "(" in inner[1:])):
-            parts.append(Roman(roman_value(item)))
+            parts.append(v.Roman(roman_value(item)))
         else:
-            parts.append(Letters(item))
+            parts.append(v.Letters(item))
     if match[4]:
         last = parts[-1]
-        parts[-1] = Letters(last.letters, "s") if isinstance(last, Letters) else last
-    return Phrase(tuple(parts))
+        parts[-1] = v.Letters(last.letters, "s") if isinstance(last, v.Letters) else last
+    return v.Phrase(tuple(parts))
 
 
 @recognizer("section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+))?(?![\w(])", needs="§", weight=1.5)
-def _paragraph_sign(match: re.Match[str]) -> Value:
-    number: Value = Version(tuple(match[2].split("."))) if "." in match[2] else Number(match[2])
+def _paragraph_sign(match: re.Match[str]) -> v.Value:
+    number: v.Value = (
+        v.Version(tuple(match[2].split("."))) if "." in match[2] else v.Number(match[2])
+    )
     if match[4]:
-        number = Range(number, Number(match[4]))
-    return Phrase(("sections" if match[1] == "§§" or match[4] else "section", number))
+        number = v.Range(number, v.Number(match[4]))
+    return v.Phrase(("sections" if match[1] == "§§" or match[4] else "section", number))
 
 
 @recognizer(
@@ -446,11 +449,11 @@ def _paragraph_sign(match: re.Match[str]) -> Value:
     needs="pi",
     weight=1.5,
 )
-def _screen(match: re.Match[str]) -> Value | None:
+def _screen(match: re.Match[str]) -> v.Value | None:
     if match[1] not in ("240", "360", "480", "540", "576", "720", "1080", "1440", "2160", "4320"):
         return None
-    parts: tuple[Value | str, ...] = (Label(match[1]), Letters(match[2].upper()))
-    return Phrase((*parts, Number(match[3])) if match[3] else parts)
+    parts: tuple[v.Value | str, ...] = (v.Label(match[1]), v.Letters(match[2].upper()))
+    return v.Phrase((*parts, v.Number(match[3])) if match[3] else parts)
 
 
 _MODIFIERS = "Ctrl Control Alt AltGr Shift Cmd Command Opt Option Win Fn Meta Super".split()
@@ -467,19 +470,19 @@ _MODIFIERS = "Ctrl Control Alt AltGr Shift Cmd Command Opt Option Win Fn Meta Su
     needs=lambda language: (*_MODIFIERS, *TABLES[language].KEYS),
     weight=2,
 )
-def _keys(language: str, match: re.Match[str]) -> Value | None:
+def _keys(language: str, match: re.Match[str]) -> v.Value | None:
     """Keys that are pressed together: `Ctrl+C`."""
-    parts: list[Value | str] = []
+    parts: list[v.Value | str] = []
     for key in re.split(r" ?[+-] ?(?=\S)", match[0]):
         if re.fullmatch(r"F\d+", key):
-            parts += [Letters("F"), Number(key[1:])]
+            parts += [v.Letters("F"), v.Number(key[1:])]
         elif key.isdecimal():
-            parts.append(Number(key))
+            parts.append(v.Number(key))
         elif len(key) == 1 and key.isalpha():
-            parts.append(Letters(key))
+            parts.append(v.Letters(key))
         else:
             parts.append(TABLES[language].KEYS.get(key, key))
-    return Phrase(tuple(parts))
+    return v.Phrase(tuple(parts))
 
 
 @per_language(
@@ -493,13 +496,13 @@ def _keys(language: str, match: re.Match[str]) -> Value | None:
     needs=lambda language: TABLES[language].KEYS,
     weight=1.1,
 )
-def _key(language: str, match: re.Match[str]) -> Value | None:
+def _key(language: str, match: re.Match[str]) -> v.Value | None:
     key = match[1] or match[2]
     if key not in TABLES[language].KEYS:
         return None
     if key == "Del" and (language != "en" or re.match(r" [A-Z]", after(match, 3))) and match[1]:
         return None  # of Spanish, or Delaware
-    return Abbreviation(TABLES[language].KEYS[key])
+    return v.Abbreviation(TABLES[language].KEYS[key])
 
 
 # -- Spanish and French
@@ -507,141 +510,32 @@ def _key(language: str, match: re.Match[str]) -> Value | None:
 
 # -- telephone numbers and codes -------------------------------------------------------------------
 
-_GAP = "[ .-]"
-
-
-_CALLED = LazyPattern(
-    r"(?:tel[eé]fonos?|tel\.?|tfno\.?|tlf\.?|telf\.?|m[oó]vil|celular|fax|llam\w+|whatsapp|n[uú]mero|"
-    r"cel\.?|marc\w+)[^.\d]{0,25}$",
-    re.IGNORECASE,
-)
-
-
-# Nine digits of Spain in their groupings, then ten of the Americas.
-_SPANISH_PHONES = "|".join((
-    rf"[6-9]\d\d{_GAP}\d\d\d{_GAP}\d\d\d",
-    rf"[6-9]\d\d(?:{_GAP}\d\d){{3}}",
-    rf"[89]\d{_GAP}\d{{3}}{_GAP}\d\d{_GAP}\d\d",
-    r"[679]\d{8}",
-    rf"\(\d{{2,3}}\) ?\d{{3,4}}{_GAP}\d{{4}}",
-    rf"\d\d{_GAP}\d{{4}}{_GAP}\d{{4}}",
-    r"\d{3}-\d{3,4}-\d{3,4}",
-))  # fmt: skip
-
-
-_COUNTED_THINGS = frozenset(
-    "habitantes personas euros dólares pesos kilómetros km toneladas libros años unidades votos "
-    "de metros millones".split()
-)
-
-
-def _romance_groups(written: str) -> Digits:
-    groups = re.findall(r"\d+", written)
-    if len(groups) == 1 and len(groups[0]) == 9:
-        groups = re.findall(r"\d{3}", groups[0])
-    return Digits(tuple(groups), plus="+" in written)
-
-
-@recognizer(
-    "phone", rf"(?<![\w+])\(?\+\d{{1,3}}\)?(?:{_GAP}?\(?\d{{1,4}}\)?){{2,6}}(?![\w])",
-    languages=("es",), needs="+", weight=1.5,
-)  # fmt: skip
-def _spanish_abroad(match: re.Match[str]) -> Value | None:
-    return _romance_groups(match[0]) if len(re.findall(r"\d", match[0])) >= 8 else None
-
-
-@recognizer(
-    "phone", rf"(?<![\w.,+€$-])(?:{_SPANISH_PHONES})(?![\w]|[.,]\d|{_GAP}\d)",
-    languages=("es",), weight=1.5,
-)  # fmt: skip
-def _spanish_phone(match: re.Match[str]) -> Value | None:
-    dotted = "." in match[0] and not _CALLED.search(before(match, 50))
-    if dotted or word_after(match).lower() in _COUNTED_THINGS:
-        return None
-    return None if after(match, 2).strip()[:1] in tuple("€$%£") else _romance_groups(match[0])
-
 
 @recognizer(
     "phone", rf"(?<![\w.,+-])\d{{2,5}}(?:{_GAP}?\d{{2,4}}){{0,4}}(?![\w]|[.,]\d)",
     languages=("es",), weight=1.3,
 )  # fmt: skip
-def _spanish_called(match: re.Match[str]) -> Value | None:
+def _spanish_called(match: re.Match[str]) -> v.Value | None:
     """Any longer run of digits behind a word that promises a telephone number."""
     lead = before(match, 50)
     if not _CALLED.search(lead) or word_before(match) in ("número", "numero"):
         return None
     count = len(re.findall(r"\d", match[0]))
     short = count == 3 and re.search(r"(?:llam|marc|tel)[^.\d]{0,20}$", lead[-30:].lower())
-    return _romance_groups(match[0]) if count >= 6 or (short and match[0] != "100") else None
-
-
-@recognizer(
-    "phone", r"(?<![\w.,+€$-])(\d{4})-(\d{4})(?![\w-]|[.,]\d)", languages=("es",), weight=1.1
-)
-def _spanish_eight(match: re.Match[str]) -> Value | None:
-    """Eight digits, unless they are two years."""
-    years = all(1000 <= int(group) <= 2100 for group in match.groups())
-    return None if years else _romance_groups(match[0])
+    return v.Digits(_groups(match[0])) if count >= 6 or (short and match[0] != "100") else None
 
 
 @recognizer("code", r"(?<![\w.,-])(\d{8})-?([A-Z])(?!\w)", languages=("es",), weight=1.5)
-def _identity_card(match: re.Match[str]) -> Value:
-    return Phrase((Digits((match[1],)), Letters(match[2])))
-
-
-@recognizer(
-    "phone",
-    rf"(?<![\w+])\(?(?:\+|00)\d{{1,3}}\)?(?:{_GAP}?\(0\))?(?:{_GAP}?\d{{1,4}}){{2,7}}(?!\w)",
-    languages=("fr",), weight=1.5,
-)  # fmt: skip
-def _french_abroad(match: re.Match[str]) -> Value | None:
-    written = match[0]
-    if not 9 <= len(re.findall(r"\d", written)) <= 16:
-        return None
-    if compact := re.fullmatch(r"\+33([1-9])(\d{8})", written):
-        written = f"+33 {compact[1]} {' '.join(re.findall('..', compact[2]))}"
-    return _pairs(written)
-
-
-@recognizer(
-    "phone",
-    rf"(?<![\w.,+-])(?:0[1-9](?:{_GAP}?\d\d){{4}}(?!\w|[.,]\d|{_GAP}\d)|08\d\d(?:{_GAP}\d{{3}}){{2}}(?!\w)"
-    rf"|08\d\d(?:{_GAP}\d\d){{3}}(?!\w))",
-    languages=("fr",), needs="0", weight=1.7,
-)  # fmt: skip
-def _french_phone(match: re.Match[str]) -> Value:
-    compact = re.fullmatch(r"\d{10}", match[0])
-    return _pairs(" ".join(re.findall("..", match[0])) if compact else match[0])
+def _identity_card(match: re.Match[str]) -> v.Value:
+    return v.Phrase((v.Digits((match[1],)), v.Letters(match[2])))
 
 
 @recognizer(
     "phone", r"(?<![\w.,+-])(?:3[0-9]|1[0-9]) \d\d(?!\w| \d|[.,]\d)", languages=("fr",), weight=1.5
 )
-def _french_short(match: re.Match[str]) -> Value | None:
+def _french_short(match: re.Match[str]) -> v.Value | None:
     called = re.search(r"appel|compos|tél|num", before(match, 30).lower())
     return _pairs(match[0]) if called else None
-
-
-@recognizer(
-    "phone",
-    rf"(?<![\w.,+$-])\(?\d{{3}}\)?{_GAP}\d{{3}}-\d{{4}}(?!\w)",
-    languages=("fr",),
-    weight=1.5,
-)
-def _romance_american_phone(match: re.Match[str]) -> Value:
-    return _pairs(match[0])
-
-
-def _pairs(written: str) -> Digits:
-    """French groups are said as numbers of two or three digits."""
-    groups: list[str] = []
-    for group in re.findall(r"\d+", written):
-        if len(group) <= 3 or (len(group) == 4 and group[0] == "0"):
-            groups.append(group)
-        else:
-            odd = len(group) % 2
-            groups += ([group[0]] if odd else []) + re.findall("..", group[odd:])
-    return Digits(tuple(groups), plus="+" in written, by_group=True)
 
 
 @per_language(
@@ -649,6 +543,6 @@ def _pairs(written: str) -> Digits:
     r"(?<![\w.,+-])(?:\d{4}(?:[ -]\d{4}){2,5}|\d{1,5}(?:-\d{1,7}){3,5})(?![\w-]|[.,]\d)",
     weight=1.6,
 )
-def _code(language: str, match: re.Match[str]) -> Value:
+def _code(language: str, match: re.Match[str]) -> v.Value:
     """Numbers of cards, accounts and books: digit by digit, in the groups they are written in."""
-    return Digits(tuple(re.findall(r"\d+", match[0])))
+    return v.Digits(tuple(re.findall(r"\d+", match[0])))

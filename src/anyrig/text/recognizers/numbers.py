@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
 from anyrig.text.recognizers.common import (
     COMMA_NUMBER,
@@ -28,40 +29,18 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import TABLES, spanish, units
-from anyrig.text.values import (
-    Abbreviation,
-    Digits,
-    Fraction,
-    Label,
-    Letters,
-    Number,
-    Ordinal,
-    Phrase,
-    Power,
-    Range,
-    Score,
-    Silence,
-    Value,
-    Version,
-)
 
 _IDIOMS = {
     "24/7": ("24", "7"), "9/11": ("9", "11"), "7/7": ("7", "7"), "50/50": ("50", "50"),
     "20/20": ("20", "20"), "4/20": ("4", "20"),
 }  # fmt: skip
-
-
 _PLACES = LazyPattern(
     r"(?:[Aa]pt\.?|[Aa]partment|[Ss]uite|[Rr]oom|[Uu]nit|[Ss]eat|[Gg]ate|[Gg]rade|"
     r"[Ss]ection|[Rr]ow|[Ee]xit|[Bb]lock|[Ff]lat)s? (?:\d+[A-Z](?:,? and |, | or | to |[-–]))*$"
 )
-
-
 _RATED = LazyPattern(
     r"\b(?:rated?|rating|scored?|gave|give|got|gets|earned|a|quiz|test|mark) [^.]{0,20}$"
 )
-
-
 _SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
@@ -71,23 +50,23 @@ _SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹"
     needs="/⁄",
     weight=1.1,
 )
-def _fraction(match: re.Match[str]) -> Value | Found | None:
+def _fraction(match: re.Match[str]) -> v.Value | Found | None:
     whole, above, below, suffix = match.groups()
     if not whole and match[0] in _IDIOMS and not re.match(r" of\b", after(match, 4)):
         first, second = _IDIOMS[match[0]]
-        return Found(Score((Number(first), Number(second)), "even"), weight=1.6)
+        return Found(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.6)
     if not int(below):
         return None
     number = int(whole) if whole else None
     if not whole and len(above) == len(below) == 2 and int(above) + int(below) == 100:
-        return Score((Number(above), Number(below)), "even")
+        return v.Score((v.Number(above), v.Number(below)), "even")
     if (not whole and int(above) > 20 and int(below) > 20) or int(below) > 1000:
-        return Fraction(int(above), int(below), number, style="over")
+        return v.Fraction(int(above), int(below), number, style="over")
     if whole and int(above) >= int(below):
         return None
     if not whole and not suffix and above != "1" and _is_rating(match, above, below):
-        return Fraction(int(above), int(below), style="rate")
-    return Fraction(int(above), int(below), number)
+        return v.Fraction(int(above), int(below), style="rate")
+    return v.Fraction(int(above), int(below), number)
 
 
 def _is_rating(match: re.Match[str], above: str, below: str) -> bool:
@@ -104,8 +83,8 @@ def _is_rating(match: re.Match[str], above: str, below: str) -> bool:
 
 
 @recognizer("fraction", rf"(?<![\w.])(\d+)?[ -]?([{VULGAR}])", needs=VULGAR, weight=1.1)
-def _vulgar(match: re.Match[str]) -> Value:
-    return Fraction(*FRACTIONS[match[2]], int(match[1]) if match[1] else None)
+def _vulgar(match: re.Match[str]) -> v.Value:
+    return v.Fraction(*FRACTIONS[match[2]], int(match[1]) if match[1] else None)
 
 
 @recognizer(
@@ -114,9 +93,9 @@ def _vulgar(match: re.Match[str]) -> Value:
     flags=re.IGNORECASE,
     weight=1.1,
 )
-def _ordinal(match: re.Match[str]) -> Value | None:
+def _ordinal(match: re.Match[str]) -> v.Value | None:
     digits = match[1].replace(",", "")
-    return Ordinal(int(digits), plural=bool(match[2])) if len(digits) < 400 else None
+    return v.Ordinal(int(digits), plural=bool(match[2])) if len(digits) < 400 else None
 
 
 @recognizer(
@@ -126,9 +105,9 @@ def _ordinal(match: re.Match[str]) -> Value | None:
     r"[eE]([-+−]?\d{1,4}))(?![\w.]\w|\w)",
     weight=1.8,
 )
-def _scientific(match: re.Match[str]) -> Value:
+def _scientific(match: re.Match[str]) -> v.Value:
     exponent = (match[3] or match[4] or match[5]).translate(SUPERSCRIPT).replace("−", "-")
-    return Power(Number("10"), exponent.removeprefix("+"), parse_number(match[2], match[1]))
+    return v.Power(v.Number("10"), exponent.removeprefix("+"), parse_number(match[2], match[1]))
 
 
 @recognizer(
@@ -137,10 +116,10 @@ def _scientific(match: re.Match[str]) -> Value:
     needs="^⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺",
     weight=1.3,
 )
-def _power(match: re.Match[str]) -> Value:
-    base: Value | str = match[1] if match[1].isalpha() else parse_number(match[1])
+def _power(match: re.Match[str]) -> v.Value:
+    base: v.Value | str = match[1] if match[1].isalpha() else parse_number(match[1])
     exponent = (match[2] or match[3]).translate(SUPERSCRIPT).replace("−", "-")
-    return Power(base, exponent.removeprefix("+"))
+    return v.Power(base, exponent.removeprefix("+"))
 
 
 _RUNS = LazyPattern(
@@ -154,21 +133,21 @@ _RUNS = LazyPattern(
     rf"mn|mil|tn)\b(\.(?= [a-z]))?)",
     weight=1.0,
 )
-def _shortened(match: re.Match[str]) -> Value | Found | None:
+def _shortened(match: re.Match[str]) -> v.Value | Found | None:
     amount, scale, more = match[1], match[2] or match[5], match[3]
     lead, rest = before(match, 24), after(match, 12)
     if scale == "B" and _PLACES.search(lead):
-        return Phrase((Label(amount), Letters("B"))) if amount.isdecimal() else None
+        return v.Phrase((v.Label(amount), v.Letters("B"))) if amount.isdecimal() else None
     if scale in "kK" and _is_letter_k(match, lead, rest):
-        return Found(Phrase((parse_number(amount), Letters("K"))), end=match.end(2), weight=1.3)
+        return Found(v.Phrase((parse_number(amount), v.Letters("K"))), end=match.end(2), weight=1.3)
     if match[0] == "3M" and (
         not re.match(r" [a-z]+", rest)
         or re.match(r" (?:is|was|has|made|makes|and|said|says|tape|products)\b", rest)
     ):
-        return Phrase((parse_number(amount), Letters("M")))
-    value: Value = parse_number(amount, None, SCALES[scale])
+        return v.Phrase((parse_number(amount), v.Letters("M")))
+    value: v.Value = parse_number(amount, None, SCALES[scale])
     return Found(
-        Phrase((value, "plus")) if more else value,
+        v.Phrase((value, "plus")) if more else value,
         stop="abbreviation" if match[4] or match[6] else "none",
     )
 
@@ -191,8 +170,8 @@ def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
 
 
 @recognizer("number", rf"(?<![\w.,])({NUMBER})x(?!\w| ?[-+=*/^])", needs="x", weight=1)
-def _times(match: re.Match[str]) -> Value:
-    return Phrase((parse_number(match[1]), "times"))
+def _times(match: re.Match[str]) -> v.Value:
+    return v.Phrase((parse_number(match[1]), "times"))
 
 
 @recognizer(
@@ -201,7 +180,7 @@ def _times(match: re.Match[str]) -> Value:
     rf"?[-–][\d]|\w|\.\d|/\d)",
     weight=0.8,
 )
-def _range(match: re.Match[str]) -> Value | None:
+def _range(match: re.Match[str]) -> v.Value | None:
     sign, low, scale, dash, high, scale2 = match.groups()
     if (dash == " - " and re.search(r"[=+*/÷×] ?$", before(match, 2))) or re.match(
         r" ?[=+*÷×/]", after(match, 3)
@@ -210,17 +189,17 @@ def _range(match: re.Match[str]) -> Value | None:
     if dash == " - " and not sign and re.search(r"\d", low) and re.match(r" ?=", after(match, 3)):
         return None
     if dash == "-" and low.startswith("0") and len(low) > 1 and "." not in low:
-        return Phrase((Digits((low,)), Digits((high,))))
+        return v.Phrase((v.Digits((low,)), v.Digits((high,))))
     first = parse_number(low, sign, SCALES[scale] if scale else 0)
     last = parse_number(high, None, SCALES.get(scale2 or "", 0) if scale2 != "x" else 0)
-    span = Range(first, last)
-    return Phrase((span, "times")) if scale2 == "x" else span
+    span = v.Range(first, last)
+    return v.Phrase((span, "times")) if scale2 == "x" else span
 
 
 @recognizer("number", r"(?<![\w.,])(\d{1,3}(?: \d{3})+)(?![\w]|[.,]\d| \d)", weight=0.9)
-def _spaced(match: re.Match[str]) -> Value | None:
+def _spaced(match: re.Match[str]) -> v.Value | None:
     many = match[1].count(" ") > 1 or match[1].endswith("000")
-    return Number(match[1].replace(" ", "")) if many else None
+    return v.Number(match[1].replace(" ", "")) if many else None
 
 
 @recognizer(
@@ -229,23 +208,23 @@ def _spaced(match: re.Match[str]) -> Value | None:
     needs="0",
     weight=1.5,
 )
-def _tens_of(match: re.Match[str]) -> Value | None:
+def _tens_of(match: re.Match[str]) -> v.Value | None:
     names = {"10": "tens", "100": "hundreds", "1000": "thousands", "10000": "ten thousands",
              "100000": "hundred thousands", "1000000": "millions"}  # fmt: skip
     name = names.get(match[1].replace(",", ""))
-    return Phrase((name, "of")) if name else None
+    return v.Phrase((name, "of")) if name else None
 
 
 @recognizer("number", r"(?<![\w.])(\d{1,3})ers\b", weight=1)
-def _people(match: re.Match[str]) -> Value:
-    return Label(match[1], "ers")
+def _people(match: re.Match[str]) -> v.Value:
+    return v.Label(match[1], "ers")
 
 
 @recognizer(
     "fraction", r"(?<![\w./])(\d+\.\d+)/(10|5|100|4\.0|4)(?![\w/]|\.\d)", needs="/", weight=1.4
 )
-def _rating(match: re.Match[str]) -> Value:
-    return Phrase((parse_number(match[1]), "out of", parse_number(match[2])))
+def _rating(match: re.Match[str]) -> v.Value:
+    return v.Phrase((parse_number(match[1]), "out of", parse_number(match[2])))
 
 
 @recognizer(
@@ -254,7 +233,7 @@ def _rating(match: re.Match[str]) -> Value:
     rf"\+(?=\d))?({NUMBER})(?!\d)(?:(?<=\d)([A-Za-z])(?![\w&]))?",
     weight=0.5,
 )
-def _number(match: re.Match[str]) -> Value | None:
+def _number(match: re.Match[str]) -> v.Value | None:
     sign, text, letter = match.groups()
     start = match.start(2)
     if text.startswith(".") and match.string[max(0, start - 1) : start].isalnum():
@@ -263,33 +242,33 @@ def _number(match: re.Match[str]) -> Value | None:
         return parse_number(text, sign)
     # The number of `221B` names, when it is short.
     number = (
-        Label(text)
+        v.Label(text)
         if not sign and text.isdecimal() and len(text) <= 4
         else parse_number(text, sign)
     )
-    return Phrase((number, Letters(letter)))
+    return v.Phrase((number, v.Letters(letter)))
 
 
 @recognizer("number", r"\d+", weight=0.3)
-def _left(match: re.Match[str]) -> Value:
+def _left(match: re.Match[str]) -> v.Value:
     lead = match.string[match.start() - 1 : match.start()] if match.start() else ""
     follows = match.string[match.end() : match.end() + 1]
-    number: Value = Label(match[0]) if lead.isalpha() else Number(match[0])
+    number: v.Value = v.Label(match[0]) if lead.isalpha() else v.Number(match[0])
     if not lead.isalnum() and not follows.isalnum():
         return number
-    return Phrase(
+    return v.Phrase(
         ((" ",) if lead.isalnum() else ()) + (number,) + ((" ",) if follows.isalnum() else ())
     )
 
 
 @recognizer("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹", weight=0.3)
-def _small(match: re.Match[str]) -> Value:
+def _small(match: re.Match[str]) -> v.Value:
     plain = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT)
     if match[0][0] in "₀₁₂₃₄₅₆₇₈₉":
-        return Phrase((" ", Number(plain), " "))
+        return v.Phrase((" ", v.Number(plain), " "))
     # Behind a word it is the number of a note, which nobody reads.
     word = re.search(r"[A-Za-z,.;]*$", before(match, 4))
-    return Silence() if word and len(word[0]) > 2 else Power("", plain)
+    return v.Silence() if word and len(word[0]) > 2 else v.Power("", plain)
 
 
 # -- Spanish and French
@@ -301,28 +280,26 @@ _POINTED = frozenset(
     "version v web article section point paragraphe figure tableau chapitre art. chap. fig. sect. "
     "python windows".split()
 )
-
-
 _NAMING = frozenset("page numéro n° chambre chapitre ligne".split())
 
 
 @per_language("number", rf"{NUMBER_START}({SIGNED})(?![\d\w])(?![.,]\d)", weight=0.5)
-def _count(language: str, match: re.Match[str]) -> Value | None:
+def _count(language: str, match: re.Match[str]) -> v.Value | None:
     number = parse_comma_number(match[1])
     whole = int(number.digits[:30])
     if number.decimals:
         pointed = number.point and (word_before(match) in _POINTED or number.decimals == "0")
         if language == "fr" and pointed:
-            return Version((number.digits, number.decimals))
+            return v.Version((number.digits, number.decimals))
         return number
     if language == "fr" and word_before(match) in _NAMING:
-        return Label(number.digits)
+        return v.Label(number.digits)
     gender = agree(language, match, whole)
     if language == "es" and whole == 1 and not gender and word_before(match) in ("la", "las"):
         gender = "f"
     number = parse_comma_number(match[1], gender=gender)
     if whole and whole % 1_000_000 == 0 and _is_counting(language, match, gender):
-        return Phrase((number, "de"))
+        return v.Phrase((number, "de"))
     return number
 
 
@@ -340,7 +317,7 @@ def _is_counting(language: str, match: re.Match[str], gender: str) -> bool:
     rf"{NUMBER_START}({COMMA_NUMBER}) ?([Mk])(?!\w)(?<!\d )|"
     rf"{NUMBER_START}({COMMA_NUMBER}) M(?= d['e])",
 )
-def _romance_shortened(language: str, match: re.Match[str]) -> Value | None:
+def _romance_shortened(language: str, match: re.Match[str]) -> v.Value | None:
     """3M, 20k: as counts of people are written."""
     return parse_comma_number(match[1] or match[3], 3 if match[2] == "k" else 6, "m")
 
@@ -350,37 +327,37 @@ def _romance_shortened(language: str, match: re.Match[str]) -> Value | None:
     rf"{NUMBER_START}({COMMA_NUMBER})([A-Za-z]{{1,4}})(?!\w)|{NUMBER_START}({COMMA_NUMBER})(?=[^\W\d_])"
     r"|(?<=[^\W\d_])(\d+)(?![.,]?\d)", weight=0.45,
 )  # fmt: skip
-def _glued(language: str, match: re.Match[str]) -> Value | None:
+def _glued(language: str, match: re.Match[str]) -> v.Value | None:
     """A number that touches letters: 5G, 802.11ac."""
     if match[4]:
         rest = " " if match.string[match.end() : match.end() + 1].isalpha() else ""
-        return Phrase(("", Label(match[4]), *([""] if rest else [])))
+        return v.Phrase(("", v.Label(match[4]), *([""] if rest else [])))
     number = parse_comma_number(match[1] or match[3])
-    figure: Value = Version((number.digits, number.decimals)) if number.point else number
+    figure: v.Value = v.Version((number.digits, number.decimals)) if number.point else number
     if match[3]:
-        return Phrase((figure, ""))
+        return v.Phrase((figure, ""))
     letters = match[2]
     if letters.islower() and len(letters) > 2:
-        return Phrase((figure, letters))
-    return Phrase((figure, Letters(letters.upper())))
+        return v.Phrase((figure, letters))
+    return v.Phrase((figure, v.Letters(letters.upper())))
 
 
 @per_language(
     "number",
     rf"(?<=[{SMALL}0-9] )(?<!\d )(\d{{1,2}})([sScCxX])(?!\w)", weight=3,
 )  # fmt: skip
-def _model(language: str, match: re.Match[str]) -> Value | None:
+def _model(language: str, match: re.Match[str]) -> v.Value | None:
     """A thing's name: iPhone 6s."""
     named = re.search(r"(?:[A-ZÉ]\w*|[a-z][A-Z]\w*) $", before(match))
-    return Phrase((Number(match[1]), Letters(match[2].upper()))) if named else None
+    return v.Phrase((v.Number(match[1]), v.Letters(match[2].upper()))) if named else None
 
 
 @per_language("number", r"\d+", weight=0.2)
-def _rest(language: str, match: re.Match[str]) -> Value:
+def _rest(language: str, match: re.Match[str]) -> v.Value:
     """Whatever digits are left: no figure goes unsaid."""
     lead = match.string[max(0, match.start() - 1) : match.start()].isalnum()
     rest = match.string[match.end() : match.end() + 1].isalnum()
-    return Phrase((*([""] if lead else []), Number(match[0]), *([""] if rest else [])))
+    return v.Phrase((*([""] if lead else []), v.Number(match[0]), *([""] if rest else [])))
 
 
 @recognizer(
@@ -389,9 +366,9 @@ def _rest(language: str, match: re.Match[str]) -> Value:
     languages=("es",),
     weight=2,
 )
-def _one_in(match: re.Match[str]) -> Value:
+def _one_in(match: re.Match[str]) -> v.Value:
     """One of them has their gender: una de cada tres mujeres."""
-    return Abbreviation("una" if spanish.find_gender(match[1]) == "f" else "uno")
+    return v.Abbreviation("una" if spanish.find_gender(match[1]) == "f" else "uno")
 
 
 @recognizer(
@@ -399,9 +376,9 @@ def _one_in(match: re.Match[str]) -> Value:
     r"(?<!\w)([Dd])e (?=1(?:/\d| (?!(?:à|et|ou|sur|000)\b)[a-zà-ÿA-Z°%€$]))",
     languages=("fr",), weight=2,
 )  # fmt: skip
-def _elided(match: re.Match[str]) -> Value:
+def _elided(match: re.Match[str]) -> v.Value:
     """D'un kilomètre, but de un à dix."""
-    return Abbreviation(f"{match[1]}'")
+    return v.Abbreviation(f"{match[1]}'")
 
 
 # -- ranges, ratios, versions ----------------------------------------------------------------------
@@ -415,41 +392,41 @@ _CODED = LazyPattern(r"(?:\bn°|\bnuméro|\b[LRD]\.) ?$")
     rf"{NUMBER_START}({COMMA_NUMBER}){DASH}({COMMA_NUMBER}){NUMBER_END}(?!{DASH}\d)",
     weight=0.6,
 )
-def _romance_range(language: str, match: re.Match[str]) -> Value | None:
+def _romance_range(language: str, match: re.Match[str]) -> v.Value | None:
     first, last = parse_comma_number(match[1]), parse_comma_number(match[2])
     if match[1] == match[2] == "50":
-        return Phrase((first, last))
+        return v.Phrase((first, last))
     spaced = re.search(r"\s[-\u2013]\s", match[0]) and not word_after(match)
     if spaced and int(first.digits) >= int(last.digits):
-        return Phrase((first, "menos" if language == "es" else "moins", last))
+        return v.Phrase((first, "menos" if language == "es" else "moins", last))
     if language == "fr" and _CODED.search(before(match, 9)):
-        return Phrase((first, "tiret", last))
+        return v.Phrase((first, "tiret", last))
     gender = agree(language, match, int(last.digits))
     between = word_before(match) == "entre"
     link = TABLES[language].AND if between else TABLES[language].TO
     if language == "es":
         first = parse_comma_number(match[1], gender=gender)
-    return Range(first, parse_comma_number(match[2], gender=gender), link)
+    return v.Range(first, parse_comma_number(match[2], gender=gender), link)
 
 
 @per_language(
     "ratio", rf"{NUMBER_START}(\d{{1,4}}):({COMMA_NUMBER}){NUMBER_END}(?!:)", needs=":", weight=0.6
 )
-def _ratio(language: str, match: re.Match[str]) -> Value:
-    return Range(Number(match[1]), parse_comma_number(match[2]), TABLES[language].TO)
+def _ratio(language: str, match: re.Match[str]) -> v.Value:
+    return v.Range(v.Number(match[1]), parse_comma_number(match[2]), TABLES[language].TO)
 
 
 @per_language("version", r"(?<!\w)([vV])(\d+(?:\.\d+){1,4})(?!\w)", needs="vV", weight=1.2)
-def _release(language: str, match: re.Match[str]) -> Value:
-    return Phrase((match[1], Version(tuple(match[2].split(".")))))
+def _release(language: str, match: re.Match[str]) -> v.Value:
+    return v.Phrase((match[1], v.Version(tuple(match[2].split(".")))))
 
 
 @per_language("version", r"(?<![\w.,])\d{1,3}(?:\.\d{1,3}){2,}(?![\w.,]\d)(?!\d)", needs=".")
-def _version(language: str, match: re.Match[str]) -> Value | None:
+def _version(language: str, match: re.Match[str]) -> v.Value | None:
     parts = match[0].split(".")
     if all(len(part) == 3 for part in parts[1:]) and parts[0] not in ("192", "255", "127"):
         return None
-    return Version(tuple(parts))
+    return v.Version(tuple(parts))
 
 
 @recognizer(
@@ -457,28 +434,24 @@ def _version(language: str, match: re.Match[str]) -> Value | None:
     r"(?<=l )(\d{1,2})(?:-([MSFNJODAE])|([MSFNJ]))(?![\w-])",
     languages=("es",), needs="MSFNJODAE", weight=1.5,
 )  # fmt: skip
-def _day_letter(match: re.Match[str]) -> Value | None:
+def _day_letter(match: re.Match[str]) -> v.Value | None:
     """A day known by its month's first letter: el 8M, el 11-S."""
     if not re.search(r"(?<!\w)(?:el|del|al) $", before(match, 5).lower()):
         return None
     names = dict(zip("MSFNJODAE", "eme ese efe ene jota o de a e".split(), strict=True))
-    return Phrase((Number(match[1]), names[match[2] or match[3]])) if int(match[1]) < 32 else None
+    return (
+        v.Phrase((v.Number(match[1]), names[match[2] or match[3]])) if int(match[1]) < 32 else None
+    )
 
 
 # -- ordinals --------------------------------------------------------------------------------------
 
 _SIDES = frozenset("se fue izq izda izdo dcho dcha izquierda derecha izqda puerta letra".split())
-
-
 _AFTER_ORDINAL = frozenset("de del y o más menos es en a por con para que al la el los las".split())
-
-
 _DEGREE_WORDS = frozenset(
     "bajo sobre centígrados celsius fahrenheit norte sur este oeste latitud longitud kelvin "
     "alcohólicos n s e o w".split()
 )
-
-
 _DEGREE_CONTEXT = LazyPattern(
     r"\b(?:hace|hac[ií]a|hará|hizo|haga|temperatura|temp\.|fiebre|ángulo|gir\w+|inclin\w+|latitud|"
     r"longitud|alcohol|frío|calor|horno|hornea\w*|hornee|termómetro|pendiente|rot\w+|máxim\w*|"
@@ -486,8 +459,6 @@ _DEGREE_CONTEXT = LazyPattern(
     r"cerveza|agua|norte|sur|clima|termostato|precalient\w+|desvi\w+|arco|vuelta|viraje|lava\w*)\b",
     re.IGNORECASE,
 )  # fmt: skip
-
-
 _RANKED = LazyPattern(
     r"\b(?:qued\w+|termin\w+|acab\w+|lleg\w+|entr\w+|es|fue|finaliz\w+|puesto|clasific\w+|número|"
     r"art\.|artículo|en|piso|planta) $"
@@ -521,7 +492,7 @@ def is_degrees(match: re.Match[str], number: str) -> bool:
     r"(?:\.(?= [a-z]|\s?[A-ZÁÉÍÓÚ][a-z]+\.))?(s?)(?![\da-zá-ú])",
     languages=("es",),
 )
-def _spanish_ordinal(match: re.Match[str]) -> Value | None:
+def _spanish_ordinal(match: re.Match[str]) -> v.Value | None:
     number, ending = int(match[1]), (match[2] or match[3] or match[4]).lower()
     noun = word_after(match)
     before_noun = noun.islower() and noun not in _AFTER_ORDINAL and noun not in _SIDES
@@ -536,9 +507,9 @@ def _spanish_ordinal(match: re.Match[str]) -> Value | None:
     feminine = ending in ("ª", "as") or ending.endswith("a")
     short = ending == "er" or (ending == "º" and before_noun)
     plural = bool(match[5]) or ending in ("os", "as")
-    value: Value = Ordinal(number, "f" if feminine else "m" if short else "", plural)
+    value: v.Value = v.Ordinal(number, "f" if feminine else "m" if short else "", plural)
     joined = after(match, 1).isalpha()
-    return Phrase((value, "")) if joined else value
+    return v.Phrase((value, "")) if joined else value
 
 
 @recognizer(
@@ -546,17 +517,17 @@ def _spanish_ordinal(match: re.Match[str]) -> Value | None:
     r"(?<![\w.,])(\d{1,7})(?:(ers|er|res|re|ères|ère)|(ème|eme|ième|ieme|è|e|nde|nd|de|d)(s?))(?!\w)",
     languages=("fr",), weight=1.1,
 )  # fmt: skip
-def _french_ordinal(match: re.Match[str]) -> Value | None:
+def _french_ordinal(match: re.Match[str]) -> v.Value | None:
     number, first, ending = int(match[1]), match[2], match[3]
     if first:
         if number != 1:
-            return Ordinal(number) if number % 10 == 1 else None
-        return Ordinal(1, "m" if first[0] == "e" else "f", first.endswith("s"))
+            return v.Ordinal(number) if number % 10 == 1 else None
+        return v.Ordinal(1, "m" if first[0] == "e" else "f", first.endswith("s"))
     if not number or (ending in ("nd", "nde", "d", "de") and number != 2):
         return None
     if ending in ("nd", "d", "nde", "de"):
-        return Abbreviation(f"second{'e' if ending.endswith('e') else ''}{match[4]}")
-    return Ordinal(number, "m" if number > 1 else "", bool(match[4]))
+        return v.Abbreviation(f"second{'e' if ending.endswith('e') else ''}{match[4]}")
+    return v.Ordinal(number, "m" if number > 1 else "", bool(match[4]))
 
 
 # -- fractions -------------------------------------------------------------------------------------
@@ -566,32 +537,28 @@ _FRACTION = (
     rf"|{NUMBER_START}(?:(?<!\d )([-\u2212]))?(?:(\d{{1,3}}) )?(\d{{1,3}})[/\u2044](\d{{1,4}})"
     rf"{NUMBER_END}(?!/)"
 )
-
-
 _GRADED = {
     "es": LazyPattern(r"nota|puntu|calific|sacó|saqué|obtuv|valor|examen"),
     "fr": LazyPattern(r"not[eé]|obten|\beu\b|score|moyenne|évalu|examen"),
 }
-
-
 _HALF_AFTER = {"es": _AFTER_ORDINAL, "fr": TABLES["fr"].NO_NOUN}
 
 
 @per_language("fraction", _FRACTION, needs="/\u2044" + VULGAR, weight=0.9)
-def _romance_fraction(language: str, match: re.Match[str]) -> Value | Found | None:
+def _romance_fraction(language: str, match: re.Match[str]) -> v.Value | Found | None:
     sign = "-" if match[1] or match[4] else ""
     whole = match[2] or match[5]
     above, below = FRACTIONS[match[3]] if match[3] else (int(match[6]), int(match[7]))
     if (above, below) in ((24, 7), (50, 50)) and not whole:
-        return Phrase((Number(str(above)), Number(str(below))))
+        return v.Phrase((v.Number(str(above)), v.Number(str(below))))
     if 1900 <= below <= 2100:
         slash = "barra" if language == "es" else "slash"
-        return Phrase((Number(str(above)), slash, Number(str(below))))
+        return v.Phrase((v.Number(str(above)), slash, v.Number(str(below))))
     if whole and above >= below:
         return None
     number = int(whole) if whole else None
     if above == below or _is_graded(language, match, above, below):
-        return Fraction(above, below, number, sign, "over")
+        return v.Fraction(above, below, number, sign, "over")
     if (above, below) == (1, 2):
         return _half(language, match, number)
     noun = word_after(match)
@@ -599,13 +566,13 @@ def _romance_fraction(language: str, match: re.Match[str]) -> Value | Found | No
         # Nueve de cada diez dentistas, neuf dentistes sur dix; but dos quintas partes, de los.
         counts = noun not in _HALF_AFTER[language] and noun not in ("partes", "parts", "des")
         if counts and language == "es":
-            return Phrase((Number(str(above)), "de cada", Number(str(below))))
+            return v.Phrase((v.Number(str(above)), "de cada", v.Number(str(below))))
         if counts:
-            parts = (Number(str(above)), noun, "sur", Number(str(below)))
-            return Found(Phrase(parts), end=match.end() + 1 + len(noun))
+            parts = (v.Number(str(above)), noun, "sur", v.Number(str(below)))
+            return Found(v.Phrase(parts), end=match.end() + 1 + len(noun))
     if above == 1 and not whole and word_before(match) in ("un", "une"):
-        return Fraction(above, below, None, sign, "bare")  # The article is there: un 1/4.
-    return Fraction(above, below, number, sign)
+        return v.Fraction(above, below, None, sign, "bare")  # The article is there: un 1/4.
+    return v.Fraction(above, below, number, sign)
 
 
 def _is_graded(language: str, match: re.Match[str], above: int, below: int) -> bool:
@@ -614,7 +581,7 @@ def _is_graded(language: str, match: re.Match[str], above: int, below: int) -> b
     return bool(below == 0 or above > below * 3 or marked or (above > 1 and below in (20, 100)))
 
 
-def _half(language: str, match: re.Match[str], whole: int | None) -> Value:
+def _half(language: str, match: re.Match[str], whole: int | None) -> v.Value:
     """A half agrees with what it halves: media taza, dos y medio."""
     noun = word_after(match).lower()
     counts = bool(noun) and noun not in _HALF_AFTER[language]
@@ -622,41 +589,41 @@ def _half(language: str, match: re.Match[str], whole: int | None) -> Value:
     if language == "es":
         half = "media" if gender == "f" else "medio"
         if whole is not None:
-            return Phrase((Number(str(whole), gender=gender if whole == 1 else ""), "y", half))
-        return Abbreviation(half if gender else "un medio")
+            return v.Phrase((v.Number(str(whole), gender=gender if whole == 1 else ""), "y", half))
+        return v.Abbreviation(half if gender else "un medio")
     if whole is not None:
-        return Phrase((Number(str(whole)), "et", "demie" if gender == "f" else "demi"))
-    return Abbreviation("un demi")
+        return v.Phrase((v.Number(str(whole)), "et", "demie" if gender == "f" else "demi"))
+    return v.Abbreviation("un demi")
 
 
 @per_language("fraction", rf"{NUMBER_START}(\d{{1,3}})(?: 1/2| ?½) ([{SMALL}]+)(?!\w)", needs="/½")
-def _and_half(language: str, match: re.Match[str]) -> Value | None:
+def _and_half(language: str, match: re.Match[str]) -> v.Value | None:
     """Behind what is counted: dos tazas y media, deux heures et demie."""
     noun = match[2]
     if noun in _HALF_AFTER[language] or noun in units.UNITS[language]:
         return None
     gender = TABLES[language].find_gender(noun)
-    number = Number(match[1], gender=gender)
+    number = v.Number(match[1], gender=gender)
     if language == "fr":
-        return Phrase((number, noun, "et", "demie" if gender == "f" else "demi"))
+        return v.Phrase((number, noun, "et", "demie" if gender == "f" else "demi"))
     if match[1] == "1":
         noun = re.sub(r"(?<=[lrnd])es$|s$", "", noun)
-    return Phrase((number, noun, "y", "media" if gender == "f" else "medio"))
+    return v.Phrase((number, noun, "y", "media" if gender == "f" else "medio"))
 
 
 @per_language("fraction", rf"{NUMBER_START}(\d+)/(\d+)(?= ?=)", needs="/", weight=1.2)
-def _divided(language: str, match: re.Match[str]) -> Value:
+def _divided(language: str, match: re.Match[str]) -> v.Value:
     by = "entre" if language == "es" else "divisé par"
-    return Phrase((Number(match[1]), by, Number(match[2])))
+    return v.Phrase((v.Number(match[1]), by, v.Number(match[2])))
 
 
 @recognizer(
     "fraction", rf"{NUMBER_START}1/(2|4|8|16) (?:de )?(?=finales?\b)", languages=("fr",), weight=2
 )
-def _round(match: re.Match[str]) -> Value:
+def _round(match: re.Match[str]) -> v.Value:
     """Of a cup: la demi-finale, le quart de finale."""
     rounds = {"2": "demi-", "4": "quart de ", "8": "huitième de ", "16": "seizième de "}
-    return Abbreviation(rounds[match[1]])
+    return v.Abbreviation(rounds[match[1]])
 
 
 @recognizer(
@@ -664,12 +631,12 @@ def _round(match: re.Match[str]) -> Value:
     r"(?<=[a-z] )(?:1/2|½)(?![\w/])",
     languages=("fr",), needs="/½", weight=1.2,
 )  # fmt: skip
-def _noun_and_half(match: re.Match[str]) -> Value | None:
+def _noun_and_half(match: re.Match[str]) -> v.Value | None:
     """Behind what is counted: sept ans et demi."""
     noun = word_before(match)
     if noun not in ("an", "ans", "mois", "jours", "kilos", "litres", "heure", "heures"):
         return None
-    return Abbreviation("et demie" if noun.startswith("heure") else "et demi")
+    return v.Abbreviation("et demie" if noun.startswith("heure") else "et demi")
 
 
 @recognizer(
@@ -679,8 +646,8 @@ def _noun_and_half(match: re.Match[str]) -> Value | None:
     needs="/½",
     weight=1.2,
 )
-def _half_of(match: re.Match[str]) -> Value | None:
+def _half_of(match: re.Match[str]) -> v.Value | None:
     """Joined to what it halves: une demi-heure."""
     if match[1] in TABLES["fr"].NO_NOUN:
         return None
-    return Abbreviation(f"{'une' if TABLES['fr'].find_gender(match[1]) == 'f' else 'un'} demi-")
+    return v.Abbreviation(f"{'une' if TABLES['fr'].find_gender(match[1]) == 'f' else 'un'} demi-")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
 from anyrig.text.recognizers.common import (
     CAPITAL,
@@ -18,20 +19,13 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import TABLES, english, spanish
-from anyrig.text.values import Abbreviation, Ordinal, Phrase, Range, Roman, Value
 
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
-
-
 _CANONICAL = LazyPattern(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
-
-
 _RULERS = frozenset(
     "King Queen Pope Emperor Empress Tsar Czar Tsarina Prince Duke Sultan Pharaoh Kaiser Antipope "
     "Earl Baron Shah Count Patriarch".split()
 )
-
-
 _PARTS = frozenset(
     (
         "chapter chapters part parts book books volume volumes vol act acts scene scenes section "
@@ -47,21 +41,13 @@ _PARTS = frozenset(
         "figures tables titles clauses paragraphs rules options schedules exhibits categories art"
     ).split()
 )
-
-
 _NOUN = LazyPattern(r"([A-Za-z]+)(?: [Nn]o\.)?\.?[ -]$")
-
-
 # "Elizabeth I think so": after a name, with a verb that a king's number never has behind it.
 _PRONOUN = LazyPattern(r"(?:'|’| (?:am|think|know|love|need|want|hope|believe|guess|mean|see|don't|"
                       r"can|could|can't|would|will|won't|have|haven't|must|should|do|feel|saw|met|"
                       r"like|never|always|knew|thought|loved|hate|wonder|went|told|said|"
                       r"asked)\b)")  # fmt: skip
-
-
 _VERB = LazyPattern(r" (?!of\b|and\b|to\b|in\b|was\b|is\b)[a-z]")  # No. I compare it with ...
-
-
 _NOT_NUMBERS = frozenset(
     "MIX CD DIM MILD CIVIL LIVID VIVID MID DID LID DILL MILL ILL VIM MM CC DC MC MD MI DI CI LI "
     "XL XXL XX XXX CV IV DM CM MCI DVD VI DX MV MDI LCD LDL CDC CMC DI LCM CID MIDI VID DMI XI L "
@@ -110,7 +96,7 @@ def _part(match: re.Match[str]) -> Found | None:
         return None
     if (len(numeral) == 1 and numeral in "LCDMlc") or numeral in ("mix", "dim", "mild", "civil"):
         return None
-    parts: list[Value | str] = [Roman(number)]
+    parts: list[v.Value | str] = [v.Roman(number)]
     end = match.end(1)
     for link, one in re.findall(
         r"(, and |, or | and | or |, | & | to | ?[-–—] ?)([IVXLCivxlc]+)", more
@@ -122,17 +108,17 @@ def _part(match: re.Match[str]) -> Found | None:
         if word in "-–—":
             last = parts.pop()
             assert not isinstance(last, str)
-            parts.append(Range(last, Roman(worth)))
+            parts.append(v.Range(last, v.Roman(worth)))
         else:
-            parts += ["and" if word == "&" else word, Roman(worth)]
+            parts += ["and" if word == "&" else word, v.Roman(worth)]
         end += len(link) + len(one)
-    return Found(Phrase(tuple(parts)), end=end, weight=2.5)
+    return Found(v.Phrase(tuple(parts)), end=end, weight=2.5)
 
 
 @recognizer("roman", r"(?<![\w.])(pp?)\. ?([ivxlc]+)(?![\w'])", needs="ivxlc", weight=2)
-def _page(match: re.Match[str]) -> Value | None:
+def _page(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[2])
-    return Phrase(("page" if match[1] == "p" else "pages", Roman(number))) if number else None
+    return v.Phrase(("page" if match[1] == "p" else "pages", v.Roman(number))) if number else None
 
 
 @recognizer(
@@ -164,7 +150,7 @@ def _name(match: re.Match[str]) -> Found | None:
     if not (known or family) and numeral in _NOT_NUMBERS:
         return None
     ordinal = bool(known or family)
-    return Found(Roman(number, ordinal, ordinal), start=match.start(4), weight=2.5)
+    return Found(v.Roman(number, ordinal, ordinal), start=match.start(4), weight=2.5)
 
 
 @recognizer(
@@ -173,26 +159,26 @@ def _name(match: re.Match[str]) -> Found | None:
     needs="IVXL",
     weight=2,
 )
-def _century(match: re.Match[str]) -> Value | None:
+def _century(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[1])
-    return Roman(number, ordinal=True) if number else None
+    return v.Roman(number, ordinal=True) if number else None
 
 
 @recognizer("roman", r"(?<![\w.&-])([IVX]{2,6}|[VX])(?:st|nd|rd|th)(?!\w)", needs="IVX", weight=1.6)
-def _suffixed(match: re.Match[str]) -> Value | None:
+def _suffixed(match: re.Match[str]) -> v.Value | None:
     """An ending makes it an ordinal by itself: the XIVth."""
     number = roman_value(match[1])
-    return Roman(number, ordinal=True) if number else None
+    return v.Roman(number, ordinal=True) if number else None
 
 
 @recognizer(
     "roman", r"(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)", needs="IVXLCDM", weight=1.6
 )
-def _bare(match: re.Match[str]) -> Value | None:
+def _bare(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[1])
     if not number or (match[1] in _NOT_NUMBERS and not _in_list(match, match[1])):
         return None
-    return Roman(number)
+    return v.Roman(number)
 
 
 @recognizer(
@@ -203,10 +189,10 @@ def _bare(match: re.Match[str]) -> Value | None:
     needs="ivx",
     weight=1.6,
 )
-def _listed(match: re.Match[str]) -> Value | None:
+def _listed(match: re.Match[str]) -> v.Value | None:
     """In a list within a sentence: `i) stir, ii) heat`."""
     number = roman_value(match[1] or match[2] or match[3])
-    return Roman(number) if number else None
+    return v.Roman(number) if number else None
 
 
 def _in_list(match: re.Match[str], numeral: str) -> bool:
@@ -233,7 +219,7 @@ def _item(match: re.Match[str]) -> Found | None:
     group = 1 if match[1] else 2
     if not number or (numeral == "I" and re.match(r" (?:[A-Z][a-z]* ?){1}$", after(match, 4))):
         return None
-    return Found(Roman(number), start=match.start(group), end=match.end(group))
+    return Found(v.Roman(number), start=match.start(group), end=match.end(group))
 
 
 # -- Spanish and French
@@ -243,8 +229,6 @@ def _item(match: re.Match[str]) -> Found | None:
 
 ROMAN = r"[IVXLCDM]+"
 _NO_NUMERAL = ("C", "D", "M", "L", "CD", "DC", "MD", "CV", "CM", "MM", "XL", "DVD", "LCD")
-
-
 _SHORT_COUNTED = {
     "es": ("cap.", "caps.", "t.", "vol.", "fig.", "art.", "núm.", "n.º"),
     "fr": ("chap.", "ch.", "t.", "vol.", "fig.", "art.", "n°"),
@@ -258,23 +242,23 @@ def _counted_pattern(language: str) -> str:
 
 
 @per_language("roman", _counted_pattern, needs="IVXLCDM", weight=1.2)
-def _counted(language: str, match: re.Match[str]) -> Value | Found | None:
+def _counted(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """Capítulo IV, actes I, II et V."""
     head, numerals = match[1], match[2]
     if numerals in ("L", "C", "D", "M"):
         return None
     words = TABLES[language].NUMBERED.get(head.lower(), head)
-    parts: list[Value | str] = [words[0].upper() + words[1:] if head[0].isupper() else words]
+    parts: list[v.Value | str] = [words[0].upper() + words[1:] if head[0].isupper() else words]
     for piece in re.findall(rf"{ROMAN}|[^\W\d_]+|[-\u2013,]", numerals):
         if piece in "-\u2013":
             parts.append(TABLES[language].TO)
         elif piece[0].isupper():
             if not (number := roman_value(piece)):
                 return None
-            parts.append(Roman(number))
+            parts.append(v.Roman(number))
         else:
             parts.append(piece)
-    return close(Phrase(tuple(parts)), match, language, digits_follow=False)
+    return close(v.Phrase(tuple(parts)), match, language, digits_follow=False)
 
 
 @per_language(
@@ -282,7 +266,7 @@ def _counted(language: str, match: re.Match[str]) -> Value | Found | None:
     rf"(?<!\w)([{CAPITAL}][{SMALL}]+)(\s+)({ROMAN})(?!\w)(?!\.\s?[{CAPITAL}]\.){DOT}",
     needs="IVXLCDM",
 )
-def _ruler(language: str, match: re.Match[str]) -> Value | Found | None:
+def _ruler(language: str, match: re.Match[str]) -> v.Value | Found | None:
     name, number = match[1].lower(), roman_value(match[3])
     table = TABLES[language]
     king = name in table.KINGS
@@ -290,11 +274,11 @@ def _ruler(language: str, match: re.Match[str]) -> Value | Found | None:
         return None
     if not king and (name in table.COUNTED or name in table.STARTERS):
         return None
-    value: Value = Roman(number)
+    value: v.Value = v.Roman(number)
     if king:
-        value = Ordinal(number, "f" if name in table.QUEENS else "") if number <= 10 else value
+        value = v.Ordinal(number, "f" if name in table.QUEENS else "") if number <= 10 else value
         if language == "fr":
-            value = Abbreviation("premier") if match[3] == "I" else Roman(number)
+            value = v.Abbreviation("premier") if match[3] == "I" else v.Roman(number)
     stop = close(value, match, language, digits_follow=False).stop
     return Found(value, stop, start=match.start(3), weight=8 if king else 3)
 
@@ -304,7 +288,7 @@ def _ruler(language: str, match: re.Match[str]) -> Value | Found | None:
     rf"(?<![\w'])({ROMAN})(?:\.?[ºª])?(?=\s+[{CAPITAL}{SMALL}])",
     languages=("es",), needs="IVXLCDM", weight=1.5,
 )  # fmt: skip
-def _event(match: re.Match[str]) -> Value | None:
+def _event(match: re.Match[str]) -> v.Value | None:
     """Before what is counted: la II Guerra Mundial, el XIV Congreso."""
     number, noun = roman_value(match[1]), word_after(match)
     marked = match[0][-1] in "ºª"
@@ -315,7 +299,7 @@ def _event(match: re.Match[str]) -> Value | None:
     feminine = match[0][-1] == "ª" or (
         match[0][-1] != "º" and spanish.find_gender(noun) == "f"
     )  # fmt: skip
-    return Ordinal(number, "f" if feminine else "m")
+    return v.Ordinal(number, "f" if feminine else "m")
 
 
 _ALONE = (
@@ -325,18 +309,18 @@ _ALONE = (
 
 
 @per_language("roman", _ALONE, needs="IVXLCDM", weight=0.8)
-def _alone(language: str, match: re.Match[str]) -> Value | Found | None:
+def _alone(language: str, match: re.Match[str]) -> v.Value | Found | None:
     number = roman_value(match[1])
     if not number or is_shouted(match):
         return None
-    return close(Roman(number), match, language, digits_follow=False)
+    return close(v.Roman(number), match, language, digits_follow=False)
 
 
 _ENDING = r"(?:ère|ième|ème|eme|nde|nd|er|re|e|è)"
 
 
 @recognizer("century", rf"(?<!\w)([IVXLC]+)({_ENDING})(s?)(?!\w)", languages=("fr",), weight=1.3)
-def _french_roman_ordinal(match: re.Match[str]) -> Value | None:
+def _french_roman_ordinal(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[1])
     # Le and Ce are words; so are Ver, Vers and Inde, whose endings belong to one and two alone.
     if not number or match[1] in ("L", "C"):
@@ -345,7 +329,7 @@ def _french_roman_ordinal(match: re.Match[str]) -> Value | None:
         return None
     if match[0] == "Ire" and word_before(match) not in ({"la"} | TABLES["fr"].KINGS):
         return None
-    return Ordinal(number, "f" if match[2] in ("re", "ère") else "m")
+    return v.Ordinal(number, "f" if match[2] in ("re", "ère") else "m")
 
 
 @recognizer(
@@ -354,21 +338,23 @@ def _french_roman_ordinal(match: re.Match[str]) -> Value | None:
     r"\s(?:s\.|siècles?)",
     languages=("fr",), weight=1.5,
 )  # fmt: skip
-def _french_century(match: re.Match[str]) -> Value | Found | None:
+def _french_century(match: re.Match[str]) -> v.Value | Found | None:
     first, last = roman_value(match[1]), roman_value(match[4] or "I")
     if not first or not last:
         return None
     if not match[4]:
         many = "s" if match[0].endswith("s") else ""
-        return _close_century(Phrase((Ordinal(first, "m"), f"siècle{many}")), match)
+        return _close_century(v.Phrase((v.Ordinal(first, "m"), f"siècle{many}")), match)
     link = match[3].strip()
     noun = "siècle" if link in ("au", "à", "et le", "ou le") else "siècles"
     if not link[0].isalpha():
         link = "et" if last == first + 1 else "au"
-    return _close_century(Phrase((Ordinal(first, "m"), link, Ordinal(last, "m"), noun)), match)
+    return _close_century(
+        v.Phrase((v.Ordinal(first, "m"), link, v.Ordinal(last, "m"), noun)), match
+    )
 
 
-def _close_century(value: Value, match: re.Match[str]) -> Found:
+def _close_century(value: v.Value, match: re.Match[str]) -> Found:
     """At the start of a sentence more follows: Au XVIIIe s. Paris grandit."""
     if re.fullmatch(
         r"\W*(?:Aux?|Dès le|À la fin du|Au début du|Du|Vers le) ", match.string[: match.start()]
@@ -378,9 +364,9 @@ def _close_century(value: Value, match: re.Match[str]) -> Found:
 
 
 @recognizer("century", r"(?<!\w)(s\.|siècle)\s([IVX]+)(?!\w)", languages=("fr",), needs="IVX")
-def _french_century_after(match: re.Match[str]) -> Value | None:
+def _french_century_after(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[2])
-    return Phrase(("siècle", Roman(number))) if number else None
+    return v.Phrase(("siècle", v.Roman(number))) if number else None
 
 
 @recognizer(
@@ -388,13 +374,13 @@ def _french_century_after(match: re.Match[str]) -> Value | None:
     r"(?<!\w)([Ss]iglos?|s\.|ss\.)\s?([IVXLC]+)(?:(\s*[-\u2013]\s*|\s(?:y|al?|o)\s)([IVXLC]+))?(?!\w)(?:\.(?!\.))?",
     languages=("es",), needs="IVXLC", weight=1.5,
 )  # fmt: skip
-def _spanish_century(match: re.Match[str]) -> Value | Found | None:
+def _spanish_century(match: re.Match[str]) -> v.Value | Found | None:
     first, last = roman_value(match[2]), roman_value(match[4] or "I")
     if not first or not last:
         return None
     head = {"s.": "siglo", "ss.": "siglos"}.get(match[1], match[1])
-    numbers = [Ordinal(one) if one <= 10 else Roman(one) for one in (first, last)]
+    numbers = [v.Ordinal(one) if one <= 10 else v.Roman(one) for one in (first, last)]
     if not match[4]:
-        return close(Phrase((head, numbers[0])), match, "es", digits_follow=False)
+        return close(v.Phrase((head, numbers[0])), match, "es", digits_follow=False)
     link = match[3].strip() if match[3].strip().isalpha() else "a"
-    return close(Phrase((head, numbers[0], link, numbers[1])), match, "es", digits_follow=False)
+    return close(v.Phrase((head, numbers[0], link, numbers[1])), match, "es", digits_follow=False)

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
 from anyrig.text.recognizers.common import after, before, one_of
-from anyrig.text.values import Abbreviation, Letters, Number, Phrase, Sign, Silence, Value
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
-
-
 GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
-
-
 SILENT = "*_~|†‡•·¦⁂◦▪■□●○★☆✓✔✗✘►◄▲▼¤`{}"
-
-
 _EMOJI = (
     "[\U0001f000-\U0001faff\u2600-\u2604\u2607-\u2638\u263a\u2648-\u2653\u2660-\u266d"
     "\u267b-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa"
     "\u25fb-\u25fe\u2934\u2935\u3030\u303d\u3297\u3299\u2764\U000e0020-\U000e007f\ufe0f\u20e3\u200d]"
 )
-
-
 _ALL = ("en", "es", "fr")
 
 
 @recognizer("emoji", rf"[0-9#*]\ufe0f\u20e3|(?:{_EMOJI})+", languages=_ALL, weight=2)
-def _emoji(match: re.Match[str]) -> Value | Found:
+def _emoji(match: re.Match[str]) -> v.Value | Found:
     if match[0][0] in "0123456789":
-        return Number(match[0][0])
+        return v.Number(match[0][0])
     lead, rest = match.string[: match.start()], after(match, 6).lstrip(" \t")
     if not rest or rest[0] in ".,;:!?)":
-        return Found(Silence(), start=len(lead.rstrip(" \t")))
-    return Silence(lead[-1:].isalnum() and rest[0].isalnum() and rest == after(match, 6))
+        return Found(v.Silence(), start=len(lead.rstrip(" \t")))
+    return v.Silence(lead[-1:].isalnum() and rest[0].isalnum() and rest == after(match, 6))
 
 
 @recognizer(
@@ -45,10 +37,10 @@ def _emoji(match: re.Match[str]) -> Value | Found:
     needs=":;=8xX^<",
     weight=2,
 )
-def _emoticon(match: re.Match[str]) -> Value | None:
+def _emoticon(match: re.Match[str]) -> v.Value | None:
     if match[0][0] in "8xX=" and not match[0].endswith((")", "(", "D")):
         return None
-    return None if match[0] in ("8)", "X)", "x)") else Silence()
+    return None if match[0] in ("8)", "X)", "x)") else v.Silence()
 
 
 _SLASHED = {
@@ -65,33 +57,37 @@ _SLASHED = {
     needs="/",
     weight=1.5,
 )
-def _slashed(match: re.Match[str]) -> Value:
+def _slashed(match: re.Match[str]) -> v.Value:
     if words := _SLASHED.get(match[1]):
-        return Abbreviation(words)
+        return v.Abbreviation(words)
     if match[1].isupper():
-        return Phrase(tuple(Letters(part) for part in match[1].split("/")))
-    return Abbreviation(match[1].replace("/", " or "))
+        return v.Phrase(tuple(v.Letters(part) for part in match[1].split("/")))
+    return v.Abbreviation(match[1].replace("/", " or "))
 
 
 @recognizer("sign", r"\bC\+\+|\b([CFJ])#(?!\w)", needs="+#", weight=1.5)
-def _language(match: re.Match[str]) -> Value:
-    return Phrase((Letters(match[1]), "sharp")) if match[1] else Phrase((Letters("C"), "plus plus"))
+def _language(match: re.Match[str]) -> v.Value:
+    return (
+        v.Phrase((v.Letters(match[1]), "sharp"))
+        if match[1]
+        else v.Phrase((v.Letters("C"), "plus plus"))
+    )
 
 
 @recognizer("sign", r"(?<=\b[Aa] )([A-F])([-+])(?=[\s.,;!?)]|$)", needs="-+", weight=1.3)
-def _grade(match: re.Match[str]) -> Value:
-    return Phrase((Letters(match[1]), "minus" if match[2] == "-" else "plus"))
+def _grade(match: re.Match[str]) -> v.Value:
+    return v.Phrase((v.Letters(match[1]), "minus" if match[2] == "-" else "plus"))
 
 
 @recognizer("sign", r"#(?=\d)|№ ?(?=\d)|~ ?(?=[\d$£€.])", needs="#№~", weight=1)
-def _before_number(match: re.Match[str]) -> Value:
-    return Abbreviation("approximately " if match[0][0] == "~" else "number ")
+def _before_number(match: re.Match[str]) -> v.Value:
+    return v.Abbreviation("approximately " if match[0][0] == "~" else "number ")
 
 
 @recognizer("sign", r"≈ ?(?=[\d$£€])", needs="≈", weight=1)
-def _nearly(match: re.Match[str]) -> Value:
+def _nearly(match: re.Match[str]) -> v.Value:
     lead = before(match, 3).rstrip()
-    return Sign("≈", between=lead[-1:].isalnum())
+    return v.Sign("≈", between=lead[-1:].isalnum())
 
 
 @recognizer(
@@ -101,43 +97,43 @@ def _nearly(match: re.Match[str]) -> Value:
     languages=_ALL,
     weight=1.5,
 )
-def _drawn(match: re.Match[str]) -> Value:
+def _drawn(match: re.Match[str]) -> v.Value:
     """A line of a table that is drawn with signs."""
-    return Silence(space=True)
+    return v.Silence(space=True)
 
 
 @recognizer("sign", r"<=|>=|!=|==|->|=>|<-|--+", needs="<>!=-", weight=1.2)
-def _double(match: re.Match[str]) -> Value:
+def _double(match: re.Match[str]) -> v.Value:
     if match[0][:2] == "--":
-        return Abbreviation("—" if len(match[0]) < 4 else "")
-    return Sign(match[0], between=match[0] in ("<=", ">=", "!="))
+        return v.Abbreviation("—" if len(match[0]) < 4 else "")
+    return v.Sign(match[0], between=match[0] in ("<=", ">=", "!="))
 
 
 @recognizer("sign", r"(?<=[\w)\"']) ([-–−]) (?=[\w(])", needs="-–−", weight=0.8)
-def _minus(match: re.Match[str]) -> Value | None:
+def _minus(match: re.Match[str]) -> v.Value | None:
     lead = re.search(r"(\S+)$", before(match, 20))
     rest = re.match(r"(\S+)", after(match, 20))
     if match[1] == "−":
-        return Sign("-")
+        return v.Sign("-")
     if not lead or not rest:
         return None
     near = match.string[max(0, match.start() - 30) : match.end() + 30]
     summed = "=" in near or "+" in near
     digits = lead[1][-1].isdigit() and rest[1][0].isdigit()
     single = len(lead[1]) == 1 and len(rest[1]) == 1
-    return Sign("-") if (summed and (digits or single or lead[1].isalnum())) or digits else None
+    return v.Sign("-") if (summed and (digits or single or lead[1].isalnum())) or digits else None
 
 
 @recognizer("sign", r"(?<=[\d)]) ?\* ?(?=[\d(])|(?<=\b\w) \* (?=\w\b)", needs="*", weight=1)
-def _star(match: re.Match[str]) -> Value:
-    return Sign("*")
+def _star(match: re.Match[str]) -> v.Value:
+    return v.Sign("*")
 
 
 @recognizer(
     "sign", r"(?<=\d) ?/ ?(?=\d)(?<!10\.\d{4}/)|(?<=\b\w) / (?=\w\b)", needs="/", weight=0.7
 )
-def _divided(match: re.Match[str]) -> Value:
-    return Sign("÷")
+def _divided(match: re.Match[str]) -> v.Value:
+    return v.Sign("÷")
 
 
 @recognizer(
@@ -146,13 +142,13 @@ def _divided(match: re.Match[str]) -> Value:
     needs="/",
     weight=1,
 )
-def _per(match: re.Match[str]) -> Value:
-    return Abbreviation(" per ")
+def _per(match: re.Match[str]) -> v.Value:
+    return v.Abbreviation(" per ")
 
 
 @recognizer("sign", r"(?<=\w) ?/ ?(?=\w)|(?<=\s)/(?=\s)", needs="/", weight=0.5)
-def _slash(match: re.Match[str]) -> Value:
-    return Sign("/")
+def _slash(match: re.Match[str]) -> v.Value:
+    return v.Sign("/")
 
 
 @recognizer(
@@ -161,17 +157,19 @@ def _slash(match: re.Match[str]) -> Value:
     needs="©(",
     weight=1,
 )
-def _copyright(match: re.Match[str]) -> Value:
+def _copyright(match: re.Match[str]) -> v.Value:
     """The sign beside its word is said once."""
-    return Abbreviation("copyright " if "opyright" not in match[0] else f"{match[0].strip('© ')} ")
+    return v.Abbreviation(
+        "copyright " if "opyright" not in match[0] else f"{match[0].strip('© ')} "
+    )
 
 
 @recognizer("sign", rf"§§|[{re.escape(SAID)}]", needs=SAID, weight=0.5)
-def _sign(match: re.Match[str]) -> Value:
+def _sign(match: re.Match[str]) -> v.Value:
     sign = match[0]
     if sign * 3 in match.string[max(0, match.start() - 2) : match.end() + 2]:
-        return Silence(space=True)
-    return Sign(sign, between=sign in "<>≤≥≠≈" and _compares(match))
+        return v.Silence(space=True)
+    return v.Sign(sign, between=sign in "<>≤≥≠≈" and _compares(match))
 
 
 _VERB = LazyPattern(r"\b(?:is|are|was|were|be|been|of|to|at|for|with|and|or|but|if)$")
@@ -192,23 +190,23 @@ def _compares(match: re.Match[str]) -> bool:
     needs=GREEK,
     weight=0.5,
 )
-def _greek(match: re.Match[str]) -> Value:
-    return Sign(match[0])
+def _greek(match: re.Match[str]) -> v.Value:
+    return v.Sign(match[0])
 
 
 @recognizer("sign", rf"[{re.escape(SILENT)}]", needs=SILENT, weight=0.4)
-def _silent(match: re.Match[str]) -> Value:
-    return Silence(space=match[0] in "_|·")
+def _silent(match: re.Match[str]) -> v.Value:
+    return v.Silence(space=match[0] in "_|·")
 
 
 @recognizer("sign", r"(?<=\d),(?=\d)", needs=",", weight=0.2)
-def _comma(match: re.Match[str]) -> Value:
-    return Abbreviation(", ")
+def _comma(match: re.Match[str]) -> v.Value:
+    return v.Abbreviation(", ")
 
 
 @recognizer("sign", r"(?<=[A-Za-z]{2})-(?=\d)", needs="-", weight=0.4)
-def _joint(match: re.Match[str]) -> Value:
-    return Abbreviation(" ")
+def _joint(match: re.Match[str]) -> v.Value:
+    return v.Abbreviation(" ")
 
 
 # -- Spanish and French
@@ -217,8 +215,6 @@ def _joint(match: re.Match[str]) -> Value:
 # -- signs -----------------------------------------------------------------------------------------
 
 _DOUBLE_SIGNS = ("<=", ">=", "!=", "==", "->", "=>", "§§")
-
-
 _SIGNS = SAID + GREEK + SILENT + "#/²³µ∆ºª[]"
 
 
@@ -228,12 +224,12 @@ _SIGNS = SAID + GREEK + SILENT + "#/²³µ∆ºª[]"
     needs=_SIGNS,
     weight=0.1,
 )
-def _romance_sign(language: str, match: re.Match[str]) -> Value:
+def _romance_sign(language: str, match: re.Match[str]) -> v.Value:
     sign = match[1]
     if sign * 3 in match.string[max(0, match.start(1) - 2) : match.end(1) + 2]:
-        return Silence(space=True)
+        return v.Silence(space=True)
     closed = after(match, 1) in tuple(".,;:!?)")
-    return Phrase(("", Sign(sign))) if closed else Phrase(("", Sign(sign), ""))
+    return v.Phrase(("", v.Sign(sign))) if closed else v.Phrase(("", v.Sign(sign), ""))
 
 
 _QUOTE = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a'
@@ -258,12 +254,12 @@ def _quote(language: str, match: re.Match[str]) -> Found:
     count = len(re.findall(rf"[{_QUOTE}]", re.sub(r'\d ?"', "", text[:mark])))
     opens = spaced_left and (not spaced_right or count % 2 == 0)
     if opens:
-        return Found(Silence(), start=mark)
+        return Found(v.Silence(), start=mark)
     # A sentence may begin behind a closing mark: the space before it stays.
     keeps = text[end : end + 1].isupper() or (start and text[start - 1] in ".!?")
     closed = mark + 1
     return Found(
-        Silence(), start=mark if keeps and text[closed : closed + 1] == " " else start, end=closed
+        v.Silence(), start=mark if keeps and text[closed : closed + 1] == " " else start, end=closed
     )
 
 
@@ -271,36 +267,36 @@ def _quote(language: str, match: re.Match[str]) -> Found:
     "quote",
     r"(?<!\w)'(?=\w[^'\n]{0,200}'(?!\w))|(?<=[\w.,!?\u2026])'(?!\w)", needs="'", weight=0.2,
 )  # fmt: skip
-def _single_quote(language: str, match: re.Match[str]) -> Value | None:
+def _single_quote(language: str, match: re.Match[str]) -> v.Value | None:
     opens = not re.search(r"[\w.,!?\u2026]$", before(match, 1))
     if not opens and not re.search(r"(?:^|[\s(\u00bf\u00a1])'\w[^\n]*$", before(match, 200)):
         return None
-    return Silence()
+    return v.Silence()
 
 
 @per_language("dash", r"^[ \t]*(?:[\u2014\u2013]|--?(?=\s))[ \t]*", weight=0.3)
-def _dialogue_dash(language: str, match: re.Match[str]) -> Value:
-    return Silence()
+def _dialogue_dash(language: str, match: re.Match[str]) -> v.Value:
+    return v.Silence()
 
 
 @per_language("dash", r" {0,4}(?:[\u2014\u2013]|(?<=\s)--?(?=\s)|--+) {0,4}", weight=0.15)
-def _dash(language: str, match: re.Match[str]) -> Value | Found:
+def _dash(language: str, match: re.Match[str]) -> v.Value | Found:
     """A dash in a sentence is a pause, unless another mark makes one beside it."""
     lead, rest = before(match, 1), after(match, 1)
     if lead in (".", "!", "?", "\u2026", '"'):
         # The space before it may part two sentences.
-        return Found(Silence(), start=match.end() - len(match[0].lstrip()))
+        return Found(v.Silence(), start=match.end() - len(match[0].lstrip()))
     if not lead or lead in "\n,;:\u00bf\u00a1(" or not rest or rest == "\n":
-        return Silence(space=True)
-    return Silence() if rest in ".,;:!?)\u2026" else Abbreviation(", ")
+        return v.Silence(space=True)
+    return v.Silence() if rest in ".,;:!?)\u2026" else v.Abbreviation(", ")
 
 
 @per_language("ellipsis", r"\(\.{3}\)", needs="(", weight=1.5)
-def _left_out(language: str, match: re.Match[str]) -> Value:
+def _left_out(language: str, match: re.Match[str]) -> v.Value:
     """A place where something was left out of a quotation."""
-    return Abbreviation("...")
+    return v.Abbreviation("...")
 
 
 @per_language("note", r"(?<=[\w.,;:!?\"])\[\d{1,3}\]", needs="[", weight=2)
-def _note(language: str, match: re.Match[str]) -> Value:
-    return Silence()
+def _note(language: str, match: re.Match[str]) -> v.Value:
+    return v.Silence()

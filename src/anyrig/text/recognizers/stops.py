@@ -126,8 +126,6 @@ STOP_TABLES = {
     "es": _romance_table("es", spanish),
     "fr": _romance_table("fr", french),
 }  # fmt: skip
-
-
 STOP_TABLES["en"] = replace(
     STOP_TABLES["en"], within=STOP_TABLES["en"].within | frozenset(_ENGLISH)
 )

@@ -4,63 +4,39 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import DASH, NUMBER, after, before, close, one_of, parse_number
 from anyrig.text.recognizers.dates import MONTHS, WEEKDAYS
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import stop_after
-from anyrig.text.values import (
-    Abbreviation,
-    Duration,
-    Letters,
-    Number,
-    Phrase,
-    Range,
-    Score,
-    Time,
-    Value,
-)
 
 _HALF = r"(?:([ap])\. ?m\.|([AaPp])\.?[Mm](?!\w)\.?)"
-
-
 _ZONES = (
     "EST|EDT|ET|CST|CDT|CT|MST|MDT|MT|PST|PDT|PT|AKST|HST|GMT|UTC|BST|CET|CEST|EET|EEST|"
     "IST|JST|AEST|"
     "AEDT|MSK|WET|SGT|HKT|Z"
 )
-
-
 ZONE = rf"(?: ?\(?({_ZONES})(?![\w&])\)?(\.)?(?! ?[+−-] ?\d))"
-
-
 # Words with a capital that go on with a time: 7 a.m. Monday.
 _GOES_ON = frozenset(
     [*WEEKDAYS, *MONTHS, *(day[:3] for day in WEEKDAYS), *(month[:3] for month in MONTHS),
      *_ZONES.split("|"), "Eastern", "Central", "Mountain", "Pacific", "Greenwich", "Tues", "Thurs",
      "Sept", "Christmas", "Easter"]
 )  # fmt: skip
-
-
 _RATIO = LazyPattern(
     r"\b(?:ratio|ratios|odds|scale|mix|proportions?|aspect|of about|mixed|favou?red|"
     r"dilut\w*)\b[^.]{0,30}$",
     re.IGNORECASE,
 )
-
-
 _RATIO_AFTER = LazyPattern(
     r"(?: |-)(?:ratio|odds|mix|mixture|majority|scale|favou?rite|split|lead|aspect|blend)\b"
 )
-
-
 _RAN = LazyPattern(
     r"\b(?:ran|run|runs|raced?|finish\w*|swam|clocked|record|won|marathon|mile|lasts?|"
     r"lasted|length|"
     r"runtime|running time|split|best|time)\b[^.;]{0,20}\b(?:in|of|for) $"
 )
-
-
 _IN_TIME = LazyPattern(r"\b(?:[Ii]n|time of|[Aa]t the) (?:just |only |about )?$")
 
 
@@ -92,11 +68,13 @@ def _span(match: re.Match[str]) -> Found | None:
     half = (match[3] or match[4] or "").lower()
     if link == "and" and not half:
         return None
-    last = Time(int(until), int(to or 0), half=(match[8] or match[9]).lower(), zone=match[10] or "")
-    first = Time(int(hour), int(minute or 0), half=half)
+    last = v.Time(
+        int(until), int(to or 0), half=(match[8] or match[9]).lower(), zone=match[10] or ""
+    )
+    first = v.Time(int(hour), int(minute or 0), half=half)
     # Without a half of its own the first hour is said bare: nine to five P M.
-    begin: Value = first if half or (minute or "00") != "00" else Number(hour)
-    return Found(Range(begin, last, link if link.isalpha() else ""), stop=_half_stop(match))
+    begin: v.Value = first if half or (minute or "00") != "00" else v.Number(hour)
+    return Found(v.Range(begin, last, link if link.isalpha() else ""), stop=_half_stop(match))
 
 
 @recognizer(
@@ -110,7 +88,9 @@ def _half_day(match: re.Match[str]) -> Found | None:
     if not _is_time(hour, minute):
         return None
     half = (match[4] or match[5]).lower()
-    time = Time(int(hour), int(minute or 0), int(second) if second else None, half, match[6] or "")
+    time = v.Time(
+        int(hour), int(minute or 0), int(second) if second else None, half, match[6] or ""
+    )
     return Found(time, stop=_half_stop(match))
 
 
@@ -122,7 +102,7 @@ def _half_day(match: re.Match[str]) -> Found | None:
     needs=":",
     weight=1.2,
 )
-def _clock(match: re.Match[str]) -> Value | Found | None:
+def _clock(match: re.Match[str]) -> v.Value | Found | None:
     hour, minute, second, part, dash, until, to, word, zone, _ = match.groups()
     lead = before(match)
     if part and len(part) == 3 and "," in match[0]:
@@ -132,7 +112,7 @@ def _clock(match: re.Match[str]) -> Value | Found | None:
     if int(minute) > 59:
         return None
     if int(hour) > 24:  # of a run: in 41:05
-        return Time(int(hour), int(minute)) if _IN_TIME.search(lead) else None
+        return v.Time(int(hour), int(minute)) if _IN_TIME.search(lead) else None
     if (
         (_RATIO.search(lead) and not re.search(r"\d.*\b(?:at|by|until|till|before|after) $", lead))
         or _RATIO_AFTER.match(after(match))
@@ -140,31 +120,33 @@ def _clock(match: re.Match[str]) -> Value | Found | None:
     ):
         return None
     if minute == "00" and _RAN.search(lead) and not dash and not zone:
-        return Duration(minutes=int(hour))
+        return v.Duration(minutes=int(hour))
     if word:
         style = "military" if "h" in word else ""
-        time: Value = Time(int(hour), int(minute), style=style)
+        time: v.Value = v.Time(int(hour), int(minute), style=style)
         if "h" in word:
-            return Phrase((time, "hours"))
-        return Phrase((Number(hour), "o'clock")) if minute == "00" else Phrase((time, "o'clock"))
-    first = Time(int(hour), int(minute), zone="" if dash else zone or "")
+            return v.Phrase((time, "hours"))
+        return (
+            v.Phrase((v.Number(hour), "o'clock")) if minute == "00" else v.Phrase((time, "o'clock"))
+        )
+    first = v.Time(int(hour), int(minute), zone="" if dash else zone or "")
     stop = _half_stop(match)
     if dash and int(until) <= 24:
-        last = Time(int(until), int(to), zone=zone or "")
-        return Found(Range(first, last), stop=stop)
+        last = v.Time(int(until), int(to), zone=zone or "")
+        return Found(v.Range(first, last), stop=stop)
     return Found(first, stop=stop)
 
 
-def _with_seconds(match: re.Match[str], lead: str) -> Value | Found | None:
+def _with_seconds(match: re.Match[str], lead: str) -> v.Value | Found | None:
     hour, minute, second, part, zone = match[1], match[2], match[3], match[4] or "", match[9]
     if int(minute) > 59 or int(second or 0) > 59:
         return None
     if not second:
-        return Duration(minutes=int(hour), seconds=int(minute), decimals=part)
+        return v.Duration(minutes=int(hour), seconds=int(minute), decimals=part)
     if zone or (lead.endswith(" at ") and int(hour) < 24 and not part):
-        time = Time(int(hour), int(minute), int(second), zone=zone or "")
+        time = v.Time(int(hour), int(minute), int(second), zone=zone or "")
         return Found(time, stop=_half_stop(match))
-    return Duration(int(hour), int(minute), int(second), part)
+    return v.Duration(int(hour), int(minute), int(second), part)
 
 
 _AT_HOUR = LazyPattern(
@@ -180,19 +162,19 @@ _AT_HOUR = LazyPattern(
     rf"Zulu)?(?![\w%:/]|[.,-]\d)",
     weight=1.4,
 )
-def _military(match: re.Match[str]) -> Value | Found | None:
+def _military(match: re.Match[str]) -> v.Value | Found | None:
     """`0600`; without `hours` behind it, after `at` and the like."""
     hour, minute = int(match[1]), int(match[2])
-    time = Time(hour, minute, style="military", zone=match[4] or "")
+    time = v.Time(hour, minute, style="military", zone=match[4] or "")
     if match[3]:
         stop: Stop = "none"
         if match[0].endswith("."):
             stop = stop_after(match.string, match.end())
-        return Found(Phrase((time, "hours")), stop=stop)
+        return Found(v.Phrase((time, "hours")), stop=stop)
     if match[4]:
         return Found(time, stop=_half_stop(match))
     if match[0].endswith("Zulu"):
-        return Phrase((time, "Zulu"))
+        return v.Phrase((time, "Zulu"))
     lead = before(match, 24)
     if not _AT_HOUR.search(lead):
         return None
@@ -215,15 +197,15 @@ def _military(match: re.Match[str]) -> Value | Found | None:
     needs="h",
     weight=1.4,
 )
-def _hours_minutes(match: re.Match[str]) -> Value:
-    return Duration(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
+def _hours_minutes(match: re.Match[str]) -> v.Value:
+    return v.Duration(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
 
 
 @recognizer(
     "duration", r"(?<![\w:.,])(\d{1,3}) ?m(?:in)? ?(\d{1,2}) ?s(?:ec)?(?!\w)", needs="m", weight=1.4
 )
-def _minutes_seconds(match: re.Match[str]) -> Value:
-    return Duration(minutes=int(match[1]), seconds=int(match[2]))
+def _minutes_seconds(match: re.Match[str]) -> v.Value:
+    return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
 
 
 @recognizer(
@@ -232,13 +214,13 @@ def _minutes_seconds(match: re.Match[str]) -> Value:
     needs=":",
     weight=0.9,
 )
-def _ratio(match: re.Match[str]) -> Value:
+def _ratio(match: re.Match[str]) -> v.Value:
     if re.fullmatch(r"\d{2,3}:0\d", match[0]):
-        return Duration(minutes=int(match[1]), seconds=int(match[2]))
+        return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
     numbers = tuple(parse_number(one) for one in match.groups() if one)
     if match[0] in ("50:50", "50 : 50"):
-        return Score(numbers, "even")
-    return Score(numbers, "ratio")
+        return v.Score(numbers, "even")
+    return v.Score(numbers, "ratio")
 
 
 _SCORED = LazyPattern(
@@ -248,8 +230,6 @@ _SCORED = LazyPattern(
     r"ahead|final|"
     r"game|match|were|was|is|it|record|result|went|go|goes|finished|ended|split)\b[^.;]{0,30}$"
 )
-
-
 _TEAM_RECORD = LazyPattern(r"\b(?:went|go|goes|record of|record is|finished|are|were|season) $")
 
 
@@ -259,13 +239,13 @@ _TEAM_RECORD = LazyPattern(r"\b(?:went|go|goes|record of|record is|finished|are|
     needs="-–",
     weight=0.9,
 )
-def _score(match: re.Match[str]) -> Value | Found | None:
+def _score(match: re.Match[str]) -> v.Value | Found | None:
     first, second = match[1], match[2]
     shares = len(first) == len(second) == 2 and int(first) + int(second) == 100
     if shares and first[1] in "05":
-        return Found(Score((Number(first), Number(second)), "even"), weight=1.5)
+        return Found(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.5)
     if (first, second) in (("7", "11"), ("20", "20"), ("9", "11")) and first != "20":
-        return Found(Score((Number(first), Number(second)), "even"), weight=1.2)
+        return Found(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
     if (len(first) > 1 and first[0] == "0") or (len(second) > 1 and second[0] == "0"):
         return None
     lead = before(match)
@@ -276,8 +256,8 @@ def _score(match: re.Match[str]) -> Value | Found | None:
     if _TEAM_RECORD.search(lead[-12:]) and not re.match(
         r" (?:in overtime|on|against|at)", after(match, 12)
     ):
-        return Found(Range(Number(first), Number(second), "and"), weight=1.2)
-    return Score((Number(first), Number(second)))
+        return Found(v.Range(v.Number(first), v.Number(second), "and"), weight=1.2)
+    return v.Score((v.Number(first), v.Number(second)))
 
 
 # Verses of the Bible
@@ -303,23 +283,23 @@ def _verse_pattern(language: str) -> str:
 
 
 @per_language("verse", _verse_pattern, languages=("en", "es", "fr"), needs=_books, weight=2)
-def _verse(language: str, match: re.Match[str]) -> Value | None:
+def _verse(language: str, match: re.Match[str]) -> v.Value | None:
     """`1 Cor. 13:4-8`, `Jn 3, 16`."""
     order, full, short, letter, chapter, mark, verse, part, last, last_verse, more = match.groups()
     table = TABLES[language]
     if mark == "." or (full and mark == ", "):
         return None
     name = full or table.BOOKS[short or letter]
-    parts: list[Value | str] = [table.name_book(name, _order(order)), Number(chapter)]
+    parts: list[v.Value | str] = [table.name_book(name, _order(order)), v.Number(chapter)]
     if last_verse:
-        parts += [Number(verse), table.TO, Number(last), Number(last_verse)]
+        parts += [v.Number(verse), table.TO, v.Number(last), v.Number(last_verse)]
     else:
-        parts.append(Range(Number(verse), Number(last)) if last else Number(verse))
+        parts.append(v.Range(v.Number(verse), v.Number(last)) if last else v.Number(verse))
     if part:
-        parts.append(Letters(part))
+        parts.append(v.Letters(part))
     if more:
-        parts += [table.AND, Number(more)]
-    return Phrase(tuple(parts))
+        parts += [table.AND, v.Number(more)]
+    return v.Phrase(tuple(parts))
 
 
 def _order(written: str | None) -> int:
@@ -336,10 +316,10 @@ def _order(written: str | None) -> int:
     needs=_books,
     weight=1.2,
 )
-def _book(language: str, match: re.Match[str]) -> Value:
+def _book(language: str, match: re.Match[str]) -> v.Value:
     table = TABLES[language]
     name = match[3] or table.BOOKS[match[2]]
-    return Abbreviation(table.name_book(name, _order(match[1])))
+    return v.Abbreviation(table.name_book(name, _order(match[1])))
 
 
 @recognizer(
@@ -348,28 +328,28 @@ def _book(language: str, match: re.Match[str]) -> Value:
     needs=english.BOOKS,
     weight=1.1,
 )
-def _short_book(match: re.Match[str]) -> Value | None:
+def _short_book(match: re.Match[str]) -> v.Value | None:
     if match[1] in ("Ex", "Num", "Col", "Mt", "Est", "Rev", "Sam", "Dan"):
         return None
-    return Abbreviation(english.BOOKS[match[1]])
+    return v.Abbreviation(english.BOOKS[match[1]])
 
 
 @recognizer("time", r"(?<![\w.])([ap])\. ?m\.(?!\w)", digits=False, needs=".", weight=1)
 def _bare_half(match: re.Match[str]) -> Found:
-    return Found(Letters(f"{match[1].upper()}M"), stop=_half_stop(match))
+    return Found(v.Letters(f"{match[1].upper()}M"), stop=_half_stop(match))
 
 
-@recognizer(
+@per_language(
     "zone",
-    r"(?<![\w&])(GMT|UTC) ?([+−–-]) ?(\d{1,2})(?::?(\d\d))?(?![\w])",
-    needs="+−–-",
-    weight=1.6,
-    digits=True,
+    r"(?<![\w&])(GMT|UTC) ?([+−–-]) ?(\d{1,2})(?::?(\d\d))?(?![\w:])",
+    languages=("en", "es", "fr"),
+    needs=("GMT", "UTC"),
+    weight=1.8,
 )
-def _offset(match: re.Match[str]) -> Value:
-    hours = Number(match[3].lstrip("0") or "0", sign="+" if match[2] == "+" else "-")
-    minutes: tuple[Value, ...] = (Number(match[4]),) if match[4] and match[4] != "00" else ()
-    return Phrase((Letters(match[1]), hours, *minutes))
+def _offset(language: str, match: re.Match[str]) -> v.Value:
+    hours = v.Number(match[3].lstrip("0") or "0", sign="+" if match[2] == "+" else "-")
+    minutes = (v.Number(match[4]),) if match[4] and match[4] != "00" else ()
+    return v.Phrase((v.Letters(match[1]), hours, *minutes))
 
 
 @recognizer(
@@ -379,7 +359,7 @@ def _offset(match: re.Match[str]) -> Value:
     needs=_ZONES.split("|"),
 )
 def _named_zone(match: re.Match[str]) -> Found:
-    return Found(Letters(match[1]), stop=_half_stop(match))
+    return Found(v.Letters(match[1]), stop=_half_stop(match))
 
 
 # -- Spanish and French
@@ -395,13 +375,13 @@ _ROMANCE_ZONES = frozenset("EST EDT CST PST CET CEST GMT UTC".split())
     r"(?<![\w:.,/])(\d{1,2})(?:[:.h]([0-5]\d))?(?::([0-5]\d))?\s*([aApP])\.?\s?[mM](?:\.|(?!\w))",
     languages=("es",), weight=1.5,
 )  # fmt: skip
-def _spanish_half_day(match: re.Match[str]) -> Value | Found | None:
+def _spanish_half_day(match: re.Match[str]) -> v.Value | Found | None:
     hour = int(match[1])
     if hour > 24 or (match[2] is None and not 1 <= hour <= 12):
         return None
-    value: Value = Time(hour, int(match[2] or 0), half=match[4].lower())
+    value: v.Value = v.Time(hour, int(match[2] or 0), half=match[4].lower())
     if hour == 12 and re.search(r"\d (?:a|y) (?:las )?$", before(match)):
-        value = Phrase((Time(hour, int(match[2] or 0)), "de la mañana"))  # de 10 a 12 a. m.
+        value = v.Phrase((v.Time(hour, int(match[2] or 0)), "de la mañana"))  # de 10 a 12 a. m.
     return close(value, match, "es", continues=_ROMANCE_ZONES)
 
 
@@ -410,8 +390,8 @@ def _spanish_half_day(match: re.Match[str]) -> Value | Found | None:
     r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d):([0-5]\d)(?![\d:])",
     languages=("es",), needs=":", weight=1.5,
 )  # fmt: skip
-def _spanish_seconds(match: re.Match[str]) -> Value:
-    return Duration(int(match[1]), int(match[2]), int(match[3]))
+def _spanish_seconds(match: re.Match[str]) -> v.Value:
+    return v.Duration(int(match[1]), int(match[2]), int(match[3]))
 
 
 _HOURS = r"(\s?(?:horas|hrs?|hs?)\b\.?(?!\w))"
@@ -422,7 +402,7 @@ _HOURS = r"(\s?(?:horas|hrs?|hs?)\b\.?(?!\w))"
     rf"(?<![\w:.,/])([01]?\d|2[0-4])[:h]([0-5]\d)(?![\d:]|[. ]\d{{3}}|[.,]\d){_HOURS}?",
     languages=("es",), weight=1.2,
 )  # fmt: skip
-def _spanish_time(match: re.Match[str]) -> Value | Found | None:
+def _spanish_time(match: re.Match[str]) -> v.Value | Found | None:
     return close(
         _by_clock(match[1], int(match[2]), bool(match[3])), match, "es", digits_follow=False
     )
@@ -433,23 +413,23 @@ def _spanish_time(match: re.Match[str]) -> Value | Found | None:
     rf"(?<![\w:.,/])(\d{{1,2}}):([0-5]\d)\s?[-\u2013]\s?(\d{{1,2}}):([0-5]\d)(?![\d:]){_HOURS}?",
     languages=("es",), needs=":", weight=1.3,
 )  # fmt: skip
-def _spanish_span(match: re.Match[str]) -> Value | Found | None:
+def _spanish_span(match: re.Match[str]) -> v.Value | Found | None:
     if int(match[1]) > 24 or int(match[3]) > 24:
         return None
     first = _by_clock(match[1], int(match[2]), False)
-    first = Time(first.hour, first.minute, style=first.style.removesuffix(" hours"))
+    first = v.Time(first.hour, first.minute, style=first.style.removesuffix(" hours"))
     last = _by_clock(match[3], int(match[4]), bool(match[5]))
-    return close(Range(first, last, "a"), match, "es", digits_follow=False)
+    return close(v.Range(first, last, "a"), match, "es", digits_follow=False)
 
 
-def _by_clock(hour_written: str, minute: int, marked: bool) -> Time:
+def _by_clock(hour_written: str, minute: int, marked: bool) -> v.Time:
     """By the clock of 24 hours where it is written so, else as people say it."""
     hour = int(hour_written)
     zero = hour_written.startswith("0") and (len(hour_written) > 1 or not minute)
     if not (marked or hour > 12 or zero) or (hour == 1 and not minute and not zero):
-        return Time(hour, minute)
+        return v.Time(hour, minute)
     hours = marked or (not minute and (hour > 12 or not hour))
-    return Time(hour, minute, style="railway hours" if hours else "railway")
+    return v.Time(hour, minute, style="railway hours" if hours else "railway")
 
 
 @recognizer(
@@ -458,12 +438,12 @@ def _by_clock(hour_written: str, minute: int, marked: bool) -> Time:
     r"(?<=\b[Ll]a )1(?=[.,;]|\s|$)(?!\.?[ªºa°]|[.,]\d)",
     languages=("es",), weight=1.5,
 )  # fmt: skip
-def _spanish_hour(match: re.Match[str]) -> Value | Found | None:
+def _spanish_hour(match: re.Match[str]) -> v.Value | Found | None:
     if match[1] is None:
-        return Abbreviation("una")
+        return v.Abbreviation("una")
     if int(match[1]) > 24:
         return None
-    return close(Time(int(match[1]), style="railway hours"), match, "es", digits_follow=False)
+    return close(v.Time(int(match[1]), style="railway hours"), match, "es", digits_follow=False)
 
 
 @recognizer(
@@ -471,9 +451,11 @@ def _spanish_hour(match: re.Match[str]) -> Value | Found | None:
     r"(?<=\blas )(1?\d|2[0-4])\.([0-5]\d)(?!\d|[.,]\d)(\s?h(?:oras)?\b\.?(?!\w))?",
     languages=("es",), needs=".", weight=1.5,
 )  # fmt: skip
-def _spanish_dotted(match: re.Match[str]) -> Value | Found | None:
+def _spanish_dotted(match: re.Match[str]) -> v.Value | Found | None:
     style = ("railway" if int(match[1]) > 12 else "") + (" hours" if match[3] else "")
-    return close(Time(int(match[1]), int(match[2]), style=style), match, "es", digits_follow=False)
+    return close(
+        v.Time(int(match[1]), int(match[2]), style=style), match, "es", digits_follow=False
+    )
 
 
 _AND = r"\s?(?:(y|et)\s)?"
@@ -485,25 +467,25 @@ _AND = r"\s?(?:(y|et)\s)?"
     rf"(\d{{1,3}})\s?(?:min|mn|m)\b\.?(?:{_AND}([0-5]?\d)\s?(?:seg|sec|s)\b\.?)?(?![\w/²'])",
     weight=1.5,
 )
-def _duration(language: str, match: re.Match[str]) -> Value | Found | None:
+def _duration(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """1h 30m, 2 h 15 min, 28 min 30 s."""
     hours, first_link, minutes, last_link, seconds = match.groups()
     if not hours and not seconds:
         return None
-    parts: list[Value | str] = [Duration(hours=int(hours))] if hours else []
+    parts: list[v.Value | str] = [v.Duration(hours=int(hours))] if hours else []
     parts += [first_link] if first_link else []
-    parts.append(Duration(minutes=int(minutes)))
+    parts.append(v.Duration(minutes=int(minutes)))
     parts += [last_link] if last_link else []
-    parts += [Duration(seconds=int(seconds))] if seconds else []
-    return close(Phrase(tuple(parts)), match, language, digits_follow=False)
+    parts += [v.Duration(seconds=int(seconds))] if seconds else []
+    return close(v.Phrase(tuple(parts)), match, language, digits_follow=False)
 
 
 _FRENCH_HOUR = r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]"
 
 
 @recognizer("time", rf"{_FRENCH_HOUR}\s?([0-5]\d)(?![\w/])", languages=("fr",), weight=1.2)
-def _french_time(match: re.Match[str]) -> Value:
-    return Time(int(match[1]), int(match[2]))
+def _french_time(match: re.Match[str]) -> v.Value:
+    return v.Time(int(match[1]), int(match[2]))
 
 
 @recognizer(
@@ -511,25 +493,25 @@ def _french_time(match: re.Match[str]) -> Value:
     r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:]| \d{3})(?:\s?h(?:eures)?\b)?",
     languages=("fr",), needs=":", weight=1.2,
 )  # fmt: skip
-def _french_colon(match: re.Match[str]) -> Value:
-    return Time(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
+def _french_colon(match: re.Match[str]) -> v.Value:
+    return v.Time(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
 
 
 @recognizer(
     "time", r"(?<![\w:.,/])(\d{1,4})\s?[hH]\b\.?(?![\w\u00b2/])", languages=("fr",), weight=1.1
 )
-def _french_hour(match: re.Match[str]) -> Value | Found:
-    return close(Time(int(match[1])), match, "fr", digits_follow=False)
+def _french_hour(match: re.Match[str]) -> v.Value | Found:
+    return close(v.Time(int(match[1])), match, "fr", digits_follow=False)
 
 
 @recognizer(
     "time", r"(?<![\w:.,/])(\d{1,2})\s?[hH]?/(24)\b|(?<![\w:.,/])(\d{1,2})\s?[jJ]/(7|365)\b",
     languages=("fr",), needs="/", weight=1.5,
 )  # fmt: skip
-def _always(match: re.Match[str]) -> Value:
+def _always(match: re.Match[str]) -> v.Value:
     if match[1]:
-        return Phrase((Time(int(match[1])), "sur", Number("24")))
-    return Phrase((Number(match[3]), "jours", "sur", Number(match[4])))
+        return v.Phrase((v.Time(int(match[1])), "sur", v.Number("24")))
+    return v.Phrase((v.Number(match[3]), "jours", "sur", v.Number(match[4])))
 
 
 @recognizer(
@@ -537,18 +519,6 @@ def _always(match: re.Match[str]) -> Value:
     rf"{_FRENCH_HOUR[:-4]}[hH:]([0-5]\d)?\s?[-\u2013]\s?([01]?\d|2[0-4])\s?[hH:]([0-5]\d)?(?!\w)",
     languages=("fr",), weight=1.3,
 )  # fmt: skip
-def _french_span(match: re.Match[str]) -> Value:
-    first = Time(int(match[1]), int(match[2] or 0))
-    return Range(first, Time(int(match[3]), int(match[4] or 0)), "à")
-
-
-@per_language(
-    "zone",
-    r"(?<!\w)(GMT|UTC)\s?([+\u2212-])\s?(\d{1,2})(?::(\d\d))?(?![\w:])",
-    needs="GU",
-    weight=2,
-)
-def _zone(language: str, match: re.Match[str]) -> Value:
-    sign = {"es": ("más", "menos"), "fr": ("plus", "moins")}[language][match[2] != "+"]
-    minutes = (Number(match[4]),) if match[4] else ()
-    return Phrase((Letters(match[1]), sign, Number(match[3].lstrip("0") or "0"), *minutes))
+def _french_span(match: re.Match[str]) -> v.Value:
+    first = v.Time(int(match[1]), int(match[2] or 0))
+    return v.Range(first, v.Time(int(match[3]), int(match[4] or 0)), "à")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, recognizer
-from anyrig.text.values import Identifier, Phrase, Value, Web
 
 _ALL = ("en", "es", "fr")
 _TOP = (
@@ -37,7 +37,7 @@ def _address(match: re.Match[str], address: str, offset: int) -> Found | None:
         bare = bare[:-1].rstrip(".,;:!?'\"")
     if not bare:
         return None
-    return Found(Web(bare.rstrip("/")), end=match.start() + offset + len(bare))
+    return Found(v.Web(bare.rstrip("/")), end=match.start() + offset + len(bare))
 
 
 @recognizer(
@@ -80,18 +80,18 @@ def _local(match: re.Match[str]) -> Found | None:
     needs="@",
     weight=3,
 )
-def _email(match: re.Match[str]) -> Value:
-    return Web(match[1])
+def _email(match: re.Match[str]) -> v.Value:
+    return v.Web(match[1])
 
 
 @recognizer("handle", r"(?<![\w@.])@([A-Za-z_]\w{1,40})", needs="@", weight=1.5)
-def _handle(match: re.Match[str]) -> Value:
-    return Phrase(("at", Identifier(match[1])))
+def _handle(match: re.Match[str]) -> v.Value:
+    return v.Phrase(("at", v.Identifier(match[1])))
 
 
 @recognizer("hashtag", r"(?<![\w&])#([A-Za-z]\w*)", needs="#", weight=1.5)
-def _hashtag(match: re.Match[str]) -> Value:
-    return Phrase(("hashtag", Identifier(match[1])))
+def _hashtag(match: re.Match[str]) -> v.Value:
+    return v.Phrase(("hashtag", v.Identifier(match[1])))
 
 
 @recognizer(
@@ -105,7 +105,7 @@ def _hashtag(match: re.Match[str]) -> Value:
 )
 def _path(match: re.Match[str]) -> Found:
     bare = match[0].rstrip(".")
-    return Found(Web(bare), end=match.start() + len(bare))
+    return Found(v.Web(bare), end=match.start() + len(bare))
 
 
 @recognizer(
@@ -116,8 +116,8 @@ def _path(match: re.Match[str]) -> Found:
     flags=re.IGNORECASE,
     weight=2,
 )
-def _file(match: re.Match[str]) -> Value | None:
-    return None if match[1].isdecimal() else Web(match[0])
+def _file(match: re.Match[str]) -> v.Value | None:
+    return None if match[1].isdecimal() else v.Web(match[0])
 
 
 @recognizer(
@@ -126,8 +126,8 @@ def _file(match: re.Match[str]) -> Value | None:
     needs=".",
     weight=2,
 )
-def _extension(match: re.Match[str]) -> Value:
-    return Web(match[0])
+def _extension(match: re.Match[str]) -> v.Value:
+    return v.Web(match[0])
 
 
 @recognizer(
@@ -138,8 +138,8 @@ def _extension(match: re.Match[str]) -> Value:
     needs="_ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     weight=1.2,
 )
-def _identifier(match: re.Match[str]) -> Value | None:
+def _identifier(match: re.Match[str]) -> v.Value | None:
     name = match[0].removesuffix("()")
     if name.startswith(_BRANDS) or ("_" not in name and _SURNAME.match(name)):
         return None
-    return Identifier(name)
+    return v.Identifier(name)

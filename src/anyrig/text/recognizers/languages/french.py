@@ -14,9 +14,7 @@ SHORT_MONTHS = {
     "nov": 11, "déc": 12, "dec": 12, "decembre": 12,
 }  # fmt: skip
 SHORT_WEEKDAYS = {"lun": 0, "mar": 1, "mer": 2, "jeu": 3, "ven": 4, "sam": 5, "dim": 6}
-
 TO, AND = "à", "et"
-
 # Before a name, with or without a full stop.
 TITLES = {
     "M.": "monsieur", "MM.": "messieurs", "Mme": "madame", "Mmes": "mesdames",
@@ -111,7 +109,6 @@ UNITS_OF_ARMIES = {
     "arr.": "arrondissement", "ét.": "étage", "éd.": "édition",
 }  # fmt: skip
 AGREEING = {"max.": "maxim", "min.": "minim"}
-
 STARTERS = frozenset(
     "le la les l un une des il elle ils elles on je tu nous vous ce c cet cette ces cela "
     "ça mais et ou non oui quand comme si en après avant puis alors son sa ses mon ma mes "
@@ -144,7 +141,6 @@ FULL_ACRONYMS = {
     "RDV": "rendez-vous", "SVP": "s'il vous plaît", "NB": "nota bene", "RAS": "rien à signaler",
     "STP": "s'il te plaît",
 }  # fmt: skip
-
 # Before a Roman numeral that is read as a plain number.
 COUNTED = (
     "chapitre tome volume livre partie titre acte scène annexe appendice section phase "
@@ -165,7 +161,6 @@ KINGS = frozenset(
     "dagobert thierry clotaire béla sigismond ladislas casimir stanislas cléopâtre "
     "vittorio marguerite wilhelmine juliana jeanne".split()
 )
-
 # A number behind one of these is its name: page un, chambre deux cent.
 LABELS = frozenset(
     "page pages chapitre chapitres numéro n° chambre salle porte ligne tome volume figure tableau "

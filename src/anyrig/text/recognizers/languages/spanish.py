@@ -18,9 +18,7 @@ SHORT_WEEKDAYS = {
     "lun": 0, "mar": 1, "mié": 2, "mie": 2, "mierc": 2, "miérc": 2, "jue": 3, "vie": 4, "sáb": 5,
     "sab": 5, "dom": 6,
 }  # fmt: skip
-
 TO, AND = "a", "y"
-
 # Before a name.
 TITLES = {
     "Sr.": "señor", "Sra.": "señora", "Srta.": "señorita", "Sres.": "señores", "Srs.": "señores",
@@ -140,7 +138,6 @@ UNITS_OF_ARMIES = {
     "Cpo.": "cuerpo",
 }  # fmt: skip
 AGREEING = {"máx.": "máxim", "mín.": "mínim", "máx": "máxim", "mín": "mínim"}
-
 STARTERS = frozenset(
     "el la los las un una unos unas él ella ellos ellas yo tú nosotros usted ustedes esto "
     "esta este estos estas eso esa ese esos esas aquel aquella pero y e o ni no sí cuando "
@@ -172,7 +169,6 @@ FULL_ACRONYMS = {
     "EEUU": "Estados Unidos", "RRHH": "recursos humanos", "JJOO": "Juegos Olímpicos",
     "FFAA": "Fuerzas Armadas", "CCOO": "Comisiones Obreras", "EUA": "Estados Unidos de América",
 }  # fmt: skip
-
 # Before a Roman numeral that is read as a plain number.
 COUNTED = (
     "capítulo capitulo tomo volumen libro parte título acto escena anexo apéndice sección fase "
@@ -207,7 +203,6 @@ EVENTS = LazyPattern(
     r"marcha|conde|duque|marqués|distrito|ejército|cuerpo|flota|división|regimiento|batallón|mundial|"
     r"siglo|promoción|exposición|certamen|reunión)s?$"
 )
-
 # Words that may follow a number without being counted by it.
 NO_NOUN = frozenset(
     "a al ante aunque así bajo cada como con contra cuando cuya cuyo de del desde después "
