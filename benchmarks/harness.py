@@ -34,6 +34,7 @@ THEMES = {
     "speech_vibevoice": ("h200",),
     "speech": ("cpu",),
     "pronunciation": ("cpu",),
+    "pronunciation_voices": ("cpu",),
     "first_audio": ("cpu",),
     "embed": ("h200",),
     "classify": ("cpu",),
@@ -67,7 +68,7 @@ THEMES = {
 CLASSES = ("cpu", "h200")
 _PATH_VARIABLES = (
     "BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY", "BENCHMARK_CMUDICT",
-    "BENCHMARK_BASE",
+    "BENCHMARK_KOKORO", "BENCHMARK_SOUNDS", "BENCHMARK_BASE",
 )  # fmt: skip
 """Variables that name a path or a commit: they do not change what is measured."""
 

@@ -389,8 +389,6 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
     else:
         needs_weights = f"its weights, see `anyrig engines show {name}`" if info.weights else ""
         steps = [localize_install_commands(info.install), needs_weights]
-    if not match_language(language, info.languages[:1]):
-        steps.append(localize_install_commands(info.install_languages))
     return Message(
         "{name} ({licence}) speaks it: {steps}, then pass {engine}.",
         name=name,

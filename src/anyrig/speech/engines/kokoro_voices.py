@@ -27,14 +27,14 @@ ARCHIVE = "kokoro-0.9.4.tar.gz"
 ARCHIVE_SHA256 = "fbf633262797f8cf46fdac3315cf9cade67dc8b762c0feccf334892772fb9ac4"
 ROWS, WIDTH = 510, 256
 PACK_BYTES = ROWS * WIDTH * 4
-# By the first letter of a pack's name: language, how espeak-ng calls it, accent and its region.
+# By the first letter of a pack's name: language, accent and its region.
 LANGUAGES = {
-    "a": ("en", "en-us", "American", "US"),
-    "b": ("en", "en-gb", "British", "GB"),
-    "e": ("es", "es", "", ""),
-    "f": ("fr", "fr-fr", "", ""),
-    "i": ("it", "it", "", ""),
-    "p": ("pt", "pt-br", "Brazilian", "BR"),
+    "a": ("en", "American", "US"),
+    "b": ("en", "British", "GB"),
+    "e": ("es", "", ""),
+    "f": ("fr", "", ""),
+    "i": ("it", "", ""),
+    "p": ("pt", "Brazilian", "BR"),
 }
 SHA256 = {
     "af_alloy": "c4a6b876047fd7fb472edf4ebd63cfac7c3b958a7cae7c106e8f038ca6308c45",

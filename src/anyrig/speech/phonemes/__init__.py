@@ -1,7 +1,8 @@
 """Text to phonemes, word by word, and IPA to the alphabet that Kokoro's family was trained on.
 
-English is read by hibari's own dictionary and rules (`english`): no GPL code. Other languages
-are read by espeak-ng, which the `espeak` extra brings (`espeak`). Between [[ and ]] is IPA.
+English is read by hibari's own dictionary and rules (`english`), Spanish, French, Italian and
+Portuguese by rules of ours (`readers`), other languages by espeak-ng, which the `espeak` extra
+brings (`espeak`, GPL). Between [[ and ]] is IPA.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Word(NamedTuple):
 
 
 def has_espeak() -> bool:
-    """Whether other languages than English can be read: the `espeak` extra."""
+    """Whether the `espeak` extra is installed."""
     return all(find_spec(name) is not None for name in ("espeakng_loader", "phonemizer"))
 
 
