@@ -122,7 +122,7 @@ def _first_audio() -> Row:
 def _word_errors() -> Row:
     import numpy as np
 
-    from anyrig.transcription.compare import word_errors
+    from anyrig.transcription.compare import count_word_errors
     from anyrig.transcription.engines import Moonshine, Recording
 
     lines = (ROOT / "tests" / "speech" / "sentences.txt").read_text(encoding="utf-8").splitlines()
@@ -136,7 +136,7 @@ def _word_errors() -> Row:
             chunks = synthesizer.read(script.segments).chunks()
             samples = np.concatenate([chunk.samples for chunk in chunks])
             heard = recogniser.run([Recording(samples, synthesizer.rate)])[0].text
-            counted = word_errors(spoken, heard, "en")
+            counted = count_word_errors(spoken, heard, "en")
             num_errors, num_words = num_errors + counted.errors, num_words + counted.words
     return Row(f"word errors over {len(texts)} sentences, moonshine", 100 * num_errors / num_words,
                "%", high=3.0)  # fmt: skip

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.models import assemble_whisper_base
 from benchmarks.harness import Row
 from benchmarks.processes import ANYRIG, child_environment, measure_command
@@ -39,12 +39,12 @@ def run(hardware: str) -> list[Row]:
         home = child_environment(folder)
         command = [sys.executable, "-c", PEER, str(model), talk, out, cores]
         peer_cpu = measure_command(command, home).cpu_s
-        peer = word_errors(text, Path(out).read_text(encoding="utf-8")).rate
+        peer = count_word_errors(text, Path(out).read_text(encoding="utf-8")).rate
         rows = []
         for name in ("whisper-base", "moonshine"):
             options = ["-o", out, "--language", "en", "--model", name, "--fresh"]
             cpu = measure_command([*ANYRIG, "transcribe", talk, *options], home).cpu_s
-            wrong = word_errors(text, Path(out).read_text(encoding="utf-8")).rate
+            wrong = count_word_errors(text, Path(out).read_text(encoding="utf-8")).rate
             rows.append(
                 Row(f"{name}: seconds of sound in a CPU second", audio_s / cpu, "x",
                     audio_s / peer_cpu, "faster-whisper base, int8", judge="ratio",

@@ -27,7 +27,7 @@ from anyrig.audio.resample import resample
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.placement import plan_placement
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.engines import FasterWhisper, Recording, Transcript, TransformersWhisper
 from anyrig.transcription.models import assemble_whisper_base, find_model
 from anyrig.transcription.segment import SpeechChunk, split_speech
@@ -76,14 +76,14 @@ def _measure(folder: Path) -> list[Row]:
     ]
     wall_s = time.perf_counter() - began
     text = (folder / "talk.txt").read_text(encoding="utf-8")
-    wrong = 100 * word_errors(text, " ".join(one.text for one in made)).rate
+    wrong = 100 * count_word_errors(text, " ".join(one.text for one in made)).rate
     audio_s = len(samples) / rate
     rows = [Row("seconds of audio in a second, torch", audio_s / wall_s, "x")]
     if not (folder / "whisper").is_dir():
         return [*rows, Row("wrong words, torch", wrong, "%", high=5.0)]
     peer = FasterWhisper(model=str(folder / "whisper"), words=True)
     theirs = peer.run(batch)
-    peer_wrong = 100 * word_errors(text, " ".join(one.text for one in theirs)).rate
+    peer_wrong = 100 * count_word_errors(text, " ".join(one.text for one in theirs)).rate
     apart_s = float(np.median(_compare_words(made, theirs)))
     return [
         *rows,

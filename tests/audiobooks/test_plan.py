@@ -78,7 +78,7 @@ def test_a_note_and_its_sign_are_left_out_and_named() -> None:
     assert said(plan) == ["The clock struck nine.", "Nobody moved."]
     kinds = {omission.kind for omission in plan.parts[0].script.omissions}
     assert kinds == {"note", "space"}
-    assert plan.omitted()["note"] == 1 + len("1.Itwasmadein1890.")
+    assert plan.count_omitted()["note"] == 1 + len("1.Itwasmadein1890.")
 
 
 def test_a_note_is_heard_after_what_names_it_or_at_the_end() -> None:
@@ -112,7 +112,7 @@ def test_a_chapter_of_which_nothing_is_spoken_is_among_the_omissions() -> None:
     plan = planned(book(chapter("Some words."), chapter(Block("x = 1", "code"))))
     assert len(plan.parts) == 1
     assert len(plan.silent) == 1
-    assert plan.omitted()["code"] == 3
+    assert plan.count_omitted()["code"] == 3
 
 
 def test_a_note_of_two_paragraphs_is_moved_whole() -> None:
@@ -156,7 +156,7 @@ def test_each_kind_of_block_can_be_left_out(kind: str, ways: ContentOptions, omi
     odd = Block("a lighthouse at night", kind)  # type: ignore[arg-type]
     plan = planned(book(chapter("Before.", odd, "After that.")), ways)
     assert "lighthouse" not in " ".join(said(plan))
-    assert dict(plan.omitted()) == {omitted: len("alighthouseatnight")}
+    assert dict(plan.count_omitted()) == {omitted: len("alighthouseatnight")}
 
 
 def test_pictures_pages_and_code_are_announced_or_read_when_asked_for() -> None:
@@ -184,7 +184,7 @@ def test_a_book_does_not_begin_with_what_pictures_show() -> None:
         "The Clock.", "It began.", "Image: a lighthouse at night", "Image: a lighthouse at night",
         "It ended.",
     ]  # fmt: skip
-    assert dict(plan.omitted()) == {"image": 2 * len("alighthouseatnight")}
+    assert dict(plan.count_omitted()) == {"image": 2 * len("alighthouseatnight")}
     assert (
         said(planned(book(opening), ContentOptions(matter="speak")))[0]
         == "Image: a lighthouse at night"
@@ -230,7 +230,7 @@ def test_what_no_voice_speaks_is_refused_skipped_or_read() -> None:
     assert "--foreign skip" in render(refused.value.hint, "command")
     skipped = planned(document, ContentOptions(foreign="skip"))
     assert said(skipped) == ["The clock struck nine."]
-    assert set(skipped.omitted()) == {"foreign"}
+    assert set(skipped.count_omitted()) == {"foreign"}
     assert len(said(planned(document, ContentOptions(foreign="read")))) > 1
 
 

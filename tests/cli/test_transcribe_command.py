@@ -9,7 +9,7 @@ import numpy as np
 import soundfile
 
 from anyrig.errors import MissingWeightsError
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from tests.conftest import Anyrig
 from tests.speech.takes import RATE, said, sentences
 
@@ -28,7 +28,7 @@ def test_a_recording_is_written_down_and_kept(anyrig: Anyrig, tmp_path: Path) ->
     path = record(tmp_path / "talk.wav")
     first = anyrig("transcribe", str(path), "--language", "en")
     assert first.returncode == 0, first.stderr
-    assert word_errors(TEXT, first.stdout).rate <= 0.1
+    assert count_word_errors(TEXT, first.stdout).rate <= 0.1
     assert "times real time" in first.stderr
     made = anyrig("transcribe", str(path), "--language", "en", "-o", str(tmp_path / "talk.srt"))
     assert made.returncode == 0, made.stderr

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 from openai import OpenAI
 
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from tests.server.conftest import Server
 from tests.speech.takes import RATE, said, sentences
 
@@ -37,7 +37,7 @@ def client(server: Server) -> OpenAI:
 def test_the_openai_client_is_answered_in_every_form(client: OpenAI, talk: Path) -> None:
     made = client.audio.transcriptions
     plain = made.create(model="whisper-1", file=talk, language="en")
-    assert word_errors(TEXT, plain.text).rate <= 0.15
+    assert count_word_errors(TEXT, plain.text).rate <= 0.15
     text: Any = made.create(model="whisper-1", file=talk, language="en", response_format="text")
     assert str(text).strip() == plain.text.strip()
     srt: Any = made.create(model="whisper-1", file=talk, language="en", response_format="srt")
@@ -60,7 +60,7 @@ def test_it_streams_to_the_openai_client(client: OpenAI, talk: Path) -> None:
     deltas = [event.delta for event in events if event.type == "transcript.text.delta"]
     assert events[-1].type == "transcript.text.done"
     assert "".join(deltas) == events[-1].text
-    assert word_errors(TEXT, events[-1].text).rate <= 0.15
+    assert count_word_errors(TEXT, events[-1].text).rate <= 0.15
 
 
 def test_what_was_not_used_is_said_and_nothing_is_kept(server: Server, talk: Path) -> None:

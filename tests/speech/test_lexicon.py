@@ -124,7 +124,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 WRONG_ENTRIES = [
-    ("[[say]]\nword = 1\nsay = 'x'", "lexicon, entry 1: word is 1"),
+    ("[[say]]\nword = 1\nsay = 'x'", "lexicon, entry 1: invalid word 1"),
     ("[[say]]\nword = 'a'", "either `say` or `ipa`"),
     ("[[say]]\nsay = 'a'", "either `word` or `pattern`"),
     ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\nword = 'a'\nsays = 'b'", "2: unknown key 'says'"),
@@ -174,7 +174,7 @@ def test_wrong_lines_are_named(text: str, words: str) -> None:
 def test_many_entries() -> None:
     entries = tuple(Entry(f"word{number}", say=f"say{number}") for number in range(20_000))
     text = " ".join(f"word{number}" for number in range(0, 20_000, 7))
-    marks = Lexicon(entries).marks(text, 0, len(text), "en")
+    marks = Lexicon(entries).find_marks(text, 0, len(text), "en")
     assert [mark.say for mark in marks] == [f"say{number}" for number in range(0, 20_000, 7)]
 
 
@@ -187,7 +187,7 @@ def test_no_pattern_is_slow_on_any_text(pattern: str) -> None:
     """Each of these takes a backtracking engine hours or years."""
     lexicon = parse(f"[[say]]\npattern = '{pattern}'\nsay = 'x'")
     text = "a" * 20_000
-    assert lexicon.marks(text, 0, len(text), "en") == []
+    assert lexicon.find_marks(text, 0, len(text), "en") == []
 
 
 PATTERNS = [
@@ -210,21 +210,21 @@ def test_patterns_match_as_python_does(subtests: pytest.Subtests) -> None:
     for pattern, case, text, found in PATTERNS:
         with subtests.test(pattern=pattern, case=case):
             lexicon = parse(f"[[say]]\npattern = '{pattern}'\nsay = 'x'\ncase = '{case}'")
-            marks = lexicon.marks(text, 0, len(text), "en")
+            marks = lexicon.find_marks(text, 0, len(text), "en")
             assert [text[mark.start : mark.end] for mark in marks] == found
 
 
 def test_groups_and_names_are_filled_in() -> None:
     entry = Entry(pattern=r"(?P<n>\d+)(kt|kn)(s)?", say=r"\g<n> knots\3 \\ \2")
     text = "12kt"
-    [mark] = Lexicon((entry,)).marks(text, 0, len(text), "en")
+    [mark] = Lexicon((entry,)).find_marks(text, 0, len(text), "en")
     assert mark.say == "12 knots \\ kt"
 
 
 def test_a_match_in_a_long_line_is_found_wherever_it_stands() -> None:
     lexicon = parse("[[say]]\npattern = 'v(\\d+) of the'\nsay = 'x'")
     text = "word " * 4_000 + "v12 of the " + "word " * 4_000 + "v3 of the"
-    assert [mark.start for mark in lexicon.marks(text, 0, len(text), "en")] == [
+    assert [mark.start for mark in lexicon.find_marks(text, 0, len(text), "en")] == [
         20_000, 40_011,
     ]  # fmt: skip
 
@@ -269,7 +269,7 @@ def test_a_damaged_entry_leaves_the_others() -> None:
     found = parse(text, lenient=True)
     assert [entry.word for entry in found.entries] == ["a"]
     assert found.left_out == (
-        "lexicon, entry 2: word is 1 (line 5)",
+        "lexicon, entry 2: invalid word 1 (line 5)",
         "lexicon, entry 3: needs either `word` or `pattern` (line 8)",
     )
 
@@ -305,7 +305,7 @@ def test_many_patterns_are_compiled_once(form: str, monkeypatch: pytest.MonkeyPa
     sentences = [f"The {name} “keeper” – nº {n} – saw word{n}-{n}." for n, name in enumerate(names)]
     began = time.process_time()
     for sentence in sentences:
-        lexicon.marks(sentence, 0, len(sentence), "en")
+        lexicon.find_marks(sentence, 0, len(sentence), "en")
     assert time.process_time() - began < 10  # it took half a second for each of them
     assert len(compiled) == num_compiled
 

@@ -14,7 +14,7 @@ from anyrig.audio.resample import resample
 from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
 from anyrig.storage.weights import check_hashes
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.engines import FasterWhisper, Moonshine, Recording
 from anyrig.transcription.models import assemble_whisper_base, find_model, find_verifier
 from tests.speech.takes import RATE, said, sentences
@@ -37,7 +37,7 @@ def test_moonshine_hears_what_was_said(moonshine: Moonshine) -> None:
     batch = [Recording(said(text).samples, RATE, "en") for text in sentences()[:10]]
     for text, heard in zip(sentences(), moonshine.run(batch), strict=False):
         assert heard.language == "en"
-        found = word_errors(text, heard.text)
+        found = count_word_errors(text, heard.text)
         errors, words = errors + found.errors, words + found.words
     assert errors / words <= 0.03
 
@@ -45,7 +45,7 @@ def test_moonshine_hears_what_was_said(moonshine: Moonshine) -> None:
 def test_moonshine_hears_that_something_is_missing(moonshine: Moonshine) -> None:
     take = said(sentences()[0]).samples
     heard = moonshine.run([Recording(take[: len(take) // 2], RATE)])[0]
-    assert word_errors(sentences()[0], heard.text).rate > 0.25
+    assert count_word_errors(sentences()[0], heard.text).rate > 0.25
     assert moonshine.run([Recording(take[:0], RATE)])[0].text == ""
 
 
@@ -66,7 +66,7 @@ def test_whisper_hears_spanish(whisper_folder: Path) -> None:
     told, found_out = made.run(
         [Recording(samples, 16000, "es"), Recording(_at_24k(samples), 24000, "")]
     )
-    assert word_errors(SPANISH, told.text, "es").rate <= 0.2
+    assert count_word_errors(SPANISH, told.text, "es").rate <= 0.2
     assert found_out.language == "es", "from another rate, and not told"
 
 

@@ -20,7 +20,7 @@ from anyrig.errors import InvalidInputError, render
 from anyrig.placement import PlacementPlan, Workload, plan_placement
 from anyrig.storage.cache import ResultCache
 from anyrig.text.captions_cut import LINE, width
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.engines import Line, Transcript, Word
 from anyrig.transcription.formats import (
     build_captions,
@@ -99,7 +99,7 @@ def test_what_was_said_is_written_down_and_kept(
     first = heard(talk, store, tmp_path, language="en")
     assert first.duration_s > 60
     assert first.model == "whisper-base"
-    assert word_errors(" ".join(TEXTS), first.text).rate <= 0.04
+    assert count_word_errors(" ".join(TEXTS), first.text).rate <= 0.04
     sane(first)
     assert not first.gaps
     assert first.num_cached == 0
@@ -150,7 +150,7 @@ def test_spanish_is_found_out_and_heard(store: ResultCache, tmp_path: Path) -> N
     assert found.language == "es"
     assert found.model == "whisper-base"
     assert "confidence" in found.language_reason
-    assert word_errors(text, found.text, "es").rate <= 0.25
+    assert count_word_errors(text, found.text, "es").rate <= 0.25
     assert all(line.confidence is not None for line in found.lines)
     sane(found)
 
@@ -158,7 +158,7 @@ def test_spanish_is_found_out_and_heard(store: ResultCache, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_whisper_gives_words_with_times(talk: Path, store: ResultCache, tmp_path: Path) -> None:
     found = heard(talk, store, tmp_path, model="whisper-base", language="en", words=True)
-    assert word_errors(" ".join(TEXTS), found.text).rate <= 0.05
+    assert count_word_errors(" ".join(TEXTS), found.text).rate <= 0.05
     words = [word for line in found.lines for word in line.words]
     assert len(words) > 100
     assert all(0 <= word.start_s <= word.end_s <= found.duration_s for word in words)
@@ -314,14 +314,14 @@ OTHERS = [
 def test_what_is_written_otherwise_is_the_same(subtests: pytest.Subtests) -> None:
     for text, heard in SAME:
         with subtests.test(text=text, heard=heard):
-            assert word_errors(text, heard).pairs == ()
-            assert word_errors(text, heard).errors == 0
-            assert word_errors(heard, text).errors == 0, "either way round"
+            assert count_word_errors(text, heard).pairs == ()
+            assert count_word_errors(text, heard).errors == 0
+            assert count_word_errors(heard, text).errors == 0, "either way round"
 
 
 @pytest.mark.parametrize(("said", "heard", "language"), OTHERS)
 def test_other_languages_count_in_their_own_words(said: str, heard: str, language: str) -> None:
-    assert word_errors(said, heard, language).errors == 0
+    assert count_word_errors(said, heard, language).errors == 0
 
 
 @pytest.mark.parametrize(
@@ -335,19 +335,19 @@ def test_other_languages_count_in_their_own_words(said: str, heard: str, languag
     ],
 )
 def test_real_errors_are_seen(said: str, heard: str, pairs: list[tuple[str, str]]) -> None:
-    found = word_errors(said, heard)
+    found = count_word_errors(said, heard)
     assert list(found.pairs) == pairs
     assert found.errors == len(pairs)
 
 
 def test_the_rate_is_of_what_should_be_said() -> None:
-    found = word_errors("one two three four", "one two five")
+    found = count_word_errors("one two three four", "one two five")
     assert (found.errors, found.words, found.rate) == (2, 4, 0.5)
-    assert word_errors("one two", "").rate == 1.0
-    assert word_errors("", "one").rate == 1.0
-    assert word_errors("", "").rate == 0.0
+    assert count_word_errors("one two", "").rate == 1.0
+    assert count_word_errors("", "one").rate == 1.0
+    assert count_word_errors("", "").rate == 0.0
 
 
 def test_numbers_that_nobody_reads_do_not_break_it() -> None:
     for odd in ("1.2.3.4", "00:61", "9" * 40, "1e9", "$", "%%", "0.0.0", "1,2,3", "50%%", "²³½"):
-        assert word_errors(odd, odd).errors == 0
+        assert count_word_errors(odd, odd).errors == 0

@@ -345,7 +345,7 @@ class BookResult:
             "cached": self.stats.num_cached,
             "made_again": self.stats.num_retried,
             "devices": self.stats.devices,
-            "omitted": dict(self.plan.omitted()),
+            "omitted": dict(self.plan.count_omitted()),
             "chapters": [
                 {"number": part.number, "title": mark.title, "level": mark.level,
                  "start_s": round(mark.start / rate, 4), "end_s": round(mark.end / rate, 4)}
@@ -551,7 +551,7 @@ def _report_start(
             estimated_audio_s=estimate.estimate_audio_s(plan.num_characters, request.rate)
             + rests_s,
             is_measured=estimate.is_measured,
-            omitted={str(kind): count for kind, count in plan.omitted().items()},
+            omitted={str(kind): count for kind, count in plan.count_omitted().items()},
             output=target.path,
             engine=book.engine.name,
             left_out=tuple(_list_left_out(request, plan)),
@@ -575,7 +575,7 @@ def _list_left_out(request: BookRequest, plan: Plan) -> Iterator[LeftOut]:
     counted: Counter[str] = Counter(
         block.kind for part in plan.parts for block in part.chapter.blocks
     )
-    omitted = plan.omitted()
+    omitted = plan.count_omitted()
     for kind, (what, name, value) in _LEFT_OUT.items():
         count = len(plan.foreign) if kind == "foreign" else counted[kind]
         if omitted[kind] and count:

@@ -584,7 +584,7 @@ def check_recognisers(script: Script) -> None:
 
 def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEvent) -> WordCheck:
     """Listen to everything that was synthesised, with a process on each core."""
-    from anyrig.transcription.compare import word_errors
+    from anyrig.transcription.compare import count_word_errors
     from anyrig.transcription.engines import Recording
     from anyrig.transcription.models import find_verifier
     from anyrig.transcription.transcribe import transcribe_takes
@@ -613,7 +613,7 @@ def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEv
                 on_event(WarningEvent(message))
                 continue
             text, transcript = segments[number].spoken, outcome.result.text
-            found = word_errors(text, transcript, language)
+            found = count_word_errors(text, transcript, language)
             checks[number] = SegmentCheck(
                 number, text, transcript, found.errors, found.words, found.pairs
             )

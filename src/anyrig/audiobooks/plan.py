@@ -117,7 +117,7 @@ class Plan:
         """Of all parts, each once."""
         return tuple(dict.fromkeys(w for part in self.parts for w in part.script.warnings))
 
-    def omitted(self) -> Counter[OmissionKind]:
+    def count_omitted(self) -> Counter[OmissionKind]:
         """How many characters of each kind are not spoken; white space is not counted."""
         counted: Counter[OmissionKind] = Counter()
         for part in self.parts + self.silent:

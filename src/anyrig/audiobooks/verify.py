@@ -30,7 +30,7 @@ from anyrig.audiobooks.verify_audio import (
     find_whole_problems,
 )
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.engines import Recording, Transcript
 from anyrig.units import format_duration, pluralize, shorten
 
@@ -497,7 +497,7 @@ def _read_segments(
 
 def _compare(track: _Track, cue: Cue, transcript: str, language: str, timeline: Timeline) -> None:
     segment = track.part.script.segments[cue.segment]
-    found = word_errors(segment.spoken, transcript, language)
+    found = count_word_errors(segment.spoken, transcript, language)
     track.words += found.words
     track.errors += min(found.errors, found.words)
     if found.errors >= _MIN_WRONG and found.rate >= _MIN_WRONG_SHARE:

@@ -114,7 +114,7 @@ def _run(arguments: argparse.Namespace, printer: BookPrinter) -> int:
         book = books.plan_book(rig, request, printer)
         rows = _list_segments(book)
         data = {
-            "engine": book.engine.name, "segments": rows, "omitted": dict(book.plan.omitted())
+            "engine": book.engine.name, "segments": rows, "omitted": dict(book.plan.count_omitted())
         }  # fmt: skip
         lines = [f"{row['chapter']}:{row['segment']:<4} {row['spoken']}" for row in rows]
         _show(arguments, printer, data, "\n".join(lines))

@@ -119,7 +119,7 @@ class Entry:
         pattern.check_template(self.say)
         return pattern
 
-    def speaks(self, language: str) -> bool:
+    def applies_to(self, language: str) -> bool:
         """Whether it holds in text of this language."""
         wanted, given = self.language.lower(), language.lower()
         return not wanted or given == wanted or given.startswith(f"{wanted}-")
@@ -133,10 +133,10 @@ class Lexicon:
     left_out: tuple[str, ...] = ()
     """Why entries were left out, where it was read so."""
 
-    def marks(self, text: str, start: int, end: int, language: str) -> list[Mark]:
+    def find_marks(self, text: str, start: int, end: int, language: str) -> list[Mark]:
         """What it knows to say in a stretch of a text, from left to right without overlap."""
-        found = [*self._words(text, start, end, language)]
-        found += self._patterns(text, start, end, language)
+        found = [*self._find_words(text, start, end, language)]
+        found += self._find_patterns(text, start, end, language)
         found.sort(key=lambda mark: (mark.start, -mark.end))
         kept: list[Mark] = []
         for mark in found:
@@ -144,20 +144,20 @@ class Lexicon:
                 kept.append(mark)
         return kept
 
-    def _words(self, text: str, start: int, end: int, language: str) -> Iterator[Mark]:
+    def _find_words(self, text: str, start: int, end: int, language: str) -> Iterator[Mark]:
         index = self._by_head
         if not index:
             return
         for match in _HEAD.finditer(text, start, end):
             for entry in index.get(match[0].casefold(), ()):
                 right = _match_end(entry, text, match.start(), end)
-                if right and entry.speaks(language):
+                if right and entry.applies_to(language):
                     yield Mark(match.start(), right, entry.say, entry.ipa)
                     break
 
-    def _patterns(self, text: str, start: int, end: int, language: str) -> Iterator[Mark]:
+    def _find_patterns(self, text: str, start: int, end: int, language: str) -> Iterator[Mark]:
         for entry in self._with_pattern:
-            if entry.speaks(language):
+            if entry.applies_to(language):
                 for left, right, said in entry.compiled.find_all(text, start, end, entry.say):
                     if said or entry.ipa:
                         yield Mark(left, right, said, entry.ipa)
@@ -184,10 +184,10 @@ class LayeredLexicon:
 
     layers: tuple[Lexicon, ...]
 
-    def marks(self, text: str, start: int, end: int, language: str) -> list[Mark]:
+    def find_marks(self, text: str, start: int, end: int, language: str) -> list[Mark]:
         kept: list[Mark] = []
         for layer in self.layers:
-            found = layer.marks(text, start, end, language)
+            found = layer.find_marks(text, start, end, language)
             kept += [mark for mark in found if not _overlaps(mark, kept)] if kept else found
             kept.sort(key=lambda mark: mark.start)
         return kept
@@ -215,12 +215,12 @@ def _match_end(entry: Entry, text: str, start: int, limit: int) -> int:
         if not same:
             return 0
         position += len(word)
-    before = start > 0 and _joins(text[start - 1], text[start])
-    behind = position < len(text) and _joins(text[position - 1], text[position])
+    before = start > 0 and _is_one_word(text[start - 1], text[start])
+    behind = position < len(text) and _is_one_word(text[position - 1], text[position])
     return 0 if before or behind else position
 
 
-def _joins(left: str, right: str) -> bool:
+def _is_one_word(left: str, right: str) -> bool:
     """Whether two characters belong to one word."""
     return bool(re.fullmatch(r"[\w\u0300-\u036f]{2}", left + right))
 
@@ -424,9 +424,9 @@ def parse(
     """The same, from the text of a file, which must be a whole. `form` is toml, tsv or csv."""
     is_table = form in ("tsv", "csv", "lex", "txt")
     if is_table:
-        rows = list(_rows(text, name, "," if form == "csv" else "\t"))
+        rows = list(_read_rows(text, name, "," if form == "csv" else "\t"))
     else:
-        rows = list(_tables(text, name))
+        rows = list(_read_tables(text, name))
     if len(rows) > _MAX_ENTRIES:
         raise InvalidInputError(
             f"{name} has {len(rows)} entries", hint=f"The maximum is {_MAX_ENTRIES}."
@@ -441,7 +441,7 @@ def parse(
     lines = _find_table_lines(text, len(rows)) if not is_table else []
     for number, (place, given) in enumerate(rows):
         try:
-            entries.append(_entry(given, place))
+            entries.append(_parse_entry(given, place))
         except InvalidInputError as error:
             if lines:
                 error.message = Message(
@@ -453,7 +453,7 @@ def parse(
     return Lexicon(tuple(entries), tuple(left_out))
 
 
-def _tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _read_tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     try:
         data = toml.read(text)
     except tomllib.TOMLDecodeError as error:
@@ -476,7 +476,7 @@ def _find_table_lines(text: str, count: int) -> list[int]:
     return found if len(found) == count else []
 
 
-def _rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _read_rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     reader = csv.reader(io.StringIO(text), delimiter=mark, strict=True)
     try:
         for row in reader:
@@ -485,8 +485,11 @@ def _rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, o
                 continue
             place = f"{name}, line {reader.line_num}"
             if not 2 <= len(cells) <= len(_COLUMNS):
-                told = pluralize(len(cells), "column")
-                raise InvalidInputError(f"{place}: {told}", hint=f"It has: {', '.join(_COLUMNS)}.")
+                columns = pluralize(len(cells), "column")
+                raise InvalidInputError(
+                    f"{place}: {columns}, expected 2 to {len(_COLUMNS)}",
+                    hint=f"Columns: {', '.join(_COLUMNS)}.",
+                )
             given = {key: cell for key, cell in zip(_COLUMNS, cells, strict=False) if cell}
             said = given.get("say", "")
             if len(said) > 2 and said[0] == said[-1] == "/":
@@ -498,7 +501,7 @@ def _rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, o
         ) from None
 
 
-def _entry(given: Mapping[str, object], place: str) -> Entry:
+def _parse_entry(given: Mapping[str, object], place: str) -> Entry:
     """An entry, checked."""
     for key, value in given.items():
         if key not in _FIELDS:
@@ -507,7 +510,8 @@ def _entry(given: Mapping[str, object], place: str) -> Entry:
             )
         if not isinstance(value, str) or not value.strip() or len(value) > _MAX_VALUE_CHARS:
             raise InvalidInputError(
-                f"{place}: {key} is {value!r:.60}", hint=f"1 to {_MAX_VALUE_CHARS} characters."
+                f"{place}: invalid {key} {value!r:.60}",
+                hint=f"It must be a string of 1 to {_MAX_VALUE_CHARS} characters.",
             )
     texts = {key: str(value).strip() for key, value in given.items()}
     if ("word" in texts) == ("pattern" in texts):

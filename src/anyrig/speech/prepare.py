@@ -362,7 +362,7 @@ class _ParagraphReader:
         text = self.source.text
         low, high = (bisect_left(self._mark_starts, at) for at in (paragraph.start, paragraph.end))
         own = self._marks[low:high]
-        known = self.options.lexicon.marks(text, paragraph.start, paragraph.end, language)
+        known = self.options.lexicon.find_marks(text, paragraph.start, paragraph.end, language)
         ends = [mark.end for mark in own]
         known = [mark for mark in known if not _overlaps(mark, own, ends)]
         found: list[tuple[Mark, Reading]] = []

@@ -204,10 +204,10 @@ def decode_take(data: bytes) -> Take:
 
     start = _HEAD.size + _CHECK.size
     if len(data) < start:
-        raise _damaged("its header is incomplete")
+        raise _damage_error("its header is incomplete")
     magic, version, codec, exponent, rate, count, num_words = _HEAD.unpack_from(data)
     if magic != MAGIC:
-        raise _damaged("its header is not valid")
+        raise _damage_error("its header is not valid")
     if version != VERSION or codec not in (_PLAIN, _FLAC):
         raise StorageError(
             f"a cached take has version {version}.{codec}, which this anyrig cannot read",
@@ -216,20 +216,20 @@ def decode_take(data: bytes) -> Take:
     rest = memoryview(data)[start:]
     check = zlib.crc32(rest, zlib.crc32(data[: _HEAD.size]))
     if _CHECK.unpack_from(data, _HEAD.size) != (check,):
-        raise _damaged("its checksum does not match")
+        raise _damage_error("its checksum does not match")
     # Anybody can compute the checksum: an entry of a shared cache may hold anything.
     if not _MIN_RATE <= rate <= _MAX_RATE:
-        raise _damaged(f"its sample rate is {rate}")
+        raise _damage_error(f"its sample rate is {rate}")
     if not _LOWEST <= exponent <= _HIGHEST:
-        raise _damaged(f"its scale is {exponent}")
+        raise _damage_error(f"its scale is {exponent}")
     if count > _MAX_SAMPLES:
-        raise _damaged(f"its length is {count} samples")
+        raise _damage_error(f"its length is {count} samples")
     words, sound = _read_words(bytes(rest[:num_words])), bytes(rest[num_words:])
     whole = (
         _decode_flac(sound, count) if codec == _FLAC else np.frombuffer(sound[: 2 * count], "<i2")
     )
     if whole.shape != (count,) or (codec == _PLAIN and len(sound) != 2 * count):
-        raise _damaged(f"its length is not {count} samples")
+        raise _damage_error(f"its length is not {count} samples")
     samples: Samples = whole.astype(np.float32)
     samples *= np.float32(2.0**exponent / _FULL)
     return Take(samples, rate, words)
@@ -244,7 +244,7 @@ def _read_words(data: bytes) -> tuple[WordTime, ...]:
             if not (math.isfinite(word.start_s) and math.isfinite(word.end_s)):
                 raise ValueError("a time is not finite")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise _damaged(f"its words cannot be read: {error}") from None
+        raise _damage_error(f"its words cannot be read: {error}") from None
     return tuple(words)
 
 
@@ -298,11 +298,11 @@ def _decode_flac(sound: bytes, count: int) -> NDArray[np.int16]:
             io.BytesIO(sound), frames=count + 1, dtype="int16"
         )[0]
     except (soundfile.LibsndfileError, RuntimeError, ValueError, MemoryError) as error:
-        raise _damaged(str(error)) from error
+        raise _damage_error(str(error)) from error
     return read
 
 
-def _damaged(reason: str) -> StorageError:
+def _damage_error(reason: str) -> StorageError:
     return StorageError(
         f"a cached take is damaged: {reason}",
         hint="`anyrig cache verify` deletes it; it is then made again.",

@@ -80,7 +80,7 @@ class WordErrors:
         return self.errors / self.words if self.words else float(self.errors > 0)
 
 
-def word_errors(text: str, transcript: str, language: str = "en") -> WordErrors:
+def count_word_errors(text: str, transcript: str, language: str = "en") -> WordErrors:
     """The word errors of a transcript."""
     code = language.partition("-")[0].lower() or "en"
     steps = _align(_build_graph(text, code), _build_graph(transcript, code))
@@ -161,7 +161,7 @@ def _align(left: _Graph, right: _Graph) -> list[_Step]:
             break
         if here > costs[place]:
             continue
-        for end, one, other, cost, num_words in _moves(left, right, *place):
+        for end, one, other, cost, num_words in _list_moves(left, right, *place):
             if here + cost < costs.get(end, 1 << 30):
                 costs[end] = here + cost
                 steps[end] = _Step(one, other, cost, num_words, place)
@@ -173,7 +173,7 @@ def _align(left: _Graph, right: _Graph) -> list[_Step]:
     return found[::-1]
 
 
-def _moves(
+def _list_moves(
     left: _Graph, right: _Graph, i: int, j: int
 ) -> Iterator[tuple[tuple[int, int], str, str, int, int]]:
     for one in left.edges[i]:
@@ -194,51 +194,54 @@ def _tokenize(text: str, language: str) -> list[Token]:
     """A text as tokens."""
     text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u2018", "'")
     text = re.sub(r"\b([ap])\.?\s?m\b\.?", r"\1m", text, flags=re.IGNORECASE)
-    found = [_token(piece, language) for piece in _PIECES.finditer(text)]
+    found = [_read_token(piece, language) for piece in _PIECES.finditer(text)]
     return [token for token in found if token]
 
 
-def _token(piece: re.Match[str], language: str) -> Token:
+def _read_token(piece: re.Match[str], language: str) -> Token:
     kind = piece.lastgroup if piece.lastgroup not in ("scale", "percent", "plural") else ""
     if piece["money"]:
-        return _money(piece["money"], (piece["scale"] or "").strip(), language)
+        return _read_money(piece["money"], (piece["scale"] or "").strip(), language)
     if kind == "time":
-        return _time(piece["time"], language)
+        return _read_time(piece["time"], language)
     if kind == "ordinal":
-        return _several(_ordinal(int(piece["ordinal"].replace(",", "")), language))
+        return _merge_readings(_ordinal(int(piece["ordinal"].replace(",", "")), language))
     if piece["number"]:
-        return _number(piece, language)
+        return _read_number(piece, language)
     if kind == "letters":
         joined = piece["letters"].replace(".", "").lower()
         return ((joined,), tuple(joined))
     if kind == "and":
         return (("and",),)
-    return _word(piece["word"], language)
+    return _read_word(piece["word"], language)
 
 
-def _word(written: str, language: str) -> Token:
+def _read_word(written: str, language: str) -> Token:
     word = written.lower().strip("'")
     if language != "en":
         return ((word,),) if word else ()
     if _ROMAN.match(written):
         number = _roman(written)
-        return ((word,), *_several(_cardinals(number, "en"), [f"the {_ordinal(number, 'en')[0]}"]))
+        return (
+            (word,),
+            *_merge_readings(_list_cardinals(number, "en"), [f"the {_ordinal(number, 'en')[0]}"]),
+        )
     if word in _AMBIGUOUS:
         return _AMBIGUOUS[word]
     if word in _CONTRACTED:
-        return _several([_CONTRACTED[word]])
+        return _merge_readings([_CONTRACTED[word]])
     for ending, long in _ENDINGS:
         if word.endswith(ending):
-            return _several([word.removesuffix(ending) + long])
+            return _merge_readings([word.removesuffix(ending) + long])
     if word.endswith("'s"):
-        stem = _one(word[:-2])
+        stem = _unify_spelling(word[:-2])
         return ((stem + "s",), (stem, "is"), (stem, "has"), (stem,))
     if word.endswith("'d"):
         return ((word[:-2], "would"), (word[:-2], "had"), (word[:-2] + "d",))
-    return _several([_one(word.replace("'", ""))])
+    return _merge_readings([_unify_spelling(word.replace("'", ""))])
 
 
-def _one(word: str) -> str:
+def _unify_spelling(word: str) -> str:
     """The one spelling of an English word."""
     word = _OUR.sub(r"\1or", word)
     found = _ISE.match(word)
@@ -247,31 +250,31 @@ def _one(word: str) -> str:
     return _SAME.get(word, word)
 
 
-def _number(piece: re.Match[str], language: str) -> Token:
+def _read_number(piece: re.Match[str], language: str) -> Token:
     written = piece["number"]
     if piece["percent"]:
         unit = _PER_CENT.get(language, "%")
-        return _several([f"{said} {unit}" for said in _quantity(written, language)])
-    readings = _quantity(written, language)
+        return _merge_readings([f"{said} {unit}" for said in _list_quantities(written, language)])
+    readings = _list_quantities(written, language)
     if written.isdigit():
-        readings += _years(int(written), language) if len(written) == 4 else []
+        readings += _list_years(int(written), language) if len(written) == 4 else []
         if len(written) <= 4:
             readings += [f"the {said}" for said in _ordinal(int(written), language)]
             readings += _ordinal(int(written), language)
         if len(written) > 1:
-            readings += _in_pieces(written, language)
+            readings += _list_digit_groups(written, language)
     if piece["plural"]:
         readings = [re.sub(r"y$", "ie", said) + "s" for said in readings]
-    return _several(readings)
+    return _merge_readings(readings)
 
 
-def _quantity(written: str, language: str) -> list[str]:
+def _list_quantities(written: str, language: str) -> list[str]:
     """Readings of a number with or without a fraction."""
     point, thousands = (".", ",") if language == "en" else (",", ".")
     whole, _, fraction = written.replace(thousands, "").partition(point)
     if not whole.isdigit() or (fraction and not fraction.isdigit()) or len(whole) > 15:
         return [" ".join(_digits(re.sub(r"\D", "", written), language))]
-    readings = _cardinals(int(whole), language)
+    readings = _list_cardinals(int(whole), language)
     if fraction:
         named = {"en": "point", "es": "coma", "fr": "virgule", "de": "komma"}.get(language, "")
         after = " ".join(_digits(fraction, language))
@@ -283,7 +286,7 @@ def _quantity(written: str, language: str) -> list[str]:
     return readings
 
 
-def _cardinals(number: int, language: str) -> list[str]:
+def _list_cardinals(number: int, language: str) -> list[str]:
     usual = _cardinal(number, language)
     readings = [usual]
     if language == "en":
@@ -292,7 +295,7 @@ def _cardinals(number: int, language: str) -> list[str]:
     return readings
 
 
-def _years(number: int, language: str) -> list[str]:
+def _list_years(number: int, language: str) -> list[str]:
     if language != "en" or not 1000 <= number <= 2999:
         return []
     high, low = divmod(number, 100)
@@ -304,7 +307,7 @@ def _years(number: int, language: str) -> list[str]:
     )
 
 
-def _in_pieces(written: str, language: str) -> list[str]:
+def _list_digit_groups(written: str, language: str) -> list[str]:
     """Digit by digit, and by twos: as numbers of telephones and houses are read."""
     readings = [" ".join(_digits(written, language))]
     if len(written) in (3, 4):
@@ -316,11 +319,11 @@ def _in_pieces(written: str, language: str) -> list[str]:
     return readings
 
 
-def _money(written: str, scale: str, language: str) -> Token:
+def _read_money(written: str, scale: str, language: str) -> Token:
     unit = _UNITS[written[0]]
     amount = written[1:].strip()
     readings = []
-    for said in _quantity(amount, language):
+    for said in _list_quantities(amount, language):
         many = unit if amount in ("1", "1.00") and not scale else f"{unit}s"
         readings.append(" ".join(filter(None, (said, scale, many))))
     whole, point, cents = amount.replace(",", "").partition(".")
@@ -329,17 +332,17 @@ def _money(written: str, scale: str, language: str) -> Token:
         many = unit if whole == "1" else f"{unit}s"
         small = {"pound": "pence", "euro": "cents"}.get(unit, "cents")
         readings += [f"{few} {many} and {rest} {small}", f"{few} {many} {rest}", f"{few} {rest}"]
-    return _several(readings)
+    return _merge_readings(readings)
 
 
-def _time(written: str, language: str) -> Token:
+def _read_time(written: str, language: str) -> Token:
     hours, minutes = (int(part) for part in written.split(":"))
     hour, minute = _cardinal(hours, language), _cardinal(minutes, language)
     if minutes == 0:
-        return _several([hour, f"{hour} o'clock", f"{hour} hundred"])
+        return _merge_readings([hour, f"{hour} o'clock", f"{hour} hundred"])
     if minutes < 10:
-        return _several([f"{hour} o {minute}", f"{hour} {minute}"])
-    return _several([f"{hour} {minute}"])
+        return _merge_readings([f"{hour} o {minute}", f"{hour} {minute}"])
+    return _merge_readings([f"{hour} {minute}"])
 
 
 @lru_cache(maxsize=4096)
@@ -374,7 +377,7 @@ def _roman(written: str) -> int:
     return sum(-one if one < two else one for one, two in zip(values, after, strict=True))
 
 
-def _several(*groups: list[str]) -> Token:
+def _merge_readings(*groups: list[str]) -> Token:
     """Readings without those that come twice."""
     split = (tuple(said.split()) for group in groups for said in group)
     return tuple(dict.fromkeys(reading for reading in split if reading))

@@ -13,7 +13,7 @@ import pytest
 from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.engine import Utterance
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.engines import Moonshine, Recording
 
 SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json"
@@ -63,4 +63,4 @@ def test_a_gpu_says_what_the_cpu_says(on_cpu: Placement, tmp_path: Path) -> None
         assert abs(len(samples) - len(take.samples)) < 0.1 * len(take.samples)
         heard = ears.run([Recording(samples, 24000)])[0].text
         assert heard == ears.run([Recording(take.samples, 24000)])[0].text
-        assert word_errors(text, heard, "en").rate < 0.2
+        assert count_word_errors(text, heard, "en").rate < 0.2
