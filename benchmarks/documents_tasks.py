@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import in_folder
 from anyrig.documents.packaged import PACKAGED

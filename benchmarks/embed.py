@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.model import in_folder
 from benchmarks.embedding_models import (
     MAX_TOKENS,

@@ -42,7 +42,7 @@ def open_embedder(
         libraries: that may compute it; those of the model when empty.
     """
     from anyrig.devices.choose import DeviceRequest, choose_device
-    from anyrig.devices.discover import discover
+    from anyrig.devices.discovery import discover
     from anyrig.documents.embed import Embedder
     from anyrig.placement import PlacementOptions, plan_placement
 

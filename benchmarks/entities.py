@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.entities.finder import Finder, Text
 from anyrig.documents.entities.names import choose as choose_model
 from anyrig.documents.entities.names import installed

@@ -20,7 +20,7 @@ import torch
 
 from anyrig.app.bench import find_backend
 from anyrig.backends import DeviceHandle, open_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.memory.batch_size import BatchSizeResult, TrialRunner, find_batch_size
 from anyrig.memory.module_step import build_step, build_transformer
 from anyrig.units import GIB

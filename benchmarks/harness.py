@@ -202,7 +202,7 @@ def _judgement(row: Row) -> str:
 
 
 def _write(theme: str, hardware: str, table: str) -> Path:
-    from anyrig.devices.discover import record
+    from anyrig.devices.discovery import record
 
     date = datetime.date.today().isoformat()
     out = Path(os.environ.get("OUT") or RESULTS)

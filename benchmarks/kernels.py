@@ -14,7 +14,7 @@ from anyrig.app.bench import find_backend
 from anyrig.bench.kernels import NUM_PRODUCTS
 from anyrig.bench.measurements import Measurement
 from anyrig.bench.process import measure_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from benchmarks.harness import Row
 from benchmarks.torch_tools import synchronize
 

@@ -323,7 +323,7 @@ def counting_identity() -> Any:
 
 def speak_locally(lines: Sequence[Any]) -> list[bytes]:
     """The takes of lines as one machine without a cluster makes them."""
-    from anyrig.devices.discover import discover
+    from anyrig.devices.discovery import discover
     from anyrig.placement import Placement
     from anyrig.speech.quality import CheckedEngine
 

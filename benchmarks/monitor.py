@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyrig.backends import open_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.monitor import Monitor
 from benchmarks.harness import Row

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.ocr import tesseract
 from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.rapid import Rapid

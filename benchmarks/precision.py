@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.precision import kernel_checks, selftest

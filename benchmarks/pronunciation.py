@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.speech.phonemes.english import EnglishReader
 from benchmarks.harness import ROOT, Row
 

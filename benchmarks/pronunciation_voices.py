@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.placement import Placement
 from anyrig.speech import phonemes
 from anyrig.speech.engines import kokoro, packages

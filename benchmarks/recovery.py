@@ -58,7 +58,7 @@ class RecoveryTrial:
         import torch
 
         from anyrig.backends import open_device
-        from anyrig.devices.discover import discover
+        from anyrig.devices.discovery import discover
 
         machine = discover(os.environ)
         self.device = machine.gpus[0] if hardware == "h200" else machine.cpu_device

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.placement import PlacementOptions, plan_placement
 from anyrig.speech.chunks import build_chunk
 from anyrig.speech.engines.hibari import Hibari

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from anyrig.audio import SPEECH_RATE
 from anyrig.audio.resample import resample
 from anyrig.devices.choose import choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.placement import plan_placement
 from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.engines import FasterWhisper, Recording, Transcript, TransformersWhisper

@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 import pytest
 
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 from anyrig.devices.machine import Machine
 
 ROOT = Path(__file__).resolve().parent.parent

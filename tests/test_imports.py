@@ -23,9 +23,17 @@ CASES = {
         ("anyrig.cli", "anyrig.server", "argparse", "torch", "numpy", "fastapi"),
     ),
     "a monitor": (
-        "import os; from anyrig.devices.discover import discover; from anyrig.monitor import "
+        "import os; from anyrig.devices.discovery import discover; from anyrig.monitor import "
         "Monitor; monitor = Monitor(discover(os.environ)); monitor.sample(); monitor.stop()",
         _FRAMEWORKS,
+    ),
+    "a worker": (
+        "import anyrig.work.worker_main",
+        ("anyrig.devices.vendors", "anyrig.devices.choose", "anyrig.app", *_FRAMEWORKS),
+    ),
+    "speak": (
+        "import anyrig.cli.speak, anyrig.speech.engines.hibari",
+        ("anyrig.app.batch", "anyrig.jobs", "sqlite3", "email", *_FRAMEWORKS),
     ),
     "the result cache": (
         "import anyrig.storage.cache", ("numpy", "torch", "asyncio", "zipfile", "psutil"),

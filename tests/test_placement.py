@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 from anyrig.devices.machine import Machine, Memory
 from anyrig.devices.reasons import ReasonCode
 from anyrig.errors import (

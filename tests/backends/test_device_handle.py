@@ -14,7 +14,7 @@ from anyrig.backends import onnx_graph, open_device, open_runner
 from anyrig.backends.onnx import create_session
 from anyrig.backends.torch import TorchRunner
 from anyrig.bench.kernels import compare_with_cpu
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, DeviceBackend, Features, Machine, Memory
 from anyrig.errors import DeviceUnusableError, InvalidSettingError
 from anyrig.precision.choose import choose_precision

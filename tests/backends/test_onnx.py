@@ -19,7 +19,7 @@ from anyrig.backends import onnx, onnx_graph, open_device, open_runner
 from anyrig.backends.memory import MemoryUsage
 from anyrig.backends.onnx import OnnxHandle, OnnxModel
 from anyrig.backends.process import bind_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, DeviceBackend, Machine, Memory
 from anyrig.units import MIB
 

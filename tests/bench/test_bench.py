@@ -21,7 +21,7 @@ from anyrig.bench.measurements import (
     describe_versions,
     plot_measurements,
 )
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import (
     Device,
     DeviceBackend,

@@ -60,7 +60,7 @@ from anyrig.app.compute import DeviceOptions
 from anyrig.app.rig import Rig
 from anyrig.cli.rig import _ask_device
 from anyrig.cli.ask import can_ask
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 rig = Rig(ask_device=_ask_device if can_ask() else None)
 rig.machine = from_record(json.load(open(sys.argv[1])))
 print("PICKED", rig.choose_device(DeviceOptions(device=sys.argv[2], no_bench=True)).device.name)
@@ -126,14 +126,13 @@ def test_nobody_is_asked_when_a_device_is_named_or_only_one_can_serve() -> None:
 # The commands of a machine with two GPUs, on a terminal with colours.
 _ON_PAIR = """
 import json, os, sys
-import anyrig.devices.discover
+from anyrig.devices import discovery
 from anyrig.cli.main import main
 os.environ.pop("NO_COLOR", None)
 os.environ |= {"TERM": "xterm-256color", "ANYRIG_CONTAINER": "0"}
 record = json.load(open(sys.argv[1]))
-discover = sys.modules["anyrig.devices.discover"]  # the package has a function of that name
-found = discover.from_record(record)
-discover.discover = lambda environment=None, **_: found
+found = discovery.from_record(record)
+discovery.discover = lambda environment=None, **_: found
 sys.exit(main(sys.argv[2:]))
 """
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -29,7 +29,7 @@ from anyrig.app.rig import Rig
 from anyrig.cli.flags import read_flags
 from anyrig.cli.main import parse_command_line
 from anyrig.cluster.registry import EngineId, WorkerInfo
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 from anyrig.devices.machine import Device
 from anyrig.devices.probe import load_record
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError, InvalidInputError

@@ -13,13 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.app.cluster import (
-    ClusterJobQueue,
-    ClusterOptions,
-    _check_voices_match,
-    check_no_recordings,
-)
-from anyrig.app.jobs import build_arguments, make_job_handler
+from anyrig.app.cluster import ClusterOptions, _check_voices_match, check_no_recordings
+from anyrig.app.jobs import ClusterJobQueue, build_arguments, make_job_handler
 from anyrig.app.rig import Rig
 from anyrig.cluster.embedding import EmbeddingCodec, count_rows
 from anyrig.cluster.registry import WorkerInfo

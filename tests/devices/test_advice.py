@@ -9,7 +9,7 @@ import pytest
 
 from anyrig.cli.main import main
 from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 from anyrig.devices.doctor import diagnose
 from anyrig.devices.machine import Machine
 from tests.conftest import MACHINES, NAMES, record_of

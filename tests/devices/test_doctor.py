@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from anyrig.cli.main import main
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 from anyrig.devices.doctor import Finding, KernelResult, diagnose
 from anyrig.devices.machine import Machine
 from anyrig.devices.reasons import ReasonCode

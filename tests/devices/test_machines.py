@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from anyrig.devices.choose import DeviceRequest, choose_device, suggest_workers
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 from anyrig.devices.doctor import KernelResult, diagnose
 from anyrig.devices.machine import (
     Device,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.devices import probe
-from anyrig.devices.discover import discover, from_record, record
+from anyrig.devices.discovery import discover, from_record, record
 from anyrig.devices.probe import (
     HostProbe,
     LiveProbe,

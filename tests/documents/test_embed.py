@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model, find, hashing, in_folder, listed
 from anyrig.errors import InvalidInputError, MissingWeightsError, WorkError

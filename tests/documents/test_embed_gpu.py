@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model, in_folder
 from anyrig.placement import PlacementOptions, PlacementPlan, plan_placement

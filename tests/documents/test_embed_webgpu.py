@@ -16,7 +16,7 @@ sys.path[:0] = {paths!r}
 from pathlib import Path
 import numpy as np
 from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.bundle import bundles
 from anyrig.documents.engines import encoder
 from anyrig.documents.model import find

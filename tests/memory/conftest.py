@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.units import GIB
 
 if TYPE_CHECKING:

@@ -466,7 +466,7 @@ def test_sweep_of_sizes_that_do_not_fit() -> None:
 _FREED = """
 import torch
 from anyrig.backends import open_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.memory.batch_size import TrialRunner
 cpu = discover({}).cpu_device
 device = open_device(cpu, next(d for d in cpu.backends if d.library == "torch"))

@@ -16,7 +16,7 @@ from torch import nn
 from anyrig.backends import DeviceHandle, open_device
 from anyrig.backends.memory import trim_heap
 from anyrig.backends.torch import TorchHandle
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, DeviceBackend, Machine, Precision
 from anyrig.memory.allocator import CUDA, GENERAL, choose_allocator_settings
 from anyrig.memory.batch_size import find_batch_size

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, Machine
 from anyrig.devices.probe import HostProbe, LiveProbe
 from anyrig.monitor import DeviceSample, Monitor

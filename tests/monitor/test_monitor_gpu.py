@@ -9,7 +9,7 @@ import time
 import pytest
 
 from anyrig.backends import open_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, Machine
 from anyrig.monitor import Monitor
 

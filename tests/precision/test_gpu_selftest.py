@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.precision import kernel_checks, selftest
 from anyrig.precision.choose import choose_precision

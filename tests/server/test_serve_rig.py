@@ -14,7 +14,7 @@ from anyrig.app.compute import DeviceOptions
 from anyrig.app.devices import MonitoredMachine
 from anyrig.app.models import ModelCache
 from anyrig.app.rig import Rig
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 from anyrig.devices.probe import load_record
 from anyrig.server.routes.rig import Devices, Used
 from tests.conftest import MACHINES, NAMES, Anyrig

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone

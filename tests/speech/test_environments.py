@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from anyrig.devices.advice import find_torch_wheel
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 from anyrig.devices.machine import Machine
 from anyrig.errors import (
     DeviceLostError,

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.speech import phonemes
 from anyrig.speech.phonemes import Word
 from anyrig.speech.phonemes.english import EnglishReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.speech.engines.hibari import Hibari
 from anyrig.speech.phonemes.english import EnglishReader
 from anyrig.speech.prepare import SpeechOptions, prepare

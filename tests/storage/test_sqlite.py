@@ -67,6 +67,32 @@ def test_a_damaged_result_is_missing(
         assert cache.stats().counters["bad"] == 1
 
 
+@pytest.mark.parametrize("is_read", [False, True], ids=["written", "read"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE data SET bytes = zeroblob(length(bytes)) WHERE id = 1",
+        "UPDATE data SET bytes = (SELECT bytes FROM data WHERE id = 2) WHERE id = 1",
+        "UPDATE results SET kind = 'page' WHERE id = 1",
+        "UPDATE results SET digest = (SELECT digest FROM results WHERE id = 2) WHERE id = 1",
+    ],
+    ids=["zeroes", "another's", "kind", "digest"],
+)
+def test_damage_is_found_in_what_this_process_wrote_or_read(
+    tmp_path: Path, change: str, is_read: bool
+) -> None:
+    with ResultCache(tmp_path / "r") as cache:
+        for number in range(2):
+            cache.put(f"key-{number}", os.urandom(100_000), kind="speech")
+            assert not is_read or cache.get(f"key-{number}") is not None
+        connection = sqlite3.connect(tmp_path / "r")
+        connection.execute(change)
+        connection.commit()
+        connection.close()
+        assert cache.get("key-0") is None
+        assert cache.get("key-1") is not None
+
+
 def test_verify_deletes_damaged_results(tmp_path: Path) -> None:
     _fill(tmp_path / "r", 10)
     connection = sqlite3.connect(tmp_path / "r")

@@ -14,7 +14,7 @@ import torch
 from anyrig.audio import SPEECH_RATE as RATE
 from anyrig.audio.samples import Samples
 from anyrig.devices.choose import choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, plan_placement
 from anyrig.transcription.engines import Recording, TransformersWhisper

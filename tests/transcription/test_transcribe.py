@@ -15,7 +15,7 @@ from anyrig.audio import SPEECH_RATE as RATE
 from anyrig.audio.decode import open_audio
 from anyrig.audio.samples import Samples
 from anyrig.devices.choose import choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.errors import InvalidInputError, render
 from anyrig.placement import PlacementPlan, Workload, plan_placement
 from anyrig.storage.cache import ResultCache

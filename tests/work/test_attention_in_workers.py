@@ -13,7 +13,7 @@ from anyrig.app import compute
 from anyrig.app.compute import ComputeOptions
 from anyrig.app.rig import Rig
 from anyrig.bench import process
-from anyrig.devices.discover import from_record
+from anyrig.devices.discovery import from_record
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.devices.probe import load_record
 from anyrig.placement import Placement, PlacementPlan, Workload

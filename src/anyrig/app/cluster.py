@@ -22,10 +22,8 @@ from anyrig.errors import (
     WorkError,
 )
 from anyrig.install import format_install
-from anyrig.jobs import Job, JobQueue
 from anyrig.options import Request, option
 from anyrig.speech.choose import EngineChoice
-from anyrig.storage.keys import JsonValue
 
 if TYPE_CHECKING:
     from anyrig.app.compute import ComputeOptions
@@ -50,8 +48,6 @@ _GPU_WEIGHT = 20.0
 """What a GPU counts beside a CPU while not all workers were measured."""
 _POLL_S, _EXPOSURE_S = 2.0, 300.0
 _IDLE_POLL_S = 0.5
-_JOB_KINDS = ("batch", "book")
-"""Kinds of jobs that can use a cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -470,18 +466,3 @@ class ClusterMonitor:
             log.warning("%s", message)
         # Nobody is known to be gone: the rows stay as they were last seen.
         return {**self._last, "state": "away", "error": message}
-
-
-class ClusterJobQueue(JobQueue):
-    """This user's jobs; the work of those that can use a cluster goes there.
-
-    Jobs are not kept in the broker: it may forget them, they read and write files of this machine,
-    and a job that is resumed finds what was made in this machine's cache.
-    """
-
-    def submit(self, kind: str, arguments: Mapping[str, JsonValue], *, client: str = "") -> Job:
-        """Queue a job; it uses the cluster unless it says otherwise."""
-        if kind in _JOB_KINDS and arguments.get("cluster") is None:
-            # The broker of the environment: arguments are shown to many, and a URL has a password.
-            arguments = {**arguments, "cluster": "yes"}
-        return super().submit(kind, arguments, client=client)

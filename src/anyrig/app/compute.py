@@ -135,6 +135,8 @@ def test_devices(rig: Rig, plan: PlacementPlan, options: DeviceOptions) -> Place
 
     The test runs once, in a child process, and its result is saved.
     """
+    if not any(map(_needs_test, plan.placements)):
+        return plan
     from anyrig.bench import process
     from anyrig.precision.selftest import describe_faults
 

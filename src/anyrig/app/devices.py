@@ -111,7 +111,7 @@ def list_profiles(rig: Rig) -> list[tuple[str, ...]]:
 
 def record_machine(rig: Rig, path: Path) -> list[str]:
     """Write what the system's interfaces answer to a file; the names of the devices."""
-    from anyrig.devices.discover import record
+    from anyrig.devices.discovery import record
     from anyrig.storage.files import write_atomic
 
     if rig.is_recorded:

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 Result = dict[str, Any]
 log = logging.getLogger(__name__)
+_CLUSTER_KINDS = ("batch", "book")
+"""Kinds of jobs that can use a cluster."""
 _DETAILS = (
     "folder", "config", "settings_folder", "requested", "asked", "called", "num_more", "uses",
 )  # fmt: skip
@@ -401,6 +403,21 @@ class Jobs:
                 return []
             found.append(alike[0])
         return found
+
+
+class ClusterJobQueue(JobQueue):
+    """This user's jobs; the work of those that can use a cluster goes there.
+
+    Jobs are not kept in the broker: it may forget them, they read and write files of this machine,
+    and a job that is resumed finds what was made in this machine's cache.
+    """
+
+    def submit(self, kind: str, arguments: Mapping[str, JsonValue], *, client: str = "") -> Job:
+        """Queue a job; it uses the cluster unless it says otherwise."""
+        if kind in _CLUSTER_KINDS and arguments.get("cluster") is None:
+            # The broker of the environment: arguments are shown to many, and a URL has a password.
+            arguments = {**arguments, "cluster": "yes"}
+        return super().submit(kind, arguments, client=client)
 
 
 def make_job_handler(

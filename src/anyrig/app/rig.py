@@ -273,7 +273,7 @@ class Rig:
 
     @cached_property
     def machine(self) -> Machine:
-        from anyrig.devices.discover import discover, from_record
+        from anyrig.devices.discovery import discover, from_record
 
         if isinstance(self._given_machine, Path):
             from anyrig.devices.probe import load_record

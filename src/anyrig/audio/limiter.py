@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from anyrig.audio.samples import Samples
 
 _BLOCK_S = 0.001
-_COARSE = 10
 _LOOKAHEAD = 6  # blocks on each side that a peak reaches
 _NEAR = 0.7  # a wave is at most this much hidden between its samples: 3 dB
 _MARGIN = 0.985  # gain that moves, and other meters' filters: 0.13 dB
@@ -43,62 +42,45 @@ class Limiter:
 
     def apply(self, samples: Samples) -> Samples:
         """A part, limited: the same number of samples."""
-        peak = max(float(samples.max(initial=0.0)), -float(samples.min(initial=0.0)))
         is_idle = self._last is None or self._last > _UNITY
-        if is_idle and peak <= _NEAR * self._ceiling:
+        loud = np.flatnonzero(np.abs(samples) > _NEAR * self._ceiling)
+        if is_idle and not len(loud):
             self._last = 1.0
             return samples
-        wanted = self._compute_block_gains(samples)
+        wanted = self._compute_block_gains(samples, loud)
         if is_idle and not (wanted < 1.0).any():
             self._last = 1.0
             return samples
         places, gains = self._smooth_gains(wanted)
         limited = samples.copy()
-        low = np.flatnonzero(gains < _UNITY)
-        if len(low):
-            # Only where it does something: on speech that is a small part of the whole.
-            for span in np.split(low, np.flatnonzero(np.diff(low) > 1) + 1):
-                self._apply_gains(limited, places, gains, int(span[0]), int(span[-1]))
+        self._apply_gains(limited, places, gains)
         self._last = float(gains[-1])
         return limited
 
     def _apply_gains(
-        self,
-        limited: Samples,
-        places: NDArray[np.float64],
-        gains: NDArray[np.float64],
-        first: int,
-        last: int,
+        self, limited: Samples, places: NDArray[np.float64], gains: NDArray[np.float64]
     ) -> None:
-        """Apply the gain from one point of the curve before `first` to one after `last`."""
-        start = int(np.ceil(places[max(0, first - 1)]))
-        end = int(np.ceil(places[last + 1])) if last + 1 < len(places) else len(limited)
-        here = limited[start:end]
-        here *= np.interp(np.arange(start, start + len(here)), places, gains).astype(np.float32)
-        np.clip(here, -self._ceiling, self._ceiling, out=here)
+        """Apply the gain where it does something: on speech that is a small part of the whole."""
+        ends = np.ceil(np.append(places, len(limited))).astype(np.intp)
+        low = np.append(gains < _UNITY, gains[-1] < _UNITY)
+        spans = np.flatnonzero(low[:-1] | low[1:])
+        lengths = np.diff(ends)[spans]
+        if not lengths.sum():
+            return
+        # Where each span begins, less what lies before it in `at`.
+        shifts = ends[spans] - np.cumsum(lengths) + lengths
+        at = np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)
+        lowered = limited[at] * np.interp(at, places, gains).astype(np.float32)
+        limited[at] = np.clip(lowered, -self._ceiling, self._ceiling)
 
-    def _compute_block_gains(self, samples: Samples) -> NDArray[np.float32]:
-        """The gain that each block needs."""
+    def _compute_block_gains(self, samples: Samples, loud: NDArray[np.intp]) -> NDArray[np.float32]:
+        """The gain that each block needs; only those with loud samples need any."""
         size = self._size
-        blocks = -(-len(samples) // size)
-        peaks = np.zeros(blocks, dtype=np.float32)
-        # Short rows are slow: the loud stretches are found in long ones first.
-        coarse = size * _COARSE
-        rows = samples[: len(samples) // coarse * coarse].reshape(-1, coarse)
-        loud = np.flatnonzero(
-            np.maximum(rows.max(axis=1), -rows.min(axis=1)) > _NEAR * self._ceiling
-        )
-        fine = np.abs(rows[loud]).reshape(-1, _COARSE, size).max(axis=2)
-        peaks[: len(rows) * _COARSE].reshape(-1, _COARSE)[loud] = fine
-        for block in range(len(rows) * _COARSE, blocks):
-            peaks[block] = np.abs(samples[block * size : (block + 1) * size]).max()
-        near = np.flatnonzero(peaks > _NEAR * self._ceiling)
-        if len(near):
-            padded = np.pad(samples, (_TAPS, _TAPS + size))
-            finer = _find_true_peaks(padded, near * size, size)
-            peaks[near] = np.maximum(peaks[near], finer)
-        allowed = self._ceiling * _MARGIN
-        wanted: NDArray[np.float32] = np.minimum(1.0, allowed / np.maximum(peaks, 1e-9))
+        wanted = np.ones(-(-len(samples) // size), dtype=np.float32)
+        near = loud // size
+        near = near[np.diff(near, prepend=-1) > 0]
+        peaks = _find_true_peaks(samples, near * size, size)
+        wanted[near] = np.minimum(1.0, self._ceiling * _MARGIN / peaks)
         return wanted
 
     def _smooth_gains(
@@ -125,27 +107,28 @@ def _sliding_minimum(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return values
 
 
-def _find_true_peaks(padded: Samples, starts: NDArray[np.intp], size: int) -> NDArray[np.float32]:
-    """The highest point of the wave between the samples of some blocks.
+def _find_true_peaks(samples: Samples, starts: NDArray[np.intp], size: int) -> NDArray[np.float32]:
+    """The highest points of the wave in some blocks: at their samples and between them."""
+    edge = np.zeros(_TAPS + size, np.float32)
+    padded = np.concatenate([edge[:_TAPS], samples, edge])
+    around = np.lib.stride_tricks.sliding_window_view(padded, size + 2 * _TAPS)[starts]
+    peaks: NDArray[np.float32] = np.abs(around @ _interpolation_matrix(size)).max(axis=1, initial=0)
+    return peaks
 
-    Args:
-        padded: the samples with `_TAPS` more before them, and a block and more after them.
-        starts: where the blocks begin, in the samples without that.
-        size: of a block.
+
+@lru_cache(maxsize=4)
+def _interpolation_matrix(size: int) -> NDArray[np.float32]:
+    """From a block, with `_TAPS` samples before and after it, to points of the wave.
+
+    They are its samples, and three points before the first and after each of them.
     """
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _TAPS)
-    chosen = windows[starts[:, None] + np.arange(size + 1)[None, :]]
-    heights = np.abs(chosen.reshape(-1, 2 * _TAPS) @ _interpolation_filters())
-    highest: NDArray[np.float32] = heights.reshape(len(starts), -1).max(axis=1)
-    return highest
-
-
-@lru_cache(maxsize=1)
-def _interpolation_filters() -> NDArray[np.float32]:
-    """Filters for the three points between two samples, one a column."""
     taps = np.arange(-_TAPS + 1, _TAPS + 1, dtype=np.float64)[:, None]
     away = taps - np.arange(1, _OVERSAMPLING, dtype=np.float64)[None, :] / _OVERSAMPLING
     window = np.i0(8.0 * np.sqrt(np.clip(1 - (away / (_TAPS + 0.5)) ** 2, 0, None))) / np.i0(8.0)
     bank = np.sinc(away) * window
-    points: NDArray[np.float32] = (bank / bank.sum(axis=0, keepdims=True)).astype(np.float32)
-    return points
+    bank /= bank.sum(axis=0, keepdims=True)
+    between = np.zeros((size + 2 * _TAPS, size + 1, _OVERSAMPLING - 1), np.float32)
+    for gap in range(size + 1):
+        between[gap : gap + 2 * _TAPS, gap] = bank
+    own = np.eye(size + 2 * _TAPS, size, -_TAPS, np.float32)
+    return np.concatenate([own, between.reshape(len(own), -1)], axis=1)

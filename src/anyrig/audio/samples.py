@@ -5,6 +5,8 @@ Everything counts in whole samples, so that chunks follow each other without a g
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,16 +42,27 @@ def fade(samples: Samples, rate: int, *, start: bool = True, end: bool = True) -
         start: whether it begins here, or goes on from a part before it.
         end: whether it ends here.
     """
-    length = min(count_samples(FADE_S, rate), len(samples) // 2)
-    if not length or not (start or end):
-        return samples
-    shape = (0.5 - 0.5 * np.cos(np.pi * (np.arange(length) + 0.5) / length)).astype(np.float32)
     out = samples.copy()
-    if start:
-        out[:length] *= shape
-    if end:
-        out[-length:] *= shape[::-1]
+    fade_in_place(out, rate, start=start, end=end)
     return out
+
+
+def fade_in_place(samples: Samples, rate: int, *, start: bool = True, end: bool = True) -> None:
+    """The same without a copy."""
+    length = min(count_samples(FADE_S, rate), len(samples) // 2)
+    if not length:
+        return
+    shape = _fade_shape(length)
+    if start:
+        samples[:length] *= shape
+    if end:
+        samples[-length:] *= shape[::-1]
+
+
+@lru_cache(maxsize=16)
+def _fade_shape(length: int) -> Samples:
+    shape = 0.5 - 0.5 * np.cos(np.pi * (np.arange(length) + 0.5) / length)
+    return shape.astype(np.float32)
 
 
 def to_int16_bytes(samples: Samples) -> bytes:

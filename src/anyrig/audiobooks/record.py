@@ -246,8 +246,9 @@ def stream_audio(
     gains = {voice: np.float32(db_to_amplitude(db)) for voice, db in recording.gains_db.items()}
     with closing(_read_cached(plan, synthesizer, recording.missing)) as takes:
         for spoken, chunk, _ in _place_takes(plan, rate, recording.pauses, takes):
-            gain = gains.get(spoken.segment.utterance.voice, np.float32(1.0))
-            yield limiter.apply(chunk.samples * gain)
+            samples = chunk.samples  # of nobody else
+            samples *= gains.get(spoken.segment.utterance.voice, np.float32(1.0))
+            yield limiter.apply(samples)
 
 
 def retake_segments(plan: Plan, synthesizer: Synthesizer, places: Sequence[str]) -> int:

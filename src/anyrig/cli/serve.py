@@ -188,7 +188,7 @@ def build_state(rig: Rig, request: ServeRequest, stack: ExitStack, umask: int = 
 
 def _open_jobs(rig: Rig, *, on_cluster: bool) -> JobQueue:
     if on_cluster:
-        from anyrig.app.cluster import ClusterJobQueue
+        from anyrig.app.jobs import ClusterJobQueue
 
         return ClusterJobQueue(rig.folders.jobs)
     from anyrig.jobs import JobQueue

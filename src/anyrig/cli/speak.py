@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.app import speech
-from anyrig.app.batch import BatchRequest, BatchResult, plan_batch, speak_lines
 from anyrig.app.files import check_writable, find_unused_name
 from anyrig.app.speech import Speech, SpeechRequest, resolve_format
 from anyrig.cli.flags import add_flags, read_flags
@@ -26,13 +25,14 @@ from anyrig.errors import (
     WorkError,
 )
 from anyrig.results import to_json
-from anyrig.speech.batch import FailedLine, read_lines, read_text
 from anyrig.units import format_duration, format_speed, pluralize
 
 if TYPE_CHECKING:
+    from anyrig.app.batch import BatchResult
     from anyrig.app.rig import Rig
     from anyrig.app.speech import SegmentCheck, WordCheck
     from anyrig.audio.samples import Samples
+    from anyrig.speech.batch import FailedLine
 
 HELP = """Speak a text: the words on the command line, a file with -f, or standard input. With -o it
 is written to a file (wav, flac, mp3, opus, m4a; - is standard output); without, it is played, or
@@ -225,6 +225,8 @@ def _read_words(arguments: argparse.Namespace) -> str:
     if arguments.words:
         return " ".join(arguments.words)
     if arguments.file and arguments.file != "-":
+        from anyrig.speech.batch import read_text
+
         return read_text(Path(arguments.file).expanduser())
     if arguments.file == "-" or (sys.stdin is not None and not sys.stdin.isatty()):
         from anyrig.text.decode import decode
@@ -272,6 +274,9 @@ def _print_script(rig: Rig, request: SpeechRequest, arguments: argparse.Namespac
 
 
 def _run_lines(arguments: argparse.Namespace) -> int:
+    from anyrig.app.batch import BatchRequest, plan_batch, speak_lines
+    from anyrig.speech.batch import read_lines
+
     given = {
         "a text": arguments.words, "-f": arguments.file, "--play": arguments.play,
         "--verify": arguments.verify,

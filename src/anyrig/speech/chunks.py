@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anyrig.audio.samples import Samples, Trimmer, count_samples, fade, find_sound, silence
+from anyrig.audio.samples import (
+    Samples,
+    Trimmer,
+    count_samples,
+    fade,
+    fade_in_place,
+    find_sound,
+    silence,
+)
 from anyrig.speech.engine import Take, WordTime
 
 if TYPE_CHECKING:
@@ -132,17 +140,18 @@ def build_chunk(spoken: SpokenSegment, rate: int, start: int) -> AudioChunk:
         from anyrig.audio.resample import resample
 
         samples = resample(samples, take.rate, rate)
-    samples = fade(samples, rate)
-    before = silence(segment.pause_before_s, rate)
-    after = silence(segment.pause_after_s, rate)
-    offset_s = (start + len(before)) / rate
+    before, after = (
+        count_samples(pause_s, rate) for pause_s in (segment.pause_before_s, segment.pause_after_s)
+    )
+    audio = np.zeros(before + len(samples) + after, np.float32)
+    spoken_audio = audio[before : before + len(samples)]
+    spoken_audio[:] = samples
+    fade_in_place(spoken_audio, rate)
+    offset_s = (start + before) / rate
     words = tuple(
         WordTime(word.text, word.start_s + offset_s, word.end_s + offset_s) for word in take.words
     )
-    return AudioChunk(
-        np.concatenate([before, samples, after]), rate, start, spoken.index, segment.text,
-        segment.span, words,
-    )  # fmt: skip
+    return AudioChunk(audio, rate, start, spoken.index, segment.text, segment.span, words)
 
 
 def trim(take: Take) -> Take:

@@ -184,13 +184,13 @@ def encode_take(take: Take, *, flac: bool = False) -> bytes:
     scaled = samples * np.float32(_FULL / 2.0**exponent)
     np.rint(scaled, out=scaled)
     whole = np.clip(scaled, -_FULL, _FULL - 1, out=scaled).astype("<i2")
-    sound = _encode_flac(whole) if flac else whole.tobytes()
+    sound = memoryview(_encode_flac(whole) if flac else whole)
     words = [[word.text, word.start_s, word.end_s] for word in take.words]
     written = json.dumps(words, separators=(",", ":")).encode() if words else b""
-    rest = written + sound
     codec = _FLAC if flac else _PLAIN
     head = _HEAD.pack(MAGIC, VERSION, codec, exponent, take.rate, len(whole), len(written))
-    return head + _CHECK.pack(zlib.crc32(rest, zlib.crc32(head))) + rest
+    check = zlib.crc32(sound, zlib.crc32(written, zlib.crc32(head)))
+    return b"".join((head, _CHECK.pack(check), written, sound))
 
 
 def count_samples(data: bytes) -> int:
@@ -224,14 +224,14 @@ def decode_take(data: bytes) -> Take:
         raise _damage_error(f"its scale is {exponent}")
     if count > _MAX_SAMPLES:
         raise _damage_error(f"its length is {count} samples")
-    words, sound = _read_words(bytes(rest[:num_words])), bytes(rest[num_words:])
-    whole = (
-        _decode_flac(sound, count) if codec == _FLAC else np.frombuffer(sound[: 2 * count], "<i2")
-    )
-    if whole.shape != (count,) or (codec == _PLAIN and len(sound) != 2 * count):
+    words, sound = _read_words(bytes(rest[:num_words])), rest[num_words:]
+    if codec == _PLAIN and len(sound) != 2 * count:
         raise _damage_error(f"its length is not {count} samples")
-    samples: Samples = whole.astype(np.float32)
-    samples *= np.float32(2.0**exponent / _FULL)
+    whole = _decode_flac(bytes(sound), count) if codec == _FLAC else np.frombuffer(sound, "<i2")
+    if whole.shape != (count,):
+        raise _damage_error(f"its length is not {count} samples")
+    scale = np.float32(2.0**exponent / _FULL)
+    samples: Samples = np.multiply(whole, scale, dtype=np.float32)
     return Take(samples, rate, words)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anyrig.devices.choose import DeviceRequest, choose_device, parse_kind
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.errors import InvalidInputError
 from anyrig.placement import Placement, PlacementOptions, Workload, plan_placement
 

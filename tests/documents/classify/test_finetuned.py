@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from anyrig.backends.onnx_graph import GraphBuilder
 from anyrig.devices.choose import choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.classify.engine import Told, make
 from anyrig.documents.classify.finetuned import FineTuned, in_folder
 from anyrig.errors import InvalidInputError, MissingWeightsError

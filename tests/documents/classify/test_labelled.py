@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.devices.choose import choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.classify import examples
 from anyrig.documents.classify.decide import Chooser, Ways
 from anyrig.documents.classify.labels import Label

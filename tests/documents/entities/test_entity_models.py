@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.entities.engines.spacy_names import SpacyNames
 from anyrig.documents.entities.finder import Finder
 from anyrig.documents.entities.names import choose as namer_of

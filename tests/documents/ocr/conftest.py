@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.placement import Placement
 

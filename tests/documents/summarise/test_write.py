@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anyrig.devices.choose import DeviceRequest, choose_device
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.documents.summarise.seq2seq import Piece, Seq2Seq
 from anyrig.documents.summarise.write import Scribe
 from anyrig.documents.summarise.writer import Writer, find, in_folder

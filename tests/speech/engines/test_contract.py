@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyrig.devices.discover import discover
+from anyrig.devices.discovery import discover
 from anyrig.placement import Placement
 from anyrig.speech import contract, engines
 

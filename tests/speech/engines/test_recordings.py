@@ -110,7 +110,7 @@ def test_a_main_environment_without_torch_still_places_it(
     from dataclasses import replace
 
     from anyrig.devices.choose import DeviceChoice
-    from anyrig.devices.discover import discover
+    from anyrig.devices.discovery import discover
     from anyrig.devices.reasons import DeviceReason, ReasonCode
     from anyrig.placement import plan_placement
 

@@ -26,7 +26,6 @@ from anyrig.speech.engine import (
 )
 from anyrig.speech.engines import packages
 from anyrig.speech.engines.take_builder import KOKORO_EARLY, TakeBuilder
-from anyrig.speech.phonemes.english import EnglishReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from anyrig.backends.onnx import OnnxModel
     from anyrig.placement import Placement
     from anyrig.speech.engine import Take
+    from anyrig.speech.phonemes.english import EnglishReader
 
 RATE = 24000
 ADAPTER = "3"
@@ -161,6 +161,8 @@ class Hibari(SpeechEngine):
 
     def _get_reader(self, british: bool) -> EnglishReader:
         if british not in self._readers:
+            from anyrig.speech.phonemes.english import EnglishReader
+
             self._readers[british] = EnglishReader(self._device, british=british)
         return self._readers[british]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import json
+import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -31,10 +31,12 @@ def missing_error(info: EngineInfo, module: str) -> MissingPackageError:
 
 def read_version(info: EngineInfo, distribution: str) -> str:
     """A package's version."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        raise missing_error(info, distribution) from None
+    from anyrig.devices.probe import list_distributions
+
+    found = list_distributions(sys.path).get(distribution)
+    if found is None:
+        raise missing_error(info, distribution)
+    return found
 
 
 def read_table(module: str, name: str) -> dict[str, int]:
