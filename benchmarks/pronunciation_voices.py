@@ -5,7 +5,8 @@ phonemes, and Whisper base writes down what it hears: wrong words of both, of th
 the same run. And how many phonemes differ, and what opening a reader costs.
 
 BENCHMARK_KOKORO names a folder with Kokoro's voice packs, and fr.g2p.xz of g2p2-group-romance if
-that package is not installed. Sound is kept in BENCHMARK_SOUNDS, by its phonemes, if that is set.
+that package is not installed. Sound and what was heard are kept in BENCHMARK_SOUNDS, by the
+phonemes, if that is set. BENCHMARK_SENTENCES takes the first so many of each language.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from anyrig.audio.resample import resample
 from anyrig.devices.discovery import discover
 from anyrig.placement import Placement
 from anyrig.speech import phonemes
@@ -56,11 +57,11 @@ def run(hardware: str) -> list[Row]:
         sounds = Path(os.environ.get("BENCHMARK_SOUNDS", place)) / "sounds"
         sounds.mkdir(parents=True, exist_ok=True)
         speaker = _Speaker(folder, sounds)
-        whisper = _load_whisper(Path(place) / "whisper-base")
+        listener = _Listener(Path(place) / "whisper-base")
         languages = os.environ.get("BENCHMARK_LANGUAGES", " ".join(VOICES)).split()
         rows = []
         for language in languages:
-            rows += _compare(language, folder, speaker, whisper)
+            rows += _compare(language, folder, speaker, listener)
         for language in languages:
             rows.append(_measure_load(language, folder, Path(place)))
     return rows
@@ -71,17 +72,17 @@ def read_sentences(language: str) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def _compare(language: str, folder: Path, speaker: _Speaker, whisper: Any) -> list[Row]:
+def _compare(language: str, folder: Path, speaker: _Speaker, listener: _Listener) -> list[Row]:
     sides = (open_reader(language, folder), open_reader(language, folder, use_espeak=True))
     wrong, words, changed, signs = [0, 0], 0, 0, 0
-    sentences = read_sentences(language)
+    sentences = read_sentences(language)[: int(os.environ.get("BENCHMARK_SENTENCES", 50))]
     for sentence in sentences:
         text = normalize(sentence, language) if language in LANGUAGES else sentence
         read = [reader.read(text) for reader in sides]
         ours, theirs = (_join(spoken) for spoken in read)
         changed, signs = changed + edit_distance(ours, theirs), signs + len(theirs)
         for side, spoken in enumerate(read):
-            heard = _transcribe(whisper, speaker.speak(spoken, VOICES[language]), language)
+            heard = listener.transcribe(speaker.speak(spoken, VOICES[language]), language)
             errors = word_errors(sentence, heard, language)
             wrong[side] += errors.errors
         words += errors.words
@@ -107,7 +108,8 @@ class _Speaker:
         self._vocabulary = packages.read_table("hibari", "assets/vocab.json")
         self._folder, self._sounds = folder, sounds
 
-    def speak(self, words: Sequence[phonemes.Word], voice: str) -> Any:
+    def speak(self, words: Sequence[phonemes.Word], voice: str) -> Path:
+        """A file of samples."""
         ids = phonemes.encode(words, self._vocabulary).ids
         digest = hashlib.sha256(f"{voice} {ids}".encode()).hexdigest()
         path = self._sounds / f"{digest[:24]}.npy"
@@ -115,21 +117,27 @@ class _Speaker:
             pack = np.fromfile(self._folder / "voices" / f"{voice}.bin", "<f4").reshape(-1, 256)
             given = kokoro.PhonemeInput(ids, pack[len(ids) - 1])
             np.save(path, self._model.run([given])[0][0].astype(np.float32))
-        return np.load(path)
+        return path
 
 
-def _load_whisper(folder: Path) -> Any:
-    from faster_whisper import WhisperModel
+class _Listener:
+    """Whisper base; what it heard is kept beside the sound."""
 
-    path = str(assemble_whisper_base(folder))
-    return WhisperModel(path, device="cpu", compute_type="int8", cpu_threads=1)
+    def __init__(self, folder: Path) -> None:
+        from faster_whisper import WhisperModel
 
+        path = str(assemble_whisper_base(folder))
+        self._model = WhisperModel(path, device="cpu", compute_type="int8", cpu_threads=1)
 
-def _transcribe(whisper: Any, samples: Any, language: str) -> str:
-    from anyrig.audio.resample import resample
-
-    lines, _ = whisper.transcribe(resample(samples, kokoro.RATE, 16000), language=language)
-    return " ".join(line.text.strip() for line in lines)
+    def transcribe(self, sound: Path, language: str) -> str:
+        kept = sound.with_suffix(".txt")
+        if not kept.exists():
+            samples = resample(np.load(sound), kokoro.RATE, 16000)
+            lines, _ = self._model.transcribe(
+                samples, language=language, beam_size=1, temperature=0.0
+            )
+            kept.write_text(" ".join(line.text.strip() for line in lines), encoding="utf-8")
+        return kept.read_text(encoding="utf-8")
 
 
 def _measure_load(language: str, folder: Path, cache: Path) -> Row:

