@@ -29,7 +29,7 @@ from anyrig.speech.engines import kokoro, packages
 from anyrig.speech.normalize import LANGUAGES, normalize
 from anyrig.speech.phonemes.readers import open_reader
 from anyrig.storage import derived
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.models import assemble_whisper_base
 from benchmarks.harness import ROOT, Row
 from benchmarks.pronunciation import edit_distance
@@ -83,7 +83,7 @@ def _compare(language: str, folder: Path, speaker: _Speaker, listener: _Listener
         changed, signs = changed + edit_distance(ours, theirs), signs + len(theirs)
         for side, spoken in enumerate(read):
             heard = listener.transcribe(speaker.speak(spoken, VOICES[language]), language)
-            errors = word_errors(sentence, heard, language)
+            errors = count_word_errors(sentence, heard, language)
             wrong[side] += errors.errors
         words += errors.words
     ours_rate, their_rate = (100 * number / words for number in wrong)

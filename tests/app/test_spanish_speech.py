@@ -16,7 +16,7 @@ import pytest
 
 from anyrig import Rig
 from anyrig.speech.engines import kokoro, packages
-from anyrig.transcription.compare import word_errors
+from anyrig.transcription.compare import count_word_errors
 from tests.server.conftest import environment_of
 
 pytestmark = pytest.mark.skipif(
@@ -63,4 +63,4 @@ def test_a_chapter_in_spanish_is_understood(rig: Rig, tmp_path: Path) -> None:
     text = "\n\n".join(CHAPTER)
     rig.speak(text, language="es", device="cpu").save(tmp_path / "chapter.wav")
     heard = rig.transcribe(tmp_path / "chapter.wav", language="es", model="whisper-base")
-    assert word_errors(text, heard.text, "es").rate < 0.2
+    assert count_word_errors(text, heard.text, "es").rate < 0.2
