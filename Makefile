@@ -3,10 +3,19 @@
 PYTHON ?= python3
 SUM = cat pyproject.toml constraints.txt Makefile scripts/environment scripts/system-packages | sha256sum | cut -c1-16
 
+# Not the variable of that name in the environment: it is the locale's.
+ifneq ($(origin LANGUAGE),command line)
+LANGUAGE = en
+endif
+SAMPLE_en = the-tide-clock
+SAMPLE_es = la-campana-de-niebla
+SAMPLE = $(SAMPLE_$(LANGUAGE))
+
 .PHONY: help run test test-slow docs clean
 
 help:
 	@echo "make run     make .venv, install anyrig into it, and make an audiobook of the example"
+	@echo "             LANGUAGE=es makes the Spanish one, with a voice that is downloaded (89 MB)"
 	@echo "make test    make .venv-test and run every check of the project"
 	@echo "make test-slow   the long walks: in a browser, whole training runs, kills by the hundred"
 	@echo "make docs    build the documentation into site/, with search; dead links fail"
@@ -14,10 +23,12 @@ help:
 	@echo "             PYTHON=python3.12 names another Python"
 
 run:
+	@test -n "$(SAMPLE)" || { echo "LANGUAGE=$(LANGUAGE): there are examples in en and es." >&2; exit 2; }
 	@scripts/environment .venv "$$($(SUM))" "$(PYTHON)" .
 	@.venv/bin/anyrig devices
 	@echo
-	@.venv/bin/anyrig book examples/the-tide-clock.epub -o audiobook/the-tide-clock.m4b \
+	@test "$(LANGUAGE)" = en || .venv/bin/anyrig voices get "$(LANGUAGE)"
+	@.venv/bin/anyrig book examples/$(SAMPLE).epub -o audiobook/$(SAMPLE).m4b \
 		--captions srt --read-along
 	@echo; echo "Next: source .venv/bin/activate, then: anyrig book YOUR.epub, anyrig speak \"Hello.\", anyrig --help"
 

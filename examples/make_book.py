@@ -1,7 +1,7 @@
-"""Make the example book from its folder: `python examples/make_book.py`.
+"""Make the example books from their folders: `python examples/make_book.py`.
 
-The cover is drawn here, all else is packed as it stands. Nothing is compressed and no moment is
-noted, so the book is the same bytes on every machine.
+The covers are drawn here, all else is packed as it stands. Nothing is compressed and no moment is
+noted, so a book is the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
 
-FOLDER = Path(__file__).resolve().parent / "the-tide-clock"
-BOOK = FOLDER.with_suffix(".epub")
+EXAMPLES = Path(__file__).resolve().parent
+BOOK = EXAMPLES / "the-tide-clock.epub"
+SPANISH_BOOK = EXAMPLES / "la-campana-de-niebla.epub"
+TITLES = {BOOK: "The Tide Clock", SPANISH_BOOK: "La campana de niebla"}
 
 _SIZE = (800, 1200)
 _FINE = 2  # drawn so much larger, and made small for smooth edges
@@ -31,14 +33,14 @@ _CONTAINER = """<?xml version="1.0" encoding="utf-8"?>
 """
 
 
-def build(cover: bytes) -> bytes:
-    """The book, with this picture on it."""
+def build(book: Path, cover: bytes) -> bytes:
+    """A book, with this picture on it."""
     files = {
         "mimetype": b"application/epub+zip",
         "META-INF/container.xml": _CONTAINER.encode(),
         "EPUB/cover.jpg": cover,
     }
-    for path in sorted(FOLDER.iterdir()):
+    for path in sorted(book.with_suffix("").iterdir()):
         files[f"EPUB/{path.name}"] = path.read_text(encoding="utf-8").encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
@@ -50,8 +52,8 @@ def build(cover: bytes) -> bytes:
     return made.getvalue()
 
 
-def draw_cover() -> bytes:
-    """A clock that hangs like a moon over the sea."""
+def draw_cover(book: Path) -> bytes:
+    """The moon over the sea; in the English book it is a clock."""
     from PIL import Image, ImageDraw
 
     width, height = (side * _FINE for side in _SIZE)
@@ -60,10 +62,13 @@ def draw_cover() -> bytes:
     for y in range(height):
         share = y / height
         draw.line((0, y, width, y), _between(_NIGHT, _DUSK, share))
-    _clock(draw, width / 2, height * 0.46, width * 0.29)
+    if book == BOOK:
+        _clock(draw, width / 2, height * 0.46, width * 0.29)
+    else:
+        _moon(draw, width / 2, height * 0.46, width * 0.24)
     for row in range(5):
         _wave(draw, width, height, row)
-    _words(draw, width, height)
+    _words(draw, width, height, TITLES[book])
     small: Image.Image = image.reduce(_FINE)
     made = io.BytesIO()
     small.save(made, "JPEG", quality=88)
@@ -97,6 +102,12 @@ def _clock(draw: ImageDraw.ImageDraw, x: float, y: float, radius: float) -> None
     draw.ellipse((x - size, y - size, x + size, y + size), _DARK)
 
 
+def _moon(draw: ImageDraw.ImageDraw, x: float, y: float, radius: float) -> None:
+    for step in range(4):
+        size = radius * (1.3 - 0.1 * step)
+        draw.ellipse((x - size, y - size, x + size, y + size), _between(_DUSK, _FACE, step / 3))
+
+
 def _wave(draw: ImageDraw.ImageDraw, width: int, height: int, row: int) -> None:
     """A row of the sea, the nearer the darker."""
     top = height * (0.72 + 0.055 * row)
@@ -109,11 +120,11 @@ def _wave(draw: ImageDraw.ImageDraw, width: int, height: int, row: int) -> None:
     draw.polygon([*edge, (float(width), float(height)), (0.0, float(height))], colour)
 
 
-def _words(draw: ImageDraw.ImageDraw, width: int, height: int) -> None:
+def _words(draw: ImageDraw.ImageDraw, width: int, height: int, title: str) -> None:
     from PIL import ImageFont
 
     for text, place, share in (
-        ("The Tide Clock", 0.115, 0.105),
+        (title, 0.115, min(0.105, 1.5 / len(title))),
         ("The anyrig authors", 0.94, 0.045),
     ):
         font = ImageFont.load_default(width * share)
@@ -121,4 +132,5 @@ def _words(draw: ImageDraw.ImageDraw, width: int, height: int) -> None:
 
 
 if __name__ == "__main__":
-    BOOK.write_bytes(build(draw_cover()))
+    for book in TITLES:
+        book.write_bytes(build(book, draw_cover(book)))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from anyrig.units import (
     format_bandwidth,
     format_bytes,
+    format_download,
     format_duration,
     format_flops,
     format_speed,
@@ -15,6 +16,13 @@ from anyrig.units import (
     pluralize,
     shorten,
 )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(300, "1 MB"), (89_298_636, "89 MB"), (5_041_000_000, "5.0 GB")]
+)
+def test_sizes_of_downloads(count: int, text: str) -> None:
+    assert format_download(count) == text
 
 
 @pytest.mark.parametrize(

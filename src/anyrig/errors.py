@@ -16,7 +16,8 @@
     │   ├── ModelNotFoundError        2  no model has this name
     │   ├── UploadNotFoundError       2  no uploaded file has this id
     │   └── UnspeakableTextError      2  the chosen voice cannot read the text
-    │       └── UnsupportedLanguageError  2  the engine does not speak the text's language
+    │       ├── UnsupportedLanguageError  2  the engine does not speak the text's language
+    │       └── MissingVoiceError     2  no installed voice speaks it, and one can be downloaded
     ├── DeviceError                   3  a device exists but cannot do the work
     │   ├── DeviceUnusableError       3  no installed backend can use it (`--strict`)
     │   ├── KernelError               3  a kernel failed or timed out
@@ -331,6 +332,13 @@ class UnsupportedLanguageError(UnspeakableTextError):
         super().__init__(message, hint=hint)
         self.language = language
         """ISO 639-1 code of the text, so that a caller can pick another engine."""
+
+
+class MissingVoiceError(UnspeakableTextError):
+    def __init__(self, message: str, *, hint: str, language: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.language = language
+        """ISO 639-1 code: `anyrig voices get CODE` downloads a voice."""
 
 
 class DeviceError(AnyrigError):

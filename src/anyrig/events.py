@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from anyrig.results import fields_to_json, in_json
 
@@ -30,6 +30,8 @@ class ProgressEvent:
     """How much of the work is done, in units that take about as long as each other, such as
     characters; what a cache had is not counted. The items are the work if it is None."""
     total_work: float | None = None
+    unit: Literal["items", "bytes"] = "items"
+    """Of `done` and `total`."""
 
     @property
     def fraction(self) -> float:
@@ -77,6 +79,18 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class FasterVoice:
+    """An engine that speaks the same language in far less time."""
+
+    engine: str
+    times_faster: float = field(metadata=in_json(digits=1))
+    core_s_per_audio_s: float
+    """What the chosen engine takes: seconds of one CPU core for a second of speech."""
+    install: str = ""
+    """What installs it; empty if it is installed."""
+
+
+@dataclass(frozen=True)
 class BookStartedEvent(NamedEvent):
     """A book is planned, and its making begins."""
 
@@ -96,6 +110,8 @@ class BookStartedEvent(NamedEvent):
     output: Path
     engine: str
     left_out: tuple[LeftOut, ...] = field(default=(), metadata=in_json(omit=True))
+    faster: FasterVoice | None = None
+    """If the chosen engine takes long."""
 
 
 @dataclass(frozen=True)

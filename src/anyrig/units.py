@@ -24,6 +24,11 @@ def format_bytes(count: int) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
+def format_download(count: int) -> str:
+    """Format the size of a download in decimal units, as hubs and indexes list it: `89 MB`."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(1, round(count / 1e6))} MB"
+
+
 def shorten(text: str, length: int) -> str:
     """A text in one line of at most so many characters; what is cut off is an ellipsis."""
     text = " ".join(text.split())

@@ -139,7 +139,7 @@ def test_voices_are_listed_by_language_and_name(anyrig: Anyrig) -> None:
     found = json.loads(anyrig("voices", "--match", "hear", "--json").stdout)["voices"]
     assert [voice["name"] for voice in found] == ["heart"]
     listed = anyrig("voices").stdout
-    assert "anyrig engines get kokoro" in listed
+    assert "`anyrig voices get CODE` for en, es, fr, it, pt." in listed
     assert max(map(len, listed.splitlines())) <= 80
 
 

@@ -6,6 +6,7 @@ import io
 import shutil
 import subprocess
 import zipfile
+from pathlib import Path
 
 import pytest
 from lxml import etree
@@ -13,26 +14,28 @@ from PIL import Image, ImageChops, ImageStat
 
 from anyrig.audiobooks.cast import Casting, load_cast
 from anyrig.text.files import read
-from examples.make_book import BOOK, build, draw_cover
+from examples.make_book import BOOK, SPANISH_BOOK, TITLES, build, draw_cover
 
 EPUBCHECK = "/usr/share/java/epubcheck.jar"
 
 
-def committed_cover() -> bytes:
-    with zipfile.ZipFile(BOOK) as archive:
+def committed_cover(book: Path) -> bytes:
+    with zipfile.ZipFile(book) as archive:
         return archive.read("EPUB/cover.jpg")
 
 
-def test_the_book_is_what_its_script_makes() -> None:
-    made = build(committed_cover())
-    assert made == BOOK.read_bytes(), "run: python examples/make_book.py"
+@pytest.mark.parametrize("book", TITLES, ids=lambda book: book.stem)
+def test_a_book_is_what_its_script_makes(book: Path) -> None:
+    made = build(book, committed_cover(book))
+    assert made == book.read_bytes(), "run: python examples/make_book.py"
 
 
-def test_the_cover_is_what_the_script_draws() -> None:
+@pytest.mark.parametrize("book", TITLES, ids=lambda book: book.stem)
+def test_the_cover_is_what_the_script_draws(book: Path) -> None:
     """Within what another version of a JPEG library may change."""
     with (
-        Image.open(io.BytesIO(committed_cover())) as kept,
-        Image.open(io.BytesIO(draw_cover())) as drawn,
+        Image.open(io.BytesIO(committed_cover(book))) as kept,
+        Image.open(io.BytesIO(draw_cover(book))) as drawn,
     ):
         assert kept.size == drawn.size
         apart = ImageStat.Stat(ImageChops.difference(kept.convert("RGB"), drawn.convert("RGB")))
@@ -68,6 +71,17 @@ def test_it_is_read_as_it_was_meant() -> None:
     assert 500 <= words <= 620  # about three minutes, without notes and front matter
 
 
+def test_the_spanish_book_is_read_as_it_was_meant() -> None:
+    book = read(SPANISH_BOOK)
+    assert (book.metadata.title, book.metadata.language) == ("La campana de niebla", "es")
+    assert book.cover is not None
+    assert [chapter.title for chapter in book.chapters][-3:] == [
+        "La carta", "Noventa y seis peldaños", "Una vez cada quince segundos"
+    ]  # fmt: skip
+    words = sum(len(block.text.split()) for c in book.chapters for block in c.blocks)
+    assert 300 <= words <= 420  # about two and a half minutes
+
+
 def test_the_cast_finds_all_its_speeches() -> None:
     casting = Casting(load_cast(BOOK.with_suffix(".cast.toml")))
     said: dict[float, list[str]] = {}
@@ -83,11 +97,12 @@ def test_the_cast_finds_all_its_speeches() -> None:
 
 
 @pytest.mark.system("epubcheck", EPUBCHECK)
-def test_epubcheck_finds_nothing_in_the_example() -> None:
+@pytest.mark.parametrize("book", TITLES, ids=lambda book: book.stem)
+def test_epubcheck_finds_nothing_in_the_examples(book: Path) -> None:
     java = shutil.which("java")
     assert java, "epubcheck is here and java is not"
     done = subprocess.run(
-        [java, "-XX:TieredStopAtLevel=1", "-jar", EPUBCHECK, str(BOOK)],
+        [java, "-XX:TieredStopAtLevel=1", "-jar", EPUBCHECK, str(book)],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

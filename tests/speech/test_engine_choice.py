@@ -88,7 +88,7 @@ def test_the_hint_to_install_names_the_best() -> None:
     choice = choose_engine(rig, VoiceOptions())
     error = suggest_engines(rig, build_language_error("pt", ("en",)), VoiceOptions(), choice)
     hint = render(error.hint, "command")
-    assert hint.startswith("kokoro (Apache-2.0) speaks it: anyrig engines get kokoro, then ")
+    assert hint.startswith("kokoro (Apache-2.0) speaks it: anyrig voices get pt, then ")
     assert "espeak" not in hint
 
 

@@ -177,7 +177,8 @@ def _check_common_options(
     load_lexicon(rig, request)
     spoken = choice.weights.languages
     if request.language != "auto" and not match_language(language, spoken):
-        raise suggest_engines(rig, build_language_error(language, spoken), request, choice)
+        error = build_language_error(language, spoken)
+        raise suggest_engines(rig, error, request, choice, text_language=language)
 
 
 def _prepare_line(

@@ -22,6 +22,7 @@ from anyrig.app.engines import (
     check_voice,
     choose_engine,
     choose_engine_with_voices,
+    find_faster_voice,
     find_requested_engine,
     resolve_voice,
     suggest_engines,
@@ -56,6 +57,7 @@ from anyrig.errors import (
 from anyrig.events import (
     BookStartedEvent,
     BookUnfinishedEvent,
+    FasterVoice,
     LeftOut,
     NoticeEvent,
     ProgressEvent,
@@ -265,6 +267,8 @@ class ChapterList:
     """Whether the estimates are from a measurement of this voice."""
     times_real_time: float | None
     """How fast the voice was made here the last time."""
+    faster: FasterVoice | None = None
+    """If the chosen engine takes long."""
 
     json_properties: ClassVar = {"to_make_s": "to_make_s"}
 
@@ -379,6 +383,7 @@ def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
 
     target = check_book(rig, request)
     book = open_book(rig, request, on_event)
+    _match_language(rig, request, book)  # before workers are started
     size = sum(chapter.num_characters for chapter in book.document.chapters)
     with (
         _open_book_cache(rig, target) as cache,
@@ -388,7 +393,7 @@ def make_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> BookResult:
         plan = _build_plan(rig, request, book)
         target = replace(target, narrator=target.narrator or _name_narrator(rig, request, book))
         estimate = load_rate(rig, request, book.engine)
-        _report_start(request, target, book, plan, estimate, on_event)
+        _report_start(rig, request, target, book, plan, estimate, on_event)
         check_disk_space(
             target,
             audio_s=estimate.estimate_audio_s(plan.num_characters, request.rate),
@@ -533,6 +538,7 @@ def _open_book_cache(rig: Rig, target: BookTarget) -> Iterator[Cache]:
 
 
 def _report_start(
+    rig: Rig,
     request: BookRequest,
     target: BookTarget,
     book: OpenBook,
@@ -555,6 +561,7 @@ def _report_start(
             output=target.path,
             engine=book.engine.name,
             left_out=tuple(_list_left_out(request, plan)),
+            faster=find_faster_voice(rig, request, book.engine, book.language),
         )
     )
     warn_some(on_event, plan.warnings, "of this kind")
@@ -695,15 +702,23 @@ def plan_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> PlannedBook:
     return PlannedBook(book.document, book.engine, book.language, plan)
 
 
-def _build_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
-    from anyrig.audiobooks.plan import build_plan, select_chapters
+def _match_language(rig: Rig, request: BookRequest, book: OpenBook) -> str:
+    """What the engine calls the book's language."""
     from anyrig.speech.language import build_language_error, match_language
 
     engine = book.engine
     main = match_language(book.language, engine.weights.languages)
     if not main:
         error = build_language_error(book.language, engine.weights.languages)
-        raise suggest_engines(rig, error, request, engine)
+        raise suggest_engines(rig, error, request, engine, text_language=book.language)
+    return main
+
+
+def _build_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
+    from anyrig.audiobooks.plan import build_plan, select_chapters
+
+    engine = book.engine
+    main = _match_language(rig, request, book)
     try:
         plan = build_plan(
             book.document,
@@ -763,6 +778,7 @@ def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterL
     return ChapterList(
         book, resolve_voice(rig, request, book.engine), chapters, round(estimated_s, 1),
         rate.is_measured, rate.times_real_time,
+        find_faster_voice(rig, request, book.engine, book.language),
     )  # fmt: skip
 
 

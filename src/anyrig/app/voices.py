@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.app.engines import VoiceOptions, choose_engine, find_weights
+from anyrig.app.engines import choose_engine, find_weights
 from anyrig.app.events import OnEvent
 from anyrig.app.speech import (
     SynthesisOptions,
@@ -137,14 +137,6 @@ def check_language(
 
 def _speaks(voice: Voice, language: str) -> bool:
     return any(code.partition("-")[0] == language for code in (voice.language, *voice.also))
-
-
-def is_installed(rig: Rig, engine: str) -> bool:
-    try:
-        find_weights(rig, VoiceOptions(), engine, engines.engine_class(engine))
-    except AnyrigError:
-        return False
-    return True
 
 
 def _matches(voice: Voice, request: VoicesRequest) -> bool:

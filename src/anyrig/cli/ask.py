@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from anyrig.cli.output import paint
+from anyrig.cli.output import EventPrinter, PlainEventPrinter, paint
 from anyrig.devices.choose import choose_device, match_devices, suggest_workers
-from anyrig.errors import DeviceNotFoundError
+from anyrig.errors import DeviceNotFoundError, MissingVoiceError
 from anyrig.units import format_bytes, format_flops, is_whole_number, pluralize
 
 if TYPE_CHECKING:
+    from anyrig.app.rig import Rig
     from anyrig.devices.choose import MeasuredDevices
     from anyrig.devices.machine import Device, Machine
+
+Result = TypeVar("Result")
 
 
 def can_ask() -> bool:
@@ -37,6 +41,51 @@ def confirm(question: str) -> bool:
         return False
 
 
+def read_answer(question: str) -> str:
+    """What a person types; `q` at the end of the input. Standard output is left to the result."""
+    print(question, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        print(file=sys.stderr)
+    return line.strip() if line else "q"
+
+
+def retry_with_voice(
+    action: Callable[[], Result], rig: Rig, printer: EventPrinter, *, ask: bool
+) -> Result:
+    """Do something; if no voice speaks the language of its text, offer to download one, and do it
+    again.
+
+    Args:
+        action: what to do.
+        rig: this machine.
+        printer: shows its events.
+        ask: whether a person may be asked; else the error is raised.
+    """
+    try:
+        return action()
+    except MissingVoiceError as error:
+        if not ask or not can_ask() or not _get_voice(rig, error.language, printer):
+            raise
+    return action()
+
+
+def _get_voice(rig: Rig, language: str, printer: EventPrinter) -> bool:
+    """Whether a person wanted the voice of a language; it is installed then."""
+    from anyrig.app.engines import find_offer
+    from anyrig.app.voice_downloads import VoiceDownloadRequest, download_voice
+
+    offer = find_offer(rig, language)
+    if offer is None:
+        return False
+    with printer.hold():
+        if read_answer(f"Get {offer.describe()}? [Y/n] ").lower() not in ("", "y", "yes"):
+            return False
+        with PlainEventPrinter() as own:
+            download_voice(rig, VoiceDownloadRequest(language=language), own)
+    return True
+
+
 def ask_device(machine: Machine, measured: MeasuredDevices) -> str | None:
     """The id of the device that a person picks; Enter takes the recommended one.
 
@@ -51,11 +100,8 @@ def ask_device(machine: Machine, measured: MeasuredDevices) -> str | None:
         print(f"     {_describe(device, measured)}", file=sys.stderr)
     default = devices.index(best)
     while True:
-        print(f"\nNumber or name, q to quit [{default}]: ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        answer = line.strip()
-        if not line or answer.lower() in ("q", "quit"):
-            print(file=sys.stderr)
+        answer = read_answer(f"\nNumber or name, q to quit [{default}]: ")
+        if answer.lower() in ("q", "quit"):
             return None
         if not answer:
             return best.id

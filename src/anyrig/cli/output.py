@@ -250,6 +250,10 @@ class PlainEventPrinter(EventPrinter):
             return
         self._next_draw, self._stage = now + _DRAW_INTERVAL_S, event.stage
         place = f" {min(event.done + 1, event.total)}/{event.total}" if event.total else ""
+        if event.unit == "bytes":  # the detail has them in larger units
+            left, _ = estimate_progress(self._estimate, event)
+            place = f" {event.fraction:.0%}"
+            place += f", {format_time_left(*left)}" if left and left.high_s else ""
         line = escape_controls(f"{event.stage}{place}" + (f": {event.detail}" * bool(event.detail)))
         width = shutil.get_terminal_size().columns - 1
         print(f"\r{esc(sys.stderr)}[2K{line[:width]}", end="", file=sys.stderr, flush=True)

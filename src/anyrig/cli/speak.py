@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anyrig.app import speech
 from anyrig.app.files import check_writable, find_unused_name
 from anyrig.app.speech import Speech, SpeechRequest, resolve_format
+from anyrig.cli.ask import retry_with_voice
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, print_json, print_warning
 from anyrig.cli.rig import open_rig
@@ -95,7 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
         request = rig.request(SpeechRequest, text=text, **read_flags(arguments, SpeechRequest))
         if arguments.dry_run:
             return _print_script(rig, request, arguments)
-        return _speak(rig, request, arguments, printer)
+        return retry_with_voice(
+            lambda: _speak(rig, request, arguments, printer), rig, printer, ask=not arguments.json
+        )
 
 
 # -- one text --------------------------------------------------------------------------------------
@@ -301,7 +304,10 @@ def _run_lines(arguments: argparse.Namespace) -> int:
 
             read_lines(file)  # what is wrong with it is reported now
             return print_queued([rig.jobs.submit("batch", **options)], as_json=arguments.json)
-        result = (plan_batch if arguments.dry_run else speak_lines)(rig, request, printer)
+        action = plan_batch if arguments.dry_run else speak_lines
+        result = retry_with_voice(
+            lambda: action(rig, request, printer), rig, printer, ask=not arguments.json
+        )
         if arguments.dry_run:
             _print_plan(result, is_json=arguments.json)
         elif arguments.json:

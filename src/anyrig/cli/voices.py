@@ -1,27 +1,58 @@
-"""`anyrig voices`: the voices of the installed engines, and a sample of each."""
+"""`anyrig voices`: the voices of the installed engines, a sample of each, and more languages."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from anyrig.app.voices import VoicesRequest, is_installed, list_voices, write_voice_samples
+from anyrig.app.engines import list_offers
+from anyrig.app.rig import Rig
+from anyrig.app.voice_downloads import (
+    InstalledVoice,
+    VoiceDownloadRequest,
+    download_voice,
+    is_downloaded,
+    remove_voice,
+)
+from anyrig.app.voices import VoicesRequest, list_voices, write_voice_samples
+from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.flags import add_flags, read_flags
-from anyrig.cli.output import EventPrinter, format_table, print_json
+from anyrig.cli.output import EventPrinter, PlainEventPrinter, format_table, print_json
 from anyrig.cli.rig import open_rig
-from anyrig.units import pluralize
+from anyrig.errors import InvalidInputError
+from anyrig.results import to_json
+from anyrig.speech.language import name_language
+from anyrig.units import format_download, format_duration, pluralize
 
 HELP = """List the voices of every installed engine, or of one (--engine), of a language
 (--language) or by name (--match). With --samples FOLDER each says a sentence in its language into a
-file there, named engine-voice.wav. `anyrig engines get kokoro` downloads more voices; `anyrig
-engines` lists what else can be installed."""
+file there, named engine-voice.wav. `get LANGUAGE` (es, fr, it, pt, en) downloads natural voices for
+a language into anyrig's own folder, with all that they need, and tries one; an interrupted download
+is continued; --from FOLDER takes the files from a folder. `remove LANGUAGE` removes them again.
+`anyrig engines` lists what else can be installed."""
+MIXED = True
+RESUME = "What was downloaded is kept: the same command continues."
+_ACTIONS = ("get", "remove")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="WORD", help="get or remove, and a LANGUAGE")
+    parser.add_argument(
+        "--from", metavar="FOLDER", dest="source",
+        help="with get: a folder that has the files, where there is no network",
+    )  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="with remove: do not ask")
     add_flags(parser, VoicesRequest, exclude=("cluster", "cluster_local"))
 
 
 def run(arguments: argparse.Namespace) -> int:
+    action, language = _read_action(arguments.words)
+    if action == "get":
+        return _get(arguments, language)
+    if action == "remove":
+        return _remove(arguments, language)
     with EventPrinter() as printer:
         rig = open_rig(arguments, printer)
         request = rig.request(VoicesRequest, **read_flags(arguments, VoicesRequest))
@@ -34,8 +65,28 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 print(f"{request.samples}: {pluralize(len(written), 'sample')}")
             return 0
-        voices = list_voices(rig, request)
-    if arguments.json:
+    return _list(rig, request, is_json=arguments.json)
+
+
+def _read_action(words: Sequence[str]) -> tuple[str, str]:
+    if not words:
+        return "", ""
+    action, *names = words
+    if action not in _ACTIONS:
+        raise InvalidInputError(
+            f"unknown action {action!r}",
+            hint=f"Actions: {', '.join(_ACTIONS)}. --match {action} finds voices by name.",
+        )
+    if len(names) != 1:
+        raise InvalidInputError(
+            f"`anyrig voices {action}` takes one language", hint=f"anyrig voices {action} es"
+        )
+    return action, names[0]
+
+
+def _list(rig: Rig, request: VoicesRequest, *, is_json: bool) -> int:
+    voices = list_voices(rig, request)
+    if is_json:
         print_json({"voices": [asdict(voice) for voice in voices]})
         return 0
     rows = [["voice", "language", "engine", "", "licence"]]
@@ -44,6 +95,47 @@ def run(arguments: argparse.Namespace) -> int:
         more = f" +{len(voice.also)}" if voice.also else ""
         rows.append([voice.name, voice.language + more, voice.engine, title, voice.licence])
     print(format_table(rows))
-    if not request.engine and not is_installed(rig, "kokoro"):
-        print("\nMore: `anyrig engines get kokoro` gets 37 voices (26 MB) and what they need.")
+    others = [code for code in list_offers() if not is_downloaded(rig, code)]
+    if others and not (request.engine or request.language or request.match or request.voice):
+        print(f"\nMore natural voices: `anyrig voices get CODE` for {', '.join(others)}.")
+    return 0
+
+
+def _get(arguments: argparse.Namespace, language: str) -> int:
+    with PlainEventPrinter() as printer:
+        rig = open_rig(arguments, printer)
+        request = rig.request(VoiceDownloadRequest, language=language, source=arguments.source)
+        made = download_voice(rig, request, printer)
+    if arguments.json:
+        print_json(to_json(made))
+    else:
+        print(_describe(made))
+    return 0
+
+
+def _describe(made: InstalledVoice) -> str:
+    size = format_download(made.downloaded_bytes) if made.downloaded_bytes else "all was there"
+    spoken = f"{made.voices[0]} said {made.sentence!r} ({format_duration(made.audio_s)})"
+    return (
+        f"{made.folder}: {pluralize(len(made.voices), 'voice')} for {name_language(made.language)}"
+        f" ({', '.join(made.voices)}; {made.licence}; {size})\n{spoken}\nNext: {made.next_step}"
+    )
+
+
+def _remove(arguments: argparse.Namespace, language: str) -> int:
+    def agree(notice: str) -> bool:
+        print(notice, file=sys.stderr)
+        if not arguments.yes and not can_ask():
+            raise InvalidInputError(
+                "this needs a confirmation, and there is no terminal to ask on",
+                hint="--yes confirms.",
+            )
+        return arguments.yes or confirm("Continue?")
+
+    rig = open_rig(arguments)
+    removed = remove_voice(rig, language, agree)
+    if arguments.json:
+        print_json({"language": language, "removed": list(map(str, removed))})
+    else:
+        print("\n".join(f"removed {path}" for path in removed))
     return 0

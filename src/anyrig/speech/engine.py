@@ -82,6 +82,8 @@ class EngineInfo:
     """Whether a GPU is of any use to it."""
     quality: int = 3
     """How natural it sounds, from 1 to 5: of the engines that speak a language the best is used."""
+    real_time_factor: float = 0.0
+    """Seconds of one CPU core for a second of speech, as measured; 0 where it was not."""
     code_licence: str = ""
     weights_licence: str = ""
     modules: tuple[str, ...] = ()

@@ -1,9 +1,8 @@
 """Model weights in a folder: hashed once, downloaded from the model hub, verified, resumed.
 
-A file is downloaded to `NAME.part`, continued there the next time, hashed against what the hub
-lists, and only then gets its name; huggingface_hub checks sizes only, and begins anew in each
-process. Pickles are not downloaded: loading one runs what is in it. `weights.json` beside the files
-records where they come from and at which revision.
+`storage/download.py` fetches the files, because huggingface_hub checks sizes only, and begins anew
+in each process. Pickles are not downloaded: loading one runs what is in it. `weights.json` beside
+the files records where they come from and at which revision.
 """
 
 from __future__ import annotations
@@ -13,25 +12,26 @@ import json
 import logging
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from anyrig.errors import (
     InvalidInputError,
     Message,
     MissingWeightsError,
     OptionRef,
-    StorageError,
 )
 from anyrig.install import format_install
-from anyrig.storage.files import make_folder, opener, read_json, write_atomic
-from anyrig.units import format_bytes
-
-if TYPE_CHECKING:
-    import httpx
+from anyrig.storage.download import (
+    Downloader,
+    DownloadProgress,
+    check_space,
+    describe_http_error,
+)
+from anyrig.storage.files import open_atomic, read_json, write_atomic
 
 log = logging.getLogger(__name__)
 ORIGIN_FILE = "weights.json"
@@ -44,8 +44,6 @@ DEFAULT_PATTERNS = (
 )  # fmt: skip
 _REPOSITORY = re.compile(r"[\w-][\w.-]{0,95}/[\w-][\w.-]{0,95}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-DownloadProgress = Callable[[str, int, int], None]
-"""Called with a file's name, the bytes of all files that are there, and how many there will be."""
 
 
 class HubFile(NamedTuple):
@@ -171,6 +169,57 @@ def missing_weights_error(
     )
 
 
+def check_tensors(
+    folder: Path, files: Sequence[Path], shapes: Mapping[str, Sequence[int]], repository: str
+) -> None:
+    """Check safetensors files by their headers, before anything is loaded: that all are there and
+    whole, and that some tensors have the shapes that `config.json` asks for.
+
+    Args:
+        folder: of the weights; `model.safetensors.index.json` in it names the files.
+        files: those that are there.
+        shapes: by the end of a tensor's name.
+        repository: where the right ones are.
+    """
+    hint = f"Get it again, with the config.json that belongs to it: {repository} has both."
+    index = read_json(folder / "model.safetensors.index.json").get("weight_map", {})
+    missing = sorted(set(index.values()) - {path.name for path in files})
+    if missing:
+        raise MissingWeightsError(f"{folder} does not contain {', '.join(missing)}", hint=hint)
+    found = {name: (shape, path) for path in files for name, shape in _read_shapes(path, hint)}
+    for end, wanted in shapes.items():
+        name = next((one for one in found if one.endswith(end)), "")
+        if not name:
+            listed = ", ".join(path.name for path in files)
+            raise MissingWeightsError(f"{listed} in {folder} has no tensor {end}", hint=hint)
+        shape, path = found[name]
+        if list(shape) != list(wanted):
+            raise MissingWeightsError(
+                f"{path}: {name} has the shape {list(shape)}, and config.json asks for"
+                f" {list(wanted)}",
+                hint=hint,
+            )
+
+
+def _read_shapes(path: Path, hint: str) -> list[tuple[str, list[int]]]:
+    """The tensors of a safetensors file: eight bytes, the length of a JSON header, and that."""
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length)) if 8 + length <= size else None
+        tensors = {name: one for name, one in header.items() if name != "__metadata__"}
+        end = max((one["data_offsets"][1] for one in tensors.values()), default=0)
+        shapes = [(name, list(one["shape"])) for name, one in tensors.items()]
+    except (ValueError, AttributeError, KeyError, TypeError, IndexError) as error:
+        raise MissingWeightsError(f"{path} is not a safetensors file", hint=hint) from error
+    if 8 + length + end != size:
+        raise MissingWeightsError(
+            f"{path} is incomplete: {size:,} of {8 + length + end:,} bytes", hint=hint
+        )
+    return shapes
+
+
 def download_weights(
     repository: str,
     folder: Path,
@@ -207,20 +256,58 @@ def download_weights(
                     f"{repository} contains no file that can be used",
                     hint="Is it the right repository?",
                 )
-            _check_space(folder, files)
-            total_bytes = sum(file.size for file in files)
-            download = _Download(hub, f"/{repository}/resolve/{commit}", total_bytes, on_progress)
+            check_space(folder, [(folder / file.path, file.size) for file in files])
+            download = Downloader(hub, sum(file.size for file in files), on_progress)
             for file in files:
-                download.fetch(file, folder / file.path)
+                url = f"/{repository}/resolve/{commit}/{file.path}"
+                is_intact = partial(_is_intact, file=file)
+                download.fetch(file.path, url, folder / file.path, file.size, is_intact)
     except httpx.HTTPError as error:
         raise MissingWeightsError(
-            f"the weights of {repository} could not be downloaded: {_describe_error(error)}",
+            f"the weights of {repository} could not be downloaded: {describe_http_error(error)}",
             hint=f"Run it again to resume, or copy the repository's files to {folder}.",
         ) from error
-    sizes = {file.path: file.size for file in files}
-    origin = {"repository": repository, "revision": commit, "files": sizes}
+    origin = {
+        "repository": repository, "revision": commit,
+        "files": {file.path: file.size for file in files},
+        "sha256": {file.path: file.sha256 or _sha256(folder / file.path) for file in files},
+    }  # fmt: skip
     write_atomic(folder / ORIGIN_FILE, json.dumps(origin, indent=1))
     return [folder / file.path for file in files]
+
+
+def copy_weights(
+    source: Path, folder: Path, *, on_progress: DownloadProgress = lambda *_: None
+) -> list[Path]:
+    """Copy weights from a folder, for a machine without a network.
+
+    If anyrig downloaded that folder, the files are compared with the hashes it wrote there.
+    """
+    found = [
+        path
+        for path in sorted(source.rglob("*"))
+        if path.is_file() and not path.name.startswith(".") and path.suffix != ".part"
+    ]
+    sizes = {path: path.stat().st_size for path in found}
+    check_space(folder, [(folder / path.relative_to(source), size) for path, size in sizes.items()])
+    hashes = read_json(source / ORIGIN_FILE).get("sha256", {})
+    done_bytes, written = 0, []
+    for path in found:
+        name = path.relative_to(source).as_posix()
+        digest, target = hashlib.sha256(), folder / name
+        with path.open("rb") as file, open_atomic(target) as out:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+                out.write(block)
+                done_bytes += len(block)
+                on_progress(name, done_bytes, sum(sizes.values()))
+            if digest.hexdigest() != hashes.get(name, digest.hexdigest()):
+                raise MissingWeightsError(
+                    f"{path} is damaged: its SHA-256 is not the one that was downloaded",
+                    hint="Copy it again from where it was downloaded.",
+                )
+        written.append(target)
+    return written
 
 
 def _parse_listing(data: dict[str, Any], patterns: Sequence[str]) -> tuple[str, list[HubFile]]:
@@ -235,77 +322,6 @@ def _parse_listing(data: dict[str, Any], patterns: Sequence[str]) -> tuple[str, 
             sha256 = (row.get("lfs") or {}).get("sha256", "")
             files.append(HubFile(str(path), int(row["size"]), row["blobId"], sha256))
     return str(data["sha"]), files
-
-
-class _Download:
-    """Files of one commit on their way to a folder."""
-
-    def __init__(
-        self, hub: httpx.Client, url: str, total_bytes: int, on_progress: DownloadProgress
-    ) -> None:
-        self._hub, self._url, self._on_progress = hub, url, on_progress
-        self._total_bytes, self._done_bytes = total_bytes, 0
-
-    def fetch(self, file: HubFile, path: Path) -> None:
-        if path.is_file() and _is_intact(path, file):
-            self._advance(file, file.size)
-            return
-        make_folder(path.parent)
-        part = path.with_name(f"{path.name}.part")
-        for attempt in range(2):
-            self._receive(file, part)
-            if _is_intact(part, file):
-                os.replace(part, path)
-                return
-            part.unlink()  # a part of something else, or damaged in transit: from the beginning
-            self._advance(file, -file.size)
-            log.warning("%s is damaged%s", file.path, "" if attempt else "; downloading it again")
-        raise MissingWeightsError(
-            f"{file.path} does not match the hub's checksum, twice",
-            hint="Try again later, or get it another way: something changes it in transit.",
-        )
-
-    def _receive(self, file: HubFile, part: Path) -> None:
-        start = part.stat().st_size if part.exists() else 0
-        if start >= file.size:
-            open(part, "ab", opener=opener).close()  # an empty file is not requested
-            self._advance(file, file.size)
-            return
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-        with self._hub.stream("GET", f"{self._url}/{file.path}", headers=headers) as answer:
-            resumed = answer.raise_for_status().status_code == 206
-            self._advance(file, start if resumed else 0)
-            with open(part, "ab" if resumed else "wb", opener=opener) as out:
-                for block in answer.iter_raw():  # as it comes, so that a cut loses nothing
-                    out.write(block)
-                    self._advance(file, len(block))
-
-    def _advance(self, file: HubFile, count: int) -> None:
-        self._done_bytes += count
-        self._on_progress(file.path, self._done_bytes, self._total_bytes)
-
-
-def _describe_error(error: httpx.HTTPError) -> str:
-    import httpx
-
-    if isinstance(error, httpx.HTTPStatusError):
-        code = error.response.status_code
-        reasons = {401: "a token is required", 403: "accept its licence on the hub first",
-                   404: "no such repository or revision"}  # fmt: skip
-        return f"{code}: {reasons.get(code, error.response.reason_phrase)}"
-    return f"no answer ({str(error) or type(error).__name__})"
-
-
-def _check_space(folder: Path, files: Sequence[HubFile]) -> None:
-    make_folder(folder)
-    needed_bytes = sum(file.size for file in files if not (folder / file.path).exists())
-    free_bytes = shutil.disk_usage(folder).free
-    if needed_bytes > free_bytes:
-        raise StorageError(
-            f"the weights take {format_bytes(needed_bytes)}, but {folder} has only"
-            f" {format_bytes(free_bytes)} free",
-            hint="Free some space, or choose another folder.",
-        )
 
 
 def _is_intact(path: Path, file: HubFile) -> bool:

@@ -50,6 +50,7 @@ INFO = EngineInfo(
     name="hibari",
     summary="A small, fast, natural English voice",
     languages=("en",),
+    real_time_factor=0.024,
     code_licence="Apache-2.0",
     weights_licence="Apache-2.0",
     modules=("hibari", "onnxruntime"),

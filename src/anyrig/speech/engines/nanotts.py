@@ -43,6 +43,7 @@ INFO = EngineInfo(
     languages=("en", "es", "fr", "de", "it"),
     libraries=("onnx", "torch"),
     gpu=False,
+    real_time_factor=0.008,
     code_licence="Apache-2.0",
     weights_licence="Apache-2.0",
     modules=("py_nanotts",),

@@ -50,6 +50,7 @@ INFO = EngineInfo(
     name="piper",
     summary="Any Piper voice, from a folder",
     languages=(),
+    real_time_factor=0.12,
     code_licence="Apache-2.0 (espeak-ng, for most voices, GPL-3)",
     weights_licence="each voice its own; joe CC0",
     modules=("espeakng_loader", "phonemizer"),

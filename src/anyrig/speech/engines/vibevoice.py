@@ -6,7 +6,6 @@ one the model speaks with a voice of its own choosing, another for every seed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ from anyrig.speech.engine import (
 )
 from anyrig.speech.engines import packages
 from anyrig.storage import weights
+from anyrig.storage.files import read_json
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -160,14 +160,17 @@ def _require_model(folder: Path | None) -> Path:
     missing = [name for name in wanted if folder is None or not any(folder.glob(name))]
     if folder is None or missing:
         raise weights.missing_weights_error(INFO.name, folder, INFO.weights, missing)
-    try:
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
-    except (ValueError, KeyError, TypeError):
-        kind = "no model"
+    config = read_json(folder / "config.json")
+    kind = config.get("model_type", "no model")
     if kind != "vibevoice":
         raise InvalidInputError(
             f"{folder} contains {kind}, not vibevoice", hint=f"Use {INFO.repository}."
         )
+    text_config = config.get("text_config", {})
+    sizes = [text_config.get("vocab_size"), text_config.get("hidden_size")]
+    shapes = {"language_model.embed_tokens.weight": sizes} if all(sizes) else {}
+    files = sorted(folder.glob("*.safetensors"))
+    weights.check_tensors(folder, files, shapes, INFO.repository)
     return folder
 
 

@@ -156,12 +156,22 @@ def _require_model(folder: Path | None) -> Path:
                 hint="Use the repository's model.safetensors instead of pytorch_model.bin.",
             )
         raise weights.missing_weights_error(INFO.name, folder, INFO.weights, missing)
-    kind = _read_json(folder / "config.json").get("model_type", "no model")
+    config = _read_json(folder / "config.json")
+    kind = config.get("model_type", "no model")
     if kind != "vits":
         raise InvalidInputError(
             f"{folder} contains {kind}, not vits", hint=f"Use {INFO.repository}."
         )
+    weights.check_tensors(
+        folder, [folder / "model.safetensors"], _list_shapes(config), INFO.repository
+    )
     return folder
+
+
+def _list_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Of tensors whose sizes the configuration names; what it leaves out is not checked."""
+    sizes = [config.get("vocab_size"), config.get("hidden_size")]
+    return {"text_encoder.embed_tokens.weight": sizes} if all(sizes) else {}
 
 
 def _list_voices(folder: Path) -> tuple[Voice, ...]:
