@@ -36,6 +36,7 @@ STATUSES = [
     (errors.InvalidInputError, 400),
     (errors.UnspeakableTextError, 400),
     (errors.UnsupportedLanguageError, 400),
+    (errors.MissingVoiceError, 400),
     (errors.ProtectedFileError, 400),
     (errors.DeviceNotFoundError, 404),
     (JobNotFoundError, 404),

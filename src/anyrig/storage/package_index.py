@@ -50,14 +50,13 @@ class IndexFile:
 
 
 def find_index(variables: Mapping[str, str]) -> str:
-    """The address of the index: of the variables of pip and uv, of pip's files, or pip's default.
+    """The address of pip's index: of its variable, of its files, or its default.
 
     Args:
         variables: of the environment.
     """
-    for name in ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"):
-        if variables.get(name):
-            return variables[name].rstrip("/")
+    if variables.get("PIP_INDEX_URL"):
+        return variables["PIP_INDEX_URL"].rstrip("/")
     command = [sys.executable, "-I", "-m", "pip", "config", "get", "global.index-url"]
     done = subprocess.run(command, capture_output=True, text=True, env=dict(variables))
     if done.returncode == 0 and done.stdout.strip():
