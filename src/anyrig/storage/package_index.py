@@ -57,10 +57,12 @@ def find_index(variables: Mapping[str, str]) -> str:
     """
     if variables.get("PIP_INDEX_URL"):
         return variables["PIP_INDEX_URL"].rstrip("/")
-    command = [sys.executable, "-I", "-m", "pip", "config", "get", "global.index-url"]
+    # Not `config get`: it does not see every file that pip reads.
+    command = [sys.executable, "-I", "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, env=dict(variables))
-    if done.returncode == 0 and done.stdout.strip():
-        return done.stdout.strip().rstrip("/")
+    found = dict(re.findall(r"^(global|install)\.index-url='(.+)'$", done.stdout, re.MULTILINE))
+    if found:
+        return str(found.get("install") or found["global"]).rstrip("/")
     try:
         from pip._internal.models.index import PyPI
     except ImportError:
