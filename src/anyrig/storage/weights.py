@@ -207,7 +207,7 @@ def _read_shapes(path: Path, hint: str) -> list[tuple[str, list[int]]]:
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length)) if 8 + length <= size else None
+            header: dict[str, Any] = json.loads(file.read(min(length, size)))
         tensors = {name: one for name, one in header.items() if name != "__metadata__"}
         end = max((one["data_offsets"][1] for one in tensors.values()), default=0)
         shapes = [(name, list(one["shape"])) for name, one in tensors.items()]

@@ -170,7 +170,7 @@ def _require_model(folder: Path | None) -> Path:
 
 def _list_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
     """Of tensors whose sizes the configuration names; what it leaves out is not checked."""
-    sizes = [config.get("vocab_size"), config.get("hidden_size")]
+    sizes: list[Any] = [config.get("vocab_size"), config.get("hidden_size")]
     return {"text_encoder.embed_tokens.weight": sizes} if all(sizes) else {}
 
 
