@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -19,6 +20,7 @@ import pytest
 import soundfile
 
 from anyrig.speech.engines import kokoro, kokoro_voices, packages
+from anyrig.speech.phonemes import french_words
 from anyrig.storage.package_index import IndexFile
 from anyrig.text.files import read
 from examples.make_book import SPANISH_BOOK
@@ -99,7 +101,7 @@ def published(packs: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> dict[
         found[part.name] = out.getvalue()
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as wheel:
-        wheel.writestr(f"g2p2_group_romance/{kokoro_voices.FRENCH_FILE}", b"words")
+        wheel.writestr(f"g2p2_group_romance/{french_words.FILE}", b"words")
     found[kokoro_voices.FRENCH_WORDS.name] = out.getvalue()
     described = [
         IndexFile(file.project, file.name, _sha256(found[file.name]), len(found[file.name]))
@@ -134,6 +136,12 @@ def without_packages(published: dict[str, bytes], monkeypatch: pytest.MonkeyPatc
     for module in (kokoro_voices, kokoro):
         monkeypatch.setattr(module, "MODEL_SHA256", _sha256(model))
     monkeypatch.setattr(kokoro, "has_model_packages", lambda: False)
+    find_spec = importlib.util.find_spec
+
+    def find(name: str, package: str | None = None) -> Any:
+        return None if name == "g2p2_group_romance" else find_spec(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
 
 
 def _read_part(wheel: bytes) -> bytes:
@@ -329,7 +337,7 @@ class TestFiles:
         assert done.stdout.splitlines()[-1] == 'Next: anyrig speak "Hello." --engine kokoro'
         packs = sorted(path.stem for path in (models / "voices").iterdir())
         assert packs == ["ef_one", "em_two", "pf_three"]  # Chinese is not read
-        assert (models / kokoro_voices.FRENCH_FILE).read_bytes() == b"words"
+        assert (models / french_words.FILE).read_bytes() == b"words"
 
 
 def test_languages_without_a_voice_are_refused(anyrig: Anyrig) -> None:

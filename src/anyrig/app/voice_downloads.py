@@ -10,9 +10,8 @@ from anyrig.app.engines import VoiceOffer, VoiceOptions, find_offer, find_weight
 from anyrig.app.events import OnEvent
 from anyrig.app.speech import SpeechRequest, speak
 from anyrig.app.voices import SENTENCES
-from anyrig.errors import InvalidInputError, Message, MissingPackageError, OptionRef
+from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.events import NoticeEvent, ProgressEvent
-from anyrig.install import localize_install_commands
 from anyrig.options import Request, option
 from anyrig.results import in_json
 from anyrig.speech import engines
@@ -101,12 +100,6 @@ def _install(rig: Rig, offer: VoiceOffer, source: Path | None, on_event: OnEvent
 def _list_voices(rig: Rig, offer: VoiceOffer) -> tuple[str, ...]:
     found = find_weights(rig, VoiceOptions(), offer.engine, engines.engine_class(offer.engine))
     voices = [voice.name for voice in found.voices if voice.language == offer.language]
-    if not voices:
-        info = engines.engine_class(offer.engine).info
-        raise MissingPackageError(
-            f"the packages that read {name_language(offer.language)} aloud are not installed",
-            hint=localize_install_commands(info.install_languages),
-        )
     return tuple(voices)
 
 

