@@ -112,6 +112,7 @@ def test_spanish_of_a_region(language: str, spoken: str) -> None:
         ("mezzo, pizza, grazie", "mˈɛʣːo, pˈiʦːa, ɡrˈaʦje"),
         ("perché, virtù, vorrei, dottor", "perkˈe, virtˈu, vorɾˈɛi, dotːˈor"),
         ("Sono le 12 e 30.", "sˌono le dˈodiʧɪ e trˈenta."),
+        ("la TV, il 3,5 %", "la tˌivˈu, il trˈe vˈirɡola ʧˈinkwe per ʧˈɛnto"),
     ],
 )
 def test_italian(text: str, spoken: str) -> None:

@@ -47,19 +47,20 @@ EARLY = frozenset(
     "timida timido titolo titoli tombola torbido tortora tossico tragico transito trappola "
     "tredici tremito triplice ultima ultime ultimi ultimo umida umido umile umili undici unica "
     "unico uomini utile utili valido vedova vedove vedovo vergine vertice vescovo vescovi vicolo "
-    "vicoli vincolo vipera visita visite vittima vittime vocabolo vomito vongola vongole zigomo "
-    "zingaro zingari zoccolo zucchero adige africa america adriatico bergamo brindisi cagliari "
-    "cesare cristoforo domenico empoli genova giacomo mantova mediterraneo modena monaco napoli "
-    "padova pesaro rimini sassari stefano svizzera taranto teramo tevere trapani udine battere "
-    "bevvero bere cadono caddero capiscono chiedere chiedono chiudere chiudono chiusero "
-    "combattere commuovere concedere corrono corsero cedere credere credono crescono cuocere "
-    "decidere dicono diedero dipendere discutere dissero dividere dormono ebbero escono esplodere "
-    "essere esseri fecero fremere furono gemere godono leggono lessero mettono mettere mossero "
-    "muoiono muovere nacquero nascono perdere perdono persero piacquero piangono piovere possono "
-    "premere prendono presero ridere ridono rimangono rimasero ripetere rispondono risposero "
-    "rompono ruppero salgono scendono scesero scrissero scrivere scrivono seppero sentono siedono "
-    "spensero stettero succedere tengono tennero togliere vedono vendere vendono vengono vennero "
-    "videro vincono vinsero vissero vivere vivono vogliono volgere vollero".split()
+    "vicoli vincolo vipera virgola virgole visita visite vittima vittime vocabolo vomito vongola "
+    "vongole zigomo zingaro zingari zoccolo zucchero adige africa america adriatico bergamo "
+    "brindisi cagliari cesare cristoforo domenico empoli genova giacomo mantova mediterraneo "
+    "modena monaco napoli padova pesaro rimini sassari stefano svizzera taranto teramo tevere "
+    "trapani udine battere bevvero bere cadono caddero capiscono chiedere chiedono chiudere "
+    "chiudono chiusero combattere commuovere concedere corrono corsero cedere credere credono "
+    "crescono cuocere decidere dicono diedero dipendere discutere dissero dividere dormono ebbero "
+    "escono esplodere essere esseri fecero fremere furono gemere godono leggono lessero mettono "
+    "mettere mossero muoiono muovere nacquero nascono perdere perdono persero piacquero piangono "
+    "piovere possono premere prendono presero ridere ridono rimangono rimasero ripetere "
+    "rispondono risposero rompono ruppero salgono scendono scesero scrissero scrivere scrivono "
+    "seppero sentono siedono spensero stettero succedere tengono tennero togliere vedono vendere "
+    "vendono vengono vennero videro vincono vinsero vissero vivere vivono vogliono volgere "
+    "vollero".split()
 )
 # Verbs whose -ano form is stressed on the last syllable but two.
 VERBS = frozenset(

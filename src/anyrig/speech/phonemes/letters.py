@@ -24,7 +24,22 @@ _FRENCH = {
     "q": "ky", "r": "ɛʁ", "s": "ɛs", "t": "te", "u": "y", "v": "ve", "w": "dubləˈve",
     "x": "iks", "y": "iˈɡʁɛk", "z": "zɛd",
 }  # fmt: skip
-_NAMES = {"en": _ENGLISH, "en-gb": _BRITISH, "es": _SPANISH, "fr": _FRENCH}
+_ITALIAN = {
+    "a": "a", "b": "bi", "c": "tʃi", "d": "di", "e": "e", "f": "ˈɛffe", "g": "dʒi", "h": "ˈakka",
+    "i": "i", "j": "iˈlunɡa", "k": "ˈkappa", "l": "ˈɛlle", "m": "ˈɛmme", "n": "ˈɛnne", "o": "o",
+    "p": "pi", "q": "ku", "r": "ˈɛrre", "s": "ˈɛsse", "t": "ti", "u": "u", "v": "vu",
+    "w": "doppjoˈvu", "x": "iks", "y": "ˈipsilon", "z": "ˈdzɛta",
+}  # fmt: skip
+_PORTUGUESE = {
+    "a": "a", "b": "be", "c": "se", "d": "de", "e": "e", "f": "ˈɛfi", "g": "ʒe", "h": "aˈɡa",
+    "i": "i", "j": "ˈʒɔta", "k": "ka", "l": "ˈɛli", "m": "ˈemi", "n": "ˈeni", "o": "ɔ", "p": "pe",
+    "q": "ke", "r": "ˈɛxi", "s": "ˈɛsi", "t": "te", "u": "u", "v": "ve", "w": "ˈdablju", "x": "ʃis",
+    "y": "ˈipsilon", "z": "ze",
+}  # fmt: skip
+_NAMES = {
+    "en": _ENGLISH, "en-gb": _BRITISH, "es": _SPANISH, "fr": _FRENCH, "it": _ITALIAN,
+    "pt": _PORTUGUESE,
+}  # fmt: skip
 _MAX_JOINED = 5
 """A longer string is a code, not an abbreviation: a space after each letter slows it down."""
 _VOICELESS, _SIBILANT = ("f", "k", "p", "t"), ("s", "z", "ʃ", "tʃ")
@@ -38,7 +53,7 @@ def spell_ipa(letters: str, language: str) -> str:
 
     Args:
         letters: "CIA", "a.m.", "PCs".
-        language: "en", "es", "fr" or with a region; "en-GB" says zed.
+        language: "en", "es", "fr", "it", "pt" or with a region; "en-GB" says zed.
     """
     names = _NAMES.get(language.lower().replace("_", "-")) or _NAMES.get(language[:2].lower())
     if names is None:

@@ -17,7 +17,6 @@ from anyrig.speech.phonemes.spelling import ReadClause, SpellingReader
 
 _RULES_ONLY = ("es", "it", "pt")
 _ESPEAK_NAMES = {"es": "es", "fr": "fr-fr", "it": "it", "pt": "pt-br"}
-_NUMBERS = {"es": "es", "fr": "fr", "it": "it", "pt": "pt_BR"}
 # espeak-ng's signs of one sound, joined by ^, and the one sign for them in Kokoro's alphabet.
 _SIGNS = (("a^ɪ", "I"), ("a^ʊ", "W"), ("e^ɪ", "A"), ("o^ʊ", "O"), ("ə^ʊ", "Q"), ("ɔ^ɪ", "Y"),
           ("d^z", "ʣ"), ("d^ʒ", "ʤ"), ("t^s", "ʦ"), ("t^ʃ", "ʧ"), ("s^s", "S"), ("^", ""),
@@ -44,7 +43,7 @@ def open_reader(language: str, folder: Path | None, *, use_espeak: bool = False)
     if use_espeak or (base == "fr" and french_words.find_file(folder) is None):
         return _open_espeak(_ESPEAK_NAMES[base])
     rules = _load_rules(base, language, folder)
-    return SpellingReader(rules, numbers=_NUMBERS[base], from_ipa=_map_inline)
+    return SpellingReader(rules, language=base, from_ipa=_map_inline)
 
 
 def _load_rules(base: str, language: str, folder: Path | None) -> ReadClause:

@@ -14,10 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anyrig.speech.phonemes import INLINE, Word
+from anyrig.speech.phonemes.letters import spell_ipa
 
 ReadClause = Callable[[Sequence[str]], Sequence[str]]
 """Phonemes of each word of a clause. Words are in NFC, with straight apostrophes; the parts of a
-compound are words, and keep their hyphens."""
+compound are words, and keep their hyphens. An empty one stands for something whose sound is known.
+"""
 
 _TOKEN = re.compile(
     INLINE.pattern
@@ -29,9 +31,12 @@ _TOKEN = re.compile(
 _MARKS = {"«": "“", "»": "”", "„": "“", "‹": "“", "›": "”", "–": "—", "―": "—", "‒": "—", "-": "—",
           "[": "(", "]": ")"}  # fmt: skip
 _SILENT_MARKS = frozenset("¿¡*_#'’‘`´|\\/~^<>{}")
-# In a language without a verbalizer numbers reach the reader as they were written.
-_PER_CENT = {"es": "por ciento", "fr": "pour cent", "it": "per cento", "pt_BR": "por cento"}
-_TIME_JOINS = {"es": "y", "fr": "heures", "it": "e", "pt_BR": "e"}
+# In a language without a verbalizer numbers and abbreviations reach the reader as they are written.
+_PER_CENT = {"es": "por ciento", "fr": "pour cent", "it": "per cento", "pt": "por cento"}
+_TIME_JOINS = {"es": "y", "fr": "heures", "it": "e", "pt": "e"}
+_NUM2WORDS = {"pt": "pt_BR"}
+_LETTERS = re.compile("[B-DF-HJ-NP-TV-XZ]{1,5}")
+"""A word without a vowel, in capitals."""
 
 
 @dataclass
@@ -53,14 +58,14 @@ class SpellingReader:
 
     Args:
         read_clause: the language's rules.
-        numbers: the language as num2words calls it.
+        language: without a region.
         from_ipa: from IPA between brackets to the model's alphabet.
     """
 
     def __init__(
-        self, read_clause: ReadClause, *, numbers: str, from_ipa: Callable[[str], str] = str
+        self, read_clause: ReadClause, *, language: str, from_ipa: Callable[[str], str] = str
     ) -> None:
-        self._read_clause, self._numbers, self._from_ipa = read_clause, numbers, from_ipa
+        self._read_clause, self._language, self._from_ipa = read_clause, language, from_ipa
 
     def read(self, text: str) -> list[Word]:
         """Its words with their phonemes."""
@@ -88,9 +93,12 @@ class SpellingReader:
     def _build_token(self, match: re.Match[str], space: bool) -> _Token | None:
         if match[1]:
             ipa = match[1].strip()
-            return _Token(ipa, [], self._from_ipa(ipa.strip("/")), False, space)
+            return _Token(ipa, [""], self._from_ipa(ipa.strip("/")), False, space)
         if match["number"]:
             return _Token(match[0], self._spell_number(match), "", False, space, " ")
+        if _LETTERS.fullmatch(match["word"] or ""):
+            sounds = self._from_ipa(_stress_vowels(spell_ipa(match["word"], self._language)))
+            return _Token(match[0], [""], sounds, False, space)
         if match["word"]:
             plain = match["word"].replace("’", "'")
             return _Token(match[0], re.findall("[^-]+-?", plain), "", False, space)
@@ -102,28 +110,33 @@ class SpellingReader:
     def _spell_number(self, match: re.Match[str]) -> list[str]:
         from num2words import num2words
 
-        language = self._numbers
+        language = _NUM2WORDS.get(self._language, self._language)
         digits = re.sub(r"[.\u00a0\u202f]", "", match["number"])
         hours, is_time, minutes = digits.partition(":")
         if is_time:
-            parts = [num2words(int(hours), lang=language), _TIME_JOINS[language]]
+            parts = [num2words(int(hours), lang=language), _TIME_JOINS[self._language]]
             parts += [num2words(int(minutes), lang=language)] if int(minutes) else []
-            spoken = " ".join(parts if int(minutes) or language == "fr" else parts[:1])
+            spoken = " ".join(parts if int(minutes) or self._language == "fr" else parts[:1])
         else:
             whole, is_decimal, decimals = digits.partition(",")
             number = float(f"{whole}.{decimals}") if is_decimal else int(whole)
             spoken = num2words(number, lang=language)
         if match["sign"]:
-            spoken += f" {_PER_CENT[language]}"
+            spoken += f" {_PER_CENT[self._language]}"
         return re.findall(r"[^\W\d_]+", spoken)
 
     def _read_tokens(self, tokens: Sequence[_Token]) -> list[Word]:
         sounds = iter(self._read_clause([word for token in tokens for word in token.words]))
         words = []
         for token in tokens:
-            phonemes = token.phonemes or token.joint.join(next(sounds) for _ in token.words)
-            words.append(Word(token.text, phonemes, token.space))
+            said = token.joint.join([next(sounds) for _ in token.words])
+            words.append(Word(token.text, token.phonemes or said, token.space))
         return words
+
+
+def _stress_vowels(ipa: str) -> str:
+    """IPA sets the stress before a syllable, Kokoro before its vowel."""
+    return re.sub("([ˈˌ])([^aeiouyɔɛə ]+)", r"\2\1", ipa)
 
 
 # ---------------------------------------------------------------- syllables
