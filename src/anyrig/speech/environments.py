@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,8 @@ class EnvironmentSpec:
     max_python: tuple[int, int]
     """The newest Python that all of it is published for."""
     min_python: tuple[int, int] = MIN_PYTHON
+    systems: tuple[tuple[str, str], ...] = ()
+    """Operating system and machine that all of it is published for; empty: every one."""
     torch_indexes: Mapping[str, str] = field(default_factory=dict)
     """By flavour of torch: the folder of torch's own index that usually has the pinned torch."""
     disk_bytes: int = 0
@@ -219,6 +222,7 @@ class Environment:
         if self.state == "ready" and self._has_torch_for(flavour):
             on_line(f"{self.name} is ready in {self.folder}")
             return
+        self.check_system()
         python = self.find_python()
         self._check_disk(flavour, on_line)
         agreed = self._require_agreement(agree)
@@ -236,6 +240,17 @@ class Environment:
         with self._lock():
             self._clear()
         return True
+
+    def check_system(self) -> None:
+        """MissingPackageError where the packages are not published for this system."""
+        here = platform.system().lower(), platform.machine().lower().replace("amd64", "x86_64")
+        systems = self.spec.systems
+        if systems and here not in systems:
+            published = " and ".join(f"{system} on {machine}" for system, machine in systems)
+            raise MissingPackageError(
+                f"{self.name} is published for {published} only; this is {here[0]} on {here[1]}",
+                hint="`anyrig engines` lists the engines that can be used here.",
+            )
 
     def find_python(self) -> list[str]:
         """The command of a Python that the packages are published for: this one if it will do."""

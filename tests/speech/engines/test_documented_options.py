@@ -56,7 +56,7 @@ def test_what_users_of_other_tools_are_told_is_taken(words: str, engine: str) ->
 
 
 class _Model:
-    """Stands in for IndexTTS2: keeps what it is given."""
+    """Stands in for IndexTTS2 of both packages: records what it is given."""
 
     dtype: Any = None
 
@@ -66,33 +66,49 @@ class _Model:
 
     def infer(self, **given: Any) -> tuple[int, Any]:
         self.said = given
-        return 22050, np.zeros((1, 64), np.int16)
+        return 22050, np.zeros((1, 11025), np.int16)
+
+    def infer_generator(self, voice: str, *_: Any, **given: Any) -> Any:
+        self.said = {"spk_audio_prompt": voice, **given}
+        yield torch.full((1, 64), 3276.8)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("engine", [indextts.IndexTts, indextts.IndexTts2])
 def test_indextts_is_given_what_was_set(
-    precision: Any, on_cpu: Placement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Any, precision: Any, on_cpu: Placement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library = types.ModuleType("indextts.infer_v2")
-    library.IndexTTS2 = _Model  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "indextts", types.ModuleType("indextts"))
-    monkeypatch.setitem(sys.modules, "indextts.infer_v2", library)
+    for name in ("indextts.infer_v2", "indextts25.infer_v2_5"):
+        library = types.ModuleType(name)
+        library.IndexTTS2 = _Model  # type: ignore[attr-defined]
+        package = name.partition(".")[0]
+        monkeypatch.setitem(sys.modules, package, types.ModuleType(package))
+        monkeypatch.setitem(sys.modules, name, library)
     handle = types.SimpleNamespace(device=torch.device("cuda"))
     monkeypatch.setattr(indextts, "open_torch", lambda placement: handle)
-    names = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model", "voices/anna.wav")
-    (tmp_path / "voices").mkdir()
-    for name in names:
+    monkeypatch.setattr(indextts, "check_shapes", lambda folder: None)
+    names = indextts._FILES if engine is indextts.IndexTts else indextts._FILES_2
+    for name in (*names, "voices/anna.wav", "voices/sad.wav"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     given = {"max_mel_tokens": "800", "max_text_tokens_per_sentence": "100"}
-    options = resolve_options(indextts.INFO, given)
-    engine: Any = indextts.IndexTts(
-        replace(on_cpu, precision=precision), folder=str(tmp_path), **options
-    )
-    (take,) = engine.run([Utterance("Hello.", voice="anna")])
+    given |= {"emo_audio_prompt": "sad", "emo_alpha": "0.7", "duration": "1.5"}
+    options = resolve_options(engine.info, given)
+    loaded = engine(replace(on_cpu, precision=precision), folder=str(tmp_path), **options)
+    (take,) = loaded.run([Utterance("Hello.", voice="anna")])
     assert take.rate == 22050
-    model = engine._model
+    model = loaded._model
     assert model.said["max_mel_tokens"] == 800
     assert model.said["max_text_tokens_per_segment"] == 100
     assert model.said["spk_audio_prompt"] == str(tmp_path / "voices" / "anna.wav")
-    assert model.loaded["use_fp16"] == (precision == "fp16")
-    assert (model.dtype is torch.bfloat16) == (precision == "bf16")
+    assert model.said["emo_audio_prompt"] == str(tmp_path / "voices" / "sad.wav")
+    assert model.said["emo_alpha"] == 0.7
+    if engine is indextts.IndexTts2:
+        assert len(take.samples) == pytest.approx(11025 * 1.5, rel=0.02)
+        assert model.loaded["use_fp16"] == (precision == "fp16")
+        assert (model.dtype is torch.bfloat16) == (precision == "bf16")
+    else:
+        assert model.said["duration_factor"] == 1.5
+        assert take.samples == pytest.approx(np.full(64, 0.1), abs=1e-3)
+        assert model.loaded["use_bf16"] == (precision == "bf16")
+        assert (model.dtype is torch.float16) == (precision == "fp16")

@@ -10,18 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import MissingPackageError, MissingWeightsError, UnspeakableTextError
+from anyrig.errors import (
+    InvalidInputError,
+    MissingPackageError,
+    MissingWeightsError,
+    UnspeakableTextError,
+)
 from anyrig.placement import Placement
 from anyrig.speech.choose import WeightsCache
 from anyrig.speech.engine import EngineWeights, SpeechEngine, Utterance
-from anyrig.speech.engines.indextts import IndexTts
+from anyrig.speech.engines import indextts
+from anyrig.speech.engines.indextts import IndexTts, IndexTts2, parse_emotion
 from anyrig.speech.engines.xtts import Xtts, list_pickled_names, split_text
 from anyrig.speech.environments import Environment
 from anyrig.speech.voices import choose_voice
 
-ENGINES: list[type[SpeechEngine]] = [Xtts, IndexTts]
+ENGINES: list[type[SpeechEngine]] = [Xtts, IndexTts, IndexTts2]
 XTTS_FILES = ("config.json", "model.pth", "vocab.json")
-INDEXTTS_FILES = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model", "voices/anna.wav")
+INDEXTTS_FILES = (*indextts._FILES, "voices/anna.wav")
 
 
 @pytest.fixture
@@ -101,6 +107,42 @@ def test_a_voice_of_many_languages_is_picked_for_each(home: Path, tmp_path: Path
     assert names == ["anna"] * 2
     with pytest.raises(UnspeakableTextError, match="no installed voice speaks fr"):
         choose_voice(voices, Utterance("x", "fr"))
+
+
+def test_a_folder_of_the_other_version_is_recognised(home: Path, tmp_path: Path) -> None:
+    folder = _write(tmp_path / "w", *indextts._FILES_2, "voices/anna.wav")
+    assert _find(IndexTts2, folder, home).voices[0].name == "anna"
+    with pytest.raises(MissingWeightsError, match=r"has the files of IndexTTS 2\.0") as error:
+        _find(IndexTts, folder, home)
+    assert "--engine indextts2" in str(error.value.hint)
+
+
+def test_an_engine_that_is_not_published_for_this_system_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
+    environment = Environment("indextts2", IndexTts2.environment, tmp_path / "new")
+    with pytest.raises(MissingPackageError, match=r"for linux on x86_64 only; this is darwin on"):
+        environment.install(agree=lambda _: True, on_line=print, variables={})
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("vector", "problem"),
+    [
+        ("0.1,0.2", "has 2 numbers"),
+        ("0,0,x,0,0,0,0,0", "not a list of numbers"),
+        ("0,0,0.5,0,0,0,0,0.4", "sum above 0.8"),
+        ("0,0,-0.1,0,0,0,0,0", "negative"),
+        ("0,0,nan,0,0,0,0,0", "negative"),
+    ],
+)
+def test_emotions_that_are_none(vector: str, problem: str) -> None:
+    with pytest.raises(InvalidInputError, match=problem) as error:
+        parse_emotion(vector)
+    assert "melancholic" in str(error.value.hint)
+    assert parse_emotion("0,0,0.4,0,0,0,0,0.4") == [0, 0, 0.4, 0, 0, 0, 0, 0.4]
 
 
 def test_a_main_environment_without_torch_still_places_it(

@@ -29,6 +29,7 @@ OWN: dict[str, str] = {
     "vibevoice": "anyrig.speech.engines.vibevoice:VibeVoice",
     "xtts": "anyrig.speech.engines.xtts:Xtts",
     "indextts": "anyrig.speech.engines.indextts:IndexTts",
+    "indextts2": "anyrig.speech.engines.indextts:IndexTts2",
     "tone": "anyrig.speech.engines.tone:Tone",
 }
 DEFAULT = "hibari"

@@ -1,11 +1,16 @@
-"""IndexTTS2: English and Chinese in the voice of any recording, in an environment of its own."""
+"""IndexTTS in the voice of any recording, each version in an environment of its own.
+
+`indextts` is version 2.5, published for every system. `indextts2` is version 2.0, whose package
+needs others that are published for Linux on x86_64 only; it alone takes an emotion as text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.speech.engine import (
     EngineInfo,
     EngineOption,
@@ -30,47 +35,101 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.placement import Placement
 
-_FILES = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model")
+EMOTIONS = ("happy", "angry", "sad", "afraid", "disgusted", "melancholic", "surprised", "calm")
+"""What the eight numbers of an emotion vector stand for."""
+MAX_EMOTION = 0.8
+"""Of their sum: with more of it the voice is no longer the recording's, say its authors."""
+_MIN_DURATION, _MAX_DURATION = 0.5, 2.0
+_TOKENIZER = "multilingual_zh_ja_yue_char_del.tiktoken"
+_FILES = (
+    "config.yaml", "gpt.pth", "s2mel.pth", "codec.pth", _TOKENIZER, "wav2vec2bert_stats.pt",
+    "feat1.pt", "feat2.pt", "hf_cache/w2v-bert-2.0/config.json",
+    "hf_cache/w2v-bert-2.0/preprocessor_config.json", "hf_cache/w2v-bert-2.0/model.safetensors",
+    "hf_cache/campplus_cn_common.bin", "hf_cache/bigvgan/config.json",
+    "hf_cache/bigvgan/bigvgan_generator.pt",
+)  # fmt: skip
+_FILES_2 = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model", "wav2vec2bert_stats.pt",
+            "feat1.pt", "feat2.pt")  # fmt: skip
+_NOTICE = (
+    "IndexTTS is under bilibili's model licence: above 100 million monthly users or 1 billion yuan "
+    "of yearly revenue a separate licence is needed, and its use policy applies to everyone."
+)
+_OPTIONS = (
+    EngineOption("temperature", 0.8, "Sampling temperature.", low=0.01, high=2.0),
+    EngineOption("top_p", 0.8, "Nucleus sampling: cumulative probability.", low=0.01, high=1.0),
+    EngineOption("top_k", 30, "Sample from the k most likely tokens.", low=1, high=1000),
+    EngineOption("repetition_penalty", 10.0, "Penalty for repeated tokens.", low=1, high=20),
+    EngineOption("num_beams", 3, "Number of beams.", low=1, high=10, saves_memory=1),
+    EngineOption(
+        "emo_audio_prompt", "", "Name of another recording in `voices`, whose emotion is used."
+    ),
+    EngineOption(
+        "emo_vector", "", f"Emotion as eight numbers from 0, at most {MAX_EMOTION} together, with "
+        f"commas between them: {', '.join(EMOTIONS)}.",
+    ),
+    EngineOption("emo_alpha", 1.0, "Strength of the emotion.", low=0, high=1),
+    EngineOption(
+        "duration", 1.0, "Duration factor: 1.2 is a fifth longer.",
+        low=_MIN_DURATION, high=_MAX_DURATION,
+    ),
+    EngineOption(
+        "max_mel_tokens", 1500, "Maximum length, in tokens of the model: 25 a second in 2.5, 50 in "
+        "2.0.", low=10, high=5000, saves_memory=750,
+    ),
+    EngineOption(
+        "max_text_tokens_per_sentence", 120, "Longer lines are split.",
+        low=20, high=600, saves_memory=60,
+    ),
+)  # fmt: skip
 
 INFO = EngineInfo(
     name="indextts",
-    summary="IndexTTS2: English and Chinese in the voice of any recording",
-    languages=("en", "zh"),
+    summary="IndexTTS 2.5: five languages in the voice of any recording, with emotion",
+    languages=("en", "zh", "es", "ja", "ar"),
     quality=4,
     libraries=("torch",),
     precisions=("fp32", "fp16", "bf16"),
     code_licence="bilibili model licence",
     weights_licence="bilibili model licence",
     install=install_command("indextts"),
+    weights="Put the files of IndexTeam/IndexTTS-2.5 into the folder; w2v-bert-2.0, campplus and "
+    "bigvgan into its folder `hf_cache`; and a recording into its folder `voices`.",
+    max_chars=300,
+    varies_with_seed=True,
+    streams=True,
+    options=_OPTIONS,
+    verification=Verification(
+        "small random", note="with indextts25-inference 0.2.0 on the CPU; not on a GPU"
+    ),
+)
+INFO_2 = EngineInfo(
+    name="indextts2",
+    summary="IndexTTS 2.0: English and Chinese in the voice of any recording, emotion from a text",
+    languages=("en", "zh"),
+    quality=4,
+    libraries=("torch",),
+    precisions=("fp32", "fp16", "bf16"),
+    code_licence="bilibili model licence",
+    weights_licence="bilibili model licence",
+    install=install_command("indextts2"),
     weights="Put the files of IndexTeam/IndexTTS-2 into the folder, and a recording into its "
     "folder `voices`; the engine itself fetches what else it needs from the model hub.",
     max_chars=300,
     varies_with_seed=True,
     options=(
-        EngineOption("temperature", 0.8, "Sampling temperature.", low=0.01, high=2.0),
-        EngineOption("top_p", 0.8, "Nucleus sampling: cumulative probability.", low=0.01, high=1.0),
-        EngineOption("top_k", 30, "Sample from the k most likely tokens.", low=1, high=1000),
-        EngineOption("repetition_penalty", 10.0, "Penalty for repeated tokens.", low=1, high=20),
-        EngineOption("num_beams", 3, "Number of beams.", low=1, high=10, saves_memory=1),
-        EngineOption("emo_alpha", 1.0, "Strength of the recording's emotion.", low=0, high=1),
-        EngineOption("duration", 1.0, "Duration factor: 1.2 is a fifth longer.", low=0.5, high=2.0),
-        EngineOption(
-            "max_mel_tokens", 1500, "Maximum length; about 50 tokens per second.",
-            low=50, high=5000, saves_memory=750,
-        ),
-        EngineOption(
-            "max_text_tokens_per_sentence", 120, "Longer lines are split.",
-            low=20, high=600, saves_memory=60,
-        ),
+        *_OPTIONS,
+        EngineOption("emo_text", "", "Emotion as a description: `tired, near tears`."),
     ),
     verification=Verification("not run", note="written after its package's source"),
-)  # fmt: skip
+)
 
 
 class IndexTts(SpeechEngine):
+    """Version 2.5."""
+
     info = INFO
     name = INFO.name
-    version = "1"
+    version = "2"
     sample_rate = 22050
     clones = True
     cores = None  # the model is large, and its own threads use the cores
@@ -78,67 +137,274 @@ class IndexTts(SpeechEngine):
     batch_invariant = True  # every utterance has its own seed
     max_items = 16
     environment = EnvironmentSpec(
-        ("indextts2-inference==2.1.1", "torch==2.8.0", "torchaudio==2.8.0"),
-        max_python=(3, 12),
-        torch_indexes=TORCH_28_INDEXES,
-        disk_bytes=3 * GB,
-        gpu_disk_bytes=9 * GB,
-        notice="IndexTTS2 is under bilibili's model licence: above 100 million monthly users or "
-        "1 billion yuan of yearly revenue a separate licence is needed, and its use policy applies "
-        "to everyone.",
+        ("indextts25-inference==0.2.0", "torch==2.13.0", "transformers==5.22.2"),
+        max_python=(3, 13),
+        disk_bytes=2 * GB,
+        gpu_disk_bytes=8 * GB,
+        notice=_NOTICE,
     )
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
-        import torch
-        from indextts.infer_v2 import IndexTTS2  # type: ignore[import-not-found]
-
         self._options = options
         self._voices = self.find_weights(Path(folder)).voices
         self._recordings = recordings.list_recordings(Path(folder))
+        self._emotion = _read_emotion(options, self._recordings)
+        check_shapes(Path(folder))
+        import torch
+        from indextts25.infer_v2_5 import IndexTTS2  # type: ignore[import-not-found]
+
         self.handle = handle = open_torch(placement)
-        half = placement.precision if handle.device.type not in ("cpu", "mps") else "fp32"
+        precision = _usable_precision(placement, handle.device.type)
         self._model = IndexTTS2(
             cfg_path=str(Path(folder) / "config.yaml"),
             model_dir=folder,
-            use_fp16=half == "fp16",
             device=str(handle.device),
-            use_cuda_kernel=False,
+            use_bf16=precision == "bf16",
         )
-        if half == "bf16":  # the format of its autocast regions; it has no argument for this one
-            self._model.dtype = torch.bfloat16
+        if precision == "fp16":  # the format of its autocast regions; it has no argument for it
+            self._model.dtype = torch.float16
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
+        if folder and (folder / "bpe.model").is_file() and not (folder / "codec.pth").is_file():
+            raise MissingWeightsError(
+                f"{folder} has the files of IndexTTS 2.0; indextts is version 2.5",
+                hint="Pass --engine indextts2, or put the files of IndexTeam/IndexTTS-2.5 into "
+                "another folder.",
+            )
         return recordings.find_weights(cls, folder, _FILES)
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
-        # The library caches one voice: utterances of one voice go together.
-        order = sorted(range(len(batch)), key=lambda index: (batch[index].voice, index))
-        for index in order:
-            yield TakePart(index, self._generate(batch[index]))
+        import numpy as np
 
-    def _generate(self, utterance: Utterance) -> Samples:
+        for index in _order_by_voice(batch):
+            for samples in self._generate(batch[index]):
+                yield TakePart(index, samples, last=False)
+            yield TakePart(index, np.zeros(0, np.float32))
+
+    def _generate(self, utterance: Utterance) -> Iterator[Samples]:
+        """A part for each sentence that the model is given."""
         from anyrig.audio.stretch import stretch
 
         utterance = recordings.resolve_utterance(INFO, self._voices, utterance)
         seed_everything(utterance.seed)
-        names = (
-            "temperature", "top_p", "top_k", "num_beams", "repetition_penalty", "emo_alpha",
-            "max_mel_tokens",
-        )  # fmt: skip
-        given = {name: self._options[name] for name in names}
+        wanted = float(self._options["duration"]) / utterance.rate
+        duration = min(max(wanted, _MIN_DURATION), _MAX_DURATION)
+        parts = self._model.infer_generator(
+            str(self._recordings.get(utterance.voice, utterance.voice)),
+            utterance.text,
+            None,
+            utterance.language,
+            duration_factor=duration,
+            text_normalization=False,  # numbers are words by now
+            stream_return=True,
+            max_text_tokens_per_segment=self._options["max_text_tokens_per_sentence"],
+            **self._emotion,
+            **_list_sampling(self._options),
+        )
+        for part in parts:
+            # Its samples are float32 in the range of 16 bits.
+            samples = recordings.to_samples(part) / 32768.0
+            yield stretch(samples, self.sample_rate, duration / wanted)
+
+
+class IndexTts2(SpeechEngine):
+    """Version 2.0."""
+
+    info = INFO_2
+    name = INFO_2.name
+    version = "1"
+    sample_rate = 22050
+    clones = True
+    cores = None
+    pads = False
+    batch_invariant = True
+    max_items = 16
+    environment = EnvironmentSpec(
+        ("indextts2-inference==2.1.1", "torch==2.8.0", "torchaudio==2.8.0"),
+        max_python=(3, 12),
+        systems=(("linux", "x86_64"),),
+        torch_indexes=TORCH_28_INDEXES,
+        disk_bytes=3 * GB,
+        gpu_disk_bytes=9 * GB,
+        notice=_NOTICE,
+    )
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
+        self._options = options
+        self._voices = self.find_weights(Path(folder)).voices
+        self._recordings = recordings.list_recordings(Path(folder))
+        self._emotion = _read_emotion(options, self._recordings)
+        if options["emo_text"]:
+            self._emotion |= {"use_emo_text": True, "emo_text": options["emo_text"]}
+        import torch
+        from indextts.infer_v2 import IndexTTS2  # type: ignore[import-not-found]
+
+        self.handle = handle = open_torch(placement)
+        precision = _usable_precision(placement, handle.device.type)
+        self._model = IndexTTS2(
+            cfg_path=str(Path(folder) / "config.yaml"),
+            model_dir=folder,
+            use_fp16=precision == "fp16",
+            device=str(handle.device),
+            use_cuda_kernel=False,
+        )
+        if precision == "bf16":  # the format of its autocast regions; it has no argument for it
+            self._model.dtype = torch.bfloat16
+
+    @classmethod
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
+        return recordings.find_weights(cls, folder, _FILES_2)
+
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
+        for index in _order_by_voice(batch):
+            yield TakePart(index, self._generate(batch[index]))
+
+    def _generate(self, utterance: Utterance) -> Samples:
+        from anyrig.audio.resample import resample
+        from anyrig.audio.stretch import stretch
+
+        utterance = recordings.resolve_utterance(INFO_2, self._voices, utterance)
+        seed_everything(utterance.seed)
         rate, audio = self._model.infer(
             spk_audio_prompt=str(self._recordings.get(utterance.voice, utterance.voice)),
             text=utterance.text,
             output_path=None,
             # The second version calls a sentence a segment.
             max_text_tokens_per_segment=self._options["max_text_tokens_per_sentence"],
-            **given,
+            **self._emotion,
+            **_list_sampling(self._options),
         )
+        # It has no duration factor of its own.
         speed = utterance.rate / float(self._options["duration"])
         samples = stretch(recordings.to_samples(audio), rate, speed)
-        if rate != self.sample_rate:
-            from anyrig.audio.resample import resample
+        return resample(samples, rate, self.sample_rate)
 
-            samples = resample(samples, rate, self.sample_rate)
-        return samples
+
+def _order_by_voice(batch: Sequence[Utterance]) -> list[int]:
+    """The package caches what it computes of a voice: utterances of one voice go together."""
+    return sorted(range(len(batch)), key=lambda index: (batch[index].voice, index))
+
+
+def _usable_precision(placement: Placement, device_type: str) -> str:
+    return "fp32" if device_type in ("cpu", "mps") else placement.precision
+
+
+def _list_sampling(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    names = ("temperature", "top_p", "top_k", "num_beams", "repetition_penalty", "max_mel_tokens")
+    return {name: options[name] for name in names}
+
+
+def _read_emotion(
+    options: Mapping[str, OptionValue], known: Mapping[str, Path]
+) -> dict[str, OptionValue | list[float]]:
+    """The arguments of the package for an emotion."""
+    given: dict[str, OptionValue | list[float]] = {"emo_alpha": options["emo_alpha"]}
+    name, vector = str(options["emo_audio_prompt"]), str(options["emo_vector"])
+    if name and vector:
+        raise InvalidInputError(
+            "emo_audio_prompt and emo_vector cannot be combined", hint="Set one of the two."
+        )
+    if vector:
+        given["emo_vector"] = parse_emotion(vector)
+    if name:
+        if name not in known:
+            raise InvalidInputError(
+                f"emo_audio_prompt: there is no recording {name}",
+                hint=f"Recordings in `voices`: {', '.join(known) or 'none'}.",
+            )
+        given["emo_audio_prompt"] = str(known[name])
+    return given
+
+
+def parse_emotion(vector: str) -> list[float]:
+    """Eight numbers with commas between them."""
+    hint = f"Eight numbers, for {', '.join(EMOTIONS)}: emo_vector=0,0,0.6,0,0,0,0,0"
+    try:
+        numbers = [float(number) for number in vector.split(",")]
+    except ValueError:
+        raise InvalidInputError(
+            f"emo_vector is not a list of numbers: {vector}", hint=hint
+        ) from None
+    if len(numbers) != len(EMOTIONS):
+        raise InvalidInputError(f"emo_vector has {len(numbers)} numbers; expected 8", hint=hint)
+    total = sum(numbers)
+    if not all(number >= 0 for number in numbers) or not total <= MAX_EMOTION + 1e-9:
+        raise InvalidInputError(
+            f"emo_vector must not have negative numbers or a sum above {MAX_EMOTION}; this is "
+            f"{vector}",
+            hint=hint,
+        )
+    return numbers
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+class _Expected(NamedTuple):
+    file: str
+    path: tuple[str, ...]
+    """Of the tensor in the file, dictionary by dictionary."""
+    shape: tuple[int | None, ...]
+    """None: any."""
+
+
+def check_shapes(folder: Path) -> None:
+    """Compare the files of version 2.5 with its config.yaml, before any of them is loaded.
+
+    The package would notice some of it after a minute of loading, and would not name the file.
+    """
+    import torch
+    from omegaconf import OmegaConf  # type: ignore[import-not-found]
+
+    config: Any = OmegaConf.load(folder / "config.yaml")
+    try:
+        expected = _list_expected(config)
+    except Exception as error:  # whatever a damaged or foreign file makes omegaconf raise
+        raise MissingWeightsError(
+            f"{folder / 'config.yaml'} is not a configuration of IndexTTS 2.5: {error}",
+            hint="Download it again from IndexTeam/IndexTTS-2.5.",
+        ) from error
+    opened: dict[str, Any] = {}
+    for file, path, shape in expected:
+        if file not in opened:
+            try:
+                content = torch.load(folder / file, map_location="meta", weights_only=True)
+            except Exception as error:  # zip, pickle and torch raise what they like
+                raise MissingWeightsError(
+                    f"{folder / file} cannot be read: {error}", hint="Download it again."
+                ) from error
+            # Some of its files have the weights beside the state of the optimizer.
+            opened[file] = content.get("model", content) if isinstance(content, dict) else content
+        tensor = opened[file]
+        for key in path:
+            tensor = tensor.get(key) if isinstance(tensor, Mapping) else None
+        actual = tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else None
+        fits = actual is not None and len(actual) == len(shape) and all(
+            wanted in (None, size) for wanted, size in zip(shape, actual, strict=True)
+        )  # fmt: skip
+        if not fits:
+            name = ".".join(path) or "it"
+            wanted = ", ".join("any" if size is None else str(size) for size in shape)
+            state = "is missing" if actual is None else f"has the shape {list(actual)}"
+            raise MissingWeightsError(
+                f"{folder / file} does not fit config.yaml: {name} {state}; expected [{wanted}]",
+                hint="Both must be of one release: download them again.",
+            )
+
+
+def _list_expected(config: Any) -> list[_Expected]:
+    gpt, codec, regulator = config.gpt, config.semantic_codec, config.s2mel.length_regulator
+    weights, width, kinds = config.gpt_checkpoint, int(gpt.model_dim), sum(config.emo_num)
+    last = f"gpt.h.{int(gpt.layers) - 1}.ln_1.weight"
+    return [
+        _Expected(weights, ("text_embedding.weight",), (gpt.number_text_tokens + 1, width)),
+        _Expected(weights, ("mel_embedding.weight",), (gpt.number_mel_codes, width)),
+        _Expected(weights, (last,), (width,)),
+        _Expected(config.s2mel_checkpoint, ("net", "length_regulator", "content_in_proj.weight"),
+                  (regulator.channels, regulator.in_channels)),
+        _Expected("codec.pth", ("quantizer.quantizers.0.codebook.weight",),
+                  (codec.codebook_size, codec.codebook_dim)),
+        _Expected(config.emo_matrix, (), (kinds, None)),
+        _Expected(config.spk_matrix, (), (kinds, 192)),
+    ]  # fmt: skip
