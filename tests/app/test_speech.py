@@ -200,7 +200,9 @@ def talk(tmp_path: Path) -> Path:
 
 def test_a_recording_becomes_text_and_files(talk: Path, tmp_path: Path) -> None:
     events: list[Event] = []
-    result = Rig().transcribe(talk, language="en", device="cpu", on_event=events.append)
+    result = Rig().transcribe(
+        talk, language="en", device="cpu", word_times=True, on_event=events.append
+    )
     assert "lighthouse" in result.text
     result.save(tmp_path / "talk.vtt")
     assert (tmp_path / "talk.vtt").read_text(encoding="utf-8").startswith("WEBVTT")

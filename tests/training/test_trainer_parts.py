@@ -446,20 +446,20 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(tmp_path: Path) 
 
 
 def test_importing_adds_little_to_torch(tmp_path: Path) -> None:
-    """CPU time of compiled files, the least of a few: other work only ever adds to it."""
+    """CPU time of compiled files beside torch's own, the least of a few."""
     package = Path(anyrig.__file__).parent
     shutil.copytree(package, tmp_path / "anyrig", ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(tmp_path / "anyrig", quiet=2)
     code = (
-        "import time, torch; began = time.process_time(); "
-        "from anyrig.training import Trainer, Settings; "
-        "import anyrig; print(time.process_time() - began, anyrig.__file__)"
+        "import time; first = time.process_time(); import torch; began = time.process_time(); "
+        "from anyrig.training import Trainer, Settings; import anyrig; "
+        "print((time.process_time() - began) / (began - first), anyrig.__file__)"
     )
     spent = []
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": str(tmp_path)})  # fmt: skip
-        seconds, where = done.stdout.split()
+        share, where = done.stdout.split()
         assert where.startswith(str(tmp_path))
-        spent.append(float(seconds))
-    assert min(spent) < 0.1
+        spent.append(float(share))
+    assert min(spent) < 0.15

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -221,6 +223,22 @@ def test_an_item_that_was_started_is_finished_after_its_deadline() -> None:
         wait_until(lambda: future.began is not None)
         now[0] = 2.0
         assert future.result(timeout=60) == pytest.approx(1.0)
+
+
+def test_a_finished_item_does_not_stay_until_its_deadline() -> None:
+    """Its payload and its error may be large, and deadlines are minutes away."""
+    with live_queue("a") as live:
+        future = live.submit(0.001, deadline=time.monotonic() + 600)
+        future.result(timeout=60)
+        live.submit(0.001).result(timeout=60)  # threads hold the last one they saw
+        gone = weakref.ref(future)
+        del future
+
+        def is_gone() -> bool:
+            gc.collect()
+            return gone() is None
+
+        wait_until(is_gone)
 
 
 def test_many_late_items_fail_and_others_follow() -> None:

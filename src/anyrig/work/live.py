@@ -19,6 +19,7 @@ import math
 import queue
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -120,8 +121,9 @@ class LiveQueue(ItemStream, Generic[T, R]):
         self._counts: dict[Lane, Counter[str]] = {lane: Counter() for lane in LANES}
         """Waiting items by client; cancelled ones stay in their queue for a while and do not
         count."""
-        self._deadlines: list[tuple[float, int, _Request[T, R]]] = []
-        """By deadline, as they were when the item was submitted or last looked at."""
+        self._deadlines: list[tuple[float, int, weakref.ref[_Request[T, R]]]] = []
+        """By deadline, as they were when the item was submitted or last looked at. Weak: a finished
+        item, with its payload and its error, must not stay until its deadline."""
         self._in_flight: dict[int, _Request[T, R]] = {}
         self._num_submitted = self._num_taken = self._live_in_a_row = 0
         self._error: BaseException | None = None
@@ -167,7 +169,8 @@ class LiveQueue(ItemStream, Generic[T, R]):
             self._check(lane, client, admitted)
             self._queues[lane].push(request, client=client, priority=priority, cost=cost)
             if deadline is not None:
-                heapq.heappush(self._deadlines, (deadline, self._num_submitted, request))
+                entry = (deadline, self._num_submitted, weakref.ref(request))
+                heapq.heappush(self._deadlines, entry)
             self._counts[lane][client] += 1
             self._num_submitted += 1
         self.pool.wake()
@@ -295,12 +298,15 @@ class LiveQueue(ItemStream, Generic[T, R]):
         now, late = self._clock(), set()
         with self._lock:
             while self._deadlines and self._deadlines[0][0] <= now:
-                _, number, request = heapq.heappop(self._deadlines)
+                _, number, reference = heapq.heappop(self._deadlines)
+                request = reference()
+                if request is None:
+                    continue
                 future = request.future
                 if future.done() or future.began is not None or future.deadline is None:
                     continue
                 if future.deadline > now:  # extended
-                    heapq.heappush(self._deadlines, (future.deadline, number, request))
+                    heapq.heappush(self._deadlines, (future.deadline, number, reference))
                 else:
                     late.add(request)
             for lane in {request.lane for request in late if request.index is None}:

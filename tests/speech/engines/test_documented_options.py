@@ -59,6 +59,7 @@ class _Model:
     """Stands in for IndexTTS2 of both packages: records what it is given."""
 
     dtype: Any = None
+    _speaker_conditioning = _emotion_conditioning = None
 
     def __init__(self, **given: Any) -> None:
         self.loaded = given

@@ -71,7 +71,7 @@ def _write_buzz(path: Path, pitch: float) -> None:
 def _open_pool(folder: Path, home: Path, **options: object) -> WorkerPool:
     weights = WeightsCache().find(IndexTts, folder, home)
     factory = EngineFactory(
-        "anyrig.speech.engines:load_engine",
+        "anyrig.speech.quality:CheckedEngine",
         {
             "engine": engines.describe_engine(IndexTts, "indextts"),
             "folder": weights.folder,

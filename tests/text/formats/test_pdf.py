@@ -187,6 +187,7 @@ def test_a_cover_that_cannot_be_drawn_costs_no_text(
     tmp_path: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "_COVER_S", 0.5)
+    monkeypatch.setattr(reader, "_SILENT_S", 60)
     path = write(tmp_path / "book.pdf", [leaf()])
     real = os.path.realpath("/proc/self/exe")
     becomes(

@@ -45,7 +45,7 @@ RUNS = {
 }  # fmt: skip
 LINES = {
     "empty_lines": "\n" * 2_000_000, "lines_of_spaces": " \n" * 500_000, "returns": "\r" * 500_000,
-    "one_letter_lines": "a\n" * 300_000, "one_letter_paragraphs": "a\n\n" * 200_000,
+    "one_letter_lines": "a\n" * 150_000, "one_letter_paragraphs": "a\n\n" * 200_000,
     "headings": "CHAPTER I\n\n" * 50_000, "numbered_headings": "CHAPTER 1\n\nText.\n\n" * 20_000,
     "rules": "* * *\n\n" * 100_000, "dashes_alone": "---\n" * 200_000, "notes": "[1]\n" * 100_000,
     "note_signs": "word[1] " * 60_000, "page_numbers": "\n- 7 -\n" * 50_000,

@@ -6,7 +6,7 @@ needs others that are published for Linux on x86_64 only; it alone takes an emot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -163,6 +163,7 @@ class IndexTts(SpeechEngine):
         )
         if precision == "fp16":  # the format of its autocast regions; it has no argument for it
             self._model.dtype = torch.float16
+        _keep_random_state(self._model)
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
@@ -279,6 +280,23 @@ class IndexTts2(SpeechEngine):
         speed = utterance.rate / float(self._options["duration"])
         samples = stretch(recordings.to_samples(audio), rate, speed)
         return resample(samples, rate, self.sample_rate)
+
+
+def _keep_random_state(model: Any) -> None:
+    """What it computes of a voice is cached, and draws random numbers without using them: the
+    first utterance of a voice would be another take than the same one later.
+    """
+    import torch
+
+    def wrap(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **given: Any) -> Any:
+            with torch.random.fork_rng():
+                return compute(*args, **given)
+
+        return run
+
+    model._speaker_conditioning = wrap(model._speaker_conditioning)
+    model._emotion_conditioning = wrap(model._emotion_conditioning)
 
 
 def _order_by_voice(batch: Sequence[Utterance]) -> list[int]:
