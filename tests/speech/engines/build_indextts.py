@@ -121,8 +121,13 @@ def main(folder: str) -> None:
     with open(path("config.yaml"), "w", encoding="utf-8") as file:
         file.write(CONFIG)
     config: Any = OmegaConf.create(CONFIG)
-    gpt = UnifiedVoice(**config.gpt)
-    torch.save(scatter(gpt.state_dict()), path("gpt.pth"))
+    weights = scatter(UnifiedVoice(**config.gpt).state_dict())
+    # As it is initialised, a layer hardly hears what came before: no emotion would be heard.
+    louder = {
+        name: 10 * one if name.startswith("gpt.h.") and one.ndim == 2 else one
+        for name, one in weights.items()
+    }
+    torch.save(louder, path("gpt.pth"))
     codec = EnhancedCodec(**config.semantic_codec)
     torch.save({"model": scatter(codec.state_dict())}, path("codec.pth"))
     s2mel = MyModel(config.s2mel)
@@ -139,8 +144,8 @@ def main(folder: str) -> None:
         conv_depthwise_kernel_size=3,
     )  # fmt: skip
     bert.save_pretrained(path("hf_cache", "w2v-bert-2.0", ""))
-    weights = {name: one.contiguous() for name, one in Wav2Vec2BertModel(bert).state_dict().items()}
-    save_file(weights, path("hf_cache", "w2v-bert-2.0", "model.safetensors"))
+    layers = {name: one.contiguous() for name, one in Wav2Vec2BertModel(bert).state_dict().items()}
+    save_file(layers, path("hf_cache", "w2v-bert-2.0", "model.safetensors"))
     extractor = SeamlessM4TFeatureExtractor(feature_size=80, num_mel_bins=80, stride=2)
     extractor.save_pretrained(path("hf_cache", "w2v-bert-2.0", ""))
     campplus = CAMPPlus(feat_dim=80, embedding_size=192)
