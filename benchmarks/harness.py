@@ -35,6 +35,8 @@ THEMES = {
     "speech": ("cpu",),
     "pronunciation": ("cpu",),
     "pronunciation_voices": ("cpu",),
+    "word_times": ("cpu",),
+    "voice_samples": ("cpu",),
     "first_audio": ("cpu",),
     "embed": ("h200",),
     "classify": ("cpu",),

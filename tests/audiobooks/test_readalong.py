@@ -20,7 +20,7 @@ from anyrig.audiobooks.readalong import (
     build_clips,
     build_pages,
     group_cues,
-    time_words,
+    time_part_words,
     write_readalong,
 )
 from anyrig.audiobooks.readalong_epub import Piece, Track, build_overlay
@@ -125,7 +125,7 @@ def test_words_inside_marks_are_whole_elements() -> None:
     marks = (Inline(0, 31, "language", "fr"), Inline(9, 15, "page", "12"))
     of = plan(Chapter("T", (Block(text, inlines=marks),)))
     times = timeline(of, words=True)
-    (page,) = build_pages(of, "en", {0: time_words(of.parts[0], times.cues, times.rate)})
+    (page,) = build_pages(of, "en", {0: time_part_words(of.parts[0], times.cues, times.rate)})
     assert [stop.label for stop in page.breaks] == ["12"]
     etree.fromstring(page.xhtml.encode())
     assert len(page.pieces) == 6

@@ -215,6 +215,33 @@ class VoicesKeywords(
     """the text is SSML; detected if it begins with <speak."""
 
 
+class SampleOptionsKeywords(TypedDict, total=False):
+    """Options of `SampleOptions` in `anyrig.app.voice_samples`."""
+
+    engine: str
+    """engine that makes a voice of the sample."""
+    model: str | Path | None
+    """folder with the engine's weights."""
+
+
+class AddVoiceKeywords(SampleOptionsKeywords, total=False):
+    """Options of `AddVoiceRequest` in `anyrig.app.voice_samples`."""
+
+    consent_by: str
+    """your name: you declare that the speaker agreed to the use of their voice."""
+    force: bool
+    """add the voice despite failed checks."""
+
+
+class NearestVoicesKeywords(SynthesisOptionsKeywords, total=False):
+    """Options of `NearestVoiceRequest` in `anyrig.app.voice_samples`."""
+
+    limit: int
+    """how many voices to show."""
+    blend: bool
+    """try blends of the nearest two, where the engine can blend."""
+
+
 class TranscribeKeywords(ComputeOptionsKeywords, total=False):
     """Options of `TranscriptionRequest` in `anyrig.app.transcription`."""
 

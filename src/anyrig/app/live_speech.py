@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from anyrig.app.rig import Rig
+    from anyrig.app.word_times import WordTimer
     from anyrig.audio.loudness import Leveller
     from anyrig.audio.samples import Samples
     from anyrig.speech.choose import EngineCatalog
@@ -82,6 +83,7 @@ class LiveSpeechRequest(SpeechRequest):
     """Speech for a client who listens."""
 
     lane: Lane = option("live", "`live`, or `bulk`: live requests are served first")
+    timestamps: bool = option(False, "find when each written word is heard", flag=False)
     key: str = option(
         "", "id of the API key whose lexicon applies beside the owner's", http=False, flag=False
     )
@@ -98,6 +100,8 @@ class SpeechSession:
     _reading: Reading
     _chunks: ChunkBuilder
     _leveller: Leveller | None
+    words: WordTimer | None
+    """When each word is heard, if that was requested."""
     _stack: ExitStack
     """Closed with the session: the reading, and the synthesizer that is borrowed."""
 
@@ -117,7 +121,10 @@ class SpeechSession:
 
     def finish(self, part: SegmentPart) -> Samples:
         """The audio of a part: trimmed, levelled, with its pauses. Call it in a thread."""
-        samples = self._chunks.add(part).samples
+        chunk = self._chunks.add(part)
+        if self.words is not None:
+            self.words.add(chunk)
+        samples = chunk.samples
         return self._leveller.apply(samples) if self._leveller else samples
 
     def close(self) -> None:
@@ -187,6 +194,7 @@ class LiveSpeech:
             client: for whom it is; clients take turns.
             check: called while the text is prepared; it may raise an error to stop.
         """
+        from anyrig.app.word_times import WordTimer, check_word_times
         from anyrig.audio.loudness import Leveller
         from anyrig.speech.chunks import ChunkBuilder
         from anyrig.speech.voices import choose_voice
@@ -204,6 +212,8 @@ class LiveSpeech:
 
             with errors_of_option("text"):
                 script = self._prepare(request, choice, step)
+        if request.timestamps:
+            check_word_times(choice, script)
         with ExitStack() as stack:
             synthesizer = stack.enter_context(self._borrow_synthesizer(request, choice, client))
             self._seconds_per_character[choice.name] = synthesizer.seconds_per_character
@@ -218,8 +228,9 @@ class LiveSpeech:
             rate, loudness = synthesizer.rate, request.loudness
             leveller = Leveller(rate, target_lufs=loudness) if loudness else None
             chunks = ChunkBuilder(rate)
+            words = WordTimer(self._rig, request, script, rate) if request.timestamps else None
             return SpeechSession(
-                choice.name, voice, rate, reading, chunks, leveller, stack.pop_all()
+                choice.name, voice, rate, reading, chunks, leveller, words, stack.pop_all()
             )
 
     def check(
@@ -407,7 +418,8 @@ class LiveSpeech:
         changed = [f" {name}={value}" for name, value in sorted(choice.options.items())
                    if value != defaults[name]]  # fmt: skip
         name = f"speech {choice.name}{''.join(changed)}"
-        return self._rig.models.borrow(name, load, client=client)
+        version = choice.weights.voices_key
+        return self._rig.models.borrow(name, load, version=version, client=client)
 
     # -- what exists -------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from anyrig.app.index import IndexResult
     from anyrig.app.jobs import Jobs
     from anyrig.app.keywords import (
+        AddVoiceKeywords,
         AnalyseKeywords,
         BenchKeywords,
         ClassifyKeywords,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         FineTuneKeywords,
         IndexKeywords,
         MakeBookKeywords,
+        NearestVoicesKeywords,
         OcrKeywords,
         ProfileKeywords,
         SearchKeywords,
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
     from anyrig.app.runs import RegisteredRun, TrainingResult
     from anyrig.app.speech import Speech
     from anyrig.app.transcription import TranscriptionResult
+    from anyrig.app.voice_samples import AddedVoice, NearestVoice
     from anyrig.bench.measurements import Measurements
     from anyrig.devices.machine import Device, Machine
     from anyrig.documents.analyse.folder import Analysis
@@ -473,6 +476,42 @@ class Rig:
         from anyrig.app import voices
 
         return voices.list_voices(self, self.request(voices.VoicesRequest, **options))
+
+    def add_voice(
+        self,
+        name: str,
+        sample: str | Path,
+        *,
+        on_event: OnEvent | None = None,
+        **options: Unpack[AddVoiceKeywords],
+    ) -> AddedVoice:
+        """Add a voice from a recording; the options are fields of `AddVoiceRequest`.
+
+        Rig().add_voice("anna", "anna.wav", engine="xtts", consent_by="A. Miller")
+        """
+        from anyrig.app import voice_samples
+
+        request = self.request(
+            voice_samples.AddVoiceRequest, name=name, sample=Path(sample), **options
+        )
+        with self.report_to(on_event) as report:
+            return voice_samples.add_voice(self, request, report)
+
+    def nearest_voices(
+        self,
+        sample: str | Path,
+        *,
+        on_event: OnEvent | None = None,
+        **options: Unpack[NearestVoicesKeywords],
+    ) -> list[NearestVoice]:
+        """The installed voices that sound most like a recording, the nearest first; the options
+        are fields of `NearestVoiceRequest`.
+        """
+        from anyrig.app import voice_samples
+
+        request = self.request(voice_samples.NearestVoiceRequest, sample=Path(sample), **options)
+        with self.report_to(on_event) as report:
+            return voice_samples.find_nearest_voices(self, request, report)
 
     def transcribe(
         self,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
@@ -49,13 +50,16 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
+    from anyrig.app.word_times import WordTimes
     from anyrig.audio.samples import Samples
     from anyrig.placement import Placement, PlacementPlan
     from anyrig.speech.chunks import AudioChunk
+    from anyrig.speech.engine import WordTime
     from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.prepare import SpeechOptions
     from anyrig.speech.segment import Script, Segment
     from anyrig.speech.synthesis import Reading, SynthesisStats, Synthesizer
+    from anyrig.speech.word_times import Timing, WrittenWord
     from anyrig.storage.cache import Cache
     from anyrig.work.live import Lane
 
@@ -113,6 +117,17 @@ class SpeechRequest(SynthesisOptions, AudioOptions):
     ssml: bool = option(False, "the text is SSML; detected if it begins with <speak")
 
 
+@dataclass(frozen=True)
+class TimedTake:
+    """Where a segment is heard, in samples, and the spoken words with times, if any."""
+
+    segment: Segment
+    start: int
+    end: int
+    words: tuple[WordTime, ...] = ()
+    """In seconds from the beginning of the audio."""
+
+
 @dataclass(repr=False)
 class Speech:
     """Synthesised speech, held in a temporary file until it is saved or closed."""
@@ -128,6 +143,10 @@ class Speech:
     """How many segments each worker of a cluster made; empty without a cluster."""
     num_samples: int = 0
     wall_s: float = 0.0
+    takes: list[TimedTake] = field(default_factory=list)
+    """Where each segment is heard."""
+    time_words: Callable[[Speech], WordTimes] | None = None
+    """Finds `word_times`."""
     _file: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
     def __post_init__(self) -> None:
@@ -137,6 +156,25 @@ class Speech:
     def audio_s(self) -> float:
         """How long it is, pauses included."""
         return self.num_samples / self.sample_rate
+
+    @property
+    def words(self) -> tuple[WrittenWord, ...]:
+        """The written words, each with its place in the text and when it is heard.
+
+        Where the engine gives no durations, a recogniser listens to the audio first.
+        """
+        return self.word_times.words
+
+    @property
+    def timing(self) -> Timing:
+        """Whether the times of `words` are `exact`, from the engine, or `aligned`."""
+        return self.word_times.timing
+
+    @cached_property
+    def word_times(self) -> WordTimes:
+        """`words` and `timing`; looked up once, before it is closed."""
+        assert self.time_words is not None
+        return self.time_words(self)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -202,6 +240,8 @@ class Speech:
             "end_s": round(chunk.start_s + chunk.duration_s, 4),
             "words": [[w.text, round(w.start_s, 3), round(w.end_s, 3)] for w in chunk.words],
         }
+        if chunk.last:
+            self.takes.append(TimedTake(segment, *chunk.take, chunk.words))
 
 
 def describe_workers(stats: SynthesisStats) -> str:
@@ -278,7 +318,10 @@ def stream(
             on_event(WarningEvent(warning))
         lane: Lane = "live" if listening else "bulk"
         with synthesizer.read(script.segments, lane=lane, fresh=request.fresh) as reading:
-            speech = Speech(choice, script, synthesizer.rate, request.loudness, reading.stats)
+            speech = Speech(
+                choice, script, synthesizer.rate, request.loudness, reading.stats,
+                time_words=partial(_time_words, rig, request),
+            )  # fmt: skip
             try:
                 yield (
                     speech,
@@ -325,6 +368,14 @@ def collect_speech(
         yield chunk
     for spoken in stats.doubtful:
         speech.chunks[spoken.index]["problems"] = list(spoken.problems)
+
+
+def _time_words(rig: Rig, request: SpeechRequest, speech: Speech) -> WordTimes:
+    from anyrig.app.word_times import time_takes
+
+    return time_takes(
+        rig, request, speech.script.source, speech.takes, speech.read, speech.sample_rate
+    )
 
 
 def _find_seconds_per_character(
@@ -462,7 +513,8 @@ def borrow_synthesizer(
     with rig.models.borrow(
         f"speech {choice.name}, {pluralize(sum(one.workers for one in plan.placements), 'worker')}",
         load,
-        version=f"{choice.weights.fingerprint} {choice.options} {workers} {limits}",
+        version=f"{choice.weights.fingerprint} {choice.options} {workers} {limits}"
+        f" {choice.weights.voices_key}",
         exclusive=True,
     ) as synthesizer:
         yield synthesizer

@@ -10,7 +10,6 @@ The same book gives the same bytes.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from anyrig.audiobooks import readalong_epub as epub
 from anyrig.audiobooks.metadata import prepare_cover
 from anyrig.audiobooks.readalong_epub import Clip, Page, PageBreak, Piece, Track
 from anyrig.errors import InvalidInputError
+from anyrig.speech.word_times import place_words
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Part, Plan
@@ -39,7 +39,6 @@ _ENDINGS = {"image/jpeg": "jpg", "image/png": "png"}
 _EPOCH = "2000-01-01T00:00:00Z"
 _TYPES = {"note": "footnote", "page": "pagebreak"}
 _MATTER = {"body": "bodymatter", "notes": "backmatter", "back": "backmatter"}
-_WORD = re.compile(r"[^\s\u2013\u2014]+")  # what dashes join is two words
 
 
 def write_readalong(
@@ -72,7 +71,7 @@ def write_readalong(
     language = _choose_language(about, plan)
     heard = group_cues(timeline)
     words = {
-        number: time_words(part, heard.get(number, ()), timeline.rate)
+        number: time_part_words(part, heard.get(number, ()), timeline.rate)
         for number, part in enumerate(plan.parts)
     }
     written = list(build_pages(plan, language, words))
@@ -144,37 +143,18 @@ TimedWords = Mapping[int, Sequence[_TimedWord]]
 """By segment; those without the times of words are not in it."""
 
 
-def time_words(part: Part, cues: Sequence[Cue], rate: int) -> TimedWords:
+def time_part_words(part: Part, cues: Sequence[Cue], rate: int) -> TimedWords:
     """The words of a part that have times."""
     found: dict[int, list[_TimedWord]] = {}
+    script = part.script
     for cue in cues:
         if cue.words:
-            places = list(_find_words(part, cue.segment))
-            starts_s = cue.find_word_starts([part.script.source[a:b] for a, b in places])
-            found[cue.segment] = [
-                _TimedWord(start, end, seconds * rate)
-                for (start, end), seconds in zip(places, starts_s, strict=True)
-            ]
+            words = place_words(
+                script.source, script.segments[cue.segment], cue.words, cue.start / rate,
+                cue.end / rate,
+            )  # fmt: skip
+            found[cue.segment] = [_TimedWord(*word.span, word.start_s * rate) for word in words]
     return found
-
-
-def _find_words(part: Part, segment: int) -> Iterator[tuple[int, int]]:
-    """Where the words of a segment are; what is left out between two spans parts words too."""
-    source = part.script.source
-    for start, end in _join_spans(part.script.segments[segment].spans):
-        for match in _WORD.finditer(source, start, end):
-            if any(map(str.isalnum, match[0])):
-                yield match.span()
-
-
-def _join_spans(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if joined and joined[-1][1] == start:
-            joined[-1] = joined[-1][0], end
-        else:
-            joined.append((start, end))
-    return iter(joined)
 
 
 def group_cues(timeline: Timeline) -> dict[int, list[Cue]]:

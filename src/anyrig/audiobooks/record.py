@@ -19,13 +19,13 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
 from anyrig.estimates import EstimatedProgress, Rate, TimeLeft, WorkEstimate
 from anyrig.results import in_json
+from anyrig.speech.word_times import time_words
 from anyrig.storage.files import write_atomic
 from anyrig.units import pluralize
 
@@ -89,35 +89,10 @@ class Cue:
         Written and spoken words are aligned. Where they differ ("1984" is spoken as three words)
         the written ones share the time of the spoken ones by their length.
         """
-        wanted = [_fold(word) for word in written]
-        spoken = [_fold(word.text) for word in self.words]
-        if wanted == spoken:
-            return [word.start_s for word in self.words]
-        starts: list[float] = []
-        before = (0, 0)
-        blocks = SequenceMatcher(None, wanted, spoken, autojunk=False).get_matching_blocks()
-        for first, second, length in blocks:
-            between = self.words[before[1] : second]
-            start_s = between[0].start_s if between else self._start_s(second)
-            end_s = between[-1].end_s if between else start_s
-            starts += _share_time(wanted[before[0] : first], start_s, end_s)
-            starts += [word.start_s for word in self.words[second : second + length]]
-            before = (first + length, second + length)
-        return starts
-
-    def _start_s(self, word: int) -> float:
-        return self.words[word].start_s if word < len(self.words) else self.words[-1].end_s
-
-
-def _fold(word: str) -> str:
-    return "".join(filter(str.isalnum, word.casefold()))
-
-
-def _share_time(words: Sequence[str], start_s: float, end_s: float) -> Iterator[float]:
-    whole, before = sum(max(1, len(word)) for word in words), 0
-    for word in words:
-        yield start_s + (end_s - start_s) * before / whole
-        before += max(1, len(word))
+        first, last = self.words[0], self.words[-1]
+        return [
+            start_s for start_s, _ in time_words(written, self.words, first.start_s, last.end_s)
+        ]
 
 
 @dataclass(frozen=True)

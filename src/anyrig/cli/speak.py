@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from anyrig.app.batch import BatchResult
     from anyrig.app.rig import Rig
     from anyrig.app.speech import SegmentCheck, WordCheck
+    from anyrig.app.word_times import CaptionKind
     from anyrig.audio.samples import Samples
     from anyrig.speech.batch import FailedLine
 
@@ -68,6 +70,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="transcribe each segment and report wrong words"
     )
+    parser.add_argument(
+        "--captions", metavar="LIST",
+        help="write when each word is heard beside the audio file: srt, vtt, json",
+    )  # fmt: skip
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would be said, segment by segment"
     )
@@ -139,9 +145,14 @@ def _speak(
     rig: Rig, request: SpeechRequest, arguments: argparse.Namespace, printer: EventPrinter
 ) -> int:
     target = _choose_target(arguments.output, arguments.format, arguments.play)
+    captions = _parse_captions(arguments.captions, target)
     with speech.stream(rig, request, printer, listening=target.path is None) as (made, chunks):
         if arguments.verify:
             speech.check_recognisers(made.script)
+        if captions:
+            from anyrig.app.word_times import check_word_times
+
+            check_word_times(made.engine, made.script)
         parts = (chunk.samples for chunk in chunks)
         if target.play or target.path is None:
             _play(parts, made, target)
@@ -151,6 +162,11 @@ def _speak(
     with made:
         if target.path is not None:
             made.save(target.path, target.format)
+        written: list[Path] = []
+        if captions and target.path is not None:
+            from anyrig.app.word_times import write_captions
+
+            written = write_captions(made, target.path, captions)
         check = speech.check_words(rig, made, request, printer) if arguments.verify else None
     doubtful = [f"{'; '.join(take.problems)}: {take.segment.text.strip()[:60]!r}"
                 for take in made.stats.doubtful]  # fmt: skip
@@ -160,11 +176,31 @@ def _speak(
     if arguments.json:
         print_json({
             "file": str(target.path) if target.path else None, **made.to_json(),
-            "verified": to_json(check),
+            "verified": to_json(check), "captions": [str(path) for path in written],
         })  # fmt: skip
-    else:
-        _report(made, target.path, check)
+        return 0
+    _report(made, target.path, check)
+    for path in written:
+        print(f"{path}: {pluralize(len(made.words), 'word')}, {made.timing} times")
     return 0
+
+
+def _parse_captions(given: str | None, target: _AudioTarget) -> list[CaptionKind]:
+    if not given:
+        return []
+    from anyrig.app.word_times import CAPTION_KINDS
+
+    if target.path is None:
+        raise InvalidInputError(
+            "--captions writes files beside the audio file", hint="Pass -o FILE."
+        )
+    names = dict.fromkeys(filter(None, re.split(r"[,\s]+", given.lower())))
+    for name in names:
+        if name not in CAPTION_KINDS:
+            raise InvalidInputError(
+                f"unknown captions {name!r}", hint=f"Valid names: {', '.join(CAPTION_KINDS)}."
+            )
+    return [kind for kind in CAPTION_KINDS if kind in names]
 
 
 def _play(parts: Iterator[Samples], made: Speech, target: _AudioTarget) -> None:
@@ -282,7 +318,7 @@ def _run_lines(arguments: argparse.Namespace) -> int:
 
     given = {
         "a text": arguments.words, "-f": arguments.file, "--play": arguments.play,
-        "--verify": arguments.verify,
+        "--verify": arguments.verify, "--captions": arguments.captions,
     }  # fmt: skip
     for name, value in given.items():
         if value:

@@ -16,11 +16,13 @@ from anyrig.app.voice_downloads import (
     is_downloaded,
     remove_voice,
 )
+from anyrig.app.voice_samples import MIN_NAME
 from anyrig.app.voices import VoicesRequest, list_voices, write_voice_samples
 from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, PlainEventPrinter, format_table, print_json
 from anyrig.cli.rig import open_rig
+from anyrig.cli.voice_samples import ACTIONS, add_sample_flags, run_action
 from anyrig.errors import InvalidInputError
 from anyrig.results import to_json
 from anyrig.speech.language import name_language
@@ -31,30 +33,38 @@ HELP = """List the voices of every installed engine, or of one (--engine), of a 
 file there, named engine-voice.wav. `get LANGUAGE` (es, fr, it, pt, en) downloads natural voices for
 a language into anyrig's own folder, with all that they need, and tries one; an interrupted download
 is continued; --from FOLDER takes the files from a folder. `remove LANGUAGE` removes them again.
+`add NAME FILE` makes a voice of a recording, for an engine that can; the recording is checked, and
+who declares the speaker's consent (--consent-by) is recorded. `show NAME` prints that, `remove
+NAME` deletes the voice, `nearest FILE` finds the installed voices that sound most like a recording.
 `anyrig engines` lists what else can be installed."""
 MIXED = True
 RESUME = "What was downloaded is kept: the same command continues."
-_ACTIONS = ("get", "remove")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="WORD", help="get or remove, and a LANGUAGE")
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD",
+        help="get LANGUAGE, add NAME FILE, show NAME, nearest FILE, remove LANGUAGE or NAME",
+    )  # fmt: skip
     parser.add_argument(
         "--from", metavar="FOLDER", dest="source",
         help="with get: a folder that has the files, where there is no network",
     )  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="with remove: do not ask")
     add_flags(parser, VoicesRequest, exclude=("cluster", "cluster_local"))
+    add_sample_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    action, language = _read_action(arguments.words)
+    action, names = _read_action(arguments.words)
     if action == "get":
-        return _get(arguments, language)
-    if action == "remove":
-        return _remove(arguments, language)
+        return _get(arguments, *names)
+    if action == "remove" and len(names[0]) < MIN_NAME:  # the code of a language
+        return _remove(arguments, *names)
     with EventPrinter() as printer:
         rig = open_rig(arguments, printer)
+        if action:
+            return run_action(rig, action, names, arguments, printer)
         request = rig.request(VoicesRequest, **read_flags(arguments, VoicesRequest))
         if request.samples is not None:
             written = write_voice_samples(rig, request, printer)
@@ -68,20 +78,24 @@ def run(arguments: argparse.Namespace) -> int:
     return _list(rig, request, is_json=arguments.json)
 
 
-def _read_action(words: Sequence[str]) -> tuple[str, str]:
+def _read_action(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     if not words:
-        return "", ""
+        return "", ()
     action, *names = words
-    if action not in _ACTIONS:
+    known = {"get": "LANGUAGE", **ACTIONS}
+    if action not in known:
         raise InvalidInputError(
             f"unknown action {action!r}",
-            hint=f"Actions: {', '.join(_ACTIONS)}. --match {action} finds voices by name.",
+            hint=f"Actions: {', '.join(known)}. --match {action} finds voices by name.",
         )
-    if len(names) != 1:
+    wanted = known[action].split()
+    if len(names) != len(wanted):
+        example = {"get": "es", "add": "anna anna.wav", "nearest": "anna.wav"}.get(action, "anna")
         raise InvalidInputError(
-            f"`anyrig voices {action}` takes one language", hint=f"anyrig voices {action} es"
+            f"`anyrig voices {action}` takes {' and '.join(wanted)}",
+            hint=f"anyrig voices {action} {example}",
         )
-    return action, names[0]
+    return action, names
 
 
 def _list(rig: Rig, request: VoicesRequest, *, is_json: bool) -> int:

@@ -32,8 +32,9 @@ SWEEP_S = 3.0
 _EXPIRY_START_S, _EXPIRY_INTERVAL_S = 60.0, 3600.0
 _DAY_S = 86_400.0
 _WARM = "This is a test."
-ROUTES = ("speech", "voices", "engines", "embeddings", "transcriptions", "models", "health",
-          "metrics", "rig", "uploads", "jobs", "books", "documents", "runs", "cluster")  # fmt: skip
+ROUTES = ("speech", "captioned_speech", "voices", "voice_samples", "engines", "embeddings",
+          "transcriptions", "models", "health", "metrics", "rig", "uploads", "jobs", "books",
+          "documents", "runs", "cluster")  # fmt: skip
 
 
 def create_app(server: ServerState, *, page: bool = True) -> FastAPI:

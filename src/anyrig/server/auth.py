@@ -183,9 +183,10 @@ _READ_SCOPES = {
 }
 _WRITE_SCOPES = {
     "/v1/audio": ("speech",),
+    "/dev/captioned_speech": ("speech",),
     "/stream": ("speech",),
     "/lexicon": ("speech",),
-    "/voices": ("speech",),
+    "/voices/check": ("speech",),
     "/v1/embeddings": ("embeddings",),
     "/documents": ("documents",),
     "/uploads": ("documents", "jobs", "speech", "train"),
@@ -193,7 +194,7 @@ _WRITE_SCOPES = {
     "/jobs": ("jobs", "train"),
     "/runs": ("train",),
 }
-_ADMIN_PATHS = ("/devices", "/cluster", "/engines")
+_ADMIN_PATHS = ("/devices", "/cluster", "/engines", "/voices")
 _PAGE_SCOPE = ("page",)
 _PAGE_OR_API = frozenset({"/books", "/cluster", "/documents", "/jobs"})
 """Paths that are a page for a browser and a route for a program."""

@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     from anyrig.audio.resample import Resampler
     from anyrig.server.state import ServerState
     from anyrig.speech.synthesis import SegmentPart
+    from anyrig.speech.word_times import Timing, WrittenWord
 
 log = logging.getLogger(__name__)
 PCM_RATE = 24000
 """Samples per second of pcm, as OpenAI's API and VibeVoice's demo have it."""
-_START_THREADS, _START_THREADS_PER_VOICE, _ENCODE_THREADS = 128, 16, 2
+_START_THREADS, _START_THREADS_PER_VOICE, _ENCODE_THREADS, _RECOGNISE_THREADS = 128, 16, 2, 8
 """Many clients may wait for an engine that loads, but only some of those that want the same one, so
 that clients of an engine that is loaded are not kept out. What computes is kept to a few threads:
 each takes the interpreter from the event loop for milliseconds at a time."""
@@ -53,6 +54,7 @@ class StreamThreads:
     def __init__(self) -> None:
         self.starter = BoundedStarter(_START_THREADS)
         self.encode_limiter = anyio.CapacityLimiter(_ENCODE_THREADS)
+        self.recognise_limiter = anyio.CapacityLimiter(_RECOGNISE_THREADS)
         self._per_voice: WeakValueDictionary[tuple[str, ...], asyncio.Semaphore] = (
             WeakValueDictionary()
         )
@@ -87,6 +89,7 @@ class SpeechStream:
         self._resampler: Resampler | None = None
         self._next: Future[SegmentPart] | None = None
         self._is_first = True
+        self._words: list[WrittenWord] = []
 
     @property
     def session(self) -> SpeechSession:
@@ -119,9 +122,22 @@ class SpeechStream:
                     # The status was sent: the rest of the text is worth more than an end.
                     log.warning("left out of a stream: %s", error.message)
                 data = await to_thread.run_sync(encode, limiter=self._threads.encode_limiter)
+                if self.session.words is not None and self.session.words.must_listen:
+                    await to_thread.run_sync(self._listen, limiter=self._threads.recognise_limiter)
                 if data:
                     return data
         return None
+
+    @property
+    def timing(self) -> Timing:
+        """Whether the times of words so far are exact."""
+        assert self.session.words is not None
+        return self.session.words.timing
+
+    def take_words(self) -> list[WrittenWord]:
+        """Words that were timed since the last call, in order, if they were requested."""
+        words, self._words = self._words, []
+        return words
 
     async def iter_parts(self, first: bytes) -> AsyncIterator[bytes]:
         """The first part and all others."""
@@ -198,7 +214,15 @@ class SpeechStream:
             samples = session.finish(part)
             encoder.write(resampler.feed(samples) if resampler is not None else samples)
             self._count((session.num_samples - before) / session.sample_rate)
+            if session.words is not None and not session.words.must_listen:
+                self._words += session.words.take_words()
             return self._request_next()
+
+    def _listen(self) -> None:
+        """Time the words of an engine without durations, while the next part is made."""
+        with self._working():
+            assert self.session.words is not None
+            self._words += self.session.words.take_words()
 
     def _go_on(self) -> bytes:
         """The next part is requested in place of a segment that failed."""

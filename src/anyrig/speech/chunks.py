@@ -43,6 +43,9 @@ class AudioChunk:
     """In seconds from the beginning of the whole; of a segment in parts, with the last."""
     last: bool = True
     """Whether it is the last of its segment."""
+    take: tuple[int, int] = (0, 0)
+    """From where to where its take is heard in the whole, without the pauses around it; of a
+    segment in parts, with the last."""
 
     @property
     def start_s(self) -> float:
@@ -118,7 +121,9 @@ class ChunkBuilder:
             for one in take.words
         )
         samples = np.concatenate([*before, last, after])
-        return replace(self._build(spoken.index, segment, samples), words=words, last=True)
+        end = self.num_samples + len(samples) - len(after)
+        chunk = self._build(spoken.index, segment, samples)
+        return replace(chunk, words=words, last=True, take=(self._take_start, end))
 
     def _build(self, index: int, segment: Segment, samples: Samples) -> AudioChunk:
         return AudioChunk(
@@ -151,7 +156,10 @@ def build_chunk(spoken: SpokenSegment, rate: int, start: int) -> AudioChunk:
     words = tuple(
         WordTime(word.text, word.start_s + offset_s, word.end_s + offset_s) for word in take.words
     )
-    return AudioChunk(audio, rate, start, spoken.index, segment.text, segment.span, words)
+    heard = start + before, start + before + len(samples)
+    return AudioChunk(
+        audio, rate, start, spoken.index, segment.text, segment.span, words, take=heard
+    )
 
 
 def trim(take: Take) -> Take:

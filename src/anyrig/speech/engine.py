@@ -157,6 +157,11 @@ class EngineWeights:
     """Voices among the weights that cannot be used, each with the reason."""
 
     @property
+    def voices_key(self) -> str:
+        """Another one with other voices: a worker has those that were there when it loaded."""
+        return " ".join(f"{voice.name}:{voice.digest}" for voice in self.voices)
+
+    @property
     def languages(self) -> tuple[str, ...]:
         """What its voices speak, in their order."""
         spoken = (code for voice in self.voices for code in (voice.language, *voice.also))
@@ -251,6 +256,8 @@ class SpeechEngine(BaseEngine):
     packages anyrig alone."""
     clones: ClassVar[bool] = False
     """Whether a recording serves as a voice."""
+    voice_samples: ClassVar[bool] = False
+    """Whether audio files in `voices` beside its weights are voices: `anyrig voices add`."""
     pads = True
     sample_rate: int = 24000
     cores: ClassVar[int | None] = 1

@@ -528,7 +528,16 @@ def _build_segments(
             one.kind,
             pause_before_s=silences.get(-1, 0.0) if number == 0 else 0.0,
             pause_after_s=_pause(one, after, options.pauses) if silence is None else silence,
+            readings=tuple(_list_readings(one.clause, start, end)),
         )
+
+
+def _list_readings(clause: Clause, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    """What is not read as written, in places of the segment's text."""
+    for reading in clause.readings:
+        low, high = max(reading.start, start), min(reading.end, end)
+        if not reading.plain and low < high:
+            yield low - start, high - start, reading.said.strip()
 
 
 def _trim(text: str, clause: Clause) -> Span:

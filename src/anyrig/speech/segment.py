@@ -65,6 +65,8 @@ class Segment:
     kind: SegmentKind = "sentence"
     pause_before_s: float = 0.0
     pause_after_s: float = 0.0
+    readings: tuple[tuple[int, int, str], ...] = ()
+    """Stretches of `text` that are not read as written: from, to, and what is said for them."""
 
     @property
     def span(self) -> Span:

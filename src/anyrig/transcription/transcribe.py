@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from anyrig.audio import SPEECH_RATE
 from anyrig.errors import Message, MissingPackageError
@@ -149,11 +150,57 @@ def transcribe_takes(
         environment: this process's own.
         folder: where a model that comes in parts is put together.
     """
-    model = find_verifier(language)
-    factory = model.build_factory(folder)
-    ahead = _CHUNKS_PER_WORKER * sum(placement.workers for placement in placements)
-    with WorkerPool(LocalWorkers(tuple(placements), factory, environment=environment)) as pool:
-        yield from pool.run(recordings, cost=model.estimate_cost, look_ahead=ahead)
+    with TakeTranscriber(
+        find_verifier(language), placements, environment=environment, folder=folder
+    ) as transcriber:
+        yield from transcriber.transcribe(recordings)
+
+
+class TakeTranscriber:
+    """A model for short recordings, in workers that stay for the next ones.
+
+    Args:
+        model: with word times if `words` is set.
+        placements: where workers run.
+        environment: this process's own.
+        folder: where a model that comes in parts is put together.
+        words: with the times of words.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        placements: Sequence[Placement],
+        *,
+        environment: Mapping[str, str],
+        folder: str,
+        words: bool = False,
+    ) -> None:
+        self._model = model
+        self._ahead = _CHUNKS_PER_WORKER * sum(placement.workers for placement in placements)
+        factory = model.build_factory(folder, words=words)
+        workers = LocalWorkers(tuple(placements), factory, environment=environment)
+        self._pool = WorkerPool(workers)
+        self._lock = threading.Lock()
+
+    def transcribe(self, recordings: Iterable[Recording]) -> Iterator[ItemOutcome[Transcript]]:
+        """The outcome of each, in order; another thread waits for its turn."""
+        with self._lock:
+            yield from self._pool.run(
+                recordings, cost=self._model.estimate_cost, look_ahead=self._ahead
+            )
+
+    def pools(self) -> tuple[WorkerPool, ...]:
+        return (self._pool,)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Transcriber:

@@ -21,6 +21,7 @@ from anyrig.app.access import check_no_paths, hide_folders
 from anyrig.app.engines import EngineStatus
 from anyrig.app.files import normalize_format
 from anyrig.app.lexicons import get_lexicon_key
+from anyrig.app.word_times import describe_word
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
@@ -44,6 +45,7 @@ from anyrig.server.streaming import (
 )
 from anyrig.server.waiting import ClientDisconnected
 from anyrig.speech.choose import TEST_ENGINE
+from anyrig.speech.word_times import WrittenWord
 
 log = logging.getLogger(__name__)
 AudioFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
@@ -57,7 +59,7 @@ _OPENAI_FIELDS = {"text": "input", "engine": "model", "rate": "speed", "set": "o
 """Options of a `LiveSpeechRequest` that are called otherwise here."""
 
 
-def _normalize_format(value: Any) -> Any:
+def normalize_audio_format(value: Any) -> Any:
     return normalize_format(value) if isinstance(value, str) else value
 
 
@@ -88,12 +90,17 @@ class CreateSpeechRequest(BaseModel):
         "", description="Of GET /config; `a:2+b` blends two; OpenAI's names are voices like them.",
         examples=["alloy"],
     )  # fmt: skip
-    response_format: Annotated[AudioFormat, BeforeValidator(_normalize_format)] = Field(
+    response_format: Annotated[AudioFormat, BeforeValidator(normalize_audio_format)] = Field(
         "mp3", description="All are sent while they are made; pcm is 16 bit, mono, 24 kHz."
     )
     speed: float = Field(1.0, ge=0.25, le=4.0)
     stream_format: Literal["audio", "sse"] = Field(
         "audio", description="sse: events `speech.audio.delta` in base64, then `speech.audio.done`."
+    )
+    timestamps: bool = Field(
+        False,
+        description="With the times of written words: JSON with `audio` in base64 and `words`; with"
+        " stream_format sse also events `speech.audio.words`.",
     )
     instructions: str | None = Field(None, description="Has no effect; a header says so.")
     language: str | None = Field(
@@ -129,6 +136,27 @@ class CreateSpeechRequest(BaseModel):
         """Fields that have no effect."""
         found = ["instructions"] if self.instructions else []
         return found + [name for name in (self.model_extra or {}) if name.isidentifier()][:20]
+
+
+class SpokenWord(BaseModel):
+    """A written word, and when it is heard."""
+
+    word: str
+    start: float = Field(description="In seconds from the beginning of the audio.")
+    end: float
+    span: tuple[int, int] = Field(description="From where to where it stands in `input`.")
+
+
+class TimedSpeech(BaseModel):
+    """Audio, and when each word of the text is heard."""
+
+    audio: str = Field(description="In base64, in the requested format.")
+    format: AudioFormat
+    duration: float = Field(description="In seconds.")
+    timing: Literal["exact", "aligned"] = Field(
+        description="`exact`: durations of the engine. `aligned`: words that a recogniser heard."
+    )
+    words: list[SpokenWord]
 
 
 class OptionInfo(BaseModel):
@@ -206,7 +234,8 @@ _EVENTS = {"schema": EVENT, "example": 'data: {"type":"speech.audio.delta"}\n\n'
 _TEXT_HEADER = {"schema": {"type": "string"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The audio, sent while it is made.",
+        "description": "The audio, sent while it is made; with `timestamps`, JSON at its end.",
+        "model": TimedSpeech,
         "content": {**dict.fromkeys(MEDIA_TYPES.values(), _BYTES), "text/event-stream": _EVENTS},
         "headers": {
             "X-Anyrig-Engine": {"description": "The engine.", **_TEXT_HEADER},
@@ -290,21 +319,22 @@ def router(server: ServerState) -> APIRouter:
 async def _speak(
     server: ServerState, request: Request, body: CreateSpeechRequest, threads: StreamThreads
 ) -> Response:
-    options = {**_build_options(request, body), "lane": body.lane}
-    stream = SpeechStream(server, options, body.response_format, threads)
-    try:
-        first = await run_while_connected(request, stream.start())
-    except BaseException as error:
-        stream.close()
-        if isinstance(error, InvalidInputError):
-            error.option = _OPENAI_FIELDS.get(error.option, error.option)
-        raise
-    headers = _build_headers(stream, body)
+    options = {**build_options(request, body), "lane": body.lane, "timestamps": body.timestamps}
+    stream, first = await open_stream(server, request, options, body.response_format, threads)
+    headers = build_headers(stream, body)
+    if body.timestamps and body.stream_format == "audio":
+        audio, words = await read_timed(request, stream, first)
+        found = TimedSpeech(
+            audio=base64.b64encode(audio).decode(), format=body.response_format,
+            duration=round(stream.session.num_samples / stream.session.sample_rate, 3),
+            timing=stream.timing, words=[SpokenWord(**describe_word(word)) for word in words],
+        )  # fmt: skip
+        return Response(found.model_dump_json(), headers=headers, media_type="application/json")
     content = stream.iter_parts(first)
     media_type = MEDIA_TYPES[body.response_format]
     if body.stream_format == "sse":
         headers["Cache-Control"] = "no-store"
-        content, media_type = _iter_events(content, len(body.input)), "text/event-stream"
+        content, media_type = _iter_events(stream, first, len(body.input)), "text/event-stream"
     elif body.response_format == "pcm":
         media_type += f";rate={PCM_RATE};channels=1"
     return ClosingStreamResponse(
@@ -312,7 +342,39 @@ async def _speak(
     )
 
 
-def _build_options(request: HTTPConnection, body: CreateSpeechRequest) -> dict[str, Any]:
+async def open_stream(
+    server: ServerState,
+    request: Request,
+    options: dict[str, Any],
+    format: AudioFormat,
+    threads: StreamThreads,
+) -> tuple[SpeechStream, bytes]:
+    """A stream and its first part; errors name fields as OpenAI's clients do."""
+    stream = SpeechStream(server, options, format, threads)
+    try:
+        return stream, await run_while_connected(request, stream.start())
+    except BaseException as error:
+        stream.close()
+        if isinstance(error, InvalidInputError):
+            error.option = _OPENAI_FIELDS.get(error.option, error.option)
+        raise
+
+
+async def read_timed(
+    request: Request, stream: SpeechStream, first: bytes
+) -> tuple[bytes, list[WrittenWord]]:
+    """All of the audio, and its words."""
+
+    async def read() -> bytes:
+        return b"".join([part async for part in stream.iter_parts(first)])
+
+    try:
+        return await run_while_connected(request, read()), stream.take_words()
+    finally:
+        stream.close()
+
+
+def build_options(request: HTTPConnection, body: CreateSpeechRequest) -> dict[str, Any]:
     """Options of a `LiveSpeechRequest`; what is not given is left to the settings."""
     options: dict[str, Any] = {
         "text": body.input.replace("\0", " "), "voice": body.voice_name,
@@ -330,7 +392,7 @@ def _build_options(request: HTTPConnection, body: CreateSpeechRequest) -> dict[s
     return options
 
 
-def _build_headers(stream: SpeechStream, body: CreateSpeechRequest) -> dict[str, str]:
+def build_headers(stream: SpeechStream, body: CreateSpeechRequest) -> dict[str, str]:
     session, requested = stream.session, body.voice_name
     replaced = requested not in ("", "default", session.voice) and "+" not in requested
     headers = {
@@ -344,17 +406,28 @@ def _build_headers(stream: SpeechStream, body: CreateSpeechRequest) -> dict[str,
     return {name: to_header(text) for name, text in headers.items()}
 
 
-async def _iter_events(server: AsyncIterator[bytes], num_characters: int) -> AsyncIterator[bytes]:
-    """The audio as server-sent events; an error in the middle is one as well."""
+async def _iter_events(
+    stream: SpeechStream, first: bytes, num_characters: int
+) -> AsyncIterator[bytes]:
+    """The audio as server-sent events, and its words; an error in the middle is one as well."""
     try:
-        async for data in server:
+        async for data in stream.iter_parts(first):
             yield _format_event("speech.audio.delta", audio=base64.b64encode(data).decode())
+            if words := stream.take_words():
+                yield _format_words(stream, words)
+        if words := stream.take_words():
+            yield _format_words(stream, words)
     except Exception as error:  # noqa: BLE001 - the status was sent already
         yield _format_event("error", error=errors.error_event(error)["error"])
         return
     # Characters in place of tokens: there are none here, and clients expect numbers.
     usage = {"input_tokens": num_characters, "output_tokens": 0, "total_tokens": num_characters}
     yield _format_event("speech.audio.done", usage=usage)
+
+
+def _format_words(stream: SpeechStream, words: list[WrittenWord]) -> bytes:
+    described = [describe_word(word) for word in words]
+    return _format_event("speech.audio.words", words=described, timing=stream.timing)
 
 
 def _format_event(kind: str, **more: Any) -> bytes:
@@ -415,7 +488,7 @@ async def _serve_socket(server: ServerState, socket: WebSocket, threads: StreamT
     except (AnyrigError, TimeoutError) as error:
         await _send_error(socket, error)
         return
-    stream = SpeechStream(server, _build_options(socket, body), "pcm", threads)
+    stream = SpeechStream(server, build_options(socket, body), "pcm", threads)
 
     async def send() -> None:
         await _send_log(

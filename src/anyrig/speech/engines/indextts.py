@@ -132,6 +132,7 @@ class IndexTts(SpeechEngine):
     version = "2"
     sample_rate = 22050
     clones = True
+    voice_samples = True
     cores = None  # the model is large, and its own threads use the cores
     pads = False
     batch_invariant = True  # every utterance has its own seed

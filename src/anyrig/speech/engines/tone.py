@@ -28,6 +28,7 @@ from anyrig.speech.engine import (
     Voice,
     whole_parts,
 )
+from anyrig.speech.engines import recordings
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -70,6 +71,7 @@ class Tone(SpeechEngine):
     info = INFO
     name = INFO.name
     version = VERSION
+    voice_samples = True
     cores = 4
     pads = False
     batch_invariant = True
@@ -81,14 +83,19 @@ class Tone(SpeechEngine):
         self._bad_word = str(options.get("bad_word", ""))
         self._memory_items = int(options.get("memory_items", 0))
         self._sleep_s = float(options.get("sleep_s", 0.0))
-        self._voices = self.find_weights().voices
+        self._voices = self.find_weights(Path(folder) if folder else None).voices
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
-        """Nothing to find."""
+        """Nothing to find but voices from samples."""
         named = (("tone", "en"), ("tono", "es"), ("ton", "fr"))
         found = [Voice(name, language, cls.name, title="Tones") for name, language in named]
-        return EngineWeights(cls.name, VERSION, f"tone-{VERSION}", tuple(found), sample_rate=RATE)
+        samples = recordings.list_recordings(folder) if folder else {}
+        found += [recordings.build_voice(INFO, *sample) for sample in samples.items()]
+        return EngineWeights(
+            cls.name, VERSION, f"tone-{VERSION}", tuple(found), str(folder) if samples else "",
+            sample_rate=RATE,
+        )  # fmt: skip
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         if self._memory_items and len(batch) > self._memory_items:
@@ -106,7 +113,7 @@ class Tone(SpeechEngine):
         parts, times, position = [], [], 0
         for match in _WORD.finditer(line.text):
             word = match.group(1) or match.group()
-            tone = _make_tone(word, voice.name, line)
+            tone = _make_tone(word, voice.name + voice.digest, line)
             times.append(WordTime(word, position / RATE, (position + len(tone)) / RATE))
             parts += [tone, np.zeros(max(1, round(_GAP_S * RATE / line.rate)), np.float32)]
             position += len(tone) + len(parts[-1])

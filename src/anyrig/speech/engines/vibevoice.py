@@ -80,6 +80,7 @@ class VibeVoice(SpeechEngine):
     info = INFO
     name = INFO.name
     version = ADAPTER
+    voice_samples = True
     pads = True
     sample_rate = RATE
 

@@ -84,6 +84,7 @@ class Xtts(SpeechEngine):
     name = INFO.name
     version = "1"
     clones = True
+    voice_samples = True
     cores = None  # the model is large, and its own threads use the cores
     pads = False
     batch_invariant = True  # every utterance has its own seed
