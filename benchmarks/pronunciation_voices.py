@@ -104,7 +104,7 @@ class _Speaker:
     def __init__(self, folder: Path, sounds: Path) -> None:
         device = discover(os.environ).cpu_device
         backend = next(backend for backend in device.backends if backend.library == "onnx")
-        self._model = kokoro.KokoroOnnx(Placement(device, backend, threads=1))
+        self._model = kokoro.KokoroOnnx(Placement(device, backend, threads=1), folder)
         self._vocabulary = packages.read_table("hibari", "assets/vocab.json")
         self._folder, self._sounds = folder, sounds
 

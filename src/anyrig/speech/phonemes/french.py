@@ -63,9 +63,12 @@ _DENASAL = {"bon": "bɔn", "certain": "sɛʁtɛn", "ancien": "ɑ̃sjɛn", "plein
 _FINAL = {"s": "z", "x": "z", "z": "z", "t": "t", "d": "t", "n": "n", "p": "p", "r": "ʁ", "f": "v"}
 _SUBJECTS = frozenset("il elle on ils elles".split())
 _ASPIRATED = re.compile(
-    r"(?:h(?:a(?:ch|gard|i(?!t)|ï|l(?:l|t|et|o)|m(?:ac|eau|burg|pe|st)|n(?:ch|dic|gar|g|t)|ppe|r(?:as|cel|d|em|eng|gn|i(?:c|d)|"
-    r"nach|p)|s(?:ard|e)|t|u(?:ss|t)|v)|e(?:in|nn|rn|ur[tl])|ér(?:iss|on$|ons$|os$)|êtr|i(?:b|d|er(?:$|s|ar)|ér|ppi|ss|t)|"
-    r"o(?:bb|ch|ck|ll|mard|n(?:g|t)|qu|rd|rs|tt|u)|u(?:bl|ch|ée|ées|guen|it|l|m(?!a|eu|i|é)|n|pp|r|ss|tt))|oui|onz|yaourt|yacht|yoga|"
+    r"(?:h(?:a(?:ch|gard|i(?!t)|ï|l(?:l|t|et|o)|m(?:ac|eau|burg|pe|st)|n(?:ch|dic|gar|g|t)|ppe"
+    r"|r(?:as|cel|d|em|eng|gn|i(?:c|d)|"
+    r"nach|p)|s(?:ard|e)|t|u(?:ss|t)|v)|e(?:in|nn|rn|ur[tl])|ér(?:iss|on$|ons$|os$)|êtr|i(?:b|d"
+    r"|er(?:$|s|ar)|ér|ppi|ss|t)|"
+    r"o(?:bb|ch|ck|ll|mard|n(?:g|t)|qu|rd|rs|tt|u)|u(?:bl|ch|ée|ées|guen|it|l|m(?!a|eu|i|é)|n|pp"
+    r"|r|ss|tt))|oui|onz|yaourt|yacht|yoga|"
     r"ouistiti|week|whisky)"
 )  # fmt: skip
 _MIN_NAME = 4

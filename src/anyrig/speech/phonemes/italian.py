@@ -42,40 +42,51 @@ _FOREIGN = {
 # Endings with the stress on the last syllable but two.
 _EARLY_ENDINGS = re.compile(
     r"(?:[aei]vano|[aei]rono|[aei]ssero|[aei]ssimo|ebbero|issim[aeio]|esim[aeio]"
-    r"|[aiu]bil[ei]|evol[ei]|[^aeiou]ic[aoi]|[^aeiou]ich[ei]|[aeiou][tnlrmsfp]ic[aoi]|[aeiou][tnlrm]iche"
-    r"|(?:log|graf|fon|metr|fil)[oi]|ologhi|(?:[gd]|[^a]m)in[ei]|[bcfglmprtv]id[aeio]|[cpbt]ol[aeio]|[ctd]ul[aeio]"
+    r"|[aiu]bil[ei]|evol[aeio]|ace[aei]|ane[aoie]|[^aeiou]ic[aoi]|[^aeiou]ich[ei]"
+    r"|[aeiou][tnlrmsfp]ic[aoi]|[aeiou][tnlrm]iche"
+    r"|(?:log|graf|fon|metr|fil)[oi]|ologhi|(?:[gd]|[^a]m)in[ei]|[bcfglmprtv]id[aeio]"
+    r"|[cpbt]ol[aeio]|[ctd]ul[aeio]"
     r"|ordici|[sg]cono|ggono|[ln]gono|[rn]dono"
     r"|(?:gen|pot|int|tet)esi|(?:nom|tom|trop|crat|mach|fag)[oia]"
-    r"|(?:[dn]d|gg|[nlr]g|nc|sc|tt|gli|rr|gn|mp|[iu]d|prim|ist|u?ov|lv|tend)ere)$"
+    r"|(?:criv|[dn]d|gg|[nlr]g|nc|sc|tt|gli|rr|gn|mp|[iu]d|prim|ist|u?ov|lv|tend)ere)$"
 )
 _ENCLITIC = re.compile(r"(?<=.er)(?:si|mi|ti|ci|vi|l[oaie]|ne)$")
 """After an infinitive, which keeps its stress: `muoversi` as `muovere`."""
 # Stressed on the i of -ia, -ie and -io.
 _STRESSED_I = re.compile(
-    r"(?:logi|graf|nomi|sofi|fobi|metri|pati|archi|crazi|tomi|teori|gori|tratto?ri|[^tsf]eri|ggeri|polizi|pulizi|"
-    r"pazzi|anzi|garanzi|energi|allergi|magi|bugi|strategi|nostalgi|farmaci|terapi|follì|folli|poesi|fantasi|"
-    r"gelosi|cortesi|ipocrisi|borghesi|allegri|compagni|malatti|simpati|armoni|sinfoni|ironi|maci)[ae]$"
-    r"|^(?:v|z|m|d|p|r|s|sp|sc|mar|luc|sof|add|pend|brus|legg|obl|ronz|mormor|frusc|inv|avv|rinv|cigol|lavor)i[aeo]$"
+    r"(?:logi|grafi|nomi|tropi|nesi|giuri|sofi|fobi|metri|pati|archi|crazi|tomi|teori|gori"
+    r"|tratto?ri|[^tsf]eri|ggeri|polizi|pulizi|"
+    r"pazzi|anzi|garanzi|energi|allergi|magi|bugi|strategi|nostalgi|farmaci|terapi|follì|folli"
+    r"|poesi|fantasi|"
+    r"gelosi|cortesi|ipocrisi|borghesi|allegri|compagni|malatti|simpati|armoni|sinfoni|ironi"
+    r"|maci)[ae]$"
+    r"|^(?:v|z|m|d|p|r|s|sp|sc|mar|luc|sof|add|pend|brus|legg|obl|ronz|mormor|frusc|inv|avv|rinv"
+    r"|cigol|lavor)i[aeo]$"
     r"|^siano$|^zii$"
 )
 _PLAIN_I = re.compile(
-    r"(?:materi|miseri|arteri|feri|seri|iberi|siberi|nigeri|germani|romani|campani|gloria|stori)[ae]$"
+    r"(?:materi|miseri|arteri|feri|seri|iberi|siberi|nigeri|germani|romani|campani|gloria"
+    r"|stori)[ae]$"
 )
 _STRESSED_U = re.compile(r"(?:^|nta|enti|nto|mila?|e)due$|^(?:[st]u[oae]|bue)$")
 
 # Endings with an open e or o where they are stressed.
 _OPEN_E_ENDINGS = re.compile(
-    r"(?:ent[eio]|enz[ae]|ell[aeio]|ier[aeio]|ern[aeio]|ers[aeio]|ert[aeio]|ev[ao]|endere|endono|est[aeoi]|ergo|"
-    r"erm[oi]|err[aeo]|e[oi]|elm[oi]|eggere|e[nz]zi[aoe]|ezi[ao]|edic[oai]|[mtr]?etic[aoi]|eric[aoi]|enic[aoi]|end[ao]|"
+    r"(?:ent[eio]|enz[ae]|ell[aeio]|ier[aeio]|ern[aeio]|ers[aeio]|ert[aeio]|ev[ao]|endere|endono"
+    r"|est[aeoi]|ergo|"
+    r"erm[oi]|err[aeo]|e[oi]|elm[oi]|eggere|e[nz]zi[aoe]|ezi[ao]|edic[oai]|[mtr]?etic[aoi]"
+    r"|eric[aoi]|enic[aoi]|end[ao]|"
     r"erci?o|ebbero|esim[oaei]|enne|eni[oa]|eri[oa])$"
 )
 _CLOSED_E_ENDINGS = re.compile(r"(?:ment[eoi]|ett[oaie]|ezz[ae]|es[eai]|evol[ei])$")
 _OPEN_O_ENDINGS = re.compile(
-    r"(?:ori[aoe]|ologo|ologi|oni[ao]|ozi[ao]|ott[aeo]|ort[aeio]|[iu]ol[aeio]|omen[oi]|o[mnrtlgf]ic[aoi]|ofono|"
+    r"(?:ori[aoe]|ologo|ologi|oni[ao]|ozi[ao]|ott[aeo]|ort[aeio]|[iu]ol[aeio]|omen[oi]"
+    r"|o[mnrtlgf]ic[aoi]|ofono|"
     r"ografo|ometro|uo[a-z]+)$"
 )
 _VOICED_ZZ = re.compile(
-    r"mezz|azzurr|gazz|razz[oi]$|bizzarr|brezz|orizzont|pranz|romanz|zanz|garz|ronz|magazz|izzare|izzat|izzazi"
+    r"mezz|azzurr|gazz|razz[oi]$|bizzarr|brezz|orizzont|pranz|romanz|zanz|garz|ronz|magazz|izzare"
+    r"|izzat|izzazi"
 )
 _HARD_GLI = re.compile(r"glic|glif|gliss|anglic|neglig|gangli")
 

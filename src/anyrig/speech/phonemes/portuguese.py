@@ -47,7 +47,8 @@ _CLOSED = frozenset(
     "senhor".split()
 )
 _X_KS = re.compile(
-    r"t[aá]xi|fix|t[oó]xic|sex[oua]|nex[oã]|flex|plex|oxig|oxid|maxil|ortodox|paradox|t[oó]rax|asfix"
+    r"t[aá]xi|fix|t[oó]xic|sex[oua]|nex[oã]|flex|plex|oxig|oxid|maxil|ortodox|paradox|t[oó]rax"
+    r"|asfix"
     r"|axil|saxof|l[aá]tex|prolix|cl[ií]max|ex$"
 )
 _X_S = re.compile(r"pr[oó]xim|m[aá]xim|aux[ií]li|troux|sintax")
@@ -295,7 +296,7 @@ def _read_consonant(word: str, place: int) -> tuple[list[str], int]:
         return list(_PAIRS[pair]), 2
     if letter in _READ:
         return _READ[letter](word, place)
-    if letter in "qg" and after == "u" and word[place + 2 : place + 3] in tuple("eiéêíâ"):
+    if letter in "qg" and after == "u" and word[place + 2 : place + 3] in tuple("eiéêí"):
         is_w = (_QU_W if letter == "q" else _GU_W).search(word) is not None
         sound = "k" if letter == "q" else "ɡ"
         return [sound, *("w" if is_w else "")], 2

@@ -203,7 +203,7 @@ def _read_consonant(word: str, place: int) -> tuple[str, int]:
         is_strong = place == 0 or word[place - 1] in "nls"
         return ("r" if is_strong else "ɾ"), 1
     for letters, sound in _CONSONANTS:
-        if word.startswith(letters, place):
+        if word.startswith(letters, place) and not (letters == "sh" and word.startswith("desh")):
             doubled = len(letters) == 1 and after == letter and letter != "n"
             return sound, 2 if doubled else len(letters)
     return "", 1
