@@ -264,7 +264,7 @@ class KokoroOnnx:
 
     batch_invariant = True
 
-    def __init__(self, placement: Placement, folder: Path | None) -> None:
+    def __init__(self, placement: Placement, folder: Path | None = None) -> None:
         from anyrig.backends import onnx_graph, open_device
         from anyrig.backends.onnx import OnnxHandle
 
