@@ -32,6 +32,7 @@ THEMES = {
     "speech_vits": ("h200",),
     "speech_kokoro": ("h200",),
     "speech_vibevoice": ("h200",),
+    "speech_vibevoice_realtime": ("h200",),
     "speech": ("cpu",),
     "pronunciation": ("cpu",),
     "pronunciation_voices": ("cpu",),

@@ -12,9 +12,7 @@ VibeVoice.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -23,7 +21,7 @@ from anyrig.speech.models.vibevoice.generate import GenerationInput, Generator
 from anyrig.speech.models.vibevoice.model import VibeVoice
 from benchmarks import vibevoice_reference as reference
 from benchmarks.harness import Row, median_and_range
-from benchmarks.torch_tools import peak_bytes, release_memory, synchronize
+from benchmarks.torch_tools import full_fp32, peak_bytes, release_memory, synchronize
 
 FRAME_S = 3200 / 24000
 PROMPT_TOKENS = 300
@@ -57,7 +55,7 @@ def run(hardware: str) -> list[Row]:
     del ours
     single = reference.recast(model, torch.float32)
     release_memory(_DEVICE)
-    with _full_fp32():
+    with full_fp32():
         rows.append(_check(single, reference.build_ours(single), "fp32", high=1e-4))
     return rows
 
@@ -141,14 +139,3 @@ def _check(
     worst = max(found.largest.values()) if high is not None else min(found.cosine.values())
     what = "largest relative difference" if high is not None else "smallest cosine"
     return Row(f"{name}, {CHECKED_FRAMES} frames: {what}", worst, "", low=low, high=high)
-
-
-@contextlib.contextmanager
-def _full_fp32() -> Iterator[None]:
-    """No TF32, in the peer's convolutions either."""
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before

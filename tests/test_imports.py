@@ -50,7 +50,7 @@ CASES = {
     ),
     "the batched voice models": (
         "import anyrig.speech.models.kokoro, anyrig.speech.models.vits, "
-        "anyrig.speech.models.vibevoice.generate",
+        "anyrig.speech.models.vibevoice.generate, anyrig.speech.models.vibevoice.realtime",
         ("fastapi", "celery", "av", "hibari", "transformers", "onnxruntime"),
     ),
     "an mp3": (

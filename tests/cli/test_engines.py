@@ -50,7 +50,7 @@ def test_every_engine_has_an_honest_state(anyrig: Anyrig) -> None:
         (["show", "nobody"], 2, "unknown engine 'nobody'"),
         (["install", "xtts"], 2, "--yes"),
         (["convert", "xtts"], 2, "unknown action 'convert'"),
-        (["show", "vibevoice-realtime"], 2, "not part of this release"),
+        (["show", "pocket"], 2, "not part of this release"),
         (["get", "xtts"], 2, "no repository"),
         (["get", "vits"], 2, "--yes"),
     ],

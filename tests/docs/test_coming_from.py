@@ -225,7 +225,7 @@ RUN: dict[str, tuple[list[str], int]] = {
             "anyrig speak --engine indextts --set top_k=30",
             "anyrig speak --engine indextts --set emo_alpha=0.7 --set duration=1.2 --set"
             " max_mel_tokens=800 --set max_text_tokens_per_sentence=100 --seed 3",
-            "anyrig speak --engine vibevoice",
+            "anyrig speak --engine vibevoice-realtime",
         )
     },
 }  # fmt: skip

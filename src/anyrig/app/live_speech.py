@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.speech.choose import EngineCatalog
     from anyrig.speech.chunks import ChunkBuilder
-    from anyrig.speech.engine import Voice
+    from anyrig.speech.engine import OptionValue, Voice
     from anyrig.speech.segment import Script
     from anyrig.speech.synthesis import Reading, SegmentPart, Synthesizer
     from anyrig.storage.cache import Cache
@@ -203,6 +203,7 @@ class LiveSpeech:
             self._check_text(request.text)
         language = detect_language(request.text, request)
         request, choice = self._choose(request, language)
+        choice, own_options = _separate_options(choice)
         with self._preparing.hold(client, priority=len(request.text)) as give_way:
 
             def step() -> None:
@@ -212,6 +213,11 @@ class LiveSpeech:
 
             with errors_of_option("text"):
                 script = self._prepare(request, choice, step)
+            if own_options:
+                script = replace(script, segments=tuple(
+                    replace(one, utterance=replace(one.utterance, options=own_options))
+                    for one in script.segments
+                ))  # fmt: skip
         if request.timestamps:
             check_word_times(choice, script)
         with ExitStack() as stack:
@@ -250,6 +256,16 @@ class LiveSpeech:
         with errors_of_option("voice"):
             for voice in dict.fromkeys(voices):
                 self._check_voice(request, voice, catalog)
+
+    def find_utterance_options(self, request: LiveSpeechRequest) -> set[str]:
+        """Names of the options that the engine of this request takes with each utterance; none if
+        `start` will say what is wrong with the request.
+        """
+        try:
+            _, choice = self._choose(request, detect_language(request.text, request))
+        except AnyrigError:
+            return set()
+        return {one.name for one in choice.info.options if one.per_utterance}
 
     def load(self) -> None:
         """Load the default engine and use it once, so that the first client does not wait."""
@@ -448,3 +464,12 @@ class LiveSpeech:
         except AnyrigError as error:
             return Message("none ({problem})", problem=error.message)
         return f"{engine}, voice {voice or 'its first'}"
+
+
+def _separate_options(
+    choice: EngineChoice,
+) -> tuple[EngineChoice, tuple[tuple[str, OptionValue], ...]]:
+    """The engine with those options that a model is loaded with, and those of each utterance."""
+    own = {one.name: one.default for one in choice.info.options if one.per_utterance}
+    changed = [(name, choice.options[name]) for name in own if choice.options[name] != own[name]]
+    return replace(choice, options={**choice.options, **own}), tuple(changed)

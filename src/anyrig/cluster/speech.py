@@ -14,7 +14,7 @@ from anyrig.speech.engine import Utterance
 from anyrig.speech.quality import CheckedTake
 
 if TYPE_CHECKING:
-    from anyrig.speech.engine import EngineWeights
+    from anyrig.speech.engine import EngineWeights, OptionValue
 
 _MAX_LINE = 100_000
 _MAX_SAMPLES = 50_000_000
@@ -27,6 +27,12 @@ def identify_engine(found: EngineWeights) -> EngineId:
     voices = sorted((voice.name, voice.digest) for voice in found.voices)
     digest = hashlib.sha256(json.dumps(voices).encode()).hexdigest()[:16]
     return EngineId(found.engine, found.version, found.fingerprint, digest)
+
+
+def _to_option(value: Any) -> OptionValue:
+    if not isinstance(value, (bool, int, float, str)):
+        raise ValueError(f"an option of type {type(value).__name__}")
+    return value
 
 
 class SpeechCodec:
@@ -55,8 +61,9 @@ class SpeechCodec:
         if not 0 < rate <= _MAX_SPEED:
             raise ValueError(f"a rate of {rate}")
         return Utterance(
-            text, to_str(value["language"]), to_str(value["voice"]), rate, to_int(value["seed"])
-        )
+            text, to_str(value["language"]), to_str(value["voice"]), rate, to_int(value["seed"]),
+            tuple((to_str(name), _to_option(one)) for name, one in value.get("options", ())),
+        )  # fmt: skip
 
     def encode_result(self, result: CheckedTake, *, compress: bool) -> EncodedResult:
         from anyrig.speech.takes import decode_take, encode_take

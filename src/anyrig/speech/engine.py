@@ -37,6 +37,9 @@ class EngineOption:
     high: float | None = None
     saves_memory: OptionValue | None = None
     """A value that needs less memory than the default, for the advice when memory runs out."""
+    per_utterance: bool = False
+    """Whether it may differ from one utterance to the next: `Utterance.options` has it, and one
+    loaded model serves all values."""
 
 
 VerifiedWeights = Literal["published", "random", "small random", "not needed", "not run"]
@@ -180,6 +183,8 @@ class Utterance:
     rate: float = 1.0
     """2.0 is twice as fast."""
     seed: int = 0
+    options: tuple[tuple[str, OptionValue], ...] = ()
+    """Those of the engine's options that are `per_utterance` and differ from what was loaded."""
 
     @property
     def cost(self) -> float:

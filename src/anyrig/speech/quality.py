@@ -471,6 +471,7 @@ class CheckedEngine(BaseEngine):
         self.name, self.version = loaded.name, loaded.version
         self.pads, self.batch_invariant = loaded.pads, loaded.batch_invariant
         self.max_items, self.handle = loaded.max_items, loaded.handle
+        self.concurrent_items = loaded.concurrent_items
         self.memory_options = loaded.memory_options
         self.emits_parts = loaded.info.streams
         self._varies = loaded.info.varies_with_seed

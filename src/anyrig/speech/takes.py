@@ -70,7 +70,7 @@ class TakeCache:
             KIND, utterance.text, weights.engine, weights.version, weights.fingerprint,
             utterance.voice, self._precision, utterance.seed if varies else None,
             {"language": utterance.language, "rate": utterance.rate, **self._options,
-             **self._identify_recording(utterance)},
+             **dict(utterance.options), **self._identify_recording(utterance)},
         ).digest  # fmt: skip
 
     def _identify_recording(self, utterance: Utterance) -> dict[str, OptionValue]:

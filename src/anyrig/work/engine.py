@@ -29,6 +29,9 @@ class BaseEngine:
     """Whether an item's result is the same bytes in any batch."""
     max_items = 1 << 30
     """In one call."""
+    concurrent_items = 1
+    """How many items may be computed at the same time, by calls from several threads: more than one
+    if items can join others that are being computed."""
     first_batch_cost = 0.0
     """Cost of the first batch; 0 starts with one item."""
     memory_options: Sequence[OptionRef | str] = ()

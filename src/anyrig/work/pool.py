@@ -237,7 +237,8 @@ class WorkerPool:
         if isinstance(message, EngineReady):
             log.info("%s is ready after %s", worker.title, format_duration(message.seconds))
             self.workers_by_number[worker.number] = worker
-            load = self.loads[worker.number] = WorkerLoad(worker.number)
+            load = WorkerLoad[Any](worker.number, concurrent_items=message.concurrent_items)
+            self.loads[worker.number] = load
             worker.source.add_worker(worker, load)
         elif isinstance(message, WorkerExited):
             self.remove_worker(worker, message)

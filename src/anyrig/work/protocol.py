@@ -201,6 +201,8 @@ class UnloadModel(NamedTuple):
 
 class EngineReady(NamedTuple):
     seconds: float
+    concurrent_items: int = 1
+    """How many items it computes at the same time."""
 
 
 class WorkerFailed(NamedTuple):

@@ -72,6 +72,8 @@ class WorkerLoad(Generic[T]):
     """Its speed before anything was measured here, in a unit that all workers share."""
     budget: BatchBudget = field(default_factory=lambda: BatchBudget(0.0, 1))
     """Of its next batch, as the worker last reported."""
+    concurrent_items: int = 1
+    """How many items it computes at the same time: one that arrives joins the others."""
     items: dict[int, WorkItem[T]] = field(default_factory=dict)
     """What it was given and has not finished, in order."""
     isolated: bool = False
@@ -277,6 +279,8 @@ class Scheduler(Generic[T]):
         rate = self.rate_of(worker)
         if worker.isolated or worker.draining or worker.full:
             return []
+        if worker.concurrent_items > 1:
+            return self._join_others(worker, now)
         if worker.items and (rate is None or not self._is_low(worker, rate, now)):
             return []
         if not len(self.waiting):
@@ -288,6 +292,14 @@ class Scheduler(Generic[T]):
             chosen = self._choose(worker, rate, now)
         if not chosen and not worker.items and not self._awaits_replan:
             return self._copy_late_items(worker, rate, now)
+        self.assign(worker, chosen, now)
+        return chosen
+
+    def _join_others(self, worker: WorkerLoad[T], now: float) -> list[WorkItem[T]]:
+        """The oldest items, as many as a worker has room for; of many, an equal share for each."""
+        share = -(-len(self.waiting) // len(self.workers))
+        count = min(share, worker.concurrent_items - len(worker.items))
+        chosen = [self.waiting.remove(self.waiting.oldest().index) for _ in range(count)]
         self.assign(worker, chosen, now)
         return chosen
 

@@ -17,8 +17,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from anyrig.backends.process import claim_stdio
 from anyrig.errors import DeviceLostError, error_to_dict
@@ -102,13 +103,15 @@ class EngineProcess:
             keep_speed=placement.batch_speed,
         )
         connection.send(self._heartbeat())
-        connection.send(EngineReady(time.perf_counter() - start))
+        connection.send(EngineReady(time.perf_counter() - start, engine.concurrent_items))
         beat = threading.Thread(target=self._send_heartbeats, args=(request.heartbeat_s,))
         beat.daemon = True
         beat.start()
 
     def run(self) -> None:
         """Compute until stdin ends, which ends the process."""
+        if self._engine.concurrent_items > 1:
+            self._run_together()
         batch: Batch[Any] | None = None
         while True:
             if batch is None:
@@ -118,6 +121,35 @@ class EngineProcess:
                     continue
                 self._connection.send(ItemsStarted(batch.indices))
             batch = self._compute(batch)
+
+    def _run_together(self) -> NoReturn:
+        """Each item in a thread of its own, for an engine that lets it join the others."""
+        running: dict[int, None] = {}
+        threads = ThreadPoolExecutor(self._engine.concurrent_items, "anyrig-item")
+        while True:
+            self._take_messages(wait=True)
+            while len(self._waiting):
+                item = self._waiting.remove(self._waiting.oldest().index)
+                running[item.index] = None
+                self._connection.send(ItemsStarted(tuple(running)))
+                threads.submit(self._compute_one, item, running)
+
+    def _compute_one(self, item: WorkItem[Any], running: dict[int, None]) -> None:
+        """Compute an item beside others, which share the time that it took."""
+        stats, outcomes, num_others = BatchStats(), list[ItemOutcome[Any]](), len(running) - 1
+        try:
+            # Without the device: to synchronise with it would be to wait for the others.
+            outcomes += run_batch(
+                Batch((item,)), self._call_engine, sizer=BatchSizer(grow=False), stats=stats,
+                memory_options=self._engine.memory_options,
+            )  # fmt: skip
+        except DeviceLostError as error:
+            self._inbox.put(error)
+            return
+        num_others = max(num_others, len(running) - 1)
+        del running[item.index]
+        stats.busy_s /= num_others + 1
+        self._send_outcomes(outcomes, stats, tuple(running))
 
     def _next_batch(self) -> Batch[Any] | None:
         if not len(self._waiting):
@@ -205,6 +237,8 @@ class EngineProcess:
             except queue.Empty:
                 return
             wait = False
+            if isinstance(message, DeviceLostError):
+                raise message
             if isinstance(message, CancelItems):
                 self._cancel(message.indices)
             else:

@@ -7,7 +7,10 @@ import base64
 import datetime
 import json
 import logging
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -476,23 +479,30 @@ def _format_problem(engine: EngineStatus) -> str | None:
 
 # -- the WebSocket ---------------------------------------------------------------------------------
 
-_FRAME_BYTES = PCM_RATE * 2  # a second of audio
+_FRAME_BYTES = 3200 * 2
+"""A frame of VibeVoice-Realtime, as its demo sends them."""
 _FIRST_FRAME_S = 60.0
 _NORMAL, _POLICY_VIOLATION, _INTERNAL_ERROR, _TRY_AGAIN_LATER = 1000, 1008, 1011, 1013
 _SOCKET_FIELDS = ("voice", "language", "engine", "speed")
+_DEFAULT_GUIDANCE = 1.5
 
 
 async def _serve_socket(server: ServerState, socket: WebSocket, threads: StreamThreads) -> None:
     try:
-        body, ignored = await _read_request(socket)
+        body, diffusion = await _read_request(socket)
     except (AnyrigError, TimeoutError) as error:
         await _send_error(socket, error)
         return
-    stream = SpeechStream(server, build_options(socket, body), "pcm", threads)
+    options = build_options(socket, body)
+    ignored = diffusion.given
+    if ignored:
+        options["set"], ignored = await to_thread.run_sync(diffusion.apply, server, options)
+    stream = SpeechStream(server, options, "pcm", threads)
 
     async def send() -> None:
         await _send_log(
             socket, "backend_request_received", text_length=len(body.input),
+            cfg_scale=diffusion.guidance or _DEFAULT_GUIDANCE, inference_steps=diffusion.steps,
             voice=body.voice_name or None, ignored=ignored,
         )  # fmt: skip
         await _send_audio(socket, stream, server.settings.deadline_s)
@@ -509,11 +519,13 @@ async def _send_audio(socket: WebSocket, stream: SpeechStream, send_s: float) ->
     except Exception as error:  # noqa: BLE001 - whatever it is, it is sent to the client
         await _send_error(socket, error)
         return
-    generated_s, is_first = 0.0, True
+    generated_s, is_first, waiting = 0.0, True, b""
     try:
-        while data is not None:
-            for start in range(0, len(data), _FRAME_BYTES):
-                frame = data[start : start + _FRAME_BYTES]
+        while data is not None or waiting:
+            waiting += data or b""
+            # All frames but the last are whole.
+            while len(waiting) >= (_FRAME_BYTES if data is not None else 1):
+                frame, waiting = waiting[:_FRAME_BYTES], waiting[_FRAME_BYTES:]
                 async with asyncio.timeout(send_s):  # a client that accepts nothing holds a model
                     await socket.send_bytes(frame)
                 if is_first:
@@ -525,7 +537,7 @@ async def _send_audio(socket: WebSocket, stream: SpeechStream, send_s: float) ->
                     socket, "model_progress", generated_sec=round(generated_s, 3),
                     chunk_sec=round(chunk_s, 3),
                 )  # fmt: skip
-            data = await stream.next_part()
+            data = await stream.next_part() if data is not None else None
     except (WebSocketDisconnect, RuntimeError, TimeoutError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is sent to the client
@@ -535,11 +547,50 @@ async def _send_audio(socket: WebSocket, stream: SpeechStream, send_s: float) ->
     await socket.close(_NORMAL)
 
 
-async def _read_request(socket: WebSocket) -> tuple[CreateSpeechRequest, list[str]]:
-    """The request, from the query or from a first frame of JSON; and what has no effect of it.
+@dataclass(frozen=True)
+class _Diffusion:
+    """`cfg` and `steps` of a request; None where they are not given or mean nothing."""
 
-    `cfg` and `steps` would need a model of their own for each pair, or change those of others.
-    """
+    guidance: float | None
+    steps: int | None
+    given: list[str]
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> _Diffusion:
+        """As VibeVoice's demo reads them: what is not a number above zero is the default."""
+        names = [name for name in ("cfg", "steps") if given.get(name) not in (None, "")]
+        guidance = steps = None
+        with suppress(ValueError, TypeError):
+            guidance = float(given.get("cfg", ""))
+        with suppress(ValueError, TypeError):
+            steps = int(given.get("steps", ""))
+        if guidance is not None and not 0 < guidance < math.inf:
+            guidance = None
+        return cls(guidance, steps if steps is not None and steps > 0 else None, names)
+
+    def apply(
+        self, server: ServerState, options: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[str]]:
+        """The engine's options with these, and which of them it does not have: it would need a
+        model of its own for each value.
+        """
+        speech = server.speech
+        values = {"cfg": ("guidance", self.guidance), "steps": ("steps", self.steps)}
+        try:
+            known = speech.find_utterance_options(speech.request(**options))
+        except AnyrigError:  # an engine that does not exist: said when it is opened
+            known = set()
+        ignored = [name for name in self.given if values[name][0] not in known]
+        used = {
+            option: value
+            for name, (option, value) in values.items()
+            if value is not None and name not in ignored
+        }
+        return {**options.get("set", {}), **used}, ignored
+
+
+async def _read_request(socket: WebSocket) -> tuple[CreateSpeechRequest, _Diffusion]:
+    """The request, from the query or from a first frame of JSON."""
     given: dict[str, Any] = dict(socket.query_params)
     if "text" not in given:
         async with asyncio.timeout(_FIRST_FRAME_S):
@@ -559,7 +610,7 @@ async def _read_request(socket: WebSocket) -> tuple[CreateSpeechRequest, list[st
         found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
         first = errors.list_invalid_fields(found)[0]
         raise InvalidInputError(first.title, hint="GET /config lists what is valid.") from None
-    return body, [name for name in ("cfg", "steps") if given.get(name) not in (None, "")]
+    return body, _Diffusion.read(given)
 
 
 def _parse_frame(text: str) -> dict[str, Any]:

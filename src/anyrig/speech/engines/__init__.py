@@ -27,6 +27,7 @@ OWN: dict[str, str] = {
     "nanotts": "anyrig.speech.engines.nanotts:NanoTts",
     "vits": "anyrig.speech.engines.vits:Vits",
     "vibevoice": "anyrig.speech.engines.vibevoice:VibeVoice",
+    "vibevoice-realtime": "anyrig.speech.engines.vibevoice_realtime:VibeVoiceRealtime",
     "xtts": "anyrig.speech.engines.xtts:Xtts",
     "indextts": "anyrig.speech.engines.indextts:IndexTts",
     "indextts2": "anyrig.speech.engines.indextts:IndexTts2",
@@ -34,7 +35,6 @@ OWN: dict[str, str] = {
 }
 DEFAULT = "hibari"
 REMOVED: dict[str, str] = {
-    "vibevoice-realtime": "Use vibevoice, which streams too, or kokoro.",
     "pocket": "Use kokoro, or xtts to clone a voice.",
     "chatterbox": "Use xtts or indextts to clone a voice.",
     "qwen-tts": "Use kokoro, or vibevoice on a GPU.",

@@ -170,7 +170,7 @@ class FrameLoop:
     def step(self, rows: int, span: int) -> None:
         """One frame."""
         state, model = self.state.first_rows(rows), self.model
-        hidden = model.language.step(state.inputs, self.cache, state.lengths, span)
+        hidden = model.language.step(state.inputs[:, None], self.cache, state.lengths, span)
         pairs = hidden.view(rows, 2, -1)
         tokens = (model.compute_logits(pairs[:, 0]) + self.token_bias).argmax(-1)
         tokens = tokens.masked_fill(state.ended, END)

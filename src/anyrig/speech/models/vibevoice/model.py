@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -197,18 +197,22 @@ class LanguageLayer:
 
 
 class LanguageModel:
-    """Qwen2, with its keys and values in buffers that never move.
+    """Layers of Qwen2, with their keys and values in buffers that never move.
 
-    A row is a sequence of its own length. A step takes one input of every row; keys and values go
-    to the row's own next place, and attention looks at the places before it. The group of query
-    heads that share a key head stands where a sequence would: a key head is read once for all.
+    A row is a sequence of its own length. A step takes a few inputs of every row; keys and values
+    go to the row's own next places, and attention looks at the places before each. The group of
+    query heads that share a key head stands where a sequence would: a key head is read once for
+    all.
+
+    Args:
+        norm: whether a norm follows the last layer; not where the layers of another model do.
     """
 
-    def __init__(self, shape: TextShape, weights: Weights) -> None:
+    def __init__(self, shape: TextShape, weights: Weights, *, norm: bool = True) -> None:
         self.shape = shape
-        self.embedding = weights["embed_tokens.weight"]
         self.layers = [_read_layer(weights.under(f"layers.{n}")) for n in range(shape.layers)]
-        self.norm = weights["norm.weight"]
+        self.norm = weights["norm.weight"] if norm else None
+        self._device, self._dtype = weights.device, weights.dtype
         half = torch.arange(0, shape.head_dim, 2, device=weights.device, dtype=torch.float32)
         self._frequencies = shape.theta ** -(half / shape.head_dim)
 
@@ -216,29 +220,40 @@ class LanguageModel:
         """Keys and values of some rows: layer, row, place, key or value, head."""
         shape = self.shape
         size = (shape.layers, rows, length, 2, shape.kv_heads, shape.head_dim)
-        return torch.zeros(size, dtype=self.norm.dtype, device=self.norm.device)
+        return torch.zeros(size, dtype=self._dtype, device=self._device)
 
-    def step(self, inputs: Tensor, cache: Tensor, lengths: Tensor, span: int) -> Tensor:
-        """The hidden state after one more input of each row.
+    def step(
+        self, inputs: Tensor, cache: Tensor, lengths: Tensor, span: int, *, stride: int = 1
+    ) -> Tensor:
+        """The hidden states after some more inputs of each row.
 
         Args:
-            inputs: a vector a row.
-            cache: written at each row's place.
-            lengths: how many places of each row are filled; this input goes to the next.
+            inputs: row, input, vector. Those of a row that are padding come last: what they write
+                is written over by the row's next inputs, before anything sees it.
+            cache: written at each row's next places.
+            lengths: how many places of each row are filled.
             span: no row is longer than this; attention looks no further.
+            stride: these rows are every second, third ... of the cache.
         """
-        rows = inputs.shape[0]
-        places = torch.arange(span, device=inputs.device)
-        visible = torch.zeros((), dtype=inputs.dtype, device=inputs.device)
-        mask = visible.masked_fill(places > lengths[:, None], float("-inf"))[:, None, None]
-        rotary = self._rotary(lengths)
-        index = lengths + torch.arange(rows, device=inputs.device) * cache.shape[2]
-        x = inputs
-        with _masked_attention(inputs.device):
+        rows, count, _ = inputs.shape
+        device, shape = inputs.device, self.shape
+        places = lengths[:, None] + torch.arange(count, device=device)
+        hidden = torch.arange(span, device=device) > places[..., None]
+        visible = torch.zeros((), dtype=inputs.dtype, device=device)
+        mask = visible.masked_fill(hidden, float("-inf"))
+        # The heads of a group are queries one after the other: each sees what its input sees.
+        mask = mask.repeat(1, shape.heads // shape.kv_heads, 1) if count > 1 else mask
+        rotary = self._rotary(places.flatten())
+        starts = torch.arange(rows, device=device)[:, None] * (stride * cache.shape[2])
+        index = (places + starts).flatten()
+        x = inputs.flatten(0, 1)
+        with _masked_attention(device):
             for layer, cached in zip(self.layers, cache, strict=True):
-                x = x + self._attend(layer, x, cached[:rows], rotary, index, mask, span)
-                x = x + _run_mlp(layer, x, self.shape.eps)
-        return F.rms_norm(x, x.shape[-1:], self.norm, self.shape.eps)
+                x = x + self._attend(layer, x, cached, rotary, index, mask[:, None], span, stride)
+                x = x + _run_mlp(layer, x, shape.eps)
+        if self.norm is not None:
+            x = F.rms_norm(x, x.shape[-1:], self.norm, shape.eps)
+        return x.view(rows, count, -1)
 
     def prefill(self, inputs: Tensor, cache: Tensor) -> None:
         """Keys and values of whole beginnings, row, place, vector: padded at their ends.
@@ -275,18 +290,22 @@ class LanguageModel:
         index: Tensor,
         mask: Tensor,
         span: int,
+        stride: int,
     ) -> Tensor:
-        shape, rows = self.shape, x.shape[0]
+        shape, rows = self.shape, mask.shape[0]
+        count, group = x.shape[0] // rows, shape.heads // shape.kv_heads
         normed = F.rms_norm(x, x.shape[-1:], layer.norm, shape.eps)
-        heads = F.linear(normed, layer.qkv, layer.qkv_bias).view(rows, -1, shape.head_dim)
+        heads = F.linear(normed, layer.qkv, layer.qkv_bias).view(rows * count, -1, shape.head_dim)
         query, key, value = self._split(heads, rotary)
         cached.flatten(0, 1).index_copy_(0, index, torch.stack((key, value), 1))
-        seen = cached[:, :span].permute(2, 0, 3, 1, 4)
-        group = query.view(rows, shape.kv_heads, -1, shape.head_dim)
+        seen = cached[: rows * stride : stride, :span].permute(2, 0, 3, 1, 4)
+        query = query.view(rows, count, shape.kv_heads, group, shape.head_dim)
+        queries = query.permute(0, 2, 3, 1, 4).reshape(rows, shape.kv_heads, -1, shape.head_dim)
         attended = F.scaled_dot_product_attention(
-            group, seen[0], seen[1], attn_mask=mask.expand(-1, *group.shape[1:3], -1)
+            queries, seen[0], seen[1], attn_mask=mask.expand(-1, *queries.shape[1:3], -1)
         )
-        return F.linear(attended.flatten(1), layer.out)
+        attended = attended.view(rows, shape.kv_heads, group, count, shape.head_dim)
+        return F.linear(attended.permute(0, 3, 1, 2, 4).reshape(rows * count, -1), layer.out)
 
     def _split(self, heads: Tensor, rotary: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys, rotated to their places, and values."""
@@ -302,7 +321,7 @@ class LanguageModel:
         """Cosines and sines of the rotary embedding, for each place and every head."""
         angles = places[:, None, None].float() * self._frequencies
         angles = torch.cat((angles, angles), dim=-1)
-        return angles.cos().to(self.norm.dtype), angles.sin().to(self.norm.dtype)
+        return angles.cos().to(self._dtype), angles.sin().to(self._dtype)
 
 
 def _masked_attention(device: torch.device) -> contextlib.AbstractContextManager[None]:
@@ -355,9 +374,10 @@ class SolverStep:
     """One step of DPM-Solver++ of second order, on velocities.
 
     The clean latent is `alpha * x - sigma * v`, the next one `keep * x + now * clean + before *
-    last clean`. The numbers are computed once, in single precision as the published pipelines do,
-    and agree with `DPMSolverMultistepScheduler(beta_schedule="squaredcos_cap_v2",
-    prediction_type="v_prediction")`.
+    last clean + noise * fresh noise`. The numbers are computed once, in single precision as the
+    published pipelines do, and agree with `DPMSolverMultistepScheduler(
+    beta_schedule="squaredcos_cap_v2", prediction_type="v_prediction")`, whose `algorithm_type` is
+    `dpmsolver++` without noise and `sde-dpmsolver++` with it.
     """
 
     time: int
@@ -366,10 +386,11 @@ class SolverStep:
     keep: float
     now: float
     before: float
+    noise: float = 0.0
 
 
-def plan_steps(num_steps: int) -> tuple[SolverStep, ...]:
-    """The whole way from noise to a latent."""
+def plan_steps(num_steps: int, *, stochastic: bool = False) -> tuple[SolverStep, ...]:
+    """The whole way from noise to a latent; with fresh noise at each step if `stochastic`."""
     levels = _noise_levels()
     times = [round((TRAINED_STEPS - 1) * n / num_steps)
              for n in range(num_steps, 0, -1)]  # fmt: skip
@@ -379,7 +400,12 @@ def plan_steps(num_steps: int) -> tuple[SolverStep, ...]:
     lam = alpha.log() - sigma.log()
     planned = []
     for n, time in enumerate(times):
-        gain = -alpha[n + 1] * (torch.exp(lam[n] - lam[n + 1]) - 1)
+        decay = torch.exp(lam[n] - lam[n + 1])
+        keep, noise = sigma[n + 1] / sigma[n], torch.zeros(())
+        if stochastic:
+            noise = sigma[n + 1] * (1 - decay**2).sqrt()
+            keep, decay = keep * decay, decay**2
+        gain = alpha[n + 1] * (1 - decay)
         before = torch.zeros(())
         # The first step knows no earlier one, and the last lands on the clean latent itself.
         if 0 < n < num_steps - 1:
@@ -390,9 +416,10 @@ def plan_steps(num_steps: int) -> tuple[SolverStep, ...]:
                 time=time,
                 alpha=float(alpha[n]),
                 sigma=float(sigma[n]),
-                keep=float(sigma[n + 1] / sigma[n]),
+                keep=float(keep),
                 now=float(gain - before),
                 before=float(before),
+                noise=float(noise),
             )
         )
     return tuple(planned)
@@ -472,7 +499,11 @@ class DiffusionHead:
             for part in parts
         ]
         self._output = weights["final_layer.linear_2.weight"]
-        self._times = self._embed_times(weights)
+        self._time_weights = (
+            weights["timestep_proj.fc1.weight"],
+            weights["timestep_proj.fc2.weight"],
+        )
+        self._times = self.embed_times([step.time for step in self.steps])
 
     def sample(self, hidden_states: Tensor, noise: Tensor, guidance: Tensor) -> Tensor:
         """Latents, in single precision.
@@ -482,17 +513,18 @@ class DiffusionHead:
             noise: the start of each row.
             guidance: the guidance scale.
         """
-        shifts = self._modulations(hidden_states.flatten(0, 1))
+        shifts = self.modulate(hidden_states.flatten(0, 1), self._times[:, None])
         latent, last = noise, torch.zeros_like(noise)
         for step, modulation in zip(self.steps, shifts, strict=True):
             conditional, unconditional = (
-                self._velocity(latent, modulation).view(-1, 2, noise.shape[-1]).float().unbind(1)
+                self.predict(latent, modulation).view(-1, 2, noise.shape[-1]).float().unbind(1)
             )
             velocity = torch.lerp(unconditional, conditional, guidance)
             latent, last = advance(step, latent, velocity, last)
         return latent
 
-    def _velocity(self, latent: Tensor, modulation: Tensor) -> Tensor:
+    def predict(self, latent: Tensor, modulation: Tensor) -> Tensor:
+        """The velocity of each branch of each row: two rows for each latent."""
         shape = self.shape
         x = F.linear(latent.to(self._input.dtype), self._input).repeat_interleave(2, 0)
         parts = modulation.chunk(3 * shape.layers + 2, dim=-1)
@@ -505,9 +537,14 @@ class DiffusionHead:
         normed = F.rms_norm(x, x.shape[-1:], eps=shape.eps)
         return F.linear(torch.addcmul(shift, normed, scale), self._output)
 
-    def _modulations(self, hidden_states: Tensor) -> Tensor:
-        """Shifts, scales (with their one) and gates: step, row, all of them side by side."""
-        condition = F.linear(hidden_states, self._condition) + self._times[:, None]
+    def modulate(self, hidden_states: Tensor, times: Tensor) -> Tensor:
+        """Shifts, scales (with their one) and gates: step, row, all of them side by side.
+
+        Args:
+            hidden_states: a vector a row.
+            times: of `embed_times`: step, row or 1, vector.
+        """
+        condition = F.linear(hidden_states, self._condition) + times
         modulations = F.linear(F.silu(condition), self._modulate)
         size = hidden_states.shape[-1]
         scales = modulations.view(*modulations.shape[:2], -1, size)
@@ -515,16 +552,15 @@ class DiffusionHead:
         scales[..., 1::3, :] += 1
         return modulations
 
-    def _embed_times(self, weights: Weights) -> Tensor:
-        """The embedding of each step's time, rounded as the model was trained to see it."""
-        half = self.shape.frequencies // 2
-        power = torch.arange(half, device=weights.device, dtype=torch.float32) / half
+    def embed_times(self, times: Sequence[int]) -> Tensor:
+        """The embedding of each time, rounded as the model was trained to see it."""
+        half, (first, second) = self.shape.frequencies // 2, self._time_weights
+        power = torch.arange(half, device=first.device, dtype=torch.float32) / half
         frequencies = torch.exp(-math.log(self.shape.max_period) * power)
-        times = torch.tensor([step.time for step in self.steps], device=weights.device)
-        angles = times.to(weights.dtype).float()[:, None] * frequencies
-        waves = torch.cat((angles.cos(), angles.sin()), dim=-1).to(weights.dtype)
-        hidden = F.silu(F.linear(waves, weights["timestep_proj.fc1.weight"]))
-        return F.linear(hidden, weights["timestep_proj.fc2.weight"])
+        steps = torch.tensor(times, device=first.device)
+        angles = steps.to(first.dtype).float()[:, None] * frequencies
+        waves = torch.cat((angles.cos(), angles.sin()), dim=-1).to(first.dtype)
+        return F.linear(F.silu(F.linear(waves, first)), second)
 
 
 # -- the model -------------------------------------------------------------------------------------
@@ -564,6 +600,7 @@ class VibeVoice:
         self.shape = shape
         self.device, self.dtype = weights.device, weights.dtype
         inner = weights.under("model")
+        self.embedding = inner["language_model.embed_tokens.weight"]
         self.language = LanguageModel(shape.text, inner.under("language_model"))
         self.head = DiffusionHead(shape.head, inner.under("diffusion_head"), num_steps)
         self.decoder = Decoder(shape.acoustic, inner.under("audio_tower.decoder"))
@@ -574,8 +611,8 @@ class VibeVoice:
         self._scale = inner.read_fp32("latent_scaling_factor")
         self._offset = inner.read_fp32("latent_bias_factor")
         tokens = torch.tensor(shape.tokens.all, device=self.device)
-        self.token_inputs = self.language.embedding[tokens]
-        head = self.language.embedding if shape.text.tied else weights["lm_head.weight"]
+        self.token_inputs = self.embedding[tokens]
+        head = self.embedding if shape.text.tied else weights["lm_head.weight"]
         self._token_weights = head[tokens].float()
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
@@ -593,7 +630,7 @@ class VibeVoice:
 
     def embed_tokens(self, tokens: Tensor) -> Tensor:
         """Inputs of the language model."""
-        return self.language.embedding[tokens.to(self.device)]
+        return self.embedding[tokens.to(self.device)]
 
     @torch.inference_mode()
     def encode_voice(self, samples: Tensor, *, seed: int = 0) -> Tensor:

@@ -1,0 +1,248 @@
+"""VibeVoice-Realtime: a small VibeVoice that is heard while it still reads, for many at once.
+
+A voice is a preset of the published ones: a `.pt` file in the folder `voices` beside the weights.
+No public recipe makes such a file, so this model cannot clone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.errors import InvalidInputError, UnspeakableTextError
+from anyrig.install import format_install
+from anyrig.speech import voices
+from anyrig.speech.engine import (
+    EngineInfo,
+    EngineOption,
+    EngineWeights,
+    OptionValue,
+    SpeechEngine,
+    TakePart,
+    Utterance,
+    Verification,
+    Voice,
+)
+from anyrig.speech.engines import packages
+from anyrig.speech.models.vibevoice import checkpoint
+from anyrig.storage import weights
+
+if TYPE_CHECKING:
+    from anyrig.audio.samples import Samples
+    from anyrig.placement import Placement
+    from anyrig.speech.models.vibevoice.realtime import RealtimeSpeech
+
+RATE = 24000
+ADAPTER = "1"
+DEFAULT_VOICE = "en-Carter_man"
+PRESETS = "github.com/microsoft/VibeVoice, folder demo/voices/streaming_model"
+_PREFIXES = {"in": "en", "jp": "ja", "kr": "ko", "sp": "es"}
+"""Languages in the names of presets that are not called as ISO 639-1 has them."""
+_GENDERS = {"man": "male", "woman": "female"}
+_PATIENCE = 1.5
+"""Beyond the longest that an utterance should take, a model that does not end is stopped."""
+
+INFO = EngineInfo(
+    name="vibevoice-realtime",
+    summary="Speech that is heard within a moment, for many listeners at once",
+    languages=("en", "de", "fr", "it", "es", "pt", "ja", "ko", "nl", "pl"),
+    quality=4,
+    libraries=("torch",),
+    precisions=("bf16", "fp32"),
+    code_licence="MIT",
+    weights_licence="MIT",
+    modules=("torch", "safetensors", "tokenizers"),
+    install=format_install("anyrig[torch]"),
+    weights=f"config.json and *.safetensors are {checkpoint.REPOSITORY} on the model hub (2 GB). "
+    "tokenizer.json is that of Qwen/Qwen2.5-0.5B. Voices are presets: the .pt files of "
+    f"{PRESETS}, in the folder voices beside the weights.",
+    repository=checkpoint.REPOSITORY,
+    weights_bytes=2_040_000_000,
+    max_chars=1200,
+    varies_with_seed=True,
+    streams=True,
+    options=(
+        EngineOption("guidance", 1.5, "Guidance scale", low=0.01, high=100, per_utterance=True),
+        EngineOption("steps", 5, "Diffusion steps per frame; more are better and slower", low=1,
+               high=100, per_utterance=True),
+        EngineOption("solver", "sde", "Whether each diffusion step adds noise (sde) or not (ode)",
+               choices=("sde", "ode"), per_utterance=True),
+        EngineOption("most_s", 300.0, "Maximum length of a line in seconds", low=1, high=600),
+        EngineOption("listeners", 32, "Utterances that are spoken at the same time; more wait",
+               low=1, high=512, saves_memory=4),
+        EngineOption("graphs", True, "Use CUDA graphs; far slower without"),
+        EngineOption("presets", "", "Folder of more voice presets"),
+    ),
+    verification=Verification(
+        "small random", "microsoft/VibeVoice's own code",
+        "latents and sound of 54 frames differ by less than 1e-4 in fp32; bf16 cosine over 0.999",
+        note="its published presets are read",
+    ),
+)  # fmt: skip
+
+
+class VibeVoiceRealtime(SpeechEngine):
+    """Utterances in rows of one batch, which they join and leave while others speak."""
+
+    info = INFO
+    name = INFO.name
+    version = ADAPTER
+    pads = False
+    sample_rate = RATE
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
+        from anyrig.backends import open_device
+        from anyrig.backends.torch import TorchHandle
+
+        super().__init__(placement, folder=folder)
+        where = _require_model(Path(folder) if folder else None)
+        presets = _list_presets(where, str(options.get("presets", "")))
+        self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(self.handle, TorchHandle)
+        self._voices = tuple(_build_voice(name) for name in presets)
+        self._options = options
+        self._max_s = float(options.get("most_s", 300.0))
+
+        import torch
+
+        from anyrig.speech.models.vibevoice.realtime import RealtimeRuntime
+
+        self._runtime = RealtimeRuntime.load(
+            where,
+            self.handle.device,
+            torch.bfloat16 if placement.precision == "bf16" else torch.float32,
+            presets,
+            max_rows=int(options.get("listeners", 32)),
+            graphs=bool(options.get("graphs", True)),
+        )
+        self._runtime.warm_up(self._voices[0].name)
+        self.concurrent_items = self._runtime.max_rows
+
+    @classmethod
+    def find_weights(cls, folder: Path | None = None) -> EngineWeights:
+        """The weights in `folder`, and the presets in its folder `voices`."""
+        for module in INFO.modules:
+            packages.find_folder(INFO, module)
+        where = _require_model(folder)
+        files = sorted(where.glob("*.safetensors"))
+        tensors = checkpoint.list_tensors(checkpoint.read_config(where))
+        weights.check_tensors(where, files, tensors, INFO.repository)
+        presets = _list_presets(where, "")
+        texts = [where / name for name in ("config.json", "tokenizer.json")]
+        return EngineWeights(
+            engine=cls.name,
+            version=f"{ADAPTER}/{packages.read_version(INFO, 'torch')}",
+            fingerprint=weights.hash_files([*files, *texts, *presets.values()]),
+            voices=tuple(_build_voice(name) for name in presets),
+            folder=str(where),
+            sample_rate=RATE,
+            worker_bytes=sum(path.stat().st_size for path in files) + (2 << 30),
+        )
+
+    @classmethod
+    def voices_with(
+        cls, found: EngineWeights, options: Mapping[str, OptionValue]
+    ) -> tuple[Voice, ...]:
+        """Those beside the weights, and those of the folder that `presets` names."""
+        other = str(options.get("presets", ""))
+        if not other:
+            return found.voices
+        beside = _list_presets(Path(found.folder), "")
+        return tuple(
+            _build_voice(name, packages.compute_sha256(path) if beside.get(name) != path else "")
+            for name, path in _list_presets(Path(found.folder), other).items()
+        )
+
+    def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
+        """Parts of each utterance. One at another rate than the model's is stretched as a whole,
+        and comes in one part. May be called by several threads at once.
+        """
+        import numpy as np
+
+        from anyrig.audio.stretch import stretch
+
+        speeches = [self._open(line) for line in batch]
+        parts: dict[int, list[Samples]] = {index: [] for index in range(len(batch))}
+        for index, part in self._runtime.read(speeches):
+            rate, own = batch[index].rate, parts[index]
+            if rate == 1.0:
+                yield TakePart(index, part.samples, last=part.last)
+                continue
+            own.append(part.samples)
+            if part.last:
+                yield TakePart(index, stretch(np.concatenate(own), RATE, rate))
+
+    def _open(self, line: Utterance) -> RealtimeSpeech:
+        from anyrig.speech.quality import expect_duration
+
+        if not line.text.strip():
+            raise UnspeakableTextError("nothing to say", hint="Use a text with words.")
+        options = {**self._options, **dict(line.options)}
+        longest_s = expect_duration(replace(line, rate=1.0)).max_s * _PATIENCE + 1.0
+        speech = self._runtime.open(
+            voices.choose_voice(self._voices, line).name,
+            seed=line.seed,
+            guidance=float(options.get("guidance", 1.5)),
+            num_steps=int(options.get("steps", 5)),
+            sde=options.get("solver", "sde") == "sde",
+            max_frames=math.ceil(min(longest_s, self._max_s) / self._runtime.frame_s),
+        )
+        speech.add(line.text)
+        speech.finish()
+        return speech
+
+
+def _require_model(folder: Path | None) -> Path:
+    """A folder with all files of a model."""
+    wanted = ("config.json", "*.safetensors", "tokenizer.json", "voices/*.pt")
+    missing = [name for name in wanted if folder is None or not any(folder.glob(name))]
+    if folder is None or missing:
+        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, missing)
+    checkpoint.read_config(folder)
+    path = folder / "tokenizer.json"
+    try:
+        kind = json.loads(path.read_text(encoding="utf-8"))["model"]["type"]
+    except (OSError, ValueError, KeyError, TypeError):
+        kind = ""
+    if not kind:
+        raise InvalidInputError(
+            f"{path} is not a tokenizer", hint="Use tokenizer.json of Qwen/Qwen2.5-0.5B."
+        )
+    return folder
+
+
+def _list_presets(folder: Path, other: str) -> dict[str, Path]:
+    """Each voice and its file: those beside the weights and those of another folder."""
+    places = [folder / "voices", *([Path(other).expanduser()] if other else [])]
+    if other and not places[1].is_dir():
+        raise InvalidInputError(
+            f"{other} is not a folder", hint="`presets` must be a folder of .pt files."
+        )
+    found = {path.stem: path for place in places for path in sorted(place.glob("*.pt"))}
+    for path in found.values():
+        if not zipfile.is_zipfile(path):  # as torch.save writes it
+            raise InvalidInputError(
+                f"{path} is not a voice preset", hint=f"Use those of {PRESETS}."
+            )
+    # The voice that the original speaks with if none is named comes first.
+    return dict(sorted(found.items(), key=lambda one: (one[0] != DEFAULT_VOICE, one[0])))
+
+
+def _build_voice(name: str, digest: str = "") -> Voice:
+    """A voice by its name: `it-Spk1_man` speaks Italian first.
+
+    `digest` is of a preset that lies elsewhere: those beside the weights are in their fingerprint.
+    """
+    prefix, _, rest = name.partition("-")
+    language = _PREFIXES.get(prefix, prefix)
+    language = language if rest and language in INFO.languages else "en"
+    title, _, kind = (rest or name).partition("_")
+    return Voice(
+        name, language, INFO.name, title=title, gender=_GENDERS.get(kind, ""), licence="MIT",
+        also=tuple(code for code in INFO.languages if code != language), digest=digest,
+    )  # fmt: skip

@@ -1,0 +1,451 @@
+"""Utterances to audio with VibeVoice-Realtime: windows of text and speech, many rows at once.
+
+All rows go in step: a window is up to five tokens of each row's text, then six frames of speech. A
+new utterance takes a free row at the border of a window, one that ends leaves its row; one whose
+text has not come yet rests. Nothing of a row depends on the others: it has its own positions, keys
+and values, noise, guidance and steps, so its audio is the same alone and among many, and the same
+whether its text came at once or word by word.
+
+There is no thread behind it. Whoever waits for audio computes the next frames for all, while the
+others wait.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from anyrig.audio.samples import Samples
+from anyrig.speech.models.vibevoice.presets import Preset, read_preset
+from anyrig.speech.models.vibevoice.realtime_model import RealtimeVoice, load_realtime_model
+from anyrig.speech.models.vibevoice.windows import (
+    WINDOW_FRAMES,
+    WINDOW_POSITIONS,
+    WINDOW_TOKENS,
+    WindowLoop,
+)
+
+RATE = 24000
+FIRST_LENGTH = 2048
+"""Positions of a row to begin with: two minutes of speech after a voice's prompt."""
+_LAST_SPACE = re.compile(r".*\S(?= \S)", re.DOTALL)
+"""Up to the last space between two words."""
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+class TokenFeed:
+    """Text that comes in parts, as the tokens of the whole.
+
+    The last word is held back until more comes: a space between two words ends a token in every
+    tokenizer of this model, the end of a part does not.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._rest = ""
+        self._begun = False
+
+    def add(self, text: str) -> list[int]:
+        self._rest += text.replace("’", "'")
+        if not self._begun:
+            self._rest = self._rest.lstrip()
+            self._begun = bool(self._rest)
+        found = _LAST_SPACE.match(self._rest)
+        if found is None:
+            return []
+        self._rest = self._rest[found.end() :]
+        return self._encode(found[0])
+
+    def finish(self) -> list[int]:
+        """The rest; a line's end tells the model that no more comes."""
+        rest, self._rest = self._rest.rstrip(), ""
+        return self._encode(rest + "\n")
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+# -- utterances ------------------------------------------------------------------------------------
+
+
+class SpeechPart(NamedTuple):
+    """A part of an utterance's audio; it follows the one before."""
+
+    samples: Samples
+    last: bool
+    ended: bool = False
+    """Whether the model itself ended, rather than the limit."""
+
+
+@dataclass(eq=False)
+class RealtimeSpeech:
+    """An utterance. `add` its text, `finish` it, and read its audio with `RealtimeRuntime.read`."""
+
+    feed: TokenFeed
+    preset: Preset
+    guidance: float
+    num_steps: int
+    sde: bool
+    max_frames: int
+    draw: Callable[[], Tensor]
+    """The noise of a window: frame, step + 1, vector."""
+    changed: threading.Condition
+    """Of the runtime: notified when text comes."""
+    tokens: deque[int] = field(default_factory=deque)
+    finished: bool = False
+    """Whether all text has come."""
+    parts: deque[SpeechPart | BaseException] = field(default_factory=deque)
+    done: bool = False
+    """Whether its last part was made."""
+    row: int = -1
+    num_frames: int = 0
+    """Heard so far."""
+    length: int = 0
+    """Of its conditional sequence at the border of a window."""
+    negative_length: int = 0
+    text_length: int = 0
+
+    def add(self, text: str) -> None:
+        """More text, in any parts."""
+        with self.changed:
+            self.tokens.extend(self.feed.add(text))
+            self.changed.notify_all()
+
+    def finish(self) -> None:
+        """No more text comes."""
+        with self.changed:
+            self.tokens.extend(self.feed.finish())
+            self.finished = True
+            self.changed.notify_all()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its next window can be computed."""
+        return self.finished or len(self.tokens) >= WINDOW_TOKENS
+
+    def take_tokens(self) -> list[int]:
+        """The text of its next window."""
+        return [self.tokens.popleft() for _ in range(min(WINDOW_TOKENS, len(self.tokens)))]
+
+
+class RealtimeRuntime:
+    """A loaded model, its voices, and the utterances that it speaks now.
+
+    Args:
+        presets: the file of each voice.
+        max_rows: utterances at the same time; more wait.
+    """
+
+    def __init__(
+        self,
+        model: RealtimeVoice,
+        tokenizer: Tokenizer,
+        presets: Mapping[str, Path],
+        *,
+        max_rows: int,
+        graphs: bool = True,
+    ) -> None:
+        self.model, self.max_rows = model, max_rows
+        self._tokenizer, self._paths = tokenizer, presets
+        self._presets: dict[str, Preset] = {}
+        self._uses_graphs = graphs
+        self._loop = self._open_loop(FIRST_LENGTH)
+        self._changed = threading.Condition()
+        self._running = False
+        """Whether somebody computes; whoever does has the rows, the loop and the window."""
+        self._waiting: deque[RealtimeSpeech] = deque()
+        self._rows: list[RealtimeSpeech | None] = [None] * max_rows
+        self._window: _Window | None = None
+
+    @classmethod
+    def load(
+        cls, folder: Path, device: torch.device, dtype: torch.dtype, presets: Mapping[str, Path],
+        *, max_rows: int, graphs: bool = True,
+    ) -> RealtimeRuntime:  # fmt: skip
+        """The model and the tokenizer of a folder that was checked."""
+        model = load_realtime_model(folder, device, dtype)
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return cls(model, tokenizer, presets, max_rows=max_rows, graphs=graphs)
+
+    @property
+    def frame_s(self) -> float:
+        return self.model.shape.codec.hop / RATE
+
+    def _open_loop(self, length: int) -> WindowLoop:
+        length = min(length, self.model.shape.max_positions)
+        return WindowLoop(self.model, self.max_rows, length, graphs=self._uses_graphs)
+
+    def warm_up(self, voice: str) -> None:
+        """Speak a window with each number of rows that is captured, so that nobody waits for that
+        later.
+        """
+        on_gpu = self._uses_graphs and self.model.device.type == "cuda"
+        counts = {_batch_size(count) for count in range(1, self.max_rows + 1)} if on_gpu else {1}
+        for count in sorted(counts):
+            some = [
+                self.open(voice, max_frames=WINDOW_FRAMES) for _ in range(min(count, self.max_rows))
+            ]
+            for speech in some:
+                speech.tokens.extend([0] * WINDOW_TOKENS)
+                speech.finished = True
+            for _ in self.read(some):
+                pass
+
+    def open(
+        self,
+        voice: str,
+        *,
+        seed: int = 0,
+        guidance: float = 1.5,
+        num_steps: int = 5,
+        sde: bool = True,
+        max_frames: int = 1 << 30,
+    ) -> RealtimeSpeech:
+        """A new utterance, without text so far.
+
+        Args:
+            guidance: the guidance scale.
+            num_steps: diffusion steps a frame.
+            sde: whether each step adds noise.
+            max_frames: the longest audio.
+        """
+        latent, source = self.model.shape.codec.latent, torch.Generator().manual_seed(seed)
+        draws = num_steps + 1 if sde else 1
+
+        def draw() -> Tensor:
+            noise = torch.randn(WINDOW_FRAMES, draws, latent, generator=source)
+            return noise if sde else noise.expand(-1, num_steps + 1, -1)
+
+        if voice not in self._presets:
+            shape = self.model.shape
+            self._presets[voice] = read_preset(self._paths[voice], shape.text, shape.speech)
+        return RealtimeSpeech(
+            TokenFeed(self._tokenizer), self._presets[voice], guidance, num_steps, sde, max_frames,
+            draw, self._changed,
+        )  # fmt: skip
+
+    def read(self, speeches: Sequence[RealtimeSpeech]) -> Iterator[tuple[int, SpeechPart]]:
+        """The audio of some utterances as it is made: which one, and its next part.
+
+        Text may still be added, by another thread. Several threads may read at the same time.
+        """
+        with self._changed:
+            self._waiting.extend(speeches)
+        left = set(range(len(speeches)))
+        try:
+            while left:
+                for index in self._wait_for(speeches, left):
+                    part = speeches[index].parts.popleft()
+                    if isinstance(part, BaseException):
+                        raise part
+                    if part.last:
+                        left.remove(index)
+                    yield index, part
+        finally:
+            for index in left:
+                self._drop(speeches[index])
+
+    def _wait_for(self, speeches: Sequence[RealtimeSpeech], left: set[int]) -> list[int]:
+        """Which of these have a part; computes until one has, unless somebody else does."""
+        while True:
+            with self._changed:
+                while True:
+                    if found := [index for index in sorted(left) if speeches[index].parts]:
+                        return found
+                    if not self._running and self._has_work():
+                        break
+                    self._changed.wait()
+                self._running = True
+            try:
+                self._advance()
+            except BaseException as error:
+                self._fail_all(error)
+                raise
+            finally:
+                with self._changed:
+                    self._running = False
+                    self._changed.notify_all()
+
+    def _has_work(self) -> bool:
+        rows = [speech for speech in self._rows if speech is not None and not speech.done]
+        joining = self._waiting if len(rows) < self.max_rows else ()
+        return self._window is not None or any(one.is_ready for one in (*rows, *joining))
+
+    def _drop(self, speech: RealtimeSpeech) -> None:
+        """Nobody reads it any more."""
+        with self._changed:
+            speech.done = True
+            if speech in self._waiting:
+                self._waiting.remove(speech)
+
+    def _fail_all(self, error: BaseException) -> None:
+        """What was being computed failed, for all; the buffers are freed for whoever comes next."""
+        with self._changed:
+            message = RuntimeError(f"{type(error).__name__}: {error}")
+            for speech in self._rows:
+                if speech is not None and not speech.done:
+                    speech.done = True
+                    speech.parts.append(error if isinstance(error, Exception) else message)
+            self._rows = [None] * self.max_rows
+            self._window = None
+        if isinstance(error, torch.OutOfMemoryError):
+            length, self._loop = self._loop.length, None  # type: ignore[assignment]
+            self._loop = self._open_loop(length)
+
+    # -- by whoever computes
+
+    def _advance(self) -> None:
+        """Compute some frames: those of the window that has begun, or the first of the next one."""
+        if self._window is None:
+            self._window = self._begin_window()
+            if self._window is None:
+                return
+        window, loop = self._window, self._loop
+        count = WINDOW_FRAMES - window.done
+        if window.has_new or self.model.device.type == "cpu":
+            count = min(count, 1)  # heard at once
+            window.has_new = False
+        loop.run_frames(window.rows, window.longest, window.num_steps, count)
+        start, window.done = window.done, window.done + count
+        audio, ended = (
+            tensor[start : window.done, : window.rows].to("cpu", copy=True).numpy()
+            for tensor in (loop.audio, loop.ended)
+        )
+        with self._changed:
+            if window.done == WINDOW_FRAMES:
+                self._window = None
+            for speech in window.speeches:
+                self._collect(speech, audio[:, speech.row], ended[:, speech.row])
+
+    def _collect(self, speech: RealtimeSpeech, audio: Samples, ended: Samples) -> None:
+        """What is heard of a row's last frames, up to its end or its limit."""
+        if speech.done:
+            return
+        count = min(len(audio), speech.max_frames - speech.num_frames)
+        ends = np.flatnonzero(ended[:count])
+        count = int(ends[0]) + 1 if len(ends) else count
+        speech.num_frames += count
+        room = self.model.shape.max_positions - speech.length
+        is_full = self._window is None and room < WINDOW_POSITIONS
+        speech.done = bool(len(ends)) or speech.num_frames >= speech.max_frames or is_full
+        samples = np.ascontiguousarray(audio[:count]).reshape(-1)
+        speech.parts.append(SpeechPart(samples, speech.done, bool(len(ends))))
+
+    @torch.inference_mode()
+    def _begin_window(self) -> _Window | None:
+        """Take in who waits, and read the next text of all rows that have it."""
+        with self._changed:
+            self._rows = [one if one and not one.done else None for one in self._rows]
+            self._compact()
+            new = self._admit()
+            ready = [one for one in self._rows if one is not None and one.is_ready]
+            if not ready:
+                return None
+            tokens = [speech.take_tokens() for speech in ready]
+        longest = max(one.length for one in self._rows if one is not None)
+        if longest + WINDOW_POSITIONS > self._loop.length:
+            self._grow()
+        loop, rows = self._loop, _batch_size(max(speech.row for speech in ready) + 1)
+        rows = min(rows, self.max_rows)
+        window = _Window(ready, rows, longest, max(speech.num_steps for speech in ready), bool(new))
+        self._fill(window, tokens)
+        if any(tokens):
+            loop.run_text(rows, max(speech.text_length for speech in ready), longest)
+        for speech, some in zip(ready, tokens, strict=True):
+            speech.text_length += len(some)
+            speech.length += len(some) + WINDOW_FRAMES
+            speech.negative_length += WINDOW_FRAMES
+        return window
+
+    def _compact(self) -> None:
+        """Move rows down where a smaller batch holds them."""
+        used = [row for row, one in enumerate(self._rows) if one is not None]
+        while used and _batch_size(len(used)) < _batch_size(used[-1] + 1):
+            source, target = used.pop(), self._rows.index(None)
+            self._loop.move(source, target)
+            speech = self._rows[source]
+            assert speech is not None
+            self._rows[source], self._rows[target], speech.row = None, speech, target
+            used = sorted([*used, target])
+
+    def _admit(self) -> list[RealtimeSpeech]:
+        """Give those who wait a row; one without text need not have one."""
+        new: list[RealtimeSpeech] = []
+        for speech in [one for one in self._waiting if one.is_ready]:
+            if None not in self._rows:
+                break
+            self._waiting.remove(speech)
+            speech.row = self._rows.index(None)
+            self._rows[speech.row] = speech
+            preset = speech.preset
+            speech.length, speech.text_length = preset.speech.shape[1], preset.text.shape[1]
+            speech.negative_length = preset.negative.shape[1]
+            self._loop.place(speech.row, preset, speech.guidance, speech.num_steps, speech.sde)
+            new.append(speech)
+        return new
+
+    def _grow(self) -> None:
+        """Longer buffers; the graphs of the old ones go with them."""
+        longer = self._open_loop(2 * self._loop.length)
+        longer.copy_rows(self._loop)
+        self._loop = longer
+
+    def _fill(self, window: _Window, tokens: Sequence[Sequence[int]]) -> None:
+        """What the window needs from the host, in one transfer each.
+
+        Lengths too: those of a row that is free are 0, so that it writes into no other.
+        """
+        loop, rows, latent = self._loop, window.rows, self.model.shape.codec.latent
+        active = torch.zeros(rows, dtype=torch.bool)
+        counts, text_lengths = torch.zeros(2, rows, dtype=torch.int64)
+        lengths = torch.zeros(rows, 2, dtype=torch.int64)
+        ids = torch.zeros(rows, WINDOW_TOKENS, dtype=torch.int64)
+        noise = torch.zeros(WINDOW_FRAMES, window.num_steps + 1, rows, latent)
+        for row, one in enumerate(self._rows[:rows]):
+            if one is not None:
+                lengths[row] = torch.tensor((one.length, one.negative_length))
+                text_lengths[row] = one.text_length
+        for speech, some in zip(window.speeches, tokens, strict=True):
+            row = speech.row
+            active[row], counts[row] = True, len(some)
+            ids[row, : len(some)] = torch.tensor(some, dtype=torch.int64)
+            noise[:, : speech.num_steps + 1, row] = speech.draw()
+        loop.state.frame.zero_()
+        loop.state.lengths[: 2 * rows] = lengths.flatten().to(loop.active.device)
+        loop.state.text_lengths[:rows] = text_lengths.to(loop.active.device)
+        loop.active[:rows] = active.to(loop.active.device)
+        loop.num_tokens[:rows] = counts.to(loop.active.device)
+        loop.tokens[:rows] = ids.to(loop.active.device)
+        loop.noise[:, : window.num_steps + 1, :rows] = noise.to(loop.active.device)
+
+
+@dataclass
+class _Window:
+    """A window that is being computed."""
+
+    speeches: list[RealtimeSpeech]
+    rows: int
+    """How many are computed; of these, those of the speeches are heard."""
+    longest: int
+    num_steps: int
+    has_new: bool
+    """Whether somebody waits for a first frame."""
+    done: int = 0
+    """Frames."""
+
+
+def _batch_size(count: int) -> int:
+    """The batch that holds some rows: few different ones, as each is captured by itself."""
+    return -(-count // 32) * 32 if count > 64 else 1 << (count - 1).bit_length()
