@@ -113,11 +113,11 @@ def _scale(name: str, values: Tensor) -> Tensor:
     if name in constants:
         return torch.full_like(values, constants[name])
     if name.endswith("gamma"):
-        return 0.3 + 0.03 * values
+        return values.mul(0.03).add(0.3)
     if values.ndim == 1:
-        return (1.0 if "norm" in name else 0.0) + 0.1 * values
+        return values.mul(0.1).add(1.0 if "norm" in name else 0.0)
     fan_in = values.shape[-1] if "embed" in name else values[0].numel()
-    return _WEIGHT_SCALE * fan_in**-0.5 * values
+    return values.mul(_WEIGHT_SCALE * fan_in**-0.5)
 
 
 def draw_noise(num_frames: int, num_steps: int, latent: int, seed: int = 1) -> Tensor:
@@ -390,6 +390,7 @@ def write_recording(source: Path, folder: Path) -> None:
         model.tts_eos_classifier.fc2.bias += 1e-3 - threshold
     arrays["end_bias"] = model.tts_eos_classifier.fc2.bias.numpy()
     ended = record(model, preset, TOKENS, noise, GUIDANCE)
+    assert ended.speech is not None
     arrays["end_frames"] = np.array(len(ended.speech[0]) // len(ended.sounds[0]))
     np.savez_compressed(folder / "original.npz", **arrays)
     print({name: value.shape for name, value in arrays.items()}, arrays["end_frames"])

@@ -1,5 +1,5 @@
-"""GET /config and WS /stream as the server of VibeVoice-Realtime has them, with a small model of it;
-and its own page in a real browser, where a checkout of its repository is at hand."""
+"""GET /config and WS /stream as the server of VibeVoice-Realtime has them, with a small model of
+it; and its own page in a real browser, where a checkout of its repository is at hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ import uvicorn
 from fastapi.testclient import TestClient
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocketDisconnect
 
 from anyrig.server.app import create_app
 from tests.server.browsing import NEEDS, Browser
@@ -54,7 +53,8 @@ def listen(client: TestClient, **query: Any) -> tuple[list[bytes], list[dict[str
     """The frames, the events, and the code that it was closed with."""
     frames: list[bytes] = []
     events: list[dict[str, Any]] = []
-    with client.websocket_connect(f"/stream?{urlencode(query)}") as socket:
+    host = {"Host": HERE.partition("//")[2]}
+    with client.websocket_connect(f"/stream?{urlencode(query)}", headers=host) as socket:
         while True:
             message = socket.receive()
             if message["type"] == "websocket.close":

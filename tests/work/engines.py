@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -120,3 +121,30 @@ class Echo(BaseEngine):
 
     def run(self, batch: Sequence[Any]) -> list[Any]:
         return list(batch)
+
+
+class Meets(BaseEngine):
+    """Each item is how many must be computed at the same time for it to end; 0 is an error, and a
+    negative number ends the process."""
+
+    name = "meets"
+    version = "1"
+    concurrent_items = 3
+
+    def __init__(self, placement: Placement) -> None:
+        self._num_present = self._num_met = 0
+        self._changed = threading.Condition()
+
+    def run(self, batch: Sequence[int]) -> list[int]:
+        (wanted,) = batch
+        if wanted < 0:
+            os._exit(3)
+        if not wanted:
+            raise ValueError("nobody to meet")
+        with self._changed:
+            self._num_present += 1
+            self._num_met = max(self._num_met, self._num_present)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._num_met >= wanted)
+            self._num_present -= 1
+        return [wanted]

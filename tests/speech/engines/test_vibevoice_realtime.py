@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import contract
@@ -76,7 +77,7 @@ def test_guidance_steps_and_solver_are_the_utterances_own(subject: contract.Subj
 def test_utterances_of_several_threads_are_spoken_together(subject: contract.Subject) -> None:
     lines = [Utterance(f"Line {number}.", seed=number) for number in range(6)]
     alone = [subject.loaded.run([line])[0] for line in lines]
-    found: dict[int, object] = {}
+    found: dict[int, Samples] = {}
 
     def speak(number: int) -> None:
         found[number] = subject.loaded.run([lines[number]])[0].samples

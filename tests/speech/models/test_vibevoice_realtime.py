@@ -110,7 +110,7 @@ def hear(runtime: RealtimeRuntime, *speeches: RealtimeSpeech) -> list[Any]:
 
 def test_a_row_is_the_same_alone_and_among_64(runtime: RealtimeRuntime) -> None:
     """Others have other texts, lengths, seeds, guidance, steps and solvers."""
-    others = [
+    others: list[dict[str, Any]] = [
         {"text": TEXT[: 5 + n], "seed": n, "max_frames": 3 + 5 * (n % 7), "guidance": 1 + n / 20,
          "num_steps": 1 + n % 9, "sde": bool(n % 3)}
         for n in range(64)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -236,7 +236,7 @@ class RealtimeRuntime:
             draw, self._changed,
         )  # fmt: skip
 
-    def read(self, speeches: Sequence[RealtimeSpeech]) -> Iterator[tuple[int, SpeechPart]]:
+    def read(self, speeches: Sequence[RealtimeSpeech]) -> Generator[tuple[int, SpeechPart]]:
         """The audio of some utterances as it is made: which one, and its next part.
 
         Text may still be added, by another thread. Several threads may read at the same time.
