@@ -15,11 +15,11 @@ from tests.waiting import wait_until
 from tests.work.helpers import placement
 
 
-def open_queue(**options: int) -> LiveQueue[int, int]:
+def open_queue() -> LiveQueue[int, int]:
     factory = EngineFactory("tests.work.engines:Meets")
     pool = WorkerPool(LocalWorkers([placement("a")], factory, environment=os.environ))
     pool.wait_ready()
-    return LiveQueue(pool, cost=lambda _: 1.0, max_in_flight=8, **options)
+    return LiveQueue(pool, cost=lambda _: 1.0, max_in_flight=8)
 
 
 def test_items_join_those_that_are_being_computed() -> None:
