@@ -34,6 +34,7 @@ from anyrig.version import __version__
 from anyrig.work.outcome import ItemFailure, ItemOutcome
 from benchmarks.local_cluster import counting_identity, make_lines
 from tests.cluster.conftest import Broker, until
+from tests.waiting import LONG_S
 
 
 class PlainCodec(SpeechCodec):
@@ -44,6 +45,7 @@ class PlainCodec(SpeechCodec):
 
 
 CODEC = PlainCodec()
+LOST_TASK_S = 1000.0
 
 
 @dataclass
@@ -160,7 +162,7 @@ def fleet(broker: Broker) -> Iterator[Callable[..., ClusterPool]]:
 
     def start(**options: Any) -> ClusterPool:
         made.append(
-            ClusterPool(broker.client, counting_identity(), CODEC, **{"wait_s": 1.5, **options})
+            ClusterPool(broker.client, counting_identity(), CODEC, **{"wait_s": LONG_S, **options})
         )
         return made[-1]
 
@@ -173,6 +175,30 @@ def fleet(broker: Broker) -> Iterator[Callable[..., ClusterPool]]:
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "_BACKOFF_S", (0.1, 0.2, 0.3))
     monkeypatch.setattr(pools, "_LOST_TASK_S", 0.5)
+
+
+class Clock:
+    """The pool's, which can be put forward."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A task is lost by this clock alone, however slow the machine is."""
+    clock = Clock()
+    monkeypatch.setattr(pools, "_LOST_TASK_S", LOST_TASK_S)
+    monkeypatch.setattr(pools, "time", clock)
+    return clock
+
+
+def fail_soon(over: ClusterPool) -> None:
+    """Once its workers are there, a pool without a useful one fails."""
+    over.wait_ready()
+    over.remote._wait_s = 1.5
 
 
 def run(over: ClusterPool, said: list[Utterance]) -> list[ItemOutcome[Any]]:
@@ -234,7 +260,7 @@ def test_bytes_that_the_broker_lost_are_made_again_and_nobody_is_blamed(
         one.answer(order, blob=len(one.orders) != 2)
 
     one, said = puppet("a", forgetful), make_lines(40)
-    over = fleet(wait_s=30.0)
+    over = fleet()
     assert right(run(over, said), said)
     assert over.warnings == []
     assert sum(len(order.lines) for order in one.orders) > len(said)
@@ -245,14 +271,18 @@ def test_bytes_that_the_broker_lost_are_made_again_and_nobody_is_blamed(
 
 
 def test_at_most_two_tasks_are_in_flight(
-    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool]
+    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool], clock: Clock
 ) -> None:
     most = []
 
     def slow(one: Puppet, order: Order) -> None:  # far slower than it says: it is always late
-        waiting: Any = one.client.redis.llen(f"anyrig.{one.name}")
-        most.append(1 + waiting)
-        time.sleep(0.1)
+        def count_waiting() -> Any:
+            return one.client.redis.llen(f"anyrig.{one.name}")
+
+        if len(one.orders) == 1:
+            until(count_waiting, what="the next task")
+        time.sleep(0.1)  # enough for more of them
+        most.append(1 + count_waiting())
         good(one, order)
 
     one = puppet("a", slow)
@@ -282,7 +312,7 @@ def test_a_worker_that_refuses_everything_is_not_waited_for(
     monkeypatch.setattr(pools, "_BACKOFF_S", (0.1, 0.2, 0.3, 60.0))
     bad = puppet("bad", refuse)
     over = fleet()
-    over.wait_ready()
+    fail_soon(over)
     with pytest.raises(WorkError, match=told):
         run(over, make_lines(20))
     assert len(bad.orders) <= 2 * 4  # two in flight, each time after a longer pause
@@ -299,7 +329,7 @@ def test_a_worker_that_is_well_again_is_given_work_again(
             one.store(order.id, asdict(TaskResult(refused="the disk is full")))
 
     one, said = puppet("a", recovers), make_lines(30)
-    over = fleet(wait_s=30.0)
+    over = fleet()
     assert right(run(over, said), said)
     assert len(one.orders) > 8
     assert over.remote._known["a"].num_refusals == 0
@@ -311,7 +341,7 @@ def test_a_worker_that_drains_does_so_in_the_next_run_too(
     def holds(one: Puppet, order: Order) -> None:
         one.tasks = (order.id,)
 
-    old, over = puppet("old", holds), fleet(wait_s=30.0)
+    old, over = puppet("old", holds), fleet()
     said = make_lines(5)
     outcomes: list[ItemOutcome[Any]] = []
     taker = threading.Thread(target=lambda: outcomes.extend(run(over, said)))
@@ -326,7 +356,7 @@ def test_a_worker_that_drains_does_so_in_the_next_run_too(
     old.behaves, old.tasks = good, ()
     good(old, old.orders[0])
     until(lambda: worker.last_heartbeat is None)
-    taker.join(timeout=60)
+    taker.join(LONG_S)
     assert right(outcomes, said)
 
 
@@ -359,7 +389,7 @@ def test_a_worker_whose_takes_cannot_be_decoded_is_set_aside(
     puppet("good")
     said = make_lines(30)
     codec = FragileCodec(error)
-    over = ClusterPool(broker.client, counting_identity(), codec, wait_s=30.0)
+    over = ClusterPool(broker.client, counting_identity(), codec)
     with over:
         assert right(run(over, said), said)
         assert any("bad" in one and "result is not valid" in one for one in over.warnings)
@@ -390,7 +420,7 @@ def test_crafted_results_of_one_worker_are_computed_by_another(
     puppet("bad", partial(_craft, text))
     puppet("good")
     said = make_lines(30)
-    assert right(run(fleet(wait_s=30.0), said), said)
+    assert right(run(fleet(), said), said)
 
 
 @pytest.mark.slow
@@ -400,7 +430,7 @@ def test_a_worker_whose_results_are_all_crafted_is_not_waited_for(
 ) -> None:
     puppet("bad", partial(_craft, text))
     over = fleet()
-    over.wait_ready()
+    fail_soon(over)
     with pytest.raises(WorkError, match="bad"):
         run(over, make_lines(20))
 
@@ -441,7 +471,7 @@ def test_a_worker_that_drains_finishes_what_it_has(
     good(old, old.orders[0])
     old.tasks = ()
     old.behaves = good
-    taker.join(timeout=60)
+    taker.join(LONG_S)
     assert right(outcomes, said)
     first = {index for index, _ in old.orders[0].lines}
     again = [index for order in old.orders[1:] for index, _ in order.lines if index in first]
@@ -449,28 +479,31 @@ def test_a_worker_that_drains_finishes_what_it_has(
 
 
 def test_a_task_that_was_lost_is_sent_again(
-    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool]
+    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool], clock: Clock
 ) -> None:
     def forgetful(one: Puppet, order: Order) -> None:
         if len(one.orders) != 2:
             good(one, order)
+        else:
+            clock.ahead_s += 2.1 * LOST_TASK_S
 
     puppet("a", forgetful)
     said = make_lines(30)
-    over = fleet(wait_s=30.0)
+    over = fleet()
     assert right(run(over, said), said)
     assert over.warnings == []
 
 
 def test_a_result_that_nobody_told_of_is_found(
-    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool]
+    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool], clock: Clock
 ) -> None:
     def silent(one: Puppet, order: Order) -> None:
         one.answer(order, tell=False)
+        clock.ahead_s += 1.1 * LOST_TASK_S
 
     quiet = puppet("a", silent)
     said = make_lines(12)
-    assert right(run(fleet(wait_s=30.0), said), said)
+    assert right(run(fleet(), said), said)
     assert sum(len(order.lines) for order in quiet.orders) == len(said)  # nothing twice
 
 
@@ -523,7 +556,7 @@ def test_a_line_that_one_worker_cannot_speak_is_tried_by_another(
 
 
 def test_a_line_that_nobody_can_speak_fails_after_two_have_tried(
-    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool]
+    puppet: Callable[..., Puppet], fleet: Callable[..., ClusterPool], clock: Clock
 ) -> None:
     def fails(one: Puppet, order: Order) -> None:
         made = {n: take(line) for n, line in order.lines if line.seed != 3}
@@ -549,7 +582,7 @@ def test_a_result_over_the_limit_is_not_fetched(
 
     puppet("a", huge)
     over = fleet()
-    over.wait_ready()
+    fail_soon(over)
     with pytest.raises(WorkError, match="its result is not valid"):
         run(over, make_lines(4))
 

@@ -24,7 +24,7 @@ from anyrig.jobs import (
     run_jobs,
 )
 from anyrig.storage.keys import JsonValue
-from tests.waiting import wait_until
+from tests.waiting import LONG_S, wait_until
 
 needs_flock = pytest.mark.skipif(sys.platform == "win32", reason="the workers use flock")
 
@@ -223,17 +223,16 @@ def test_events_are_followed_until_the_job_ends(
     reader.start()
     wait_until(lambda: "running" in found)
     queue.cancel(job.id)
-    reader.join(30)
+    reader.join(LONG_S)
     assert found == ["queued", "running", "cancelled"]
 
 
 # -- several processes -----------------------------------------------------------------------------
 
 
-def start_worker(folder: Path, lease_s: float = 15) -> subprocess.Popen[bytes]:
+def start_worker(folder: Path) -> subprocess.Popen[bytes]:
     script = Path(__file__).with_name("worker_process.py")
-    command = [sys.executable, str(script), str(folder / "jobs.sqlite"), str(folder), str(lease_s)]
-    return subprocess.Popen(command)
+    return subprocess.Popen([sys.executable, str(script), str(folder / "jobs.sqlite"), str(folder)])
 
 
 def finished(folder: Path) -> list[str]:
@@ -242,9 +241,9 @@ def finished(folder: Path) -> list[str]:
 
 @needs_flock
 def test_several_processes_share_a_queue(queue: JobQueue, tmp_path: Path) -> None:
-    ids = [queue.submit("step", {"steps": 3}).id for _ in range(24)]
+    ids = [queue.submit("step", {"steps": 3, "processes": 2}).id for _ in range(24)]
     workers = [start_worker(tmp_path) for _ in range(3)]
-    assert [worker.wait(60) for worker in workers] == [0, 0, 0]
+    assert [worker.wait(LONG_S) for worker in workers] == [0, 0, 0]
     assert {(job.state, job.attempts) for job in queue.list()} == {("done", 1)}
     assert len({str(job.result) for job in queue.list()}) > 1
     assert sorted(finished(tmp_path)) == sorted(ids)
@@ -263,7 +262,7 @@ def test_killed_workers_lose_nothing(queue: JobQueue, tmp_path: Path) -> None:
         victim.kill()
         victim.wait()
         workers.append(start_worker(tmp_path))
-    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert [worker.wait(LONG_S) for worker in workers] == [0, 0]
     assert {job.state for job in queue.list()} == {"done"}
     assert set(finished(tmp_path)) == set(ids)
     assert not (tmp_path / "twice").exists()
@@ -271,15 +270,18 @@ def test_killed_workers_lose_nothing(queue: JobQueue, tmp_path: Path) -> None:
 
 @needs_flock
 def test_a_frozen_worker_loses_its_job_and_does_not_finish_it(tmp_path: Path) -> None:
-    with JobQueue(tmp_path / "jobs.sqlite", lease_s=1.0) as queue:
-        job = queue.submit("step", {"steps": 150})
-        first = start_worker(tmp_path, 1.0)
+    with JobQueue(tmp_path / "jobs.sqlite") as queue:
+        job = queue.submit("step", {"steps": 1, "until": "end"})
+        first = start_worker(tmp_path)
         wait_until(lambda: queue.get(job.id).progress is not None)
         first.send_signal(signal.SIGSTOP)
-        second = start_worker(tmp_path, 1.0)
+        (tmp_path / "ahead").write_text("3600")
+        second = start_worker(tmp_path)
         wait_until(lambda: queue.get(job.id).attempts >= 2)
         first.send_signal(signal.SIGCONT)
-        assert (first.wait(60), second.wait(60)) == (0, 0)
+        wait_until((tmp_path / f"{first.pid}.stopped").exists)
+        (tmp_path / "end").touch()
+        assert (first.wait(LONG_S), second.wait(LONG_S)) == (0, 0)
         done = queue.get(job.id)
         assert (done.state, done.attempts) == ("done", 2)
         assert done.result == {"pid": second.pid}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -151,6 +150,7 @@ def test_callbacks_receive_alerts(h200: Machine, caplog: pytest.LogCaptureFixtur
 
 
 BAR_S = 0.010
+"""CPU time of a sample, the least of many: other work only ever adds to it."""
 
 
 def _costs(monitor: Monitor, num_samples: int = 30) -> list[float]:
@@ -166,7 +166,7 @@ def _costs(monitor: Monitor, num_samples: int = 30) -> list[float]:
 
 def test_a_sample_of_this_machine() -> None:
     costs = _costs(Monitor(discover(os.environ)))
-    assert statistics.median(costs) < BAR_S, [round(1000 * cost, 1) for cost in costs]
+    assert min(costs) < BAR_S, [round(1000 * cost, 1) for cost in costs]
 
 
 def test_our_own_part_of_eight_gpus(machine: Callable[..., Machine]) -> None:
@@ -177,4 +177,4 @@ def test_our_own_part_of_eight_gpus(machine: Callable[..., Machine]) -> None:
     nvml.uuids = {gpu.id: "h0" for gpu in gpus}
     there = Machine(here.host, here.cpu, gpus, here.cpu_device)
     costs = _costs(Monitor(there, readers=[NvidiaReader(gpus, HostProbe(LiveProbe()), nvml)]))
-    assert statistics.median(costs) < BAR_S, [round(1000 * cost, 1) for cost in costs]
+    assert min(costs) < BAR_S, [round(1000 * cost, 1) for cost in costs]

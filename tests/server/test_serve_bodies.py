@@ -21,6 +21,7 @@ from starlette.types import Message
 
 from anyrig.server.security import limit_body
 from anyrig.text import toml
+from tests.waiting import run_without_waiting
 
 MOST = 1_000_000
 
@@ -44,7 +45,7 @@ def pieces(sizes: Sequence[int], every_s: float, *, taken_s: float = 0.0) -> int
             await asyncio.sleep(taken_s)
         return taken
 
-    return asyncio.run(read())
+    return run_without_waiting(read())
 
 
 def test_a_byte_now_and_then_is_refused() -> None:
@@ -94,7 +95,7 @@ def test_a_long_list_costs_no_multiple_of_parsing_it(shared_client: TestClient) 
     begun = time.process_time()
     answer = shared_client.post("/v1/embeddings", content=body, headers=JSON)
     assert answer.status_code == 413, answer.text
-    assert time.process_time() - begun < 20 * plain_s + 0.2
+    assert time.process_time() - begun < 20 * plain_s + 1.0
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_a_long_text_costs_no_multiple_of_parsing_it(shared_client: TestClient) 
     begun = time.process_time()
     answer = shared_client.post("/v1/embeddings", content=body, headers=JSON)
     assert answer.status_code == 413, answer.text
-    assert time.process_time() - begun < 10 * plain_s + 0.2
+    assert time.process_time() - begun < 10 * plain_s + 1.0
 
 
 @pytest.mark.parametrize(("path", "body"), ROUTES, ids=[path for path, _ in ROUTES])

@@ -435,9 +435,10 @@ def test_who_waits_too_long_is_told_so_and_what_comes_of_it_is_undone() -> None:
 
 
 def test_who_leaves_before_it_begins_is_let_go_at_once() -> None:
-    go_on, undone = threading.Event(), list[int]()
+    begun, go_on, undone = threading.Event(), threading.Event(), list[int]()
 
     def call(number: int) -> int:
+        begun.set()
         assert go_on.wait(60)
         return number
 
@@ -448,7 +449,7 @@ def test_who_leaves_before_it_begins_is_let_go_at_once() -> None:
             asyncio.ensure_future(starter.run(partial(call, n), limits, undo=undone.append))
             for n in (1, 2, 3)
         ]
-        await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(begun.wait, 60)
         for those_who_leave in those[:2]:
             those_who_leave.cancel()
         gone, _ = await asyncio.wait(those[:2], timeout=30)

@@ -102,7 +102,8 @@ def one_round(folder: Path, numbers: list[int], after: int, delay_s: float) -> l
 
 
 def main(folder: Path, seed: int, kills: int) -> None:
-    chance = random.Random(seed)
+    # How often is chosen apart from what to look at, which depends on how fast the children were.
+    chance, choice = random.Random(seed), random.Random(seed)
     acknowledged: list[str] = []
     done = missing = wrong = 0
     while done < kills:
@@ -114,7 +115,7 @@ def main(folder: Path, seed: int, kills: int) -> None:
         acknowledged += fresh
         with ResultCache(folder / "kept") as kept:
             # All that was acknowledged just now, and some of what was acknowledged long ago.
-            for name in {*fresh, *chance.sample(acknowledged, min(20, len(acknowledged)))}:
+            for name in {*fresh, *choice.sample(acknowledged, min(20, len(acknowledged)))}:
                 found = kept.get(name)
                 missing += found is None
                 wrong += found is not None and found.data != content(name)

@@ -7,10 +7,12 @@ import json
 import logging
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -316,9 +318,35 @@ def test_prune_deletes_the_whole_file(
             assert other.put("a", b"2", kind="speech")
             assert (one.stats().num_pinned, one.stats().jobs) == (1, ("book",))
         assert one.prune(to_bytes=0)[0] == 1
-        assert not path.exists()
+        assert path.exists() == bool(drive)
         assert other.put("b", b"2", kind="speech")
         assert one.has("ab") == {"b"}
+
+
+def test_prune_on_a_network_drive_leaves_the_journals_of_other_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has the old file open does not take the journal of a new one for its own."""
+    monkeypatch.setattr("anyrig.storage.sqlite.detect_network_drive", lambda path: "nfs4")
+    with ResultCache(tmp_path / "r") as one, ResultCache(tmp_path / "r") as other:
+        _fill(one, 20)
+        assert other.stats().num_results == 20
+
+        def read_late(connection: sqlite3.Connection) -> None:
+            assert one.prune(to_bytes=0)[0] == 20
+            one.file.write(partial(write_much, reader=connection))
+
+        def write_much(connection: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+            connection.execute("PRAGMA cache_size = 10")  # the journal is flushed before the end
+            connection.execute("INSERT INTO data VALUES (99, zeroblob(400000))")
+            with contextlib.suppress(sqlite3.OperationalError):  # locked
+                reader.execute("PRAGMA busy_timeout = 0")
+                reader.execute("SELECT count(*) FROM results").fetchall()
+            assert (tmp_path / "r-journal").exists()
+
+        other.file.read(read_late)
+        assert other.put("a", b"1", kind="speech")
+        assert one.has("a") == {"a"}
 
 
 # -- together ----------------------------------------------------------------------------------

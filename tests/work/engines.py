@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.work.engine import BaseEngine
+from anyrig.work.fake import FakeEngine
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
+
+HELD_S = 1.0
 
 
 class ReportsAttention(BaseEngine):
@@ -58,6 +61,20 @@ class Waits(BaseEngine):
         while not Path(batch[0]).exists():
             time.sleep(0.01)
         return list(batch)
+
+
+class Gated(FakeEngine):
+    """An item of `HELD_S` takes until a file is there."""
+
+    def __init__(self, placement: Placement, *, gate: str, **options: Any) -> None:
+        super().__init__(placement, **options)
+        self._gate = Path(gate)
+
+    def run(self, batch: Sequence[float]) -> list[float]:
+        while HELD_S in batch and not self._gate.exists():
+            time.sleep(0.01)
+        super().run([item for item in batch if item != HELD_S])
+        return [2 * item for item in batch]
 
 
 class HoldsLock(Waits):

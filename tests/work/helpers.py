@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from anyrig.devices.machine import Device, DeviceBackend
@@ -19,9 +20,11 @@ def placement(name: str, **values: Any) -> Placement:
     return Placement(Device(name, "cpu", "test", name), DRIVE, **values)
 
 
-def fake_pool(*names: str, fallback: str = "", **options: Any) -> WorkerPool:
+def fake_pool(
+    *names: str, fallback: str = "", engine: str = "anyrig.work.fake:FakeEngine", **options: Any
+) -> WorkerPool:
     """A worker for each name; `options` are the engine's."""
-    factory = EngineFactory("anyrig.work.fake:FakeEngine", options)
+    factory = EngineFactory(engine, options)
     spare = placement(fallback) if fallback else None
     return WorkerPool(
         LocalWorkers(
@@ -31,9 +34,13 @@ def fake_pool(*names: str, fallback: str = "", **options: Any) -> WorkerPool:
 
 
 def live_queue(
-    *names: str, engine: dict[str, Any] | None = None, **options: Any
+    *names: str, engine: dict[str, Any] | None = None, gate: Path | None = None, **options: Any
 ) -> LiveQueue[float, float]:
-    """`engine` are the options of the engine, all others the queue's own."""
-    pool = fake_pool(*names, **(engine or {}))
+    """`engine` are the options of the engine, all others the queue's own.
+
+    With a gate, an item of `HELD_S` takes until that file is there.
+    """
+    gated = {"engine": "tests.work.engines:Gated", "gate": str(gate)} if gate else {}
+    pool = fake_pool(*names, **(engine or {}), **gated)
     pool.wait_ready()
     return LiveQueue(pool, cost=lambda item: item, **options)

@@ -559,7 +559,8 @@ def limit_body(
         nonlocal size, is_complete, waited_s, num_received
         if is_complete:  # only the disconnection can follow, at any time
             return await receive()
-        began = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             async with asyncio.timeout(idle_s):
                 message = await receive()
@@ -571,7 +572,7 @@ def limit_body(
         length = len(message.get("body", b""))
         size += length
         num_received += length
-        waited_s += time.monotonic() - began
+        waited_s += clock() - began
         is_complete = not message.get("more_body", False)
         if size > max_bytes:
             raise HTTPException(413, _too_large(max_bytes), _CLOSE)

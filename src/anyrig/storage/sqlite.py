@@ -38,7 +38,6 @@ _CORRUPT = ".corrupt-"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NO_FILE = (0, 0)
 _MIN_FREE_BYTES = 128 << 10
-_LOCK_WAIT_S = 10.0  # for another process that opens or removes the file
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NO_ACCESS = (
@@ -128,13 +127,17 @@ class SqliteFile:
             self._connect().executescript(script)
 
     def delete(self) -> bool:
-        """Delete the file with all its contents; False where the system does not permit it.
+        """Delete the file with all its contents; False where that is not possible.
 
         Immediate at any size, and possible on a full disk, where even deleting rows needs space.
-        Other processes that have it open continue with a new file.
+        Other processes that have it open continue with a new file, which a rollback journal does
+        not permit: SQLite finds it by name, so that a process with the old file open would roll
+        back, into that, what another is writing to the new one.
         """
         with self.locked(), self._translate_errors():
             connection = self._connect()
+            if self.journal_reason:
+                return False
             with self._file_locked():
                 if _get_file_id(self.path) != self._file_id:
                     return True  # another process has just done so
@@ -220,11 +223,7 @@ class SqliteFile:
     def _storage_error(self, error: sqlite3.Error) -> StorageError:
         code = _code(error)
         if code in _BUSY:
-            return StorageBusyError(
-                f"{self.path} is locked: another process has been using it for"
-                f" {self.format.busy_timeout_s:.0f} s",
-                hint="Check what else is running anyrig, or try again.",
-            )
+            return self._busy_error()
         if code in _DAMAGED:
             return self.damage_error(str(error))
         # Without space for the index of its log, SQLite reports an error of the disk.
@@ -242,6 +241,13 @@ class SqliteFile:
         if code in _NO_ACCESS:
             return StorageError(f"{self.path} is not writable", hint=self._access_hint)
         return StorageError(f"{self.path}: {error}", hint=MORE_DETAILS)
+
+    def _busy_error(self) -> StorageBusyError:
+        return StorageBusyError(
+            f"{self.path} is locked: another process has been using it for"
+            f" {self.format.busy_timeout_s:.0f} s",
+            hint="Check what else is running anyrig, or try again.",
+        )
 
     def _is_disk_full(self) -> bool:
         try:
@@ -278,7 +284,11 @@ class SqliteFile:
         if not self.format.disposable:
             yield
             return
-        with lock_file(self.path.with_name(f"{self.path.name}.lock"), _LOCK_WAIT_S):
+        lock_path = self.path.with_name(f"{self.path.name}.lock")
+        # Whoever has the lock may have to wait as long for the file.
+        with lock_file(lock_path, 2 * self.format.busy_timeout_s) as acquired:
+            if not acquired:
+                raise self._busy_error()
             yield
 
     def _open(self) -> sqlite3.Connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from anyrig.documents.index import folders, rows
 from anyrig.documents.index.database import IndexFile, alone
 from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.status import status
-from anyrig.documents.index.update import Indexed, Ways
+from anyrig.documents.index.update import Ways
 from anyrig.errors import InvalidInputError, StorageError, render
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import (
@@ -26,7 +26,6 @@ from tests.documents.index.folder import (
     search,
     write,
 )
-from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -224,35 +223,37 @@ def test_two_at_once_are_refused(folder: Path, tmp_path: Path) -> None:
     assert index(path, folder, Bag()).num_new == 3
 
 
+class Between(threading.Event):
+    """Waits for nothing, and does one thing before each look; then it is set."""
+
+    def __init__(self, *actions: Callable[[], object]) -> None:
+        super().__init__()
+        self.left = list(actions)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self.left:
+            return True
+        self.left.pop(0)()
+        return False
+
+
 def test_watching_takes_what_changes_and_waits_for_what_is_written(tmp_path: Path) -> None:
     folder, path, bag = tmp_path / "docs", tmp_path / "i.sqlite", Bag()
     write(folder, {"a.txt": "The first file."})
-    rounds: list[Indexed] = []
-    stop, begun = threading.Event(), threading.Event()
 
-    def watch() -> None:
-        roots, how = folders.resolve_folders([folder]), Ways(look, read_texts)
-        for done in folders.watch_folders(path, roots, bag, how, stop=stop, every_s=0.1):
-            rounds.append(done)
-            begun.set()
+    def grow() -> None:
+        with (folder / "b.txt").open("a") as file:
+            file.write(f"part {4 - len(looks.left)} ")
 
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
-        assert begun.wait(60)
-        growing = folder / "b.txt"
-        for part in range(15):  # a file that grows is not taken before it is finished
-            with growing.open("a") as file:
-                file.write(f"part {part} ")
-            time.sleep(0.03)
-        wait_until(lambda: any(row.num_new for row in rounds[1:]))
-        wait_until(lambda: search(path, "part 14", bag, mode="keywords").hits)
-        (folder / "a.txt").unlink()
-        wait_until(lambda: any(row.num_gone for row in rounds))
-    finally:
-        stop.set()
-        watching.join(60)
-    assert not watching.is_alive()
-    answer = search(path, "part 14", bag, mode="keywords")
+    looks = Between(grow, grow, grow, lambda: None, (folder / "a.txt").unlink)
+    roots, how = folders.resolve_folders([folder]), Ways(look, read_texts)
+    watching = folders.watch_folders(path, roots, bag, how, stop=looks, every_s=0.1)
+    assert next(watching).num_new == 1
+    assert len(looks.left) == 5
+    assert next(watching).num_new == 1
+    assert len(looks.left) == 1, "a file that grows is not taken before it is finished"
+    answer = search(path, "part 2", bag, mode="keywords")
     assert [hit.place.file.name for hit in answer.hits] == ["b.txt"]
+    assert next(watching).num_gone == 1
+    assert not list(watching)
     assert not search(path, "first", bag, mode="keywords").hits
