@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import threading
+import wave
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -15,6 +16,7 @@ import pytest
 import soundfile
 
 from anyrig.audio import encode
+from anyrig.audio.decode import open_audio
 from anyrig.audio.encode import Encoder, open_encoder
 from anyrig.audio.formats import FORMATS, find_format
 from anyrig.audio.samples import Samples
@@ -267,15 +269,45 @@ def test_bad_places_and_names(folder: Path) -> None:
     assert os.listdir(folder) == ["folder.wav"]
 
 
-def test_a_wav_beyond_its_sizes_is_refused(
+def test_a_wav_over_4_gb_is_written_and_read(
     folder: Path, sound: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encode, "MAX_WAV_BYTES", 2 * len(sound))
-    written(folder / "just.wav", sound)
-    with pytest.raises(StorageError, match="4 GB") as caught:
-        written(folder / "long.wav", np.tile(sound, 2))
-    assert "flac" in caught.value.hint
-    assert os.listdir(folder) == ["just.wav"]
+    """The hole in the middle takes no room on the disk."""
+    hole = 2**31
+    write = encode.Sink.write
+
+    def write_or_skip(sink: encode.Sink, data: bytes) -> int:
+        if len(data) != 2 * len(silence):
+            return write(sink, data)
+        sink.seek(2 * hole, 1)
+        return 2 * hole
+
+    silence = np.zeros(77, np.float32)
+    monkeypatch.setattr(encode.Sink, "write", write_or_skip)
+    path = folder / "long.wav"
+    with open_encoder(path, rate=RATE, tags={"title": "A long tale"}) as output:
+        for part in (sound, silence, sound):
+            output.write(part)
+    num_samples = hole + 2 * len(sound)
+    assert path.stat().st_size > 2 * num_samples > 2**32
+    info = soundfile.info(str(path))
+    assert (info.format, info.frames) == ("RF64", num_samples)
+    with soundfile.SoundFile(str(path)) as file:
+        assert file.title == "A long tale"
+        file.seek(hole + len(sound))
+        assert np.abs(file.read(dtype="float32") - sound).max() < 1e-4
+    with open_audio(path) as audio:
+        assert audio.duration_s == pytest.approx(num_samples / RATE)
+        assert audio.warnings == []
+
+
+def test_a_wav_is_read_by_those_who_know_no_rf64(folder: Path, sound: Samples) -> None:
+    path = written(folder / "out.wav", sound, tags={"title": "A tale", "artist": "Ánna"})
+    assert path.read_bytes()[:4] == b"RIFF"
+    with wave.open(str(path)) as file:
+        assert (file.getnframes(), file.getframerate()) == (len(sound), RATE)
+    with soundfile.SoundFile(str(path)) as file:
+        assert (file.title, file.artist) == ("A tale", "Ánna")
 
 
 def test_a_damaged_cover_or_a_kind_that_mp4_lacks_spoils_no_file(

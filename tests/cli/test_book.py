@@ -12,6 +12,7 @@ import pytest
 
 from anyrig import Rig
 from tests.conftest import ROOT, Anyrig
+from tests.speech.gated_engine import install_gated_engine
 
 EXAMPLE = ROOT / "examples" / "the-tide-clock.epub"
 STORY = """CHAPTER I
@@ -67,6 +68,24 @@ def test_the_example_is_listed_with_words_and_lengths(anyrig: Anyrig) -> None:
     assert [row["number"] for row in listed["chapters"]] == list(range(1, 10))
     assert listed["chapters"][4]["level"] == 2
     assert listed["cover"] is True
+
+
+def test_again_with_an_engine_that_repeats_itself_says_so_and_changes_the_pace(
+    anyrig: Anyrig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = install_gated_engine(tmp_path / "plugin")
+    Path(plugin["GATE_FILE"]).touch()
+    monkeypatch.syspath_prepend(plugin["PYTHONPATH"])
+    Path("note.txt").write_text("The tide came in at noon.", encoding="utf-8")
+    order = ("book", "note.txt", "--json", "--engine")
+    first = anyrig(*order, "gated", environment=plugin)
+    again = anyrig(*order, "gated", "--again", "1:1", environment=plugin)
+    assert (first.returncode, again.returncode) == (0, 0), again.stderr
+    assert "repeats itself" not in first.stderr
+    assert again.stderr.count("gated repeats itself exactly: the pace is changed") == 1
+    lengths = [json.loads(done.stdout.splitlines()[-1])["audio_s"] for done in (first, again)]
+    assert lengths[0] != lengths[1]
+    assert "repeats itself" not in anyrig(*order, "tone", "--again", "1:1").stderr
 
 
 def test_segments_are_listed_under_the_numbers_that_again_takes(

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import soundfile
 
+from anyrig.speech.choose import WeightsCache
+from anyrig.speech.engine import EngineWeights, SpeechEngine
 from tests.conftest import Anyrig
+from tests.speech.gated_engine import install_gated_engine
+from tests.waiting import wait_until
 
 TEXT = "Alice was beginning to get very tired. She had nothing to do! Once or twice she peeped."
 
@@ -165,3 +171,64 @@ def test_an_engine_is_measured_on_the_cpu(anyrig: Anyrig) -> None:
     assert row["spread_s"][0] <= row["sentence_s"] <= row["spread_s"][1]
     assert 0 < row["real_time_factor"] < 1
     assert row["many"] > 1
+
+
+def test_a_voice_in_the_settings_that_their_engine_lacks_is_warned_of_once(
+    anyrig: Anyrig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = set()
+    find = WeightsCache.find
+
+    def note(self: WeightsCache, engine: type[SpeechEngine], *where: Any) -> EngineWeights:
+        looked_at.add(engine.info.name)
+        return find(self, engine, *where)
+
+    monkeypatch.setattr(WeightsCache, "find", note)
+    settings = {"ANYRIG_SPEECH_ENGINE": "tone", "ANYRIG_SPEECH_VOICE": "bella"}
+    done = anyrig("speak", "Hello.", "-o", "a.wav", environment=settings)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("tone has no voice 'bella'") == 1
+    assert "`anyrig voices`" in done.stderr
+    assert looked_at == {"tone"}
+    done = anyrig("speak", "Hello.", "-o", "b.wav", "--engine", "tone", environment=settings)
+    assert "bella" not in done.stderr, "the request names the engine"
+
+
+PLAYER = """#!{python}
+import os
+with open({heard!r}, "wb", buffering=0) as heard:
+    while data := os.read(0, 65536):
+        heard.write(data)
+"""
+
+
+def test_an_engine_that_streams_is_heard_before_its_sentence_is_made(
+    anyrig: Anyrig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The player is a program that notes what it gets; the engine waits after its first part."""
+    programs, heard = tmp_path / "programs", tmp_path / "heard"
+    programs.mkdir()
+    player = programs / "aplay"
+    player.write_text(PLAYER.format(python=sys.executable, heard=str(heard)))
+    player.chmod(0o755)
+    plugin = install_gated_engine(tmp_path / "plugin")
+    monkeypatch.syspath_prepend(plugin["PYTHONPATH"])
+    sizes = []
+
+    def listen() -> None:
+        try:
+            wait_until(lambda: heard.exists() and heard.stat().st_size)
+            sizes.append(heard.stat().st_size)
+        finally:
+            Path(plugin["GATE_FILE"]).touch()
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    words = ("speak", "The tide came in at noon.", "--engine", "gated", "--json")
+    done = anyrig(*words, "--play", environment={**plugin, "PATH": str(programs)})
+    listener.join()
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    num_bytes = 2 * round(told["audio_s"] * 24000)
+    assert 0 < sizes[0] < num_bytes
+    assert heard.stat().st_size == num_bytes

@@ -381,7 +381,7 @@ def test_a_server_with_old_settings_speaks_with_the_default_voice(
     warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert len(warned) == 2, "at the start, once each"
     assert "`anyrig engines get vibevoice` downloads that model." in warned[0]
-    assert "VIBEVOICE_VOICE: no installed engine has the voice 'en-Carter_man'" in warned[1]
+    assert "VIBEVOICE_VOICE: hibari has no voice 'en-Carter_man'" in warned[1]
     with TestClient(app, base_url="http://127.0.0.1:3000") as client:
         told = client.get("/config").json()
         assert told["default_voice"] == "heart"

@@ -213,18 +213,21 @@ def check_voice(voice: str, choice: EngineChoice, *, files: bool = True) -> str:
 
 
 def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
-    """The requested voice; that of the settings only if this engine has it; else empty."""
+    """The requested voice; that of the settings only if this engine has it; else empty.
+
+    A voice in the settings that the engine of the settings lacks is warned of. It says nothing
+    about an engine that the request names, or that the language of a text needs.
+    """
     if options.voice:
         return check_voice(options.voice, choice)
     saved: str = rig.settings.speech.voice
     if not saved or any(voice.name == saved for voice in choice.weights.voices):
         return saved
-    catalog = open_catalog(rig, options)
-    others = (catalog.try_open(name) for name in engines.list_names())
-    if not any(voice.name == saved for one in others if one for voice in one.weights.voices):
+    if not options.engine and choice.reason_code is not ReasonCode.LANGUAGE:
         rig.warn(
-            f"{rig.describe_origin('speech.voice')}: no installed engine has the voice {saved!r};"
-            " using the default. `anyrig voices` lists them."
+            f"{rig.describe_origin('speech.voice')}: {choice.name} has no voice {saved!r}; using"
+            " its default. `anyrig voices` lists the voices of each engine: speech.engine must"
+            " name theirs."
         )
     return ""
 

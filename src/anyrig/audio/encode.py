@@ -7,8 +7,9 @@ one. What goes to a pipe is sent as it is made; m4a cannot, as its index comes l
         for chunk in chunks:
             out.write(chunk.samples)
 
-soundfile writes wav, flac, mp3 and Opus, PyAV writes AAC. PyAV's wheels contain GPL
-libraries, so it is imported only where AAC is asked for.
+soundfile writes flac, mp3 and Opus, PyAV writes AAC. PyAV's wheels contain GPL libraries, so it is
+imported only where AAC is asked for. wav is written here: libsndfile cannot begin one that may get
+larger than 4 GB without a header that other programs do not read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from anyrig.audio.formats import FORMATS, Format, find_format
 from anyrig.audio.resample import Resampler
 from anyrig.audio.samples import Samples, to_int16_bytes
 from anyrig.audio.tags import AUDIOBOOK, ChapterMark, FileTags, clean_tags
-from anyrig.errors import InvalidInputError, StorageError
+from anyrig.errors import InvalidInputError
 from anyrig.storage.atomic_file import explain_write_error, open_part_file
 from anyrig.text.document import Picture
 
@@ -39,9 +40,12 @@ if TYPE_CHECKING:
 _BLOCK = 24000
 """Samples that an encoder gets at once: AAC of 1,024 at a time cost two thirds more, and
 libsndfile's Opus keeps a whole call on its stack."""
-_UNKNOWN_SIZE = 0xFFFFFFFF
-MAX_WAV_BYTES = _UNKNOWN_SIZE - (1 << 20)
-"""What the 32-bit sizes of WAV hold, less room for the header."""
+_MAX_SIZE = 0xFFFFFFFF
+"""What the sizes of WAV hold; by itself, that the size is not known or is in the header of RF64."""
+_INFO_CODES = {
+    "title": b"INAM", "artist": b"IART", "album": b"IPRD", "date": b"ICRD", "genre": b"IGNR",
+    "comment": b"ICMT", "copyright": b"ICOP", "tracknumber": b"ITRK",
+}  # fmt: skip
 
 
 def open_encoder(
@@ -317,45 +321,82 @@ def _open_writer(
         return _AacWriter(sink, "adts", rate, bitrate, FileTags())
     if name == "pcm":
         return _PcmWriter(sink)
-    if name == "wav" and not sink.is_seekable:
-        return _PcmWriter(sink, _build_wav_header(rate))
+    if name == "wav":
+        return _WavWriter(sink, rate, tags)
     return _SoundfileWriter(sink, name, rate, bitrate, tags)
 
 
 class _PcmWriter:
-    """16-bit samples, after a header if there is one."""
+    """16-bit samples."""
 
-    def __init__(self, sink: Sink, header: bytes = b"") -> None:
+    def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        sink.write(header)
+        self._num_bytes = 0
 
     def write(self, samples: Samples) -> None:
-        self._sink.write(to_int16_bytes(samples))
+        self._num_bytes += self._sink.write(to_int16_bytes(samples))
 
     def close(self) -> None: ...
 
     def abort(self) -> None: ...
 
 
-def _build_wav_header(rate: int) -> bytes:
-    """Of a WAV whose length is not known, for pipes: libsndfile's says that it is empty."""
-    shape = struct.pack("<HHIIHH", 1, 1, rate, 2 * rate, 2, 16)
-    size = struct.pack("<I", _UNKNOWN_SIZE)
-    return b"RIFF" + size + b"WAVEfmt " + struct.pack("<I", len(shape)) + shape + b"data" + size
+class _WavWriter(_PcmWriter):
+    """16-bit samples after a header. A file over 4 GB is RF64 (EBU Tech 3306), for whose sizes the
+    header has room; on a pipe the length is not known.
+    """
+
+    def __init__(self, sink: Sink, rate: int, tags: FileTags) -> None:
+        super().__init__(sink)
+        self._rate = rate
+        self._info = _build_info(tags) if sink.is_seekable else b""
+        sink.write(self._build_header())
+
+    def close(self) -> None:
+        if self._sink.is_seekable:
+            self._sink.seek(0)
+            self._sink.write(self._build_header(self._num_bytes))
+
+    def _build_header(self, num_bytes: int | None = None) -> bytes:
+        shape = struct.pack("<HHIIHH", 1, 1, self._rate, 2 * self._rate, 2, 16)
+        room = _build_chunk(b"JUNK", bytes(28)) if self._sink.is_seekable else b""
+        rest = _build_chunk(b"fmt ", shape) + self._info + b"data"
+        size = data_size = _MAX_SIZE
+        kind = b"RIFF"
+        if num_bytes is not None:
+            size = len(b"WAVE") + len(room) + len(rest) + 4 + num_bytes
+            data_size = num_bytes
+        if size > _MAX_SIZE:
+            kind = b"RF64"
+            room = _build_chunk(b"ds64", struct.pack("<QQQI", size, data_size, data_size // 2, 0))
+            size = data_size = _MAX_SIZE
+        header = kind + struct.pack("<I", size) + b"WAVE" + room + rest
+        return header + struct.pack("<I", data_size)
+
+
+def _build_chunk(name: bytes, content: bytes) -> bytes:
+    return name + struct.pack("<I", len(content)) + content + bytes(len(content) % 2)
+
+
+def _build_info(tags: FileTags) -> bytes:
+    """The tags of a WAV; empty if there are none."""
+    parts = [
+        _build_chunk(_INFO_CODES[name], text.encode() + b"\0")
+        for name, text in tags.to_soundfile().items()
+    ]
+    return _build_chunk(b"LIST", b"INFO" + b"".join(parts)) if parts else b""
 
 
 class _SoundfileWriter:
-    """wav, flac, mp3 and Ogg Opus."""
+    """flac, mp3 and Ogg Opus."""
 
     KINDS = {
-        "wav": ("WAV", "PCM_16"), "flac": ("FLAC", "PCM_16"), "mp3": ("MP3", "MPEG_LAYER_III"),
-        "opus": ("OGG", "OPUS"),
+        "flac": ("FLAC", "PCM_16"), "mp3": ("MP3", "MPEG_LAYER_III"), "opus": ("OGG", "OPUS"),
     }  # fmt: skip
 
     def __init__(self, sink: Sink, name: str, rate: int, bitrate: int, tags: FileTags) -> None:
         import soundfile
 
-        self._is_wav, self._num_bytes = name == "wav", 0
         if name == "mp3":
             sink.begin(tags.to_id3())
         container, subtype = self.KINDS[name]
@@ -369,9 +410,6 @@ class _SoundfileWriter:
             setattr(self._file, key, text)
 
     def write(self, samples: Samples) -> None:
-        self._num_bytes += 2 * len(samples)
-        if self._is_wav and self._num_bytes > MAX_WAV_BYTES:
-            raise StorageError("a wav file cannot be larger than 4 GB", hint="Write flac.")
         for start in range(0, len(samples), _BLOCK):
             self._file.write(samples[start : start + _BLOCK])
 
