@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import pytest
 
+from anyrig.app import batch, books, speech
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.errors import InvalidInputError, InvalidOptionError, Message, OptionRef, render
 from anyrig.options import (
@@ -122,6 +123,16 @@ def test_an_error_spells_the_option_as_its_reader_types_it() -> None:
     assert render(hint, "http") == 'Pass "ocr": "never".'
     assert render(hint, "python") == 'Pass ocr="never".'
     assert render("{a}.pdf --x", "command") == "{a}.pdf --x"
+
+
+@pytest.mark.parametrize("request_class", [speech.SpeechRequest, batch.BatchRequest,
+                                           books.BookRequest])  # fmt: skip
+def test_a_wrong_value_of_any_option_comes_with_a_hint(request_class: type) -> None:
+    for name, one in list_options(request_class).items():
+        with pytest.raises(InvalidOptionError) as caught:
+            one.check([object()])
+        assert f"`{name}`: " in caught.value.hint
+        assert (one.help or one.describe_accepted()) in caught.value.hint
 
 
 def test_json_and_back() -> None:

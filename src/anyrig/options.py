@@ -231,7 +231,22 @@ class Option:
                 self.name, f"cannot be {text}: {self.refused[text]}",
                 hint=f"Use {self.describe_accepted()}.",
             )  # fmt: skip
-        return InvalidOptionError(self.name, f"must be {self.describe_accepted()}", value=value)
+        return InvalidOptionError(
+            self.name, f"must be {self.describe_accepted()}", value=value, hint=self.hint
+        )
+
+    @property
+    def hint(self) -> Message:
+        """What it is, for whoever gave a wrong value or none."""
+        default = _format_default(self)
+        return Message(
+            "{option}: {help}{default}.",
+            option=OptionRef(self.name),
+            help=self.help or self.describe_accepted(),
+            default=f"; the default is {default.strip('`')}"
+            if default and not self.required
+            else "",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,7 +337,7 @@ def check_required(request: type, given: Mapping[str, Any]) -> None:
     """Refuse values that lack an option without a default."""
     for name, one in list_options(request).items():
         if one.required and given.get(name) is None:
-            raise InvalidOptionError(name, "is required")
+            raise InvalidOptionError(name, "is required", hint=one.hint)
 
 
 def json_schema(request: type, *, http: bool = False) -> dict[str, Any]:

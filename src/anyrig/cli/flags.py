@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from anyrig.errors import InvalidOptionError
+from anyrig.errors import InvalidOptionError, Message, OptionRef
 from anyrig.options import Option, list_options
 
 
@@ -87,7 +87,10 @@ _METAVARS = {int: "N", float: "X", Path: "PATH"}
 def _parse_pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise InvalidOptionError("set", "must be KEY=VALUE", value=text)
+        raise InvalidOptionError(
+            "set", "must be KEY=VALUE", value=text,
+            hint=Message("For example {set}.", set=OptionRef("set", "seed=3")),
+        )  # fmt: skip
     return name.strip(), value
 
 
