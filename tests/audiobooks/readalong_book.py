@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from anyrig.errors import UnspeakableTextError
 from anyrig.speech.engine import WordTime
 from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.segment import Omission, Script
-from anyrig.text.document import Block, Chapter, Document, Inline, Metadata
+from anyrig.text.document import Block, Chapter, Document, Inline, Metadata, Picture
 
 RATE = 24000
 NAMES = {
@@ -158,11 +158,13 @@ def seconds(clock: str) -> float:
 
 
 def make(
-    folder: Path, of: Plan, ending: str = ".m4a", *, words: bool = False, **options: object
-) -> Book:
+    folder: Path, of: Plan, ending: str = ".m4a", *, words: bool = False,
+    cover: Picture | None = None, narrator: str = "",
+) -> Book:  # fmt: skip
     times = timeline(of, words=words)
     path = folder / "book.epub"
-    write_readalong(path, of, times, sound(folder / "sound", times, ending), **options)  # type: ignore[arg-type]
+    of = replace(of, document=replace(of.document, cover=cover or of.document.cover))
+    write_readalong(path, of, times, sound(folder / "sound", times, ending), narrator=narrator)
     return Book(path)
 
 

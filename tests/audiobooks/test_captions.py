@@ -101,11 +101,12 @@ def test_gaps_are_marked_and_empty_ones_left_out() -> None:
     assert build_book_captions(Timeline(RATE, (), ())) == []
 
 
-def test_a_chapters_own_times() -> None:
+def test_a_chapters_own_times(tmp_path: Path) -> None:
     marks = (ChapterSpan("A", 0, 5 * RATE), ChapterSpan("B", 5 * RATE, 12 * RATE))
     line = book(("First.", 1.0, 3.0), ("Second.", 6.5, 8.0), ("Last.", 11.5, 11.8), marks=marks)
-    assert [seconds(found) for found in build_book_captions(line, 0)] == [(1.0, 3.0)]
-    assert [seconds(found) for found in build_book_captions(line, 1)] == [(1.5, 3.0), (6.5, 7.0)]
+    files = write_chapter_captions([tmp_path / "1.mp3", tmp_path / "2.mp3"], line, ["vtt"])
+    times = [re.findall(r"0([\d.]+) --> 00:0([\d:.]+)", file.read_text()) for file in files]
+    assert times == [[("1.000", "0:03.000")], [("1.500", "0:03.000"), ("6.500", "0:07.000")]]
 
 
 def test_srt_is_as_players_read_it() -> None:

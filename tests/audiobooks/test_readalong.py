@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from anyrig.audiobooks.readalong import (
 )
 from anyrig.audiobooks.readalong_epub import Piece, Track, build_overlay
 from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
-from anyrig.errors import InvalidInputError, StorageError
+from anyrig.errors import StorageError
 from anyrig.speech.engine import Utterance
 from anyrig.speech.segment import Script, Segment
 from anyrig.text.document import Block, BlockKind, Chapter, Document, Inline, Metadata, Picture
@@ -268,22 +267,6 @@ def test_nothing_is_left_where_the_sound_is_missing(tmp_path: Path) -> None:
     assert told.value.hint
     assert [path.name for path in target.parent.iterdir()] == ["book.epub"]
     assert target.read_text() == "the old one"
-
-
-def test_sound_that_no_reader_plays_is_refused(tmp_path: Path) -> None:
-    of = plan(Chapter("One", (Block("Some words."),)))
-    with pytest.raises(InvalidInputError, match="do not play") as told:
-        write_readalong(tmp_path / "b.epub", of, timeline(of), [tmp_path / "a.wav"])
-    assert ".m4a" in told.value.hint
-    assert not list(tmp_path.glob("*.epub"))
-
-
-def test_opus_is_named_as_the_standard_wants(tmp_path: Path) -> None:
-    book = make(tmp_path, plan(Chapter("One", (Block("Some words."),))), ".opus")
-    item = book.find(book.opf, "//o:item[@id='audio-part-001']")[0]
-    assert item.attrib["media-type"] == "audio/ogg; codecs=opus"
-    with zipfile.ZipFile(tmp_path / "book.epub") as archive:
-        assert archive.read("EPUB/audio/part-001.opus") == (tmp_path / "sound/0.opus").read_bytes()
 
 
 def test_a_book_from_the_right(tmp_path: Path) -> None:

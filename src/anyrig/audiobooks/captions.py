@@ -32,10 +32,9 @@ _SHORTEST_S = 1.0
 _LONGEST_S = 7.0
 
 
-def build_book_captions(timeline: Timeline, part: int | None = None) -> list[Caption]:
-    """Of the whole book; or of one chapter, with times in the chapter's own file."""
-    cues = [cue for cue in timeline.cues if part is None or cue.part == part]
-    return _caption_cues(cues, timeline, part)
+def build_book_captions(timeline: Timeline) -> list[Caption]:
+    """Of the whole book."""
+    return _caption_cues(timeline.cues, timeline, 0, timeline.num_samples)
 
 
 def format_chapters_vtt(timeline: Timeline) -> str:
@@ -71,28 +70,25 @@ def write_captions(
 def write_chapter_captions(
     files: Sequence[Path], timeline: Timeline, kinds: Sequence[CaptionKind] = KINDS
 ) -> tuple[Path, ...]:
-    """Files beside each chapter's, in its own times."""
+    """Files beside each chapter's, in its own times; what comes before the first mark is in the
+    first file.
+    """
     forms: dict[CaptionKind, Callable[[Sequence[Caption]], str]] = {"srt": srt, "vtt": vtt}
     written = []
     cues: dict[int, list[Cue]] = {}
     for cue in timeline.cues:
         cues.setdefault(cue.part, []).append(cue)
     clear_leftovers(*(file.with_suffix(f".{kind}") for file in files for kind in KINDS))
-    for part, file in enumerate(files):
-        shown = _caption_cues(cues.get(part, []), timeline, part)
+    start = 0
+    for part, (file, mark) in enumerate(zip(files, timeline.chapters, strict=True)):
+        shown = _caption_cues(cues.get(part, []), timeline, start, mark.end)
+        start = mark.end
         written += [_write_text(file.with_suffix(f".{kind}"), forms[kind](shown)) for kind in kinds]
     return tuple(written)
 
 
-def _find_bounds(timeline: Timeline, part: int | None) -> tuple[int, int]:
-    """Where a file begins and ends; what comes before the first mark is in the first file."""
-    if part is None:
-        return 0, timeline.num_samples
-    return timeline.chapters[part - 1].end if part else 0, timeline.chapters[part].end
-
-
-def _caption_cues(cues: Sequence[Cue], timeline: Timeline, part: int | None) -> list[Caption]:
-    start, end = _find_bounds(timeline, part)
+def _caption_cues(cues: Sequence[Cue], timeline: Timeline, start: int, end: int) -> list[Caption]:
+    """The captions of a file that begins and ends at these samples of the book."""
     found: list[Caption] = []
     for number, cue in enumerate(cues):
         following = cues[number + 1].start if number + 1 < len(cues) else end

@@ -8,16 +8,14 @@ cover is never worth a book: one that cannot be used is left out with a warning.
 from __future__ import annotations
 
 import io
-import string
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.audio.tags import clean_text
-from anyrig.errors import InvalidInputError
 from anyrig.text.document import Picture
 from anyrig.text.formats.picture import MOST_DECODE_BYTES, decode_bytes, pillow_formats
 
@@ -27,10 +25,6 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.options import ContentOptions
     from anyrig.audiobooks.plan import Plan
     from anyrig.audiobooks.record import ChapterSpan
-
-FILE_PATTERN = "{number} {title}"
-"""How a chapter's file is called, without its ending."""
-_PATTERN_FIELDS = ("number", "title", "book", "author")
 
 _MAX_TITLE = 120
 _TITLE_BYTES = 250  # a list of chapters in mp4 holds 255
@@ -228,23 +222,13 @@ def number_all_tracks(marks: Sequence[ChapterSpan]) -> Tracks:
     return Tracks(tuple(range(1, len(titles) + 1)), titles, len(titles))
 
 
-def build_file_names(tracks: Tracks, pattern: str, about: Mapping[str, str]) -> list[str]:
-    """A safe name for each, no two alike on any system, the same in every run.
-
-    The pattern may hold `{number}`, `{title}`, `{book}` and `{author}`, of which `about` has the
-    last two; a number is put in front where the pattern has none.
-    """
-    used = _parse_pattern(pattern)
-    if "number" not in used:
-        pattern = "{number} " + pattern
+def build_file_names(tracks: Tracks) -> list[str]:
+    """A safe name for each, the same in every run: its number, which makes it unique, and title."""
     width = max(2, len(str(tracks.num_all)))
-    names = []
-    for number, title in zip(tracks.numbers, tracks.titles, strict=True):
-        values = {"title": title, "number": f"{number:0{width}d}"}
-        values |= {name: about.get(name, "") for name in ("book", "author")}
-        names.append(_fit_name(pattern, values))
-    alike = len({_fold_name(name) for name in names}) < len(names)
-    return _prefix_numbers(names, tracks) if alike else names
+    return [
+        make_file_name(f"{number:0{width}d} {make_file_name(title) if title else ''}")
+        for number, title in zip(tracks.numbers, tracks.titles, strict=True)
+    ]
 
 
 def make_file_name(text: str) -> str:
@@ -262,50 +246,6 @@ def make_file_name(text: str) -> str:
 def _is_invisible(sign: str) -> bool:
     """Marks that turn the direction of writing and the like: two names must not look alike."""
     return unicodedata.category(sign) in ("Cf", "Co") and sign not in "\u200c\u200d"
-
-
-def _parse_pattern(pattern: str) -> set[str]:
-    hint = f"A name may contain {', '.join('{' + name + '}' for name in _PATTERN_FIELDS)}."
-    if "/" in pattern or "\\" in pattern:
-        raise InvalidInputError(
-            f"{pattern!r} names a folder", hint=f"{hint} Name the folder with the output."
-        )
-    try:
-        parsed = list(string.Formatter().parse(pattern))
-    except ValueError as error:
-        raise InvalidInputError(
-            f"{pattern!r} is not a valid pattern: {error}", hint=hint
-        ) from error
-    used = {field for _, field, _, _ in parsed if field is not None}
-    if used - set(_PATTERN_FIELDS) or any(form or change for _, _, form, change in parsed):
-        raise InvalidInputError(f"{pattern!r} is not a valid pattern", hint=hint)
-    return used
-
-
-def _fit_name(pattern: str, values: Mapping[str, str]) -> str:
-    """The name with its longest parts cut, so that the number always stays."""
-    for most in (200, 100, 60, 40, 24, 12, 4):
-        cut = {
-            name: text if name == "number" else make_file_name(text)[:most] if text else ""
-            for name, text in values.items()
-        }
-        made = pattern.format(**cut)
-        if len(made.encode()) <= _NAME_BYTES:
-            return make_file_name(made)
-    return make_file_name(values["number"])
-
-
-def _fold_name(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold()
-
-
-def _prefix_numbers(names: Sequence[str], tracks: Tracks) -> list[str]:
-    """A pattern may be so long that the number was cut off it."""
-    width = max(2, len(str(tracks.num_all)))
-    return [
-        f"{number:0{width}d} {name}"[:_NAME_BYTES]
-        for number, name in zip(tracks.numbers, names, strict=True)
-    ]
 
 
 # -- the cover -------------------------------------------------------------------------------------

@@ -20,23 +20,16 @@ from typing import TYPE_CHECKING
 from anyrig.audiobooks import readalong_epub as epub
 from anyrig.audiobooks.metadata import prepare_cover
 from anyrig.audiobooks.readalong_epub import Clip, Page, PageBreak, Piece, Track
-from anyrig.errors import InvalidInputError
 from anyrig.speech.word_times import place_words
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Part, Plan
     from anyrig.audiobooks.record import Cue, Timeline
-    from anyrig.text.document import Block, Inline, Metadata, Picture
+    from anyrig.text.document import Block, Inline, Metadata
 
-MEDIA_TYPES = {
-    ".m4a": "audio/mp4",
-    ".mp4": "audio/mp4",
-    ".mp3": "audio/mpeg",
-    ".opus": "audio/ogg; codecs=opus",
-}
-"""The audio that a reader of EPUB 3 must play; Opus came with EPUB 3.3, and older ones lack it."""
+MEDIA_TYPES = {".m4a": "audio/mp4", ".mp3": "audio/mpeg"}
+"""The audio that every reader of EPUB 3 plays."""
 _ENDINGS = {"image/jpeg": "jpg", "image/png": "png"}
-_EPOCH = "2000-01-01T00:00:00Z"
 _TYPES = {"note": "footnote", "page": "pagebreak"}
 _MATTER = {"body": "bodymatter", "notes": "backmatter", "back": "backmatter"}
 
@@ -47,10 +40,7 @@ def write_readalong(
     timeline: Timeline,
     audio: Sequence[Path],
     *,
-    about: Metadata | None = None,
-    cover: Picture | None = None,
     narrator: str = "",
-    modified: str = _EPOCH,
 ) -> None:
     """Write the read-along book of a finished audiobook, whole or not at all.
 
@@ -58,16 +48,12 @@ def write_readalong(
         path: of the new EPUB.
         plan: what was spoken.
         timeline: when it is heard.
-        audio: one file for each part, from the part's mark to the next: m4a, mp3 or opus.
-        about: in place of what the document says of itself.
-        cover: in place of the document's.
+        audio: one file for each part, from the part's mark to the next, of `MEDIA_TYPES`.
         narrator: the voice.
-        modified: the moment that the book carries, in UTC; always the same unless given, so that
-            the same book is the same bytes.
     """
     assert plan.parts, "a book without parts"
     assert len(audio) == len(plan.parts) == len(timeline.chapters), "one audio file for each part"
-    about = about or plan.document.metadata
+    about = plan.document.metadata
     language = _choose_language(about, plan)
     heard = group_cues(timeline)
     words = {
@@ -80,10 +66,10 @@ def write_readalong(
         for number, page in enumerate(written)
     ]
     tracks = [_build_track(*each) for each in zip(written, clips, audio, strict=True)]
-    picture = prepare_cover(cover or plan.document.cover).picture
+    picture = prepare_cover(plan.document.cover).picture
     face = (f"cover.{_ENDINGS[picture.media_type]}", picture.media_type) if picture else None
     name = epub.build_identifier(about, "\n".join(part.script.source for part in plan.parts))
-    described = epub.build_metadata(about, language, name, narrator=narrator, modified=modified)
+    described = epub.build_metadata(about, language, name, narrator)
     title = about.title if epub.escape_label(about.title) else "Untitled"
     files: dict[str, str | bytes | Path] = {
         "META-INF/container.xml": epub.CONTAINER,
@@ -112,11 +98,6 @@ def _choose_language(about: Metadata, plan: Plan) -> str:
 def _build_track(page: Page, heard: tuple[Clip, ...], audio: Path) -> Track | None:
     """The audio of a part, or nothing where none of its text is heard."""
     ending = audio.suffix.lower()
-    if ending not in MEDIA_TYPES:
-        raise InvalidInputError(
-            f"EPUB readers do not play {ending or audio.name}",
-            hint=f"A read-along book takes one of: {', '.join(MEDIA_TYPES)}.",
-        )
     return Track(f"audio/{page.name}{ending}", MEDIA_TYPES[ending], heard) if heard else None
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ACTIVE = "-epub-media-overlay-active"
 _DATE = re.compile(r"[0-9]{4}(?:-[0-9]{2}(?:-[0-9]{2})?)?")
+_MODIFIED = "2000-01-01T00:00:00Z"
+"""Always the same, so that the same book is the same bytes."""
 _FEATURES = ("synchronizedAudioText", "tableOfContents", "readingOrder")
 
 CONTAINER = """<?xml version="1.0" encoding="utf-8"?>
@@ -223,15 +225,13 @@ def build_identifier(about: Metadata, text: str) -> str:
     return f"urn:uuid:{digest}"
 
 
-def build_metadata(
-    about: Metadata, language: str, name: str, *, narrator: str, modified: str
-) -> str:
+def build_metadata(about: Metadata, language: str, name: str, narrator: str) -> str:
     """Who wrote it, what it is called, and that it can be heard."""
     made = [
         f'<dc:identifier id="uid">{name}</dc:identifier>',
         f'<dc:title id="title">{escape_label(about.title) or "Untitled"}</dc:title>',
         f"<dc:language>{language}</dc:language>",
-        f'<meta property="dcterms:modified">{modified}</meta>',
+        f'<meta property="dcterms:modified">{_MODIFIED}</meta>',
     ]
     for number, author in enumerate(filter(escape_label, about.authors), 1):
         made.append(f'<dc:creator id="author-{number}">{escape_label(author)}</dc:creator>')

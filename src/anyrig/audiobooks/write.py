@@ -21,7 +21,6 @@ from anyrig.audio.formats import FORMATS
 from anyrig.audio.tags import ChapterMark
 from anyrig.audiobooks.captions import write_captions, write_chapter_captions
 from anyrig.audiobooks.metadata import (
-    FILE_PATTERN,
     BookTags,
     Tracks,
     build_chapter_titles,
@@ -358,7 +357,6 @@ def write_chapters(
     cover: Picture | None = None,
     *,
     format: str = "mp3",
-    pattern: str = FILE_PATTERN,
     tracks: Tracks | None = None,
     bitrate: int | None = None,
     on_written: OnWritten | None = None,
@@ -368,8 +366,8 @@ def write_chapters(
     The cover is a file of its own where the format cannot hold one.
 
     The folder is made if it is not there; files of the same names are replaced, others stay.
-    The format is of `CHAPTER_FORMATS`; `metadata.build_file_names` says what a pattern may
-    hold. `tracks` says which chapters of the book these are; all of them when None.
+    The format is of `CHAPTER_FORMATS`. `tracks` says which chapters of the book these are; all of
+    them when None.
     """
     if format not in CHAPTER_FORMATS:
         raise InvalidInputError(
@@ -377,7 +375,7 @@ def write_chapters(
             hint=f"Valid formats: {', '.join(CHAPTER_FORMATS)}.",
         )
     tracks = tracks or number_all_tracks(timeline.chapters)
-    paths = build_chapter_paths(folder, tracks, tags, format=format, pattern=pattern)
+    paths = build_chapter_paths(folder, tracks, format)
     picture, warning = prepare_cover(cover)
     playlist = _make_folder(Path(folder)) / f"{make_file_name(tags.title or 'book')}.m3u8"
     clear_leftovers(playlist, *paths)
@@ -403,13 +401,9 @@ def write_chapters(
     return WrittenFiles(tuple(paths), playlist if tracks.is_whole else None, warnings)
 
 
-def build_chapter_paths(
-    folder: str | Path, tracks: Tracks, tags: BookTags, *, format: str, pattern: str = FILE_PATTERN
-) -> list[Path]:
+def build_chapter_paths(folder: str | Path, tracks: Tracks, format: str) -> list[Path]:
     """Where each chapter's file goes: the same in every run with the same titles."""
-    about = {"book": tags.title, "author": tags.author}
-    names = build_file_names(tracks, pattern, about)
-    return [Path(folder) / f"{name}.{format}" for name in names]
+    return [Path(folder) / f"{name}.{format}" for name in build_file_names(tracks)]
 
 
 def _build_marks(timeline: Timeline) -> list[ChapterMark]:
