@@ -485,11 +485,11 @@ def test_a_task_that_was_lost_is_sent_again(
         if len(one.orders) != 2:
             good(one, order)
         else:
+            until(lambda: over.remote._tasks[order.id].sent_at)
             clock.ahead_s += 2.1 * LOST_TASK_S
 
+    over, said = fleet(), make_lines(30)
     puppet("a", forgetful)
-    said = make_lines(30)
-    over = fleet()
     assert right(run(over, said), said)
     assert over.warnings == []
 
@@ -499,11 +499,12 @@ def test_a_result_that_nobody_told_of_is_found(
 ) -> None:
     def silent(one: Puppet, order: Order) -> None:
         one.answer(order, tell=False)
+        until(lambda: over.remote._tasks[order.id].sent_at)
         clock.ahead_s += 1.1 * LOST_TASK_S
 
+    over, said = fleet(), make_lines(12)
     quiet = puppet("a", silent)
-    said = make_lines(12)
-    assert right(run(fleet(), said), said)
+    assert right(run(over, said), said)
     assert sum(len(order.lines) for order in quiet.orders) == len(said)  # nothing twice
 
 
