@@ -36,9 +36,9 @@ class TimeLeft(NamedTuple):
     def known_s(self) -> float | None:
         return self.low_s if self.is_known else None
 
-    @property
-    def range_s(self) -> tuple[float, float] | None:
-        return None if self.is_known else (self.low_s, self.high_s)
+    @classmethod
+    def exactly(cls, seconds: float) -> TimeLeft:
+        return cls(seconds, seconds)
 
     def plus(self, seconds: float) -> TimeLeft:
         return TimeLeft(self.low_s + seconds, self.high_s + seconds)
@@ -54,23 +54,10 @@ def read_time_left(progress: Mapping[str, Any]) -> TimeLeft | None:
     """The estimate in the progress of a job, as `TimeLeft.to_json` wrote it."""
     left_s, ends = progress.get("left_s"), progress.get("left_range_s")
     if isinstance(left_s, int | float):
-        return TimeLeft(left_s, left_s)
+        return TimeLeft.exactly(left_s)
     if isinstance(ends, Sequence) and len(ends) == 2:
         return TimeLeft(float(ends[0]), float(ends[1]))
     return None
-
-
-class EstimatedProgress:
-    """Progress with an estimate in two fields, as its JSON has them."""
-
-    left_s: float | None
-    left_range_s: tuple[float, float] | None
-
-    @property
-    def left(self) -> TimeLeft | None:
-        if self.left_s is not None:
-            return TimeLeft(self.left_s, self.left_s)
-        return TimeLeft(*self.left_range_s) if self.left_range_s else None
 
 
 class Rate:
@@ -139,13 +126,13 @@ class WorkEstimate:
         """None while nothing can be said."""
         to_do, rate = self.total - self._done, self.rate
         if to_do <= 0:
-            return TimeLeft(0.0, 0.0)
+            return TimeLeft.exactly(0.0)
         per_s = rate.per_s
         if per_s is None:
             return None
         left_s = to_do / per_s
         if self.is_known:
-            return TimeLeft(left_s, left_s)
+            return TimeLeft.exactly(left_s)
         if rate.spent_s < _MIN_RANGE_S:
             return None
         share = rate.total / max(self.total, 1e-9) / _SURE_SHARE
@@ -180,7 +167,7 @@ class SteadyEstimate:
         if left_s is None:
             return None
         if left_s <= 0:
-            return TimeLeft(0.0, 0.0)
+            return TimeLeft.exactly(0.0)
         if self._since is None:
             self._since = self._last = now
             self._end = now + left_s
@@ -191,7 +178,7 @@ class SteadyEstimate:
         left_s = max(self._end - now, 0.1)
         spent_s = now - self._since
         sure = spent_s >= min(_LONG_S, max(_MIN_SURE_S, _SURE_SHARE * left_s))
-        return TimeLeft(left_s, left_s) if sure else widen(left_s, spent_s / _LONG_S)
+        return TimeLeft.exactly(left_s) if sure else widen(left_s, spent_s / _LONG_S)
 
 
 class StageEstimate:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from anyrig.estimates import TimeLeft
 from anyrig.results import fields_to_json, in_json
 
 
@@ -41,6 +42,23 @@ class ProgressEvent:
     def to_json(self) -> dict[str, Any] | None:
         """The event for programs, if it says more than this class has; see `JsonEvents`."""
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimatedProgress:
+    """How far long work is, with the time that it still takes."""
+
+    left: TimeLeft | None = field(default=None, metadata=in_json(omit=True))
+    """None before anything can be said."""
+
+    @property
+    def left_s(self) -> float | None:
+        """None before it is known; `left` may be a range then."""
+        return self.left.known_s if self.left else None
+
+    def to_json(self) -> dict[str, Any]:
+        left = self.left.to_json() if self.left else {"left_s": None}
+        return {**fields_to_json(self), **left}
 
 
 class NamedEvent:

@@ -33,6 +33,7 @@ from anyrig.audiobooks.record import (
 from anyrig.audiobooks.write import BookTarget, check_disk_space
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
+from anyrig.estimates import TimeLeft
 from anyrig.events import BookUnfinishedEvent, ProgressEvent
 from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import Placement, PlacementPlan
@@ -301,7 +302,7 @@ def at(
 ) -> BookProgress:
     return BookProgress(
         stage, done, 1, 1, "One", 1, 1, done * 1000.0 if stage == "making" else 1000.0, wall_s,
-        None, left_s,
+        None, left=None if left_s is None else TimeLeft.exactly(left_s),
     )  # fmt: skip
 
 

@@ -371,7 +371,7 @@ class BookProgressEvent(ProgressEvent):
     progress: BookProgress = field(kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
-        return {"event": "progress", **fields_to_json(self.progress)}
+        return {"event": "progress", **self.progress.to_json()}
 
 
 # -- making ----------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class IndexProgressEvent(ProgressEvent):
     progress: Progress
 
     def to_json(self) -> dict[str, Any]:
-        return {"event": "progress", **fields_to_json(self.progress)}
+        return {"event": "progress", **self.progress.to_json()}
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class _Reporter:
             self._stage, self._estimate = progress.stage, SteadyEstimate()
         left = self._estimate.update(progress.left_s)
         if left is not None:
-            progress = replace(progress, left_s=left.known_s, left_range_s=left.range_s)
+            progress = replace(progress, left=left)
         self._on_event(
             IndexProgressEvent(
                 stage=progress.stage, done=progress.file, total=progress.num_files,

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
-from anyrig.estimates import EstimatedProgress, Rate, TimeLeft, WorkEstimate
+from anyrig.estimates import Rate, TimeLeft, WorkEstimate
+from anyrig.events import EstimatedProgress
 from anyrig.results import in_json
 from anyrig.speech.word_times import time_words
 from anyrig.storage.files import write_atomic
@@ -433,14 +434,8 @@ class BookProgress(EstimatedProgress):
     wall_s: float = field(metadata=in_json(digits=2))
     speed: float | None = field(metadata=in_json(digits=2))
     """Times real time, of what was made in this run, without loading; None before it is known."""
-    left_s: float | None = field(metadata=in_json(digits=1))
-    """Until the end, at the measured rate; None before that is known."""
     devices: dict[str, float] = field(default_factory=dict, metadata=in_json(digits=1))
     """Characters a second that each device has made in this run."""
-    left_range_s: tuple[float, float] | None = field(
-        default=None, metadata=in_json(digits=1, omit_empty=True)
-    )
-    """At least and at most until the end, while `left_s` is not known."""
 
 
 OnProgress = Callable[[BookProgress], None]
@@ -505,11 +500,10 @@ class Pace:
 
 
 def _report_recording(plan: Plan, pace: Pace, part: int, stats: SynthesisStats) -> BookProgress:
-    left = pace.left
     return BookProgress(
         "making", pace.done, part + 1, len(plan.parts), plan.parts[part].title,
         stats.num_segments, plan.num_segments, stats.audio_s, pace.wall_s, pace.speed,
-        left.known_s if left else None, pace.devices, left.range_s if left else None,
+        pace.devices, left=pace.left,
     )  # fmt: skip
 
 
@@ -535,8 +529,7 @@ class OverallProgress:
     def __call__(self, now: BookProgress) -> None:
         done, left = self._weigh_making(now) if now.stage == "making" else self._weigh_writing(now)
         self._done = max(self._done, min(done, 1.0))
-        left_s, left_range_s = (left.known_s, left.range_s) if left else (None, None)
-        self._on_progress(replace(now, done=self._done, left_s=left_s, left_range_s=left_range_s))
+        self._on_progress(replace(now, done=self._done, left=left))
 
     def follow_writing(
         self, plan: Plan, timeline: Timeline, stage: Stage
@@ -556,7 +549,7 @@ class OverallProgress:
                 plan.num_segments, plan.num_segments, timeline.duration_s,
                 time.monotonic() - self._began,
                 speed=rate and rate * timeline.duration_s,
-                left_s=work.left.known_s if work.left else None,
+                left=work.left,
             ))  # fmt: skip
 
         return on_written
@@ -583,7 +576,7 @@ class OverallProgress:
         left_s = now.left_s if is_sure or now.done >= 1.0 else stage_s * (1 - now.done)
         left_s = (left_s or 0.0) + later_s
         share = through / (1 + self._read_along)
-        return 1 - self._writing_share * (1 - share), TimeLeft(left_s, left_s)
+        return 1 - self._writing_share * (1 - share), TimeLeft.exactly(left_s)
 
 
 # -- how fast voices are ---------------------------------------------------------------------------

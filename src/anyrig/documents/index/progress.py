@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from anyrig.estimates import EstimatedProgress
+from anyrig.estimates import TimeLeft
+from anyrig.events import EstimatedProgress
 from anyrig.results import in_json
 
 if TYPE_CHECKING:
@@ -48,16 +49,10 @@ class Progress(EstimatedProgress):
     files_per_s: float = field(metadata=in_json(digits=2))
     """Read."""
     passages_per_s: float = field(metadata=in_json(digits=2))
-    left_s: float | None = field(metadata=in_json(digits=1))
-    """None where too little is known."""
     num_read: int = 0
     """Files that were opened: those ahead of `file` wait for their vectors."""
     num_asked: int = 0
     """Passages of the files that were opened, for which the model is asked."""
-    left_range_s: tuple[float, float] | None = field(
-        default=None, metadata=in_json(digits=1, omit_empty=True)
-    )
-    """At least and at most, while `left_s` is not known."""
 
 
 Tell = Callable[[Progress], None]
@@ -89,7 +84,8 @@ class Pace:
             left = wall / done * (1 - done)
         return Progress(
             self._stage, done, self._num_done, self._total, self._passages, 0, self._title, wall,
-            self._num_done / wall, self._passages / wall, left,
+            self._num_done / wall, self._passages / wall,
+            left=None if left is None else TimeLeft.exactly(left),
         )  # fmt: skip
 
 
@@ -198,7 +194,7 @@ class FilesPace:
         return Progress(
             "indexing", self._done, self._num_written, self._num_files, self._each.count,
             self._num_failed, self._title, wall, self._num_read / wall, self._each.count / wall,
-            left, self._num_read, self._num_asked,
+            self._num_read, self._num_asked, left=None if left is None else TimeLeft.exactly(left),
         )  # fmt: skip
 
     def _left(self, wall: float) -> float | None:
