@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 
-from anyrig.app.events import JsonEvents
 from anyrig.estimates import (
     StageEstimate,
     SteadyEstimate,
@@ -15,7 +14,7 @@ from anyrig.estimates import (
     WorkEstimate,
     read_time_left,
 )
-from anyrig.events import ProgressEvent
+from anyrig.events import JsonEvents, ProgressEvent
 from anyrig.units import format_time_left
 
 
@@ -169,7 +168,7 @@ def test_json(left: TimeLeft) -> None:
 
 def test_rows_of_jobs_have_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("anyrig.app.events.StageEstimate", lambda: StageEstimate(clock))
+    monkeypatch.setattr("anyrig.events.StageEstimate", lambda: StageEstimate(clock))
     events, rows = JsonEvents(interval_s=0.0), []
     for done in range(101):
         clock.s += 20.0 if done == 1 else 1.0

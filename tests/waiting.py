@@ -35,7 +35,7 @@ def wait_until(
         time.sleep(0.02)
 
 
-class _SkippingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _SkippingSelector(selectors.DefaultSelector):
     """Waits for nothing that is due later: the time until then has passed already."""
 
     now = 0.0

@@ -1,21 +1,32 @@
-"""What work reports while it goes on: progress, warnings and notices, as values.
-
-Those of training and of clusters are in `app/events.py`.
-"""
+"""What work reports while it goes on: progress, warnings and notices, as values, and their JSON."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from anyrig.estimates import TimeLeft
+from anyrig.estimates import StageEstimate, TimeLeft
 from anyrig.results import fields_to_json, in_json
+from anyrig.units import shorten
+
+
+class Event:
+    """Something that happened, for whoever follows the work."""
+
+    def to_json(self) -> dict[str, Any] | None:
+        """The event for programs; None if it is not for them, or `JsonEvents` adds to it."""
+        return None
+
+
+OnEvent = Callable[[Event], None]
+"""Called with what happens; must not take long."""
 
 
 @dataclass(frozen=True)
-class ProgressEvent:
+class ProgressEvent(Event):
     """How far the work is. Whoever shows it adds the speed and the time left."""
 
     stage: str
@@ -39,10 +50,6 @@ class ProgressEvent:
         """How much is done, from 0 to 1; 0 while the total is not known."""
         return self.done / self.total if self.total else 0.0
 
-    def to_json(self) -> dict[str, Any] | None:
-        """The event for programs, if it says more than this class has; see `JsonEvents`."""
-        return None
-
 
 @dataclass(frozen=True, kw_only=True)
 class EstimatedProgress:
@@ -61,7 +68,7 @@ class EstimatedProgress:
         return {**fields_to_json(self), **left}
 
 
-class NamedEvent:
+class NamedEvent(Event):
     """An event whose JSON is its fields and the name of what happened."""
 
     event: ClassVar[str]
@@ -72,12 +79,15 @@ class NamedEvent:
 
 
 @dataclass(frozen=True)
-class WarningEvent:
+class WarningEvent(Event):
     message: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": "log", "level": "warning", "text": self.message}
 
 
 @dataclass(frozen=True)
-class NoticeEvent:
+class NoticeEvent(Event):
     """Something a person at a terminal wants to know, such as that a device is measured first."""
 
     message: str
@@ -141,7 +151,67 @@ class BookUnfinishedEvent(NamedEvent):
     event: ClassVar = "unfinished"
 
 
-OnProgress = Callable[
-    [ProgressEvent | WarningEvent | NoticeEvent | BookStartedEvent | BookUnfinishedEvent], None
-]
-"""Called with what happens; must not take long."""
+@dataclass(frozen=True)
+class ClusterEvent(Event):
+    """What a worker or a coordinator of a cluster reports."""
+
+    event: str
+    """`ready`, `loaded` or `left`; of a coordinator `listening`, `joined`, `left` or `lost`."""
+    name: str
+    """Of the worker."""
+    facts: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"event": self.event, "name": self.name, **self.facts}
+
+
+class JsonEvents:
+    """Turns events into rows for programs: `{"event": "progress", "done": 0.4, "left_s": 3.1}`.
+
+    Progress is thinned out; what is not for programs is None. The end of the work is not an event:
+    its result has a form of its own.
+
+    Args:
+        interval_s: between two rows of progress of one stage.
+    """
+
+    def __init__(self, interval_s: float = 0.2) -> None:
+        self._interval_s = interval_s
+        self._estimate = StageEstimate()
+        self._next, self._stage = 0.0, ""
+
+    def encode(self, event: Event) -> dict[str, Any] | None:
+        row = event.to_json()
+        if row is None and isinstance(event, ProgressEvent):
+            row = self._encode_progress(event)
+        if row is not None and row["event"] == "progress" and not self._is_due(row):
+            return None
+        return row
+
+    def _is_due(self, row: dict[str, Any]) -> bool:
+        now = time.monotonic()
+        if now < self._next and row.get("stage") == self._stage and row.get("done") != 1.0:
+            return False
+        self._next, self._stage = now + self._interval_s, row.get("stage", "")
+        return True
+
+    def _encode_progress(self, event: ProgressEvent) -> dict[str, Any]:
+        left, speed = estimate_progress(self._estimate, event)
+        row: dict[str, Any] = {
+            "event": "progress", "stage": event.stage,
+            "done": round(event.done / max(1, event.total), 4), "num_done": event.done,
+            "num_all": event.total, "title": shorten(event.detail, 80),
+            **(left.to_json() if left else {"left_s": None}),
+        }  # fmt: skip
+        if event.audio_s is not None:
+            row["speed"] = None if speed is None else round(speed, 2)
+        return row
+
+
+def estimate_progress(
+    estimate: StageEstimate, event: ProgressEvent
+) -> tuple[TimeLeft | None, float | None]:
+    """The time left, and seconds of audio a second; None what is not known yet."""
+    if event.work is not None and event.total_work is not None:
+        return estimate.update(event.stage, event.work, event.total_work, event.audio_s)
+    return estimate.update(event.stage, event.done, event.total, event.audio_s)

@@ -17,7 +17,6 @@ from anyrig.app.books import (
     record_book,
     resolve_target,
 )
-from anyrig.app.events import Event
 from anyrig.app.rig import Rig
 from anyrig.audio.loudness import measure
 from anyrig.audiobooks.plan import Plan, build_plan
@@ -34,7 +33,7 @@ from anyrig.audiobooks.write import BookTarget, check_disk_space
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
 from anyrig.estimates import TimeLeft
-from anyrig.events import BookUnfinishedEvent, ProgressEvent
+from anyrig.events import BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.choose import EngineChoice, ReasonCode

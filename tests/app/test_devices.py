@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from anyrig import Rig
-from anyrig.app.events import Event
 from anyrig.bench.measurements import Measurement
 from anyrig.bench.process import BenchResult
 from anyrig.devices.doctor import KernelResult
 from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
-from anyrig.events import NoticeEvent, ProgressEvent, WarningEvent
+from anyrig.events import Event, NoticeEvent, ProgressEvent, WarningEvent
 
 PAIR = "rtx4090-rtxpro6000-wsl2"
 

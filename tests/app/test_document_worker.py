@@ -29,11 +29,11 @@ from anyrig.app.document_worker import (
     WorkerContext,
 )
 from anyrig.app.documents import FileOptions, LimitedReader
-from anyrig.app.events import Event
 from anyrig.app.models import ModelCache
 from anyrig.app.rig import Rig
 from anyrig.documents.reading import ReadPicture
 from anyrig.errors import InvalidInputError, MissingWeightsError, WorkError
+from anyrig.events import Event
 from anyrig.work.live import LANES
 from anyrig.work.protocol import NestedModel
 from tests.waiting import wait_until

@@ -11,9 +11,8 @@ import pytest
 from anyrig import Rig
 from anyrig.app.analyse import list_failed
 from anyrig.app.classify import list_classifiers
-from anyrig.app.events import Event
 from anyrig.errors import InvalidInputError, InvalidOptionError
-from anyrig.events import ProgressEvent
+from anyrig.events import Event, ProgressEvent
 from tests.documents.analyse import topics
 from tests.documents.marked_texts import load
 

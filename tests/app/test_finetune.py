@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from anyrig.app.events import Event
 from anyrig.app.finetune import (
     classifier_settings,
     embedding_settings,
@@ -27,7 +26,7 @@ from anyrig.documents.model import Model, find, in_folder
 from anyrig.documents.pairs import pairs
 from anyrig.documents.reading import TextSource, read_all
 from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
-from anyrig.events import ProgressEvent
+from anyrig.events import Event, ProgressEvent
 from anyrig.training.settings import Settings
 from anyrig.training.tasks.embedding import Pair, searched
 from anyrig.training.tasks.measure import measured

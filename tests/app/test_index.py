@@ -10,7 +10,6 @@ import pytest
 
 from anyrig import Rig
 from anyrig.app.embedding import EmbedRequest, build_workload, embed
-from anyrig.app.events import Event
 from anyrig.app.index import (
     IndexProgressEvent,
     IndexRequest,
@@ -23,7 +22,7 @@ from anyrig.app.index import (
 )
 from anyrig.documents.model import find
 from anyrig.errors import InvalidInputError, InvalidOptionError
-from anyrig.events import ProgressEvent
+from anyrig.events import Event, ProgressEvent
 from tests.documents.engines import toy
 
 

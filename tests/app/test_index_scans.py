@@ -10,9 +10,8 @@ import pytest
 
 from anyrig import Rig
 from anyrig.app.cache import open_local_cache
-from anyrig.app.events import Event
 from anyrig.app.index import IndexRequest, delete_for_good, remove
-from anyrig.events import WarningEvent
+from anyrig.events import Event, WarningEvent
 from tests.documents.ocr.ocr_pages import page
 
 pytest.importorskip("rapidocr")

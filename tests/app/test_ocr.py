@@ -9,9 +9,8 @@ import pytest
 from PIL import Image
 
 from anyrig import Rig
-from anyrig.app.events import Event
 from anyrig.errors import InvalidInputError
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import Event, ProgressEvent, WarningEvent
 from tests.documents.ocr.ocr_pages import page
 
 pytest.importorskip("rapidocr")

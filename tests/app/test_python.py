@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from anyrig import Rig
-from anyrig.app.events import Event
 from anyrig.errors import InvalidInputError, InvalidOptionError
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import Event, ProgressEvent, WarningEvent
 from tests.conftest import ROOT
 from tests.waiting import wait_until
 

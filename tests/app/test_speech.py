@@ -18,7 +18,6 @@ from anyrig import Rig
 from anyrig.app import engines
 from anyrig.app.batch import BatchRequest, plan_batch
 from anyrig.app.engines import choose_engine
-from anyrig.app.events import Event
 from anyrig.app.live_embedding import LiveEmbedding
 from anyrig.app.live_speech import LiveSpeech, open_live_speech
 from anyrig.app.models import ModelCache
@@ -36,7 +35,7 @@ from anyrig.errors import (
     ModelNotFoundError,
     WorkError,
 )
-from anyrig.events import WarningEvent
+from anyrig.events import Event, WarningEvent
 from anyrig.options import request_from_json, request_to_json
 from anyrig.speech.synthesis import Synthesizer
 from anyrig.storage.cache import ResultCache

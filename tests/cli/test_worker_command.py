@@ -24,7 +24,6 @@ from anyrig.app.cluster_worker import (
     choose_worker_device,
     plan_nodes,
 )
-from anyrig.app.events import Event
 from anyrig.app.rig import Rig
 from anyrig.cli.flags import read_flags
 from anyrig.cli.main import parse_command_line
@@ -33,7 +32,7 @@ from anyrig.devices.discovery import from_record
 from anyrig.devices.machine import Device
 from anyrig.devices.probe import load_record
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError, InvalidInputError
-from anyrig.events import WarningEvent
+from anyrig.events import Event, WarningEvent
 from anyrig.speech.engines.tone import Tone
 from tests.conftest import MACHINES, Anyrig
 

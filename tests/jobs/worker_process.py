@@ -42,7 +42,7 @@ def main(file: str, folder_name: str) -> None:
     clock = SimpleNamespace(
         monotonic=lambda: time.monotonic() + ahead_s(), time=lambda: time.time() + ahead_s()
     )
-    job_module.time = runner_module.time = clock  # type: ignore[attr-defined]
+    job_module.time = runner_module.time = clock  # type: ignore[assignment, attr-defined]
 
     def do(job: Job, report: ReportEvent, stop: StopSignal) -> JsonValue:
         try:

@@ -16,11 +16,10 @@ from anyrig.app.documents import (
     read_sources,
 )
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
-from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable
 from anyrig.documents.reading import TextSource, Unread
 from anyrig.errors import InvalidInputError
-from anyrig.events import ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.options import option
 
 if TYPE_CHECKING:

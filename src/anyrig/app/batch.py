@@ -17,7 +17,6 @@ from anyrig.app.engines import (
     resolve_voice,
     suggest_engines,
 )
-from anyrig.app.events import OnEvent
 from anyrig.app.files import normalize_format
 from anyrig.app.speech import (
     AudioOptions,
@@ -37,7 +36,7 @@ from anyrig.errors import (
     UnspeakableTextError,
     UnsupportedLanguageError,
 )
-from anyrig.events import ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.options import option
 from anyrig.speech.batch import (
     BatchItem,

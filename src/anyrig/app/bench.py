@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.app.compute import resolve_devices
-from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable
 from anyrig.app.speech import SynthesisOptions
 from anyrig.devices.choose import explain_backend_fallback, select_backend
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import DeviceUnusableError, KernelError
-from anyrig.events import ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.install import format_install
 from anyrig.options import option
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyrig.app.bench import BenchRequest, choose_devices
 from anyrig.app.compute import place
 from anyrig.app.engines import choose_engine
-from anyrig.app.events import OnEvent
 from anyrig.app.speech import prepare_script
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.errors import AnyrigError, InvalidInputError, KernelError, Message
-from anyrig.events import ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.results import in_json
 from anyrig.speech.choose import EngineChoice
 

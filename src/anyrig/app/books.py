@@ -27,7 +27,6 @@ from anyrig.app.engines import (
     resolve_voice,
     suggest_engines,
 )
-from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable, normalize_format
 from anyrig.app.speech import (
     Speech,
@@ -60,6 +59,7 @@ from anyrig.events import (
     FasterVoice,
     LeftOut,
     NoticeEvent,
+    OnEvent,
     ProgressEvent,
     WarningEvent,
 )

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable
 from anyrig.errors import (
     InvalidInputError,
@@ -19,7 +18,7 @@ from anyrig.errors import (
     OptionRef,
     StorageError,
 )
-from anyrig.events import ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.options import Request, option
 from anyrig.units import GIB, KIB, MIB
 

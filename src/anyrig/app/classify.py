@@ -26,7 +26,6 @@ from anyrig.app.embedding import (
     format_reference,
     open_vectors,
 )
-from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
 from anyrig.errors import (
     InvalidInputError,
@@ -34,7 +33,7 @@ from anyrig.errors import (
     MissingWeightsError,
     OptionRef,
 )
-from anyrig.events import ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.options import option
 from anyrig.storage.weights import find_cached_repository
 

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app.cluster import check_celery, find_default_broker
 from anyrig.app.compute import ComputeOptions
-from anyrig.app.events import ClusterEvent, OnEvent
 from anyrig.app.heartbeat_file import HeartbeatFile
 from anyrig.backends.process import ChildModule, start_module
 from anyrig.errors import (
@@ -42,7 +41,7 @@ from anyrig.errors import (
     message_from_json,
     messages_to_json,
 )
-from anyrig.events import WarningEvent
+from anyrig.events import ClusterEvent, OnEvent, WarningEvent
 from anyrig.options import option, request_from_json, request_to_json
 from anyrig.placement import check_num_processes
 from anyrig.units import is_whole_number

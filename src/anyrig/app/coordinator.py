@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.cluster import check_celery
-from anyrig.app.events import ClusterEvent, OnEvent
 from anyrig.app.heartbeat_file import HeartbeatFile
-from anyrig.events import WarningEvent
+from anyrig.events import ClusterEvent, OnEvent, WarningEvent
 from anyrig.options import Request, option
 
 if TYPE_CHECKING:

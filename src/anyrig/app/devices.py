@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.compute import DeviceOptions, resolve_devices
-from anyrig.app.events import Event
 from anyrig.app.files import check_writable
 from anyrig.devices.choose import (
     DeviceChoice,
@@ -32,15 +31,15 @@ from anyrig.errors import (
     Message,
     OptionRef,
 )
-from anyrig.events import WarningEvent
+from anyrig.events import Event, WarningEvent
 from anyrig.options import option
 
 if TYPE_CHECKING:
-    from anyrig.app.events import OnEvent
     from anyrig.app.rig import Rig
     from anyrig.bench.process import SelfTestSummary
     from anyrig.devices.doctor import Finding, KernelResult, State
     from anyrig.devices.machine import Device
+    from anyrig.events import OnEvent
     from anyrig.monitor import MachineSnapshot
     from anyrig.monitor.sample import DeviceProcess, DeviceSample
     from anyrig.settings.saved_device import SavedDevice

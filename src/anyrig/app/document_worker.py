@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyrig.app.access import resolve_document_model
 from anyrig.app.compute import ComputeOptions, place
 from anyrig.app.documents import FileOptions, read_files
-from anyrig.app.events import Event
 from anyrig.app.models import MAX_WORKER_MODELS, ModelCache
 from anyrig.app.rig import Rig
 from anyrig.errors import (
@@ -46,6 +45,7 @@ from anyrig.errors import (
     is_disk_full,
     to_disk_full_error,
 )
+from anyrig.events import Event
 from anyrig.options import list_options, option
 from anyrig.results import to_json
 from anyrig.work.engine import BaseEngine, EngineFactory

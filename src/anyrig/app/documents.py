@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 from anyrig.app.cache import open_cache
 from anyrig.app.compute import ComputeOptions, place
-from anyrig.app.events import OnEvent
 from anyrig.errors import (
     AnyrigError,
     DeviceLostError,
@@ -21,7 +20,7 @@ from anyrig.errors import (
     LimitExceededError,
     MissingPackageError,
 )
-from anyrig.events import WarningEvent
+from anyrig.events import OnEvent, WarningEvent
 from anyrig.options import option
 from anyrig.units import pluralize
 

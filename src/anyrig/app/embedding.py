@@ -25,10 +25,9 @@ from anyrig.app.documents import (
     read_sources,
     report_warnings,
 )
-from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
 from anyrig.errors import InvalidInputError, Message, OptionRef
-from anyrig.events import NoticeEvent, ProgressEvent, WarningEvent
+from anyrig.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 
 if TYPE_CHECKING:

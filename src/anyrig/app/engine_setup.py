@@ -22,7 +22,6 @@ from anyrig.app.engines import (
     find_cached_weights,
     find_weights,
 )
-from anyrig.app.events import Event, OnEvent
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
@@ -32,7 +31,7 @@ from anyrig.errors import (
     OptionRef,
     WorkError,
 )
-from anyrig.events import NoticeEvent, ProgressEvent
+from anyrig.events import Event, NoticeEvent, OnEvent, ProgressEvent
 from anyrig.install import localize_install_commands, quote_argument
 from anyrig.options import Request, option
 from anyrig.speech import engines

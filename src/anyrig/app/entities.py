@@ -18,7 +18,6 @@ from anyrig.app.documents import (
     open_ocr,
     report_warnings,
 )
-from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
 from anyrig.documents.entities.pipeline import SourceEntities, find_in_sources
 from anyrig.errors import (
@@ -27,7 +26,7 @@ from anyrig.errors import (
     Message,
     OptionRef,
 )
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.text.language_names import language_code
 from anyrig.units import pluralize

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from anyrig.app.classify import ClassifierModelOptions, FileReader, load_examples
 from anyrig.app.compute import place, test_device
 from anyrig.app.embedding import detect_languages, find_model
-from anyrig.app.events import OnEvent
 from anyrig.app.training import require_torch
 from anyrig.app.training_tasks import (
     HELD_OUT_SHARE,
@@ -31,7 +30,7 @@ from anyrig.app.training_tasks import (
     prepare_embedding,
 )
 from anyrig.errors import InvalidInputError, Message, OptionRef, StorageError, WorkError
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.storage.files import write_atomic
 from anyrig.units import pluralize

@@ -23,7 +23,6 @@ from anyrig.app.embedding import (
     format_reference,
     open_vectors,
 )
-from anyrig.app.events import OnEvent
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
@@ -32,7 +31,7 @@ from anyrig.errors import (
     StorageError,
 )
 from anyrig.estimates import SteadyEstimate
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import Request, option
 from anyrig.results import fields_to_json
 from anyrig.units import pluralize

@@ -49,7 +49,7 @@ from anyrig.jobs import JobKilledError, JobStopped, ReportEvent, StopSignal
 from anyrig.storage.files import create_private
 
 if TYPE_CHECKING:
-    from anyrig.app.events import Event
+    from anyrig.events import Event
     from anyrig.storage.keys import JsonValue
 
 log = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ class _JobOutput:
     """Writes rows to whoever started the process, and remembers warnings."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        from anyrig.app.events import JsonEvents
+        from anyrig.events import JsonEvents
 
         self.warnings: list[str] = []
         self._file, self._events = file, JsonEvents()

@@ -25,7 +25,6 @@ from anyrig.app.batch import BatchRequest, speak_lines
 from anyrig.app.bench import BenchRequest, bench
 from anyrig.app.books import BookRequest, make_book
 from anyrig.app.cluster import ClusterOptions, find_broker
-from anyrig.app.events import OnEvent
 from anyrig.app.index import IndexRequest, index
 from anyrig.app.job_process import run_in_child
 from anyrig.app.job_retention import Retention, delete_job, delete_old_jobs
@@ -33,7 +32,7 @@ from anyrig.app.settings import CONFIG_VARIABLE
 from anyrig.app.training import TrainingRequest, require_torch, train
 from anyrig.app.transcription import TranscriptionRequest, TranscriptionResult, transcribe
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
-from anyrig.events import WarningEvent
+from anyrig.events import OnEvent, WarningEvent
 from anyrig.jobs import Job, JobEvent, JobHandler, JobQueue, ReportEvent, StopSignal, run_jobs
 from anyrig.options import (
     Request,

@@ -17,7 +17,6 @@ from anyrig.app.documents import (
     find_files,
     open_ocr_reader,
 )
-from anyrig.app.events import OnEvent
 from anyrig.app.files import normalize_format
 from anyrig.documents.ocr import FORMATS, OcrFormat
 from anyrig.errors import (
@@ -27,7 +26,7 @@ from anyrig.errors import (
     Message,
     OptionRef,
 )
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.text.language_names import language_code
 from anyrig.text.page_reader import DPI

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.compute import ComputeOptions, place, test_device
-from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable
 from anyrig.devices.choose import select_backend
 from anyrig.errors import (
@@ -25,7 +24,7 @@ from anyrig.errors import (
     MissingPackageError,
     OptionRef,
 )
-from anyrig.events import ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.install import format_install
 from anyrig.options import option
 

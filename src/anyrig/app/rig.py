@@ -20,7 +20,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from anyrig.app.events import Event, OnEvent
 from anyrig.app.settings import CONFIG_VARIABLE, LOADER, Settings
 from anyrig.devices.choose import (
     DeviceChoice,
@@ -30,7 +29,7 @@ from anyrig.devices.choose import (
     resolve_request,
 )
 from anyrig.errors import InvalidSettingError, Message
-from anyrig.events import NoticeEvent, ProgressEvent, WarningEvent
+from anyrig.events import Event, NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import check_names, check_required, list_options
 from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings

@@ -20,11 +20,10 @@ from anyrig.app.embedding import (
     find_model,
     open_vectors,
 )
-from anyrig.app.events import OnEvent
 from anyrig.app.index import IndexOptions, find_index_file, find_index_model, open_searcher
 from anyrig.app.uploads import get_display_name
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import Request, option
 from anyrig.text.language_names import language_code
 

@@ -35,7 +35,6 @@ from anyrig.app.engines import (
     resolve_voice,
     suggest_engines,
 )
-from anyrig.app.events import OnEvent
 from anyrig.app.files import normalize_format
 from anyrig.errors import (
     InvalidInputError,
@@ -43,7 +42,7 @@ from anyrig.errors import (
     OptionRef,
     UnspeakableTextError,
 )
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import Request, option
 from anyrig.speech.choose import EngineChoice, split_blend
 from anyrig.units import pluralize

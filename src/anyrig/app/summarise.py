@@ -20,9 +20,8 @@ from anyrig.app.documents import (
     report_warnings,
 )
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
-from anyrig.app.events import OnEvent
 from anyrig.app.files import check_writable, write_text
-from anyrig.events import NoticeEvent, ProgressEvent
+from anyrig.events import NoticeEvent, OnEvent, ProgressEvent
 from anyrig.options import list_options, option
 from anyrig.text.language_names import language_code
 

@@ -10,9 +10,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from anyrig.app import runs
 from anyrig.app.compute import (
@@ -23,7 +23,6 @@ from anyrig.app.compute import (
     place,
     test_device,
 )
-from anyrig.app.events import DeviceEvent, OnEvent, RunEndedEvent, RunStartedEvent, TrainingEvent
 from anyrig.app.runs import Run, TrainingResult
 from anyrig.app.training_config import (
     TrainingConfig,
@@ -40,10 +39,10 @@ from anyrig.errors import (
     MissingPackageError,
     OptionRef,
 )
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import Event, NamedEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.precision.profiles import ProfileName
-from anyrig.results import to_json
+from anyrig.results import in_json, to_json
 from anyrig.units import is_whole_number, pluralize
 
 if TYPE_CHECKING:
@@ -52,7 +51,8 @@ if TYPE_CHECKING:
     from anyrig.training.loop import Summary, Trainer
     from anyrig.training.protocol import Task
     from anyrig.training.settings import Settings
-    from anyrig.training.watch.figures import Figures
+    from anyrig.training.watch.alerts import Alert
+    from anyrig.training.watch.figures import Figures, RunEvent, Validation
     from anyrig.training.watch.sinks import Told
 
 log = logging.getLogger(__name__)
@@ -124,6 +124,79 @@ class TrainingRequest(DeviceOptions):
             raise InvalidOptionError(
                 "nproc", f"must be a number from 1 to {MAX_PROCESSES}, or auto", value=count
             )
+
+
+@dataclass(frozen=True)
+class RunStartedEvent(Event):
+    """A training run begins, or goes on, in its folder."""
+
+    run: Run
+    num_processes: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "event": "begin", "run": str(self.run.folder), "task": self.run.task.get("kind"),
+            "processes": self.num_processes,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DeviceEvent(NamedEvent):
+    """Where the work runs."""
+
+    event: ClassVar = "device"
+    name: str = field(metadata=in_json("device"))
+    precision: str
+    title: str = field(metadata=in_json(omit=True))
+    """The name with what was chosen for it, for a person."""
+
+
+@dataclass(frozen=True)
+class TrainingEvent(Event):
+    """What a training run reports: a step (at most ten a second), a validation, a warning."""
+
+    report: Figures | Validation | Alert | RunEvent
+    total_steps: int | None
+    unit: str
+    """What units are: tokens, samples."""
+
+    def to_json(self) -> dict[str, Any]:
+        from anyrig.training.watch.alerts import Alert
+        from anyrig.training.watch.figures import Figures, Validation
+
+        report = self.report
+        if isinstance(report, Figures):
+            row = self._step_to_json(report)
+        elif isinstance(report, Validation):
+            row = {"event": "validation", "step": report.step, "figures": report.figures}
+        elif isinstance(report, Alert):
+            row = {
+                "event": "alert", "kind": report.kind, "step": report.step, "text": report.text,
+                "hint": report.hint,
+            }  # fmt: skip
+        else:
+            row = {"event": "said", "kind": report.kind, "step": report.step, "text": report.text}
+        plain: dict[str, Any] = to_json(row)
+        return plain
+
+    def _step_to_json(self, figures: Figures) -> dict[str, Any]:
+        total = self.total_steps
+        of = f"/{total}" if total else ""
+        return {
+            "event": "progress", "stage": "training", "step": figures.step, "steps": total,
+            "loss": figures.loss, "done": figures.step / total if total else None,
+            "left_s": figures.eta_s, "elapsed_s": figures.elapsed_s, "epoch": figures.epoch,
+            "rate": figures.rate, "step_s": figures.step_s, "unit": self.unit,
+            "units_per_s": figures.units_per_s, "memory_peak_bytes": figures.memory_peak_bytes,
+            "title": f"step {figures.step}{of}, loss {figures.loss:.4g}",
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunEndedEvent(Event):
+    """A training run is finished, was finished before, or was stopped."""
+
+    result: TrainingResult
 
 
 def find_missing_torch(rig: Rig) -> MissingPackageError | None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app import runs
 from anyrig.app.compute import load_failed_formats
-from anyrig.app.events import OnEvent
 from anyrig.app.profiling import BatchSizeProfile, build_profile
 from anyrig.app.runs import Run
 from anyrig.app.training import (
@@ -30,7 +29,7 @@ from anyrig.app.training import (
 from anyrig.app.training_config import build_settings, check_settings
 from anyrig.devices.vendors import vendor_of
 from anyrig.errors import AnyrigError, OutOfMemoryError
-from anyrig.events import ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anyrig.app.events import OnEvent
 from anyrig.errors import InvalidInputError, InvalidSettingError, Message, OptionRef
-from anyrig.events import ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.storage.weights import find_cached_repository
 from anyrig.units import pluralize
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from anyrig.app.cache import open_cache
 from anyrig.app.compute import ComputeOptions, describe_model_options, place
 from anyrig.app.documents import FailedFile
-from anyrig.app.events import OnEvent
 from anyrig.app.files import normalize_format
 from anyrig.errors import (
     AnyrigError,
@@ -23,7 +22,7 @@ from anyrig.errors import (
     OptionRef,
 )
 from anyrig.estimates import TimeLeft, WorkEstimate
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.text.language_names import language_code
 from anyrig.transcription.formats import FORMATS, FormatName

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.app.engines import VoiceOffer, VoiceOptions, find_offer, find_weights, list_offers
-from anyrig.app.events import OnEvent
 from anyrig.app.speech import SpeechRequest, speak
 from anyrig.app.voices import SENTENCES
 from anyrig.errors import InvalidInputError, Message, OptionRef
-from anyrig.events import NoticeEvent, ProgressEvent
+from anyrig.events import NoticeEvent, OnEvent, ProgressEvent
 from anyrig.options import Request, option
 from anyrig.results import in_json
 from anyrig.speech import engines

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.app.engines import choose_engine, find_weights
-from anyrig.app.events import OnEvent
 from anyrig.app.speech import (
     SynthesisOptions,
     open_synthesizer,
@@ -17,7 +16,7 @@ from anyrig.app.speech import (
     resolve_format,
 )
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.speech import engines
 from anyrig.speech.choose import TEST_ENGINE

@@ -17,13 +17,12 @@ from anyrig.app.books import (
     VerifyRequest,
     parse_output,
 )
-from anyrig.app.events import Event
 from anyrig.cli.ask import retry_with_voice
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_line
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, render
-from anyrig.events import BookStartedEvent, BookUnfinishedEvent, ProgressEvent
+from anyrig.events import BookStartedEvent, BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.install import localize_install_commands
 from anyrig.options import list_options
 from anyrig.results import to_json

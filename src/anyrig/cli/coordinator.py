@@ -8,10 +8,10 @@ import sys
 from functools import partial
 
 from anyrig.app.coordinator import CoordinatorRequest, run_coordinator
-from anyrig.app.events import ClusterEvent
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter
 from anyrig.cli.rig import open_rig
+from anyrig.events import ClusterEvent
 
 HELP = """Run a cluster's broker: start one with a password of its own, keep its data, and print the
 one line that lets other machines join with `anyrig worker`. With --broker or REDIS_URL, one that

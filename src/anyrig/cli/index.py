@@ -31,12 +31,12 @@ from anyrig.units import format_bytes, format_duration, format_time_left, plural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from anyrig.app.events import Event
     from anyrig.app.index import IndexResult
     from anyrig.app.rig import Rig
     from anyrig.documents.index.progress import Progress
     from anyrig.documents.index.status import Status
     from anyrig.documents.index.update import Failed
+    from anyrig.events import Event
 
 HELP = """Index the files of folders so that `anyrig search` finds what is in them: PDF, Office
 files, e-mails, tables, books, texts, and pictures through OCR. Only what changed is read again;

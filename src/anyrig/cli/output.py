@@ -16,11 +16,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from anyrig.app.events import ClusterEvent, Event, JsonEvents, estimate_progress
 from anyrig.cli.escape import esc, escape_controls
 from anyrig.errors import AnyrigError, render, render_json
 from anyrig.estimates import StageEstimate
-from anyrig.events import NoticeEvent, ProgressEvent, WarningEvent
+from anyrig.events import (
+    ClusterEvent,
+    Event,
+    JsonEvents,
+    NoticeEvent,
+    ProgressEvent,
+    WarningEvent,
+    estimate_progress,
+)
 from anyrig.install import localize_install_commands
 from anyrig.units import format_speed, format_time_left, pluralize, shorten
 

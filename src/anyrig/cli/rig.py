@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.app.compute import DeviceOptions
-from anyrig.app.events import OnEvent
 from anyrig.app.rig import Rig
 from anyrig.app.settings import WARNED_VARIABLE
 from anyrig.cli.ask import ask_device, can_ask
 from anyrig.cli.output import EventPrinter
 from anyrig.errors import InvalidSettingError
+from anyrig.events import OnEvent
 from anyrig.storage.files import create_private
 
 # Warnings of libraries on good machines: the beginning of the message, and why it is harmless.

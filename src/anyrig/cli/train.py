@@ -14,16 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.app.events import (
+from anyrig.app.runs import TrainingResult, is_existing_path
+from anyrig.app.training import (
     DeviceEvent,
-    Event,
-    JsonEvents,
     RunEndedEvent,
     RunStartedEvent,
     TrainingEvent,
+    TrainingRequest,
 )
-from anyrig.app.runs import TrainingResult, is_existing_path
-from anyrig.app.training import TrainingRequest
 from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.main import EXIT_INTERRUPTED
@@ -37,7 +35,7 @@ from anyrig.cli.output import (
 )
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.events import NoticeEvent, WarningEvent
+from anyrig.events import Event, JsonEvents, NoticeEvent, WarningEvent
 from anyrig.results import to_json
 from anyrig.units import format_bytes, format_duration, pluralize
 

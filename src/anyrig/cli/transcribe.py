@@ -30,8 +30,8 @@ from anyrig.transcription.formats import describe, format_transcription
 from anyrig.units import format_duration, format_speed, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.app.events import Event
     from anyrig.app.transcription import OutputPlan
+    from anyrig.events import Event
 
 HELP = """Transcribe recordings of any length: wav, flac, mp3, ogg, opus, m4a, m4b, mp4, webm and
 other formats. The language is detected unless --language names it; moonshine transcribes English

@@ -7,10 +7,10 @@ import json
 from functools import partial
 
 from anyrig.app.cluster_worker import WorkerRequest, run_worker
-from anyrig.app.events import ClusterEvent
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter
 from anyrig.cli.rig import open_rig
+from anyrig.events import ClusterEvent
 
 HELP = """Join a cluster: receive tasks from a broker, run them on this machine's best device, and
 send the results back. `anyrig coordinator` prints the line to type, with --join and a token;

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import InvalidInputError, Message, OptionRef
-from anyrig.events import OnProgress, ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 
 if TYPE_CHECKING:
     from anyrig.speech.segment import Script
@@ -199,7 +199,7 @@ def select_lines(lines: Sequence[BatchLine], words: str) -> set[int]:
 
 
 def speak_items(
-    synthesizer: Synthesizer, items: Sequence[BatchItem], loudness: float, on_event: OnProgress
+    synthesizer: Synthesizer, items: Sequence[BatchItem], loudness: float, on_event: OnEvent
 ) -> Iterator[FailedLine | float]:
     """Speak items and write their files; for each the seconds of audio, or why it failed.
 
