@@ -24,7 +24,6 @@ from anyrig.app.engines import (
     find_cached_weights,
     find_weights,
 )
-from anyrig.app.events import OnEvent
 from anyrig.app.speech import SynthesisOptions, open_synthesizer, prepare_script
 from anyrig.app.voices import SENTENCES, VoicesRequest, list_voices
 from anyrig.errors import (
@@ -35,7 +34,7 @@ from anyrig.errors import (
     MissingWeightsError,
     OptionRef,
 )
-from anyrig.events import ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import Request, option
 from anyrig.speech import engines
 from anyrig.speech.choose import TEST_ENGINE
