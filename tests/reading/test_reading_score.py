@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 766, "spanish": 201, "french": 208}
+REACHED = {"english": 868, "spanish": 252, "french": 253}
 """Sentences that are read right; raise it with the score."""
 
 

@@ -47,7 +47,7 @@ _UNITS = {
     "bbl": "barrel", "kn": "knot", "lm": "lumen", "lx": "lux", "ly": "light year",
     "AU": "astronomical unit", "ct": "carat", "mcg": "microgram", "K": "kelvin", "MP": "megapixel",
     "Nm": "newton meter", "Å": "angstrom", "IU": "international unit", "doz": "dozen",
-    "pc": "piece", "ea": "each", "°": "degree", "tab": "tablet",
+    "pc": "piece", "ea": "each", "°": "degree", "tab": "tablet", "cup": "cup",
 }  # fmt: skip
 _RATES = {
     "mph": "miles per hour", "kph": "kilometers per hour", "mpg": "miles per gallon",

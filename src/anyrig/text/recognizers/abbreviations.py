@@ -173,6 +173,68 @@ def _title_alone(match: re.Match[str]) -> Found:
     return Found(v.Abbreviation(english.TITLES[match[1]]), stop="abbreviation")
 
 
+@recognizer(
+    "abbreviation",
+    rf"(?<![\w.])({one_of(english.FIRST_NAMES)})\.(?!\w)",
+    needs=english.FIRST_NAMES,
+    weight=1.3,
+)
+def _first_name(match: re.Match[str]) -> Found | None:
+    if match[1] == "Matt" and re.match(r" \d", after(match, 2)):
+        return None  # the gospel
+    stop = stop_after(match.string, match.end(), names_follow=True)
+    return Found(v.Abbreviation(english.FIRST_NAMES[match[1]]), stop=stop)
+
+
+_MONTH_OR_YEAR = r"(?:(?:[Cc]a?|abt|bef|aft)\.? )?(?:\d{1,2} )?(?:[A-Z][a-z]{2,8}\.? )?\d"
+_LIFE = {
+    "b": ("born", LazyPattern(rf" (?:{_MONTH_OR_YEAR}|(?:in|at|on) [A-Z\d])")),
+    "d": ("died", LazyPattern(rf" (?:{_MONTH_OR_YEAR}|(?:in|at|on|of|unm|young)\b)")),
+    "m": ("married", LazyPattern(
+        rf" (?:\(?[123](?:st|nd|rd)?\b|{_MONTH_OR_YEAR}|(?:in|at|on) [A-Z\d]|[A-Z][a-z]+\.? [A-Z])"
+    )),
+    "s": ("son", LazyPattern(r" of [A-Z]")),
+}  # fmt: skip
+_LIFE_BEFORE = LazyPattern(r"(?:^|[,;)(] |\b[Hh]e |\b[Ss]he |\bwho |\band |\b[A-Z][a-z]+ )$")
+
+
+@recognizer("abbreviation", r"(?<![\w.'])([bdms])\.(?= )", needs=_LIFE, weight=1.4)
+def _life(match: re.Match[str]) -> Found | None:
+    """Of genealogies: `b. 1802, m. Ann Cole, d. at Bath`."""
+    words, follows = _LIFE[match[1]]
+    if not follows.match(match.string, match.end()) or not _LIFE_BEFORE.search(before(match, 24)):
+        return None
+    return Found(v.Abbreviation(words), stop="abbreviation")
+
+
+@recognizer(
+    "abbreviation",
+    r"(?<![\w.])([Pp]t)\.(?= (?:is|was|has|had|denie[sd]|reports?|reported|presents|presented|"
+    r"states|stated|complains|complained|appears|remains|continues|tolerated|will|underwent)\b)",
+    needs=("pt", "Pt"),
+    weight=1.5,
+)
+def _patient(match: re.Match[str]) -> Found | None:
+    """A case history: `The pt. denies pain`, but not `2 pt. was`."""
+    if re.search(r"\d ?$", before(match, 3)):
+        return None
+    words = "Patient" if match[1] == "Pt" else "patient"
+    return Found(v.Abbreviation(words), stop="abbreviation")
+
+
+@recognizer(
+    "abbreviation",
+    r"(?<=\d)[ -]?(?:y\.o\.|y/o|yo)(?= (?:[a-z]|[MF]\b))",
+    needs=("y", "yo"),
+    digits=True,
+    weight=1.5,
+)
+def _year_old(match: re.Match[str]) -> Found:
+    return Found(
+        v.Abbreviation(" year old"), stop="abbreviation" if match[0].endswith(".") else "none"
+    )
+
+
 def _name_stop(match: re.Match[str]) -> Stop:
     """After `Jr.`, `Inc.`: a capital may still belong to the name."""
     follows = look_behind(match.string, match.end())
@@ -495,6 +557,20 @@ _MOVING = LazyPattern(
 )
 
 
+_DISTANCE = LazyPattern(
+    r"(?:\d ?(?:mi|km|m|yd|ft)\.?|\b(?:miles?|kilomet(?:er|re)s?|met(?:er|re)s?|yards?|feet|"
+    r"blocks?|leagues?)) $"
+)
+
+
+@recognizer("direction", r"(?<= )([NSEW])(?= of [A-Za-z])", needs=_DIRECTIONS, weight=1.5)
+def _from_a_place(match: re.Match[str]) -> v.Value | None:
+    """`5 km N of the lake`."""
+    if not _DISTANCE.search(before(match, 16)):
+        return None
+    return v.Abbreviation(_DIRECTIONS[match[1]].lower())
+
+
 @recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs=_CORNERS, weight=1.3)
 def _corner(match: re.Match[str]) -> v.Value | None:
     street = re.search(r"(?:\w\.|reet|enue|Road|Drive|Place|,) $", before(match, 8))
@@ -568,6 +644,28 @@ def _dotted_state(match: re.Match[str]) -> Found | None:
     return Found(
         v.Abbreviation(english.DOTTED_STATES[match[1]]), stop=stop_after(match.string, match.end())
     )
+
+
+_PARTIES = {"D": "Democrat", "R": "Republican", "I": "Independent"}
+_STATES_BY_FORM = {
+    **english.STATES,
+    **{f"{short}.": words for short, words in english.SHORT_STATES.items()},
+    **english.DOTTED_STATES,
+    **{name: name for name in english.STATES.values()},
+}
+
+
+@recognizer(
+    "state",
+    rf"(?:(?<=, )|(?<=\())([DRI])[-\u2013]({one_of(_STATES_BY_FORM)})(?!\w)",
+    needs=_PARTIES,
+    weight=2,
+)
+def _party_and_state(match: re.Match[str]) -> Found:
+    """Of a member of Congress: `Casey, D-Pa.,`."""
+    words = f"{_PARTIES[match[1]]} of {_STATES_BY_FORM[match[2]]}"
+    stop = stop_after(match.string, match.end()) if match[0].endswith(".") else "none"
+    return Found(v.Abbreviation(words), stop=stop)
 
 
 @recognizer(

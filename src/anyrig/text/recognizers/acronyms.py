@@ -271,6 +271,9 @@ def _dotted(match: re.Match[str]) -> Found:
     word = follows.word.rstrip(".")
     if word.lower() in STOP_TABLES["en"].starters:
         return Found(value, stop="both")
+    if match[0] in _NATIONS and re.search(r"[A-Z]\w+, $", before(match, 24)):
+        # "Washington, D.C. Congress met", but "Washington, D.C. Mayor Jane Bell".
+        return Found(value, stop="both" if follows.second[:1].islower() else "abbreviation")
     if match[0] in _NATIONS:
         # "in the U.K. Prices rose", but "the U.K. Treasury", "a U.S. Army man".
         alone = bool(

@@ -561,13 +561,17 @@ def _school_year(language: str, match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Number(match[1]), v.Number(match[2])))
 
 
+_DAY_BEFORE = {
+    "es": r"(?:(?<=\b[Ee]l )|(?<=\b[Dd]el )|(?<=\b[Aa]l )|(?<=\b[Dd]ía ))",
+    "fr": r"(?:(?<=\b[Ll]e )|(?<=\b[Dd]u )|(?<=\b[Aa]u ))",
+}
 _SHARE = {"es": r" de (?:l|su|mi|tu|est|cada)", "fr": r" d(?:e la|es|u)\b"}
 
 
 @per_language(
     "date",
     lambda language: (
-        rf"(?<=\b{'[Ee]l' if language == 'es' else '[Ll]e'} )(?!1/[2-9]\b|2/3|3/4)"
+        rf"{_DAY_BEFORE[language]}(?!1/[2-9]\b|2/3|3/4)"
         r"(\d{1,2})/(\d{1,2})"
         rf"(?![\d/]|[.,]\d|{_SHARE[language]})"
     ),

@@ -102,7 +102,14 @@ _DOTTED = frozenset(
 
 
 def _stop_after_unit(match: re.Match[str], dot: str | None) -> Stop:
-    return stop_after(match.string, match.end(), digits_follow=False) if dot else "none"
+    if not dot:
+        return "none"
+    if _DIRECTION_NEXT.match(after(match, 10)):
+        return "abbreviation"  # 3 mi. NE of the town
+    return stop_after(match.string, match.end(), digits_follow=False)
+
+
+_DIRECTION_NEXT = LazyPattern(r" (?:[NSEW]|[NS]{1,2}[EW]|[EW][NS][EW])\.? (?:of|from)\b")
 
 
 @recognizer(
@@ -193,6 +200,7 @@ _AFTER_INCH = LazyPattern(
     r"\s*(?:[,;)x×]|$|by\b|tall|wide|long|deep|thick|high|pipe|screen|board|in diameter|square)"
 )
 _WORN = LazyPattern(r"\b(?:sizes?|sits?|sat|seats?|seated)\b[^.;]*$", re.IGNORECASE)
+_GARMENT = LazyPattern(r" (?:jackets?|coats?|suits?|blazers?|shirts?|trousers|pants|jeans)\b")
 _PRODUCT = LazyPattern(
     r"\b(?:iPhone|iPad|iPod|Galaxy|Pixel|Model|Mark|Xperia|Series|Boeing|type) $"
 )
@@ -207,6 +215,8 @@ def _touches(match: re.Match[str], name: str) -> bool:
         return False
     if name in "WLAV" and (_PLACE.search(lead) or _WORN.search(before(match, 40))):
         return False
+    if name == "L" and amount.isdecimal() and _GARMENT.match(after(match, 16)):
+        return False  # a 42L jacket
     tens = amount.endswith("0") and (len(amount) == 4 or after(match, 3) == " of")
     return not (name == "s" and tens)
 
@@ -214,7 +224,7 @@ def _touches(match: re.Match[str], name: str) -> bool:
 def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool:
     """Whether a capital is a unit, and no seat, size, direction or beginning of a name."""
     lead, rest = before(match, 24), after(match, 30)
-    if _PLACE.search(lead):
+    if _PLACE.search(lead) or (gap and _has_other_seat(match, name)):
         return False
     sized = _SIZE.search(lead) and not re.search(r"\b[Aa]n? $", lead)
     if name == "W" and (match[2][-1] in VULGAR or sized):
@@ -226,6 +236,13 @@ def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None)
     # A note's number before its first word ("1 A river in Sicily."), and "Group 5 A students".
     noted = name == "A" and not lead.strip() and rest.startswith(" ")
     return not noted and (bool(dot) or not re.match(r" [A-Z]", rest))
+
+
+def _has_other_seat(match: re.Match[str], name: str) -> bool:
+    """Whether another letter stands with the same number: 14 A and 14 B."""
+    around = f"{before(match, 24)} {after(match, 24)}"
+    others = re.findall(rf"(?<![\w.]){re.escape(match[2])} ?([A-K])(?!\w)", around)
+    return name in "ABCDEFGHJK" and any(other != name for other in others)
 
 
 _STREET = LazyPattern(
@@ -450,11 +467,27 @@ def _shoe(match: re.Match[str]) -> v.Value | None:
 
 
 @recognizer(
-    "measure", rf"(?<=[⁰¹²³⁴-⁹]) (?!in\b|A\b)({_UNIT})(?![\w/])", needs="⁰¹²³⁴⁵⁶⁷⁸⁹", weight=1.5
+    "measure",
+    rf"(?:(?<=[⁰¹²³⁴-⁹])|(?<=\^\d)|(?<=\^\d\d)|(?<=\^-\d)|(?<=\^-\d\d)) (?!in\b|A\b)"
+    rf"({_UNIT})({_POWER})?(?![\w/²³])",
+    needs="⁰¹²³⁴⁵⁶⁷⁸⁹^",
+    weight=1.5,
 )
 def _after_power(match: re.Match[str]) -> Found:
-    """`10⁻⁹ m`."""
-    return Found(v.Measure(None, UNITS[match[1].replace(". ", " ")]), start=match.start(1))
+    """`10⁻⁹ m`, `10^5 cm²`."""
+    unit = UNITS[match[1].replace(". ", " ")]
+    return Found(v.Measure(None, unit, _exponent(match[2])), start=match.start(1))
+
+
+@recognizer(
+    "measure", rf"(?<![\w.])({AMOUNT}) ?c\.(?= [a-z])", needs=("c",), weight=1.5, digits=True
+)
+def _cups(match: re.Match[str]) -> Found | None:
+    """Of a recipe: `2 c. flour`."""
+    amount = parse_amount(match[1])
+    if isinstance(amount, v.Number) and (len(amount.digits) > 2 or amount.decimals):
+        return None
+    return Found(v.Measure(amount, "cup"), stop="abbreviation")
 
 
 # -- Spanish and French

@@ -328,7 +328,7 @@ def _labelled(match: re.Match[str]) -> Found | None:
 
 @recognizer(
     "label",
-    r"(?<![\w.&-])([A-Z]{2,4}) (\d{2,4})([A-Za-z]{1,2}|Ti|XT)?(?![\w%]|[.,:]\d|-\d)(?! "
+    r"(?<![\w.&-])([A-Z]{2,4}) (\d{2,4})([A-Za-z]{1,2}|Ti|XT)?(?![\w%]|[.,:/-]\d)(?! "
     r"(?:percent|million|billion|people|"
     r"men|women|students|points|miles|km|dollars|times|years|hours|days|of))",
     weight=1.3,

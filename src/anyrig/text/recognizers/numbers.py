@@ -136,7 +136,7 @@ _RUNS = LazyPattern(
 def _shortened(match: re.Match[str]) -> v.Value | Found | None:
     amount, scale, more = match[1], match[2] or match[5], match[3]
     lead, rest = before(match, 24), after(match, 12)
-    if scale == "B" and _PLACES.search(lead):
+    if scale == "B" and (_PLACES.search(lead) or _is_bra(match, lead, rest)):
         return v.Phrase((v.Label(amount), v.Letters("B"))) if amount.isdecimal() else None
     if scale in "kK" and _is_letter_k(match, lead, rest):
         return Found(v.Phrase((parse_number(amount), v.Letters("K"))), end=match.end(2), weight=1.3)
@@ -150,6 +150,11 @@ def _shortened(match: re.Match[str]) -> v.Value | Found | None:
         v.Phrase((value, "plus")) if more else value,
         stop="abbreviation" if match[4] or match[6] else "none",
     )
+
+
+def _is_bra(match: re.Match[str], lead: str, rest: str) -> bool:
+    worn = re.search(r"\b(?:wears?|wore|sizes?|bras?)\b[^.;$]{0,8}$", lead)
+    return len(match[1]) == 2 and bool(worn or re.match(r" (?:bras?|cup)\b", rest))
 
 
 _SCREENS = LazyPattern(r" (?:screen|monitor|display|video|TV|resolution|film|footage|camera)\b")
@@ -452,6 +457,14 @@ _DEGREE_WORDS = frozenset(
     "bajo sobre centígrados celsius fahrenheit norte sur este oeste latitud longitud kelvin "
     "alcohólicos n s e o w".split()
 )
+_NO_ORDERED = frozenset(
+    "durante hasta desde entre según cuando mientras aunque pero como tras sin unos unas nada ayer "
+    "hoy mañana ahora también luego después antes donde porque ante contra".split()
+)
+"""Small words behind a number with º that are not what it orders."""
+_FINISHED = LazyPattern(
+    r"\b(?:qued|termin|acab|lleg|entr|finaliz|clasific|sal)[a-záéíóú]+ $", re.IGNORECASE
+)
 _DEGREE_CONTEXT = LazyPattern(
     r"\b(?:hace|hac[ií]a|hará|hizo|haga|temperatura|temp\.|fiebre|ángulo|gir\w+|inclin\w+|latitud|"
     r"longitud|alcohol|frío|calor|horno|hornea\w*|hornee|termómetro|pendiente|rot\w+|máxim\w*|"
@@ -471,16 +484,19 @@ def is_degrees(match: re.Match[str], number: str) -> bool:
     if rest.lower() in _DEGREE_WORDS:
         return True
     lead = word_before(match)
-    noun = rest.islower() and len(rest) > 2 and rest not in _AFTER_ORDINAL and rest not in _SIDES
+    small = rest in _AFTER_ORDINAL or rest in _SIDES or rest in _NO_ORDERED
+    noun = rest.islower() and len(rest) > 2 and not small
     if lead == "entre":
         return True
+    if int(number) <= 20 and _FINISHED.search(before(match, 20)):
+        return False  # quedó 5º
     if lead in ("el", "la", "del", "al", "su", "mi", "tu", "este", "ese", "cada", "nuestro"):
         return False
     if noun:
         return "°" in match[0] and lead in ("a", "de", "hasta", "los", "unos")
     if _DEGREE_CONTEXT.search(before(match, 60)):
         return True
-    if lead == "a" and (not rest or rest in ("de", "a", "y", "o", "en", "la")):
+    if lead == "a" and (not rest or small):
         return True
     return int(number) > 20 and not _RANKED.search(before(match, 20))
 
@@ -573,6 +589,19 @@ def _romance_fraction(language: str, match: re.Match[str]) -> v.Value | Found | 
     if above == 1 and not whole and word_before(match) in ("un", "une"):
         return v.Fraction(above, below, None, sign, "bare")  # The article is there: un 1/4.
     return v.Fraction(above, below, number, sign)
+
+
+@recognizer(
+    "fraction",
+    rf"{NUMBER_START}(\d)/([3-9]|1[0-2])(?= partes?\b)",
+    languages=("es",),
+    needs="/",
+    weight=1.4,
+)
+def _spanish_parts(match: re.Match[str]) -> v.Value:
+    """Tres cuartas partes."""
+    above = int(match[1])
+    return v.Phrase((v.Number(match[1], gender="f"), v.Ordinal(int(match[2]), "f", above > 1)))
 
 
 def _is_graded(language: str, match: re.Match[str], above: int, below: int) -> bool:

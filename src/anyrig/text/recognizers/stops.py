@@ -69,7 +69,7 @@ _ENGLISH = {
     word.lower()
     for table in (
         english.TITLES, english.AFTER, english.LOWER, english.NUMBERED,
-        english.SHORT_STATES,
+        english.SHORT_STATES, english.FIRST_NAMES,
     )
     for word in table
 }  # fmt: skip

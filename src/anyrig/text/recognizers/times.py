@@ -233,6 +233,13 @@ _SCORED = LazyPattern(
 _TEAM_RECORD = LazyPattern(r"\b(?:went|go|goes|record of|record is|finished|are|were|season) $")
 
 
+def _is_height(match: re.Match[str]) -> bool:
+    """Whether it is a player's, in feet and inches: Jones, 6-3, scored twice."""
+    feet, inches = int(match[1]), int(match[2])
+    named = re.search(r"[A-Z][a-z]+, $", before(match, 20)) and after(match, 1) == ","
+    return 5 <= feet <= 7 and inches < 12 and bool(named)
+
+
 @recognizer(
     "score",
     r"(?<![\w:.,/$£€–-])(\d{1,3})[-–](\d{1,3})(?![\w%:/°]|[.,-]\d|-\w)(?! ?[+=*/])",
@@ -249,6 +256,8 @@ def _score(match: re.Match[str]) -> v.Value | Found | None:
     if (len(first) > 1 and first[0] == "0") or (len(second) > 1 and second[0] == "0"):
         return None
     lead = before(match)
+    if _is_height(match):
+        return Found(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
     if not _SCORED.search(lead) and not re.match(
         r" (?:win|loss|victory|defeat|lead|record|vote|draw|tie)\b", after(match, 10)
     ):

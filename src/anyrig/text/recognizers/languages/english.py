@@ -15,11 +15,17 @@ TITLES = {
     "Reps": "Representatives",
     "Govs": "Governors", "Profs": "Professors", "Gens": "Generals", "Ens": "Ensign",
     "Pfc": "Private First Class", "Sgts": "Sergeants", "Lts": "Lieutenants", "Sts": "Saints",
-    "Ald": "Alderman", "Dcn": "Deacon", "Jas": "James", "Jos": "Joseph",
-    "Ven": "Venerable", "Mses": "Mizzes", "Msgr": "Monsignor",
-    "Wm": "William", "Chas": "Charles", "Geo": "George", "Thos": "Thomas",
+    "Ald": "Alderman", "Dcn": "Deacon", "Ven": "Venerable", "Mses": "Mizzes", "Msgr": "Monsignor",
 }  # fmt: skip
 """Before a name."""
+FIRST_NAMES = {
+    "Alexr": "Alexander", "Andw": "Andrew", "Benj": "Benjamin", "Chas": "Charles",
+    "Danl": "Daniel", "Edw": "Edward", "Edwd": "Edward", "Eliz": "Elizabeth", "Fredk": "Frederick",
+    "Geo": "George", "Jas": "James", "Jno": "John", "Jos": "Joseph", "Margt": "Margaret",
+    "Matt": "Matthew", "Nathl": "Nathaniel", "Richd": "Richard", "Robt": "Robert",
+    "Saml": "Samuel", "Thos": "Thomas", "Wm": "William",
+}  # fmt: skip
+"""As registers and old books shorten them."""
 AFTER = {
     "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Co": "Company",
     "Bros": "Brothers", "Jr": "Junior", "Sr": "Senior", "Esq": "Esquire", "Ave": "Avenue",
@@ -40,7 +46,8 @@ AFTER = {
     "Cos": "Companies", "Mts": "Mountains", "Mtn": "Mountain", "Is": "Islands", "Pen": "Peninsula",
     "Cmte": "Committee", "Comm": "Commission", "Fdn": "Foundation", "Org": "Organization",
     "Soc": "Society", "Hdqrs": "Headquarters", "Fwy": "Freeway", "Aly": "Alley", "Cres": "Crescent",
-    "Trl": "Trail", "Plz": "Plaza", "Gdns": "Gardens", "Xing": "Crossing",
+    "Trl": "Trail", "Plz": "Plaza", "Gdns": "Gardens", "Xing": "Crossing", "Svc": "Service",
+    "Svcs": "Services", "Mgmt": "Management", "Agcy": "Agency", "Admin": "Administration",
 }  # fmt: skip
 """After a name, with a capital."""
 LOWER = {
@@ -79,6 +86,9 @@ LOWER = {
     "mph": "miles per hour", "pct": "percent", "pkt": "packet",
     "pvt": "private", "recd": "received", "ret": "retired", "supp": "supplement",
     "tbsps": "tablespoons", "tsps": "teaspoons", "wks": "weeks", "sec": "second",
+    # Of genealogies.
+    "bap": "baptized", "bapt": "baptized", "bur": "buried", "dau": "daughter",
+    "daus": "daughters", "rem": "remarried", "unm": "unmarried",
 }  # fmt: skip
 """In the middle of a sentence."""
 NUMBERED = {
@@ -122,7 +132,7 @@ SAINTS = frozenset(
 )
 WORDS_TOO = frozenset(
     "min exec admin supp ret equiv sec amt apt cont corp cu dist esp ext feat inc max "
-    "prev prof pt ref req resp sq temp var".split()
+    "prev prof pt ref req resp sq temp var bur rem".split()
 )
 """Of `LOWER`, those that are words of their own at the end of a sentence."""
 NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Ter Wash".split())

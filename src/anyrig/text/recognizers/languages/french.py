@@ -63,7 +63,7 @@ NUMBERED = {
     "ép.": "épisode", "pl.": "planche", "vers.": "version", "alt.": "altitude",
     "temp.": "température", "§": "paragraphe", "§§": "paragraphes", "ét.": "étage",
     "esc.": "escalier", "arr.": "arrondissement", "par.": "paragraphe", "éq.": "équation",
-    "sc.": "scène", "prof.": "profondeur", "dépt": "département",
+    "sc.": "scène", "th.": "thermostat", "prof.": "profondeur", "dépt": "département",
 }  # fmt: skip
 # May be the last word of a sentence.
 CLOSERS = {
@@ -72,7 +72,8 @@ CLOSERS = {
     "S. A. S.": "société par actions simplifiée", "Cie": "compagnie", "Cie.": "compagnie",
     "s. v. p.": "s'il vous plaît", "svp": "s'il vous plaît", "s. t. p.": "s'il te plaît",
     "stp": "s'il te plaît", "É.-U.": "États-Unis", "E.-U.": "États-Unis",
-    "É.-U. A.": "États-Unis d'Amérique", "R.-U.": "Royaume-Uni", "hab.": "habitants",
+    "É.-U. A.": "États-Unis d'Amérique", "R.-U.": "Royaume-Uni", "G.-B.": "Grande-Bretagne",
+    "hab.": "habitants",
     "arr.": "arrondissement", "éd.": "édition", "qqch.": "quelque chose", "ouv.": "ouvert",
     "suppl.": "supplément", "sqq.": "et suivantes", "sq.": "et suivante", "ss.": "suivantes",
     "c. c.": "charges comprises", "h. c.": "hors charges", "H. T.": "hors taxes",

@@ -110,6 +110,7 @@ CLOSERS = {
     "sigs.": "siguientes", "sig.": "siguiente", "Bs. As.": "Buenos Aires", "atte.": "atentamente",
     "esq.": "esquina", "ptas.": "pesetas", "máx.": "máximo", "mín.": "mínimo", "prom.": "promedio",
     "dpto.": "departamento", "tel.": "teléfono", "apdo.": "apartado", "incl.": "incluido",
+    "corr.": "corregida", "aum.": "aumentada", "orig.": "original",
     "tfno.": "teléfono", "ntro.": "nuestro", "bco.": "banco", "hab.": "habitantes",
 }  # fmt: skip
 # A capital behind them begins no sentence.

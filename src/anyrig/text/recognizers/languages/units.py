@@ -58,6 +58,7 @@ UNITS = {
     },
     "fr": {
         **_SHARED, "mn": "duration-minute", "sec": "duration-second", "j": "duration-day",
+        "sem.": "duration-week", "sem": "duration-week",
         "ch": "horsepower", "o": "digital-byte", "ko": "digital-kilobyte",
         "Ko": "digital-kilobyte", "Mo": "digital-megabyte", "Go": "digital-gigabyte",
         "To": "digital-terabyte", "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte",
