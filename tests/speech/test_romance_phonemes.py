@@ -21,7 +21,7 @@ FRENCH = """
 les le|enfants ɑ̃fɑ̃|un œ̃|ami ami|amis ami|ont ɔ̃|il il|ils il|elle ɛl|nous nu|
 vous vu|avons avɔ̃|avez ave|homme ɔm|arbre aʁbʁ|arbres aʁbʁ|grand ɡʁɑ̃|petit pəti|
 petits pəti|haricots aʁiko|héros eʁo|heures œʁ|heure œʁ|livres livʁ|ans ɑ̃|en ɑ̃|
-avion avjɔ̃|chez ʃe|eux ø|très tʁɛ|utile ytil|dans dɑ̃|une yn|deux dø|trois tʁwa|
+avion avjɔ̃|chez ʃe|eux ø|très tʁɛ|utile ytil|dans dɑ̃|une yn|deux dø|trois tʁwa|quatre katʁ|
 six sis|dix dis|neuf nœf|huit ɥit|vingt vɛ̃|est ɛst|allé ale|on ɔ̃|aime ɛm|mon mɔ̃|
 bon bɔ̃|premier pʁəmje|étage etaʒ|pas pa|encore ɑ̃kɔʁ|quand kɑ̃|arrive aʁiv|dit di|
 sont sɔ̃|et e|soldat sɔlda|anglais ɑ̃ɡlɛ|la la|le lə|eau o|école ekɔl|je ʒə|ai e|
@@ -163,6 +163,8 @@ def test_portuguese(text: str, spoken: str) -> None:
         ("un soldat anglais", "œ̃ sɔldˈa ɑ̃ɡlˈɛ"),
         ("six ans, six livres, j'ai dix", "sˈiz ˈɑ̃, sˈi lˈivʁ, ʒe dˈis"),
         ("vingt-deux, vingt ans", "vˈɛ̃tdˈø, vˈɛ̃t ˈɑ̃"),
+        ("quatre-vingt-deux, dix-huit", "kˈatʁvˈɛ̃dˈø, dˈizyˈit"),
+        ("neuf heures, neuf livres", "nˈœv ˈœʁ, nˈœf lˈivʁ"),
         ("huit heures, huit livres", "yˈit ˈœʁ, yˈi lˈivʁ"),
         ("tous les jours, tous", "tˈu le ʒˈuʁ, tˈus"),
         ("l'homme et l'eau", "lˈɔm e lˈo"),  # elision

@@ -24,27 +24,22 @@ _WEAK = frozenset("après avant avec beaucoup contre depuis entre jusque pendant
 # Words that the dictionary does not have, or has in another meaning.
 _WORDS = {
     "a": "a", "à": "a", "as": "a", "au": "o", "aux": "o", "ai": "e", "est": "ɛ", "es": "ɛ",
-    "et": "e", "y": "i",
-    "les": "le", "des": "de", "ces": "se", "mes": "me", "tes": "te", "ses": "se", "lacs": "lak",
-    "resta": "ʁɛsta",
-    "eu": "y", "eus": "y", "eut": "y", "ô": "o", "ah": "a", "oh": "o", "monsieur": "məsjø",
-    "messieurs": "mesjø",
-    "aujourd'hui": "oʒuʁdyi", "quelqu'un": "kɛlkœ̃", "quelques-uns": "kɛlkəzœ̃",
-    "prud'homme": "pʁydɔm",
-    "presqu'île": "pʁɛskil", "homme": "ɔm", "hommes": "ɔm", "huile": "yil", "hui": "yi",
-    "fils": "fis", "os": "ɔs",
-    "août": "ut", "pays": "pɛi", "mœurs": "mœʁs", "donc": "dɔ̃k", "plus": "ply", "tous": "tu",
-    "six": "sis",
+    "et": "e", "y": "i", "les": "le", "des": "de", "ces": "se", "mes": "me", "tes": "te",
+    "ses": "se", "lacs": "lak", "resta": "ʁɛsta", "eu": "y", "eus": "y", "eut": "y", "ô": "o",
+    "ah": "a", "oh": "o", "monsieur": "məsjø", "messieurs": "mesjø", "aujourd'hui": "oʒuʁdyi",
+    "quelqu'un": "kɛlkœ̃", "prud'homme": "pʁydɔm", "presqu'île": "pʁɛskil", "homme": "ɔm",
+    "hommes": "ɔm", "huile": "yil", "hui": "yi", "fils": "fis", "os": "ɔs", "août": "ut",
+    "pays": "pɛi", "mœurs": "mœʁs", "donc": "dɔ̃k", "plus": "ply", "tous": "tu", "six": "sis",
     "dix": "dis", "huit": "yit", "cinq": "sɛ̃k", "vingt": "vɛ̃", "week": "wik", "end": "ɛnd",
-    "jazz": "dʒaz",
-    "john": "dʒɔn", "google": "ɡuɡœl", "facebook": "fɛsbuk", "internet": "ɛ̃tɛʁnɛt", "new": "nju",
-    "york": "jɔʁk",
-    "shakespeare": "ʃɛkspiʁ", "washington": "waʃiŋtɔn", "t": "t", "l": "l",
+    "jazz": "ʤaz", "john": "ʤɔn", "google": "ɡuɡœl", "facebook": "fɛsbuk", "internet": "ɛ̃tɛʁnɛt",
+    "new": "nju", "york": "jɔʁk", "shakespeare": "ʃɛkspiʁ", "washington": "waʃiŋtɔn", "t": "t",
+    "l": "l",
 }  # fmt: skip
-_ELIDED = {"c": "s", "d": "d", "j": "ʒ", "l": "l", "m": "m", "n": "n", "s": "s", "t": "t",
-    "qu": "k", "jusqu": "ʒysk",
-           "lorsqu": "lɔʁsk", "puisqu": "pɥisk", "quoiqu": "kwak", "quelqu": "kɛlk",
-           "presqu": "pʁɛsk", "entr": "ɑ̃tʁ"}  # fmt: skip
+_ELIDED = {
+    "c": "s", "d": "d", "j": "ʒ", "l": "l", "m": "m", "n": "n", "s": "s", "t": "t", "qu": "k",
+    "jusqu": "ʒysk", "lorsqu": "lɔʁsk", "puisqu": "pyisk", "quoiqu": "kwak", "quelqu": "kɛlk",
+    "presqu": "pʁɛsk", "entr": "ɑ̃tʁ",
+}  # fmt: skip
 
 # What follows them is joined: their silent consonant is heard before a vowel.
 _JOINED = frozenset(
@@ -57,20 +52,21 @@ _JOINED = frozenset(
     "mêmes jeunes longs longues long second saint certain plein prochain léger moyen excellents "
     "excellentes principaux meilleurs meilleures".split()
 )
-_DENASAL = {"bon": "bɔn", "certain": "sɛʁtɛn", "ancien": "ɑ̃sjɛn", "plein": "plɛn",
-    "prochain": "pʁɔʃɛn",
-            "moyen": "mwajɛn"}  # fmt: skip
+_DENASAL = {
+    "bon": "bɔn", "certain": "sɛʁtɛn", "ancien": "ɑ̃sjɛn", "plein": "plɛn", "prochain": "pʁɔʃɛn",
+    "moyen": "mwajɛn",
+}  # fmt: skip
 _FINAL = {"s": "z", "x": "z", "z": "z", "t": "t", "d": "t", "n": "n", "p": "p", "r": "ʁ", "f": "v"}
 _SUBJECTS = frozenset("il elle on ils elles".split())
-_ASPIRATED = re.compile(
-    r"(?:h(?:a(?:ch|gard|i(?!t)|ï|l(?:l|t|et|o)|m(?:ac|eau|burg|pe|st)|n(?:ch|dic|gar|g|t)|ppe"
-    r"|r(?:as|cel|d|em|eng|gn|i(?:c|d)|"
-    r"nach|p)|s(?:ard|e)|t|u(?:ss|t)|v)|e(?:in|nn|rn|ur[tl])|ér(?:iss|on$|ons$|os$)|êtr|i(?:b|d"
-    r"|er(?:$|s|ar)|ér|ppi|ss|t)|"
-    r"o(?:bb|ch|ck|ll|mard|n(?:g|t)|qu|rd|rs|tt|u)|u(?:bl|ch|ée|ées|guen|it|l|m(?!a|eu|i|é)|n|pp"
-    r"|r|ss|tt))|oui|onz|yaourt|yacht|yoga|"
-    r"ouistiti|week|whisky)"
-)  # fmt: skip
+# Words that begin so are not joined to the one before.
+_ASPIRATED = tuple(
+    "hach hagard haie hain haï hall halte hamac hameau hamburg hampe hamster hanch hand hangar "
+    "hanneton hant happ harangu haras harcel hard harem hareng hargn haricot harna harp hasard "
+    "hase hât hâl hâbl hauss haut havre henn herni hériss héron héros hêtre heurt hibou hideu "
+    "hiérarch hippie hiss hit hobby hoch hockey holl homard hongr hont hoquet horde hors hott "
+    "houblon houe houill houl houpp hourra houss houx hublot huch huée huer huguenot huit hulul "
+    "hun hupp hurl hussard hutt oui onz ouistiti yaourt yacht yoga week whisky".split()
+)
 _MIN_NAME = 4
 _VOWEL_SOUNDS = "aeiouyøœɔəɛɑ"
 
@@ -108,8 +104,8 @@ class FrenchRules:
         piece = pieces[index]
         word = piece.core.lower()
         after = pieces[index + 1] if index + 1 < len(pieces) else None
-        sounds = self._find(piece.core)
-        sounds = _adapt_number(word, sounds, after)
+        before = pieces[index - 1] if index else None
+        sounds = _adapt_number(word, self._find(piece.core), before, after)
         if word == "tous" and (after is None or after.core.lower() not in _DETERMINERS):
             sounds = "tus"
         final = _find_liaison(piece, after)
@@ -117,9 +113,9 @@ class FrenchRules:
             sounds, final = _DENASAL[word], ""
         if alone or word not in _UNSTRESSED:
             sounds = _stress(sounds, "ˌ" if word in _WEAK and not alone else "ˈ")
-        if word == "plus" and after is None and index and pieces[index - 1].core.lower() == "de":
+        if word == "plus" and after is None and before and before.core.lower() == "de":
             sounds, final = "plˈys", ""
-        return piece.elided.replace("ɥ", "y") + sounds + final
+        return piece.elided + sounds + final
 
     def _find(self, word: str) -> str:
         lower = word.lower()
@@ -134,22 +130,29 @@ class FrenchRules:
 _DETERMINERS = frozenset(
     "les mes tes ses nos vos leurs ces deux trois quatre cinq six nous vous ceux".split()
 )
+_UNITS = frozenset("et deux trois quatre cinq six sept huit neuf".split())
 
 
-def _adapt_number(word: str, sounds: str, after: _Piece | None) -> str:
-    """Six, dix and huit lose their consonant before another, vingt finds its own before a unit."""
+def _adapt_number(word: str, sounds: str, before: _Piece | None, after: _Piece | None) -> str:
+    """How a numeral ends before another word."""
     if after is None:
         return sounds
-    if word in ("six", "dix") and not after.hyphen:
+    following = after.core.lower()
+    if word == "dix" and following in ("huit", "neuf"):
+        return "diz"
+    if word in ("six", "dix"):
         return sounds[:-1]
     if word == "huit" and not _starts_with_vowel(after):
         return "yi"
-    if word == "vingt" and after.core.lower() in _UNITS:
+    if word == "neuf" and following in ("ans", "heures", "hommes", "autres"):
+        return "nœv"
+    if word == "vingt" and following in _UNITS and not _is_quatre(before):
         return "vɛ\u0303t"
     return sounds
 
 
-_UNITS = frozenset("et deux trois quatre cinq six sept huit neuf".split())
+def _is_quatre(piece: _Piece | None) -> bool:
+    return piece is not None and piece.core.lower() == "quatre"
 
 
 def _find_liaison(piece: _Piece, after: _Piece | None) -> str:
@@ -158,7 +161,7 @@ def _find_liaison(piece: _Piece, after: _Piece | None) -> str:
         return ""
     word, following = piece.core.lower(), after.core.lower()
     final = _FINAL.get(word[-1:], "")
-    if word == "neuf":
+    if word == "neuf" or (word in ("vingt", "cent") and following in ("un", "une", "onze")):
         return ""
     if piece.hyphen:
         if following in _SUBJECTS:
@@ -167,7 +170,7 @@ def _find_liaison(piece: _Piece, after: _Piece | None) -> str:
             return "z" if word[-1:] in ("s", "z", "x") else ""
     if word == "comment" and following.startswith("allez"):
         return "t"
-    if word in ("deux", "trois", "six", "dix") or word in _JOINED:
+    if word in _JOINED:
         if following == "et" or (word in ("nous", "vous", "ils", "elles", "on") and piece.hyphen):
             return ""
         return final
@@ -176,7 +179,7 @@ def _find_liaison(piece: _Piece, after: _Piece | None) -> str:
 
 def _starts_with_vowel(piece: _Piece) -> bool:
     word = piece.core.lower()
-    if _ASPIRATED.match(word):
+    if word.startswith(_ASPIRATED):
         return False
     if word[:1] == "y":
         return word[1:2] not in tuple("aeiouéè")
