@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from anyrig.text.recognizers import Candidate, choose_path
 from anyrig.text.tokens import split_sentences, split_text, tokenize
 from anyrig.text.values import Number
+from tests.reading.score import FOLDER, read_cases
 
 _ANY = st.text(st.characters(exclude_categories=()), max_size=200)
 _PIECES = st.lists(
@@ -55,6 +56,31 @@ def test_sentences_are_slices_of_tokens() -> None:
 def test_a_single_line_break_is_a_space(written: str) -> None:
     assert [written[a:b] for a, b in split_text(written)] == ["He came.", "He left."]
     assert "\n" not in [token.value for token in tokenize(written)]
+
+
+@pytest.mark.parametrize("name", ["english", "spanish", "french"])
+def test_split_text_says_what_the_tokens_say(name: str) -> None:
+    for case in read_cases(FOLDER / f"{name}.tsv")[::3]:
+        tokens = tokenize(case.text, case.language)
+        sentences = [tokens[part] for part in split_sentences(tokens)]
+        cut = [case.text[one[0].start : one[-1].end] for one in sentences]
+        spans = split_text(case.text, case.language)
+        assert [case.text[start:end] for start, end in spans] == cut
+
+
+@pytest.mark.parametrize(
+    ("written", "sentences"),
+    [
+        ("IV. The garden was large. It had flowers.", 2),
+        ("1. Open it. 2. Close it.", 2),
+        ("Great work! 🎉", 1),
+        ("it costs 12 pcs. each. nobody pays. `code` follows.", 3),
+        ("« Je ne sais pas… », dit-il. Il partit.", 2),
+    ],
+)
+def test_stops_that_end_no_sentence(written: str, sentences: int) -> None:
+    language = "fr" if "«" in written else "en"
+    assert len(split_text(written, language)) == sentences
 
 
 def test_the_highest_score_without_overlap_wins() -> None:

@@ -259,40 +259,37 @@ def _split_paragraph(text: str, language: str) -> Iterator[Span]:
                 yield trimmed
         return
     careless = _is_careless(text)
-    for start, end in _windows(text, language):
-        inner = text[start:end]
-        # The window's own last stop is no candidate: white space must follow one.
-        position = start
-        for match in _CANDIDATE.finditer(inner):
-            if not careless and is_certain_inside(inner, match, language):
-                continue
-            if is_after_plain_word(inner, match, language):
-                ends = ends_sentence(inner, match, language, careless=careless)
-                ends = ends and not is_numbered_item(inner, position - start, match.end(1))
-            else:
-                ends = _ends_here(inner, match, language, careless)
-            cut = start + match.end()
-            if ends and (trimmed := _trim(text, position, cut)):
-                yield trimmed
-                position = cut
-        if trimmed := _trim(text, position, end):
-            yield trimmed
+    window = position = 0
+    for match in _CANDIDATE.finditer(text):
+        if match[2] or is_certain_end(text, match, language):
+            ends = not is_numbered_item(text, position, match.end(1))
+            window = match.end() if ends else window
+        elif is_certain_inside(text, match, language, careless=careless):
+            continue
+        elif is_after_plain_word(text, match, language):
+            ends = ends_sentence(text, match, language, careless=careless)
+            ends = ends and not is_numbered_item(text, position, match.end(1))
+        else:
+            ends = _ends_here(text, match, window, language, careless)
+        if ends:
+            yield from _bound(text, position, match.start() + len(match[0].rstrip()))
+            position = match.end()
+    yield from _bound(text, position, len(text))
 
 
-def _ends_here(text: str, match: re.Match[str], language: str, careless: bool) -> bool:
+def _ends_here(text: str, match: re.Match[str], window: int, language: str, careless: bool) -> bool:
     """Whether a sentence ends at a doubtful stop, by the tokens around it."""
-    low = max(0, match.start() - _AROUND)
-    low = text.rfind(" ", 0, low) + 1 if low else 0
+    low = max(window, match.start() - _AROUND)
+    low = text.rfind(" ", window, low) + 1 or window if low > window else window
     high = match.end() + _AROUND
     high = text.find(" ", high) if high < len(text) else len(text)
     cleaned = clean(text[low : high if high > 0 else len(text)], language)
     plain = cleaned.text.replace("\n", " ")
-    tokens = list(_tokenize_window(plain, language, careless, only_stopped=True))
     place = match.end() - low
     return any(
         token.kind == "space"
         and cleaned.source_start(token.start) < place <= cleaned.source_end(token.end)
-        for token in tokens
+        for token in _tokenize_window(plain, language, careless, only_stopped=True)
     )
 
 

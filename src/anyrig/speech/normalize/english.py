@@ -18,11 +18,8 @@ from functools import lru_cache
 from anyrig.speech.normalize import spell, words
 from anyrig.text import values as v
 from anyrig.text.recognizers.acronyms import is_word, spells_in_address
+from anyrig.text.recognizers.languages import english
 
-_MONTHS = (
-    "January February March April May June July August September October November December".split()
-)
-_WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 _SCALES = {2: "hundred", 3: "thousand", 6: "million", 9: "billion", 12: "trillion"}
 _LEADS = {
     "-": "minus ", "+": "plus ", "±": "plus or minus ", "~": "approximately ", "<": "less than ",
@@ -286,8 +283,8 @@ def _decade(value: v.Decade) -> str:
 
 
 def _date(value: v.Date) -> str:
-    spoken = "" if value.weekday is None else f"{_WEEKDAYS[value.weekday]}, "
-    month = _MONTHS[value.month - 1] if value.month else ""
+    spoken = "" if value.weekday is None else f"{english.WEEKDAYS[value.weekday]}, "
+    month = english.MONTHS[value.month - 1] if value.month else ""
     if not value.day:
         spoken = spoken.rstrip(", ") if not month else spoken + month
         return f"{spoken} {_short_or_full(value)}" if value.year is not None else spoken

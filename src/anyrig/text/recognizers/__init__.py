@@ -23,7 +23,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Literal
+from typing import Any, Literal
 
 from anyrig.text.values import Value
 
@@ -152,6 +152,11 @@ def recognizer(
         return build
 
     return register
+
+
+def constant(kind: str, pattern: str, value: Value, **options: Any) -> None:
+    """Register a recogniser of something that always means the same."""
+    recognizer(kind, pattern, **options)(lambda match: value)
 
 
 def per_language(

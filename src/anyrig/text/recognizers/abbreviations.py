@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
-from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, capitalize, one_of
+from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, capitalize, close, one_of
 from anyrig.text.recognizers.languages import TABLES, english, french, spanish
 from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
 
@@ -109,19 +110,7 @@ def _doctor_or_drive(match: re.Match[str]) -> Found | None:
     if _is_street(match, follows):
         return Found(v.Abbreviation("Drive"), stop=_street_stop(match))
     if follows.kind == "capital":
-        alone = follows.word in (
-            "He",
-            "She",
-            "It",
-            "They",
-            "We",
-            "I",
-            "You",
-            "The",
-            "His",
-            "Her",
-            "But",
-        )
+        alone = follows.word in "He She It They We I You The His Her But".split()
         return Found(v.Abbreviation("Doctor"), stop="both" if alone else "abbreviation")
     if "." in match[0]:
         return Found(
@@ -159,18 +148,6 @@ def _title(match: re.Match[str]) -> Found | v.Value | None:
     return Found(
         v.Abbreviation(english.TITLES[short] + space), stop="abbreviation" if match[1] else "none"
     )
-
-
-@recognizer(
-    "abbreviation",
-    r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] ))(Lt|Sgt|Capt|Gen|Gov|Sen|Prof|Rev|Col|"
-    r"Maj)\.(?= [a-z])",
-    needs=english.TITLES,
-    weight=1.2,
-)
-def _title_alone(match: re.Match[str]) -> Found:
-    """Without a name: the 1st Lt. spoke."""
-    return Found(v.Abbreviation(english.TITLES[match[1]]), stop="abbreviation")
 
 
 @recognizer(
@@ -282,15 +259,7 @@ def _numbered(match: re.Match[str]) -> Found | None:
     if (short in _WORDS_BEFORE or short == "P") and spoken:
         return None  # The answer is no. I asked why.
     number = rest[:1].isdigit()
-    if re.match(r"[A-H][ ,;]", rest) and short not in (
-        "Sched",
-        "Exh",
-        "App",
-        "Fig",
-        "Apt",
-        "Bldg",
-        "Rm",
-    ):
+    if re.match(r"[A-H][ ,;]", rest) and short not in "Sched Exh App Fig Apt Bldg Rm".split():
         return None
     if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and not number:
         return None
@@ -309,24 +278,7 @@ def _numbered(match: re.Match[str]) -> Found | None:
     bare = match[0].rstrip(" ")
     words = english.NUMBERED[short] + ("" if len(bare) < len(match[0]) else " ")
     plural = re.match(r"\d+ ?(?:[-–—]|and|&) ?\d+", rest)
-    if plural and short in (
-        "p",
-        "ch",
-        "Ch",
-        "sec",
-        "Sec",
-        "fig",
-        "Fig",
-        "vol",
-        "Vol",
-        "art",
-        "Art",
-        "no",
-        "No",
-        "v",
-        "l",
-        "P",
-    ):
+    if plural and short in "p ch Ch sec Sec fig Fig vol Vol art Art no No v l P".split():
         words = words.rstrip() + "s" + (" " if words.endswith(" ") else "")
     return Found(v.Abbreviation(words), end=match.start() + len(bare), stop="abbreviation")
 
@@ -375,9 +327,7 @@ def _fixed(match: re.Match[str]) -> Found:
         if words.isupper()
         else v.Abbreviation(words)
     )
-    return Found(
-        value, stop=stop_after(match.string, match.end()) if match[0].endswith(".") else "none"
-    )
+    return close(value, match)
 
 
 @recognizer(
@@ -402,17 +352,6 @@ def _dose(match: re.Match[str]) -> v.Value | None:
         "prn": "as needed",
     }
     return v.Abbreviation(words[match[0]])
-
-
-@recognizer(
-    "abbreviation",
-    r"(?<=\d(?:st|nd|rd|th) )(fl|ed|c|cent|gr)\.(?!\w)",
-    needs=("fl", "ed", "c", "cent", "gr"),
-    weight=1.4,
-)
-def _after_ordinal(match: re.Match[str]) -> Found | None:
-    words = {"fl": "floor", "ed": "edition", "c": "century", "cent": "century", "gr": "grade"}
-    return Found(v.Abbreviation(words[match[1]]), stop=stop_after(match.string, match.end()))
 
 
 _CONTINUED = frozenset("Inc Ltd Corp Co Bros LLC LLP Plc".split())
@@ -480,31 +419,6 @@ def _lower(match: re.Match[str]) -> Found | None:
 
 
 _INSIDE = frozenset("vs cf incl excl esp viz ca approx".split())
-
-
-@recognizer("abbreviation", r"&c\b\.?", needs="&", weight=1.5)
-def _and_the_rest(match: re.Match[str]) -> Found:
-    return Found(
-        v.Abbreviation("et cetera"),
-        stop=stop_after(match.string, match.end()) if match[0].endswith(".") else "none",
-    )
-
-
-@recognizer(
-    "abbreviation",
-    r"(?<![\w.])vs?\. (?=[A-Z])|(?<=[a-z] )v (?=[A-Z][a-z])",
-    needs=("v", "vs"),
-    weight=1.2,
-)
-def _versus(match: re.Match[str]) -> Found:
-    bare = match[0].rstrip()
-    return Found(
-        v.Abbreviation("versus"),
-        end=match.start() + len(bare),
-        stop="abbreviation" if "." in bare else "none",
-    )
-
-
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 _CORNERS = {
     "NW": "Northwest", "NE": "Northeast", "SW": "Southwest", "SE": "Southeast",
@@ -595,9 +509,6 @@ def _state(match: re.Match[str]) -> v.Value | None:
     return v.Letters("DC") if match[1] == "DC" else v.Abbreviation(english.STATES[match[1]])
 
 
-_STATE_WORDS = frozenset(
-    "Ill Mass Miss Mo La Pa Wash Ore Ind Del Ark Man Kan Que Penn Cal Ida".split()
-)
 _IN = LazyPattern(
     r"\b(?:[Ii]n|[Ff]rom|[Oo]f|[Tt]o|[Nn]ear|and|[Aa]cross|[Ll]eft|[Tt]hrough|[Ii]nto|"
     r"northern|southern|eastern|western|central|rural) $"
@@ -616,9 +527,7 @@ def _short_state(match: re.Match[str]) -> Found | None:
     placed = _IN.search(lead)
     if not city and (not placed or (match[1] in ("La", "Del", "Man", "Miss", "Ill", "Ore", "Que"))):
         return None
-    return Found(
-        v.Abbreviation(english.SHORT_STATES[match[1]]), stop=stop_after(match.string, match.end())
-    )
+    return close(v.Abbreviation(english.SHORT_STATES[match[1]]), match)
 
 
 @recognizer(
@@ -630,20 +539,10 @@ def _short_state(match: re.Match[str]) -> Found | None:
 def _dotted_state(match: re.Match[str]) -> Found | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+, $", lead)
-    placed = _IN.search(lead) and match[1] not in (
-        "B.C.",
-        "N.S.",
-        "P.E.I.",
-        "S.C.",
-        "N.D.",
-        "N.M.",
-        "S.D.",
-    )
+    placed = _IN.search(lead) and match[1] not in "B.C. N.S. P.E.I. S.C. N.D. N.M. S.D.".split()
     if not city and not placed:
         return None
-    return Found(
-        v.Abbreviation(english.DOTTED_STATES[match[1]]), stop=stop_after(match.string, match.end())
-    )
+    return close(v.Abbreviation(english.DOTTED_STATES[match[1]]), match)
 
 
 _PARTIES = {"D": "Democrat", "R": "Republican", "I": "Independent"}
@@ -664,43 +563,7 @@ _STATES_BY_FORM = {
 def _party_and_state(match: re.Match[str]) -> Found:
     """Of a member of Congress: `Casey, D-Pa.,`."""
     words = f"{_PARTIES[match[1]]} of {_STATES_BY_FORM[match[2]]}"
-    stop = stop_after(match.string, match.end()) if match[0].endswith(".") else "none"
-    return Found(v.Abbreviation(words), stop=stop)
-
-
-@recognizer(
-    "abbreviation",
-    r"\b(?:Tel(?=:)|no\.(?= is\b)|Assoc\.(?= Prof))",
-    needs=("Tel", "no", "Assoc"),
-    weight=1.5,
-)
-def _odd(match: re.Match[str]) -> Found:
-    words = {"Tel": "Telephone", "no.": "number", "Assoc.": "Associate"}
-    return Found(
-        v.Abbreviation(words[match[0]]), stop="abbreviation" if match[0].endswith(".") else "none"
-    )
-
-
-@recognizer(
-    "abbreviation",
-    r"(?<=\bper )(yr|hr|mo|wk|min|sec|lb|oz|gal|ft|in|mi|doz)\.(?!\w)",
-    needs=("per",),
-    weight=1.4,
-)
-def _per(match: re.Match[str]) -> Found:
-    return Found(v.Abbreviation(_UNIT_WORDS[match[1]]), stop=stop_after(match.string, match.end()))
-
-
-_UNIT_WORDS = {
-    "yr": "year", "hr": "hour", "mo": "month", "wk": "week", "min": "minute", "sec": "second",
-    "lb": "pound", "oz": "ounce", "gal": "gallon", "ft": "foot", "in": "inch", "mi": "mile",
-    "doz": "dozen",
-}  # fmt: skip
-# -- Spanish and French
-# -- abbreviations ---------------------------------------------------------------------------------
-_NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b|(?-i:[LRD])\. ?\d))"
-# A name or the rest of one: Foch, de la Paz, l'Europe.
-_NAME_NEXT = rf"(?=[ -](?:(?-i:[{CAPITAL}])|(?:de|du|des|la|le|el|los|las)\b|d'|l'))"
+    return close(v.Abbreviation(words), match)
 
 
 def _abbreviations(
@@ -751,7 +614,47 @@ def _never(match: re.Match[str]) -> Stop:
 
 
 def _closing(language: str) -> Callable[[re.Match[str]], Stop]:
-    return lambda match: stop_after(match.string, match.end(), language, digits_follow=False)
+    digits = language == "en"
+    return lambda match: stop_after(match.string, match.end(), language, digits_follow=digits)
+
+
+def _register_english() -> None:
+    ranks = "Lt Sgt Capt Gen Gov Sen Prof Rev Col Maj".split()
+    titles = {f"{rank}.": english.TITLES[rank] for rank in ranks}
+    ordered = {
+        "fl.": "floor",
+        "ed.": "edition",
+        "c.": "century",
+        "cent.": "century",
+        "gr.": "grade",
+    }
+    units = {
+        "yr.": "year", "hr.": "hour", "mo.": "month", "wk.": "week", "min.": "minute",
+        "sec.": "second", "lb.": "pound", "oz.": "ounce", "gal.": "gallon", "ft.": "foot",
+        "in.": "inch", "mi.": "mile", "doz.": "dozen",
+    }  # fmt: skip
+    versus = {"v.": "versus", "vs.": "versus"}
+    # Without a name: the 1st Lt. spoke.
+    alone = r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] ))"
+    register = partial(_abbreviations, "en", ignore_case=False)
+    register(titles, _never, lead=alone, rest=r"(?= [a-z])", weight=1.2)
+    register(ordered, _closing("en"), lead=r"(?<=\d(?:st|nd|rd|th) )", weight=1.4)
+    register(units, _closing("en"), lead=r"(?<=\bper )", weight=1.4)
+    register(versus, _never, rest=r"(?= [A-Z])", weight=1.2)
+    register({"v": "versus"}, _never, lead=r"(?<=[a-z] )", rest=r"(?= [A-Z][a-z])", weight=1.6)
+    register({"&c.": "et cetera", "&c": "et cetera"}, _closing("en"), weight=1.5)
+    register({"Tel": "Telephone"}, _never, rest=r"(?=:)", weight=1.5)
+    register({"no.": "number"}, _never, rest=r"(?= is\b)", weight=1.5)
+    register({"Assoc.": "Associate"}, _never, rest=r"(?= Prof)", weight=1.5)
+
+
+_register_english()
+
+
+# Spanish and French
+_NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b|(?-i:[LRD])\. ?\d))"
+# A name or the rest of one: Foch, de la Paz, l'Europe.
+_NAME_NEXT = rf"(?=[ -](?:(?-i:[{CAPITAL}])|(?:de|du|des|la|le|el|los|las)\b|d'|l'))"
 
 
 def _romance_title(language: str) -> Callable[[re.Match[str]], Stop]:

@@ -10,61 +10,10 @@ from types import ModuleType
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
-from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, is_shouted, one_of
+from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, close, is_shouted, one_of
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
 
-WORDS = frozenset(
-    "GNU GIMP GNOME GRUB LAMP LATEX NUMA SCSI RAID SLAM TARDIS RAV AIDS AJAX AMBER "
-    "AMOLED ANOVA ASCII ASEAN AWOL BAFTA BASIC BIOS BRICS CAD CAM CAPEX "
-    "CAPTCHA CERN COBOL COP COSPLAY COVID CRISPR CRUD DARPA DEFCON DORA DOS EBITDA ENIAC EPCOT "
-    "ERISA FEMA FIFA FLOTUS FOMO FORTRAN GATT GIF GUI HAMAS HIPAA HUD Hamas ICE IKEA INTELSAT "
-    "INTERPOL ISIS JSON LAN LASER LEGO LIDAR LISP MAGA MASH MENSA MERS MIDI MOMA NAFTA NAN NAND "
-    "NASA NASCAR NASDAQ NATO NIKE NIMBY NOAA NOHO NORAD NOW OK OPEC OPEX OSHA OXFAM PEMDAS PETA "
-    "PIN POTUS RADAR RAM REST RICO ROM SAG SALT SARS SCOTUS SCUBA SEAL SEALS SIDS SIG SIM SNAP "
-    "SOAP SOHO SONAR SPAM START STEAM STEM SWAT TASER TED TEFL TIFF TOEFL TRIBECA UEFA UNESCO "
-    "UNICEF UNIVAC UNIX VISA WAC WAN WASP WAV WAVES WYSIWYG YAML YOLO ZIP".split()
-)
-SPELLED = frozenset(
-    "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AFC AFL AI AIM AKA ALS AM AMA AMC AMD AOC AOL APA "
-    "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc CBS CE CEO CFO CIA CIO CNN COO "
-    "CST CTO DC DDS DIY DJ DNA EDM EDT EEG EKG EMS EMT EOD EOF EOS EPA EPS ER ESA ESL ESPN EST "
-    "ETA EU EV FAQ FBI FDA GIS GMT GPS GRE HBO HIV HMS HR IAEA IBM IBS ICU ID IDE IDK IED IEEE "
-    "IELTS IMF IOS IOU IP IPA IPCC IPO IPOs IQ IRL IRS ISBN ISO IT ITV IUD IVF JD KPI LA LGBT "
-    "LGBTQ LLC LLP LSE MA MBA MD MI MIT MLA MLB MST MSc MTV MVP NAACP NBA NBC NCAA NFC NFL NGO "
-    "NHL NICU NPR NY OAP OCD OCR OECD OED OJ OLED OMG OS PBS PC PDT PLC PM PR PST PhD QA RAF RN "
-    "RNA ROI RSVP SAT SATs SOS SUV SUVs TSA TV UAE UAV UCL UCLA UCSF UEA UFC UFO UI UK UN UNHCR "
-    "UPC UPI UPS URL US USA USAF USB USC USDA USMC USPS USS USSR UTC UV UX VAT VIP VP WWE YMCA "
-    "YWCA".split()
-)
-"""Those that could be taken for words, or are longer than most."""
-PLAIN = frozenset(
-    "A AGE AGO AH AHA AIR ALE ALL AM AN AND ANY APE ARE ART AS ASK AT ATE AYE BAD BAG BAM BAR BE "
-    "BED BEG BET BID BIG BIT BOO BOW BOX BOY BRR BUT BUY BY CAN CAR CAT COW CRY CUP CUT DAD DAY "
-    "DID DIE DIM DO DOG DRY DUE DUG EAR EAT EGG EH END EYE FAR FAT FEE FEW FIT FIX FLY FOE FOR "
-    "FOX FUN GET GO GOD GOT GRR GUN HA HAD HAS HAT HE HELP HEN HER HEY HI HID HIM HIS HIT HMM HO "
-    "HOT HOW HUG HUH I ICE IF ILL IN INN IS ITS JOB JOY KEY LAD LAW LAY LEG LET LIE LIP LOG "
-    "LOT LOW MAD MAN MAP MAX MAY ME MEN MET MID MIX MOM MUD MY NAH NAY NET NEW NO NOR NOT NOW OAR "
-    "ODD OF OFF OH OIL OK OLD ON ONE OOH OR OUR OUT OW OWE OWN PAY PER PIE PIG POT POW PSST PUT "
-    "RAN RAT RAW RED ROB ROW RUB RUN SAD SAW SAY SEA SEE SET SHE SHH SIN SIR SIT SIX SKY SO SON "
-    "SPY STOP SUN TAX TEA TEN THE TIE TO TOO TOP TOY TRY TWO UGH UH UM UP USE VAN VOW WAR WAS WAY "
-    "WE WET WHAT WHO WHY WIN WIT WOE WON WOW YAY YES YET YO YOU ZAP".split()
-)
-"""Short words that somebody may shout."""
-SPECIAL = {
-    "PhD": "P H D", "PhDs": "P H Ds", "WWII": "World War two", "WWI": "World War one",
-    "WW2": "World War two", "WW1": "World War one", "JPEG": "jay peg", "JPEGs": "jay pegs",
-    "JPG": "J P G", "iOS": "i O S", "macOS": "mac O S", "IEEE": "I triple E",
-    "NAACP": "N double A C P", "AAA": "triple A", "H2O": "H two O", "CO2": "C O two",
-    "BSc": "B S C", "MSc": "M S C", "mRNA": "m R N A", "WiFi": "Wi-Fi", "WIFI": "Wi-Fi",
-    "MLitt": "M Litt", "MPhil": "M Phil", "NCAA": "N C double A", "tRNA": "t R N A",
-    "LGBTQ+": "L G B T Q plus", "LGBTQIA+": "L G B T Q I A plus", "pH": "P H", "DoD": "D O D",
-    "OpenAI": "Open A I", "ChatGPT": "Chat G P T", "eSIM": "e SIM", "MySQL": "My S Q L",
-    "NoSQL": "No S Q L", "PostgreSQL": "Postgres Q L", "kHz": "kilohertz", "MHz": "megahertz",
-    "GHz": "gigahertz", "Hz": "hertz", "kWh": "kilowatt hours", "dB": "decibels",
-    "Mbps": "megabits per second", "mph": "miles per hour", "N95": "N ninety-five",
-    "mc2": "mc squared",
-}  # fmt: skip
 _IN_ADDRESS = frozenset(
     "ai api au bbc br cdn cfg ch cn cnn cpp css csv de dll docx eu exe faq flac fm fr ftp gg "
     "hr htm html http https ibm id ini io ip iso jp jpg js md mit mp nhs nl npr nyt pbs pc "
@@ -76,36 +25,19 @@ _SHOUTED = LazyPattern(r"[A-Z']{2,}")
 _ONSETS = "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN"
 _DOUBTFUL = ("US", "IT", "ADD", "AM", "AD", "ID", "MA")
 _NATIONS = frozenset("U.S. U.K. U.N. E.U. U.S.A. U.A.E. U.S.S.R. L.A. N.Y. D.C.".split())
-# What goes on with the name of a country or a union: the U.S. Senate.
-_INSTITUTIONS = frozenset(
-    "Army Navy Air Marine Marines Coast Congress Senate House Capitol Supreme Court President Vice "
-    "Government Department Dept Treasury Secretary Secretaries Ambassador Embassy "
-    "Attorney District "
-    "Constitution Open Steel Postal Food Federal National Forest Fish Geological Customs Border "
-    "Census Bureau Agency Office Commission Council Security General Parliament Prime Minister Rep "
-    "Sen Gov Representative Senator Senators Representatives Marshal Marshals Military Special "
-    "Olympic Olympics Soccer Bank Bancorp Airways Route Highway Code Citizenship Immigration Trade "
-    "Environmental Energy Justice State Defense Education Labor Commerce Agriculture Interior "
-    "Naval Secret Central Virgin Grand Masters Women's Men's Patent Securities Commander Chamber "
-    "Conference Mission Peacekeeping Human High Charter Environment Development Population World "
-    "Children's Women Framework Climate Economic Foreign Home Chancellor Treasurer Ministry "
-    "Secretary-General Under-Secretary Assistant Deputy Undersecretary Consul Consulate Mint "
-    "Government's Championship Championships Cup Grand Prix Surgeon Solicitor Trustee "
-    "Territory".split()
-)
 
 
 def is_word(acronym: str) -> bool:
     """Whether an acronym is said as a word: NASA."""
-    return acronym in WORDS or (
-        acronym not in SPELLED and len(acronym) > 3 and _is_sayable(acronym)
+    return acronym in english.SPOKEN_ACRONYMS or (
+        acronym not in english.SPELLED_ACRONYMS and len(acronym) > 3 and _is_sayable(acronym)
     )
 
 
 def spells_in_address(word: str, *, after_dot: bool) -> bool:
     """Whether a part of a web address or a file's name is spelled."""
     lower = word.lower()
-    if (lower in _IN_ADDRESS and (lower != "us" or after_dot)) or word in SPELLED:
+    if (lower in _IN_ADDRESS and (lower != "us" or after_dot)) or word in english.SPELLED_ACRONYMS:
         return True
     return 1 < len(word) < 6 and not re.search("[aeiouy]", lower)
 
@@ -118,9 +50,13 @@ def _is_shouted(match: re.Match[str]) -> bool:
 
 
 def _is_plain_word(word: str) -> bool:
-    if not _SHOUTED.fullmatch(word) or word in SPELLED or word in WORDS:
+    if (
+        not _SHOUTED.fullmatch(word)
+        or word in english.SPELLED_ACRONYMS
+        or word in english.SPOKEN_ACRONYMS
+    ):
         return False
-    return word in PLAIN or (len(word) > 3 and _is_sayable(word))
+    return word in english.PLAIN_WORDS or (len(word) > 3 and _is_sayable(word))
 
 
 def _is_sayable(word: str) -> bool:
@@ -131,11 +67,11 @@ def _is_sayable(word: str) -> bool:
 
 
 def _is_spelled(word: str, match: re.Match[str]) -> bool:
-    if word in WORDS:
+    if word in english.SPOKEN_ACRONYMS:
         return False
-    if word in SPELLED:
+    if word in english.SPELLED_ACRONYMS:
         return word not in _DOUBTFUL or not _is_shouted(match)
-    if word in PLAIN and len(word) > 1:
+    if word in english.PLAIN_WORDS and len(word) > 1:
         named = before(match, 4).lower() == "the "
         acts = re.match(r" (?:says|said|report|recommend|declare|warn|met)", after(match, 10))
         return word == "WHO" and bool(named or acts)
@@ -148,10 +84,15 @@ def _spell_or_say(word: str) -> v.Value | str:
     return word if is_word(word) else v.Letters(word)
 
 
-@recognizer("acronym", rf"(?<![\w&])(?:{one_of(SPECIAL)})(?![\w+])", weight=1.5, needs=SPECIAL)
+@recognizer(
+    "acronym",
+    rf"(?<![\w&])(?:{one_of(english.FULL_ACRONYMS)})(?![\w+])",
+    weight=1.5,
+    needs=english.FULL_ACRONYMS,
+)
 def _special(match: re.Match[str]) -> v.Value:
     parts = []
-    for part in re.split(r" (?=[A-Z] |[A-Z]$)|(?<=\b[A-Z]) ", SPECIAL[match[0]]):
+    for part in re.split(r" (?=[A-Z] |[A-Z]$)|(?<=\b[A-Z]) ", english.FULL_ACRONYMS[match[0]]):
         parts.append(v.Letters(part[0], part[1:]) if re.fullmatch(r"[A-Z]s?", part) else part)
     joined: list[v.Value | str] = []
     for part in parts:
@@ -207,7 +148,11 @@ def _lettered(match: re.Match[str]) -> v.Value:
 )
 def _mixed(match: re.Match[str]) -> v.Value:
     parts: list[v.Value | str] = [
-        v.Label(part) if part.isdecimal() else part if part in WORDS else v.Letters(part)
+        v.Label(part)
+        if part.isdecimal()
+        else part
+        if part in english.SPOKEN_ACRONYMS
+        else v.Letters(part)
         for part in re.findall(r"[A-Z]+|\d+", match[1])
     ]
     tail = match[2]
@@ -267,7 +212,7 @@ def _dotted(match: re.Match[str]) -> Found:
     if follows.kind == "digit":
         return Found(value, stop="abbreviation")
     if follows.kind != "capital":
-        return Found(value, stop=stop_after(match.string, match.end()))
+        return close(value, match)
     word = follows.word.rstrip(".")
     if word.lower() in STOP_TABLES["en"].starters:
         return Found(value, stop="both")
@@ -283,7 +228,7 @@ def _dotted(match: re.Match[str]) -> Found:
             )
         )
         second = follows.second[:1].islower() or not follows.second
-        if word in _INSTITUTIONS or not alone or not before(match, 16).strip():
+        if word in english.INSTITUTIONS or not alone or not before(match, 16).strip():
             return Found(value, stop="abbreviation")
         placed = bool(
             re.search(
@@ -370,10 +315,8 @@ def _single_letter(match: re.Match[str]) -> Found | None:
     return Found(v.Letters(match[letter]), start=match.start(letter))
 
 
-# -- Spanish and French
+# Spanish and French
 
-
-# -- initials and acronyms -------------------------------------------------------------------------
 
 _VOWELS = frozenset("AEIOUYÁÉÍÓÚÜÀÂÄÈÊËÎÏÔÖÙÛŒÆ")
 _LIQUID = re.compile(r"(?:[PBTDCGFK][RL]|[CPGTS]H|QU|ST|SC|SP|SM|SN|GN|PS)")

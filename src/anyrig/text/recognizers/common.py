@@ -11,7 +11,6 @@ from anyrig.text.recognizers import Found, LazyPattern
 from anyrig.text.recognizers.languages import TABLES, french, spanish
 from anyrig.text.recognizers.stops import look_behind, stop_after
 
-DIGITS = "0123456789"
 NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
 """A number as English writes it, with thousands and decimals: no group of its own."""
 MINUS = "-−–"
@@ -26,11 +25,6 @@ AMOUNT = rf"(?:{NUMBER}|\d{{1,5}}[ -]\d{{1,4}}/\d{{1,4}}|\d{{1,4}}/\d{{1,4}}|\d*
 """A number or a fraction before a unit."""
 SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 SUBSCRIPT = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
-SCALES = {
-    "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "k": 3, "K": 3,
-    "m": 6, "M": 6, "mn": 6, "mm": 6, "MM": 6, "mil": 6, "b": 9, "B": 9, "bn": 9, "Bn": 9,
-    "t": 12, "T": 12, "tn": 12, "trn": 12,
-}  # fmt: skip
 _SIGNS = {"+": "+", "±": "±", "~": "~", "≈": "~", "<": "<", ">": ">", "≤": "≤", "≥": "≥"}
 NOT_NOUNS = frozenset(
     "a an and or but for in on at to of from by with as is was than per each every more less "
@@ -184,11 +178,13 @@ def capitalize(words: str, match: re.Match[str]) -> str:
     return words[:1].upper() + words[1:] if starts and match[0][:1].isupper() else words
 
 
-def close(value: v.Value, match: re.Match[str], language: str, **options: Any) -> Found:
+def close(value: v.Value, match: re.Match[str], language: str = "en", **options: Any) -> Found:
     """A value whose match may end with the full stop of an abbreviation."""
     if not match[0].endswith("."):
         return Found(value)
-    if match.string.startswith(" (", match.end()) or _only_leads_in(match, language):
+    if language != "en" and (
+        match.string.startswith(" (", match.end()) or _only_leads_in(match, language)
+    ):
         return Found(value, "abbreviation")
     return Found(value, stop_after(match.string, match.end(), language, **options))
 

@@ -16,15 +16,11 @@ from anyrig.text.recognizers.common import (
     one_of,
     word_before,
 )
-from anyrig.text.recognizers.languages import ROMANCE, TABLES, spanish
+from anyrig.text.recognizers.languages import ROMANCE, TABLES, english, spanish
 from anyrig.text.recognizers.roman import roman_value
 from anyrig.text.recognizers.stops import look_behind, stop_after
 
-MONTHS = (
-    "January February March April May June July August September October November December".split()
-)
-WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-_MONTH_NUMBERS = {name: number for number, name in enumerate(MONTHS, 1)}
+_MONTH_NUMBERS = {name: number for number, name in enumerate(english.MONTHS, 1)}
 
 
 _MONTH_NUMBERS |= {name[:3]: number for name, number in list(_MONTH_NUMBERS.items())}
@@ -32,12 +28,12 @@ _MONTH_NUMBERS |= {name[:3]: number for name, number in list(_MONTH_NUMBERS.item
 
 _MONTH_NUMBERS["Sept"] = 9
 _SHORT_MONTHS = "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec"
-_SHORT_DAYS = {name[:3]: number for number, name in enumerate(WEEKDAYS)} | {
+_SHORT_DAYS = {name[:3]: number for number, name in enumerate(english.WEEKDAYS)} | {
     "Tues": 1, "Weds": 2, "Thur": 3, "Thurs": 3,
 }  # fmt: skip
-_DAY_NUMBERS = _SHORT_DAYS | {name: number for number, name in enumerate(WEEKDAYS)}
-MONTH = rf"(?:{'|'.join(MONTHS)}|(?:{_SHORT_MONTHS})\b\.?)"
-_DAY = rf"(?:(?:{'|'.join(WEEKDAYS)}|(?:{'|'.join(_SHORT_DAYS)})\b\.?),? )"
+_DAY_NUMBERS = _SHORT_DAYS | {name: number for number, name in enumerate(english.WEEKDAYS)}
+MONTH = rf"(?:{'|'.join(english.MONTHS)}|(?:{_SHORT_MONTHS})\b\.?)"
+_DAY = rf"(?:(?:{'|'.join(english.WEEKDAYS)}|(?:{'|'.join(_SHORT_DAYS)})\b\.?),? )"
 _NTH = r"(?:st|nd|rd|th)"
 YEAR = r"(?:1\d{3}|20\d\d|21\d\d)(?![\d,]\d|\d|(?:\.\d))"
 # Nouns whose number stands before: "On page 12 May says".
@@ -67,7 +63,6 @@ _PERSON_VERBS = frozenset(
     "began appears appeared speaks spoke hears heard realizes realized decides decided is was has "
     "had does did will would can could never always finally also still just".split()
 )
-_CLOSING = ")]}\"'"
 
 
 def month_number(text: str) -> int:
@@ -269,7 +264,7 @@ def _short_day(match: re.Match[str]) -> Found | None:
     return Found(v.Date(weekday=_SHORT_DAYS[match[1]]), stop=stop)
 
 
-_AFTER_DAY = frozenset([*MONTHS, *_SHORT_MONTHS.split("|"), "AM", "PM", "Eve"])
+_AFTER_DAY = frozenset([*english.MONTHS, *_SHORT_MONTHS.split("|"), "AM", "PM", "Eve"])
 _IN_MONTH = LazyPattern(
     r"\b(?:[Ii]n|[Ss]ince|[Uu]ntil|of|by|[Ll]ast|[Nn]ext|[Tt]his|[Ee]arly|[Ll]ate|mid|"
     r"[Ff]rom|to|and|through|[Bb]efore|[Aa]fter|[Ee]very|\d) ?-?$"
@@ -384,12 +379,6 @@ _PREPOSITION = LazyPattern(
     r"[Bb]efore|[Aa]fter|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|of|[Bb]ack to|"
     r"ca?\.|[Ee]st\.|established|founded|born|died|d\.|b\.|©|[Cc]opyright)[ -](?:the )?$|©$"
 )
-# Nouns whose number is a name and no year.
-_LABELS = LazyPattern(
-    r"\b(?:[Rr]oom|[Ff]light|[Rr]oute|[Pp]ort|[Ff]orm|[Cc]ode|RFC|ISO|[Ee]xit|[Bb]us|"
-    r"[Ll]ine|[Mm]odel|"
-    r"[Ss]uite|[Uu]nit|[Nn]umber|[Nn]o\.|[A-Z]{2,4}) $"
-)
 
 
 @recognizer(
@@ -427,10 +416,8 @@ def _is_plural(word: str) -> bool:
     )
 
 
-# -- Spanish and French
+# Spanish and French
 
-
-# -- days ------------------------------------------------------------------------------------------
 
 _MONTH = {
     language: rf"(?:{one_of([*table.MONTHS, *table.SHORT_MONTHS])})(?![^\W\d_]){DOT}"
@@ -656,9 +643,6 @@ def _romance_weekday(language: str, match: re.Match[str]) -> v.Value | Found | N
     if written == "sam." and match[0][0] == "S" and not re.match("[-\u2013]", following):
         return None  # Sam is a name too.
     return close(v.Abbreviation(_weekday_name(language, match[0])), match, language)
-
-
-# -- eras and decades ------------------------------------------------------------------------------
 
 
 @recognizer(

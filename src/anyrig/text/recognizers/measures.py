@@ -17,7 +17,6 @@ from anyrig.text.recognizers.common import (
     NUMBER,
     NUMBER_START,
     OPTIONAL_MINUS,
-    SCALES,
     SIGNED,
     VULGAR,
     after,
@@ -30,43 +29,11 @@ from anyrig.text.recognizers.common import (
     parse_number,
     word_before,
 )
-from anyrig.text.recognizers.languages import TABLES, units
+from anyrig.text.recognizers.languages import ROMANCE, TABLES, english
 from anyrig.text.recognizers.numbers import is_degrees
 from anyrig.text.recognizers.stops import look_behind, stop_after
 
-_SCALED = {
-    "m": "k c m µ n d", "g": "k m µ n", "L": "m d c µ", "W": "k M G m T", "V": "k m M",
-    "A": "m k µ", "Wh": "k M G T", "Hz": "k M G T", "Pa": "k M h G", "J": "k M G",
-    "B": "k K M G T P", "b": "k K M G T", "bit": "k M G T", "eV": "k M G T", "cal": "k",
-    "Ah": "m", "N": "k", "s": "m µ n", "mol": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
-}  # fmt: skip
-# How units are written, and the key of each.
-_WRITTEN = {
-    "yds": "yd", "lbs": "lb", "ozs": "oz", "fl oz": "fl oz", "qts": "qt", "pts": "point",
-    "gals": "gal", "Tbsp": "tbsp", "tbs": "tbsp", "tbsps": "tbsp", "tsps": "tsp", "mins": "min",
-    "sec": "s", "secs": "s", "hr": "h", "hrs": "h", "yr": "yr", "yrs": "yr", "wk": "wk",
-    "wks": "wk", "mos": "mo", "HP": "hp", "sqft": "sq ft", "kt": "kn", "kts": "kn", "pcs": "pc",
-    "Cal": "cal", "mm Hg": "mmHg", "MPH": "mph", "km/h": "kph", "kmh": "kph", "MPG": "mpg",
-    "RPM": "rpm", "BPM": "bpm", "PSI": "psi", "FPS": "fps", "DPI": "dpi", "Kbps": "kbps",
-    "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
-    "tabs": "tab", "caps": "capsule",
-}  # fmt: skip
-_PLAIN = (
-    "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
-    "doz cc m g L W V A Hz Pa J N s t B mol Ω Wh cal px F Ah eV mph kph mpg rpm bpm psi "
-    "fps dpi ppi "
-    "wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb kgf"
-).split()
-_SQUARE = ("sq ft", "sq in", "sq m", "sq km", "sq mi", "sq yd", "cu ft", "cu m", "cu in")
-UNITS = {name: name for name in (*_PLAIN, *_SQUARE)} | _WRITTEN
-
-
-for _base, _prefixes in _SCALED.items():
-    for _prefix in _prefixes.split():
-        UNITS.setdefault(_prefix + _base, _prefix + _base)
-
-
-_UNIT = one_of(UNITS, dots=True)
+_UNIT = one_of(english.UNITS, dots=True)
 _PERIOD = {
     "second": "s", "minute": "min", "hour": "h", "day": "d", "week": "wk", "month": "mo",
     "year": "yr", "yr": "yr", "mo": "mo", "wk": "wk", "hr": "h", "sec": "s", "d": "d",
@@ -119,16 +86,16 @@ _DIRECTION_NEXT = LazyPattern(r" (?:[NSEW]|[NS]{1,2}[EW]|[EW][NS][EW])\.? (?:of|
     rf"(?: ?/ ?({_UNIT}|{one_of(_PERIOD)})({_POWER})?|(?: per |p(?=[hs](?!\w)))({_UNIT}))?"
     r"(?![\w²³°]|/\w|'s|\.\w)(\.(?!\d))?",
     weight=1.3,
-    needs=UNITS,
+    needs=english.UNITS,
 )
 def _measure(match: re.Match[str]) -> Found | None:
     (sign, low, link, high, word, letter, gap, written, power, below, below_power, per,
      dot) = match.groups()  # fmt: skip
     name = written.replace(". ", " ")
-    key = UNITS[name]
+    key = english.UNITS[name]
     if not _is_unit(match, name, gap, dot):
         return None
-    scale = SCALES[word or letter] if word or letter else 0
+    scale = english.SCALES[word or letter] if word or letter else 0
     first = parse_amount(low, sign, 0 if high else scale)
     amount: v.Number | v.Range = first  # type: ignore[assignment]
     if high:
@@ -140,7 +107,9 @@ def _measure(match: re.Match[str]) -> Found | None:
     value: v.Value = v.Measure(amount, key, _exponent(power), attributive)
     if below or per:
         rate = below or per
-        value = v.Rate(value, UNITS.get(rate) or _PERIOD.get(rate, rate), _exponent(below_power))
+        value = v.Rate(
+            value, english.UNITS.get(rate) or _PERIOD.get(rate, rate), _exponent(below_power)
+        )
     if dot and (name.split()[-1] not in _DOTTED or below or per):
         # A unit that is not written with a full stop: it ends the sentence, if anything.
         if look_behind(match.string, match.end()).kind == "lower":
@@ -381,7 +350,7 @@ def _dimensions(match: re.Match[str]) -> Found | None:
     measured = any(units)
     if "×" in match[0] and not measured and count == 2 and not _is_size(match):
         return None
-    keys = [marks.get(one) or UNITS[one.replace(". ", " ")] if one else "" for one in units]
+    keys = [marks.get(one) or english.UNITS[one.replace(". ", " ")] if one else "" for one in units]
     # "ac" and the like need the touch of a number that is no other thing.
     parts = tuple(
         v.Measure(parse_amount(side), key) if key else parse_amount(side)
@@ -431,7 +400,9 @@ def _percent(match: re.Match[str]) -> v.Value | Found:
 )
 def _bare_rate(match: re.Match[str]) -> v.Value:
     above, _, below = match[1].partition("/")
-    return v.Rate(v.Measure(None, UNITS[above]), UNITS.get(below, below), 2 if match[2] else 1)
+    return v.Rate(
+        v.Measure(None, english.UNITS[above]), english.UNITS.get(below, below), 2 if match[2] else 1
+    )
 
 
 @recognizer(
@@ -443,7 +414,7 @@ def _bare_rate(match: re.Match[str]) -> v.Value:
 )
 def _per_period(match: re.Match[str]) -> Found:
     """Without a unit: `30k/yr`, `3/week`."""
-    amount = parse_number(match[1], None, SCALES[match[2]] if match[2] else 0)
+    amount = parse_number(match[1], None, english.SCALES[match[2]] if match[2] else 0)
     return Found(v.Rate(amount, _PERIOD[match[3]]), stop=_stop_after_unit(match, match[4]))
 
 
@@ -475,13 +446,11 @@ def _shoe(match: re.Match[str]) -> v.Value | None:
 )
 def _after_power(match: re.Match[str]) -> Found:
     """`10⁻⁹ m`, `10^5 cm²`."""
-    unit = UNITS[match[1].replace(". ", " ")]
+    unit = english.UNITS[match[1].replace(". ", " ")]
     return Found(v.Measure(None, unit, _exponent(match[2])), start=match.start(1))
 
 
-@recognizer(
-    "measure", rf"(?<![\w.])({AMOUNT}) ?c\.(?= [a-z])", needs=("c",), weight=1.5, digits=True
-)
+@recognizer("measure", rf"(?<![\w.])({AMOUNT}) ?c\.(?= [a-z])", needs=("c",), weight=1.5)
 def _cups(match: re.Match[str]) -> Found | None:
     """Of a recipe: `2 c. flour`."""
     amount = parse_amount(match[1])
@@ -490,7 +459,7 @@ def _cups(match: re.Match[str]) -> Found | None:
     return Found(v.Measure(amount, "cup"), stop="abbreviation")
 
 
-# -- Spanish and French
+# Spanish and French
 
 
 # Letters that name seats, classes and models more often than they measure.
@@ -502,8 +471,8 @@ _SEATED = LazyPattern(
     re.IGNORECASE,
 )  # fmt: skip
 SYMBOL = {
-    language: rf"(?:{one_of(units).replace(chr(92) + ' ', ' ?')})"
-    for language, units in units.UNITS.items()
+    language: rf"(?:{one_of(table.UNITS).replace(chr(92) + ' ', ' ?')})"
+    for language, table in ROMANCE.items()
 }
 ROMANCE_POWER = r"([²³]|(?<=m)[23](?!\w))?"
 _SIDE = {
@@ -514,7 +483,7 @@ LINKS = {"es": rf"(?:{DASH}| a )", "fr": rf"(?:{DASH}| à )"}
 
 
 def find_unit(language: str, symbol: str) -> str:
-    symbols = units.UNITS[language]
+    symbols: dict[str, str] = TABLES[language].UNITS
     compact = symbol.replace(" ", "")
     return symbols.get(symbol) or next(
         unit for key, unit in symbols.items() if key.replace(" ", "") == compact
@@ -532,7 +501,7 @@ def parse_power(mark: str | None) -> int:
         rf"{ROMANCE_POWER}(?:\.?/({SYMBOL[language]}){ROMANCE_POWER})?{DOT}(?![\w²³'])"
     ),
     weight=1.2,
-    needs=lambda language: units.UNITS[language],
+    needs=lambda language: TABLES[language].UNITS,
 )
 def _romance_measure(language: str, match: re.Match[str]) -> v.Value | Found | None:
     written, until, symbol, power, per, per_power = match.groups()
@@ -701,8 +670,6 @@ def _romance_inches(language: str, match: re.Match[str]) -> v.Value | None:
     amount = parse_comma_number(match[3]) if match[3] else _fraction(match[1], match[2])
     return v.Measure(amount, "length-inch")
 
-
-# -- angles, temperatures, percentages -------------------------------------------------------------
 
 _COMPASS = {
     "es": {"N": "norte", "S": "sur", "E": "este", "O": "oeste", "W": "oeste"},

@@ -11,7 +11,6 @@ from anyrig.text.recognizers.common import (
     MINUS,
     NUMBER,
     NUMBER_START,
-    SCALES,
     SIGNED,
     before,
     close,
@@ -20,7 +19,7 @@ from anyrig.text.recognizers.common import (
     parse_comma_number,
     parse_number,
 )
-from anyrig.text.recognizers.languages import units
+from anyrig.text.recognizers.languages import ROMANCE, TABLES, english
 from anyrig.text.recognizers.measures import (
     LINKS,
     ROMANCE_POWER,
@@ -63,7 +62,7 @@ _PER = rf"(?: ?/ ?(?:({one_of(PERIODS)})\b(\.)?|(m²|m2)|([a-z]{{3,12}})\b)(?!/)
 
 
 def _scale(word: str | None, letter: str | None) -> int:
-    return SCALES[word or letter or ""] if word or letter else 0
+    return english.SCALES[word or letter or ""] if word or letter else 0
 
 
 def _sum(text: str, sign: str | None = None, scale: int = 0) -> v.Number:
@@ -180,15 +179,13 @@ def _shillings(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Number(match[1]), shillings, v.Number(match[2]), "pence"))
 
 
-# -- Spanish and French
+# Spanish and French
 
-
-# -- money -----------------------------------------------------------------------------------------
 
 _LEADING_SIGNS = {
-    language: [sign for sign in signs if not (sign.isalpha() and sign.islower()) and sign not in
-               ("F", "FF", "¢", "$CA", "$ CA", "₿")]
-    for language, signs in units.SIGNS.items()
+    language: [sign for sign in table.SIGNS if not (sign.isalpha() and sign.islower()) and
+               sign not in ("F", "FF", "¢", "$CA", "$ CA", "₿")]
+    for language, table in ROMANCE.items()
 }  # fmt: skip
 _ROMANCE_PER = {
     language: rf"(?: ?/ ?({symbol}){ROMANCE_POWER}(?!\w))?" for language, symbol in SYMBOL.items()
@@ -198,13 +195,13 @@ _ROMANCE_CODES = "USD|MXN|ARS|COP|CLP|UYU|CAD|AUD|pesos"
 
 
 def _scaled(language: str, number: str, scale: str | None) -> v.Number:
-    return parse_comma_number(number, units.SCALES[language][scale] if scale else 0)
+    return parse_comma_number(number, TABLES[language].SCALES[scale] if scale else 0)
 
 
 def _money(
     language: str, amount: v.Number | v.Range, sign: str, per: str | None, power: str | None
 ) -> v.Value:
-    sum_ = v.Money(amount, units.SIGNS[language][sign])
+    sum_ = v.Money(amount, TABLES[language].SIGNS[sign])
     return v.Rate(sum_, find_unit(language, per), parse_power(power)) if per else sum_
 
 
@@ -212,11 +209,11 @@ def _money(
     "money",
     lambda language: (
         rf"{NUMBER_START}({SIGNED})(?:{LINKS[language]}({COMMA_NUMBER}))? ?"
-        rf"(?:({one_of(units.SCALES[language])}) ?(?:(?<=\w )de |(?<=\w )d')?)?"
-        rf"({one_of(units.SIGNS[language])})(?![\w€$]){_ROMANCE_PER[language]}"
+        rf"(?:({one_of(TABLES[language].SCALES)}) ?(?:(?<=\w )de |(?<=\w )d')?)?"
+        rf"({one_of(TABLES[language].SIGNS)})(?![\w€$]){_ROMANCE_PER[language]}"
     ),
     weight=1.4,
-    needs=lambda language: units.SIGNS[language],
+    needs=lambda language: TABLES[language].SIGNS,
 )
 def _money_after(language: str, match: re.Match[str]) -> v.Value | Found | None:
     number, until, scale, sign, per, power = match.groups()
@@ -235,16 +232,16 @@ def _money_after(language: str, match: re.Match[str]) -> v.Value | Found | None:
     "money",
     lambda language: (
         rf"(?<![\w$])([-\u2212]?)({one_of(_LEADING_SIGNS[language])}) ?({COMMA_NUMBER})"
-        rf"(?: ?({one_of(units.SCALES[language])})(?!\w))?(?: (?:de )?({_ROMANCE_CODES})(?!\w))?"
+        rf"(?: ?({one_of(TABLES[language].SCALES)})(?!\w))?(?: (?:de )?({_ROMANCE_CODES})(?!\w))?"
         rf"{_ROMANCE_PER[language]}(?:\.[-\u2013\u2014])?(?!\w|[.,]\d)"
     ),
     weight=1.4,
-    needs=lambda language: units.SIGNS[language],
+    needs=lambda language: TABLES[language].SIGNS,
 )
 def _money_before(language: str, match: re.Match[str]) -> v.Value:
     minus, sign, number, scale, code, per, power = match.groups()
     amount = _scaled(language, minus + number, scale)
-    return _money(language, amount, code if code in units.SIGNS[language] else sign, per, power)
+    return _money(language, amount, code if code in TABLES[language].SIGNS else sign, per, power)
 
 
 @per_language(
@@ -256,14 +253,14 @@ def _money_before(language: str, match: re.Match[str]) -> v.Value:
 def _money_inside(language: str, match: re.Match[str]) -> v.Value:
     """As price tags have it: 3€50, 3'50 €."""
     cents, sign = match[3] or match[4], match[2] or match[5]
-    return v.Money(v.Number(match[1], cents), units.SIGNS[language][sign])
+    return v.Money(v.Number(match[1], cents), TABLES[language].SIGNS[sign])
 
 
 @per_language(
     "rate",
-    lambda language: rf"(?<=[\w€$£.²]) ?/ ?({one_of(units.PER_WORDS[language])})(?!\w)",
+    lambda language: rf"(?<=[\w€$£.²]) ?/ ?({one_of(TABLES[language].PER_WORDS)})(?!\w)",
     needs="/", weight=1.5,
 )  # fmt: skip
 def _each(language: str, match: re.Match[str]) -> v.Value:
     """Behind anything counted: 8 horas/día."""
-    return v.Abbreviation(f" {units.PER_WORDS[language][match[1]]}")
+    return v.Abbreviation(f" {TABLES[language].PER_WORDS[match[1]]}")

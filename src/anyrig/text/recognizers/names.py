@@ -184,9 +184,15 @@ def _cve(match: re.Match[str]) -> v.Value:
     return v.Phrase(tuple(parts))
 
 
-@recognizer("digits", r"(?<![\w.,$£€-])(\d{3})-(\d\d)-(\d{4})(?![\w-])", needs="-", weight=2)
-def _social_security(match: re.Match[str]) -> v.Value:
-    return v.Digits(match.groups())
+@recognizer(
+    "digits",
+    r"(?<![\w.,$£€#-])(?:(\d{3})-(\d\d)-(\d{4})|(\d{5})-(\d{4}))(?![\w-])|"
+    r"\b([A-Z]{1,2}\d[A-Z\d]?) (\d[A-Z]{2})\b|\b([A-Z]\d[A-Z]) (\d[A-Z]\d)\b",
+    weight=1.8,
+)
+def _grouped(match: re.Match[str]) -> v.Value:
+    """Social security, postal codes of America, Britain and Canada."""
+    return v.Digits(tuple(group for group in match.groups() if group))
 
 
 @recognizer(
@@ -219,22 +225,6 @@ def _zip(match: re.Match[str]) -> v.Value | None:
 )
 def _zip_after_state(match: re.Match[str]) -> Found:
     return Found(v.Digits((match[1],)), start=match.start(1), weight=1.5)
-
-
-@recognizer(
-    "postcode", r"(?<![\w.,$£€#-])(\d{5})-(\d{4})(?![\w,.-]\d|[\w%-])", needs="-", weight=1.5
-)
-def _bare_zip(match: re.Match[str]) -> v.Value:
-    return v.Digits(match.groups())
-
-
-@recognizer(
-    "postcode",
-    r"\b([A-Z]{1,2}\d[A-Z\d]?) (\d[A-Z]{2})\b|\b([A-Z]\d[A-Z]) (\d[A-Z]\d)\b",
-    weight=1.5,
-)
-def _lettered_postcode(match: re.Match[str]) -> v.Value:
-    return v.Digits(tuple(group for group in match.groups() if group))
 
 
 # Versions
@@ -505,10 +495,7 @@ def _key(language: str, match: re.Match[str]) -> v.Value | None:
     return v.Abbreviation(TABLES[language].KEYS[key])
 
 
-# -- Spanish and French
-
-
-# -- telephone numbers and codes -------------------------------------------------------------------
+# Spanish and French
 
 
 @recognizer(

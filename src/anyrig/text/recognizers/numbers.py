@@ -14,7 +14,6 @@ from anyrig.text.recognizers.common import (
     NUMBER,
     NUMBER_END,
     NUMBER_START,
-    SCALES,
     SIGNED,
     SMALL,
     SUBSCRIPT,
@@ -28,7 +27,7 @@ from anyrig.text.recognizers.common import (
     word_after,
     word_before,
 )
-from anyrig.text.recognizers.languages import TABLES, spanish, units
+from anyrig.text.recognizers.languages import TABLES, english, spanish
 
 _IDIOMS = {
     "24/7": ("24", "7"), "9/11": ("9", "11"), "7/7": ("7", "7"), "50/50": ("50", "50"),
@@ -145,7 +144,7 @@ def _shortened(match: re.Match[str]) -> v.Value | Found | None:
         or re.match(r" (?:is|was|has|made|makes|and|said|says|tape|products)\b", rest)
     ):
         return v.Phrase((parse_number(amount), v.Letters("M")))
-    value: v.Value = parse_number(amount, None, SCALES[scale])
+    value: v.Value = parse_number(amount, None, english.SCALES[scale])
     return Found(
         v.Phrase((value, "plus")) if more else value,
         stop="abbreviation" if match[4] or match[6] else "none",
@@ -195,8 +194,8 @@ def _range(match: re.Match[str]) -> v.Value | None:
         return None
     if dash == "-" and low.startswith("0") and len(low) > 1 and "." not in low:
         return v.Phrase((v.Digits((low,)), v.Digits((high,))))
-    first = parse_number(low, sign, SCALES[scale] if scale else 0)
-    last = parse_number(high, None, SCALES.get(scale2 or "", 0) if scale2 != "x" else 0)
+    first = parse_number(low, sign, english.SCALES[scale] if scale else 0)
+    last = parse_number(high, None, english.SCALES.get(scale2 or "", 0) if scale2 != "x" else 0)
     span = v.Range(first, last)
     return v.Phrase((span, "times")) if scale2 == "x" else span
 
@@ -276,10 +275,8 @@ def _small(match: re.Match[str]) -> v.Value:
     return v.Silence() if word and len(word[0]) > 2 else v.Power("", plain)
 
 
-# -- Spanish and French
+# Spanish and French
 
-
-# -- counts ----------------------------------------------------------------------------------------
 
 _POINTED = frozenset(
     "version v web article section point paragraphe figure tableau chapitre art. chap. fig. sect. "
@@ -386,8 +383,6 @@ def _elided(match: re.Match[str]) -> v.Value:
     return v.Abbreviation(f"{match[1]}'")
 
 
-# -- ranges, ratios, versions ----------------------------------------------------------------------
-
 # A law has a number in parts, no span: loi n° 2015-123.
 _CODED = LazyPattern(r"(?:\bn°|\bnuméro|\b[LRD]\.) ?$")
 
@@ -448,8 +443,6 @@ def _day_letter(match: re.Match[str]) -> v.Value | None:
         v.Phrase((v.Number(match[1]), names[match[2] or match[3]])) if int(match[1]) < 32 else None
     )
 
-
-# -- ordinals --------------------------------------------------------------------------------------
 
 _SIDES = frozenset("se fue izq izda izdo dcho dcha izquierda derecha izqda puerta letra".split())
 _AFTER_ORDINAL = frozenset("de del y o más menos es en a por con para que al la el los las".split())
@@ -546,8 +539,6 @@ def _french_ordinal(match: re.Match[str]) -> v.Value | None:
     return v.Ordinal(number, "m" if number > 1 else "", bool(match[4]))
 
 
-# -- fractions -------------------------------------------------------------------------------------
-
 _FRACTION = (
     rf"{NUMBER_START}([-\u2212]?)(?:(\d{{1,3}}) ?)?([{VULGAR}])(?!\w)"
     rf"|{NUMBER_START}(?:(?<!\d )([-\u2212]))?(?:(\d{{1,3}}) )?(\d{{1,3}})[/\u2044](\d{{1,4}})"
@@ -629,7 +620,7 @@ def _half(language: str, match: re.Match[str], whole: int | None) -> v.Value:
 def _and_half(language: str, match: re.Match[str]) -> v.Value | None:
     """Behind what is counted: dos tazas y media, deux heures et demie."""
     noun = match[2]
-    if noun in _HALF_AFTER[language] or noun in units.UNITS[language]:
+    if noun in _HALF_AFTER[language] or noun in TABLES[language].UNITS:
         return None
     gender = TABLES[language].find_gender(noun)
     number = v.Number(match[1], gender=gender)

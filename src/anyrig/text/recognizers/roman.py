@@ -222,10 +222,8 @@ def _item(match: re.Match[str]) -> Found | None:
     return Found(v.Roman(number), start=match.start(group), end=match.end(group))
 
 
-# -- Spanish and French
+# Spanish and French
 
-
-# -- Roman numerals --------------------------------------------------------------------------------
 
 ROMAN = r"[IVXLCDM]+"
 _NO_NUMERAL = ("C", "D", "M", "L", "CD", "DC", "MD", "CV", "CM", "MM", "XL", "DVD", "LCD")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
+from anyrig.text.recognizers import Found, LazyPattern, constant, per_language, recognizer
 from anyrig.text.recognizers.common import after, before, one_of
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
@@ -90,18 +90,6 @@ def _nearly(match: re.Match[str]) -> v.Value:
     return v.Sign("≈", between=lead[-1:].isalnum())
 
 
-@recognizer(
-    "sign",
-    r"(?<![\w=|+-])(?=[=|+-]*[=|-]{3})[=|+-]+(?![\w=|+-])",
-    needs="+=|-",
-    languages=_ALL,
-    weight=1.5,
-)
-def _drawn(match: re.Match[str]) -> v.Value:
-    """A line of a table that is drawn with signs."""
-    return v.Silence(space=True)
-
-
 @recognizer("sign", r"<=|>=|!=|==|->|=>|<-|--+", needs="<>!=-", weight=1.2)
 def _double(match: re.Match[str]) -> v.Value:
     if match[0][:2] == "--":
@@ -122,33 +110,6 @@ def _minus(match: re.Match[str]) -> v.Value | None:
     digits = lead[1][-1].isdigit() and rest[1][0].isdigit()
     single = len(lead[1]) == 1 and len(rest[1]) == 1
     return v.Sign("-") if (summed and (digits or single or lead[1].isalnum())) or digits else None
-
-
-@recognizer("sign", r"(?<=[\d)]) ?\* ?(?=[\d(])|(?<=\b\w) \* (?=\w\b)", needs="*", weight=1)
-def _star(match: re.Match[str]) -> v.Value:
-    return v.Sign("*")
-
-
-@recognizer(
-    "sign", r"(?<=\d) ?/ ?(?=\d)(?<!10\.\d{4}/)|(?<=\b\w) / (?=\w\b)", needs="/", weight=0.7
-)
-def _divided(match: re.Match[str]) -> v.Value:
-    return v.Sign("÷")
-
-
-@recognizer(
-    "sign",
-    r"(?<=[a-z])/(?=(?:second|minute|hour|day|night|week|month|year|person)\b)",
-    needs="/",
-    weight=1,
-)
-def _per(match: re.Match[str]) -> v.Value:
-    return v.Abbreviation(" per ")
-
-
-@recognizer("sign", r"(?<=\w) ?/ ?(?=\w)|(?<=\s)/(?=\s)", needs="/", weight=0.5)
-def _slash(match: re.Match[str]) -> v.Value:
-    return v.Sign("/")
 
 
 @recognizer(
@@ -199,20 +160,27 @@ def _silent(match: re.Match[str]) -> v.Value:
     return v.Silence(space=match[0] in "_|·")
 
 
-@recognizer("sign", r"(?<=\d),(?=\d)", needs=",", weight=0.2)
-def _comma(match: re.Match[str]) -> v.Value:
-    return v.Abbreviation(", ")
+# A line of a table that is drawn with signs.
+constant(
+    "sign", r"(?<![\w=|+-])(?=[=|+-]*[=|-]{3})[=|+-]+(?![\w=|+-])", v.Silence(space=True),
+    languages=_ALL, needs="+=|-", weight=1.5,
+)  # fmt: skip
+constant("sign", r"(?<=[\d)]) ?\* ?(?=[\d(])|(?<=\b\w) \* (?=\w\b)", v.Sign("*"), needs="*")
+constant(
+    "sign", r"(?<=\d) ?/ ?(?=\d)(?<!10\.\d{4}/)|(?<=\b\w) / (?=\w\b)", v.Sign("÷"), needs="/",
+    weight=0.7,
+)  # fmt: skip
+constant(
+    "sign", r"(?<=[a-z])/(?=(?:second|minute|hour|day|night|week|month|year|person)\b)",
+    v.Abbreviation(" per "), needs="/",
+)  # fmt: skip
+constant("sign", r"(?<=\w) ?/ ?(?=\w)|(?<=\s)/(?=\s)", v.Sign("/"), needs="/", weight=0.5)
+constant("sign", r"(?<=\d),(?=\d)", v.Abbreviation(", "), needs=",", weight=0.2)
+constant("sign", r"(?<=[A-Za-z]{2})-(?=\d)", v.Abbreviation(" "), needs="-", weight=0.4)
 
 
-@recognizer("sign", r"(?<=[A-Za-z]{2})-(?=\d)", needs="-", weight=0.4)
-def _joint(match: re.Match[str]) -> v.Value:
-    return v.Abbreviation(" ")
+# Spanish and French
 
-
-# -- Spanish and French
-
-
-# -- signs -----------------------------------------------------------------------------------------
 
 _DOUBLE_SIGNS = ("<=", ">=", "!=", "==", "->", "=>", "§§")
 _SIGNS = SAID + GREEK + SILENT + "#/²³µ∆ºª[]"
@@ -274,11 +242,6 @@ def _single_quote(language: str, match: re.Match[str]) -> v.Value | None:
     return v.Silence()
 
 
-@per_language("dash", r"^[ \t]*(?:[\u2014\u2013]|--?(?=\s))[ \t]*", weight=0.3)
-def _dialogue_dash(language: str, match: re.Match[str]) -> v.Value:
-    return v.Silence()
-
-
 @per_language("dash", r" {0,4}(?:[\u2014\u2013]|(?<=\s)--?(?=\s)|--+) {0,4}", weight=0.15)
 def _dash(language: str, match: re.Match[str]) -> v.Value | Found:
     """A dash in a sentence is a pause, unless another mark makes one beside it."""
@@ -291,12 +254,12 @@ def _dash(language: str, match: re.Match[str]) -> v.Value | Found:
     return v.Silence() if rest in ".,;:!?)\u2026" else v.Abbreviation(", ")
 
 
-@per_language("ellipsis", r"\(\.{3}\)", needs="(", weight=1.5)
-def _left_out(language: str, match: re.Match[str]) -> v.Value:
-    """A place where something was left out of a quotation."""
-    return v.Abbreviation("...")
-
-
-@per_language("note", r"(?<=[\w.,;:!?\"])\[\d{1,3}\]", needs="[", weight=2)
-def _note(language: str, match: re.Match[str]) -> v.Value:
-    return v.Silence()
+# A dash that begins a speech, what was left out of a quotation, the number of a note.
+_OTHERS = ("es", "fr")
+constant(
+    "dash", r"^[ \t]*(?:[\u2014\u2013]|--?(?=\s))[ \t]*", v.Silence(), languages=_OTHERS, weight=0.3
+)
+constant("ellipsis", r"\(\.{3}\)", v.Abbreviation("..."), languages=_OTHERS, needs="(", weight=1.5)
+constant(
+    "note", r"(?<=[\w.,;:!?\"])\[\d{1,3}\]", v.Silence(), languages=_OTHERS, needs="[", weight=2
+)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import NamedTuple
 
 from anyrig.text.recognizers import LazyPattern, Stop
 from anyrig.text.recognizers.languages import english, french, spanish
-from anyrig.text.recognizers.languages.units import UNITS
 
 OPEN = "\"'`“‘«‹„‚([{¿¡*_"
 CLOSE = "\"'”’»›“)]}*_"
@@ -24,6 +23,8 @@ _NEXT = re.compile(
 )
 _LAST_WORD = re.compile(r"[^\s()\[\]\"“«]{1,40}\Z")
 _LAST_PIECE = re.compile(r"[^\W_]+\Z")
+_JOINED = LazyPattern(r"[^\W\d_]{3}-[^\W\d_]+\Z")
+_FIRST_WORD = re.compile(r"[^\W\d_]+")
 _COUNTED = LazyPattern(r"\d ?[^\W\d_]+\Z")
 _AFTER_WORDS = ")]}\"'”’»`*%"
 _NUMBERED_ITEM = re.compile(r"\s*\(?(?:\d{1,3}|[IVX]{1,5}|[ivx]{1,5})[.)]\s*\Z")
@@ -55,6 +56,7 @@ class StopTable:
     """Abbreviations inside a sentence, for a text that has no capitals to tell."""
     starters: frozenset[str]
     """Words that open a sentence when they have a capital, and begin no name."""
+    units: frozenset[str]
 
     def is_known(self, word: str) -> bool:
         return (
@@ -65,22 +67,17 @@ class StopTable:
         )
 
 
-_ENGLISH = {
+_ENGLISH = frozenset(
     word.lower()
     for table in (
         english.TITLES, english.AFTER, english.LOWER, english.NUMBERED,
         english.SHORT_STATES, english.FIRST_NAMES,
     )
     for word in table
-}  # fmt: skip
+)  # fmt: skip
 
 
-def _table(leading: str, before_number: str, ending: str, within: str, starters: str) -> StopTable:
-    return StopTable(*(frozenset(words.split()) for words in (
-        leading, before_number, ending, within, starters)))  # fmt: skip
-
-
-def _romance_table(language: str, table: ModuleType) -> StopTable:
+def _romance_table(table: ModuleType) -> StopTable:
     def words(*written: Iterable[str]) -> frozenset[str]:
         pieces = (piece for keys in written for key in keys for piece in key.split())
         return frozenset(piece.rstrip(".").lower() for piece in pieces)
@@ -89,46 +86,20 @@ def _romance_table(language: str, table: ModuleType) -> StopTable:
         leading=words(table.TITLES),
         before_number=words(table.NUMBERED, table.SHORT_MONTHS, table.SHORT_WEEKDAYS),
         ending=words(table.CLOSERS),
-        within=words(table.INNER, table.UNITS_OF_ARMIES, UNITS[language], ["suiv"]),
+        within=words(table.INNER, table.UNITS_OF_ARMIES, table.UNITS, ["suiv"]),
         starters=table.STARTERS,
+        units=frozenset(table.UNITS),
     )
 
 
 STOP_TABLES = {
-    "en": _table(
-        "mr mrs ms messrs mses dr drs prof rev hon fr br gen col maj capt cmdr cdr lt sgt cpl "
-        "pvt sen sens rep reps gov govs pres adm brig amb atty msgr mme mlle ven mt ft supt "
-        "insp det vs cf viz approx e.g i.e ed eds wm chas geo jas jos thos st pfc cpt ens",
-        "no nos nr num fig figs vol vols p pp pg art arts ch chap cap sec sect eq ex para bldg "
-        "apt rte ste rm lot hwy tbl ext op bk pt ep ver par app prop props cl sched reg stat "
-        "flt lv lvl q jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed weds "
-        "thu thur thurs fri sat sun max min c ca est b d r fl",
-        "etc jr sr inc ltd co corp bros p.m a.m pm am u.s u.k u.s.a e.u u.n b.c a.d b.c.e c.e "
-        "d.c ph.d m.d b.a m.a st ave av rd blvd ln dr pl sq ct hwy pkwy ter esq llc plc",
-        "govt dept lbs lb oz tsp tbsp temp tues thurs weds approx est misc avg assn assoc univ "
-        "natl intl mfg ctr hts jct bn inf div regt kg km cm mm hr hrs min mins sec secs yr yrs "
-        "wk mo ft in yd mi gal qt pt ref incl excl esp orig cont prev resp sq cu rs wash calif "
-        "mass penn tenn conn ariz fla ill mich minn wis okla ont ore kan neb nev ala ark colo "
-        "del ga ia ind ky la md mo mont pa tex vt va miss w.va n.y n.j n.c s.c n.h n.m n.d s.d "
-        "r.i b.i.d t.i.d q.d vs al cit ibid e w n s ne nw se sw dist dir mgr asst sup ct cir",
-        "the a an he she it they we i you this that these those there then but and so what when "
-        "where why how who if in on at after before my his her our your their its as for yet no "
-        "yes now not nobody everyone everybody nothing everything something someone one some "
-        "all both most many another each every once since while although though because until "
-        "unless with from by to of or nor however meanwhile instead thus perhaps maybe later "
-        "soon finally suddenly still even only here did do does is are was were have has had "
-        "can could will would should let let's don't didn't please turn go call meet today "
-        "tomorrow yesterday two three such few several nearly almost about over under during "
-            "despite according then we're it's he's she's i'm they're that's there's yours "
-            "mine ours hers theirs you're we've "
-        "i've isn't wasn't can't won't",
+    "en": StopTable(
+        english.LEADING, english.BEFORE_NUMBER, english.ENDING, english.WITHIN | _ENGLISH,
+        english.STARTERS, frozenset(english.UNITS) - {"in", "A"},
     ),
-    "es": _romance_table("es", spanish),
-    "fr": _romance_table("fr", french),
+    "es": _romance_table(spanish),
+    "fr": _romance_table(french),
 }  # fmt: skip
-STOP_TABLES["en"] = replace(
-    STOP_TABLES["en"], within=STOP_TABLES["en"].within | frozenset(_ENGLISH)
-)
 
 
 class Following(NamedTuple):
@@ -207,10 +178,10 @@ def is_certain_end(text: str, match: re.Match[str], language: str) -> bool:
         return True
     if match.end(1) - start > 1:
         return not after.isdecimal()
-    return _is_plain_end(text, start, after, language)
+    return _is_plain_end(text, start, end, after, language)
 
 
-def _is_plain_end(text: str, start: int, after: str, language: str) -> bool:
+def _is_plain_end(text: str, start: int, end: int, after: str, language: str) -> bool:
     """Whether the word before a full stop is no abbreviation beyond doubt."""
     if text[start - 1 : start].isdecimal():
         # A number ends a sentence; one that begins it is an item's of a list.
@@ -218,10 +189,10 @@ def _is_plain_end(text: str, start: int, after: str, language: str) -> bool:
         word = found[0] if found else ""
         lead = text[max(0, start - 60) : start - len(word)].rstrip()
         return lead[-1:].isalnum() or (len(word) > 1 and bool(lead))
-    return _is_plain_word(text, start, after, language)
+    return _is_plain_word(text, start, end, after, language)
 
 
-def _is_plain_word(text: str, start: int, after: str, language: str) -> bool:
+def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -> bool:
     if text[start - 1 : start] in _AFTER_WORDS:
         return True
     # Of a compound the last piece counts: "well-known".
@@ -232,11 +203,19 @@ def _is_plain_word(text: str, start: int, after: str, language: str) -> bool:
     if language == "en":
         if len(word) < 4 and not (word.islower() or word.isupper()):
             return False
-    elif len(word) < 3 or not word[-1].islower():
-        return False  # EE. UU., av. J.-C.
+    elif len(word) < 3 and not word.isupper():
+        return bool(_JOINED.search(text, max(0, start - 9), start))  # décompressez-la
     if text[start - len(word) - 1 : start - len(word)] == ".":
         return False
-    return not STOP_TABLES[language].is_known(word.lower())
+    table = STOP_TABLES[language]
+    if not table.is_known(word.lower()):
+        return True
+    # Before a word that opens sentences "etc." ends one, and a unit behind its number does.
+    first = _FIRST_WORD.match(text, end) if after.isupper() else None
+    if first is None or first[0].lower() not in table.starters:
+        return False
+    counted = text[start - len(word) - 2 : start - len(word)].rstrip()[-1:].isdecimal()
+    return word.lower() == "etc" or (counted and word in table.units)
 
 
 def is_after_plain_word(text: str, match: re.Match[str], language: str) -> bool:
@@ -245,28 +224,53 @@ def is_after_plain_word(text: str, match: re.Match[str], language: str) -> bool:
     Something to read must follow it; before a small letter the word may be a unit ("12 pcs. left").
     """
     start = match.start()
-    after = text[match.end() : match.end() + 12].lstrip(OPEN + "-–— ")[:1]
+    after = text[match.end() : match.end() + 12].lstrip(OPEN + "-–—>|# ")[:1]
     if not after.isalnum() or (
         after.islower() and _COUNTED.search(text, max(0, start - 41), start)
     ):
         return False
-    return text[start - 1 : start].isdecimal() or _is_plain_word(text, start, after, language)
+    return text[start - 1 : start].isdecimal() or _is_plain_word(
+        text, start, match.end(), after, language
+    )
 
 
-def is_certain_inside(text: str, match: re.Match[str], language: str) -> bool:
-    """Whether a candidate ends no sentence beyond doubt, in a text that uses capitals."""
-    after = text[match.end() : match.end() + 1]
-    if after in OPEN or after in "-–—>|":
-        after = text[match.end() : match.end() + 12].lstrip(OPEN + "-–—>| ")[:1]
-        return after.islower()
-    if after.islower() or after in ",;:":
+def is_certain_inside(
+    text: str, match: re.Match[str], language: str, *, careless: bool = False
+) -> bool:
+    """Whether a candidate ends no sentence beyond doubt: more of it follows, or nothing to read.
+
+    `careless` for a text in which no sentence begins with a capital.
+    """
+    rest = text[match.end() : match.end() + 12]
+    after = rest[:1]
+    if not after.isalnum():
+        after = rest.lstrip(OPEN + CLOSE + "-–—>| ")[:1]
+        if not after and match.end() + 12 >= len(text):
+            return True
+    if careless:
+        return False
+    if after.islower() or after in tuple(",;:"):
         return True
     if not after.isupper() or match[0][:2] != ". ":
         return False
-    return text[max(0, match.start() - 5) : match.start()].endswith(ALWAYS_TITLES.get(language, ()))
+    return _is_before_name(text, match.start(), match.end(), language)
 
 
-ALWAYS_TITLES = {"en": (" Mr", " Mrs", " Ms", "\nMr", "\nMrs", '"Mr', '"Mrs', "“Mr", "“Mrs")}
+def _is_before_name(text: str, start: int, end: int, language: str) -> bool:
+    """Whether a title stands before a full stop, and no word that opens sentences behind it."""
+    title = _LAST_PIECE.search(text, max(0, start - 9), start)
+    if not title or not title[0][0].isupper() or title[0].lower() not in _TITLES[language]:
+        return False
+    name = _FIRST_WORD.match(text, end)
+    return name is not None and name[0].lower() not in STOP_TABLES[language].starters
+
+
+_TITLES = {
+    "en": frozenset("mr mrs ms prof capt sgt lt gov msgr messrs".split()),
+    "es": frozenset("sr sra srta dr dra ing lic prof gral".split()),
+    "fr": frozenset("m mm dr pr mgr".split()),
+}
+"""Titles that are nothing else, by language."""
 
 
 def needs_recognizers(text: str, language: str) -> bool:
@@ -320,8 +324,6 @@ def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: b
         return True
     if word in table.leading:
         return False
-    if _NUMBERED_ITEM.match(text[:start] + ".") and len(text) > start + 2:
-        return False
     if (
         language != "en"
         and word in table.before_number
@@ -354,4 +356,6 @@ def is_numbered_item(text: str, start: int, end: int) -> bool:
 
 
 def _is_abbreviated(word: str, table: StopTable) -> bool:
+    if not word:
+        return False  # behind a bracket
     return len(word) <= 2 or "." in word or word[0].isdigit() or table.is_known(word)

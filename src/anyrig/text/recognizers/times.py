@@ -7,7 +7,6 @@ import re
 from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import DASH, NUMBER, after, before, close, one_of, parse_number
-from anyrig.text.recognizers.dates import MONTHS, WEEKDAYS
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import stop_after
 
@@ -20,7 +19,7 @@ _ZONES = (
 ZONE = rf"(?: ?\(?({_ZONES})(?![\w&])\)?(\.)?(?! ?[+−-] ?\d))"
 # Words with a capital that go on with a time: 7 a.m. Monday.
 _GOES_ON = frozenset(
-    [*WEEKDAYS, *MONTHS, *(day[:3] for day in WEEKDAYS), *(month[:3] for month in MONTHS),
+    [*(form for name in (*english.WEEKDAYS, *english.MONTHS) for form in (name, name[:3])),
      *_ZONES.split("|"), "Eastern", "Central", "Mountain", "Pacific", "Greenwich", "Tues", "Thurs",
      "Sept", "Christmas", "Easter"]
 )  # fmt: skip
@@ -371,10 +370,8 @@ def _named_zone(match: re.Match[str]) -> Found:
     return Found(v.Letters(match[1]), stop=_half_stop(match))
 
 
-# -- Spanish and French
+# Spanish and French
 
-
-# -- times of day ----------------------------------------------------------------------------------
 
 _ROMANCE_ZONES = frozenset("EST EDT CST PST CET CEST GMT UTC".split())
 

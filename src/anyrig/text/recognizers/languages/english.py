@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
+WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 TITLES = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Gen": "General",
     "Col": "Colonel", "Sgt": "Sergeant", "Capt": "Captain", "Lt": "Lieutenant", "Maj": "Major",
@@ -222,3 +226,145 @@ KEYS = {
 }  # fmt: skip
 """What is written on keys, and how they are called."""
 KEY_WORD = "key"
+SPOKEN_ACRONYMS = frozenset(
+    "GNU GIMP GNOME GRUB LAMP LATEX NUMA SCSI RAID SLAM TARDIS RAV AIDS AJAX AMBER "
+    "AMOLED ANOVA ASCII ASEAN AWOL BAFTA BASIC BIOS BRICS CAD CAM CAPEX "
+    "CAPTCHA CERN COBOL COP COSPLAY COVID CRISPR CRUD DARPA DEFCON DORA DOS EBITDA ENIAC EPCOT "
+    "ERISA FEMA FIFA FLOTUS FOMO FORTRAN GATT GIF GUI HAMAS HIPAA HUD Hamas ICE IKEA INTELSAT "
+    "INTERPOL ISIS JSON LAN LASER LEGO LIDAR LISP MAGA MASH MENSA MERS MIDI MOMA NAFTA NAN NAND "
+    "NASA NASCAR NASDAQ NATO NIKE NIMBY NOAA NOHO NORAD NOW OK OPEC OPEX OSHA OXFAM PEMDAS PETA "
+    "PIN POTUS RADAR RAM REST RICO ROM SAG SALT SARS SCOTUS SCUBA SEAL SEALS SIDS SIG SIM SNAP "
+    "SOAP SOHO SONAR SPAM START STEAM STEM SWAT TASER TED TEFL TIFF TOEFL TRIBECA UEFA UNESCO "
+    "UNICEF UNIVAC UNIX VISA WAC WAN WASP WAV WAVES WYSIWYG YAML YOLO ZIP".split()
+)
+SPELLED_ACRONYMS = frozenset(
+    "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AFC AFL AI AIM AKA ALS AM AMA AMC AMD AOC AOL APA "
+    "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc CBS CE CEO CFO CIA CIO CNN COO "
+    "CST CTO DC DDS DIY DJ DNA EDM EDT EEG EKG EMS EMT EOD EOF EOS EPA EPS ER ESA ESL ESPN EST "
+    "ETA EU EV FAQ FBI FDA GIS GMT GPS GRE HBO HIV HMS HR IAEA IBM IBS ICU ID IDE IDK IED IEEE "
+    "IELTS IMF IOS IOU IP IPA IPCC IPO IPOs IQ IRL IRS ISBN ISO IT ITV IUD IVF JD KPI LA LGBT "
+    "LGBTQ LLC LLP LSE MA MBA MD MI MIT MLA MLB MST MSc MTV MVP NAACP NBA NBC NCAA NFC NFL NGO "
+    "NHL NICU NPR NY OAP OCD OCR OECD OED OJ OLED OMG OS PBS PC PDT PLC PM PR PST PhD QA RAF RN "
+    "RNA ROI RSVP SAT SATs SOS SUV SUVs TSA TV UAE UAV UCL UCLA UCSF UEA UFC UFO UI UK UN UNHCR "
+    "UPC UPI UPS URL US USA USAF USB USC USDA USMC USPS USS USSR UTC UV UX VAT VIP VP WWE YMCA "
+    "YWCA".split()
+)
+"""Those that could be taken for words, or are longer than most."""
+PLAIN_WORDS = frozenset(
+    "A AGE AGO AH AHA AIR ALE ALL AM AN AND ANY APE ARE ART AS ASK AT ATE AYE BAD BAG BAM BAR BE "
+    "BED BEG BET BID BIG BIT BOO BOW BOX BOY BRR BUT BUY BY CAN CAR CAT COW CRY CUP CUT DAD DAY "
+    "DID DIE DIM DO DOG DRY DUE DUG EAR EAT EGG EH END EYE FAR FAT FEE FEW FIT FIX FLY FOE FOR "
+    "FOX FUN GET GO GOD GOT GRR GUN HA HAD HAS HAT HE HELP HEN HER HEY HI HID HIM HIS HIT HMM HO "
+    "HOT HOW HUG HUH I ICE IF ILL IN INN IS ITS JOB JOY KEY LAD LAW LAY LEG LET LIE LIP LOG "
+    "LOT LOW MAD MAN MAP MAX MAY ME MEN MET MID MIX MOM MUD MY NAH NAY NET NEW NO NOR NOT NOW OAR "
+    "ODD OF OFF OH OIL OK OLD ON ONE OOH OR OUR OUT OW OWE OWN PAY PER PIE PIG POT POW PSST PUT "
+    "RAN RAT RAW RED ROB ROW RUB RUN SAD SAW SAY SEA SEE SET SHE SHH SIN SIR SIT SIX SKY SO SON "
+    "SPY STOP SUN TAX TEA TEN THE TIE TO TOO TOP TOY TRY TWO UGH UH UM UP USE VAN VOW WAR WAS WAY "
+    "WE WET WHAT WHO WHY WIN WIT WOE WON WOW YAY YES YET YO YOU ZAP".split()
+)
+"""Short words that somebody may shout."""
+FULL_ACRONYMS = {
+    "PhD": "P H D", "PhDs": "P H Ds", "WWII": "World War two", "WWI": "World War one",
+    "WW2": "World War two", "WW1": "World War one", "JPEG": "jay peg", "JPEGs": "jay pegs",
+    "JPG": "J P G", "iOS": "i O S", "macOS": "mac O S", "IEEE": "I triple E",
+    "NAACP": "N double A C P", "AAA": "triple A", "H2O": "H two O", "CO2": "C O two",
+    "BSc": "B S C", "MSc": "M S C", "mRNA": "m R N A", "WiFi": "Wi-Fi", "WIFI": "Wi-Fi",
+    "MLitt": "M Litt", "MPhil": "M Phil", "NCAA": "N C double A", "tRNA": "t R N A",
+    "LGBTQ+": "L G B T Q plus", "LGBTQIA+": "L G B T Q I A plus", "pH": "P H", "DoD": "D O D",
+    "OpenAI": "Open A I", "ChatGPT": "Chat G P T", "eSIM": "e SIM", "MySQL": "My S Q L",
+    "NoSQL": "No S Q L", "PostgreSQL": "Postgres Q L", "kHz": "kilohertz", "MHz": "megahertz",
+    "GHz": "gigahertz", "Hz": "hertz", "kWh": "kilowatt hours", "dB": "decibels",
+    "Mbps": "megabits per second", "mph": "miles per hour", "N95": "N ninety-five",
+    "mc2": "mc squared",
+}  # fmt: skip
+# What goes on with the name of a country or a union: the U.S. Senate.
+INSTITUTIONS = frozenset(
+    "Army Navy Air Marine Marines Coast Congress Senate House Capitol Supreme Court President Vice "
+    "Government Department Dept Treasury Secretary Secretaries Ambassador Embassy "
+    "Attorney District "
+    "Constitution Open Steel Postal Food Federal National Forest Fish Geological Customs Border "
+    "Census Bureau Agency Office Commission Council Security General Parliament Prime Minister Rep "
+    "Sen Gov Representative Senator Senators Representatives Marshal Marshals Military Special "
+    "Olympic Olympics Soccer Bank Bancorp Airways Route Highway Code Citizenship Immigration Trade "
+    "Environmental Energy Justice State Defense Education Labor Commerce Agriculture Interior "
+    "Naval Secret Central Virgin Grand Masters Women's Men's Patent Securities Commander Chamber "
+    "Conference Mission Peacekeeping Human High Charter Environment Development Population World "
+    "Children's Women Framework Climate Economic Foreign Home Chancellor Treasurer Ministry "
+    "Secretary-General Under-Secretary Assistant Deputy Undersecretary Consul Consulate Mint "
+    "Government's Championship Championships Cup Grand Prix Surgeon Solicitor Trustee "
+    "Territory".split()
+)
+_SCALED = {
+    "m": "k c m µ n d", "g": "k m µ n", "L": "m d c µ", "W": "k M G m T", "V": "k m M",
+    "A": "m k µ", "Wh": "k M G T", "Hz": "k M G T", "Pa": "k M h G", "J": "k M G",
+    "B": "k K M G T P", "b": "k K M G T", "bit": "k M G T", "eV": "k M G T", "cal": "k",
+    "Ah": "m", "N": "k", "s": "m µ n", "mol": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
+}  # fmt: skip
+# How units are written, and the key of each.
+_WRITTEN = {
+    "yds": "yd", "lbs": "lb", "ozs": "oz", "fl oz": "fl oz", "qts": "qt", "pts": "point",
+    "gals": "gal", "Tbsp": "tbsp", "tbs": "tbsp", "tbsps": "tbsp", "tsps": "tsp", "mins": "min",
+    "sec": "s", "secs": "s", "hr": "h", "hrs": "h", "yr": "yr", "yrs": "yr", "wk": "wk",
+    "wks": "wk", "mos": "mo", "HP": "hp", "sqft": "sq ft", "kt": "kn", "kts": "kn", "pcs": "pc",
+    "Cal": "cal", "mm Hg": "mmHg", "MPH": "mph", "km/h": "kph", "kmh": "kph", "MPG": "mpg",
+    "RPM": "rpm", "BPM": "bpm", "PSI": "psi", "FPS": "fps", "DPI": "dpi", "Kbps": "kbps",
+    "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
+    "tabs": "tab", "caps": "capsule",
+}  # fmt: skip
+_PLAIN = (
+    "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
+    "doz cc m g L W V A Hz Pa J N s t B mol Ω Wh cal px F Ah eV mph kph mpg rpm bpm psi "
+    "fps dpi ppi "
+    "wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb kgf"
+).split()
+_SQUARE = ("sq ft", "sq in", "sq m", "sq km", "sq mi", "sq yd", "cu ft", "cu m", "cu in")
+_NAMED = {name: name for name in (*_PLAIN, *_SQUARE)} | _WRITTEN
+UNITS = {
+    prefix + base: prefix + base
+    for base, prefixes in _SCALED.items()
+    for prefix in prefixes.split()
+} | _NAMED
+SCALES = {
+    "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "k": 3, "K": 3,
+    "m": 6, "M": 6, "mn": 6, "mm": 6, "MM": 6, "mil": 6, "b": 9, "B": 9, "bn": 9, "Bn": 9,
+    "t": 12, "T": 12, "tn": 12, "trn": 12,
+}  # fmt: skip
+LEADING = frozenset(
+    "mr mrs ms messrs mses dr drs prof rev hon fr br gen col maj capt cmdr cdr lt sgt cpl pvt "
+    "sen sens rep reps gov govs pres adm brig amb atty msgr mme mlle ven mt ft supt insp det vs "
+    "cf viz approx e.g i.e ed eds wm chas geo jas jos thos st pfc cpt ens".split()
+)
+"""Titles and the like: a name or a number follows their full stop."""
+BEFORE_NUMBER = frozenset(
+    "no nos nr num fig figs vol vols p pp pg art arts ch chap cap sec sect eq ex para bldg apt "
+    "rte ste rm lot hwy tbl ext op bk pt ep ver par app prop props cl sched reg stat flt lv lvl "
+    "q jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed weds thu thur thurs "
+    "fri sat sun max min c ca est b d r fl".split()
+)
+"""These lead to a number only."""
+ENDING = frozenset(
+    "etc jr sr inc ltd co corp bros p.m a.m pm am u.s u.k u.s.a e.u u.n b.c a.d b.c.e c.e d.c "
+    "ph.d m.d b.a m.a st ave av rd blvd ln dr pl sq ct hwy pkwy ter esq llc plc".split()
+)
+"""May be the last word of a sentence."""
+WITHIN = frozenset(
+    "govt dept lbs lb oz tsp tbsp temp tues thurs weds approx est misc avg assn assoc univ natl "
+    "intl mfg ctr hts jct bn inf div regt kg km cm mm hr hrs min mins sec secs yr yrs wk mo ft "
+    "in yd mi gal qt pt ref incl excl esp orig cont prev resp sq cu rs wash calif mass penn "
+    "tenn conn ariz fla ill mich minn wis okla ont ore kan neb nev ala ark colo del ga ia ind "
+    "ky la md mont pa tex vt va miss w.va n.y n.j n.c s.c n.h n.m n.d s.d r.i b.i.d t.i.d q.d "
+    "vs al cit ibid e w n s ne nw se sw dist dir mgr asst sup ct cir".split()
+)
+STARTERS = frozenset(
+    "the a an he she it they we i you this that these those there then but and so what when "
+    "where why how who if in on at after before my his her our your their its as for yet no yes "
+    "now not nobody everyone everybody nothing everything something someone one some all both "
+    "most many another each every once since while although though because until unless with "
+    "from by to of or nor however meanwhile instead thus perhaps maybe later soon finally "
+    "suddenly still even only here did do does is are was were have has had can could will "
+    "would should let let's don't didn't please turn go call meet today tomorrow yesterday two "
+    "three such few several nearly almost about over under during despite according we're it's "
+    "he's she's i'm they're that's there's yours mine ours hers theirs you're we've i've isn't "
+    "wasn't can't won't".split()
+)
+"""Words that open a sentence when they have a capital, and begin no name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anyrig.text.recognizers import LazyPattern
+from anyrig.text.recognizers.languages.symbols import SHARED_SIGNS, SHARED_UNITS
 
 MONTHS = (
     "janvier février mars avril mai juin juillet août septembre octobre novembre décembre"
@@ -110,6 +111,39 @@ UNITS_OF_ARMIES = {
     "arr.": "arrondissement", "ét.": "étage", "éd.": "édition",
 }  # fmt: skip
 AGREEING = {"max.": "maxim", "min.": "minim"}
+# Units, currencies, millions, and what stands behind a slash.
+UNITS = {
+    **SHARED_UNITS, "mn": "duration-minute", "sec": "duration-second", "j": "duration-day",
+    "sem.": "duration-week", "sem": "duration-week",
+    "ch": "horsepower", "o": "digital-byte", "ko": "digital-kilobyte",
+    "Ko": "digital-kilobyte", "Mo": "digital-megabyte", "Go": "digital-gigabyte",
+    "To": "digital-terabyte", "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte",
+    "TB": "terabyte", "bars": "bar", "tr/min": "turn-per-minute", "p.": "page", "pp.": "page",
+    "pages": "page", "ans": "year", "pts": "point", "pi": "length-foot", "po": "length-inch",
+    "c. à s.": "volume-tablespoon", "c. à soupe": "volume-tablespoon",
+    "c. à c.": "volume-teaspoon", "c. à café": "volume-teaspoon", "cs": "volume-tablespoon",
+    "càs": "volume-tablespoon", "càc": "volume-teaspoon", "cuil. à s.": "volume-tablespoon",
+    "cuil. à c.": "volume-teaspoon", "cc": "volume-teaspoon", "qx": "quintal", "cts": "cent",
+    "cts.": "cent", "comp.": "tablet", "cp": "tablet", "gttes": "drop", "amp.": "vial",
+    "gél.": "capsule",
+}  # fmt: skip
+SIGNS = {
+    **SHARED_SIGNS, "dollars": "USD", "Fr.": "francs", "F": "francs", "FF": "francs",
+    "francs": "francs", "FCFA": "XOF", "XOF": "XOF", "MAD": "MAD", "TND": "TND", "DZD": "DZD",
+    "livres sterling": "GBP",
+}  # fmt: skip
+SCALES = {
+    "millions": 6, "million": 6, "milliards": 9, "milliard": 9, "billions": 12, "mille": 3,
+    "Mds": 9, "Md": 9, "Mrds": 9, "Mrd": 9, "M": 6, "k": 3, "K": 3,
+}  # fmt: skip
+PER_WORDS = {
+    "mois": "par mois", "année": "par an", "an": "par an", "jour": "par jour",
+    "semaine": "par semaine", "heure": "par heure", "kilo": "par kilo", "litre": "par litre",
+    "personne": "par personne", "pers.": "par personne", "pers": "par personne",
+    "nuit": "par nuit", "pièce": "pièce", "unité": "l'unité", "minute": "par minute",
+    "tonne": "par tonne", "trimestre": "par trimestre", "baril": "le baril",
+    "utilisateur": "par utilisateur", "élève": "par élève",
+}  # fmt: skip
 STARTERS = frozenset(
     "le la les l un une des il elle ils elles on je tu nous vous ce c cet cette ces cela "
     "ça mais et ou non oui quand comme si en après avant puis alors son sa ses mon ma mes "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text.recognizers import LazyPattern
+from anyrig.text.recognizers.languages.symbols import SHARED_SIGNS, SHARED_UNITS
 
 MONTHS = (
     "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"
@@ -139,6 +140,38 @@ UNITS_OF_ARMIES = {
     "Cpo.": "cuerpo",
 }  # fmt: skip
 AGREEING = {"máx.": "máxim", "mín.": "mínim", "máx": "máxim", "mín": "mínim"}
+# Units, currencies, millions, and what stands behind a slash.
+UNITS = {
+    **SHARED_UNITS, "hs": "duration-hour", "hrs": "duration-hour", "hr": "duration-hour",
+    "seg": "duration-second", "segs": "duration-second", "mins": "duration-minute",
+    "rpm": "revolution-per-minute", "fps": "frame-per-second", "uds.": "item", "ud.": "item",
+    "uds": "item", "págs.": "page", "pág.": "page", "pulg.": "length-inch",
+    "pulg": "length-inch", "cda.": "volume-tablespoon", "cdas.": "volume-tablespoon",
+    "cdta.": "volume-teaspoon", "cdtas.": "volume-teaspoon", "kms": "length-kilometer",
+    "m s. n. m.": "meter-above-sea", "m. s. n. m.": "meter-above-sea",
+    "msnm": "meter-above-sea",
+    "mts": "length-meter", "kgs": "mass-kilogram", "grs": "mass-gram",
+    "c. c.": "volume-cubic-centimeter", "cc": "volume-cubic-centimeter", "q": "quintal",
+    "cts": "cent", "cts.": "cent",
+    "comp.": "tablet", "caps.": "capsule", "gts.": "drop", "amp.": "vial",
+}  # fmt: skip
+SIGNS = {
+    **SHARED_SIGNS, "dólares": "USD", "libras": "GBP", "PEN": "PEN", "S/": "PEN",
+    "S/.": "PEN", "UYU": "UYU", "pesos": "pesos", "Bs": "BOB", "Bs.": "BOB", "₡": "CRC",
+    "pts": "ESP", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
+}  # fmt: skip
+SCALES = {
+    "miles de millones": 9, "mil millones": 9, "millones": 6, "millón": 6, "millon": 6,
+    "mill.": 6, "billones": 12, "billón": 12, "mil": 3, "MM": 6, "M": 6, "k": 3, "K": 3,
+}  # fmt: skip
+PER_WORDS = {
+    "mes": "al mes", "año": "al año", "día": "al día", "semana": "a la semana",
+    "hora": "por hora", "kilo": "por kilo", "litro": "por litro", "persona": "por persona",
+    "noche": "por noche", "ud.": "por unidad", "ud": "por unidad", "unidad": "por unidad",
+    "u.": "por unidad", "minuto": "por minuto", "pieza": "por pieza",
+    "trimestre": "al trimestre", "docena": "por docena", "barril": "por barril",
+    "usuario": "por usuario", "alumno": "por alumno",
+}  # fmt: skip
 STARTERS = frozenset(
     "el la los las un una unos unas él ella ellos ellas yo tú nosotros usted ustedes esto "
     "esta este estos estas eso esa ese esos esas aquel aquella pero y e o ni no sí cuando "

@@ -1,0 +1,52 @@
+"""Symbols of units and currencies that Spanish and French share.
+
+A unit is named by its identifier in CLDR (`length-kilometer`), or by a word of its own where CLDR
+has none; a currency by its ISO code.
+"""
+
+from __future__ import annotations
+
+_LENGTHS = {
+    "km": "kilometer", "hm": "hectometer", "dm": "decimeter", "cm": "centimeter",
+    "mm": "millimeter", "m": "meter", "µm": "micrometer", "μm": "micrometer", "nm": "nanometer",
+}  # fmt: skip
+SHARED_UNITS = {
+    **{symbol: f"length-{name}" for symbol, name in _LENGTHS.items()},
+    "kg": "mass-kilogram", "Kg": "mass-kilogram", "g": "mass-gram", "gr": "mass-gram",
+    "mg": "mass-milligram", "µg": "mass-microgram", "t": "mass-tonne", "lb": "mass-pound",
+    "lbs": "mass-pound", "oz": "mass-ounce", "l": "volume-liter", "L": "volume-liter",
+    "dl": "volume-deciliter", "cl": "volume-centiliter", "cL": "volume-centiliter",
+    "ml": "volume-milliliter", "mL": "volume-milliliter", "hl": "volume-hectoliter",
+    "ha": "area-hectare", "h": "duration-hour", "min": "duration-minute", "s": "duration-second",
+    "ms": "duration-millisecond", "ns": "duration-nanosecond", "µs": "duration-microsecond",
+    "°C": "temperature-celsius", "ºC": "temperature-celsius", "° C": "temperature-celsius",
+    "º C": "temperature-celsius", "°F": "temperature-fahrenheit", "ºF": "temperature-fahrenheit",
+    "K": "temperature-kelvin", "Hz": "frequency-hertz", "kHz": "frequency-kilohertz",
+    "MHz": "frequency-megahertz", "GHz": "frequency-gigahertz", "V": "electric-volt",
+    "kV": "kilovolt", "W": "power-watt", "kW": "power-kilowatt", "MW": "power-megawatt",
+    "GW": "power-gigawatt", "kWh": "kilowatt-hour", "Wh": "watt-hour", "MWh": "megawatt-hour",
+    "mAh": "milliampere-hour", "A": "electric-ampere", "mA": "electric-milliampere",
+    "Ω": "electric-ohm", "kcal": "energy-kilocalorie", "cal": "energy-calorie",
+    "kJ": "energy-kilojoule", "J": "energy-joule", "N": "force-newton", "Pa": "pressure-pascal",
+    "hPa": "pressure-hectopascal", "kPa": "pressure-kilopascal", "mmHg": "pressure-millimeter-ofhg",
+    "bar": "bar", "dB": "decibel", "CV": "horsepower", "B": "digital-byte",
+    "KB": "digital-kilobyte", "kB": "digital-kilobyte", "MB": "digital-megabyte",
+    "GB": "digital-gigabyte", "TB": "digital-terabyte", "Gb": "digital-gigabit",
+    "Mb": "digital-megabit", "Mbit": "digital-megabit", "Gbit": "digital-gigabit",
+    "Mbps": "megabit-per-second", "Gbps": "gigabit-per-second", "kbps": "kilobit-per-second",
+    "px": "graphics-pixel", "MP": "graphics-megapixel", "Mpx": "graphics-megapixel",
+    "mph": "speed-mile-per-hour", "kph": "speed-kilometer-per-hour",
+    "kmh": "speed-kilometer-per-hour", "mi": "length-mile", "ft": "length-foot",
+    "ppm": "part-per-million", "mol": "concentr-mole", "lx": "light-lux", "lm": "light-lumen",
+    "hab.": "inhabitant", "hab": "inhabitant", "pers.": "person", "pers": "person",
+    "Nm": "torque-newton-meter", "kn": "speed-knot",
+}  # fmt: skip
+SHARED_SIGNS = {
+    "€": "EUR", "EUR": "EUR", "euros": "EUR", "euro": "EUR", "$": "USD", "USD": "USD",
+    "US$": "USD", "U$S": "USD", "$US": "USD", "£": "GBP", "GBP": "GBP", "¥": "JPY", "JPY": "JPY",
+    "CHF": "CHF", "MXN": "MXN", "MX$": "MXN", "BRL": "BRL", "R$": "BRL", "CNY": "CNY", "₹": "INR",
+    "INR": "INR", "Rs.": "INR", "Rs": "INR", "₽": "RUB", "RUB": "RUB", "₿": "BTC", "BTC": "BTC",
+    "CAD": "CAD", "C$": "CAD", "CA$": "CAD", "$CA": "CAD", "$ CA": "CAD", "$ US": "USD",
+    "AUD": "AUD",
+    "¢": "¢", "₩": "KRW", "SEK": "SEK", "ARS": "ARS", "COP": "COP", "CLP": "CLP",
+}  # fmt: skip
