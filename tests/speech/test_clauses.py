@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.speech.clauses import Clause, Reading, cut_first, cut_long, join_short
+from anyrig.speech.clauses import Clause, SpokenSpan, cut_first, cut_long, join_short
 
 
 def _clause(text: str, start: int = 0) -> Clause:
-    return Clause((Reading(start, start + len(text), text, plain=True),))
+    return Clause((SpokenSpan(start, start + len(text), text, plain=True),))
 
 
 def _cut(text: str, limit: int) -> list[str]:
@@ -38,9 +38,13 @@ def test_cuts(text: str, limit: int, parts: list[str]) -> None:
 
 
 def test_what_one_rule_reads_is_not_cut() -> None:
-    number = Reading(8, 12, "two thousand and twenty-four")
+    number = SpokenSpan(8, 12, "two thousand and twenty-four")
     part = Clause(
-        (Reading(0, 8, "It is,  ", plain=True), number, Reading(12, 20, " at last", plain=True))
+        (
+            SpokenSpan(0, 8, "It is,  ", plain=True),
+            number,
+            SpokenSpan(12, 20, " at last", plain=True),
+        )
     )
     assert [one.spoken for one in cut_long(part, 30)] == [
         "It is,", "two thousand and twenty-four", "at last",
@@ -48,7 +52,7 @@ def test_what_one_rule_reads_is_not_cut() -> None:
 
 
 def test_phonemes_are_not_cut() -> None:
-    part = Clause((Reading(0, 5, f"[[{'kə' * 40}]]"), Reading(5, 10, " cats", plain=True)))
+    part = Clause((SpokenSpan(0, 5, f"[[{'kə' * 40}]]"), SpokenSpan(5, 10, " cats", plain=True)))
     assert [one.spoken for one in cut_long(part, 30)][0] == f"[[{'kə' * 40}]]"
 
 

@@ -1,7 +1,7 @@
 """Clauses: long sentences cut at natural places, short ones joined, the first clause set free.
 
 All lengths are of what is spoken, as `2024` is longer in the mouth than on paper. A cut falls
-between two readings: a word, or what is said for one token (a date, an amount, a marked word), so
+between two spans: a word, or what is said for one token (a date, an amount, a marked word), so
 every character stays in exactly one clause.
 """
 
@@ -33,7 +33,7 @@ _PUNCTUATION = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SpokenSpan:
     """What is said for a stretch of the text."""
 
     start: int
@@ -50,27 +50,27 @@ class Reading:
 class Clause:
     """Readings in a row that are spoken at once: a sentence, a part of one, or several."""
 
-    readings: tuple[Reading, ...]
+    spans: tuple[SpokenSpan, ...]
     ends: bool = True
     """Whether a sentence ends with it."""
 
     @property
     def start(self) -> int:
-        return self.readings[0].start
+        return self.spans[0].start
 
     @property
     def end(self) -> int:
-        return self.readings[-1].end
+        return self.spans[-1].end
 
     @cached_property
     def said(self) -> str:
         """For the engine, in one line."""
-        return " ".join("".join([one.said for one in self.readings]).split())
+        return " ".join("".join([one.said for one in self.spans]).split())
 
     @cached_property
     def spoken(self) -> str:
         """For people, in one line."""
-        return " ".join("".join([one.spoken or one.said for one in self.readings]).split())
+        return " ".join("".join([one.spoken or one.said for one in self.spans]).split())
 
     @cached_property
     def is_speakable(self) -> bool:
@@ -82,7 +82,7 @@ def cut_long(clause: Clause, max_chars: int) -> list[Clause]:
     """A clause as several of at most so many characters, alike in length, at natural places."""
     if len(clause.said) <= max_chars:
         return [clause]
-    words = [word for one in clause.readings for word in _split_words(one, max_chars)]
+    words = [word for one in clause.spans for word in _split_words(one, max_chars)]
     sums = [0, *accumulate(len(word.said) for word in words)]
     cuts, start = [0], 0
     while sums[-1] - sums[start] > max_chars:
@@ -101,7 +101,7 @@ def cut_first(clause: Clause, seconds_per_character: float) -> list[Clause]:
     """
     if len(clause.said) * seconds_per_character <= _MAX_WAIT_S:
         return [clause]
-    words = [word for one in clause.readings for word in _split_words(one, len(clause.said))]
+    words = [word for one in clause.spans for word in _split_words(one, len(clause.said))]
     sums = [0, *accumulate(len(word.said) for word in words)]
     places = [
         at for at in range(1, len(words))
@@ -128,8 +128,8 @@ def join_short(
         fits = whole and lengths[-1] + 1 + length <= most
         if fits and (is_short or too_short[-1]):
             before = joined[-1]
-            space = Reading(before.end, clause.start, " ")
-            joined[-1] = Clause((*before.readings, space, *clause.readings), clause.ends)
+            space = SpokenSpan(before.end, clause.start, " ")
+            joined[-1] = Clause((*before.spans, space, *clause.spans), clause.ends)
             lengths[-1] += 1 + length
             too_short[-1] = too_short[-1] and is_short and lengths[-1] < _SHORT_CHARS
             continue
@@ -139,37 +139,37 @@ def join_short(
     return joined
 
 
-def _split_words(reading: Reading, max_chars: int) -> Iterator[Reading]:
-    """The words of a plain reading, each with the space after it; one too long is cut hard."""
-    if not reading.plain:
-        yield from _cut_hard(reading, max_chars)
+def _split_words(span: SpokenSpan, max_chars: int) -> Iterator[SpokenSpan]:
+    """The words of a plain span, each with the space after it; one too long is cut hard."""
+    if not span.plain:
+        yield from _cut_hard(span, max_chars)
         return
-    position = reading.start
-    for match in _WORD.finditer(reading.said):
-        word = Reading(position, position + len(match[0]), match[0], plain=True)
+    position = span.start
+    for match in _WORD.finditer(span.said):
+        word = SpokenSpan(position, position + len(match[0]), match[0], plain=True)
         position = word.end
         yield from _cut_hard(word, max_chars)
-    if position < reading.end:  # only white space
-        yield Reading(position, reading.end, reading.said[position - reading.start :], plain=True)
+    if position < span.end:  # only white space
+        yield SpokenSpan(position, span.end, span.said[position - span.start :], plain=True)
 
 
-def _cut_hard(reading: Reading, max_chars: int) -> Iterator[Reading]:
+def _cut_hard(span: SpokenSpan, max_chars: int) -> Iterator[SpokenSpan]:
     """Pieces of at most so many characters: at spaces, else anywhere, but never within IPA."""
-    if len(reading.said) <= max_chars or "[[" in reading.said:
-        yield reading
+    if len(span.said) <= max_chars or "[[" in span.said:
+        yield span
         return
-    size, length, done = reading.end - reading.start, len(reading.said), 0
+    size, length, done = span.end - span.start, len(span.said), 0
     while done < length:
-        space = reading.said.rfind(" ", done, done + max_chars)
+        space = span.said.rfind(" ", done, done + max_chars)
         stop = space + 1 if space > done else done + max_chars
         stop = length if length - done <= max_chars else stop
         # Of words longer than what they stand for, each piece has its share of the characters.
-        left, right = (reading.start + size * at // length for at in (done, stop))
-        yield Reading(left, right, reading.said[done:stop], plain=reading.plain)
+        left, right = (span.start + size * at // length for at in (done, stop))
+        yield SpokenSpan(left, right, span.said[done:stop], plain=span.plain)
         done = stop
 
 
-def _best_cut(words: Sequence[Reading], sums: Sequence[int], start: int, max_chars: int) -> int:
+def _best_cut(words: Sequence[SpokenSpan], sums: Sequence[int], start: int, max_chars: int) -> int:
     """Where the clause that begins with the word `start` should end."""
     left = sums[-1] - sums[start]
     ideal = left / -(-left // max_chars)
@@ -182,7 +182,7 @@ def _best_cut(words: Sequence[Reading], sums: Sequence[int], start: int, max_cha
     )
 
 
-def _roughness(words: Sequence[Reading], at: int) -> float:
+def _roughness(words: Sequence[SpokenSpan], at: int) -> float:
     """How unnatural a cut before this word sounds, from 0 to 1.5."""
     if at >= len(words):
         return 0.0

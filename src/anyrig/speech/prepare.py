@@ -25,7 +25,7 @@ from typing import Literal
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech import ssml
-from anyrig.speech.clauses import SHORT_WORDS, Clause, Reading, cut_first, cut_long, join_short
+from anyrig.speech.clauses import SHORT_WORDS, Clause, SpokenSpan, cut_first, cut_long, join_short
 from anyrig.speech.engine import Utterance
 from anyrig.speech.language import (
     PARAGRAPH_WORDS,
@@ -181,7 +181,7 @@ class _StyledClause:
     paragraph: int
 
 
-_MarkReadings = Sequence[tuple[Mark, Reading]]
+_MarkSpans = Sequence[tuple[Mark, SpokenSpan]]
 
 
 class _ParagraphReader:
@@ -234,7 +234,7 @@ class _ParagraphReader:
         return list(self._join_short(clauses))
 
     def _read_sentences(
-        self, paragraph: Paragraph, marks: _MarkReadings, runs: Sequence[tuple[int, Style]],
+        self, paragraph: Paragraph, marks: _MarkSpans, runs: Sequence[tuple[int, Style]],
         cuts: Sequence[int], language: str,
     ) -> Iterator[tuple[Clause, Style]]:  # fmt: skip
         text = self.source.text
@@ -250,14 +250,14 @@ class _ParagraphReader:
                 own = marks[bisect_left(mark_starts, left) : bisect_left(mark_starts, right)]
                 if len(edges) > 2 or style.language != language:
                     tokens = _tokenize(text, left, right, style.language)
-                readings = self._read_tokens(tokens, left, right, own, style.language)
-                clauses.append((Clause(readings, right == end or right in self._edges), style))
+                spans = self._read_tokens(tokens, left, right, own, style.language)
+                clauses.append((Clause(spans, right == end or right in self._edges), style))
             yield from _merge_unspeakable(clauses)
 
     def _read_tokens(
-        self, tokens: Sequence[Token], start: int, end: int, marks: _MarkReadings, language: str
-    ) -> tuple[Reading, ...]:
-        """The readings of a stretch, its marks with those given for them."""
+        self, tokens: Sequence[Token], start: int, end: int, marks: _MarkSpans, language: str
+    ) -> tuple[SpokenSpan, ...]:
+        """The spans of a stretch, its marks with those given for them."""
         if not marks:
             return tuple(self._verbalize(tokens, language))
         if _have_crossing(tokens, [mark for mark, _ in marks]):
@@ -268,27 +268,29 @@ class _ParagraphReader:
                 for left, right in gaps
                 for token in _tokenize(self.source.text, left, right, language)
             ]
-        readings: list[Reading] = []
+        spans: list[SpokenSpan] = []
         position = start
-        for mark, reading in marks:
-            readings += self._verbalize(_tokens_between(tokens, position, mark.start), language)
-            readings.append(reading)
+        for mark, span in marks:
+            spans += self._verbalize(_tokens_between(tokens, position, mark.start), language)
+            spans.append(span)
             position = mark.end
-        readings += self._verbalize(_tokens_between(tokens, position, end), language)
-        return tuple(readings)
+        spans += self._verbalize(_tokens_between(tokens, position, end), language)
+        return tuple(spans)
 
-    def _verbalize(self, tokens: Sequence[Token], language: str) -> Iterator[Reading]:
+    def _verbalize(self, tokens: Sequence[Token], language: str) -> Iterator[SpokenSpan]:
         units = verbalize(tokens, language, self.options.reads)
         for (start, end), group in groupby(units, lambda unit: (unit.start, unit.end)):
-            yield self._build_reading(start, end, list(group))
+            yield self._build_span(start, end, list(group))
 
-    def _build_reading(self, start: int, end: int, units: Sequence[SpokenUnit]) -> Reading:
+    def _build_span(self, start: int, end: int, units: Sequence[SpokenUnit]) -> SpokenSpan:
         """What is said for units of one place."""
         if len(units) == 1 and units[0].kind == "words":
             said = _UNSAID.sub(" ", units[0].text)
-            return Reading(start, end, said, plain=units[0].plain and len(said) == end - start)
+            return SpokenSpan(start, end, said, plain=units[0].plain and len(said) == end - start)
         said = "".join([self._engine_text(unit) for unit in units])
-        return Reading(start, end, said, "".join([_UNSAID.sub(" ", one.readable) for one in units]))
+        return SpokenSpan(
+            start, end, said, "".join([_UNSAID.sub(" ", one.readable) for one in units])
+        )
 
     def _engine_text(self, unit: SpokenUnit) -> str:
         if unit.kind == "ipa":
@@ -357,31 +359,31 @@ class _ParagraphReader:
 
     # Marks
 
-    def _read_marks(self, paragraph: Paragraph, language: str) -> list[tuple[Mark, Reading]]:
-        """The marks of a paragraph with their readings: the text's own before the lexicon's."""
+    def _read_marks(self, paragraph: Paragraph, language: str) -> list[tuple[Mark, SpokenSpan]]:
+        """The marks of a paragraph with their spans: the text's own before the lexicon's."""
         text = self.source.text
         low, high = (bisect_left(self._mark_starts, at) for at in (paragraph.start, paragraph.end))
         own = self._marks[low:high]
         known = self.options.lexicon.find_marks(text, paragraph.start, paragraph.end, language)
         ends = [mark.end for mark in own]
         known = [mark for mark in known if not _overlaps(mark, own, ends)]
-        found: list[tuple[Mark, Reading]] = []
+        found: list[tuple[Mark, SpokenSpan]] = []
         for mark in sorted([*own, *known], key=lambda mark: mark.start):
             named = self._style_at(mark.start).language
             spoken = match_language(named, self.options.languages) if named else language
-            reading = self._read_mark(mark, text[mark.start : mark.end], spoken)
-            if reading is not None and mark.end <= paragraph.end:
-                found.append((mark, reading))
+            span = self._read_mark(mark, text[mark.start : mark.end], spoken)
+            if span is not None and mark.end <= paragraph.end:
+                found.append((mark, span))
         return found
 
-    def _read_mark(self, mark: Mark, text: str, language: str) -> Reading | None:
+    def _read_mark(self, mark: Mark, text: str, language: str) -> SpokenSpan | None:
         """What is said for a mark; None when its text is read as if it had none."""
         if mark.ipa and "ipa" in self.options.reads:
-            return Reading(mark.start, mark.end, f"[[{mark.ipa}]]")
+            return SpokenSpan(mark.start, mark.end, f"[[{mark.ipa}]]")
         if mark.ipa and not mark.say:
             if mark.bare or text == STAND_IN:
                 self._warn(f"{_NO_IPA}, and IPA without a word is left out")
-                return Reading(mark.start, mark.end, "")
+                return SpokenSpan(mark.start, mark.end, "")
             self._warn(_NO_IPA)
             return None
         if mark.interpret:
@@ -391,19 +393,19 @@ class _ParagraphReader:
                 self._warn(f"SSML: say-as {kind!r} is not supported")
                 return None
         elif mark.fixed:
-            return Reading(mark.start, mark.end, mark.say)
+            return SpokenSpan(mark.start, mark.end, mark.say)
         else:
             tokens = tokenize(mark.say, language)
         units = verbalize(tokens, language, self.options.reads)
-        reading = self._build_reading(mark.start, mark.end, units)
-        return Reading(mark.start, mark.end, reading.said.strip(), reading.spoken.strip())
+        span = self._build_span(mark.start, mark.end, units)
+        return SpokenSpan(mark.start, mark.end, span.said.strip(), span.spoken.strip())
 
     def _warn(self, message: str) -> None:
         self.warnings[message] = None
 
 
 def _sentences(
-    text: str, paragraph: Paragraph, marks: _MarkReadings, language: str
+    text: str, paragraph: Paragraph, marks: _MarkSpans, language: str
 ) -> Iterator[tuple[int, int, Sequence[Token]]]:
     """The sentences of a paragraph; none ends within a mark."""
     tokens = _tokenize(text, paragraph.start, paragraph.end, language)
@@ -470,7 +472,7 @@ def _merge_unspeakable(
         if merged and not (clause.is_speakable and merged[-1][0].is_speakable):
             before, own = merged.pop()
             style = style if clause.is_speakable else own
-            clause = Clause(before.readings + clause.readings, clause.ends)
+            clause = Clause(before.spans + clause.spans, clause.ends)
         merged.append((clause, style))
     return (pair for pair in merged if pair[0].is_speakable)
 
@@ -495,7 +497,7 @@ def _between(positions: Sequence[int], start: int, end: int) -> Sequence[int]:
     return positions[bisect_right(positions, start) : bisect_left(positions, end)]
 
 
-def _is_inside(position: int, marks: _MarkReadings) -> bool:
+def _is_inside(position: int, marks: _MarkSpans) -> bool:
     number = bisect_left(marks, position, key=lambda pair: pair[0].start) - 1
     return number >= 0 and position < marks[number][0].end
 
@@ -534,10 +536,10 @@ def _build_segments(
 
 def _list_readings(clause: Clause, start: int, end: int) -> Iterator[tuple[int, int, str]]:
     """What is not read as written, in places of the segment's text."""
-    for reading in clause.readings:
-        low, high = max(reading.start, start), min(reading.end, end)
-        if not reading.plain and low < high:
-            yield low - start, high - start, reading.said.strip()
+    for span in clause.spans:
+        low, high = max(span.start, start), min(span.end, end)
+        if not span.plain and low < high:
+            yield low - start, high - start, span.said.strip()
 
 
 def _trim(text: str, clause: Clause) -> Span:
