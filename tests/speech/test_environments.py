@@ -97,7 +97,7 @@ def test_an_environment_serves_the_devices_it_was_built_for(
     built_for: str, flavour: str, serves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Environment, "stamp", Stamp("x", kind=built_for))
-    assert Environment("small", SMALL, tmp_path)._serves(flavour) is serves
+    assert Environment("small", SMALL, tmp_path)._has_torch_for(flavour) is serves
 
 
 def test_other_pins_or_an_old_python_make_it_stale(home: Path, tmp_path: Path) -> None:
