@@ -133,8 +133,8 @@ def _build_runtime(
     return made
 
 
-def _open(runtime: RealtimeRuntime, seed: int, frames: int = FRAMES) -> RealtimeSpeech:
-    speech = runtime.open(_VOICE, seed=seed, guidance=reference.GUIDANCE, max_frames=frames)
+def _open(runtime: RealtimeRuntime, seed: int) -> RealtimeSpeech:
+    speech = runtime.open(_VOICE, seed=seed, guidance=reference.GUIDANCE, max_frames=FRAMES)
     speech.tokens.extend(_make_tokens(runtime.model))
     speech.finished = True
     return speech

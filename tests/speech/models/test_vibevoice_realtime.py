@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from pathlib import Path
@@ -15,11 +16,13 @@ from anyrig.errors import InvalidInputError
 from anyrig.speech.models.vibevoice.model import plan_steps
 from anyrig.speech.models.vibevoice.presets import read_preset
 from anyrig.speech.models.vibevoice.realtime import RealtimeRuntime, RealtimeSpeech, TokenFeed
-from anyrig.speech.models.vibevoice.realtime_model import stack_steps
+from anyrig.speech.models.vibevoice.realtime_model import read_realtime_shape, stack_steps
 from benchmarks import vibevoice_realtime_reference as reference
 from tests.speech.tiny_vibevoice import PRESETS, RECORDED, build_tokenizer
 
 VOICE = "en-Tiny_woman"
+_SOURCE = Path(os.environ.get("VIBEVOICE_SOURCE", "none"))
+PUBLISHED = sorted(_SOURCE.glob("demo/voices/streaming_model/*.pt"))
 TEXT = "The old keeper walked slowly down the long stone stairs, and counted every single step."
 
 
@@ -267,6 +270,17 @@ def test_a_preset_of_another_model_is_named(runtime: RealtimeRuntime) -> None:
         InvalidInputError, match=r"en-Tiny_woman.pt does not fit this model: .* layers"
     ):
         read_preset(PRESETS[VOICE], shape.speech, shape.text)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PUBLISHED, reason="VIBEVOICE_SOURCE names no checkout of VibeVoice")
+def test_published_presets_are_read() -> None:
+    shape = read_realtime_shape(reference.FULL)
+    for path in PUBLISHED:
+        preset = read_preset(path, shape.text, shape.speech)
+        assert preset.text.shape[0] == 4
+        assert preset.speech.shape[0] == preset.negative.shape[0] == 20
+        assert preset.hidden.isfinite().all()
 
 
 @pytest.mark.gpu

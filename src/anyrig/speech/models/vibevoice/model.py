@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -389,6 +390,7 @@ class SolverStep:
     noise: float = 0.0
 
 
+@lru_cache(maxsize=64)
 def plan_steps(num_steps: int, *, stochastic: bool = False) -> tuple[SolverStep, ...]:
     """The whole way from noise to a latent; with fresh noise at each step if `stochastic`."""
     levels = _noise_levels()
