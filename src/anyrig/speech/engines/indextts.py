@@ -218,6 +218,7 @@ class IndexTts2(SpeechEngine):
     version = "1"
     sample_rate = 22050
     clones = True
+    voice_samples = True
     cores = None
     pads = False
     batch_invariant = True
