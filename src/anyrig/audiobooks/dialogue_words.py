@@ -242,22 +242,15 @@ def get_words(language: str) -> DialogueWords:
     return _TABLES.get(language.partition("-")[0].lower(), _TABLES["en"])
 
 
-@lru_cache(maxsize=1)
-def _first_names() -> dict[str, Gender]:
-    found: dict[str, Gender] = dict.fromkeys(_MEN.split(), "m")
-    return found | dict.fromkeys(_WOMEN.split(), "f")
-
-
-@lru_cache(maxsize=1)
-def _kinds() -> dict[str, Gender]:
-    found: dict[str, Gender] = dict.fromkeys(_MALE.split(), "m")
-    found |= dict.fromkeys(_FEMALE.split(), "f")
-    return found | dict.fromkeys(_NEITHER.split(), "")
+@lru_cache(maxsize=2)
+def _build_genders(men: str, women: str, neither: str = "") -> dict[str, Gender]:
+    lists: tuple[tuple[str, Gender], ...] = ((men, "m"), (women, "f"), (neither, ""))
+    return {word: gender for words, gender in lists for word in words.split()}
 
 
 def list_unnamed_genders(words: Iterable[str]) -> set[Gender]:
     """The genders of people who are spoken of without a name: `a man`, `the stranger`."""
-    kinds = _kinds()
+    kinds = _build_genders(_MALE, _FEMALE, _NEITHER)
     return {kinds[word] for word in words if word in kinds}
 
 
@@ -267,12 +260,11 @@ def guess_gender(name: str, language: str) -> Gender:
     parts = name.casefold().replace("’", "'").split()
     if parts and parts[0] in words.articles:
         parts = parts[1:]
-    for part in parts[:1] or [""]:
-        known = words.titles.get(part.rstrip("."), "")
-        if known:
-            return known
+    if parts and (known := words.titles.get(parts[0].rstrip("."), "")):
+        return known
+    kinds = _build_genders(_MALE, _FEMALE, _NEITHER)
     for part in parts:
-        if kind := _kinds().get(part, ""):
+        if kind := kinds.get(part, ""):
             return kind
     first = [part for part in parts if part.rstrip(".") not in words.titles]
-    return _first_names().get(first[0], "") if first else ""
+    return _build_genders(_MEN, _WOMEN).get(first[0], "") if first else ""

@@ -274,7 +274,6 @@ class Synthesizer:
         *,
         lane: Lane = "bulk",
         fresh: bool = False,
-        stream: bool | None = None,
         look_ahead: int = 0,
         wait_s: float | None = None,
         client: str = "",
@@ -283,17 +282,16 @@ class Synthesizer:
 
         Args:
             segments: what to speak.
-            lane: `live` if somebody listens.
+            lane: `live` if somebody listens: parts of a take are given while the rest is made, if
+                the engine streams.
             fresh: make everything again, and cache that.
-            stream: whether parts of a take are given while the rest is made; in the lane `live` if
-                None.
             look_ahead: segments that are requested before they are taken.
             wait_s: how long a segment may wait for its turn.
             client: for whom it is; clients take turns.
         """
         return Reading(
             self, segments, lane=lane, fresh=fresh,
-            stream=(lane == "live" if stream is None else stream) and self.info.streams,
+            stream=lane == "live" and self.info.streams,
             look_ahead=look_ahead, wait_s=wait_s, client=client,
         )  # fmt: skip
 
