@@ -52,8 +52,6 @@ GB = 1_000_000_000
 MIN_PYTHON = (3, 11)
 """The oldest Python that anyrig's own code runs on."""
 TORCH_28_INDEXES = {"cpu": "cpu", "cuda": "cu128", "rocm": "rocm6.4", "xpu": "xpu"}
-_WORKER_REQUIREMENTS = ("psutil",)
-"""What a worker of ours imports beside the engine's own packages."""
 _STAMP = "anyrig-environment.json"
 _LAST_LINES = 15
 # Variables of the user that would lead pip or Python out of the new environment.
@@ -317,8 +315,7 @@ class Environment:
         needs = f" It needs {self.spec.system_needs}." if self.spec.system_needs else ""
         if self.spec.requirements:
             _run(
-                [*pip, *pip_options, *self.spec.requirements, *_WORKER_REQUIREMENTS],
-                variables, on_line,
+                [*pip, *pip_options, *self.spec.requirements], variables, on_line,
                 hint=f"The lines above are pip's.{needs} Check the network, then try again.",
             )  # fmt: skip
 

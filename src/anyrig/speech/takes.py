@@ -184,7 +184,7 @@ def encode_take(take: Take, *, flac: bool = False) -> bytes:
     scaled = samples * np.float32(_FULL / 2.0**exponent)
     np.rint(scaled, out=scaled)
     whole = np.clip(scaled, -_FULL, _FULL - 1, out=scaled).astype("<i2")
-    sound = memoryview(_encode_flac(whole) if flac else whole)
+    sound = memoryview(_encode_flac(whole) if flac else whole.data)
     words = [[word.text, word.start_s, word.end_s] for word in take.words]
     written = json.dumps(words, separators=(",", ":")).encode() if words else b""
     codec = _FLAC if flac else _PLAIN

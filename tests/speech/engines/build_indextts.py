@@ -100,7 +100,7 @@ def main(folder: str) -> None:
     )
     from indextts25.s2mel.modules.campplus.DTDNN import CAMPPlus  # type: ignore[import-not-found]
     from indextts25.s2mel.modules.commons import MyModel  # type: ignore[import-not-found]
-    from omegaconf import OmegaConf  # type: ignore[import-not-found]
+    from omegaconf import OmegaConf
     from safetensors.torch import save_file
     from transformers import SeamlessM4TFeatureExtractor, Wav2Vec2BertConfig, Wav2Vec2BertModel
 

@@ -138,7 +138,8 @@ class IndexTts(SpeechEngine):
     batch_invariant = True  # every utterance has its own seed
     max_items = 16
     environment = EnvironmentSpec(
-        ("indextts25-inference==0.2.0", "torch==2.13.0", "transformers==5.22.2"),
+        # A worker measures its memory with psutil, which nothing here brings.
+        ("indextts25-inference==0.2.0", "torch==2.13.0", "transformers==5.22.2", "psutil==7.2.2"),
         max_python=(3, 13),
         disk_bytes=2 * GB,
         gpu_disk_bytes=8 * GB,
@@ -375,7 +376,7 @@ def check_shapes(folder: Path) -> None:
     The package would notice some of it after a minute of loading, and would not name the file.
     """
     import torch
-    from omegaconf import OmegaConf  # type: ignore[import-not-found]
+    from omegaconf import OmegaConf
 
     config: Any = OmegaConf.load(folder / "config.yaml")
     try:
