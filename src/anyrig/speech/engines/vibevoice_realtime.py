@@ -81,7 +81,8 @@ INFO = EngineInfo(
     verification=Verification(
         "small random", "microsoft/VibeVoice's own code",
         "latents and sound of 54 frames differ by less than 1e-4 in fp32; bf16 cosine over 0.999",
-        note="its published presets are read",
+        note="its published presets are read; on an H200 at the real shape 22 times as fast as the "
+        "original",
     ),
 )  # fmt: skip
 
