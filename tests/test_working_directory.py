@@ -243,7 +243,11 @@ def _running(
 # -- how processes are started ---------------------------------------------------------------------
 
 STARTING = "backends/process.py"
-OTHERS = {"speech/environments.py": "builds environments, with -I", "install.py": "prints"}
+OTHERS = {
+    "speech/environments.py": "builds environments, with -I",
+    "storage/package_index.py": "asks pip for its index, with -I",
+    "install.py": "prints",
+}
 _MULTIPROCESSING = {"Process", "Pool", "get_context", "set_start_method", "ProcessPoolExecutor"}
 _EXECUTING = ("exec", "spawn", "posix_spawn")
 

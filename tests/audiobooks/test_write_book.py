@@ -375,5 +375,5 @@ def test_wrong_wishes_are_told(tmp_path: Path, sound: Samples) -> None:
         write_chapters(tmp_path / "x", cut(sound), BOOK, CHAPTER_TAGS, format="m4b")
     assert not (tmp_path / "x").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInputError, match="cannot be made"):
+    with pytest.raises(InvalidInputError, match="cannot create"):
         write_chapters(tmp_path / "file" / "x", cut(sound), BOOK, CHAPTER_TAGS)

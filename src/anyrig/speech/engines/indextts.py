@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.errors import InvalidInputError, Message, MissingWeightsError, OptionRef
 from anyrig.speech.engine import (
     EngineInfo,
     EngineOption,
@@ -139,8 +139,9 @@ class IndexTts(SpeechEngine):
     max_items = 16
     environment = EnvironmentSpec(
         # A worker measures its memory with psutil, which nothing here brings.
-        ("indextts25-inference==0.2.0", "torch==2.13.0", "transformers==5.22.2", "psutil==7.2.2"),
+        ("indextts25-inference==0.2.0", "torch==2.8.0", "transformers==5.22.2", "psutil==7.2.2"),
         max_python=(3, 13),
+        torch_indexes=TORCH_28_INDEXES,
         disk_bytes=2 * GB,
         gpu_disk_bytes=8 * GB,
         notice=_NOTICE,
@@ -172,8 +173,10 @@ class IndexTts(SpeechEngine):
         if folder and (folder / "bpe.model").is_file() and not (folder / "codec.pth").is_file():
             raise MissingWeightsError(
                 f"{folder} has the files of IndexTTS 2.0; indextts is version 2.5",
-                hint="Pass --engine indextts2, or put the files of IndexTeam/IndexTTS-2.5 into "
-                "another folder.",
+                hint=Message(
+                    "Pass {engine}, or put those of IndexTeam/IndexTTS-2.5 into another folder.",
+                    engine=OptionRef("engine", "indextts2"),
+                ),
             )
         return recordings.find_weights(cls, folder, _FILES)
 
