@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
@@ -65,6 +66,12 @@ def listen(client: TestClient, **query: Any) -> tuple[list[bytes], list[dict[str
                 events.append(json.loads(message["text"]))
 
 
+def is_same(first: bytes, second: bytes) -> bool:
+    """As the same take sounds; a sum on the CPU may round its last bit either way."""
+    left, right = (np.frombuffer(sound, "<i2").astype(int) for sound in (first, second))
+    return len(left) == len(right) and int(np.abs(left - right).max()) <= 4
+
+
 def test_config_names_the_presets(client: TestClient) -> None:
     config = client.get("/config").json()
     assert {"en-Ada_woman", "en-Carter_man"} <= set(config["voices"])
@@ -96,8 +103,8 @@ def test_cfg_and_steps_are_of_one_request_only(client: TestClient) -> None:
     plain = listen(client, text=TEXT)
     other = [listen(client, text=TEXT, **one) for one in ({"cfg": "3"}, {"steps": "9"})]
     again = listen(client, text=TEXT)
-    assert plain[0] == again[0]
-    assert all(one[0] != plain[0] for one in other)
+    assert is_same(b"".join(plain[0]), b"".join(again[0]))
+    assert not any(is_same(b"".join(one[0]), b"".join(plain[0])) for one in other)
     received = [one[1][0]["data"] for one in (plain, *other)]
     assert [one["cfg_scale"] for one in received] == [1.5, 3.0, 1.5]
     assert [one["inference_steps"] for one in received] == [None, None, 9]
@@ -113,7 +120,7 @@ def test_numbers_that_mean_nothing_are_the_defaults(
     assert code == 1000
     assert events[0]["data"]["cfg_scale"] == 1.5
     assert events[0]["data"]["inference_steps"] is None
-    assert frames == listen(client, text=TEXT)[0]
+    assert is_same(b"".join(frames), b"".join(listen(client, text=TEXT)[0]))
 
 
 def test_more_steps_than_there_can_be_are_an_error(client: TestClient) -> None:
@@ -136,9 +143,9 @@ def test_options_of_a_request_are_its_own(client: TestClient) -> None:
     plain = client.post("/v1/audio/speech", json=body)
     other = client.post("/v1/audio/speech", json={**body, "options": {"steps": 9}})
     assert plain.status_code == other.status_code == 200
-    assert plain.content != other.content
-    assert plain.content == b"".join(listen(client, text=TEXT)[0])
-    assert other.content == b"".join(listen(client, text=TEXT, steps="9")[0])
+    assert not is_same(plain.content, other.content)
+    assert is_same(plain.content, b"".join(listen(client, text=TEXT)[0]))
+    assert is_same(other.content, b"".join(listen(client, text=TEXT, steps="9")[0]))
 
 
 # -- the demo's page -------------------------------------------------------------------------------
