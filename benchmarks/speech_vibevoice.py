@@ -42,7 +42,9 @@ def run(hardware: str) -> list[Row]:
     peer = {batch: _measure_peer(model, batch) for batch in ((1, 32) if full else (1,))}
     rows = []
     for batch, low, judge in (
-        ((1, 4.0, "ratio"), (64, 100.0, "ours")) if full else ((2, 0.0, "ours"),)
+        ((1, 4.0, "ratio"), (64, 100.0, "ours"), (256, 100.0, "ours"))
+        if full
+        else ((2, 0.0, "ours"),)
     ):
         speed, spread = _measure_ours(ours, model, batch)
         peer_batch = 1 if batch < 32 else 32

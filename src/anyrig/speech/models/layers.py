@@ -9,7 +9,10 @@ the order of time, so that putting them there costs nothing.
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -81,9 +84,18 @@ class TensorFormat(NamedTuple):
         return tensor.to(self.device, self.dtype)
 
 
+@lru_cache(maxsize=64)
 def has_triton(device: torch.device) -> bool:
-    """Whether our own kernels run there: they are written in Triton."""
-    return device.type == "cuda" and find_spec("triton") is not None
+    """Whether our own kernels run there: they are written in Triton.
+
+    It compiles for NVIDIA from Volta on and for AMD, with the C compiler of the machine; for
+    Windows its wheel brings one.
+    """
+    if device.type != "cuda" or find_spec("triton") is None:
+        return False
+    compilers = (os.environ.get("CC"), "cc", "gcc", "clang")
+    has_compiler = os.name == "nt" or any(name and shutil.which(name) for name in compilers)
+    return has_compiler and torch.cuda.get_device_capability(device) >= (7, 0)
 
 
 class Conv:

@@ -11,10 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from anyrig.speech.models.layers import has_triton
 
 
 class Weights:
@@ -69,24 +72,31 @@ class CodecShape:
 
 
 class ConvState:
-    """What the part before left, read layer by layer, and what this one leaves."""
+    """What the part before left, read layer by layer, and what this one leaves (`after`)."""
 
     def __init__(self, before: Tensor) -> None:
         self._before = before
         self._offset = 0
-        self._after: list[Tensor] = []
+        self.after = torch.empty_like(before)
+
+    def take(self, size: int) -> tuple[Tensor, Tensor]:
+        """A layer's part of the state, to be read and to be written."""
+        part = slice(self._offset, self._offset + size)
+        self._offset += _align(size)
+        return self._before[:, part], self.after[:, part]
 
     def extend(self, x: Tensor, steps: int) -> Tensor:
         """`x` with some steps of the part before it in front."""
         channels = x.shape[-1]
-        before = self._before[:, self._offset : self._offset + steps * channels]
-        self._offset += steps * channels
-        full = torch.cat((before.view(-1, steps, channels), x), dim=1)
-        self._after.append(full[:, full.shape[1] - steps :].flatten(1))
+        before, after = (part.view(-1, steps, channels) for part in self.take(steps * channels))
+        full = torch.cat((before, x), dim=1)
+        after.copy_(full[:, full.shape[1] - steps :])
         return full
 
-    def collect(self) -> Tensor:
-        return torch.cat(self._after, dim=1)
+
+def _align(size: int) -> int:
+    """Elements that a layer's state takes: the next one's begins where wide loads can."""
+    return -(-size // 16) * 16
 
 
 class Conv:
@@ -123,6 +133,20 @@ class ConvTranspose:
         return blocks.reshape(len(x), x.shape[1] * self._stride, -1)
 
 
+class BlockWeights(NamedTuple):
+    """Of a block; gains are folded in, and the depthwise convolution is tap by channel."""
+
+    norm: Tensor
+    depthwise: Tensor
+    bias: Tensor
+    ffn_norm: Tensor
+    up: Tensor
+    up_bias: Tensor
+    down: Tensor
+    down_bias: Tensor
+    eps: float
+
+
 class Block:
     """A depthwise convolution and two products, each around a residual.
 
@@ -132,23 +156,38 @@ class Block:
     def __init__(self, weights: Weights, shape: CodecShape) -> None:
         gamma, ffn_gamma = weights.read_fp32("gamma"), weights.read_fp32("ffn_gamma")
         dtype, mixer, ffn = weights.dtype, weights.under("mixer.conv"), weights.under("ffn")
-        self._norm, self._ffn_norm = weights["norm.weight"], weights["ffn_norm.weight"]
-        self._depthwise = (mixer.read_fp32("weight") * gamma[:, None, None]).to(dtype)
-        self._bias = (mixer.read_fp32("bias") * gamma).to(dtype)
-        self._up, self._up_bias = ffn["linear1.weight"], ffn["linear1.bias"]
-        self._down = (ffn.read_fp32("linear2.weight") * ffn_gamma[:, None]).to(dtype)
-        self._down_bias = (ffn.read_fp32("linear2.bias") * ffn_gamma).to(dtype)
-        self._eps, self._context = shape.eps, shape.kernel - 1
-        self.state_size = self._context * gamma.shape[0]
+        self._weights = BlockWeights(
+            norm=weights["norm.weight"],
+            depthwise=(mixer.read_fp32("weight") * gamma[:, None, None])[:, 0]
+            .t()
+            .to(dtype)
+            .contiguous(),
+            bias=(mixer.read_fp32("bias") * gamma).to(dtype),
+            ffn_norm=weights["ffn_norm.weight"],
+            up=ffn["linear1.weight"],
+            up_bias=ffn["linear1.bias"],
+            down=(ffn.read_fp32("linear2.weight") * ffn_gamma[:, None]).to(dtype),
+            down_bias=(ffn.read_fp32("linear2.bias") * ffn_gamma).to(dtype),
+            eps=shape.eps,
+        )
+        channels, self._context = gamma.shape[0], shape.kernel - 1
+        self.state_size = self._context * channels
+        # A kernel handles all channels of a step, and Triton counts in powers of two.
+        self._fused = has_triton(weights.device) and channels >= 16 and channels.bit_count() == 1
 
     def __call__(self, x: Tensor, state: ConvState) -> Tensor:
-        normed = F.rms_norm(x, x.shape[-1:], self._norm, self._eps)
+        weights = self._weights
+        if self._fused:
+            from anyrig.speech.models.vibevoice.triton_block import run_block
+
+            return run_block(x.contiguous(), *state.take(self.state_size), weights)
+        normed = F.rms_norm(x, x.shape[-1:], weights.norm, weights.eps)
         full = state.extend(normed, self._context).transpose(1, 2)
-        mixed = F.conv1d(full, self._depthwise, self._bias, groups=full.shape[1])
+        mixed = F.conv1d(full, weights.depthwise.t()[:, None], weights.bias, groups=full.shape[1])
         x = x + mixed.transpose(1, 2)
-        normed = F.rms_norm(x, x.shape[-1:], self._ffn_norm, self._eps)
-        hidden = F.gelu(F.linear(normed, self._up, self._up_bias))
-        return x + F.linear(hidden, self._down, self._down_bias)
+        normed = F.rms_norm(x, x.shape[-1:], weights.ffn_norm, weights.eps)
+        hidden = F.gelu(F.linear(normed, weights.up, weights.up_bias))
+        return x + F.linear(hidden, weights.down, weights.down_bias)
 
 
 _Layer = Conv | ConvTranspose | Block
@@ -160,7 +199,7 @@ class _CausalStack:
     def __init__(self, parts: Sequence[_Layer], like: Tensor) -> None:
         self._parts = parts
         self._like = like
-        self.state_size = sum(part.state_size for part in parts)
+        self.state_size = sum(_align(part.state_size) for part in parts)
 
     def zero_state(self, rows: int) -> Tensor:
         """The state before the first part."""
@@ -171,7 +210,7 @@ class _CausalStack:
         state = ConvState(before)
         for part in self._parts:
             x = part(x, state)
-        return x, state.collect()
+        return x, state.after
 
 
 class Encoder(_CausalStack):

@@ -25,6 +25,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.speech.models.vibevoice.codec import CodecShape, Decoder, Encoder, Weights
+from anyrig.speech.models.vibevoice.operations import (
+    add_norm,
+    modulate,
+    multiply_silu,
+    rotate,
+    split_heads,
+)
 
 
 @dataclass(frozen=True)
@@ -248,13 +255,13 @@ class LanguageModel:
         starts = torch.arange(rows, device=device)[:, None] * (stride * cache.shape[2])
         index = (places + starts).flatten()
         x = inputs.flatten(0, 1)
+        normed = F.rms_norm(x, x.shape[-1:], self.layers[0].norm, shape.eps)
         with _masked_attention(device):
-            for layer, cached in zip(self.layers, cache, strict=True):
-                x = x + self._attend(layer, x, cached, rotary, index, mask[:, None], span, stride)
-                x = x + _run_mlp(layer, x, shape.eps)
-        if self.norm is not None:
-            x = F.rms_norm(x, x.shape[-1:], self.norm, shape.eps)
-        return x.view(rows, count, -1)
+            for n, (layer, cached) in enumerate(zip(self.layers, cache, strict=True)):
+                more = self._attend(layer, normed, cached, rotary, index, mask[:, None], stride)
+                x, normed = add_norm(x, more, layer.mlp_norm, shape.eps)
+                x, normed = add_norm(x, _run_mlp(layer, normed), self._next_norm(n), shape.eps)
+        return normed.view(rows, count, -1)
 
     def prefill(self, inputs: Tensor, cache: Tensor) -> None:
         """Keys and values of whole beginnings, row, place, vector: padded at their ends.
@@ -265,58 +272,49 @@ class LanguageModel:
         rows, length, _ = inputs.shape
         shape = self.shape
         rotary = self._rotary(torch.arange(length, device=inputs.device))
-        x = inputs
-        for layer, cached in zip(self.layers, cache, strict=True):
-            normed = F.rms_norm(x, x.shape[-1:], layer.norm, shape.eps)
+        group = shape.heads // shape.kv_heads
+        x = inputs.flatten(0, 1)
+        normed = F.rms_norm(x, x.shape[-1:], self.layers[0].norm, shape.eps)
+        for n, (layer, cached) in enumerate(zip(self.layers, cache, strict=True)):
             packed = F.linear(normed, layer.qkv, layer.qkv_bias)
             heads = packed.view(rows, length, -1, shape.head_dim)
-            query, key, value = self._split(heads, rotary)
+            query, key, value = split_heads(heads, shape.kv_heads, rotary)
             cached[:rows, :length, 0], cached[:rows, :length, 1] = key, value
-            group = shape.heads // shape.kv_heads
             attended = F.scaled_dot_product_attention(
                 query.transpose(1, 2),
                 key.transpose(1, 2).repeat_interleave(group, 1),
                 value.transpose(1, 2).repeat_interleave(group, 1),
                 is_causal=True,
             )
-            x = x + F.linear(attended.transpose(1, 2).flatten(2), layer.out)
-            x = x + _run_mlp(layer, x, shape.eps)
+            more = F.linear(attended.transpose(1, 2).flatten(2).flatten(0, 1), layer.out)
+            x, normed = add_norm(x, more, layer.mlp_norm, shape.eps)
+            x, normed = add_norm(x, _run_mlp(layer, normed), self._next_norm(n), shape.eps)
+
+    def _next_norm(self, layer: int) -> Tensor | None:
+        """The norm that follows a layer: the next one's, or the last."""
+        after = self.layers[layer + 1 : layer + 2]
+        return after[0].norm if after else self.norm
 
     def _attend(
         self,
         layer: LanguageLayer,
-        x: Tensor,
+        normed: Tensor,
         cached: Tensor,
         rotary: tuple[Tensor, Tensor],
         index: Tensor,
         mask: Tensor,
-        span: int,
         stride: int,
     ) -> Tensor:
-        shape, rows = self.shape, mask.shape[0]
-        count, group = x.shape[0] // rows, shape.heads // shape.kv_heads
-        normed = F.rms_norm(x, x.shape[-1:], layer.norm, shape.eps)
-        heads = F.linear(normed, layer.qkv, layer.qkv_bias).view(rows * count, -1, shape.head_dim)
-        query, key, value = self._split(heads, rotary)
-        cached.flatten(0, 1).index_copy_(0, index, torch.stack((key, value), 1))
+        shape, (rows, _, _, span) = self.shape, mask.shape
+        count, group = len(normed) // rows, shape.heads // shape.kv_heads
+        packed = F.linear(normed, layer.qkv, layer.qkv_bias)
+        queries = rotate(packed, rotary, index, cached, count)
         seen = cached[: rows * stride : stride, :span].permute(2, 0, 3, 1, 4)
-        query = query.view(rows, count, shape.kv_heads, group, shape.head_dim)
-        queries = query.permute(0, 2, 3, 1, 4).reshape(rows, shape.kv_heads, -1, shape.head_dim)
         attended = F.scaled_dot_product_attention(
             queries, seen[0], seen[1], attn_mask=mask.expand(-1, *queries.shape[1:3], -1)
         )
         attended = attended.view(rows, shape.kv_heads, group, count, shape.head_dim)
         return F.linear(attended.permute(0, 3, 1, 2, 4).reshape(rows * count, -1), layer.out)
-
-    def _split(self, heads: Tensor, rotary: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries and keys, rotated to their places, and values."""
-        shape = self.shape
-        rotated, value = torch.split(heads, [shape.heads + shape.kv_heads, shape.kv_heads], dim=-2)
-        cosine, sine = rotary
-        first, second = rotated.chunk(2, dim=-1)
-        rotated = rotated * cosine + torch.cat((-second, first), dim=-1) * sine
-        query, key = torch.split(rotated, [shape.heads, shape.kv_heads], dim=-2)
-        return query, key, value
 
     def _rotary(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines of the rotary embedding, for each place and every head."""
@@ -334,10 +332,8 @@ def _masked_attention(device: torch.device) -> contextlib.AbstractContextManager
     return context
 
 
-def _run_mlp(layer: LanguageLayer, x: Tensor, eps: float) -> Tensor:
-    normed = F.rms_norm(x, x.shape[-1:], layer.mlp_norm, eps)
-    gate, up = F.linear(normed, layer.gate_up).chunk(2, dim=-1)
-    return F.linear(F.silu(gate) * up, layer.down)
+def _run_mlp(layer: LanguageLayer, normed: Tensor) -> Tensor:
+    return F.linear(multiply_silu(F.linear(normed, layer.gate_up)), layer.down)
 
 
 def _read_layer(weights: Weights) -> LanguageLayer:
@@ -530,14 +526,14 @@ class DiffusionHead:
         shape = self.shape
         x = F.linear(latent.to(self._input.dtype), self._input).repeat_interleave(2, 0)
         parts = modulation.chunk(3 * shape.layers + 2, dim=-1)
+        residual = None
         for n, layer in enumerate(self._layers):
             shift, scale, gate = parts[3 * n : 3 * n + 3]
-            normed = F.rms_norm(x, x.shape[-1:], layer.norm, shape.eps)
-            gate_in, up = F.linear(torch.addcmul(shift, normed, scale), layer.gate_up).chunk(2, -1)
-            x = torch.addcmul(x, gate, F.linear(F.silu(gate_in) * up, layer.down))
-        shift, scale = parts[-2:]
-        normed = F.rms_norm(x, x.shape[-1:], eps=shape.eps)
-        return F.linear(torch.addcmul(shift, normed, scale), self._output)
+            x, inner = modulate(x, residual, layer.norm, shift, scale, shape.eps)
+            more = F.linear(multiply_silu(F.linear(inner, layer.gate_up)), layer.down)
+            residual = gate, more
+        _, inner = modulate(x, residual, None, parts[-2], parts[-1], shape.eps)
+        return F.linear(inner, self._output)
 
     def modulate(self, hidden_states: Tensor, times: Tensor) -> Tensor:
         """Shifts, scales (with their one) and gates: step, row, all of them side by side.
