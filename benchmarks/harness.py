@@ -47,6 +47,7 @@ THEMES = {
     "serve_embed": ("cpu",),
     "ocr_pages": ("cpu",),
     "transcribe": ("cpu",),
+    "transcribe_torch": ("h200",),
     "entities": ("cpu",),
     "analyse": ("cpu",),
     "training": ("h200",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +109,14 @@ def test_a_recording_longer_than_a_window_is_transcribed_to_its_end(
     (heard,) = engine.run([Recording(sound(70), RATE, "en", "lines")])
     assert all(0 <= line.start_s <= line.end_s <= 70 for line in heard.lines)
     assert heard.lines[-1].end_s > 30
+
+
+def test_a_window_is_transcribed_to_the_models_limit(tmp_path: Path) -> None:
+    """Where the folder names none, transformers ends after 20 tokens: seven seconds of speech."""
+    folder = tiny.make(tmp_path / "long", max_tokens=64)
+    assert "max_length" not in json.loads((folder / "generation_config.json").read_text())
+    engine = TransformersWhisper(placement(), model=str(folder))
+    assert engine._model.generation_config.max_length == 64
 
 
 def test_a_model_without_alignment_heads_has_no_word_times(folder: Path) -> None:

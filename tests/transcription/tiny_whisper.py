@@ -26,6 +26,7 @@ def make(
     seed: int = 0,
     multilingual: bool = True,
     alignment_heads: list[list[int]] | None = None,
+    max_tokens: int = 16,
 ) -> Path:
     """Save one into a folder; the same seed gives the same weights."""
     import torch
@@ -36,7 +37,7 @@ def make(
     config = theirs.WhisperConfig(
         vocab_size=51865 if multilingual else 51864, d_model=32, encoder_layers=2, decoder_layers=2,
         encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=64,
-        decoder_ffn_dim=64, num_mel_bins=80, max_target_positions=16, init_std=0.6,
+        decoder_ffn_dim=64, num_mel_bins=80, max_target_positions=max_tokens, init_std=0.6,
         pad_token_id=END, bos_token_id=END, eos_token_id=END, decoder_start_token_id=START,
         suppress_tokens=None, begin_suppress_tokens=None,
     )  # fmt: skip

@@ -386,6 +386,8 @@ class TransformersWhisper(BaseEngine):
         self._device, self._words = self.handle.device, words
         self._model = _load_whisper(model, placement.precision).to(self._device).eval()
         self._config = self._model.generation_config
+        if self._config.max_length is None:  # transformers would end after 20 tokens
+            self._config.max_length = self._model.config.max_target_positions
         if words and not getattr(self._config, "alignment_heads", None):
             raise InvalidInputError(
                 f"{model} has no word times: its generation_config.json names no alignment_heads",
@@ -416,8 +418,7 @@ class TransformersWhisper(BaseEngine):
                 if len(samples[number]) and one.task != "language":
                     by_task.setdefault(one.task, []).append(number)
             for task, numbers in by_task.items():
-                # Windows of our own: the library's long form takes one recording at a time, and had
-                # three quarters of the words wrong in the one recording it was tried on.
+                # Windows of our own: the library's long form takes one recording at a time.
                 windows = [
                     (number, window)
                     for number in numbers
