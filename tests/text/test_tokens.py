@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.text.recognizers import Candidate, choose_path
+from anyrig.text.recognizers import Candidate, Stretch, choose_path, load
 from anyrig.text.tokens import split_sentences, split_text, tokenize
 from anyrig.text.values import Number
 from tests.reading.score import FOLDER, read_cases
@@ -90,3 +92,35 @@ def test_the_highest_score_without_overlap_wins() -> None:
     long, left, right = propose(0, 5, 5), propose(0, 2, 3), propose(2, 5, 3)
     assert choose_path([long, left, right]) == [left, right]
     assert choose_path([long, left]) == [long]
+
+
+@pytest.mark.parametrize("language", ["en", "es", "fr"])
+def test_recognisers_lose_nothing_by_being_tried_at_few_places(language: str) -> None:
+    """What a recogniser finds where its matches begin is what it finds at any character."""
+    name = {"en": "english", "es": "spanish", "fr": "french"}[language]
+    cases = read_cases(FOLDER / f"{name}.tsv")
+    for case in cases[:: len(cases) // 40]:
+        stretch = Stretch(case.text.replace("\n", " "))
+        for one in load(language):
+            if one.needs and one.needs.isdisjoint(stretch.present):
+                continue
+            anywhere = replace(one, at="any")
+            anywhere.__dict__["compiled"] = one.compiled
+            assert list(one.propose(stretch)) == list(anywhere.propose(stretch)), one.pattern
+
+
+@pytest.mark.parametrize(
+    ("language", "written"),
+    [
+        ("es", "Alcanza 120 km/h. | Véase la fig. 4 del cap. 2. | Mide 3 mm². | Es H2O. | Fin."),
+        ("es", "Pesa 12 g. | El cable cuesta 5 €. | A las 15 h. Juan llegó. | Son 12 págs. | Fin."),
+        ("fr", "Il atteint 120 km/h. | Voir la fig. 4 du chap. 2. | Il mesure 3 mm². | Fin."),
+        ("fr", "Il pèse 12 g. | L'un coûte 5 €. | À 15 h. Jean arriva. | Voir l'art. 12. | Fin."),
+        ("en", "It reaches 80 mph. | See fig. 4 and vol. 2. | The area is 3 m². | Done."),
+        ("en", "Dr. Lee left Elm Dr. | He drank H2O. | It weighs 5 lb. | Done."),
+    ],
+)
+def test_stops_behind_measures_and_before_numbers(language: str, written: str) -> None:
+    sentences = written.split(" | ")
+    text = " ".join(sentences)
+    assert [text[start:end] for start, end in split_text(text, language)] == sentences

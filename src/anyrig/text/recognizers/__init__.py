@@ -12,6 +12,10 @@ confirm it. So "7 a.m. Monday" beats "7" and "a.m.", and what covers more of the
 A recogniser whose match ends in a full stop decides whether that also ends the sentence
 (`recognizers/stops.py`) and returns `Found(value, stop=...)`; without one the stop is left out of
 the match. `per_language` makes one of a function for each of several languages.
+
+Few stretches hold what a recogniser looks for. `needs` names characters or words without which it
+is not tried, and `at` where its matches begin: then the pattern is tried at those places alone,
+which are looked up once for all recognisers, and not at every character.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ from anyrig.text.values import Value
 
 _DIGITS = frozenset("0123456789½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉")
 _WORD = re.compile(r"[^\W\d_]+")
+_WORD_OR_SIGN = re.compile(r"[^\W\d_]+|[^\w\s]")
+_NUMBER = re.compile(r"(?<!\d)(?:[-−–+±~≈<>≤≥('§]{1,2} ?)?\.?([\d½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒])")
 Stop = Literal["none", "abbreviation", "end", "both"]
 """What a full stop at a token's end is: none there, an abbreviation's, a sentence's, or both."""
 MODULES: tuple[str, ...] = (
@@ -43,6 +49,16 @@ _NUMERIC = frozenset(
     "version year".split()
 )
 """Kinds of tokens with a digit in them."""
+At = Literal["any", "number", "word", "capital", "needs"]
+"""Where matches begin: at any character, a number or the sign before it, a word, a word with a
+capital, a word or sign of those that the recogniser needs."""
+_BEGINNINGS: dict[str, At] = {
+    **dict.fromkeys(_NUMERIC, "number"),
+    **dict.fromkeys("abbreviation direction dose keys state zone".split(), "needs"),
+    **dict.fromkeys("acronym initials law".split(), "capital"),
+    **dict.fromkeys("century roman".split(), "word"),
+}
+"""Where the matches of most recognisers of a kind begin."""
 _REGISTERED: dict[str, list[Recognizer]] = {language: [] for language in RECOGNIZED_LANGUAGES}
 
 
@@ -92,6 +108,51 @@ Build = Callable[[re.Match[str]], Value | Found | None]
 LanguageBuild = Callable[[str, re.Match[str]], Value | Found | None]
 
 
+_MARKS = {
+    "innerCapital": re.compile(r"[a-z][A-Z]"),
+    "innerDot": re.compile(r"\.[A-Za-z]"),
+    "innerDigit": re.compile(r"[A-Za-z)][\d₀-₉(]|[⁺⁻+]"),
+}
+"""What recognisers may need beside characters and words."""
+
+
+class Stretch:
+    """A stretch of text, and where its words and numbers begin."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.words: dict[str, list[int]] = {}
+        """The places of each word, as it is written and in lower case, and of each sign."""
+        for match in _WORD_OR_SIGN.finditer(text):
+            word, place = match[0], match.start()
+            self.words.setdefault(word, []).append(place)
+            if (lower := word.lower()) != word:
+                self.words.setdefault(lower, []).append(place)
+        self.present = {*text, *self.words}
+        """All characters and words, for what recognisers need."""
+        self.present.update(mark for mark, pattern in _MARKS.items() if pattern.search(text))
+        self.has_digits = not _DIGITS.isdisjoint(self.present)
+        self._places: dict[At, list[int]] = {}
+
+    def find_places(self, at: At, needs: frozenset[str]) -> list[int]:
+        """Where a recogniser is tried, in order."""
+        if at == "needs":
+            found = [place for word, at in self.words.items() if word in needs for place in at]
+            return sorted(set(found)) if len(found) > 1 else found
+        if at not in self._places:
+            self._places[at] = list(self._find(at))
+        return self._places[at]
+
+    def _find(self, at: At) -> Iterator[int]:
+        if at in ("word", "capital"):
+            for match in _WORD.finditer(self.text):
+                if at == "word" or match[0][0].isupper():
+                    yield match.start()
+            return
+        for match in _NUMBER.finditer(self.text):
+            yield from range(match.start(), match.end())
+
+
 @dataclass(frozen=True)
 class Recognizer:
     kind: str
@@ -99,6 +160,7 @@ class Recognizer:
     build: Build
     needs: frozenset[str]
     """Of these characters or words a text must have at least one, or the pattern is not tried."""
+    at: At
     digits: bool
     """Whether it must have a digit or a fraction too."""
     weight: float
@@ -109,22 +171,36 @@ class Recognizer:
         """Compiled when first tried: all together cost 0.3 s, and plain prose needs few."""
         return re.compile(self.pattern, self.flags)
 
-    def propose(self, text: str) -> Iterator[Candidate]:
-        position = 0
-        search = self.compiled.search
-        while match := search(text, position):
-            answer = self.build(match) if match.end() > match.start() else None
-            if answer is None:
+    def propose(self, stretch: Stretch) -> list[Candidate]:
+        text, position, proposed = stretch.text, 0, []
+        if self.at == "any":
+            while match := self.compiled.search(text, position):
                 position = match.start() + 1
+                if candidate := self._answer(match):
+                    proposed.append(candidate)
+                    position = max(candidate.end, position)
+            return proposed
+        try_at = self.compiled.match
+        for place in stretch.find_places(self.at, self.needs):
+            if place < position or not (match := try_at(text, place)):
                 continue
-            found = answer if isinstance(answer, Found) else Found(answer)
-            start = match.start() if found.start is None else found.start
-            end = match.end() if found.end is None else found.end
-            weight = self.weight if found.weight is None else found.weight
-            # The small deduction prefers one token to two of the same length together.
-            score = (end - start) * weight - 0.01
-            yield Candidate(start, end, self.kind, found.value, found.stop, score)
-            position = max(end, match.start() + 1)
+            if candidate := self._answer(match):
+                proposed.append(candidate)
+                position = candidate.end
+        return proposed
+
+    def _answer(self, match: re.Match[str]) -> Candidate | None:
+        answer = self.build(match) if match.end() > match.start() else None
+        if answer is None:
+            return None
+        if not isinstance(answer, Found):
+            score = (match.end() - match.start()) * self.weight - 0.01
+            return Candidate(match.start(), match.end(), self.kind, answer, "none", score)
+        start = match.start() if answer.start is None else answer.start
+        end = match.end() if answer.end is None else answer.end
+        # The small deduction prefers one token to two of the same length together.
+        score = (end - start) * (self.weight if answer.weight is None else answer.weight) - 0.01
+        return Candidate(start, end, self.kind, answer.value, answer.stop, score)
 
 
 def recognizer(
@@ -133,6 +209,7 @@ def recognizer(
     *,
     languages: tuple[str, ...] = ("en",),
     needs: Iterable[str] = "",
+    at: At | None = None,
     digits: bool | None = None,
     weight: float = 1.0,
     flags: int = 0,
@@ -140,13 +217,16 @@ def recognizer(
     """Make a recogniser of the function that builds its value.
 
     `needs` are characters, or written forms of which the first word counts (`op. cit.`: `op`).
-    Whether a digit must be there follows from the kind, unless `digits` says it.
+    Whether a digit must be there, and where matches begin, follows from the kind, unless `digits`
+    and `at` say it.
     """
     digits = kind in _NUMERIC if digits is None else digits
+    at = at or _BEGINNINGS.get(kind, "any")
+    at = "any" if at == "needs" and not needs else at
     triggers = frozenset(word[0] if (word := _WORD.match(one)) else one[:1] for one in needs)
 
     def register(build: Build) -> Build:
-        made = Recognizer(kind, pattern, build, triggers, digits, weight, flags)
+        made = Recognizer(kind, pattern, build, triggers, at, digits, weight, flags)
         for language in languages:
             _REGISTERED[language].append(made)
         return build
@@ -165,6 +245,7 @@ def per_language(
     *,
     languages: tuple[str, ...] = ("es", "fr"),
     needs: Iterable[str] | Callable[[str], Iterable[str]] = "",
+    at: At | None = None,
     digits: bool | None = None,
     weight: float = 1.0,
     flags: int = 0,
@@ -178,6 +259,7 @@ def per_language(
                 pattern(language) if callable(pattern) else pattern,
                 languages=(language,),
                 needs=needs(language) if callable(needs) else needs,
+                at=at,
                 digits=digits,
                 weight=weight,
                 flags=flags,
@@ -212,15 +294,14 @@ def find_best(text: str, language: str, *, only_stopped: bool = False) -> list[C
 
     `only_stopped` looks for those alone that decide where a sentence ends.
     """
-    present = set(text)
-    digits = not _DIGITS.isdisjoint(present)
-    present.update(_WORD.findall(text))
-    present.update(_WORD.findall(text.lower()))
+    stretch = Stretch(text)
     candidates: list[Candidate] = []
     for one in _load_stopped(language) if only_stopped else load(language):
-        if (one.digits and not digits) or (one.needs and one.needs.isdisjoint(present)):
+        if (one.digits and not stretch.has_digits) or (
+            one.needs and one.needs.isdisjoint(stretch.present)
+        ):
             continue
-        candidates += one.propose(text)
+        candidates += one.propose(stretch)
     return choose_path(candidates)
 
 

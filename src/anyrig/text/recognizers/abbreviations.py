@@ -205,6 +205,7 @@ def _patient(match: re.Match[str]) -> Found | None:
     needs=("y", "yo"),
     digits=True,
     weight=1.5,
+    at="any",
 )
 def _year_old(match: re.Match[str]) -> Found:
     return Found(
@@ -595,7 +596,7 @@ def _abbreviations(
         "abbreviation",
         rf"(?<![\w.]){lead}(?:{choice}){end}{rest}",
         languages=(language,),
-        needs=[key.lower() for key in table] if ignore_case else table,
+        needs=[*known, *((key.lower() for key in table) if ignore_case else table)],
         flags=re.IGNORECASE if ignore_case else 0,
         weight=weight,
     )
@@ -771,7 +772,9 @@ def _agreeing_ending(language: str, noun: str) -> str:
     return f"ale{plural}" if feminine and not noun.startswith("personne") else plain
 
 
-@recognizer("abbreviation", r"(?<!\w)et suiv\.(?!\w)", languages=("fr",), needs=["suiv"], weight=2)
+@recognizer(
+    "abbreviation", r"(?<!\w)et suiv\.(?!\w)", languages=("fr",), needs=["suiv"], weight=2, at="any"
+)
 def _following(match: re.Match[str]) -> v.Value | Found:
     """Pages et suivantes, articles et suivants."""
     feminine = re.search(r"\b(?:pp?\.|pages?|fig\.|figures?|sections?|lignes?)[^.]{0,20}$",
@@ -788,6 +791,7 @@ def _following(match: re.Match[str]) -> v.Value | Found:
     languages=("es",),
     needs="/",
     weight=2,
+    at="any",
 )
 def _street(match: re.Match[str]) -> v.Value:
     return v.Abbreviation("Calle " if match.start() == 0 else "calle ")
@@ -803,7 +807,7 @@ _INITIAL_BEFORE = LazyPattern(
 @recognizer(
     "abbreviation",
     r"(?<![\w.])(?:D|S|P|M)\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)|(?<![\w.])P\.?º(?=\s)",
-    languages=("es",), weight=1.5,
+    languages=("es",), weight=1.5, at="capital",
 )  # fmt: skip
 def _don(match: re.Match[str]) -> v.Value | Found | None:
     written = match[0][0]
@@ -825,7 +829,7 @@ def _don(match: re.Match[str]) -> v.Value | Found | None:
 @recognizer(
     "abbreviation",
     r"(?<![\w.])P\.(?=\s[A-ZÉÈ][a-zà-ÿ]+)",
-    languages=("fr",), weight=1.5,
+    languages=("fr",), weight=1.5, at="capital",
 )  # fmt: skip
 def _father(match: re.Match[str]) -> v.Value | Found | None:
     if not re.search(r"\b(?:[Ll]e|[Aa]u|[Dd]u|[Uu]n) $", before(match, 6)):
@@ -836,7 +840,7 @@ def _father(match: re.Match[str]) -> v.Value | Found | None:
 @recognizer(
     "abbreviation",
     rf"(?<!\w)({one_of(spanish.WOMENS_TITLES)})(?= ([A-ZÁÉÍÓÚ][{SMALL}]+)(?: ([A-ZÁÉÍÓÚ]))?)",
-    languages=("es",), weight=1.6,
+    languages=("es",), weight=1.6, at="capital",
 )  # fmt: skip
 def _her_title(match: re.Match[str]) -> v.Value | Found | None:
     """A woman's first name follows."""
@@ -851,14 +855,14 @@ def _her_title(match: re.Match[str]) -> v.Value | Found | None:
     "abbreviation",
     r"(?<!\w)(?:(?<=\b[Ll]es )nos|(?<=\baux )nos|(?<=\bdes )nos|"
     r"[Nn]os(?= \d+(?:, \d+)*(?: et | à |-|\u2013)\d+(?! [a-zà-ÿ]|\d)))(?= \d)",
-    languages=("fr",), weight=1.5,
+    languages=("fr",), needs=("nos",), weight=1.5,
 )  # fmt: skip
 def _numbers(match: re.Match[str]) -> v.Value:
     """Nos 8 enfants are ours; les nos 8 et 9 are numbers."""
     return v.Abbreviation(capitalize("numéros", match))
 
 
-@per_language("abbreviation", r"(?<!\w)etc\.{3,}", weight=2)
+@per_language("abbreviation", r"(?<!\w)etc\.{3,}", needs=("etc",), weight=2)
 def _trailing(language: str, match: re.Match[str]) -> v.Value:
     return v.Abbreviation("etcétera..." if language == "es" else "et cetera...")
 

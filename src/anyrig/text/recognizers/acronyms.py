@@ -89,6 +89,7 @@ def _spell_or_say(word: str) -> v.Value | str:
     rf"(?<![\w&])(?:{one_of(english.FULL_ACRONYMS)})(?![\w+])",
     weight=1.5,
     needs=english.FULL_ACRONYMS,
+    at="needs",
 )
 def _special(match: re.Match[str]) -> v.Value:
     parts = []
@@ -115,6 +116,7 @@ def _ampersand(match: re.Match[str]) -> v.Value:
     r"(?<![\w&])([A-Z]{2,6})-?(\d{1,4})(?:([-.])(\d{1,3}))?(s|'s)?(?![\w&]|-\d)",
     needs="0123456789",
     weight=1.1,
+    at="capital",
 )
 def _numbered(match: re.Match[str]) -> v.Value:
     word, digits, sign, more, tail = match.groups()
@@ -127,7 +129,11 @@ def _numbered(match: re.Match[str]) -> v.Value:
 
 
 @recognizer(
-    "model", r"(?<![\w&.])([A-Z])-(\d{1,4})([A-Z])?(s|'s)?(?![\w&]|-\d)", needs="-", weight=1.2
+    "model",
+    r"(?<![\w&.])([A-Z])-(\d{1,4})([A-Z])?(s|'s)?(?![\w&]|-\d)",
+    needs="-",
+    weight=1.2,
+    at="capital",
 )
 def _lettered(match: re.Match[str]) -> v.Value:
     parts: list[v.Value | str] = [
@@ -145,6 +151,7 @@ def _lettered(match: re.Match[str]) -> v.Value:
     r"\d{1,4})(?:-?(?:[A-Z]{1,4}|\d{1,4}))+)"
     r"(s|'s|i)?(?![\w&]|-[A-Za-z0-9])",
     needs="0123456789",
+    at="any",
 )
 def _mixed(match: re.Match[str]) -> v.Value:
     parts: list[v.Value | str] = [
@@ -167,12 +174,14 @@ def _mixed(match: re.Match[str]) -> v.Value:
     return v.Phrase(tuple(parts))
 
 
-@recognizer("model", r"(?<![\w&-])(i)([3579]|\d\d)(?=[ ,.;:)]|$)", needs="0123456789", weight=1)
+@recognizer(
+    "model", r"(?<![\w&-])(i)([3579]|\d\d)(?=[ ,.;:)]|$)", needs="0123456789", weight=1, at="word"
+)
 def _small_letter(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Letters(match[1]), v.Label(match[2])))
 
 
-@recognizer("model", r"(?<![\w&-])(i)([3579])-(\d{4,5})([A-Z]{1,2})?(?!\w)", weight=2)
+@recognizer("model", r"(?<![\w&-])(i)([3579])-(\d{4,5})([A-Z]{1,2})?(?!\w)", weight=2, at="word")
 def _processor(match: re.Match[str]) -> v.Value:
     parts: list[v.Value | str] = [v.Letters("i"), v.Label(match[2]), v.Label(match[3])]
     return v.Phrase((*parts, v.Letters(match[4])) if match[4] else tuple(parts))
@@ -294,7 +303,7 @@ def _species(match: re.Match[str]) -> Found:
     return Found(v.Letters(match[1]), end=match.end() - 1, stop="abbreviation")
 
 
-@recognizer("letter", r"(?<![\w'.&-])(?:(A)|(?<=\d )([B-F]))('s)(?!\w)", needs="'")
+@recognizer("letter", r"(?<![\w'.&-])(?:(A)|(?<=\d )([B-F]))('s)(?!\w)", needs="'", at="capital")
 def _grade_letter(match: re.Match[str]) -> v.Value | None:
     if match[1] and re.match(r" [a-z]+ing\b", after(match, 12)):
         return None
@@ -308,6 +317,7 @@ def _grade_letter(match: re.Match[str]) -> v.Value | None:
     r"(?:(A)(?= [a-z]|[,;:)])|([A-Z])(?=[.!?][\"')\]]*(?:$|\s)))",
     needs="ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     weight=1.1,
+    at="word",
 )
 def _single_letter(match: re.Match[str]) -> Found | None:
     """A letter that names something, and one that ends a sentence: plan A, vitamin C."""

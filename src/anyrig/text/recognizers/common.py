@@ -55,9 +55,13 @@ def parse_number(text: str, sign: str | None = None, scale: int = 0) -> v.Number
     return v.Number(whole, decimals, parse_sign(sign), scale)
 
 
-def parse_amount(text: str, sign: str | None = None, scale: int = 0) -> v.Number | v.Fraction:
+def parse_amount(
+    text: str, sign: str | None = None, scale: int = 0, language: str = "en"
+) -> v.Number | v.Fraction:
     """A number or a fraction: `3 1/2`, `½`."""
     text = text.strip()
+    if text[0] in MINUS and text[1:]:
+        text, sign = text[1:], text[0]
     if mixed := re.fullmatch(r"(?:(\d+)[ -])?(\d+)/(\d+)", text):
         whole = int(mixed[1]) if mixed[1] else None
         above, below = int(mixed[2]), int(mixed[3])
@@ -67,7 +71,9 @@ def parse_amount(text: str, sign: str | None = None, scale: int = 0) -> v.Number
     if text[-1] in FRACTIONS:
         whole = int(text[:-1]) if text[:-1].strip() else None
         return v.Fraction(*FRACTIONS[text[-1]], whole, parse_sign(sign))
-    return parse_number(text, sign, scale)
+    if language == "en":
+        return parse_number(text, sign, scale)
+    return parse_comma_number(f"{parse_sign(sign)}{text}", scale)
 
 
 def before(match: re.Match[str], length: int = 40) -> str:
@@ -116,6 +122,17 @@ COMMA_NUMBER = (
 NUMBER_START = r"(?<![\w\u00ba\u00aa])(?<!\d[.,:/'])"
 OPTIONAL_MINUS = r"(?:(?<![\w)\]%])(?<![\d)\]%] )[-\u2212\u2013](?=\d))?"
 SIGNED = rf"{OPTIONAL_MINUS}{COMMA_NUMBER}"
+_COMMA_AMOUNT = (
+    rf"(?:(?:\d{{1,3}}(?:[ -]| ?(?=[{VULGAR}])))?(?:\d/\d\d?(?!\d)|[{VULGAR}])|{COMMA_NUMBER})"
+)
+STARTS = {"en": r"(?<![\w.])", "es": NUMBER_START, "fr": NUMBER_START}
+NUMBERS = {"en": NUMBER, "es": COMMA_NUMBER, "fr": COMMA_NUMBER}
+AMOUNTS = {"en": AMOUNT, "es": _COMMA_AMOUNT, "fr": _COMMA_AMOUNT}
+SIGNED_AMOUNT = {
+    "en": rf"(?P<sign>[{MINUS}+±~≈<>≤≥] ?)?(?P<low>{AMOUNT})",
+    **dict.fromkeys(("es", "fr"), rf"(?P<sign>)(?P<low>{OPTIONAL_MINUS}\+?{_COMMA_AMOUNT})"),
+}
+"""By language: where a number may begin, a number, one or a fraction, and that with its sign."""
 NUMBER_END = r"(?![\d\w])(?![.,]\d)"
 DOT = r"(?:\.(?!\.))?"
 """The full stop of an abbreviation, which is no part of an ellipsis."""
@@ -123,13 +140,14 @@ CAPITAL = "A-ZÁÉÍÓÚÜÑÀÂÄÇÈÊËÎÏÔÖÙÛŸŒÆ"
 SMALL = "a-záéíóúüñàâäçèêëîïôöùûÿœæ"
 ROMAN = r"[IVXLCDM]+"
 _WORD = LazyPattern(r"\s+([^\W\d_]+(?:['-][^\W\d_]+)*)")
-_LAST_WORD = LazyPattern(r"([^\W\d_]+(?:\.|\b))[\s(\"]*$")
 _SENTENCE_START = LazyPattern(r"(?:^|[!?]|[^\W\d_]{4}\.)[\s\"'¿¡—(*_#>-]*$")
 _REACH = 60
 
 
 def parse_comma_number(written: str, scale: int = 0, gender: str = "") -> v.Number:
     """What `COMMA_NUMBER` matched as a value, with or without a sign in front."""
+    if written.isdecimal():
+        return v.Number(written, "", "", scale, gender)
     text = written.replace(" ", "")
     sign = "-" if text[:1] in ("-", "\u2212", "\u2013") else "+" if text[:1] == "+" else ""
     whole, mark, decimals = _split_decimals(text.lstrip("-\u2212\u2013+"))
@@ -154,8 +172,12 @@ def _split_decimals(text: str) -> tuple[str, str, str]:
 
 def word_before(match: re.Match[str]) -> str:
     """The word before, in lower case, with the full stop of an abbreviation."""
-    found = _LAST_WORD.search(before(match, _REACH))
-    return found[1].lower() if found else ""
+    lead = before(match, _REACH).rstrip(' \n\t\xa0("')
+    bare = lead.removesuffix(".")
+    start = len(bare)
+    while start and bare[start - 1].isalpha():
+        start -= 1
+    return lead[start:].lower() if start < len(bare) else ""
 
 
 def words_after(match: re.Match[str], count: int = 1) -> list[str]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
+from anyrig.text.recognizers import (
+    RECOGNIZED_LANGUAGES,
+    Found,
+    LazyPattern,
+    Stop,
+    per_language,
+    recognizer,
+)
 from anyrig.text.recognizers.common import (
     DASH,
     DOT,
@@ -96,7 +103,8 @@ def _month_stop(match: re.Match[str]) -> Stop:
     rf"\b({_DAY})?({MONTH}) (\d{{1,2}}){_NTH}?(?:,? ({YEAR}))?{DASH}({MONTH}) (\d{{1,2}}){_NTH}?"
     rf"(?:,? ({YEAR}))?(?![\d:])",
     weight=1.6,
-    needs=_MONTH_NUMBERS,
+    needs=(*_MONTH_NUMBERS, *_DAY_NUMBERS),
+    at="needs",
 )
 def _month_span(match: re.Match[str]) -> v.Value | None:
     weekday, first, one, begun, second, two, written = match.groups()
@@ -111,7 +119,8 @@ def _month_span(match: re.Match[str]) -> v.Value | None:
     rf"\b({_DAY})?({MONTH}) (the )?(\d{{1,2}})({_NTH})?(?:({DASH}| and | or | & )(\d{{1,2}}){_NTH}?"
     rf"(?! [a-z]+s\b))?(?:,? ({YEAR}))?(?![\d:%°/$]|,\d{{3}}|\.\d|-[a-z])",
     weight=1.6,
-    needs=_MONTH_NUMBERS,
+    needs=(*_MONTH_NUMBERS, *_DAY_NUMBERS),
+    at="needs",
 )
 def _month_first(match: re.Match[str]) -> v.Value | Found | None:
     weekday, name, the, one, nth, link, two, written = match.groups()
@@ -158,6 +167,7 @@ def _counts_things(match: re.Match[str]) -> bool:
     rf"(?:,? ({YEAR}))?(?!\w)",
     weight=1.6,
     needs=_MONTH_NUMBERS,
+    at="any",
 )
 def _day_first(match: re.Match[str]) -> v.Value | Found | None:
     weekday, the, one, nth, joint, two, of, name, last, end, written = match.groups()
@@ -195,6 +205,7 @@ def _day_first(match: re.Match[str]) -> v.Value | Found | None:
     rf"\b({MONTH}),? ({YEAR})(?:{DASH}({MONTH}) ({YEAR}))?",
     weight=1.5,
     needs=_MONTH_NUMBERS,
+    at="needs",
 )
 def _month_year(match: re.Match[str]) -> v.Value:
     first = v.Date(month=month_number(match[1]), year=int(match[2]))
@@ -246,7 +257,12 @@ _TIMED = LazyPattern(
 
 
 @recognizer(
-    "date", rf"\b({'|'.join(_SHORT_DAYS)})\.(?![\w])", needs=_SHORT_DAYS, weight=1.2, digits=False
+    "date",
+    rf"\b({'|'.join(_SHORT_DAYS)})\.(?![\w])",
+    needs=_SHORT_DAYS,
+    weight=1.2,
+    digits=False,
+    at="needs",
 )
 def _short_day(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
@@ -272,7 +288,12 @@ _IN_MONTH = LazyPattern(
 
 
 @recognizer(
-    "date", rf"\b({_SHORT_MONTHS})\.(?![A-Za-z])", needs=_MONTH_NUMBERS, weight=1.2, digits=False
+    "date",
+    rf"\b({_SHORT_MONTHS})\.(?![A-Za-z])",
+    needs=_MONTH_NUMBERS,
+    weight=1.2,
+    digits=False,
+    at="needs",
 )
 def _short_month(match: re.Match[str]) -> Found | None:
     follows = look_behind(match.string, match.end())
@@ -294,6 +315,7 @@ _ERA = r"(B\.?C\.?E\.?|B\.?C\.?|A\.?D\.?|C\.?E\.?)"
     rf")(\d{{1,4}}))? ?{_ERA})(?![\w%])",
     needs="BCAD",
     weight=1.5,
+    at="any",
 )
 def _era(match: re.Match[str]) -> Found:
     written = match[1] or match[6]
@@ -312,6 +334,7 @@ def _era(match: re.Match[str]) -> Found:
     weight=1.2,
     needs=(*_SHORT_DAYS, *_MONTH_NUMBERS),
     digits=False,
+    at="needs",
 )
 def _named_span(match: re.Match[str]) -> Found:
     if match[1]:
@@ -470,6 +493,7 @@ _UNTIL = {"es": "y|al", "fr": "et|au"}
     needs=lambda language: (*TABLES[language].MONTHS, *TABLES[language].SHORT_MONTHS),
     flags=re.IGNORECASE,
     weight=1.3,
+    at="any",
 )
 def _day_and_name(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """`3 de mayo de 1999`, `1er mai`, `3-5 sept. 2020`."""
@@ -495,21 +519,23 @@ def _day_and_name(language: str, match: re.Match[str]) -> v.Value | Found | None
 
 
 @recognizer(
-    "date", r"(?<!\w)1\.?(?:º|°|ero|ro|er|o)\.?\s+de\s+(?=([a-z]+))", languages=("es",), weight=2
+    "date",
+    r"(?<!\w)1\.?(?:º|°|ero|ro|er|o)\.?\s+de\s+(?=([a-z]+))",
+    languages=("es",),
+    weight=2,
+    needs="1",
 )
 def _spanish_first(match: re.Match[str]) -> v.Value | None:
     return v.Abbreviation("primero de ") if match[1] in spanish.MONTHS else None
-
-
-_ALL = ("en", "es", "fr")
 
 
 @per_language(
     "date",
     r"(?<![\w.,/-])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})"
     r"(?:[T ](\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(Z)?)?(?![\w/-])",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     weight=1.8,
+    needs="-/.",
 )
 def _iso(language: str, match: re.Match[str]) -> v.Value | None:
     date = _date(int(match[4]), int(match[3]), match[1], day_first=language != "en")
@@ -522,7 +548,7 @@ def _iso(language: str, match: re.Match[str]) -> v.Value | None:
 @per_language(
     "date",
     r"(?<![\w.,/-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|\.\d|[\s-]\d\d(?:\D|$))",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     weight=1.6,
 )
 def _numeric(language: str, match: re.Match[str]) -> v.Value | None:
@@ -573,7 +599,8 @@ def _day_and_month(language: str, match: re.Match[str]) -> v.Value | None:
         r"(?<![\w/])(0[1-9]|1[0-2])/(\d{4})(?![\d/])"
         rf"|(?<!\w)({_MONTH[language]})([-/ ])(?:de )?(\d{{4}})(?!\d)"
     ),
-    flags=re.I, weight=1.2,
+    needs=lambda language: ("/", *TABLES[language].MONTHS, *TABLES[language].SHORT_MONTHS),
+    flags=re.I, weight=1.2, at="any",
 )  # fmt: skip
 def _month_and_year(language: str, match: re.Match[str]) -> v.Value | None:
     if match[1]:
@@ -593,7 +620,8 @@ def _month_and_year(language: str, match: re.Match[str]) -> v.Value | None:
         rf"(?<=\ben )({one_of(TABLES[language].SHORT_MONTHS)})\.(?!\w)"
         rf"|(?<!\w)({one_of(TABLES[language].SHORT_MONTHS)})\.(?=\s?[-\u2013/]\s?{_MONTH[language]})"
     ),
-    weight=1.5, needs=lambda language: TABLES[language].SHORT_MONTHS, digits=False)  # fmt: skip
+    weight=1.5, needs=lambda language: TABLES[language].SHORT_MONTHS, at="needs", digits=False,
+)  # fmt: skip
 def _month_alone(language: str, match: re.Match[str]) -> v.Value | Found | None:
     name = TABLES[language].MONTHS[_month(language, match[1] or match[2]) - 1]
     return close(v.Abbreviation(name), match, language, digits_follow=False)
@@ -608,6 +636,7 @@ def _month_alone(language: str, match: re.Match[str]) -> v.Value | Found | None:
     flags=re.IGNORECASE,
     digits=False,
     needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
+    at="needs",
 )
 def _weekdays(language: str, match: re.Match[str]) -> v.Value | Found | None:
     first, last = (_weekday_name(language, part) for part in match.groups())
@@ -633,6 +662,7 @@ def _weekday_name(language: str, written: str) -> str:
     flags=re.IGNORECASE,
     needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
     digits=False,
+    at="needs",
 )
 def _romance_weekday(language: str, match: re.Match[str]) -> v.Value | Found | None:
     written, following = match[0].lower(), after(match)
@@ -652,6 +682,7 @@ def _romance_weekday(language: str, match: re.Match[str]) -> v.Value | Found | N
     needs="ad",
     weight=2,
     digits=False,
+    at="any",
 )
 def _spanish_era(match: re.Match[str]) -> v.Value | Found | None:
     dated = re.search(r"(?:\d|[IVXLC]|siglo|año)\.?\s*$", before(match, 12))
@@ -663,7 +694,7 @@ def _spanish_era(match: re.Match[str]) -> v.Value | Found | None:
 
 @recognizer(
     "date", r"(?<!\w)(av|apr|ap|avant|après)\.?\s?J\.?-?\s?C\b\.?(?!\w)",
-    languages=("fr",), needs="jJ", flags=re.I, weight=2, digits=False)  # fmt: skip
+    languages=("fr",), needs="jJ", flags=re.I, weight=2, digits=False, at="any")  # fmt: skip
 def _french_era(match: re.Match[str]) -> v.Value | Found | None:
     side = "avant" if match[1].lower().startswith("av") else "après"
     return _close_era(v.Abbreviation(f"{side} Jésus-Christ"), match, "fr")
@@ -697,7 +728,7 @@ def _spanish_decade(match: re.Match[str]) -> v.Value | None:
     "decade",
     r"(?<!\w)((?:années|ann\.|décennie)\s+)'?(\d{4}|[1-9]0)"
     r"(?:\s*(-|\u2013|et|à|ou)\s*'?(\d{4}|[1-9]0))?(?!\w|[.,]\d)",
-    languages=("fr",), flags=re.I, weight=1.5,
+    languages=("fr",), needs=("années", "ann", "décennie"), at="needs", flags=re.I, weight=1.5,
 )  # fmt: skip
 def _french_decade(match: re.Match[str]) -> v.Value:
     head = match[1].strip().replace("ann.", "années")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import recognizer
+from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, recognizer
 from anyrig.text.recognizers.common import SUBSCRIPT, SUPERSCRIPT
 
 _ELEMENTS = frozenset(
@@ -23,8 +23,8 @@ _PARTS = re.compile(r"[A-Z][a-z]?|\d+|[+-]")
     rf"(?<![\w.-])(?:\d{{0,2}}(?=[A-Z]))?((?:[A-Z][a-z]?{_COUNT}|"
     rf"\((?:[A-Z][a-z]?{_COUNT}){{1,4}}\){_COUNT}){{2,12}}|[A-Z][a-z]?[₂-₉])"
     r"((?:[0-9⁰¹²³⁴-⁹]?[⁺⁻])|\^\d?[+-])?(?![\w-])",
-    languages=("en", "es", "fr"),
-    needs="0123456789₀₁₂₃₄₅₆₇₈₉(",
+    languages=RECOGNIZED_LANGUAGES,
+    needs=("innerDigit",),
     weight=1.4,
 )
 def _formula(match: re.Match[str]) -> v.Value | None:
@@ -47,9 +47,10 @@ def _formula(match: re.Match[str]) -> v.Value | None:
 @recognizer(
     "formula",
     r"(?<![\w.-])([A-Z][a-z]?)(\d?[⁺⁻]|[²³⁴][⁺⁻]|(?<=[a-z])\d?\+)(?!\w)",
-    languages=("en", "es", "fr"),
+    languages=RECOGNIZED_LANGUAGES,
     needs="⁺⁻+",
     weight=1.2,
+    at="capital",
 )
 def _ion(match: re.Match[str]) -> v.Value | None:
     if match[1] not in _ELEMENTS:
@@ -61,8 +62,9 @@ def _ion(match: re.Match[str]) -> v.Value | None:
     "formula",
     r"(?<![\w.-])(?:NaCl|NaOH|NaF|NaBr|HCl|HBr|KCl|KOH|KBr|LiCl|LiOH|MgO|CaO|CuO|ZnO|FeO|AgCl|AgBr|"
     r"GaAs|GaN|SiC|TiN)(?![\w-])",
-    languages=("en", "es", "fr"),
+    languages=RECOGNIZED_LANGUAGES,
     weight=1.4,
+    at="capital",
 )
 def _simple(match: re.Match[str]) -> v.Value:
     return v.Formula(tuple(_PARTS.findall(match[0])))

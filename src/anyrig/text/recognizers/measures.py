@@ -5,19 +5,29 @@ from __future__ import annotations
 import re
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
+from anyrig.text.recognizers import (
+    RECOGNIZED_LANGUAGES,
+    Found,
+    LazyPattern,
+    Stop,
+    per_language,
+    recognizer,
+)
 from anyrig.text.recognizers.common import (
     AMOUNT,
+    AMOUNTS,
     COMMA_NUMBER,
     DASH,
     DOT,
-    FRACTIONS,
     MINUS,
     NOT_NOUNS,
     NUMBER,
     NUMBER_START,
+    NUMBERS,
     OPTIONAL_MINUS,
     SIGNED,
+    SIGNED_AMOUNT,
+    STARTS,
     VULGAR,
     after,
     before,
@@ -33,7 +43,15 @@ from anyrig.text.recognizers.languages import ROMANCE, TABLES, english
 from anyrig.text.recognizers.numbers import is_degrees
 from anyrig.text.recognizers.stops import look_behind, stop_after
 
-_UNIT = one_of(english.UNITS, dots=True)
+UNIT = {
+    "en": one_of(english.UNITS, dots=True),
+    **{
+        language: f"(?:{one_of(table.UNITS)})".replace(r"\ ", " ?")
+        for language, table in ROMANCE.items()
+    },
+}
+"""The units of each language, for a pattern."""
+_UNIT = UNIT["en"]
 _PERIOD = {
     "second": "s", "minute": "min", "hour": "h", "day": "d", "week": "wk", "month": "mo",
     "year": "yr", "yr": "yr", "mo": "mo", "wk": "wk", "hr": "h", "sec": "s", "d": "d",
@@ -46,8 +64,38 @@ _TOUCHING = {
     "t": False, "B": False, "K": False, "N": False, "J": False, "F": False, "b": False, "in": True,
     "m": True, "g": True, "s": True, "L": True, "A": True, "V": True, "W": True, "ac": False,
 }  # fmt: skip
-_POWER = r"(?:\^?[23]|[²³])"
-_LINK = r" ?[-–—] ?| to | or | and "
+POWER = r"(?:\^[23]|[²³]|(?<=[a-z])[23](?!\w))"
+LINKS = {
+    "en": " ?[-–—] ?| to | or | and ",
+    "es": rf"(?:{DASH}| a )",
+    "fr": rf"(?:{DASH}| à )",
+}
+"""What stands between the two ends of a span."""
+
+
+def find_unit(language: str, symbol: str) -> str:
+    symbols: dict[str, str] = TABLES[language].UNITS
+    compact = symbol.replace(" ", "")
+    return (
+        symbols.get(symbol)
+        or symbols.get(symbol.replace(". ", " "))
+        or next(unit for key, unit in symbols.items() if key.replace(" ", "") == compact)
+    )
+
+
+def parse_power(mark: str | None) -> int:
+    return 1 if not mark else 2 if mark[-1] in "2²" else 3
+
+
+def link_range(language: str, match: re.Match[str]) -> str:
+    """The word between the two ends of a span, empty for the usual one of English."""
+    if language == "en":
+        word = str(match["link"]).strip()
+        return word if word in ("or", "and") else ""
+    table = TABLES[language]
+    return str(table.AND if word_before(match) == "entre" else table.TO)
+
+
 _PLACE = LazyPattern(
     r"\b(?:[Ss]eats?|[Rr]ow|[Gg]ate|[Rr]oom|[Aa]pt\.?|[Aa]partment|[Ss]uite|[Uu]nit|"
     r"[Gg]rade|[Cc]lass|"
@@ -68,64 +116,98 @@ _DOTTED = frozenset(
 )
 
 
-def _stop_after_unit(match: re.Match[str], dot: str | None) -> Stop:
-    if not dot:
-        return "none"
-    if _DIRECTION_NEXT.match(after(match, 10)):
-        return "abbreviation"  # 3 mi. NE of the town
-    return stop_after(match.string, match.end(), digits_follow=False)
+def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Found:
+    """A measure whose match may end with the full stop of its unit."""
+    if match[0].endswith(".") and _DIRECTION_NEXT.match(after(match, 10)):
+        return Found(value, "abbreviation")  # 3 mi. NE of the town
+    return close(value, match, language, digits_follow=False)
 
 
 _DIRECTION_NEXT = LazyPattern(r" (?:[NSEW]|[NS]{1,2}[EW]|[EW][NS][EW])\.? (?:of|from)\b")
 
 
-@recognizer(
+def _measure_pattern(language: str) -> str:
+    unit, amount = UNIT[language], AMOUNTS[language]
+    return (
+        rf"{STARTS[language]}{SIGNED_AMOUNT[language]}"
+        rf"(?:(?P<link>{LINKS[language]})(?P<high>{OPTIONAL_MINUS}{amount}))?"
+        + _MEASURE[language].format(unit=unit, power=POWER, period=one_of(_PERIOD))
+    )
+
+
+_MEASURE = {
+    "en": r"(?: (?P<word>hundred|thousand|million|billion|trillion)\b|(?P<letter>[kM])(?= ))?"
+    r"(?P<gap>[ -]?)(?P<unit>{unit})(?P<power>{power})?"
+    r"(?: ?/ ?(?P<per>{unit}|{period})(?P<per_power>{power})?|"
+    r"(?: per |p(?=[hs](?!\w)))(?P<per_word>{unit}))?"
+    r"(?![\w²³°]|/\w|'s|\.\w)(?P<dot>\.(?!\d))?",
+    **dict.fromkeys(
+        ROMANCE,
+        r"(?P<gap> ?)(?P<unit>{unit})(?P<power>{power})?"
+        r"(?:\.?/(?P<per>{unit})(?P<per_power>{power})?)?(?P<dot>\.(?!\.))?(?![\w²³'])",
+    ),
+}
+
+
+@per_language(
     "measure",
-    rf"(?<![\w.])([{MINUS}+±~≈<>≤≥] ?)?({AMOUNT})(?:({_LINK})({AMOUNT}))?"
-    rf"(?: (hundred|thousand|million|billion|trillion)\b|([kM])(?= ))?([ -]?)({_UNIT})({_POWER})?"
-    rf"(?: ?/ ?({_UNIT}|{one_of(_PERIOD)})({_POWER})?|(?: per |p(?=[hs](?!\w)))({_UNIT}))?"
-    r"(?![\w²³°]|/\w|'s|\.\w)(\.(?!\d))?",
+    _measure_pattern,
+    languages=RECOGNIZED_LANGUAGES,
+    needs=lambda language: TABLES[language].UNITS,
     weight=1.3,
-    needs=english.UNITS,
 )
-def _measure(match: re.Match[str]) -> Found | None:
-    (sign, low, link, high, word, letter, gap, written, power, below, below_power, per,
-     dot) = match.groups()  # fmt: skip
-    name = written.replace(". ", " ")
-    key = english.UNITS[name]
-    if not _is_unit(match, name, gap, dot):
+def _measure(language: str, match: re.Match[str]) -> Found | None:
+    written = match.groupdict()
+    name, per = match["unit"], match["per"] or written.get("per_word")
+    scale = english.SCALES[word] if (word := written.get("word") or written.get("letter")) else 0
+    amount = parse_amount(match["low"], match["sign"], 0 if match["high"] else scale, language)
+    if not (_is_unit(match) if language == "en" else _is_romance_unit(match, amount)):
         return None
-    scale = english.SCALES[word or letter] if word or letter else 0
-    first = parse_amount(low, sign, 0 if high else scale)
-    amount: v.Number | v.Range = first  # type: ignore[assignment]
-    if high:
-        joint = link.strip()
-        amount = v.Range(
-            first, parse_amount(high, None, scale), joint if joint in ("or", "and") else ""
-        )
-    attributive = gap == "-" or _describes(match, gap, name)
-    value: v.Value = v.Measure(amount, key, _exponent(power), attributive)
-    if below or per:
-        rate = below or per
-        value = v.Rate(
-            value, english.UNITS.get(rate) or _PERIOD.get(rate, rate), _exponent(below_power)
-        )
-    if dot and (name.split()[-1] not in _DOTTED or below or per):
-        # A unit that is not written with a full stop: it ends the sentence, if anything.
-        if look_behind(match.string, match.end()).kind == "lower":
-            return Found(value, stop="abbreviation")
-        return Found(value, end=match.start(13))
-    if dot and name == "ft" and re.match(r" \d{1,2}(?:[.,;]|$| and)", after(match, 8)):
-        return Found(value, stop="abbreviation")  # 5 ft. 3
-    return Found(value, stop=_stop_after_unit(match, dot))
+    counted: v.Number | v.Fraction | v.Range = amount
+    if match["high"]:
+        last = parse_amount(match["high"], None, scale, language)
+        if re.search(" [aà] ", match[0]) and _size(amount) >= _size(last):
+            return None  # Vol 447 à 6 h.
+        counted = v.Range(amount, last, link_range(language, match))
+    attributive = language == "en" and (match["gap"] == "-" or _describes(match))
+    value: v.Value = v.Measure(
+        counted, find_unit(language, name), parse_power(match["power"]), attributive
+    )
+    if name.startswith("hab") and language == "es" and not per and _size(amount) < 20:
+        value = v.Measure(counted, "room")
+    if per:
+        unit = TABLES[language].UNITS.get(per) or _PERIOD.get(per) or find_unit(language, per)
+        value = v.Rate(value, unit, parse_power(match["per_power"]))
+    if language == "en" and match["dot"]:
+        if name.replace(". ", " ").split()[-1] not in _DOTTED or per:
+            # A unit that is not written with a full stop: it ends the sentence, if anything.
+            if look_behind(match.string, match.end()).kind == "lower":
+                return Found(value, stop="abbreviation")
+            return Found(value, end=match.start("dot"))
+        if name == "ft" and re.match(r" \d{1,2}(?:[.,;]|$| and)", after(match, 8)):
+            return Found(value, stop="abbreviation")  # 5 ft. 3
+    return _close(value, match, language)
 
 
-def _exponent(text: str | None) -> int:
-    return 1 if not text else 2 if text[-1] in "2²" else 3
+def _size(amount: v.Number | v.Fraction) -> int:
+    return int(amount.digits or "0") if isinstance(amount, v.Number) else 0
 
 
-def _describes(match: re.Match[str], gap: str, name: str) -> bool:
+def _is_romance_unit(match: re.Match[str], amount: v.Number | v.Fraction) -> bool:
+    """Whether a letter measures, and names no seat, class or model."""
+    unit = match["unit"]
+    if unit not in _DOUBTFUL or match["per"]:
+        return True
+    if isinstance(amount, v.Fraction):
+        return unit == "L"
+    if (not match["gap"] and unit not in "VWLA") or _SEATED.search(before(match)):
+        return False
+    return unit not in "BKCFJNq" or (len(amount.digits) > 1 and unit not in "CF")
+
+
+def _describes(match: re.Match[str]) -> bool:
     """Whether a measure tells what kind of thing follows: a 500 GB drive."""
+    gap, name = match["gap"], match["unit"].replace(". ", " ")
     if is_attributive(match):
         return True
     if name in ("in", "ft", "yd", "mi", "lb") and _THING.match(after(match, 20)):
@@ -143,11 +225,12 @@ _THING = LazyPattern(
 )
 
 
-def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool:
+def _is_unit(match: re.Match[str]) -> bool:
     """Whether what looks like a unit is one here."""
+    name, gap, dot = match["unit"].replace(". ", " "), match["gap"], match["dot"]
     if name == "in":
         return _is_inch(match, gap, dot)
-    if name in _TOUCHING and not gap and not match[10] and not _touches(match, name):
+    if name in _TOUCHING and not gap and not match["per"] and not _touches(match, name):
         return False
     if len(name) == 1 and name.isupper():
         return _is_capital_unit(match, name, gap, dot)
@@ -161,7 +244,7 @@ def _is_inch(match: re.Match[str], gap: str, dot: str | None) -> bool:
     if dot:
         return True
     if not gap:
-        return not match[2].isdecimal() or len(match[2]) < 3
+        return not match["low"].isdecimal() or len(match["low"]) < 3
     return gap == "-" or bool(_AFTER_INCH.match(rest))
 
 
@@ -177,7 +260,7 @@ _PRODUCT = LazyPattern(
 
 def _touches(match: re.Match[str], name: str) -> bool:
     """Whether a letter that touches the number is a unit: 5m, 10s, but not 5B or iPhone 6s."""
-    lead, amount = before(match, 24), match[2]
+    lead, amount = before(match, 24), match["low"]
     if _PRODUCT.search(lead):
         return False
     if not _TOUCHING[name] or (name == "m" and re.search(r"[$£€]$", lead)):
@@ -196,7 +279,7 @@ def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None)
     if _PLACE.search(lead) or (gap and _has_other_seat(match, name)):
         return False
     sized = _SIZE.search(lead) and not re.search(r"\b[Aa]n? $", lead)
-    if name == "W" and (match[2][-1] in VULGAR or sized):
+    if name == "W" and (match["low"][-1] in VULGAR or sized):
         return False
     if name in "NW" and dot and _STREET.match(rest):
         return False
@@ -210,7 +293,7 @@ def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None)
 def _has_other_seat(match: re.Match[str], name: str) -> bool:
     """Whether another letter stands with the same number: 14 A and 14 B."""
     around = f"{before(match, 24)} {after(match, 24)}"
-    others = re.findall(rf"(?<![\w.]){re.escape(match[2])} ?([A-K])(?!\w)", around)
+    others = re.findall(rf"(?<![\w.]){re.escape(match['low'])} ?([A-K])(?!\w)", around)
     return name in "ABCDEFGHJK" and any(other != name for other in others)
 
 
@@ -222,7 +305,7 @@ _STREET = LazyPattern(
 
 @recognizer(
     "measure",
-    rf"(?<![\w.])([{MINUS}+±~] ?)?({AMOUNT})(?: ?°[CF]?)?(?:({_LINK})({AMOUNT}))? ?(?:°|º|"
+    rf"(?<![\w.])([{MINUS}+±~] ?)?({AMOUNT})(?: ?°[CF]?)?(?:({LINKS['en']})({AMOUNT}))? ?(?:°|º|"
     rf"deg\b(\.)?)"
     r"(?: ?([CFKNSEW])(?!\w)| ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?",
     needs=("°", "º", "deg"),
@@ -276,7 +359,7 @@ def _coordinate(match: re.Match[str]) -> v.Value:
 )
 def _feet_inches(match: re.Match[str]) -> Found:
     value = v.Phrase((v.Measure(v.Number(match[1]), "ft"), v.Measure(parse_amount(match[2]), "in")))
-    return Found(value, stop=_stop_after_unit(match, match[3]))
+    return _close(value, match)
 
 
 @recognizer("measure", rf"(?<![\w.])({AMOUNT})\" ?[x×] ?({AMOUNT})\"", needs='"', weight=1.6)
@@ -295,18 +378,22 @@ def _height(match: re.Match[str]) -> v.Value | None:
     return v.Phrase((v.Measure(v.Number(match[1]), "ft", attributive=True), parse_amount(match[2])))
 
 
-@recognizer(
+@per_language(
     "measure",
-    r"(?<![\w.\"'/])(\d+(?:\.\d+)?|\d+ \d/\d|\d{1,2}/\d{1,2}|\d*[½¼¾])(\"|"
-    r"'')(?![\w])(?=[\s.,;:!?)x×-]|$)",
+    lambda language: (
+        rf"{STARTS[language]}(?<![\"'/])({AMOUNTS[language]}) ?(\"|'')(?!\w)(?=[\s.,;:!?)x×-]|$)"
+    ),
+    languages=RECOGNIZED_LANGUAGES,
     needs="\"'",
-    weight=1.1,
+    weight=1.2,
 )
-def _inches(match: re.Match[str]) -> v.Value | None:
-    lead = before(match, 300)
-    if match[2] == '"' and len(re.findall(r'(?<!\d)"', lead)) % 2:
+def _inches(language: str, match: re.Match[str]) -> v.Value | None:
+    """27" of a screen, where no quotation is open."""
+    if match[2] == '"' and len(re.findall(rf'(?<![\d{VULGAR}])"', before(match, 300))) % 2:
         return None
-    return v.Measure(parse_amount(match[1]), "in", attributive=_before_thing(match))
+    amount = parse_amount(match[1], language=language)
+    attributive = language == "en" and _before_thing(match)
+    return v.Measure(amount, _MARKS[language]['"'], attributive=attributive)
 
 
 @recognizer(
@@ -334,61 +421,94 @@ def _product(match: re.Match[str]) -> v.Value:
     return v.Phrase((parse_number(match[1]), "times", parse_number(match[2])))
 
 
-@recognizer(
-    "dimensions",
-    rf"(?<![\w.])({AMOUNT})[ -]?(?:({_UNIT})\b\.?|([\"']))? ?[x×] ?({AMOUNT})[ "
-    rf"-]?(?:({_UNIT})\b|([\"']))?"
-    rf"(?:\.? ?[x×] ?({AMOUNT})[ -]?(?:({_UNIT})\b|([\"']))?)?(\.(?!\d))?(?! ?\w?[\d^*=+÷]|\w)",
-    needs="x×",
-    weight=1.6,
-)
-def _dimensions(match: re.Match[str]) -> Found | None:
-    sides = [match[1], match[4], match[7]]
-    units = [match[2] or match[3], match[5] or match[6], match[8] or match[9]]
-    marks = {"'": "ft", '"': "in"}
-    count = 3 if sides[2] else 2
-    measured = any(units)
-    if "×" in match[0] and not measured and count == 2 and not _is_size(match):
-        return None
-    keys = [marks.get(one) or english.UNITS[one.replace(". ", " ")] if one else "" for one in units]
-    # "ac" and the like need the touch of a number that is no other thing.
-    parts = tuple(
-        v.Measure(parse_amount(side), key) if key else parse_amount(side)
-        for side, key in zip(sides[:count], keys, strict=False)
-        if side
+_MARKS = {
+    "en": {"'": "ft", '"': "in"},
+    **dict.fromkeys(ROMANCE, {"'": "length-foot", '"': "length-inch"}),
+}
+_TIMES = {"es": "por", "fr": "fois"}
+
+
+def _dimensions_pattern(language: str) -> str:
+    first, second, third = (
+        rf"(?P<side{number}>{AMOUNTS[language]})"
+        rf"(?:[ -]?(?P<unit{number}>{UNIT[language]}|[\"'])(?P<power{number}>{POWER})?(?![\w²³]))?"
+        for number in (1, 2, 3)
     )
-    value = v.Dimensions(parts)
-    if not match[10]:
-        return Found(value)
-    if keys[count - 1]:
-        return Found(value, stop=_stop_after_unit(match, match[10]))
-    return Found(value, end=match.start(10))
+    by = r"\.? ?[x×] ?"
+    end = r"(?! ?\w?[\d^*=+÷]|\w)" if language == "en" else r"(?![\w²³])"
+    return rf"{STARTS[language]}{first}{by}{second}(?:{by}{third})?(?:\.(?![\d.]))?{end}"
+
+
+@per_language(
+    "dimensions", _dimensions_pattern, languages=RECOGNIZED_LANGUAGES, needs="x×", weight=1.5
+)
+def _dimensions(language: str, match: re.Match[str]) -> v.Value | Found | None:
+    sides = [
+        (match[f"side{number}"], match[f"unit{number}"], match[f"power{number}"])
+        for number in (1, 2, 3)
+        if match[f"side{number}"]
+    ]
+    measured = any(unit for _, unit, _ in sides)
+    if language == "fr" and match[0].replace(" ", "") in ("4x4", "4×4"):
+        return v.Abbreviation("quatre-quatre")
+    if language == "en" and not measured and len(sides) == 2 and not _is_size(match):
+        return None
+    parts = tuple(
+        v.Measure(
+            amount, _MARKS[language].get(unit) or find_unit(language, unit), parse_power(power)
+        )
+        if unit
+        else amount
+        for side, unit, power in sides
+        for amount in (parse_amount(side, language=language),)
+    )
+    value: v.Value = v.Dimensions(parts)
+    if language != "en" and not measured and len(sides) == 2:
+        value = v.Range(parts[0], parts[1], _TIMES[language])
+    if match[0].endswith(".") and not sides[-1][1]:
+        return Found(value, end=match.end() - 1)
+    return _close(value, match, language)
 
 
 def _is_size(match: re.Match[str]) -> bool:
-    first, second = match[1], match[4]
-    if len(first) >= 3 and len(second) >= 3:
+    """Whether two numbers are a size, and no product: `×` may be either."""
+    first, second = match["side1"], match["side2"]
+    if "×" not in match[0] or len(first) >= 3 and len(second) >= 3:
         return True
     return bool(
         re.search(r"\b(?:[Aa]n?|[Tt]he|his|her|my|our|their|is|measures|in) $", before(match, 12))
     ) and not re.match(r" (?:is|equals|makes|=)", after(match))
 
 
-@recognizer(
+_PERCENT = {
+    "en": ("%", "‰"),
+    **dict.fromkeys(ROMANCE, ("concentr-percent", "concentr-permille")),
+}
+_BEFORE_DASH = {"en": "(?= ?[-–—])", "es": "", "fr": ""}
+_PERCENT_WORDS = r"|percent\b|per cent\b|pct\b\.?"
+
+
+@per_language(
     "percent",
-    rf"(?<![\w.])([{MINUS}+±~≈<>≤≥] ?)?({NUMBER}|\d* ?[{VULGAR}]|\d+/\d+) ?(?:%(?= ?[-–—]))?"
-    rf"(?:( ?[-–—] ?| to | or | and )({NUMBER}))? ?(%|‰|percent\b|per cent\b|pct\b\.?)",
-    needs=("%", "‰", "percent", "per", "pct"),
+    lambda language: (
+        rf"{STARTS[language]}{SIGNED_AMOUNT[language]} ?(?P<first>%{_BEFORE_DASH[language]})?"
+        rf"(?:(?P<link>{LINKS[language]})(?P<high>{OPTIONAL_MINUS}{NUMBERS[language]}))? ?"
+        rf"(?P<mark>[%‰]{_PERCENT_WORDS if language == 'en' else ''})"
+    ),
+    languages=RECOGNIZED_LANGUAGES,
+    needs=lambda language: ("%", "‰", *(("percent", "per", "pct") if language == "en" else ())),
     weight=1.3,
 )
-def _percent(match: re.Match[str]) -> v.Value | Found:
-    sign, low, link, high, mark = match.groups()
-    amount: v.Value = parse_amount(low, sign)
-    if high:
-        joint = link.strip()
-        amount = v.Range(amount, parse_number(high), joint if joint in ("or", "and") else "")
-    value = v.Measure(amount, "‰" if mark == "‰" else "%")  # type: ignore[arg-type]
-    return Found(value, stop=_stop_after_unit(match, ".")) if mark.endswith(".") else value
+def _percent(language: str, match: re.Match[str]) -> v.Value | Found:
+    unit = _PERCENT[language][match["mark"] == "‰"]
+    first = parse_amount(match["low"], match["sign"], language=language)
+    if not match["high"]:
+        return _close(v.Measure(first, unit), match, language)
+    last = parse_amount(match["high"], language=language)
+    link = link_range(language, match)
+    if match["first"] and language == "fr":
+        return v.Range(v.Measure(first, unit), v.Measure(last, unit), link)
+    return _close(v.Measure(v.Range(first, last, link), unit), match, language)
 
 
 @recognizer(
@@ -397,6 +517,7 @@ def _percent(match: re.Match[str]) -> v.Value | Found:
     digits=False,
     needs="/",
     weight=1.2,
+    at="any",
 )
 def _bare_rate(match: re.Match[str]) -> v.Value:
     above, _, below = match[1].partition("/")
@@ -411,11 +532,12 @@ def _bare_rate(match: re.Match[str]) -> v.Value:
     needs="/",
     weight=1.6,
     digits=True,
+    at="number",
 )
 def _per_period(match: re.Match[str]) -> Found:
     """Without a unit: `30k/yr`, `3/week`."""
     amount = parse_number(match[1], None, english.SCALES[match[2]] if match[2] else 0)
-    return Found(v.Rate(amount, _PERIOD[match[3]]), stop=_stop_after_unit(match, match[4]))
+    return _close(v.Rate(amount, _PERIOD[match[3]]), match)
 
 
 @recognizer(
@@ -440,14 +562,15 @@ def _shoe(match: re.Match[str]) -> v.Value | None:
 @recognizer(
     "measure",
     rf"(?:(?<=[⁰¹²³⁴-⁹])|(?<=\^\d)|(?<=\^\d\d)|(?<=\^-\d)|(?<=\^-\d\d)) (?!in\b|A\b)"
-    rf"({_UNIT})({_POWER})?(?![\w/²³])",
+    rf"({_UNIT})({POWER})?(?![\w/²³])",
     needs="⁰¹²³⁴⁵⁶⁷⁸⁹^",
     weight=1.5,
+    at="any",
 )
 def _after_power(match: re.Match[str]) -> Found:
     """`10⁻⁹ m`, `10^5 cm²`."""
     unit = english.UNITS[match[1].replace(". ", " ")]
-    return Found(v.Measure(None, unit, _exponent(match[2])), start=match.start(1))
+    return Found(v.Measure(None, unit, parse_power(match[2])), start=match.start(1))
 
 
 @recognizer("measure", rf"(?<![\w.])({AMOUNT}) ?c\.(?= [a-z])", needs=("c",), weight=1.5)
@@ -470,78 +593,17 @@ _SEATED = LazyPattern(
     r"renault|citroën|peugeot|la|une|sa|ma) $",
     re.IGNORECASE,
 )  # fmt: skip
-SYMBOL = {
-    language: rf"(?:{one_of(table.UNITS).replace(chr(92) + ' ', ' ?')})"
-    for language, table in ROMANCE.items()
-}
-ROMANCE_POWER = r"([²³]|(?<=m)[23](?!\w))?"
-_SIDE = {
-    language: rf"({COMMA_NUMBER})(?: ?({symbol}){ROMANCE_POWER})?"
-    for language, symbol in SYMBOL.items()
-}
-LINKS = {"es": rf"(?:{DASH}| a )", "fr": rf"(?:{DASH}| à )"}
-
-
-def find_unit(language: str, symbol: str) -> str:
-    symbols: dict[str, str] = TABLES[language].UNITS
-    compact = symbol.replace(" ", "")
-    return symbols.get(symbol) or next(
-        unit for key, unit in symbols.items() if key.replace(" ", "") == compact
-    )
-
-
-def parse_power(mark: str | None) -> int:
-    return {"²": 2, "2": 2, "³": 3, "3": 3}.get(mark or "", 1)
 
 
 @per_language(
     "measure",
     lambda language: (
-        rf"{NUMBER_START}({SIGNED})(?:{LINKS[language]}({SIGNED}))? ?({SYMBOL[language]})"
-        rf"{ROMANCE_POWER}(?:\.?/({SYMBOL[language]}){ROMANCE_POWER})?{DOT}(?![\w²³'])"
-    ),
-    weight=1.2,
-    needs=lambda language: TABLES[language].UNITS,
-)
-def _romance_measure(language: str, match: re.Match[str]) -> v.Value | Found | None:
-    written, until, symbol, power, per, per_power = match.groups()
-    amount = parse_comma_number(written)
-    if (
-        until
-        and re.search(" [aà] ", match[0])
-        and int(amount.digits) >= int(parse_comma_number(until).digits)
-    ):
-        return None  # Vol 447 à 6 h.
-    if symbol in _DOUBTFUL and not per:
-        glued = not re.search(r"\d \D", match[0])
-        if glued and symbol not in "VWLA" or _SEATED.search(before(match)):
-            return None
-        if symbol in "BKCFJNq" and (len(amount.digits) < 2 or symbol in "CF"):
-            return None
-    counted: v.Number | v.Range = amount
-    if until:
-        counted = v.Range(amount, parse_comma_number(until), link_range(language, match))
-    value: v.Value = v.Measure(counted, find_unit(language, symbol), parse_power(power))
-    if symbol.startswith("hab") and int(amount.digits) < 20 and language == "es" and not per:
-        value = v.Measure(amount, "room")
-    if per:
-        value = v.Rate(value, find_unit(language, per), parse_power(per_power))
-    return close(value, match, language, digits_follow=False)
-
-
-def link_range(language: str, match: re.Match[str]) -> str:
-    table = TABLES[language]
-    return str(table.AND if word_before(match) == "entre" else table.TO)
-
-
-@per_language(
-    "measure",
-    lambda language: (
-        rf"(?<![\w/.])({SYMBOL[language]}){ROMANCE_POWER}\.?/"
-        rf"({SYMBOL[language]}){ROMANCE_POWER}{DOT}(?![\w²³])"
+        rf"(?<![\w/.])({UNIT[language]})({POWER})?\.?/"
+        rf"({UNIT[language]})({POWER})?{DOT}(?![\w²³])"
     ),
     digits=False,
     needs="/",
+    at="any",
 )
 def _romance_bare_rate(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """A unit without a number: en kg/m³."""
@@ -555,8 +617,8 @@ def _romance_bare_rate(language: str, match: re.Match[str]) -> v.Value | Found |
 @per_language(
     "measure",
     lambda language: (
-        rf"{NUMBER_START}({COMMA_NUMBER}) ?({SYMBOL[language]})"
-        rf"/(\d+) ?({SYMBOL[language]})(?![\w²³])"
+        rf"{NUMBER_START}({COMMA_NUMBER}) ?({UNIT[language]})"
+        rf"/(\d+) ?({UNIT[language]})(?![\w²³])"
     ),
     needs="/", weight=1.5,
 )  # fmt: skip
@@ -564,59 +626,6 @@ def _each_hundred(language: str, match: re.Match[str]) -> v.Value:
     first = v.Measure(parse_comma_number(match[1]), find_unit(language, match[2]))
     link = "cada" if language == "es" else "aux"
     return v.Phrase((first, link, v.Measure(v.Number(match[3]), find_unit(language, match[4]))))
-
-
-_PART = rf"(\d/\d\d?|[{VULGAR}])"
-
-
-def _fraction(whole: str | None, part: str) -> v.Fraction:
-    above, below = FRACTIONS[part] if part in FRACTIONS else map(int, part.split("/"))
-    return v.Fraction(above, below, int(whole.strip(" -")) if whole else None)
-
-
-@per_language(
-    "measure",
-    lambda language: (
-        rf"{NUMBER_START}(?:(\d{{1,3}})(?: | ?(?=[{VULGAR}])))?{_PART} ?({SYMBOL[language]}){DOT}"
-        r"(?![\w'/])"
-    ),
-    needs="/" + VULGAR, weight=1.5,
-)  # fmt: skip
-def _part_of_unit(language: str, match: re.Match[str]) -> v.Value | Found | None:
-    """Medio litro, trois quarts d'heure, dos kilos y medio."""
-    if match[3] in _DOUBTFUL - {"L"}:
-        return None
-    value = v.Measure(_fraction(match[1], match[2]), find_unit(language, match[3]))
-    return close(value, match, language, digits_follow=False)
-
-
-@per_language(
-    "measure",
-    lambda language: (
-        rf"{NUMBER_START}{_SIDE[language]} ?[x×] ?{_SIDE[language]}"
-        rf"(?: ?[x×] ?{_SIDE[language]})?{DOT}(?![\w²³])"
-    ),
-    needs="x×", weight=1.3,
-)  # fmt: skip
-def _romance_dimensions(language: str, match: re.Match[str]) -> v.Value | Found | None:
-    groups = match.groups()
-    sides = [groups[place : place + 3] for place in (0, 3, 6) if groups[place]]
-    if language == "fr" and re.fullmatch(r"4 ?[x×] ?4", match[0]):
-        return v.Abbreviation("quatre-quatre")
-    if len(sides) == 2 and not any(side[1] for side in sides):
-        times = "por" if language == "es" else "fois"
-        if match[0].endswith("."):
-            return None
-        return v.Range(parse_comma_number(sides[0][0]), parse_comma_number(sides[1][0]), times)
-    parts = tuple(
-        v.Measure(parse_comma_number(number), find_unit(language, symbol), parse_power(power))
-        if symbol
-        else parse_comma_number(number)
-        for number, symbol, power in sides
-    )
-    if not sides[-1][1] and match[0].endswith("."):
-        return Found(v.Dimensions(parts), end=match.end() - 1)
-    return close(v.Dimensions(parts), match, language, digits_follow=False)
 
 
 @per_language("measure", rf"{NUMBER_START}(\d)m(\d\d)(?!\w)", needs="m", weight=1.5)
@@ -629,7 +638,7 @@ def _romance_height(language: str, match: re.Match[str]) -> v.Value:
     "measure",
     rf"{NUMBER_START}(\d{{1,3}}) ?(?:'|ft\.?|pi\.?|pies|pieds) ?(?:(?:y|et) )?"
     r"(\d{1,2}(?:[.,]\d)?) ?(''|\"|in\b\.?|po\b\.?|pulg\b\.?)?(?!\w)",
-    weight=1.4,
+    needs=("'", "ft", "pi", "pies", "pieds"), weight=1.4,
 )  # fmt: skip
 def _romance_feet(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """5'11" of a person; 3'30 of a race."""
@@ -654,21 +663,6 @@ def _romance_feet(language: str, match: re.Match[str]) -> v.Value | Found | None
     if len(match[1]) < 3 and len(match[2]) == 2 and match[2] < "60":
         return v.Phrase((v.Measure(v.Number(match[1]), "duration-minute"), v.Number(match[2])))
     return None
-
-
-@per_language(
-    "measure",
-    rf"{NUMBER_START}(?:(\d{{1,3}}[ -])?{_PART}|({COMMA_NUMBER})) ?\"(?!\w)",
-    needs='"',
-    weight=1.3,
-)
-def _romance_inches(language: str, match: re.Match[str]) -> v.Value | None:
-    """27" of a screen, where no quotation is open."""
-    lead = re.sub(r"[\d½¼¾] ?\"", "", match.string[: match.start()])
-    if lead.count('"') % 2:
-        return None
-    amount = parse_comma_number(match[3]) if match[3] else _fraction(match[1], match[2])
-    return v.Measure(amount, "length-inch")
 
 
 _COMPASS = {
@@ -711,22 +705,3 @@ def _romance_degrees(language: str, match: re.Match[str]) -> v.Value | Found | N
     if match[4]:
         parts.append(_COMPASS[language][match[4]])
     return close(v.Phrase(tuple(parts)), match, language, digits_follow=False)
-
-
-@per_language(
-    "percent",
-    lambda language: (
-        rf"{NUMBER_START}(?:({SIGNED}) ?(%)?{LINKS[language]})?"
-        rf"({OPTIONAL_MINUS}\+?{COMMA_NUMBER}) ?([%‰])"
-    ),
-    needs="%‰", weight=1.2,
-)  # fmt: skip
-def _romance_percent(language: str, match: re.Match[str]) -> v.Value:
-    unit = "concentr-percent" if match[4] == "%" else "concentr-permille"
-    last = parse_comma_number(match[3])
-    if not match[1]:
-        return v.Measure(last, unit)
-    first: v.Value = parse_comma_number(match[1])
-    if match[2] and language == "fr":
-        return v.Range(v.Measure(parse_comma_number(match[1]), unit), v.Measure(last, unit), "à")
-    return v.Measure(v.Range(first, last, link_range(language, match)), unit)

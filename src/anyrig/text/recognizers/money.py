@@ -1,166 +1,153 @@
-"""Sums of money: signs, codes, cents, thousands and millions, prices per something."""
+"""Sums of money: signs, codes, cents, thousands and millions, prices per something.
+
+A sign or a code stands before the number (`$5`, `EUR 5`) or behind it (`5 €`, `5 USD`), in all
+languages; they differ in their signs, their scales (`5 mn`) and how they write a number.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, Stop, per_language, recognizer
+from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Found, per_language, recognizer
 from anyrig.text.recognizers.common import (
     COMMA_NUMBER,
+    DASH,
     MINUS,
     NUMBER,
     NUMBER_START,
-    SIGNED,
-    before,
+    OPTIONAL_MINUS,
     close,
     is_attributive,
     one_of,
     parse_comma_number,
     parse_number,
+    parse_sign,
 )
-from anyrig.text.recognizers.languages import ROMANCE, TABLES, english
-from anyrig.text.recognizers.measures import (
-    LINKS,
-    ROMANCE_POWER,
-    SYMBOL,
-    find_unit,
-    link_range,
-    parse_power,
-)
-from anyrig.text.recognizers.stops import stop_after
+from anyrig.text.recognizers.languages import TABLES, english
+from anyrig.text.recognizers.measures import LINKS, POWER, UNIT, find_unit, link_range, parse_power
 
-_DOLLARS = {
-    "US$": "USD", "A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "HK$": "HKD",
-    "NZ$": "NZD", "S$": "SGD", "R$": "BRL",
-}  # fmt: skip
-SIGNS = "$£€¥₹₽₩₺₪₫₴₦₱฿₿"
-_CODES = (
-    "USD EUR GBP JPY AUD CAD CHF CNY RMB INR MXN SEK NZD HKD NOK DKK SGD BTC KRW PLN TRY ZAR PKR"
-).split()
-_CODE_SIGNS = {"EUR": "€", "BTC": "₿"}
-_NAMED = {"Rs.": "₹", "Rs": "₹", "Fr.": "CHF", "kr": "kr", "kr.": "kr", "zł": "zł"}
-_MARK = rf"(?:{one_of(_DOLLARS)}|[{re.escape(SIGNS)}])"
-_CODE = one_of(_CODES)
-# A comma before two digits is a decimal one in prices from other places: €4,50.
-_SUM = (
-    rf"(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d{{1,3}}(?:\.\d{{3}})+,\d\d|\d+,\d\d(?![\d,])|{NUMBER})"
-)
-_SCALE = (
-    r"(?: ?(hundred|thousand|million|billion|trillion)s?\b|[ -]?(mn|mil|mm|MM|bn|Bn|tn|"
-    r"trn|[kKmMbBtT])"
-    r"(?![\w'’]))"
-)
-PERIODS = {
-    "mo": "mo", "month": "mo", "yr": "yr", "year": "yr", "hr": "h", "h": "h", "hour": "h",
-    "wk": "wk", "week": "wk", "lb": "lb", "lbs": "lb", "kg": "kg", "oz": "oz", "gal": "gal",
-    "sq ft": "sq ft", "sqft": "sq ft", "sq. ft": "sq ft", "mi": "mi", "km": "km", "kWh": "kWh",
-    "GB": "GB", "min": "min", "L": "L", "l": "L", "bbl": "bbl", "ea": "ea", "g": "g", "day": "d",
-    "d": "d", "ft": "ft", "sec": "s", "s": "s",
-}  # fmt: skip
-_PER = rf"(?: ?/ ?(?:({one_of(PERIODS)})\b(\.)?|(m²|m2)|([a-z]{{3,12}})\b)(?!/))?"
+# In English a comma before two digits is a decimal one in prices from other places: €4,50.
+_SUM = {
+    "en": rf"(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d{{1,3}}(?:\.\d{{3}})+,\d\d|\d+,\d\d(?![\d,])|"
+    rf"{NUMBER})",
+    "es": COMMA_NUMBER,
+    "fr": COMMA_NUMBER,
+}
+_SCALE = {
+    "en": r"[ -]?(?P<scale>(?:hundred|thousand|million|billion|trillion)(?=s?\b)|"
+    r"(?:mn|mil|mm|MM|bn|Bn|tn|trn|[kKmMbBtT])(?![\w'’]))"
+    r"(?:(?<=[dn])s\b|(?<![a-z]{4})\.(?= [a-z]))?",
+    **{language: rf" ?(?P<scale>{one_of(TABLES[language].SCALES)})" for language in ("es", "fr")},
+}
+_LINK_WORDS = {"en": "to|and|or", "es": "a|y|o", "fr": "à|et|ou"}
+_PER = {
+    # Whatever word: $5/person.
+    "en": rf"(?P<per>{one_of(english.PERIODS)})(?P<power>{POWER})?(?!\w)|"
+    r"(?P<word>[a-z]{3,12})\b",
+    **{
+        language: rf"(?P<per>{UNIT[language]})(?P<power>{POWER})?(?!\w)"
+        for language in ("es", "fr")
+    },
+}
+_ONLY_BEHIND = frozenset(("F", "FF", "¢", "$CA", "$ CA", "zł"))
+# Behind a number with a sign in front, these say which dollars or pesos they are.
+_CODES = "USD|CAD|AUD|NZD|SGD|HKD|MXN|ARS|COP|CLP|UYU|pesos"
 
 
-def _scale(word: str | None, letter: str | None) -> int:
-    return english.SCALES[word or letter or ""] if word or letter else 0
+def _leads(sign: str) -> bool:
+    return sign not in _ONLY_BEHIND and (sign == "kr" or not (sign.isalpha() and sign.islower()))
 
 
-def _sum(text: str, sign: str | None = None, scale: int = 0) -> v.Number:
-    if re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d\d", text):
-        text = text.replace(".", "").replace(",", ".")
-    elif re.fullmatch(r"\d+,\d\d", text):
-        text = text.replace(",", ".")
-    return parse_number(text, sign, scale)
+def _rate_pattern(language: str) -> str:
+    return rf"(?: ?/ ?(?:{_PER[language]})(?!/)(?:\.(?![.\w]))?)?"
 
 
-def _currency(mark: str) -> str:
-    return _DOLLARS.get(mark) or _CODE_SIGNS.get(mark) or _NAMED.get(mark) or mark
-
-
-def _with_rate(match: re.Match[str], value: v.Value, first: int) -> Found | v.Value:
-    """A sum with the `/hr.` behind it, whose groups begin at `first`."""
-    period, dot, metre, word = (match[first + number] for number in range(4))
-    stop: Stop = "none"
-    if dot:
-        stop = stop_after(match.string, match.end())
-    if period:
-        return Found(v.Rate(value, PERIODS[period]), stop=stop)
-    if metre:
-        return v.Rate(value, "m", 2)
-    return v.Rate(value, word) if word else value
-
-
-@recognizer(
-    "money",
-    rf"(?<![\w.])([{MINUS}+~] ?)?({_MARK}) ?([-−])?({_SUM}){_SCALE}?(\.(?= [a-z]))?{_PER}(?!\d)",
-    needs=SIGNS,
-    weight=1.6,
-)
-def _signed(match: re.Match[str]) -> Found | v.Value:
-    sign, mark, inner, low, word, letter, dot = match.groups()[:7]
-    amount = _sum(low, sign or inner, _scale(word, letter))
-    if dot and not letter:
-        return Found(v.Money(amount, _currency(mark)), end=match.start(7))
-    return _with_rate(match, v.Money(amount, _currency(mark), is_attributive(match)), 8)
-
-
-@recognizer(
-    "money",
-    rf"(?<![\w.])([{MINUS}+~] ?)?({_MARK}) ?({_SUM}){_SCALE}?( ?[-–—] ?| ?to ?| and | or "
-    rf")(\2)? ?({_SUM})"
-    rf"{_SCALE}?(?![\w:/]|,\d){_PER}",
-    needs=SIGNS,
-    weight=1.6,
-)
-def _span(match: re.Match[str]) -> Found | v.Value | None:
-    sign, mark, low, word, letter, link, again, high, word2, letter2 = match.groups()[:10]
-    link = link.strip()
-    if link.isalpha() and not again:
-        return None  # $5 and 10 men
-    currency = _currency(mark)
-    last = v.Money(
-        _sum(high, None, _scale(word2, letter2)),
-        currency,
-        not link.isalpha() and is_attributive(match),
+def _before_pattern(language: str) -> str:
+    number, scale = _SUM[language], _SCALE[language]
+    signs = one_of(filter(_leads, TABLES[language].SIGNS))
+    link = rf"(?:{DASH}(?:(?P=mark) ?)?| (?P<link>{_LINK_WORDS[language]}) (?P=mark) ?)"
+    last = scale.replace("<scale>", "<last_scale>")
+    end = r"(?!\d)" if language == "en" else r"(?!\w|[.,]\d)"
+    return (
+        rf"(?<![\w.$])(?P<sign>[{MINUS}+~] ?)?(?P<mark>{signs}) ?(?P<minus>[-−])?"
+        rf"(?P<low>{number})(?:{scale}(?!\w))?"
+        rf"(?:{link}(?P<high>{number})(?:{last}(?!\w))?(?![\w:/]|,\d))?"
+        rf"(?: (?:de )?(?P<code>{_CODES})(?!\w))?{_rate_pattern(language)}(?:\.[-–—])?{end}"
     )
-    first = v.Money(_sum(low, sign, _scale(word, letter)), currency)
-    return _with_rate(match, v.Range(first, last, link if link.isalpha() else ""), 11)
 
 
-@recognizer(
+@per_language(
     "money",
-    rf"(?<![\w.])([-−] ?)?\$ ?({NUMBER}){_SCALE}? (USD|CAD|AUD|NZD|SGD|HKD)\b",
-    needs="$",
-    weight=1.7,
-)
-def _named(match: re.Match[str]) -> v.Value:
-    sign, low, word, letter, code = match.groups()
-    return v.Money(_sum(low, sign, _scale(word, letter)), code)
-
-
-@recognizer(
-    "money",
-    rf"(?<![\w.])([-−] ?)?({_SUM}){_SCALE}? ?(US\$|[{re.escape(SIGNS)}])(?![\d\w]){_PER}",
-    needs=SIGNS,
+    _before_pattern,
+    languages=RECOGNIZED_LANGUAGES,
+    needs=lambda language: TABLES[language].SIGNS,
+    at="any",
     weight=1.5,
 )
-def _after(match: re.Match[str]) -> Found | v.Value:
-    sign, low, word, letter, mark = match.groups()[:5]
-    return _with_rate(match, v.Money(_sum(low, sign, _scale(word, letter)), _currency(mark)), 6)
+def _before_number(language: str, match: re.Match[str]) -> v.Value | Found:
+    code = match["code"]
+    currency = TABLES[language].SIGNS[code if code in TABLES[language].SIGNS else match["mark"]]
+    first = _parse(language, match["low"], match["sign"] or match["minus"], match["scale"])
+    attributive = language == "en" and not match["link"] and is_attributive(match)
+    if not match["high"]:
+        return _with_rate(language, match, v.Money(first, currency, attributive))
+    last = _parse(language, match["high"], None, match["last_scale"])
+    if language != "en" and not match["link"]:
+        return _with_rate(language, match, v.Money(v.Range(first, last), currency))
+    begin, end = v.Money(first, currency), v.Money(last, currency, attributive)
+    return _with_rate(language, match, v.Range(begin, end, match["link"] or ""))
 
 
-@recognizer(
+def _parse(language: str, written: str, sign: str | None, scale: str | None) -> v.Number:
+    power = TABLES[language].SCALES[scale] if scale else 0
+    if language != "en":
+        number = parse_comma_number(written, power)
+        return replace(number, sign=parse_sign(sign)) if sign else number
+    if written[0] in MINUS:
+        written, sign = written[1:], written[0]
+    if re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d\d|\d+,\d\d", written):
+        written = written.replace(".", "").replace(",", ".")
+    return parse_number(written, sign, power)
+
+
+def _with_rate(language: str, match: re.Match[str], value: v.Value) -> v.Value | Found:
+    """A sum with the `/hr.` behind it."""
+    if per := match["per"]:
+        unit = english.PERIODS[per] if language == "en" else find_unit(language, per)
+        value = v.Rate(value, unit, parse_power(match["power"]))
+    elif word := match.groupdict().get("word"):
+        value = v.Rate(value, word)
+    else:
+        return value
+    return close(value, match, language, digits_follow=False)
+
+
+@per_language(
     "money",
-    rf"\b({_CODE}|Rs\.?|kr\.?) ?({_SUM}){_SCALE}?(?!\w)|(?<![\w.])({_SUM}){_SCALE}? "
-    rf"?({_CODE}|kr|zł)\b{_PER}",
+    lambda language: (
+        rf"{NUMBER_START}(?<![$€£])(?P<low>{OPTIONAL_MINUS}{_SUM[language]})"
+        rf"(?:(?P<link>{LINKS[language]})(?P<high>{_SUM[language]}))?"
+        rf"(?:{_SCALE[language]} ?(?:(?<=\w )de |(?<=\w )d')?| ?)"
+        rf"(?P<mark>{one_of(TABLES[language].SIGNS)})(?![\w€$]){_rate_pattern(language)}"
+    ),
+    languages=RECOGNIZED_LANGUAGES,
+    needs=lambda language: TABLES[language].SIGNS,
     weight=1.5,
-    needs=(*_CODES, "Rs", "kr", "zł"),
 )
-def _coded(match: re.Match[str]) -> Found | v.Value:
-    currency = _currency(match[1] or match[8])
-    scale = _scale(match[3] or match[6], match[4] or match[7])
-    value = v.Money(_sum(match[2] or match[5], None, scale), currency)
-    return _with_rate(match, value, 9) if match[8] else value
+def _behind_number(language: str, match: re.Match[str]) -> v.Value | Found | None:
+    mark = match["mark"]
+    if mark in ("F", "Bs") and not re.search(r"\d ", match[0]):
+        return None
+    amount: v.Number | v.Range = _parse(language, match["low"], None, match["scale"])
+    if match["high"]:
+        last = _parse(language, match["high"], None, match["scale"])
+        amount = v.Range(amount, last, link_range(language, match))
+    value = v.Money(amount, TABLES[language].SIGNS[mark])
+    if mark.endswith(".") and not match["per"]:
+        return close(value, match, language)
+    return _with_rate(language, match, value)
 
 
 @recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.\w|/))", needs="¢p", weight=1)
@@ -177,71 +164,6 @@ def _pence(match: re.Match[str]) -> v.Value | None:
 def _shillings(match: re.Match[str]) -> v.Value:
     shillings = f"shilling{'' if match[1] == '1' else 's'} and"
     return v.Phrase((v.Number(match[1]), shillings, v.Number(match[2]), "pence"))
-
-
-# Spanish and French
-
-
-_LEADING_SIGNS = {
-    language: [sign for sign in table.SIGNS if not (sign.isalpha() and sign.islower()) and
-               sign not in ("F", "FF", "¢", "$CA", "$ CA", "₿")]
-    for language, table in ROMANCE.items()
-}  # fmt: skip
-_ROMANCE_PER = {
-    language: rf"(?: ?/ ?({symbol}){ROMANCE_POWER}(?!\w))?" for language, symbol in SYMBOL.items()
-}
-# Behind a number with a sign in front, these say which dollars or pesos they are.
-_ROMANCE_CODES = "USD|MXN|ARS|COP|CLP|UYU|CAD|AUD|pesos"
-
-
-def _scaled(language: str, number: str, scale: str | None) -> v.Number:
-    return parse_comma_number(number, TABLES[language].SCALES[scale] if scale else 0)
-
-
-def _money(
-    language: str, amount: v.Number | v.Range, sign: str, per: str | None, power: str | None
-) -> v.Value:
-    sum_ = v.Money(amount, TABLES[language].SIGNS[sign])
-    return v.Rate(sum_, find_unit(language, per), parse_power(power)) if per else sum_
-
-
-@per_language(
-    "money",
-    lambda language: (
-        rf"{NUMBER_START}({SIGNED})(?:{LINKS[language]}({COMMA_NUMBER}))? ?"
-        rf"(?:({one_of(TABLES[language].SCALES)}) ?(?:(?<=\w )de |(?<=\w )d')?)?"
-        rf"({one_of(TABLES[language].SIGNS)})(?![\w€$]){_ROMANCE_PER[language]}"
-    ),
-    weight=1.4,
-    needs=lambda language: TABLES[language].SIGNS,
-)
-def _money_after(language: str, match: re.Match[str]) -> v.Value | Found | None:
-    number, until, scale, sign, per, power = match.groups()
-    if before(match, 1) in ("$", "€", "£"):
-        return None
-    if sign in ("F", "Bs") and not re.search(r"\d ", match[0]):
-        return None
-    amount: v.Number | v.Range = _scaled(language, number, scale)
-    if until:
-        amount = v.Range(amount, _scaled(language, until, scale), link_range(language, match))
-    value = _money(language, amount, sign, per, power)
-    return close(value, match, language) if sign.endswith(".") and not per else value
-
-
-@per_language(
-    "money",
-    lambda language: (
-        rf"(?<![\w$])([-\u2212]?)({one_of(_LEADING_SIGNS[language])}) ?({COMMA_NUMBER})"
-        rf"(?: ?({one_of(TABLES[language].SCALES)})(?!\w))?(?: (?:de )?({_ROMANCE_CODES})(?!\w))?"
-        rf"{_ROMANCE_PER[language]}(?:\.[-\u2013\u2014])?(?!\w|[.,]\d)"
-    ),
-    weight=1.4,
-    needs=lambda language: TABLES[language].SIGNS,
-)
-def _money_before(language: str, match: re.Match[str]) -> v.Value:
-    minus, sign, number, scale, code, per, power = match.groups()
-    amount = _scaled(language, minus + number, scale)
-    return _money(language, amount, code if code in TABLES[language].SIGNS else sign, per, power)
 
 
 @per_language(

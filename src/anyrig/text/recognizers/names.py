@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
+from anyrig.text.recognizers import (
+    RECOGNIZED_LANGUAGES,
+    Found,
+    LazyPattern,
+    per_language,
+    recognizer,
+)
 from anyrig.text.recognizers.acronyms import is_word
 from anyrig.text.recognizers.common import (
     CAPITAL,
@@ -19,7 +25,6 @@ from anyrig.text.recognizers.common import (
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.roman import roman_value
 
-_ALL = ("en", "es", "fr")
 _STREET = (
     r"(?:Street|Avenue|Road|Drive|Lane|Boulevard|Way|Court|Place|Terrace|Square|Highway|Parkway|"
     r"Circle|Row|St|Ave|Rd|Dr|Ln|Blvd|Ct|Pl|Sq|Hwy|Pkwy)\b"
@@ -56,7 +61,7 @@ _COUNTED_THINGS = frozenset(
 )
 
 
-@per_language("phone", _PHONES.__getitem__, languages=_ALL, weight=1.8)
+@per_language("phone", _PHONES.__getitem__, languages=RECOGNIZED_LANGUAGES, weight=1.8)
 def _phone(language: str, match: re.Match[str]) -> v.Value | None:
     written = match[1]
     abroad = re.match(r"\(?(?:\+|00)", written)
@@ -119,6 +124,7 @@ def _emergency(match: re.Match[str]) -> v.Value:
     r"\b([Ee]xt|[Ee]xtension)\b\.? ?(\d{1,6})(?!\w)",
     needs=("ext", "Ext", "extension", "Extension"),
     weight=1.5,
+    at="needs",
 )
 def _bare_extension(match: re.Match[str]) -> v.Value:
     return v.Phrase(("Extension" if match[1][0] == "E" else "extension", v.Digits((match[2],))))
@@ -131,6 +137,7 @@ def _bare_extension(match: re.Match[str]) -> v.Value:
     r"[Oo]rder|[Tt]racking|[Cc]ase|SKU|ID|[Zz]ip|ZIP)(?: (?:number|code|no\.|is|was))?:? "
     r"#?(\d{3,20})(?![\w,]|\.\d)",
     weight=1.3,
+    at="word",
 )
 def _given(match: re.Match[str]) -> Found | None:
     digits = match[1]
@@ -142,9 +149,10 @@ def _given(match: re.Match[str]) -> Found | None:
 @recognizer(
     "isbn",
     r"\bISBN(?:-1[03])?:? ?(?:is |was )?((?:97[89][- ]?)?(?:\d[- ]?){9}[\dXx])(?!\w)",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     needs=("ISBN",),
     weight=3,
+    at="needs",
 )
 def _isbn(match: re.Match[str]) -> Found:
     groups = tuple(one.upper() for one in re.split(r"[- ]", match[1]) if one)
@@ -155,8 +163,9 @@ def _isbn(match: re.Match[str]) -> Found:
     "iban",
     r"\b(IBAN:? (?:is )?)?([A-Z]{2}\d\d(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,4})?|"
     r"[A-Z]{2}\d\d[A-Z0-9]{11,30})\b",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     weight=3,
+    at="capital",
 )
 def _iban(match: re.Match[str]) -> Found | None:
     written = match[2]
@@ -171,10 +180,11 @@ def _iban(match: re.Match[str]) -> Found | None:
 @recognizer(
     "code",
     r"\b(CVE|CWE)-(?:(\d{4})-)?(\d{1,7})(?![\w-])",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     needs=("CVE", "CWE"),
     weight=3,
     digits=True,
+    at="needs",
 )
 def _cve(match: re.Match[str]) -> v.Value:
     parts: list[v.Value | str] = [v.Letters(match[1])]
@@ -189,6 +199,7 @@ def _cve(match: re.Match[str]) -> v.Value:
     r"(?<![\w.,$£€#-])(?:(\d{3})-(\d\d)-(\d{4})|(\d{5})-(\d{4}))(?![\w-])|"
     r"\b([A-Z]{1,2}\d[A-Z\d]?) (\d[A-Z]{2})\b|\b([A-Z]\d[A-Z]) (\d[A-Z]\d)\b",
     weight=1.8,
+    at="any",
 )
 def _grouped(match: re.Match[str]) -> v.Value:
     """Social security, postal codes of America, Britain and Canada."""
@@ -198,7 +209,7 @@ def _grouped(match: re.Match[str]) -> v.Value:
 @recognizer(
     "digits",
     r"(?<![\w.,$£€#-])(\d{4})[ -](\d{4})[ -](\d{4})[ -](\d{4})(?![\w-])",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     weight=2,
 )
 def _card(match: re.Match[str]) -> v.Value:
@@ -206,7 +217,10 @@ def _card(match: re.Match[str]) -> v.Value:
 
 
 @recognizer(
-    "postcode", r"(?:(?<=, )|(?<=[a-z] ))([A-Z]{2}),? (\d{5})(?:-(\d{4}))?(?!\d)", weight=1.8
+    "postcode",
+    r"(?:(?<=, )|(?<=[a-z] ))([A-Z]{2}),? (\d{5})(?:-(\d{4}))?(?!\d)",
+    weight=1.8,
+    at="capital",
 )
 def _zip(match: re.Match[str]) -> v.Value | None:
     state: v.Value = (
@@ -222,6 +236,7 @@ def _zip(match: re.Match[str]) -> v.Value | None:
 @recognizer(
     "postcode",
     rf"(?:{one_of([*english.SHORT_STATES, *english.DOTTED_STATES])})\.? (\d{{5}})(?![\d,])",
+    at="capital",
 )
 def _zip_after_state(match: re.Match[str]) -> Found:
     return Found(v.Digits((match[1],)), start=match.start(1), weight=1.5)
@@ -236,6 +251,7 @@ def _zip_after_state(match: re.Match[str]) -> Found:
     r")(\d+(?:\.\d+){0,4})(?![\w]|\.\d)",
     needs="vVRrUu",
     weight=1.8,
+    at="word",
 )
 def _version(match: re.Match[str]) -> v.Value | Found | None:
     if match[1]:
@@ -281,6 +297,7 @@ _HOST = LazyPattern(
     r"v?(\d{1,3}\.\d{1,3})(?![\w]|\.\d)",
     needs=".",
     weight=1.3,
+    at="word",
 )
 def _software(match: re.Match[str]) -> Found:
     return Found(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
@@ -308,6 +325,7 @@ def _standard(match: re.Match[str]) -> v.Value:
     r"(\d{3,5})(?![\w,%]|\.\d)"
     r"(?! (?:million|billion|percent|people|men|troops|times|dollars|miles))",
     weight=1.4,
+    at="word",
 )
 def _labelled(match: re.Match[str]) -> Found | None:
     digits = match[2]
@@ -322,6 +340,7 @@ def _labelled(match: re.Match[str]) -> Found | None:
     r"(?:percent|million|billion|people|"
     r"men|women|students|points|miles|km|dollars|times|years|hours|days|of))",
     weight=1.3,
+    at="capital",
 )
 def _lettered_model(match: re.Match[str]) -> v.Value | None:
     """Letters and a number that name a thing: `RTX 4090`, `BA 249`."""
@@ -343,7 +362,13 @@ _NO_MODELS = frozenset(
 )
 
 
-@recognizer("number", r"(?<![\w.-])([A-Z][a-z]+)-(\d{3})(?![\w,-]|\.\d)", needs="-", weight=1.2)
+@recognizer(
+    "number",
+    r"(?<![\w.-])([A-Z][a-z]+)-(\d{3})(?![\w,-]|\.\d)",
+    needs="-",
+    weight=1.2,
+    at="capital",
+)
 def _hyphened(match: re.Match[str]) -> v.Value:
     return v.Phrase((match[1], v.Label(match[2])))
 
@@ -381,6 +406,7 @@ def _block(match: re.Match[str]) -> v.Value:
     r"\b(?:Boeing|Airbus) ([A-Z]?)(\d{3})-(\d{1,4})([A-Z]{1,3})?(?!\w)",
     weight=1.5,
     needs=("Boeing", "Airbus"),
+    at="needs",
 )
 def _aircraft(match: re.Match[str]) -> Found:
     parts: list[v.Value | str] = [v.Letters(match[1])] if match[1] else []
@@ -435,7 +461,7 @@ def _paragraph_sign(match: re.Match[str]) -> v.Value:
 @recognizer(
     "screen",
     r"(?<![\w.,])(\d{3,4})([pi])(\d{2,3})?(?![\w])",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     needs="pi",
     weight=1.5,
 )
@@ -456,7 +482,7 @@ _MODIFIERS = "Ctrl Control Alt AltGr Shift Cmd Command Opt Option Win Fn Meta Su
         rf"(?: ?[+-] ?(?:[{CAPITAL}][{SMALL}]+[A-Z]?[{SMALL}]*|F\d{{1,2}}|[A-Z0-9](?!\w)|"
         r"[/=.,;'\[\]-](?= |$)))+"
     ),
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     needs=lambda language: (*_MODIFIERS, *TABLES[language].KEYS),
     weight=2,
 )
@@ -482,7 +508,7 @@ def _keys(language: str, match: re.Match[str]) -> v.Value | None:
         rf"(?!\w| ?[+-]\w)(?=[ .,;)]|$)|(?<={TABLES[language].KEY_WORD} )"
         rf"({one_of(TABLES[language].KEYS)})(?!\w)"
     ),
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     needs=lambda language: TABLES[language].KEYS,
     weight=1.1,
 )
@@ -504,10 +530,11 @@ def _key(language: str, match: re.Match[str]) -> v.Value | None:
 )  # fmt: skip
 def _spanish_called(match: re.Match[str]) -> v.Value | None:
     """Any longer run of digits behind a word that promises a telephone number."""
-    lead = before(match, 50)
+    lead, count = before(match, 50), sum(map(str.isdecimal, match[0]))
+    if count != 3 and count < 6:
+        return None
     if not _CALLED.search(lead) or word_before(match) in ("número", "numero"):
         return None
-    count = len(re.findall(r"\d", match[0]))
     short = count == 3 and re.search(r"(?:llam|marc|tel)[^.\d]{0,20}$", lead[-30:].lower())
     return v.Digits(_groups(match[0])) if count >= 6 or (short and match[0] != "100") else None
 

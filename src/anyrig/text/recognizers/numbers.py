@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
@@ -114,6 +115,7 @@ def _scientific(match: re.Match[str]) -> v.Value:
     rf"(?<![\w.])({NUMBER}|[A-Za-z])(?:\^\(?([-−]?\w{{1,4}})\)?|([⁻⁺]?[{_SUPER}]+))(?!\d)",
     needs="^⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺",
     weight=1.3,
+    at="any",
 )
 def _power(match: re.Match[str]) -> v.Value:
     base: v.Value | str = match[1] if match[1].isalpha() else parse_number(match[1])
@@ -265,7 +267,7 @@ def _left(match: re.Match[str]) -> v.Value:
     )
 
 
-@recognizer("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹", weight=0.3)
+@recognizer("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹", weight=0.3, at="any")
 def _small(match: re.Match[str]) -> v.Value:
     plain = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT)
     if match[0][0] in "₀₁₂₃₄₅₆₇₈₉":
@@ -299,7 +301,7 @@ def _count(language: str, match: re.Match[str]) -> v.Value | None:
     gender = agree(language, match, whole)
     if language == "es" and whole == 1 and not gender and word_before(match) in ("la", "las"):
         gender = "f"
-    number = parse_comma_number(match[1], gender=gender)
+    number = replace(number, gender=gender) if gender else number
     if whole and whole % 1_000_000 == 0 and _is_counting(language, match, gender):
         return v.Phrase((number, "de"))
     return number
@@ -318,6 +320,7 @@ def _is_counting(language: str, match: re.Match[str], gender: str) -> bool:
     "number",
     rf"{NUMBER_START}({COMMA_NUMBER}) ?([Mk])(?!\w)(?<!\d )|"
     rf"{NUMBER_START}({COMMA_NUMBER}) M(?= d['e])",
+    needs="Mk",
 )
 def _romance_shortened(language: str, match: re.Match[str]) -> v.Value | None:
     """3M, 20k: as counts of people are written."""
@@ -346,7 +349,8 @@ def _glued(language: str, match: re.Match[str]) -> v.Value | None:
 
 @per_language(
     "number",
-    rf"(?<=[{SMALL}0-9] )(?<!\d )(\d{{1,2}})([sScCxX])(?!\w)", weight=3,
+    rf"(?<=[{SMALL}0-9] )(?<!\d )(\d{{1,2}})([sScCxX])(?!\w)",
+    needs="sScCxX", weight=3,
 )  # fmt: skip
 def _model(language: str, match: re.Match[str]) -> v.Value | None:
     """A thing's name: iPhone 6s."""
@@ -367,6 +371,7 @@ def _rest(language: str, match: re.Match[str]) -> v.Value:
     rf"{NUMBER_START}1(?= de cada {COMMA_NUMBER} ([a-záéíóúñ]+))",
     languages=("es",),
     weight=2,
+    needs=("cada",),
 )
 def _one_in(match: re.Match[str]) -> v.Value:
     """One of them has their gender: una de cada tres mujeres."""
@@ -376,7 +381,7 @@ def _one_in(match: re.Match[str]) -> v.Value:
 @recognizer(
     "number",
     r"(?<!\w)([Dd])e (?=1(?:/\d| (?!(?:à|et|ou|sur|000)\b)[a-zà-ÿA-Z°%€$]))",
-    languages=("fr",), weight=2,
+    languages=("fr",), needs=("de",), at="needs", weight=2,
 )  # fmt: skip
 def _elided(match: re.Match[str]) -> v.Value:
     """D'un kilomètre, but de un à dix."""
@@ -391,6 +396,7 @@ _CODED = LazyPattern(r"(?:\bn°|\bnuméro|\b[LRD]\.) ?$")
     "range",
     rf"{NUMBER_START}({COMMA_NUMBER}){DASH}({COMMA_NUMBER}){NUMBER_END}(?!{DASH}\d)",
     weight=0.6,
+    needs="-–—",
 )
 def _romance_range(language: str, match: re.Match[str]) -> v.Value | None:
     first, last = parse_comma_number(match[1]), parse_comma_number(match[2])
@@ -416,7 +422,9 @@ def _ratio(language: str, match: re.Match[str]) -> v.Value:
     return v.Range(v.Number(match[1]), parse_comma_number(match[2]), TABLES[language].TO)
 
 
-@per_language("version", r"(?<!\w)([vV])(\d+(?:\.\d+){1,4})(?!\w)", needs="vV", weight=1.2)
+@per_language(
+    "version", r"(?<!\w)([vV])(\d+(?:\.\d+){1,4})(?!\w)", needs="vV", weight=1.2, at="needs"
+)
 def _release(language: str, match: re.Match[str]) -> v.Value:
     return v.Phrase((match[1], v.Version(tuple(match[2].split(".")))))
 

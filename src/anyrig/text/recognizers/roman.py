@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
+from anyrig.text.recognizers import (
+    RECOGNIZED_LANGUAGES,
+    Found,
+    LazyPattern,
+    per_language,
+    recognizer,
+)
 from anyrig.text.recognizers.common import (
     CAPITAL,
     DOT,
@@ -126,6 +132,7 @@ def _page(match: re.Match[str]) -> v.Value | None:
     r"\b((?:[A-Z][\w'é-]+\.? )*?)([A-Z][\w'é-]+)(,?) ([IVX]+)(?![\w&]|-[A-Za-z]|\.\w)",
     needs="IVX",
     weight=1.3,
+    at="capital",
 )
 def _name(match: re.Match[str]) -> Found | None:
     lead, name, comma, numeral = match.groups()
@@ -158,13 +165,20 @@ def _name(match: re.Match[str]) -> Found | None:
     r"(?<![\w.&-])([IVXL]{2,})(?=(?:th)? (century|centuries|Century|Olympi))",
     needs="IVXL",
     weight=2,
+    at="capital",
 )
 def _century(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[1])
     return v.Roman(number, ordinal=True) if number else None
 
 
-@recognizer("roman", r"(?<![\w.&-])([IVX]{2,6}|[VX])(?:st|nd|rd|th)(?!\w)", needs="IVX", weight=1.6)
+@recognizer(
+    "roman",
+    r"(?<![\w.&-])([IVX]{2,6}|[VX])(?:st|nd|rd|th)(?!\w)",
+    needs="IVX",
+    weight=1.6,
+    at="capital",
+)
 def _suffixed(match: re.Match[str]) -> v.Value | None:
     """An ending makes it an ordinal by itself: the XIVth."""
     number = roman_value(match[1])
@@ -172,7 +186,11 @@ def _suffixed(match: re.Match[str]) -> v.Value | None:
 
 
 @recognizer(
-    "roman", r"(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)", needs="IVXLCDM", weight=1.6
+    "roman",
+    r"(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)",
+    needs="IVXLCDM",
+    weight=1.6,
+    at="capital",
 )
 def _bare(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[1])
@@ -185,8 +203,9 @@ def _bare(match: re.Match[str]) -> v.Value | None:
     "roman",
     r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<= )([ivx]{1,5})(?=\) [^\W\d_])|"
     r"(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)",
-    languages=("en", "es", "fr"),
-    needs="ivx",
+    languages=RECOGNIZED_LANGUAGES,
+    needs="i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx".split(),
+    at="needs",
     weight=1.6,
 )
 def _listed(match: re.Match[str]) -> v.Value | None:
@@ -208,9 +227,10 @@ def _in_list(match: re.Match[str], numeral: str) -> bool:
     "roman",
     rf"^\s*\(?([IVX]{{1,5}}|[ivx]{{1,5}})[.)](?= [¿¡«\"'(]?[{CAPITAL}])|"
     rf"(?<=\n)([IVX]{{1,5}})[.)](?= [¿¡«\"'(]?[{CAPITAL}])",
-    languages=("en", "es", "fr"),
+    languages=RECOGNIZED_LANGUAGES,
     needs="IVXivx",
     weight=1.2,
+    at="any",
 )
 def _item(match: re.Match[str]) -> Found | None:
     """The number of a list's item: `IV. The garden`."""
@@ -239,7 +259,12 @@ def _counted_pattern(language: str) -> str:
     return rf"(?<!\w)((?i:{one_of(heads)})s?) ({ROMAN}(?:{link}{ROMAN})*)(?!\w){DOT}"
 
 
-@per_language("roman", _counted_pattern, needs="IVXLCDM", weight=1.2)
+def _counted_heads(language: str) -> list[str]:
+    heads = [*TABLES[language].COUNTED, *_SHORT_COUNTED[language]]
+    return [*heads, *(f"{head}s" for head in heads)]
+
+
+@per_language("roman", _counted_pattern, needs=_counted_heads, at="needs", weight=1.2)
 def _counted(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """Capítulo IV, actes I, II et V."""
     head, numerals = match[1], match[2]
@@ -263,6 +288,7 @@ def _counted(language: str, match: re.Match[str]) -> v.Value | Found | None:
     "roman",
     rf"(?<!\w)([{CAPITAL}][{SMALL}]+)(\s+)({ROMAN})(?!\w)(?!\.\s?[{CAPITAL}]\.){DOT}",
     needs="IVXLCDM",
+    at="capital",
 )
 def _ruler(language: str, match: re.Match[str]) -> v.Value | Found | None:
     name, number = match[1].lower(), roman_value(match[3])
@@ -284,7 +310,7 @@ def _ruler(language: str, match: re.Match[str]) -> v.Value | Found | None:
 @recognizer(
     "roman",
     rf"(?<![\w'])({ROMAN})(?:\.?[ºª])?(?=\s+[{CAPITAL}{SMALL}])",
-    languages=("es",), needs="IVXLCDM", weight=1.5,
+    languages=("es",), needs="IVXLCDM", weight=1.5, at="capital",
 )  # fmt: skip
 def _event(match: re.Match[str]) -> v.Value | None:
     """Before what is counted: la II Guerra Mundial, el XIV Congreso."""
@@ -306,7 +332,7 @@ _ALONE = (
 )
 
 
-@per_language("roman", _ALONE, needs="IVXLCDM", weight=0.8)
+@per_language("roman", _ALONE, needs="IVXLCDM", weight=0.8, at="capital")
 def _alone(language: str, match: re.Match[str]) -> v.Value | Found | None:
     number = roman_value(match[1])
     if not number or is_shouted(match):
@@ -317,7 +343,13 @@ def _alone(language: str, match: re.Match[str]) -> v.Value | Found | None:
 _ENDING = r"(?:ère|ième|ème|eme|nde|nd|er|re|e|è)"
 
 
-@recognizer("century", rf"(?<!\w)([IVXLC]+)({_ENDING})(s?)(?!\w)", languages=("fr",), weight=1.3)
+@recognizer(
+    "century",
+    rf"(?<!\w)([IVXLC]+)({_ENDING})(s?)(?!\w)",
+    languages=("fr",),
+    weight=1.3,
+    at="capital",
+)
 def _french_roman_ordinal(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[1])
     # Le and Ce are words; so are Ver, Vers and Inde, whose endings belong to one and two alone.
@@ -334,7 +366,7 @@ def _french_roman_ordinal(match: re.Match[str]) -> v.Value | None:
     "century",
     rf"(?<!\w)([IVX]+)({_ENDING})(?:(\s?[-\u2013]\s?|\s(?:et|ou|au|à)\s(?:le\s)?)([IVX]+){_ENDING})?"
     r"\s(?:s\.|siècles?)",
-    languages=("fr",), weight=1.5,
+    languages=("fr",), weight=1.5, at="capital",
 )  # fmt: skip
 def _french_century(match: re.Match[str]) -> v.Value | Found | None:
     first, last = roman_value(match[1]), roman_value(match[4] or "I")
@@ -361,7 +393,13 @@ def _close_century(value: v.Value, match: re.Match[str]) -> Found:
     return close(value, match, "fr")
 
 
-@recognizer("century", r"(?<!\w)(s\.|siècle)\s([IVX]+)(?!\w)", languages=("fr",), needs="IVX")
+@recognizer(
+    "century",
+    r"(?<!\w)(s\.|siècle)\s([IVX]+)(?!\w)",
+    languages=("fr",),
+    needs=("s", "siècle"),
+    at="needs",
+)
 def _french_century_after(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[2])
     return v.Phrase(("siècle", v.Roman(number))) if number else None
@@ -370,7 +408,7 @@ def _french_century_after(match: re.Match[str]) -> v.Value | None:
 @recognizer(
     "century",
     r"(?<!\w)([Ss]iglos?|s\.|ss\.)\s?([IVXLC]+)(?:(\s*[-\u2013]\s*|\s(?:y|al?|o)\s)([IVXLC]+))?(?!\w)(?:\.(?!\.))?",
-    languages=("es",), needs="IVXLC", weight=1.5,
+    languages=("es",), needs="siglo siglos Siglo Siglos s ss".split(), at="needs", weight=1.5,
 )  # fmt: skip
 def _spanish_century(match: re.Match[str]) -> v.Value | Found | None:
     first, last = roman_value(match[2]), roman_value(match[4] or "I")

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, constant, per_language, recognizer
+from anyrig.text.recognizers import (
+    RECOGNIZED_LANGUAGES,
+    Found,
+    LazyPattern,
+    constant,
+    per_language,
+    recognizer,
+)
 from anyrig.text.recognizers.common import after, before, one_of
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
@@ -16,10 +23,11 @@ _EMOJI = (
     "\u267b-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa"
     "\u25fb-\u25fe\u2934\u2935\u3030\u303d\u3297\u3299\u2764\U000e0020-\U000e007f\ufe0f\u20e3\u200d]"
 )
-_ALL = ("en", "es", "fr")
 
 
-@recognizer("emoji", rf"[0-9#*]\ufe0f\u20e3|(?:{_EMOJI})+", languages=_ALL, weight=2)
+@recognizer(
+    "emoji", rf"[0-9#*]\ufe0f\u20e3|(?:{_EMOJI})+", languages=RECOGNIZED_LANGUAGES, weight=2
+)
 def _emoji(match: re.Match[str]) -> v.Value | Found:
     if match[0][0] in "0123456789":
         return v.Number(match[0][0])
@@ -33,7 +41,7 @@ def _emoji(match: re.Match[str]) -> v.Value | Found:
     "emoji",
     r"(?:(?<=\s)|^)[:;=8xX][-'o^]?[)(DPpOo3/\\|*\]\[](?=\s|$|[.,!?])|(?<=\s)(?:\^_\^|<3|"
     r"xD|:'\()(?=\s|$|[.,!?])",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     needs=":;=8xX^<",
     weight=2,
 )
@@ -163,7 +171,7 @@ def _silent(match: re.Match[str]) -> v.Value:
 # A line of a table that is drawn with signs.
 constant(
     "sign", r"(?<![\w=|+-])(?=[=|+-]*[=|-]{3})[=|+-]+(?![\w=|+-])", v.Silence(space=True),
-    languages=_ALL, needs="+=|-", weight=1.5,
+    languages=RECOGNIZED_LANGUAGES, needs="+=|-", weight=1.5,
 )  # fmt: skip
 constant("sign", r"(?<=[\d)]) ?\* ?(?=[\d(])|(?<=\b\w) \* (?=\w\b)", v.Sign("*"), needs="*")
 constant(
@@ -203,7 +211,7 @@ def _romance_sign(language: str, match: re.Match[str]) -> v.Value:
 _QUOTE = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a'
 
 
-@per_language("quote", rf" ?[{_QUOTE}] ?|''", weight=0.2)
+@per_language("quote", rf" ?[{_QUOTE}] ?|''", needs=_QUOTE + "'", weight=0.2)
 def _quote(language: str, match: re.Match[str]) -> Found:
     """A quotation mark with the space inside the quotation."""
     text, start, end = match.string, match.start(), match.end()
@@ -242,7 +250,12 @@ def _single_quote(language: str, match: re.Match[str]) -> v.Value | None:
     return v.Silence()
 
 
-@per_language("dash", r" {0,4}(?:[\u2014\u2013]|(?<=\s)--?(?=\s)|--+) {0,4}", weight=0.15)
+_DASHES = "\u2014\u2013-"
+
+
+@per_language(
+    "dash", r" {0,4}(?:[\u2014\u2013]|(?<=\s)--?(?=\s)|--+) {0,4}", needs=_DASHES, weight=0.15
+)
 def _dash(language: str, match: re.Match[str]) -> v.Value | Found:
     """A dash in a sentence is a pause, unless another mark makes one beside it."""
     lead, rest = before(match, 1), after(match, 1)
@@ -257,8 +270,9 @@ def _dash(language: str, match: re.Match[str]) -> v.Value | Found:
 # A dash that begins a speech, what was left out of a quotation, the number of a note.
 _OTHERS = ("es", "fr")
 constant(
-    "dash", r"^[ \t]*(?:[\u2014\u2013]|--?(?=\s))[ \t]*", v.Silence(), languages=_OTHERS, weight=0.3
-)
+    "dash", r"^[ \t]*(?:[\u2014\u2013]|--?(?=\s))[ \t]*", v.Silence(), languages=_OTHERS,
+    needs=_DASHES, weight=0.3,
+)  # fmt: skip
 constant("ellipsis", r"\(\.{3}\)", v.Abbreviation("..."), languages=_OTHERS, needs="(", weight=1.5)
 constant(
     "note", r"(?<=[\w.,;:!?\"])\[\d{1,3}\]", v.Silence(), languages=_OTHERS, needs="[", weight=2

@@ -26,7 +26,9 @@ _LAST_PIECE = re.compile(r"[^\W_]+\Z")
 _JOINED = LazyPattern(r"[^\W\d_]{3}-[^\W\d_]+\Z")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 _COUNTED = LazyPattern(r"\d ?[^\W\d_]+\Z")
-_AFTER_WORDS = ")]}\"'”’»`*%"
+_MEASURE = re.compile(r"\d ?([^\W\d_²³]{1,6})(?:[²³23]?/([^\W\d_]{1,4}))?\Z")
+_BREAK = LazyPattern(r"[.!?:;\n]\s")
+_AFTER_WORDS = ")]}\"'”’»`*%€£$²³"
 _NUMBERED_ITEM = re.compile(r"\s*\(?(?:\d{1,3}|[IVX]{1,5}|[ivx]{1,5})[.)]\s*\Z")
 _ROMAN = LazyPattern(r"[IVXLCDM]+\b")
 _NO_INITIAL = LazyPattern(
@@ -57,6 +59,8 @@ class StopTable:
     starters: frozenset[str]
     """Words that open a sentence when they have a capital, and begin no name."""
     units: frozenset[str]
+    numbered: frozenset[str]
+    """Abbreviations whose full stop ends no sentence before a number: `fig. 3`."""
 
     def is_known(self, word: str) -> bool:
         return (
@@ -89,6 +93,7 @@ def _romance_table(table: ModuleType) -> StopTable:
         within=words(table.INNER, table.UNITS_OF_ARMIES, table.UNITS, ["suiv"]),
         starters=table.STARTERS,
         units=frozenset(table.UNITS),
+        numbered=words(key for key in table.NUMBERED if key.endswith(".")) - {"no"},
     )
 
 
@@ -96,6 +101,7 @@ STOP_TABLES = {
     "en": StopTable(
         english.LEADING, english.BEFORE_NUMBER, english.ENDING, english.WITHIN | _ENGLISH,
         english.STARTERS, frozenset(english.UNITS) - {"in", "A"},
+        frozenset(english.NUMBERED) - frozenset("no art ed tab app ex par sec col".split()),
     ),
     "es": _romance_table(spanish),
     "fr": _romance_table(french),
@@ -198,6 +204,11 @@ def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -
     # Of a compound the last piece counts: "well-known".
     found = _LAST_PIECE.search(text, max(0, start - 41), start)
     word = found[0] if found else ""
+    table = STOP_TABLES[language]
+    if after.isupper() and _is_after_measure(text, start, end, table):
+        return True
+    if not word.isalpha() and len(word) > 2 and word.isupper() and word[0].isalpha():
+        return True  # H2O
     if len(word) < 2 or not word.isalpha() or (after.isdecimal() and word[0].isupper()):
         return False
     if language == "en":
@@ -207,15 +218,27 @@ def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -
         return bool(_JOINED.search(text, max(0, start - 9), start))  # décompressez-la
     if text[start - len(word) - 1 : start - len(word)] == ".":
         return False
-    table = STOP_TABLES[language]
     if not table.is_known(word.lower()):
         return True
-    # Before a word that opens sentences "etc." ends one, and a unit behind its number does.
-    first = _FIRST_WORD.match(text, end) if after.isupper() else None
-    if first is None or first[0].lower() not in table.starters:
+    # Before a word that opens sentences "etc." ends one.
+    first = _FIRST_WORD.match(text, end) if after.isupper() and word.lower() == "etc" else None
+    return first is not None and first[0].lower() in table.starters
+
+
+def _is_after_measure(text: str, start: int, end: int, table: StopTable) -> bool:
+    """Whether a full stop stands behind a unit and its number, and a sentence opens behind it.
+
+    What follows is a word that opens sentences; or the measure is not the sentence's beginning
+    ("At 15 h. Ann left"), and the unit is no letter that may be an initial.
+    """
+    measure = _MEASURE.search(text, max(0, start - 20), start)
+    if not measure or not table.units.issuperset(filter(None, measure.groups())):
         return False
-    counted = text[start - len(word) - 2 : start - len(word)].rstrip()[-1:].isdecimal()
-    return word.lower() == "etc" or (counted and word in table.units)
+    first = _FIRST_WORD.match(text, end)
+    if first is None or first[0].lower() in table.starters:
+        return first is not None
+    inside = start > 60 and not _BREAK.search(text, start - 60, start)
+    return inside and (len(measure[1]) > 1 or bool(measure[2])) and not first[0].isupper()
 
 
 def is_after_plain_word(text: str, match: re.Match[str], language: str) -> bool:
@@ -251,9 +274,17 @@ def is_certain_inside(
         return False
     if after.islower() or after in tuple(",;:"):
         return True
+    if after.isdecimal() and rest[0] == after and match[1] == ".":
+        return _is_before_number(text, match.start(), STOP_TABLES[language])
     if not after.isupper() or match[0][:2] != ". ":
         return False
     return _is_before_name(text, match.start(), match.end(), language)
+
+
+def _is_before_number(text: str, start: int, table: StopTable) -> bool:
+    """Whether `fig.` or the like stands before a number, and no unit behind another."""
+    counted = _COUNTED.search(text, max(0, start - 41), start)
+    return not counted and last_word(text, start) in table.numbered
 
 
 def _is_before_name(text: str, start: int, end: int, language: str) -> bool:
@@ -261,12 +292,20 @@ def _is_before_name(text: str, start: int, end: int, language: str) -> bool:
     title = _LAST_PIECE.search(text, max(0, start - 9), start)
     if not title or not title[0][0].isupper() or title[0].lower() not in _TITLES[language]:
         return False
+    if (
+        language == "en"
+        and title[0] == "Dr"
+        and _STREET.search(text, max(0, start - 24), title.start())
+    ):
+        return False
     name = _FIRST_WORD.match(text, end)
     return name is not None and name[0].lower() not in STOP_TABLES[language].starters
 
 
+_STREET = LazyPattern(r"[A-Z\d][\w'-]* \Z")
+"""A name or a number, behind which `Dr` may be a drive."""
 _TITLES = {
-    "en": frozenset("mr mrs ms prof capt sgt lt gov msgr messrs".split()),
+    "en": frozenset("dr mr mrs ms prof capt sgt lt gov msgr messrs".split()),
     "es": frozenset("sr sra srta dr dra ing lic prof gral".split()),
     "fr": frozenset("m mm dr pr mgr".split()),
 }

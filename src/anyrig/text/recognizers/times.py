@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
+from anyrig.text.recognizers import (
+    RECOGNIZED_LANGUAGES,
+    Found,
+    LazyPattern,
+    Stop,
+    per_language,
+    recognizer,
+)
 from anyrig.text.recognizers.common import DASH, NUMBER, after, before, close, one_of, parse_number
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import stop_after
@@ -290,7 +297,9 @@ def _verse_pattern(language: str) -> str:
     )
 
 
-@per_language("verse", _verse_pattern, languages=("en", "es", "fr"), needs=_books, weight=2)
+@per_language(
+    "verse", _verse_pattern, languages=RECOGNIZED_LANGUAGES, needs=_books, weight=2, at="any"
+)
 def _verse(language: str, match: re.Match[str]) -> v.Value | None:
     """`1 Cor. 13:4-8`, `Jn 3, 16`."""
     order, full, short, letter, chapter, mark, verse, part, last, last_verse, more = match.groups()
@@ -320,9 +329,10 @@ def _order(written: str | None) -> int:
         rf"(?<!\w)([123]|I{{1,3}}){_TH}? (?:({one_of(TABLES[language].BOOKS)})\.|"
         rf"({one_of(TABLES[language].NUMBERED_BOOKS)}))(?= \d)"
     ),
-    languages=("en", "es", "fr"),
+    languages=RECOGNIZED_LANGUAGES,
     needs=_books,
     weight=1.2,
+    at="any",
 )
 def _book(language: str, match: re.Match[str]) -> v.Value:
     table = TABLES[language]
@@ -335,6 +345,7 @@ def _book(language: str, match: re.Match[str]) -> v.Value:
     rf"\b({one_of(english.BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))",
     needs=english.BOOKS,
     weight=1.1,
+    at="needs",
 )
 def _short_book(match: re.Match[str]) -> v.Value | None:
     if match[1] in ("Ex", "Num", "Col", "Mt", "Est", "Rev", "Sam", "Dan"):
@@ -342,7 +353,7 @@ def _short_book(match: re.Match[str]) -> v.Value | None:
     return v.Abbreviation(english.BOOKS[match[1]])
 
 
-@recognizer("time", r"(?<![\w.])([ap])\. ?m\.(?!\w)", digits=False, needs=".", weight=1)
+@recognizer("time", r"(?<![\w.])([ap])\. ?m\.(?!\w)", digits=False, needs=".", weight=1, at="word")
 def _bare_half(match: re.Match[str]) -> Found:
     return Found(v.Letters(f"{match[1].upper()}M"), stop=_half_stop(match))
 
@@ -350,7 +361,7 @@ def _bare_half(match: re.Match[str]) -> Found:
 @per_language(
     "zone",
     r"(?<![\w&])(GMT|UTC) ?([+−–-]) ?(\d{1,2})(?::?(\d\d))?(?![\w:])",
-    languages=("en", "es", "fr"),
+    languages=RECOGNIZED_LANGUAGES,
     needs=("GMT", "UTC"),
     weight=1.8,
 )
@@ -472,6 +483,7 @@ _AND = r"\s?(?:(y|et)\s)?"
     rf"(?<![\w:.,/])(?:(\d{{1,4}})\s?(?:h|hs|hrs)\b\.?{_AND})?"
     rf"(\d{{1,3}})\s?(?:min|mn|m)\b\.?(?:{_AND}([0-5]?\d)\s?(?:seg|sec|s)\b\.?)?(?![\w/²'])",
     weight=1.5,
+    needs=("min", "mn", "m"),
 )
 def _duration(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """1h 30m, 2 h 15 min, 28 min 30 s."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, recognizer
+from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Found, LazyPattern, recognizer
 
-_ALL = ("en", "es", "fr")
 _TOP = (
     "com|org|net|edu|gov|io|ai|dev|app|info|biz|eu|co\\.uk|ac\\.uk|org\\.uk|gov\\.uk|de|"
     "fr|es|ca|mx|"
@@ -43,7 +42,7 @@ def _address(match: re.Match[str], address: str, offset: int) -> Found | None:
 @recognizer(
     "web",
     r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"{}|^`]{1,2000}",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     needs="/wW",
     flags=re.IGNORECASE,
     weight=3,
@@ -57,8 +56,8 @@ def _url(match: re.Match[str]) -> Found | None:
     "web",
     rf"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}\.){{1,5}}(?:{_TOP})(?![\w-]|\.\w)"
     r"(?::\d{2,5})?(?:/[^\s<>\"{}|^`]{0,500})?",
-    languages=_ALL,
-    needs=".",
+    languages=RECOGNIZED_LANGUAGES,
+    needs=("innerDot",),
     weight=2.5,
 )
 def _domain(match: re.Match[str]) -> Found | None:
@@ -66,7 +65,11 @@ def _domain(match: re.Match[str]) -> Found | None:
 
 
 @recognizer(
-    "web", r"\blocalhost:\d{2,5}\b(?:/[^\s<>\"]{0,200})?", languages=_ALL, needs=":", weight=3
+    "web",
+    r"\blocalhost:\d{2,5}\b(?:/[^\s<>\"]{0,200})?",
+    languages=RECOGNIZED_LANGUAGES,
+    needs=":",
+    weight=3,
 )
 def _local(match: re.Match[str]) -> Found | None:
     return _address(match, match[0], 0)
@@ -76,7 +79,7 @@ def _local(match: re.Match[str]) -> Found | None:
     "email",
     r"(?<![\w.+-])(?:mailto:)?([\w.+%-]{1,64}@"
     r"(?:[A-Za-z0-9-]{1,63}\.){1,5}[A-Za-z]{2,24})(?![\w-])",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     needs="@",
     weight=3,
 )
@@ -99,7 +102,7 @@ def _hashtag(match: re.Match[str]) -> v.Value:
     r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*,;]{0,500}|(?<![\w.])(?:\.{1,2}|~)/[\w.~/-]{1,500}|"
     r"(?<![\w./<])/(?:[\w.~-]{1,100}/)+[\w.~-]{0,100}|"
     r"(?<![\w./<:])/(?:usr|etc|var|home|tmp|bin|opt|dev|root|mnt|api)\b",
-    languages=_ALL,
+    languages=RECOGNIZED_LANGUAGES,
     needs="/\\",
     weight=2.5,
 )
@@ -111,8 +114,8 @@ def _path(match: re.Match[str]) -> Found:
 @recognizer(
     "file",
     rf"(?<![\w./])([A-Za-z0-9_][\w-]{{0,80}}(?:\.[\w-]{{1,20}}){{0,2}})\.({_FILES})(?![\w]|\.\w)",
-    languages=_ALL,
-    needs=".",
+    languages=RECOGNIZED_LANGUAGES,
+    needs=("innerDot",),
     flags=re.IGNORECASE,
     weight=2,
 )
@@ -134,9 +137,10 @@ def _extension(match: re.Match[str]) -> v.Value:
     "code",
     r"(?<![\w@#])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?:\(\))?(?!\w)|"
     r"(?<![\w@#])[a-z]{2,}(?:[A-Z][a-z0-9]+)+(?:\(\))?(?!\w)",
-    languages=_ALL,
-    needs="_ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+    languages=RECOGNIZED_LANGUAGES,
+    needs=("_", "innerCapital"),
     weight=1.2,
+    at="word",
 )
 def _identifier(match: re.Match[str]) -> v.Value | None:
     name = match[0].removesuffix("()")

@@ -329,6 +329,23 @@ SCALES = {
     "m": 6, "M": 6, "mn": 6, "mm": 6, "MM": 6, "mil": 6, "b": 9, "B": 9, "bn": 9, "Bn": 9,
     "t": 12, "T": 12, "tn": 12, "trn": 12,
 }  # fmt: skip
+SIGNS = {
+    **{sign: sign for sign in "$£€¥₹₽₩₺₪₫₴₦₱฿₿"},
+    **{code: code for code in (
+        "USD GBP JPY AUD CAD CHF CNY RMB INR MXN SEK NZD HKD NOK DKK SGD KRW PLN TRY ZAR PKR kr zł"
+    ).split()},
+    "EUR": "€", "BTC": "₿", "Rs.": "₹", "Rs": "₹", "kr.": "kr", "US$": "USD", "A$": "AUD",
+    "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "HK$": "HKD", "NZ$": "NZD", "S$": "SGD", "R$": "BRL",
+}  # fmt: skip
+"""Of money, and the currency that each is."""
+PERIODS = {
+    "mo": "mo", "month": "mo", "yr": "yr", "year": "yr", "hr": "h", "h": "h", "hour": "h",
+    "wk": "wk", "week": "wk", "lb": "lb", "lbs": "lb", "kg": "kg", "oz": "oz", "gal": "gal",
+    "sq ft": "sq ft", "sqft": "sq ft", "sq. ft": "sq ft", "mi": "mi", "km": "km", "kWh": "kWh",
+    "GB": "GB", "min": "min", "L": "L", "l": "L", "bbl": "bbl", "ea": "ea", "g": "g", "day": "d",
+    "d": "d", "ft": "ft", "sec": "s", "s": "s", "m": "m",
+}  # fmt: skip
+"""Behind the stroke of a price: `$20/hr`."""
 LEADING = frozenset(
     "mr mrs ms messrs mses dr drs prof rev hon fr br gen col maj capt cmdr cdr lt sgt cpl pvt "
     "sen sens rep reps gov govs pres adm brig amb atty msgr mme mlle ven mt ft supt insp det vs "
