@@ -23,6 +23,7 @@ class Event:
 
 OnEvent = Callable[[Event], None]
 """Called with what happens; must not take long."""
+_MAX_WARNINGS = 8
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,14 @@ class WarningEvent(Event):
 
     def to_json(self) -> dict[str, Any]:
         return {"event": "log", "level": "warning", "text": self.message}
+
+
+def warn_some(on_event: OnEvent, warnings: Sequence[str], more: str) -> None:
+    """Report the first few of many warnings, and how many more there are."""
+    for text in warnings[:_MAX_WARNINGS]:
+        on_event(WarningEvent(text))
+    if len(warnings) > _MAX_WARNINGS:
+        on_event(WarningEvent(f"{len(warnings) - _MAX_WARNINGS} more {more}"))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Format byte counts, durations and rates for people; parse numbers and PCI addresses."""
+"""Format byte counts, durations and rates for people; parse numbers, ranges and PCI addresses."""
 
 from __future__ import annotations
 
@@ -94,6 +94,15 @@ def is_whole_number(text: str) -> bool:
     str.isdigit() also accepts `²`, which int() rejects, and int() rejects thousands of digits.
     """
     return text.isascii() and text.isdigit() and len(text) <= 100
+
+
+def parse_range(text: str, last: int = 0) -> tuple[int, int] | None:
+    """`3` and `3-7` as first and last; `5-` ends with `last` where that is given."""
+    match = re.fullmatch(r"\s*(\d{1,9})\s*(?:(-)\s*(\d{0,9})\s*)?", text)
+    if match is None or (match[2] and not match[3] and not last):
+        return None
+    first = int(match[1])
+    return first, first if match[2] is None else int(match[3] or last)
 
 
 def pluralize(count: int, noun: str) -> str:

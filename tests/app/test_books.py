@@ -10,25 +10,15 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from anyrig.app.books import (
-    BookProgressEvent,
-    BookRequest,
-    BookResult,
-    record_book,
-    resolve_target,
-)
+from anyrig.app.books import BookRequest, resolve_target
 from anyrig.app.rig import Rig
 from anyrig.audio.loudness import measure
+from anyrig.audiobooks.make import BookResult
+from anyrig.audiobooks.make import make as make_book
+from anyrig.audiobooks.metadata import number_tracks
 from anyrig.audiobooks.plan import Plan, build_plan
-from anyrig.audiobooks.record import (
-    BookProgress,
-    ChapterPauses,
-    OverallProgress,
-    Pace,
-    UnfinishedBookError,
-    record,
-    stream_audio,
-)
+from anyrig.audiobooks.progress import BookProgress, BookProgressEvent, OverallProgress, Pace
+from anyrig.audiobooks.record import ChapterPauses, UnfinishedBookError, record, stream_audio
 from anyrig.audiobooks.write import BookTarget, check_disk_space
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, InvalidOptionError, StorageError, WorkError
@@ -90,7 +80,13 @@ def make(
     target = BookTarget(
         Path(output), format, captions=request.captions, read_along=request.read_along
     )
-    return record_book(request, target, engine, what or plan(), reader, store, on_event)
+    what = what or plan()
+    return make_book(
+        what, reader, target, store, engine=engine, pauses=request.chapter_pauses,
+        again=request.again, fresh=request.fresh, allow_gaps=request.allow_gaps,
+        tracks=number_tracks(what, request.content, selected=bool(request.chapters)),
+        on_event=on_event,
+    )  # fmt: skip
 
 
 def made(store: ResultCache, what: Plan | None = None, **more: Any) -> BookResult:

@@ -18,7 +18,6 @@ from anyrig.audiobooks.plan import Plan
 from anyrig.audiobooks.readalong import (
     build_clips,
     build_pages,
-    group_cues,
     time_part_words,
     write_readalong,
 )
@@ -339,7 +338,7 @@ def test_pages_are_well_formed_and_clips_in_order(plan: Plan, lengths: list[int]
     ids = [each.attrib["id"] for each in root.iter("{*}*") if "id" in each.attrib]
     assert len(ids) == len(set(ids))
     assert {piece.id for piece in page.pieces} <= set(ids)
-    made = build_clips(page.pieces, group_cues(times)[0] if cues else (), times, 0)
+    made = build_clips(page.pieces, times.group_cues()[0] if cues else (), times, 0)
     if made:
         assert (made[0].start_ms, made[-1].end_ms) == (0, at + 3 - 7)
         edges = [clip.start_ms for clip in made] + [made[-1].end_ms]
@@ -365,7 +364,7 @@ def test_a_segment_over_two_paragraphs_shares_its_time_by_length() -> None:
         1000, (ChapterSpan("", 0, 500), ChapterSpan("", 500, 3000)),
         (Cue(1, 0, 600, 1400, "", (0, 0)), Cue(1, 1, 2000, 2900, "", (0, 0))),
     )  # fmt: skip
-    made = build_clips(pieces, group_cues(times)[1], times, 1)
+    made = build_clips(pieces, times.group_cues()[1], times, 1)
     assert [(clip.piece.id, clip.start_ms, clip.end_ms) for clip in made] == [
         ("s1", 0, 700), ("s1-2", 700, 1500), ("s2", 1500, 2500),
     ]  # fmt: skip

@@ -17,7 +17,8 @@ from anyrig.errors import (
 )
 from anyrig.speech import ssml
 from anyrig.speech.lexicon import Entry, Lexicon
-from anyrig.speech.prepare import SpeechOptions, compute_seed, find_paragraphs, prepare
+from anyrig.speech.paragraphs import find_paragraphs
+from anyrig.speech.prepare import SpeechOptions, compute_seed, prepare
 from anyrig.speech.segment import Pauses, Script, check_script
 from tests.conftest import ROOT
 

@@ -8,13 +8,8 @@ import pytest
 from anyrig.audio.samples import Samples
 from anyrig.speech.chunks import trim
 from anyrig.speech.engine import Take, Utterance
-from anyrig.speech.quality import (
-    QualityReport,
-    check_take,
-    expect_duration,
-    find_repetition,
-    is_repetitive,
-)
+from anyrig.speech.quality import QualityReport, check_take, expect_duration
+from anyrig.speech.repetition import find_repetition, is_repetitive
 from tests.speech.takes import RATE, said, sentences
 
 SHORT = (

@@ -59,7 +59,7 @@ def test_each_listener_gets_their_own_text_in_order(cache: ResultCache) -> None:
 def test_what_is_kept_is_not_made_and_sounds_the_same(cache: ResultCache) -> None:
     with serve(cache) as made:
         first = list(made.read(lines("a", 3), lane="live"))
-        wait_until(lambda: not made._jobs)  # kept in the background
+        wait_until(lambda: not made.jobs.by_key)  # kept in the background
         again = list(made.read(lines("a", 3), lane="live"))
         assert made.live.report.num_items == 3
     assert [one.cached for one in first] == [False] * 3
@@ -181,4 +181,4 @@ def test_a_take_that_cannot_be_kept_is_not_held_here_for_ever(
         monkeypatch.setattr(made.takes, "store", broken)
         assert [one.take is not None for one in made.read([segment("one")], lane="live")] == [True]
         assert called.wait(60)
-        wait_until(lambda: not made._jobs)
+        wait_until(lambda: not made.jobs.by_key)

@@ -26,7 +26,6 @@ from anyrig.app.speech import (
     prepare_script,
     resolve_format,
     warn_of_seed,
-    warn_some,
 )
 from anyrig.errors import (
     AnyrigError,
@@ -36,7 +35,7 @@ from anyrig.errors import (
     UnspeakableTextError,
     UnsupportedLanguageError,
 )
-from anyrig.events import OnEvent, ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent, warn_some
 from anyrig.options import option
 from anyrig.speech.batch import (
     BatchItem,

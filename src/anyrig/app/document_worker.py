@@ -724,7 +724,7 @@ def _run_book_plan(context: WorkerContext, given: Mapping[str, Any]) -> dict[str
     """A book's chapters and durations, its warnings, and its cover as base64; `arguments` are those
     of a job.
     """
-    from anyrig.app.books import list_chapters
+    from anyrig.app.book_listing import list_chapters
 
     found = list_chapters(context.rig, _build_book_request(context, given), context.check)
     document = found.book.document

@@ -46,9 +46,9 @@ from anyrig.storage.files import PRIVATE_UMASK
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.app.books import BookResult
     from anyrig.app.rig import Rig
     from anyrig.app.runs import RegisteredRun
+    from anyrig.audiobooks.make import BookResult
     from anyrig.storage.keys import JsonValue
 
 Result = dict[str, Any]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.app.bench import BenchReport
-    from anyrig.app.books import BookResult, ChapterList
+    from anyrig.app.book_listing import ChapterList
     from anyrig.app.classify import ClassifyResult, TrainedResult
     from anyrig.app.compute import DeviceOptions
     from anyrig.app.devices import DeviceList, Diagnosis
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from anyrig.app.speech import Speech
     from anyrig.app.transcription import TranscriptionResult
     from anyrig.app.voice_samples import AddedVoice, NearestVoice
+    from anyrig.audiobooks.make import BookResult
     from anyrig.bench.measurements import Measurements
     from anyrig.devices.machine import Device, Machine
     from anyrig.documents.analyse.folder import Analysis
@@ -461,11 +462,12 @@ class Rig:
         for chapter in Rig().list_chapters("novel.epub").chapters:
             print(chapter.number, chapter.title, chapter.estimated_s)
         """
-        from anyrig.app import books
+        from anyrig.app.book_listing import list_chapters
+        from anyrig.app.books import BookRequest
 
-        request = self.request(books.BookRequest, file=file, **options)
+        request = self.request(BookRequest, file=file, **options)
         with self.report_to(on_event) as report:
-            return books.list_chapters(self, request, report)
+            return list_chapters(self, request, report)
 
     def voices(self, **options: Unpack[VoicesKeywords]) -> list[Voice]:
         """The voices of every engine that is installed; the options are fields of `VoicesRequest`.

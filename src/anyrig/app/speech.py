@@ -68,7 +68,6 @@ LIVE_SILENCE_LIMIT_S = 15.0
 client waits for it. Engines compute outside the interpreter's lock."""
 _READ_SAMPLES = 1 << 18
 _MAX_WORKERS = 8  # named in a report
-_MAX_WARNINGS = 8
 
 
 def pause_option(default_s: float, help: str, setting: str) -> Any:
@@ -266,14 +265,6 @@ def resolve_format(format: str | None, path: Path | None = None) -> str:
     )
 
 
-def warn_some(on_event: OnEvent, warnings: Sequence[str], more: str) -> None:
-    """Report the first few of many warnings, and how many more there are."""
-    for text in warnings[:_MAX_WARNINGS]:
-        on_event(WarningEvent(text))
-    if len(warnings) > _MAX_WARNINGS:
-        on_event(WarningEvent(f"{len(warnings) - _MAX_WARNINGS} more {more}"))
-
-
 def warn_of_seed(request: VoiceOptions, choice: EngineChoice, on_event: OnEvent) -> None:
     """Report a seed that changes nothing."""
     if request.seed and not choice.info.varies_with_seed:
@@ -384,9 +375,10 @@ def _find_seconds_per_character(
     measured = synthesizer.seconds_per_character
     if measured or not rig.folders.rates.is_file():
         return measured
-    from anyrig.audiobooks.record import load_voice_rate
+    from anyrig.speech.voice_rates import VoiceRates
 
-    rate = load_voice_rate(rig.folders.rates, choice.name, resolve_voice(rig, request, choice))
+    voice = resolve_voice(rig, request, choice)
+    rate = VoiceRates(rig.folders.rates).load(choice.name, voice)
     return rate.seconds_per_character / rate.times_real_time if rate.times_real_time else 0.0
 
 

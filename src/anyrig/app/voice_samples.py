@@ -330,20 +330,15 @@ def _store(folder: Path, added: AddedVoice, samples: Samples, rate: int) -> None
     """The record first: no voice may be without one."""
     from anyrig.audio.encode import open_encoder
     from anyrig.audio.samples import find_sound
-    from anyrig.storage.atomic_file import explain_write_error
-    from anyrig.storage.files import write_atomic
+    from anyrig.storage.atomic_file import write_file
 
     start, end = find_sound(samples, rate, keep_s=_EDGE_S)
     data = io.BytesIO()
     with open_encoder(data, "wav", rate) as output:
         output.write(samples[start:end])
-    path = folder / f"{added.name}.wav"
-    try:
-        record = json.dumps(added.to_json(), indent=2, ensure_ascii=False) + "\n"
-        write_atomic(folder / f"{added.name}.json", record)
-        write_atomic(path, data.getvalue())
-    except OSError as error:
-        raise explain_write_error(error, path) from error
+    record = json.dumps(added.to_json(), indent=2, ensure_ascii=False) + "\n"
+    write_file(folder / f"{added.name}.json", record)
+    write_file(folder / f"{added.name}.wav", data.getvalue())
 
 
 def _delete(folder: Path, name: str) -> None:

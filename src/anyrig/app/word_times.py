@@ -164,8 +164,7 @@ CAPTION_KINDS: tuple[CaptionKind, ...] = get_args(CaptionKind)
 
 def write_captions(speech: Speech, audio: Path, kinds: Sequence[CaptionKind]) -> list[Path]:
     """Files beside the audio and named after it: captions, or the words with their times."""
-    from anyrig.storage.atomic_file import explain_write_error
-    from anyrig.storage.files import write_atomic
+    from anyrig.storage.atomic_file import write_file
     from anyrig.text.captions import srt, vtt
     from anyrig.transcription.formats import build_captions
 
@@ -177,12 +176,7 @@ def write_captions(speech: Speech, audio: Path, kinds: Sequence[CaptionKind]) ->
             text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
         else:
             text = srt(captions) if kind == "srt" else vtt(captions)
-        path = audio.with_suffix(f".{kind}")
-        try:
-            write_atomic(path, text)
-        except OSError as error:
-            raise explain_write_error(error, path) from error
-        written.append(path)
+        written.append(write_file(audio.with_suffix(f".{kind}"), text))
     return written
 
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from anyrig.audio.tags import clean_text
 from anyrig.audiobooks.metadata import build_chapter_titles, cut_text
-from anyrig.storage.atomic_file import clear_leftovers, explain_write_error
-from anyrig.storage.files import write_atomic
+from anyrig.storage.atomic_file import clear_leftovers, write_file
 from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
 from anyrig.text.captions_cut import pieces, wrapped
 
@@ -57,13 +56,11 @@ def write_captions(
     shown = build_book_captions(timeline)
     written = []
     if "srt" in kinds:
-        written.append(_write_text(book.with_suffix(".srt"), srt(shown)))
+        written.append(write_file(book.with_suffix(".srt"), srt(shown)))
     if "vtt" in kinds:
         notes = build_chapter_titles(timeline.chapters)
-        written.append(_write_text(book.with_suffix(".vtt"), vtt(shown, notes)))
-        written.append(
-            _write_text(book.with_suffix(".chapters.vtt"), format_chapters_vtt(timeline))
-        )
+        written.append(write_file(book.with_suffix(".vtt"), vtt(shown, notes)))
+        written.append(write_file(book.with_suffix(".chapters.vtt"), format_chapters_vtt(timeline)))
     return tuple(written)
 
 
@@ -75,15 +72,13 @@ def write_chapter_captions(
     """
     forms: dict[CaptionKind, Callable[[Sequence[Caption]], str]] = {"srt": srt, "vtt": vtt}
     written = []
-    cues: dict[int, list[Cue]] = {}
-    for cue in timeline.cues:
-        cues.setdefault(cue.part, []).append(cue)
+    cues = timeline.group_cues()
     clear_leftovers(*(file.with_suffix(f".{kind}") for file in files for kind in KINDS))
     start = 0
     for part, (file, mark) in enumerate(zip(files, timeline.chapters, strict=True)):
         shown = _caption_cues(cues.get(part, []), timeline, start, mark.end)
         start = mark.end
-        written += [_write_text(file.with_suffix(f".{kind}"), forms[kind](shown)) for kind in kinds]
+        written += [write_file(file.with_suffix(f".{kind}"), forms[kind](shown)) for kind in kinds]
     return tuple(written)
 
 
@@ -148,11 +143,3 @@ def _to_ms(place: int, rate: int) -> int:
 
 def _floor_ms(seconds: float) -> int:
     return math.floor(seconds * 1000 + 1e-6)
-
-
-def _write_text(path: Path, text: str) -> Path:
-    try:
-        write_atomic(path, text)
-    except OSError as error:
-        raise explain_write_error(error, path) from error
-    return path

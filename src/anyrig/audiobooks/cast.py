@@ -50,12 +50,13 @@ from anyrig.audiobooks.dialogue_words import Gender, get_words
 from anyrig.audiobooks.speakers import AttributedSpeech, attribute_speeches
 from anyrig.errors import InvalidInputError, Message
 from anyrig.speech.language import match_language
-from anyrig.speech.lexicon import UserPattern, compile_pattern
 from anyrig.speech.source_text import Style
+from anyrig.speech.user_pattern import UserPattern, compile_pattern
 from anyrig.text import toml
 from anyrig.text.decode import written
 from anyrig.text.document import Block, Document
 from anyrig.text.language import detect
+from anyrig.units import parse_range
 
 NARRATOR = ""
 """The role of all that nobody says."""
@@ -75,7 +76,6 @@ _MAX_ROLES = 1000
 _MAX_NAME = 200
 _SLOWEST, _FASTEST = 0.25, 4.0
 _ARTICLE = re.compile(r"(?:the|el|la|le|der|die|das)\s+|l['’]\s*")
-_RANGE = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 
 
@@ -482,8 +482,7 @@ def _parse_chapters(given: object, place: str) -> tuple[tuple[int, int], ...]:
         return ()
     found: list[tuple[int, int]] = []
     for part in "" if isinstance(given, bool) else str(given).split(","):
-        match = _RANGE.fullmatch(part)
-        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        low, high = parse_range(part) or (0, 0)
         if not 0 < low <= high:
             found = []
             break

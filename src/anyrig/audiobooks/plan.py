@@ -32,11 +32,12 @@ from anyrig.speech.language import (
     match_language,
     name_language,
 )
-from anyrig.speech.prepare import Paragraph, find_paragraphs, prepare_paragraphs
+from anyrig.speech.paragraphs import Paragraph, find_paragraphs
+from anyrig.speech.prepare import prepare_paragraphs
 from anyrig.speech.source_text import SourceText, SourceTextBuilder, Style
 from anyrig.text.document import SEPARATOR, Block, BlockKind, Chapter, Document, Inline, Role
 from anyrig.text.language import detect, num_words
-from anyrig.units import pluralize
+from anyrig.units import parse_range, pluralize
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.cast import Casting
@@ -48,7 +49,6 @@ SKIPPED_ROLES: tuple[Role, ...] = ("cover", "contents", "front", "back")
 _DEFAULT_TITLES: dict[Role, str] = {
     "cover": "Cover", "title": "Title page", "contents": "Contents", "notes": "Notes",
 }  # fmt: skip
-_RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
 _LETTERS = re.compile(r"[^\W_]+")
 _SAMPLE = 40_000  # characters, to tell a book's language by
 _TOP_BLOCKS = 3
@@ -158,8 +158,8 @@ def select_chapters(document: Document, wanted: str, content: ContentOptions) ->
         return tuple(spoken or range(count))
     found: dict[int, None] = {}
     for piece in wanted.split(","):
-        match = _RANGE.fullmatch(piece)
-        if match is None:
+        span = parse_range(piece, count)
+        if span is None:
             raise InvalidInputError(
                 Message(
                     "{chapters} must be numbers such as 3-7,9 or 5-, not {wanted!r:.80}",
@@ -168,8 +168,7 @@ def select_chapters(document: Document, wanted: str, content: ContentOptions) ->
                 ),
                 hint=Message("{list} shows the chapters.", list=OptionRef("list")),
             )
-        first = int(match[1])
-        last = first if match[2] is None else int(match[3] or count)
+        first, last = span
         if not 1 <= first <= last <= count:
             raise InvalidInputError(
                 f"there is no chapter {piece.strip()}: the book has {pluralize(count, 'chapter')}",
@@ -352,6 +351,18 @@ def count_spoken_characters(document: Document, content: ContentOptions) -> list
         sum(len(block.text) for block in chapter.blocks if find_omission(block, content) is None)
         for chapter in move_notes(document, content).chapters
     ]
+
+
+def choose_passage(plan: Plan, num_characters: int) -> Script:
+    """Segments of about so many characters, from the longest chapter, as that has most prose."""
+    part = max(plan.parts, key=lambda part: len(part.script.source))
+    segments, count = [], 0
+    for segment in part.script.segments:
+        if count >= num_characters:
+            break
+        segments.append(segment)
+        count += len(segment.utterance.text)
+    return replace(part.script, segments=tuple(segments))
 
 
 def _refuse_foreign(

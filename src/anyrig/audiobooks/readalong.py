@@ -55,7 +55,7 @@ def write_readalong(
     assert len(audio) == len(plan.parts) == len(timeline.chapters), "one audio file for each part"
     about = plan.document.metadata
     language = _choose_language(about, plan)
-    heard = group_cues(timeline)
+    heard = timeline.group_cues()
     words = {
         number: time_part_words(part, heard.get(number, ()), timeline.rate)
         for number, part in enumerate(plan.parts)
@@ -135,14 +135,6 @@ def time_part_words(part: Part, cues: Sequence[Cue], rate: int) -> TimedWords:
                 cue.end / rate,
             )  # fmt: skip
             found[cue.segment] = [_TimedWord(*word.span, word.start_s * rate) for word in words]
-    return found
-
-
-def group_cues(timeline: Timeline) -> dict[int, list[Cue]]:
-    """The cues of each part, in the order in which they are heard."""
-    found: dict[int, list[Cue]] = {}
-    for cue in sorted(timeline.cues, key=lambda cue: cue.start):
-        found.setdefault(cue.part, []).append(cue)
     return found
 
 

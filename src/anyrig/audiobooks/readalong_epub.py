@@ -342,7 +342,7 @@ def _manifest_page(name: str, *, heard: bool = False) -> str:
 
 def _describe_duration(milliseconds: int, refines: str = "") -> str:
     of = f' refines="#{refines}"' if refines else ""
-    return f'<meta property="media:duration"{of}>{format_clock(milliseconds)}</meta>\n'
+    return f'<meta property="media:duration"{of}>{format_smil_time(milliseconds)}</meta>\n'
 
 
 def _join_lines(made: Sequence[str]) -> str:
@@ -352,7 +352,7 @@ def _join_lines(made: Sequence[str]) -> str:
 # -- overlays --------------------------------------------------------------------------------------
 
 
-def format_clock(milliseconds: int) -> str:
+def format_smil_time(milliseconds: int) -> str:
     """A time as SMIL writes it: 1:02:03.456."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:03d}"
@@ -364,8 +364,8 @@ def build_overlay(page: Page, track: Track) -> str:
     pars = "".join(
         f'<par id="{clip.piece.id}"{_epub_type(clip.piece)}>'
         f'<text src="{text}#{clip.piece.id}"/>'
-        f'<audio src="{sound}" clipBegin="{format_clock(clip.start_ms)}"'
-        f' clipEnd="{format_clock(clip.end_ms)}"/>'
+        f'<audio src="{sound}" clipBegin="{format_smil_time(clip.start_ms)}"'
+        f' clipEnd="{format_smil_time(clip.end_ms)}"/>'
         "</par>\n"
         for clip in track.clips
     )

@@ -10,24 +10,15 @@ arithmetic: what they give depends on takes and plan alone, not on how often the
 
 from __future__ import annotations
 
-import json
-import logging
-import math
-import time
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef, WorkError
-from anyrig.estimates import Rate, TimeLeft, WorkEstimate
-from anyrig.events import EstimatedProgress
-from anyrig.results import in_json
+from anyrig.audiobooks.progress import BookProgress, OnProgress, Pace
+from anyrig.errors import InvalidInputError, Message, OptionRef, WorkError
+from anyrig.speech.voice_rates import SECONDS_PER_CHARACTER
 from anyrig.speech.word_times import time_words
-from anyrig.storage.files import write_atomic
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -39,13 +30,11 @@ if TYPE_CHECKING:
     from anyrig.speech.segment import Segment
     from anyrig.speech.synthesis import SpokenSegment, SynthesisStats, Synthesizer
 
-log = logging.getLogger(__name__)
 CEILING_DBTP = -4.0
 """A lossy format may add a decibel to a peak, and shops ask for less than -3."""
 LOW_BITRATE_DBTP = -6.0
 """The same for AAC of few bits, which was seen to add 1.4 dB."""
 LOW_BITRATE = 48_000
-_SECONDS_PER_CHARACTER = 0.065  # of voices in English, Spanish and French
 _MAX_GAP_S = 3.0
 _MEASURED_S = 900.0  # of a voice: after three minutes a third of them is still 0.8 LU off at worst
 _MAX_LISTED = 100  # missing segments that an error lists; the event has them all
@@ -114,6 +103,13 @@ class Timeline:
     @property
     def duration_s(self) -> float:
         return self.num_samples / self.rate
+
+    def group_cues(self) -> dict[int, list[Cue]]:
+        """The cues of each part, in the order in which they are heard."""
+        found: dict[int, list[Cue]] = {}
+        for cue in sorted(self.cues, key=lambda cue: cue.start):
+            found.setdefault(cue.part, []).append(cue)
+        return found
 
 
 # -- recording -------------------------------------------------------------------------------------
@@ -361,7 +357,7 @@ def _build_silence(spoken: SpokenSegment, rate: int, position: int) -> AudioChun
     from anyrig.speech.chunks import AudioChunk
 
     segment = spoken.segment
-    words_s = min(_MAX_GAP_S, len(segment.utterance.text) * _SECONDS_PER_CHARACTER)
+    words_s = min(_MAX_GAP_S, len(segment.utterance.text) * SECONDS_PER_CHARACTER)
     pauses_s = (segment.pause_before_s, words_s, segment.pause_after_s)
     silence = np.zeros(sum(count_samples(seconds, rate) for seconds in pauses_s), np.float32)
     return AudioChunk(silence, rate, position, spoken.index, segment.text, segment.span)
@@ -406,241 +402,9 @@ class _VoiceLevels:
         }
 
 
-# -- progress --------------------------------------------------------------------------------------
-
-Stage = Literal["making", "writing", "read-along"]
-MAKING_SPEED, WRITING_SPEED = 20.0, 100.0
-"""Times real time, until something was measured: the default voice on two cores, and AAC on one
-(75 to 150 were measured on slow cores)."""
-_MIN_STAGE_S = 1.0
-"""Before so long a stage of writing says nothing of how long it takes."""
-
-
-@dataclass(frozen=True)
-class BookProgress(EstimatedProgress):
-    """How far a book is."""
-
-    stage: Stage
-    done: float = field(metadata=in_json(digits=4))
-    """The share that is through, 0 to 1: of this stage; of all as `OverallProgress` reports it."""
-    chapter: int
-    """Which part of the plan, from 1."""
-    num_chapters: int
-    title: str
-    segment: int
-    num_segments: int
-    audio_s: float = field(metadata=in_json(digits=2))
-    """Of speech so far."""
-    wall_s: float = field(metadata=in_json(digits=2))
-    speed: float | None = field(metadata=in_json(digits=2))
-    """Times real time, of what was made in this run, without loading; None before it is known."""
-    devices: dict[str, float] = field(default_factory=dict, metadata=in_json(digits=1))
-    """Characters a second that each device has made in this run."""
-
-
-OnProgress = Callable[[BookProgress], None]
-
-
-class Pace:
-    """How fast takes are made, and how long the rest takes.
-
-    Args:
-        num_characters: of the whole book.
-        num_cached: how many of those need not be made.
-        clock: seconds that only go forward.
-    """
-
-    def __init__(
-        self, num_characters: int, num_cached: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._num_characters, self._num_done = num_characters, 0
-        self._clock, self._began = clock, clock()
-        self._work, self._audio = WorkEstimate(num_characters - num_cached, clock), Rate(clock)
-        self._made_s = self.loading_s = 0.0
-        """`loading_s`: until the first take was there."""
-        self._by_device: Counter[str] = Counter()
-
-    def add(self, characters: int, audio_s: float, *, cached: bool, device: str) -> None:
-        """Count one more segment."""
-        self._num_done += characters
-        if cached:
-            return
-        if not self._by_device:
-            self.loading_s = self.wall_s
-        self._work.add(characters)
-        self._audio.add(audio_s)
-        self._made_s += audio_s
-        self._by_device[device or "this machine"] += characters
-
-    @property
-    def done(self) -> float:
-        return self._num_done / self._num_characters if self._num_characters else 1.0
-
-    @property
-    def wall_s(self) -> float:
-        return self._clock() - self._began
-
-    @property
-    def speed(self) -> float | None:
-        """Times real time, of what was made, without loading; None before it is known."""
-        left = self.left
-        if not self._made_s or left is None or not left.is_known:
-            return None
-        return self._audio.per_s or self._made_s / max(self.wall_s, 1e-9)
-
-    @property
-    def left(self) -> TimeLeft | None:
-        return self._work.left
-
-    @property
-    def devices(self) -> dict[str, float]:
-        """Characters a second by device."""
-        wall_s = max(self.wall_s, 1e-9)
-        return {name: count / wall_s for name, count in self._by_device.items()}
-
-
 def _report_recording(plan: Plan, pace: Pace, part: int, stats: SynthesisStats) -> BookProgress:
     return BookProgress(
         "making", pace.done, part + 1, len(plan.parts), plan.parts[part].title,
         stats.num_segments, plan.num_segments, stats.audio_s, pace.wall_s, pace.speed,
         pace.devices, left=pace.left,
     )  # fmt: skip
-
-
-class OverallProgress:
-    """All stages as one: a share from 0 to 1 that never goes back, and the time until the book is
-    there. Each stage weighs what it takes here, as far as that is known.
-
-    Args:
-        on_progress: is called with it.
-        read_along: what the stage after writing takes, as a share of writing; 0 if there is none.
-    """
-
-    def __init__(self, on_progress: OnProgress, read_along: float = 0.0) -> None:
-        self._on_progress = on_progress
-        self._began = time.monotonic()
-        self._done = 0.0
-        self._read_along = read_along
-        self._writing_share = 1.0
-        self._writing_s = 0.0
-        self._since: dict[Stage, float] = {}
-        """When each stage of writing began."""
-
-    def __call__(self, now: BookProgress) -> None:
-        done, left = self._weigh_making(now) if now.stage == "making" else self._weigh_writing(now)
-        self._done = max(self._done, min(done, 1.0))
-        self._on_progress(replace(now, done=self._done, left=left))
-
-    def follow_writing(
-        self, plan: Plan, timeline: Timeline, stage: Stage
-    ) -> Callable[[float], None]:
-        """Turns the share that an encoder reports into progress."""
-        ends = [chapter.end for chapter in timeline.chapters]
-        work, written = WorkEstimate(1.0), 0.0
-
-        def on_written(done: float) -> None:
-            nonlocal written
-            work.add(done - written)
-            written = done
-            chapter = min(bisect_right(ends, done * timeline.num_samples), len(plan.parts) - 1)
-            rate = work.rate.per_s if work.is_known else None
-            self(BookProgress(
-                stage, done, chapter + 1, len(plan.parts), plan.parts[chapter].title,
-                plan.num_segments, plan.num_segments, timeline.duration_s,
-                time.monotonic() - self._began,
-                speed=rate and rate * timeline.duration_s,
-                left=work.left,
-            ))  # fmt: skip
-
-        return on_written
-
-    def _weigh_making(self, now: BookProgress) -> tuple[float, TimeLeft | None]:
-        audio_s = now.audio_s / now.done if now.done else now.audio_s
-        self._writing_s = audio_s / WRITING_SPEED
-        after_s = self._writing_s * (1 + self._read_along)
-        making_s = audio_s / MAKING_SPEED
-        if now.left is not None:
-            making_s = now.wall_s + math.sqrt(now.left.low_s * now.left.high_s)
-        self._writing_share = after_s / max(after_s + making_s, 1e-9)
-        left = now.left.plus(after_s) if now.left else None
-        return now.done * (1 - self._writing_share), left
-
-    def _weigh_writing(self, now: BookProgress) -> tuple[float, TimeLeft | None]:
-        since = self._since.setdefault(now.stage, now.wall_s)
-        is_sure = now.left_s is not None and now.wall_s - since >= _MIN_STAGE_S
-        read_along_s = self._read_along * self._writing_s
-        if now.stage == "writing":
-            through, stage_s, later_s = now.done, self._writing_s, read_along_s
-        else:
-            through, stage_s, later_s = 1 + self._read_along * now.done, read_along_s, 0.0
-        left_s = now.left_s if is_sure or now.done >= 1.0 else stage_s * (1 - now.done)
-        left_s = (left_s or 0.0) + later_s
-        share = through / (1 + self._read_along)
-        return 1 - self._writing_share * (1 - share), TimeLeft.exactly(left_s)
-
-
-# -- how fast voices are ---------------------------------------------------------------------------
-
-_MIN_CHARACTERS = 2000
-"""Fewer tell little of a voice."""
-
-
-@dataclass(frozen=True)
-class VoiceRate:
-    """What every book measures of its voice; before that, a guess."""
-
-    seconds_per_character: float = _SECONDS_PER_CHARACTER
-    """Of speech, pauses included, at its own pace."""
-    times_real_time: float | None = None
-    """How fast it was made on this machine, the last time that enough of it was."""
-    is_measured: bool = False
-
-    def estimate_audio_s(self, num_characters: int, rate: float = 1.0) -> float:
-        return num_characters * self.seconds_per_character / rate
-
-
-def load_voice_rate(path: Path, engine: str, voice: str) -> VoiceRate:
-    """What is known of a voice; a guess where nothing is."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))[_name_voice(engine, voice)]
-        rate_s = float(found["seconds_per_character"])
-        return VoiceRate(rate_s, found["times_real_time"], is_measured=True)
-    except (OSError, ValueError, KeyError, TypeError):
-        return VoiceRate()
-
-
-def load_voice_speeds(path: Path) -> dict[str, float]:
-    """How many times real time each voice was, by its engine and name; the last one comes last."""
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            str(name): float(one["times_real_time"])
-            for name, one in known.items()
-            if one.get("times_real_time")
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-
-
-def save_voice_rate(
-    path: Path, engine: str, voice: str, rate: VoiceRate, num_characters: int
-) -> None:
-    """Save what a run has shown; a file that cannot be written costs the figure, not the book."""
-    if num_characters < _MIN_CHARACTERS:
-        return
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    saved = asdict(rate)
-    del saved["is_measured"]
-    if rate.times_real_time is None:
-        saved["times_real_time"] = load_voice_rate(path, engine, voice).times_real_time
-    try:
-        write_atomic(path, json.dumps({**known, _name_voice(engine, voice): saved}, indent=1))
-    except (OSError, AnyrigError) as error:
-        log.info("the rate of the voice was not saved: %s", error)
-
-
-def _name_voice(engine: str, voice: str) -> str:
-    return f"{engine} {voice}".strip()

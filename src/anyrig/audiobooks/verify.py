@@ -305,9 +305,7 @@ def _open_tracks(
 ) -> tuple[list[_Track], list[str]]:
     """The chapters where the timeline has them, and notes; a book of other takes is refused."""
     titles = build_chapter_titles(timeline.chapters)
-    by_part: dict[int, list[Cue]] = {}
-    for cue in timeline.cues:
-        by_part.setdefault(cue.part, []).append(cue)
+    by_part = timeline.group_cues()
     files = _list_files(path)
     tracks: list[_Track] = []
     notes: list[str] = []

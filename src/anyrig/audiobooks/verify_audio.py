@@ -126,6 +126,8 @@ class AudioMeter:
     def add(self, samples: Samples) -> None:
         import numpy as np
 
+        from anyrig.audio.samples import frame_power
+
         if not len(samples):
             return
         samples = np.ascontiguousarray(np.nan_to_num(samples), dtype=np.float32)
@@ -139,7 +141,7 @@ class AudioMeter:
         if not whole:
             return
         frames = held[:whole].reshape(-1, self._size)
-        power: Powers = np.einsum("ij,ij->i", frames, frames) / np.float32(self._size)
+        power = frame_power(held[:whole], self._size)
         self._squares += float(power.sum(dtype=np.float64)) * self._size
         middle = frames.mean(axis=1)  # with a DC offset there are silences as well
         self._clipped.append(self._num_frames + np.flatnonzero(_find_clipped(frames)))

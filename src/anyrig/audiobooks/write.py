@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -35,15 +35,15 @@ from anyrig.audiobooks.options import BOOK_FORMAT, CHAPTER_FORMATS
 from anyrig.audiobooks.readalong import write_readalong
 from anyrig.audiobooks.record import CEILING_DBTP, LOW_BITRATE, LOW_BITRATE_DBTP, stream_audio
 from anyrig.errors import InvalidInputError, Message, OptionRef, StorageError, WorkError
-from anyrig.storage.atomic_file import clear_leftovers, explain_write_error, part_folder
-from anyrig.storage.files import write_atomic
+from anyrig.storage.atomic_file import clear_leftovers, part_folder, write_file
 from anyrig.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from anyrig.audio.formats import Format
     from anyrig.audio.samples import Samples
     from anyrig.audiobooks.plan import Plan
-    from anyrig.audiobooks.record import BookRecording, ChapterSpan, OverallProgress, Timeline
+    from anyrig.audiobooks.progress import OverallProgress
+    from anyrig.audiobooks.record import BookRecording, ChapterSpan, Timeline
     from anyrig.speech.synthesis import Synthesizer
     from anyrig.text.document import Picture
 
@@ -271,13 +271,12 @@ def write(
         extra_files += write_captions(written.files[0], timeline, target.captions)
     elif target.captions:
         extra_files += write_chapter_captions(written.files, timeline, target.captions)
-    if written.playlist is not None:
-        extra_files.append(written.playlist)
+    extra_files += written.extra_files
     if target.read_along:
         audio = written.files if target.has_read_along_audio else None
         _write_read_along(plan, timeline, target, tags, audio, stream, follow("read-along"))
         extra_files.append(target.read_along_path)
-    return WrittenBook(written.files, tuple(extra_files), written.warnings)
+    return replace(written, extra_files=tuple(extra_files))
 
 
 def _write_read_along(
@@ -303,21 +302,6 @@ def _write_read_along(
     report(1.0)
 
 
-@dataclass(frozen=True)
-class WrittenFiles:
-    """What was written."""
-
-    files: tuple[Path, ...]
-    """The book, or its chapters in order."""
-    playlist: Path | None = None
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def num_bytes(self) -> int:
-        """Of all files together."""
-        return sum(path.stat().st_size for path in self.files)
-
-
 def write_book(
     path: str | Path,
     parts: Iterable[Samples],
@@ -327,7 +311,7 @@ def write_book(
     *,
     bitrate: int | None = None,
     on_written: OnWritten | None = None,
-) -> WrittenFiles:
+) -> WrittenBook:
     """The whole book in one file, with marks that lie on the very sample.
 
     The path ends in `.m4b` (or `.m4a`, `.mp4`). The parts are the samples in order, at the
@@ -346,7 +330,7 @@ def write_book(
     ) as out:  # fmt: skip
         for samples in _check_length(parts, timeline.num_samples, on_written):
             out.write(samples)
-    return WrittenFiles((target,), None, (warning,) if warning else ())
+    return WrittenBook((target,), (), (warning,) if warning else ())
 
 
 def write_chapters(
@@ -360,7 +344,7 @@ def write_chapters(
     tracks: Tracks | None = None,
     bitrate: int | None = None,
     on_written: OnWritten | None = None,
-) -> WrittenFiles:
+) -> WrittenBook:
     """A file for each chapter; beside them, where they are all of the book, a playlist.
 
     The cover is a file of its own where the format cannot hold one.
@@ -394,11 +378,11 @@ def write_chapters(
     stream.finish()
     if picture is not None and not FORMATS[format].holds_cover:
         suffix = "png" if picture.media_type == "image/png" else "jpg"
-        _write_file(Path(folder) / f"cover.{suffix}", picture.data)
+        write_file(Path(folder) / f"cover.{suffix}", picture.data)
     if tracks.is_whole:
-        _write_file(playlist, _build_playlist(paths, tracks.titles, timeline))
-    warnings = (warning,) if warning else ()
-    return WrittenFiles(tuple(paths), playlist if tracks.is_whole else None, warnings)
+        write_file(playlist, _build_playlist(paths, tracks.titles, timeline))
+    extra_files = (playlist,) if tracks.is_whole else ()
+    return WrittenBook(tuple(paths), extra_files, (warning,) if warning else ())
 
 
 def build_chapter_paths(folder: str | Path, tracks: Tracks, format: str) -> list[Path]:
@@ -491,10 +475,3 @@ def _build_playlist(paths: Sequence[Path], titles: Sequence[str], timeline: Time
 
 def _count_seconds(start: int, mark: ChapterSpan, rate: int) -> int:
     return round((mark.end - start) / rate)
-
-
-def _write_file(path: Path, content: str | bytes) -> None:
-    try:
-        write_atomic(path, content)
-    except OSError as error:
-        raise explain_write_error(error, path) from error

@@ -9,14 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app import books
-from anyrig.app.books import (
-    BookProgressEvent,
-    BookRequest,
-    SampleRequest,
-    VerifyRequest,
-    parse_output,
-)
+from anyrig.app import book_checks, book_listing, books
+from anyrig.app.book_checks import SampleRequest, VerifyRequest
+from anyrig.app.books import BookRequest, parse_output
+from anyrig.audiobooks.progress import BookProgressEvent
 from anyrig.cli.ask import retry_with_voice
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_line
@@ -36,9 +32,12 @@ from anyrig.units import (
 )
 
 if TYPE_CHECKING:
-    from anyrig.app.books import BookResult, BookSample, ChapterList, PlannedBook, Speakers
+    from anyrig.app.book_checks import BookSample
+    from anyrig.app.book_listing import ChapterList, Speakers
+    from anyrig.app.books import PlannedBook
     from anyrig.app.rig import Rig
-    from anyrig.audiobooks.record import BookProgress
+    from anyrig.audiobooks.make import BookResult
+    from anyrig.audiobooks.progress import BookProgress
     from anyrig.events import FasterVoice
 
 HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
@@ -98,14 +97,14 @@ def _run(
     rig: Rig, arguments: argparse.Namespace, given: dict[str, Any], printer: BookPrinter
 ) -> int:
     if arguments.verify:
-        report = books.verify_book(rig, rig.request(VerifyRequest, **given), printer)
+        report = book_checks.verify_book(rig, rig.request(VerifyRequest, **given), printer)
         text = localize_install_commands(
             "\n".join(render(line, "command") for line in report.format())
         )
         _show(arguments, printer, report.to_json(), text)
         return 0 if report.is_good else 1
     if "sample" in given:
-        samples = books.sample_book(rig, rig.request(SampleRequest, **given), printer)
+        samples = book_checks.sample_book(rig, rig.request(SampleRequest, **given), printer)
         _show(arguments, printer, {"samples": to_json(samples)}, _format_samples(samples))
         return 0
     request = rig.request(BookRequest, **given)
@@ -115,7 +114,7 @@ def _run(
         given["output"] = books.check_book(rig, request).path
         return print_queued([rig.jobs.submit("book", **given)], as_json=arguments.json)
     if arguments.speakers:
-        speakers = books.list_speakers(rig, request, printer)
+        speakers = book_listing.list_speakers(rig, request, printer)
         _show(arguments, printer, to_json(speakers), _format_speakers(speakers))
     elif arguments.list and request.chapters:
         book = books.plan_book(rig, request, printer)
@@ -126,7 +125,7 @@ def _run(
         lines = [f"{row['chapter']}:{row['segment']:<4} {row['spoken']}" for row in rows]
         _show(arguments, printer, data, "\n".join(lines))
     elif arguments.list:
-        found = books.list_chapters(rig, request, printer)
+        found = book_listing.list_chapters(rig, request, printer)
         _show(arguments, printer, found.to_json(), _format_chapters(found))
     else:
         started = time.time()

@@ -26,6 +26,7 @@ from anyrig.errors import (
     UnspeakableTextError,
     WorkError,
 )
+from anyrig.events import warn_some
 from anyrig.results import to_json
 from anyrig.units import format_duration, format_speed, pluralize
 
@@ -170,7 +171,7 @@ def _speak(
         check = speech.check_words(rig, made, request, printer) if arguments.verify else None
     doubtful = [f"{'; '.join(take.problems)}: {take.segment.text.strip()[:60]!r}"
                 for take in made.stats.doubtful]  # fmt: skip
-    speech.warn_some(
+    warn_some(
         printer, doubtful, Message("may sound wrong; {json} lists them all", json=OptionRef("json"))
     )
     if arguments.json:

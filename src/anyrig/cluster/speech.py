@@ -79,9 +79,9 @@ class SpeechCodec:
 
     def check(self, payload: Utterance, result: CheckedTake, worker: str) -> CheckedTake:
         from anyrig.speech.quality import check_take
-        from anyrig.speech.takes import count_samples, decode_take
+        from anyrig.speech.takes import count_take_samples, decode_take
 
-        if count_samples(result.data) > _MAX_SAMPLES:  # before they are in memory
+        if count_take_samples(result.data) > _MAX_SAMPLES:  # before they are in memory
             raise InvalidInputError("a take is too long", hint="Look at that worker.")
         found = check_take(decode_take(result.data), payload, repetition=self._repetition)
         unusable = found.score <= 0.0

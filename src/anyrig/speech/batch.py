@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.units import parse_range
 
 if TYPE_CHECKING:
     from anyrig.speech.segment import Script
@@ -178,11 +179,11 @@ def select_lines(lines: Sequence[BatchLine], words: str) -> set[int]:
     by_id = {line.id: line.number for line in lines if line.id}
     numbers: set[int] = set()
     for word in filter(None, (part.strip() for part in words.split(","))):
-        span = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
+        first, last = parse_range(word) or (0, 0)
         if word in by_id:
             numbers.add(by_id[word])
-        elif span and 1 <= int(span[1]) <= int(span[2] or span[1]) <= len(lines):
-            numbers |= set(range(int(span[1]), int(span[2] or span[1]) + 1))
+        elif 1 <= first <= last <= len(lines):
+            numbers |= set(range(first, last + 1))
         else:
             raise InvalidInputError(
                 Message("{only}: no line {word}", only=OptionRef("only"), word=word),

@@ -17,7 +17,8 @@ Inline marks work in plain text and in SSML:
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -61,6 +62,21 @@ class Mark:
     """Whether the stretch is itself the IPA, with no word behind it."""
     fixed: bool = True
     """Whether `say` is left as it stands; else numbers in it are still read."""
+
+
+def select_outermost(marks: Iterable[Mark]) -> list[Mark]:
+    """Marks in order and apart: of two that overlap, the one that begins first, then the longer."""
+    kept: list[Mark] = []
+    for mark in sorted(marks, key=lambda mark: (mark.start, -mark.end)):
+        if not kept or mark.start >= kept[-1].end:
+            kept.append(mark)
+    return kept
+
+
+def overlaps_any(mark: Mark, others: Sequence[Mark]) -> bool:
+    """Whether a mark overlaps one of others, which are in order and apart."""
+    after = bisect_left(others, mark.end, key=lambda other: other.start)
+    return after > 0 and others[after - 1].end > mark.start
 
 
 EdgeKind = Literal["sentence", "paragraph"]

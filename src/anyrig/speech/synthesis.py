@@ -4,11 +4,10 @@
         for spoken in synthesizer.read(script.segments): ...       # the take of each, in order
         for chunk in synthesizer.read(script.segments, lane="live").chunks(): ...  # audio, in parts
 
-A reading asks a few segments ahead of whoever takes them. A take that is cached is not made, one
-that several readings want at once is made once, and what is made is stored before a `bulk` reading
-has it, whatever must still be made before it: a process that is killed loses no more than its
-workers had in hand. In the lane `live` somebody listens: the first segment is made alone, before
-all others, and an engine that streams is heard part by part.
+A reading asks a few segments ahead of whoever takes them. A take that is cached is not made, and
+one that several readings want at once is made once (`take_jobs.py`). In the lane `live` somebody
+listens: the first segment is made alone, before all others, and an engine that streams is heard
+part by part.
 
 A book is one reading in the lane `bulk` of all its segments in order. Segments that could not be
 spoken come with their `failure`, the others are made all the same. `Reading.stats` has the figures,
@@ -17,17 +16,14 @@ by device too. What is read again (to write what was recorded) comes from the ca
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from anyrig.backends.memory import trim_heap
 from anyrig.errors import (
     AnyrigError,
     Message,
@@ -35,10 +31,6 @@ from anyrig.errors import (
     StorageError,
     UnspeakableTextError,
     WorkError,
-    error_from_dict,
-    error_to_dict,
-    is_disk_full,
-    to_disk_full_error,
 )
 from anyrig.speech.engine import (
     EngineInfo,
@@ -49,11 +41,12 @@ from anyrig.speech.engine import (
     resolve_options,
 )
 from anyrig.speech.engines import describe_engine, engine_class
+from anyrig.speech.take_jobs import TakeJobs, Ticket
 from anyrig.speech.takes import CachedTake, TakeCache, decode_take, precision_class
 from anyrig.units import pluralize
 from anyrig.work.dispatch import SILENCE_LIMIT_S
 from anyrig.work.engine import EngineFactory
-from anyrig.work.live import MAX_WAITING, ItemFuture, Lane, LiveQueue
+from anyrig.work.live import MAX_WAITING, Lane, LiveQueue
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 
@@ -62,11 +55,10 @@ if TYPE_CHECKING:
     from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
     from anyrig.speech.chunks import AudioChunk
-    from anyrig.speech.quality import CheckedTake, StreamedSamples
+    from anyrig.speech.quality import CheckedTake
     from anyrig.speech.segment import Script, Segment
     from anyrig.storage.cache import Cache
 
-log = logging.getLogger(__name__)
 LIVE_AHEAD, LIVE_AHEAD_GPU = 4, 16
 """Segments of one of many readers that are requested at a time. Two would keep a core busy; batches
 on a GPU are filled by several, and by few readers where there are no more."""
@@ -76,7 +68,6 @@ of audio wait; a CPU makes one at a time, and needs no more than keeps it busy."
 _PER_THREAD, _PER_GPU_WORKER = 4, 64
 """What the pool holds for many readers: as much as one call of an engine takes, so that what comes
 in between waits for no more than that."""
-_TRIM_EVERY = 256  # segments: memory that audio leaves behind is given back to the system
 _OTHER_SEED = 104_729
 _OTHER_PACES = (0.95, 1.05, 0.88, 1.14)
 """Measured on the default voice: nearer to 1, short sentences last as many frames as before, and
@@ -197,12 +188,7 @@ class Synthesizer:
             ),
             silence_limit_s=silence_limit_s,
         )  # fmt: skip
-        self._lock = threading.RLock()
-        self._queue: LiveQueue[Utterance, CheckedTake] | None = None
-        self._jobs: dict[str, _Job] = {}
-        """What is being made, by key."""
-        self._num_requested = 0
-        self._storing = ThreadPoolExecutor(1, thread_name_prefix="anyrig-takes")
+        self.jobs = TakeJobs(self.takes, self._open_queue)
 
     def __enter__(self) -> Synthesizer:
         return self
@@ -213,14 +199,14 @@ class Synthesizer:
     @property
     def live(self) -> LiveQueue[Utterance, CheckedTake]:
         """The queue of all readings."""
-        with self._lock:
-            if self._queue is None:
-                self._queue = LiveQueue(
-                    self.pool, cost=lambda utterance: utterance.cost,
-                    max_in_flight=self._max_in_flight, follow_pool=not self.is_shared,
-                    max_waiting=self._max_waiting, client_share=self._client_share,
-                )  # fmt: skip
-            return self._queue
+        return self.jobs.queue
+
+    def _open_queue(self) -> LiveQueue[Utterance, CheckedTake]:
+        return LiveQueue(
+            self.pool, cost=lambda utterance: utterance.cost,
+            max_in_flight=self._max_in_flight, follow_pool=not self.is_shared,
+            max_waiting=self._max_waiting, client_share=self._client_share,
+        )  # fmt: skip
 
     @property
     def is_open(self) -> bool:
@@ -235,7 +221,7 @@ class Synthesizer:
     @property
     def seconds_per_character(self) -> float:
         """What the engine needed so far; 0 before its first take."""
-        report = self._queue.report if self._queue is not None else None
+        report = self.live.report if self.jobs.has_queue else None
         return report.busy_s / report.real_cost if report and report.real_cost else 0.0
 
     @property
@@ -257,16 +243,14 @@ class Synthesizer:
 
     def wait_ready(self) -> None:
         """Wait until the engine is loaded everywhere; only before the first reading."""
-        assert self._queue is None, "a reading has begun"
+        assert not self.jobs.has_queue, "a reading has begun"
         self.pool.wait_ready()
 
     def close(self) -> None:
         """End every worker; whoever waits gets an error."""
-        if self._queue is not None:
-            self._queue.close()
-        else:
+        if not self.jobs.has_queue:
             self.pool.close()
-        self._storing.shutdown(wait=True)
+        self.jobs.close()
 
     def read(
         self,
@@ -313,209 +297,6 @@ class Synthesizer:
         keys = [(self.takes.make_key(one.utterance), len(one.utterance.text)) for one in segments]
         existing = self.takes.find_existing({key for key, _ in keys})
         return sum(count for key, count in keys if key in existing)
-
-    # -- one take ----------------------------------------------------------------------------------
-
-    def _request(
-        self, utterance: Utterance, key: str, lane: Lane, *, priority: float, admitted: bool,
-        deadline: float | None, client: str, stream: bool, replace: bool, num_retakes: int,
-    ) -> _Ticket:  # fmt: skip
-        """Have a take made, unless it is being made for somebody else: then share it."""
-        self._num_requested += 1  # by several threads: it need not be exact
-        if self._num_requested % _TRIM_EVERY == 0:
-            trim_heap()
-        mine: Future[CheckedTake] = Future()
-        with self._lock:
-            job = self._jobs.get(key)
-            if job is None:
-                job = _Job(utterance, key, lane, priority, client, replace, num_retakes)
-                if stream:
-                    job.streamed = StreamedTake()
-                job.waiting.append((lane, mine))
-                job.future = self._submit(job, deadline, admitted)
-                self._jobs[key] = job
-            elif job.checked is not None:
-                mine.set_result(job.checked)
-                return _Ticket(key, mine, job)
-            else:
-                job.waiting.append((lane, mine))
-                if not self._hasten(job, lane, priority, deadline):
-                    return _Ticket(key, mine, job)
-            future = job.future
-        future.add_done_callback(lambda done: self._finish(job, done))
-        return _Ticket(key, mine, job)
-
-    def _submit(self, job: _Job, deadline: float | None, admitted: bool) -> ItemFuture[CheckedTake]:
-        return self.live.submit(
-            job.utterance, lane=job.lane, priority=job.priority, deadline=deadline,
-            admitted=admitted, client=job.client,
-            on_part=job.streamed.add if job.streamed is not None else None,
-        )  # fmt: skip
-
-    def _hasten(self, job: _Job, lane: Lane, priority: float, deadline: float | None) -> bool:
-        """Whether a take that still waits was moved to the front for another who wants it.
-
-        One that is only wanted for longer keeps its place: requested again and again, it would
-        never be made.
-        """
-        before = job.future.deadline
-        if before is not None and (deadline is None or deadline > before):
-            job.future.deadline = before = deadline
-        sooner = (lane != "live", priority) < (job.lane != "live", job.priority)
-        if not sooner or not job.future.cancel():
-            return False
-        job.lane, job.priority = lane, priority
-        try:
-            job.future = self._submit(job, before, admitted=True)
-        except AnyrigError as error:  # closed: nobody may be left waiting
-            job.future = ItemFuture()
-            job.future.set_exception(error)
-        return True
-
-    def _leave(self, ticket: _Ticket) -> None:
-        """Somebody does not want a take any more; one that nobody wants is not begun."""
-        if ticket.future is None or ticket.job is None:
-            return
-        ticket.future.cancel()
-        job = ticket.job
-        with self._lock:
-            job.waiting = [one for one in job.waiting if one[1] is not ticket.future]
-            if not job.waiting and job.checked is None and job.future.cancel():
-                self._forget(job)
-
-    def _finish(self, job: _Job, done: Future[CheckedTake]) -> None:
-        """A take is made, or was given up; called by the thread that hears the workers."""
-        if done.cancelled():  # requested again, or nobody wants it
-            return
-        error = done.exception()
-        with self._lock:
-            waiting, job.waiting = job.waiting, []
-            job.device = job.future.device
-            if error is not None:
-                self._forget(job)
-            else:
-                job.checked = done.result()
-        if error is not None:
-            _fail(waiting, error)
-            return
-        _answer([one for one in waiting if one[0] == "live"], done.result())
-        rest = [one for one in waiting if one[0] != "live"]
-        try:
-            self._storing.submit(self._store, job, done.result(), rest)
-        except RuntimeError:  # it is being closed
-            log.info("a take was made too late to be cached")
-            _answer(rest, done.result())
-
-    def _store(
-        self, job: _Job, checked: CheckedTake, waiting: Sequence[tuple[Lane, Future[CheckedTake]]]
-    ) -> None:
-        failure: Exception | None = None
-        try:
-            self.takes.store(job.key, checked, replace=job.replace, num_retakes=job.num_retakes)
-        except Exception as error:  # noqa: BLE001 - raised where the take is wanted
-            failure = error
-            if not waiting:
-                log.warning("a take is not cached: %s", error)
-        with self._lock:  # until now others were given it from here
-            self._forget(job)
-        if failure is not None:
-            _fail(waiting, failure)
-        else:
-            _answer(waiting, checked)
-
-    def _forget(self, job: _Job) -> None:
-        if self._jobs.get(job.key) is job:
-            del self._jobs[job.key]
-
-
-def _answer(waiting: Sequence[tuple[Lane, Future[CheckedTake]]], checked: CheckedTake) -> None:
-    for _, mine in waiting:
-        if mine.set_running_or_notify_cancel():
-            mine.set_result(checked)
-
-
-def _fail(waiting: Sequence[tuple[Lane, Future[CheckedTake]]], error: BaseException) -> None:
-    """An error of its own for each: one exception must not be raised in several threads."""
-    for _, mine in waiting:
-        if not mine.set_running_or_notify_cancel():
-            continue
-        if is_disk_full(error):
-            mine.set_exception(to_disk_full_error(error))
-        elif isinstance(error, AnyrigError):
-            mine.set_exception(error_from_dict(error_to_dict(error)))
-        else:
-            problem = f"{type(error).__name__}: {error}"
-            mine.set_exception(WorkError(problem, hint="See the log."))
-
-
-@dataclass(eq=False)
-class _Job:
-    """A take that is being made, or waits to be, and everybody who wants it."""
-
-    utterance: Utterance
-    key: str
-    lane: Lane
-    priority: float
-    client: str
-    replace: bool
-    num_retakes: int
-    future: ItemFuture[CheckedTake] = field(default_factory=ItemFuture)
-    waiting: list[tuple[Lane, Future[CheckedTake]]] = field(default_factory=list)
-    streamed: StreamedTake | None = None
-    checked: CheckedTake | None = None
-    """Once it is made, until it is cached."""
-    device: str = ""
-
-
-@dataclass(eq=False)
-class _Ticket:
-    """A take that a reading requested. Without a future it is in the cache."""
-
-    key: str
-    future: Future[CheckedTake] | None = None
-    job: _Job | None = None
-    taken: bool = False
-    """Whether a segment has it; the same words may come again."""
-
-
-class StreamedTake:
-    """The audio of a take that is not whole yet, from the worker that makes it.
-
-    A take that is made again (its worker died) is sent from its beginning: what is there already is
-    skipped, so that nothing is heard twice.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._parts: list[Samples] = []
-        self._length = 0
-        self._listeners: list[Callable[[], None]] = []
-
-    def add(self, part: StreamedSamples) -> None:
-        with self._lock:
-            known = self._length - part.start
-            if not 0 <= known < len(part.samples):
-                return
-            self._parts.append(part.samples[known:])
-            self._length += len(part.samples) - known
-            listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            listener()
-
-    def call_when_longer(self, length: int, listener: Callable[[], None]) -> None:
-        """Call once there is more than `length` samples; at once if there is."""
-        with self._lock:
-            if self._length <= length:
-                self._listeners.append(listener)
-                return
-        listener()
-
-    def read_from(self, start: int) -> Samples:
-        import numpy as np
-
-        with self._lock:
-            parts = list(self._parts)
-        return np.concatenate(parts)[start:]
 
 
 @dataclass(frozen=True)
@@ -573,11 +354,11 @@ class Reading:
         self._existing: set[str] = set()
         self._uses: Counter[str] = Counter()
         """Of each key, what is still to come; not in the lane `live`, where nobody may wait."""
-        self._shared: dict[str, _Ticket] = {}
+        self._shared: dict[str, Ticket] = {}
         """Takes that come again."""
-        self._tickets: deque[_Ticket] = deque()
+        self._tickets: deque[Ticket] = deque()
         self._num_requested = self._num_begun = 0
-        self._current: _Ticket | None = None
+        self._current: Ticket | None = None
         self._part: Future[SegmentPart] | None = None
         """The one that `next` returned last."""
         self._num_heard = 0
@@ -675,7 +456,7 @@ class Reading:
         left = [*([self._current] if self._current else []), *self._tickets]
         self._tickets.clear()
         for ticket in left:
-            self._synthesizer._leave(ticket)
+            self._synthesizer.jobs.leave(ticket)
 
     def __enter__(self) -> Reading:
         return self
@@ -695,7 +476,7 @@ class Reading:
     def _ahead(self) -> int:
         return max(1, self._look_ahead or self._synthesizer.look_ahead)
 
-    def _request(self, number: int) -> _Ticket:
+    def _request(self, number: int) -> Ticket:
         if number >= len(self._keys):
             self._extend_keys(1 if self._num_begun == 0 else self._ahead)
         key = self._keys[number]
@@ -703,16 +484,16 @@ class Reading:
         ticket = self._shared.get(key)
         if ticket is None:
             is_cached = not self._fresh and key in self._existing
-            ticket = _Ticket(key) if is_cached else self._make(number)
+            ticket = Ticket(key) if is_cached else self._make(number)
         if self._uses[key] > 0:
             self._shared[key] = ticket
         else:
             self._shared.pop(key, None)
         return ticket
 
-    def _make(self, number: int) -> _Ticket:
+    def _make(self, number: int) -> Ticket:
         deadline = None if self._wait_s is None else time.monotonic() + self._wait_s
-        return self._synthesizer._request(
+        return self._synthesizer.jobs.request(
             self._segments[number].utterance, self._keys[number], self._lane, priority=number,
             admitted=number > 0, deadline=deadline, client=self._client, stream=self._stream,
             replace=self._fresh, num_retakes=self._retakes[number] if self._retakes else 0,

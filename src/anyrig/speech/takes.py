@@ -193,7 +193,7 @@ def encode_take(take: Take, *, flac: bool = False) -> bytes:
     return b"".join((head, _CHECK.pack(check), written, sound))
 
 
-def count_samples(data: bytes) -> int:
+def count_take_samples(data: bytes) -> int:
     """The number of samples that the header of a take states; 0 if there is none."""
     return int(_HEAD.unpack_from(data)[5]) if len(data) >= _HEAD.size else 0
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from anyrig.errors import AnyrigError, InvalidInputError, StorageError
+from anyrig.storage.files import write_atomic
 
 # The second form is that of `store.atomic`, which writes the small files beside a book.
 _UNFINISHED = re.compile(r"(\..*\.)(?:[0-9a-f]{8}\.part|[0-9a-f]{12})", re.DOTALL)
@@ -103,6 +104,15 @@ def _locked(raw: BinaryIO) -> bool:
 def _unused(path: Path) -> bool:
     with open(path, "rb") as raw:
         return _locked(raw)
+
+
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Replace a small file in one step; what goes wrong is an error for people."""
+    try:
+        write_atomic(path, content)
+    except OSError as error:
+        raise explain_write_error(error, path) from error
+    return path
 
 
 def explain_write_error(error: OSError, path: Path | None) -> AnyrigError | OSError:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from anyrig.text.roman_numerals import roman_value
+
 Reading = tuple[str, ...]
 Token = tuple[Reading, ...]
 """The fair readings of something written; the first is the usual one."""
@@ -60,7 +62,6 @@ _PIECES = re.compile(
     r"|(?P<and>&)",
     re.IGNORECASE,
 )
-_ROMAN = re.compile(r"^(?=[IVX]{2,}$)X{0,3}(IX|IV|V?I{0,3})$")
 
 
 @dataclass(frozen=True)
@@ -220,8 +221,7 @@ def _read_word(written: str, language: str) -> Token:
     word = written.lower().strip("'")
     if language != "en":
         return ((word,),) if word else ()
-    if _ROMAN.match(written):
-        number = _roman(written)
+    if len(written) > 1 and not written.strip("IVX") and (number := roman_value(written)):
         return (
             (word,),
             *_merge_readings(_list_cardinals(number, "en"), [f"the {_ordinal(number, 'en')[0]}"]),
@@ -369,12 +369,6 @@ def _ordinal(number: int, language: str) -> list[str]:
 
 def _digits(written: str, language: str) -> list[str]:
     return [_cardinal(int(digit), language) for digit in written]
-
-
-def _roman(written: str) -> int:
-    values = [{"I": 1, "V": 5, "X": 10}[letter] for letter in written]
-    after = [*values[1:], 0]
-    return sum(-one if one < two else one for one, two in zip(values, after, strict=True))
 
 
 def _merge_readings(*groups: list[str]) -> Token:

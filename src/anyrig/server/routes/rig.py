@@ -10,10 +10,10 @@ from anyio import to_thread
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.app.books import load_book_speeds
 from anyrig.server.errors import problem_responses
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.state import ServerState
+from anyrig.speech.voice_rates import VoiceRates
 
 T = TypeVar("T")
 
@@ -158,7 +158,7 @@ def router(server: ServerState) -> APIRouter:
         """The results of `anyrig bench` under the present driver and libraries, and the speed of
         books that were made.
         """
-        books = await run(lambda: load_book_speeds(server.rig))
+        books = await run(VoiceRates(server.rig.folders.rates).list_speeds)
         return {"figures": await run(machine.measurements), "books": books}
 
     return routes

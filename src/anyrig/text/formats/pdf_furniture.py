@@ -16,6 +16,7 @@ from statistics import median
 from anyrig.text.formats.pdf_lines import rows_of
 from anyrig.text.formats.pdf_page import Page, Piece
 from anyrig.text.formats.titles import label
+from anyrig.text.roman_numerals import roman_value
 
 _ZONE = 0.16  # of the height, at the top and at the foot
 _DEEP = 3  # rows
@@ -103,7 +104,7 @@ def _edges(page: Page, leading: float) -> list[Edge]:
 def _plain(text: str) -> str:
     """A row with its numbers taken out, so that the same head on two pages is the same."""
     words = [
-        "#" if _NUMBER.fullmatch(word) or (_ROMAN.fullmatch(word) and _roman(word)) else word
+        "#" if _NUMBER.fullmatch(word) or (_ROMAN.fullmatch(word) and roman_value(word)) else word
         for word in re.findall(r"\w+|[^\w\s]", text.casefold())
     ]
     return " ".join(words)
@@ -161,7 +162,7 @@ def _numbers_go_with_pages(level: list[Edge]) -> bool:
     offsets: Counter[int] = Counter()
     for edge in level:
         found = {int(number) for number in _NUMBER.findall(edge.text)}
-        found |= {_roman(word) for word in edge.text.split() if _ROMAN.fullmatch(word)}
+        found |= {roman_value(word) for word in edge.text.split() if _ROMAN.fullmatch(word)}
         offsets.update({number - edge.page for number in found if number})
     pages = len({edge.page for edge in level})
     return bool(offsets) and offsets.most_common(1)[0][1] > max(1, 0.6 * pages)
@@ -237,20 +238,5 @@ def _number(text: str) -> tuple[int, bool] | None:
     said = match["number"]
     if said.isdigit():
         return int(said), False
-    value = _roman(said)
+    value = roman_value(said)
     return (value, True) if value else None
-
-
-_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
-_WELL_FORMED = re.compile(r"m{0,3}(cm|cd|d?c{0,3})(xc|xl|l?x{0,3})(ix|iv|v?i{0,3})", re.IGNORECASE)
-
-
-def _roman(text: str) -> int:
-    """The value of a Roman number, 0 if it is none."""
-    if not text or not _WELL_FORMED.fullmatch(text):
-        return 0
-    values = [_VALUES[letter] for letter in text.casefold()]
-    return sum(
-        -value if value < max(values[place + 1 :], default=0) else value
-        for place, value in enumerate(values)
-    )

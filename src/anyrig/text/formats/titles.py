@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+from anyrig.text.roman_numerals import sum_letters
+
 Sort = Literal[
     "volume", "book", "part", "chapter", "scene", "titled", "numeral", "named", "contents"
 ]
@@ -103,7 +105,6 @@ _ENGLISH_ORDINALS = frozenset(_ORDINALS.split()) | {"last"}
 _MOST_ROMAN = 400
 """In small letters, `di`, `mi` and `mix` are numerals of 501, 1001 and 1009, and words."""
 _ROMAN = re.compile(r"M{0,3}(?:CM|CD|D?C{0,4})(?:XC|XL|L?X{0,4})(?:IX|IV|V?I{0,4})", re.I)
-_ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 _WORD_FIRST = re.compile(
     r"(?P<word>[^\W\d_]+)\.?\s+(?:(?:the|nr\.?|no\.?|n[o°º]\.?|n°|№)\s*)?(?P<num>[\w-]+)"
     r"(?P<sep>\s*[.:)\]—–-]+\s*|\s+|$)(?P<title>.*)",
@@ -155,18 +156,9 @@ def number(word: str) -> int:
     if low in NUMBER_WORDS:
         return NUMBER_WORDS[low]
     if low and _ROMAN.fullmatch(low) and (word.isupper() or len(word) == 1 or word.islower()):
-        value = _roman(low)
+        value = sum_letters(low)
         return value if word.isupper() or len(word) == 1 or value <= _MOST_ROMAN else 0
     return 0
-
-
-def _roman(low: str) -> int:
-    total = 0
-    for at, letter in enumerate(low):
-        value = _ROMAN_VALUES[letter]
-        following = _ROMAN_VALUES[low[at + 1]] if at + 1 < len(low) else 0
-        total += -value if value < following else value
-    return total
 
 
 def _alone(bare: str) -> Label | None:

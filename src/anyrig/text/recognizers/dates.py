@@ -24,8 +24,8 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import ROMANCE, TABLES, english, spanish
-from anyrig.text.recognizers.roman import roman_value
 from anyrig.text.recognizers.stops import look_behind, stop_after
+from anyrig.text.roman_numerals import roman_value
 
 _MONTH_NUMBERS = {name: number for number, name in enumerate(english.MONTHS, 1)}
 

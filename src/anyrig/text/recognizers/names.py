@@ -23,7 +23,7 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import TABLES, english
-from anyrig.text.recognizers.roman import roman_value
+from anyrig.text.roman_numerals import roman_value
 
 _STREET = (
     r"(?:Street|Avenue|Road|Drive|Lane|Boulevard|Way|Court|Place|Terrace|Square|Highway|Parkway|"

@@ -25,9 +25,8 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import TABLES, english, spanish
+from anyrig.text.roman_numerals import roman_value
 
-_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
-_CANONICAL = LazyPattern(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 _RULERS = frozenset(
     "King Queen Pope Emperor Empress Tsar Czar Tsarina Prince Duke Sultan Pharaoh Kaiser Antipope "
     "Earl Baron Shah Count Patriarch".split()
@@ -59,16 +58,6 @@ _NOT_NUMBERS = frozenset(
     "XL XXL XX XXX CV IV DM CM MCI DVD VI DX MV MDI LCD LDL CDC CMC DI LCM CID MIDI VID DMI XI L "
     "C D M I V X LL MMC CIV LIV CL ML DL CCM MMI MIC".split()
 )  # fmt: skip
-
-
-def roman_value(text: str) -> int:
-    """What a Roman numeral says; zero for what is none."""
-    numeral = text.upper()
-    if not numeral or not _CANONICAL.fullmatch(numeral):
-        return 0
-    worths = [_VALUES[letter] for letter in numeral]
-    following = [*worths[1:], 0]
-    return sum(-one if one < next_ else one for one, next_ in zip(worths, following, strict=True))
 
 
 def _is_numbered_noun(noun: str) -> bool:
