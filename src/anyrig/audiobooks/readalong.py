@@ -245,9 +245,9 @@ def build_pages(
     notes = find_notes(plan)
     for number, part in enumerate(plan.parts):
         writer = _PageWriter(part, notes.places, language, (words or {}).get(number, {}))
-        body = writer.blocks(part.chapter.blocks, part.places)
+        body = writer.write_blocks(part.chapter.blocks, part.places)
         for guests in notes.guests.get(number, ()):
-            body += writer.blocks(guests, ())
+            body += writer.write_blocks(guests, ())
         title = part.title if epub.escape_label(part.title) else str(part.number)
         kind = _MATTER.get(part.chapter.role, "frontmatter")
         xhtml = epub.build_xhtml(
@@ -280,18 +280,18 @@ class _PageWriter:
         self._counts: dict[int, int] = {}
         self._taken: set[str] = set()
 
-    def blocks(self, blocks: Sequence[Block], places: Sequence[int]) -> str:
+    def write_blocks(self, blocks: Sequence[Block], places: Sequence[int]) -> str:
         """Blocks in order; those without a place are not spoken."""
         placed = [
             (block, places[at] if at < len(places) else -1) for at, block in enumerate(blocks)
         ]
         made = []
         for (kind, name), group in groupby(placed, lambda each: group_key(each[0])):
-            inner = "".join(self._block(block, place) for block, place in group)
-            made.append(self._frame(kind, name, inner) if inner else "")
+            inner = "".join(self._write_block(block, place) for block, place in group)
+            made.append(self._wrap_group(kind, name, inner) if inner else "")
         return "".join(made)
 
-    def _frame(self, kind: str, name: str, inner: str) -> str:
+    def _wrap_group(self, kind: str, name: str, inner: str) -> str:
         if kind == "item":
             return f"<ul>\n{inner}</ul>\n"
         if kind == "quote":
@@ -303,18 +303,18 @@ class _PageWriter:
             return f'<aside epub:type="footnote" role="doc-footnote"{known}>\n{inner}</aside>\n'
         return inner
 
-    def _block(self, block: Block, place: int) -> str:
+    def _write_block(self, block: Block, place: int) -> str:
         text = _BlockWriter(self, block, place)
         said = epub.language_attributes(block.language, self.language)
         if block.kind == "page":
-            return f"<div{self.add_break(block.text)}>{text.all()}</div>\n"
+            return f"<div{self.add_break(block.text)}>{text.write()}</div>\n"
         if not block.text.strip():
             return "<hr/>\n" if block.kind == "rule" else ""
         if block.kind == "heading":
             name = f"h{min(6, max(1, block.level))}"
-            return f"<{name}{said}>{text.all()}</{name}>\n"
+            return f"<{name}{said}>{text.write()}</{name}>\n"
         if block.kind == "table":
-            return f"<table{said}>\n{text.rows()}</table>\n"
+            return f"<table{said}>\n{text.write_rows()}</table>\n"
         opening, closing = {
             "item": (f"<li{said}>", "</li>"),
             "poem": (f'<p class="poem"{said}>', "</p>"),
@@ -322,7 +322,7 @@ class _PageWriter:
             "image": (f"<figure{said}><figcaption>", "</figcaption></figure>"),
             "rule": (f'<p class="rule"{said}>', "</p>"),
         }.get(block.kind, (f"<p{said}>", "</p>"))
-        return f"{opening}{text.all()}{closing}\n"
+        return f"{opening}{text.write()}{closing}\n"
 
     def add_break(self, label: str) -> str:
         """What makes an element a page number of the printed book; readers go there by it."""
@@ -331,7 +331,7 @@ class _PageWriter:
         said = f' aria-label="{epub.escape_label(label)}"' if epub.escape_label(label) else ""
         return f' class="page" epub:type="pagebreak" role="doc-pagebreak" id="{name}"{said}'
 
-    def spoken(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    def find_spoken(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """What of a stretch of the source is spoken: from, to, by which segment."""
         at = max(0, bisect_right(self._starts, start) - 1)
         last: tuple[int, int, int] | None = None
@@ -342,11 +342,7 @@ class _PageWriter:
             if low >= high:
                 continue
             if last and last[2] == segment:
-                last = (
-                    last[0],
-                    high,
-                    segment,
-                )  # a mark in between that is not spoken, such as a note's
+                last = last[0], high, segment  # between them a sign that is not spoken
                 continue
             if last:
                 yield last
@@ -380,38 +376,38 @@ class _BlockWriter:
         others = [mark for mark in inlines if mark.kind != "language"]
         self._layers = (_InlineLayer(languages), _InlineLayer(others))
 
-    def all(self) -> str:
+    def write(self) -> str:
         """The whole of it."""
-        return self._leaf(0, len(self._block.text))
+        return self._write_leaf(0, len(self._block.text))
 
-    def rows(self) -> str:
+    def write_rows(self) -> str:
         """A table's; a row that is one segment without timed words is one piece, any other has a
         piece in each cell.
         """
         made, at = [], 0
         for row in self._block.text.split("\n"):
-            heard = {segment for _, _, segment in self._spoken(at, at + len(row))}
+            heard = {segment for _, _, segment in self._find_spoken(at, at + len(row))}
             whole = len(heard) == 1 and not heard & self._writer.words.keys()
             name = self._add_piece(at, at + len(row), heard.pop()) if whole else ""
             known = f' id="{name}"' if name else ""
             cells = []
             for cell in row.split("\t"):
-                cells.append(f"<td>{self._leaf(at, at + len(cell), lit=not name)}</td>")
+                cells.append(f"<td>{self._write_leaf(at, at + len(cell), lit=not name)}</td>")
                 at += len(cell) + 1
             made.append(f"<tr{known}>{''.join(cells)}</tr>\n")
         return "".join(made)
 
-    def _leaf(self, start: int, end: int, *, lit: bool = True) -> str:
+    def _write_leaf(self, start: int, end: int, *, lit: bool = True) -> str:
         """A stretch that one element holds."""
         made, at = [], start
         for low, high, segment, heard_at in self._find_pieces(start, end) if lit else ():
-            made.append(self._marked(at, low, 0))
-            inner = self._marked(low, high, 0)
+            made.append(self._write_marked(at, low, 0))
+            inner = self._write_marked(low, high, 0)
             name = self._add_piece(low, high, segment, heard_at)
             made.append(f'<span id="{name}">{inner}</span>' if name else inner)
             at = high
-        made.append(self._marked(at, end, 0))
-        made += [self._mark(mark, "") for mark in self._layers[1].points(end)]
+        made.append(self._write_marked(at, end, 0))
+        made += [self._write_mark(mark, "") for mark in self._layers[1].find_points(end)]
         return "".join(made)
 
     def _add_piece(self, start: int, end: int, segment: int, heard_at: float | None = None) -> str:
@@ -423,7 +419,7 @@ class _BlockWriter:
 
     def _find_pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int, float | None]]:
         """From, to, segment, and of a word when it is heard."""
-        for low, high, segment in self._spoken(start, end):
+        for low, high, segment in self._find_spoken(start, end):
             if segment in self._writer.words:
                 yield from self._find_words(low, high, segment)
             else:
@@ -438,7 +434,7 @@ class _BlockWriter:
         place, last = self._place, None
         for word in self._writer.find_words(segment, place + start, place + end):
             low, high = max(word.start - place, start), min(word.end - place, end)
-            for mark in self._layers[1].between(low, high):
+            for mark in self._layers[1].find_between(low, high):
                 low, high = max(start, min(low, mark.start)), min(end, max(high, mark.end))
             if last is not None and low < last[1]:
                 last = last[0], max(last[1], high), segment, last[3]
@@ -449,13 +445,13 @@ class _BlockWriter:
         if last is not None:
             yield last
 
-    def _spoken(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    def _find_spoken(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         place = self._place
         if place >= 0:
-            for low, high, segment in self._writer.spoken(place + start, place + end):
+            for low, high, segment in self._writer.find_spoken(place + start, place + end):
                 yield low - place, high - place, segment
 
-    def _marked(self, start: int, end: int, depth: int) -> str:
+    def _write_marked(self, start: int, end: int, depth: int) -> str:
         """A stretch with its marks, those of each layer inside those of the one before."""
         if start >= end:
             return ""
@@ -463,17 +459,17 @@ class _BlockWriter:
             text = epub.escape_text(self._block.text[start:end])
             return text.replace("\n", "<br/>\n") if self._block.kind == "poem" else text
         made, at = [], start
-        for mark in self._layers[depth].between(start, end):
+        for mark in self._layers[depth].find_between(start, end):
             low, high = max(mark.start, at), min(mark.end, end)
             if low > high:
                 continue
-            made.append(self._marked(at, low, depth + 1))
-            made.append(self._mark(mark, self._marked(low, high, depth + 1)))
+            made.append(self._write_marked(at, low, depth + 1))
+            made.append(self._write_mark(mark, self._write_marked(low, high, depth + 1)))
             at = high
-        made.append(self._marked(at, end, depth + 1))
+        made.append(self._write_marked(at, end, depth + 1))
         return "".join(made)
 
-    def _mark(self, mark: Inline, inner: str) -> str:
+    def _write_mark(self, mark: Inline, inner: str) -> str:
         if mark.kind == "page":
             label = mark.value or self._block.text[mark.start : mark.end]
             return f"<span{self._writer.add_break(label)}>{inner}</span>"
@@ -495,7 +491,7 @@ class _InlineLayer:
         self._marks = sorted(marks, key=lambda mark: (mark.start, mark.end))
         self._ends = [mark.end for mark in self._marks]
 
-    def between(self, start: int, end: int) -> Iterator[Inline]:
+    def find_between(self, start: int, end: int) -> Iterator[Inline]:
         """Those that a stretch touches; a mark without length belongs to what follows it."""
         at = bisect_right(self._ends, start)
         while at and self._ends[at - 1] == start == self._marks[at - 1].start:
@@ -504,7 +500,7 @@ class _InlineLayer:
             yield self._marks[at]
             at += 1
 
-    def points(self, place: int) -> Iterator[Inline]:
+    def find_points(self, place: int) -> Iterator[Inline]:
         """Those without length at a place."""
         at = bisect_left(self._ends, place)
         while at < len(self._marks) and self._ends[at] == place:

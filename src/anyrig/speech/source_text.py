@@ -154,6 +154,14 @@ class SourceTextBuilder:
         if start < end:
             self._omissions.append(Omission((start, end), kind))
 
+    def set_style(self, style: Style) -> None:
+        """The style of what is taken from here on."""
+        start, current = self.styles[-1]
+        if style != current:
+            if start == self.length:
+                self.styles.pop()
+            self.styles.append((self.length, style))
+
     @property
     def num_pieces(self) -> int:
         """How many stretches were taken so far."""
@@ -176,10 +184,10 @@ class SourceTextBuilder:
             if match["control"]:
                 self.omit(match.start(), match.end(), "control")
             else:
-                self._inline(match)
+                self._take_inline(match)
         self.take(position, end)
 
-    def _inline(self, match: re.Match[str]) -> None:
+    def _take_inline(self, match: re.Match[str]) -> None:
         inner = match.span("word")
         self.omit(match.start(), inner[0], "markup")
         before = self.length

@@ -139,13 +139,13 @@ class _Reader:
     def read(self) -> SourceText:
         """Go through the whole document."""
         parser = self.parser
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = lambda data: self._next("text", data)
-        parser.CommentHandler = lambda _: self._next("comment")
-        parser.ProcessingInstructionHandler = lambda *_: self._next("markup")
-        parser.StartCdataSectionHandler = lambda: self._next("markup")
-        parser.EndCdataSectionHandler = lambda: self._next("markup")
+        parser.StartElementHandler = self._open_element
+        parser.EndElementHandler = self._close_element
+        parser.CharacterDataHandler = lambda data: self._begin_piece("text", data)
+        parser.CommentHandler = lambda _: self._begin_piece("comment")
+        parser.ProcessingInstructionHandler = lambda *_: self._begin_piece("markup")
+        parser.StartCdataSectionHandler = lambda: self._begin_piece("markup")
+        parser.EndCdataSectionHandler = lambda: self._begin_piece("markup")
         parser.StartDoctypeDeclHandler = self._refuse_doctype
         try:
             parser.Parse(self.data, True)
@@ -156,7 +156,7 @@ class _Reader:
 
     # Where we are in the source
 
-    def _next(self, kind: str, reading: str = "") -> None:
+    def _begin_piece(self, kind: str, reading: str = "") -> None:
         index = self.parser.CurrentByteIndex
         self.position += len(self.data[self.bytes_done : index].decode("utf-8"))
         self.bytes_done = index
@@ -179,8 +179,8 @@ class _Reader:
 
     # Elements
 
-    def _start(self, name: str, given: dict[str, str]) -> None:
-        self._next("markup")
+    def _open_element(self, name: str, given: dict[str, str]) -> None:
+        self._begin_piece("markup")
         above = self.open[-1]
         if len(self.open) == 1 and name != "speak":
             raise InvalidInputError(
@@ -192,25 +192,25 @@ class _Reader:
         style = self._apply_style(name, given, above.style)
         unheard = name in _UNHEARD or above.unheard
         mark = self._find_mark(name, given)
-        self._edge(name)
+        self._add_edge(name)
         if name == "break":
-            self.out.breaks.append((self.out.length, self._silence(given)))
+            self.out.breaks.append((self.out.length, self._read_break(given)))
         self.open.append(_Open(style, mark, unheard, self.out.length, self.position))
-        self._change_style(style)
+        self.out.set_style(style)
 
-    def _end(self, name: str) -> None:
+    def _close_element(self, name: str) -> None:
         closed = self.open[-1]
         index = self.parser.CurrentByteIndex
         nothing_inside = (self.pending, self.pending_from) == ("markup", closed.tag)
         if closed.mark and nothing_inside:
             self._stand_in(closed.tag)
         if self.data[index : index + 2] == b"</":
-            self._next("markup")
+            self._begin_piece("markup")
         self.open.pop()
         if closed.mark and self.out.length > closed.at:
             self.out.marks.append(replace(closed.mark, start=closed.at, end=self.out.length))
-        self._edge(name)
-        self._change_style(self.open[-1].style)
+        self._add_edge(name)
+        self.out.set_style(self.open[-1].style)
 
     def _stand_in(self, tag: int) -> None:
         """An element without text is spoken in the place of its tag."""
@@ -219,18 +219,11 @@ class _Reader:
             self.out.take(tag, found.end(), STAND_IN)
             self.pending_from = found.end()
 
-    def _edge(self, name: str) -> None:
+    def _add_edge(self, name: str) -> None:
         if name == "s":
             self.out.edges.append((self.out.length, "sentence"))
         elif name in ("p", "speak"):
             self.out.edges.append((self.out.length, "paragraph"))
-
-    def _change_style(self, style: Style) -> None:
-        at, now = self.out.styles[-1]
-        if style != now:
-            if at == self.out.length:
-                self.out.styles.pop()
-            self.out.styles.append((self.out.length, style))
 
     # What they ask for
 
@@ -239,7 +232,7 @@ class _Reader:
         if language.strip():
             style = replace(style, language=language.strip().lower().replace("_", "-"))
         if name == "prosody":
-            return self._prosody(given, style)
+            return self._apply_prosody(given, style)
         if name == "emphasis":
             level = given.get("level", "moderate")
             if level not in EMPHASIS:
@@ -251,7 +244,7 @@ class _Reader:
             return replace(style, voice=given["name"].strip())
         return style
 
-    def _prosody(self, given: dict[str, str], style: Style) -> Style:
+    def _apply_prosody(self, given: dict[str, str], style: Style) -> Style:
         for other in sorted(given.keys() - {"rate", "xml:lang"}):
             self.out.warn(f"SSML: {other} of <prosody> is not supported and has no effect")
         factor = parse_rate(given.get("rate", "medium"))
@@ -260,7 +253,7 @@ class _Reader:
             return style
         return replace(style, rate=bound_rate(style.rate * factor))
 
-    def _silence(self, given: dict[str, str]) -> float:
+    def _read_break(self, given: dict[str, str]) -> float:
         seconds = parse_silence(given.get("time"), given.get("strength"))
         if seconds is None:
             self.out.warn("SSML: invalid <break>; write time=500ms or strength=medium")
@@ -351,24 +344,24 @@ def say_as(text: str, interpret: str, language: str) -> list[Token] | None:
     if kind in _SPELLED:
         return list(_spell(text[:_MAX_CHARS], base))
     if kind == "digits":
-        return [_words(digits(text[:_MAX_CHARS], base))]
+        return [_build_token(digits(text[:_MAX_CHARS], base))]
     if kind in ("cardinal", "number") and text.isdecimal():
-        return [_words(integer(text, base))]
+        return [_build_token(integer(text, base))]
     if kind == "ordinal" and (number := _NUMBER.search(_GROUPING.sub("", text))):
-        return [_words(ordinal(int(number[0]), base))]
+        return [_build_token(ordinal(int(number[0]), base))]
     if kind == "telephone":
         groups = [digits(group, base) for group in re.findall(r"\d+", text[:_MAX_CHARS])]
-        return [_words("plus " * text.startswith("+") + ", ".join(groups))]
+        return [_build_token("plus " * text.startswith("+") + ", ".join(groups))]
     if kind == "expletive":
-        return [_words(_BLEEPS.get(base, "bleep"))]
+        return [_build_token(_BLEEPS.get(base, "bleep"))]
     if kind == "date":
-        text = _date(text, form.strip(), base)
+        text = _expand_date(text, form.strip(), base)
     elif kind not in _BY_RULES:
         return None
     return tokenize(text, language)
 
 
-def _words(words: str) -> Token:
+def _build_token(words: str) -> Token:
     return Token(0, 0, "text", words)
 
 
@@ -382,14 +375,14 @@ def _spell(text: str, language: str) -> Iterator[Token]:
             continue
         for one in run:
             if one.isdecimal():
-                yield _words(f" {digits(one, language)} ")
+                yield _build_token(f" {digits(one, language)} ")
             elif not one.isspace():
                 # A sign by itself is often no word; between words the rules may know its name.
                 name = normalize(f"x {one} x", language).strip("x ").strip()
-                yield _words(f" {name} " if any(map(str.isalnum, name)) else " ")
+                yield _build_token(f" {name} " if any(map(str.isalnum, name)) else " ")
 
 
-def _date(text: str, form: str, language: str) -> str:
+def _expand_date(text: str, form: str, language: str) -> str:
     """A date of figures as it is written in full; what is none stays as it is."""
     form = "ymd" if form == "yyyymmdd" else form
     parts = re.findall(r"\d+", text)
