@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyrig.app.cache import open_cache
 from anyrig.app.speech import place_engine
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from anyrig.app.books import BookRequest, PlannedBook
     from anyrig.app.rig import Rig
     from anyrig.audio.samples import Samples
-    from anyrig.audiobooks.record import Timeline
-    from anyrig.speech.segment import Segment
-    from anyrig.speech.synthesis import SpokenSegment
-    from anyrig.speech.takes import TakeCache
+    from anyrig.audiobooks.record import CachedTakes, Timeline
     from anyrig.storage.cache import Cache
 
 CHAPTER_FORMAT = "mp3"
@@ -51,7 +48,7 @@ def write_cached_chapter(
     plan = replace(book.plan, parts=parts, silent=())
     target = resolve_target(rig, request)
     with open_cache(rig) as cache:
-        takes: Any = _find_takes(rig, request, book, cache, check_cancelled)
+        takes = _find_takes(rig, request, book, cache, check_cancelled)
         recording = record(
             plan, takes, loudness_lufs=target.loudness, pauses=request.chapter_pauses
         )
@@ -68,7 +65,7 @@ def load_timeline(rig: Rig, request: BookRequest, book: PlannedBook) -> Timeline
     from anyrig.audiobooks.record import record
 
     with open_cache(rig) as cache:
-        takes: Any = _find_takes(rig, request, book, cache, lambda: None, allow_missing=True)
+        takes = _find_takes(rig, request, book, cache, lambda: None, allow_missing=True)
         recording = record(book.plan, takes, loudness_lufs=0.0, pauses=request.chapter_pauses)
     if len(recording.missing) == book.plan.num_segments:
         raise InvalidInputError(
@@ -87,7 +84,8 @@ def _find_takes(
     check_cancelled: CheckCancelled,
     *,
     allow_missing: bool = False,
-) -> _CachedTakes:
+) -> CachedTakes:
+    from anyrig.audiobooks.record import CachedTakes
     from anyrig.speech.engine import resolve_options
     from anyrig.speech.takes import TakeCache, precision_class
 
@@ -96,51 +94,7 @@ def _find_takes(
     precision = precision_class(place_engine(rig, request, book.engine, size).placements)
     options = resolve_options(info, book.engine.options)
     takes = TakeCache(info, found, precision, options, cache)
-    return _CachedTakes(takes, found.sample_rate, check_cancelled, allow_missing)
-
-
-@dataclass(frozen=True)
-class _CachedTakes:
-    """Gives takes from the cache in the place of a synthesizer, and makes none."""
-
-    cache: TakeCache
-    rate: int
-    check_cancelled: CheckCancelled
-    allow_missing: bool
-
-    def count_cached_characters(self, segments: Sequence[Segment]) -> int:
-        return sum(len(segment.utterance.text) for segment in segments)
-
-    def read(self, segments: Sequence[Segment], *, fresh: bool = False) -> _CachedReading:
-        return _CachedReading(self, segments)
-
-
-class _CachedReading:
-    def __init__(self, takes: _CachedTakes, segments: Sequence[Segment]) -> None:
-        from anyrig.speech.synthesis import SynthesisStats
-
-        self.stats = SynthesisStats()
-        self._takes, self._segments = takes, segments
-
-    def __iter__(self) -> Iterator[SpokenSegment]:
-        from anyrig.speech.synthesis import SpokenSegment
-
-        for index, segment in enumerate(self._segments):
-            self._takes.check_cancelled()
-            cached = self._takes.cache.load(self._takes.cache.make_key(segment.utterance))
-            if cached is None and self._takes.allow_missing:
-                yield SpokenSegment(index, segment, None)
-                continue
-            if cached is None:
-                raise InvalidInputError(
-                    "the chapter is not finished", hint="Try again when the job is past it."
-                )
-            spoken = SpokenSegment(index, segment, cached.take, cached.problems, cached=True)
-            self.stats.add(spoken)
-            yield spoken
-
-    def close(self) -> None:
-        pass
+    return CachedTakes(takes, found.sample_rate, check_cancelled, allow_missing)
 
 
 def extract_chapter(book: Path, track: int, file: Path, check_cancelled: CheckCancelled) -> float:

@@ -10,10 +10,10 @@ arithmetic: what they give depends on takes and plan alone, not on how often the
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anyrig.audiobooks.progress import BookProgress, OnProgress, Pace
 from anyrig.errors import InvalidInputError, Message, OptionRef, WorkError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from anyrig.speech.engine import WordTime
     from anyrig.speech.segment import Segment
     from anyrig.speech.synthesis import SpokenSegment, SynthesisStats, Synthesizer
+    from anyrig.speech.takes import TakeCache
 
 CEILING_DBTP = -4.0
 """A lossy format may add a decibel to a peak, and shops ask for less than -3."""
@@ -157,9 +158,30 @@ class UnfinishedBookError(WorkError):
     """Some passages could not be spoken, and gaps were not allowed."""
 
 
+class TakeReading(Protocol):
+    """Segments with their takes, in order."""
+
+    stats: SynthesisStats
+
+    def __iter__(self) -> Iterator[SpokenSegment]: ...
+
+    def close(self) -> None: ...
+
+
+class TakeSource(Protocol):
+    """Where a book's takes come from: a `Synthesizer`, or `CachedTakes`, which makes none."""
+
+    @property
+    def rate(self) -> int: ...
+
+    def count_cached_characters(self, segments: Sequence[Segment]) -> int: ...
+
+    def read(self, segments: Sequence[Segment], *, fresh: bool = False) -> TakeReading: ...
+
+
 def record(
     plan: Plan,
-    synthesizer: Synthesizer,
+    synthesizer: TakeSource,
     *,
     loudness_lufs: float = -19.0,
     pauses: ChapterPauses = ChapterPauses(),  # noqa: B008 - it is frozen
@@ -203,7 +225,7 @@ def record(
 
 def stream_audio(
     plan: Plan,
-    synthesizer: Synthesizer,
+    synthesizer: TakeSource,
     recording: BookRecording,
     *,
     ceiling_dbtp: float = CEILING_DBTP,
@@ -305,7 +327,7 @@ def build_unfinished_error(rows: Sequence[Mapping[str, object]]) -> UnfinishedBo
 
 
 def _read_cached(
-    plan: Plan, synthesizer: Synthesizer, missing: Sequence[MissingSegment]
+    plan: Plan, synthesizer: TakeSource, missing: Sequence[MissingSegment]
 ) -> Generator[SpokenSegment]:
     """The takes that were recorded, and none for those that are missing."""
     from anyrig.speech.synthesis import SpokenSegment
@@ -408,3 +430,51 @@ def _report_recording(plan: Plan, pace: Pace, part: int, stats: SynthesisStats) 
         stats.num_segments, plan.num_segments, stats.audio_s, pace.wall_s, pace.speed,
         pace.devices, left=pace.left,
     )  # fmt: skip
+
+
+# -- without a synthesizer -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CachedTakes:
+    """Takes from the cache alone; none is made."""
+
+    cache: TakeCache
+    rate: int
+    check_cancelled: Callable[[], None] = lambda: None
+    """Called for every segment; raises if nobody waits any more."""
+    allow_missing: bool = False
+
+    def count_cached_characters(self, segments: Sequence[Segment]) -> int:
+        return sum(len(segment.utterance.text) for segment in segments)
+
+    def read(self, segments: Sequence[Segment], *, fresh: bool = False) -> _CachedReading:
+        return _CachedReading(self, segments)
+
+
+class _CachedReading:
+    def __init__(self, takes: CachedTakes, segments: Sequence[Segment]) -> None:
+        from anyrig.speech.synthesis import SynthesisStats
+
+        self.stats = SynthesisStats()
+        self._takes, self._segments = takes, segments
+
+    def __iter__(self) -> Iterator[SpokenSegment]:
+        from anyrig.speech.synthesis import SpokenSegment
+
+        for index, segment in enumerate(self._segments):
+            self._takes.check_cancelled()
+            cached = self._takes.cache.load(self._takes.cache.make_key(segment.utterance))
+            if cached is None and self._takes.allow_missing:
+                yield SpokenSegment(index, segment, None)
+                continue
+            if cached is None:
+                raise InvalidInputError(
+                    "the chapter is not finished", hint="Try again when the job is past it."
+                )
+            spoken = SpokenSegment(index, segment, cached.take, cached.problems, cached=True)
+            self.stats.add(spoken)
+            yield spoken
+
+    def close(self) -> None:
+        pass
