@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -63,6 +65,56 @@ def test_what_cannot_be_done_is_said(
     assert said in done.stderr
     assert "hint:" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+NOTICE = re.compile(r"Coqui Public Model License: non-commercial .* https://\S+LICENSE\.txt\n")
+
+
+def test_the_licence_of_xtts_is_shown_before_it_is_got_or_installed(anyrig: Anyrig) -> None:
+    for action, problem in (("get", "no repository"), ("install", "needs a confirmation")):
+        done = anyrig("engines", action, "xtts", stdin=subprocess.DEVNULL)
+        before, _, _ = done.stderr.partition(problem)
+        assert before != done.stderr
+        assert len(NOTICE.findall(before)) == 1
+    weights = Path("weights")
+    for name in ("config.json", "model.pth", "vocab.json", "voices/anna.wav"):
+        (weights / name).parent.mkdir(parents=True, exist_ok=True)
+        (weights / name).write_text(name)
+    done = anyrig("engines", "get", "xtts", "--from", "weights", stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert NOTICE.search(done.stderr)
+    assert "Coqui Public Model License" in anyrig("engines", "show", "xtts").stdout
+    rows = _rows(anyrig)
+    assert "https://" in rows["xtts"]["licence_notice"]
+    done = anyrig("speak", "hello", "-o", "out.wav", "--engine", "tone")
+    assert "licen" not in done.stderr.lower()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["speak", "hello"], ["speak", "--lines", "text.txt"], ["book", "text.txt"]],
+    ids=["text", "lines", "book"],
+)
+def test_the_licence_of_xtts_is_shown_before_it_speaks(
+    anyrig: Anyrig, words: list[str], tmp_path: Path
+) -> None:
+    """Its environment only looks ready: it fails when the worker starts, after the notice."""
+    home = tmp_path / "home" / ".cache" / "anyrig"
+    environment = Environment("xtts", Xtts.environment, home / "environments")
+    environment.python.parent.mkdir(parents=True)
+    environment.python.symlink_to(sys.executable)
+    stamp = {"recipe": environment.fingerprint, "python": "3.12.1", "agreed": True}
+    (environment.folder / "anyrig-environment.json").write_text(json.dumps(stamp))
+    for name in ("config.json", "model.pth", "vocab.json", "voices/anna.wav"):
+        path = home / "models" / "xtts" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    Path("text.txt").write_text("Hello there.")
+    done = anyrig(*words, "--engine", "xtts", "--language", "en", stdin=subprocess.DEVNULL)
+    assert done.returncode != 0
+    before, _, _ = done.stderr.partition("error:")
+    assert before != done.stderr
+    assert len(NOTICE.findall(before)) == 1
 
 
 def test_an_archive_that_is_not_the_published_one_is_refused(anyrig: Anyrig) -> None:

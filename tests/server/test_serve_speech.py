@@ -283,6 +283,11 @@ def test_config_tells_what_there_is(server: Server) -> None:
     assert ready["hibari"]["ready"]
     assert not ready["kokoro"]["ready"]
     assert "anyrig engines get kokoro" in ready["kokoro"]["reason"]
+    listed = {engine["name"]: engine for engine in server.client.get("/engines").json()["engines"]}
+    for rows in (ready, listed):
+        assert "Coqui Public Model License" in rows["xtts"]["licence_notice"]
+        assert "https://" in rows["xtts"]["licence_notice"]
+        assert not rows["hibari"]["licence_notice"]
     assert sum(device["chosen"] for device in told["devices"]) == 1
 
 

@@ -35,7 +35,7 @@ from anyrig.events import Event, NoticeEvent, OnEvent, ProgressEvent
 from anyrig.install import localize_install_commands, quote_argument
 from anyrig.options import Request, option
 from anyrig.speech import engines
-from anyrig.speech.choose import is_restricted
+from anyrig.speech.choose import describe_restriction
 from anyrig.units import format_bytes, format_download
 
 if TYPE_CHECKING:
@@ -87,16 +87,18 @@ def download_weights(
     folder = request.to or rig.folders.models / name
     from_index = name == _ON_INDEX and not request.repository
     repository = request.repository or info.repository
+    restriction = describe_restriction(info)
     if not repository and not from_index and request.source is None:
+        if restriction:
+            on_event(NoticeEvent(restriction))
         raise InvalidInputError(
             f"{name} has no repository on the hub",
             hint=info.weights or "Its weights come with its packages.",
         )
-    notice = f"The weights of {name} are under: {info.weights_licence}."
-    if is_restricted(info):
-        _require(agree, notice)
+    if restriction:
+        _require(agree, restriction)
     elif info.weights_licence:
-        on_event(NoticeEvent(notice))
+        on_event(NoticeEvent(f"The weights of {name} are under: {info.weights_licence}."))
     is_usual = not request.to and not request.repository
     if is_usual:
         install_packages(rig, name, on_event, agree)

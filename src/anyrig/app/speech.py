@@ -44,7 +44,7 @@ from anyrig.errors import (
 )
 from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import Request, option
-from anyrig.speech.choose import EngineChoice, split_blend
+from anyrig.speech.choose import EngineChoice, describe_restriction, split_blend
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -544,6 +544,8 @@ def _open_synthesizer(
     from anyrig.work.dispatch import SILENCE_LIMIT_S
     from anyrig.work.live import MAX_WAITING
 
+    if restriction := describe_restriction(choice.info):
+        rig.notice(restriction)
     server = rig.settings.server
     return Synthesizer(
         engine=choice.name, weights=choice.weights, plan=plan, environment=rig.environment,

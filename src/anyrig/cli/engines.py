@@ -31,6 +31,7 @@ from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, render
 from anyrig.events import ProgressEvent
 from anyrig.speech import engines
+from anyrig.speech.choose import describe_restriction
 from anyrig.speech.engine import EngineOption
 from anyrig.units import pluralize
 
@@ -236,6 +237,7 @@ def _show(rig: Rig, options: VoiceOptions, name: str, *, is_json: bool) -> int:
         "precisions": ", ".join(info.precisions),
         "code": info.code_licence,
         "weights": info.weights_licence,
+        "licence": describe_restriction(info),
         "to get them": info.weights or "they come with its packages",
         "hub": info.repository,
         "folder": str(find_weights_folder(rig, options, name) or ""),

@@ -263,6 +263,13 @@ def is_restricted(info: EngineInfo) -> bool:
     return any(word in info.weights_licence for word in _RESTRICTED_LICENCES)
 
 
+def describe_restriction(info: EngineInfo) -> str:
+    """What a person is shown before the weights are downloaded or used; empty if they are free."""
+    if not is_restricted(info):
+        return ""
+    return info.licence_notice or f"The weights of {info.name} are under: {info.weights_licence}."
+
+
 def list_infos() -> Iterator[tuple[str, EngineInfo]]:
     """Engines that may be chosen or offered."""
     for name in engines.list_names():

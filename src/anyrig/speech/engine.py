@@ -89,6 +89,9 @@ class EngineInfo:
     """Seconds of one CPU core for a second of speech, as measured; 0 where it was not."""
     code_licence: str = ""
     weights_licence: str = ""
+    licence_notice: str = ""
+    """One line for a person before the weights are downloaded or used, where their licence
+    restricts the use: its terms, and where to read it."""
     modules: tuple[str, ...] = ()
     """What must be importable."""
     install: str = ""

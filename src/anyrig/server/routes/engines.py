@@ -18,7 +18,7 @@ from anyrig.server.errors import Problem, problem_responses
 from anyrig.server.json_body import JsonRoute
 from anyrig.server.routes.voices import EngineName
 from anyrig.server.state import ServerState
-from anyrig.speech.choose import TEST_ENGINE
+from anyrig.speech.choose import TEST_ENGINE, describe_restriction
 
 
 class EngineInstallation(BaseModel):
@@ -39,6 +39,9 @@ class SpeechEngineRow(BaseModel):
     summary: str
     languages: list[str]
     licence: str
+    licence_notice: str = Field(
+        description="What to read before it is used, where its licence restricts the use."
+    )
     ready: bool
     problem: str | None = Field(description="What it lacks.")
     command: str = Field(description="Installs it, on the machine of the server; may be empty.")
@@ -104,6 +107,7 @@ def _describe(
         summary=info.summary,
         languages=list(status.languages or info.languages),
         licence=info.weights_licence or info.code_licence,
+        licence_notice=describe_restriction(info),
         ready=status.is_ready,
         problem=status.problem or None,
         command=plan.command,

@@ -47,7 +47,7 @@ from anyrig.server.streaming import (
     StreamThreads,
 )
 from anyrig.server.waiting import ClientDisconnected
-from anyrig.speech.choose import TEST_ENGINE
+from anyrig.speech.choose import TEST_ENGINE, describe_restriction
 from anyrig.speech.word_times import WrittenWord
 
 log = logging.getLogger(__name__)
@@ -182,6 +182,9 @@ class EngineRow(BaseModel):
     ready: bool
     reason: str | None = Field(None, description="What it lacks, and how to get it.")
     licence: str
+    licence_notice: str = Field(
+        description="What to read before it is used, where its licence restricts the use."
+    )
     varies_with_seed: bool = Field(description="Whether another seed gives another take.")
     options: list[OptionInfo] = Field(description="What `options` of a request may set.")
 
@@ -455,6 +458,7 @@ def _describe_config(server: ServerState) -> dict[str, Any]:
                 "languages": list(one.languages or one.info.languages), "ready": one.is_ready,
                 "reason": _format_problem(one),
                 "licence": one.info.weights_licence or one.info.code_licence,
+                "licence_notice": describe_restriction(one.info),
                 "varies_with_seed": one.info.varies_with_seed,
                 "options": [vars(option) for option in one.info.options],
             }

@@ -52,7 +52,8 @@ _FILES_2 = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model", "wav2vec2bert_st
             "feat1.pt", "feat2.pt")  # fmt: skip
 _NOTICE = (
     "IndexTTS is under bilibili's model licence: above 100 million monthly users or 1 billion yuan "
-    "of yearly revenue a separate licence is needed, and its use policy applies to everyone."
+    "of yearly revenue a separate licence is needed, and its use policy applies to everyone. Read "
+    "it: https://github.com/index-tts/index-tts/blob/main/LICENSE"
 )
 _OPTIONS = (
     EngineOption("temperature", 0.8, "Sampling temperature.", low=0.01, high=2.0),
@@ -91,6 +92,7 @@ INFO = EngineInfo(
     precisions=("fp32", "fp16", "bf16"),
     code_licence="bilibili model licence",
     weights_licence="bilibili model licence",
+    licence_notice=_NOTICE,
     install=install_command("indextts"),
     weights="Put the files of IndexTeam/IndexTTS-2.5 into the folder; w2v-bert-2.0, campplus and "
     "bigvgan into its folder `hf_cache`; and a recording into its folder `voices`.",
@@ -111,6 +113,7 @@ INFO_2 = EngineInfo(
     precisions=("fp32", "fp16", "bf16"),
     code_licence="bilibili model licence",
     weights_licence="bilibili model licence",
+    licence_notice=_NOTICE,
     install=install_command("indextts2"),
     weights="Put the files of IndexTeam/IndexTTS-2 into the folder, and a recording into its "
     "folder `voices`; the engine itself fetches what else it needs from the model hub.",

@@ -56,6 +56,9 @@ INFO = EngineInfo(
     libraries=("torch",),
     code_licence="MPL-2.0",
     weights_licence="CPML (non-commercial)",
+    licence_notice="The weights of xtts are under the Coqui Public Model License: non-commercial "
+    "use only, the audio made with them as well. Read it: "
+    "https://huggingface.co/coqui/XTTS-v2/blob/main/LICENSE.txt",
     install=install_command("xtts"),
     weights="Put config.json, model.pth, vocab.json and speakers_xtts.pth of coqui/XTTS-v2 into "
     "the folder.",
@@ -97,8 +100,7 @@ class Xtts(SpeechEngine):
         torch_indexes=TORCH_28_INDEXES,
         disk_bytes=int(1.6 * GB),
         gpu_disk_bytes=int(7.5 * GB),
-        notice="The weights of XTTS v2 are under the Coqui Public Model License: for "
-        "non-commercial use only, the audio made with them as well.",
+        notice=INFO.licence_notice,
         agreed_variables={"COQUI_TOS_AGREED": "1"},
         system_needs="a C compiler: one of its packages is published as source only",
     )  # fmt: skip
