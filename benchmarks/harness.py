@@ -33,6 +33,7 @@ THEMES = {
     "speech_kokoro": ("h200",),
     "speech_vibevoice": ("h200",),
     "speech_vibevoice_realtime": ("h200",),
+    "speech_vibevoice_onnx": ("cpu",),
     "speech": ("cpu",),
     "pronunciation": ("cpu",),
     "pronunciation_voices": ("cpu",),

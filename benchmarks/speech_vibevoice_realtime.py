@@ -50,7 +50,7 @@ def run(hardware: str) -> list[Row]:
     model = reference.build_ours(config, weights, _DEVICE, torch.bfloat16)
     listeners = LISTENERS if full else 4
     original = _import_original()
-    theirs, preset = None, _random_preset(model)
+    theirs, preset = None, reference.draw_preset(model.shape)
     if original is not None:
         theirs = reference.build_original(original, config, _DEVICE, torch.bfloat16, weights)
         reference.set_solver(theirs, reference.SDE_STEPS, sde=True)
@@ -85,19 +85,6 @@ def _import_original() -> Any:
     return reference.import_original(Path(source))
 
 
-def _random_preset(model: RealtimeVoice) -> Preset:
-    source, shape = torch.Generator().manual_seed(2), model.shape
-
-    def draw(layers: int, length: int) -> Tensor:
-        size = (layers, length, 2, shape.text.kv_heads, shape.text.head_dim)
-        return torch.randn(size, generator=source)
-
-    return Preset(
-        draw(shape.text.layers, 60), draw(shape.speech.layers, 183), draw(shape.speech.layers, 1),
-        torch.randn(2, shape.text.hidden, generator=source),
-    )  # fmt: skip
-
-
 def _to_preset(theirs: Mapping[str, Any], model: RealtimeVoice) -> Preset:
     path = Path(tempfile.gettempdir()) / f"vibevoice_realtime_{os.getpid()}.pt"
     torch.save(theirs, path)
@@ -120,22 +107,23 @@ def _cast(theirs: dict[str, Any]) -> dict[str, Any]:
 # -- speed -----------------------------------------------------------------------------------------
 
 
-def _make_tokens(model: RealtimeVoice, seed: int = 5) -> list[int]:
+def _make_tokens(seed: int = 5) -> list[int]:
     source = torch.Generator().manual_seed(seed)
-    return torch.randint(10, len(model.embedding), (NUM_TOKENS,), generator=source).tolist()
+    return torch.randint(10, 300, (NUM_TOKENS,), generator=source).tolist()
 
 
 def _build_runtime(
     model: RealtimeVoice, preset: Preset, rows: int, *, graphs: bool
 ) -> RealtimeRuntime:
-    made = RealtimeRuntime(model, Tokenizer(models.BPE({}, [])), {}, max_rows=rows, graphs=graphs)
+    model.captures = graphs and model.device.type == "cuda"
+    made = RealtimeRuntime(model, Tokenizer(models.BPE({}, [])), {}, max_rows=rows)
     made._presets[_VOICE] = preset
     return made
 
 
 def _open(runtime: RealtimeRuntime, seed: int) -> RealtimeSpeech:
     speech = runtime.open(_VOICE, seed=seed, guidance=reference.GUIDANCE, max_frames=FRAMES)
-    speech.tokens.extend(_make_tokens(runtime.model))
+    speech.tokens.extend(_make_tokens())
     speech.finished = True
     return speech
 
@@ -267,7 +255,7 @@ def _check(
     model: RealtimeVoice, theirs: Any, preset: Preset, their_preset: dict[str, Any], *, follow: bool
 ) -> Row:
     """The worst of 54 frames; with `follow` each goes on from the original's frame before it."""
-    tokens, latent = _make_tokens(model)[:23], model.shape.codec.latent
+    tokens, latent = _make_tokens()[:23], model.shape.codec.latent
     noise = reference.draw_noise(CHECKED_FRAMES, reference.SDE_STEPS, latent)
     seen = reference.record(theirs, their_preset, tokens, noise.to(_DEVICE), reference.GUIDANCE)
     latents, sounds = (torch.stack(one).float().cpu() for one in (seen.latents, seen.sounds))

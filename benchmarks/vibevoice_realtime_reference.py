@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import json
 import os
 import sys
 import types
@@ -31,8 +32,10 @@ from torch import Tensor
 from anyrig.speech.models.vibevoice.checkpoint import list_tensors
 
 if TYPE_CHECKING:
+    from anyrig.speech.models.vibevoice.presets import Preset
     from anyrig.speech.models.vibevoice.realtime import RealtimeRuntime, RealtimeSpeech
     from anyrig.speech.models.vibevoice.realtime_model import RealtimeVoice
+    from anyrig.speech.models.vibevoice.shapes import RealtimeShape
 
 # The sizes of the published model, as its config.json has them.
 FULL: dict[str, Any] = {
@@ -102,6 +105,20 @@ def draw_weights_on(device: str, config: dict[str, Any], seed: int = 0) -> dict[
     }
 
 
+def write_weights(folder: Path, config: dict[str, Any], seed: int = 0) -> None:
+    """The same as a folder in the published form: bf16, one tensor in memory at a time in fp32."""
+    from safetensors.torch import save_file
+
+    source = torch.Generator().manual_seed(seed)
+    tensors = {
+        name: _scale(name, torch.randn(shape, generator=source)).bfloat16()
+        for name, shape in list_tensors(config).items()
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 def _scale(name: str, values: Tensor) -> Tensor:
     """Normal values as weights. What a new model would have (layer scales of a millionth) would
     hide errors in half of its layers.
@@ -126,6 +143,23 @@ def draw_noise(num_frames: int, num_steps: int, latent: int, seed: int = 1) -> T
     return torch.from_numpy(np.random.RandomState(seed).standard_normal(size).astype(np.float32))
 
 
+def draw_preset(shape: RealtimeShape, seed: int = 2) -> Preset:
+    """A voice of random numbers, as long as the published ones."""
+    from anyrig.speech.models.vibevoice.presets import Preset
+
+    source, size = np.random.RandomState(seed), shape.text
+
+    def draw(*sizes: int) -> Any:
+        return source.standard_normal(sizes).astype(np.float32)
+
+    return Preset(
+        draw(size.layers, 60, 2, size.kv_heads, size.head_dim),
+        draw(shape.speech.layers, 183, 2, size.kv_heads, size.head_dim),
+        draw(shape.speech.layers, 1, 2, size.kv_heads, size.head_dim),
+        draw(2, size.hidden),
+    )
+
+
 # -- ours ------------------------------------------------------------------------------------------
 
 
@@ -134,11 +168,8 @@ def build_ours(
 ) -> RealtimeVoice:
     """Our model on given weights."""
     from anyrig.speech.models.vibevoice.codec import Weights
-    from anyrig.speech.models.vibevoice.realtime_model import (
-        RealtimeVoice,
-        read_realtime_shape,
-        rename_weights,
-    )
+    from anyrig.speech.models.vibevoice.realtime_model import RealtimeVoice, rename_weights
+    from anyrig.speech.models.vibevoice.shapes import read_realtime_shape
 
     given = Weights(weights.__getitem__, torch.device(device), dtype)
     return RealtimeVoice(read_realtime_shape(config), rename_weights(given))
@@ -146,7 +177,7 @@ def build_ours(
 
 def give(speech: RealtimeSpeech, tokens: Sequence[int], noise: Tensor) -> None:
     """Have an utterance say these tokens with this noise (frame, step + 1, vector)."""
-    windows = iter(torch.split(noise, 6))
+    windows = iter([one.numpy() for one in torch.split(noise, 6)])
     speech.draw = lambda: next(windows)
     speech.tokens.extend(tokens)
     speech.finished = True
@@ -160,20 +191,24 @@ class Frames(NamedTuple):
 
 
 def speak(runtime: RealtimeRuntime, speech: RealtimeSpeech) -> Frames:
-    """All frames of an utterance that speaks alone."""
+    """All frames of an utterance that speaks alone, with any model."""
     return follow(runtime, speech, None)
 
 
 def follow(runtime: RealtimeRuntime, speech: RealtimeSpeech, latents: Tensor | None) -> Frames:
     """The same; each frame goes on from the given latent of the frame before, not from its own."""
-    sample, seen = runtime.model.sample, []
+    model: Any = runtime.model
+    sample, seen = model.sample, []
 
-    def replaced(*given: Tensor) -> Tensor:
+    def replaced(*given: Any) -> Any:
         own = sample(*given)
-        seen.append(own[0].float().cpu())
-        return own if latents is None else latents[len(seen) - 1][None].to(own).repeat(len(own), 1)
+        seen.append(torch.as_tensor(own[0]).float().cpu())
+        if latents is None:
+            return own
+        given_latents = latents[len(seen) - 1].expand(len(own), -1)
+        return given_latents.to(own) if isinstance(own, Tensor) else given_latents.numpy()
 
-    with mock.patch.object(runtime.model, "sample", replaced):
+    with mock.patch.object(model, "sample", replaced):
         sounds = [torch.from_numpy(part.samples) for _, part in runtime.read([speech])]
     count = min(len(seen), speech.num_frames)
     hop = runtime.model.shape.codec.hop

@@ -23,6 +23,7 @@ from anyrig.speech.models.vibevoice import model as models
 from anyrig.speech.models.vibevoice.codec import Weights
 from anyrig.speech.models.vibevoice.generate import SPEAK, FrameLoop
 from anyrig.speech.models.vibevoice.model import VibeVoice
+from anyrig.speech.models.vibevoice.solver import SolverStep, plan_steps
 
 # The sizes of the published 1.5B model, as its config.json has them.
 FULL: dict[str, Any] = {
@@ -146,12 +147,12 @@ class SchedulerAdapter:
     """Our scheduler with the interface that generate expects, without diffusers."""
 
     def __init__(self) -> None:
-        self._steps: tuple[models.SolverStep, ...] = ()
+        self._steps: tuple[SolverStep, ...] = ()
         self.timesteps = torch.zeros(0, dtype=torch.int64)
 
     def set_timesteps(self, num_inference_steps: int) -> None:
         if len(self._steps) != num_inference_steps:  # called for every frame
-            self._steps = models.plan_steps(num_inference_steps)
+            self._steps = plan_steps(num_inference_steps)
             self.timesteps = torch.tensor([step.time for step in self._steps])
         self._at, self._last = 0, torch.zeros(())
 

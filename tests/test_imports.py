@@ -53,6 +53,11 @@ CASES = {
         "anyrig.speech.models.vibevoice.generate, anyrig.speech.models.vibevoice.realtime",
         ("fastapi", "celery", "av", "hibari", "transformers", "onnxruntime"),
     ),
+    "a realtime voice without torch": (
+        "import anyrig.speech.models.vibevoice.realtime, "
+        "anyrig.speech.models.vibevoice.onnx_windows",
+        ("torch", "transformers", "onnx", "onnxscript"),
+    ),
     "an mp3": (
         "from anyrig.audio.encode import open_encoder; open_encoder('out.mp3').close()", ("av",),
     ),

@@ -547,6 +547,8 @@ def _open_synthesizer(
     if restriction := describe_restriction(choice.info):
         rig.notice(restriction)
     server = rig.settings.server
+    if not find_broker(rig, request):
+        choice.engine_class.prepare(choice.weights, plan.placements, choice.options, rig.notice)
     return Synthesizer(
         engine=choice.name, weights=choice.weights, plan=plan, environment=rig.environment,
         options=choice.options, cache=cache, stamp=format_stamp(rig, plan),

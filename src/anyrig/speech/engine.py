@@ -7,7 +7,7 @@ and turns utterances into audio (`synthesize`). It knows nothing of pauses, file
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -313,6 +313,16 @@ class SpeechEngine(BaseEngine):
             gpu=info.gpu,
             cores=cls.cores,
         )
+
+    @classmethod
+    def prepare(
+        cls, found: EngineWeights, placements: Sequence[Placement],
+        options: Mapping[str, OptionValue], on_progress: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        """Make what its workers need on this machine and is made once, before they start.
+
+        A worker that finds it missing makes it itself, without anybody seeing the progress.
+        """
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         """The audio of each utterance, in one part (`whole_parts`) or in several as it is made.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +16,16 @@ import torch
 from safetensors.torch import save_file
 
 from anyrig.audio.samples import Samples
-from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.devices.machine import Device, DeviceBackend
+from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import contract
-from anyrig.speech.engine import Utterance
+from anyrig.speech.engine import OptionValue, Utterance
 from anyrig.speech.engines.vibevoice_realtime import VibeVoiceRealtime
+from anyrig.speech.models.vibevoice import onnx_graphs
 from benchmarks import vibevoice_realtime_reference as reference
 from tests.speech.conftest import place_on_cpu
-from tests.speech.tiny_vibevoice import write_folder
+from tests.speech.tiny_vibevoice import copy_graphs, write_folder
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +99,78 @@ def test_sound_comes_frame_by_frame(subject: contract.Subject) -> None:
     parts = subject.loaded.synthesize([Utterance("Good morning to you all.")])
     assert len(next(parts).samples) == 3200
     assert sum(len(part.samples) for part in parts) % 3200 == 0
+
+
+# -- with ONNX Runtime -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def onnx_subject(folder: Path) -> contract.Subject:
+    copy_graphs(folder)
+    options: dict[str, OptionValue] = {"most_s": 4.0, "steps": 2, "weights": "fp32"}
+    return contract.Subject(VibeVoiceRealtime, place_on_cpu("onnx"), folder, options)
+
+
+def test_onnx_runtime_speaks_with_the_same_voices_seeds_and_options(
+    onnx_subject: contract.Subject,
+) -> None:
+    engine = onnx_subject.loaded
+    assert engine.handle is not None
+    assert engine.handle.name == "CPUExecutionProvider"
+    assert engine.concurrent_items == 8
+    lines = [
+        Utterance("So.", seed=3), Utterance("So.", seed=3), Utterance("So.", seed=4),
+        Utterance("So.", seed=3, options=(("guidance", 3.0),)),
+        Utterance("So.", seed=3, options=(("steps", 7),)),
+        Utterance("So.", seed=3, options=(("solver", "ode"),)),
+    ]  # fmt: skip
+    first, same, *others = [take.samples for take in engine.run(lines)]
+    np.testing.assert_allclose(first, same, atol=1e-4)
+    for number, other in enumerate(others):
+        assert not np.allclose(first, other, atol=1e-3), lines[2 + number]
+
+
+def test_onnx_runtime_sends_sound_frame_by_frame(onnx_subject: contract.Subject) -> None:
+    parts = onnx_subject.loaded.synthesize([Utterance("Good morning.", voice="it-Bo_man")])
+    assert len(next(parts).samples) == 3200
+    assert sum(len(part.samples) for part in parts) % 3200 == 0
+
+
+def test_without_torch_the_converted_weights_are_used(
+    onnx_subject: contract.Subject, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert VibeVoiceRealtime.need(onnx_subject.weights).libraries == ("torch", "onnx")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "torch" else find(name)
+    )
+    found = VibeVoiceRealtime.find_weights(folder)
+    assert VibeVoiceRealtime.need(found).libraries == ("onnx",)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("onnx"))
+    with pytest.raises(MissingPackageError, match="needs the package torch") as error:
+        VibeVoiceRealtime.find_weights(copy)
+    assert "pip install 'anyrig[torch]'" in str(error.value.hint)
+
+
+def test_the_format_of_the_weights_follows_the_device_and_the_option(
+    folder: Path, onnx_subject: contract.Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before workers start, what they need is made; with torch nothing is."""
+    asked: list[str] = []
+    monkeypatch.setattr(
+        onnx_graphs, "require_graphs", lambda _folder, kind, _on_progress: asked.append(kind)
+    )
+    cpu = place_on_cpu("onnx")
+    gpu = replace(
+        cpu, device=Device("x", "gpu", "other", "card"),
+        backend=DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider"),
+    )  # fmt: skip
+    for placements, options in (
+        ([cpu], {}), ([gpu, place_on_cpu("torch")], {}), ([gpu], {"weights": "fp16"}),
+    ):  # fmt: skip
+        VibeVoiceRealtime.prepare(onnx_subject.weights, placements, options, print)
+    assert asked == ["int8", "fp32", "fp16"]
 
 
 # -- files -----------------------------------------------------------------------------------------

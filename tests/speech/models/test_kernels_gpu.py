@@ -10,7 +10,8 @@ import torch.nn.functional as F
 
 from anyrig.speech.models.layers import PaddingMask
 from anyrig.speech.models.vibevoice import operations
-from anyrig.speech.models.vibevoice.codec import Block, CodecShape, ConvState, Weights
+from anyrig.speech.models.vibevoice.codec import Block, ConvState, Weights
+from anyrig.speech.models.vibevoice.shapes import CodecShape
 
 pytestmark = pytest.mark.gpu
 

@@ -23,6 +23,7 @@ from anyrig.speech.models.vibevoice.generate import (
     Generator,
 )
 from anyrig.speech.models.vibevoice.model import VibeVoice
+from anyrig.speech.models.vibevoice.solver import plan_steps
 from benchmarks import vibevoice_reference as reference
 
 SPEAKING = (-1e9, -1e9, -1e9, 0.0)
@@ -160,7 +161,7 @@ def test_a_voice_is_heard_as_transformers_hears_it(theirs: Any) -> None:
 def test_the_solver_is_the_published_one(num_steps: int, wanted: list[float]) -> None:
     """Numbers of DPMSolverMultistepScheduler in diffusers 0.42.1."""
     latent, last = torch.linspace(-2, 2, 4), torch.zeros(4)
-    for number, step in enumerate(models.plan_steps(num_steps)):
+    for number, step in enumerate(plan_steps(num_steps)):
         latent, last = models.advance(step, latent, torch.sin(3 * latent + number), last)
     torch.testing.assert_close(latent, torch.tensor(wanted), atol=3e-6, rtol=0)
 

@@ -6,13 +6,14 @@ No public recipe makes such a file, so this model cannot clone.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.install import format_install
@@ -29,21 +30,25 @@ from anyrig.speech.engine import (
     Voice,
 )
 from anyrig.speech.engines import packages
-from anyrig.speech.models.vibevoice import checkpoint
+from anyrig.speech.models.vibevoice import checkpoint, onnx_graphs
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
-    from anyrig.placement import Placement
+    from anyrig.backends import DeviceHandle
+    from anyrig.placement import Placement, Workload
     from anyrig.speech.models.vibevoice.realtime import RealtimeSpeech
+    from anyrig.speech.models.vibevoice.windows import RealtimeModel
 
 RATE = 24000
-ADAPTER = "1"
+ADAPTER = "2"
 DEFAULT_VOICE = "en-Carter_man"
 PRESETS = "github.com/microsoft/VibeVoice, folder demo/voices/streaming_model"
 _PREFIXES = {"in": "en", "jp": "ja", "kr": "ko", "sp": "es"}
 """Languages in the names of presets that are not called as ISO 639-1 has them."""
 _GENDERS = {"man": "male", "woman": "female"}
+_MAX_ONNX_ROWS = 8
+"""Keys and values of all rows go to the device for each frame."""
 _PATIENCE = 1.5
 """Beyond the longest that an utterance should take, a model that does not end is stopped."""
 
@@ -52,11 +57,11 @@ INFO = EngineInfo(
     summary="Speech that is heard within a moment, for many listeners at once",
     languages=("en", "de", "fr", "it", "es", "pt", "ja", "ko", "nl", "pl"),
     quality=4,
-    libraries=("torch",),
+    libraries=("torch", "onnx"),
     precisions=("bf16", "fp32"),
     code_licence="MIT",
     weights_licence="MIT",
-    modules=("torch", "safetensors", "tokenizers"),
+    modules=("tokenizers",),
     install=format_install("anyrig[torch]"),
     weights=f"config.json and *.safetensors are {checkpoint.REPOSITORY} on the model hub (2 GB). "
     "tokenizer.json is that of Qwen/Qwen2.5-0.5B. Voices are presets: the .pt files of "
@@ -76,12 +81,15 @@ INFO = EngineInfo(
         EngineOption("listeners", 32, "Utterances that are spoken at the same time; more wait",
                low=1, high=512, saves_memory=4),
         EngineOption("graphs", True, "Use CUDA graphs; far slower without"),
+        EngineOption("weights", "auto", "Format of the weights with ONNX Runtime: auto is int8 on "
+               "a CPU and fp32 on a GPU", choices=("auto", *onnx_graphs.FORMATS)),
         EngineOption("presets", "", "Folder of more voice presets"),
     ),
     verification=Verification(
         "random", "microsoft/VibeVoice's own code",
         "latents and sound of 54 frames differ by 1.2e-6 in fp32; bf16 cosine 0.9999",
-        note="with its published presets",
+        note="with its published presets; as ONNX graphs against our torch runtime, on small "
+        "weights: less than 1e-3 in fp32 on a CPU and on a software WebGPU adapter",
     ),
 )  # fmt: skip
 
@@ -95,30 +103,29 @@ class VibeVoiceRealtime(SpeechEngine):
     pads = False
     sample_rate = RATE
 
+    cores = None
+
     def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
         from anyrig.backends import open_device
-        from anyrig.backends.torch import TorchHandle
 
         super().__init__(placement, folder=folder)
         where = _require_model(Path(folder) if folder else None)
         presets = _list_presets(where, str(options.get("presets", "")))
         self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
-        assert isinstance(self.handle, TorchHandle)
         self._voices = tuple(_build_voice(name) for name in presets)
         self._options = options
         self._max_s = float(options.get("most_s", 300.0))
 
-        import torch
+        from tokenizers import Tokenizer
 
         from anyrig.speech.models.vibevoice.realtime import RealtimeRuntime
 
-        self._runtime = RealtimeRuntime.load(
-            where,
-            self.handle.device,
-            torch.bfloat16 if placement.precision == "bf16" else torch.float32,
+        rows, on_onnx = int(options.get("listeners", 32)), placement.backend.library == "onnx"
+        self._runtime = RealtimeRuntime(
+            _load_model(where, self.handle, placement, options),
+            Tokenizer.from_file(str(where / "tokenizer.json")),
             presets,
-            max_rows=int(options.get("listeners", 32)),
-            graphs=bool(options.get("graphs", True)),
+            max_rows=min(rows, _MAX_ONNX_ROWS) if on_onnx else rows,
         )
         self._runtime.warm_up(self._voices[0].name)
         self.concurrent_items = self._runtime.max_rows
@@ -129,6 +136,9 @@ class VibeVoiceRealtime(SpeechEngine):
         for module in INFO.modules:
             packages.find_folder(INFO, module)
         where = _require_model(folder)
+        library = "torch" if _has_torch() else "onnxruntime"
+        if not _has_torch() and not _list_formats(where):
+            raise packages.missing_error(INFO, "torch")
         files = sorted(where.glob("*.safetensors"))
         tensors = checkpoint.list_tensors(checkpoint.read_config(where))
         weights.check_tensors(where, files, tensors, INFO.repository)
@@ -136,13 +146,29 @@ class VibeVoiceRealtime(SpeechEngine):
         texts = [where / name for name in ("config.json", "tokenizer.json")]
         return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packages.read_version(INFO, 'torch')}",
+            version=f"{ADAPTER}/{packages.read_version(INFO, library)}",
             fingerprint=weights.hash_files([*files, *texts, *presets.values()]),
             voices=tuple(_build_voice(name) for name in presets),
             folder=str(where),
             sample_rate=RATE,
             worker_bytes=sum(path.stat().st_size for path in files) + (2 << 30),
         )
+
+    @classmethod
+    def need(cls, found: EngineWeights) -> Workload:
+        """Where torch is not installed, only what ONNX Runtime drives."""
+        need = super().need(found)
+        return need if _has_torch() else replace(need, libraries=("onnx",))
+
+    @classmethod
+    def prepare(
+        cls, found: EngineWeights, placements: Sequence[Placement],
+        options: Mapping[str, OptionValue], on_progress: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        for placement in placements:
+            if placement.backend.library == "onnx":
+                kind = _choose_format(placement, options)
+                onnx_graphs.require_graphs(Path(found.folder), kind, on_progress)
 
     @classmethod
     def voices_with(
@@ -195,6 +221,53 @@ class VibeVoiceRealtime(SpeechEngine):
         speech.add(line.text)
         speech.finish()
         return speech
+
+
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+def _list_formats(folder: Path) -> list[onnx_graphs.WeightFormat]:
+    """Those whose graphs were made already."""
+    return [
+        kind
+        for kind in onnx_graphs.FORMATS
+        if onnx_graphs.has_graphs(onnx_graphs.find_graphs(folder, kind))
+    ]
+
+
+def _choose_format(
+    placement: Placement, options: Mapping[str, OptionValue]
+) -> onnx_graphs.WeightFormat:
+    """The format of the weights with ONNX Runtime."""
+    requested = str(options.get("weights", "auto"))
+    if requested != "auto":
+        return cast("onnx_graphs.WeightFormat", requested)
+    return "int8" if placement.device.kind == "cpu" else "fp32"
+
+
+def _load_model(
+    folder: Path, handle: DeviceHandle, placement: Placement, options: Mapping[str, OptionValue]
+) -> RealtimeModel:
+    """The model for a placement: with torch from the weights, or as ONNX graphs made of them."""
+    if placement.backend.library == "onnx":
+        from anyrig.backends.onnx import OnnxHandle
+        from anyrig.speech.models.vibevoice.onnx_windows import OnnxRealtimeVoice
+        from anyrig.speech.models.vibevoice.shapes import read_realtime_shape
+
+        assert isinstance(handle, OnnxHandle)
+        graphs = onnx_graphs.require_graphs(folder, _choose_format(placement, options))
+        shape = read_realtime_shape(checkpoint.read_config(folder))
+        return OnnxRealtimeVoice(shape, folder, graphs, handle)
+    import torch
+
+    from anyrig.backends.torch import TorchHandle
+    from anyrig.speech.models.vibevoice.realtime_model import load_realtime_model
+
+    assert isinstance(handle, TorchHandle)
+    dtype = torch.bfloat16 if placement.precision == "bf16" else torch.float32
+    graphs_wanted = bool(options.get("graphs", True))
+    return load_realtime_model(folder, handle.device, dtype, graphs=graphs_wanted)
 
 
 def _require_model(folder: Path | None) -> Path:

@@ -8,9 +8,7 @@ layers together, is one vector per row (`ConvState`): it is stored, masked and m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -18,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyrig.speech.models.layers import has_triton
+from anyrig.speech.models.vibevoice.shapes import CodecShape
 
 
 class Weights:
@@ -50,25 +49,6 @@ class Weights:
     def concatenate(self, *names: str) -> Tensor:
         """Several matrices of one input as one: one kernel instead of several."""
         return torch.cat([self[name] for name in names])
-
-
-@dataclass(frozen=True)
-class CodecShape:
-    """Of an encoder; the decoder mirrors it."""
-
-    latent: int
-    kernel: int
-    filters: int
-    ratios: tuple[int, ...]
-    depths: tuple[int, ...]
-    eps: float
-    noise: float
-    """How much noise is added to the latents of a voice sample."""
-
-    @property
-    def hop(self) -> int:
-        """Samples of one frame."""
-        return math.prod(self.ratios)
 
 
 class ConvState:

@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.speech.models.vibevoice.codec import CodecShape, Decoder, Encoder, Weights
+from anyrig.speech.models.vibevoice.codec import Decoder, Encoder, Weights
 from anyrig.speech.models.vibevoice.operations import (
     add_norm,
     modulate,
@@ -32,31 +31,8 @@ from anyrig.speech.models.vibevoice.operations import (
     rotate,
     split_heads,
 )
-
-
-@dataclass(frozen=True)
-class TextShape:
-    """Of the language model."""
-
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    eps: float
-    theta: float
-    tied: bool
-    """Whether the logits come from the embedding."""
-
-
-@dataclass(frozen=True)
-class HeadShape:
-    """Of the diffusion head."""
-
-    layers: int
-    eps: float
-    frequencies: int
-    max_period: float
+from anyrig.speech.models.vibevoice.shapes import CodecShape, HeadShape, TextShape
+from anyrig.speech.models.vibevoice.solver import TRAINED_STEPS, SolverStep, plan_steps
 
 
 @dataclass(frozen=True)
@@ -260,7 +236,7 @@ class LanguageModel:
             for n, (layer, cached) in enumerate(zip(self.layers, cache, strict=True)):
                 more = self._attend(layer, normed, cached, rotary, index, mask[:, None], stride)
                 x, normed = add_norm(x, more, layer.mlp_norm, shape.eps)
-                x, normed = add_norm(x, _run_mlp(layer, normed), self._next_norm(n), shape.eps)
+                x, normed = add_norm(x, run_mlp(layer, normed), self._next_norm(n), shape.eps)
         return normed.view(rows, count, -1)
 
     def prefill(self, inputs: Tensor, cache: Tensor) -> None:
@@ -288,7 +264,7 @@ class LanguageModel:
             )
             more = F.linear(attended.transpose(1, 2).flatten(2).flatten(0, 1), layer.out)
             x, normed = add_norm(x, more, layer.mlp_norm, shape.eps)
-            x, normed = add_norm(x, _run_mlp(layer, normed), self._next_norm(n), shape.eps)
+            x, normed = add_norm(x, run_mlp(layer, normed), self._next_norm(n), shape.eps)
 
     def _next_norm(self, layer: int) -> Tensor | None:
         """The norm that follows a layer: the next one's, or the last."""
@@ -332,7 +308,7 @@ def _masked_attention(device: torch.device) -> contextlib.AbstractContextManager
     return context
 
 
-def _run_mlp(layer: LanguageLayer, normed: Tensor) -> Tensor:
+def run_mlp(layer: LanguageLayer, normed: Tensor) -> Tensor:
     return F.linear(multiply_silu(F.linear(normed, layer.gate_up)), layer.down)
 
 
@@ -352,7 +328,6 @@ def _read_layer(weights: Weights) -> LanguageLayer:
 # -- the noise scheduler ---------------------------------------------------------------------------
 
 
-TRAINED_STEPS = 1000
 _SCHEDULER: Mapping[str, object] = {
     "beta_schedule": "squaredcos_cap_v2",
     "prediction_type": "v_prediction",
@@ -364,63 +339,6 @@ _SCHEDULER: Mapping[str, object] = {
     "final_sigmas_type": "zero",
     "lower_order_final": True,
 }
-
-
-@dataclass(frozen=True)
-class SolverStep:
-    """One step of DPM-Solver++ of second order, on velocities.
-
-    The clean latent is `alpha * x - sigma * v`, the next one `keep * x + now * clean + before *
-    last clean + noise * fresh noise`. The numbers are computed once, in single precision as the
-    published pipelines do, and agree with `DPMSolverMultistepScheduler(
-    beta_schedule="squaredcos_cap_v2", prediction_type="v_prediction")`, whose `algorithm_type` is
-    `dpmsolver++` without noise and `sde-dpmsolver++` with it.
-    """
-
-    time: int
-    alpha: float
-    sigma: float
-    keep: float
-    now: float
-    before: float
-    noise: float = 0.0
-
-
-@lru_cache(maxsize=64)
-def plan_steps(num_steps: int, *, stochastic: bool = False) -> tuple[SolverStep, ...]:
-    """The whole way from noise to a latent; with fresh noise at each step if `stochastic`."""
-    levels = _noise_levels()
-    times = [round((TRAINED_STEPS - 1) * n / num_steps)
-             for n in range(num_steps, 0, -1)]  # fmt: skip
-    noise = torch.cat([levels[times], torch.zeros(1)])
-    alpha = 1 / (noise**2 + 1).sqrt()
-    sigma = noise * alpha
-    lam = alpha.log() - sigma.log()
-    planned = []
-    for n, time in enumerate(times):
-        decay = torch.exp(lam[n] - lam[n + 1])
-        keep, noise = sigma[n + 1] / sigma[n], torch.zeros(())
-        if stochastic:
-            noise = sigma[n + 1] * (1 - decay**2).sqrt()
-            keep, decay = keep * decay, decay**2
-        gain = alpha[n + 1] * (1 - decay)
-        before = torch.zeros(())
-        # The first step knows no earlier one, and the last lands on the clean latent itself.
-        if 0 < n < num_steps - 1:
-            ratio = (lam[n] - lam[n - 1]) / (lam[n + 1] - lam[n])
-            before = -0.5 * gain / ratio
-        planned.append(
-            SolverStep(
-                time=time,
-                alpha=float(alpha[n]),
-                sigma=float(sigma[n]),
-                keep=float(keep),
-                now=float(gain - before),
-                before=float(before),
-                noise=float(noise),
-            )
-        )
-    return tuple(planned)
 
 
 def advance(
@@ -443,20 +361,6 @@ def check_scheduler(settings: Mapping[str, Any]) -> None:
                 hint="Use the published checkpoint, or take the settings out of its "
                 "generation_config.json if you know that they do not matter.",
             )
-
-
-def _noise_levels() -> Tensor:
-    """The noise beside the signal at each of the trained steps: a squared cosine, cut at 0.999."""
-
-    def share(part: float) -> float:
-        return math.cos((part + 0.008) / 1.008 * math.pi / 2) ** 2
-
-    betas = [
-        min(1 - share((n + 1) / TRAINED_STEPS) / share(n / TRAINED_STEPS), 0.999)
-        for n in range(TRAINED_STEPS)
-    ]
-    left = torch.cumprod(1 - torch.tensor(betas, dtype=torch.float32), dim=0)
-    return ((1 - left) / left).sqrt()
 
 
 # -- the diffusion head ----------------------------------------------------------------------------

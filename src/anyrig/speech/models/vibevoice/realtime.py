@@ -21,23 +21,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from torch import Tensor
 
 from anyrig.audio.samples import Samples
 from anyrig.speech.models.vibevoice.presets import Preset, read_preset
-from anyrig.speech.models.vibevoice.realtime_model import RealtimeVoice, load_realtime_model
 from anyrig.speech.models.vibevoice.windows import (
     WINDOW_FRAMES,
     WINDOW_POSITIONS,
     WINDOW_TOKENS,
+    RealtimeModel,
+    WindowInput,
     WindowLoop,
 )
 
 RATE = 24000
-FIRST_LENGTH = 2048
-"""Positions of a row to begin with: two minutes of speech after a voice's prompt."""
+_SEED_MASK = (1 << 64) - 1
 _LAST_SPACE = re.compile(r".*\S(?= \S)", re.DOTALL)
 """Up to the last space between two words."""
 
@@ -99,7 +98,7 @@ class RealtimeSpeech:
     num_steps: int
     sde: bool
     max_frames: int
-    draw: Callable[[], Tensor]
+    draw: Callable[[], NDArray[np.float32]]
     """The noise of a window: frame, step + 1, vector."""
     changed: threading.Condition
     """Of the runtime: notified when text comes."""
@@ -150,18 +149,16 @@ class RealtimeRuntime:
 
     def __init__(
         self,
-        model: RealtimeVoice,
+        model: RealtimeModel,
         tokenizer: Tokenizer,
         presets: Mapping[str, Path],
         *,
         max_rows: int,
-        graphs: bool = True,
     ) -> None:
         self.model, self.max_rows = model, max_rows
         self._tokenizer, self._paths = tokenizer, presets
         self._presets: dict[str, Preset] = {}
-        self._uses_graphs = graphs
-        self._loop = self._open_loop(FIRST_LENGTH)
+        self._loop = self._open_loop(model.first_length)
         self._changed = threading.Condition()
         self._running = False
         """Whether somebody computes; whoever does has the rows, the loop and the window."""
@@ -169,30 +166,19 @@ class RealtimeRuntime:
         self._rows: list[RealtimeSpeech | None] = [None] * max_rows
         self._window: _Window | None = None
 
-    @classmethod
-    def load(
-        cls, folder: Path, device: torch.device, dtype: torch.dtype, presets: Mapping[str, Path],
-        *, max_rows: int, graphs: bool = True,
-    ) -> RealtimeRuntime:  # fmt: skip
-        """The model and the tokenizer of a folder that was checked."""
-        model = load_realtime_model(folder, device, dtype)
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        return cls(model, tokenizer, presets, max_rows=max_rows, graphs=graphs)
-
     @property
     def frame_s(self) -> float:
         return self.model.shape.codec.hop / RATE
 
     def _open_loop(self, length: int) -> WindowLoop:
-        length = min(length, self.model.shape.max_positions)
-        return WindowLoop(self.model, self.max_rows, length, graphs=self._uses_graphs)
+        return self.model.open_loop(self.max_rows, min(length, self.model.shape.max_positions))
 
     def warm_up(self, voice: str) -> None:
         """Speak a window with each number of rows that is captured, so that nobody waits for that
         later.
         """
-        on_gpu = self._uses_graphs and self.model.device.type == "cuda"
-        counts = {_batch_size(count) for count in range(1, self.max_rows + 1)} if on_gpu else {1}
+        captured = range(1, self.max_rows + 1) if self.model.captures else (1,)
+        counts = {_batch_size(count) for count in captured}
         for count in sorted(counts):
             some = [
                 self.open(voice, max_frames=WINDOW_FRAMES) for _ in range(min(count, self.max_rows))
@@ -221,12 +207,12 @@ class RealtimeRuntime:
             sde: whether each step adds noise.
             max_frames: the longest audio.
         """
-        latent, source = self.model.shape.codec.latent, torch.Generator().manual_seed(seed)
+        latent, source = self.model.shape.codec.latent, np.random.default_rng(seed & _SEED_MASK)
         draws = num_steps + 1 if sde else 1
 
-        def draw() -> Tensor:
-            noise = torch.randn(WINDOW_FRAMES, draws, latent, generator=source)
-            return noise if sde else noise.expand(-1, num_steps + 1, -1)
+        def draw() -> NDArray[np.float32]:
+            noise = source.standard_normal((WINDOW_FRAMES, draws, latent), np.float32)
+            return np.broadcast_to(noise, (WINDOW_FRAMES, num_steps + 1, latent))
 
         if voice not in self._presets:
             shape = self.model.shape
@@ -300,9 +286,8 @@ class RealtimeRuntime:
                     speech.parts.append(error if isinstance(error, Exception) else message)
             self._rows = [None] * self.max_rows
             self._window = None
-        if isinstance(error, torch.OutOfMemoryError):
-            length, self._loop = self._loop.length, None  # type: ignore[assignment]
-            self._loop = self._open_loop(length)
+        length, self._loop = self._loop.length, None  # type: ignore[assignment]
+        self._loop = self._open_loop(length)
 
     # -- by whoever computes
 
@@ -312,24 +297,20 @@ class RealtimeRuntime:
             self._window = self._begin_window()
             if self._window is None:
                 return
-        window, loop = self._window, self._loop
+        window = self._window
         count = WINDOW_FRAMES - window.done
-        if window.has_new or self.model.device.type == "cpu":
+        if window.has_new or not self.model.captures:
             count = min(count, 1)  # heard at once
             window.has_new = False
-        loop.run_frames(window.rows, window.longest, window.num_steps, count)
-        start, window.done = window.done, window.done + count
-        audio, ended = (
-            tensor[start : window.done, : window.rows].to("cpu", copy=True).numpy()
-            for tensor in (loop.audio, loop.ended)
-        )
+        audio, ended = self._loop.run_frames(count)
+        window.done += count
         with self._changed:
             if window.done == WINDOW_FRAMES:
                 self._window = None
             for speech in window.speeches:
                 self._collect(speech, audio[:, speech.row], ended[:, speech.row])
 
-    def _collect(self, speech: RealtimeSpeech, audio: Samples, ended: Samples) -> None:
+    def _collect(self, speech: RealtimeSpeech, audio: Samples, ended: NDArray[np.bool_]) -> None:
         """What is heard of a row's last frames, up to its end or its limit."""
         if speech.done:
             return
@@ -343,7 +324,6 @@ class RealtimeRuntime:
         samples = np.ascontiguousarray(audio[:count]).reshape(-1)
         speech.parts.append(SpeechPart(samples, speech.done, bool(len(ends))))
 
-    @torch.inference_mode()
     def _begin_window(self) -> _Window | None:
         """Take in who waits, and read the next text of all rows that have it."""
         with self._changed:
@@ -357,17 +337,12 @@ class RealtimeRuntime:
         longest = max(one.length for one in self._rows if one is not None)
         if longest + WINDOW_POSITIONS > self._loop.length:
             self._grow()
-        loop, rows = self._loop, _batch_size(max(speech.row for speech in ready) + 1)
-        rows = min(rows, self.max_rows)
-        window = _Window(ready, rows, longest, max(speech.num_steps for speech in ready), bool(new))
-        self._fill(window, tokens)
-        if any(tokens):
-            loop.run_text(rows, max(speech.text_length for speech in ready), longest)
+        self._loop.begin(self._build_window(ready, tokens))
         for speech, some in zip(ready, tokens, strict=True):
             speech.text_length += len(some)
             speech.length += len(some) + WINDOW_FRAMES
             speech.negative_length += WINDOW_FRAMES
-        return window
+        return _Window(ready, bool(new))
 
     def _compact(self) -> None:
         """Move rows down where a smaller batch holds them."""
@@ -402,33 +377,31 @@ class RealtimeRuntime:
         longer.copy_rows(self._loop)
         self._loop = longer
 
-    def _fill(self, window: _Window, tokens: Sequence[Sequence[int]]) -> None:
-        """What the window needs from the host, in one transfer each.
-
-        Lengths too: those of a row that is free are 0, so that it writes into no other.
-        """
-        loop, rows, latent = self._loop, window.rows, self.model.shape.codec.latent
-        active = torch.zeros(rows, dtype=torch.bool)
-        counts, text_lengths = torch.zeros(2, rows, dtype=torch.int64)
-        lengths = torch.zeros(rows, 2, dtype=torch.int64)
-        ids = torch.zeros(rows, WINDOW_TOKENS, dtype=torch.int64)
-        noise = torch.zeros(WINDOW_FRAMES, window.num_steps + 1, rows, latent)
+    def _build_window(
+        self, speeches: Sequence[RealtimeSpeech], tokens: Sequence[Sequence[int]]
+    ) -> WindowInput:
+        """What the rows of some utterances begin a window with."""
+        rows = min(_batch_size(max(speech.row for speech in speeches) + 1), self.max_rows)
+        num_steps = max(speech.num_steps for speech in speeches)
+        noise = (WINDOW_FRAMES, num_steps + 1, rows, self.model.shape.codec.latent)
+        window = WindowInput(
+            active=np.zeros(rows, np.bool_),
+            tokens=np.zeros((rows, WINDOW_TOKENS), np.int64),
+            num_tokens=np.zeros(rows, np.int64),
+            lengths=np.zeros((rows, 2), np.int64),
+            text_lengths=np.zeros(rows, np.int64),
+            noise=np.zeros(noise, np.float32),
+        )
         for row, one in enumerate(self._rows[:rows]):
             if one is not None:
-                lengths[row] = torch.tensor((one.length, one.negative_length))
-                text_lengths[row] = one.text_length
-        for speech, some in zip(window.speeches, tokens, strict=True):
+                window.lengths[row] = one.length, one.negative_length
+                window.text_lengths[row] = one.text_length
+        for speech, some in zip(speeches, tokens, strict=True):
             row = speech.row
-            active[row], counts[row] = True, len(some)
-            ids[row, : len(some)] = torch.tensor(some, dtype=torch.int64)
-            noise[:, : speech.num_steps + 1, row] = speech.draw()
-        loop.state.frame.zero_()
-        loop.state.lengths[: 2 * rows] = lengths.flatten().to(loop.active.device)
-        loop.state.text_lengths[:rows] = text_lengths.to(loop.active.device)
-        loop.active[:rows] = active.to(loop.active.device)
-        loop.num_tokens[:rows] = counts.to(loop.active.device)
-        loop.tokens[:rows] = ids.to(loop.active.device)
-        loop.noise[:, : window.num_steps + 1, :rows] = noise.to(loop.active.device)
+            window.active[row], window.num_tokens[row] = True, len(some)
+            window.tokens[row, : len(some)] = some
+            window.noise[:, : speech.num_steps + 1, row] = speech.draw()
+        return window
 
 
 @dataclass
@@ -436,10 +409,6 @@ class _Window:
     """A window that is being computed."""
 
     speeches: list[RealtimeSpeech]
-    rows: int
-    """How many are computed; of these, those of the speeches are heard."""
-    longest: int
-    num_steps: int
     has_new: bool
     """Whether somebody waits for a first frame."""
     done: int = 0

@@ -9,114 +9,85 @@ guided by a second, unconditional sequence of the speech model that sees only sp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyrig.speech.models.vibevoice.checkpoint import (
-    list_depths,
-    list_ratios,
-    published_name,
-    read_config,
-)
-from anyrig.speech.models.vibevoice.codec import CodecShape, Decoder, Weights
+from anyrig.speech.models.vibevoice.checkpoint import published_name, read_config
+from anyrig.speech.models.vibevoice.codec import Decoder, Weights
 from anyrig.speech.models.vibevoice.model import (
     Connector,
     DiffusionHead,
-    HeadShape,
     LanguageModel,
-    SolverStep,
-    TextShape,
     open_weights,
 )
+from anyrig.speech.models.vibevoice.shapes import RealtimeShape, read_realtime_shape
+from anyrig.speech.models.vibevoice.torch_windows import TorchWindowLoop
 
 SPEECH, TEXT = 0, 1
 """Types of inputs of the speech model."""
-COEFFICIENTS = ("alpha", "sigma", "keep", "now", "before", "noise")
-"""Of a `SolverStep`, in the order of `stack_steps`."""
-_FREQUENCIES, _MAX_PERIOD = 256, 10000.0
-_SAMPLE_NOISE = 0.5
 
 
-@dataclass(frozen=True)
-class RealtimeShape:
-    """Of a whole model."""
+class FrameDecoder:
+    """From latents to the audio of a frame, and to the next input of the speech model."""
 
-    text: TextShape
-    speech: TextShape
-    codec: CodecShape
-    head: HeadShape
-    max_positions: int
+    def __init__(self, shape: RealtimeShape, weights: Weights) -> None:
+        self.decoder = Decoder(shape.codec, weights.under("acoustic_decoder"))
+        self._connector = Connector(weights.under("acoustic_connector"))
+        self._type = weights["tts_input_types.weight"][SPEECH]
+        self._scale = weights.read_fp32("speech_scaling_factor")
+        self._offset = weights.read_fp32("speech_bias_factor")
+
+    def decode(self, latents: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """The audio of one frame of each row, and the decoder's state after it."""
+        unscaled = (latents[:, None] / self._scale - self._offset).to(self._type.dtype)
+        audio, state = self.decoder(unscaled, state)
+        return audio[..., 0], state
+
+    def connect(self, latents: Tensor) -> Tensor:
+        """Inputs of the speech model, from latents."""
+        return self._connector(latents.to(self._type.dtype)) + self._type
 
 
-def read_realtime_shape(config: Mapping[str, Any]) -> RealtimeShape:
-    """The sizes in a config that `read_config` accepted."""
-    text, head = config["decoder_config"], config["diffusion_head_config"]
-    codec = config["acoustic_tokenizer_config"]
-    heads, hidden = int(text["num_attention_heads"]), int(text["hidden_size"])
-    upper = int(config.get("tts_backbone_num_hidden_layers", 20))
+class EndClassifier:
+    """Whether the speech ends with the frame of a hidden state: above 0."""
 
-    def layers(count: int) -> TextShape:
-        return TextShape(
-            hidden=hidden,
-            layers=count,
-            heads=heads,
-            kv_heads=int(text.get("num_key_value_heads") or heads),
-            head_dim=int(text.get("head_dim") or hidden // heads),
-            eps=float(text.get("rms_norm_eps", 1e-6)),
-            theta=float(text.get("rope_theta", 10000.0)),
-            tied=False,
-        )
+    def __init__(self, weights: Weights) -> None:
+        self._first, self._first_bias = weights["fc1.weight"], weights["fc1.bias"]
+        self._second, self._second_bias = weights["fc2.weight"], weights["fc2.bias"]
 
-    return RealtimeShape(
-        text=layers(int(text["num_hidden_layers"]) - upper),
-        speech=layers(upper),
-        codec=CodecShape(
-            latent=int(codec.get("vae_dim", 64)),
-            kernel=7,
-            filters=int(codec.get("decoder_n_filters", 32)),
-            ratios=tuple(reversed(list_ratios(codec))),
-            depths=tuple(reversed(list_depths(codec))),
-            eps=float(codec.get("layernorm_eps", 1e-5)),
-            noise=_SAMPLE_NOISE,
-        ),
-        head=HeadShape(
-            layers=int(head.get("head_layers", 4)),
-            eps=float(head.get("rms_norm_eps", 1e-5)),
-            frequencies=_FREQUENCIES,
-            max_period=_MAX_PERIOD,
-        ),
-        max_positions=int(text.get("max_position_embeddings", 8192)),
-    )
+    def __call__(self, hidden: Tensor) -> Tensor:
+        inner = torch.relu(F.linear(hidden, self._first, self._first_bias))
+        return F.linear(inner, self._second, self._second_bias)[..., 0]
 
 
 class RealtimeVoice:
-    """A model, ready to be stepped by `WindowLoop`.
+    """A model, ready to be stepped by `TorchWindowLoop`.
 
     Args:
         weights: under the names of the published file.
+        graphs: whether windows are captured on CUDA.
     """
 
-    def __init__(self, shape: RealtimeShape, weights: Weights) -> None:
+    first_length = 2048  # two minutes of speech after a voice's prompt
+
+    def __init__(self, shape: RealtimeShape, weights: Weights, *, graphs: bool = True) -> None:
         self.shape = shape
         self.device, self.dtype = weights.device, weights.dtype
+        self.captures = graphs and self.device.type == "cuda"
         inner = weights.under("model")
         self.embedding = inner["language_model.embed_tokens.weight"]
         self.text = LanguageModel(shape.text, inner.under("language_model"), norm=False)
+        self.text_type = inner["tts_input_types.weight"][TEXT]
         self.speech = LanguageModel(shape.speech, inner.under("tts_language_model"))
-        self.types = inner["tts_input_types.weight"]
         self.head = DiffusionHead(shape.head, inner.under("diffusion_head"), 1)
-        self.decoder = Decoder(shape.codec, inner.under("acoustic_decoder"))
-        self._connector = Connector(inner.under("acoustic_connector"))
-        self._scale = inner.read_fp32("speech_scaling_factor")
-        self._offset = inner.read_fp32("speech_bias_factor")
-        end = weights.under("tts_eos_classifier")
-        self._end = end["fc1.weight"], end["fc1.bias"], end["fc2.weight"], end["fc2.bias"]
+        self.frames = FrameDecoder(shape, inner)
+        self.compute_end = EndClassifier(weights.under("tts_eos_classifier"))
+
+    def open_loop(self, rows: int, length: int) -> TorchWindowLoop:
+        return TorchWindowLoop(self, rows, length)
 
     def sample(
         self, hidden: Tensor, noise: Tensor, times: Tensor, steps: Tensor, guidance: Tensor
@@ -142,34 +113,14 @@ class RealtimeVoice:
             last = clean
         return latent
 
-    def decode(self, latents: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The audio of one frame of each row, and the decoder's state after it."""
-        unscaled = (latents[:, None] / self._scale - self._offset).to(self.dtype)
-        audio, state = self.decoder(unscaled, state)
-        return audio[..., 0], state
 
-    def connect(self, latents: Tensor) -> Tensor:
-        """Inputs of the speech model, from latents."""
-        return self._connector(latents.to(self.dtype)) + self.types[SPEECH]
-
-    def is_end(self, hidden: Tensor) -> Tensor:
-        """Whether the speech ends with the frame of this hidden state, for each row."""
-        first, first_bias, second, second_bias = self._end
-        inner = torch.relu(F.linear(hidden, first, first_bias))
-        return F.linear(inner, second, second_bias)[:, 0] > 0
-
-
-def stack_steps(steps: tuple[SolverStep, ...], count: int) -> Tensor:
-    """The numbers of some steps, and of more that change nothing: step, coefficient."""
-    rows = [[getattr(step, name) for name in COEFFICIENTS] for step in steps]
-    still = [float(name == "keep") for name in COEFFICIENTS]
-    return torch.tensor(rows + [still] * (count - len(steps)))
-
-
-def load_realtime_model(folder: Path, device: torch.device, dtype: torch.dtype) -> RealtimeVoice:
+def load_realtime_model(
+    folder: Path, device: torch.device, dtype: torch.dtype, *, graphs: bool = True
+) -> RealtimeVoice:
     """The model of a folder: `config.json` and safetensors, as published."""
     shape = read_realtime_shape(read_config(folder))
-    return RealtimeVoice(shape, rename_weights(open_weights(folder, device, dtype)))
+    weights = rename_weights(open_weights(folder, device, dtype))
+    return RealtimeVoice(shape, weights, graphs=graphs)
 
 
 def rename_weights(published: Weights) -> Weights:

@@ -1,25 +1,19 @@
 """Windows of VibeVoice-Realtime: a few tokens of each row's text, then a few frames of speech.
 
-On CUDA both parts are captured as graphs and replayed, as in `generate.py`.
+What a runtime must do with them. `torch_windows.py` does it with torch, `onnx_windows.py` with ONNX
+Runtime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, Self
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from anyrig.speech.models.vibevoice.model import plan_steps
 from anyrig.speech.models.vibevoice.presets import Preset
-from anyrig.speech.models.vibevoice.realtime_model import (
-    COEFFICIENTS,
-    TEXT,
-    RealtimeVoice,
-    stack_steps,
-)
+from anyrig.speech.models.vibevoice.shapes import RealtimeShape
 
 WINDOW_TOKENS, WINDOW_FRAMES = 5, 6
 WINDOW_POSITIONS = WINDOW_TOKENS + WINDOW_FRAMES
@@ -28,183 +22,83 @@ _MIN_SPAN = 512
 
 
 @dataclass(frozen=True)
-class WindowState:
-    """All that a window reads and writes, an entry for each row; two of `lengths` and `hidden`, of
-    the conditional and the unconditional sequence.
+class WindowInput:
+    """What a window of the first rows begins with, an entry for each row; of a row that is free
+    all are 0, so that it writes into no other.
     """
 
-    lengths: Tensor
-    text_lengths: Tensor
-    hidden: Tensor
-    """The last hidden states of the speech model."""
-    decoder: Tensor
-    frame: Tensor
-    """Frames of this window so far."""
+    active: NDArray[np.bool_]
+    """Rows that take part; the others stay as they are."""
+    tokens: NDArray[np.int64]
+    """Row, token: padded at the end."""
+    num_tokens: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    """Places that are filled in a row's conditional and unconditional sequence: row, 2."""
+    text_lengths: NDArray[np.int64]
+    """The same of the text model."""
+    noise: NDArray[np.float32]
+    """Frame, step + 1, row, vector."""
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return (self.lengths, self.text_lengths, self.hidden, self.decoder, self.frame)
+    def rows(self) -> int:
+        return len(self.active)
+
+    @property
+    def num_steps(self) -> int:
+        """Diffusion steps; no row has more."""
+        return int(self.noise.shape[1]) - 1
+
+    @property
+    def longest(self) -> int:
+        """How long a row may be at the end of this window."""
+        return int(self.lengths.max()) + WINDOW_POSITIONS
+
+    @property
+    def longest_text(self) -> int:
+        return int(self.text_lengths.max()) + WINDOW_TOKENS
 
 
-class WindowLoop:
-    """Runs windows of many rows, in buffers that never move."""
+class WindowLoop(Protocol):
+    """The rows of a model, in buffers of a certain length."""
 
-    def __init__(self, model: RealtimeVoice, rows: int, length: int, *, graphs: bool) -> None:
-        self.model, self.rows, self.length = model, rows, length
-        self._uses_graphs = graphs and model.device.type == "cuda"
-        device, dtype = model.device, model.dtype
-        shape = model.shape
-        hidden, latent = shape.text.hidden, shape.codec.latent
-        self.text_cache = model.text.new_cache(rows, length)
-        self.cache = model.speech.new_cache(2 * rows, length)
-        self.state = WindowState(
-            lengths=torch.zeros(2 * rows, dtype=torch.int64, device=device),
-            text_lengths=torch.zeros(rows, dtype=torch.int64, device=device),
-            hidden=torch.zeros(2 * rows, hidden, dtype=dtype, device=device),
-            decoder=model.decoder.zero_state(rows),
-            frame=torch.zeros(1, dtype=torch.int64, device=device),
-        )
-        self.active = torch.zeros(rows, dtype=torch.bool, device=device)
-        """Rows that take part in this window; the others stay as they are."""
-        self.tokens = torch.zeros(rows, WINDOW_TOKENS, dtype=torch.int64, device=device)
-        self.num_tokens = torch.zeros(rows, dtype=torch.int64, device=device)
-        self.guidance = torch.ones(rows, device=device)
-        self.steps = torch.zeros(MAX_STEPS, len(COEFFICIENTS), rows, device=device)
-        self.times = torch.zeros(MAX_STEPS, rows, hidden, dtype=dtype, device=device)
-        self.noise = torch.zeros(WINDOW_FRAMES, MAX_STEPS + 1, rows, latent, device=device)
-        self.latents = torch.zeros(WINDOW_FRAMES, rows, latent, device=device)
-        self.audio = torch.zeros(WINDOW_FRAMES, rows, shape.codec.hop, device=device)
-        self.ended = torch.zeros(WINDOW_FRAMES, rows, dtype=torch.bool, device=device)
-        self._graphs: dict[tuple[int, ...], torch.cuda.CUDAGraph] = {}
-        self._pool: Any = None
-
-    # -- rows
+    length: int
 
     def place(self, row: int, preset: Preset, guidance: float, num_steps: int, sde: bool) -> None:
         """Put a new utterance into a row."""
-        state, model = self.state, self.model
-        for cache, at, values in (
-            (self.text_cache, row, preset.text),
-            (self.cache, 2 * row, preset.speech),
-            (self.cache, 2 * row + 1, preset.negative),
-        ):
-            cache[:, at, : values.shape[1]] = values.to(cache)
-        state.hidden[2 * row : 2 * row + 2] = preset.hidden.to(state.hidden)
-        state.decoder[row] = 0
-        self.guidance[row] = guidance
-        steps = plan_steps(num_steps, stochastic=sde)
-        self.steps[:, :, row] = stack_steps(steps, MAX_STEPS).to(model.device)
-        self.times[:num_steps, row] = model.head.embed_times([step.time for step in steps])
 
     def move(self, source: int, target: int) -> None:
         """Move a row into another's place."""
-        state, pair, other = self.state, slice(2 * source, 2 * source + 2), 2 * target
-        for tensor in (state.decoder, self.guidance):
-            tensor[target] = tensor[source]
-        state.hidden[other : other + 2] = state.hidden[pair].clone()
-        self.text_cache[:, target] = self.text_cache[:, source]
-        self.cache[:, other : other + 2] = self.cache[:, pair].clone()
-        self.steps[..., target], self.times[:, target] = (
-            self.steps[..., source],
-            self.times[:, source],
-        )
 
-    def copy_rows(self, other: WindowLoop) -> None:
+    def copy_rows(self, other: Self) -> None:
         """Take over the rows of a shorter loop."""
-        rows, length = other.rows, other.length
-        self.text_cache[:, :rows, :length] = other.text_cache
-        self.cache[:, : 2 * rows, :length] = other.cache
-        for mine, theirs in zip(self.state.tensors, other.state.tensors, strict=True):
-            mine[: len(theirs)] = theirs
-        self.guidance[:rows] = other.guidance
-        self.steps[..., :rows], self.times[:, :rows] = other.steps, other.times
 
-    # -- computing
+    def begin(self, window: WindowInput) -> None:
+        """Read the window's tokens."""
 
-    @torch.inference_mode()
-    def run_text(self, rows: int, longest_text: int, longest: int) -> None:
-        """Read the window's tokens of the first rows; none is longer than this before."""
-        text_span = self._span(longest_text + WINDOW_TOKENS)
-        span = self._span(longest + WINDOW_POSITIONS)
-        self._run((rows, text_span, span), lambda: self._read_text(rows, text_span, span))
-
-    @torch.inference_mode()
-    def run_frames(self, rows: int, longest: int, num_steps: int, num_frames: int) -> None:
-        """Speak some frames of the window that `run_text` began.
-
-        Args:
-            longest: no row was longer before this window.
-            num_steps: no row has more.
+    def run_frames(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Speak the next frames of the window: their audio (frame, row, sample), and whether the
+        speech ends with them (frame, row).
         """
-        span = self._span(longest + WINDOW_POSITIONS)
-        for _ in range(num_frames):
-            self._run((rows, -num_steps, span), lambda: self._speak(rows, span, num_steps))
 
-    def _span(self, longest: int) -> int:
-        span = _MIN_SPAN
-        while span < longest:
-            span *= 2
-        return min(span, self.length)
 
-    def _read_text(self, rows: int, text_span: int, span: int) -> None:
-        state, model, counts = self.state, self.model, self.num_tokens[:rows]
-        lengths, text_lengths = state.lengths[: 2 * rows : 2], state.text_lengths[:rows]
-        inputs = model.embedding[self.tokens[:rows]]
-        inputs = model.text.step(inputs, self.text_cache, text_lengths, text_span)
-        inputs = inputs + model.types[TEXT]
-        found = model.speech.step(inputs, self.cache, lengths, span, stride=2)
-        last = (counts - 1).clamp(min=0)[:, None, None].expand(-1, 1, found.shape[-1])
-        hidden = state.hidden[: 2 * rows : 2]
-        hidden.copy_(torch.where(counts[:, None] > 0, found.gather(1, last)[:, 0], hidden))
-        lengths.add_(counts)
-        text_lengths.add_(counts)
+class RealtimeModel(Protocol):
+    """A loaded model."""
 
-    def _speak(self, rows: int, span: int, num_steps: int) -> None:
-        state, model, active = self.state, self.model, self.active[:rows]
-        hidden, decoder = state.hidden[: 2 * rows], state.decoder[:rows]
-        latents = model.sample(
-            hidden.view(rows, 2, -1),
-            self.noise[:, : num_steps + 1, :rows].index_select(0, state.frame)[0],
-            self.times[:num_steps, :rows],
-            self.steps[:num_steps, :, :rows],
-            self.guidance[:rows],
-        )
-        audio, decoder_after = model.decode(latents, decoder)
-        inputs = model.connect(latents).repeat_interleave(2, 0)[:, None]
-        lengths = state.lengths[: 2 * rows]
-        found = model.speech.step(inputs, self.cache, lengths, span)[:, 0]
-        both = active.repeat_interleave(2)
-        hidden.copy_(torch.where(both[:, None], found, hidden))
-        decoder.copy_(torch.where(active[:, None], decoder_after, decoder))
-        lengths.add_(both)
-        self.audio[:, :rows].index_copy_(0, state.frame, audio[None].float())
-        self.latents[:, :rows].index_copy_(0, state.frame, latents[None])
-        self.ended[:, :rows].index_copy_(0, state.frame, model.is_end(found[::2])[None])
-        state.frame.add_(1)
+    shape: RealtimeShape
+    first_length: int
+    """Of the first loop: a longer one follows where a row outgrows it."""
+    captures: bool
+    """Whether windows are captured as CUDA graphs, one for each number of rows: several frames in
+    one call are faster then."""
 
-    def _run(self, key: tuple[int, ...], compute: Callable[[], None]) -> None:
-        if not self._uses_graphs:
-            compute()
-            return
-        graph = self._graphs.get(key) or self._capture(key, compute)
-        graph.replay()
+    def open_loop(self, rows: int, length: int) -> WindowLoop: ...
 
-    def _capture(self, key: tuple[int, ...], compute: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """Capture a part of a window. The warm-up before it leaves no trace: it writes keys only
-        where the same part writes them anyway.
-        """
-        device = self.model.device
-        before = [tensor.clone() for tensor in self.state.tensors]
-        stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            compute()
-        torch.cuda.current_stream(device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            compute()
-        self._pool = self._pool or graph.pool()
-        for tensor, value in zip(self.state.tensors, before, strict=True):
-            tensor.copy_(value)
-        self._graphs[key] = graph
-        return graph
+
+def round_span(longest: int, length: int) -> int:
+    """Places that attention looks at: few different numbers of them, each being compiled or
+    captured by itself.
+    """
+    span = _MIN_SPAN
+    while span < longest:
+        span *= 2
+    return min(span, length)
