@@ -12,7 +12,6 @@ import pytest
 
 from anyrig.app.books import BookRequest, resolve_target
 from anyrig.app.rig import Rig
-from anyrig.audio.loudness import measure
 from anyrig.audiobooks.make import BookResult
 from anyrig.audiobooks.make import make as make_book
 from anyrig.audiobooks.metadata import number_tracks
@@ -32,6 +31,7 @@ from anyrig.speech.prepare import SpeechOptions, compute_seed
 from anyrig.speech.synthesis import Synthesizer
 from anyrig.storage.cache import ResultCache
 from anyrig.text.document import Block, Chapter, Document, Metadata
+from tests.audio.measuring import measure
 
 DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
 TEXT = {
@@ -111,8 +111,8 @@ def test_the_sound_is_as_long_as_its_timeline_says_and_at_its_loudness(store: Re
     assert timeline.chapters[0].start == 0
     assert timeline.chapters[0].end == timeline.chapters[1].start
     heard = measure(samples, timeline.rate)
-    assert -20 < heard.integrated_lufs < -18
-    assert heard.true_peak_dbtp < -3.5
+    assert -20 < heard.lufs < -18
+    assert heard.true_peak_db < -3.5
     first = timeline.cues[0]
     assert first.start == round(0.5 * timeline.rate)
     assert not samples[: first.start].any()
@@ -134,7 +134,7 @@ def test_a_short_book_is_measured_whole() -> None:
     levels = _VoiceLevels(rate)
     levels.add("", wave.astype(np.float32))
     raised = wave * 10 ** (levels.compute_gains(-19.0)[""] / 20)
-    assert measure(raised.astype(np.float32), rate).integrated_lufs == pytest.approx(-19, abs=0.1)
+    assert measure(raised.astype(np.float32), rate).lufs == pytest.approx(-19, abs=0.1)
 
 
 @pytest.mark.parametrize(("bitrate", "most"), [(32_000, -5.9), (64_000, -3.9), (None, -3.9)])
@@ -146,7 +146,7 @@ def test_peaks_are_lower_where_few_bits_would_raise_them(
     with synthesizer(store) as reader:
         recorded = record(book, reader, loudness_lufs=-8.0)
         parts = list(stream_audio(book, reader, recorded, ceiling_dbtp=target.ceiling_dbtp))
-    peak = measure(np.concatenate(parts), recorded.timeline.rate).true_peak_dbtp
+    peak = measure(np.concatenate(parts), recorded.timeline.rate).true_peak_db
     assert most - 1.5 < peak < most
 
 

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.audiobooks.cast import (
-    DIALOGUE,
-    NARRATOR,
-    Cast,
-    Casting,
-    load_cast,
-    parse_cast,
-    suggest_roles,
-)
+from anyrig.audiobooks.cast import Cast, load_cast, parse_cast
+from anyrig.audiobooks.casting import DIALOGUE, NARRATOR, Casting, suggest_roles
 from anyrig.audiobooks.plan import build_plan
 from anyrig.errors import InvalidInputError
 from anyrig.speech.prepare import SpeechOptions

@@ -8,7 +8,8 @@ from typing import get_args
 
 import pytest
 
-from anyrig.audiobooks.cast import Cast, Casting
+from anyrig.audiobooks.cast import Cast
+from anyrig.audiobooks.casting import Casting
 from anyrig.audiobooks.options import CONTENT_CHOICES, ContentOptions
 from anyrig.audiobooks.plan import Plan, build_plan, move_notes
 from anyrig.errors import UnspeakableTextError

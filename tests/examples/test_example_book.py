@@ -12,7 +12,8 @@ import pytest
 from lxml import etree
 from PIL import Image, ImageChops, ImageStat
 
-from anyrig.audiobooks.cast import Casting, load_cast
+from anyrig.audiobooks.cast import load_cast
+from anyrig.audiobooks.casting import Casting
 from anyrig.text.files import read
 from examples.make_book import BOOK, SPANISH_BOOK, TITLES, build, draw_cover
 

@@ -12,7 +12,7 @@ from anyrig.results import fields_to_json, in_json
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.audiobooks.cast import RoleShare, RoleSuggestion
+    from anyrig.audiobooks.casting import RoleShare, RoleSuggestion
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterL
 
 def list_speakers(rig: Rig, request: BookRequest, on_event: OnEvent) -> Speakers:
     """Who speaks in a book: the roles of its cast file, and others that it could name."""
-    from anyrig.audiobooks.cast import suggest_roles
+    from anyrig.audiobooks.casting import suggest_roles
 
     book = open_book(rig, request, on_event)
     casting = load_casting(request, book.engine, book.document.metadata.language)

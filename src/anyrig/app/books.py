@@ -44,7 +44,7 @@ from anyrig.speech.choose import EngineChoice
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.audiobooks.cast import Casting
+    from anyrig.audiobooks.casting import Casting
     from anyrig.audiobooks.make import BookResult
     from anyrig.audiobooks.plan import Plan
     from anyrig.audiobooks.record import ChapterPauses
@@ -410,7 +410,8 @@ def build_book_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
 def load_casting(request: BookRequest, engine: EngineChoice, language: str) -> Casting | None:
     if request.cast is None:
         return None
-    from anyrig.audiobooks.cast import Casting, load_cast
+    from anyrig.audiobooks.cast import load_cast
+    from anyrig.audiobooks.casting import Casting
 
     cast = load_cast(request.cast)
     for voice in cast.voices:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyebur128
@@ -35,16 +34,6 @@ _RUNNING_S, _WHOLE_S = 30.0, 60.0  # measured completely
 _SLEW_DB_PER_S = 0.5
 _HEAVY_DB = 6.0  # less limiting than this takes under 0.1 LU off speech
 _Mode = pyebur128.MeasurementMode
-
-
-@dataclass(frozen=True)
-class Loudness:
-    """What was measured."""
-
-    integrated_lufs: float
-    """-inf when nothing was loud enough to count."""
-    range_lu: float
-    true_peak_dbtp: float
 
 
 class Meter:
@@ -97,20 +86,6 @@ class Meter:
                 at += len(stretch)
             else:
                 at += self._cycle - phase
-
-
-def measure(samples: Samples, rate: int) -> Loudness:
-    """Everything R128 says of a sound; true peaks included, so it is slow."""
-    mode = _Mode.MODE_I | _Mode.MODE_LRA | _Mode.MODE_TRUE_PEAK
-    state = pyebur128.R128State(1, rate, mode)
-    if len(samples):
-        state.add_frames(np.ascontiguousarray(samples, dtype=np.float32), len(samples))
-    peak = float(pyebur128.get_true_peak(state, 0)) if len(samples) else 0.0
-    return Loudness(
-        float(pyebur128.get_loudness_global(state)),
-        float(pyebur128.get_loudness_range(state)),
-        20.0 * math.log10(peak) if peak > 0 else -math.inf,
-    )
 
 
 def compute_gain_db(integrated_lufs: float, target_lufs: float = TARGET_LUFS) -> float:

@@ -32,7 +32,7 @@ from anyrig.text.language import detect
 from anyrig.units import parse_range, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.audiobooks.cast import Casting
+    from anyrig.audiobooks.casting import Casting
     from anyrig.speech.prepare import SpeechOptions
     from anyrig.speech.segment import OmissionKind, Script, Segment
 
