@@ -139,9 +139,9 @@ class Stretch:
         if at == "needs":
             found = [place for word, at in self.words.items() if word in needs for place in at]
             return sorted(set(found)) if len(found) > 1 else found
-        if at not in self._places:
-            self._places[at] = list(self._find(at))
-        return self._places[at]
+        if (places := self._places.get(at)) is None:
+            places = self._places[at] = list(self._find(at))
+        return places
 
     def _find(self, at: At) -> Iterator[int]:
         if at in ("word", "capital"):
@@ -277,16 +277,43 @@ def load(language: str) -> tuple[Recognizer, ...]:
     return tuple(_REGISTERED[language])
 
 
-@lru_cache(maxsize=8)
-def _load_stopped(language: str) -> tuple[Recognizer, ...]:
-    return tuple(one for one in load(language) if one.kind in _STOPPED)
-
-
 _STOPPED = frozenset(
     "abbreviation acronym angle century date dimensions direction dose duration emoji initials law "
     "letter measure money ordinal percent quote rate roman state time verse year zone".split()
 )
 """Kinds of tokens that hold a full stop, stand before one that is in doubt, or are not read."""
+
+
+class _Index:
+    """Recognisers of a language by what they need, so that most are passed over unasked."""
+
+    def __init__(self, recognizers: Iterable[Recognizer]) -> None:
+        self._recognizers = tuple(recognizers)
+        self._always: set[int] = set()
+        self._by_need: dict[str, set[int]] = {}
+        self._by_word: dict[str, set[int]] = {}
+        for number, one in enumerate(self._recognizers):
+            table = self._by_word if one.at == "needs" else self._by_need
+            for need in one.needs:
+                table.setdefault(need, set()).add(number)
+            if not one.needs:
+                self._always.add(number)
+
+    def select(self, stretch: Stretch) -> Iterator[Recognizer]:
+        """Those that may find something, in their order."""
+        found = self._always.union(
+            *(self._by_need[need] for need in stretch.present & self._by_need.keys()),
+            *(self._by_word[word] for word in stretch.words.keys() & self._by_word.keys()),
+        )
+        for number in sorted(found):
+            one = self._recognizers[number]
+            if stretch.has_digits or not one.digits:
+                yield one
+
+
+@lru_cache(maxsize=8)
+def _load_index(language: str, only_stopped: bool) -> _Index:
+    return _Index(one for one in load(language) if not only_stopped or one.kind in _STOPPED)
 
 
 def find_best(text: str, language: str, *, only_stopped: bool = False) -> list[Candidate]:
@@ -296,11 +323,7 @@ def find_best(text: str, language: str, *, only_stopped: bool = False) -> list[C
     """
     stretch = Stretch(text)
     candidates: list[Candidate] = []
-    for one in _load_stopped(language) if only_stopped else load(language):
-        if (one.digits and not stretch.has_digits) or (
-            one.needs and one.needs.isdisjoint(stretch.present)
-        ):
-            continue
+    for one in _load_index(language, only_stopped).select(stretch):
         candidates += one.propose(stretch)
     return choose_path(candidates)
 

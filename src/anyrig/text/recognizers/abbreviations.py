@@ -13,7 +13,14 @@ from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, capitalize, close, one_of
 from anyrig.text.recognizers.languages import TABLES, english, french, spanish
-from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
+from anyrig.text.recognizers.stops import (
+    OTHER_NUMBER,
+    STOP_TABLES,
+    WORDS_BEFORE_NUMBERS,
+    Following,
+    look_behind,
+    stop_after,
+)
 
 _STARTERS = STOP_TABLES["en"].starters
 _NO_STREETS = frozenset(
@@ -265,14 +272,10 @@ def _numbered(match: re.Match[str]) -> Found | None:
     if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and not number:
         return None
     lead = before(match, 30)
-    if short in ("no", "No", "art", "ed", "tab", "app", "ex", "par", "sec") and " " in match[0]:
-        counted = re.match(
-            r"\d+ (?:of|others|more|people|men|women|times|years|days|hours|minutes|other|"
-            r"percent|children)\b",
-            rest + after(match, 20)[12:],
-        )
+    if (short in WORDS_BEFORE_NUMBERS or short == "No") and " " in match[0]:
+        other = OTHER_NUMBER.match(match.string, match.end())
         named = short == "No" and re.search(r"[a-z,] $", lead)  # beat No. 8. Fans cheered.
-        if counted or (re.match(r"\d+\. [A-Z]", rest) and not named):
+        if other and not (named and other[0][-1].isupper()):
             return None
     if short == "Col" and not re.search(r"\b(?:[Ss]ee|[Ii]n|[Pp]\.|,) ?$", lead):
         return None

@@ -11,7 +11,7 @@ from anyrig.text.recognizers import Found, LazyPattern
 from anyrig.text.recognizers.languages import TABLES, french, spanish
 from anyrig.text.recognizers.stops import look_behind, stop_after
 
-NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
 """A number as English writes it, with thousands and decimals: no group of its own."""
 MINUS = "-−–"
 DASH = r" ?[-–—] ?"
@@ -116,7 +116,7 @@ COMMA_NUMBER = (
     r"|\d{1,3}(?:\.\d{3}){1,6}(?![\d.])(?:,\d+)?"
     r"|\d{1,3}(?:,\d{3}){1,6}\.\d+"
     r"|\d{1,3}(?:,\d{3}){2,6}(?!\d)"
-    r"|\d+(?:[.,]\d+)?)"
+    r"|\d++(?:[.,]\d++)?)"
 )
 # Where a number may begin: not inside a word or another number.
 NUMBER_START = r"(?<![\w\u00ba\u00aa])(?<!\d[.,:/'])"

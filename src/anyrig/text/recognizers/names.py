@@ -555,6 +555,7 @@ def _french_short(match: re.Match[str]) -> v.Value | None:
 @per_language(
     "code",
     r"(?<![\w.,+-])(?:\d{4}(?:[ -]\d{4}){2,5}|\d{1,5}(?:-\d{1,7}){3,5})(?![\w-]|[.,]\d)",
+    at="number",
     weight=1.6,
 )
 def _code(language: str, match: re.Match[str]) -> v.Value:

@@ -358,7 +358,11 @@ def _model(language: str, match: re.Match[str]) -> v.Value | None:
     return v.Phrase((v.Number(match[1]), v.Letters(match[2].upper()))) if named else None
 
 
-@per_language("number", r"\d+", weight=0.2)
+# A number that stands free is a count.
+_LEFT = r"(?<![\s(])\d++|(?<=\d\s)\d++|\d++(?=\s\d|[.,:]\d|[^\s.,;:!?)])"
+
+
+@per_language("number", _LEFT, weight=0.2)
 def _rest(language: str, match: re.Match[str]) -> v.Value:
     """Whatever digits are left: no figure goes unsaid."""
     lead = match.string[max(0, match.start() - 1) : match.start()].isalnum()

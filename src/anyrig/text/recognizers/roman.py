@@ -188,12 +188,15 @@ def _bare(match: re.Match[str]) -> v.Value | None:
     return v.Roman(number)
 
 
+_SMALL_NUMERALS = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx".split()
+
+
 @recognizer(
     "roman",
     r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<= )([ivx]{1,5})(?=\) [^\W\d_])|"
     r"(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)",
     languages=RECOGNIZED_LANGUAGES,
-    needs="i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx".split(),
+    needs=_SMALL_NUMERALS,
     at="needs",
     weight=1.6,
 )
@@ -214,21 +217,20 @@ def _in_list(match: re.Match[str], numeral: str) -> bool:
 
 @recognizer(
     "roman",
-    rf"^\s*\(?([IVX]{{1,5}}|[ivx]{{1,5}})[.)](?= [¿¡«\"'(]?[{CAPITAL}])|"
-    rf"(?<=\n)([IVX]{{1,5}})[.)](?= [¿¡«\"'(]?[{CAPITAL}])",
+    rf"(?:[IVX]{{1,5}}|[ivx]{{1,5}})(?=[.)] [¿¡«\"'(]?[{CAPITAL}])",
     languages=RECOGNIZED_LANGUAGES,
-    needs="IVXivx",
+    needs=(*_SMALL_NUMERALS, *map(str.upper, _SMALL_NUMERALS)),
+    at="needs",
     weight=1.2,
-    at="any",
 )
-def _item(match: re.Match[str]) -> Found | None:
+def _item(match: re.Match[str]) -> v.Value | None:
     """The number of a list's item: `IV. The garden`."""
-    numeral = match[1] or match[2]
-    number = roman_value(numeral)
-    group = 1 if match[1] else 2
-    if not number or (numeral == "I" and re.match(r" (?:[A-Z][a-z]* ?){1}$", after(match, 4))):
+    number = roman_value(match[0])
+    if not number or match.string[: match.start()].strip(" ("):
         return None
-    return Found(v.Roman(number), start=match.start(group), end=match.end(group))
+    if match[0] == "I" and re.match(r"[.)] (?:[A-Z][a-z]* ?)$", after(match, 5)):
+        return None
+    return v.Roman(number)
 
 
 # Spanish and French

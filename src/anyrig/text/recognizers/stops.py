@@ -101,7 +101,7 @@ STOP_TABLES = {
     "en": StopTable(
         english.LEADING, english.BEFORE_NUMBER, english.ENDING, english.WITHIN | _ENGLISH,
         english.STARTERS, frozenset(english.UNITS) - {"in", "A"},
-        frozenset(english.NUMBERED) - frozenset("no art ed tab app ex par sec col".split()),
+        frozenset(english.NUMBERED) - {"Col", "col"},
     ),
     "es": _romance_table(spanish),
     "fr": _romance_table(french),
@@ -205,7 +205,7 @@ def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -
     found = _LAST_PIECE.search(text, max(0, start - 41), start)
     word = found[0] if found else ""
     table = STOP_TABLES[language]
-    if after.isupper() and _is_after_measure(text, start, end, table):
+    if after.isupper() and _is_after_measure(text, start, end, language):
         return True
     if not word.isalpha() and len(word) > 2 and word.isupper() and word[0].isalpha():
         return True  # H2O
@@ -225,20 +225,23 @@ def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -
     return first is not None and first[0].lower() in table.starters
 
 
-def _is_after_measure(text: str, start: int, end: int, table: StopTable) -> bool:
+def _is_after_measure(text: str, start: int, end: int, language: str) -> bool:
     """Whether a full stop stands behind a unit and its number, and a sentence opens behind it.
 
-    What follows is a word that opens sentences; or the measure is not the sentence's beginning
-    ("At 15 h. Ann left"), and the unit is no letter that may be an initial.
+    What follows is a word that opens sentences; or the unit is no letter that may be an initial,
+    and the measure is not the sentence's beginning, which goes on in Spanish and French: "A las
+    15 h. Juan llegó".
     """
+    table = STOP_TABLES[language]
     measure = _MEASURE.search(text, max(0, start - 20), start)
     if not measure or not table.units.issuperset(filter(None, measure.groups())):
         return False
     first = _FIRST_WORD.match(text, end)
     if first is None or first[0].lower() in table.starters:
         return first is not None
-    inside = start > 60 and not _BREAK.search(text, start - 60, start)
-    return inside and (len(measure[1]) > 1 or bool(measure[2])) and not first[0].isupper()
+    inside = language == "en" or (start > 60 and not _BREAK.search(text, start - 60, start))
+    doubtful = len(measure[1]) == 1 and not measure[2] and measure[1] not in "hsgl"
+    return inside and not doubtful and not first[0].isupper()
 
 
 def is_after_plain_word(text: str, match: re.Match[str], language: str) -> bool:
@@ -275,16 +278,29 @@ def is_certain_inside(
     if after.islower() or after in tuple(",;:"):
         return True
     if after.isdecimal() and rest[0] == after and match[1] == ".":
-        return _is_before_number(text, match.start(), STOP_TABLES[language])
+        return _is_before_number(text, match.start(), match.end(), language)
     if not after.isupper() or match[0][:2] != ". ":
         return False
     return _is_before_name(text, match.start(), match.end(), language)
 
 
-def _is_before_number(text: str, start: int, table: StopTable) -> bool:
+def _is_before_number(text: str, start: int, end: int, language: str) -> bool:
     """Whether `fig.` or the like stands before a number, and no unit behind another."""
-    counted = _COUNTED.search(text, max(0, start - 41), start)
-    return not counted and last_word(text, start) in table.numbered
+    if _COUNTED.search(text, max(0, start - 41), start):
+        return False
+    word = last_word(text, start)
+    if language == "en" and word in WORDS_BEFORE_NUMBERS:
+        return not OTHER_NUMBER.match(text, end)
+    return word in STOP_TABLES[language].numbered
+
+
+WORDS_BEFORE_NUMBERS = frozenset("no art ed tab app ex par sec".split())
+"""English abbreviations before a number that are words as well."""
+OTHER_NUMBER = LazyPattern(
+    r"\d+ (?:of|others|more|people|men|women|times|years|days|hours|minutes|other|percent|"
+    r"children)\b|\d+\. [A-Z]"
+)
+"""A number behind such a word that begins a sentence: the answer is no. 12 people left."""
 
 
 def _is_before_name(text: str, start: int, end: int, language: str) -> bool:

@@ -382,6 +382,6 @@ STARTERS = frozenset(
     "would should let let's don't didn't please turn go call meet today tomorrow yesterday two "
     "three such few several nearly almost about over under during despite according we're it's "
     "he's she's i'm they're that's there's yours mine ours hers theirs you're we've i've isn't "
-    "wasn't can't won't".split()
+    "wasn't can't won't see".split()
 )
 """Words that open a sentence when they have a capital, and begin no name."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from anyrig.text.recognizers import LazyPattern
 from anyrig.text.recognizers.languages.symbols import SHARED_SIGNS, SHARED_UNITS
 
@@ -246,6 +248,7 @@ _MASCULINE = frozenset(
 )
 
 
+@lru_cache(maxsize=4096)
 def find_gender(noun: str) -> str:
     """The gender that a noun most likely has, by lists and by its ending."""
     word = noun.lower()

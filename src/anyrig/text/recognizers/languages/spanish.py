@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from anyrig.text.recognizers import LazyPattern
 from anyrig.text.recognizers.languages.symbols import SHARED_SIGNS, SHARED_UNITS
@@ -278,6 +279,7 @@ _FEMININE_END = LazyPattern(r"(?:a|ción|sión|xión|gión|nión|tión|dad|tad|t
 _MASCULINE_END = LazyPattern(r"(?:[^rygdl]ema|grama|ista|cida|nauta|crata|iatra|arca|auta|ómetra)$")
 
 
+@lru_cache(maxsize=4096)
 def find_gender(noun: str) -> str:
     """The gender that a noun most likely has, by lists and by its ending."""
     forms = _singulars(noun.lower())
