@@ -62,7 +62,7 @@ def parse_amount(
     text = text.strip()
     if text[0] in MINUS and text[1:]:
         text, sign = text[1:], text[0]
-    if mixed := re.fullmatch(r"(?:(\d+)[ -])?(\d+)/(\d+)", text):
+    if "/" in text and (mixed := re.fullmatch(r"(?:(\d+)[ -])?(\d+)/(\d+)", text)):
         whole = int(mixed[1]) if mixed[1] else None
         above, below = int(mixed[2]), int(mixed[3])
         # Blood pressure: 120/80.

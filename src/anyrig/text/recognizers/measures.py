@@ -157,7 +157,7 @@ _MEASURE = {
     weight=1.3,
 )
 def _measure(language: str, match: re.Match[str]) -> Found | None:
-    written = match.groupdict()
+    written = match.groupdict() if language == "en" else {}
     name, per = match["unit"], match["per"] or written.get("per_word")
     scale = english.SCALES[word] if (word := written.get("word") or written.get("letter")) else 0
     amount = parse_amount(match["low"], match["sign"], 0 if match["high"] else scale, language)

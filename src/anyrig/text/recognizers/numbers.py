@@ -298,6 +298,8 @@ def _count(language: str, match: re.Match[str]) -> v.Value | None:
         return number
     if language == "fr" and word_before(match) in _NAMING:
         return v.Label(number.digits)
+    if word_after(match) in TABLES[language].UNITS:
+        return number
     gender = agree(language, match, whole)
     if language == "es" and whole == 1 and not gender and word_before(match) in ("la", "las"):
         gender = "f"
