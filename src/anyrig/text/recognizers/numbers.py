@@ -361,7 +361,7 @@ def _model(language: str, match: re.Match[str]) -> v.Value | None:
 
 
 # A number that stands free is a count.
-_LEFT = r"(?<![\s(])\d++|(?<=\d\s)\d++|\d++(?=\s\d|[.,:]\d|[^\s.,;:!?)])"
+_LEFT = r"(?<!\d)(?:(?<![\s(])|(?<=\d\s)|(?=\d++(?:\s\d|[.,:]\d|[^\s.,;:!?)])))\d++"
 
 
 @per_language("number", _LEFT, weight=0.2)
