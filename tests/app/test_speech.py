@@ -219,7 +219,9 @@ def test_a_recording_becomes_text_and_files(talk: Path, tmp_path: Path) -> None:
     assert isinstance(words, list)
     assert words[0]["word"] == "The"
     assert np.isfinite([word["start"] for word in words]).all()
-    again = Rig().transcribe(talk, language="en", device="cpu", output=tmp_path / "again.srt")
+    again = Rig().transcribe(
+        talk, language="en", device="cpu", word_times=True, output=tmp_path / "again.srt"
+    )
     assert again.transcripts[0].num_cached == 1
     assert again.files[0].outputs == (tmp_path / "again.srt",)
 

@@ -163,7 +163,7 @@ def test_a_french_text_is_spoken_by_an_engine_that_can(anyrig: Anyrig) -> None:
     assert done.returncode == 2
     assert "French" in done.stderr
     assert "kokoro (Apache-2.0) speaks it: anyrig voices get fr" in done.stderr
-    assert "So do vibevoice, nanotts" in done.stderr
+    assert "So do vibevoice, vibevoice-realtime, nanotts" in done.stderr
     assert "If that is wrong, pass --language en." in done.stderr
     assert not Path("b.wav").exists()
     done = anyrig("speak", "Xin chào.", "--language", "vi", "-o", "b.wav")

@@ -163,7 +163,7 @@ def test_chapters_are_heard_while_the_rest_is_made(
     person.until(lambda: " left" in person.find(f"{card} .meter").text)
     assert "speaking · chapter 2 of 2" in person.find(f"{card} .meter").text
     bar = person.find(f"{card} [role=progressbar]")
-    assert 0 < int(bar.get_attribute("aria-valuenow") or 0) < 100
+    person.until(lambda: 0 < int(bar.get_attribute("aria-valuenow") or 0) < 100)
 
     person.click(f"{card} [data-do=pause]")
     person.until(lambda: person.all(f"{card}[data-state=paused]"))

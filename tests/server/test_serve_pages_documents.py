@@ -405,13 +405,13 @@ def test_a_file_that_cannot_be_read_is_named_marked_and_deleted(
     person.until(lambda: len(told(busy, "/uploads")["files"]) == 2)
     ids = {one["name"]: one["id"] for one in told(busy, "/uploads")["files"]}
     person.says("Files that could not be read: 1", ".note")
-    assert "torn.pdf is damaged" in person.find(".note").text
+    assert "torn.pdf is not a valid PDF (damaged?)" in person.find(".note").text
     assert ids["torn.pdf"] not in person.find(".note").text
     person.find(".file-list .badge", "Cannot be read")
     person.says("1 of 2 chosen")
     person.click("[data-files=all]")
     for tab in ("report", "entities"):
-        assert "torn.pdf is damaged" in _ask(person, tab)
+        assert "torn.pdf is not a valid PDF (damaged?)" in _ask(person, tab)
         assert ids["torn.pdf"] not in person.find(f"[data-answer={tab}]").text
         person.click("[data-files=all]")
     fits(person, axe)
