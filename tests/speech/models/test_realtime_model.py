@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import threading
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +264,37 @@ def test_a_preset_that_would_run_code_is_refused(runtime: RealtimeRuntime, tmp_p
         with pytest.raises(InvalidInputError, match=name):
             read_preset(tmp_path / name, shape.text, shape.speech)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "offset", "compression"),
+    [
+        ((1 << 40,), (0,), 0, zipfile.ZIP_STORED),
+        ((4,), (1,), 1, zipfile.ZIP_STORED),
+        ((4,), (-1,), 0, zipfile.ZIP_STORED),
+        ((2, 2), (1 << 61, 1), 0, zipfile.ZIP_STORED),
+        ((4,), (1,), 0, zipfile.ZIP_DEFLATED),
+    ],
+)
+def test_a_preset_whose_tensors_lie_outside_of_it_is_refused(
+    runtime: RealtimeRuntime, tmp_path: Path, size: Any, stride: Any, offset: int, compression: int
+) -> None:
+    class Tensor:
+        def __reduce__(self) -> Any:
+            return torch._utils._rebuild_tensor_v2, (storage, offset, size, stride, False, None)
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value: Any) -> Any:
+            return ("storage", torch.FloatStorage, "0", "cpu", 4) if value is storage else None
+
+    storage, written = object(), io.BytesIO()
+    Pickler(written, 2).dump({"lm": Tensor()})
+    with zipfile.ZipFile(tmp_path / "bad.pt", "w", compression) as archive:
+        archive.writestr("bad/data.pkl", written.getvalue())
+        archive.writestr("bad/data/0", bytes(16))
+    shape = runtime.model.shape
+    with pytest.raises(InvalidInputError, match=r"bad.pt is not a voice preset"):
+        read_preset(tmp_path / "bad.pt", shape.text, shape.speech)
 
 
 def test_a_preset_of_another_model_is_named(runtime: RealtimeRuntime) -> None:
