@@ -333,26 +333,6 @@ def _degrees(match: re.Match[str]) -> Found | v.Value:
 
 @recognizer(
     "measure",
-    rf"(?<![\w.])([{MINUS}] ?)?({NUMBER})[°º] ?(\d{{1,2}}(?:\.\d+)?)'(?: ?(\d{{1,2}}(?:\.\d+)?)\")?"
-    r"(?: ?([NSEW])(?!\w))?",
-    needs="°º",
-    weight=1.6,
-)
-def _coordinate(match: re.Match[str]) -> v.Value:
-    sign, degrees, minutes, seconds, side = match.groups()
-    parts: list[v.Value | str] = [
-        v.Measure(parse_number(degrees, sign), "°"),
-        v.Measure(parse_number(minutes), "min"),
-    ]
-    if seconds:
-        parts.append(v.Measure(parse_number(seconds), "s"))
-    if side:
-        parts.append({"N": "north", "S": "south", "E": "east", "W": "west"}[side])
-    return v.Phrase(tuple(parts))
-
-
-@recognizer(
-    "measure",
     rf"(?<![\w.])(\d{{1,2}}) ?-?(?:ft|foot|feet)\b\.?,? ?-?({AMOUNT}) ?-?(?:in|inch|inches)\b(\.)?",
     needs=("ft", "foot", "feet"),
     weight=1.8,
@@ -512,21 +492,6 @@ def _percent(language: str, match: re.Match[str]) -> v.Value | Found:
 
 
 @recognizer(
-    "measure",
-    r"(?<=\w )((?:km|m|MB|GB|Mb|kB|ft|mi|mg|kg|L)/(?:h|s|L|ha|min|d))([²2])?(?!\w)",
-    digits=False,
-    needs="/",
-    weight=1.2,
-    at="any",
-)
-def _bare_rate(match: re.Match[str]) -> v.Value:
-    above, _, below = match[1].partition("/")
-    return v.Rate(
-        v.Measure(None, english.UNITS[above]), english.UNITS.get(below, below), 2 if match[2] else 1
-    )
-
-
-@recognizer(
     "rate",
     rf"(?<![\w.$£€])({NUMBER})(k|K|M|bn)? ?/ ?({one_of(_PERIOD)})\b(\.)?(?!/)",
     needs="/",
@@ -595,17 +560,23 @@ _SEATED = LazyPattern(
 )  # fmt: skip
 
 
+_ABOVE = {"en": r"(?<=\w )(km|m|MB|GB|Mb|kB|ft|mi|mg|kg|L)"} | {
+    language: rf"(?<![\w/.])({UNIT[language]})" for language in ROMANCE
+}
+_BELOW = UNIT | {"en": "h|s|L|ha|min|d"}
+
+
 @per_language(
     "measure",
     lambda language: (
-        rf"(?<![\w/.])({UNIT[language]})({POWER})?\.?/"
-        rf"({UNIT[language]})({POWER})?{DOT}(?![\w²³])"
+        rf"{_ABOVE[language]}({POWER})?\.?/({_BELOW[language]})({POWER})?{DOT}(?![\w²³])"
     ),
+    languages=RECOGNIZED_LANGUAGES,
     digits=False,
     needs="/",
     at="any",
 )
-def _romance_bare_rate(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def _bare_rate(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """A unit without a number: en kg/m³."""
     if len(match[0]) < 4 and match[0] != "m/s":
         return None
@@ -666,20 +637,50 @@ def _romance_feet(language: str, match: re.Match[str]) -> v.Value | Found | None
 
 
 _COMPASS = {
+    "en": {"N": "north", "S": "south", "E": "east", "W": "west", "O": ""},
     "es": {"N": "norte", "S": "sur", "E": "este", "O": "oeste", "W": "oeste"},
     "fr": {"N": "nord", "S": "sud", "E": "est", "O": "ouest", "W": "ouest"},
 }
+_SIXTIETHS = r"(\d{1,2}(?:[.,]\d+)?)"
+_ANGLES = {"en": ("°", "min", "s")} | dict.fromkeys(
+    ROMANCE, ("angle-degree", "duration-minute", "duration-second")
+)
 
 
 @per_language(
     "angle",
-    rf"{NUMBER_START}({SIGNED}) ?[°º]"
-    r"(?: ?(\d{1,2}) ?'(?: ?(\d{1,2}(?:[.,]\d+)?) ?(?:\"|''))?)?(?: ?([NSEOW])\b\.?)?",
+    lambda language: (
+        rf"{STARTS[language]}({OPTIONAL_MINUS}{NUMBERS[language]}) ?[°º] ?{_SIXTIETHS} ?'"
+        rf"(?: ?{_SIXTIETHS} ?(?:\"|''))?(?: ?([NSEOW])(?!\w)\.?)?"
+    ),
+    languages=RECOGNIZED_LANGUAGES,
+    needs="°º",
+    weight=1.6,
+)
+def _coordinate(language: str, match: re.Match[str]) -> Found:
+    """`40° 26' 46" N`."""
+    written = (
+        match[1],
+        *((part.lstrip("0") or "0") if part else "" for part in match.groups()[1:3]),
+    )
+    parts: list[v.Value | str] = [
+        v.Measure(parse_amount(number, language=language), unit)
+        for number, unit in zip(written, _ANGLES[language], strict=True)
+        if number
+    ]
+    if match[4]:
+        parts.append(_COMPASS[language][match[4]])
+    return _close(v.Phrase(tuple(parts)), match, language)
+
+
+@per_language(
+    "angle",
+    rf"{NUMBER_START}({SIGNED}) ?[°º](?: ?([NSEOW])\b\.?)?",
     needs="°º", weight=1.1,
 )  # fmt: skip
 def _romance_degrees(language: str, match: re.Match[str]) -> v.Value | Found | None:
     amount = parse_comma_number(match[1])
-    if not match[2] and not match[4]:
+    if not match[2]:
         if language == "es" and not amount.sign and not amount.decimals:
             noun = re.match(r" ?([a-záéíóú]{4,})", after(match))
             ordinal = "°" in match[0] and noun and not is_degrees(match, amount.digits)
@@ -697,11 +698,5 @@ def _romance_degrees(language: str, match: re.Match[str]) -> v.Value | Found | N
             )
         measure = v.Measure(amount, "angle-degree")
         return v.Phrase((measure, "")) if rest[:1].isalnum() else measure
-    parts: list[v.Value | str] = [v.Measure(amount, "angle-degree")]
-    if match[2]:
-        parts.append(v.Measure(v.Number(match[2].lstrip("0") or "0"), "duration-minute"))
-    if match[3]:
-        parts.append(v.Measure(parse_comma_number(match[3].lstrip("0") or "0"), "duration-second"))
-    if match[4]:
-        parts.append(_COMPASS[language][match[4]])
-    return close(v.Phrase(tuple(parts)), match, language, digits_follow=False)
+    value = v.Phrase((v.Measure(amount, "angle-degree"), _COMPASS[language][match[2]]))
+    return close(value, match, language, digits_follow=False)
