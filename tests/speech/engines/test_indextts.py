@@ -16,18 +16,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 
 from anyrig.errors import MissingWeightsError
 from anyrig.speech import engines
 from anyrig.speech.choose import WeightsCache
-from anyrig.speech.engine import Take, Utterance
+from anyrig.speech.engine import SpeechEngine, Take, Utterance
 from anyrig.speech.engines.indextts import IndexTts
 from anyrig.speech.environments import Environment
 from anyrig.speech.takes import decode_take
 from anyrig.work.engine import EngineFactory
+from anyrig.work.outcome import RunReport
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
+from tests.server.conftest import HERE, MakeApp, make_app  # noqa: F401 - a fixture
 from tests.speech.conftest import place_on_cpu
+from tests.speech.engines.tight_indextts import TightIndexTts
 
 pytestmark = pytest.mark.slow
 UTTERANCE = Utterance("hello there, and again.", voice="low", seed=3)
@@ -68,12 +72,14 @@ def _write_buzz(path: Path, pitch: float) -> None:
         file.writeframes(loud.astype("<i2").tobytes())
 
 
-def _open_pool(folder: Path, home: Path, **options: object) -> WorkerPool:
-    weights = WeightsCache().find(IndexTts, folder, home)
+def _open_pool(
+    folder: Path, home: Path, engine: type[SpeechEngine] = IndexTts, **options: object
+) -> WorkerPool:
+    weights = WeightsCache().find(engine, folder, home)
     factory = EngineFactory(
         "anyrig.speech.quality:CheckedEngine",
         {
-            "engine": engines.describe_engine(IndexTts, "indextts"),
+            "engine": engines.describe_engine(engine, "indextts"),
             "folder": weights.folder,
             # Short, and one beam: random weights rarely end by themselves.
             "options": {"max_mel_tokens": 40, "num_beams": 1, **options},
@@ -172,3 +178,55 @@ def test_files_that_do_not_fit_are_named_before_anything_loads(
     (broken / "hf_cache" / "bigvgan" / "config.json").unlink()
     with pytest.raises(MissingWeightsError, match="bigvgan/config"):
         WeightsCache().find(IndexTts, broken, home)
+
+
+def test_memory_that_runs_out_loses_no_utterance(
+    pool: WorkerPool, folder: Path, home: Path
+) -> None:
+    batch = [UTTERANCE, Utterance("one more line.", voice="low", seed=5)]
+    plain, report = _speak(pool, *batch), RunReport()
+    with _open_pool(folder, home, TightIndexTts) as tight:
+        outcomes = list(tight.run(batch, cost=lambda one: one.cost, report=report))
+    assert report.num_out_of_memory == 2
+    assert [outcome.failure for outcome in outcomes] == [None] * len(batch)
+    for outcome, take in zip(sorted(outcomes, key=lambda one: one.index), plain, strict=True):
+        assert outcome.result is not None
+        np.testing.assert_array_equal(decode_take(outcome.result.data).samples, take.samples)
+
+
+# -- from the commands and over HTTP ---------------------------------------------------------------
+
+
+@pytest.fixture
+def person(folder: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a person who installed the engine and its weights."""
+    cache = tmp_path / "home" / ".cache" / "anyrig"
+    (cache / "models").mkdir(parents=True)
+    (cache / "models" / "indextts").symlink_to(folder)
+    (cache / "environments").symlink_to(home)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return cache
+
+
+@pytest.mark.usefixtures("person")
+def test_requests_over_http(make_app: MakeApp) -> None:  # noqa: F811
+    """Without a cache, so that the same audio is made twice."""
+    with TestClient(make_app("--no-cache"), base_url=HERE) as client:
+
+        def speak(voice: str = "low", seed: int = 3, **options: object) -> bytes:
+            body = {
+                "model": "indextts", "voice": voice, "input": UTTERANCE.text, "seed": seed,
+                "language": "en", "response_format": "pcm",
+                "options": {"max_mel_tokens": 40, "num_beams": 1, **options},
+            }  # fmt: skip
+            answer = client.post("/v1/audio/speech", json=body)
+            assert answer.status_code == 200, answer.text
+            return answer.content
+
+        plain = speak()
+        assert len(plain) > 2 * 24000 * 0.2
+        assert speak() == plain
+        sad = speak(emo_vector="0,0,0.7,0,0,0,0,0", duration=1.5)
+        like_high = speak(emo_audio_prompt="high", duration=1.5)
+        assert len({plain, speak("high"), speak(seed=4), sad, like_high}) == 5
+        assert len(sad) > 1.3 * len(plain)

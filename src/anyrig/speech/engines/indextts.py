@@ -101,7 +101,8 @@ INFO = EngineInfo(
     streams=True,
     options=_OPTIONS,
     verification=Verification(
-        "small random", note="with indextts25-inference 0.2.0 on the CPU; not on a GPU"
+        "small random",
+        note="with indextts25-inference 0.2.0 on the CPU, also over HTTP; not on a GPU",
     ),
 )
 INFO_2 = EngineInfo(
