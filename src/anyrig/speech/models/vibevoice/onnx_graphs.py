@@ -98,6 +98,6 @@ def _run_export(folder: Path, graphs: Path, kind: WeightFormat, on_progress: OnP
         raise StorageError(
             "converting the weights of VibeVoice-Realtime to ONNX failed: the process "
             + describe_exit(code, errors.lines()),
-            hint="Run it again: what was finished is kept. It needs about 4 GB of memory, and of "
+            hint="Run it again: what was finished is kept. It needs about 6 GB of memory, and of "
             "disk space as much as the weights in this format.",
         )
