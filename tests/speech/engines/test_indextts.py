@@ -13,6 +13,7 @@ import subprocess
 import wave
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,7 +137,7 @@ def test_a_batch_of_voices_seeds_and_languages(pool: WorkerPool, plain: Take) ->
     ],
 )
 def test_every_option_changes_the_sound(
-    options: dict[str, object], folder: Path, home: Path, plain: Take
+    options: dict[str, Any], folder: Path, home: Path, plain: Take
 ) -> None:
     with _open_pool(folder, home, **options) as pool:
         (take,) = _speak(pool, UTTERANCE)

@@ -91,7 +91,7 @@ class _LanguageStep(nn.Module):
             heads = F.linear(normed, layer.qkv, layer.qkv_bias).view(rows, count, -1, size)
             query, key, value = split_heads(heads, shape.kv_heads, rotary)
             key, value = key.transpose(1, 2), value.transpose(1, 2)
-            query = query.unflatten(2, (shape.kv_heads, group)) * size**-0.5
+            query = query.view(rows, count, shape.kv_heads, group, size) * size**-0.5
             queries = query.permute(0, 2, 3, 1, 4).reshape(rows, shape.kv_heads, -1, size)
             seen = queries @ key_before.to(dtype).transpose(2, 3)
             fresh = queries @ key.transpose(2, 3)
