@@ -39,6 +39,11 @@ from tests.text.picture_making import sheet
         ("a.xml", b"\xef\xbb\xbf<?xml version='1.0'?><FictionBook xmlns='x'/>", "fb2"),
         ("a.xml", '<?xml version="1.0"?><FictionBook/>'.encode("utf-16"), "fb2"),
         ("a.pdf", b"x" * 60 + b"BOOKMOBI" + b"x" * 60, "mobi"),
+        ("a.txt", b"TPZ is what Amazon called Topaz.", "txt"),
+        ("a.txt", b"RIFF files begin with these letters.", "txt"),
+        ("a.log", b"ID3 tags were read from 12 files.", "txt"),
+        ("notes", b"fLaC is the marker.\nSQLite format 3 is another.", "txt"),
+        ("a.txt", b"OggS pages: see below", "txt"),
     ],
 )
 def test_content_counts_before_the_name(tmp_path: Path, name: str, data: bytes, found: str) -> None:
@@ -67,8 +72,10 @@ def test_archives_are_told_apart_by_what_they_hold(
     [
         ("a.txt", b"", "is empty"),
         ("a.epub", b"This is no archive.", r"a\.epub is not a valid EPUB \(damaged\?\)$"),
-        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 99, "an old Word"),
+        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 99, "a damaged Office file"),
         ("a.txt", b"\x1f\x8b\x08\x00", "gzip"),
+        ("a.txt", b"RIFF\x24\x08\x00\x00WAVEfmt ", "an audio or video file"),
+        ("a.azw", b"TPZ0" + b"\x00" * 99, "protected by Amazon"),
         ("a.epub", b"\x89PNG\r\n\x1a\n", "an image"),
         ("a.epub", b"PK\x03\x04" + b"\x00" * 50, "not a complete zip"),
     ],

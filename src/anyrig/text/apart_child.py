@@ -26,6 +26,7 @@ from typing import BinaryIO, cast
 from anyrig.errors import AnyrigError, LimitExceededError
 from anyrig.text import files, page_reader
 from anyrig.text.document import document_to_json
+from anyrig.text.formats import eml
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.memory import EXIT_CODE, limit_memory
 from anyrig.text.page_reader import RenderedPage
@@ -70,7 +71,8 @@ def _serve(request: dict[str, object], out: BinaryIO) -> None:
             _read(path, limits, out)
         else:
             numbers = cast("list[int]", request["numbers"])
-            if files.format_of_name(path.name) != "eml":  # those take time before the first page
+            # Messages take time before their first page.
+            if files.format_of_name(path.name) not in eml.FORMATS:
                 _say(out, {"page": 0, "of": len(numbers)})
             for page in _render(path, numbers, int(str(request["dpi"])), limits):
                 said = {"rendered": page.number, "bytes": len(page.data), "error": page.error}

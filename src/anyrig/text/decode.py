@@ -30,7 +30,6 @@ _CYRILLIC = ("cp1251", "koi8_r", "cp866", "mac_cyrillic", "iso8859_5", "cp855", 
 _OTHERS = (
     (b"PK\x03\x04", "a zip archive, as EPUB and docx are"),
     (b"%PDF", "a PDF"),
-    (b"RIFF", "an audio file"),
     (b"\x1f\x8b", "a gzip archive"),
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),

@@ -19,7 +19,7 @@ from typing import Protocol, cast
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, ProtectedFileError
 from anyrig.text.document import Document
-from anyrig.text.formats import memory, picture
+from anyrig.text.formats import compressed, memory, ole, picture
 from anyrig.text.formats.limits import Limits
 from anyrig.text.labels import clean_labels, one_line
 
@@ -35,7 +35,13 @@ FORMATS = {
     "pdf": "anyrig.text.formats.pdf",
     "mobi": "anyrig.text.formats.mobi",
     "csv": "anyrig.text.formats.csv",
+    "xlsx": "anyrig.text.formats.sheets",
+    "xls": "anyrig.text.formats.sheets",
+    "ods": "anyrig.text.formats.sheets",
+    "pptx": "anyrig.text.formats.pptx",
     "eml": "anyrig.text.formats.eml",
+    "msg": "anyrig.text.formats.eml",
+    "gz": "anyrig.text.formats.compressed",
     **dict.fromkeys(picture.FORMATS, "anyrig.text.formats.picture"),
 }
 """Format -> the module whose `read(path, limits)` reads it, imported when it is needed.
@@ -52,16 +58,23 @@ _BY_NAME = {
     ".rtf": "rtf", ".pdf": "pdf",
     ".mobi": "mobi", ".azw": "mobi", ".azw3": "mobi", ".prc": "mobi", ".kf8": "mobi",
     ".csv": "csv", ".tsv": "csv", ".tab": "csv",
+    ".xlsx": "xlsx", ".xlsm": "xlsx", ".xltx": "xlsx", ".xls": "xls", ".ods": "ods",
+    ".pptx": "pptx", ".pptm": "pptx", ".ppsx": "pptx", ".msg": "msg", ".gz": "gz",
+    ".heic": "heic", ".heif": "heic", ".hif": "heic",
     ".eml": "eml", ".mbox": "eml", ".mbx": "eml", ".mht": "eml", ".mhtml": "eml",
     ".png": "png", ".apng": "png", ".jpg": "jpg", ".jpeg": "jpg", ".jpe": "jpg", ".jfif": "jpg",
     ".tif": "tiff", ".tiff": "tiff", ".webp": "webp", ".gif": "gif", ".bmp": "bmp", ".dib": "bmp",
     ".jp2": "jp2", ".j2k": "jp2", ".avif": "avif",
 }  # fmt: skip
 # Their first bytes tell them: one that has others is not what it is called.
-_TOLD = ("epub", "docx", "odt", "pdf", "mobi", *picture.FORMATS)
+_TOLD = (
+    "epub", "docx", "odt", "pdf", "mobi", "xlsx", "xls", "ods", "pptx", "msg", "gz",
+    *picture.FORMATS,
+)  # fmt: skip
 _LABELS = {
     ".pdf": "PDF", ".epub": "EPUB", ".docx": "DOCX", ".doc": "Word document", ".odt": "ODT",
-    ".mobi": "MOBI", ".azw3": "AZW3",
+    ".mobi": "MOBI", ".azw3": "AZW3", ".xlsx": "XLSX", ".xls": "XLS", ".ods": "ODS",
+    ".pptx": "PPTX", ".msg": "Outlook message",
 }  # fmt: skip
 """What people call formats that are never plain text."""
 _HEAD_BYTES = 4096
@@ -71,7 +84,6 @@ _HEADER = re.compile(
 _MESSAGE = re.compile(rb"(?:From \S+ .*\r?\n)?[A-Za-z][!-9;-~]*:[ \t]")
 # What people give by mistake, what it is, and what to do about it.
 _OTHERS = (
-    (b"\x1f\x8b", "a gzip archive", "Unpack it and pass the file inside."),
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "Unpack it and pass the file inside."),
     (b"Rar!\x1a\x07", "a RAR archive", "Unpack it and pass the file inside."),
     (b"RIFF", "an audio or video file", "Pass the text, not a recording."),
@@ -84,11 +96,18 @@ _OTHERS = (
     (b"ITSF", "a compiled help file", "Convert it to EPUB with Calibre."),
     (b"SQLite format 3\x00", "a database", "Pass a book or a text."),
 )
-# Office archives that hold no running text, by a member's name.
-_SHEETS = (
-    ("xl/", "a spreadsheet", "Save it as CSV first."),
-    ("ppt/", "slides", "Save them as PDF first."),
+# Members of archives, what they are found in, and what to do where that is not read.
+_MEMBERS = (
+    ("word/document.xml", "docx"), ("xl/workbook.xml", "xlsx"), ("ppt/presentation.xml", "pptx"),
+    ("content.xml", "odt"),
+)  # fmt: skip
+_UNREAD_MEMBERS = (
+    ("xl/workbook.bin", "a binary spreadsheet (xlsb)", "Save it as XLSX first."),
+    ("index/document.iwa", "a file of Apple's Pages, Numbers or Keynote", "Export it as PDF."),
 )
+_OPEN_DOCUMENT = b"application/vnd.oasis.opendocument."
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+"""What no plain text has: words such as RIFF, ID3 or TPZ alone make no recording."""
 _SELLERS = (
     (b"\xeaDRMION", "Amazon (KFX)"),
     (b"TPZ", "Amazon (Topaz)"),
@@ -174,8 +193,11 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
 
 
 def format_of_name(name: str) -> str:
-    """The format that a file's name says, whatever it holds; empty if it says none."""
-    return _BY_NAME.get(Path(name).suffix.lower(), "")
+    """The format that a file's name says, whatever it holds; empty if it says none.
+
+    That of a compressed file is what it holds: `txt` of `a.txt.gz`.
+    """
+    return _BY_NAME.get(Path(compressed.inner_name(name)).suffix.lower(), "")
 
 
 def _is_message(head: bytes) -> bool:
@@ -215,8 +237,9 @@ def _refuse_odd(path: Path, limits: Limits) -> None:
 
 
 def _by_magic(head: bytes, path: Path) -> str:
+    is_text = not _CONTROLS.search(head)
     for magic, seller in _SELLERS:
-        if head.startswith(magic):
+        if head.startswith(magic) and not is_text:
             raise ProtectedFileError(
                 f"{path.name} is protected by {seller}: it cannot be read",
                 hint="Ask the seller for a copy without DRM.",
@@ -227,9 +250,13 @@ def _by_magic(head: bytes, path: Path) -> str:
         return "rtf"
     if head[60:68] in (b"BOOKMOBI", b"TEXtREAd"):
         return "mobi"
-    if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
-        return "docx"  # its reader tells an old file from one with a password
-    _refuse_others(head, path)
+    if head.startswith(ole.MAGIC):
+        return ole.format_of(path)
+    if head.startswith(compressed.MAGIC):
+        compressed.check_content(path)
+        return "gz"
+    if not is_text:
+        _refuse_others(head, path)
     return ""
 
 
@@ -242,10 +269,6 @@ def _is_pdf(head: bytes, path: Path) -> bool:
 
 def _refuse_others(head: bytes, path: Path) -> None:
     if head[4:8] == b"ftyp":
-        if head[8:12] in (b"heic", b"heix", b"mif1", b"heim", b"msf1"):
-            raise InvalidInputError(
-                f"{path.name} is a HEIC picture", hint="Save it as JPEG or PNG first."
-            )
         raise InvalidInputError(
             f"{path.name} is an audio or video file", hint="Pass the text, not a recording."
         )
@@ -275,29 +298,39 @@ def _zip_format(path: Path, limits: Limits) -> str:
         kind = b""
         if "mimetype" in archive and archive.size("mimetype") < 200:
             kind = archive.read("mimetype").strip()
-    if kind.startswith(b"application/vnd.oasis.opendocument.text"):
-        return "odt"
+    if kind.startswith(_OPEN_DOCUMENT):
+        return _open_document_format(path, kind.removeprefix(_OPEN_DOCUMENT))
     if kind.startswith(b"application/epub") or "meta-inf/container.xml" in names:
         return "epub"
-    for member, found in (("word/document.xml", "docx"), ("content.xml", "odt")):
-        if member in names:
-            return found
-    _refuse_sheets(path, names)
+    if found := _by_member(path, names):
+        return found
     for ending, found in ((".opf", "epub"), (".fb2", "fb2")):
         if any(name.endswith(ending) for name in names):
             return found
     named = _BY_NAME.get(path.suffix.lower())
-    if named in ("epub", "docx", "odt"):
+    if named in ("epub", "docx", "odt", "xlsx", "ods", "pptx"):
         return named  # its reader says what is missing
     raise InvalidInputError(
         f"{path.name} is a zip archive without a book", hint="Unpack it and pass one file."
     )
 
 
-def _refuse_sheets(path: Path, names: set[str]) -> None:
-    for member, what, hint in _SHEETS:
-        if any(name.startswith(member) for name in names):
+def _by_member(path: Path, names: set[str]) -> str:
+    for member, what, hint in _UNREAD_MEMBERS:
+        if member in names:
             raise InvalidInputError(f"{path.name} is {what}", hint=hint)
+    return next((found for member, found in _MEMBERS if member in names), "")
+
+
+def _open_document_format(path: Path, kind: bytes) -> str:
+    if kind.startswith(b"text"):
+        return "odt"
+    if kind.startswith(b"spreadsheet"):
+        return "ods"
+    what = "slides (odp)" if kind.startswith(b"presentation") else "an OpenDocument drawing"
+    raise InvalidInputError(
+        f"{path.name} is {what}", hint="Open it in LibreOffice and save it as PPTX or PDF."
+    )
 
 
 def _tail(path: Path) -> bytes:

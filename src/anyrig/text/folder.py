@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text import files
-from anyrig.text.formats import picture
+from anyrig.text.formats import compressed, picture
 from anyrig.text.labels import one_line
 
 _JUNK = frozenset(
@@ -199,7 +199,7 @@ class _Walk:
         """A file whose name says nothing."""
         try:
             form = files.format_of(path)
-            if form == "txt" and not _is_text(path):
+            if form in ("txt", "gz") and not _is_text(path):
                 self.skipped.append(Skipped(path, "of a kind that is not read here"))
                 return
         except AnyrigError as error:
@@ -233,6 +233,8 @@ def _is_text(path: Path) -> bool:
     """Whether the beginning of a file reads as text."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
+    if head.startswith(compressed.MAGIC):
+        head = compressed.read_head(path)
     if head.startswith(_WIDE):
         return True
     return bool(head.strip()) and sum(byte in _CONTROLS for byte in head) * 50 <= len(head)

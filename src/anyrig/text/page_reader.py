@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.text import files
 from anyrig.text.document import Block, Chapter, Document, Metadata, Scan
-from anyrig.text.formats import picture
+from anyrig.text.formats import compressed, eml, picture
 from anyrig.text.formats.limits import Limits
 from anyrig.text.garbage import fault
 from anyrig.text.labels import clean_labels
@@ -51,11 +51,14 @@ def read_pages(path: Path, limits: Limits, on_page: OnPage) -> Document:
     """A file by its own text; each page keeps what stands on it."""
     with files.guarded(path, limits):
         format = files.format_of(path, limits=limits)
+        if format == "gz":
+            with compressed.unpack(path, limits) as inner:
+                return replace(read_pages(inner, limits, on_page), path=path)
         if format == "pdf":
             document = _read_pdf(path, limits, on_page)
         elif format in picture.FORMATS:
             document = _read_picture(path, format, limits)
-        elif format == "eml":
+        elif format in eml.FORMATS:
             document = _read_message(path, limits, on_page)[0]
         elif format == "txt":
             document = _read_plain(path, limits)
@@ -68,13 +71,16 @@ def render_pages(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -
     """Pages as PNG, one for each number; `InvalidInputError` at the first that cannot be drawn."""
     with files.guarded(path, limits):
         format = files.format_of(path, limits=limits)
-        if format == "pdf":
+        if format == "gz":
+            with compressed.unpack(path, limits) as inner:
+                yield from render_pages(inner, numbers, dpi, limits)
+        elif format == "pdf":
             from anyrig.text.formats import pdf_pages
 
             yield from pdf_pages.drawn(path, list(numbers), dpi, limits)
         elif format in picture.FORMATS:
             yield from picture.drawn(path, format, list(numbers), limits)
-        elif format == "eml":
+        elif format in eml.FORMATS:
             yield from _render_attachments(path, numbers, dpi, limits)
         else:
             raise InvalidInputError(
@@ -144,8 +150,6 @@ class _Place:
 
 
 def _list_messages(path: Path, limits: Limits) -> list[Email]:
-    from anyrig.text.formats import eml
-
     return [each for top in eml.messages(path, limits) for each in eml.thread(top)]
 
 
@@ -180,8 +184,8 @@ def _read_message(
         bare = tuple(replace(block, page=0) for block in chapters[0].blocks)
         chapters = [replace(chapters[0], blocks=bare)]
     document = Document(
-        Metadata(title=messages[0].subject if messages else ""), tuple(chapters), format="eml",
-        warnings=tuple(warnings), scans=tuple(scans),
+        Metadata(title=messages[0].subject if messages else ""), tuple(chapters),
+        format=eml.format_of(path), warnings=tuple(warnings), scans=tuple(scans),
     )  # fmt: skip
     return document, places
 
@@ -213,8 +217,6 @@ def _read_attachment(
     attachment: Attachment, limits: Limits, on_page: OnPage, warnings: list[str]
 ) -> Document | None:
     """None, and a warning, where it cannot be read."""
-    from anyrig.text.formats import eml
-
     with tempfile.TemporaryDirectory() as folder:
         try:
             path = eml.saved(attachment, Path(folder))
@@ -244,7 +246,7 @@ def _is_small(path: Path, format: str, limits: Limits) -> bool:
 
 def _limit_depth(format: str, limits: Limits) -> Limits:
     """The limits of an attachment: a message that is attached as a file is one level deeper."""
-    if format != "eml":
+    if format not in eml.FORMATS:
         return limits
     if limits.depth <= 0:
         raise InvalidInputError("it is a message in too many others", hint="Save it by itself.")
@@ -255,8 +257,6 @@ def _render_attachments(
     path: Path, numbers: Sequence[int], dpi: int, limits: Limits
 ) -> Iterator[bytes]:
     """Pages of the attachments of a message; each run of one attachment's is drawn at once."""
-    from anyrig.text.formats import eml
-
     _, places = _read_message(path, limits, lambda _page, _of: None)
     attachments = [one for message in _list_messages(path, limits) for one in message.attachments]
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import InvalidInputError, ProtectedFileError
-from anyrig.text import files
 from anyrig.text.document import Block, Document
 from anyrig.text.formats import docx as reader
 from anyrig.text.formats.limits import Limits
@@ -128,21 +126,3 @@ def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
     assert (about.title, about.authors, about.language) == ("T", ("A", "B"), "en-GB")
     assert document.cover is not None
     assert document.cover.media_type == "image/png"
-
-
-def test_old_and_locked_files_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.docx"
-    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600)
-    with pytest.raises(InvalidInputError) as error:
-        reader.read(path, Limits())
-    assert "docx" in error.value.hint
-    path.write_bytes(path.read_bytes() + "EncryptedPackage".encode("utf-16-le"))
-    with pytest.raises(ProtectedFileError):
-        reader.read(path, Limits())
-
-
-def test_the_door_tells_old_from_locked(tmp_path: Path) -> None:
-    path = tmp_path / "a.doc"
-    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16-le"))
-    with pytest.raises(ProtectedFileError):
-        files.read(path)

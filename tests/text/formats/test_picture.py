@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import random
+import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from anyrig.errors import InvalidInputError, LimitExceededError
+from anyrig.errors import InvalidInputError, LimitExceededError, MissingPackageError
 from anyrig.text.files import format_of, read
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import drawn, format_of_head, num_pages
@@ -147,3 +148,23 @@ def test_a_camera_s_picture_of_several_is_read(tmp_path: Path) -> None:
     one = sheet(3, mode="RGB")
     one.save(path, "MPO", save_all=True, append_images=[one])
     assert squares(_drawn(path)) == 3
+
+
+HEIC = Path(__file__).parent / "files" / "invoice.heic"
+
+
+def test_pictures_of_phones_are_drawn() -> None:
+    pytest.importorskip("pi_heif")
+    assert format_of(HEIC) == "heic"
+    with Image.open(io.BytesIO(_drawn(HEIC))) as image:
+        assert (image.size, image.mode) == ((640, 120), "L")
+        assert image.getextrema()[0] < 60
+
+
+def test_without_their_library_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.init()
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    monkeypatch.setitem(sys.modules, "pi_heif", None)
+    with pytest.raises(MissingPackageError, match="HEIC picture") as caught:
+        _drawn(HEIC)
+    assert "anyrig[ocr]" in caught.value.hint

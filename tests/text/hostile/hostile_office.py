@@ -1,14 +1,16 @@
-"""docx, odt and fb2 that nest, repeat, fetch or lie."""
+"""docx, odt, fb2, spreadsheets, slides and messages that nest, repeat, fetch or lie."""
 
 # ruff: noqa: E501 - a hostile text is a line, however long
 from __future__ import annotations
 
 import base64
+import gzip
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.text.epub_maker import PNG
+from tests.text.formats.office_binary import msg, ods, ole, pptx, shape, xlsx
 from tests.text.formats.office_files import docx, fb2, odt, p
 from tests.text.hostile.hostile_kinds import ALL, Hostile, Outcome, hostile
 
@@ -62,12 +64,79 @@ FICTION: dict[str, str] = {
 }  # fmt: skip
 
 
+CORNER = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
+WIDE = "<row><c><v>1</v></c></row>" * 40_000 + "<row>" + "<c/>" * 16_000 + "<c><v>1</v></c></row>"
+SHEETS: dict[str, str] = {
+    "far_corner": '<row r="1"><c r="A1"><v>1</v></c></row>' + CORNER,
+    "wide_and_high": WIDE,
+    "same_long_text": '<row><c t="s"><v>0</v></c></row>' * 20_000,
+    "numbers_absurd": '<row r="99999999999"><c r="ZZZ0"><v>1e999</v></c></row>',
+    "dates_absurd": '<row><c s="1"><v>1e300</v></c><c s="1"><v>-5</v></c></row>',
+    "not_closed": "<row><c>" * 2_000,
+    "cells": '<row><c t="inlineStr"><is><t>word</t></is></c></row>' * 30_000,
+}  # fmt: skip
+REPEATS = '<table:table-row table:number-rows-repeated="{0}"><table:table-cell table:number-columns-repeated="{1}"><text:p>{2}</text:p></table:table-cell></table:table-row>'
+TABLES: dict[str, str] = {
+    "a_billion_rows": REPEATS.format(10**9, 10**9, "word"),
+    "empty_to_the_end": REPEATS.format(1, 1, "word") + REPEATS.format(1048575, 16384, ""),
+    "rows_between": REPEATS.format(1, 1, "a") + REPEATS.format(10**6, 9000, "") + REPEATS.format(1, 1, "b"),
+    "long_text_repeated": REPEATS.format(900, 900, "x" * 100_000),
+    "numbers_absurd": REPEATS.format(10**17, 1, "x") * 3,
+}  # fmt: skip
+SLIDES: dict[str, str] = {
+    "groups_deep": "<p:grpSp>" * 200 + shape("word") + "</p:grpSp>" * 200,
+    "groups_20000_deep": "<p:grpSp>" * 20_000 + shape("word") + "</p:grpSp>" * 20_000,
+    "boxes": shape("word") * 20_000,
+    "table_deep": "<a:tbl><a:tr><a:tc>" * 60 + shape("word") + "</a:tc></a:tr></a:tbl>" * 60,
+}
+
+
+@hostile("read")
+def msg_that_attaches_itself(folder: Path) -> Path:
+    streams = msg("Outer", "")
+    for depth in range(1, 60):
+        place = "__attach_version1.0_#00000000/__substg1.0_3701000D/" * depth
+        streams |= msg("Inner", "", place=place)
+    path = folder / "a.msg"
+    path.write_bytes(ole(streams))
+    return path
+
+
+@hostile("either")
+def msg_whose_sectors_run_in_a_circle(folder: Path) -> Path:
+    data = bytearray(ole(msg("The subject", "The words of it. " * 2000)))
+    data[-512:] = b"\0\0\0\0" * 128  # every sector leads to the first
+    path = folder / "a.msg"
+    path.write_bytes(data)
+    return path
+
+
+@hostile("refused")
+def gzip_bomb(folder: Path) -> Path:
+    path = folder / "book.txt.gz"
+    with gzip.open(path, "wb") as file:
+        for _ in range(200):
+            file.write(b"a" * 1_000_000)
+    return path
+
+
+@hostile("refused")
+def slides_without_end(folder: Path) -> Path:
+    return pptx(folder / "a.pptx", [""] * 3_000)
+
+
 def _maker(form: str, body: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         if form == "docx":
             return docx(folder / "book.docx", body)
         if form == "odt":
             return odt(folder / "book.odt", body)
+        if form == "xlsx":
+            return xlsx(folder / "book.xlsx", {"A": body}, shared=["x" * 100_000])
+        if form == "ods":
+            return ods(folder / "book.ods", f"<table:table>{body}</table:table>")
+        if form == "pptx":
+            return pptx(folder / "book.pptx", [body])
         path = folder / "book.fb2"
         path.write_text(fb2(body), encoding="utf-8")
         return path
@@ -77,7 +146,14 @@ def _maker(form: str, body: str) -> Callable[[Path], Path]:
 
 def _listed() -> None:
     outcome: Outcome = "either"
-    for form, bodies in (("docx", WORD), ("odt", OPEN), ("fb2", FICTION)):
+    for form, bodies in (
+        ("docx", WORD),
+        ("odt", OPEN),
+        ("fb2", FICTION),
+        ("xlsx", SHEETS),
+        ("ods", TABLES),
+        ("pptx", SLIDES),
+    ):
         for name, body in bodies.items():
             ALL[f"{form}_of_{name}"] = Hostile(f"{form}_of_{name}", _maker(form, body), outcome)
 

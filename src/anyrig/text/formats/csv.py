@@ -44,7 +44,7 @@ def read(path: Path, limits: Limits) -> Document:
     rows = rows_of(text, dialect_of(text, path.suffix), path.name, limits)
     if not rows:
         raise empty(path.name)
-    return Document(Metadata(), tuple(_chapters(rows)), format="csv")
+    return Document(Metadata(), tuple(cut_rows(rows)), format="csv")
 
 
 def dialect_of(text: str, suffix: str = "") -> Dialect:
@@ -129,16 +129,24 @@ def _is_value(cell: str) -> bool:
     return bool(_NUMBER.fullmatch(cell) or _DATE.fullmatch(cell))
 
 
-def _chapters(rows: list[list[str]]) -> Iterator[Chapter]:
-    """Pages of rows; counted as a person counts them, without the header."""
+def cut_rows(rows: list[list[str]], name: str = "") -> Iterator[Chapter]:
+    """Pages of rows; counted as a person counts them, without the header.
+
+    Args:
+        rows: of one table.
+        name: of the sheet, for the titles.
+    """
+    if not rows:
+        return
     if len(rows) <= ROWS + 1:
-        yield Chapter("", (Block(_table(rows), "table"),))
+        yield Chapter(name, (Block(_table(rows), "table"),))
         return
     head = rows[:1] if has_header(rows) else []
     body = rows[len(head) :]
     for start in range(0, len(body), ROWS):
         part = body[start : start + ROWS]
-        title = f"rows {start + 1}-{start + len(part)}"
+        title = f"{name}, " if name else ""
+        title += f"rows {start + 1}-{start + len(part)}"
         yield Chapter(title, (Block(_table([*head, *part]), "table"),))
 
 

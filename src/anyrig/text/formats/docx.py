@@ -6,7 +6,6 @@ footers and comments are no part of the text.
 
 from __future__ import annotations
 
-import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -14,16 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.document import Block, BlockKind, Chapter, Document, Metadata, Picture, Role
+from anyrig.text.document import Block, BlockKind, Chapter, Document, Role
 from anyrig.text.formats import outline
 from anyrig.text.formats.docx_runs import Paragraph
 from anyrig.text.formats.docx_styles import Styles, is_numbered, outline_of
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.office import attribute, part, picture, refuse_old
+from anyrig.text.formats.office import attribute, find_target, part, read_metadata
 from anyrig.text.formats.paragraphs import is_rule
 from anyrig.text.formats.runs import Run, Woven, table, woven
 from anyrig.text.formats.xml import local
-from anyrig.text.formats.zipped import Zipped, opened
+from anyrig.text.formats.zipped import opened
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -35,19 +34,18 @@ _BLOCK_WRAPS = frozenset(
 
 def read(path: Path, limits: Limits) -> Document:
     """A docx as a document."""
-    refuse_old(path, limits)
     with opened(path, limits) as archive:
-        main = _target(archive, "", "officeDocument", limits) or "word/document.xml"
+        main = find_target(archive, "", "officeDocument", limits) or "word/document.xml"
         root = part(archive, main, limits)
         if root is None:
             raise InvalidInputError(
                 f"{path.name} has no text part", hint="Open it in Word and save it again as docx."
             )
-        about, cover = _about(archive, limits)
-        styles = Styles(part(archive, _target(archive, main, "styles", limits), limits))
+        about, cover = read_metadata(archive, limits)
+        styles = Styles(part(archive, find_target(archive, main, "styles", limits), limits))
         reader = _Reader(styles)
         for kind in ("footnote", "endnote"):
-            notes = part(archive, _target(archive, main, f"{kind}s", limits), limits)
+            notes = part(archive, find_target(archive, main, f"{kind}s", limits), limits)
             reader.keep_notes(kind, notes)
     chapters = reader.chapters(root)
     title = about.title or reader.title
@@ -268,34 +266,3 @@ def _is_listing(element: Element) -> bool:
         if local(properties) == "sdtpr"
         for each in properties.iter()
     )
-
-
-def _target(archive: Zipped, of: str, kind: str, limits: Limits) -> str:
-    """The part that stands in a relation to another one, by the file's own table or by custom."""
-    folder, base = posixpath.split(of)
-    relations = part(archive, posixpath.join(folder, "_rels", f"{base}.rels"), limits)
-    for each in relations if relations is not None else ():
-        if attribute(each, "Type").rpartition("/")[2] == kind:
-            target = attribute(each, "Target")
-            return target.lstrip("/") if target.startswith("/") else posixpath.join(folder, target)
-    return posixpath.join(folder, f"{kind}.xml") if of else ""
-
-
-def _about(archive: Zipped, limits: Limits) -> tuple[Metadata, Picture | None]:
-    core = _target(archive, "", "core-properties", limits) or "docProps/core.xml"
-    root = part(archive, core, limits)
-    said: dict[str, str] = {}
-    for each in root if root is not None else ():
-        said.setdefault(local(each), " ".join((each.text or "").split()))
-    authors = tuple(name.strip() for name in said.get("creator", "").split(";") if name.strip())
-    subjects = said.get("keywords", "") or said.get("subject", "")
-    about = Metadata(
-        title=said.get("title", ""),
-        authors=authors,
-        language=said.get("language", ""),
-        description=said.get("description", ""),
-        identifier=said.get("identifier", ""),
-        subjects=tuple(word.strip() for word in subjects.split(",") if word.strip()),
-    )
-    shown = _target(archive, "", "thumbnail", limits)
-    return about, picture(archive, shown) if shown else None

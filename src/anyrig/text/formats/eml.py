@@ -1,4 +1,4 @@
-"""Messages: what they are about, who wrote to whom, what they say, and what is attached.
+"""Messages (eml, mbox, msg): subject, who wrote to whom, what it says, what is attached.
 
 A message says its text once: of a plain and a marked-up version the plain one is taken, unless it
 is empty. What is attached is a file like any other and is handed on as bytes; attached messages
@@ -12,7 +12,7 @@ import email
 import email.policy
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.errors import MessageError
 from email.message import EmailMessage
@@ -23,6 +23,7 @@ from anyrig.errors import AnyrigError, EmptyFileError, InvalidInputError
 from anyrig.text.decode import decode
 from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.ole import MAGIC
 from anyrig.text.formats.plain import content, empty
 from anyrig.text.labels import one_line
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 else:
     _Policy = email.policy.EmailPolicy
 
+FORMATS = ("eml", "msg")
 _SHOWN = (("from", "From"), ("to", "To"), ("cc", "Cc"), ("date", "Date"))
 _MOST_LABEL = 2_000
 _MOST_PARTS = 5_000
@@ -81,7 +83,8 @@ def read(path: Path, limits: Limits) -> Document:
     first = found[0]
     authors = (first.sender,) if first.sender else ()
     about = Metadata(title=first.subject, authors=authors, year=first.year)
-    return Document(about, tuple(chapters), None, "eml", tuple(dict.fromkeys(warnings)))
+    unique = tuple(dict.fromkeys(warnings))
+    return Document(about, tuple(chapters), None, format_of(path), unique)
 
 
 def thread(message: Email) -> Iterator[Email]:
@@ -93,8 +96,12 @@ def thread(message: Email) -> Iterator[Email]:
 
 def messages(path: Path, limits: Limits) -> list[Email]:
     """The messages of a file: one, or those of a mailbox."""
+    counter = MessageCounter(limits)
+    if format_of(path) == "msg":
+        from anyrig.text.formats import msg
+
+        return [msg.read_message(path, counter)]
     data = content(path, limits)
-    counter = _Counter(limits)
     try:
         return [_message(one, path.name, counter, 0) for one in _parsed(data)]
     except RecursionError:
@@ -127,20 +134,85 @@ class _Clipped(_Policy):
         return name, said[: _LONGEST_KIND if name.lower().startswith("content-") else _LONGEST]
 
 
-class _Counter:
+class MessageCounter:
     """What all messages of one file may hold together."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.num_attachments = 0
-        self.num_parts = 0
+        self._num_attachments = 0
+        self._num_parts = 0
 
-    def part(self, name: str) -> None:
-        self.num_parts += 1
-        if self.num_parts > _MOST_PARTS:
+    @property
+    def too_deep(self) -> str:
+        return f"messages that are attached more than {self.limits.depth} deep are left out"
+
+    def add_part(self, name: str) -> None:
+        self._num_parts += 1
+        if self._num_parts > _MOST_PARTS:
             raise InvalidInputError(
                 f"{name} has more than {_MOST_PARTS:,} parts", hint="Save its messages one by one."
             )
+
+    def add_attachment(
+        self, email: Email, name: str, data: bytes, *, inside: bool, kind: str = ""
+    ) -> None:
+        self._num_attachments += 1
+        most = self.limits.attachments
+        if self._num_attachments > most:
+            email.warnings.append(
+                f"there are more than {most:,} attachments; the rest are left out"
+            )
+            return
+        name = name or f"part {self._num_attachments}" + (f" ({kind})" if kind else "")
+        if data:
+            email.attachments.append(Attachment(name, data, inside))
+        else:
+            email.warnings.append(f"the attachment {name} is empty or damaged")
+
+
+def build_email(subject: str, rows: Mapping[str, str]) -> Email:
+    """A message with its subject and what stands above its text.
+
+    Args:
+        subject: on one line.
+        rows: what is shown of the header, such as `From`; an empty one is left out.
+    """
+    email = Email(subject, sender=rows.get("From", ""))
+    year = re.search(r"\b(?:19|20)\d\d\b", rows.get("Date", ""))
+    email.year = year[0] if year else ""
+    if subject:
+        email.blocks.append(Block(subject, "heading", 1))
+    lines = [f"{label}: {value}" for label, value in rows.items() if value]
+    if lines:
+        email.blocks.append(Block("\n".join(lines), "table"))
+    return email
+
+
+def split_paragraphs(text: str) -> list[Block]:
+    """The paragraphs of a plain message, whose lines stay."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return [Block(piece.strip("\n"), "poem") for piece in _BLANKS.split(text) if piece.strip()]
+
+
+def read_html(source: str | bytes, name: str, limits: Limits) -> list[Block]:
+    """What a message in HTML says."""
+    from anyrig.text.formats import html
+    from anyrig.text.formats.xml import page
+
+    if not source.strip():
+        return []
+    data = source.encode("utf-8", "replace") if isinstance(source, str) else source
+    try:
+        document = html.document(page(data, name=name, limits=limits), name, "html")
+    except EmptyFileError:
+        return []
+    return [block for chapter in document.chapters for block in chapter.blocks if block.text]
+
+
+def format_of(path: Path) -> str:
+    """Which of `FORMATS` a message is."""
+    with path.open("rb") as file:
+        return "msg" if file.read(len(MAGIC)) == MAGIC else "eml"
 
 
 def _parsed(data: bytes) -> Iterator[EmailMessage]:
@@ -158,18 +230,11 @@ def _of(data: bytes) -> EmailMessage:
     return email.message_from_bytes(data.lstrip(b"\r\n"), policy=_Clipped())
 
 
-def _message(part: EmailMessage, name: str, counter: _Counter, depth: int) -> Email:
-    made = Email(_header(part, "subject"), sender=_header(part, "from"))
-    year = re.search(r"\b(?:19|20)\d\d\b", _header(part, "date"))
-    made.year = year[0] if year else ""
-    if made.subject:
-        made.blocks.append(Block(made.subject, "heading", 1))
-    rows = [(label, _header(part, key)) for key, label in _SHOWN]
-    lines = [f"{label}: {said}" for label, said in rows if said]
-    if lines:
-        made.blocks.append(Block("\n".join(lines), "table"))
-    _walk(part, made, name, counter, depth)
-    return made
+def _message(part: EmailMessage, name: str, counter: MessageCounter, depth: int) -> Email:
+    rows = {label: _header(part, key) for key, label in _SHOWN}
+    email = build_email(_header(part, "subject"), rows)
+    _walk(part, email, name, counter, depth)
+    return email
 
 
 def _header(part: EmailMessage, key: str) -> str:
@@ -194,9 +259,9 @@ def _as_any(data: bytes) -> str:
     return data.decode("cp1252", "replace")
 
 
-def _walk(part: EmailMessage, made: Email, name: str, counter: _Counter, depth: int) -> None:
+def _walk(part: EmailMessage, made: Email, name: str, counter: MessageCounter, depth: int) -> None:
     """What a part holds, put where it belongs."""
-    counter.part(name)
+    counter.add_part(name)
     kind = part.get_content_type()
     if kind == "message/rfc822" or (kind.startswith("message/") and part.is_multipart()):
         _inner(part, made, name, counter, depth)
@@ -218,19 +283,19 @@ def _is_body(part: EmailMessage, kind: str) -> bool:
     return kind in ("text/plain", *_MARK_UP) or kind.startswith("text/enriched")
 
 
-def _inner(part: EmailMessage, made: Email, name: str, counter: _Counter, depth: int) -> None:
+def _inner(part: EmailMessage, made: Email, name: str, counter: MessageCounter, depth: int) -> None:
     for each in part.get_payload():
         if not isinstance(each, EmailMessage):
             continue
         if depth >= counter.limits.depth:
-            made.warnings.append(
-                f"messages that are attached more than {counter.limits.depth} deep are left out"
-            )
+            made.warnings.append(counter.too_deep)
             return
         made.inner.append(_message(each, name, counter, depth + 1))
 
 
-def _walk_best(part: EmailMessage, made: Email, name: str, counter: _Counter, depth: int) -> None:
+def _walk_best(
+    part: EmailMessage, made: Email, name: str, counter: MessageCounter, depth: int
+) -> None:
     """Of versions that say the same: the plain one, if it says anything; else the richest.
 
     What is attached to any of them is kept: some programs put all files under the richest.
@@ -255,27 +320,14 @@ def _body(
     data = _payload(part)
     try:
         if kind in _MARK_UP:
-            return _marked_up(data, part, name, limits)
+            # The message says the encoding where the page does not.
+            named = _CHARSET.search(data[:4096])
+            return read_html(data if named else _text(data, part, name), name, limits)
         text = _text(data, part, name)
     except AnyrigError as error:
         warnings.append(f"a part of the message was not read: {error.message}")
         return []
-    return [Block(piece.strip("\n"), "poem") for piece in _BLANKS.split(text) if piece.strip()]
-
-
-def _marked_up(data: bytes, part: EmailMessage, name: str, limits: Limits) -> list[Block]:
-    from anyrig.text.formats import html
-    from anyrig.text.formats.xml import page
-
-    if not data.strip():
-        return []
-    if not _CHARSET.search(data[:4096]):
-        data = _text(data, part, name).encode()  # the message says it, where the page does not
-    try:
-        document = html.document(page(data, name=name, limits=limits), name, "html")
-    except EmptyFileError:
-        return []
-    return [block for chapter in document.chapters for block in chapter.blocks if block.text]
+    return split_paragraphs(text)
 
 
 def _text(data: bytes, part: EmailMessage, name: str) -> str:
@@ -302,19 +354,12 @@ def _filename(part: EmailMessage) -> str:
         return ""
 
 
-def _keep(part: EmailMessage, made: Email, counter: _Counter) -> None:
-    counter.num_attachments += 1
-    most = counter.limits.attachments
-    if counter.num_attachments > most:
-        made.warnings.append(f"there are more than {most:,} attachments; the rest are left out")
-        return
-    data = _payload(part)
-    name = _filename(part) or f"part {counter.num_attachments} ({part.get_content_type()})"
-    if data:
-        inside = "content-id" in part  # what the text shows it by
-        made.attachments.append(Attachment(name, data, inside))
-    else:
-        made.warnings.append(f"the attachment {name} is empty or damaged")
+def _keep(part: EmailMessage, made: Email, counter: MessageCounter) -> None:
+    # A file with an id is what the text shows by it.
+    counter.add_attachment(
+        made, _filename(part), _payload(part),
+        inside="content-id" in part, kind=part.get_content_type(),
+    )  # fmt: skip
 
 
 def _attached(message: Email, limits: Limits, chapters: list[Chapter], warnings: list[str]) -> None:

@@ -1,38 +1,18 @@
-"""What docx and odt share: finding parts, and refusing what only looks like them."""
+"""What docx, pptx and odt share: finding parts, and what Office files say of themselves."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import posixpath
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from anyrig.errors import InvalidInputError, ProtectedFileError
-from anyrig.text.document import Picture
+from anyrig.text.document import Metadata, Picture
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.xml import parse
+from anyrig.text.formats.xml import local, parse
 from anyrig.text.formats.zipped import Zipped
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
-
-OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-
-
-def refuse_old(path: Path, limits: Limits) -> None:
-    """Say what a file is that begins as Office's binary ones do: an old one, or a locked one."""
-    with path.open("rb") as file:
-        if file.read(8) != OLE:
-            return
-        data = file.read(min(limits.member_bytes, 50_000_000))
-    if _ENCRYPTED in data:
-        raise ProtectedFileError(
-            f"{path.name} is encrypted with a password",
-            hint="Open it in Word or LibreOffice, remove the password, and save it again.",
-        )
-    raise InvalidInputError(
-        f"{path.name} is an old Word or Office file, not docx",
-        hint="Open it in Word or LibreOffice and save it as docx.",
-    )
 
 
 def part(archive: Zipped, name: str, limits: Limits) -> Element | None:
@@ -63,3 +43,52 @@ def picture(archive: Zipped, name: str) -> Picture | None:
     if data.startswith(b"\xff\xd8\xff"):
         return Picture(data, "image/jpeg")
     return Picture(data, "image/png") if data.startswith(b"\x89PNG") else None
+
+
+def list_targets(archive: Zipped, of: str, limits: Limits) -> dict[str, str]:
+    """The parts that another one names, by the ids of the relations."""
+    return {
+        attribute(each, "Id"): _resolve(of, attribute(each, "Target"))
+        for each in _relations(archive, of, limits)
+    }
+
+
+def find_target(archive: Zipped, of: str, kind: str, limits: Limits) -> str:
+    """The part that stands in a relation to another one, by the file's own table or by custom."""
+    for each in _relations(archive, of, limits):
+        if attribute(each, "Type").rpartition("/")[2] == kind:
+            return _resolve(of, attribute(each, "Target"))
+    return posixpath.join(posixpath.dirname(of), f"{kind}.xml") if of else ""
+
+
+def _relations(archive: Zipped, of: str, limits: Limits) -> Iterable[Element]:
+    folder, base = posixpath.split(of)
+    root = part(archive, posixpath.join(folder, "_rels", f"{base}.rels"), limits)
+    return () if root is None else root
+
+
+def _resolve(of: str, target: str) -> str:
+    if target.startswith("/"):
+        return target.lstrip("/")
+    return posixpath.normpath(posixpath.join(posixpath.dirname(of), target))
+
+
+def read_metadata(archive: Zipped, limits: Limits) -> tuple[Metadata, Picture | None]:
+    """What an Office file says of itself, and its preview."""
+    core = find_target(archive, "", "core-properties", limits) or "docProps/core.xml"
+    root = part(archive, core, limits)
+    said: dict[str, str] = {}
+    for each in root if root is not None else ():
+        said.setdefault(local(each), " ".join((each.text or "").split()))
+    authors = tuple(name.strip() for name in said.get("creator", "").split(";") if name.strip())
+    subjects = said.get("keywords", "") or said.get("subject", "")
+    metadata = Metadata(
+        title=said.get("title", ""),
+        authors=authors,
+        language=said.get("language", ""),
+        description=said.get("description", ""),
+        identifier=said.get("identifier", ""),
+        subjects=tuple(word.strip() for word in subjects.split(",") if word.strip()),
+    )
+    shown = find_target(archive, "", "thumbnail", limits)
+    return metadata, picture(archive, shown) if shown else None

@@ -7,13 +7,14 @@ with files of others.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from anyrig.errors import InvalidInputError, LimitExceededError
+from anyrig.errors import InvalidInputError, LimitExceededError, MissingPackageError
 from anyrig.install import format_install
 from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
@@ -21,9 +22,9 @@ from anyrig.text.formats.limits import Limits
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FORMATS = ("png", "jpg", "tiff", "webp", "gif", "bmp", "jp2", "avif")
+FORMATS = ("png", "jpg", "tiff", "webp", "gif", "bmp", "jp2", "avif", "heic")
 """What `format_of_head` may find."""
-_PILLOW = {"jpg": "JPEG", "jp2": "JPEG2000"}
+_PILLOW = {"jpg": "JPEG", "jp2": "JPEG2000", "heic": "HEIF"}
 """Where Pillow has another name. It opens a JPEG of several pictures (MPO) as a JPEG."""
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "png"),
@@ -37,6 +38,7 @@ _MAGIC = (
     (b"GIF89a", "gif"),
     (b"\x00\x00\x00\x0cjP  ", "jp2"),
 )
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1")
 _BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 _MOST_DRAWN = 40_000_000
 """Pixels of a picture that is handed on: larger ones are made smaller. A4 at 600 dots has 35."""
@@ -74,6 +76,8 @@ def format_of_head(head: bytes) -> str:
         return "webp"
     if head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"):
         return "avif"
+    if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS:
+        return "heic"
     if head.startswith(b"BM") and len(head) >= 18 and not any(head[6:10]):
         size = struct.unpack("<I", head[14:18])[0]
         return "bmp" if size in _BMP_HEADERS else ""
@@ -86,6 +90,11 @@ def pillow_formats(*forms: str) -> list[str]:
     Each is decoded in this process: none runs another program.
     """
     from PIL import Image
+
+    with contextlib.suppress(ImportError):
+        import pi_heif
+
+        pi_heif.register_heif_opener(thumbnails=False)
 
     Image.init()
     names = (_PILLOW.get(form, form.upper()) for form in forms or FORMATS)
@@ -101,7 +110,8 @@ def decode_bytes(image: Image) -> int:
     bands = len(image.getbands())
     own = 2 if image.mode.startswith("I;16") else 1 if bands == 1 and image.mode not in "IF" else 4
     decoder = {
-        "JPEG2000": 6 * bands, "WEBP": 16, "AVIF": 16, "TIFF": 2 * own, "GIF": own, "BMP": own,
+        "JPEG2000": 6 * bands, "WEBP": 16, "AVIF": 16, "HEIF": 16,
+        "TIFF": 2 * own, "GIF": own, "BMP": own,
         "JPEG": 2 * bands if "progressive" in image.info else 0,
     }.get("JPEG" if image.format == "MPO" else image.format or "", 0)  # fmt: skip
     return image.width * image.height * (own + decoder)
@@ -167,6 +177,11 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
 
     Image.MAX_IMAGE_PIXELS = None  # each frame is held to `limits` below, by a clear error
     names = pillow_formats(form)
+    if not names and form == "heic":
+        raise MissingPackageError(
+            f"{path.name} is a HEIC picture, which is read with pi-heif",
+            hint=f"{format_install('anyrig[ocr]')}; or save it as JPEG.",
+        )
     if not names:
         raise InvalidInputError(
             f"{path.name}: the installed Pillow cannot read {form}",
