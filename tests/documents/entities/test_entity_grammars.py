@@ -75,6 +75,27 @@ de||3.–5.5.2024|.|2024-05-03/2024-05-05
 de||28.12.–3.1.2025|.|2024-12-28/2025-01-03
 de|vom |3. bis zum 5. Oktober 2024|.|2024-10-03/2024-10-05
 de|zwischen dem |3. und dem 5. März 2024|.|2024-03-03/2024-03-05
+it|il |14 luglio 2024| alle|2024-07-14
+it|il |1º maggio 2020|.|2020-05-01
+it|dal |3 al 5 maggio 2024|.|2024-05-03/2024-05-05
+it|entro il |03/04/2024|.|2024-04-03
+it|in |gennaio 2023|.|2023-01
+pt|em |14 de julho de 2024|.|2024-07-14
+pt||3 de março|.|--03-03
+pt|de |3 de maio a 5 de junho de 2024|.|2024-05-03/2024-06-05
+nl|op |14 juli 2024|.|2024-07-14
+nl|op |3 maart 2021|.|2021-03-03
+pl|dnia |14 lipca 2024| r.|2024-07-14
+cs|dne |14. července 2024|.|2024-07-14
+sv|den |3 maj 2024|.|2024-05-03
+fi||14. heinäkuuta 2024||2024-07-14
+tr||14 Temmuz 2024||2024-07-14
+ro|la |14 iulie 2024|.|2024-07-14
+ru||14 июля 2024| г.|2024-07-14
+uk||14 липня 2024||2024-07-14
+el||14 Ιουλίου 2024||2024-07-14
+hu||2024. július 14.||2024-07-14
+ja||2024年7月14日|に|2024-07-14
 """
 MONEY = """
 en||$1,234.56||1234.56 USD
@@ -112,6 +133,22 @@ es||3 billones de euros||3000000000000 EUR
 es||dos trillones de dólares||2000000000000000000 USD
 es||dos billones quinientos mil millones de euros||2500000000000 EUR
 es||3 millardos de euros||3000000000 EUR
+it||1.234,56 €||1234.56 EUR
+it||12 milioni di euro||12000000 EUR
+it||300 dollari||300 USD
+it||20 sterline||20 GBP
+pt||R$ 1.234,56||1234.56 BRL
+pt||3 milhões de euros||3000000 EUR
+pt||50 reais||50 BRL
+de||1.234,56 Euro||1234.56 EUR
+de||2,5 Millionen Euro||2500000 EUR
+de||30 Franken||30 CHF
+nl||1.234,56 euro||1234.56 EUR
+pl||1 234,56 zł||1234.56 PLN
+pl||20 złotych||20 PLN
+cs||500 korun||500 CZK
+sv||200 svenska kronor||200 SEK
+ru||500 рублей||500 RUB
 """
 PERCENT = """
 en||12.5 %||12.5%
@@ -119,6 +156,8 @@ en||ten per cent||10%
 fr||12,5%||12.5%
 fr||douze pour cent||12%
 es|un |cinco por ciento||5%
+de||12,5 Prozent||12.5%
+it||12,5 per cento||12.5%
 """
 PHONES = """
 en||+44 20 7946 0958||+442079460958
@@ -129,6 +168,14 @@ fr||+33 (0)1 23 45 67 89||+33123456789
 fr||0033 6 12 34 56 78||+33612345678
 es||91 234 56 78||+34912345678
 es|móvil |612345678||+34612345678
+it||06 1234 5678||+390612345678
+it|cellulare |333 1234567||+393331234567
+pt|Telefone: |212 345 678||+351212345678
+de||030 123456||+4930123456
+de|Tel. |0171 2345678||+491712345678
+nl||020 123 4567||+31201234567
+pl|tel. |22 123 45 67||+48221234567
+es-MX||55 1234 5678||+525512345678
 """
 MAIL = """
 en|to |a.b+c@mail.example.co.uk|.|a.b+c@mail.example.co.uk

@@ -77,7 +77,9 @@ _TAIL = re.compile(
     r"|[a-zà-ÿ]+ó)$"
 )
 _IMPERATIVE = re.compile(r"[A-ZÀ-Þ][a-zà-ÿ]+ez")
-_MONTHS = frozenset(date_words.months()) | frozenset(date_words.short_months())
+_MONTHS = frozenset(
+    (*date_words.get_calendar("").months, *date_words.get_calendar("").short_months)
+)
 
 
 def kind_of(label: str, *, known_only: bool = False) -> str:

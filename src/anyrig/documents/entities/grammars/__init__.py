@@ -1,1 +1,1 @@
-"""What has a form that can be checked: one file for each kind of thing."""
+"""What has a form that can be checked: dates, money, numbers, contacts, identifiers."""

@@ -1,4 +1,4 @@
-"""Dates in digits, and years that stand alone."""
+"""Dates in digits, years that stand alone, and decades: 14/07/2024, in 1998, the '80s."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _DIGITS = re.compile(
     r"(?P<a>[0-9]{4}|[0-9]{1,2})(?P<mark>[./-])(?P<b>[0-9]{1,2})(?P=mark)(?P<c>[0-9]{4}|[0-9]{1,2})"
     r"(?![0-9A-SU-Za-z%€]|T(?![0-9])|[./-][0-9]|,[0-9])"
 )
+_CJK = re.compile(r"(?<![0-9])([12][0-9]{3}) ?[年년] ?([0-9]{1,2}) ?[月월] ?([0-9]{1,2}) ?[日일]")
 _SPACED = re.compile(
     r"(?<![0-9A-Za-z$€£+.,/-])(?P<a>[0-9]{1,2})(?P<mark> ?[./] )(?P<b>[0-9]{1,2})(?P=mark)"
     r"(?P<c>[0-9]{4})(?![0-9A-Za-z])"
@@ -24,13 +25,16 @@ _RANGE = re.compile(
     r"(?P<a>[0-9]{4}|[0-9]{1,2})(?P<mark>[./-])"
     r"(?:(?P<b>[0-9]{1,2})(?:(?P=mark)(?P<c>[0-9]{4}|[0-9]{1,2})?)?)?"
     r"(?P<joint> ?[\u2013\u2014] ?| - |--|[-/]"
-    r"| (?:to|until|till|through|thru|au|jusqu'au|al|a|hasta|bis|(?P<list>and|et|y|und))"
-    r"(?: (?:the|le|el|zum|dem))? )"
+    r"| (?:to|until|till|through|thru|au|jusqu'au|al|a|hasta|bis|ao|ate|tot|til"
+    r"|(?P<list>and|et|y|und))"
+    r"(?: (?:the|le|el|zum|dem|il|o))? )"
     r"(?P<a2>[0-9]{4}|[0-9]{1,2})(?P=mark)(?P<b2>[0-9]{1,2})(?P=mark)(?P<c2>[0-9]{4}|[0-9]{1,2})"
     r"(?![0-9A-SU-Za-z%€]|T(?![0-9])|[./-][0-9]|,[0-9])",
     re.IGNORECASE,
 )
-_BETWEEN = re.compile(r"\b(?:between|entre|zwischen)(?: (?:the|le|el|dem))? $", re.IGNORECASE)
+_BETWEEN = re.compile(
+    r"\b(?:between|entre|zwischen|tra|fra|tussen)(?: (?:the|le|el|dem|il|o))? $", re.IGNORECASE
+)
 _NO_YEAR = re.compile(
     r"(?:\b(?:le|el|on|du|au|del|al|due|by|date[d:]*|fecha:?|dia|until|before|avant le|antes del"
     r"|desde el|depuis le|jusqu'au|hasta el) )(?P<a>[0-9]{2})/(?P<b>[0-9]{2})"
@@ -47,7 +51,10 @@ _SEASON = (
     r"|otono|invierno"
     r"|finales|principios|mediados|fin|debut|early|late|mid)(?: (?:of|de))?"
 )
-_SURE = rf"in|since|during|circa|year|en|depuis|desde|durante|annee|ano|l'an|{_SEASON}"
+_SURE = (
+    r"in|since|during|circa|year|nel|dal|em|seit|im jahr|en|depuis|desde|durante|annee|ano"
+    rf"|l'an|{_SEASON}"
+)
 # Amounts stand behind these as well: only years of which people speak daily.
 _MAYBE = (
     r"from|until|till|by|before|after|around|hasta|jusqu'en|avant|apres|despues de|antes de"
@@ -73,6 +80,24 @@ _LINE = re.compile(
     r"(?=[ \t]*(?:[:,;]|$|[ \t][A-Z(]))",
     re.MULTILINE,
 )
+_DECADE_WORDS = {
+    "vingt": 20, "trente": 30, "quarante": 40, "cinquante": 50, "soixante": 60,
+    "soixante-dix": 70, "septante": 70, "quatre-vingt": 80, "quatre-vingts": 80,
+    "quatre-vingt-dix": 90, "nonante": 90, "veinte": 20, "treinta": 30, "cuarenta": 40,
+    "cincuenta": 50, "sesenta": 60, "setenta": 70, "ochenta": 80, "noventa": 90,
+}  # fmt: skip
+_DECADE = r"1[0-9]{2}0|20[0-9]0"
+_DECADE_ANCHOR = re.compile(r"[0-9]0'?s(?![a-z0-9])|(?<![a-z])(?:annees|anos) ")
+_DECADE_ENGLISH = re.compile(
+    rf"(?<![\w.,:/$€£+])(?<![0-9]-)(?:(?P<long>{_DECADE})'?|'(?P<short>[2-9]0))s(?![A-Za-z0-9-])"
+)
+# A number behind the word names the decade; before it, it counts years.
+_DECADE_BEHIND = re.compile(
+    rf"(?<![A-Za-z])(?:annees|anos) (?:(?P<long>{_DECADE})|(?P<short>[2-9]0)"
+    rf"|(?P<word>{'|'.join(sorted(_DECADE_WORDS, key=len, reverse=True))}))"
+    r"(?![A-Za-z0-9%-]|[.,][0-9]| ?[€$£])",
+    re.IGNORECASE,
+)
 _MARKED = re.compile(r"[0-9] ?[./-] ?[0-9]")
 _FOUR = re.compile(r"(?<![0-9])[12][0-9]{3}(?![0-9])")
 _LIFE = re.compile(rf"\((?:c\. ?)?(?P<late>(?!))?(?P<low>{_YEAR}) ?[-\u2013] ?(?P<high>{_YEAR})\)")
@@ -88,6 +113,10 @@ def find_numeric(reading: Reading) -> Iterator[Entity]:
     for found in reading.matches(_RANGE, regions):
         if entity := _ranged(reading, found):
             yield entity
+    for found in reading.matches(_CJK, reading.islands):
+        value = format_day(int(found[1]), int(found[2]), int(found[3]))
+        score = 0.98 if value else 0.3
+        yield reading.entity("date", found.span(), value, score=score, valid=bool(value))
     for found in reading.matches(_NO_YEAR, regions):
         values = _orders(reading.language(found.start()), int(found["a"]), int(found["b"]), None)
         if values:
@@ -103,7 +132,7 @@ def _numeric(reading: Reading, found: re.Match[str]) -> Entity | None:
     if len(first) == 4:
         if len(last) == 4 or not 1 <= int(first) <= 2999:
             return None
-        value = _iso(int(first), int(middle), int(last))
+        value = format_day(int(first), int(middle), int(last))
         if not value and found["mark"] != "-" and int(middle) > 12:
             return None
         return _entity(reading, found, [value] if value else [])
@@ -169,7 +198,7 @@ def _span(found: re.Match[str], order: str) -> str:
         day, month = (month, day) if order == "month" else (day, month)
         year = last[0] - ((month, day) > last[1:])
         first = (year, month, day) if found["b"] else (last[0], month, day)
-    start, end = _iso(*first), _iso(*last)
+    start, end = format_day(*first), format_day(*last)
     return f"{start}/{end}" if start and end and start < end else ""
 
 
@@ -198,17 +227,16 @@ def _entity(reading: Reading, found: re.Match[str], values: list[str]) -> Entity
 
 def _orders(language: str, first: int, second: int, year: int | None) -> list[str]:
     """The days that two numbers may mean; one where the language or the calendar tells."""
-    day_first, month_first = _iso(year, second, first), _iso(year, first, second)
+    day_first, month_first = format_day(year, second, first), format_day(year, first, second)
     if not day_first or not month_first or first == second:
         return [value for value in (day_first or month_first,) if value]
-    if language.partition("-")[0] in ("fr", "es") and language not in ("fr-CA", "es-US"):
-        return [day_first]
     if language == "en":
         return [day_first, month_first]
     return [month_first if language in ("en-US", "es-US") else day_first]
 
 
-def _iso(year: int | None, month: int, day: int) -> str:
+def format_day(year: int | None, month: int, day: int) -> str:
+    """The ISO form; `--07-14` without a year; empty for a day that does not exist."""
     try:
         datetime.date(year or 2000, month, day)
     except ValueError:
@@ -230,3 +258,14 @@ def find_years(reading: Reading) -> Iterator[Entity]:
             span = (found.start(name), found.end("high") if high else found.end(name))
             value = f"{low}/{high}" if high else low
             yield reading.entity("date", span, value, score=0.85)
+
+
+def find_decades(reading: Reading) -> Iterator[Entity]:
+    """Every decade; one of two digits is of the last century."""
+    regions = list(reading.around(_DECADE_ANCHOR, 8, 24))
+    for pattern in (_DECADE_ENGLISH, _DECADE_BEHIND):
+        for found in reading.matches(pattern, regions):
+            groups = found.groupdict()
+            short = groups["short"] or _DECADE_WORDS.get((groups.get("word") or "").lower(), 0)
+            first = int(groups["long"] or 1900 + int(short))
+            yield reading.entity("date", found.span(), f"{first}/{first + 9}", score=0.9)

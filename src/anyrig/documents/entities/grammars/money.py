@@ -8,16 +8,163 @@ from decimal import Decimal
 from functools import lru_cache
 
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.grammars import currencies, number_words
-from anyrig.documents.entities.grammars.numbers import LONG, NUMBER, SHORT, parsed, times, told
+from anyrig.documents.entities.grammars import numbers
+from anyrig.documents.entities.grammars.numbers import (
+    LONG,
+    NUMBER,
+    SHORT,
+    format_number,
+    parse_number,
+    times,
+)
 from anyrig.documents.entities.reading import Reading
 
-_SCALE = rf"(?: ?-?(?P<scale>(?i:{LONG})(?![A-Za-z])|{SHORT}(?![A-Za-z]|'[A-Za-z])))?"
+# -- currencies ------------------------------------------------------------------------------------
+
+_SIGNS = {
+    "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "₽": "RUB", "₩": "KRW", "₺": "TRY", "₪": "ILS",
+    "₫": "VND", "₴": "UAH", "₱": "PHP", "₦": "NGN", "฿": "THB", "US$": "USD", "U$S": "USD",
+    "C$": "CAD", "CA$": "CAD", "CAD$": "CAD", "A$": "AUD", "AU$": "AUD", "NZ$": "NZD",
+    "HK$": "HKD", "S$": "SGD", "R$": "BRL", "MX$": "MXN", "Mex$": "MXN", "RD$": "DOP",
+    "CLP$": "CLP", "NT$": "TWD", "$": "$", "¢": "",
+}  # fmt: skip
+_CODES = (
+    "USD EUR GBP CHF JPY CNY RMB CAD AUD NZD MXN ARS CLP COP PEN UYU BRL INR RUB SEK NOK DKK ISK "
+    "PLN CZK HUF RON BGN TRY ZAR KRW HKD SGD TWD MAD TND DZD XOF XAF AED SAR QAR ILS THB IDR MYR "
+    "PHP VND EGP NGN KES UAH FRF DEM ESP BTC"
+).split()
+# Word -> code; empty where the word alone does not tell which country's it is.
+_WORDS = {
+    r"euros?": "EUR", r"u\.?s\.? dollars?": "USD", r"(?:american|us) dollars?": "USD",
+    r"dollars? (?:americains?|us)": "USD", r"dolares? (?:estadounidenses?|americanos?)": "USD",
+    r"dolar(?:es)? (?:estadounidenses?|americanos?)": "USD",
+    r"canadian dollars?": "CAD", r"dollars? canadiens?": "CAD", r"dolar(?:es)? canadienses?": "CAD",
+    r"australian dollars?": "AUD", r"dollars? australiens?": "AUD",
+    r"new zealand dollars?": "NZD", r"hong kong dollars?": "HKD",
+    r"dollars?": "USD", r"dolar(?:es)?": "USD",
+    r"(?:pounds?|livres?) sterling": "GBP", r"british pounds?": "GBP",
+    r"libras? esterlinas?": "GBP", r"pounds?": "GBP", r"pence": "GBP",
+    r"yens?": "JPY", r"yenes": "JPY", r"yuans?|yuanes|renminbi": "CNY",
+    r"(?:indian )?rupees?|roupies?|rupias?": "INR", r"r(?:o)?ubles?|rublos?": "RUB",
+    r"swiss francs?|francs? suisses?|francos? suizos?": "CHF", r"francs? cfa": "XOF",
+    r"francs?": "", r"francos?": "", r"pesos? mexicanos?|mexican pesos?": "MXN",
+    r"pesos? argentinos?": "ARS", r"pesos? colombianos?": "COP", r"pesos? chilenos?": "CLP",
+    r"pesos?": "", r"pesetas?": "ESP", r"bolivares": "", r"soles(?: peruanos)?": "PEN",
+    r"reais|reales brasilenos": "BRL", r"korean won": "KRW", r"zlot(?:ys?|y)|zlotych": "PLN",
+    r"kron(?:or|er)|couronnes?|coronas?": "", r"dirhams?": "", r"dinars?|dinares": "",
+    r"cents?|centimes?|centimos?|centavos?": "", r"bitcoins?": "BTC",
+}  # fmt: skip
+_HUNDREDTHS = re.compile(r"¢|pence|cents?|centimes?|centimos?|centavos?", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1)
+def _signs() -> str:
+    """A pattern of signs, the longest first; their case counts."""
+    return "|".join(re.escape(sign) for sign in sorted(_SIGNS, key=len, reverse=True))
+
+
+@lru_cache(maxsize=1)
+def _codes() -> str:
+    """A pattern of ISO codes; capitals only."""
+    return "|".join(_CODES)
+
+
+# Words of daily use in other languages, beside the full names that CLDR has.
+_COLLOQUIAL = {
+    "it": {r"dollar[oi]": "USD", r"sterlin[ae]": "GBP", r"franch[io]|franco": ""},
+    "pt": {r"libras?": "GBP", r"reais|real": "BRL"},
+    "de": {r"pfund": "GBP", r"franken": "CHF", r"rubel": "RUB", r"kronen": ""},
+    "nl": {r"ponden|pond": "GBP", r"frank(?:en)?": ""},
+    "pl": {r"dolar(?:ow|y)?": "USD", r"funt(?:ow|y)?": "GBP", r"złot(?:ych|ego|y|e)": "PLN"},
+    "cs": {r"korun[ay]?|kc": "CZK", r"dolar[uy]?": "USD"},
+    "hu": {r"forint(?:ot)?|ft": "HUF"}, "ro": {r"lei|leu": "RON"}, "bg": {r"лева|лв": "BGN"},
+    "ru": {r"руб(?:л(?:ей|я|ь))?": "RUB", r"доллар(?:ов|а)?": "USD", r"евро": "EUR"},
+    "uk": {r"гривень|гривні|грн": "UAH", r"євро": "EUR"},
+    "tr": {r"lira|tl": "TRY", r"dolar": "USD", r"avro": "EUR"},
+    "el": {r"ευρω": "EUR", r"δολαρια": "USD"},
+}  # fmt: skip
+_NAMED = (
+    "EUR USD GBP CHF JPY CNY CAD AUD INR RUB SEK NOK DKK PLN CZK HUF RON BGN TRY BRL UAH".split()
+)
+_LANGUAGES = frozenset(
+    "bg ca cs da de el et eu fi gl hr hu id is it lt lv nb nl no pl pt ro ru sk sl sv tr uk".split()
+)
+
+
+def _words_name(language: str) -> str:
+    """Which currency words a language's texts are read with; "" are those that all share."""
+    name = language.partition("-")[0]
+    return name if name in _LANGUAGES else ""
+
+
+@lru_cache(maxsize=64)
+def _known_words(name: str) -> dict[str, str]:
+    """Patterns of currency words, and the code of each."""
+    if not name:
+        return _WORDS
+    from babel.numbers import get_currency_name
+
+    from anyrig.documents.entities.reading import read
+
+    known = dict(_COLLOQUIAL.get(name, {}))
+    for code in _NAMED:
+        for count in (1, 2, 5):
+            full = read(get_currency_name(code, count, name)).plain.lower()
+            known.setdefault(re.escape(full), code)
+    longest = sorted(known, key=len, reverse=True)
+    return {word: known[word] for word in longest} | _WORDS
+
+
+@lru_cache(maxsize=64)
+def _currency_words(name: str) -> str:
+    """A pattern of currency words; their case does not count."""
+    return "|".join(_known_words(name))
+
+
+@lru_cache(maxsize=64)
+def _anchor(name: str) -> re.Pattern[str]:
+    """Where money may be meant: the first letters of each word, sign or code, in small letters."""
+    stems = (
+        "euro dollar dolar pound livre libra pence yen yuan renminbi rupee roupie rupia "
+        "rouble ruble "
+        "rublo franc peso peseta bolivar sol real reai won zlot kron couronne corona dirham dinar "
+        "cent bitcoin fr"
+    ).split()
+    marks = {sign[-1].lower() for sign in _SIGNS} | {"zł"}
+    stems += [
+        match[0]
+        for words in (_known_words(name) if name else ())
+        for match in re.finditer(r"(?:^|(?<=\|))[^\W\d_]{2,}", words)
+    ]
+    names = sorted({*stems, *(code.lower() for code in _CODES)}, key=len, reverse=True)
+    return re.compile(
+        rf"[{''.join(re.escape(m) for m in marks if len(m) == 1)}]|zł|\b(?:{'|'.join(names)})"
+    )
+
+
+def _currency_code(mark: str, language: str) -> str:
+    """The ISO code that a sign, a code or a word stands for; empty when that is not certain."""
+    if mark.upper() == "RMB":
+        return "CNY"
+    if mark in _CODES:
+        return mark
+    if mark == "$":  # half of Latin America writes its pesos so
+        return "" if language.startswith("es") else "USD"
+    if mark in _SIGNS:
+        return _SIGNS[mark]
+    plain = " ".join(mark.lower().split())
+    known = _known_words(_words_name(language))
+    return next((found for word, found in known.items() if re.fullmatch(word, plain)), "")
+
+
+# -- amounts ---------------------------------------------------------------------------------------
+
+_SCALE = rf"(?: ?-?(?P<scale>(?i:{LONG})(?![^\W\d_])|{SHORT}(?![A-Za-z]|'[A-Za-z])))?"
 _PART = re.compile(
     r"\b(?:(?P<half>half|medio|demi)|(?P<three>three)[ -]quarters of|(?:(?:a|one) )?quarter of) $"
 )
 _AND_HALF = r"(?: (?:and a half|et demie?|y medi[oa]))"
-_SMALL = r"(?:cents?|centimes?|centimos?|centavos?|pence|kopeks?)(?![A-Za-z])"
+_SMALL = r"(?:cents?|centimes?|centimos?|centavos?|pence|kopeks?)(?![^\W\d_])"
 _WEIGHT = re.compile(r"(?:weigh\w*|lost|lose|losing|gain\w*|shed|heavier|lighter|weight)\b.{0,24}$",
                      re.IGNORECASE)  # fmt: skip
 _OF_WEIGHT = re.compile(
@@ -26,41 +173,41 @@ _OF_WEIGHT = re.compile(
 )
 
 
-@lru_cache(maxsize=1)
-def _before() -> re.Pattern[str]:
+@lru_cache(maxsize=64)
+def _before(name: str) -> re.Pattern[str]:
     """The mark first: $5, EUR 12, US$ 3.5 million, €10-12."""
     return re.compile(
-        rf"(?<![\w$€£¥])(?P<sign>-)?(?P<mark>{currencies.signs()}|(?<!/)(?:{currencies.codes()})"
+        rf"(?<![\w$€£¥])(?P<sign>-)?(?P<mark>{_signs()}|(?<!/)(?:{_codes()})"
         rf"|Frs?\.)(?P<sign2>-)? ?(?P<low>{NUMBER}|\.[0-9]{{2}}(?![0-9]))"
-        rf"(?: ?[-\u2013] ?(?:{currencies.signs()})?(?P<high>{NUMBER}))?{_SCALE}"
+        rf"(?: ?[-\u2013] ?(?:{_signs()})?(?P<high>{NUMBER}))?{_SCALE}"
         rf"(?P<tail>\.?[-\u2013](?![\w-]))?"
-        rf"(?: ?(?P<mark2>{currencies.codes()})(?![A-Za-z])"
-        rf"| (?P<mark3>(?i:{currencies.words()}))(?![A-Za-z]))?"
+        rf"(?: ?(?P<mark2>{_codes()})(?![^\W\d_])"
+        rf"| (?P<mark3>(?i:{_currency_words(name)}))(?![^\W\d_]))?"
         r"(?![0-9A-Za-z%]|,[0-9]{3})"
     )
 
 
-@lru_cache(maxsize=1)
-def _after() -> re.Pattern[str]:
+@lru_cache(maxsize=64)
+def _after(name: str) -> re.Pattern[str]:
     """The number first: 5 €, 12 EUR, 1,5 million d'euros, 3 M€, 12€50."""
     glued = r"(?P<glued>[kKM]|MM|M[dD]s?|Mrd|Mio)?"
     return re.compile(
         rf"(?<![\w$€£.,/:])(?P<sign>(?<![0-9)\]] )(?<![0-9)\]])-)?(?P<low>{NUMBER})"
         rf"(?:(?: ?[-\u2013] ?| (?:to|a) )(?P<high>{NUMBER}))?{_SCALE}(?P<half>{_AND_HALF})?"
-        rf"(?:\.?[-\u2013])?[ -]?(?:(?i:de|d'|of) ?)?"
-        rf"(?:{glued}(?P<mark>{currencies.signs()}|zł)(?P<cents>[0-9]{{2}}(?![0-9]))?"
-        rf"|(?P<code>{currencies.codes()})(?![A-Za-z])"
-        rf"|(?P<word>(?i:{currencies.words()}))(?![A-Za-z]))"
+        rf"(?:\.?[-\u2013])?[ -]?(?:(?i:de|d'|of|di|von) ?)?"
+        rf"(?:{glued}(?P<mark>{_signs()}|zł(?![^\W\d_]))(?P<cents>[0-9]{{2}}(?![0-9]))?"
+        rf"|(?P<code>{_codes()})(?![^\W\d_])"
+        rf"|(?P<word>(?i:{_currency_words(name)}))(?![^\W\d_]))"
         r"(?![0-9])"
     )
 
 
-@lru_cache(maxsize=1)
-def _words() -> re.Pattern[str]:
+@lru_cache(maxsize=64)
+def _amount_words(name: str) -> re.Pattern[str]:
     return re.compile(
-        rf"(?:(?P<whole>[0-9]{{1,3}}|{number_words.pattern(1)}){_AND_HALF} )?"
-        rf"(?P<number>{number_words.pattern()})(?P<half>{_AND_HALF})?[ -](?:de |d')?"
-        rf"(?P<mark>{currencies.words()})(?![A-Za-z])",
+        rf"(?:(?P<whole>[0-9]{{1,3}}|{numbers.word_pattern(1)}){_AND_HALF} )?"
+        rf"(?P<number>{numbers.word_pattern()})(?P<half>{_AND_HALF})?[ -](?:de |d'|di )?"
+        rf"(?P<mark>{_currency_words(name)})(?![^\W\d_])",
         re.IGNORECASE,
     )
 
@@ -68,7 +215,7 @@ def _words() -> re.Pattern[str]:
 @lru_cache(maxsize=1)
 def _rest() -> re.Pattern[str]:
     """What may follow whole ones: `and 99 cents`; `12 euros 50` where nothing is counted by it."""
-    number = number_words.pattern(4)
+    number = numbers.word_pattern(4)
     return re.compile(
         rf"(?: (?:et|and|con|y))? (?:(?P<cents>[0-9]{{1,2}}|{number}) {_SMALL}"
         rf"|(?P<bare>[0-9]{{2}}|{number})(?=\s*$|\s*[;:!?)\n]|\.(?![0-9])|,(?! ?[0-9])"
@@ -79,30 +226,30 @@ def _rest() -> re.Pattern[str]:
 
 def find(reading: Reading) -> Iterator[Entity]:
     """Every amount."""
-    regions = list(reading.around(currencies.anchor(), 70, 70))
-    for found in reading.matches(_before(), regions):
-        if entity := _first(reading, found):
-            yield entity
-    for found in reading.matches(_after(), regions):
-        if entity := _last(reading, found):
-            yield entity
-    for found in reading.matches(_words(), regions):
-        if entity := _in_words(reading, found):
-            yield entity
+    for name in dict.fromkeys(map(_words_name, reading.languages)):
+        regions = list(reading.around(_anchor(name), 70, 70))
+        for pattern, build in (
+            (_before(name), _first), (_after(name), _last), (_amount_words(name), _in_words),
+        ):  # fmt: skip
+            for found in reading.matches(pattern, regions):
+                if _words_name(reading.language(found.start())) == name and (
+                    entity := build(reading, found)
+                ):
+                    yield entity
 
 
 def _in_words(reading: Reading, found: re.Match[str]) -> Entity | None:
     language, mark = reading.language(found.start()), found["mark"]
-    skip = 0 if found["whole"] else number_words.without_article(found["number"])
+    skip = 0 if found["whole"] else numbers.without_article(found["number"])
     span = (found.start() + skip, found.end())
-    number = number_words.value(found["number"][skip:], language)
+    number = numbers.read_words(found["number"][skip:], language)
     if number is None or _no_money(reading, span, mark):
         return None
     amount = Decimal(number)
     if found["half"]:
-        amount += Decimal(number_words.unit(found["number"], language)) / 2
+        amount += Decimal(numbers.read_unit(found["number"], language)) / 2
     if whole := found["whole"]:
-        count = int(whole) if whole.isdigit() else number_words.worth().get(whole.lower(), 0)
+        count = int(whole) if whole.isdigit() else numbers.word_values().get(whole.lower(), 0)
         amount *= count + Decimal("0.5")
     elif part := _PART.search(reading.lower, max(0, found.start() - 24), found.start()):
         quarters = 2 if part["half"] else 3 if part["three"] else 1
@@ -113,19 +260,19 @@ def _in_words(reading: Reading, found: re.Match[str]) -> Entity | None:
 def _first(reading: Reading, found: re.Match[str]) -> Entity | None:
     language = reading.language(found.start())
     mark = found["mark2"] or found["mark3"] or found["mark"]
-    numbers = _numbers(found, language, found["scale"] or "")
-    if not numbers:
+    amounts = _numbers(found, language, found["scale"] or "")
+    if not amounts:
         return None
     span = (found.start(), found.end())
     if mark.startswith("Fr"):
         mark = "CHF"
-    if found["mark3"] and currencies.code(mark, language) == "":
+    if found["mark3"] and _currency_code(mark, language) == "":
         mark = found["mark"]
     sign = found["sign"] or found["sign2"]
     if sign and reading.plain[max(0, span[0] - 1) : span[0]].strip(" \n\t("):
         sign, span = None, (span[0] + 1, span[1])
-    numbers = [-number for number in numbers] if sign else numbers
-    return _entity(reading, span, numbers, mark, language, 0.99)
+    amounts = [-number for number in amounts] if sign else amounts
+    return _entity(reading, span, amounts, mark, language, 0.99)
 
 
 def _last(reading: Reading, found: re.Match[str]) -> Entity | None:
@@ -135,37 +282,39 @@ def _last(reading: Reading, found: re.Match[str]) -> Entity | None:
         return None
     if mark == "$" and reading.plain[found.end() : found.end() + 1].isalnum():
         return None
-    numbers = _numbers(found, language, found["scale"] or found["glued"] or "")
-    if not numbers:
+    amounts = _numbers(found, language, found["scale"] or found["glued"] or "")
+    if not amounts:
         return None
     if found["half"]:
-        numbers[-1] += Decimal(times(found["scale"] or "", language)) / 2
+        amounts[-1] += Decimal(times(found["scale"] or "", language)) / 2
     if found["cents"]:
-        numbers = [numbers[0] + Decimal(found["cents"]) / 100]
+        amounts = [amounts[0] + Decimal(found["cents"]) / 100]
     if found["sign"]:
-        numbers = [-number for number in numbers]
-    score = 0.9 if found["word"] and currencies.code(mark, language) == "" else 0.98
-    return _entity(reading, found.span(), numbers, mark, language, score)
+        amounts = [-number for number in amounts]
+    score = 0.9 if found["word"] and _currency_code(mark, language) == "" else 0.98
+    return _entity(reading, found.span(), amounts, mark, language, score)
 
 
 def _numbers(found: re.Match[str], language: str, scale: str) -> list[Decimal]:
     by = times(scale, language)
     texts = [text for text in (found["low"], found["high"]) if text]
-    read = [parsed(f"0{one}" if one[0] == "." else one, language, scaled=by > 1) for one in texts]
+    read = [
+        parse_number(f"0{one}" if one[0] == "." else one, language, scaled=by > 1) for one in texts
+    ]
     return [number * by for number in read if number is not None]
 
 
 def _entity(
-    reading: Reading, span: tuple[int, int], numbers: list[Decimal], mark: str, language: str,
+    reading: Reading, span: tuple[int, int], amounts: list[Decimal], mark: str, language: str,
     score: float,
 ) -> Entity:  # fmt: skip
-    if currencies.HUNDREDTHS.fullmatch(mark):
-        numbers = [number / 100 for number in numbers]
-    elif len(numbers) == 1 and numbers[0] == int(numbers[0]):
+    if _HUNDREDTHS.fullmatch(mark):
+        amounts = [number / 100 for number in amounts]
+    elif len(amounts) == 1 and amounts[0] == int(amounts[0]):
         span, cents = _cents(reading, span, mark, language)
-        numbers = [numbers[0] + cents.copy_sign(numbers[0])] if cents else numbers
-    amount = "-".join(told(number) for number in numbers)
-    currency = currencies.code("PLN" if mark == "zł" else mark, language)
+        amounts = [amounts[0] + cents.copy_sign(amounts[0])] if cents else amounts
+    amount = "-".join(format_number(number) for number in amounts)
+    currency = _currency_code("PLN" if mark == "zł" else mark, language)
     details = {"amount": amount} | ({"currency": currency} if currency else {})
     value = f"{amount} {currency}" if currency else ""
     return reading.entity("money", span, value, score=score, details=details)
@@ -180,7 +329,7 @@ def _cents(
     if found is None or (bare and not (mark.isalpha() and language[:2] in ("fr", "es"))):
         return span, Decimal(0)
     text = found["bare"] or found["cents"]
-    count = int(text) if text.isdigit() else number_words.value(text, language)
+    count = int(text) if text.isdigit() else numbers.read_words(text, language)
     if count is None or not 0 < count < 100:
         return span, Decimal(0)
     return (span[0], found.end("bare") if bare else found.end()), Decimal(count) / 100
@@ -188,7 +337,7 @@ def _cents(
 
 def _no_money(reading: Reading, span: tuple[int, int], mark: str) -> bool:
     """Pounds of sugar or of a person, a French `cents`, which is a number, and `point five`."""
-    if number_words.is_fraction(reading.lower, span[0]):
+    if numbers.is_fraction(reading.lower, span[0]):
         return True
     if mark.lower() in ("cent", "cents"):
         return not reading.language(span[0]).startswith("en")
