@@ -78,3 +78,25 @@ def test_old_versions_are_deleted(folder: Path) -> None:
         os.utime(_path(str(number)), (number, number))
     left = [number for number in range(7) if derived.read(_path(str(number))) is not None]
     assert left == [3, 4, 5, 6]
+
+
+def test_what_another_process_derived_is_not_built_again(folder: Path) -> None:
+    builds = []
+
+    def build() -> bytes:
+        builds.append(1)
+        return b"some bytes"
+
+    assert derived.derive("table", "a", build=build) == b"some bytes"
+    assert derived.derive("table", "a", build=build) == b"some bytes"
+    assert len(builds) == 1
+    _path("a").write_bytes(b"damaged")
+    assert derived.derive("table", "a", build=build) == b"some bytes"
+    assert len(builds) == 2
+    assert derived.derive("table", "b", build=build) == b"some bytes"
+    assert len(builds) == 3
+
+
+def test_without_a_folder_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "_folder", None)
+    assert derived.derive("table", "a", build=lambda: b"some bytes") == b"some bytes"

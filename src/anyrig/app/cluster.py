@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import threading
 import time
@@ -373,6 +372,8 @@ def _find_workers(client: BrokerClient, name: str) -> list[str]:
     found = registry.find_workers(name)
     if not found:
         known = registry.list_names()
+        import difflib
+
         near = difflib.get_close_matches(name, known, n=1)
         guess = f"Did you mean {near[0]}? " if near else ""
         raise InvalidInputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -161,6 +160,8 @@ def find_requested_engine(rig: Rig, options: VoiceOptions) -> str:
     name: str = rig.settings.speech.engine
     if not name or name in engines.list_names():
         return name
+    import difflib
+
     near = difflib.get_close_matches(name, engines.list_names(), n=1)
     guess = f"Did you mean {near[0]}? " if near else ""
     rig.warn(

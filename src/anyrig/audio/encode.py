@@ -32,10 +32,11 @@ from anyrig.audio.samples import Samples, to_int16_bytes
 from anyrig.audio.tags import AUDIOBOOK, ChapterMark, FileTags, clean_tags
 from anyrig.errors import InvalidInputError
 from anyrig.storage.atomic_file import explain_write_error, open_part_file
-from anyrig.text.document import Picture
 
 if TYPE_CHECKING:
     from av.container import OutputContainer
+
+    from anyrig.text.document import Picture
 
 _BLOCK = 24000
 """Samples that an encoder gets at once: AAC of 1,024 at a time cost two thirds more, and

@@ -8,9 +8,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.text.document import Picture
+if TYPE_CHECKING:
+    from anyrig.text.document import Picture
 
 NAMES = (
     "title", "artist", "album", "album_artist", "composer", "genre", "date", "track", "comment",

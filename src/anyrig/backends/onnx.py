@@ -154,12 +154,12 @@ def _session_options(*, is_optimized: bool, save_optimized: Path | None) -> Any:
 @functools.cache
 def _describe_processor() -> tuple[str, str]:
     """What decides for which instructions a graph is optimised."""
-    features = platform.processor()
+    features = ""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         start = file.read(1 << 14)  # of the first core: there may be hundreds
         found = re.search(r"^(?:flags|Features)\s*:(.*)$", start, re.MULTILINE)
         features = found.group(1) if found else start
-    return platform.machine(), features
+    return platform.machine(), features or platform.processor()  # which may start a process
 
 
 def _count_cores(device: Device) -> int:

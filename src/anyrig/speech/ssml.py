@@ -42,7 +42,6 @@ from anyrig.speech.normalize import LANGUAGES, normalize
 from anyrig.speech.normalize.words import digits, integer, ordinal
 from anyrig.speech.source_text import STAND_IN, Mark, SourceText, SourceTextBuilder, Style
 from anyrig.text.tokens import Token, tokenize
-from anyrig.text.values import Letters
 
 _BEFORE = re.compile(r"[\s\ufeff]*(?:<\?xml[^>]{0,200}\?>)?\s*")
 _SPACE = re.compile(r"\s*")
@@ -367,6 +366,8 @@ def _build_token(words: str) -> Token:
 
 def _spell(text: str, language: str) -> Iterator[Token]:
     """Each character by its name; letters in a row are one abbreviation."""
+    from anyrig.text.values import Letters
+
     for is_letter, run in groupby(text, str.isalpha):
         if is_letter:
             letters = "".join(run).upper()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from anyrig.errors import InvalidInputError, UnspeakableTextError
@@ -34,6 +33,8 @@ def is_recording(voice: str) -> bool:
 
 def unknown_voice_error(name: str, known: Sequence[str], *, more: str = "") -> InvalidInputError:
     """The error for a voice that nobody has, with the names nearest to it."""
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     guess = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = ", ".join(known[:12]) + (" ..." if len(known) > 12 else ".")

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 from anyrig.storage.files import open_atomic
@@ -39,6 +40,18 @@ def find_path(name: str, *origins: str) -> Path | None:
         return None
     digest = hashlib.sha256("\0".join(origins).encode()).hexdigest()
     return _folder / f"{name}.{digest[:32]}"
+
+
+def derive(name: str, *origins: str, build: Callable[[], bytes]) -> bytes:
+    """What `build` gives, or what it gave another process from the same origins."""
+    path = find_path(name, *origins)
+    found = read(path) if path is not None else None
+    if found is not None:
+        return bytes(found)
+    data = build()
+    if path is not None:
+        write(path, data)
+    return data
 
 
 def read(path: Path) -> memoryview | None:

@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from anyrig.text.cleanup import CleanText, clean
 from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Candidate, Stop, find_best
@@ -33,7 +34,9 @@ from anyrig.text.recognizers.stops import (
     is_numbered_item,
     needs_recognizers,
 )
-from anyrig.text.values import Value
+
+if TYPE_CHECKING:
+    from anyrig.text.values import Value  # a plain text has none, and their classes take time
 
 Span = tuple[int, int]
 _MAX_WINDOW = 4000

@@ -16,11 +16,13 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from anyrig.speech.phonemes.letters import spell_ipa
 from anyrig.text.tokens import Token, tokenize
-from anyrig.text.values import Value
+
+if TYPE_CHECKING:
+    from anyrig.text.values import Value
 
 LANGUAGES = {
     "en": "anyrig.speech.normalize.english",

@@ -14,13 +14,14 @@ import re
 from pathlib import Path
 
 from anyrig.errors import MissingWeightsError
+from anyrig.speech.phonemes.tables import find_line
 from anyrig.storage import derived
 
 PACKAGE = "g2p2-group-romance"
 FILE = "fr.g2p.xz"
 SHA256 = "4214afa02721d99d457341e1ea27667311e818bebca6715dc3769e56778b7c56"
 """Of the file in version 0.2.3."""
-_FORM = "2"
+_FORM = "3"
 # The signs that Kokoro was trained on; what is not here is not said.
 _SIGNS = str.maketrans(
     {"ɥ": "y", "g": "ɡ", "r": "ʁ", "ɹ": "ʁ", "ʀ": "ʁ", "χ": "ʁ", "ɾ": "ʁ", "ʎ": "j", "ǝ": "ə",
@@ -51,32 +52,15 @@ class FrenchWords:
                 f"{path} is not the published dictionary: its SHA-256 differs",
                 hint=f"Install {PACKAGE} again, version 0.2.3.",
             )
-        kept = derived.find_path("french-words", SHA256, _FORM)
-        body = derived.read(kept) if kept is not None else None
-        self._text = _convert(packed) if body is None else bytes(body)
-        if body is None and kept is not None:
-            derived.write(kept, self._text)
+        self._lines = derived.derive("french-words", SHA256, _FORM, build=lambda: _convert(packed))
 
     def find(self, word: str) -> str:
         """Phonemes without stress; empty for a word that is not here."""
-        key = b"\n" + word.encode() + b"\t"
-        text, low, high = self._text, 0, len(self._text)
-        while high - low > 4096:
-            middle = text.rfind(b"\n", low, (low + high) // 2)
-            if middle <= low:
-                break
-            if text[middle : middle + len(key)] <= key:
-                low = middle
-            else:
-                high = middle
-        start = text.find(key, low, high + len(key))
-        if start < 0:
-            return ""
-        return text[start + len(key) : text.index(b"\n", start + 1)].decode()
+        return (find_line(self._lines, word.encode()) or b"").decode()
 
 
 def _convert(packed: bytes) -> bytes:
-    """Lines of a word, a tab and its phonemes, sorted, between line feeds."""
+    """Lines of a word, a tab and its phonemes, sorted."""
     data = lzma.decompress(packed)
     place = _skip_model(data)
     count, place = _read_number(data, place), place + 4
@@ -88,9 +72,9 @@ def _convert(packed: bytes) -> bytes:
         sounds.append(data[end + 2 : place])
     cleaned = _clean(b"\n".join(sounds)).split(b"\n")
     pairs = zip(words, cleaned, strict=True)
-    lines = [b"%b\t%b\n" % pair for pair in pairs if pair[1] and pair[0].decode().isalpha()]
+    lines = [b"%b\t%b" % pair for pair in pairs if pair[1] and pair[0].decode().isalpha()]
     lines.sort()
-    return b"\n" + b"".join(lines)
+    return b"\n".join(lines)
 
 
 def _clean(ipa: bytes) -> bytes:

@@ -1,77 +1,91 @@
-"""hibari's dictionary and tagger, parsed where a word needs them.
+"""hibari's dictionary and tagger, as tables that are searched without being parsed.
 
 As JSON they are 270,000 entries that take half a second to parse, and a sentence looks up a few
-dozen. Cutting their text into entries takes a fifth of that; an entry is parsed when it is found.
+dozen. Their entries are sorted once and kept between processes; an entry is parsed when it is
+found.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from anyrig.storage import derived
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_EVERY = 500
+_FORMAT = "1"
 
 
-class Dictionary:
-    """A JSON object with sorted keys; values are strings, or objects by part of speech."""
+class Table:
+    """Sorted lines, each with a key, a tab, and a string or the JSON of an object."""
 
-    def __init__(self, text: bytes) -> None:
-        self._entries: list[bytes] = []
-        """As `key":"value"`."""
-        self._by_tag: dict[bytes, bytes] = {}
-        for part in text[1:-1].split(b"}"):
-            plain, is_object, forms = part.partition(b":{")
-            entries = plain.lstrip(b",")[1:].split(b',"')
-            if is_object:
-                self._by_tag[entries.pop().rstrip(b'"')] = forms
-            self._entries += entries
+    def __init__(self, lines: bytes) -> None:
+        self._lines = lines
         self._found: dict[str, Any] = {}
 
     def get(self, key: str) -> Any:
-        """A word's phonemes, or those by part of speech; None for a word that it does not have."""
+        """What stands beside a key; None without that key."""
         if key not in self._found:
             self._found[key] = self._search(key.encode())
         return self._found[key]
 
-    def is_sorted(self) -> bool:
-        """Whether some of its keys are in order."""
-        keys = [_key(entry) for entry in self._entries[::_EVERY]]
-        return keys == sorted(keys)
-
     def _search(self, key: bytes) -> Any:
-        forms = self._by_tag.get(key)
-        if forms is not None:
-            return json.loads(b"{" + forms + b"}")
-        place = bisect_left(self._entries, key, key=_key)
-        if place == len(self._entries) or _key(self._entries[place]) != key:
+        value = find_line(self._lines, key)
+        if value is None:
             return None
-        return self._entries[place][len(key) + 3 : -1].decode()
+        return json.loads(value) if value.startswith(b"{") else value.decode()
 
 
-def _key(entry: bytes) -> bytes:
-    return entry[: entry.index(b'"')]
+def find_line(lines: bytes, key: bytes) -> bytes | None:
+    """What follows a key and a tab in sorted lines; None without that key."""
+    wanted, low, high = key + b"\t", 0, len(lines)
+    while low < high:
+        middle = (low + high) // 2
+        start = lines.rfind(b"\n", low, middle) + 1 or low
+        if lines[start : start + len(wanted)] < wanted:
+            low = lines.find(b"\n", middle, high) + 1 or high
+        else:
+            high = start
+    if not lines.startswith(wanted, low):
+        return None
+    end = lines.find(b"\n", low)
+    return lines[low + len(wanted) : end if end >= 0 else len(lines)]
+
+
+class DictionaryFile:
+    """A dictionary that is read when a word is first looked up: most words are in the first.
+
+    `get` gives a word's phonemes, or those by part of speech.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self, key: str) -> Any:
+        return self._table.get(key)
+
+    @cached_property
+    def _table(self) -> Table:
+        return Table(_derive(self._path, _list_words))
 
 
 class TagScorer:
-    """The weights of the tagger's features, a JSON object of objects, and the tag they speak for.
+    """The weights of the tagger's features, and the tag they speak for.
 
     hibari adds them up tag by tag in Python, which is half of its reading. As rows of one array the
     sums and the tags are the same, to the bit.
     """
 
-    def __init__(self, text: bytes, tags: Sequence[str]) -> None:
-        entries = text[2 : text.rindex(b"}}")].split(b'},"')
-        self._texts: dict[bytes, bytes] = dict(map(methodcaller("split", b'":{', 1), entries))
+    def __init__(self, weights: Table, tags: Sequence[str]) -> None:
+        self._weights = weights
         self._tags = sorted(tags, reverse=True)  # of equal scores the last in the alphabet wins
         self._columns = {tag: index for index, tag in enumerate(self._tags)}
         self._rows: dict[str, NDArray[np.float64] | None] = {}
@@ -82,49 +96,53 @@ class TagScorer:
 
     def _get(self, feature: str) -> NDArray[np.float64] | None:
         if feature not in self._rows:
-            self._rows[feature] = self._parse(feature)
+            self._rows[feature] = self._build_row(feature)
         return self._rows[feature]
 
-    def _parse(self, feature: str) -> NDArray[np.float64] | None:
+    def _build_row(self, feature: str) -> NDArray[np.float64] | None:
         import numpy as np
 
-        text = self._texts.get(json.dumps(feature, ensure_ascii=False)[1:-1].encode())
-        if not text:
+        weights: dict[str, float] | None = self._weights.get(feature)
+        if not weights:
             return None
         row = np.zeros(len(self._tags))
-        for tag, weight in json.loads(b"{" + text + b"}").items():
+        for tag, weight in weights.items():
             row[self._columns[tag]] = weight
         return row
 
 
-class DictionaryFile:
-    """A dictionary that is read when a word is first looked up: most words are in the first."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def get(self, key: str) -> Any:
-        return self._dictionary.get(key)
-
-    @cached_property
-    def _dictionary(self) -> Dictionary | dict[str, Any]:
-        text = _unpack(self._path)
-        if text.startswith(b'{"') and b"\\" not in text and b'": ' not in text:
-            dictionary = Dictionary(text)
-            if dictionary.is_sorted():
-                return dictionary
-        whole: dict[str, Any] = json.loads(text)  # another version of the package writes otherwise
-        return whole
-
-
 def read_tagger(path: Path) -> tuple[dict[str, Any], TagScorer]:
-    """The tagger's model without its weights, nine tenths of it, which come last; and those."""
-    text = _unpack(path)
+    """The tagger's model without its weights, nine tenths of it; and those."""
+    first, _, lines = _derive(path, _list_weights).partition(b"\n")
+    model: dict[str, Any] = json.loads(first)
+    return {**model, "weights": {}}, TagScorer(Table(lines), model["tags"])
+
+
+def _list_words(text: bytes) -> Iterable[bytes]:
+    """The lines of a dictionary."""
+    words: dict[str, Any] = json.loads(text)
+    return sorted(
+        f"{word}\t{found if isinstance(found, str) else json.dumps(found)}".encode()
+        for word, found in words.items()
+    )
+
+
+def _list_weights(text: bytes) -> Iterable[bytes]:
+    """The tagger's model without its weights, which come last; and their lines."""
     start = text.index(b',"weights":{')
-    model: dict[str, Any] = json.loads(text[:start] + b"}")
-    scorer = TagScorer(text[text.index(b"{", start) : -1], model["tags"])
-    return {**model, "weights": {}}, scorer
+    entries = text[start + len(b',"weights":{"') : text.rindex(b"}}}")].split(b'},"')
+    lines = [entry.replace(b'":{', b"\t{", 1) + b"}" for entry in entries]
+    for number, line in enumerate(lines):
+        if b"\\" in line:
+            key, _, weights = line.partition(b"\t")
+            lines[number] = json.loads(b'"' + key + b'"').encode() + b"\t" + weights
+    return [text[:start] + b"}", *sorted(lines)]
 
 
-def _unpack(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes())
+def _derive(path: Path, list_lines: Callable[[bytes], Iterable[bytes]]) -> bytes:
+    """The lines of a file of the package, from an earlier process if there was one."""
+    packed = path.read_bytes()
+    return derived.derive(
+        path.name.partition(".")[0], _FORMAT, hashlib.sha256(packed).hexdigest(),
+        build=lambda: b"\n".join(list_lines(gzip.decompress(packed))),
+    )  # fmt: skip

@@ -27,9 +27,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from anyrig.text.values import Value
+if TYPE_CHECKING:
+    from anyrig.text.values import Value
 
 _DIGITS = frozenset("0123456789½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -104,8 +105,8 @@ class Candidate:
     score: float
 
 
-Build = Callable[[re.Match[str]], Value | Found | None]
-LanguageBuild = Callable[[str, re.Match[str]], Value | Found | None]
+Build = Callable[[re.Match[str]], "Value | Found | None"]
+LanguageBuild = Callable[[str, re.Match[str]], "Value | Found | None"]
 
 
 _MARKS = {
