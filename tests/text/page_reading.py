@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from anyrig.text.apart import Apart
 from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.text.formats.limits import Limits
 from anyrig.text.page_reader import DPI, RenderedPage
+from anyrig.text.sandbox import ReaderPool
 
 
 def read_pages(path: Path, limits: Limits = Limits()) -> Document:  # noqa: B008 - it is frozen
-    with Apart(limits) as apart:
-        return apart.read(path)
+    with ReaderPool(limits=limits) as pool:
+        return pool.read_file(path)
 
 
 def render_pages(
@@ -22,8 +22,8 @@ def render_pages(
     dpi: int = DPI,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
 ) -> Iterator[RenderedPage]:
-    with Apart(limits) as apart:
-        yield from apart.render(path, numbers, dpi=dpi)
+    with ReaderPool(limits=limits) as pool:
+        yield from pool.render(path, numbers, dpi=dpi)
 
 
 def list_sources(document: Document) -> list[str]:

@@ -330,11 +330,11 @@ def choose_reader(rig: Rig, request: BookRequest, document: Document) -> OpenBoo
 
 def read_document(request: BookRequest, on_event: OnEvent) -> Document:
     """Read a book, with the title, author and cover of the request."""
-    from anyrig.text.files import read
     from anyrig.text.matter import settle
+    from anyrig.text.sandbox import read_book
 
     on_event(ProgressEvent("reading", detail=request.file.name))
-    document = settle(read(request.file))
+    document = settle(read_book(request.file))
     about = document.metadata
     about = replace(
         about,

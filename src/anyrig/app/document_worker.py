@@ -736,9 +736,9 @@ def _run_book_plan(context: WorkerContext, given: Mapping[str, Any]) -> dict[str
 
 def _run_book_cover(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, str] | None:
     """The cover of a book's `file`: `type`, and `data` in base64; None if it has none."""
-    from anyrig.text.files import read
+    from anyrig.text.sandbox import read_book
 
-    document = read(Path(given["file"]))
+    document = read_book(Path(given["file"]))
     context.check()
     return _encode_picture(document.cover)
 

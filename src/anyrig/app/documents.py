@@ -137,14 +137,14 @@ def read_files(
 def _read_file(rig: Rig, options: FileOptions, path: Path, ocr: Reads | None) -> Document | Unread:
     """A file by a process that may be kept: starting one takes longer than most files."""
     from anyrig.documents.reading import Unread, read
-    from anyrig.text.apart import Apart
+    from anyrig.text.sandbox import ReaderPool
 
     limits = build_limits(options)
     with rig.models.borrow(
-        "file reader", lambda: Apart(limits), version=str(limits), counted=False
-    ) as apart:
+        "file reader", lambda: ReaderPool(limits=limits), version=str(limits), counted=False
+    ) as pool:
         try:
-            return read(path, ocr=ocr, mode=options.ocr, apart=apart)
+            return read(path, ocr=ocr, mode=options.ocr, pool=pool)
         except (MissingPackageError, DeviceLostError):
             raise
         except AnyrigError as error:

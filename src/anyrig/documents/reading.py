@@ -15,10 +15,8 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Literal, Protocol
 
 from anyrig.errors import (
@@ -31,13 +29,13 @@ from anyrig.errors import (
     OptionRef,
 )
 from anyrig.install import format_install
-from anyrig.text.apart import Apart
 from anyrig.text.document import Document, Scan
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
 from anyrig.text.garbage import readable
 from anyrig.text.labels import format_pages, one_line
 from anyrig.text.page_reader import DPI, RenderedPage
+from anyrig.text.sandbox import ReaderPool
 
 Mode = Literal["auto", "never", "always"]
 """When pictures are read: where there is no usable text, never, or always."""
@@ -138,7 +136,7 @@ def read(
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
     dpi: int = DPI,
-    apart: Apart | None = None,
+    pool: ReaderPool | None = None,
 ) -> Document:
     """A file page by page; `InvalidInputError` if it cannot be read.
 
@@ -148,12 +146,16 @@ def read(
         limits: how much the file may ask of the machine; the time of `ocr` is not counted.
         mode: when pictures are read.
         dpi: at which pages of a PDF are drawn for it.
-        apart: a process that reads, kept by whoever reads many files one by one; its limits hold.
+        pool: reads the file, kept by whoever reads many one by one; its limits hold.
     """
-    if apart is not None:
-        return _with_ocr(_own_text(Path(path), apart), apart, ocr, mode, dpi)
-    with Apart(limits) as own:
-        return _with_ocr(_own_text(Path(path), own), own, ocr, mode, dpi)
+    if pool is None:
+        with ReaderPool(limits=limits) as own:
+            return read(path, ocr=ocr, mode=mode, dpi=dpi, pool=own)
+    try:
+        document = pool.read_file(Path(path))
+    except AnyrigError as error:
+        raise _name_setting(error) from None
+    return _with_ocr(document, pool, ocr, mode, dpi)
 
 
 def read_all(
@@ -178,12 +180,14 @@ def read_all(
         workers: processes that read at once; 0 is as many as help.
     """
     count = workers or min(_MOST_WORKERS, os.cpu_count() or 1)
-    with _Readers(count, limits) as readers, Apart(limits) as drawing:
-        for path, found in readers.read(paths):
+    with ReaderPool(count, limits) as pool:
+        for found in pool.read(paths):
             if isinstance(found, Document):
-                yield _ocr_or_error(found, drawing, ocr, mode, dpi)
+                yield _ocr_or_error(found, pool, ocr, mode, dpi)
             else:
-                yield Unread(path, found.message, found.hint, isinstance(found, LimitExceededError))
+                error = _name_setting(found.error)
+                past_limit = isinstance(error, LimitExceededError)
+                yield Unread(found.path, error.message, error.hint, past_limit)
 
 
 def textless(document: Document) -> InvalidInputError:
@@ -206,72 +210,22 @@ def textless(document: Document) -> InvalidInputError:
     )
 
 
-class _Readers:
-    """Processes that read the text of files ahead of whoever takes it."""
-
-    def __init__(self, count: int, limits: Limits) -> None:
-        self._all = [Apart(limits) for _ in range(count)]
-        self._free: SimpleQueue[Apart] = SimpleQueue()
-        for apart in self._all:
-            self._free.put(apart)
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="reading")
-        self._over = False
-
-    def __enter__(self) -> _Readers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over = True
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for apart in self._all:
-            apart.close()  # whoever waits for it gets an error at once
-        self._threads.shutdown()
-        for apart in self._all:
-            apart.close()
-
-    def read(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Document | AnyrigError]]:
-        """Each path with what is in it, in order."""
-        waiting: deque[tuple[Path, Future[Document | AnyrigError]]] = deque()
-        for path in map(Path, paths):
-            waiting.append((path, self._threads.submit(self._one, path)))
-            if len(waiting) > 2 * len(self._all):
-                first, future = waiting.popleft()
-                yield first, future.result()
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
-
-    def _one(self, path: Path) -> Document | AnyrigError:
-        apart = self._free.get()
-        try:
-            if self._over:
-                return InvalidInputError(f"{path.name} was not read", hint="Read it again.")
-            return _own_text(path, apart)
-        except AnyrigError as error:
-            return error
-        finally:
-            self._free.put(apart)
-
-
-def _own_text(path: Path, apart: Apart) -> Document:
-    """The text layer; an error on a limit names the setting that moves it."""
-    try:
-        return apart.read(path)
-    except LimitExceededError as error:
-        if setting := _SETTINGS.get(error.limit):
-            error.hint = Message(
-                "{hint} The limit is `{setting}` of [documents] in the settings.",
-                hint=error.hint,
-                setting=setting,
-            )
-        raise
+def _name_setting(error: AnyrigError) -> AnyrigError:
+    """The error; one on a limit names the setting that moves it."""
+    if isinstance(error, LimitExceededError) and (setting := _SETTINGS.get(error.limit)):
+        error.hint = Message(
+            "{hint} The limit is `{setting}` of [documents] in the settings.",
+            hint=error.hint,
+            setting=setting,
+        )
+    return error
 
 
 def _ocr_or_error(
-    document: Document, apart: Apart, ocr: Reads | None, mode: Mode, dpi: int
+    document: Document, pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
 ) -> Document | Unread:
     try:
-        return _with_ocr(document, apart, ocr, mode, dpi)
+        return _with_ocr(document, pool, ocr, mode, dpi)
     except (MissingPackageError, DeviceLostError):
         raise  # no other file would fare better
     except AnyrigError as error:
@@ -288,7 +242,7 @@ def _ocr_or_error(
 
 
 def _with_ocr(
-    document: Document, apart: Apart, ocr: Reads | None, mode: Mode, dpi: int
+    document: Document, pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
 ) -> Document:
     """The file with the text on the pictures of its pages, where that is wanted."""
     wanted = _list_wanted(document, mode)
@@ -296,7 +250,7 @@ def _with_ocr(
         reason = "" if ocr is not None else NOT_WANTED if mode == "never" else NO_OCR
         return _with_layers(document, reason)
     problems = _PageProblems()
-    found = dict(_read_pictures(document.path, wanted, apart, ocr, dpi, problems))
+    found = dict(_read_pictures(document.path, wanted, pool, ocr, dpi, problems))
     has_text = bool(document.text.strip()) or any(scan.layer.strip() for scan in document.scans)
     if problems.unread and len(problems.unread) == len(wanted) and not has_text:
         raise InvalidInputError(
@@ -351,7 +305,12 @@ class _PageProblems:
 
 
 def _read_pictures(
-    path: Path, wanted: Sequence[int], apart: Apart, ocr: Reads, dpi: int, problems: _PageProblems
+    path: Path,
+    wanted: Sequence[int],
+    pool: ReaderPool,
+    ocr: Reads,
+    dpi: int,
+    problems: _PageProblems,
 ) -> Iterator[tuple[int, ReadPicture]]:
     """The number of each page that could be read, and what stands on its picture."""
     order: deque[int] = deque()
@@ -365,7 +324,7 @@ def _read_pictures(
             else:
                 problems.unread[page.number] = page.error
 
-    for found in ocr.read(pictures(apart.render(path, wanted, dpi=dpi))):
+    for found in ocr.read(pictures(pool.render(path, wanted, dpi=dpi))):
         number = order.popleft()
         if found.failure:
             problems.unread[number] = found.failure

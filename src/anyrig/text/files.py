@@ -2,9 +2,8 @@
 
     document = read(Path("book.epub"))
 
-The one door to files that others wrote. Whatever is wrong with one is a single
-`InvalidInputError` with a
-hint; a reader writes nothing, runs nothing, and fetches nothing from the network.
+Whatever is wrong with a file is a single `InvalidInputError` with a hint; a reader writes nothing,
+runs nothing, and fetches nothing from the network. `sandbox.py` calls this in another process.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
@@ -115,23 +114,39 @@ _SELLERS = (
 _KNOWN = ", ".join(FORMATS)
 
 
+OnPage = Callable[[int, int], None]
+
+
 class _Reader(Protocol):
     def read(self, path: Path, limits: Limits) -> Document: ...
 
 
-def read(path: Path, *, limits: Limits = Limits()) -> Document:  # noqa: B008 - it is frozen
+def read(
+    path: Path,
+    *,
+    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    on_page: OnPage = lambda _page, _of: None,
+) -> Document:
     """All that a file says, in reading order; `InvalidInputError` if it cannot be read.
+
+    It parses in this process: `sandbox.read_book` is for files that others made.
 
     Args:
         path: of a regular file.
         limits: how much it may ask of the machine.
+        on_page: called with the number of each page that is read, where a format has pages, and
+            with how many there are.
     """
     path = Path(path)
     with guarded(path, limits):
         name = format_of(path, limits=limits)
-        reader = cast(_Reader, importlib.import_module(FORMATS[name]))
-        document = replace(reader.read(path, limits), path=path)
-        return clean_labels(_check_text(document, limits))
+        if name == "pdf":
+            from anyrig.text.formats import pdf
+
+            document = pdf.read(path, limits, on_page)
+        else:
+            document = cast(_Reader, importlib.import_module(FORMATS[name])).read(path, limits)
+        return clean_labels(_check_text(replace(document, path=path), limits))
 
 
 @contextlib.contextmanager

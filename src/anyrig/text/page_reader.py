@@ -1,4 +1,4 @@
-"""A file page by page, and pictures of its pages: what `apart.py` runs in another process.
+"""A file page by page, and pictures of its pages: what `sandbox.py` runs in another process.
 
 Formats with pages give those (a PDF, a TIFF), and a message gives itself and its attachments. A
 plain text stays as it is, letter for letter, so that an offset in it is one in the file. All other

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import random
-import signal
-import sys
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -17,11 +14,10 @@ from PIL import Image
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import Block, Document
-from anyrig.text.files import read as read_any
-from anyrig.text.formats import pdf as reader
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.pdf import read
+from anyrig.text.formats.pdf import draw_cover, read
 from anyrig.text.formats.pdf_page import Line
+from anyrig.text.sandbox import read_book as read_any
 from tests.text.formats.pdf_making import Leaf, pdf, width_of, write
 
 TEXT = "The harbour lay still under a low grey sky and the boats did not move at their ropes."
@@ -53,7 +49,7 @@ def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
 
 
 def test_the_first_page_is_the_cover(tmp_path: Path) -> None:
-    cover = read(write(tmp_path / "book.pdf", [leaf(), leaf()]), Limits()).cover
+    cover = draw_cover(write(tmp_path / "book.pdf", [leaf(), leaf()]))
     assert cover is not None
     image = Image.open(io.BytesIO(cover.data))
     assert image.format == "JPEG"
@@ -126,11 +122,10 @@ def test_damaged_files_end_in_one_error_or_in_text(tmp_path: Path, seed: int) ->
         assert read_any(path).chapters
 
 
-def test_too_many_pages_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MOST_PAGES", 3)
+def test_too_many_pages_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "book.pdf", [leaf()] * 4)
     with pytest.raises(InvalidInputError, match="4 pages"):
-        read(path, Limits())
+        read(path, Limits(pages=3))
 
 
 def test_a_page_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
@@ -150,58 +145,6 @@ def test_too_many_letters_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "book.pdf", [leaf()] * 4)
     with pytest.raises(InvalidInputError, match="more than 100 letters"):
         read(path, Limits(characters=100))
-
-
-PYTHON = sys.executable
-
-
-@pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program in place of the one that reads: what is written to it is what it does."""
-    program = tmp_path / "python"
-    monkeypatch.setattr(sys, "executable", str(program))
-    return program
-
-
-def becomes(program: Path, body: str) -> None:
-    real = os.path.realpath("/proc/self/exe")
-    program.write_text(f"#!{real}\nimport os, sys, time\n{body}\n")
-    program.chmod(0o755)
-
-
-def test_a_crash_of_the_reading_process_is_one_error(tmp_path: Path, stand_in: Path) -> None:
-    path = write(tmp_path / "book.pdf", [leaf()])
-    becomes(stand_in, f"os.kill(os.getpid(), {int(signal.SIGSEGV)})")
-    with pytest.raises(InvalidInputError, match="damaged"):
-        read(path, Limits())
-
-
-def test_a_page_that_never_ends_is_one_error(
-    tmp_path: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "_SILENT_S", 0.5)
-    path = write(tmp_path / "book.pdf", [leaf()])
-    becomes(stand_in, """print('{"page": 6, "of": 9}', flush=True); time.sleep(60)""")
-    with pytest.raises(InvalidInputError, match="nothing came of page 7"):
-        read(path, Limits())
-
-
-def test_a_cover_that_cannot_be_drawn_costs_no_text(
-    tmp_path: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "_COVER_S", 0.5)
-    monkeypatch.setattr(reader, "_SILENT_S", 60)
-    path = write(tmp_path / "book.pdf", [leaf()])
-    becomes(
-        stand_in,
-        "import subprocess\n"
-        f"said = subprocess.run([{PYTHON!r}, *sys.argv[1:]], capture_output=True).stdout\n"
-        "lines = [line for line in said.splitlines(True) if not line.startswith(b'{\"cover')]\n"
-        "os.write(1, b''.join(lines)); time.sleep(60)",
-    )
-    document = read(path, Limits())
-    assert document.cover is None
-    assert document.chapters[0].blocks[0].text == TEXT
 
 
 HARBOUR = (

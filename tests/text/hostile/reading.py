@@ -22,7 +22,7 @@ _PATIENCE = 12  # how many times slower the clock may run than the CPU's
 
 def main() -> None:
     """Read every path that the standard input names, as JSON strings in lines."""
-    from anyrig.text import files, matter  # noqa: F401 - so that the first file does not pay
+    from anyrig.text import matter, sandbox  # noqa: F401 - so that the first file does not pay
 
     most_s = float(sys.argv[1])
     # By CPU time, as a machine may have much else to do; by the clock for what waits for ever.
@@ -55,10 +55,10 @@ def _planned(path: Path) -> dict[str, object]:
     from anyrig.audiobooks.plan import build_plan, detect_book_language, select_chapters
     from anyrig.speech.prepare import SpeechOptions
     from anyrig.speech.segment import check_script
-    from anyrig.text.files import read
     from anyrig.text.matter import settle
+    from anyrig.text.sandbox import read_book
 
-    document = settle(read(path))
+    document = settle(read_book(path))
     detect_book_language(document)
     ways = ContentOptions(foreign="skip")
     terms = SpeechOptions(languages=("en",))

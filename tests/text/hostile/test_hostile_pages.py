@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from anyrig.errors import AnyrigError
-from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
+from anyrig.text.sandbox import ReaderPool
 from tests.text.hostile.hostile_files import ALL, Hostile
 
 _EACH = 12
@@ -23,17 +23,17 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="its clocks and 
 
 
 @pytest.fixture(scope="module")
-def apart() -> Iterator[Apart]:
-    with Apart(Limits(seconds=30)) as one:
+def pool() -> Iterator[ReaderPool]:
+    with ReaderPool(limits=Limits(seconds=30)) as one:
         yield one
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_one_clear_error_or_pages(case: Hostile, tmp_path: Path, apart: Apart) -> None:
+def test_one_clear_error_or_pages(case: Hostile, tmp_path: Path, pool: ReaderPool) -> None:
     path = case.make(tmp_path)
     before = {each for each in tmp_path.rglob("*") if not each.is_symlink()}
     try:
-        document = apart.read(path)
+        document = pool.read_file(path)
     except AnyrigError as error:
         assert error.hint  # noqa: PT017 - either is right for many of them
         assert error.message.isprintable()  # noqa: PT017

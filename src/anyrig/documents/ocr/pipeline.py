@@ -21,12 +21,12 @@ from anyrig.documents.ocr import hocr
 from anyrig.documents.reading import PageImage, digest_file
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError
 from anyrig.storage.files import write_atomic
-from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
 from anyrig.text.formats.picture import pillow_formats
 from anyrig.text.garbage import readable
 from anyrig.text.page_reader import DPI
+from anyrig.text.sandbox import ReaderPool
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr import OcrFormat
@@ -159,10 +159,10 @@ def plan_files(
 ) -> OcrPlan:
     """Open every file; the error of one that cannot be opened is part of the plan."""
     files = []
-    with Apart(limits) as apart:
+    with ReaderPool(limits=limits) as pool:
         for path in paths:
             try:
-                document = apart.read(path)
+                document = pool.read_file(path)
                 files.append(PlannedFile(path, document, numbers=_select_pages(options, document)))
             except AnyrigError as error:
                 files.append(PlannedFile(path, error=error))
@@ -223,14 +223,14 @@ def read_files(plan: OcrPlan, reader: Pages) -> Iterator[FilePage | OcrFile]:
     waiting: deque[tuple[_OpenFile, RenderedPage] | OcrFile | _OpenFile] = deque()
 
     def draw() -> Iterator[bytes]:
-        with Apart(plan.limits) as apart:
+        with ReaderPool(limits=plan.limits) as pool:
             for planned in plan.files:
                 if planned.document is None:
                     waiting.append(OcrFile(planned.path, error=planned.error))
                     continue
                 file = _OpenFile(planned.path, planned.document)
                 source = digest_file(planned.path) if planned.numbers else ""
-                for drawn in apart.render(
+                for drawn in pool.render(
                     planned.path, planned.numbers, dpi=plan.options.dpi
                 ):  # fmt: skip
                     waiting.append((file, drawn))

@@ -37,10 +37,10 @@ def _split_by_titles(document: Document) -> list[Document]:
 
 def _split_by_headings(document: Document, limits: Limits) -> list[Document]:
     from anyrig.errors import AnyrigError
-    from anyrig.text import files
+    from anyrig.text.sandbox import read_book
 
     try:
-        whole = files.read(document.path, limits=limits)
+        whole = read_book(document.path, limits=limits)
     except AnyrigError:  # pages that only OCR can read: they have no headings to go by
         return []
     return [

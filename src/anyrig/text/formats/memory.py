@@ -56,6 +56,18 @@ def limit_memory(file_bytes: int = 0) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def lift_limits(pid: int) -> None:
+    """Let a program that this process started take what it needs; it is no parser of ours."""
+    if sys.platform != "linux" or not is_limited():
+        return
+    import resource
+
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_CPU):
+        with contextlib.suppress(ValueError, OSError):
+            hard = resource.getrlimit(limit)[1]
+            resource.prlimit(pid, limit, (hard, hard))
+
+
 def is_limited() -> bool:
     """Whether the memory of this process is bounded."""
     return _Bound.idle is not None

@@ -21,6 +21,7 @@ from pathlib import Path
 from anyrig.backends.process import ChildProcess
 from anyrig.errors import InvalidInputError, MissingPackageError, ProtectedFileError
 from anyrig.text.document import Document
+from anyrig.text.formats import memory
 from anyrig.text.formats.limits import Limits
 
 TIME_LIMIT_S = 300.0
@@ -153,6 +154,7 @@ def _run(command: list[str], folder: Path, log: Path, time_limit_s: float, path:
             raise MissingPackageError(
                 f"Calibre cannot be started: {error.strerror}", hint="Reinstall Calibre."
             ) from error
+        memory.lift_limits(child.pid)
         try:
             return child.wait(time_limit_s)
         except subprocess.TimeoutExpired:

@@ -2,7 +2,7 @@
 
 A book is laid out as a whole, with paragraphs that run over pages (`pdf_blocks.py`). Here each page
 keeps what stands on it, so that a place in the text is a page of the file. All of it runs inside
-`text/apart.py`'s process, as PDFium may crash or hang.
+the process of `text/sandbox.py`, as PDFium may crash or hang.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.errors import InvalidInputError, LimitExceededError, ProtectedFileError
+from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.document import SEPARATOR, Block, Metadata
 from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.pdf import count_pages, open_pdf, outline
 from anyrig.text.formats.pdf_blocks import blocks_by_page
-from anyrig.text.formats.pdf_child import Refused, opened, outline
 from anyrig.text.formats.pdf_glyphs import TooMuchText, read_page
 from anyrig.text.formats.pdf_metadata import read_metadata
 from anyrig.text.formats.pdf_page import Page
@@ -76,9 +76,9 @@ def read(path: Path, limits: Limits, told: Told) -> Read:
         told: called with each page that is read, and how many there are.
     """
     told(0, 0)
-    document = _opened(path)
+    document = _open(path)
     try:
-        count = _count(document, path, limits)
+        count = count_pages(document, path, limits)
         pages: dict[int, Page] = {}
         drawn: dict[int, str] = {}
         letters = 0
@@ -121,9 +121,9 @@ def drawn(path: Path, numbers: list[int], dpi: int, limits: Limits) -> Iterator[
         dpi: dots an inch; less where a page is so large that it would be too much.
         limits: of which `pages` holds.
     """
-    document = _opened(path)
+    document = _open(path)
     try:
-        count = _count(document, path, limits)
+        count = count_pages(document, path, limits)
         for number in numbers:
             if not 1 <= number <= count:
                 raise InvalidInputError(
@@ -134,30 +134,13 @@ def drawn(path: Path, numbers: list[int], dpi: int, limits: Limits) -> Iterator[
         document.close()
 
 
-def _opened(path: Path) -> pdfium.PdfDocument:
+def _open(path: Path) -> pdfium.PdfDocument:
     import pypdfium2 as pdfium
 
-    try:
-        document = opened(path)
-    except Refused as error:
-        kind = ProtectedFileError if error.locked else InvalidInputError
-        raise kind(f"{path.name} {error}", hint=error.hint) from None
+    document = open_pdf(path)
     with contextlib.suppress(pdfium.PdfiumError):
         document.init_forms()  # what people filled in is drawn then, even without a drawn form
     return document
-
-
-def _count(document: pdfium.PdfDocument, path: Path, limits: Limits) -> int:
-    count = len(document)
-    if count == 0:
-        raise InvalidInputError(f"{path.name} has no pages", hint=_DAMAGED)
-    if count > limits.pages:
-        raise LimitExceededError(
-            f"{path.name} has {count:,} pages, and {limits.pages:,} are read at most",
-            hint="Split it.",
-            limit="pages",
-        )
-    return count
 
 
 def _page(document: pdfium.PdfDocument, index: int, path: Path) -> Page | None:

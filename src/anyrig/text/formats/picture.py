@@ -1,8 +1,8 @@
 """Pictures of pages: PNG, JPEG, TIFF with all its pages, and whatever else Pillow opens.
 
 A picture has no text of its own: `read` refuses it, and `drawn` hands it to whoever reads pictures.
-It is meant to run in a process of its own (`text/apart.py`): decoders are C libraries that are fed
-with files of others.
+It is meant to run in a process of its own (`text/sandbox.py`): decoders are C libraries that are
+fed with files of others.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from anyrig.text.formats.limits import Limits
 if TYPE_CHECKING:
     import numpy as np
 
-    from anyrig.text.apart import Apart
+    from anyrig.text.sandbox import ReaderPool
     from anyrig.training.tasks.tokens import Tokens
 
 log = logging.getLogger(__name__)
@@ -48,21 +48,21 @@ class Corpus:
 
     def pieces(self) -> Iterator[str | None]:
         """The texts in pieces of about a megabyte, with None after each file."""
-        from anyrig.text.apart import Apart
+        from anyrig.text.sandbox import ReaderPool
 
-        with Apart() as apart:
+        with ReaderPool() as pool:
             for path in self.paths:
                 try:
-                    yield from self._file(path, apart)
+                    yield from self._file(path, pool)
                 except AnyrigError as error:
                     self.skipped[str(path)] = error.message
                     continue
                 yield None
 
-    def _file(self, path: Path, apart: Apart) -> Iterator[str]:
+    def _file(self, path: Path, pool: ReaderPool) -> Iterator[str]:
         with files.guarded(path, _limits()):
             plain = files.format_of(path) in _PLAIN
-        yield from _plain(path) if plain else [apart.read(path).text]
+        yield from _plain(path) if plain else [pool.read_file(path).text]
 
 
 def _limits() -> Limits:
