@@ -102,7 +102,7 @@ def _measure_ours(size: str, folder: Path, texts: list[str]) -> tuple[list[float
             vectors = list(embedder.embed(texts))
             rates.append(len(texts) / (time.perf_counter() - start))
             print(f"{size}: ours {rates[-1]:,.0f} texts/s", flush=True)
-    return rates, _smallest_cosine(folder / "plain", texts, np.stack(vectors))
+    return rates, _smallest_cosine(folder / "plain", texts, np.concatenate(vectors))
 
 
 def _smallest_cosine(folder: Path, texts: list[str], vectors: Any) -> float:

@@ -141,7 +141,7 @@ def _ours(folder: Path) -> dict[str, Any]:
     list(embedder.embed(texts[:32]))
     start = time.process_time()
     list(embedder.embed(texts))
-    return {"cpu_s": time.process_time() - start, "padding": embedder.engine.padding}
+    return {"cpu_s": time.process_time() - start, "padding": embedder.engine.network.padding}
 
 
 def _theirs(folder: Path) -> dict[str, Any]:

@@ -122,12 +122,12 @@ class _RandomVectors:
     def embed(self, texts: Iterable[str], *, use: str = "passage") -> Iterator[Any]:
         for _ in texts:
             drawn = self._rng.standard_normal(self.model.dimension, dtype="float32")
-            yield drawn / (drawn @ drawn) ** 0.5
+            yield (drawn / (drawn @ drawn) ** 0.5)[None]
 
     def matrix(self, texts: Iterable[str], *, use: str = "passage") -> Any:
         import numpy as np
 
-        return np.stack(list(self.embed(texts)))
+        return np.concatenate(list(self.embed(texts)))
 
 
 @contextmanager
@@ -225,7 +225,7 @@ def _by_hand(path: Path, searcher: Searcher, vectors: Vectors) -> Any:
     connection = sqlite3.connect(path)
 
     def search(query: str) -> list[str]:
-        (vector,) = vectors.embed([query], use="query")
+        (vector,) = vectors.matrix([query], use="query")
         best = snapshot.ids[np.argsort(-(matrix @ vector))[:100]].tolist()
         words = " OR ".join(f'"{word}"' for word in query.split())
         ranked = connection.execute(

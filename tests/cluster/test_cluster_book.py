@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,10 @@ import pytest
 from anyrig.app.cluster import ClusterOptions, _check_voices_match, check_no_recordings
 from anyrig.app.jobs import ClusterJobQueue, build_arguments, make_job_handler
 from anyrig.app.rig import Rig
-from anyrig.cluster.embedding import EmbeddingCodec, count_rows
+from anyrig.cluster.embedding import EmbeddingCodec
 from anyrig.cluster.registry import WorkerInfo
 from anyrig.cluster.speech import identify_engine
-from anyrig.documents.bundle import bundles, text_bundles
+from anyrig.documents.protocol import TextBlock
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.jobs import JobQueue, run_jobs
 from anyrig.speech.choose import EngineChoice, ReasonCode
@@ -209,22 +210,25 @@ def test_embed_and_index_use_the_workers(
     until(lambda: broker.living()["w1"].segments_done > before, what="its work")
 
 
-def test_a_bundle_whose_lengths_are_wrong_is_refused() -> None:
-    (tokens,) = bundles([np.arange(5, dtype=np.int32), np.arange(3, dtype=np.int32)])
-    (texts,) = text_bundles(["The tide.", "The rope and the bell."])
-    for good in (tokens.data, texts.data):
-        assert CODEC.decode_item(CODEC.encode_item(good)) == good
-        assert count_rows(good) == 2
-        for bad in (b"", good[:4], good[:-4], good + b"\0" * 8, b"\xff" * 8, b"\0" * 8):
-            with pytest.raises(ValueError):
-                CODEC.decode_item(CODEC.encode_item(bad))
+def test_a_damaged_block_of_texts_is_refused() -> None:
+    good = TextBlock(["The tide.", "\ud83d"], "query")
+    sent = CODEC.encode_item(good)
+    assert CODEC.decode_item(json.loads(json.dumps(sent))) == TextBlock(["The tide.", "?"], "query")
+    bad: Any
+    for bad in (
+        None, [], {}, {"texts": []}, {"texts": "abc", "use": "query"}, {**sent, "texts": [1]},
+        {**sent, "use": "other"}, {**sent, "texts": ["x" * (17 << 20)]},
+    ):  # fmt: skip
+        with pytest.raises((ValueError, TypeError)):
+            CODEC.decode_item(bad)
 
 
 def test_vectors_of_another_size_or_not_finite_are_not_used() -> None:
-    (bundle,) = text_bundles(["The tide.", "The rope and the bell."])
+    block = TextBlock(["The tide.", "The rope and the bell."])
     codec = EmbeddingCodec(dimension=4)
     right = np.array([[1, 0, 0, 0], [0, 1, 0, 0]], np.float32)
-    assert codec.check(bundle.data, right.tobytes(), "w") == right.tobytes()
+    sent = codec.decode_result(codec.encode_result(right, compress=False))
+    np.testing.assert_array_equal(codec.check(block, sent, "w"), right)
     for bad in (right[:1], right * np.float32(np.nan)):
         with pytest.raises(InvalidInputError):
-            codec.check(bundle.data, bad.tobytes(), "w")
+            codec.check(block, bad.tobytes(), "w")

@@ -14,8 +14,15 @@ import pytest
 
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discovery import discover
-from anyrig.documents.embed import Embedder
-from anyrig.documents.model import Model, find, hashing, in_folder, listed
+from anyrig.documents.embed import Embedder, document_vectors
+from anyrig.documents.model import (
+    Model,
+    choose_embedding_model,
+    find,
+    hashing,
+    in_folder,
+    listed,
+)
 from anyrig.errors import InvalidInputError, MissingWeightsError, WorkError
 from anyrig.placement import PlacementOptions, PlacementPlan, plan_placement
 from tests.documents.engines.toy import encoder, sentence_transformer, sentences
@@ -196,6 +203,51 @@ def test_a_multilingual_model_puts_translations_together() -> None:
     made = embedded(model, [*english, *others])
     near = made[:3] @ made[3:].T
     assert near.argmax(axis=1).tolist() == [0, 1, 2]
+
+
+def test_the_default_install_puts_translations_together() -> None:
+    model = find("use-multilingual", models=Path())
+    english = ["The cat sleeps on the sofa.", "The invoice must be paid by Friday.",
+               "It will rain tomorrow in the north."]  # fmt: skip
+    others = [
+        ["El gato duerme en el sofá.", "La factura debe pagarse antes del viernes.",
+         "Mañana lloverá en el norte."],
+        ["Le chat dort sur le canapé.", "La facture doit être payée avant vendredi.",
+         "Demain il pleuvra dans le nord."],
+        ["Die Katze schläft auf dem Sofa.", "Die Rechnung ist bis Freitag zu zahlen.",
+         "Morgen regnet es im Norden."],
+    ]  # fmt: skip
+    made = embedded(model, [*english, *(text for some in others for text in some)])
+    np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, atol=1e-5)
+    for n in (1, 2, 3):
+        assert (made[:3] @ made[3 * n : 3 * n + 3].T).argmax(axis=1).tolist() == [0, 1, 2]
+    alone = [embedded(model, [text], deterministic=True)[0] for text in english]
+    np.testing.assert_array_equal(embedded(model, english, deterministic=True), np.stack(alone))
+
+
+@pytest.mark.parametrize(
+    ("languages", "name"),
+    [
+        ({}, "minilm"), ({"": 5, "und": 1}, "minilm"), ({"en": 9, "es": 1}, "minilm"),
+        ({"en": 1, "es": 1}, "use-multilingual"), ({"de": 3}, "use-multilingual"),
+    ],
+)  # fmt: skip
+def test_one_model_is_chosen_by_the_languages_and_says_why(
+    languages: dict[str, float], name: str
+) -> None:
+    choice = choose_embedding_model(languages)
+    assert choice.model.name == name
+    assert name in choice.reason
+    if name != "minilm":
+        assert "de" in choice.reason or "es" in choice.reason
+
+
+def test_a_document_is_the_mean_of_its_passages_weighed_by_their_length() -> None:
+    rows = np.eye(3, dtype=np.float32)
+    whole = document_vectors([["aaa", "a"], [], ["b"]], [rows[:2], rows[:0], rows[2:]])
+    np.testing.assert_allclose(whole[0], np.array([3, 1, 0]) / 10**0.5, atol=1e-6)
+    assert not whole[1].any()
+    np.testing.assert_array_equal(whole[2], rows[2])
 
 
 def test_a_long_text_is_windowed_or_cut_and_never_silently(minilm: Model) -> None:

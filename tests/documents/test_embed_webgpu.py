@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.devices.discovery import discover
-from anyrig.documents.bundle import bundles
-from anyrig.documents.engines import encoder
+from anyrig.documents.engine import open_embedding_engine
 from anyrig.documents.model import find
+from anyrig.documents.protocol import TextBlock
 from anyrig.placement import Placement
 model = find("minilm", models=Path())
 cpu = discover().cpu_device
@@ -28,12 +28,10 @@ seats = [
               DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider"), threads=1),
     Placement(cpu, next(d for d in cpu.backends if d.library == "onnx"), threads=1),
 ]
-rows = [np.array([101, 1996, 4937, 102], np.int32), np.array([101, 7592, 102], np.int32)]
-(bundle,) = bundles(rows)
 found = []
 for seat in seats:
-    engine = encoder(seat, form="encoder", folder=str(model.folder))
-    found.append(np.frombuffer(engine.run([bundle.data])[0], np.float32))
+    engine = open_embedding_engine(seat, model=model)
+    found.append(engine.run([TextBlock(["The cat.", "Hello"])])[0])
     print(engine.handle.name)
 print(float(np.abs(found[0] - found[1]).max()) < 1e-4)
 """

@@ -19,7 +19,7 @@ import pytest
 
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find
-from anyrig.documents.tokenise import opened
+from anyrig.documents.tokenizer import open_tokenizer
 from anyrig.errors import OverloadedError
 from anyrig.server.routes.embeddings import shorten_vector, write_response
 from anyrig.server.waiting import ClientDisconnected, wait_for_all
@@ -108,7 +108,7 @@ def test_usage_counts_the_model_s_own_tokens(client: Any) -> None:
 def _tokenizer() -> Any:
     file = find("minilm", models=Path()).tokenizer
     assert file is not None
-    made = opened(file)
+    made = open_tokenizer(file)
     made.no_truncation()
     made.no_padding()
     return made

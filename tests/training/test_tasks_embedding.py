@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from anyrig.documents.model import find, in_folder
+from anyrig.documents.model_folder import read
 from anyrig.documents.models.arrays import packaged_floats
-from anyrig.documents.st_folder import read
 from anyrig.errors import InvalidInputError
 from anyrig.training import Settings, Trainer
 from anyrig.training.protocol import Task

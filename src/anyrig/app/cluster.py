@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from anyrig.cluster.registry import ClusterStatus, EngineId, WorkerInfo
     from anyrig.devices.machine import Precision
     from anyrig.documents.model import Model
+    from anyrig.documents.protocol import LongTexts
     from anyrig.placement import PlacementPlan, Workload
     from anyrig.speech.segment import Segment
     from anyrig.work.engine import EngineFactory
@@ -149,7 +150,13 @@ def open_cluster_pool(
 
 
 def open_embedding_pool(
-    rig: Rig, compute: ComputeOptions, cluster: ClusterOptions, model: Model, deterministic: bool
+    rig: Rig,
+    compute: ComputeOptions,
+    cluster: ClusterOptions,
+    model: Model,
+    *,
+    long: LongTexts,
+    deterministic: bool,
 ) -> tuple[PlacementPlan, OpenPool]:
     """A placement that says in which precision vectors are made, and what makes the pool."""
     from anyrig.cluster.embedding import EmbeddingCodec, identify_model
@@ -160,7 +167,7 @@ def open_embedding_pool(
 
     return plan, _make_opener(
         rig, compute, cluster, engine, EmbeddingCodec(model.dimension), plan, workload=workload,
-        options={"deterministic": deterministic},
+        options={"deterministic": deterministic, "long": long},
     )  # fmt: skip
 
 

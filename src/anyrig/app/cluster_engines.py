@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anyrig.cluster.protocol import Codec, TaskRequest
     from anyrig.cluster.registry import EngineId
     from anyrig.documents.model import Model
+    from anyrig.documents.protocol import LongTexts
     from anyrig.placement import PlacementOptions, PlacementPlan, Workload
     from anyrig.speech.engine import Utterance
     from anyrig.work.live import LiveQueue
@@ -236,10 +237,11 @@ class EmbeddingModels(EngineSource):
 
         rig, model = self.rig, self._models[engine]
         deterministic = options.get("deterministic") is True
+        long: LongTexts = "cut" if options.get("long") == "cut" else "windows"
         plan = self.place_in(engine, precision, model.need())
         on_cpu = all(one.device.kind == "cpu" for one in plan.placements)
         workers = LocalWorkers(
-            plan.placements, make_factory(model, deterministic),
+            plan.placements, make_factory(model, long=long, deterministic=deterministic),
             environment={**FEW_SHAPES, **rig.environment} if on_cpu else rig.environment,
             fallback=plan.fallback, known_sizes=KnownBatchSizes(rig.folders.batch_limits),
             stamp=format_stamp(rig, plan), deterministic=deterministic,

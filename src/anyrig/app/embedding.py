@@ -26,6 +26,7 @@ from anyrig.app.documents import (
     report_warnings,
 )
 from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
+from anyrig.documents.protocol import LongTexts
 from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
@@ -36,16 +37,15 @@ if TYPE_CHECKING:
 
     from anyrig.app.rig import Rig
     from anyrig.devices.machine import Cpu
-    from anyrig.documents.cache.shelf import Shelf
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Vectors
+    from anyrig.documents.vector_cache import VectorCache
     from anyrig.placement import PlacementPlan, Workload
     from anyrig.storage.cache import Cache
 
     Matrix = NDArray[np.float32]
 
-LongTexts = Literal["windows", "cut"]
 VECTOR_FORMATS = (".npy", ".npz", ".jsonl", ".csv")
 _WEIGHT_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*")
 """What is downloaded of a repository; an ONNX file only where it has no others."""
@@ -216,14 +216,14 @@ def _embed(
 ) -> Matrix:
     import numpy as np
 
-    rows = []
+    blocks, done = [], 0
     on_event(ProgressEvent("embedding", 0, len(texts)))
     use: Literal["query", "passage"] = "query" if request.query else "passage"
-    found = vectors.embed((text for _, text in texts), use=use)
-    for (name, _), vector in zip(texts, found, strict=True):
-        rows.append(vector)
-        on_event(ProgressEvent("embedding", len(rows), len(texts), name))
-    return np.stack(rows)
+    for block in vectors.embed((text for _, text in texts), use=use):
+        blocks.append(block)
+        done += len(block)
+        on_event(ProgressEvent("embedding", done, len(texts), texts[done - 1][0]))
+    return np.concatenate(blocks)
 
 
 def _compare(matrix: Matrix) -> Matrix:
@@ -280,10 +280,9 @@ def look_up_model(
     fetch: Callable[[str, Path], None] | None = None,
 ) -> Model:
     """The model of a name. Looking one up reads its files, so the answer may be kept."""
-    from anyrig.documents.model import find
+    from anyrig.documents.model import find, needs_multilingual
 
-    known = {code: share for code, share in languages.items() if code not in ("", "und")}
-    mostly = "English" if known.get("en", 0.0) * 2 >= sum(known.values()) else "other languages"
+    mostly = "other languages" if needs_multilingual(languages) else "English"
 
     def look_up() -> AbstractContextManager[Model]:
         return nullcontext(find(name, models=rig.folders.models, languages=languages, fetch=fetch))
@@ -341,7 +340,7 @@ def open_embedder(
         model: as `find_model` gives it.
         on_event: receives warnings.
         num_characters: of all texts; None if there may be any number.
-        shared: whether several threads use it at once.
+        shared: whether it serves clients, and stays loaded.
     """
     from anyrig.documents.embed import Embedder
     from anyrig.memory.known_sizes import KnownBatchSizes
@@ -350,7 +349,9 @@ def open_embedder(
     few = num_characters is not None and num_characters <= _FEW_CHARACTERS
     if isinstance(options, ClusterOptions) and find_broker(rig, options):
         few, shared = False, False
-        plan, open_pool = open_embedding_pool(rig, options, options, model, options.deterministic)
+        plan, open_pool = open_embedding_pool(
+            rig, options, options, model, long=options.long, deterministic=options.deterministic
+        )
     else:
         plan = _place_model(rig, options, model, num_characters, few=few, shared=shared)
     with Embedder(
@@ -360,7 +361,6 @@ def open_embedder(
         limits=KnownBatchSizes(rig.folders.batch_limits),
         stamp=format_stamp(rig, plan),
         here=few,
-        shared=shared,
         long=options.long,
         deterministic=options.deterministic,
         open_pool=open_pool,
@@ -443,7 +443,7 @@ def open_vectors(
     num_characters: int | None = None,
 ) -> Iterator[Vectors]:
     """A model behind the cache: cached vectors are not made again."""
-    from anyrig.documents.cache.kept import Kept
+    from anyrig.documents.vector_cache import CachedEmbedder
 
     with ExitStack() as stack:
         embedder = stack.enter_context(
@@ -453,18 +453,19 @@ def open_vectors(
         if cache is None:
             yield embedder
             return
-        shelf = build_shelf(cache, model, embedder.precision, options.long, options.deterministic)
-        yield Kept(embedder, shelf, found=embedder.found)
+        yield CachedEmbedder(embedder, open_vector_cache(
+            cache, model, embedder.precision, options.long, options.deterministic
+        ))  # fmt: skip
 
 
-def build_shelf(
+def open_vector_cache(
     cache: Cache, model: Model, precision: str, long: LongTexts, deterministic: bool
-) -> Shelf:
+) -> VectorCache:
     """The cached vectors of a model: their key is everything beside a text that determines one."""
-    from anyrig.documents.cache.shelf import Marks, Shelf
     from anyrig.documents.model import VERSION
+    from anyrig.documents.vector_cache import VectorCache, VectorSettings
 
-    marks = Marks(
+    settings = VectorSettings(
         weights=model.fingerprint,
         tokenizer="",  # in the fingerprint
         precision=precision,
@@ -478,4 +479,4 @@ def build_shelf(
         engine=model.name,
         version=VERSION,
     )
-    return Shelf(cache, marks, model.dimension)
+    return VectorCache(cache, settings, model.dimension)

@@ -18,9 +18,9 @@ from anyrig.app.cluster import ClusterOptions
 from anyrig.app.documents import FailedFile, FileOptions, build_limits, open_ocr
 from anyrig.app.embedding import (
     EmbeddingOptions,
-    build_shelf,
     find_model,
     format_reference,
+    open_vector_cache,
     open_vectors,
 )
 from anyrig.errors import (
@@ -31,7 +31,7 @@ from anyrig.errors import (
     StorageError,
 )
 from anyrig.estimates import SteadyEstimate
-from anyrig.events import OnEvent, ProgressEvent, WarningEvent
+from anyrig.events import NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import Request, option
 from anyrig.results import fields_to_json
 from anyrig.units import pluralize
@@ -203,7 +203,7 @@ def _choose_model(
     """The requested model, or one for the files' languages; with a warning about languages that it
     was not trained on.
     """
-    from anyrig.documents.model import advice, by_language
+    from anyrig.documents.model import advice, choose_embedding_model
 
     if request.model != "auto":
         model = find_model(rig, request, {}, on_event)
@@ -211,7 +211,8 @@ def _choose_model(
         shares = _sample_languages(path, roots, ways, on_event) if model.languages else {}
     else:
         shares = _sample_languages(path, roots, ways, on_event)
-        model = by_language(shares)
+        model, reason = choose_embedding_model(shares)
+        on_event(NoticeEvent(reason))
     warning = advice(model, shares)
     if warning:
         on_event(WarningEvent(warning))
@@ -420,7 +421,7 @@ def _open_forget(
                 ))  # fmt: skip
                 return 0
             return sum(
-                build_shelf(cache, model, *marks).forget(texts)
+                open_vector_cache(cache, model, *marks).forget(texts)
                 for marks in product(_PRECISION_CLASSES, _LONG_TEXTS, (False, True))
             )
 

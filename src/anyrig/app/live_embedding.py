@@ -7,22 +7,25 @@ of `server.models`. No name is ever taken for a path.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from itertools import count
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.cache import open_cache
-from anyrig.app.embedding import EmbeddingOptions, build_shelf, open_embedder
+from anyrig.app.embedding import EmbeddingOptions, open_embedder, open_vector_cache
 from anyrig.errors import (
     AnyrigError,
     DeviceError,
     InvalidInputError,
     ModelNotFoundError,
     OutOfMemoryError,
+    OverloadedError,
     errors_of_option,
 )
 from anyrig.options import list_options
@@ -32,10 +35,10 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from anyrig.app.rig import Rig
-    from anyrig.documents.cache.desk import Desk
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
-    from anyrig.documents.protocol import Use
+    from anyrig.documents.protocol import Matrix, TextBlock, Use
+    from anyrig.documents.vector_cache import VectorCache
     from anyrig.work.live import Lane
     from anyrig.work.protocol import WorkerStatus
 
@@ -43,9 +46,13 @@ OPENAI_PREFIX = "text-embedding-"
 """OpenAI's names, which its clients send by default: they are the default model where no model has
 the name."""
 _DEFAULT_MODEL = "minilm"
-_FULL_BATCH, _FULL_BATCH_HALF, _FULL_BATCH_GPU = 4_096.0, 16_384.0, 65_536.0
-"""Characters of a batch above which a CPU in fp32, a CPU in half precision, and a GPU get hardly
-faster."""
+_BLOCK, _CPU_BLOCK = (512, 65_536), (16, 2_048)
+"""Texts and characters that go to a worker together: on a CPU little more than one batch, since a
+request of one text waits for those that a worker has."""
+_BLOCKS_AHEAD, _CPU_BLOCKS_AHEAD = 64, 2
+"""Blocks that a worker has; a GPU joins them to batches."""
+_WRITTEN_BLOCKS = 64
+"""Blocks that are written to the cache at once."""
 
 
 class EmbeddingModel:
@@ -63,9 +70,9 @@ class EmbeddingModel:
         """Without a limit of length; None if the model tokenizes by itself."""
         if not self.model.takes_tokens:
             return None
-        from anyrig.documents.tokenise import opened
+        from anyrig.documents.tokenizer import open_tokenizer
 
-        tokenizer = opened(self.model.tokenizer or self.model.folder / "tokenizer.json")
+        tokenizer = open_tokenizer(self.model.tokenizer or self.model.folder / "tokenizer.json")
         tokenizer.no_padding()
         tokenizer.no_truncation()
         return tokenizer
@@ -83,9 +90,9 @@ class EmbeddingModel:
         """Tokens of the texts, without those at the ends; words if there is no tokenizer."""
         if self.tokenizer is None:
             return sum(len(text.split()) for text in texts)
-        from anyrig.documents.tokenise import count
+        from anyrig.documents.tokenizer import count_tokens
 
-        return count(self.tokenizer, texts)
+        return count_tokens(self.tokenizer, texts)
 
     def decode_tokens(self, tokens: Sequence[int]) -> str:
         """The text of some tokens, without those at the ends."""
@@ -109,25 +116,183 @@ class EmbeddingModel:
 
 
 class LiveEmbedder:
-    """An embedding model that is loaded; a `ModelQueue`."""
+    """An embedding model that is loaded; a `ModelQueue`. Texts of many clients share batches.
 
-    def __init__(self, desk: Desk, embedder: Embedder) -> None:
-        self._desk, self._embedder = desk, embedder
+    Args:
+        embedder: of the model; closed by whoever opened it.
+        cache: of its vectors.
+        max_waiting: texts of a lane that may wait.
+    """
+
+    def __init__(self, embedder: Embedder, cache: VectorCache | None, max_waiting: int) -> None:
+        from anyrig.documents.protocol import estimate_cost
+        from anyrig.work.live import LiveQueue
+
+        pool = embedder.open_workers()
+        ahead = _CPU_BLOCKS_AHEAD if embedder.on_cpu else _BLOCKS_AHEAD
+        self._queue: LiveQueue[TextBlock, Matrix] = LiveQueue(
+            pool, cost=estimate_cost, max_in_flight=ahead * pool.size, report=embedder.report
+        )
+        self._embedder, self._max_waiting = embedder, max_waiting
+        self._size = _CPU_BLOCK if embedder.on_cpu else _BLOCK
+        self._writer = None if cache is None else _CacheWriter(cache)
+        self._lock = threading.Lock()
+        self._pending: dict[Lane, dict[Future[Matrix], int]] = {"live": {}, "bulk": {}}
+        """How many texts each future is of."""
+        self._num_pending: Counter[Lane] = Counter()
         self.report = embedder.report
-        self.is_open = True
+        self._is_lost = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._queue.is_open and not self._is_lost
 
     @property
     def running(self) -> int:
-        return self._desk.running
+        return self._queue.running
 
     def waiting(self, lane: Lane) -> int:
-        return self._desk.waiting("bulk" if lane == "bulk" else "single")
+        """How many texts no worker has begun."""
+        with self._lock:
+            return sum(n for one, n in self._pending[lane].items() if not one.running())
 
     def workers(self) -> tuple[WorkerStatus, ...]:
         return self._embedder.workers()
 
-    def submit(self, texts: Sequence[str], use: Use, lane: Lane) -> list[Future[Any]]:
-        return self._desk.submit(texts, use=use, lane="bulk" if lane == "bulk" else None)
+    def mark_lost(self) -> None:
+        """No device is left: the next client loads the model again."""
+        self._is_lost = True
+
+    def submit(
+        self, texts: Sequence[str], use: Use, lane: Lane, client: str
+    ) -> list[Future[Matrix]]:
+        """Futures of blocks of rows, in order."""
+        if self._num_pending[lane] + len(texts) > self._max_waiting:
+            waiting = self.waiting(lane)
+            if waiting + len(texts) > self._max_waiting:
+                raise OverloadedError(
+                    f"the queue is full: {waiting} texts are waiting", hint="Try again in a moment."
+                )
+        return [self._submit_block(block, use, lane, client) for block in _split(texts, self._size)]
+
+    def _submit_block(
+        self, texts: Sequence[str], use: Use, lane: Lane, client: str
+    ) -> Future[Matrix]:
+        from anyrig.documents.protocol import TextBlock
+
+        if self._writer is None:
+            return self._send(TextBlock(texts, use), lane, client)
+        found, missing = self._writer.look_up(texts, use)
+        if not missing:
+            ready: Future[Matrix] = Future()
+            ready.set_result(_join_rows(texts, found))
+            return ready
+        made = self._send(TextBlock(missing, use), lane, client)
+        return self._writer.join(texts, found, missing, use, made)
+
+    def _send(self, block: TextBlock, lane: Lane, client: str) -> Future[Matrix]:
+        future = self._queue.submit(block, lane=lane, client=client, admitted=True)
+        with self._lock:
+            self._pending[lane][future] = len(block.texts)
+            self._num_pending[lane] += len(block.texts)
+        future.add_done_callback(lambda done: self._forget(done, lane))
+        return future
+
+    def _forget(self, future: Future[Matrix], lane: Lane) -> None:
+        with self._lock:
+            self._num_pending[lane] -= self._pending[lane].pop(future)
+
+    def close(self) -> None:
+        self._queue.close()
+        if self._writer is not None:
+            self._writer.close()
+
+
+class _CacheWriter:
+    """Writes vectors from a thread of its own, those of several requests at once."""
+
+    def __init__(self, cache: VectorCache) -> None:
+        self._cache = cache
+        self._made: SimpleQueue[tuple[list[str], Matrix] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="anyrig-vectors", daemon=True)
+        self._thread.start()
+
+    def look_up(self, texts: Sequence[str], use: Use) -> tuple[dict[str, Matrix], list[str]]:
+        """The vectors that are cached, by text, and the texts without, each once."""
+        keys = {text: self._cache.make_key(text, use) for text in texts}
+        cached = self._cache.get_many(keys.values())
+        found = {text: cached[key] for text, key in keys.items() if key in cached}
+        return found, [text for text in keys if text not in found]
+
+    def join(
+        self,
+        texts: Sequence[str],
+        found: dict[str, Matrix],
+        missing: list[str],
+        use: Use,
+        made: Future[Matrix],
+    ) -> Future[Matrix]:
+        """A future of all rows, found and made."""
+        whole: Future[Matrix] = Future()
+
+        def finish(made: Future[Matrix]) -> None:
+            if made.cancelled() or not whole.set_running_or_notify_cancel():
+                whole.cancel()
+            elif (error := made.exception()) is not None:
+                whole.set_exception(error)
+            else:
+                rows = made.result()
+                keys = [self._cache.make_key(text, use) for text in missing]
+                self._made.put((keys, rows))
+                vectors = {**found, **dict(zip(missing, rows, strict=True))}
+                whole.set_result(_join_rows(texts, vectors))
+
+        whole.add_done_callback(lambda whole: made.cancel() if whole.cancelled() else None)
+        made.add_done_callback(finish)
+        return whole
+
+    def close(self) -> None:
+        """End once everything is written."""
+        self._made.put(None)
+        self._thread.join()
+
+    def _write(self) -> None:
+        ended = False
+        while not ended:
+            some = [self._made.get()]
+            with suppress(Empty):
+                while len(some) < _WRITTEN_BLOCKS:
+                    some.append(self._made.get_nowait())
+            keys: list[str] = []
+            rows: list[Matrix] = []
+            for one in some:
+                if one is None:
+                    ended = True
+                else:
+                    keys += one[0]
+                    rows.extend(one[1])
+            self._cache.put_many(keys, rows)
+
+
+def _join_rows(texts: Sequence[str], vectors: Mapping[str, Matrix]) -> Matrix:
+    import numpy as np
+
+    return np.stack([vectors[text] for text in texts])
+
+
+def _split(texts: Sequence[str], size: tuple[int, int]) -> Iterator[list[str]]:
+    """Consecutive texts, so many and so many characters at a time; a longer one goes alone."""
+    max_texts, max_characters = size
+    block: list[str] = []
+    length = 0
+    for text in texts:
+        if block and (len(block) >= max_texts or length + len(text) > max_characters):
+            yield block
+            block, length = [], 0
+        block.append(text)
+        length += len(text)
+    if block:
+        yield block
 
 
 class LiveEmbedding:
@@ -223,10 +388,10 @@ class LiveEmbedding:
         use: Use = "passage",
         lane: Lane = "live",
         client: str = "",
-    ) -> list[Future[Any]]:
-        """A future of each text's vector (fp32); the model stays loaded until all are done.
+    ) -> list[Future[Matrix]]:
+        """Futures of blocks of vectors, in order; the model stays loaded until all are done.
 
-        `client` is the key for which the model is loaded, if it is not.
+        `client` is the key that asks: clients take turns, and the model is loaded for it.
         """
         found = self.find_model(model).model
         name = f"embeddings {found.name}"
@@ -234,7 +399,7 @@ class LiveEmbedding:
             embedder = stack.enter_context(
                 self._rig.models.borrow(name, lambda: self._open(found), client=client)
             )
-            futures = embedder.submit(texts, use, lane)
+            futures = embedder.submit(texts, use, lane, client)
             borrowed = stack.pop_all()
         if not futures:
             borrowed.close()
@@ -242,7 +407,7 @@ class LiveEmbedding:
 
         def finish(future: Future[Any]) -> None:
             if not future.cancelled() and _is_fatal(future.exception()):
-                embedder.is_open = False  # no device is left: the next client loads it again
+                embedder.mark_lost()
             if next(numbers) == len(futures):
                 borrowed.close()
 
@@ -252,9 +417,6 @@ class LiveEmbedding:
 
     @contextmanager
     def _open(self, model: Model) -> Iterator[LiveEmbedder]:
-        from anyrig.documents.cache.desk import Desk
-        from anyrig.documents.cache.pace import Pace
-
         rig, settings = self._rig, self._rig.settings.server
         rig.reload_saved_device()
         options = rig.request(EmbeddingOptions, **self._options)
@@ -263,33 +425,21 @@ class LiveEmbedding:
                 open_embedder(rig, options, model, rig.report, shared=True)
             )
             embedder.wait_ready()
-            shelf = None
+            vectors = None
             if not options.no_cache:
                 cache = stack.enter_context(open_cache(rig))
                 if cache is not None:
-                    shelf = build_shelf(
+                    vectors = open_vector_cache(
                         cache, model, embedder.precision, embedder.long, embedder.deterministic
                     )
-            desk = stack.enter_context(
-                Desk(
-                    embedder, shelf, most_waiting=max(settings.queue, settings.texts),
-                    threads=max(1, len(embedder.workers())), pace=Pace(full=_full_batch(embedder)),
-                )
-            )  # fmt: skip
-            live = LiveEmbedder(desk, embedder)
-            stack.callback(setattr, live, "is_open", False)
+            live = LiveEmbedder(embedder, vectors, max(settings.queue, settings.texts))
+            stack.callback(live.close)
             yield live
-
-
-def _full_batch(embedder: Embedder) -> float:
-    if any(worker.kind != "cpu" for worker in embedder.workers()):
-        return _FULL_BATCH_GPU
-    return _FULL_BATCH if embedder.precision == "fp32" else _FULL_BATCH_HALF
 
 
 def _find_models(root: Path, *, itself: bool = False) -> Iterator[Path]:
     """The folders below one that hold a model, and the folder itself if it does."""
-    from anyrig.documents.st_folder import complete
+    from anyrig.documents.model_folder import complete
 
     with suppress(OSError):
         below = sorted(one for one in root.iterdir() if one.is_dir()) if root.is_dir() else []

@@ -221,9 +221,7 @@ def _embed_means(
     on_event: OnEvent,
 ) -> Iterator[tuple[str, Vector] | AnyrigError]:
     """The text of each source, and the mean of its passages' vectors."""
-    import numpy as np
-
-    from anyrig.documents.classify.decide import pooled
+    from anyrig.documents.embed import document_vectors
     from anyrig.documents.passages import passages
     from anyrig.documents.reading import Unread, textless
 
@@ -238,8 +236,7 @@ def _embed_means(
             continue
         found = found[:: 1 + len(found) // _SIMILAR_PASSAGES]
         matrix = vectors.matrix([one.text for one in found])
-        mean = pooled(matrix.astype(np.float64), [len(one.text) for one in found])
-        yield document.text, mean.astype(np.float32)
+        yield document.text, document_vectors([[one.text for one in found]], [matrix])[0]
 
 
 class _KnownVector:
@@ -250,12 +247,12 @@ class _KnownVector:
 
     def embed(self, texts: Iterable[str], *, use: Use = "passage") -> Iterator[Vector]:
         for _ in texts:
-            yield self._vector
+            yield self._vector[None]
 
     def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> Vector:
         import numpy as np
 
-        return np.stack(list(self.embed(texts, use=use)))
+        return np.concatenate(list(self.embed(texts, use=use)))
 
 
 # -- which files -----------------------------------------------------------------------------------

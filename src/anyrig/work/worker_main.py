@@ -42,6 +42,7 @@ from anyrig.work.protocol import (
     ItemsStarted,
     LoadEngine,
     PickledValue,
+    RunItems,
     UnloadModel,
     WorkerFailed,
     pickle_value,
@@ -223,7 +224,9 @@ class EngineProcess:
         try:
             while True:
                 message = self._connection.receive()
-                if isinstance(message, UnloadModel):  # at once: a task may take hours
+                if isinstance(message, RunItems):
+                    self._inbox.put(self._unpickle(message.items))
+                elif isinstance(message, UnloadModel):  # at once: a task may take hours
                     threading.Thread(target=self._unload, args=(message.name,), daemon=True).start()
                 else:
                     self._inbox.put(message)
@@ -242,16 +245,25 @@ class EngineProcess:
             if isinstance(message, CancelItems):
                 self._cancel(message.indices)
             else:
-                self._unpickle(message.items)
+                for item in message:
+                    if isinstance(item, WorkItem):
+                        self._waiting.add(item)
+                    else:
+                        self._send_outcomes([item], BatchStats())
 
-    def _unpickle(self, items: Sequence[tuple[int, PickledValue, float, bool]]) -> None:
-        """Queue items; one that cannot be unpickled here fails at once."""
+    def _unpickle(
+        self, items: Sequence[tuple[int, PickledValue, float, bool]]
+    ) -> list[WorkItem[Any] | ItemOutcome[Any]]:
+        """Prepare items as soon as they arrive; one that cannot be unpickled here fails at once."""
+        found: list[WorkItem[Any] | ItemOutcome[Any]] = []
         for index, data, cost, wants_parts in items:
             try:
-                self._waiting.add(WorkItem(index, data.load(), cost, wants_parts))
+                payload = self._engine.prepare_item(data.load())
+                found.append(WorkItem(index, payload, cost, wants_parts))
             except Exception as error:  # noqa: BLE001 - pickle raises whatever a class raises
                 failure = ItemFailure("error", f"the item cannot be unpickled: {error}", 1)
-                self._send_outcomes([ItemOutcome(index, failure=failure)], BatchStats())
+                found.append(ItemOutcome(index, failure=failure))
+        return found
 
     def _cancel(self, indices: tuple[int, ...]) -> None:
         cancelled = tuple(index for index in indices if index in self._waiting)

@@ -35,12 +35,13 @@ class Bag:
         for text in texts:
             held.append(text)
             if len(held) >= AHEAD:
-                yield from self._made(held)
+                yield np.stack(list(self._made(held)))
                 held = []
-        yield from self._made(held)
+        if held:
+            yield np.stack(list(self._made(held)))
 
     def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> NDArray[np.float32]:
-        return np.stack(list(self.embed(texts, use=use)))
+        return np.concatenate(list(self.embed(texts, use=use)))
 
     def _made(self, texts: list[str]) -> Iterator[NDArray[np.float32]]:
         for text in texts:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from anyrig.documents.cache.shelf import Marks, Shelf
 from anyrig.documents.index import folders
 from anyrig.documents.index.database import IndexFile
 from anyrig.documents.index.progress import FilesPace, Progress
@@ -21,6 +20,7 @@ from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.snapshot import Filters
 from anyrig.documents.index.status import status
 from anyrig.documents.reading import ReadPicture
+from anyrig.documents.vector_cache import VectorCache, VectorSettings
 from anyrig.errors import InvalidInputError, StorageError, WorkError
 from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
@@ -143,7 +143,7 @@ def test_vectors_that_a_shared_store_may_have_are_not_said_to_be_forgotten(tmp_p
 
     far = RedisCache("redis://127.0.0.1:1/0", timeout_s=0.5)
     with LayeredCache(ResultCache(tmp_path / "results.sqlite"), far) as store:
-        shelf = Shelf(store, Marks("bag", ""), 64)
+        shelf = VectorCache(store, VectorSettings("bag", ""), 64)
         with pytest.raises(StorageError, match="does not answer"):
             shelf.forget(["words that only the others keep"])
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.cache.kept import Kept
-from anyrig.documents.cache.shelf import Marks, Shelf
 from anyrig.documents.index import folders
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.status import status
+from anyrig.documents.vector_cache import CachedEmbedder, VectorCache, VectorSettings
 from anyrig.errors import InvalidInputError
 from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
@@ -109,15 +108,20 @@ def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_pa
     path = tmp_path / "indexes" / "i.sqlite"
     with ResultCache(tmp_path / "results.sqlite") as store:
         bag = Bag()
-        shelf = Shelf(store, Marks("bag", ""), bag.model.dimension)
-        vectors = Kept(bag, shelf)
+        cache = VectorCache(store, VectorSettings("bag", ""), bag.model.dimension)
+        vectors = CachedEmbedder(bag, cache)
         index(path, folder, vectors)
         index(tmp_path / "indexes" / "other.sqlite", tmp_path / "more", vectors)
-        removed = folders.remove_files(path, [folder / "secret.txt"], shelf.forget)
+        removed = folders.remove_files(path, [folder / "secret.txt"], cache.forget)
         assert removed.num_cached == 1
         store.scrub()
-        kept = shelf.find([shelf.key(text, "passage") for text in (SECRET, shared, elsewhere)])
-        assert set(kept) == {shelf.key(shared, "passage"), shelf.key(elsewhere, "passage")}
+        kept = cache.get_many(
+            [cache.make_key(text, "passage") for text in (SECRET, shared, elsewhere)]
+        )
+        assert set(kept) == {
+            cache.make_key(shared, "passage"),
+            cache.make_key(elsewhere, "passage"),
+        }
     data = b"".join(file.read_bytes() for file in tmp_path.glob("results.sqlite*"))
     assert bag.vector(SECRET).tobytes() not in data
     assert bag.vector(shared).tobytes() in data

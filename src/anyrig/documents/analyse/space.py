@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from anyrig.documents.ordered import iter_rows, run_ordered
 from anyrig.documents.passages import passages
 
 if TYPE_CHECKING:
@@ -39,29 +40,21 @@ def embedded(
     """The point of each document, from its passages; zeros for one without any."""
     import numpy as np
 
-    counts: list[int] = []
+    from anyrig.documents.embed import document_vectors
 
-    def all_passages() -> Iterator[str]:
-        for pieces in texts:
-            counts.append(len(pieces))
-            yield from pieces
-
-    made = vectors.embed(all_passages())
-    taken: list[NDArray[np.float32]] = []
-    following = 0
-    for vector in made:
-        while following < len(counts) and counts[following] == 0:
-            yield np.zeros_like(vector)
-            done()
-            following += 1
-        taken.append(vector)
-        if len(taken) == counts[following]:
-            yield unit(np.mean(taken, axis=0, dtype=np.float32))
-            done()
-            taken, following = [], following + 1
-    for _ in counts[following:]:
-        yield np.zeros(vectors.model.dimension, np.float32)
+    def join(pieces: Sequence[str], rows: list[NDArray[np.float32]]) -> NDArray[np.float32]:
         done()
+        if not rows:
+            return np.zeros(vectors.model.dimension, np.float32)
+        point: NDArray[np.float32] = document_vectors([pieces], [np.stack(rows)])[0]
+        return point
+
+    return run_ordered(
+        texts,
+        lambda pieces: (pieces, pieces),
+        lambda pieces: iter_rows(vectors.embed(pieces)),
+        join,
+    )
 
 
 def lexical(terms: Sequence[Mapping[str, int]]) -> NDArray[np.float32]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from anyrig.documents.classify.solve import Array, Kind
+from anyrig.documents.embed import document_vectors
 
 if TYPE_CHECKING:
     from anyrig.documents.passages import Passage
@@ -87,18 +88,11 @@ class Answer:
         return self.told[0][1] if self.told else 0.0
 
 
-def pooled(vectors: Array, sizes: Sequence[int]) -> Array:
-    """One vector of length 1 for passages, each weighed by its letters."""
-    mean = np.average(vectors, axis=0, weights=np.maximum(sizes, 1))
-    size = float(np.linalg.norm(mean))
-    found: Array = mean / size if size > 1e-12 else mean
-    return found
-
-
 def decide(passages: Sequence[Passage], vectors: Array, chooser: Chooser, ways: Ways) -> Answer:
     """The labels of a text by its passages' vectors."""
     sizes = [len(passage.text) for passage in passages]
-    whole = pooled(vectors, sizes)[None, :]
+    texts = [passage.text for passage in passages]
+    whole = document_vectors([texts], [vectors]).astype(np.float64)
     voted = ways.pooling == "vote" and len(passages) > 1
     each = chooser.tell(vectors)
     told = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.classify.solve import Kind
-from anyrig.documents.tokenise import longest_of
+from anyrig.documents.tokenizer import read_max_tokens
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Workload
 from anyrig.work.engine import EngineFactory
@@ -83,7 +83,7 @@ def in_folder(folder: Path, *, name: str = "") -> FineTuned:
     pad = config.get("pad_token_id")
     return FineTuned(
         name or folder.name, folder, names, _kind(config, folder),
-        longest_of(folder, _positions(config)), pad if isinstance(pad, int) else None,
+        read_max_tokens(folder, _positions(config)), pad if isinstance(pad, int) else None,
         graph, bool(weights), sum(path.stat().st_size for path in (*weights, *_some(graph))),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyrig.documents.ordered import iter_rows, run_ordered
 from anyrig.documents.passages import Passage, passages
 from anyrig.documents.reading import TextSource, Unread, textless
 from anyrig.errors import (
@@ -204,6 +205,7 @@ def train_on_examples(
         tell: is told what is done, how much of it, and of how many.
     """
     from anyrig.documents.classify import train as training
+    from anyrig.documents.embed import document_vectors
 
     told = tell or (lambda _what, _done, _all: None)
     kind = kind or detect_kind(found)
@@ -216,7 +218,7 @@ def train_on_examples(
         if piece.error is not None:
             troubles.append(_trouble(example, piece.error.message))
         else:
-            rows.append(pool_passages(piece.passages, got))
+            rows.append(document_vectors([[one.text for one in piece.passages]], [got])[0])
             texts.append(" ".join(" ".join(one.text.split()) for one in piece.passages))
             labels.append(example.labels)
         told("example", len(rows), len(sources))
@@ -275,13 +277,6 @@ def read_examples(
 def detect_kind(found: Found) -> Kind:
     """Whether the examples have one label each, or any number."""
     return "many" if any(len(one.labels) > 1 for one in found.examples) else "one"
-
-
-def pool_passages(found: Sequence[Passage], vectors: Array) -> Array:
-    """One vector for a text by its passages' own."""
-    from anyrig.documents.classify.decide import pooled
-
-    return pooled(vectors, [len(one.text) for one in found])
 
 
 def select_examples(found: Found, kind: Kind) -> tuple[list[Example], list[Trouble]]:
@@ -350,24 +345,16 @@ def _embed_sources(
     """Sources with the vectors of their passages, in order; many sources share a batch."""
     import numpy as np
 
-    waiting: deque[_OpenSource] = deque()
+    def expand(opened: tuple[TextSource, Document | AnyrigError]) -> tuple[_OpenSource, list[str]]:
+        piece = _split(*opened)
+        return piece, [passage.text for passage in piece.passages]
 
-    def texts() -> Iterator[str]:
-        for source, document in _read_sources(sources, read):
-            piece = _split(source, document)
-            waiting.append(piece)
-            yield from (passage.text for passage in piece.passages)
+    def join(piece: _OpenSource, rows: list[Array]) -> tuple[_OpenSource, Array]:
+        return piece, np.array(rows, np.float64) if rows else np.zeros((0, 0))
 
-    ready: list[Array] = []
-    for vector in vectors.embed(texts()):
-        ready.append(vector.astype(np.float64))
-        while waiting and len(ready) >= len(waiting[0].passages):
-            piece = waiting.popleft()
-            count = len(piece.passages)
-            yield piece, np.array(ready[:count])
-            del ready[:count]
-    for piece in waiting:  # those at the end that gave no text
-        yield piece, np.zeros((0, 0))
+    return run_ordered(
+        _read_sources(sources, read), expand, lambda texts: iter_rows(vectors.embed(texts)), join
+    )
 
 
 def _read_sources(

@@ -25,7 +25,7 @@ class Anew:
     def made(self, some: Sequence[tuple[int, str]]) -> list[tuple[int, bytes]]:
         """Vectors of numbered texts, as bytes under their numbers."""
         try:
-            found = list(self._vectors.embed(body for _, body in some))
+            found = self._vectors.matrix([body for _, body in some])
         except (WorkError, OutOfMemoryError) as error:
             if len(some) > 1:
                 half = len(some) // 2

@@ -286,7 +286,7 @@ class _Asked:
 
     def by_vectors(self, vectors: Vectors) -> dict[int, float]:
         """Texts and their cosines, the nearest first."""
-        (made,) = vectors.embed([self.question], use="query")
+        (made,) = vectors.matrix([self.question], use="query")
         query = nearest.unit(made, vectors.model)
         snapshot = self.snapshot
         allowed = None if self.contents is None else snapshot.allowed_rows(self.texts)

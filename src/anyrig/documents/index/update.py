@@ -226,7 +226,8 @@ class _Run:
             self.take(again)
 
     def _stream(self, waiting: deque[Stamp], again: list[Stamp]) -> None:
-        for vector in self._vectors.embed(self._texts(waiting, again)):
+        blocks = self._vectors.embed(self._texts(waiting, again))
+        for vector in (row for block in blocks for row in block):
             with self._lock:
                 self._got[self._asked.popleft()] = unit(vector, self._vectors.model).tobytes()
                 self._num_got += 1

@@ -453,7 +453,8 @@ async def _embed_texts(
         futures = await submit_patiently(
             partial(tasks.embed, submit), limits.deadline_s if start else 0
         )
-        found += await wait_for_all(futures, deadline_s=limits.deadline_s)
+        for block in await wait_for_all(futures, deadline_s=limits.deadline_s):
+            found.extend(block)
     return found
 
 

@@ -221,11 +221,13 @@ def _list_rows(given: str | list[str] | list[int] | list[list[int]]) -> list[str
 async def _wait(server: ServerState, started: _Started, request: Request) -> list[Vector]:
     """The vectors; a text that crashes the model is an error of its client alone."""
     try:
-        return await wait_for_all(started.futures, request, deadline_s=server.settings.deadline_s)
+        deadline_s = server.settings.deadline_s
+        blocks = await wait_for_all(started.futures, request, deadline_s=deadline_s)
     except WorkError as error:
         if error_status(error) == 503 or server.is_ending:
             raise Problem(503, error.message, hint="Try again later.") from None
         raise Problem(422, error.message, hint=error.hint) from error
+    return [row for block in blocks for row in block]
 
 
 def _build_headers(body: EmbeddingsRequest, started: _Started) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from anyrig.documents.cache.shelf import Marks
+from anyrig.documents.vector_cache import VectorSettings
 from anyrig.errors import WorkError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.documents.protocol import Use
 
 DIMENSION = 16
-MARKS = Marks("weights", "tokenizer", engine="counting")
+SETTINGS = VectorSettings("weights", "tokenizer", engine="counting")
 
 
 def vector_of(text: str, use: str = "passage") -> NDArray[np.float32]:
@@ -67,7 +67,7 @@ class Counting:
             done: list[NDArray[np.float32]] = []
             for start in range(0, len(some), self._batch):
                 done.extend(self._run(some[start : start + self._batch], use))
-            yield from np.stack(done)
+            yield np.stack(done)
 
     def _run(self, texts: list[str], use: Use) -> Iterator[NDArray[np.float32]]:
         with self._lock:
@@ -82,7 +82,7 @@ class Counting:
         return (vector_of(text, use) for text in texts)
 
     def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> NDArray[np.float32]:
-        return np.stack(list(self.embed(texts, use=use)))
+        return np.concatenate(list(self.embed(texts, use=use)))
 
 
 class Threaded(Counting):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.documents.tokenise import longest_of
+from anyrig.documents.tokenizer import read_max_tokens
 from anyrig.errors import InvalidInputError, MissingWeightsError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _DEFAULT_LONGEST = 512
 
 
 @dataclass(frozen=True)
-class Told:
+class ModelConfig:
     """What a folder says."""
 
     folder: Path
@@ -52,7 +52,7 @@ class Told:
     """Whether texts are made small letters first."""
 
 
-def read(folder: Path) -> Told:
+def read(folder: Path) -> ModelConfig:
     """What the folder says."""
     try:
         return _read(folder)
@@ -62,8 +62,8 @@ def read(folder: Path) -> Told:
         ) from error
 
 
-def _read(folder: Path) -> Told:
-    modules = _json(folder / "modules.json", [])
+def _read(folder: Path) -> ModelConfig:
+    modules = read_json(folder / "modules.json", [])
     if not modules:
         return _plain(folder, folder)
     inner, pooling, normalise, dense, whole = folder, "mean", False, None, True
@@ -77,7 +77,7 @@ def _read(folder: Path) -> Told:
         if kind == "Transformer":
             inner = path
         elif kind == "Pooling":
-            pooled = _json(path / "config.json", {})
+            pooled = read_json(path / "config.json", {})
             pooling, whole = _pooling(pooled), bool(pooled.get("include_prompt", True))
         elif kind == "Normalize":
             normalise = True
@@ -89,7 +89,7 @@ def _read(folder: Path) -> Told:
                 hint="Transformer, Pooling, one Dense and Normalize are.",
             )
     plain = _plain(folder, inner)
-    told = _json(folder / "config_sentence_transformers.json", {})
+    told = read_json(folder / "config_sentence_transformers.json", {})
     prompts = _prompts(told)
     if prompts and not whole:
         raise InvalidInputError(
@@ -99,28 +99,28 @@ def _read(folder: Path) -> Told:
     shaping = (*plain.shaping, *(sorted(dense.glob("*.safetensors")) if dense else ()))
     shaping += (dense / "config.json",) if dense and (dense / "config.json").is_file() else ()
     lower = any(
-        _json(base / "sentence_bert_config.json", {}).get("do_lower_case") is True
+        read_json(base / "sentence_bert_config.json", {}).get("do_lower_case") is True
         for base in (inner, folder)
     )
-    return Told(
+    return ModelConfig(
         inner, plain.config, plain.longest, _dense_size(dense) or plain.dimension, pooling,
         normalise, dense, prompts, shaping, lower,
     )  # fmt: skip
 
 
-def _plain(folder: Path, inner: Path) -> Told:
+def _plain(folder: Path, inner: Path) -> ModelConfig:
     from anyrig.documents.models.families import offset_of
 
-    config = _json(inner / "config.json", {})
+    config = read_json(inner / "config.json", {})
     offset = offset_of(config)
     most = int(config.get("max_position_embeddings") or _DEFAULT_LONGEST + offset) - offset
-    longest = longest_of(inner, longest_of(folder, most) if folder != inner else most)
+    longest = read_max_tokens(inner, read_max_tokens(folder, most) if folder != inner else most)
     size = config.get("hidden_size") or config.get("dim") or config.get("d_model") or 0
     shaping = [inner / "config.json", tokenizer(folder, inner)]
     if not shaping[1].is_file():
         shaping += [inner / name for name in _TOKENIZERS]
     there = tuple(path for path in shaping if path.is_file())
-    return Told(inner, config, longest, int(size), shaping=there)
+    return ModelConfig(inner, config, longest, int(size), shaping=there)
 
 
 def _pooling(config: Mapping[str, Any]) -> str:
@@ -147,7 +147,7 @@ def _prompts(told: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _dense_size(dense: Path | None) -> int:
-    return int(_json(dense / "config.json", {}).get("out_features", 0)) if dense else 0
+    return int(read_json(dense / "config.json", {}).get("out_features", 0)) if dense else 0
 
 
 def weights(folder: Path) -> list[Path]:
@@ -199,7 +199,7 @@ def tokenizer(folder: Path, inner: Path) -> Path:
     return inner / "tokenizer.json"
 
 
-def _json(path: Path, default: Any) -> Any:
+def read_json(path: Path, default: Any) -> Any:
     """What a file holds, if that is of the default's kind."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

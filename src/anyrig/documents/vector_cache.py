@@ -1,0 +1,235 @@
+"""Cached vectors: the key of each text, its vector as bytes, and what may be trusted.
+
+    cached = CachedEmbedder(embedder, VectorCache(cache, settings, model.dimension))
+    for block in cached.embed(texts): ...
+
+A vector is stored as little-endian float32 under a key made of everything that shapes it. What
+comes back is checked: of another length, or not finite, it counts as missing and is dropped. A
+cache that fails costs a warning and the vectors being made again; it is asked again half a minute
+later.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from anyrig.documents.ordered import iter_chunks, run_ordered
+from anyrig.errors import StorageError
+from anyrig.storage.cache import CacheEntry
+from anyrig.storage.keys import JsonValue, make_key, make_key_function
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anyrig.documents.model import Model
+    from anyrig.documents.protocol import Use, Vectors
+    from anyrig.storage.cache import Cache
+
+    Matrix = NDArray[np.float32]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+KIND = "embedding"
+"""What vectors are called in the cache."""
+RETRY_S = 30.0
+"""How long a cache that failed is left alone."""
+BLOCK = 1024
+"""Texts that are looked up, and written, at once."""
+_MAX_BLOCKS = 8
+"""Blocks of found vectors that may wait for one that is made."""
+
+
+@dataclass(frozen=True)
+class VectorSettings:
+    """Everything beside the text that shapes its vector. The device is not part of it."""
+
+    weights: str
+    """The hash of the model's weights."""
+    tokenizer: str
+    """The hash of the tokenizer's file."""
+    precision: str = "fp32"
+    """The precision class: `fp32`, `half`, `int8`."""
+    longest: int = 512
+    """Tokens of a window."""
+    overlap: int = 0
+    """Tokens that neighbouring windows share."""
+    windows: str = "pooled"
+    """What becomes of a longer text: `pooled` over its windows, or `cut`."""
+    pooling: str = "mean"
+    normalise: bool = True
+    deterministic: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """The words set before a text, by what its vector is for: `passage`, `query`."""
+    engine: str = ""
+    """Who made it, for `anyrig cache prune --engine`; no part of the key."""
+    version: str = ""
+    """Of the way vectors are made: a change that moves them takes another."""
+
+    def make_base_key(self, use: Use) -> str:
+        """The key of all of it, for one use. Uses with the same prompt share their vectors."""
+        prompt = self.prompts.get(use, "")
+        # Each window has the prompt; the key of a model without prompts is the old one.
+        windows = f"{self.windows}, prompted" if prompt else self.windows
+        return make_key(
+            weights=self.weights, tokenizer=self.tokenizer, precision=self.precision,
+            longest=self.longest, overlap=self.overlap, windows=windows,
+            pooling=self.pooling, normalise=self.normalise, deterministic=self.deterministic,
+            prompt=prompt, version=self.version,
+        )  # fmt: skip
+
+
+class VectorCache:
+    """The vectors of one model in a cache. Threads may share it if they may share the cache.
+
+    Args:
+        cache: of this machine, or shared.
+        settings: what shapes the vectors.
+        dimension: their length.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        settings: VectorSettings,
+        dimension: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.dimension = dimension
+        self._cache, self._settings, self._clock = cache, settings, clock
+        self._key_functions: dict[str, Callable[[str], str]] = {}
+        self._retry_at = float("-inf")
+
+    def make_key(self, text: str, use: Use = "passage") -> str:
+        """The key of a text's vector."""
+        function = self._key_functions.get(use)
+        if function is None:
+            base = self._settings.make_base_key(use)
+            function = self._key_functions[use] = make_key_function(kind=KIND, base=base)
+        return function(text)
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Matrix]:
+        """Those of the vectors that are cached and whole, by key."""
+        import numpy as np
+
+        nothing: dict[str, CacheEntry] = {}
+        wanted = list(keys)
+        found = self._try(lambda: self._cache.get_many(wanted), nothing)
+        size = 4 * self.dimension
+        fit = [one for one in found.values() if one.kind == KIND and len(one.data) == size]
+        rows = np.frombuffer(b"".join(one.data for one in fit), "<f4")
+        matrix = rows.reshape(len(fit), self.dimension).astype(np.float32)
+        finite: list[bool] = np.logical_and.reduce(np.isfinite(matrix), axis=1).tolist()
+        whole = {one.key: row for one, row, good in zip(fit, matrix, finite, strict=True) if good}
+        for name in found.keys() - whole.keys():
+            log.warning("the cached vector %s is damaged, and is made again", name)
+            self._try(lambda name=name: self._cache.delete(name), False)  # type: ignore[misc]
+        return whole
+
+    def put_many(self, keys: Sequence[str], vectors: Matrix | Sequence[Matrix]) -> None:
+        """Cache vectors; of those that are cached already the first stays."""
+        note: dict[str, JsonValue] = {
+            "dimension": self.dimension, "engine": self._settings.engine,
+        }  # fmt: skip
+        entries = [
+            CacheEntry(key, vector.astype("<f4", copy=False).tobytes(), KIND, note)
+            for key, vector in zip(keys, vectors, strict=True)
+        ]
+        if entries:
+            self._try(lambda: self._cache.put_many(entries), 0)
+
+    def forget(self, texts: Iterable[str], uses: Sequence[Use] = ("passage", "query")) -> int:
+        """Delete the vectors of these texts; returns how many. A failure is raised."""
+        names = {self.make_key(text, use) for text in texts for use in uses}
+        # A shared cache that does not answer says it has none; to delete one it must answer.
+        there = self._cache.has(names) or set(islice(names, 1))
+        return sum(self._cache.delete(name) for name in there)
+
+    def _try(self, ask: Callable[[], T], otherwise: T) -> T:
+        """What the cache answers; `otherwise` if it fails, or did so a moment ago."""
+        if self._clock() < self._retry_at:
+            return otherwise
+        try:
+            return ask()
+        except StorageError as error:
+            self._retry_at = self._clock() + RETRY_S
+            log.warning("vectors are made without the cache for now: %s", error.message)
+            return otherwise
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Texts that were looked up together."""
+
+    keys: list[str]
+    found: dict[str, Matrix]
+    missing: dict[str, str]
+    """The texts whose vectors are to be made, each once, by key."""
+
+
+class CachedEmbedder:
+    """Vectors that are looked up first; those that are missing are made, and cached.
+
+    Several threads may share it if they may share what it stands on. What is made is written when
+    it comes.
+    """
+
+    def __init__(self, vectors: Vectors, cache: VectorCache) -> None:
+        self._vectors, self._cache = vectors, cache
+        self.num_found = self.num_made = 0
+        """Over all calls so far."""
+
+    @property
+    def model(self) -> Model:
+        return self._vectors.model
+
+    def embed(self, texts: Iterable[str], *, use: Use = "passage") -> Iterator[Matrix]:
+        keys: deque[str] = deque()
+        """Of the vectors that are being made, in order."""
+
+        def look_up(some: Sequence[str]) -> tuple[_Block, list[str]]:
+            block = self._look_up(some, use)
+            keys.extend(block.missing)
+            return block, list(block.missing.values())
+
+        def make(missing: Iterator[str]) -> Iterator[Matrix]:
+            for rows in self._vectors.embed(missing, use=use):
+                self._cache.put_many([keys.popleft() for _ in rows], rows)
+                yield from rows
+
+        return run_ordered(
+            iter_chunks(texts, BLOCK), look_up, make, self._join, max_pending=_MAX_BLOCKS
+        )
+
+    def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> Matrix:
+        return stack_blocks(self.embed(texts, use=use), self.model.dimension)
+
+    def _look_up(self, texts: Sequence[str], use: Use) -> _Block:
+        keys = [self._cache.make_key(text, use) for text in texts]
+        by_key = dict(zip(keys, texts, strict=True))
+        found = self._cache.get_many(by_key)
+        return _Block(keys, found, {key: by_key[key] for key in by_key if key not in found})
+
+    def _join(self, block: _Block, made: list[Matrix]) -> Matrix:
+        import numpy as np
+
+        self.num_made += len(made)
+        self.num_found += len(block.keys) - len(made)
+        vectors = {**block.found, **dict(zip(block.missing, made, strict=True))}
+        return np.stack([vectors[key] for key in block.keys])
+
+
+def stack_blocks(blocks: Iterable[Matrix], dimension: int) -> Matrix:
+    """All rows as one matrix."""
+    import numpy as np
+
+    found = list(blocks)
+    return np.concatenate(found) if found else np.empty((0, dimension), np.float32)
