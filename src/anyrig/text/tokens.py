@@ -123,7 +123,8 @@ def cut_paragraph(text: str, start: int, end: int) -> Iterator[Span]:
 _BLANK = re.compile(r"\n\s*\n|\r[^\S\r\n]*+\r|[\u2029\f]")
 # The end of a sentence as people write it: marks, what closes, a note's number, white space.
 _CANDIDATE = re.compile(
-    r"([.!?…]++)[\"'”’»›“)\]}*_]*+(?:\[\d{1,3}\])*+\s++|([。！？｡]++)[\"'”’»›“)\]}」』]*+\s*+"
+    r"(?<![.!?…])([.!?…]++)[\"'”’»›“)\]}*_]*+(?:\[\d{1,3}\])*+\s++|"
+    r"([。！？｡]++)[\"'”’»›“)\]}」』]*+\s*+"
 )
 
 

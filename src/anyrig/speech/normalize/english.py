@@ -45,6 +45,8 @@ _UNITS = {
     "AU": "astronomical unit", "ct": "carat", "mcg": "microgram", "K": "kelvin", "MP": "megapixel",
     "Nm": "newton meter", "Å": "angstrom", "IU": "international unit", "doz": "dozen",
     "pc": "piece", "ea": "each", "°": "degree", "tab": "tablet", "cup": "cup",
+    "nmi": "nautical mile",
+    "pax": "passenger",
 }  # fmt: skip
 _RATES = {
     "mph": "miles per hour", "kph": "kilometers per hour", "mpg": "miles per gallon",

@@ -16,7 +16,8 @@ from anyrig.text.recognizers.languages import french as tables
 
 _SCALES = {3: "mille", 6: "million", 9: "milliard", 12: "billion"}
 _UNITS = {
-    "inhabitant": "habitant", "person": "personne", "item": "unité", "page": "page",
+    "inhabitant": "habitant", "person": "personne", "item": "unité", "piece": "pièce",
+    "beat-per-minute": "battement par minute", "page": "page",
     "quintal": "quintal", "cent": "centime", "tablet": "comprimé", "capsule": "gélule",
     "drop": "goutte", "vial": "ampoule", "length-hectometer": "hectomètre",
     "kilovolt": "kilovolt",

@@ -224,6 +224,8 @@ class RomanceVerbalizer:
             case v.Range(v.Number() as first, v.Number() as last, link):
                 begin = self.speak_number(first, noun[2])
                 return f"{begin} {link or self.to} {self.count(last, noun)}"
+            case v.Fraction(style="over") as amount:
+                return f"{self.speak_fraction(amount)} {noun[1]}"
             case v.Fraction() as amount:
                 return self.join_unit_fraction(amount, noun)
             case v.Number() as amount:

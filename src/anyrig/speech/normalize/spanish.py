@@ -36,6 +36,7 @@ _SCALES = {3: ("mil", "mil"), 6: ("millón", "millones"), 9: ("mil millones", "m
            12: ("billón", "billones")}  # fmt: skip
 _UNITS = {
     "inhabitant": "habitante", "person": "persona", "item": "unidad", "page": "página",
+    "beat-per-minute": "latido por minuto",
     "room": "habitación", "quintal": "quintal", "cent": "céntimo", "tablet": "comprimido",
     "capsule": "cápsula",
     "drop": "gota", "vial": "ampolla",

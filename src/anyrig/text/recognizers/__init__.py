@@ -113,6 +113,9 @@ _MARKS = {
     "innerCapital": re.compile(r"[a-z][A-Z]"),
     "innerDot": re.compile(r"\.[A-Za-z]"),
     "innerDigit": re.compile(r"[A-Za-z)][\d₀-₉(]|[⁺⁻+]"),
+    "capitalDot": re.compile(r"[A-ZÀ-ÝŸŒ]\."),
+    "twoCapitals": re.compile(r"[A-ZÀ-ÝŸŒ]{2}"),
+    "fourDigits": re.compile(r"\d{4}"),
 }
 """What recognisers may need beside characters and words."""
 
@@ -138,7 +141,8 @@ class Stretch:
     def find_places(self, at: At, needs: frozenset[str]) -> list[int]:
         """Where a recogniser is tried, in order."""
         if at == "needs":
-            found = [place for word, at in self.words.items() if word in needs for place in at]
+            words = self.words
+            found = [place for word in words.keys() & needs for place in words[word]]
             return sorted(set(found)) if len(found) > 1 else found
         if (places := self._places.get(at)) is None:
             places = self._places[at] = list(self._find(at))

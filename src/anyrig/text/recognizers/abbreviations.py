@@ -11,7 +11,16 @@ from functools import partial
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
-from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, capitalize, close, one_of
+from anyrig.text.recognizers.common import (
+    CAPITAL,
+    SMALL,
+    after,
+    before,
+    capitalize,
+    close,
+    is_span,
+    one_of,
+)
 from anyrig.text.recognizers.languages import TABLES, english, french, spanish
 from anyrig.text.recognizers.stops import (
     OTHER_NUMBER,
@@ -128,7 +137,8 @@ def _doctor_or_drive(match: re.Match[str]) -> Found | None:
 
 @recognizer(
     "abbreviation",
-    rf"\b({one_of(english.TITLES)})\.(?= ?[A-Z]| and (?:Mr|Ms|Dr|Prof|Mrs)| & | \")|\b(Mrs|Mr|Ms|"
+    rf"\b({one_of(english.TITLES)})\.(?= ?[A-Z]| \d(?:st|nd|rd|th) |"
+    rf" and (?:Mr|Ms|Dr|Prof|Mrs)| & | \")|\b(Mrs|Mr|Ms|"
     rf"Prof|Sgt|Capt|Lt|Mt)(?= [A-Z][a-z])",
     needs=english.TITLES,
     weight=1.3,
@@ -141,6 +151,8 @@ def _title(match: re.Match[str]) -> Found | v.Value | None:
     rest = after(match, 2)
     if short in ("Pt", "Sec") and not rest.startswith(" "):
         return None
+    if short == "Rev" and re.match(r" [A-Z]\b(?!\.| [A-Z])", after(match, 4)):
+        return Found(v.Abbreviation("Revision"), stop="abbreviation")
     if short in ("Fr", "Ft", "Pt", "Sec", "Det", "Brig", "Col", "Br", "Ven") and not re.match(
         r" [A-Z][a-z.]", after(match, 3)
     ):
@@ -170,22 +182,28 @@ def _first_name(match: re.Match[str]) -> Found | None:
     return Found(v.Abbreviation(english.FIRST_NAMES[match[1]]), stop=stop)
 
 
-_MONTH_OR_YEAR = r"(?:(?:[Cc]a?|abt|bef|aft)\.? )?(?:\d{1,2} )?(?:[A-Z][a-z]{2,8}\.? )?\d"
+_MONTH_OR_YEAR = (
+    r"(?:(?:[Cc]a?|abt|bef|aft)\.? )?(?:\d{1,2} )?"
+    r"(?:(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]{0,6}\.? )?\d"
+)
 _LIFE = {
     "b": ("born", LazyPattern(rf" (?:{_MONTH_OR_YEAR}|(?:in|at|on) [A-Z\d])")),
     "d": ("died", LazyPattern(rf" (?:{_MONTH_OR_YEAR}|(?:in|at|on|of|unm|young)\b)")),
+    "def": ("defeated", LazyPattern(r" (?:[A-Z][\w'.-]+ ){1,3}\d{1,3}[-–]\d")),
     "m": ("married", LazyPattern(
         rf" (?:\(?[123](?:st|nd|rd)?\b|{_MONTH_OR_YEAR}|(?:in|at|on) [A-Z\d]|[A-Z][a-z]+\.? [A-Z])"
     )),
     "s": ("son", LazyPattern(r" of [A-Z]")),
 }  # fmt: skip
-_LIFE_BEFORE = LazyPattern(r"(?:^|[,;)(] |\b[Hh]e |\b[Ss]he |\bwho |\band |\b[A-Z][a-z]+ )$")
+_LIFE_BEFORE = LazyPattern(r"(?:^|[,;)(] |\b[Hh]e |\b[Ss]he |\bwho |\band |\b[A-Z]\w+ )$")
 
 
-@recognizer("abbreviation", r"(?<![\w.'])([bdms])\.(?= )", needs=_LIFE, weight=1.4)
+@recognizer("abbreviation", r"(?<![\w.'])([bdms]|def)\.(?= )", needs=_LIFE, weight=1.4)
 def _life(match: re.Match[str]) -> Found | None:
-    """Of genealogies: `b. 1802, m. Ann Cole, d. at Bath`."""
+    """Of genealogies: `b. 1802, m. Ann Cole, d. at Bath`; of matches: `Nadal d. Federer 6-4`."""
     words, follows = _LIFE[match[1]]
+    if match[1] == "d" and _LIFE["def"][1].match(match.string, match.end()):
+        words, follows = _LIFE["def"]
     if not follows.match(match.string, match.end()) or not _LIFE_BEFORE.search(before(match, 24)):
         return None
     return Found(v.Abbreviation(words), stop="abbreviation")
@@ -281,8 +299,12 @@ def _numbered(match: re.Match[str]) -> Found | None:
         return None
     bare = match[0].rstrip(" ")
     words = english.NUMBERED[short] + ("" if len(bare) < len(match[0]) else " ")
-    plural = re.match(r"\d+ ?(?:[-–—]|and|&) ?\d+", rest)
-    if plural and short in "p ch Ch sec Sec fig Fig vol Vol art Art no No v l P".split():
+    plural = re.match(r"(\d+) ?([-–—]|and|&) ?(\d+)", rest)
+    if (
+        plural
+        and (plural[2] != "-" or is_span(plural[1], plural[3]))
+        and short in "p ch Ch sec Sec fig Fig vol Vol art Art no No v l P".split()
+    ):
         words = words.rstrip() + "s" + (" " if words.endswith(" ") else "")
     return Found(v.Abbreviation(words), end=match.start() + len(bare), stop="abbreviation")
 
@@ -305,7 +327,11 @@ def _latin(match: re.Match[str]) -> Found:
 
 # Words for letters with points, wherever they stand; capitals in a row are spelled.
 _FIXED = {
-    "op. cit.": "op cit", "et al.": "et al", "q.v.": "which see", "D.Phil.": "D Phil",
+    "op. cit.": "op cit", "Op. cit.": "Op cit", "Loc. cit.": "Loc cit", "s.v.": "SV",
+    "Fed. R. Civ. P.": "Federal Rule of Civil Procedure",
+    "Fed. R. Crim. P.": "Federal Rule of Criminal Procedure",
+    "Fed. R. Evid.": "Federal Rule of Evidence", "et al.": "et al", "q.v.": "which see", "D.Phil.":
+    "D Phil",
     "M.Phil.": "M Phil", "Psy.D.": "Psy D", "r.p.m.": "revolutions per minute",
     "m.p.h.": "miles per hour", "Litt.D.": "Litt D", "o.k.": "okay", "p.a.": "per annum",
     "w.r.t.": "with respect to", "A.k.a.": "Also known as", "a.k.a.": "also known as",
@@ -321,11 +347,17 @@ _FIXED = {
     "P.P.S.": "PPS", "Ed.M.": "EDM", "Th.D.": "THD",
     "Lt. j.g.": "Lieutenant junior grade", "Attn.": "Attention",
 }  # fmt: skip
+_LEADING = frozenset(
+    ("s.v.", "Fed. R. Civ. P.", "Fed. R. Crim. P.", "Fed. R. Evid.", "Lt. j.g.", "Attn.")
+)
+"""Of these, what a name or a number follows."""
 
 
 @recognizer("abbreviation", rf"(?<![\w.])(?:{one_of(_FIXED)})(?!\w)", needs=_FIXED, weight=1.6)
 def _fixed(match: re.Match[str]) -> Found:
     words = _FIXED[match[0]]
+    if match[0] in _LEADING:
+        return Found(v.Letters(words) if words.isupper() else v.Abbreviation(words), "abbreviation")
     value: v.Value = (
         v.Letters(words, "s" if match[0].endswith("s") else "")
         if words.isupper()
@@ -400,8 +432,9 @@ def _after_name(match: re.Match[str]) -> Found | None:
 @recognizer(
     "abbreviation",
     rf"(?<![\w.'])({one_of(english.LOWER)})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|"
-    rf"mins|lbs)(?![\w.'])|(?<![\w.'])(Cf|Est|Approx|Incl|Excl|Avg|Max|Min|Misc|Temp|Esp)\.(?= "
-    rf"[a-z\d$])",
+    rf"mins|lbs)(?![\w.'])|(?<![\w.'])(Cf|Est|Approx|Incl|Excl|Avg|Max|Min|Misc|Temp|Esp|"
+    rf"Avail|Elev|Cont|Orig|Prev)\.(?= "
+    rf"[a-z\d$£€]|(?<=Cf\.) |(?<=Avail\.) )",
     needs=english.LOWER,
     weight=1.1,
 )
@@ -413,6 +446,7 @@ def _lower(match: re.Match[str]) -> Found | None:
         words = words.capitalize()
     if not (match[1] or match[3]):
         return Found(v.Abbreviation(words))
+    short = short.lower() if match[3] else short
     half = short == "approx" and follows.word.lower() in _STARTERS | {"half"}
     if short in _INSIDE and follows.kind == "capital" and not half:
         return Found(v.Abbreviation(words), stop="abbreviation")
@@ -422,7 +456,7 @@ def _lower(match: re.Match[str]) -> Found | None:
     return Found(v.Abbreviation(words), stop=stop)
 
 
-_INSIDE = frozenset("vs cf incl excl esp viz ca approx".split())
+_INSIDE = frozenset("vs cf incl excl esp viz ca approx avail ref acct".split())
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 _CORNERS = {
     "NW": "Northwest", "NE": "Northeast", "SW": "Southwest", "SE": "Southeast",
@@ -445,7 +479,7 @@ _REGIONS = (
     "direction",
     rf"\b([NSEW])\. (?=(?:{_REGIONS})\b|(?:(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) "
     rf"){{1,3}}(?:St|Ave|Rd|Blvd|Dr|Ln|Street|"
-    r"Avenue|Road|Drive|Lane|Boulevard|Way|Pkwy|Hwy)\b)",
+    r"Avenue|Road|Drive|Lane|Boulevard|Way|Pkwy|Hwy)\b|\d+(?:st|nd|rd|th)\b)",
     needs=_DIRECTIONS,
     weight=1.7,
 )
@@ -481,12 +515,22 @@ _DISTANCE = LazyPattern(
 )
 
 
-@recognizer("direction", r"(?<= )([NSEW])(?= of [A-Za-z])", needs=_DIRECTIONS, weight=1.5)
-def _from_a_place(match: re.Match[str]) -> v.Value | None:
-    """`5 km N of the lake`."""
-    if not _DISTANCE.search(before(match, 16)):
+_ROAD = LazyPattern(r"(?:\b(?:Hwy|Rte|Rt|Highway|Route|US|Road|Interstate)\.? |\bI-)\d+ $")
+
+
+@recognizer(
+    "direction",
+    r"(?<= )([NSEW])(?:\.(?= (?:of|on|along|to|via|at|from|until|toward)\b)|(?= of [A-Za-z]))",
+    needs=_DIRECTIONS,
+    weight=1.6,
+)
+def _from_a_place(match: re.Match[str]) -> Found | None:
+    """`5 km N of the lake`, `0.5 mi. E. on Oak`, `Hwy. 101 S. to Calle`."""
+    lead = before(match, 24)
+    if not _DISTANCE.search(lead[-16:]) and not _ROAD.search(lead):
         return None
-    return v.Abbreviation(_DIRECTIONS[match[1]].lower())
+    stop: Stop = "abbreviation" if match[0].endswith(".") else "none"
+    return Found(v.Abbreviation(_DIRECTIONS[match[1]].lower()), stop=stop)
 
 
 @recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs=_CORNERS, weight=1.3)
@@ -527,7 +571,7 @@ _IN = LazyPattern(
 )
 def _short_state(match: re.Match[str]) -> Found | None:
     lead = before(match, 30)
-    city = re.search(r"[A-Z][\w'.-]+, $", lead) or re.match(r", D\.C\.", after(match, 6))
+    city = re.search(r"[A-Z][\w'.-]+(?:, | \()$", lead) or re.match(r", D\.C\.", after(match, 6))
     placed = _IN.search(lead)
     if not city and (not placed or (match[1] in ("La", "Del", "Man", "Miss", "Ill", "Ore", "Que"))):
         return None
@@ -622,6 +666,11 @@ def _closing(language: str) -> Callable[[re.Match[str]], Stop]:
     return lambda match: stop_after(match.string, match.end(), language, digits_follow=digits)
 
 
+def _naming(language: str) -> Callable[[re.Match[str]], Stop]:
+    """A name may follow: le 2e cl. Martin."""
+    return lambda match: stop_after(match.string, match.end(), language, names_follow=True)
+
+
 def _register_english() -> None:
     ranks = "Lt Sgt Capt Gen Gov Sen Prof Rev Col Maj".split()
     titles = {f"{rank}.": english.TITLES[rank] for rank in ranks}
@@ -650,6 +699,27 @@ def _register_english() -> None:
     register({"Tel": "Telephone"}, _never, rest=r"(?=:)", weight=1.5)
     register({"no.": "number"}, _never, rest=r"(?= is\b)", weight=1.5)
     register({"Assoc.": "Associate"}, _never, rest=r"(?= Prof)", weight=1.5)
+    register({"dat.": "dated"}, _never, rest=r"(?= \d)", weight=1.5)
+    timetable = {"Dep.": "Departs", "dep.": "departs", "Arr.": "Arrives", "arr.": "arrives"}
+    register(
+        timetable, _never, rest=r"(?= (?:[A-Z][\w'-]+ ){0,3}(?:at )?\d{1,2}[:.h]\d\d)", weight=1.6
+    )
+    register({"Adm.": "Admission"}, _never, rest=r"(?= ?:? ?[$£€]| free)", weight=1.6)
+    register({"srs.": "seniors"}, _never, rest=r"(?= [$£€\d])", weight=1.5)
+    register({"pp.": "pages"}, _closing("en"), lead=r"(?<=\d )", rest=r"(?! ?\d)", weight=1.5)
+    register({"ea.": "each"}, _closing("en"), lead=r"(?:(?<=\d )|(?<=[a-z] ))", weight=1.5)
+    register({"Bp.": "Bishop", "Abp.": "Archbishop"}, _never, rest=r"(?= of )", weight=1.5)
+    register({"Ref.": "Reference", "Acct.": "Account", "acct.": "account"}, _never, weight=1.3)
+    register(
+        {"long.": "longitude", "Long.": "Longitude"},
+        _never,
+        rest=r"(?= \d+(?:\.\d+)? ?°)",
+        weight=1.5,
+    )
+    register({"S.": "Section", "s.": "section", "Ss.": "Sections", "ss.": "sections"}, _never,
+             rest=r"(?= ?\d+[A-Z]?(?:\(|[-–]\d+ of| of the))", weight=1.5)  # fmt: skip
+    register({"hx": "history", "dx": "diagnosis", "Hx": "History", "Dx": "Diagnosis"}, _never,
+             rest=r"(?= of|:)", weight=1.5)  # fmt: skip
 
 
 _register_english()
@@ -657,6 +727,7 @@ _register_english()
 
 # Spanish and French
 _NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b|(?-i:[LRD])\. ?\d))"
+_YEAR_NEXT = r"(?= (?:en |c\. |v\. )?1\d{3}\b| (?:le |el )?\d{1,2} )"
 # A name or the rest of one: Foch, de la Paz, l'Europe.
 _NAME_NEXT = rf"(?=[ -](?:(?-i:[{CAPITAL}])|(?:de|du|des|la|le|el|los|las)\b|d'|l'))"
 
@@ -698,9 +769,18 @@ def _register_french_titles() -> None:
     _abbreviations("fr", french.STREETS, _never, lead=board, rest=rest)
 
 
+def register_nouns(language: str) -> None:
+    """Units behind an article, without a number: le km 42, el kg de pan."""
+    articles = {"es": "el del al un por cada", "fr": "le du au un par chaque"}[language].split()
+    lead = "|".join(rf"(?<=\b{article} )" for article in articles)
+    _abbreviations(language, TABLES[language].UNIT_NOUNS, _closing(language), lead=f"(?:{lead})",
+                   rest=r"(?![/²³\d])", weight=1.6)  # fmt: skip
+
+
 def _register_tables(language: str) -> None:
     table, closing = TABLES[language], _closing(language)
     closers = {key: words for key, words in table.CLOSERS.items() if key not in table.AGREEING}
+    register_nouns(language)
     ordinal = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\d[edo] )|(?<=\dème ))"
     _abbreviations(language, table.NUMBERED, _never, rest=_NUMBER_NEXT, weight=1.3)
     _abbreviations(language, closers, closing, weight=1.15)
@@ -711,12 +791,29 @@ def _register_tables(language: str) -> None:
 def _register_spanish() -> None:
     arms = {"Inf.": "infantería", "Cab.": "caballería", "Art.": "artillería"}
     places = {"h.": "hacia", "km": "kilómetro"}
+    rights = {"col.": "columna", "pág.": "página"}
     title, number = _romance_title("es"), _NUMBER_NEXT
     _abbreviations("es", spanish.TITLES, title, weight=1.1)
     _abbreviations("es", {"No.": "número"}, _never, rest=number, ignore_case=False, weight=1.3)
     _abbreviations("es", arms, _closing("es"), lead=r"(?<=de )", ignore_case=False, weight=1.5)
     _abbreviations("es", {"c.": "calle"}, _never, lead=r"(?<=\bla )", rest=number, weight=1.5)
     _abbreviations("es", places, _never, lead=r"(?<!\d )(?<!\d)", rest=number, weight=1.2)
+    _abbreviations("es", rights, _never, rest=r"(?= (?:izq|dcha|der|centr))", weight=1.5)
+    _abbreviations("es", {"min.": "minuto"}, _never, lead=r"(?<=\bel )", rest=number, weight=1.6)
+    _abbreviations(
+        "es", {"n.": "nacido en"}, _never, lead=r"(?<=[,(] )", rest=_YEAR_NEXT, weight=1.6
+    )
+    _abbreviations("es", {"n.": "nacido en"}, _never, lead=r"(?<=\()", rest=_YEAR_NEXT, weight=1.6)
+    _abbreviations(
+        "es", {"Min.": "ministerio"}, _never, rest=r"(?= de )", ignore_case=False, weight=1.5
+    )
+    _abbreviations("es", {"rev.": "revista"}, title, lead=r"(?<=\bla )", weight=1.6)
+    _abbreviations("es", {"Col.": "colonia"}, title, lead=r"(?:(?<=\ben )|(?<=\bla ))",
+                   rest=_NAME_NEXT, ignore_case=False, weight=1.6)  # fmt: skip
+    _abbreviations("es", {"Cd.": "Ciudad"}, title, rest=_NAME_NEXT, ignore_case=False, weight=1.4)
+    places_of = r"(?:(?<=\bde )|(?<=\ben ))"
+    _abbreviations("es", {"C. Real": "Ciudad Real"}, _never, lead=places_of, weight=1.8)
+    _abbreviations("es", {"c/": "cada"}, _never, rest=r"(?= ?\d)", weight=2)
     _abbreviations("es", {"P. D.": "posdata"}, _never, rest=r"(?=\s?:)", weight=1.5)
     _abbreviations(
         "es", {"Ed.": "editorial"}, title, rest=_NAME_NEXT, ignore_case=False, weight=1.4
@@ -729,6 +826,20 @@ def _register_french() -> None:
     _abbreviations("fr", {"p.": "pages"}, _never, rest=r"(?= ?\d+ ?[-\u2013] ?\d)", weight=1.5)
     _abbreviations("fr", plurals, _never, lead=r"(?<=\bles )", rest=_NUMBER_NEXT, weight=1.5)
     _abbreviations("fr", arms, _closing("fr"), lead=r"(?<=d')", weight=1.5)
+    _abbreviations("fr", {"n.": "né en"}, _never, lead=r"(?<=[,(] )", rest=_YEAR_NEXT, weight=1.6)
+    _abbreviations("fr", {"n.": "né en"}, _never, lead=r"(?<=\()", rest=_YEAR_NEXT, weight=1.6)
+    _abbreviations(
+        "fr", {"vit.": "vitesse"}, _never, rest=r"(?= (?:max|min|moy|de)\b| ?:)", weight=1.5
+    )
+    _abbreviations("fr", {"cl.": "classe"}, _naming("fr"), lead=r"(?<=\de )", weight=1.8)
+    _abbreviations("fr", {"ép.": "épouse"}, _never, rest=_NAME_NEXT, weight=1.5)
+    _abbreviations("fr", {"T.": "terminal"}, _never, lead=r"(?:(?<=\bdu )|(?<=\bau ))",
+                   rest=r"(?= ?\d[A-G]\b)", ignore_case=False, weight=1.6)  # fmt: skip
+    heads = {"Dim.": "dimensions", "Conso.": "consommation", "Vit.": "vitesse"}
+    _abbreviations("fr", heads, _never, rest=r"(?= ?:)", ignore_case=False, weight=1.5)
+    _abbreviations(
+        "fr", french.REPUBLICAN_MONTHS, _never, lead=r"(?<=\d )", rest=r"(?= an\b)", weight=1.6
+    )
     _abbreviations("fr", {"ex.": "exemple"}, _never, rest=r"(?= ?:| (?-i:[a-zà-ÿ]))")
 
 
@@ -829,6 +940,22 @@ def _don(match: re.Match[str]) -> v.Value | Found | None:
     return Found(v.Abbreviation(capitalize(words, match)), "abbreviation")
 
 
+_KEYS = {"min": "minor", "maj": "major"}
+
+
+@recognizer(
+    "abbreviation",
+    r"(?<=\b[A-G] )(min|maj)\b\.?(?=[ ,.;]|$)|(?<=[A-G][♯♭#] )(min|maj)\b\.?(?=[ ,.;]|$)|"
+    r"(?<=[A-G]-(?:flat) )(min|maj)\b\.?",
+    needs=("min", "maj"),
+    weight=1.6,
+)
+def _key_of_music(match: re.Match[str]) -> Found:
+    """`in D min., Op. 125`."""
+    words = _KEYS[match[1] or match[2] or match[3]]
+    return close(v.Abbreviation(words), match)
+
+
 @recognizer(
     "abbreviation",
     r"(?<![\w.])P\.(?=\s[A-ZÉÈ][a-zà-ÿ]+)",
@@ -843,7 +970,7 @@ def _father(match: re.Match[str]) -> v.Value | Found | None:
 @recognizer(
     "abbreviation",
     rf"(?<!\w)({one_of(spanish.WOMENS_TITLES)})(?= ([A-ZÁÉÍÓÚ][{SMALL}]+)(?: ([A-ZÁÉÍÓÚ]))?)",
-    languages=("es",), weight=1.6, at="capital",
+    languages=("es",), needs=spanish.WOMENS_TITLES, weight=1.6,
 )  # fmt: skip
 def _her_title(match: re.Match[str]) -> v.Value | Found | None:
     """A woman's first name follows."""

@@ -346,7 +346,7 @@ _LEADING = LazyPattern(
 _ROW = rf"(?<![\w.])(?:[{CAPITAL}]\. ?-?){{2,6}}"
 
 
-@per_language("initials", rf"{_ROW}(?=[{CAPITAL}][{SMALL}])", weight=0.9)
+@per_language("initials", rf"{_ROW}(?=[{CAPITAL}][{SMALL}])", needs=["capitalDot"], weight=0.9)
 def _row_of_initials(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """J. R. R. before a name."""
     if (
@@ -363,6 +363,7 @@ def _row_of_initials(language: str, match: re.Match[str]) -> v.Value | Found | N
 @per_language(
     "initials",
     rf"{_ROW}(?![{CAPITAL}]\b)(?<=\.)|(?<![\w.])(?:[{CAPITAL}]\.){{1,5}}[{CAPITAL}](?![\w.])",
+    needs=["capitalDot"],
     weight=0.85,
 )
 def _dotted_acronym(language: str, match: re.Match[str]) -> v.Value | Found | None:
@@ -381,6 +382,7 @@ def _dotted_acronym(language: str, match: re.Match[str]) -> v.Value | Found | No
     "initials",
     rf"(?<![\w.])([{CAPITAL}])\."
     rf"(?= (?:(?:de la|de|du|des|von|van) |d')?[{CAPITAL}](?:[{SMALL}]|\.))",
+    needs=["capitalDot"],
     weight=0.8,
 )
 def _initial(language: str, match: re.Match[str]) -> v.Value | Found | None:
@@ -412,7 +414,12 @@ def _romance_acronym(language: str, written: str, match: re.Match[str]) -> v.Val
     return v.Letters(written) if _spell(written, table) else None
 
 
-@per_language("acronym", rf"(?<![\w@])(?<![\w]\.)([{CAPITAL}]{{2,6}})(s?)(?![\w@])", weight=0.7)
+@per_language(
+    "acronym",
+    rf"(?<![\w@])(?<![\w]\.)([{CAPITAL}]{{2,6}})(s?)(?![\w@])",
+    needs=["twoCapitals"],
+    weight=0.7,
+)
 def _capitals(language: str, match: re.Match[str]) -> v.Value | None:
     return _romance_acronym(language, match[1], match)
 

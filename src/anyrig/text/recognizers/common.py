@@ -11,8 +11,10 @@ from anyrig.text.recognizers import Found, LazyPattern
 from anyrig.text.recognizers.languages import TABLES, french, spanish
 from anyrig.text.recognizers.stops import look_behind, stop_after
 
-NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
-"""A number as English writes it, with thousands and decimals: no group of its own."""
+NUMBER = (
+    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d++)?|\d{1,2}(?:,\d\d){1,4},\d{3}(?![\d,])|\d++(?:\.\d++)?|\.\d++)"
+)
+"""A number as English writes it, with thousands (or lakhs: 2,50,000) and decimals: no group."""
 MINUS = "-−–"
 DASH = r" ?[-–—] ?"
 FRACTIONS = {
@@ -86,6 +88,14 @@ def after(match: re.Match[str], length: int = 40) -> str:
     return match.string[match.end() : match.end() + length]
 
 
+def is_span(first: str, last: str) -> bool:
+    """Whether two numbers with a hyphen between are the ends of a span: 213-15, but not 22-451."""
+    if not (first.isdecimal() and last.isdecimal()):
+        return True
+    full = last if len(last) >= len(first) else first[: -len(last)] + last
+    return 0 < int(full) - int(first) < (100 if len(last) > len(first) else 10 ** len(first))
+
+
 def is_attributive(match: re.Match[str]) -> bool:
     """Whether an amount tells what kind of thing follows: a $20 bill, the 500 GB drive."""
     rest = match.string[match.end() : match.end() + 24]
@@ -123,9 +133,10 @@ NUMBER_START = r"(?<![\w\u00ba\u00aa])(?<!\d[.,:/'])"
 OPTIONAL_MINUS = r"(?:(?<![\w)\]%])(?<![\d)\]%] )[-\u2212\u2013](?=\d))?"
 SIGNED = rf"{OPTIONAL_MINUS}{COMMA_NUMBER}"
 _COMMA_AMOUNT = (
-    rf"(?:(?:\d{{1,3}}(?:[ -]| ?(?=[{VULGAR}])))?(?:\d/\d\d?(?!\d)|[{VULGAR}])|{COMMA_NUMBER})"
+    rf"(?:\d{{2,3}}/\d{{2,3}}(?= ?mmHg)|"
+    rf"(?:\d{{1,3}}(?:[ -]| ?(?=[{VULGAR}])))?(?:\d/\d\d?(?!\d)|[{VULGAR}])|{COMMA_NUMBER})"
 )
-STARTS = {"en": r"(?<![\w.])", "es": NUMBER_START, "fr": NUMBER_START}
+STARTS = {"en": r"(?<![\w.])(?<!\d:)", "es": NUMBER_START, "fr": NUMBER_START}
 NUMBERS = {"en": NUMBER, "es": COMMA_NUMBER, "fr": COMMA_NUMBER}
 AMOUNTS = {"en": AMOUNT, "es": _COMMA_AMOUNT, "fr": _COMMA_AMOUNT}
 SIGNED_AMOUNT = {

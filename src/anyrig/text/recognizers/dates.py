@@ -200,6 +200,24 @@ def _day_first(match: re.Match[str]) -> v.Value | Found | None:
     return Found(first, stop=stop)
 
 
+_FULL_DAY = rf"(\d{{1,2}}){_NTH}? ({MONTH}) ({YEAR})"
+
+
+@recognizer(
+    "date",
+    rf"(?<![\w.,]){_FULL_DAY}{DASH}{_FULL_DAY}(?!\w)",
+    weight=1.7,
+    needs=_MONTH_NUMBERS,
+)
+def _life_span(match: re.Match[str]) -> v.Value | None:
+    """10 Dec. 1815 – 27 Nov. 1852."""
+    begun, ended = (
+        v.Date(int(match[at]), month_number(match[at + 1]), int(match[at + 2]), day_first=True)
+        for at in (1, 4)
+    )
+    return v.Range(begun, ended) if _is_day(begun.day) and _is_day(ended.day) else None
+
+
 @recognizer(
     "date",
     rf"\b({MONTH}),? ({YEAR})(?:{DASH}({MONTH}) ({YEAR}))?",
@@ -271,7 +289,7 @@ def _short_day(match: re.Match[str]) -> Found | None:
     if match[1] in ("Sun", "Sat", "Mon", "Wed", "Fri", "Thu"):
         if re.search(r"\b[Tt]he $", lead) and (follows.kind != "lower" or match[1] == "Sun"):
             return None
-        timed = bool(_TIMED.search(lead))
+        timed = bool(_TIMED.search(lead)) or lead[-2:-1].isdecimal()
         if follows.kind in ("nothing", "capital") and not timed:
             return None
         if follows.kind == "lower" and not lead.strip() and match[1] == "Sun":
@@ -535,7 +553,7 @@ def _spanish_first(match: re.Match[str]) -> v.Value | None:
     r"(?:[T ](\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(Z)?)?(?![\w/-])",
     languages=RECOGNIZED_LANGUAGES,
     weight=1.8,
-    needs="-/.",
+    needs=["fourDigits"],
 )
 def _iso(language: str, match: re.Match[str]) -> v.Value | None:
     date = _date(int(match[4]), int(match[3]), match[1], day_first=language != "en")
@@ -617,7 +635,8 @@ def _month_and_year(language: str, match: re.Match[str]) -> v.Value | None:
 @per_language(
     "date",
     lambda language: (
-        rf"(?<=\ben )({one_of(TABLES[language].SHORT_MONTHS)})\.(?!\w)"
+        rf"(?:(?<=\ben )|(?<=\. [ye] )|(?<=\. et ))"
+        rf"({one_of(TABLES[language].SHORT_MONTHS)})\.(?!\w)"
         rf"|(?<!\w)({one_of(TABLES[language].SHORT_MONTHS)})\.(?=\s?[-\u2013/]\s?{_MONTH[language]})"
     ),
     weight=1.5, needs=lambda language: TABLES[language].SHORT_MONTHS, at="needs", digits=False,
@@ -682,7 +701,7 @@ def _romance_weekday(language: str, match: re.Match[str]) -> v.Value | Found | N
     needs="ad",
     weight=2,
     digits=False,
-    at="any",
+    at="needs",
 )
 def _spanish_era(match: re.Match[str]) -> v.Value | Found | None:
     dated = re.search(r"(?:\d|[IVXLC]|siglo|año)\.?\s*$", before(match, 12))
@@ -694,7 +713,8 @@ def _spanish_era(match: re.Match[str]) -> v.Value | Found | None:
 
 @recognizer(
     "date", r"(?<!\w)(av|apr|ap|avant|après)\.?\s?J\.?-?\s?C\b\.?(?!\w)",
-    languages=("fr",), needs="jJ", flags=re.I, weight=2, digits=False, at="any")  # fmt: skip
+    languages=("fr",), needs="av apr ap avant après".split(), flags=re.I, weight=2,
+    digits=False, at="needs")  # fmt: skip
 def _french_era(match: re.Match[str]) -> v.Value | Found | None:
     side = "avant" if match[1].lower().startswith("av") else "après"
     return _close_era(v.Abbreviation(f"{side} Jésus-Christ"), match, "fr")

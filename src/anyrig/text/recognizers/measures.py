@@ -79,7 +79,10 @@ def find_unit(language: str, symbol: str) -> str:
     return (
         symbols.get(symbol)
         or symbols.get(symbol.replace(". ", " "))
-        or next(unit for key, unit in symbols.items() if key.replace(" ", "") == compact)
+        or next(
+            (unit for key, unit in symbols.items() if key.replace(" ", "") == compact),
+            _PERIOD.get(symbol, symbol),
+        )
     )
 
 
@@ -118,12 +121,16 @@ _DOTTED = frozenset(
 
 def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Found:
     """A measure whose match may end with the full stop of its unit."""
-    if match[0].endswith(".") and _DIRECTION_NEXT.match(after(match, 10)):
-        return Found(value, "abbreviation")  # 3 mi. NE of the town
+    if match[0].endswith(".") and _GOES_ON.match(match.string, match.end()):
+        return Found(value, "abbreviation")
     return close(value, match, language, digits_follow=False)
 
 
-_DIRECTION_NEXT = LazyPattern(r" (?:[NSEW]|[NS]{1,2}[EW]|[EW][NS][EW])\.? (?:of|from)\b")
+_GOES_ON = LazyPattern(
+    r" (?:(?:[NSEW]|[NS]{1,2}[EW]|[EW][NS][EW])\.? (?:of|from|on|along|to|via|at)\b|"
+    r"\d{1,2} ?(?:min|mins|sec|secs|in|oz|lb|lbs|x|×)\b)"
+)
+"""What belongs to a measure with a full stop: 3 mi. NE of the town, 1 hr. 15 min., 2 tab. 3 x."""
 
 
 def _measure_pattern(language: str) -> str:
@@ -138,7 +145,7 @@ def _measure_pattern(language: str) -> str:
 _MEASURE = {
     "en": r"(?: (?P<word>hundred|thousand|million|billion|trillion)\b|(?P<letter>[kM])(?= ))?"
     r"(?P<gap>[ -]?)(?P<unit>{unit})(?P<power>{power})?"
-    r"(?: ?/ ?(?P<per>{unit}|{period})(?P<per_power>{power})?|"
+    r"(?:\.? ?/ ?(?P<per>{unit}|{period})(?P<per_power>{power})?|"
     r"(?: per |p(?=[hs](?!\w)))(?P<per_word>{unit}))?"
     r"(?![\w²³°]|/\w|'s|\.\w)(?P<dot>\.(?!\d))?",
     **dict.fromkeys(
@@ -196,6 +203,8 @@ def _size(amount: v.Number | v.Fraction) -> int:
 def _is_romance_unit(match: re.Match[str], amount: v.Number | v.Fraction) -> bool:
     """Whether a letter measures, and names no seat, class or model."""
     unit = match["unit"]
+    if unit == "a." and re.match(r" ?(?:[mMC]\b|de C|J)", after(match, 6)):
+        return False  # 5 a. m., 44 a. C.
     if unit not in _DOUBTFUL or match["per"]:
         return True
     if isinstance(amount, v.Fraction):
@@ -234,7 +243,7 @@ def _is_unit(match: re.Match[str]) -> bool:
         return False
     if len(name) == 1 and name.isupper():
         return _is_capital_unit(match, name, gap, dot)
-    return not (name == "m" and gap and re.match(r" [A-Z]", after(match, 2)))
+    return not (name == "m" and gap and not dot and re.match(r" [A-Z]", after(match, 2)))
 
 
 def _is_inch(match: re.Match[str], gap: str, dot: str | None) -> bool:
@@ -269,8 +278,11 @@ def _touches(match: re.Match[str], name: str) -> bool:
         return False
     if name == "L" and amount.isdecimal() and _GARMENT.match(after(match, 16)):
         return False  # a 42L jacket
-    tens = amount.endswith("0") and (len(amount) == 4 or after(match, 3) == " of")
-    return not (name == "s" and tens)
+    if name != "s":
+        return True
+    # Several of a thing that has a number: MiG-21s, 1,000s, 2x4s.
+    named = re.search(r"(?:[A-Za-z]-|\d[x×])$", lead) or "," in amount or amount.endswith("00")
+    return not (named or (amount.endswith("0") and (len(amount) == 4 or after(match, 3) == " of")))
 
 
 def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool:
@@ -342,9 +354,28 @@ def _feet_inches(match: re.Match[str]) -> Found:
     return _close(value, match)
 
 
-@recognizer("measure", rf"(?<![\w.])({AMOUNT})\" ?[x×] ?({AMOUNT})\"", needs='"', weight=1.6)
+_SIDE = rf"({AMOUNT}\"|\d{{1,4}}'(?: ?-?{AMOUNT}(?:\"|''))?)"
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.]){_SIDE} ?[x×] ?{_SIDE}(?: ?[x×] ?{_SIDE})?(?![\w'\"])",
+    needs="\"'",
+    weight=1.8,
+)
 def _sheet(match: re.Match[str]) -> v.Value:
-    return v.Dimensions(tuple(v.Measure(parse_amount(side), "in") for side in match.groups()))
+    """Sides in feet and inches: `8" x 10"`, `7' x 6'6"`."""
+    return v.Dimensions(tuple(_parse_side(side) for side in match.groups() if side))
+
+
+def _parse_side(written: str) -> v.Value:
+    feet, mark, inches = written.partition("'")
+    if not mark:
+        return v.Measure(parse_amount(written.rstrip('"')), "in")
+    value = v.Measure(v.Number(feet), "ft")
+    if not inches.strip("'\" -"):
+        return value
+    return v.Phrase((value, v.Measure(parse_amount(inches.strip("'\" -")), "in")))
 
 
 @recognizer(
@@ -386,7 +417,7 @@ def _feet(match: re.Match[str]) -> v.Value | None:
 
 
 def _before_thing(match: re.Match[str]) -> bool:
-    noun = re.match(r" ([a-z]{3,})", after(match, 20))
+    noun = re.match(r" (?:No\. \d+ )?([a-z]{3,})", after(match, 20))
     return is_attributive(match) or (noun is not None and noun[1] not in NOT_NOUNS)
 
 
@@ -538,23 +569,59 @@ def _after_power(match: re.Match[str]) -> Found:
     return Found(v.Measure(None, unit, parse_power(match[2])), start=match.start(1))
 
 
-@recognizer("measure", rf"(?<![\w.])({AMOUNT}) ?c\.(?= [a-z])", needs=("c",), weight=1.5)
+@recognizer(
+    "measure",
+    rf"(?<![\w.])([{MINUS}])?({NUMBER})[eE]([-+−]?\d{{1,3}}) ({_UNIT})({POWER})?(?![\w/²³])",
+    needs="eE",
+    weight=2,
+)
+def _scientific_measure(match: re.Match[str]) -> v.Value:
+    """`1.5e8 km`."""
+    factor = parse_number(match[2], match[1])
+    exponent = match[3].replace("−", "-").removeprefix("+")
+    unit = english.UNITS[match[4].replace(". ", " ")]
+    power = v.Power(v.Number("10"), exponent, factor)
+    return v.Phrase((power, v.Measure(None, unit, parse_power(match[5]))))
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.])({NUMBER}) d\b(\.)?(?=[ ,;)]|$)",
+    needs=("d",),
+    weight=1.2,
+)
+def _days(match: re.Match[str]) -> Found | None:
+    """Of doses and periods: kept for 30 d."""
+    if not re.search(r"\b(?:for|in|within|after|every|x|×|of|to) $", before(match, 8)):
+        return None
+    return _close(v.Measure(parse_number(match[1]), "d"), match)
+
+
+_SPOONS = {"c": "cup", "T": "tbsp", "t": "tsp"}
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.])({AMOUNT}) ?([cTt])\.(?= (?!of\b)[a-z])",
+    needs=_SPOONS,
+    weight=1.5,
+)
 def _cups(match: re.Match[str]) -> Found | None:
-    """Of a recipe: `2 c. flour`."""
+    """Of a recipe: `2 c. flour`, `1 t. salt`."""
     amount = parse_amount(match[1])
     if isinstance(amount, v.Number) and (len(amount.digits) > 2 or amount.decimals):
         return None
-    return Found(v.Measure(amount, "cup"), stop="abbreviation")
+    return Found(v.Measure(amount, _SPOONS[match[2]]), stop="abbreviation")
 
 
 # Spanish and French
 
 
 # Letters that name seats, classes and models more often than they measure.
-_DOUBTFUL = frozenset("A B C F J K N V W L t o j q p. pp.".split())
+_DOUBTFUL = frozenset("A B C F J K N V W L t o j d q p. pp.".split())
 _SEATED = LazyPattern(
     r"\b(?:asientos?|fila|piso|planta|puerta|letra|aula|clase|grupo|curso|portal|escalera|bloque|"
-    r"tipo|talla|sièges?|place|rang|étage|porte|salle|groupe|bâtiment|bloc|taille|type|voie|ligne|"
+    r"tipo|talla|plaza|coche|vagón|butaca|sièges?|place|rang|étage|porte|salle|groupe|bâtiment|bloc|taille|type|voie|ligne|"
     r"renault|citroën|peugeot|la|une|sa|ma) $",
     re.IGNORECASE,
 )  # fmt: skip
@@ -597,6 +664,16 @@ def _each_hundred(language: str, match: re.Match[str]) -> v.Value:
     first = v.Measure(parse_comma_number(match[1]), find_unit(language, match[2]))
     link = "cada" if language == "es" else "aux"
     return v.Phrase((first, link, v.Measure(v.Number(match[3]), find_unit(language, match[4]))))
+
+
+@per_language(
+    "measure",
+    rf"{NUMBER_START}({COMMA_NUMBER}) ?['′]"
+    r"(?= de (?:largo|ancho|alto|long|large|haut|profond|diamètre)| ?[x×] ?\d)",
+    needs="'′", weight=1.6,
+)  # fmt: skip
+def _romance_bare_feet(language: str, match: re.Match[str]) -> v.Value:
+    return v.Measure(parse_comma_number(match[1]), "length-foot")
 
 
 @per_language("measure", rf"{NUMBER_START}(\d)m(\d\d)(?!\w)", needs="m", weight=1.5)

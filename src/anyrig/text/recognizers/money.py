@@ -18,9 +18,11 @@ from anyrig.text.recognizers.common import (
     NUMBER,
     NUMBER_START,
     OPTIONAL_MINUS,
+    before,
     close,
     is_attributive,
     one_of,
+    parse_amount,
     parse_comma_number,
     parse_number,
     parse_sign,
@@ -61,7 +63,7 @@ def _leads(sign: str) -> bool:
 
 
 def _rate_pattern(language: str) -> str:
-    return rf"(?: ?/ ?(?:{_PER[language]})(?!/)(?:\.(?![.\w]))?)?"
+    return rf"(?: ?/ ?(?:{_PER[language]})(?!/\d)(?:\.(?![.\w]))?)?"
 
 
 def _before_pattern(language: str) -> str:
@@ -160,10 +162,36 @@ def _pence(match: re.Match[str]) -> v.Value | None:
     return v.Money(parse_number(low), mark)
 
 
-@recognizer("money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs=("d",), weight=1.3)
-def _shillings(match: re.Match[str]) -> v.Value:
-    shillings = f"shilling{'' if match[1] == '1' else 's'} and"
-    return v.Phrase((v.Number(match[1]), shillings, v.Number(match[2]), "pence"))
+_OLD_MONEY = r"(?:(\d{1,2})s\.?)?(?: ?(\d{1,2}½?)d\b\.?)?(?!\w)"
+
+
+@recognizer("money", rf"(?<![\w.])£(\d[\d,]*),? {_OLD_MONEY}", needs="£", weight=1.6, at="any")
+@recognizer("money", rf"(?<![\w.])()?(?=\d{{1,2}}½?[sd]\b){_OLD_MONEY}", needs="sd", weight=1.6)
+def _shillings(match: re.Match[str]) -> v.Value | Found | None:
+    """Old English money: `£3 10s.`, `4s. 6d.`; shillings alone are seconds to most."""
+    pounds, shillings, pence = match.groups()
+    if not (pounds and (shillings or pence)) and not (pence and (shillings or _is_price(match))):
+        return None
+    parts: list[v.Value | str] = []
+    if pounds:
+        parts.append(v.Money(parse_number(pounds), "£"))
+    if shillings:
+        parts += [v.Number(shillings), f"shilling{'' if shillings == '1' else 's'}"]
+    if pence:
+        amount = parse_amount(pence)
+        penny = isinstance(amount, v.Number) and amount.is_one
+        parts += ["and"] if parts else []
+        parts += [amount, "penny" if penny else "pence"]
+    return close(v.Phrase(tuple(parts)), match)
+
+
+def _is_price(match: re.Match[str]) -> bool:
+    """Whether pence alone are a price: cost 10d."""
+    return bool(
+        re.search(
+            r"\b(?:costs?|paid|pays?|for|worth|at|price|price of|sold for) $", before(match, 12)
+        )
+    )
 
 
 @per_language(
@@ -183,6 +211,7 @@ def _money_inside(language: str, match: re.Match[str]) -> v.Value:
     lambda language: rf"(?<=[\w€$£.²]) ?/ ?({one_of(TABLES[language].PER_WORDS)})(?!\w)",
     needs="/", weight=1.5,
 )  # fmt: skip
-def _each(language: str, match: re.Match[str]) -> v.Value:
+def _each(language: str, match: re.Match[str]) -> Found:
     """Behind anything counted: 8 horas/día."""
-    return v.Abbreviation(f" {TABLES[language].PER_WORDS[match[1]]}")
+    words = TABLES[language].PER_WORDS[match[1]]
+    return close(v.Abbreviation(f" {words}"), match, language, digits_follow=False)

@@ -174,7 +174,8 @@ def _iban(match: re.Match[str]) -> Found | None:
         if digits < 10:
             return None
         written = " ".join(written[at : at + 4] for at in range(0, len(written), 4))
-    return Found(v.Digits(tuple(written.split())), start=match.start(2))
+    groups = (" ".join(group) if group.isalpha() else group for group in written.split())
+    return Found(v.Digits(tuple(groups)), start=match.start(2))
 
 
 @recognizer(
@@ -451,7 +452,11 @@ def _section(match: re.Match[str]) -> v.Value | None:
 @recognizer("section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+))?(?![\w(])", needs="§", weight=1.5)
 def _paragraph_sign(match: re.Match[str]) -> v.Value:
     number: v.Value = (
-        v.Version(tuple(match[2].split("."))) if "." in match[2] else v.Number(match[2])
+        v.Version(tuple(match[2].split(".")))
+        if "." in match[2]
+        else v.Label(match[2])
+        if len(match[2]) == 4
+        else v.Number(match[2])
     )
     if match[4]:
         number = v.Range(number, v.Number(match[4]))
@@ -555,6 +560,7 @@ def _french_short(match: re.Match[str]) -> v.Value | None:
 @per_language(
     "code",
     r"(?<![\w.,+-])(?:\d{4}(?:[ -]\d{4}){2,5}|\d{1,5}(?:-\d{1,7}){3,5})(?![\w-]|[.,]\d)",
+    needs=["fourDigits", "-"],
     at="number",
     weight=1.6,
 )

@@ -23,6 +23,8 @@ from anyrig.text.recognizers.common import (
     after,
     agree,
     before,
+    close,
+    is_span,
     parse_comma_number,
     parse_number,
     word_after,
@@ -137,6 +139,8 @@ _RUNS = LazyPattern(
 def _shortened(match: re.Match[str]) -> v.Value | Found | None:
     amount, scale, more = match[1], match[2] or match[5], match[3]
     lead, rest = before(match, 24), after(match, 12)
+    if scale == "K" and len(amount) == 4 and amount.endswith("00"):
+        return Found(v.Measure(parse_number(amount), "K"), end=match.end(2))  # the light of a lamp
     if scale == "B" and (_PLACES.search(lead) or _is_bra(match, lead, rest)):
         return v.Phrase((v.Label(amount), v.Letters("B"))) if amount.isdecimal() else None
     if scale in "kK" and _is_letter_k(match, lead, rest):
@@ -175,6 +179,40 @@ def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
     return False
 
 
+@recognizer(
+    "version",
+    r"(?<![\w.,])v?(\d{1,4}(?:\.\d{1,4})+)-?(rc|alpha|beta|dev|post|[ab])\.?(\d{1,4})(?!\w)",
+    needs=".",
+    weight=2,
+)
+def _prerelease(match: re.Match[str]) -> v.Value:
+    """`2.0rc1`."""
+    stage = v.Letters(match[2]) if len(match[2]) < 3 else match[2]
+    return v.Phrase((v.Version(tuple(match[1].split("."))), stage, v.Number(match[3])))
+
+
+@recognizer("measure", r"(?<![\w.])(\d{1,3}) ?st(?:\.(?= ?\d))?(?: ?(\d{1,2}) ?lbs?\b\.?)?(?!\w)",
+            needs=("st",), weight=1.4, at="number")  # fmt: skip
+def _stone(match: re.Match[str]) -> v.Value | Found | None:
+    """Of a person: `14 st. 6 lb.`, `9st`; but not `21st`."""
+    ordinal = match[1].endswith("1") and not match[1].endswith("11")
+    if not match[2] and (" " in match[0] or ordinal):
+        return None
+    stone = v.Phrase((v.Number(match[1]), "stone"))
+    if not match[2]:
+        return stone
+    value = v.Phrase((stone, v.Measure(v.Number(match[2]), "lb")))
+    return close(value, match, digits_follow=False)
+
+
+_CALIBERS = frozenset("22 25 32 38 40 44 45 50 357 380".split())
+
+
+@recognizer("number", r"(?<=\b[Aa] )\.(\d{2,3})(?!\w|\.\d| ?%)", needs=".", weight=2)
+def _caliber(match: re.Match[str]) -> v.Value | None:
+    return v.Label(match[1]) if match[1] in _CALIBERS else None
+
+
 @recognizer("number", rf"(?<![\w.,])({NUMBER})x(?!\w| ?[-+=*/^])", needs="x", weight=1)
 def _times(match: re.Match[str]) -> v.Value:
     return v.Phrase((parse_number(match[1]), "times"))
@@ -196,10 +234,39 @@ def _range(match: re.Match[str]) -> v.Value | None:
         return None
     if dash == "-" and low.startswith("0") and len(low) > 1 and "." not in low:
         return v.Phrase((v.Digits((low,)), v.Digits((high,))))
+    if dash == "-" and not (sign or scale or scale2) and _is_code(match, low, high):
+        return v.Phrase((v.Label(low), v.Label(high)))
     first = parse_number(low, sign, english.SCALES[scale] if scale else 0)
     last = parse_number(high, None, english.SCALES.get(scale2 or "", 0) if scale2 != "x" else 0)
     span = v.Range(first, last)
     return v.Phrase((span, "times")) if scale2 == "x" else span
+
+
+_NUMBERED = LazyPattern(
+    r"(?:\b[Nn]os?\.|#|\b[Nn]umber|\b[Cc]ase|\b[Dd]ocket|\b[Pp]art|\b[Ii]tem) ?$"
+)
+
+
+def _is_code(match: re.Match[str], low: str, high: str) -> bool:
+    """Whether a number in two parts names a thing: 747-400, No. 22-451."""
+    if len(low) == 3 == len(high) and high.endswith("00") and not is_span(low, high):
+        return True
+    if not _NUMBERED.search(before(match, 10)):
+        return False
+    return not is_span(low, high) or len(high) > len(low) or len(low) - len(high) > 1
+
+
+@recognizer(
+    "number",
+    r"(?<![\w.,])(\d{1,2})x(\d{1,2})s(?!\w)|(?<=[A-Za-z]-)(\d{1,4})s(?!\w)",
+    needs="s",
+    weight=2,
+)
+def _several(match: re.Match[str]) -> v.Value:
+    """Of things with a number: 2x4s, MiG-21s."""
+    if match[3]:
+        return v.Label(match[3], "s")
+    return v.Phrase((v.Number(match[1]), "by", v.Label(match[2], "s")))
 
 
 @recognizer("number", r"(?<![\w.,])(\d{1,3}(?: \d{3})+)(?![\w]|[.,]\d| \d)", weight=0.9)
@@ -210,7 +277,7 @@ def _spaced(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "number",
-    r"(?<![\w.,])(1?0{1,6}|1,000|10,000|100,000|1,000,000|10)s of\b",
+    r"(?<![\w.,])(1?0{1,6}|1,000|10,000|100,000|1,000,000|10)s( of\b)?(?!\w)",
     needs="0",
     weight=1.5,
 )
@@ -218,7 +285,9 @@ def _tens_of(match: re.Match[str]) -> v.Value | None:
     names = {"10": "tens", "100": "hundreds", "1000": "thousands", "10000": "ten thousands",
              "100000": "hundred thousands", "1000000": "millions"}  # fmt: skip
     name = names.get(match[1].replace(",", ""))
-    return v.Phrase((name, "of")) if name else None
+    if not name or not (match[2] or "," in match[1] or match[1] == "100"):
+        return None
+    return v.Phrase((name, "of")) if match[2] else v.Abbreviation(name)
 
 
 @recognizer("number", r"(?<![\w.])(\d{1,3})ers\b", weight=1)
@@ -325,7 +394,11 @@ def _is_counting(language: str, match: re.Match[str], gender: str) -> bool:
     needs="Mk",
 )
 def _romance_shortened(language: str, match: re.Match[str]) -> v.Value | None:
-    """3M, 20k: as counts of people are written."""
+    """3M, 20k: as counts of people are written; HCl 2 M is a concentration."""
+    if match[2] == "M" and re.search(
+        r"(?<!\w)(?=\w*[a-z\d])[A-Z]\w?[A-Z\d]\w* $", before(match, 12)
+    ):
+        return v.Phrase((parse_comma_number(match[1]), v.Letters("M")))
     return parse_comma_number(match[1] or match[3], 3 if match[2] == "k" else 6, "m")
 
 
@@ -578,7 +651,8 @@ def _romance_fraction(language: str, match: re.Match[str]) -> v.Value | Found | 
     if whole and above >= below:
         return None
     number = int(whole) if whole else None
-    if above == below or _is_graded(language, match, above, below):
+    pressure = whole is None and above > below >= 30  # 140/90
+    if above == below or pressure or _is_graded(language, match, above, below):
         return v.Fraction(above, below, number, sign, "over")
     if (above, below) == (1, 2):
         return _half(language, match, number)
@@ -594,6 +668,31 @@ def _romance_fraction(language: str, match: re.Match[str]) -> v.Value | Found | 
     if above == 1 and not whole and word_before(match) in ("un", "une"):
         return v.Fraction(above, below, None, sign, "bare")  # The article is there: un 1/4.
     return v.Fraction(above, below, number, sign)
+
+
+_TO = {"es": "a", "fr": "sur"}
+
+
+@per_language(
+    "fraction", rf"{NUMBER_START}1/(\d{{1,3}}(?:[ .]\d{{3}})+){NUMBER_END}", needs="/", weight=1.6
+)
+def _scale(language: str, match: re.Match[str]) -> v.Value:
+    """Of a map: 1/50 000."""
+    number = v.Number(re.sub(r"\D", "", match[1]))
+    return v.Phrase((v.Number("1"), _TO[language], number))
+
+
+_DOSES = {"es": "veces", "fr": "fois"}
+
+
+@per_language("rate", r"(?<=\d) ?[x×] ?/ ?(?=[a-zí])", needs="/", weight=3, at="any", digits=True)
+def _times_each(language: str, match: re.Match[str]) -> Found | None:
+    """3 x/j, 2x/día: the period is read by itself."""
+    period = re.match(r"([a-zí]+)\.?(?!\w)", after(match, 12))
+    words = TABLES[language].PER_WORDS.get(period[1]) if period else None
+    if not period or not words:
+        return None
+    return Found(v.Abbreviation(f" {_DOSES[language]} {words}"), end=match.end() + len(period[1]))
 
 
 @recognizer(

@@ -52,6 +52,7 @@ _PRONOUN = LazyPattern(r"(?:'|’| (?:am|think|know|love|need|want|hope|believe|
                       r"can|could|can't|would|will|won't|have|haven't|must|should|do|feel|saw|met|"
                       r"like|never|always|knew|thought|loved|hate|wonder|went|told|said|"
                       r"asked)\b)")  # fmt: skip
+_OWNS = LazyPattern(r"['’]s [a-z]")
 _VERB = LazyPattern(r" (?!of\b|and\b|to\b|in\b|was\b|is\b)[a-z]")  # No. I compare it with ...
 _NOT_NUMBERS = frozenset(
     "MIX CD DIM MILD CIVIL LIVID VIVID MID DID LID DILL MILL ILL VIM MM CC DC MC MD MI DI CI LI "
@@ -134,7 +135,7 @@ def _name(match: re.Match[str]) -> Found | None:
     ):
         return None
     # Who is spoken to stands before a comma: "Sir Walter, I found her".
-    if numeral == "I" and (_PRONOUN.match(rest) or comma):
+    if numeral == "I" and ((_PRONOUN.match(rest) and not _OWNS.match(rest)) or comma):
         return None
     words = [*lead.replace(".", "").split(), name]
     known = name in english.KINGS or (words[-2:-1] and words[-2] in _RULERS)
@@ -398,14 +399,15 @@ def _french_century_after(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "century",
-    r"(?<!\w)([Ss]iglos?|s\.|ss\.)\s?([IVXLC]+)(?:(\s*[-\u2013]\s*|\s(?:y|al?|o)\s)([IVXLC]+))?(?!\w)(?:\.(?!\.))?",
-    languages=("es",), needs="siglo siglos Siglo Siglos s ss".split(), at="needs", weight=1.5,
+    r"(?<!\w)([Ss]iglos?|ss?\.|Ss?\.(?= ?[IVXLC]{2}))\s?([IVXLC]+)"
+    r"(?:(\s*[-\u2013]\s*|\s(?:y|al?|o)\s)([IVXLC]+))?(?!\w)(?:\.(?!\.))?",
+    languages=("es",), needs="siglo siglos Siglo Siglos s ss S Ss".split(), at="needs", weight=1.5,
 )  # fmt: skip
 def _spanish_century(match: re.Match[str]) -> v.Value | Found | None:
     first, last = roman_value(match[2]), roman_value(match[4] or "I")
     if not first or not last:
         return None
-    head = {"s.": "siglo", "ss.": "siglos"}.get(match[1], match[1])
+    head = {"s.": "siglo", "ss.": "siglos"}.get(match[1].lower(), match[1])
     numbers = [v.Ordinal(one) if one <= 10 else v.Roman(one) for one in (first, last)]
     if not match[4]:
         return close(v.Phrase((head, numbers[0])), match, "es", digits_follow=False)

@@ -82,9 +82,38 @@ def _language(match: re.Match[str]) -> v.Value:
     )
 
 
-@recognizer("sign", r"(?<=\b[Aa] )([A-F])([-+])(?=[\s.,;!?)]|$)", needs="-+", weight=1.3)
+@recognizer(
+    "sign",
+    r"(?:(?<=\b[Aa] )|(?<=\b[Aa]n )|(?<=[tT]ype )|(?<=grade ))(AB|[A-DFO])([-+−–])(?=[\s.,;!?)]|$)",
+    needs="A B C D F O AB".split(),
+    at="needs",
+    weight=1.6,
+)
 def _grade(match: re.Match[str]) -> v.Value:
-    return v.Phrase((v.Letters(match[1]), "minus" if match[2] == "-" else "plus"))
+    return v.Phrase((v.Letters(match[1]), "plus" if match[2] == "+" else "minus"))
+
+
+@recognizer("sign", r"(?<=[A-Za-z]) > (?=[A-Z][a-z])", needs=">", weight=1.2)
+def _menu(match: re.Match[str]) -> v.Value | None:
+    """From a menu to its entry: File > Save As."""
+    chosen = re.search(r"(?:^|[\s(\"'“])[A-Z][\w ]*$", before(match, 30))
+    return v.Abbreviation(", ") if chosen else None
+
+
+@recognizer("sign", r"(?<![\w|])\|([\w+−-]{1,12})\|(?!\|)", needs="|", weight=1.5)
+def _absolute(match: re.Match[str]) -> v.Value:
+    return v.Phrase(("the absolute value of", v.Identifier(match[1])))
+
+
+_DIED = {"en": "died", "es": "murió en", "fr": "mort en"}
+
+
+@per_language("sign", r"† ?(?=\d)", languages=RECOGNIZED_LANGUAGES, needs="†", weight=1.5)
+def _died(language: str, match: re.Match[str]) -> v.Value:
+    """Before a year of death."""
+    plain = re.match(r"\d{4}\b", after(match, 5))
+    words = _DIED[language] if plain else _DIED[language].removesuffix(" en")
+    return v.Abbreviation(f"{words} ")
 
 
 @recognizer("sign", r"#(?=\d)|№ ?(?=\d)|~ ?(?=[\d$£€.])", needs="#№~", weight=1)

@@ -26,6 +26,10 @@ _LAST_PIECE = re.compile(r"[^\W_]+\Z")
 _JOINED = LazyPattern(r"[^\W\d_]{3}-[^\W\d_]+\Z")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 _COUNTED = LazyPattern(r"\d ?[^\W\d_]+\Z")
+_VOWELLESS = LazyPattern(
+    r"(?!(?:h+m+|s+h+|p+s+t+|b+r+|g+r+|z+|p+f+t*|t+s+k+)\Z)(?!(?i:mrs|ms|km|kg|cm|mm|pm|tv)\Z)"
+    r"[A-Zb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,5}"
+)
 _MEASURE = re.compile(r"\d ?([^\W\d_²³]{1,6})(?:[²³23]?/([^\W\d_]{1,4}))?\Z")
 _BREAK = LazyPattern(r"[.!?:;\n]\s")
 _AFTER_WORDS = ")]}\"'”’»`*%€£$²³"
@@ -61,6 +65,8 @@ class StopTable:
     units: frozenset[str]
     numbered: frozenset[str]
     """Abbreviations whose full stop ends no sentence before a number: `fig. 3`."""
+    capitals: frozenset[str] = frozenset()
+    """Of `leading`, those that are words of their own when written small: `Mal`, `mal`."""
 
     def is_known(self, word: str) -> bool:
         return (
@@ -94,6 +100,7 @@ def _romance_table(table: ModuleType) -> StopTable:
         starters=table.STARTERS,
         units=frozenset(table.UNITS),
         numbered=words(key for key in table.NUMBERED if key.endswith(".")) - {"no"},
+        capitals=words(key for key in table.TITLES if not key.endswith(".")),
     )
 
 
@@ -219,10 +226,15 @@ def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -
     if text[start - len(word) - 1 : start - len(word)] == ".":
         return False
     if not table.is_known(word.lower()):
-        return True
+        return not _is_without_vowel(word)
     # Before a word that opens sentences "etc." ends one.
     first = _FIRST_WORD.match(text, end) if after.isupper() and word.lower() == "etc" else None
     return first is not None and first[0].lower() in table.starters
+
+
+def _is_without_vowel(word: str) -> bool:
+    """Whether a word cannot be one: Bp., hdqtrs., Lk. An exclamation is: hmm."""
+    return word.isascii() and bool(_VOWELLESS.fullmatch(word))
 
 
 def _is_after_measure(text: str, start: int, end: int, language: str) -> bool:
@@ -369,7 +381,7 @@ def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: b
     if not follows:
         return True
     word = last_word(text, start)
-    if follows[0].islower():
+    if follows[0].islower() or follows[0] in ",;:":
         if closed or marks[-1] != "." or len(marks) > 1:
             return False
         return careless and not _is_abbreviated(word, table)
@@ -377,17 +389,24 @@ def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: b
         return True
     if "://" in word or word.startswith("www."):
         return True
-    if word in table.leading:
+    if _leads_on(text[start - len(word) : start], follows, language):
         return False
-    if (
-        language != "en"
-        and word in table.before_number
-        and (follows[0].isdigit() or _ROMAN.match(follows))
-    ):
-        return not (word != "no" or follows[0].isdigit())
     if len(word) == 1 and word.isalpha() and text[start - 1].isupper():
         return _ends_after_letter(text, start, follows, language)
     return True
+
+
+def _leads_on(word: str, follows: str, language: str) -> bool:
+    """Whether an abbreviation by its nature stands before what follows: `Bp. Grey`."""
+    table, small = STOP_TABLES[language], word.lower()
+    if small in table.leading and (word[:1].isupper() or small not in table.capitals):
+        return True
+    if follows[0].isupper() and len(word) > 1 and _is_without_vowel(word):
+        first = _FIRST_WORD.match(follows)
+        return first is None or first[0].lower() not in table.starters
+    if language == "en" or small not in table.before_number:
+        return False
+    return follows[0].isdigit() or (small != "no" and bool(_ROMAN.match(follows)))
 
 
 def _ends_after_letter(text: str, start: int, follows: str, language: str) -> bool:

@@ -203,8 +203,17 @@ def _military(match: re.Match[str]) -> v.Value | Found | None:
     needs="h",
     weight=1.4,
 )
-def _hours_minutes(match: re.Match[str]) -> v.Value:
-    return v.Duration(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
+def _hours_minutes(match: re.Match[str]) -> Found:
+    value = v.Duration(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
+    return close(value, match, digits_follow=False)
+
+
+@recognizer(
+    "duration", r"(?<![\w:.,])(\d{1,3})\+(\d{1,2})(?:['′](?![\w'])|(?= min))", needs="+", weight=1.6
+)
+def _added_time(match: re.Match[str]) -> v.Value:
+    """Of a match: 45+2'."""
+    return v.Phrase((v.Number(match[1]), "plus", v.Number(match[2])))
 
 
 @recognizer(
@@ -481,14 +490,15 @@ _AND = r"\s?(?:(y|et)\s)?"
 @per_language(
     "duration",
     rf"(?<![\w:.,/])(?:(\d{{1,4}})\s?(?:h|hs|hrs)\b\.?{_AND})?"
-    rf"(\d{{1,3}})\s?(?:min|mn|m)\b\.?(?:{_AND}([0-5]?\d)\s?(?:seg|sec|s)\b\.?)?(?![\w/²'])",
+    rf"(\d{{1,3}})\s?(?:(?:min|mn|m)\b\.?|['\u2032])"
+    rf"(?:{_AND}([0-5]?\d)(?:\s?(?:seg|sec|s)\b\.?|[\"\u2033]|''))?(?![\w/²'])",
     weight=1.5,
-    needs=("min", "mn", "m"),
+    needs=("min", "mn", "m", "h"),
 )
 def _duration(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """1h 30m, 2 h 15 min, 28 min 30 s."""
     hours, first_link, minutes, last_link, seconds = match.groups()
-    if not hours and not seconds:
+    if not hours and not (seconds and "m" in match[0]):
         return None
     parts: list[v.Value | str] = [v.Duration(hours=int(hours))] if hours else []
     parts += [first_link] if first_link else []
@@ -496,6 +506,34 @@ def _duration(language: str, match: re.Match[str]) -> v.Value | Found | None:
     parts += [last_link] if last_link else []
     parts += [v.Duration(seconds=int(seconds))] if seconds else []
     return close(v.Phrase(tuple(parts)), match, language, digits_follow=False)
+
+
+@per_language(
+    "duration", r"(?<![\w:.,/])(\d{1,3})[\"\u2033](\d{1,2})(?!\w)", weight=1.5, needs='"\u2033'
+)
+def _hundredths(language: str, match: re.Match[str]) -> v.Value:
+    """Of a race: 45"21."""
+    return v.Phrase((v.Duration(seconds=int(match[1])), v.Number(match[2])))
+
+
+@recognizer(
+    "time",
+    r"(?<=\b[Ll]as )12 ?m\.(?!\w)|(?<=\b[Ll]as )12:00 ?m\.(?!\w)",
+    languages=("es",),
+    weight=2,
+)
+def _noon(match: re.Match[str]) -> v.Value | Found:
+    return close(v.Abbreviation("doce del mediodía"), match, "es")
+
+
+@recognizer(
+    "time", r"(?<=\d )y (?:1/2|½)(?![\w/])", languages=("es",), needs="½/", at="any", weight=2
+)
+def _half_past(match: re.Match[str]) -> v.Value | None:
+    timed = re.search(
+        r"\b[Ll]as? \d{1,2} $", match.string[max(0, match.start() - 9) : match.start()]
+    )
+    return v.Abbreviation("y media") if timed else None
 
 
 _FRENCH_HOUR = r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]"

@@ -100,7 +100,7 @@ def _hashtag(match: re.Match[str]) -> v.Value:
 @recognizer(
     "path",
     r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*,;]{0,500}|(?<![\w.])(?:\.{1,2}|~)/[\w.~/-]{1,500}|"
-    r"(?<![\w./<])/(?:[\w.~-]{1,100}/)+[\w.~-]{0,100}|"
+    r"(?<![\w./<€$£])/(?:[\w.~-]{1,100}/)+[\w.~-]{0,100}|"
     r"(?<![\w./<:])/(?:usr|etc|var|home|tmp|bin|opt|dev|root|mnt|api)\b",
     languages=RECOGNIZED_LANGUAGES,
     needs="/\\",

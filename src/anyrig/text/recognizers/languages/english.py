@@ -16,7 +16,8 @@ TITLES = {
     "Messrs": "Messieurs", "Fr": "Father", "Br": "Brother", "Mt": "Mount", "Ft": "Fort",
     "Atty": "Attorney", "Drs": "Doctors", "Sr": "Sister", "Cdr": "Commander", "Amb": "Ambassador",
     "Sec": "Secretary", "Pt": "Point", "Mmes": "Mesdames", "Sens": "Senators",
-    "Reps": "Representatives",
+    "Reps": "Representatives", "Lk": "Lake", "Bro": "Brother", "Dep": "Deputy", "Bp": "Bishop",
+    "Abp": "Archbishop",
     "Govs": "Governors", "Profs": "Professors", "Gens": "Generals", "Ens": "Ensign",
     "Pfc": "Private First Class", "Sgts": "Sergeants", "Lts": "Lieutenants", "Sts": "Saints",
     "Ald": "Alderman", "Dcn": "Deacon", "Ven": "Venerable", "Mses": "Mizzes", "Msgr": "Monsignor",
@@ -50,7 +51,8 @@ AFTER = {
     "Cos": "Companies", "Mts": "Mountains", "Mtn": "Mountain", "Is": "Islands", "Pen": "Peninsula",
     "Cmte": "Committee", "Comm": "Commission", "Fdn": "Foundation", "Org": "Organization",
     "Soc": "Society", "Hdqrs": "Headquarters", "Fwy": "Freeway", "Aly": "Alley", "Cres": "Crescent",
-    "Trl": "Trail", "Plz": "Plaza", "Gdns": "Gardens", "Xing": "Crossing", "Svc": "Service",
+    "Sta": "Station", "Trl": "Trail", "Plz": "Plaza", "Gdns": "Gardens", "Xing": "Crossing",
+    "Svc": "Service",
     "Svcs": "Services", "Mgmt": "Management", "Agcy": "Agency", "Admin": "Administration",
 }  # fmt: skip
 """After a name, with a capital."""
@@ -81,11 +83,11 @@ LOWER = {
     "illus": "illustrated", "rev": "revised", "repr": "reprinted",
     "publ": "published",
 
-    "admin": "administration", "amt": "amount",
+    "accum": "accumulation", "med": "medium", "admin": "administration", "amt": "amount",
     "attn": "attention", "blvds": "boulevards",
     "cmte": "committee",
 
-    "elev": "elevation", "equiv": "equivalent", "exec": "executive",
+    "avail": "available", "elev": "elevation", "equiv": "equivalent", "exec": "executive",
     "freq": "frequency", "mfr": "manufacturer",
     "mph": "miles per hour", "pct": "percent", "pkt": "packet",
     "pvt": "private", "recd": "received", "ret": "retired", "supp": "supplement",
@@ -96,7 +98,10 @@ LOWER = {
 }  # fmt: skip
 """In the middle of a sentence."""
 NUMBERED = {
-    "Yr": "Year", "yr": "year", "Lv": "Level", "Lvl": "Level",
+    "Elev": "Elevation", "elev": "elevation", "Pop": "Population", "Term": "Terminal",
+    "Alt": "Altitude", "alt": "altitude", "Temp": "Temperature", "Wt": "Weight", "Ht": "Height",
+    "Max": "Maximum", "Min": "Minimum", "Avg": "Average", "Yr": "Year", "yr": "year", "Lv": "Level",
+    "Lvl": "Level",
     "No": "Number", "Nos": "Numbers", "no": "number", "nos": "numbers", "p": "page", "pp": "pages",
     "vol": "volume", "Vol": "Volume", "vols": "volumes", "Vols": "Volumes", "ch": "chapter",
     "Ch": "Chapter", "chap": "chapter", "Chap": "Chapter", "fig": "figure", "Fig": "Figure",
@@ -139,7 +144,7 @@ WORDS_TOO = frozenset(
     "prev prof pt ref req resp sq temp var bur rem".split()
 )
 """Of `LOWER`, those that are words of their own at the end of a sentence."""
-NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Ter Wash".split())
+NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Sta Ter Wash".split())
 """Of `AFTER`, those that need a name or a comma beside them."""
 STATES = {
     "AL": "Alabama", "AK": "Alaska", "AZ": "Arizona", "AR": "Arkansas", "CA": "California",
@@ -159,7 +164,7 @@ SHORT_STATES = {
     "Colo": "Colorado", "Conn": "Connecticut", "Del": "Delaware", "Fla": "Florida",
     "Ga": "Georgia", "Ida": "Idaho", "Ill": "Illinois", "Ind": "Indiana", "Kan": "Kansas",
     "Kans": "Kansas", "Ky": "Kentucky", "La": "Louisiana", "Mass": "Massachusetts",
-    "Md": "Maryland", "Mich": "Michigan", "Minn": "Minnesota", "Miss": "Mississippi",
+    "Md": "Maryland", "Me": "Maine", "Mich": "Michigan", "Minn": "Minnesota", "Miss": "Mississippi",
     "Mo": "Missouri", "Mont": "Montana", "Neb": "Nebraska", "Nebr": "Nebraska", "Nev": "Nevada",
     "Okla": "Oklahoma", "Ore": "Oregon", "Pa": "Pennsylvania", "Penn": "Pennsylvania",
     "Tenn": "Tennessee", "Tex": "Texas", "Va": "Virginia", "Vt": "Vermont", "Wash": "Washington",
@@ -264,7 +269,8 @@ PLAIN_WORDS = frozenset(
 )
 """Short words that somebody may shout."""
 FULL_ACRONYMS = {
-    "PhD": "P H D", "PhDs": "P H Ds", "WWII": "World War two", "WWI": "World War one",
+    "VRAM": "V RAM", "PhD": "P H D", "PhDs": "P H Ds", "WWII": "World War two",
+    "WWI": "World War one",
     "WW2": "World War two", "WW1": "World War one", "JPEG": "jay peg", "JPEGs": "jay pegs",
     "JPG": "J P G", "iOS": "i O S", "macOS": "mac O S", "IEEE": "I triple E",
     "NAACP": "N double A C P", "AAA": "triple A", "H2O": "H two O", "CO2": "C O two",
@@ -309,13 +315,13 @@ _WRITTEN = {
     "Cal": "cal", "mm Hg": "mmHg", "MPH": "mph", "km/h": "kph", "kmh": "kph", "MPG": "mpg",
     "RPM": "rpm", "BPM": "bpm", "PSI": "psi", "FPS": "fps", "DPI": "dpi", "Kbps": "kbps",
     "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
-    "tabs": "tab", "caps": "capsule",
+    "tabs": "tab", "caps": "capsule", "NM": "nmi",
 }  # fmt: skip
 _PLAIN = (
     "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
     "doz cc m g L W V A Hz Pa J N s t B mol Ω Wh cal px F Ah eV mph kph mpg rpm bpm psi "
     "fps dpi ppi "
-    "wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb kgf"
+    "nmi pax wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb kgf"
 ).split()
 _SQUARE = ("sq ft", "sq in", "sq m", "sq km", "sq mi", "sq yd", "cu ft", "cu m", "cu in")
 _NAMED = {name: name for name in (*_PLAIN, *_SQUARE)} | _WRITTEN
@@ -344,6 +350,7 @@ PERIODS = {
     "sq ft": "sq ft", "sqft": "sq ft", "sq. ft": "sq ft", "mi": "mi", "km": "km", "kWh": "kWh",
     "GB": "GB", "min": "min", "L": "L", "l": "L", "bbl": "bbl", "ea": "ea", "g": "g", "day": "d",
     "d": "d", "ft": "ft", "sec": "s", "s": "s", "m": "m",
+    "nt": "night", "nts": "night", "night": "night", "pp": "person", "pers": "person",
 }  # fmt: skip
 """Behind the stroke of a price: `$20/hr`."""
 LEADING = frozenset(
@@ -370,6 +377,7 @@ WITHIN = frozenset(
     "in yd mi gal qt pt ref incl excl esp orig cont prev resp sq cu rs wash calif mass penn "
     "tenn conn ariz fla ill mich minn wis okla ont ore kan neb nev ala ark colo del ga ia ind "
     "ky la md mont pa tex vt va miss w.va n.y n.j n.c s.c n.h n.m n.d s.d r.i b.i.d t.i.d q.d "
+    "arr dep acct avail ea srs hx dx elev dat "
     "vs al cit ibid e w n s ne nw se sw dist dir mgr asst sup ct cir".split()
 )
 STARTERS = frozenset(

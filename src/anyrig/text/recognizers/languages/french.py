@@ -54,6 +54,8 @@ STREETS = {
 }  # fmt: skip
 # Before a number.
 NUMBERED = {
+    "op.": "opus", "doss.": "dossier", "lat.": "latitude", "long.": "longitude",
+    "pop.": "population", "décr.": "décret", "décis.": "décision",
     "p.": "page", "pp.": "pages", "pg.": "page", "n°": "numéro", "n º": "numéro", "no": "numéro",
     "no.": "numéro", "n.": "numéro", "n°s": "numéros", "num.": "numéro",
     "chap.": "chapitre", "ch.": "chapitre", "vol.": "volume", "t.": "tome", "art.": "article",
@@ -102,7 +104,10 @@ INNER = {
     "bcp": "beaucoup", "pb": "problème", "resp.": "respectivement", "adr.": "adresse",
     "add.": "addition", "et/ou": "et ou", "pp.": "pages", "R.A.S.": "rien à signaler",
     "c/o": "aux bons soins de", "qté": "quantité", "temp.": "température",
-    "vit.": "vitesse", "pdt": "pendant", "qd": "quand", "C. pén.": "Code pénal",
+    "doss.": "dossier", "lt-col.": "lieutenant-colonel", "t°": "température", "avoc.": "avocat",
+    "sdb": "salle de bains",
+    "sdb.": "salle de bains", "vds": "vends", "pdt": "pendant", "qd": "quand",
+    "C. pén.": "Code pénal",
     "C. civ.": "Code civil", "qq.": "quelques",
     "qqs": "quelques",
 }  # fmt: skip
@@ -110,7 +115,18 @@ INNER = {
 UNITS_OF_ARMIES = {
     "bat.": "bataillon", "bon": "bataillon", "div.": "division", "rég.": "régiment",
     "rgt": "régiment", "brig.": "brigade", "cie": "compagnie", "esc.": "escadron",
-    "arr.": "arrondissement", "ét.": "étage", "éd.": "édition",
+    "arr.": "arrondissement", "ét.": "étage", "éd.": "édition", "min.": "minute",
+    "mouv.": "mouvement", "st.": "station", "trim.": "trimestre", "sem.": "semaine",
+}  # fmt: skip
+REPUBLICAN_MONTHS = {
+    "vend.": "vendémiaire", "brum.": "brumaire", "frim.": "frimaire", "niv.": "nivôse",
+    "pluv.": "pluviôse", "vent.": "ventôse", "germ.": "germinal", "flor.": "floréal",
+    "prair.": "prairial", "mess.": "messidor", "therm.": "thermidor", "fruct.": "fructidor",
+}  # fmt: skip
+UNIT_NOUNS = {
+    "km": "kilomètre", "kg": "kilo", "cm": "centimètre", "m²": "mètre carré",
+    "kWh": "kilowattheure",
+    "ha": "hectare", "Mo": "mégaoctet", "Go": "gigaoctet",
 }  # fmt: skip
 AGREEING = {"max.": "maxim", "min.": "minim"}
 # Units, currencies, millions, and what stands behind a slash.
@@ -126,7 +142,8 @@ UNITS = {
     "c. à c.": "volume-teaspoon", "c. à café": "volume-teaspoon", "cs": "volume-tablespoon",
     "càs": "volume-tablespoon", "càc": "volume-teaspoon", "cuil. à s.": "volume-tablespoon",
     "cuil. à c.": "volume-teaspoon", "cc": "volume-teaspoon", "qx": "quintal", "cts": "cent",
-    "cts.": "cent", "comp.": "tablet", "cp": "tablet", "gttes": "drop", "amp.": "vial",
+    "cts.": "cent", "comp.": "tablet", "cp": "tablet", "cp.": "tablet", "pces": "piece",
+    "pces.": "piece", "bpm": "beat-per-minute", "gttes": "drop", "amp.": "vial",
     "gél.": "capsule",
 }  # fmt: skip
 SIGNS = {
@@ -140,7 +157,8 @@ SCALES = {
 }  # fmt: skip
 PER_WORDS = {
     "mois": "par mois", "année": "par an", "an": "par an", "jour": "par jour",
-    "semaine": "par semaine", "heure": "par heure", "kilo": "par kilo", "litre": "par litre",
+    "semaine": "par semaine", "heure": "par heure", "min": "par minute", "min.": "par minute",
+    "j": "par jour", "j.": "par jour", "kilo": "par kilo", "litre": "par litre",
     "personne": "par personne", "pers.": "par personne", "pers": "par personne",
     "nuit": "par nuit", "pièce": "pièce", "unité": "l'unité", "minute": "par minute",
     "tonne": "par tonne", "trimestre": "par trimestre", "baril": "le baril",
@@ -244,7 +262,7 @@ _MASCULINE = frozenset(
     "moustique kiosque masque disque risque casque article million milliard pays mois cas "
     "enfant homme jour an soir matin élève collègue âge stage village voyage nuage message "
     "fromage visage garage mariage étage cimetière derrière arrière mille quadrilatère "
-    "mystère magasin cousin".split()
+    "mystère magasin cousin morts".split()
 )
 
 

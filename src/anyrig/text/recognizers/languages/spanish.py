@@ -71,6 +71,8 @@ WOMENS_NAMES = frozenset(
 )
 # Before a number.
 NUMBERED = {
+    "op.": "opus", "exp.": "expediente", "lín.": "línea", "líns.": "líneas", "alt.": "altitud",
+    "pobl.": "población", "pob.": "población", "disp.": "disposición",
     "pág.": "página", "págs.": "páginas", "pag.": "página", "pp.": "páginas", "p.": "página",
     "n.º": "número", "n.o": "número", "nº": "número", "nº.": "número", "n°": "número",
     "n.°": "número", "núm.": "número", "num.": "número", "nro.": "número", "n.os": "números",
@@ -109,7 +111,10 @@ CLOSERS = {
     "izq.": "izquierda", "izda.": "izquierda", "izqda.": "izquierda", "izdo.": "izquierdo",
     "dcha.": "derecha", "dcho.": "derecho", "dcha": "derecha", "ed.": "edición",
     "ss.": "siguientes",
-    "sigs.": "siguientes", "sig.": "siguiente", "Bs. As.": "Buenos Aires", "atte.": "atentamente",
+    "sigs.": "siguientes", "sig.": "siguiente", "Bs. As.": "Buenos Aires",
+    "AA. EE.": "Asuntos Exteriores", "Méx.": "México",
+    "Méx. D. F.": "México Distrito Federal",
+    "docs.": "documentos", "hnos.": "hermanos", "mill.": "millones", "atte.": "atentamente",
     "esq.": "esquina", "ptas.": "pesetas", "máx.": "máximo", "mín.": "mínimo", "prom.": "promedio",
     "dpto.": "departamento", "tel.": "teléfono", "apdo.": "apartado", "incl.": "incluido",
     "corr.": "corregida", "aum.": "aumentada", "orig.": "original",
@@ -131,7 +136,8 @@ INNER = {
     "trad.": "traducción", "y/o": "y o", "u. m.": "unidad monetaria", "s. f.": "sin fecha",
     "op. cit.": "opus citatum", "N. B.": "nota bene", "N.B": "nota bene", "i+d": "i más d",
     "i+d+i": "i más d más i", "C. P.": "código postal", "temp.": "temperatura",
-    "vel.": "velocidad", "dist.": "distancia", "P. D.": "posdata", "inc.": "inciso",
+    "exp.": "expediente", "vel.": "velocidad", "T.ª": "temperatura", "Comp.ª": "Compañía",
+    "dist.": "distancia", "P. D.": "posdata", "inc.": "inciso",
 }  # fmt: skip
 # Of an army, behind an ordinal.
 UNITS_OF_ARMIES = {
@@ -139,6 +145,11 @@ UNITS_OF_ARMIES = {
     "Reg.": "regimiento", "Rgto.": "regimiento", "Regto.": "regimiento", "Brig.": "brigada",
     "Cía.": "compañía", "Comp.": "compañía", "Esc.": "escuadrón", "Ejto.": "ejército",
     "Cpo.": "cuerpo",
+}  # fmt: skip
+UNIT_NOUNS = {
+    "km": "kilómetro", "kg": "kilo", "cm": "centímetro", "m²": "metro cuadrado",
+    "kWh": "kilovatio hora",
+    "ha": "hectárea", "GB": "gigabyte", "MB": "megabyte",
 }  # fmt: skip
 AGREEING = {"máx.": "máxim", "mín.": "mínim", "máx": "máxim", "mín": "mínim"}
 # Units, currencies, millions, and what stands behind a slash.
@@ -154,6 +165,8 @@ UNITS = {
     "mts": "length-meter", "kgs": "mass-kilogram", "grs": "mass-gram",
     "c. c.": "volume-cubic-centimeter", "cc": "volume-cubic-centimeter", "q": "quintal",
     "cts": "cent", "cts.": "cent",
+    "a.": "duration-year", "d": "duration-day", "lpm": "beat-per-minute",
+    "c. s.": "volume-tablespoon", "c. p.": "volume-teaspoon", "c. a.": "volume-teaspoon",
     "comp.": "tablet", "caps.": "capsule", "gts.": "drop", "amp.": "vial",
 }  # fmt: skip
 SIGNS = {
@@ -167,7 +180,8 @@ SCALES = {
 }  # fmt: skip
 PER_WORDS = {
     "mes": "al mes", "año": "al año", "día": "al día", "semana": "a la semana",
-    "hora": "por hora", "kilo": "por kilo", "litro": "por litro", "persona": "por persona",
+    "hora": "por hora", "min": "por minuto", "d": "al día", "kilo": "por kilo",
+    "litro": "por litro", "persona": "por persona",
     "noche": "por noche", "ud.": "por unidad", "ud": "por unidad", "unidad": "por unidad",
     "u.": "por unidad", "minuto": "por minuto", "pieza": "por pieza",
     "trimestre": "al trimestre", "docena": "por docena", "barril": "por barril",
