@@ -312,6 +312,10 @@ class EmptyFileError(InvalidInputError):
     """A file or a part of a message has no text."""
 
 
+class MissingOcrError(EmptyFileError):
+    """A file has no text, and nothing read the pictures of its pages."""
+
+
 class ProtectedFileError(InvalidInputError):
     """A file is protected by DRM or a password."""
 
@@ -339,6 +343,10 @@ class MissingVoiceError(UnspeakableTextError):
         super().__init__(message, hint=hint)
         self.language = language
         """ISO 639-1 code: `anyrig voices get CODE` downloads a voice."""
+
+
+class LanguageModelError(AnyrigError):
+    """The server of a language model does not answer, or not with what it was asked for."""
 
 
 class DeviceError(AnyrigError):

@@ -25,7 +25,7 @@ _EXTRA_BY_MODULE = {
     "torch": "torch", "transformers": "torch", "accelerate": "torch",
     "tensorboard": "torch", "onnx": "torch", "onnxscript": "torch",
     "celery": "cluster", "kombu": "cluster", "redis": "cluster", "flower": "cluster",
-    "rapidocr": "ocr", "pi_heif": "ocr", "faiss": "faiss", "spacy": "entities",
+    "rapidocr": "ocr", "pi_heif": "ocr", "spacy": "entities",
     "onnxruntime_extensions": "multilingual", "espeakng_loader": "espeak",
     "phonemizer": "espeak", "py_nanotts": "nanotts", "moonshine_voice": "recognise",
     "faster_whisper": "recognise",

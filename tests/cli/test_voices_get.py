@@ -393,7 +393,7 @@ QUESTION = "Get the Portuguese voice ("
 def test_an_offer_may_be_declined(
     anyrig: Anyrig, index: type[Index], book: Path, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    monkeypatch.setattr("anyrig.cli.ask.can_ask", lambda: True)
+    monkeypatch.setattr("anyrig.cli.prompts.can_ask", lambda: True)
     done = anyrig("book", str(book), "-o", "a.m4b", input=answer)
     assert done.returncode == 2
     assert QUESTION in done.stderr
@@ -407,7 +407,7 @@ def test_an_offer_may_be_declined(
 def test_at_a_terminal_the_voice_is_offered_and_the_work_goes_on(
     anyrig: Anyrig, index: type[Index], book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anyrig.cli.ask.can_ask", lambda: True)
+    monkeypatch.setattr("anyrig.cli.prompts.can_ask", lambda: True)
     done = anyrig("book", str(book), "-o", "a.m4b", "--rate", "3", input="\n")
     assert done.returncode == 0, done.stderr
     assert QUESTION in done.stderr
@@ -421,8 +421,8 @@ def test_an_interrupt_at_the_question_is_clean(
     def interrupt(*_: Any) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("anyrig.cli.ask.can_ask", lambda: True)
-    monkeypatch.setattr("anyrig.cli.ask.read_answer", interrupt)
+    monkeypatch.setattr("anyrig.cli.prompts.can_ask", lambda: True)
+    monkeypatch.setattr("anyrig.cli.prompts.read_answer", interrupt)
     done = anyrig("book", str(book), "-o", "a.m4b")
     assert done.returncode == 130
     assert "Traceback" not in done.stderr

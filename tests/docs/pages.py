@@ -121,7 +121,7 @@ _GUIDES = {
     "book": "books.md", "transcribe": "transcribe.md", "embed": "documents.md",
     "analyse": "documents.md", "summarise": "documents.md", "ocr": "documents.md",
     "jobs": "jobs.md", "voices": "engines.md", "engines": "engines.md", "index": "documents.md",
-    "search": "documents.md", "cache": "cache.md", "classify": "classify.md",
+    "ask": "documents.md", "search": "documents.md", "cache": "cache.md", "classify": "classify.md",
     "train": "training.md", "serve": "server.md", "keys": "server.md", "worker": "cluster.md",
     "coordinator": "cluster.md", "cluster": "cluster.md", "entities": "entities.md",
 }  # fmt: skip

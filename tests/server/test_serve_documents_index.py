@@ -217,9 +217,9 @@ def test_a_deleted_index_leaves_nothing(server: Server, own: Index) -> None:
 
 
 def test_an_index_that_is_being_filled_is_not_deleted(server: Server, own: Index) -> None:
-    from anyrig.documents.index.database import alone
+    from anyrig.documents.index.db import lock_index
 
-    with alone(next(server.home.rglob("post.sqlite"))):
+    with lock_index(next(server.home.rglob("post.sqlite"))):
         answer = server.client.delete("/documents/indexes/post")
         assert (answer.status_code, bool(answer.json()["hint"])) == (409, True)
     assert search(server, own, "wombat")["hits"]

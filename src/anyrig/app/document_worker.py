@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from anyrig.app.books import BookRequest
     from anyrig.app.entities import FoundEntities
     from anyrig.documents.classify.pipeline import Classified
-    from anyrig.documents.index.forget import Removed
+    from anyrig.documents.index.remove import Removed
     from anyrig.documents.ocr.pipeline import OcrFile
     from anyrig.documents.summarise.files import FileSummary
     from anyrig.placement import Placement
@@ -607,6 +607,12 @@ def _run_search(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, A
     return {**answer_to_json(answer), "notes": list(answer.notes)}
 
 
+def _run_ask(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
+    from anyrig.app.ask import AskRequest, ask
+
+    return ask(context.rig, context.request(AskRequest, given), context.check).to_json()
+
+
 def _run_similar(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is most similar to a text or file: among others if some are given, or in an index."""
     from anyrig.app.search import SimilarRequest, answer_to_json, compare, search_similar
@@ -797,6 +803,7 @@ TaskFunction = Callable[[WorkerContext, Mapping[str, Any]], Any]
 TASKS: Mapping[str, TaskFunction] = {
     "ready": _report_ready,
     "search": _run_search,
+    "ask": _run_ask,
     "similar": _run_similar,
     "indexes": _run_list_indexes,
     "index_files": _run_list_files,

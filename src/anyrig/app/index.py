@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -38,12 +38,13 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.index.forget import Forget, ForgetSources, Removed
+    from anyrig.documents.index.db import Known
+    from anyrig.documents.index.files import FolderReader
     from anyrig.documents.index.progress import Progress
-    from anyrig.documents.index.rows import Known
+    from anyrig.documents.index.remove import DropSources, DropTexts, Removed
     from anyrig.documents.index.search import Searcher
     from anyrig.documents.index.status import Status
-    from anyrig.documents.index.update import Indexed, Ways
+    from anyrig.documents.index.update import IndexChanges
     from anyrig.documents.model import Model
 
 DEFAULT_INDEX = "default"
@@ -102,7 +103,7 @@ class IndexResult:
 
     index: str
     model: str
-    changes: Indexed
+    changes: IndexChanges
     warnings: tuple[str, ...]
     wall_s: float
     """With choosing and loading the model, which `changes.wall_s` is without."""
@@ -130,12 +131,8 @@ def watch(
     """Index, and go on with whatever changes until `stop` is set: yields the first run and each
     that changed the index.
     """
-    from anyrig.documents.index.folders import (
-        add_folders,
-        build_ways,
-        resolve_folders,
-        watch_folders,
-    )
+    from anyrig.documents.index.files import FolderReader, resolve_folders
+    from anyrig.documents.index.update import add_folders, watch_index
 
     began = time.monotonic()
     path = find_index_file(rig, request.index)
@@ -145,15 +142,17 @@ def watch(
             "no folder was given", hint="`anyrig index FOLDER` makes an index of it."
         )
     with ExitStack() as stack:
-        ways = build_ways(
+        reader = FolderReader(
             ocr=stack.enter_context(open_ocr(rig, request)), mode=request.ocr,
             limits=build_limits(request), types=request.type, retry=request.retry,
         )  # fmt: skip
         requested = _get_requested_model(rig, request, path)
         request = replace(request, model=requested)
-        model, advice = _choose_model(rig, request, path, roots, ways, on_event)
+        model, advice = _choose_model(rig, request, path, roots, reader, on_event)
         add_folders(path, roots)
-        vectors = stack.enter_context(open_vectors(rig, request, model, on_event))
+        # Without the cache: the index itself keeps the vectors.
+        options = replace(request, no_cache=True)
+        vectors = stack.enter_context(open_vectors(rig, options, model, on_event))
         on_event(
             IndexStartedEvent(
                 stage="indexing", index=path.stem, model=model.name, folders=request.folders
@@ -161,8 +160,8 @@ def watch(
         )
         reference = format_reference(requested, model)
         wall_s = 0.0
-        for changes in watch_folders(
-            path, roots, vectors, ways, tell=_Reporter(on_event), stop=stop,
+        for changes in watch_index(
+            path, roots, vectors, reader, on_progress=_Reporter(on_event), stop=stop,
             reference=reference,
         ):  # fmt: skip
             wall_s = changes.wall_s if wall_s else time.monotonic() - began
@@ -197,7 +196,7 @@ def _choose_model(
     request: IndexRequest,
     path: Path,
     roots: Sequence[bytes],
-    ways: Ways,
+    reader: FolderReader,
     on_event: OnEvent,
 ) -> tuple[Model, str]:
     """The requested model, or one for the files' languages; with a warning about languages that it
@@ -208,9 +207,9 @@ def _choose_model(
     if request.model != "auto":
         model = find_model(rig, request, {}, on_event)
         # A model for all languages needs no look at the files.
-        shares = _sample_languages(path, roots, ways, on_event) if model.languages else {}
+        shares = _sample_languages(path, roots, reader, on_event) if model.languages else {}
     else:
-        shares = _sample_languages(path, roots, ways, on_event)
+        shares = _sample_languages(path, roots, reader, on_event)
         model, reason = choose_embedding_model(shares)
         on_event(NoticeEvent(reason))
     warning = advice(model, shares)
@@ -226,22 +225,22 @@ def find_index_model(rig: Rig, options: EmbeddingOptions, path: Path, on_event: 
 
 
 def _get_requested_model(rig: Rig, options: EmbeddingOptions, path: Path) -> str:
-    from anyrig.documents.index.folders import read_model_name
+    from anyrig.documents.index.status import read_model_name
 
     return options.model or read_model_name(path) or rig.settings.documents.model or "auto"
 
 
 def _sample_languages(
-    path: Path, roots: Sequence[bytes], ways: Ways, on_event: OnEvent
+    path: Path, roots: Sequence[bytes], reader: FolderReader, on_event: OnEvent
 ) -> Mapping[str, float]:
     """The languages in the index, and of a few files in folders that are new to it."""
-    from anyrig.documents.index.folders import sample_languages
-    from anyrig.documents.index.status import status
+    from anyrig.documents.index.files import sample_languages
+    from anyrig.documents.index.status import read_status
 
     counts: Counter[str] = Counter()
     new = list(roots)
     if path.is_file():
-        found = status(path)
+        found = read_status(path)
         counts.update({code: count for code, count in found.languages.items() if code})
         indexed = {os.fsencode(root) for root, count in found.roots if count}
         new = [root for root in roots if root not in indexed]
@@ -249,8 +248,10 @@ def _sample_languages(
         on_event(ProgressEvent("detecting languages"))
         counts.update(
             sample_languages(
-                new or roots, ways,
-                tell=lambda detail: on_event(ProgressEvent("detecting languages", detail=detail)),
+                new or roots, reader,
+                on_pictures=lambda: on_event(
+                    ProgressEvent("detecting languages", detail="reading a few pictures")
+                ),
             )
         )  # fmt: skip
     return counts
@@ -260,23 +261,23 @@ def _sample_languages(
 
 
 def find_index_file(rig: Rig, name: str) -> Path:
-    from anyrig.documents.index.database import path_of
+    from anyrig.documents.index.db import get_path
 
-    return path_of(rig.folders.indexes, name)
+    return get_path(rig.folders.indexes, name)
 
 
 def find_stored_name(rig: Rig, name: str) -> str | None:
     """What an index is called on disk; None if there is none of that name in any case."""
-    from anyrig.documents.index.database import find_name
+    from anyrig.documents.index.db import find_name
 
     return find_name(rig.folders.indexes, name)
 
 
 def get_status(rig: Rig, name: str = DEFAULT_INDEX) -> Status:
     """What an index holds."""
-    from anyrig.documents.index.status import status
+    from anyrig.documents.index.status import read_status
 
-    return status(check_index(rig, name))
+    return read_status(check_index(rig, name))
 
 
 def check_index(rig: Rig, name: str) -> Path:
@@ -293,12 +294,12 @@ def check_index(rig: Rig, name: str) -> Path:
 
 def list_indexes(rig: Rig) -> tuple[list[Status], list[FailedFile]]:
     """All indexes of this user, and those that cannot be read."""
-    from anyrig.documents.index.status import status
+    from anyrig.documents.index.status import read_status
 
     found, failed = [], []
     for name in list_names(rig):
         try:
-            found.append(status(find_index_file(rig, name)))
+            found.append(read_status(find_index_file(rig, name)))
         except AnyrigError as error:
             failed.append(FailedFile(name, error))
     return found, failed
@@ -308,17 +309,17 @@ def remove(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Removed:
     """Remove files or folders from an index for good, and what is cached of them; they stay
     excluded until `include`.
     """
-    from anyrig.documents.index.folders import remove_files
+    from anyrig.documents.index.remove import remove_files
 
     path = find_index_file(rig, request.index)
     close_index(rig, request.index)
-    with _open_forget(rig, request, path, on_event) as (forget, forget_sources):
-        return remove_files(path, request.folders, forget, forget_sources)
+    with _open_cache_drops(rig, request, path, on_event) as (drop_texts, drop_sources):
+        return remove_files(path, request.folders, drop_texts, drop_sources)
 
 
 def include(rig: Rig, request: IndexRequest, on_event: OnEvent) -> IndexResult:
     """Include removed files or folders again, and index."""
-    from anyrig.documents.index.folders import include_files
+    from anyrig.documents.index.remove import include_files
 
     path = find_index_file(rig, request.index)
     if not include_files(path, request.folders):
@@ -331,7 +332,7 @@ def include(rig: Rig, request: IndexRequest, on_event: OnEvent) -> IndexResult:
 
 def drop(rig: Rig, name: str) -> None:
     """Delete an index with everything in it."""
-    from anyrig.documents.index.folders import delete_index
+    from anyrig.documents.index.remove import delete_index
 
     close_index(rig, name)
     delete_index(find_index_file(rig, name))
@@ -341,20 +342,19 @@ def delete_for_good(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Remov
     """Delete an index with the vectors and pages that are cached of its texts. `StorageBusyError`
     if another process fills it: then nothing was removed.
     """
-    from anyrig.documents.index.database import alone
-    from anyrig.documents.index.folders import delete_index
-    from anyrig.documents.index.forget import Removed
-    from anyrig.documents.index.status import status
+    from anyrig.documents.index.db import lock_index
+    from anyrig.documents.index.remove import Removed, delete_index
+    from anyrig.documents.index.status import read_status
 
     path = check_index(rig, request.index)
     close_index(rig, request.index)
     try:
-        with alone(path):
+        with lock_index(path):
             pass
     except StorageError as error:
         raise StorageBusyError(error.message, hint=error.hint) from error
     removed = Removed((), 0, 0, (), ())
-    if roots := tuple(root for root, _ in status(path).roots):
+    if roots := tuple(root for root, _ in read_status(path).roots):
         removed = remove(rig, replace(request, folders=roots), on_event)
     delete_index(path)
     return removed
@@ -380,25 +380,23 @@ def close_index(rig: Rig, name: str) -> None:
 
 def list_files(rig: Rig, name: str) -> list[tuple[Path, Known]]:
     """The files of an index in the order of their paths, and what is known of each."""
-    from anyrig.documents.index import rows, schema
-    from anyrig.documents.index.database import translated
+    from anyrig.documents.index.db import list_known, open_to_read
 
-    path = check_index(rig, name)
-    with translated(path), closing(schema.connect_to_read(path)) as connection:
-        known = sorted(rows.known(connection).items())
+    with open_to_read(check_index(rig, name)) as connection:
+        known = sorted(list_known(connection).items())
     return [(Path(os.fsdecode(file)), one) for file, one in known]
 
 
 def list_names(rig: Rig) -> list[str]:
-    from anyrig.documents.index.database import names
+    from anyrig.documents.index import db
 
-    return list(names(rig.folders.indexes))
+    return db.list_names(rig.folders.indexes)
 
 
 @contextmanager
-def _open_forget(
+def _open_cache_drops(
     rig: Rig, options: EmbeddingOptions, path: Path, on_event: OnEvent
-) -> Iterator[tuple[Forget, ForgetSources]]:
+) -> Iterator[tuple[DropTexts, DropSources]]:
     """Delete the cached vectors of texts, however they were made, and the OCR pages of files."""
     from anyrig.documents.ocr.run import KIND as PAGE
     from anyrig.storage.cache import ResultCache
@@ -406,7 +404,7 @@ def _open_forget(
     with open_shared_cache(rig) as cache:
         local = cache if isinstance(cache, ResultCache) else cache.local
 
-        def forget(texts: Sequence[str]) -> int:
+        def drop_texts(texts: Sequence[str]) -> int:
             if not texts:
                 return 0
             try:
@@ -425,7 +423,7 @@ def _open_forget(
                 for marks in product(_PRECISION_CLASSES, _LONG_TEXTS, (False, True))
             )
 
-        def forget_sources(sources: Sequence[str]) -> int:
+        def drop_sources(sources: Sequence[str]) -> int:
             count = sum(map(cache.delete_from_source, sources))
             unknown = local.list_keys_without_source(PAGE) if sources else []
             if unknown:
@@ -437,6 +435,6 @@ def _open_forget(
             return count + len(unknown)
 
         try:
-            yield forget, forget_sources
+            yield drop_texts, drop_sources
         finally:
             local.scrub()

@@ -522,6 +522,30 @@ class SearchKeywords(
     """minimum similarity of passages without a word of the question."""
 
 
+class AskKeywords(FilterOptionsKeywords, IndexOptionsKeywords, ComputeOptionsKeywords, total=False):
+    """Options of `AskRequest` in `anyrig.app.ask`."""
+
+    model: str
+    """embedding model; default: the index's own."""
+    fetch: bool
+    """download a model of the hub that is not on this machine."""
+    long: Literal["windows", "cut"]
+    """texts longer than the model's limit: embed in windows and average, or cut."""
+    deterministic: bool
+    """the same bytes for a text in any batch; slower."""
+    no_cache: bool
+    """do not read or write cached vectors."""
+    passages: int
+    """answer from so many passages."""
+    llm: str
+    """answer with the language model of this server, which needs OpenAI's interface;
+    default: quote the sentences that answer best."""
+    llm_model: str
+    """model of that server; default: the first that it lists."""
+    llm_seconds: float
+    """time limit for its answer."""
+
+
 class AnalyseKeywords(EmbeddingOptionsKeywords, total=False):
     """Options of `AnalyseRequest` in `anyrig.app.analyse`."""
 

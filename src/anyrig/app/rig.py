@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from anyrig.app.ask import AskResult
     from anyrig.app.bench import BenchReport
     from anyrig.app.book_listing import ChapterList
     from anyrig.app.classify import ClassifyResult, TrainedResult
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from anyrig.app.keywords import (
         AddVoiceKeywords,
         AnalyseKeywords,
+        AskKeywords,
         BenchKeywords,
         ClassifyKeywords,
         DevicesKeywords,
@@ -712,6 +714,20 @@ class Rig:
         request = self.request(search.SearchRequest, question=question, **options)
         with self.report_to(on_event) as report:
             return search.search(self, request, report)
+
+    def ask(
+        self, question: str, *, on_event: OnEvent | None = None, **options: Unpack[AskKeywords]
+    ) -> AskResult:
+        """Answer a question from an index, with the passages cited; the options are fields of
+        `AskRequest`.
+
+        print(Rig().ask("when is the rent due", index="letters").text)
+        """
+        from anyrig.app import ask
+
+        request = self.request(ask.AskRequest, question=question, **options)
+        with self.report_to(on_event) as report:
+            return ask.ask(self, request, report)
 
     def analyse(
         self,

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.app.rig import Rig
-    from anyrig.documents.index.search import Answer, Hit, Place
-    from anyrig.documents.index.snapshot import FileRow, Filters, Snapshot
+    from anyrig.documents.index.search import Answer, FileRow, Filters, Hit, Place
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Use, Vectors
     from anyrig.documents.reading import TextSource
@@ -79,7 +78,7 @@ class SearchRequest(FilterOptions, IndexOptions, EmbeddingOptions):
 
 def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> Answer:
     """The passages of an index that answer a question best."""
-    from anyrig.documents.index.near import floor
+    from anyrig.documents.index.search import MIN_SIMILARITY
 
     if not request.question.strip():
         raise InvalidInputError("nothing to search for", hint="Give some words.")
@@ -87,8 +86,8 @@ def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> Answer:
     by_meaning = request.mode != "keywords"
     with ExitStack() as stack:
         searcher = stack.enter_context(open_searcher(rig, request.index))
-        filters = build_filters(request, lambda: searcher.snapshot(vectors=by_meaning))
-        vectors, least = None, None
+        filters = build_filters(request, searcher.list_files)
+        vectors, min_similarity = None, None
         if by_meaning:
             # A question is short: another process, or a GPU, takes longer to start.
             options = replace(request, device=request.device or "cpu")
@@ -98,10 +97,11 @@ def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> Answer:
                 borrow_embedder(rig, options, model, on_event, num_characters=size)
             )
             if not request.all:
-                least = floor(model.name) if request.min is None else request.min
+                least = MIN_SIMILARITY.get(model.name, -1.0)
+                min_similarity = least if request.min is None else request.min
         answer = searcher.search(
             request.question, vectors, mode=request.mode, limit=request.limit, filters=filters,
-            per_file=request.files, least=least,
+            per_file=request.files, min_similarity=min_similarity,
         )  # fmt: skip
     for note in answer.notes:
         on_event(WarningEvent(note))
@@ -164,7 +164,7 @@ def search_similar(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> Answ
         model = find_index_model(rig, replace(request, model=""), path, on_event)
         vectors = stack.enter_context(borrow_embedder(rig, request, model, on_event))
         text, mean = _embed_subject(rig, request, vectors, on_event)
-        filters = build_filters(request, lambda: searcher.snapshot(vectors=True))
+        filters = build_filters(request, searcher.list_files)
         return searcher.search(
             text[:2000], _KnownVector(model, mean), mode="vectors", limit=request.limit,
             filters=filters, per_file=True,
@@ -258,17 +258,17 @@ class _KnownVector:
 # -- which files -----------------------------------------------------------------------------------
 
 
-def build_filters(options: FilterOptions, get_snapshot: Callable[[], Snapshot]) -> Filters:
+def build_filters(options: FilterOptions, list_files: Callable[[], list[FileRow]]) -> Filters:
     """The files that a search is about; folders, types and languages of which the index has no
-    file are errors. The snapshot is taken only if something has to be looked up in it.
+    file are errors. The files are listed only if something has to be looked up among them.
     """
-    from anyrig.documents.index.snapshot import Filters
+    from anyrig.documents.index.search import Filters
 
     after = parse_date(options.after) if options.after else None
     before = parse_date(options.before) if options.before else None
     if not (options.folder or options.type or options.language):
         return Filters(after=after, before=before)
-    files = [file for some in get_snapshot().files.values() for file in some]
+    files = list_files()
     return Filters(
         folders=tuple(path for folder in options.folder for path in _find_folder(folder, files)),
         types=tuple(one for name in _lower(options.type) for one in _find_types(name, files)),
@@ -296,11 +296,11 @@ def parse_date(text: str, now: datetime.datetime | None = None) -> float:
 
 
 def _find_folder(folder: Path, files: Iterable[FileRow]) -> tuple[bytes, bytes]:
-    from anyrig.documents.index.plan import whole
-    from anyrig.documents.index.rows import is_under
+    from anyrig.documents.index.db import is_under
+    from anyrig.documents.index.plan import resolve_path
 
     # By its own name too: a file behind a link within a folder is indexed by that name.
-    paths = (whole(folder), os.fsencode(os.path.abspath(folder)))
+    paths = (resolve_path(folder), os.fsencode(os.path.abspath(folder)))
     if not any(is_under(file.path, paths) for file in files):
         raise InvalidInputError(
             f"the index has no file in {folder}", hint="`anyrig index --status` lists its folders."
@@ -349,18 +349,19 @@ def _lower(names: Sequence[str]) -> list[str]:
 def answer_to_json(answer: Answer) -> dict[str, Any]:
     return {
         "words": list(answer.words),
-        "hits": [_hit_to_json(hit) for hit in answer.hits],
-        "nearest": _hit_to_json(answer.nearest) if answer.nearest else None,
+        "hits": [hit_to_json(hit) for hit in answer.hits],
+        "nearest": hit_to_json(answer.nearest) if answer.nearest else None,
         "unmatched": answer.num_far,
     }
 
 
-def _hit_to_json(hit: Hit) -> dict[str, Any]:
+def hit_to_json(hit: Hit) -> dict[str, Any]:
     return {
         "score": hit.score,
         "similarity": None if hit.similarity is None else round(hit.similarity, 4),
         **_place_to_json(hit.place, len(hit.text)),
         "text": hit.text,
+        "sentence": None if hit.sentence is None else list(hit.sentence),
         "matches": [list(span) for span in hit.matches],
         "also": [_place_to_json(place, len(hit.text)) for place in hit.places[1:]],
         "more_passages": hit.num_more,

@@ -223,7 +223,7 @@ SCHEMA = SettingsSchema(
         "": ("anyrig.app.compute:DeviceOptions", ProgramSettings),
         "speech": ("anyrig.app.speech:SpeechRequest",),
         "book": ("anyrig.app.books:BookRequest",),
-        "documents": ("anyrig.app.embedding:EmbedRequest",),
+        "documents": ("anyrig.app.embedding:EmbedRequest", "anyrig.app.ask:AskRequest"),
         "server": (ServerSettings,),
         "cache": (CacheSettings,),
         "compute": ("anyrig.app.compute:TrainingComputeOptions",),

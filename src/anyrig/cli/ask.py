@@ -1,134 +1,53 @@
-"""Questions to the person at the terminal."""
+"""`anyrig ask`: what indexed folders answer to a question, with the passages cited."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+import argparse
+import shutil
+import textwrap
 
-from anyrig.cli.output import EventPrinter, PlainEventPrinter, paint
-from anyrig.devices.choose import choose_device, match_devices, suggest_workers
-from anyrig.errors import DeviceNotFoundError, MissingVoiceError
-from anyrig.units import format_bytes, format_flops, is_whole_number, pluralize
+from anyrig.app.ask import AskRequest, AskResult, ask
+from anyrig.cli.flags import add_flags, read_flags
+from anyrig.cli.output import EventPrinter, paint, print_json
+from anyrig.cli.rig import open_rig
+from anyrig.cli.search import format_place
 
-if TYPE_CHECKING:
-    from anyrig.app.rig import Rig
-    from anyrig.devices.choose import MeasuredDevices
-    from anyrig.devices.machine import Device, Machine
-
-Result = TypeVar("Result")
-
-
-def can_ask() -> bool:
-    """Whether somebody is at the terminal: a job in the background would be stopped for asking."""
-    streams = (sys.stdin, sys.stderr)  # None if the shell closed them
-    if not all(stream is not None and stream.isatty() for stream in streams):
-        return False
-    if sys.platform == "win32":
-        return True
-    try:
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except OSError:  # a terminal that controls no processes
-        return True
+HELP = """Answer a question from what `anyrig index` has read, and cite the passages. Without a
+language model the answer quotes the sentences that say most of what was asked. With --llm a
+language model writes it, on any server with OpenAI's interface, such as llama.cpp, Ollama, vLLM or
+LM Studio on this machine: it is sent the question and the passages. The exit code is 1 if nothing
+in the index answers the question."""
 
 
-def confirm(question: str) -> bool:
-    """Ask for a yes; no answer is a no."""
-    try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="+", metavar="QUESTION", help="what to answer")
+    add_flags(parser, AskRequest)
 
 
-def read_answer(question: str) -> str:
-    """What a person types; `q` at the end of the input. Standard output is left to the result."""
-    print(question, end="", file=sys.stderr, flush=True)
-    line = sys.stdin.readline()
-    if not line:
-        print(file=sys.stderr)
-    return line.strip() if line else "q"
+def run(arguments: argparse.Namespace) -> int:
+    """Answer, and list the passages that are cited."""
+    question = " ".join(arguments.words)
+    with EventPrinter() as events:
+        rig = open_rig(arguments, events)
+        flags = read_flags(arguments, AskRequest)
+        result = ask(rig, rig.request(AskRequest, question=question, **flags), events)
+    if arguments.json:
+        print_json(result.to_json())
+    else:
+        _print_result(result)
+    return 0 if result.text else 1
 
 
-def retry_with_voice(
-    action: Callable[[], Result], rig: Rig, printer: EventPrinter, *, ask: bool
-) -> Result:
-    """Do something; if no voice speaks the language of its text, offer to download one, and do it
-    again.
-
-    Args:
-        action: what to do.
-        rig: this machine.
-        printer: shows its events.
-        ask: whether a person may be asked; else the error is raised.
-    """
-    try:
-        return action()
-    except MissingVoiceError as error:
-        if not ask or not can_ask() or not _get_voice(rig, error.language, printer):
-            raise
-    return action()
-
-
-def _get_voice(rig: Rig, language: str, printer: EventPrinter) -> bool:
-    """Whether a person wanted the voice of a language; it is installed then."""
-    from anyrig.app.engines import find_offer
-    from anyrig.app.voice_downloads import VoiceDownloadRequest, download_voice
-
-    offer = find_offer(rig, language)
-    if offer is None:
-        return False
-    with printer.hold():
-        if read_answer(f"Get {offer.describe()}? [Y/n] ").lower() not in ("", "y", "yes"):
-            return False
-        with PlainEventPrinter() as own:
-            download_voice(rig, VoiceDownloadRequest(language=language), own)
-    return True
-
-
-def ask_device(machine: Machine, measured: MeasuredDevices) -> str | None:
-    """The id of the device that a person picks; Enter takes the recommended one.
-
-    The end of the input, or `q`, picks nothing.
-    """
-    best = choose_device(machine, measured=measured).device
-    devices = list(machine.devices)
-    print("Which device should anyrig use?\n", file=sys.stderr)
-    for number, device in enumerate(devices):
-        mark = paint("  (recommended)", "good", sys.stderr) if device is best else ""
-        print(f"  {number}  {device.name}{mark}", file=sys.stderr)
-        print(f"     {_describe(device, measured)}", file=sys.stderr)
-    default = devices.index(best)
-    while True:
-        answer = read_answer(f"\nNumber or name, q to quit [{default}]: ")
-        if answer.lower() in ("q", "quit"):
-            return None
-        if not answer:
-            return best.id
-        if is_whole_number(answer) and int(answer) < len(devices):
-            return devices[int(answer)].id
-        try:
-            return match_devices(machine, answer)[0].id
-        except DeviceNotFoundError:
-            print(f"Enter a number from 0 to {len(devices) - 1}, or a name.", file=sys.stderr)
-
-
-def _describe(device: Device, measured: MeasuredDevices) -> str:
-    """What speaks for a device, or against it, in one line."""
-    if device.id in measured.broken:
-        return measured.broken[device.id]
-    if not device.usable and device.kind == "gpu":
-        return f"not usable: {device.block_reason}"
-    total = device.memory.total_bytes
-    parts = [
-        device.architecture or "architecture unknown",
-        format_bytes(total) if total is not None else "memory unknown",
-    ]
-    if device.id in measured.speeds:
-        parts.append(f"measured {format_flops(measured.speeds[device.id] * 1e12)}")
-    if device.features.bf16:
-        parts.append("bf16")
-    elif device.features.fp16 in ("matrix", "fast"):
-        parts.append("fp16, no bf16")
-    parts.append(pluralize(suggest_workers(device), "worker"))
-    return ", ".join(parts)
+def _print_result(result: AskResult) -> None:
+    if not result.text:
+        print("Nothing in the index answers this. `anyrig search --all` shows what is nearest.")
+        return
+    width = max(40, min(110, shutil.get_terminal_size().columns))
+    for paragraph in result.text.splitlines():
+        print(textwrap.fill(paragraph, width))
+    print()
+    for number, hit in enumerate(result.passages, 1):
+        if number in result.cited:
+            print(f"[{number}] {format_place(hit)}")
+    if result.method == "extract":
+        print(paint("Quoted from these files; with --llm URL a language model answers.", "dim"))

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anyrig.app.bench import BenchRequest, bench
-from anyrig.cli.ask import can_ask
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, format_table, paint, wrap
+from anyrig.cli.prompts import can_ask
 from anyrig.cli.rig import open_rig
 from anyrig.devices.choose import describe_choice
 from anyrig.results import to_json

@@ -13,9 +13,9 @@ from anyrig.app import book_checks, book_listing, books
 from anyrig.app.book_checks import SampleRequest, VerifyRequest
 from anyrig.app.books import BookRequest, parse_output
 from anyrig.audiobooks.progress import BookProgressEvent
-from anyrig.cli.ask import retry_with_voice
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_line
+from anyrig.cli.prompts import retry_with_voice
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, render
 from anyrig.events import BookStartedEvent, BookUnfinishedEvent, Event, ProgressEvent

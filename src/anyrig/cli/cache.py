@@ -20,9 +20,9 @@ from anyrig.app.cache import (
     verify_cache,
 )
 from anyrig.app.rig import Rig
-from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_warning
+from anyrig.cli.prompts import can_ask, confirm
 from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, Message
 from anyrig.units import format_bytes, pluralize

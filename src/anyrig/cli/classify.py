@@ -236,7 +236,7 @@ def _show(rig: Rig, title: str, arguments: argparse.Namespace) -> int:
 
 
 def _delete(rig: Rig, title: str, arguments: argparse.Namespace) -> int:
-    from anyrig.cli.ask import can_ask, confirm
+    from anyrig.cli.prompts import can_ask, confirm
 
     count = len(app.list_deleted(rig, title))
     what = f"all {count} versions of {title}" if count > 1 else title

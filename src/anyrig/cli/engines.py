@@ -23,10 +23,10 @@ from anyrig.app.engines import (
     find_weights_folder,
 )
 from anyrig.app.rig import Rig
-from anyrig.cli.ask import can_ask
 from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, paint, print_json, wrap
+from anyrig.cli.prompts import can_ask
 from anyrig.cli.rig import open_rig
 from anyrig.errors import InvalidInputError, render
 from anyrig.events import ProgressEvent

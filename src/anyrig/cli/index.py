@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from anyrig.app import index as app
 from anyrig.app.index import IndexProgressEvent, IndexRequest
 from anyrig.app.uploads import get_display_name
-from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import (
     EventPrinter,
@@ -21,6 +20,7 @@ from anyrig.cli.output import (
     print_warning,
     print_warnings,
 )
+from anyrig.cli.prompts import can_ask, confirm
 from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError, Message, render
 from anyrig.events import ProgressEvent
@@ -63,7 +63,6 @@ _MIN_PASSAGES = 100
 """Embedded passages from which a speed is shown."""
 _STAGES = {
     "indexing": "indexing", "embedding": "embedding again", "removing": "removing deleted files",
-    "linking": "building the graph",
 }  # fmt: skip
 
 

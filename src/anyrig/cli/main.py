@@ -42,6 +42,7 @@ COMMANDS: dict[str, str] = {
     "engines": "list the speech engines, what they lack and how to get it",
     "index": "make folders searchable, and update them: only changed files are read",
     "search": "find passages that answer a question, with file and page",
+    "ask": "answer a question from indexed files, with the passages cited",
     "cache": "show, prune, export, import and verify cached results",
     "classify": "classify documents: by labels, by examples, by a model",
     "train": "train a model from a TOML file: text, images, diffusion, fine-tuning",

@@ -14,8 +14,8 @@ from typing import Any
 from anyrig.app.compute import DeviceOptions
 from anyrig.app.rig import Rig
 from anyrig.app.settings import WARNED_VARIABLE
-from anyrig.cli.ask import ask_device, can_ask
 from anyrig.cli.output import EventPrinter
+from anyrig.cli.prompts import ask_device, can_ask
 from anyrig.errors import InvalidSettingError
 from anyrig.events import OnEvent
 from anyrig.storage.files import create_private

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import textwrap
 from contextlib import suppress
@@ -19,16 +20,18 @@ from anyrig.units import pluralize, shorten
 if TYPE_CHECKING:
     from anyrig.documents.index.search import Answer, Hit
 
-HELP = """Search what `anyrig index` has read: by meaning and by words at once, or by one of them
-with --mode. Each hit has its file, page and passage, with the words of the question highlighted;
+HELP = """Search what `anyrig index` has read: by meaning and by words in all their forms at once,
+or by one of them with --mode; also in names and titles of files. A question may have "exact
+phrases", prefix*, -excluded words, path:PART and type:pdf; put it in single quotes then. Each hit
+has its file, page and passage, with the best sentence and the words of the question highlighted;
 files with the same text are shown once. Filters: --folder, --type, --language, --after and
 --before, which go by the day a file was last changed: 2026-03-01, 2026-03, 2026, or 30d for thirty
-days ago. A passage without a word of the question is shown only if its meaning is near: its
-similarity is at least the model's minimum, and 0.6 of the best; --min sets another minimum, --all
-shows the rest too. --json has offsets in page and file."""
+days ago. A passage is shown only if its similarity is at least the model's minimum and 0.6 of the
+best, or if it has nearly as many of the words as the passage that has most; --min sets another
+minimum, --all shows the rest too. --json has offsets in page and file, and links."""
 _MAX_LINES = 6
 _CONTEXT = 80
-_ON, _OFF = "\ue000", "\ue001"  # private characters that mark matches until lines are wrapped
+_ON, _OFF, _SENTENCE = "\ue000", "\ue001", "\ue002"  # private characters, until lines are wrapped
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +48,15 @@ def run(arguments: argparse.Namespace) -> int:
         flags = read_flags(arguments, SearchRequest)
         answer = search(rig, rig.request(SearchRequest, question=question, **flags), events)
     if arguments.json:
-        print_json({"question": question, **answer_to_json(answer)})
+        found = answer_to_json(answer)
+        for one, hit in zip(found["hits"], answer.hits, strict=True):
+            one["link"] = hit.place.link
+        print_json({"question": question, **found})
         return 0
     if not answer.hits:
         _print_nearest(answer, full=arguments.full)
     for number, hit in enumerate(answer.hits, 1):
-        print(f"{number}. {_format_place(hit)}{_format_remarks(hit)}")
+        print(f"{number}. {format_place(hit)}{_format_remarks(hit)}")
         _print_passage(hit, full=arguments.full)
     return 0
 
@@ -62,11 +68,11 @@ def _print_nearest(answer: Answer, *, full: bool) -> None:
         return
     similarity = "" if hit.similarity is None else f", similarity {hit.similarity:.2f}"
     print(f"Nothing close was found; --all shows all passages. The nearest{similarity}:")
-    print(_format_place(hit))
+    print(format_place(hit))
     _print_passage(hit, full=full)
 
 
-def _format_place(hit: Hit) -> str:
+def format_place(hit: Hit) -> str:
     place = hit.place
     file = place.file
     with suppress(ValueError, OSError):
@@ -99,22 +105,29 @@ def _print_passage(hit: Hit, *, full: bool) -> None:
         lines = [*lines[:_MAX_LINES], "..."]
     on, _, off = paint("\0", "bright").partition("\0")
     for line in lines:
-        print(f"   {line.replace(_ON, on).replace(_OFF, off)}")
+        mark = "> " if _SENTENCE in line else "  "
+        print(f" {mark}{line.replace(_SENTENCE, '').replace(_ON, on).replace(_OFF, off)}")
 
 
 def _find_start(hit: Hit) -> int:
-    """A little before the first match."""
-    if not hit.matches or hit.matches[0][0] <= 2 * _CONTEXT:
+    """A little before the best sentence, or the first match."""
+    first = hit.sentence[0] if hit.sentence else hit.matches[0][0] if hit.matches else 0
+    if first <= 2 * _CONTEXT:
         return 0
-    near = hit.matches[0][0] - _CONTEXT
-    space = hit.text.find(" ", near)
-    return space + 1 if 0 <= space < hit.matches[0][0] else near
+    space = hit.text.find(" ", first - _CONTEXT)
+    return space + 1 if 0 <= space < first else first - _CONTEXT
 
 
 def _mark_matches(hit: Hit, start: int) -> str:
+    """The text with its matches marked, and each word of the best sentence."""
+    marks = [(first, _ON) for first, _ in hit.matches] + [(last, _OFF) for _, last in hit.matches]
+    if hit.sentence:
+        first, last = hit.sentence
+        marks += [(first + word.start(), _SENTENCE)
+                  for word in re.finditer(r"\S+", hit.text[first:last])]  # fmt: skip
     parts, at = [], start
-    for first, last in hit.matches:
-        if first >= start:
-            parts += [hit.text[at:first], _ON, hit.text[first:last], _OFF]
-            at = last
+    for position, mark in sorted(marks, key=lambda one: (one[0], one[1] != _OFF)):
+        if position >= start:
+            parts += [hit.text[at:position], mark]
+            at = position
     return " ".join("".join([*parts, hit.text[at:]]).split())

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anyrig.app import speech
 from anyrig.app.files import check_writable, find_unused_name
 from anyrig.app.speech import Speech, SpeechRequest, resolve_format
-from anyrig.cli.ask import retry_with_voice
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, print_json, print_warning
+from anyrig.cli.prompts import retry_with_voice
 from anyrig.cli.rig import open_rig
 from anyrig.cli.text_input import looks_like_path
 from anyrig.errors import (

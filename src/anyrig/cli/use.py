@@ -8,8 +8,8 @@ from dataclasses import replace
 from anyrig.app.compute import DeviceOptions
 from anyrig.app.devices import choice_to_json, forget_device, use_device
 from anyrig.app.rig import Rig
-from anyrig.cli.ask import ask_device, can_ask
 from anyrig.cli.output import PlainEventPrinter, print_json, print_warning
+from anyrig.cli.prompts import ask_device, can_ask
 from anyrig.cli.rig import open_rig, read_device_options
 from anyrig.devices.choose import describe_choice
 from anyrig.errors import InvalidInputError

@@ -19,9 +19,9 @@ from anyrig.app.voice_samples import (
     find_nearest_voices,
     remove_sample_voice,
 )
-from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, format_table, print_json
+from anyrig.cli.prompts import can_ask, confirm
 from anyrig.options import list_options
 
 ACTIONS = {"add": "NAME FILE", "show": "NAME", "remove": "NAME", "nearest": "FILE"}

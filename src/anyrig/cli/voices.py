@@ -18,9 +18,9 @@ from anyrig.app.voice_downloads import (
 )
 from anyrig.app.voice_samples import MIN_NAME
 from anyrig.app.voices import VoicesRequest, list_voices, write_voice_samples
-from anyrig.cli.ask import can_ask, confirm
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, PlainEventPrinter, format_table, print_json
+from anyrig.cli.prompts import can_ask, confirm
 from anyrig.cli.rig import open_rig
 from anyrig.cli.voice_samples import ACTIONS, add_sample_flags, run_action
 from anyrig.errors import InvalidInputError

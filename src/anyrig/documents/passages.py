@@ -3,10 +3,10 @@
     for passage in passages(document): ...
 
 A passage is some two hundred words: whole paragraphs where they fit, whole sentences where they
-do not, and pieces of a sentence only where it is longer than a passage may be. Where a paragraph
-is cut the next passage begins with the last words of the one before, so that what is said across
-the cut is found. A passage never crosses a page: its place is one page. Every letter of a page is
-in a passage.
+do not, and pieces of a sentence only where it is longer than a passage may be. A heading stands
+with what follows it. Where a paragraph is cut the next passage begins with the last words of the
+one before, so that what is said across the cut is found. A passage never crosses a page: its place
+is one page. Every letter of a page is in a passage.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Passage:
     """Where it begins in the text of the file."""
     title: str = ""
     """Of the page: the chapter, the sheet, the message."""
+    is_heading: bool = False
+    """Whether it is nothing but headings: a cover, the title of a part."""
 
     @property
     def end(self) -> int:
@@ -70,14 +72,19 @@ def passages(
     """
     number = 0
     for page in document.parts("page"):
-        for start, end in spans(page.text, language=language, budget=budget):
+        for start, end in spans(page.text, page.headings, language=language, budget=budget):
             yield _passage(page, number, start, end)
             number += 1
 
 
-def spans(text: str, *, language: str = "en", budget: int = BUDGET) -> list[Span]:
+def spans(
+    text: str, headings: Sequence[Span] = (), *, language: str = "en", budget: int = BUDGET
+) -> list[Span]:
     """Where the passages of a page's text begin and end."""
-    found = _packed(text, _units(text, language, budget), budget)
+    units = list(_units(text, language, budget))
+    if headings:
+        units = list(_join_headings(units, headings))
+    found = _packed(text, units, budget)
     return [span for span in found if any(map(str.isalnum, text[span[0] : span[1]]))]
 
 
@@ -89,7 +96,12 @@ def weight(text: str) -> int:
 def _passage(page: Part, number: int, start: int, end: int) -> Passage:
     # A lone surrogate is no UTF-8, and a NUL ends a text for half of all programs.
     text = _BROKEN.sub(" ", page.text[start:end])
-    return Passage(text, number, page.page, start, page.start + start, page.title)
+    left = end - start - sum(
+        max(0, min(end, last) - max(start, first)) + 2 for first, last in page.headings
+        if first < end and last > start
+    )  # fmt: skip
+    is_heading = bool(page.headings) and left <= 0
+    return Passage(text, number, page.page, start, page.start + start, page.title, is_heading)
 
 
 @dataclass(frozen=True)
@@ -116,6 +128,23 @@ def _units(text: str, language: str, budget: int) -> Iterator[_Unit]:
             for place, piece in enumerate(pieces, 1):
                 heavy = weight(text[piece[0] : piece[1]])
                 yield _Unit(piece, heavy, stop == end and place == len(pieces))
+
+
+def _join_headings(units: Iterable[_Unit], headings: Sequence[Span]) -> Iterator[_Unit]:
+    """Units, a heading as one with what follows it: the last of a page with what is before it."""
+    held: _Unit | None = None
+    for unit in units:
+        if held is not None:
+            unit = _Unit((held.span[0], unit.span[1]), held.weight + unit.weight, unit.ends)
+        start, end = unit.span
+        # A joined unit that still ends with a heading waits for the next as well.
+        if any(first < end <= last for first, last in headings) and unit.weight <= _PLAIN_PARAGRAPH:
+            held = unit
+        else:
+            held = None
+            yield unit
+    if held is not None:
+        yield _Unit(held.span, held.weight, True)
 
 
 def _pieces(text: str, start: int, end: int, budget: int) -> Iterator[Span]:

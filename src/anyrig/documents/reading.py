@@ -12,12 +12,13 @@ what could not be read is a warning of its file.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from anyrig.errors import (
     AnyrigError,
@@ -25,17 +26,18 @@ from anyrig.errors import (
     InvalidInputError,
     LimitExceededError,
     Message,
+    MissingOcrError,
     MissingPackageError,
     OptionRef,
 )
 from anyrig.install import format_install
-from anyrig.text.document import Document, Scan
+from anyrig.text.document import Document, Scan, document_from_json, document_to_json
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
 from anyrig.text.garbage import readable
 from anyrig.text.labels import format_pages, one_line
 from anyrig.text.page_reader import DPI, RenderedPage
-from anyrig.text.sandbox import ReaderPool
+from anyrig.text.sandbox import ReaderPool, ReadError
 
 Mode = Literal["auto", "never", "always"]
 """When pictures are read: where there is no usable text, never, or always."""
@@ -121,10 +123,21 @@ class Unread:
     hint: str
     past_limit: bool = False
     """Whether it asks more of the machine than it may."""
+    lacks_ocr: bool = False
+    """Whether its pages are pictures that nothing read."""
+
+    @classmethod
+    def from_error(cls, path: Path, error: AnyrigError) -> Unread:
+        return cls(
+            path, error.message, error.hint, isinstance(error, LimitExceededError),
+            isinstance(error, MissingOcrError),
+        )  # fmt: skip
 
     @property
     def error(self) -> InvalidInputError:
         """The same as an error."""
+        if self.lacks_ocr:
+            return MissingOcrError(self.message, hint=self.hint)
         kind = LimitExceededError if self.past_limit else InvalidInputError
         return kind(self.message, hint=self.hint)
 
@@ -185,9 +198,70 @@ def read_all(
             if isinstance(found, Document):
                 yield _ocr_or_error(found, pool, ocr, mode, dpi)
             else:
-                error = _name_setting(found.error)
-                past_limit = isinstance(error, LimitExceededError)
-                yield Unread(found.path, error.message, error.hint, past_limit)
+                yield Unread.from_error(found.path, _name_setting(found.error))
+
+
+def apply_all(
+    function: str,
+    paths: Iterable[Path],
+    *,
+    ocr: Reads | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    mode: Mode = "auto",
+) -> Iterator[Any | Unread]:
+    """What a function makes of each file, in order.
+
+    It runs in the process that reads the file: only where pictures of pages are read by OCR it runs
+    here. What it returns must be JSON.
+
+    Args:
+        function: `module:name`, called with the document.
+        paths: of files; taken as they are needed.
+        ocr: as for `read`.
+        limits: of each file.
+        mode: as for `read`.
+    """
+    count = min(_MOST_WORKERS, os.cpu_count() or 1)
+    order: deque[Path] = deque()
+
+    def note(path: Path) -> Path:
+        order.append(path)
+        return path
+
+    with ReaderPool(count, limits) as pool:
+        given = {"then": function, "mode": mode}
+        for found in pool.apply(f"{__name__}:apply_to_text", map(note, paths), **given):
+            path = order.popleft()
+            if isinstance(found, ReadError):
+                yield Unread.from_error(path, _name_setting(found.error))
+            elif "result" in found:
+                yield found["result"]
+            else:
+                document = replace(document_from_json(found["document"]), path=path)
+                read = _ocr_or_error(document, pool, ocr, mode, DPI)
+                yield read if isinstance(read, Unread) else _apply(function, read)
+
+
+def apply_to_text(document: Document, *, then: str, mode: Mode) -> dict[str, Any]:
+    """What a function makes of a document, or the document itself if it has pages to be read by
+    OCR first.
+    """
+    if document.scans or _list_wanted(document, mode):
+        return {"document": document_to_json(document)}
+    return {"result": _resolve(then)(document)}
+
+
+def _apply(function: str, document: Document) -> Any | Unread:
+    try:
+        return _resolve(function)(document)
+    except AnyrigError as error:
+        return Unread.from_error(document.path, error)
+
+
+def _resolve(function: str) -> Callable[[Document], Any]:
+    module, _, name = function.partition(":")
+    found: Callable[[Document], Any] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def textless(document: Document) -> InvalidInputError:
@@ -198,10 +272,10 @@ def textless(document: Document) -> InvalidInputError:
         return InvalidInputError(f"{name} has no text in it", hint="Pass one that has words in it.")
     pages = format_pages([scan.page for scan in scans])
     said = f"{name} has no text in it: {pages}: {scans[0].reason}"
-    if any(NO_OCR in one for one in document.warnings):
-        return InvalidInputError(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
-    if any(NOT_WANTED in one for one in document.warnings):
-        return InvalidInputError(
+    if any(scan.ocr == "missing" for scan in document.scans):
+        return MissingOcrError(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
+    if any(scan.ocr == "off" for scan in document.scans):
+        return MissingOcrError(
             f"{said}, and {NOT_WANTED}",
             hint=Message("Leave {ocr} out.", ocr=OptionRef("ocr", "never")),
         )
@@ -229,9 +303,7 @@ def _ocr_or_error(
     except (MissingPackageError, DeviceLostError):
         raise  # no other file would fare better
     except AnyrigError as error:
-        return Unread(
-            document.path, error.message, error.hint, isinstance(error, LimitExceededError)
-        )
+        return Unread.from_error(document.path, error)
     except Exception as error:  # noqa: BLE001 - an engine's fault on one file is not the others'
         said = (
             f"the pictures of {document.path.name} cannot be read ({type(error).__name__}: {error})"
@@ -247,8 +319,7 @@ def _with_ocr(
     """The file with the text on the pictures of its pages, where that is wanted."""
     wanted = _list_wanted(document, mode)
     if ocr is None or not wanted:
-        reason = "" if ocr is not None else NOT_WANTED if mode == "never" else NO_OCR
-        return _with_layers(document, reason)
+        return _with_layers(document, "" if ocr else "off" if mode == "never" else "missing")
     problems = _PageProblems()
     found = dict(_read_pictures(document.path, wanted, pool, ocr, dpi, problems))
     has_text = bool(document.text.strip()) or any(scan.layer.strip() for scan in document.scans)
@@ -350,7 +421,7 @@ def _choose_text(
     return None
 
 
-def _with_layers(document: Document, reason: str) -> Document:
+def _with_layers(document: Document, ocr: Literal["", "missing", "off"]) -> Document:
     """The file as its own text has it: doubtful text rather than none, with a warning."""
     by_reason: dict[str, list[int]] = {}
     scans: list[Scan] = []
@@ -360,9 +431,9 @@ def _with_layers(document: Document, reason: str) -> Document:
         if readable(scan.layer):
             texts[scan.page] = scan.layer
             scan = replace(scan, source="layer", layer="")
-        scans.append(scan)
-    why = f", and {reason}" if reason else ""
-    fix = f" ({INSTALL_OCR})" if reason == NO_OCR else ""
+        scans.append(replace(scan, ocr=ocr))
+    why = {"": "", "missing": f", and {NO_OCR}", "off": f", and {NOT_WANTED}"}[ocr]
+    fix = f" ({INSTALL_OCR})" if ocr == "missing" else ""
     warnings = [f"{format_pages(pages)}: {one}{why}{fix}" for one, pages in by_reason.items()]
     return replace(
         document.replace_pages(texts),

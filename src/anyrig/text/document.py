@@ -131,6 +131,8 @@ class Scan:
     layer: str = field(default="", repr=False)
     """Its own text, while that is kept out of the document."""
     source: Literal["none", "layer", "ocr"] = "none"
+    ocr: Literal["", "missing", "off"] = ""
+    """Why no OCR read it: none is installed, or it is turned off."""
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from anyrig.documents.index import folders
-from anyrig.documents.index.plan import Found
+import numpy as np
+
+from anyrig.documents.index.content import Content, build_content
+from anyrig.documents.index.files import FolderReader, resolve_folders
 from anyrig.documents.index.search import Answer, Searcher
-from anyrig.documents.index.update import Indexed, Ways
+from anyrig.documents.index.update import IndexChanges, update_index
+from anyrig.documents.index.vectors import get_vector_file, open_matrix
 from anyrig.documents.protocol import Vectors
 from anyrig.documents.reading import Unread
 from anyrig.text.document import Document
@@ -32,19 +35,26 @@ def read_texts(paths: Iterable[Path]) -> Iterator[Document | Unread]:
         yield build_document(*parts, path=path, numbered=len(parts) > 1)
 
 
-def look(root: Path) -> Found:
-    return folders.build_look()(root)
+class TextReader(FolderReader):
+    def __init__(
+        self, *, how: str = "auto", retry: bool = False, types: Sequence[str] = ()
+    ) -> None:
+        super().__init__(retry=retry, types=types)
+        self.how = how
+
+    def read_documents(
+        self, paths: Iterable[Path], *, use_ocr: bool = True
+    ) -> Iterator[Document | Unread]:
+        return read_texts(paths)
+
+    def read(self, paths: Iterable[Path]) -> Iterator[Content | Unread]:
+        for document in read_texts(paths):
+            yield document if isinstance(document, Unread) else build_content(document)
 
 
-def ways(**more: Any) -> Ways:
-    return Ways(look, read_texts, **more)
-
-
-def index(path: Path, folder: Path, vectors: Vectors, **more: Any) -> Indexed:
+def index(path: Path, folder: Path, vectors: Vectors, **more: Any) -> IndexChanges:
     options = {name: more.pop(name) for name in ("retry", "how") if name in more}
-    return folders.index_folders(
-        path, folders.resolve_folders([folder]), vectors, ways(**options), **more
-    )
+    return update_index(path, resolve_folders([folder]), vectors, TextReader(**options), **more)
 
 
 def search(path: Path, question: str, vectors: Vectors | None, **more: Any) -> Answer:
@@ -73,21 +83,34 @@ def contents(path: Path) -> dict[str, Any]:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         ask = connection.execute
         files = ask(
-            "SELECT path, size, error, digest FROM files LEFT JOIN contents ON id = content"
+            "SELECT path, size, error, digest FROM files "
+            "LEFT JOIN contents ON contents.id = content"
         ).fetchall()
         passages = ask(
-            "SELECT contents.digest, number, texts.digest, body, page, start, file_start, data "
+            "SELECT contents.digest, number, body, stems, page, start, file_start, data "
             "FROM passages JOIN contents ON contents.id = passages.content "
-            "JOIN texts ON texts.id = passages.text JOIN vectors ON vectors.text = texts.id"
+            "JOIN vectors ON vectors.passage = passages.id"
         ).fetchall()
         counts = {name: ask(f"SELECT count(*) FROM {name}").fetchall()[0][0]
-                  for name in ("passages", "texts", "vectors", "contents")}  # fmt: skip
-        assert counts["passages"] == len(passages), "every passage has its text and its vector"
-        assert counts["texts"] == counts["vectors"] == len({row[2] for row in passages})
+                  for name in ("passages", "vectors", "contents")}  # fmt: skip
+        assert counts["passages"] == counts["vectors"] == len(passages), "each has its vector"
         assert counts["contents"] == len({row[3] for row in files} - {None})
-        # Every text is found by its words, and no word leads to a text that is gone.
+        # Every passage is found by its words, and no word leads to one that is gone.
         words = ask("SELECT term, doc FROM frequencies ORDER BY term").fetchall()
-        assert not ask("SELECT id FROM texts EXCEPT SELECT rowid FROM words").fetchall()
+        assert not ask("SELECT id FROM passages EXCEPT SELECT rowid FROM words").fetchall()
+        assert not ask("SELECT rowid FROM names EXCEPT SELECT id FROM files").fetchall()
+        _check_vector_file(connection, path)
         return {"files": sorted(files), "passages": sorted(passages), "words": words, **counts}
     finally:
         connection.close()
+
+
+def _check_vector_file(connection: sqlite3.Connection, path: Path) -> None:
+    """The file of the vectors has those of SQLite, and zeroes elsewhere."""
+    with_file = open_matrix(connection, path, writing=False)
+    get_vector_file(path).rename(path.with_name("aside"))
+    without = open_matrix(connection, path, writing=False)
+    path.with_name("aside").rename(get_vector_file(path))
+    assert isinstance(with_file, np.memmap) or not len(with_file)
+    assert np.array_equal(with_file[: len(without)], without)
+    assert not with_file[len(without) :].any()

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from anyrig.documents.index import schema
+from anyrig.documents.index import db
 from anyrig.text.language import detect
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import ALICE, contents, index, write
 
-_connect = schema.connect
+_connect = db.connect
 
 
 def main(folder: Path, seed: int, count: int) -> None:
@@ -105,7 +105,7 @@ def _child(work: Callable[[], object], kill_at: int, send: int) -> None:
         connection.set_trace_callback(count)
         return connection
 
-    schema.connect = connect
+    db.connect = connect
     try:
         work()
         os.write(send, b"%d" % num)
@@ -131,8 +131,8 @@ def _whole(path: Path) -> None:
             "SELECT id FROM contents WHERE num_passages != "
             "(SELECT count(*) FROM passages WHERE content = contents.id)"
         ).fetchall()
-        assert not ask("SELECT text FROM passages EXCEPT SELECT id FROM texts").fetchall()
-        assert not ask("SELECT id FROM texts EXCEPT SELECT text FROM passages").fetchall()
+        assert not ask("SELECT passage FROM vectors EXCEPT SELECT id FROM passages").fetchall()
+        assert not ask("SELECT id FROM passages EXCEPT SELECT rowid FROM words").fetchall()
         assert not ask("SELECT id FROM contents EXCEPT SELECT content FROM files").fetchall()
     finally:
         connection.close()

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from anyrig.documents.index import folders
-from anyrig.documents.index.database import IndexFile
-from anyrig.documents.index.progress import FilesPace, Progress
-from anyrig.documents.index.rows import Stamp
-from anyrig.documents.index.search import Searcher
-from anyrig.documents.index.snapshot import Filters
-from anyrig.documents.index.status import status
+from anyrig.documents.index.db import IndexFile, Stamp
+from anyrig.documents.index.files import FolderReader, resolve_folders, sample_languages
+from anyrig.documents.index.progress import FileCounter, Progress
+from anyrig.documents.index.remove import remove_files
+from anyrig.documents.index.search import Filters, Searcher
+from anyrig.documents.index.status import read_status
+from anyrig.documents.index.update import update_index
 from anyrig.documents.reading import ReadPicture
 from anyrig.documents.vector_cache import VectorCache, VectorSettings
 from anyrig.errors import InvalidInputError, StorageError, WorkError
@@ -64,27 +64,6 @@ def test_a_file_that_a_filter_leaves_out_is_not_shown_for_its_twin(tmp_path: Pat
     assert [place.file.name for place in hit.places] == ["two.txt"]
 
 
-def test_what_is_removed_while_a_graph_is_made_is_not_in_it(tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
-    write(tmp_path / "docs", {f"{n}.txt": f"File number{n} says word{n}." for n in range(60)})
-    path, bag, gone = tmp_path / "i.sqlite", Bag(), list[bool]()
-    victim = tmp_path / "docs" / "7.txt"
-
-    def tell(now: Progress) -> None:
-        if now.stage == "linking" and not gone:
-            gone.append(True)
-            folders.remove_files(path, [victim], lambda texts: 0)
-
-    index(path, tmp_path / "docs", bag, threshold=20, tell=tell)
-    assert gone
-    graph = path.with_name(f"{path.name}.hnsw").read_bytes()
-    assert bag.vector("File number8 says word8.").tobytes() in graph
-    assert bag.vector("File number7 says word7.").tobytes() not in graph
-    with Searcher(path, threshold=20) as searcher:
-        found = searcher.search("number7", bag).hits
-    assert "7.txt" not in [hit.place.file.name for hit in found]
-
-
 def test_a_damaged_neighbour_stops_no_removal(tmp_path: Path) -> None:
     write(tmp_path / "docs", {"a.txt": "Words to be removed."})
     path = tmp_path / "indexes" / "i.sqlite"
@@ -96,7 +75,7 @@ def test_a_damaged_neighbour_stops_no_removal(tmp_path: Path) -> None:
         asked.extend(texts)
         return len(texts)
 
-    removed = folders.remove_files(path, [tmp_path / "docs" / "a.txt"], forget)
+    removed = remove_files(path, [tmp_path / "docs" / "a.txt"], forget)
     assert (removed.num_texts, removed.num_cached, asked) == (1, 1, ["Words to be removed."])
 
 
@@ -116,14 +95,14 @@ def test_a_removal_that_was_killed_before_its_bytes_were_gone_is_made_good(
     with monkeypatch.context() as patched:
         patched.setattr(IndexFile, "purge", killed)
         with pytest.raises(KeyboardInterrupt):
-            folders.remove_files(path, [tmp_path / "docs"], lambda texts: 0)
+            remove_files(path, [tmp_path / "docs"], lambda texts: 0)
     assert b"quokkaberg" in path.read_bytes()  # FTS5 has it still
     if then == "remove":
-        assert folders.remove_files(path, [tmp_path / "docs"], lambda texts: 0).clean
+        assert remove_files(path, [tmp_path / "docs"], lambda texts: 0).clean
     else:
         index(path, tmp_path / "more", bag)
     assert b"quokkaberg" not in path.read_bytes()
-    assert folders.remove_files(path, [tmp_path / "docs"], lambda texts: 0).files == ()
+    assert remove_files(path, [tmp_path / "docs"], lambda texts: 0).files == ()
 
 
 def test_a_model_that_has_changed_is_told_from_another_one(tmp_path: Path) -> None:
@@ -158,11 +137,11 @@ def test_a_text_that_another_model_cannot_embed_stops_no_other(tmp_path: Path) -
     assert [one.split(":")[0] for one in done.warnings] == ["a passage has no vector"]
     answer = search(path, "number8", Bag("sack"))
     assert answer.hits[0].place.file.name == "8.txt"
-    assert "1 passages have no vector" in answer.notes[0]
+    assert "1 passage has no vector" in answer.notes[0]
     with Searcher(path) as searcher:
-        assert searcher.snapshot().num_lacking == 1
+        assert searcher.refresh().is_incomplete
         assert index(path, tmp_path / "docs", Bag("sack")).num_embedded == 1
-        assert searcher.snapshot().num_lacking == 0
+        assert not searcher.refresh().is_incomplete
     with pytest.raises(WorkError):  # none can be made: that is not the texts' fault
         index(path, tmp_path / "docs", Bag("third", bad="word"))
 
@@ -191,19 +170,19 @@ def test_scans_are_read_by_themselves_when_ocr_is_installed(tmp_path: Path) -> N
     folder, path, bag = tmp_path / "docs", tmp_path / "i.sqlite", Bag()
     scan(folder / "scan.png")
     write(folder, {"note.txt": "A note of its own."})
-    roots = folders.resolve_folders([folder])
-    first = folders.index_folders(path, roots, bag, folders.build_ways())
+    roots = resolve_folders([folder])
+    first = update_index(path, roots, bag, FolderReader())
     (failed,) = first.failed
     assert "no OCR is installed" in failed.error
     assert "anyrig[ocr]" in failed.hint
-    same = folders.index_folders(path, roots, bag, folders.build_ways())
+    same = update_index(path, roots, bag, FolderReader())
     assert (same.failed, len(same.old_failed)) == ([], 1)
     ocr = Reads()
-    read = folders.index_folders(path, roots, bag, folders.build_ways(ocr=ocr))
+    read = update_index(path, roots, bag, FolderReader(ocr=ocr))
     assert (ocr.num_read, read.failed, read.old_failed) == (1, [], [])
     assert search(path, "quokkaberg", bag, mode="keywords").hits
     # What OCR has read is not thrown away where it is missing again.
-    gone = folders.index_folders(path, roots, bag, folders.build_ways())
+    gone = update_index(path, roots, bag, FolderReader())
     assert (gone.num_same, gone.num_changed) == (2, 0)
     assert search(path, "quokkaberg", bag, mode="keywords").hits
 
@@ -211,11 +190,11 @@ def test_scans_are_read_by_themselves_when_ocr_is_installed(tmp_path: Path) -> N
 def test_a_blank_picture_is_not_read_at_every_run(tmp_path: Path) -> None:
     folder, path, bag = tmp_path / "docs", tmp_path / "i.sqlite", Bag()
     scan(folder / "blank.png")
-    roots, ocr = folders.resolve_folders([folder]), Reads("")
+    roots, ocr = resolve_folders([folder]), Reads("")
     for _ in range(3):
-        folders.index_folders(path, roots, bag, folders.build_ways(ocr=ocr))
+        update_index(path, roots, bag, FolderReader(ocr=ocr))
     assert ocr.num_read == 1
-    (trouble,) = status(path).troubles
+    (trouble,) = read_status(path).troubles
     assert "OCR found none" in trouble.error
 
 
@@ -224,17 +203,17 @@ def test_languages_are_told_without_reading_pictures(tmp_path: Path) -> None:
     for number in range(6):
         scan(folder / f"{number}.png", 200 + number)
     told: list[str] = []
-    roots = folders.resolve_folders([folder])
-    found = folders.sample_languages(roots, folders.build_ways(ocr=ocr), tell=told.append)
+    roots = resolve_folders([folder])
+    reader = FolderReader(ocr=ocr)
+    found = sample_languages(roots, reader, on_pictures=lambda: told.append("pictures"))
     assert set(found) == {"es"}
     assert 1 <= ocr.num_read <= 3
     assert len(told) == 1
     ocr.num_read = 0
     text = "The cats and the dogs live in the house of my sister, and they like it there."
     write(folder, {"a.txt": text})
-    assert set(folders.sample_languages(roots, folders.build_ways(ocr=ocr), tell=told.append)) == {
-        "en"
-    }
+    found = sample_languages(roots, reader, on_pictures=lambda: told.append("pictures"))
+    assert set(found) == {"en"}
     assert (ocr.num_read, len(told)) == (0, 1)
 
 
@@ -247,65 +226,33 @@ class Clock:
 
 
 def test_a_large_picture_does_not_spoil_the_time_left() -> None:
-    """Thirty notes and a picture of 19 MB, a third of a second each: all is told in time."""
+    """Thirty notes and a picture of 19 MB, a third of a second each: all is estimated in time."""
     clock = Clock()
     stamps = [Stamp(b"/a/%d.txt" % n, 2000, 0) for n in range(30)]
     stamps.append(Stamp(b"/a/scan.tiff", 19_000_000, 0))
-    pace = FilesPace(stamps, clock)
-    told: list[Progress] = []
+    counter = FileCounter(stamps, clock)
+    reports: list[Progress] = []
     for stamp in stamps:
-        clock.s += 0.2
-        pace.read(stamp, 0.2, 2)
-        for _ in range(2):
-            clock.s += 0.05
-            pace.embedded()
-        pace.written(stamp)
-        told.append(pace.now)
-    guessed = [(one.left_s, clock.s - one.wall_s) for one in told if one.left_s is not None]
+        clock.s += 0.3
+        counter.read(stamp, 2)
+        counter.num_embedded += 2
+        counter.written(stamp)
+        reports.append(counter.now)
+    guessed = [(one.left_s, clock.s - one.wall_s) for one in reports if one.left_s is not None]
     assert len(guessed) > 20
     assert all(left == pytest.approx(true, abs=0.1) for left, true in guessed)
-    assert [one.done for one in told] == sorted(one.done for one in told)
-    assert (told[-1].done, told[-1].left_s) == (1.0, 0.0)
+    assert [one.done for one in reports] == sorted(one.done for one in reports)
+    assert (reports[-1].done, reports[-1].left_s) == (1.0, 0.0)
 
 
-def test_nothing_is_guessed_before_enough_is_known() -> None:
-    clock = Clock()
-    stamps = [Stamp(b"/a/%d.png" % n, 500_000, 0) for n in range(40)]
-    pace = FilesPace(stamps, clock)
-    assert (pace.now.left_s, pace.now.done) == (None, 0.0)
-    for stamp in stamps[:20]:
-        clock.s += 1.0
-        pace.read(stamp, 1.0, 3)
-    assert pace.now.num_read == 20
-    # Scans: reading them is nearly all of it.
-    assert pace.now.left_s == pytest.approx(20.0)
-    clock.s += 6.0
-    for _ in range(60):
-        pace.embedded()
-        # A burst: the time of all has passed when the first is here, so it tells nothing yet.
-        assert pace.now.left_s is None
-    clock.s += 1.0
-    # 20 files at 1 s to read, and their 60 passages at 0.1 s.
-    assert pace.now.left_s == pytest.approx(26.0)
-    assert pace.now.done == pytest.approx(27 / 53)
-
-
-def test_what_vectors_take_is_not_known_before_one_came() -> None:
+def test_nothing_is_estimated_before_enough_is_known() -> None:
     clock = Clock()
     stamps = [Stamp(b"/a/%d.txt" % n, 500, 0) for n in range(40)]
-    pace = FilesPace(stamps, clock)
-    for stamp in stamps:
-        clock.s += 0.01
-        pace.read(stamp, 0.01, 30)
-    clock.s = 5.0
-    assert (pace.now.num_read, pace.now.left_s) == (40, None)
-    for _ in range(600):
-        pace.embedded()
-    assert pace.now.left_s is None
-    clock.s = 6.0
-    assert pace.now.left_s == pytest.approx(4.6)
-    clock.s = 8.0  # the model is loaded by now: the second burst was faster
-    for _ in range(300):
-        pace.embedded()
-    clock.s = 9.0
-    assert pace.now.left_s == pytest.approx(3.0)
+    counter = FileCounter(stamps, clock)
+    assert (counter.now.left_s, counter.now.done) == (None, 0.0)
+    for stamp in stamps[:20]:
+        clock.s += 0.25
+        counter.read(stamp, 30)
+    assert (counter.now.num_read, counter.now.left_s) == (20, None)
+    counter.num_embedded = 300  # 60 a second, and 900 of 1,200 to go
+    assert counter.now.left_s == pytest.approx(15.0)

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.index import folders
+from anyrig.documents.index.files import FolderReader
+from anyrig.documents.index.remove import include_files, remove_files
 from anyrig.documents.index.search import Searcher
-from anyrig.documents.index.status import status
+from anyrig.documents.index.status import read_status
+from anyrig.documents.index.update import update_index
+from anyrig.documents.index.vectors import get_vector_file
 from anyrig.documents.vector_cache import CachedEmbedder, VectorCache, VectorSettings
 from anyrig.errors import InvalidInputError
 from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
-from tests.documents.index.folder import ALICE, contents, index, search, ways, write
+from tests.documents.index.folder import ALICE, TextReader, contents, index, search, write
 
 SECRET = "Zyxomma and Quokkaberg signed the wrexham covenant at midnight."
 
@@ -48,16 +51,18 @@ def test_no_byte_of_a_removed_document_is_left(folder: Path, tmp_path: Path) -> 
     path, bag = tmp_path / "indexes" / "i.sqlite", Bag()
     needles = ("zyxomma", "quokkaberg", "wrexham covenant", "quokka", "wrexham")
     index(path, folder, bag)
-    vector = bag.vector(SECRET).tobytes()
+    secrets = [text for text in bag.asked if "zyxomma" in text]
+    vector = bag.vector(secrets[0]).tobytes()
+    assert vector in path.read_bytes() + get_vector_file(path).read_bytes()
     assert len({name for name, _ in _found(path.parent, needles)}) >= 1
     with Searcher(path) as searcher:  # one that reads now and then does not keep the log
         assert searcher.search("quokkaberg covenant", bag).hits
-        removed = folders.remove_files(path, [folder / "secret.txt"], nothing)
+        removed = remove_files(path, [folder / "secret.txt"], nothing)
         assert removed.clean
         assert [one.name for one in removed.files] == ["secret.txt"]
         assert removed.num_texts > 5
         assert _found(path.parent, needles) == []
-        assert vector not in path.read_bytes()
+        assert vector not in path.read_bytes() + get_vector_file(path).read_bytes()
         assert not searcher.search("quokkaberg", bag, mode="keywords").hits
     fresh = tmp_path / "fresh.sqlite"
     (folder / "secret.txt").unlink()
@@ -68,11 +73,11 @@ def test_no_byte_of_a_removed_document_is_left(folder: Path, tmp_path: Path) -> 
 def test_what_was_removed_stays_out_until_it_is_included(folder: Path, tmp_path: Path) -> None:
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, folder, bag)
-    folders.remove_files(path, [folder / "secret.txt"], nothing)
+    remove_files(path, [folder / "secret.txt"], nothing)
     done = index(path, folder, bag)
     assert (done.num_new, done.num_excluded) == (0, 1)
-    assert [one.name for one in status(path).excluded] == ["secret.txt"]
-    assert folders.include_files(path, [folder / "secret.txt"]) == 1
+    assert [one.name for one in read_status(path).excluded] == ["secret.txt"]
+    assert include_files(path, [folder / "secret.txt"]) == 1
     assert index(path, folder, bag).num_new == 1
     assert search(path, "quokkaberg", bag, mode="keywords").hits
 
@@ -80,24 +85,24 @@ def test_what_was_removed_stays_out_until_it_is_included(folder: Path, tmp_path:
 def test_a_folder_is_removed(folder: Path, tmp_path: Path) -> None:
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, folder, bag)
-    removed = folders.remove_files(path, [folder / "sub"], nothing)
+    removed = remove_files(path, [folder / "sub"], nothing)
     assert [one.name for one in removed.files] == ["other.txt"]
     write(folder, {"sub/later.txt": "A later file in a folder that is out."})
     assert index(path, folder, bag).num_excluded == 2
-    whole = folders.remove_files(path, [folder], nothing)
+    whole = remove_files(path, [folder], nothing)
     assert whole.roots == (folder.resolve(),)
-    assert contents(path)["texts"] == 0
+    assert contents(path)["passages"] == 0
     with pytest.raises(InvalidInputError, match="no folder yet"):
-        folders.index_folders(path, [], bag, folders.build_ways())
+        update_index(path, [], bag, FolderReader())
 
 
 def test_what_is_in_no_index_is_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "i.sqlite"
     index(path, folder, Bag())
     with pytest.raises(InvalidInputError, match="is not in the index"):
-        folders.remove_files(path, [tmp_path / "elsewhere.txt"], nothing)
+        remove_files(path, [tmp_path / "elsewhere.txt"], nothing)
     with pytest.raises(InvalidInputError, match="there is no index"):
-        folders.remove_files(tmp_path / "none.sqlite", [folder], nothing)
+        remove_files(tmp_path / "none.sqlite", [folder], nothing)
 
 
 def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_path: Path) -> None:
@@ -112,7 +117,7 @@ def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_pa
         vectors = CachedEmbedder(bag, cache)
         index(path, folder, vectors)
         index(tmp_path / "indexes" / "other.sqlite", tmp_path / "more", vectors)
-        removed = folders.remove_files(path, [folder / "secret.txt"], cache.forget)
+        removed = remove_files(path, [folder / "secret.txt"], cache.forget)
         assert removed.num_cached == 1
         store.scrub()
         kept = cache.get_many(
@@ -136,8 +141,8 @@ def test_a_file_behind_a_link_is_removed(tmp_path: Path) -> None:
         pytest.skip("no links here")
     path = tmp_path / "i.sqlite"
     index(path, tmp_path / "docs", Bag())
-    folders.remove_files(path, [tmp_path / "docs" / "link" / "note.txt"], nothing)
-    assert contents(path)["texts"] == 0
+    remove_files(path, [tmp_path / "docs" / "link" / "note.txt"], nothing)
+    assert contents(path)["passages"] == 0
     assert index(path, tmp_path / "docs", Bag()).num_excluded == 1
 
 
@@ -171,7 +176,7 @@ def test_what_is_removed_while_another_process_searches_is_gone_for_it_too(
     assert child.stdout is not None
     try:
         assert [child.stdout.readline() for _ in range(3)] == ["1\n"] * 3
-        removed = folders.remove_files(path, [folder / "secret.txt"], nothing)
+        removed = remove_files(path, [folder / "secret.txt"], nothing)
         assert removed.clean
         assert _found(path.parent, ["quokkaberg", "zyxomma"]) == []
         # One answer may have been on its way, and the pipe holds older ones.
@@ -189,23 +194,23 @@ def test_a_folder_stays_out_as_a_file_does(folder: Path, tmp_path: Path) -> None
     path, bag = tmp_path / "i.sqlite", Bag()
     (folder / "bad.txt").write_bytes(b"\xff\xfe broken \xff")
     first = index(path, folder, bag)
-    removed = folders.remove_files(path, [folder], nothing)
+    removed = remove_files(path, [folder], nothing)
     assert len(removed.files) - removed.num_unread == first.num_new
     assert removed.num_unread == 1
     assert removed.excluded == (folder.resolve(),)
     with pytest.raises(InvalidInputError, match="was removed from the index and is excluded"):
         index(path, folder, bag)
     with pytest.raises(InvalidInputError, match="is in .*, which was removed"):
-        folders.include_files(path, [folder / "secret.txt"])
-    assert folders.include_files(path, [folder]) == 1
-    assert folders.include_files(path, [folder]) == 0
-    assert folders.index_folders(path, [], bag, ways()).num_new == first.num_new
+        include_files(path, [folder / "secret.txt"])
+    assert include_files(path, [folder]) == 1
+    assert include_files(path, [folder]) == 0
+    assert update_index(path, [], bag, TextReader()).num_new == first.num_new
 
 
 def test_a_folder_within_one_that_is_indexed_later_stays_out(tmp_path: Path) -> None:
     path, bag = tmp_path / "i.sqlite", Bag()
     write(tmp_path / "all", {"in/a.txt": "What was removed.", "b.txt": "What was not."})
     index(path, tmp_path / "all" / "in", bag)
-    folders.remove_files(path, [tmp_path / "all" / "in"], nothing)
+    remove_files(path, [tmp_path / "all" / "in"], nothing)
     done = index(path, tmp_path / "all", bag)
     assert (done.num_new, done.num_excluded) == (1, 1)

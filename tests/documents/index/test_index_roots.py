@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from anyrig.documents.index import folders
-from anyrig.documents.index.status import status
-from anyrig.documents.index.update import Indexed
+from anyrig.documents.index.remove import remove_files
+from anyrig.documents.index.status import read_status
+from anyrig.documents.index.update import IndexChanges, update_index
 from tests.documents.index.bag import Bag
-from tests.documents.index.folder import index, ways, write
+from tests.documents.index.folder import TextReader, index, write
 
 
-def update_all(path: Path) -> Indexed:
-    return folders.index_folders(path, [], Bag(), ways())
+def update_all(path: Path) -> IndexChanges:
+    return update_index(path, [], Bag(), TextReader())
 
 
 @pytest.mark.parametrize("name", ["My.Passport", "letters.2024", "docs", "notes.txt", ".hidden.d"])
@@ -28,7 +28,7 @@ def test_a_missing_folder_keeps_its_files(tmp_path: Path, name: str) -> None:
     index(path, root, Bag())
     root.rename(tmp_path / "unplugged")
     done = update_all(path)
-    assert (done.num_gone, status(path).num_files) == (0, 2)
+    assert (done.num_gone, read_status(path).num_files) == (0, 2)
     (warning,) = done.warnings
     assert str(root) in warning
     assert "its 2 files stayed in the index" in warning
@@ -42,7 +42,7 @@ def test_an_empty_mount_point_keeps_its_files(tmp_path: Path) -> None:
     root.rename(tmp_path / "unplugged")
     root.mkdir()
     for done in (update_all(path), index(path, root, Bag())):
-        assert (done.num_gone, status(path).num_files) == (0, 1)
+        assert (done.num_gone, read_status(path).num_files) == (0, 1)
         assert "its 1 file stayed in the index" in done.warnings[0]
 
 
@@ -70,7 +70,7 @@ def test_a_folder_that_fails_to_list_keeps_its_files(
     monkeypatch.setattr(os, call, fail)
     done = update_all(path)
     monkeypatch.undo()
-    assert (done.num_gone, status(path).num_files) == (0, 2)
+    assert (done.num_gone, read_status(path).num_files) == (0, 2)
     assert os.strerror(code) in done.warnings[0]
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_fails_to_open_is_not_taken_for_deleted(
     monkeypatch.setattr(os, "stat", fail)
     done = update_all(path)
     monkeypatch.undo()
-    assert (done.num_gone, status(path).num_files) == (0, 2)
+    assert (done.num_gone, read_status(path).num_files) == (0, 2)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "README"])
@@ -100,7 +100,7 @@ def test_a_deleted_file_that_was_a_root_is_forgotten(tmp_path: Path, name: str) 
     index(path, root, Bag())
     root.unlink()
     done = update_all(path)
-    assert (done.num_gone, done.warnings, status(path).num_files) == (1, [], 0)
+    assert (done.num_gone, done.warnings, read_status(path).num_files) == (1, [], 0)
     assert update_all(path).warnings == []
     write(root.parent, {name: "A hare sat on the gate."})
     assert update_all(path).num_new == 1
@@ -112,7 +112,7 @@ def test_a_file_on_a_drive_that_is_missing_is_kept(tmp_path: Path) -> None:
     index(path, root, Bag())
     root.parent.rename(tmp_path / "unplugged")
     done = update_all(path)
-    assert (done.num_gone, status(path).num_files) == (0, 1)
+    assert (done.num_gone, read_status(path).num_files) == (0, 1)
     assert "stayed in the index" in done.warnings[0]
 
 
@@ -124,7 +124,7 @@ def test_a_missing_folder_inside_another_keeps_its_files(tmp_path: Path, given: 
     index(path, outer, Bag())
     (outer / "My.Passport").rename(tmp_path / "unplugged")
     done = index(path, outer, Bag()) if given else update_all(path)
-    assert (done.num_gone, status(path).num_files) == (0, 2)
+    assert (done.num_gone, read_status(path).num_files) == (0, 2)
     (outer / "near.txt").write_text("A fox.")
     assert update_all(path).num_changed == 1
 
@@ -134,5 +134,5 @@ def test_what_stayed_can_be_removed_on_purpose(tmp_path: Path) -> None:
     write(root, {"a.txt": "An owl."})
     index(path, root, Bag())
     root.rename(tmp_path / "unplugged")
-    removed = folders.remove_files(path, [root], lambda *_: 0)
-    assert (removed.files, status(path).num_files) == ((root / "a.txt",), 0)
+    removed = remove_files(path, [root], lambda *_: 0)
+    assert (removed.files, read_status(path).num_files) == ((root / "a.txt",), 0)

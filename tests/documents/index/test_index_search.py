@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -13,15 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.documents.index import nearest
-from anyrig.documents.index.near import floor
-from anyrig.documents.index.search import Mode, Searcher
-from anyrig.documents.index.snapshot import Filters
-from anyrig.documents.index.words import matches, terms
+from anyrig.documents.index.search import MIN_SIMILARITY, Filters, Mode, Searcher
+from anyrig.documents.index.vectors import find_nearest, get_vector_file
 from anyrig.documents.protocol import Vectors
 from anyrig.errors import InvalidInputError
 from tests.documents.index.bag import Bag
-from tests.documents.index.folder import ALICE, index, write
+from tests.documents.index.folder import ALICE, contents, index, write
 from tests.documents.index.labelled import load, reciprocal
 
 BAG = Bag()
@@ -138,9 +134,8 @@ def test_no_question_is_an_error(searcher: Searcher, subtests: pytest.Subtests) 
 @given(st.text(max_size=200))
 def test_no_text_is_an_error(path: Path, question: str) -> None:
     with Searcher(path) as searcher:
-        searcher.search(question, BAG, mode="keywords")
-        for start, end in matches(question, terms(question)):
-            assert 0 <= start < end <= len(question)
+        for hit in searcher.search(question, BAG, mode="keywords").hits:
+            assert all(0 <= start < end <= len(hit.text) for start, end in hit.matches)
 
 
 @pytest.fixture(scope="module")
@@ -201,17 +196,16 @@ def test_a_searcher_sees_what_is_indexed_meanwhile(tmp_path: Path) -> None:
     index(path, docs, BAG)
     with Searcher(path) as searcher:
         assert names(searcher, "quagga", mode="keywords") == []
-        first = searcher.snapshot()
-        assert searcher.snapshot() is first, "nothing is read again"
+        first = searcher.refresh()
+        assert searcher.refresh() is first, "nothing is read again"
         write(docs, {"new.txt": "A quagga stands in the rain."})
         index(path, docs, BAG)
         assert names(searcher, "quagga in the rain")[0] == "new.txt"
-        second = searcher.snapshot()
-        assert len(second.ids) == len(first.ids) + 1
+        second = searcher.refresh()
+        assert second.num_passages == first.num_passages + 1
         (docs / "3.txt").unlink()
         index(path, docs, BAG)
         assert "3.txt" not in names(searcher, "matter of 9", limit=50)
-        assert len(searcher.snapshot().ids) == len(first.ids)
 
 
 def test_threads_ask_while_it_is_indexed(tmp_path: Path) -> None:
@@ -248,32 +242,6 @@ def test_threads_ask_while_it_is_indexed(tmp_path: Path) -> None:
         assert len(searcher.search("zebra", BAG, limit=50).hits) >= 5
 
 
-def test_a_graph_is_used_beyond_the_threshold_and_follows_the_index(tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
-    docs, path = tmp_path / "docs", tmp_path / "i.sqlite"
-    write(docs, {f"{n}.txt": f"{ALICE[n * 300 : n * 300 + 280]} number{n}" for n in range(100)})
-    index(path, docs, BAG, threshold=50)
-    assert path.with_name("i.sqlite.hnsw").exists()
-    with Searcher(path, threshold=50) as graph, Searcher(path) as exact:
-        assert graph.snapshot().vectors.what.startswith("HNSW over 100")
-        for question in ("rabbit with a watch", "the pool of tears", "number77"):
-            assert names(graph, question, mode="vectors") == names(exact, question, mode="vectors")
-    (docs / "5.txt").unlink()
-    write(docs, {"new.txt": "An aardvark and its umbrella."})
-    with Searcher(path, threshold=50) as graph:
-        index(path, docs, BAG, threshold=1000)  # not brought up to date, and gone
-        assert not path.with_name("i.sqlite.hnsw").exists()
-        assert names(graph, "aardvark umbrella", mode="vectors")[0] == "new.txt"
-        assert "searched one by one" in graph.search("rabbit", BAG).notes[0]
-        index(path, docs, BAG, threshold=50)
-        write(docs, {"newer.txt": "A wombat under the umbrella of an aardvark."})
-    index(path, docs, BAG, threshold=50)
-    with Searcher(path, threshold=50) as graph:
-        assert graph.snapshot().note == ""
-        assert names(graph, "wombat umbrella", mode="vectors")[0] == "newer.txt"
-        assert "5.txt" not in names(graph, "number5", mode="vectors", limit=200)
-
-
 def test_an_index_that_is_not_there_or_is_none(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="there is no index"):
         Searcher(tmp_path / "none.sqlite")
@@ -302,11 +270,13 @@ def test_both_lists_together_beat_each_alone(tmp_path: Path) -> None:
             for mode in MODES
         }
         near = {
-            one: searcher.search(one.ask, vectors, limit=10, least=floor("minilm"))
+            one: searcher.search(
+                one.ask, vectors, limit=10, min_similarity=MIN_SIMILARITY["minilm"]
+            )
             for one in questions
         }
         odd = [
-            searcher.search(ask, vectors, least=floor("minilm"))
+            searcher.search(ask, vectors, min_similarity=MIN_SIMILARITY["minilm"])
             for ask in ("qwxzv blorptag", "the moons of Jupiter", "how to knit a scarf")
         ]
     assert found["hybrid"] > max(found["vectors"], found["keywords"]) + 0.05
@@ -344,76 +314,43 @@ def slowly(matrix: Any, query: Any, most: int, allowed: Any = None) -> list[int]
 
 
 @pytest.mark.parametrize("share", [None, 0.5, 0.001, 0.0])
-def test_exact_is_what_a_plain_loop_finds(share: float | None) -> None:
+def test_the_nearest_are_what_a_plain_loop_finds(share: float | None) -> None:
     matrix = unit(2000)
     allowed = None if share is None else np.random.default_rng(1).random(2000) < share
     for query in unit(10, seed=5):
-        rows, scores = nearest.Exact(matrix).nearest(query, 10, allowed)
+        rows, scores = find_nearest(matrix, query, 10, allowed)
         assert rows.tolist() == slowly(matrix, query, 10, allowed)
         assert (np.diff(scores) <= 0).all()
 
 
-def _graph(matrix: Any, ids: Any, before: nearest.Graph | None = None) -> nearest.Graph:
-    place = {int(one): number for number, one in enumerate(ids)}
-    made = nearest.built(
-        ids, lambda some: matrix[[place[int(one)] for one in some]], "model", matrix.shape[1],
-        before=before,
-    )  # fmt: skip
-    assert made is not None
-    return made
+def test_an_open_searcher_reads_only_what_is_new(tmp_path: Path) -> None:
+    docs, path = tmp_path / "docs", tmp_path / "i.sqlite"
+    write(docs, {f"{n}.txt": f"Text {n} on the matter of {n * n}." for n in range(9)})
+    index(path, docs, BAG)
+    with Searcher(path) as searcher:
+        searcher.refresh()
+        statements: list[str] = []
+        with searcher._connect() as connection:
+            connection.set_trace_callback(statements.append)
+        write(docs, {"new.txt": "A quagga stands in the rain."})
+        index(path, docs, BAG)
+        assert names(searcher, "quagga in the rain")[0] == "new.txt"
+        read = [one for one in statements if "FROM passages WHERE content >" in one]
+        assert len(read) == 1
+        assert "> 9" in read[0]
+        assert not any("FROM vectors" in one for one in statements), "the file is mapped"
 
 
-def test_a_graph_finds_nearly_all(tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
-    matrix, ids = unit(3000), np.arange(3000, dtype=np.int64) * 7 + 1
-    nearest.save(_graph(matrix, ids), tmp_path / "i.hnsw")
-    graph = nearest.load(tmp_path / "i.hnsw")
-    assert graph is not None
-    assert graph.ids.tolist() == ids.tolist()
-    assert np.array_equal(graph.matrix, matrix), "its vectors, in place"
-    asked = nearest.Hnsw(graph, np.ones(3000, bool), np.zeros((0, 32), np.float32))
-    found = sum(
-        len(set(asked.nearest(query, 10)[0].tolist()) & set(slowly(matrix, query, 10)))
-        for query in unit(50, seed=5)
-    )
-    assert found >= 0.97 * 500
-
-
-def test_a_broken_graph_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("faiss")
-    path = tmp_path / "i.hnsw"
-    assert nearest.load(path) is None
-    path.write_bytes(b"something else")
-    assert nearest.load(path) is None
-    nearest.save(_graph(unit(100), np.arange(100)), path)
-    path.write_bytes(path.read_bytes()[:-500])
-    assert nearest.load(path) is None
-    assert "creates it again" in caplog.text
-
-
-def test_a_gpu_that_fails_or_is_slower_is_not_chosen() -> None:
-    exact = nearest.Exact(unit(100))
-
-    def refuses() -> None:
-        raise RuntimeError("CUDA error: out of memory\nmore of it")
-
-    broken = SimpleNamespace(StandardGpuResources=refuses, get_num_gpus=lambda: 1)
-    assert nearest.on_gpu(exact, broken) is exact
-
-    class Slow:
-        def __init__(self, _: object, dimension: int) -> None:
-            self.rows: Any = None
-
-        def add(self, rows: Any) -> None:
-            self.rows = rows
-
-        def search(self, query: Any, most: int) -> tuple[Any, Any]:
-            for _ in range(200):
-                scores = self.rows @ query[0]
-            order = np.argsort(-scores)[:most]
-            return scores[order][None], order[None]
-
-    slow = SimpleNamespace(StandardGpuResources=object, get_num_gpus=lambda: 1, GpuIndexFlatIP=Slow)
-    assert nearest.on_gpu(exact, slow) is exact
-    rows, _ = nearest.OnGpu(slow, exact).nearest(exact.matrix[3], 5)
-    assert rows.tolist() == exact.nearest(exact.matrix[3], 5)[0].tolist()
+def test_a_file_of_vectors_that_is_not_complete_is_not_trusted(tmp_path: Path) -> None:
+    docs, path = tmp_path / "docs", tmp_path / "i.sqlite"
+    write(docs, {f"{n}.txt": f"Text {n} on the matter of {n * n}." for n in range(9)})
+    index(path, docs, BAG)
+    whole = get_vector_file(path).read_bytes()
+    for broken in (b"", whole[:5000], whole.replace(b"true", b"false", 1)[:-4096], b"x" * 9000):
+        get_vector_file(path).write_bytes(broken)
+        with Searcher(path) as searcher:
+            if not broken.startswith(whole[:4000]):
+                assert names(searcher, "matter of 49", mode="vectors", limit=1) == ["7.txt"]
+    write(docs, {"new.txt": "A quagga stands in the rain."})
+    index(path, docs, BAG)
+    assert contents(path)["vectors"] == 10

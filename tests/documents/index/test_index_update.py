@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.index import folders, rows
-from anyrig.documents.index.database import IndexFile, alone
+from anyrig.documents.index import db
+from anyrig.documents.index.db import IndexFile, lock_index
+from anyrig.documents.index.files import resolve_folders
 from anyrig.documents.index.progress import Progress
-from anyrig.documents.index.status import status
-from anyrig.documents.index.update import Ways
+from anyrig.documents.index.status import read_status
+from anyrig.documents.index.update import update_index, watch_index
 from anyrig.errors import InvalidInputError, StorageError, render
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import (
     ALICE,
+    TextReader,
     aged,
     contents,
     index,
-    look,
-    read_texts,
     search,
     write,
 )
@@ -49,7 +49,7 @@ def test_a_second_run_asks_for_nothing(folder: Path, tmp_path: Path) -> None:
     assert first.num_passages == first.num_embedded == len(bag.asked) > 8
     before = contents(path)
     second = index(path, folder, bag)
-    assert (second.num_same, second.num_new, second.changed) == (3, 0, False)
+    assert (second.num_same, second.num_new, second.any) == (3, 0, False)
     assert len(bag.asked) == first.num_embedded
     assert contents(path) == before
 
@@ -62,17 +62,17 @@ def test_an_interrupted_run_is_in_the_status_until_one_is_finished(
 
     def interrupt(now: Progress) -> None:
         if now.num_passages:  # within the first file: none is in the index
-            found = status(path)
+            found = read_status(path)
             seen.append((found.num_files, found.num_pending, found.indexing))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        index(path, folder, bag, tell=interrupt)
+        index(path, folder, bag, on_progress=interrupt)
     assert seen == [(0, 3, True)]
-    found = status(path)
+    found = read_status(path)
     assert (found.num_files, found.num_pending, found.indexing) == (0, 3, False)
     index(path, folder, bag)
-    found = status(path)
+    found = read_status(path)
     assert (found.num_files, found.num_pending, found.indexing) == (3, 0, False)
 
 
@@ -109,7 +109,7 @@ def test_equal_passages_are_embedded_and_kept_once(tmp_path: Path) -> None:
     write(folder, {"a.txt": same, "b.txt": same, "c.txt": f"{same}\n\nwith another end"})
     done = index(path, folder, bag)
     assert done.num_new + done.num_moved == 3
-    assert len(bag.asked) == len(set(bag.asked)) == contents(path)["texts"]
+    assert len(bag.asked) == len(set(bag.asked)) == 5
     assert contents(path)["contents"] == 2, "two files are one content"
 
 
@@ -127,10 +127,10 @@ def test_a_folder_that_is_not_there_loses_nothing(folder: Path, tmp_path: Path) 
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, folder, bag)
     folder.rename(tmp_path / "unplugged")
-    done = folders.index_folders(path, [], bag, Ways(look, read_texts))
+    done = update_index(path, [], bag, TextReader())
     assert done.num_gone == 0
     assert "cannot be read" in done.warnings[0]
-    assert status(path).num_files == 3
+    assert read_status(path).num_files == 3
     with pytest.raises(InvalidInputError, match="no such file or folder"):
         index(path, folder, bag)
 
@@ -139,10 +139,10 @@ def test_files_of_other_types_are_not_taken_for_deleted(folder: Path, tmp_path: 
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, folder, bag)
     (folder / "alice.txt").unlink()
-    some = Ways(folders.build_look(["md"]), read_texts)
-    done = folders.index_folders(path, folders.resolve_folders([folder]), bag, some)
+    some = TextReader(types=["md"])
+    done = update_index(path, resolve_folders([folder]), bag, some)
     assert (done.num_gone, done.num_same) == (1, 1)
-    assert status(path).num_files == 2
+    assert read_status(path).num_files == 2
 
 
 def test_errors_are_kept_and_tried_again_when_the_file_changes(
@@ -155,13 +155,13 @@ def test_errors_are_kept_and_tried_again_when_the_file_changes(
     done = index(path, folder, bag)
     assert [one.file.name for one in done.failed] == ["bad.txt"]
     assert done.num_new == 3
-    assert [one.file.name for one in status(path).troubles] == ["bad.txt"]
+    assert [one.file.name for one in read_status(path).troubles] == ["bad.txt"]
     again = index(path, folder, bag)
     assert (again.failed, [one.file.name for one in again.old_failed]) == ([], ["bad.txt"])
     assert [one.file.name for one in index(path, folder, bag, retry=True).failed] == ["bad.txt"]
     write(folder, {"bad.txt": "It is mended."})
     assert index(path, folder, bag).num_changed == 1
-    assert status(path).troubles == ()
+    assert read_status(path).troubles == ()
 
 
 def test_a_text_that_cannot_be_embedded_costs_its_own_file(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_another_model_embeds_everything_anew(folder: Path, tmp_path: Path) -> N
     assert "--model bag" in render(refused.value.hint, "command")
     done = index(path, folder, other)
     assert done.num_same == 3
-    assert done.num_embedded == contents(path)["texts"] == len(other.asked)
+    assert done.num_embedded == contents(path)["passages"] == len(other.asked)
     assert search(path, "rabbit", other).hits
     assert index(path, folder, other).num_embedded == 0
 
@@ -206,7 +206,7 @@ def test_a_change_of_the_model_that_was_cut_off_goes_on(folder: Path, tmp_path: 
     index(path, folder, Bag())
     other = Bag("other", 32)
     with IndexFile(path) as file:
-        file.write(lambda c: rows.set_model(c, other.model.fingerprint, "other", 32))
+        file.write(lambda c: db.set_model(c, other.model.fingerprint, "other", 32))
     answer = search(path, "rabbits", other)
     assert "have no vector yet" in answer.notes[0]
     assert answer.hits, "words are still found"
@@ -218,7 +218,7 @@ def test_a_change_of_the_model_that_was_cut_off_goes_on(folder: Path, tmp_path: 
 
 def test_two_at_once_are_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "i.sqlite"
-    with alone(path), pytest.raises(StorageError, match="another process is updating"):
+    with lock_index(path), pytest.raises(StorageError, match="another process is updating"):
         index(path, folder, Bag())
     assert index(path, folder, Bag()).num_new == 3
 
@@ -246,8 +246,8 @@ def test_watching_takes_what_changes_and_waits_for_what_is_written(tmp_path: Pat
             file.write(f"part {4 - len(looks.left)} ")
 
     looks = Between(grow, grow, grow, lambda: None, (folder / "a.txt").unlink)
-    roots, how = folders.resolve_folders([folder]), Ways(look, read_texts)
-    watching = folders.watch_folders(path, roots, bag, how, stop=looks, every_s=0.1)
+    roots, reader = resolve_folders([folder]), TextReader()
+    watching = watch_index(path, roots, bag, reader, stop=looks, interval_s=0.1)
     assert next(watching).num_new == 1
     assert len(looks.left) == 5
     assert next(watching).num_new == 1

@@ -2,7 +2,8 @@
 
 A file whose size and time are those that the index has is not opened. One that was changed within
 two seconds of the look at it may have been changed again without a sign, as file systems keep time
-in steps; it is opened again, and left if its content is the same.
+in steps; it is opened again, and left if its content is the same. A time in the future is as good
+as any: whoever writes the file again changes it.
 """
 
 from __future__ import annotations
@@ -13,24 +14,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from anyrig.documents.index.rows import Known, Stamp, is_under
-from anyrig.documents.reading import NO_OCR, NOT_WANTED
+from anyrig.documents.index.db import FailureReason, Known, Stamp, is_under
 from anyrig.errors import InvalidInputError
 from anyrig.text.folder import Skipped
 
 _TICK_S = 2.0
-WITHOUT = "without"
+NO_OCR = "without"
 """The way of reading where OCR was wanted and is not installed."""
 
 
 @dataclass(frozen=True)
-class Found:
+class FolderListing:
     """What lies in a folder."""
 
     files: tuple[Path, ...]
     unseen: tuple[Skipped, ...] = ()
     """What could not be looked at: its files are not taken for deleted."""
-    partly: bool = False
+    is_partial: bool = False
     """Whether some files were left out: what is not listed may be there still."""
     others: tuple[Path, ...] = ()
     """Files of kinds that are not read."""
@@ -38,7 +38,7 @@ class Found:
     """Links that lead out of the folder: not followed."""
 
 
-Look = Callable[[Path], Found]
+ListFiles = Callable[[Path], FolderListing]
 """The files of a folder, or a file alone."""
 
 
@@ -53,7 +53,7 @@ class Unseen:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpdatePlan:
     """What is to be done."""
 
     stamps: tuple[Stamp, ...]
@@ -75,7 +75,7 @@ class Plan:
     """Links that lead out of their folder: not followed."""
 
 
-def whole(path: Path) -> bytes:
+def resolve_path(path: Path) -> bytes:
     """A path as the index names it: absolute, links in it followed, so that it has one name."""
     try:
         return os.fsencode(path.expanduser().resolve())
@@ -85,7 +85,7 @@ def whole(path: Path) -> bytes:
         ) from error
 
 
-def stamped(files: Iterable[Path]) -> tuple[list[Stamp], list[Skipped]]:
+def stamp_files(files: Iterable[Path]) -> tuple[list[Stamp], list[Skipped]]:
     """The files with size and time, sorted, each once, without those that are gone meanwhile; and
     those that the system does not let us look at.
     """
@@ -104,21 +104,21 @@ def stamped(files: Iterable[Path]) -> tuple[list[Stamp], list[Skipped]]:
     return [found[path] for path in sorted(found)], unseen
 
 
-def plan(
+def build_plan(
     roots: Sequence[bytes],
-    look: Look,
+    list_files: ListFiles,
     known: Mapping[bytes, Known],
     excluded: Sequence[bytes],
     *,
     how: str,
     retry: bool = False,
     wait_for: Mapping[bytes, Stamp] | None = None,
-) -> Plan:
+) -> UpdatePlan:
     """What has to be read and what to be forgotten.
 
     Args:
         roots: the folders.
-        look: lists their files.
+        list_files: of a folder.
         known: what the index has.
         excluded: what is left out.
         how: the way files are read now; files that another way may read better are read again.
@@ -126,9 +126,9 @@ def plan(
         wait_for: what the last look found; a file that differs from it is still being written.
     """
     seen = time.time()
-    looked = [look(Path(os.fsdecode(root))) for root in roots]
-    stamps, unseen = stamped(file for found in looked for file in found.files)
-    unseen += [one for found in looked for one in found.unseen]
+    listings = [list_files(Path(os.fsdecode(root))) for root in roots]
+    stamps, unseen = stamp_files(file for found in listings for file in found.files)
+    unseen += [one for found in listings for one in found.unseen]
     unseen = [one for one in unseen if not _is_deleted_file(one.path, known)]
     there = {stamp.path for stamp in stamps}
     kept = [stamp for stamp in stamps if not is_under(stamp.path, excluded)]
@@ -136,11 +136,11 @@ def plan(
     if wait_for is not None:
         todo = [stamp for stamp in todo if wait_for.get(stamp.path) == stamp]
     hidden = [os.fsencode(one.path.absolute()) for one in unseen]
-    partly = any(found.partly for found in looked)
+    is_partial = any(found.is_partial for found in listings)
     gone = [
         path for path in known
         if is_under(path, roots) and not is_under(path, hidden)
-        and (is_under(path, excluded) or _is_gone(path, there, partly))
+        and (is_under(path, excluded) or _is_gone(path, there, is_partial))
     ]  # fmt: skip
     chosen = {stamp.path for stamp in todo}
     errors = [
@@ -148,13 +148,13 @@ def plan(
         for stamp in kept
         if stamp.path not in chosen and stamp.path in known and known[stamp.path].error
     ]
-    return Plan(
+    return UpdatePlan(
         tuple(todo), tuple(gone), seen, num_same=len(kept) - len(todo) - len(errors),
         num_excluded=len(stamps) - len(kept), old_errors=tuple(errors),
         unseen=tuple(_count_files(unseen, known)),
         found={stamp.path: stamp for stamp in stamps},
-        others=tuple(dict.fromkeys(file for found in looked for file in found.others)),
-        outside=tuple(dict.fromkeys(link for found in looked for link in found.outside)),
+        others=tuple(dict.fromkeys(file for found in listings for file in found.others)),
+        outside=tuple(dict.fromkeys(link for found in listings for link in found.outside)),
     )  # fmt: skip
 
 
@@ -189,26 +189,21 @@ def _is_absent(path: Path) -> bool:
         return False
 
 
-def _is_gone(path: bytes, there: Set[bytes], partly: bool) -> bool:
-    return path not in there and not (partly and os.path.exists(path))
+def _is_gone(path: bytes, there: Set[bytes], is_partial: bool) -> bool:
+    return path not in there and not (is_partial and os.path.exists(path))
 
 
 def _changed(stamp: Stamp, before: Known | None, how: str, retry: bool) -> bool:
     if before is None or before.stamp != stamp:
         return True
-    if stamp.mtime_ns / 1e9 > before.seen - _TICK_S:
+    if abs(stamp.mtime_ns / 1e9 - before.seen) < _TICK_S:
         return True
     if before.error or before.content is None:
-        return retry or (how not in ("never", WITHOUT) and _lacked_ocr(before))
+        return retry or (how not in ("never", NO_OCR) and before.reason is FailureReason.NO_OCR)
     if retry and before.num_unread:
         return True
-    if how == WITHOUT:  # what OCR read when it was there is better than nothing
+    if how == NO_OCR:  # what OCR read when it was there is better than nothing
         return False
     read_by = before.digest.rpartition(" ")[2]
     pictures = before.num_ocr or before.num_unread
     return read_by != how and bool(pictures or "always" in (read_by, how))
-
-
-def _lacked_ocr(before: Known) -> bool:
-    """Whether a file could not be read because nothing read its pictures."""
-    return NO_OCR in before.error or NOT_WANTED in before.error

@@ -1,10 +1,22 @@
-"""Searching an index: by vectors, by words, or by both; with file, page and what to show bright.
+"""Searching an index: by vectors, by words, or by both; with file, page and what to mark.
 
     with Searcher(path) as searcher:
-        found = searcher.search("when is the rent due", vectors)
+        answer = searcher.search("when is the rent due", embedder)
 
 A searcher lives as long as its owner wants: it sees what is indexed meanwhile, and any number of
 threads may ask it at once.
+
+How the lists are joined. A passage has 1 / (20 + place) from each list it stands in, a reciprocal
+rank fusion. What its words say counts as much as they cover of the question, squared: a code that
+only one passage has outweighs every vector, and one common word of seven outweighs none. Measured
+on 44 labelled questions among 280 passages with all-MiniLM-L6-v2, mean reciprocal rank: vectors
+alone 0.872, words alone 0.552, the plain fusion with 60 and equal weights 0.855, this 0.956, and
+the same for 5 to 60 and 1 to 2. It was chosen on the same questions: others will show a smaller
+gain.
+
+What is shown. By its vector every passage is found: something is nearest to any question, however
+far. So a passage is shown only if its cosine is above a minimum of the model and not far below the
+best, or if its words cover nearly as much of the question as those of the best do.
 """
 
 from __future__ import annotations
@@ -13,27 +25,100 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from anyrig.documents.index import keywords, nearest, schema, words
-from anyrig.documents.index.database import get, translated
-from anyrig.documents.index.fuse import fused
-from anyrig.documents.index.near import near
-from anyrig.documents.index.snapshot import FileRow, Filters, Snapshot, taken
+import numpy as np  # noqa: TID253 - arrays are what it searches
+
+from anyrig.documents.index import db, vectors
+from anyrig.documents.index.keywords import (
+    KeywordQuery,
+    Query,
+    Term,
+    build_keyword_query,
+    find_best_sentence,
+    find_matches,
+    find_matching,
+    find_names,
+    fold,
+    list_words,
+    parse_question,
+    rank_passages,
+)
 from anyrig.errors import InvalidInputError, Message, OptionRef
+from anyrig.text.tokens import split_text
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from anyrig.documents.protocol import Vectors
+
+    Matrix = NDArray[np.float32]
+    Ids = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
 Mode = Literal["hybrid", "vectors", "keywords"]
 DEPTH = 100
 """How far down each list is looked at."""
+MIN_SIMILARITY = {"minilm": 0.24, "all-MiniLM-L6-v2": 0.24, "multilingual": 0.19, "hashing": 0.36}
+"""Cosines by the name of the model; of another, nothing is known but the share of the best."""
+_RANK = 20
+_WORDS_WEIGHT = 1.5
+"""What a place among the words weighs, to 1 for one among the vectors."""
+_NAMES_WEIGHT = 1.0
+_MIN_NAME_SHARE = 0.5
+"""Of a question: what the name or title of a file has to say of it, to be a hit by that."""
+_SIMILARITY_OF_BEST = 0.6
+_WORDS_OF_BEST = 0.6
+_MIN_WORDS = 0.15
+_SAME_WORDS = 0.9  # of their words in common: one of them is shown
+_MAX_NAMES = 20
 _KEYWORDS = OptionRef("mode", "keywords")
-_ALIKE = 0.9  # of their words in common: one of them is shown
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which files may be found; what is not given lets all through."""
+
+    folders: tuple[bytes, ...] = ()
+    types: tuple[str, ...] = ()
+    """Formats or endings of names: pdf, docx, eml."""
+    after: float | None = None
+    """Changed at or after, in seconds since 1970."""
+    before: float | None = None
+    """Changed before."""
+    languages: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Parts of a path, in any case; each must be in it."""
+
+    def match(self, file: FileRow) -> bool:
+        if self.folders and not db.is_under(file.path, self.folders):
+            return False
+        if self.after is not None and file.modified < self.after:
+            return False
+        if self.before is not None and file.modified >= self.before:
+            return False
+        if self.languages and file.language not in self.languages:
+            return False
+        name = os.fsdecode(file.path)
+        if self.paths and not all(fold(part) in fold(name) for part in self.paths):
+            return False
+        suffix = os.path.splitext(name)[1].lstrip(".").lower()
+        return not self.types or file.format in self.types or suffix in self.types
+
+
+class FileRow(NamedTuple):
+    """A file that can be found."""
+
+    path: bytes
+    content: int
+    modified: float
+    """In seconds since 1970."""
+    format: str
+    language: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +138,12 @@ class Place:
     language: str = ""
     modified: float = 0.0
 
+    @property
+    def link(self) -> str:
+        """A URL that opens the file, at the page where its viewer can."""
+        url = self.file.absolute().as_uri()
+        return f"{url}#page={self.page}" if self.page and self.format == "pdf" else url
+
 
 @dataclass(frozen=True)
 class Hit:
@@ -64,7 +155,9 @@ class Hit:
     places: tuple[Place, ...]
     """The first is shown; the others are files that say the same."""
     matches: tuple[tuple[int, int], ...]
-    """What to show bright, in the text."""
+    """What to mark, in the text."""
+    sentence: tuple[int, int] | None = None
+    """The sentence that says most of what was asked; None where none has a word of it."""
     similarity: float | None = None
     """The cosine to the question, where vectors were asked."""
     num_more: int = 0
@@ -86,35 +179,44 @@ class Answer:
     nearest: Hit | None = None
     """Where nothing is near enough: what is nearest."""
     num_far: int = 0
-    """Passages that were left out as not near enough, of those looked at."""
+    """Passages that were left out as too weak, of those looked at."""
     notes: tuple[str, ...] = ()
     """What a person should know of how it was searched."""
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """What a search needs in memory, of one state of the index."""
+
+    changed: str
+    fingerprint: str
+    model: str
+    dimension: int
+    contents: Ids
+    """By row: the content of the passage `row + 1`; 0 where there is none."""
+    last_content: int
+    num_passages: int
+    languages: tuple[str, ...]
+    """Of the files, the most frequent first."""
+    is_incomplete: bool
+    """Whether passages lack vectors."""
+    matrix: Matrix | None = field(repr=False, default=None)
+    matrix_file: tuple[int, int] = (0, 0)
+    terms: dict[str, Term] = field(default_factory=dict, repr=False, compare=False)
+    """How common words are, as far as they were looked up."""
+    allowed: dict[Filters, set[int]] = field(default_factory=dict, repr=False, compare=False)
+
+
 class Searcher:
-    """An index that is asked.
+    """An index that is searched."""
 
-    Args:
-        path: the file of the index.
-        threshold: passages above which a graph answers.
-        gpu: whether a GPU may be opened, for a searcher that lives long.
-    """
-
-    def __init__(
-        self, path: Path, *, threshold: int = nearest.THRESHOLD, gpu: bool = False
-    ) -> None:
-        if not path.is_file():
-            raise InvalidInputError(
-                f"there is no index {path.stem!r}",
-                hint="`anyrig index FOLDER` makes one; `anyrig index --list` shows what there is.",
-            )
+    def __init__(self, path: Path) -> None:
+        db.check_exists(path)
         self.path = path
-        self._threshold, self._gpu = threshold, gpu
         self._lock = threading.Lock()
-        self._free: list[sqlite3.Connection] = []
+        self._idle: list[sqlite3.Connection] = []
         self._snapshot: Snapshot | None = None
-        self._words_only: Snapshot | None = None
-        self._aside = ThreadPoolExecutor(4, thread_name_prefix="anyrig-words")
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="anyrig-words")
 
     def __enter__(self) -> Searcher:
         return self
@@ -124,255 +226,434 @@ class Searcher:
 
     def close(self) -> None:
         """Close every connection; nobody may be asking."""
-        self._aside.shutdown()
+        self._threads.shutdown()
         with self._lock:
-            for connection in self._free:
+            for connection in self._idle:
                 connection.close()
-            self._free.clear()
-
-    @property
-    def model(self) -> str:
-        """The name of the model whose vectors are in it; empty before any."""
-        with self._connection() as connection:
-            return get(connection, "model")
+            self._idle.clear()
+            self._snapshot = None
 
     def search(
         self,
         question: str,
-        vectors: Vectors | None,
+        embedder: Vectors | None,
         *,
         mode: Mode = "hybrid",
         limit: int = 10,
         filters: Filters = Filters(),  # noqa: B008 - it is frozen
         per_file: bool = False,
-        least: float | None = None,
+        min_similarity: float | None = None,
     ) -> Answer:
         """The passages that answer a question best.
 
         Args:
-            question: whatever a person writes.
-            vectors: of the model that the index was made with; not needed for keywords alone.
+            question: as people write it, see `keywords.parse_question`.
+            embedder: of the model that the index was made with; not needed for keywords alone.
             mode: both ways, or one of them.
             limit: the most hits.
-            filters: which files may be found.
+            filters: which files may be found, besides those that the question names.
             per_file: the best passage of each file, with the number of others.
-            least: the cosine that a passage without a word of the question must have, see `near`;
-                None shows all.
+            min_similarity: the cosine that a passage found by its vector must have; None shows
+                weak ones too.
         """
-        if not any(map(str.isalnum, question)):
+        query = parse_question(question)
+        if query.is_empty:
             return Answer((), (), notes=("there is no word in the question",))
-        snapshot = self.snapshot(vectors=mode != "keywords")
+        snapshot = self.refresh(matrix=mode != "keywords")
         if mode != "keywords":
-            _check_model(snapshot, vectors, self.path)
-        contents = snapshot.allowed_contents(filters) if filters.given else None
+            _check_model(snapshot, embedder, self.path)
         depth = max(DEPTH, 4 * limit)
-        asked = _Asked(question, depth, snapshot, contents, filters)
-        by_words: dict[int, float] = {}
-        similar: dict[int, float] = {}
-        if mode == "vectors":
-            assert vectors is not None
-            similar = asked.by_vectors(vectors)
-            told = tuple(words.telling(words.terms(question)))
-        else:
-            waiting = self._aside.submit(self._by_words, asked)
-            if mode == "hybrid":
-                assert vectors is not None
-                similar = asked.by_vectors(vectors)  # while SQLite ranks in its thread
-            told, by_words = waiting.result()
-        order = fused(list(similar), by_words, mode)
-        chosen = order if least is None else near(order, by_words, similar, least)
-        hits = self._hits(chosen, asked, told, similar, limit, per_file)
-        first = [] if hits or least is None else self._hits(order, asked, told, similar, 1, False)
-        return Answer(
-            tuple(hits), told, next(iter(first), None), len(order) - len(chosen),
-            _notes(snapshot, mode),
-        )  # fmt: skip
+        search = _Search(snapshot, query, _join_filters(filters, query), depth)
+        with self._connect() as connection:
+            search.prepare(connection)
+            similar: dict[int, float] = {}
+            by_words: dict[int, float] = {}
+            by_names: dict[int, float] = {}
+            if mode == "vectors":
+                assert embedder is not None
+                similar = search.rank_by_vectors(connection, embedder)
+            else:
+                waiting = self._threads.submit(self._rank_by_words, search)
+                if mode == "hybrid":
+                    assert embedder is not None
+                    similar = search.rank_by_vectors(connection, embedder)  # SQLite ranks meanwhile
+                by_words = waiting.result()
+                by_names = search.rank_by_names(connection, similar, by_words)
+            order = chosen = fuse(list(similar), by_words, by_names, mode)
+            if mode != "keywords" and min_similarity is not None:
+                chosen = _drop_weak(order, by_words, by_names, similar, min_similarity)
+            hits = search.build_hits(connection, chosen, similar, limit, per_file)
+            nearest = None
+            if not hits and len(chosen) < len(order):
+                nearest = next(iter(search.build_hits(connection, order, similar, 1, False)), None)
+            notes = _list_notes(connection, snapshot, mode)
+        num_far = len(order) - len(chosen)
+        return Answer(tuple(hits), search.keywords.words, nearest, num_far, notes)
 
-    def snapshot(self, *, vectors: bool = True) -> Snapshot:
-        """The present state of the index; read anew when it has changed."""
-        with self._connection() as connection:
-            changed = get(connection, "changed")
-            held = self._snapshot if vectors else self._snapshot or self._words_only
-            if held is not None and held.changed == changed:
+    def refresh(self, *, matrix: bool = True) -> Snapshot:
+        """The present state of the index. Of one that has changed only what is new is read."""
+        with self._connect() as connection:
+            changed = db.get_meta(connection, "changed")
+            held = self._snapshot
+            if held and held.changed == changed and (held.matrix is not None or not matrix):
                 return held
             with self._lock:  # one reads, the others wait for it
-                held = self._snapshot if vectors else self._words_only
-                if held is not None and held.changed == changed:
+                held = self._snapshot
+                if held and held.changed == changed and (held.matrix is not None or not matrix):
                     return held
                 connection.execute("BEGIN")
                 try:
-                    new = taken(
-                        connection, self.path, held, threshold=self._threshold, gpu=self._gpu,
-                        vectors=vectors,
-                    )  # fmt: skip
+                    self._snapshot = _take_snapshot(connection, self.path, held, matrix=matrix)
                 finally:
                     connection.execute("ROLLBACK")
-                if vectors:
-                    self._snapshot = new
-                else:
-                    self._words_only = new
-                return new
+                return self._snapshot
+
+    def list_files(self) -> list[FileRow]:
+        """The files that can be found."""
+        with self._connect() as connection:
+            return _list_files(connection)
+
+    @property
+    def model(self) -> str:
+        """The name of the model whose vectors are in it; empty before any."""
+        with self._connect() as connection:
+            return db.read_model(connection)[1]
 
     @contextlib.contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _connect(self) -> Iterator[sqlite3.Connection]:
         """A connection that no other thread has."""
-        with translated(self.path):
+        with db.translate_errors(self.path):
             with self._lock:
-                connection = self._free.pop() if self._free else None
+                connection = self._idle.pop() if self._idle else None
             if connection is None:
-                connection = schema.connect_to_read(self.path)
+                connection = db.connect_to_read(self.path)
             try:
                 yield connection
             finally:
                 with self._lock:
-                    self._free.append(connection)
+                    self._idle.append(connection)
 
-    def _by_words(self, asked: _Asked) -> tuple[tuple[str, ...], dict[int, float]]:
-        with self._connection() as connection:
-            told = keywords.asked(connection, asked.question, known=asked.snapshot.counted)
-            among = None if asked.contents is None else asked.texts.tolist()
-            return told.words, keywords.ranked(connection, told, asked.depth, among)
+    def _rank_by_words(self, search: _Search) -> dict[int, float]:
+        with self._connect() as connection:
+            return rank_passages(connection, search.keywords, search.depth, search.contents)
 
-    def _hits(
+
+class _Search:
+    """A question on its way."""
+
+    def __init__(self, snapshot: Snapshot, query: Query, filters: Filters, depth: int) -> None:
+        self.snapshot, self.query, self.filters, self.depth = snapshot, query, filters, depth
+        self.contents: set[int] | None = None
+        """The only ones that may be found."""
+        self.keywords = KeywordQuery((), (), (), 0.0)
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        snapshot = self.snapshot
+        if self.filters != Filters():
+            if self.filters not in snapshot.allowed:
+                snapshot.allowed[self.filters] = {
+                    file.content for file in _list_files(connection) if self.filters.match(file)
+                }
+            self.contents = snapshot.allowed[self.filters]
+        self.keywords = build_keyword_query(
+            connection, self.query, snapshot.languages, snapshot.num_passages, known=snapshot.terms
+        )
+
+    def rank_by_vectors(
+        self, connection: sqlite3.Connection, embedder: Vectors
+    ) -> dict[int, float]:
+        """Passages and their cosines, the nearest first."""
+        matrix = self.snapshot.matrix
+        assert matrix is not None
+        (vector,) = vectors.normalize_rows(
+            embedder.matrix([self.query.text], use="query"), embedder.model
+        )
+        if not len(matrix):
+            return {}
+        rows, scores = vectors.find_nearest(
+            matrix, vector, self.depth, self._find_allowed_rows(connection, len(matrix))
+        )
+        return dict(zip((rows + 1).tolist(), scores.tolist(), strict=True))
+
+    def _find_allowed_rows(self, connection: sqlite3.Connection, count: int) -> Mask | None:
+        contents = self.snapshot.contents[:count]
+        allowed: Mask | None = None
+        if self.contents is not None:
+            wanted = np.zeros(self.snapshot.last_content + 1, np.bool_)
+            wanted[[one for one in self.contents if one < len(wanted)]] = True
+            allowed = np.zeros(count, np.bool_)
+            allowed[: len(contents)] = wanted[contents]
+        for expression in self.keywords.required:
+            mask = _build_mask(find_matching(connection, expression), count)
+            allowed = mask if allowed is None else allowed & mask
+        for expression in self.keywords.excluded:
+            mask = ~_build_mask(find_matching(connection, expression), count)
+            allowed = mask if allowed is None else allowed & mask
+        return allowed
+
+    def rank_by_names(
         self,
+        connection: sqlite3.Connection,
+        similar: Mapping[int, float],
+        by_words: Mapping[int, float],
+    ) -> dict[int, float]:
+        """The best passage of each file whose name or title has the words."""
+        if self.keywords.required or self.keywords.excluded:
+            return {}
+        named = [
+            (content, share) for content, share in find_names(connection, self.keywords, _MAX_NAMES)
+            if share >= _MIN_NAME_SHARE and (self.contents is None or content in self.contents)
+        ]  # fmt: skip
+        if not named:
+            return {}
+        best: dict[int, int] = {}
+        contents = self.snapshot.contents
+        for passage in (*by_words, *similar):
+            if passage <= len(contents):
+                best.setdefault(int(contents[passage - 1]), passage)
+        found: dict[int, float] = {}
+        for content, share in named:
+            if content not in best:
+                row = connection.execute(
+                    "SELECT id FROM passages WHERE content = ? ORDER BY number LIMIT 1", (content,)
+                ).fetchone()
+                if row is None:
+                    continue
+                best[content] = row[0]
+            found[best[content]] = share
+        return found
+
+    def build_hits(
+        self,
+        connection: sqlite3.Connection,
         order: Sequence[tuple[int, float]],
-        asked: _Asked,
-        told: Sequence[str],
-        similar: dict[int, float],
+        similar: Mapping[int, float],
         limit: int,
         per_file: bool,
     ) -> list[Hit]:
+        """The passages with their places; those that say the same as one."""
         hits: list[Hit] = []
         shown: list[tuple[frozenset[str], frozenset[str]]] = []
         by_file: dict[Path, int] = {}
-        with self._connection() as connection:
-            for text, score in order:
-                if len(hits) >= limit and not per_file:
-                    break
-                hit = _hit(connection, text, score, asked, told, similar)
-                if hit is None:
-                    continue
-                said = _said(hit)
-                twin = next((n for n, one in enumerate(shown) if _alike(one, said)), None)
-                at = by_file.get(hit.place.file) if per_file else None
-                if twin is not None:
-                    hits[twin] = replace(hits[twin], places=hits[twin].places + hit.places)
-                elif at is not None:
-                    hits[at] = replace(hits[at], num_more=hits[at].num_more + 1)
-                elif len(hits) < limit:
-                    by_file[hit.place.file] = len(hits)
-                    hits.append(hit)
-                    shown.append(said)
-        return hits
+        for passage, score in order:
+            if len(hits) >= limit and not per_file:
+                break
+            hit = self._build_hit(connection, passage, score, similar)
+            if hit is None:
+                continue
+            words = _collect_words(hit)
+            twin = next((n for n, one in enumerate(shown) if _says_same(one, words)), None)
+            at = by_file.get(hit.place.file) if per_file else None
+            if twin is not None:
+                places = dict.fromkeys((*hits[twin].places, *hit.places))
+                hits[twin] = replace(hits[twin], places=tuple(places))
+            elif at is not None:
+                hits[at] = replace(hits[at], num_more=hits[at].num_more + 1)
+            elif len(hits) < limit:
+                by_file[hit.place.file] = len(hits)
+                hits.append(hit)
+                shown.append(words)
+        return [self._mark_sentence(hit) for hit in hits]
 
-
-class _Asked:
-    """A question on its way."""
-
-    def __init__(
+    def _build_hit(
         self,
-        question: str,
-        depth: int,
-        snapshot: Snapshot,
-        contents: set[int] | None,
-        filters: Filters,
-    ) -> None:
-        self.filters = filters
-        self.question, self.depth, self.snapshot, self.contents = (
-            question, depth, snapshot, contents,
-        )  # fmt: skip
-        if contents is not None:
-            self.texts = snapshot.allowed_texts(contents)
+        connection: sqlite3.Connection,
+        passage: int,
+        score: float,
+        similar: Mapping[int, float],
+    ) -> Hit | None:
+        """A passage with its places; None where it is gone since the lists were made."""
+        row = connection.execute(
+            "SELECT body, content, page, start, file_start, title FROM passages WHERE id = ?",
+            (passage,),
+        ).fetchone()
+        if row is None:
+            return None
+        places = tuple(
+            _build_place(file, row)
+            for file in _list_files(connection, row[1])
+            if self.filters.match(file)  # another file may say the same and not be asked for
+        )
+        if not places:
+            return None
+        matches = tuple(find_matches(row[0], self.keywords.terms, places[0].language))
+        return Hit(row[0], round(score, 4), places, matches, None, similar.get(passage))
 
-    def by_vectors(self, vectors: Vectors) -> dict[int, float]:
-        """Texts and their cosines, the nearest first."""
-        (made,) = vectors.matrix([self.question], use="query")
-        query = nearest.unit(made, vectors.model)
-        snapshot = self.snapshot
-        allowed = None if self.contents is None else snapshot.allowed_rows(self.texts)
-        rows, scores = snapshot.vectors.nearest(query, self.depth, allowed)
-        return dict(zip(snapshot.ids[rows].tolist(), scores.tolist(), strict=True))
+    def _mark_sentence(self, hit: Hit) -> Hit:
+        if not hit.matches:
+            return hit
+        language = hit.place.language
+        spans = split_text(hit.text, language or "en")
+        return replace(hit, sentence=find_best_sentence(hit.text, self.keywords, spans, language))
 
 
-def _hit(
-    connection: sqlite3.Connection,
-    text: int,
-    score: float,
-    asked: _Asked,
-    told: Sequence[str],
-    similar: dict[int, float],
-) -> Hit | None:
-    """A text with its places; None where it is gone since the lists were made."""
-    row = connection.execute("SELECT body FROM texts WHERE id = ?", (text,)).fetchone()
-    if row is None:
-        return None
-    found = connection.execute(
-        "SELECT content, page, start, file_start, title FROM passages WHERE text = ? "
-        "ORDER BY content, number",
-        (text,),
-    ).fetchall()
-    places = tuple(
-        _place(file, *rest)
-        for content, *rest in found
-        if asked.contents is None or content in asked.contents
-        for file in asked.snapshot.files.get(content, ())
-        if asked.filters.lets(file)  # another file may say the same and not be asked for
+def fuse(
+    by_vectors: Sequence[int],
+    by_words: Mapping[int, float],
+    by_names: Mapping[int, float],
+    mode: Mode = "hybrid",
+) -> list[tuple[int, float]]:
+    """Passages with their scores, the best first; 1 is the first place in every list asked.
+
+    Args:
+        by_vectors: passages in order.
+        by_words: passages in order, with the share of the question that their words cover.
+        by_names: passages of files whose name has words of the question, with that share.
+        mode: `hybrid`, or the one list that was asked.
+    """
+    scores: dict[int, float] = {}
+    for place, passage in enumerate(by_vectors, 1):
+        scores[passage] = 1 / (_RANK + place)
+    for place, (passage, share) in enumerate(by_words.items(), 1):
+        weight = _WORDS_WEIGHT * share**2 if mode == "hybrid" else 1.0
+        scores[passage] = scores.get(passage, 0.0) + weight / (_RANK + place)
+    for place, (passage, share) in enumerate(by_names.items(), 1):
+        weight = _NAMES_WEIGHT * share**2
+        scores[passage] = scores.get(passage, 0.0) + weight / (_RANK + place)
+    best = (1 + _WORDS_WEIGHT if mode == "hybrid" else 1.0) / (_RANK + 1)
+    return sorted(
+        ((passage, min(1.0, score / best)) for passage, score in scores.items()),
+        key=lambda pair: (-pair[1], pair[0]),
     )
-    if not places:
-        return None
-    matches = tuple(words.matches(row[0], told))
-    return Hit(row[0], round(score, 4), places, matches, similar.get(text))
 
 
-def _place(file: FileRow, page: int, start: int, file_start: int, title: str) -> Place:
+def _drop_weak(
+    order: Sequence[tuple[int, float]],
+    by_words: Mapping[int, float],
+    by_names: Mapping[int, float],
+    similar: Mapping[int, float],
+    min_similarity: float,
+) -> list[tuple[int, float]]:
+    least = max(min_similarity, _SIMILARITY_OF_BEST * max(similar.values(), default=0.0))
+    least_words = max(_MIN_WORDS, _WORDS_OF_BEST * max(by_words.values(), default=0.0))
+    return [
+        (passage, score) for passage, score in order
+        if passage in by_names or similar.get(passage, -1.0) >= least
+        or by_words.get(passage, 0.0) >= least_words
+    ]  # fmt: skip
+
+
+def _join_filters(filters: Filters, query: Query) -> Filters:
+    from anyrig.text.formats.picture import FORMATS
+
+    if not (query.paths or query.types):
+        return filters
+    types: list[str] = []
+    for name in query.types:
+        name = name.lower().lstrip("*.")
+        types += FORMATS if name in ("picture", "image", "pictures", "images") else (name,)
+    both = tuple(one for one in types if not filters.types or one in filters.types)
+    return replace(
+        filters, paths=filters.paths + query.paths,
+        types=both or (("",) if query.types else filters.types),
+    )  # fmt: skip
+
+
+def _build_place(file: FileRow, row: Sequence[Any]) -> Place:
+    _, _, page, start, file_start, title = row
     path = Path(os.fsdecode(file.path))
     return Place(path, page, start, file_start, title, file.format, file.language, file.modified)
 
 
-def _said(hit: Hit) -> tuple[frozenset[str], frozenset[str]]:
+def _build_mask(passages: Sequence[int], count: int) -> Mask:
+    mask = np.zeros(count, np.bool_)
+    rows = np.asarray(passages, np.int64) - 1
+    mask[rows[rows < count]] = True
+    return mask
+
+
+def _collect_words(hit: Hit) -> tuple[frozenset[str], frozenset[str]]:
     """The words of a hit, and those of them that were asked for."""
-    bright = (words.folded(hit.text[start:end]) for start, end in hit.matches)
-    return words.said(hit.text), frozenset(bright)
+    marked = (fold(hit.text[start:end]) for start, end in hit.matches)
+    return list_words(hit.text), frozenset(marked)
 
 
-def _alike(
+def _says_same(
     one: tuple[frozenset[str], frozenset[str]], other: tuple[frozenset[str], frozenset[str]]
 ) -> bool:
     """Whether two say the same, and the same of what was asked: forms differ by a number."""
     if one[1] != other[1]:
         return False
-    return len(one[0] & other[0]) >= _ALIKE * max(1, len(one[0] | other[0]))
+    return len(one[0] & other[0]) >= _SAME_WORDS * max(1, len(one[0] | other[0]))
 
 
-def _notes(snapshot: Snapshot, mode: Mode) -> tuple[str, ...]:
-    notes = [snapshot.note] if snapshot.note else []
-    if mode != "keywords" and snapshot.num_lacking > 0:
-        notes.append(
-            f"{snapshot.num_lacking:,} passages have no vector yet: run `anyrig index` to the end"
+def _list_files(connection: sqlite3.Connection, content: int | None = None) -> list[FileRow]:
+    where, given = ("", ()) if content is None else ("WHERE files.content = ?", (content,))
+    return [
+        FileRow(path, number, mtime_ns / 1e9, format, language)
+        for path, number, mtime_ns, format, language in connection.execute(
+            "SELECT path, files.content, mtime_ns, format, language FROM files "
+            f"JOIN contents ON contents.id = files.content {where} ORDER BY path",
+            given,
         )
-    return tuple(notes)
+    ]
 
 
-def _check_model(snapshot: Snapshot, vectors: Vectors | None, path: Path) -> None:
-    if vectors is None:
+def _take_snapshot(
+    connection: sqlite3.Connection, path: Path, held: Snapshot | None, *, matrix: bool
+) -> Snapshot:
+    """The present state; the caller's transaction holds it still.
+
+    Ids of contents only grow, so passages with a later one are what is new; rows of passages that
+    are gone are zero in the matrix, and not in FTS5 any more.
+    """
+    fingerprint, model, dimension = db.read_model(connection)
+    after = held.last_content if held is not None else 0
+    new = np.array(
+        connection.execute(
+            "SELECT id, content FROM passages WHERE content > ?", (after,)
+        ).fetchall() or np.zeros((0, 2)), np.int64,
+    )  # fmt: skip
+    contents = held.contents if held is not None else np.zeros(0, np.int64)
+    if len(new):
+        grown = np.zeros(max(len(contents), int(new[:, 0].max())), np.int64)
+        grown[: len(contents)] = contents
+        grown[new[:, 0] - 1] = new[:, 1]
+        contents = grown
+    rows, file = (held.matrix, held.matrix_file) if held is not None else (None, (0, 0))
+    if matrix or rows is not None:
+        now = vectors.identify_file(path)
+        is_mapped = isinstance(rows, np.memmap)
+        same_model = held is not None and held.fingerprint == fingerprint
+        if not (same_model and is_mapped and now == file):
+            rows = vectors.open_matrix(connection, path, writing=db.is_locked(path))
+            file = now
+    return Snapshot(
+        db.get_meta(connection, "changed"), fingerprint, model, dimension, contents,
+        int(new[:, 1].max(initial=after)), int(np.count_nonzero(contents)),
+        tuple(db.list_languages(connection)), bool(db.get_meta(connection, db.INCOMPLETE)),
+        rows, file,
+    )  # fmt: skip
+
+
+def _list_notes(connection: sqlite3.Connection, snapshot: Snapshot, mode: Mode) -> tuple[str, ...]:
+    if mode == "keywords" or not snapshot.is_incomplete:
+        return ()
+    count = db.count_missing_vectors(connection)
+    have = "passage has" if count == 1 else "passages have"
+    return (f"{count:,} {have} no vector yet: run `anyrig index` to the end",)
+
+
+def _check_model(snapshot: Snapshot, embedder: Vectors | None, path: Path) -> None:
+    if embedder is None:
         hint = Message("{mode} needs none.", mode=_KEYWORDS)
         raise InvalidInputError("vectors are needed for this", hint=hint)
-    if not snapshot.fingerprint or vectors.model.fingerprint == snapshot.fingerprint:
+    if not snapshot.fingerprint or embedder.model.fingerprint == snapshot.fingerprint:
         return
-    if Path(snapshot.model).name == vectors.model.name:
+    if Path(snapshot.model).name == embedder.model.name:
         raise InvalidInputError(
-            f"the model {vectors.model.name} has changed since the index {path.stem!r} was made",
+            f"the model {embedder.model.name} has changed since the index {path.stem!r} was made",
             hint=Message(
                 "`anyrig index` embeds every passage again; {mode} needs no model.", mode=_KEYWORDS
             ),
         )
     raise InvalidInputError(
         f"the index {path.stem!r} was made with the model {snapshot.model},"
-        f" not with {vectors.model.name}",
+        f" not with {embedder.model.name}",
         hint=Message(
             "Search with {model}, or index again with {other}; {mode} needs no model.",
             model=OptionRef("model", snapshot.model),
             mode=_KEYWORDS,
-            other=OptionRef("model", vectors.model.name),
+            other=OptionRef("model", embedder.model.name),
         ),
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.documents.index import rows, schema
-from anyrig.documents.index.database import BESIDE, ENDING, is_locked, translated
+from anyrig.documents.index import db
+from anyrig.documents.index.db import EXTRA_FILES, SUFFIX, is_locked
 from anyrig.results import in_json
 
 
@@ -53,46 +53,54 @@ class Status:
     """Whether a process is at work on it; otherwise a run with pending files was interrupted."""
 
 
-def status(path: Path) -> Status:
+def read_status(path: Path) -> Status:
     """What the index of a file holds."""
-    with translated(path):
-        connection = schema.connect_to_read(path)
-        try:
-            connection.execute("BEGIN")
-            return _told(connection, path)
-        finally:
-            connection.close()
+    with db.open_to_read(path) as connection:
+        _, model, dimension = db.read_model(connection)
+        files = list(db.list_known(connection).values())
+        read = [one.stamp.path for one in files if one.content is not None]
+        roots = [
+            IndexedFolder(_to_path(root), sum(db.is_under(one, [root]) for one in read))
+            for root in db.list_roots(connection)
+        ]
+        beside = [path, *(Path(f"{path}{end}") for end in (*EXTRA_FILES, "-wal"))]
+        num_passages = _get_number(connection, "SELECT count(*) FROM passages")
+        return Status(
+            path.name.removesuffix(SUFFIX), path, model, dimension, tuple(roots),
+            tuple(map(_to_path, db.list_excluded(connection))), len(read),
+            num_passages, num_passages,
+            _get_number(connection, "SELECT count(*) FROM vectors"),
+            _get_number(connection, "SELECT coalesce(sum(num_ocr), 0) FROM contents"),
+            _count_files(connection, "format"), _count_files(connection, "language"),
+            tuple(Trouble(one.stamp.file, one.error, one.hint) for one in files if one.error),
+            sum(_get_size(file) for file in beside), db.count_pending(connection), is_locked(path),
+        )  # fmt: skip
 
 
-def _told(connection: sqlite3.Connection, path: Path) -> Status:
-    _, model, dimension = rows.model(connection)
-    files = list(rows.known(connection).values())
-    read = [one.stamp.path for one in files if one.content is not None]
-    roots = [
-        IndexedFolder(_path(root), sum(rows.is_under(one, [root]) for one in read))
-        for root in rows.roots(connection)
-    ]
-    beside = [path, *(Path(f"{path}{end}") for end in (*BESIDE, "-wal"))]
-    return Status(
-        path.name.removesuffix(ENDING), path, model, dimension, tuple(roots),
-        tuple(map(_path, rows.excluded(connection))), len(read),
-        _one(connection, "SELECT count(*) FROM passages"),
-        _one(connection, "SELECT count(*) FROM texts"),
-        _one(connection, "SELECT count(*) FROM texts WHERE id IN (SELECT text FROM vectors)"),
-        _one(connection, "SELECT coalesce(sum(num_ocr), 0) FROM contents"),
-        _counted(connection, "format"), _counted(connection, "language"),
-        tuple(Trouble(one.stamp.file, one.error, one.hint) for one in files if one.error),
-        sum(file.stat().st_size for file in beside if file.exists()),
-        rows.count_pending(connection), is_locked(path),
-    )  # fmt: skip
+def read_model_name(path: Path) -> str:
+    """The name of the model that an index was made with; empty for none."""
+    if not path.is_file():
+        return ""
+    with db.open_to_read(path) as connection:
+        return db.read_model(connection)[1]
 
 
-def _one(connection: sqlite3.Connection, query: str) -> int:
+def _get_size(file: Path) -> int:
+    """On the disk: the file of the vectors may have gaps."""
+    try:
+        state = file.stat()
+    except OSError:
+        return 0
+    blocks = getattr(state, "st_blocks", None)
+    return state.st_size if blocks is None else min(state.st_size, 512 * int(blocks))
+
+
+def _get_number(connection: sqlite3.Connection, query: str) -> int:
     ((value,),) = connection.execute(query).fetchall()
     return int(value)
 
 
-def _counted(connection: sqlite3.Connection, column: str) -> dict[str, int]:
+def _count_files(connection: sqlite3.Connection, column: str) -> dict[str, int]:
     found = connection.execute(
         f"SELECT {column}, count(*) FROM files JOIN contents ON contents.id = files.content "
         "GROUP BY 1 ORDER BY 2 DESC, 1"
@@ -100,5 +108,5 @@ def _counted(connection: sqlite3.Connection, column: str) -> dict[str, int]:
     return {name or "unknown": count for name, count in found}
 
 
-def _path(path: bytes) -> Path:
+def _to_path(path: bytes) -> Path:
     return Path(os.fsdecode(path))

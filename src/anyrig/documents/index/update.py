@@ -1,56 +1,66 @@
-"""Folders into an index: what changed is read, cut, embedded and written, a file at a time.
+"""Folders into an index: what changed is read, split, embedded and written.
 
-    with alone(path), IndexFile(path) as index:
-        done = update(index, roots, vectors, ways)
+    done = update_index(path, resolve_folders([Path("letters")]), embedder, FolderReader())
 
-The passages of all files are one stream to the model, so that small files fill its batches. A file
-is written in one transaction when its last vector is there. Whatever kills the process: the next
-run finds what is missing, and nothing is there twice.
+Files are read ahead by a thread, which collects some two thousand passages; those are embedded in
+one go while the files before them are written, each in one transaction. Whatever kills the process:
+the next run finds what is missing, and nothing is there twice.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import queue
 import shlex
+import sqlite3
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.documents.index import rows
-from anyrig.documents.index.anew import MOST_BROKEN, Anew
-from anyrig.documents.index.database import count
-from anyrig.documents.index.nearest import unit
-from anyrig.documents.index.opened import Opened, Reader, known, opened
-from anyrig.documents.index.plan import Look, Plan, Unseen, plan
-from anyrig.documents.index.progress import FilesPace, Pace, Tell
-from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError
+import numpy as np  # noqa: TID253 - vectors are what it writes
+
+from anyrig.documents.index import db
+from anyrig.documents.index.content import Content
+from anyrig.documents.index.db import FailureReason, IndexFile, Known, Stamp
+from anyrig.documents.index.plan import Unseen, UpdatePlan, build_plan
+from anyrig.documents.index.progress import FileCounter, OnProgress, StepCounter
+from anyrig.documents.index.vectors import VectorWriter, erase_rows, normalize_rows
+from anyrig.documents.reading import digest_file
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    Message,
+    MissingOcrError,
+    OutOfMemoryError,
+    WorkError,
+)
 from anyrig.results import in_json
 from anyrig.text.folder import not_followed
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.index.database import IndexFile
-    from anyrig.documents.index.rows import Known, Stamp
+    from numpy.typing import NDArray
+
+    from anyrig.documents.index.files import FolderReader
     from anyrig.documents.protocol import Vectors
 
-_BATCH = 256  # texts that are embedded anew in one transaction
+    Matrix = NDArray[np.float32]
 
-
-@dataclass(frozen=True)
-class Ways:
-    """How files are found and read."""
-
-    look: Look
-    read: Reader
-    how: str = "auto"
-    """Names what shapes their text besides their bytes; without spaces."""
-    most_bytes: int = 200_000_000
-    retry: bool = False
-    glance: Reader | None = None
-    """Reads the text that files have of their own, without OCR; `read` where it is None."""
+WATCH_S = 2.0
+CHUNK_PASSAGES = 2_000
+_CHUNK_S = 5.0
+"""How long files are collected for a chunk at most, so that slow ones are not lost by a kill."""
+_MAX_BROKEN = 20
+"""Texts or files in a row that cannot be embedded: then it is not their fault."""
+_REPORT_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ class Failed:
 
 
 @dataclass
-class Indexed:
+class IndexChanges:
     """What a run has done."""
 
     num_new: int = field(default=0, metadata=in_json("new"))
@@ -87,320 +97,560 @@ class Indexed:
     """All files of the folders as they were seen."""
 
     @property
-    def changed(self) -> bool:
+    def any(self) -> bool:
         """Whether the index is another than before."""
         return bool(self.num_new or self.num_changed or self.num_moved or self.num_gone)
 
 
-def update(
-    index: IndexFile,
+def update_index(
+    path: Path,
     roots: Sequence[bytes],
     vectors: Vectors,
-    ways: Ways,
+    reader: FolderReader,
     *,
-    tell: Tell | None = None,
-    wait_for: Mapping[bytes, Stamp] | None = None,
+    on_progress: OnProgress | None = None,
     reference: str = "",
-) -> Indexed:
-    """Bring the index to what lies in the folders.
+) -> IndexChanges:
+    """Bring an index to what lies in the folders; without folders, in all that it knows.
 
     Args:
-        index: is written.
-        roots: the folders, as `plan.whole` names them.
-        vectors: of the passages.
-        ways: how files are found and read.
-        tell: is told how far it is.
-        wait_for: see `plan.plan`.
+        path: of the index; it is made.
+        roots: as `resolve_folders` gives them.
+        vectors: another model than before has every passage embedded again.
+        reader: finds and reads files.
+        on_progress: receives the progress.
         reference: what the model is found by again, where its name does not do it.
     """
-    began = time.monotonic()
-    todo = plan(
-        roots, ways.look, index.read(rows.known), index.read(rows.excluded), how=ways.how,
-        retry=ways.retry, wait_for=wait_for,
-    )  # fmt: skip
-    if todo.stamps:
-        index.write(lambda c: rows.set_pending(c, len(todo.stamps), todo.seen))
-    run = _Run(index, vectors, ways, todo, tell)
-    run.embed_anew(reference)
-    run.take(list(todo.stamps))
-    run.forget(todo.gone)
-    if index.read(rows.has_pending):
-        index.write(rows.clear_pending)
-    run.done.wall_s = time.monotonic() - began
-    return run.done
+    stop = threading.Event()
+    stop.set()
+    (done,) = watch_index(
+        path, roots, vectors, reader, on_progress=on_progress, stop=stop, reference=reference
+    )
+    return done
+
+
+def watch_index(
+    path: Path,
+    roots: Sequence[bytes],
+    vectors: Vectors,
+    reader: FolderReader,
+    *,
+    on_progress: OnProgress | None = None,
+    stop: threading.Event | None = None,
+    interval_s: float = WATCH_S,
+    reference: str = "",
+) -> Iterator[IndexChanges]:
+    """Index, and go on with whatever changes until `stop` is set: yields the first round and each
+    that changed it. A changed file is read when two looks in a row have found it the same.
+    """
+    ended = stop or threading.Event()
+    with db.lock_index(path), IndexFile(path) as index:
+        if index.is_unclean:
+            index.purge()
+        chosen = _register_roots(index, roots)
+        _set_model(index, vectors, reference)
+        done: IndexChanges | None = None
+        while done is None or not ended.wait(interval_s):
+            is_first, before = done is None, done.found if done is not None else None
+            plan = build_plan(
+                chosen, reader.list_files, index.read(db.list_known),
+                index.read(db.list_excluded), how=reader.how, retry=reader.retry, wait_for=before,
+            )  # fmt: skip
+            done = _Update(index, vectors, reader, plan, on_progress).run()
+            if is_first or done.any or done.failed:
+                yield done
+
+
+def add_folders(path: Path, roots: Sequence[bytes]) -> None:
+    """Add folders to an index before the long work, so that one that is stopped early has them."""
+    with db.lock_index(path), IndexFile(path) as index:
+        _register_roots(index, roots)
+
+
+def _register_roots(index: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
+    """The folders to look through; new ones are added."""
+    known = index.read(db.list_roots)
+    excluded = index.read(db.list_excluded)
+    for root in roots:
+        if db.is_under(root, excluded):
+            name = os.fsdecode(root)
+            raise InvalidInputError(
+                f"{name} was removed from the index and is excluded",
+                hint=f"`anyrig index --include {shlex.quote(name)}` includes it again.",
+            )
+        if not db.is_under(root, known):
+            index.write(lambda c, root=root: db.add_root(c, root))  # type: ignore[misc]
+    # A folder of the index inside a given one may be missing by itself.
+    inner = [root for root in known if root not in roots and db.is_under(root, roots)]
+    chosen = [*roots, *inner] or known
+    if not chosen:
+        raise InvalidInputError(
+            "the index has no folder yet", hint="`anyrig index FOLDER` adds one."
+        )
+    return chosen
+
+
+def _set_model(index: IndexFile, vectors: Vectors, reference: str) -> None:
+    model = vectors.model
+    name = reference or model.name
+    if index.read(db.read_model)[:2] != (model.fingerprint, name):
+        index.write(lambda c: db.set_model(c, model.fingerprint, name, model.dimension))
 
 
 @dataclass
-class _Pending:
+class _File:
     """A file on its way: read, and waiting for vectors."""
 
-    opened: Opened
     stamp: Stamp
-    last: int = 0
-    """The number of the last vector that it waits for, in the order of asking."""
+    digest: str = ""
+    content: Content | None = None
+    """None where the index has this content already."""
+    known: dict[str, bytes] = field(default_factory=dict)
+    """Vectors of passages that it had before."""
+    error: AnyrigError | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        passages = self.content.passages if self.content else ()
+        return [one.body for one in passages if one.body not in self.known]
 
 
-class _Run:
+@dataclass
+class _Chunk:
+    """Files that are embedded together."""
+
+    files: list[_File] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[str]:
+        return list(dict.fromkeys(text for file in self.files for text in file.texts))
+
+
+class _Stopped(Exception):
+    """The run is over, and a thread of it should end."""
+
+
+class _ReadAhead:
+    """Chunks that a thread of their own collects; one waits while another is embedded.
+
+    Args:
+        collect: yields chunks; its argument is set when they are not wanted any more.
+    """
+
+    def __init__(self, collect: Callable[[threading.Event], Iterator[_Chunk]]) -> None:
+        self._collect = collect
+        self._ready: queue.Queue[_Chunk | BaseException | None] = queue.Queue(1)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reading files", daemon=True)
+
+    def __enter__(self) -> _ReadAhead:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def take(self, on_wait: Callable[[], None]) -> Iterator[_Chunk]:
+        """Chunks in order; whatever went wrong is raised here."""
+        while True:
+            try:
+                item = self._ready.get(timeout=_REPORT_S)
+            except queue.Empty:
+                on_wait()
+                continue
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def _run(self) -> None:
+        try:
+            for chunk in self._collect(self._ended):
+                self._put(chunk)
+            self._put(None)
+        except _Stopped:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised where the chunks are taken
+            with suppress(_Stopped):
+                self._put(error)
+
+    def _put(self, item: _Chunk | BaseException | None) -> None:
+        while not self._ended.is_set():
+            try:
+                self._ready.put(item, timeout=_REPORT_S)
+            except queue.Full:
+                continue
+            return
+        raise _Stopped
+
+
+class _Update:
     """One bringing up to date."""
 
     def __init__(
-        self, index: IndexFile, vectors: Vectors, ways: Ways, todo: Plan, tell: Tell | None
+        self,
+        index: IndexFile,
+        vectors: Vectors,
+        reader: FolderReader,
+        plan: UpdatePlan,
+        on_progress: OnProgress | None,
     ) -> None:
-        self.done = Indexed(
-            num_same=todo.num_same,
-            num_excluded=todo.num_excluded,
-            found=todo.found,
-            old_failed=[_old(one) for one in todo.old_errors],
-            others=todo.others,
+        self.done = IndexChanges(
+            num_same=plan.num_same,
+            num_excluded=plan.num_excluded,
+            found=plan.found,
+            old_failed=[_to_failed(one) for one in plan.old_errors],
+            others=plan.others,
             warnings=[
-                *(_describe_unseen(one, index.path.stem) for one in todo.unseen),
-                *not_followed(todo.outside),
+                *(_describe_unseen(one, index.path.stem) for one in plan.unseen),
+                *not_followed(plan.outside),
             ],
         )
-        self._index, self._vectors, self._ways, self._seen = index, vectors, ways, todo.seen
-        self._tell = tell or (lambda _: None)
-        self._before = index.read(rows.known)
-        self._pace = FilesPace(todo.stamps)
-        # Texts may be pulled by another thread than the one that takes the vectors.
-        self._lock = threading.RLock()
-        self._pending: deque[_Pending] = deque()
-        self._asked: deque[bytes] = deque()
-        self._number: dict[bytes, int] = {}
-        self._got: dict[bytes, bytes] = {}
-        self._needed: Counter[bytes] = Counter()
-        self._num_asked = self._num_got = self._stream_number = 0
-        self._taken: dict[bytes, Stamp] = {}
-        """Files that were opened and are not written yet."""
+        self._index, self._vectors, self._reader, self._plan = index, vectors, reader, plan
+        self._on_progress = on_progress or (lambda _: None)
+        self._counter = FileCounter(plan.stamps)
+        self._stopped = threading.Event()
+        self._num_broken = 0
 
-    # -- the model -----------------------------------------------------------------------------
-
-    def embed_anew(self, reference: str = "") -> None:
-        """Make the index this model's: texts without a vector get one, a batch at a time."""
-        model = self._vectors.model
-        named = reference or model.name
-        if self._index.read(rows.model)[:2] != (model.fingerprint, named):
-            self._index.write(
-                lambda c: rows.set_model(c, model.fingerprint, named, model.dimension)
-            )
-        anew, after = Anew(self._vectors), 0
-        total = self._index.read(_num_lacking)
-        pace = Pace("embedding", total)
-        while some := self._lacking(after):
-            pairs = anew.made(some)
-            self._index.write(lambda c, pairs=pairs: rows.put_vectors(c, pairs))  # type: ignore[misc]
-            after = some[-1][0]
-            self.done.num_embedded += len(pairs)
-            for _ in some:
-                pace.add(passages=1)
-            self._tell(pace.now)
-        if total:  # who searches meanwhile has later texts, and looks no further back by itself
-            self._index.write(lambda c: count(c, "removed"))
-        self.done.warnings += anew.warnings
-
-    def _lacking(self, after: int) -> list[tuple[int, str]]:
-        return self._index.read(lambda c: rows.without_vectors(c, after, _BATCH))
-
-    # -- files ---------------------------------------------------------------------------------
-
-    def take(self, stamps: list[Stamp]) -> None:
-        """Read, embed and write files; one whose text cannot be embedded costs itself alone."""
-        if not stamps:
-            return
-        self._tell(self._pace.now)
-        waiting = deque(stamps)
-        again: list[Stamp] = []
-        num_broken = 0
-        while waiting:
+    def run(self) -> IndexChanges:
+        start, plan, index = time.monotonic(), self._plan, self._index
+        is_incomplete = bool(index.read(lambda c: db.get_meta(c, db.INCOMPLETE)))
+        if plan.stamps or plan.gone or is_incomplete:
+            self._before = index.read(db.list_known)
+            self._ids = _FreeIds(index)
+            self._writer = index.read(lambda c: VectorWriter(c, index.path))
+            complete = False
             try:
-                self._stream(waiting, again)
-            except (WorkError, OutOfMemoryError) as error:
-                stuck = self._reset()
-                num_failed = len(self.done.failed)
-                for stamp in stuck:
-                    self._alone(stamp, again, error)
-                num_broken = num_broken + 1 if len(self.done.failed) > num_failed else 0
-                if num_broken >= MOST_BROKEN:
+                if is_incomplete:
+                    self._reembed()
+                if plan.stamps:
+                    index.write(lambda c: db.set_pending(c, len(plan.stamps), plan.seen))
+                    self._add(plan.stamps)
+                self._drop(plan.gone)
+                complete = True
+            finally:
+                self._writer.close(complete=complete)
+        if index.read(db.count_pending) or plan.stamps:
+            index.write(db.clear_pending)
+        self.done.wall_s = time.monotonic() - start
+        return self.done
+
+    # -- embedding -----------------------------------------------------------------------------
+
+    def _reembed(self) -> None:
+        """Passages without a vector get one: after a change of the model."""
+        steps = StepCounter("embedding", self._index.read(db.count_missing_vectors))
+        after = 0
+        while some := self._index.read(
+            lambda c, after=after: db.list_without_vector(c, after, CHUNK_PASSAGES)  # type: ignore[misc]
+        ):
+            after = some[-1][0]
+            pairs = self._embed_each(some)
+
+            def work(connection: sqlite3.Connection, pairs=pairs) -> None:  # type: ignore[no-untyped-def]
+                written = db.put_vectors(connection, pairs)
+                self._write_vectors([id for id, _ in written], [data for _, data in written])
+
+            self._index.write(work)
+            self.done.num_embedded += len(pairs)
+            self._on_progress(steps.add(len(some), passages=len(pairs)))
+        if not self._index.read(db.count_missing_vectors):
+            self._index.write(lambda c: db.set_meta(c, db.INCOMPLETE, ""))
+
+    def _embed_each(self, some: Sequence[tuple[int, str]]) -> list[tuple[int, bytes]]:
+        """Vectors of numbered texts; one that gets none costs itself alone, unless many in a row
+        get none.
+        """
+        try:
+            matrix = self._embed([body for _, body in some])
+        except (WorkError, OutOfMemoryError) as error:
+            if len(some) > 1:
+                half = len(some) // 2
+                return self._embed_each(some[:half]) + self._embed_each(some[half:])
+            self._count_broken(error)
+            self.done.warnings.append(
+                Message("a passage has no vector: {problem}", problem=error.message)
+            )
+            return []
+        self._num_broken = 0
+        return [(id, row.tobytes()) for (id, _), row in zip(some, matrix, strict=True)]
+
+    def _embed(self, texts: Sequence[str]) -> Matrix:
+        model = self._vectors.model
+        blocks = [np.zeros((0, model.dimension), np.float32)]
+        for block in self._vectors.embed(texts):
+            if self._stopped.is_set():
+                raise _Stopped
+            blocks.append(block)
+            self._counter.num_embedded += len(block)
+        matrix = np.concatenate(blocks)
+        return normalize_rows(matrix, model)
+
+    def _count_broken(self, error: AnyrigError) -> None:
+        """Raise the error if too many in a row cannot be embedded."""
+        self._num_broken += 1
+        if self._num_broken >= _MAX_BROKEN:
+            raise error
+
+    # -- new and changed files -----------------------------------------------------------------
+
+    def _add(self, stamps: Sequence[Stamp]) -> None:
+        waiting = list(stamps)
+        while waiting:
+            again: list[Stamp] = []
+            ahead = _ReadAhead(lambda ended, stamps=waiting: self._collect(stamps, ended))  # type: ignore[misc]
+            with ahead, ThreadPoolExecutor(1, "embedding") as thread:
+                try:
+                    embedding: deque[tuple[_Chunk, Future[Matrix]]] = deque()
+                    for chunk in ahead.take(self._report):
+                        embedding.append((chunk, thread.submit(self._embed, chunk.texts)))
+                        if len(embedding) > 1:
+                            again += self._finish(*embedding.popleft())
+                    while embedding:
+                        again += self._finish(*embedding.popleft())
+                except BaseException:
+                    self._stopped.set()
                     raise
-        # Content that was known and is gone by now: another file that had it has changed.
-        if again:
-            self.take(again)
+            # Content that was known and is gone by now: another file that had it has changed.
+            waiting = again
 
-    def _stream(self, waiting: deque[Stamp], again: list[Stamp]) -> None:
-        blocks = self._vectors.embed(self._texts(waiting, again))
-        for vector in (row for block in blocks for row in block):
-            with self._lock:
-                self._got[self._asked.popleft()] = unit(vector, self._vectors.model).tobytes()
-                self._num_got += 1
-                self.done.num_embedded += 1
-                self._pace.embedded()
-                self._write_ready(again)
-            self._tell(self._pace.now)
-        with self._lock:
-            self._write_ready(again)
+    def _collect(
+        self, stamps: Sequence[Stamp], ended: threading.Event
+    ) -> Generator[_Chunk, None, None]:
+        """Files as they are read, in chunks."""
+        order: deque[_File] = deque()
+        ready: list[_File] = []
 
-    def _alone(self, stamp: Stamp, again: list[Stamp], error: AnyrigError) -> None:
-        """A file by itself, after the stream broke; what breaks it alone is its own fault."""
+        def paths() -> Iterator[Path]:
+            for stamp in stamps:
+                if ended.is_set():
+                    raise _Stopped
+                file = self._look_up(stamp)
+                if file.error is None and file.digest and file.content is _UNREAD:
+                    order.append(file)
+                    yield stamp.file
+                else:
+                    ready.append(file)
+
+        chunk, num_texts, start = _Chunk(), 0, time.monotonic()
+        reading = self._reader.read(paths())
         try:
-            self._stream(deque([stamp]), again)
-        except (WorkError, OutOfMemoryError) as own:
-            self._reset()
-            self._failed(stamp, own)
-
-    def _texts(self, waiting: deque[Stamp], again: list[Stamp]) -> Iterator[str]:
-        """The texts that the model is asked for, of file after file."""
-        stream = self._stream_number
-        order: deque[tuple[Stamp, str]] = deque()
-        found = self._ways.read(self._paths(waiting, order, again))
-        try:
-            asked = time.monotonic()
-            for read in found:
-                stamp, digest = order.popleft()
-                waited_s = time.monotonic() - asked
-                what = opened(stamp, digest, read, self._index)
-                with self._lock:
-                    if stream != self._stream_number:
-                        return  # it broke, and another has begun
-                    lacking = self._queue(stamp, what)
-                    self._pace.read(stamp, waited_s, len(lacking))
-                    self._write_ready(again)
-                self._tell(self._pace.now)
-                yield from lacking
-                asked = time.monotonic()
+            for found in reading:
+                file = order.popleft()
+                self._fill(file, found)
+                self._counter.read(file.stamp, len(file.texts))
+                chunk.files += [*ready, file]
+                ready.clear()
+                num_texts += len(file.texts)
+                if num_texts >= CHUNK_PASSAGES or time.monotonic() - start > _CHUNK_S:
+                    yield chunk
+                    chunk, num_texts, start = _Chunk(), 0, time.monotonic()
+            chunk.files += ready
+            if chunk.files:
+                yield chunk
         finally:
-            close = getattr(found, "close", None)
+            close = getattr(reading, "close", None)
             if close is not None:
                 close()  # ends its processes
 
-    def _paths(
-        self, waiting: deque[Stamp], order: deque[tuple[Stamp, str]], again: list[Stamp]
-    ) -> Iterator[Path]:
-        """The files that have to be read; those that are known are written on the way."""
-        stream = self._stream_number
-        while waiting:
-            with self._lock:
-                if stream != self._stream_number:
-                    return
-                stamp = waiting.popleft()
-                self._taken[stamp.path] = stamp
-            what = known(stamp, self._index, self._ways.how, self._ways.most_bytes)
-            if isinstance(what, str):
-                order.append((stamp, what))
-                yield stamp.file
-                continue
-            with self._lock:
-                if stream != self._stream_number:
-                    return
-                self._write(_Pending(what, stamp), again)
-                del self._taken[stamp.path]
+    def _look_up(self, stamp: Stamp) -> _File:
+        """A file that need not be read, as its content is in the index; or one that has to be."""
+        try:
+            digest = f"{_digest(stamp, self._reader.max_bytes)} {self._reader.how}"
+        except OSError as error:
+            message = f"{stamp.file.name} cannot be read: {error.strerror or error}"
+            hint = "Check the permissions; it is tried again when it changes."
+            return _File(stamp, error=InvalidInputError(message, hint=hint))
+        if self._index.read(lambda c: db.find_content(c, digest)) is not None:
+            self._counter.read(stamp, 0)
+            return _File(stamp, digest)
+        return _File(stamp, digest, content=_UNREAD)
 
-    def _queue(self, stamp: Stamp, read: Opened) -> list[str]:
-        """A file among those that wait; the texts that nobody has asked for yet."""
-        pending = _Pending(read, stamp)
-        lacking = []
-        for digest, text in read.texts.items():
-            if digest in read.vectors:
-                continue
-            if digest not in self._number:
-                self._num_asked += 1
-                self._number[digest] = self._num_asked
-                self._asked.append(digest)
-                lacking.append(text)
-            self._needed[digest] += 1
-            pending.last = max(pending.last, self._number[digest])
-        self._pending.append(pending)
-        return lacking
-
-    def _write_ready(self, again: list[Stamp]) -> None:
-        while self._pending and self._pending[0].last <= self._num_got:
-            self._write(self._pending[0], again)
-            done = self._pending.popleft()
-            del self._taken[done.stamp.path]
-            for digest in done.opened.texts:
-                if digest in done.opened.vectors:
-                    continue
-                self._needed[digest] -= 1
-                if not self._needed[digest]:  # later files find it in the index
-                    del self._needed[digest], self._number[digest], self._got[digest]
-
-    def _write(self, pending: _Pending, again: list[Stamp]) -> None:
-        read, stamp = pending.opened, pending.stamp
-        if read.error is not None:
-            self._failed(stamp, read.error)
+    def _fill(self, file: _File, found: object) -> None:
+        """What a file says; whatever is wrong with it is in the file, not raised."""
+        file.content = None
+        try:
+            if not isinstance(found, Content):
+                file.error = found.error  # type: ignore[attr-defined]
+                return
+            _check_unchanged(file.stamp)
+        except AnyrigError as error:
+            file.error = error
             return
-        content = read.content
-        made = {**read.vectors, **{d: self._got[d] for d in read.texts if d in self._got}}
-
-        def work(connection: rows.Connection) -> str:
-            if rows.is_under(stamp.path, rows.excluded(connection)):
-                return "excluded"  # removed for good while it was read
-            if content is None:
-                there = rows.put_link(connection, stamp, self._seen, read.digest)
-                return "linked" if there else "again"
-            rows.put_content(connection, stamp, self._seen, content, made)
-            return "written"
-
-        self._count(pending, self._index.write(work), again)
-
-    def _count(self, pending: _Pending, what: str, again: list[Stamp]) -> None:
-        stamp, content, done = pending.stamp, pending.opened.content, self.done
-        if what == "again":
-            again.append(stamp)
+        except OSError as error:
+            message = f"{file.stamp.file.name} cannot be read: {error.strerror or error}"
+            hint = "Check the permissions; it is tried again when it changes."
+            file.error = InvalidInputError(message, hint=hint)
             return
-        before = self._before.get(stamp.path)
-        if what == "excluded":
+        file.content = found
+        if file.stamp.path in self._before:
+            file.known = self._index.read(lambda c: db.list_vectors(c, file.stamp.path))
+
+    def _finish(self, chunk: _Chunk, future: Future[Matrix]) -> list[Stamp]:
+        """Write the files of a chunk when its vectors are there; those to be looked at again."""
+        try:
+            embedded = dict(zip(chunk.texts, self._wait(future), strict=True))
+        except (WorkError, OutOfMemoryError):
+            return [stamp for file in chunk.files for stamp in self._write_alone(file)]
+        self._num_broken = 0
+        self.done.num_embedded += len(embedded)
+        self._on_progress(self._counter.now)
+        return [stamp for file in chunk.files for stamp in self._write(file, embedded)]
+
+    def _report(self) -> None:
+        self._on_progress(self._counter.now)
+
+    def _wait(self, future: Future[Matrix]) -> Matrix:
+        while True:
+            try:
+                return future.result(timeout=_REPORT_S)
+            except FutureTimeoutError:
+                if future.done():
+                    raise
+                self._on_progress(self._counter.now)
+
+    def _write_alone(self, file: _File) -> list[Stamp]:
+        """A file by itself, after a chunk failed; if it fails alone, it is its own fault."""
+        texts = list(dict.fromkeys(file.texts))
+        try:
+            matrix = self._embed(texts)
+        except (WorkError, OutOfMemoryError) as error:
+            self._count_broken(error)
+            file.error = error
+            matrix = np.zeros((0, 0), np.float32)
+            texts = []
+        else:
+            self._num_broken = 0
+            self.done.num_embedded += len(texts)
+        return self._write(file, dict(zip(texts, matrix, strict=True)))
+
+    def _write(self, file: _File, embedded: Mapping[str, Matrix]) -> list[Stamp]:
+        """Write a file; returned if it has to be looked at again."""
+        stamp, content, seen = file.stamp, file.content, self._plan.seen
+        if file.error is not None:
+            self._write_error(stamp, file.error)
+            return []
+        outcome = ""
+        ids: list[int] = []
+
+        def work(connection: sqlite3.Connection) -> list[int]:
+            nonlocal outcome, ids
+            if db.is_under(stamp.path, db.list_excluded(connection)):
+                outcome = "excluded"  # removed for good while it was read
+                return []
+            gone = db.put_link(connection, stamp, seen, file.digest)
+            if gone is not None or content is None:
+                outcome = "again" if gone is None else "linked"
+            else:
+                data = dict(file.known)
+                data |= {one.body: embedded[one.body].tobytes() for one in content.passages
+                         if one.body not in data}  # fmt: skip
+                ids = self._ids.take(len(content.passages))
+                gone = db.put_content(connection, stamp, seen, file.digest, content, ids, data)
+                self._write_vectors(ids, [data[one.body] for one in content.passages])
+                outcome = "written"
+            erase_rows(self._index.path, gone or [])
+            return gone or []
+
+        self._ids.give_back(self._index.write(work))
+        if outcome == "again":
+            return [stamp]
+        self._count(file, outcome)
+        self._counter.written(stamp)
+        self._on_progress(self._counter.now)
+        return []
+
+    def _write_vectors(self, ids: Sequence[int], rows: Sequence[bytes]) -> None:
+        if ids:
+            matrix = np.frombuffer(b"".join(rows), np.float32)
+            self._writer.write(ids, matrix.reshape(len(ids), -1))
+
+    def _count(self, file: _File, outcome: str) -> None:
+        done, before = self.done, self._before.get(file.stamp.path)
+        if outcome == "excluded":
             done.num_excluded += 1
-        elif before is not None and before.digest == pending.opened.digest:
+        elif before is not None and before.digest == file.digest:
             done.num_same += 1
         elif before is not None:
             done.num_changed += 1
-        elif what == "linked":
+        elif outcome == "linked":
             done.num_moved += 1
         else:
             done.num_new += 1
-        if content is not None:
-            done.num_passages += len(content.passages)
-            done.warnings += [f"{stamp.file}: {one}" for one in content.warnings]
-        self._pace.written(stamp)
-        self._tell(self._pace.now)
+        if file.content is not None and outcome == "written":
+            done.num_passages += len(file.content.passages)
+            done.warnings += [f"{file.stamp.file}: {one}" for one in file.content.warnings]
 
-    def _failed(self, stamp: Stamp, error: AnyrigError) -> None:
+    def _write_error(self, stamp: Stamp, error: AnyrigError) -> None:
         message, hint = error.message, error.hint
-        self._index.write(lambda c: rows.put_error(c, stamp, self._seen, message, hint))
+        lacks_ocr = isinstance(error, MissingOcrError)
+        reason = FailureReason.NO_OCR if lacks_ocr else FailureReason.OTHER
+
+        def work(connection: sqlite3.Connection) -> list[int]:
+            gone = db.put_error(connection, stamp, self._plan.seen, message, hint, reason)
+            erase_rows(self._index.path, gone)
+            return gone
+
+        self._ids.give_back(self._index.write(work))
         self.done.failed.append(Failed(stamp.file, message, hint))
-        self._pace.written(stamp, failed=True)
-        self._tell(self._pace.now)
+        self._counter.written(stamp, failed=True)
+        self._on_progress(self._counter.now)
 
-    def _reset(self) -> list[Stamp]:
-        """Forget what was on its way when the stream broke; the files that were."""
-        with self._lock:
-            taken = list(self._taken.values())
-            self._stream_number += 1
-            self._taken.clear()
-            self._pending.clear()
-            self._asked.clear()
-            self._number.clear()
-            self._got.clear()
-            self._needed.clear()
-            self._num_asked = self._num_got = 0
-        return taken
+    # -- deleted files -------------------------------------------------------------------------
 
-    # -- what is gone --------------------------------------------------------------------------
-
-    def forget(self, gone: Sequence[bytes]) -> None:
-        """Drop files that are not there any more; last, so that a moved one keeps what it has."""
-        pace = Pace("removing", len(gone))
+    def _drop(self, gone: Sequence[bytes]) -> None:
+        """Forget deleted files; last, so that a moved one keeps what it has."""
+        steps = StepCounter("removing", len(gone))
         for path in gone:
-            self._index.write(lambda c, path=path: rows.drop_files(c, [path]))  # type: ignore[misc]
+
+            def work(connection: sqlite3.Connection, path: bytes = path) -> None:
+                erase_rows(self._index.path, db.drop_files(connection, [path]))
+
+            self._index.write(work)
             self.done.num_gone += 1
-            pace.add(title=rows.Stamp(path, 0, 0).file.name)
-            self._tell(pace.now)
+            self._on_progress(steps.add(title=Stamp(path, 0, 0).file.name))
 
 
-def _num_lacking(connection: rows.Connection) -> int:
-    ((count,),) = connection.execute(
-        "SELECT (SELECT count(*) FROM texts) - (SELECT count(*) FROM vectors)"
-    ).fetchall()
-    return int(count)
+class _FreeIds:
+    """Ids for passages: of those that are gone first, so that the file of vectors stays small."""
+
+    def __init__(self, index: IndexFile) -> None:
+        used = index.read(lambda c: c.execute("SELECT id FROM passages").fetchall())
+        ids = np.fromiter((id for (id,) in used), np.int64, len(used))
+        self._next = int(ids.max(initial=0)) + 1
+        self._free: list[int] = np.setdiff1d(np.arange(1, self._next), ids)[::-1].tolist()
+
+    def take(self, count: int) -> list[int]:
+        """So many, ascending."""
+        reused = self._free[len(self._free) - min(count, len(self._free)) :]
+        del self._free[len(self._free) - len(reused) :]
+        new = range(self._next, self._next + count - len(reused))
+        self._next += len(new)
+        return sorted(reused) + list(new)
+
+    def give_back(self, ids: Sequence[int]) -> None:
+        self._free += sorted(ids, reverse=True)
+
+
+_UNREAD = Content("", "", "", 0, 0, 0, ())
+"""Stands for the content of a file that is being read."""
+
+
+def _digest(stamp: Stamp, max_bytes: int) -> str:
+    if stamp.size > max_bytes:  # left to the reader, which refuses it
+        return hashlib.sha256(b"%d of " % stamp.mtime_ns + stamp.path).hexdigest()
+    return digest_file(stamp.path)
+
+
+def _check_unchanged(stamp: Stamp) -> None:
+    state = os.stat(stamp.path)
+    if (state.st_size, state.st_mtime_ns) != (stamp.size, stamp.mtime_ns):
+        raise InvalidInputError(
+            f"{stamp.file.name} was changed while it was read",
+            hint="Run it again when the file is finished.",
+        )
 
 
 def _describe_unseen(one: Unseen, index: str) -> str:
@@ -415,5 +665,5 @@ def _describe_unseen(one: Unseen, index: str) -> str:
     )
 
 
-def _old(known: Known) -> Failed:
+def _to_failed(known: Known) -> Failed:
     return Failed(known.stamp.file, known.error, known.hint)

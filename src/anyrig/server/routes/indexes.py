@@ -13,6 +13,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import Client, is_shared
+from anyrig.app.ask import AskRequest
 from anyrig.app.search import SearchRequest, SimilarRequest
 from anyrig.errors import LimitExceededError
 from anyrig.server.auth import get_client
@@ -47,6 +48,10 @@ SearchBatchBody = build_model(
         list[Annotated[str, Field(min_length=1, max_length=10_000)]],
         Field(min_length=1, max_length=100),
     ),
+)  # fmt: skip
+AskBody = build_model(
+    "AskBody", AskRequest, f"{_FILTERS} index passages question",
+    example={"index": "letters", "question": "when is the rent due"},
 )  # fmt: skip
 _SIMILAR = f"{_FILTERS} index limit model ocr"
 SimilarOptions = build_model("SimilarOptions", SimilarRequest, _SIMILAR)
@@ -87,6 +92,7 @@ class SearchHit(BaseModel):
     score: float
     similarity: float | None
     text: str
+    sentence: list[int] | None = Field(description="The best sentence: from, to, in the text.")
     matches: list[list[int]] = Field(description="What to highlight: from, to, in the text.")
     page: int | None
     title: str
@@ -117,6 +123,24 @@ class SearchAnswers(BaseModel):
     """The results of several searches, in the order of the questions."""
 
     results: list[SearchAnswer]
+
+
+class AskAnswer(BaseModel):
+    """An answer, and the passages it is from."""
+
+    question: str
+    index: str
+    answer: str = Field(
+        description="With citations, such as [2]; empty if no passage answers the question."
+    )
+    method: str = Field(
+        description="`llm`: by the language model of `documents.llm`; `extract`: sentences as they "
+        "stand; `none`."
+    )
+    model: str
+    cited: list[int] = Field(description="Numbers of the passages that are cited, from 1.")
+    passages: list[SearchHit]
+    notes: list[str]
 
 
 class SimilarSource(BaseModel):
@@ -317,6 +341,10 @@ def _add_search(routes: APIRouter, tasks: DocumentTasks) -> None:
         found = _search(tasks, get_client(request), body.question, body)
         return await answer(request, found)
 
+    async def ask(request: Request, body: Any) -> Response:
+        """From the passages of an index, with citations."""
+        return await answer(request, _ask(tasks, get_client(request), body))
+
     async def search_batch(request: Request, body: Any) -> Response:
         """The answers in the order of the questions."""
         client = get_client(request)
@@ -344,6 +372,7 @@ def _add_search(routes: APIRouter, tasks: DocumentTasks) -> None:
         ("/search", "Search an index", search, SearchBody, SearchAnswer),
         ("/search/batch", "Search an index for several questions", search_batch, SearchBatchBody,
          SearchAnswers),
+        ("/ask", "Answer a question from an index", ask, AskBody, AskAnswer),
         ("/similar", "Find what is most similar to a text or a file", similar, SimilarBody,
          SimilarAnswer),
     ):  # fmt: skip
@@ -406,6 +435,15 @@ async def _search(tasks: DocumentTasks, client: Client, question: str, body: Any
     hits = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
     await to_thread.run_sync(_describe_hits, tasks.index_files, client, body.index, hits)
     return {"question": question, "index": body.index, **found}
+
+
+async def _ask(tasks: DocumentTasks, client: Client, body: Any) -> dict[str, Any]:
+    stored = await to_thread.run_sync(tasks.index_files.find_index, client, body.index)
+    found = await tasks.ask("ask", {**body.read_given(), "index": stored})
+    await to_thread.run_sync(
+        _describe_hits, tasks.index_files, client, body.index, found["passages"]
+    )
+    return {**found, "index": body.index}
 
 
 def _describe_hits(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.cli.ask import can_ask
+from anyrig.cli.prompts import can_ask
 from tests.conftest import MACHINES
 
 PAIR = MACHINES / "rtx4090-rtxpro6000-wsl2.json"
@@ -59,7 +59,7 @@ import json, sys
 from anyrig.app.compute import DeviceOptions
 from anyrig.app.rig import Rig
 from anyrig.cli.rig import _ask_device
-from anyrig.cli.ask import can_ask
+from anyrig.cli.prompts import can_ask
 from anyrig.devices.discovery import from_record
 rig = Rig(ask_device=_ask_device if can_ask() else None)
 rig.machine = from_record(json.load(open(sys.argv[1])))

@@ -1,0 +1,120 @@
+"""What a file says, split into passages: made in the process that reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anyrig.documents.index.keywords import list_stems
+from anyrig.documents.passages import Passage, passages
+from anyrig.documents.reading import textless
+from anyrig.text.document import SEPARATOR
+from anyrig.text.language import detect
+
+if TYPE_CHECKING:
+    from anyrig.text.document import Chapter, Document, Role, Span
+
+_LANGUAGE_CHARACTERS = 20_000
+_LEFT_OUT: frozenset[Role] = frozenset(("cover", "title", "contents"))
+_AROUND_PAGES: frozenset[Role] = frozenset(("front", "back"))
+"""Of a web page: what stands above and below every page of its site."""
+_LEADERS = re.compile(r"(?:\.[ \t]?){4,}[ \t]*[\divxlc]+[ \t]*$", re.MULTILINE)
+_MIN_LEADERS = 3
+
+
+class PassageRow(NamedTuple):
+    """A passage as it is written."""
+
+    number: int
+    page: int
+    start: int
+    file_start: int
+    title: str
+    body: str
+    stems: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file says, without its name and place."""
+
+    format: str
+    language: str
+    title: str
+    num_pages: int
+    num_ocr: int
+    """Pages whose text was read off a picture."""
+    num_unread: int
+    """Pages that have no text because their pictures were not read."""
+    passages: tuple[PassageRow, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def extract(document: Document) -> dict[str, Any]:
+    """The content of a file as JSON."""
+    return {**vars(build_content(document))}
+
+
+def content_from_json(data: dict[str, Any]) -> Content:
+    rows = tuple(PassageRow(*row) for row in data["passages"])
+    return Content(**{**data, "passages": rows, "warnings": tuple(data["warnings"])})
+
+
+def build_content(document: Document) -> Content:
+    """A document in passages, with their stems. Covers, tables of contents and the navigation of
+    web pages are left out where there is anything else.
+    """
+    language = find_language(document)
+    found = list(passages(document, language=language or "en"))
+    num_unread = sum(scan.source == "none" for scan in document.scans)
+    if not found and num_unread:
+        raise textless(document)
+    left_out = list(_list_left_out(document))
+    worth = [one for one in found if not _is_left_out(one, left_out)]
+    rows = tuple(
+        PassageRow(
+            number, one.page, one.start, one.file_start, one.title, one.text,
+            list_stems(one.text, language),
+        )
+        for number, one in enumerate(worth or found)
+    )  # fmt: skip
+    return Content(
+        document.format, language, document.metadata.title, len(document.parts("page")),
+        sum(scan.source == "ocr" for scan in document.scans), num_unread, rows, document.warnings,
+    )  # fmt: skip
+
+
+def find_language(document: Document) -> str:
+    """The language that a file is written in; what it declares where its text does not tell."""
+    declared = document.metadata.language.partition("-")[0].lower()
+    found = detect(document.text[:_LANGUAGE_CHARACTERS])
+    return found.language if found.sure else declared
+
+
+def _list_left_out(document: Document) -> Iterator[Span]:
+    """Where in the text the chapters are that nobody searches for."""
+    start = 0
+    for chapter in document.chapters:
+        length = _measure(chapter)
+        roles = _LEFT_OUT | (_AROUND_PAGES if document.format == "html" else frozenset())
+        if length and chapter.role in roles:
+            yield start, start + length
+        start += length
+
+
+def _measure(chapter: Chapter) -> int:
+    """Of its part of the document's text, with what separates it from the next."""
+    return sum(
+        len(block.text) + len(SEPARATOR)
+        for block in chapter.blocks
+        if block.kind != "page" and (block.page or block.text)
+    )
+
+
+def _is_left_out(passage: Passage, left_out: list[Span]) -> bool:
+    start, end = passage.file_start, passage.file_start + len(passage.text)
+    if passage.is_heading or any(low <= start and end <= high for low, high in left_out):
+        return True
+    return len(_LEADERS.findall(passage.text)) >= _MIN_LEADERS
