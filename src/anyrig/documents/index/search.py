@@ -63,7 +63,13 @@ if TYPE_CHECKING:
 Mode = Literal["hybrid", "vectors", "keywords"]
 DEPTH = 100
 """How far down each list is looked at."""
-MIN_SIMILARITY = {"minilm": 0.24, "all-MiniLM-L6-v2": 0.24, "multilingual": 0.19, "hashing": 0.36}
+MIN_SIMILARITY = {
+    "minilm": 0.24,
+    "all-MiniLM-L6-v2": 0.24,
+    "multilingual": 0.19,
+    "use-multilingual": 0.19,
+    "hashing": 0.36,
+}
 """Cosines by the name of the model; of another, nothing is known but the share of the best."""
 _RANK = 20
 _WORDS_WEIGHT = 1.5
