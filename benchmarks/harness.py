@@ -47,6 +47,7 @@ THEMES = {
     "search": ("cpu",),
     "serve_embed": ("cpu",),
     "ocr_pages": ("cpu",),
+    "pdf_text": ("cpu",),
     "transcribe": ("cpu",),
     "transcribe_torch": ("h200",),
     "entities": ("cpu",),
@@ -74,6 +75,7 @@ CLASSES = ("cpu", "h200")
 _PATH_VARIABLES = (
     "BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY", "BENCHMARK_CMUDICT",
     "BENCHMARK_KOKORO", "BENCHMARK_RECORDINGS", "BENCHMARK_SOUNDS", "BENCHMARK_BASE",
+    "BENCHMARK_PDFS", "BENCHMARK_PYMUPDF",
 )  # fmt: skip
 """Variables that name a path or a commit: they do not change what is measured."""
 

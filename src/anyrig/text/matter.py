@@ -104,6 +104,11 @@ class _Book(NamedTuple):
     """As rows of a table of contents have them."""
 
 
+def is_titled(title: str, role: Role) -> bool:
+    """Whether a title is one that matter of this kind has: `Contents`, `Index`."""
+    return bool(_PATTERNS[role].fullmatch(_bare(title)))
+
+
 def settle(document: Document) -> Document:
     """The document with a role for each chapter; where a licence is part of one, it is cut off."""
     chapters = _cut(document.chapters)

@@ -406,3 +406,115 @@ def test_every_letter_of_a_page_is_somewhere(tmp_path: Path) -> None:
 
 def line(text: str) -> Line:
     return Line(text, 0, 100, 0, 10, 10, 1)
+
+
+def test_words_of_a_tight_line_are_parted(tmp_path: Path) -> None:
+    """A justified line may have spaces of an eighth of an em, which no character marks."""
+    leaf = Leaf()
+    place = 60.0
+    words = "If you want to create a new package of the distribution you should first check".split()
+    for word in words:
+        leaf.put(place, 500, word, 9.96)
+        place += width_of(word, 9.96) + 0.13 * 9.96
+    (text,) = texts(read_leaves(tmp_path, [leaf]))
+    assert text == " ".join(words)
+
+
+def test_spaced_out_letters_are_one_word(tmp_path: Path) -> None:
+    leaf, place = Leaf(), 60.0
+    for letter in "ANNOUNCEMENT":
+        leaf.put(place, 500, letter, 10)
+        place += width_of(letter, 10) + 2.5
+    assert texts(read_leaves(tmp_path, [leaf])) == ["ANNOUNCEMENT"]
+
+
+def test_heads_of_chapters_with_page_numbers_are_no_text(tmp_path: Path) -> None:
+    """A head that looks like a chapter's heading, and comes with its page's number, is a head."""
+    leaves = []
+    for number in range(1, 9):
+        chapter = 1 + (number - 1) // 4
+        leaf = Leaf(width=420)
+        leaf.put(60, 548, f"Chapter {chapter}: Of Nets and Boats", 10).put(
+            352, 548, str(number), 10
+        )
+        leaf.set(60, 524, f"Page {number} is here. {HARBOUR}~", indent=14)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    assert not [text for text in texts(document, "paragraph", "heading") if "Chapter" in text]
+    assert len([text for text in texts(document, "page") if "Of Nets" in text]) == 8
+
+
+@pytest.mark.parametrize("dots", [True, False])
+@pytest.mark.parametrize("outline", [True, False])
+def test_contents_pages_are_a_chapter_that_nobody_hears(
+    tmp_path: Path, dots: bool, outline: bool
+) -> None:
+    names = ["The Net", "The Storm", "The Calm", "The Road", "The Moor", "The End"]
+    title, contents, more = Leaf(), Leaf(), Leaf()
+    title.centre(400, "A Book of the Harbour", 24, "F2")
+    contents.put(60, 540, "Contents", 16, "F2")
+    for at in range(24):
+        name = f"{names[at // 4]}, part {'one two three four'.split()[at % 4]}"
+        leaf, base = (contents, 500 - 14 * at) if at < 20 else (more, 540 - 14 * (at - 20))
+        leaf.put(60, base, name)
+        if dots:
+            leaf.put(60 + width_of(name, 10) + 8, base, ". " * 20)
+        leaf.put(350, base, f"{1 + at // 2:2}")
+    leaves = [title, contents, more]
+    for name in names:
+        leaf = Leaf().put(60, 540, name, 16, "F2")
+        leaf.set(60, 510, f"{name} it is. {HARBOUR}", indent=14)
+        leaves.append(leaf)
+    entries = [(1, name, 4 + at, 560.0) for at, name in enumerate(names)] if outline else None
+    document = read_leaves(tmp_path, leaves, outline=entries)
+    listed = [chapter for chapter in document.chapters if chapter.role == "contents"]
+    assert [chapter.title for chapter in listed] == ["Contents"]
+    assert sum(block.text.count("part") for block in listed[0].blocks) == 24
+    others = [chapter for chapter in document.chapters if chapter.role == "body" and chapter.title]
+    assert [chapter.title for chapter in others][-6:] == names
+    assert not any("part" in block.text for chapter in others for block in chapter.blocks)
+
+
+def test_an_index_is_back_matter(tmp_path: Path) -> None:
+    index = Leaf(width=500).put(60, 560, "Index", 16, "F2")
+    words = [
+        "anchor", "apple", "basket", "boat", "bread", "calm", "catch", "day", "east", "girl",
+        "harbour", "heather", "hill", "king", "moor", "morning", "net", "oar", "rope", "sea",
+        "sky", "steps", "storm", "wall", "weather", "wind",
+    ]  # fmt: skip
+    for at, word in enumerate(words):
+        left, base = (60, 530 - 14 * at) if at < 13 else (280, 530 - 14 * (at - 13))
+        index.put(left, base, f"{word}, {at + 1}, {at + 3}\u2013{at + 4}")
+    leaves = []
+    for name in ("The Net", "The Storm", "The Calm"):
+        leaf = Leaf(width=500).put(60, 560, name, 16, "F2")
+        leaf.set(60, 530, HARBOUR, indent=14)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, [*leaves, index])
+    assert [(one.title, one.role) for one in document.chapters] == [
+        ("The Net", "body"), ("The Storm", "body"), ("The Calm", "body"), ("Index", "back"),
+    ]  # fmt: skip
+
+
+def test_a_table_with_a_column_of_rising_numbers_is_no_contents(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 540, HARBOUR)
+    for row in range(6):
+        leaf.put(60, base - 20 - 14 * row, "abcdef"[row] * 5).put(
+            250, base - 20 - 14 * row, str(row + 1)
+        )
+    leaf.set(60, base - 130, f"{ROAD} {HARBOUR} {ROAD}")
+    document = read_leaves(tmp_path, [leaf])
+    assert [chapter.role for chapter in document.chapters] == ["body"]
+
+
+def test_a_line_that_runs_over_the_edge_is_whole(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 540, HARBOUR)
+    address = (
+        "http://example.org/a/very/long/address/that/no/line/of/this/small/page/can/hold/whole"
+    )
+    leaf.put(60, base - 30, address)
+    document = read_leaves(tmp_path, [leaf])
+    assert texts(document, "page") == []
+    assert address in texts(document)

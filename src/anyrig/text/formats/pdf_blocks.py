@@ -17,6 +17,7 @@ from anyrig.text.formats.pdf_headings import (
 )
 from anyrig.text.formats.pdf_hyphens import Raised, Words, joined
 from anyrig.text.formats.pdf_lines import lines_of
+from anyrig.text.formats.pdf_lists import ListedMatter, find_lists
 from anyrig.text.formats.pdf_notes import Note, cut_notes, is_mark
 from anyrig.text.formats.pdf_page import Line, Page
 from anyrig.text.formats.pdf_paragraphs import (
@@ -26,6 +27,7 @@ from anyrig.text.formats.pdf_paragraphs import (
     widened,
     without_leaders,
 )
+from anyrig.text.matter import is_titled
 
 _KINDS: dict[str, BlockKind] = {
     "text": "paragraph", "item": "item", "code": "code", "table": "table", "verse": "poem",
@@ -49,12 +51,19 @@ def chapters_of(pages: Sequence[Page], outline: Sequence[Entry]) -> tuple[Chapte
     words = Words(text for line in kept.lines for text in ([line.text] if not line.cells else []))
     style = style_of(kept.lines, body)
     paragraphs = paragraphs_of(widened(kept.lines, style), style)
-    levels = heading_levels(paragraphs, style)
+    lists = find_lists(paragraphs)
+    listed = {number for one in lists for number in range(one.start, one.end)}
+    levels = {
+        number: level
+        for number, level in heading_levels(paragraphs, style).items()
+        if number not in listed
+    }
     if outline:
         starts = starts_by_outline(paragraphs, outline)
         levels = _outlined(starts, paragraphs, levels)
     else:
         starts = starts_by_looks(paragraphs, levels)
+    starts = _with_lists(starts, lists, len(paragraphs))
     marks = {
         (page, note.mark): f"p{page}-{note.mark}"
         for page, notes in kept.notes.items()
@@ -67,6 +76,22 @@ def chapters_of(pages: Sequence[Page], outline: Sequence[Entry]) -> tuple[Chapte
     ]
     extra = _extra(kept, words, [page.number for page in pages])
     return _chapters(blocks, starts, extra)
+
+
+def _with_lists(
+    starts: Sequence[Start], lists: Sequence[ListedMatter], num_paragraphs: int
+) -> list[Start]:
+    """Each table of contents and index is a chapter of its own; what stood before it goes on."""
+    made = list(starts)
+    for one in lists:
+        named = [start for start in made if one.start - 1 <= start.paragraph <= one.start]
+        title = one.title or (named[-1].title if named else "")
+        begin = named[-1].paragraph if named and is_titled(title, one.role) else one.start
+        made = [start for start in made if not begin <= start.paragraph < one.end]
+        made.append(Start(begin, 1, title, one.role))
+        if one.end < num_paragraphs and all(start.paragraph != one.end for start in made):
+            made.append(Start(one.end, 1, ""))
+    return sorted(made, key=lambda start: start.paragraph)
 
 
 def blocks_by_page(pages: Sequence[Page]) -> dict[int, list[Block]]:
@@ -206,7 +231,8 @@ def _chapters(
         made.append(Chapter("", _slice(blocks, after, -1, bounds[0].paragraph)))
     for start, end in zip(bounds, bounds[1:], strict=False):
         found = _slice(blocks, after, start.paragraph, end.paragraph)
-        made.append(Chapter(start.title, found, start.level))
+        if found or start.title:
+            made.append(Chapter(start.title, found, start.level, start.role))
     if made and made[0].title == "" and not made[0].blocks:
         made = made[1:]
     return tuple(made)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from anyrig.text.formats.pdf_lines import rows_of
@@ -45,6 +45,12 @@ class Edge:
     """Whether more than a line's space parts it from the text, or there is no text."""
     text: str
     pieces: tuple[Piece, ...]
+    bare: str = ""
+    """The text without the number of the page, in small letters."""
+
+    @property
+    def has_page_number(self) -> bool:
+        return len(self.bare) < len(" ".join(self.text.casefold().split()))
 
 
 def furniture(pages: Sequence[Page]) -> dict[int, list[Piece]]:
@@ -54,7 +60,7 @@ def furniture(pages: Sequence[Page]) -> dict[int, list[Piece]]:
         found[page.number] += [piece for piece in page.pieces if piece.aside]
     leading = _leading(pages)
     body = body_size(pages)
-    edges = [edge for page in pages for edge in _edges(page, leading)]
+    edges = _without_page_numbers([edge for page in pages for edge in _edges(page, leading)])
     for edge in _repeated(edges, len(pages), body) | _counted(edges, pages):
         found[edge.page] += edge.pieces
     return found
@@ -101,22 +107,45 @@ def _edges(page: Page, leading: float) -> list[Edge]:
     return made
 
 
-def _plain(text: str) -> str:
-    """A row with its numbers taken out, so that the same head on two pages is the same."""
-    words = [
-        "#" if _NUMBER.fullmatch(word) or (_ROMAN.fullmatch(word) and roman_value(word)) else word
-        for word in re.findall(r"\w+|[^\w\s]", text.casefold())
-    ]
-    return " ".join(words)
+def _without_page_numbers(edges: list[Edge]) -> list[Edge]:
+    """Rows with their text less the number that goes up as the pages do."""
+    offsets: dict[int, set[int]] = defaultdict(set)
+    for edge in edges:
+        for _, number in _list_numbers(edge.text):
+            offsets[number - edge.page].add(edge.page)
+    usual = {offset for offset, pages in offsets.items() if len(pages) >= 2 and _near(pages)}
+    made = []
+    for edge in edges:
+        words = edge.text.split()
+        numbered = [at for at, number in _list_numbers(edge.text) if number - edge.page in usual]
+        if numbered:  # the outermost is the page's, as a section may have the same
+            ends = min(numbered), max(numbered)
+            del words[ends[0] if ends[0] == 0 else ends[1]]
+        bare = " ".join(words)
+        if label(edge.text) is not None and label(bare) is None:
+            bare = edge.text  # the number is the chapter's
+        made.append(replace(edge, bare=bare.casefold()))
+    return made
+
+
+def _list_numbers(text: str) -> list[tuple[int, int]]:
+    """The words that are numbers, with their values."""
+    found = []
+    for at, word in enumerate(text.split()):
+        bare = word.strip("-\u2013\u2014|[](){}.,\u00b7\u2022")
+        if _NUMBER.fullmatch(bare):
+            found.append((at, int(bare)))
+        elif _ROMAN.fullmatch(bare) and (value := roman_value(bare)):
+            found.append((at, value))
+    return found
 
 
 def _repeated(edges: list[Edge], num_pages: int, body: float) -> set[Edge]:
     """Rows that come again at the same height, and what else stands in the place of a head."""
     groups: dict[tuple[bool, str], list[Edge]] = defaultdict(list)
     for edge in edges:
-        plain = _plain(edge.text)
-        if any(letter.isalpha() for letter in plain):
-            groups[edge.top, plain].append(edge)
+        if any(letter.isalpha() for letter in edge.bare):
+            groups[edge.top, edge.bare].append(edge)
     found: set[Edge] = set()
     for group in groups.values():
         for level in _levels(group):
@@ -146,26 +175,11 @@ def _comes_again(level: list[Edge], num_pages: int, body: float) -> bool:
     large = level[0].size > 1.2 * body
     if large and 2 * len(pages) < num_pages:
         return False
-    numbered = _numbers_go_with_pages(level)
-    if len({edge.text for edge in level}) == len(level) and (
-        not numbered or large or label(level[0].text) is not None
-    ):
-        return False  # "Chapter 1", "Chapter 2": they count, but not the pages
     if sum(edge.apart for edge in level) * 2 > len(level):
         return True
     other = abs(level[0].size - body) > 0.06 * body and len(pages) > 2
-    return other or (numbered and all(len(edge.pieces) > 1 for edge in level))
-
-
-def _numbers_go_with_pages(level: list[Edge]) -> bool:
-    """Whether a number in the rows grows as the pages do."""
-    offsets: Counter[int] = Counter()
-    for edge in level:
-        found = {int(number) for number in _NUMBER.findall(edge.text)}
-        found |= {roman_value(word) for word in edge.text.split() if _ROMAN.fullmatch(word)}
-        offsets.update({number - edge.page for number in found if number})
-    pages = len({edge.page for edge in level})
-    return bool(offsets) and offsets.most_common(1)[0][1] > max(1, 0.6 * pages)
+    numbered = all(edge.has_page_number and len(edge.pieces) > 1 for edge in level)
+    return other or numbered
 
 
 def _near(pages: set[int]) -> bool:
@@ -180,7 +194,7 @@ def _same_slot(edges: list[Edge], found: set[Edge], body: float) -> set[Edge]:
     for edge in edges:
         if edge in found or edge.depth or not edge.apart or edge.size > 1.15 * body:
             continue
-        if label(edge.text) is not None:
+        if label(edge.text) is not None and not edge.has_page_number:
             continue  # a chapter's own heading
         near = sum(
             slots[edge.top, round(edge.base) + step, round(edge.size)] for step in (-1, 0, 1)

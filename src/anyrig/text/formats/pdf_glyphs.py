@@ -78,7 +78,9 @@ def read_page(document: pdfium.PdfDocument, index: int, most: int) -> Page:
             width, height = height, width
         drop_unseen = _drop_unseen(raw)
         glyphs = _once(
-            [_upright(each, up, (left, bottom, right, top), drop_unseen) for each in raw]
+            _keep_long_lines(
+                [_upright(each, up, (left, bottom, right, top), drop_unseen) for each in raw]
+            )
         )
         return Page(
             number=index + 1, width=width, height=height, pieces=pieces_of(glyphs),
@@ -200,6 +202,24 @@ def _upright(
         or not (-size <= begin <= width and -size <= base <= height)
     )
     return Glyph(letters, begin, end, base, size, look.bold, look.mono, aside, space, look.drawn)
+
+
+def _keep_long_lines(glyphs: list[Glyph]) -> list[Glyph]:
+    """A line that begins on the page and runs over its edge is one line still."""
+    made: list[Glyph] = []
+    for glyph in glyphs:
+        before = made[-1] if made else None
+        if (
+            glyph.aside
+            and before is not None
+            and not before.aside
+            and glyph.base == before.base
+            and glyph.size == before.size
+            and 0 <= glyph.left - before.left < 2 * glyph.size
+        ):
+            glyph = glyph._replace(aside=False)
+        made.append(glyph)
+    return made
 
 
 def _drop_unseen(raw: list[Drawn]) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anyrig.text.document import Role
 from anyrig.text.formats.pdf_page import Line
 from anyrig.text.formats.pdf_paragraphs import CAPTION, Paragraph, Style
 from anyrig.text.formats.titles import RANK, label
@@ -40,6 +41,7 @@ class Start:
     paragraph: int
     level: int
     title: str
+    role: Role = "body"
 
 
 def heading_levels(paragraphs: Sequence[Paragraph], style: Style) -> dict[int, int]:

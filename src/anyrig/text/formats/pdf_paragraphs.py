@@ -219,6 +219,11 @@ def _is_contents(line: Line, style: Style) -> bool:
     return line.page in style.contents and bool(_NUMBERED.fullmatch(line.text))
 
 
+def is_dotted(text: str) -> bool:
+    """Whether a line ends in dots and the number of a page."""
+    return bool(_CONTENTS.fullmatch(text))
+
+
 def without_leaders(text: str) -> str:
     """A line of a table of contents without its row of dots."""
     return _LEADERS.sub(" ", text).strip()

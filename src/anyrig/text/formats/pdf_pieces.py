@@ -5,12 +5,15 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from statistics import median
+from typing import NamedTuple
 
 from anyrig.text.formats.pdf_page import Glyph, Piece, Span
 
 GAP = 0.75
 """A wider gap, in ems, ends a piece: a column's gutter may be as narrow as one em."""
-_WIDE = 0.17  # ems between words, at the least
+_WIDE = 0.17  # ems between words, where PDFium saw no space
+_SEEN = 0.08  # ems between words, where it saw one: tight lines have spaces of an eighth of an em
+_TIGHT = 0.05  # ems between letters that touch
 _INITIAL = 0.45  # a letter that is larger still stands over several lines
 _RAISED_LESS = 0.85  # how much smaller the type of a note's number is
 
@@ -117,10 +120,10 @@ def _piece(run: list[Glyph]) -> Piece:
     size = _size(run)
     base = _base(run)
     ordered = _accents_last(_in_order(run))
-    wide = _wide(ordered, size)
+    least_gap = _find_least_gap(ordered, size)
     text, raised, first_end = "", [], 0.0
     for number, glyph in enumerate(ordered):
-        if number and _is_gap(ordered[number - 1], glyph, wide * size):
+        if number and _is_gap(ordered[number - 1], glyph, least_gap, size):
             text += " "
         elif text and _is_accent(glyph, ordered[number - 1]):
             text = unicodedata.normalize("NFC", text + _ACCENTS.get(glyph.text, glyph.text))
@@ -128,7 +131,7 @@ def _piece(run: list[Glyph]) -> Piece:
         if " " not in text:
             first_end = glyph.right
         start = len(text)
-        text += glyph.text
+        text += _SPACING.get(glyph.text, glyph.text)
         if glyph.size <= _RAISED_LESS * size and glyph.base - base > 0.15 * size:
             raised.append((start, len(text)))
     left = min(glyph.left for glyph in run)
@@ -152,29 +155,41 @@ def _size(run: list[Glyph]) -> float:
     return max(counts, key=lambda size: (counts[size], size))
 
 
-def _wide(ordered: list[Glyph], size: float) -> float:
-    """How wide, in ems, a gap must be to part two words: more where letters are spaced out."""
-    gaps = [
+class _LeastGap(NamedTuple):
+    """How wide, in ems, a gap must be to part two words."""
+
+    unseen: float
+    seen: float
+    """Where PDFium took it for a space."""
+
+
+def _find_least_gap(ordered: list[Glyph], size: float) -> _LeastGap:
+    """What parts words on this line: more where letters are spaced out, less in tight lines."""
+    gaps = sorted(
         (after.left - before.right) / size
         for before, after in zip(ordered, ordered[1:], strict=False)
         if before.text[-1].isalnum() and after.text[0].isalnum()
-    ]
+    )
     if len(gaps) < 3:
-        return _WIDE
-    usual = median(gaps)
-    return _WIDE if usual < 0.12 else usual + _WIDE
+        return _LeastGap(_WIDE, _SEEN)
+    usual = gaps[len(gaps) // 2]
+    if usual >= 0.12:  # spaced out: PDFium takes every gap for a space
+        return _LeastGap(usual + _WIDE, usual + _WIDE)
+    wider = [gap for gap in gaps if gap > usual + _TIGHT]
+    if len(wider) >= 3 and 20 * len(wider) > len(gaps) and 2 * len(wider) < len(gaps):
+        half = usual + (wider[len(wider) // 2] - usual) / 2
+        if half > usual + _TIGHT:  # two sorts of gaps: between letters, and between words
+            return _LeastGap(min(_WIDE, half), min(_SEEN, half))
+    return _LeastGap(_WIDE, _SEEN)
 
 
-def _is_gap(before: Glyph, after: Glyph, wide: float) -> bool:
+def _is_gap(before: Glyph, after: Glyph, least: _LeastGap, size: float) -> bool:
     gap = after.left - before.right
     if gap < 0:  # right to left
         gap = max(gap, before.left - after.right)
-    # A space that the file has is one; what PDFium took for one must show.
     if after.space == 2 and gap > -0.2 * after.size:
-        return True
-    # Where letters are spaced out, PDFium takes every gap for a space.
-    seen = after.space == 1 and wide <= _WIDE * after.size
-    return gap > wide or (seen and gap > 0.6 * wide)
+        return True  # a space that the file has
+    return gap > size * (least.seen if after.space == 1 else least.unseen)
 
 
 def _in_order(run: list[Glyph]) -> list[Glyph]:
@@ -202,13 +217,14 @@ _ACCENTS = {
     "\u02c7": "\u030c", "\u00b8": "\u0327", "\u00af": "\u0304", "\u02da": "\u030a",
     "\u02d8": "\u0306", "\u02d9": "\u0307", "\u02dd": "\u030b", "\u02db": "\u0328",
 }  # fmt: skip
+_SPACING = {combining: spacing for spacing, combining in _ACCENTS.items()}
+"""Accents that stand over no letter: some fonts call their quotation marks so."""
 
 
 def _is_accent(glyph: Glyph, before: Glyph) -> bool:
     """An accent that is drawn over the letter before it."""
-    if unicodedata.combining(glyph.text[0]):
-        return True
-    return glyph.text in _ACCENTS and before.text[-1:].isalpha() and _over(glyph, before)
+    is_accent = glyph.text in _ACCENTS or bool(unicodedata.combining(glyph.text[0]))
+    return is_accent and before.text[-1:].isalpha() and _over(glyph, before)
 
 
 def _over(accent: Glyph, letter: Glyph) -> bool:
