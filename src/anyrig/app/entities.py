@@ -210,9 +210,9 @@ def _complete(
     kinds: Sequence[str] | None,
 ) -> FoundEntities:
     """Add what depends on the request: the redacted text, and what was not looked for."""
-    from anyrig.documents.entities.cautious import cautious
     from anyrig.documents.entities.listing import redacted
     from anyrig.documents.entities.names import nameless
+    from anyrig.documents.entities.redaction import add_possible_names
 
     by_name = request.engine != "grammar"
     if kinds is not None:
@@ -225,13 +225,17 @@ def _complete(
     if request.redact and found.error is None:
         to_redact = [one.entity for one in found.entities]
         if by_name and (kinds is None or "person" in kinds):
-            to_redact = cautious(found.text, to_redact, found.languages)
+            to_redact = add_possible_names(found.text, to_redact, found.languages)
             found = replace(found, entities=tuple(map(found.place, to_redact)))
         text = redacted(found.text, to_redact)
     return FoundEntities(**vars(found), name_warnings=missing, redacted=text)
 
 
 # -- sources and the model -------------------------------------------------------------------------
+
+
+def _describe_engine(request: EntitiesRequest, namer: Namer | None) -> str:
+    return namer.name if namer else "rule" if request.engine == "grammar" else "lists"
 
 
 def _measure(source: TextSource) -> int:
@@ -262,7 +266,10 @@ def _borrow_finder(
 
     def open_finder() -> Finder:
         if namer is None:
-            return Finder(None, kinds=some_kinds, unchecked=request.unchecked)
+            return Finder(
+                None, kinds=some_kinds, unchecked=request.unchecked,
+                lists=request.engine != "grammar",
+            )  # fmt: skip
         workload = replace(namer.need, max_workers=max(1, num_bytes // _BYTES_PER_WORKER))
         quiet = replace(request, no_bench=True)
         choice = rig.choose_device(quiet) if workload.gpu else rig.choose_cpu(quiet)
@@ -277,7 +284,7 @@ def _borrow_finder(
 
     also = ", unchecked numbers too" if request.unchecked else ""
     with rig.models.borrow(
-        f"entities by {namer.name if namer else 'rule'}{also}",
+        f"entities by {_describe_engine(request, namer)}{also}",
         open_finder,
         version=f"{request.model} {request.labels} {request.threshold} {some_kinds}"
         f" {describe_model_options(rig, request)}",

@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stdnum import luhn
 
-from anyrig.documents.entities import grammar, marks
-from anyrig.documents.entities.cautious import cautious
+from anyrig.documents.entities import grammar, marked_names, people
 from anyrig.documents.entities.engines.spacy_names import SpacyNames
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.finder import Finder, Text
 from anyrig.documents.entities.grammars.identifiers import iban_form
 from anyrig.documents.entities.labels import cleaned
 from anyrig.documents.entities.listing import listed, redacted
-from anyrig.documents.entities.marks import settled
+from anyrig.documents.entities.marked_names import settled
 from anyrig.documents.entities.merge import merged
 from anyrig.documents.entities.pipeline import find_in_sources
 from anyrig.documents.entities.reading import read
+from anyrig.documents.entities.redaction import add_possible_names
 from anyrig.documents.entities.stretches import Stretch, Window, cuts, stretches
 from anyrig.documents.reading import TextSource
 from benchmarks.entities import CHECKED, find_entities, list_errors, read_passages, score
@@ -89,12 +89,48 @@ def test_only_the_kinds_that_are_wanted_are_told() -> None:
 
 def test_names_with_a_mark_need_no_model() -> None:
     text = "Mme Claire Fontaine, de Durand Frères SARL, est partie pour l'Espagne et Berlin."
-    found = merged(marks.find(read(text, "fr")))
+    found = merged(marked_names.find(read(text, "fr")))
     assert [(one.kind, one.text) for one in found] == [
         ("person", "Claire Fontaine"), ("organisation", "Durand Frères SARL"),
         ("place", "Espagne"), ("place", "Berlin"),
     ]  # fmt: skip
-    assert not list(marks.find(read("The Bank of Spain and Michael Jordan met at Paris Match.")))
+    assert not list(
+        marked_names.find(read("The Bank of Spain and Michael Jordan met at Paris Match."))
+    )
+
+
+PEOPLE = """
+en|Patch by Vinay Sajip, reviewed by Alexey Kachayev and Bo Wang|Vinay Sajip;Alexey Kachayev;Bo Wang
+en|Written by Henry Spencer in 1986. Spencer is thanked.|Henry Spencer;Spencer
+en|Mark Leander and J. R. Hartley met Wichert Akkerman <wichert@example.org>|Mark Leander;J. R. Hartley;Wichert Akkerman
+en|Git, Debian Linux, Red Hat and the Free Software Foundation; New York in Asia|
+en|The Bug Fixes of Python, the Document Object Model and Basic Authentication|
+en|George Mason University is a body. Will it rain in June?|
+es|Lo tradujeron Francisco Javier Cuadrado y Omar Campagne Polaino en Valencia|Francisco Javier Cuadrado;Omar Campagne Polaino
+es|La abuela María Fernández habló con Juan de la Cruz|María Fernández;Juan de la Cruz
+fr|Lorsque Ian Murdock quitta Debian, il nomma Bruce Perens comme successeur|Ian Murdock;Bruce Perens
+fr|Michel Rocard, Ségolène Royal et François-Xavier Bellamy au Parlement|Michel Rocard;Ségolène Royal;François-Xavier Bellamy
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("row", [row for row in PEOPLE.split("\n") if row])
+def test_people_are_found_without_a_model(row: str) -> None:
+    language, text, names = row.split("|")
+    (found,) = Finder(None, kinds=("person",)).find([Text(text, language)])
+    assert [one.text for one in found.entities] == [name for name in names.split(";") if name]
+    assert all(text[one.start : one.end] == one.text for one in found.entities)
+
+
+def test_without_names_wanted_no_list_is_asked() -> None:
+    (found,) = Finder(None, lists=False).find(["Patch by Vinay Sajip, from Berlin, on 3 May 2024."])
+    assert [one.kind for one in found.entities] == ["date"]
+
+
+def test_what_a_model_takes_for_a_person_must_be_able_to_be_one() -> None:
+    wrong = ("Git", "Debian Linux", "s390x", "membre de la", "Bug Fixes", "12:13:55")
+    assert not [text for text in wrong if people.is_plausible(text)]
+    assert people.is_plausible("Wichert Akkerman")
+    assert people.is_plausible("Juan de la Cruz")
 
 
 def test_without_a_model_the_language_is_named() -> None:
@@ -122,7 +158,7 @@ def _blotted(text: str, *found: tuple[str, str], language: str = "en") -> str:
     known = [
         Entity(kind, said, text.index(said), text.index(said) + len(said)) for kind, said in found
     ]
-    return redacted(text, cautious(text, known, [language]))
+    return redacted(text, add_possible_names(text, known, [language]))
 
 
 def test_two_words_with_capitals_are_a_name() -> None:
@@ -256,19 +292,18 @@ def test_windows_cover_a_text_and_each_place_has_one_owner(words: list[str], siz
 HOSTILE = {
     "digits": "1234567890", "mails": "a@", "dots": "1.2.3.4.", "commas": "1,234,",
     "heads": "ES91 ", "words": "one hundred and ", "dollars": "$1", "days": "1 May ",
-    "labels": "VAT no ", "names": "Mr. A. ", "new lines": "\n",
+    "labels": "VAT no ", "names": "Mr. A. ", "people": "Anna Smith ",
+    "particles": "Ana de la ", "new lines": "\n",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_twice_as_much_takes_no_more_than_a_few_times_as_long(name: str) -> None:
-    from anyrig.documents.entities import marks
-
     def cost(size: int) -> float:
         text = HOSTILE[name] * (size // len(HOSTILE[name]))
         begin = time.process_time()
         reading = read(text, {part.start: part.language for part in stretches(text)})
-        merged([*grammar.found(reading), *marks.find(reading)])
+        merged([*grammar.found(reading), *marked_names.find(reading), *people.find(reading)])
         return time.process_time() - begin
 
     cost(2_000)  # patterns are made on first use

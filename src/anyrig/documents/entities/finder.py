@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.analyse.stop_words import is_stop
-from anyrig.documents.entities import grammar, marks
+from anyrig.documents.entities import grammar, marked_names, people
 from anyrig.documents.entities.entity import NAMES, Entity
 from anyrig.documents.entities.labels import cleaned, kind_of
 from anyrig.documents.entities.merge import joined, merged
@@ -84,6 +84,7 @@ class Finder:
         stamp: str = "",
         kinds: Sequence[str] | None = None,
         unchecked: bool = False,
+        lists: bool = True,
     ) -> None:
         """Start the workers, if names are wanted; they load while this goes on.
 
@@ -95,7 +96,9 @@ class Finder:
             stamp: driver and library versions, under which sizes hold.
             kinds: those that are wanted; all when None.
             unchecked: whether numbers that fail their check are told, marked as such.
+            lists: whether names are also found by lists and by what marks them.
         """
+        self._lists = lists
         self.namer = namer if placed is not None and wants_names(namer, kinds) else None
         self._kinds, self._unchecked = kinds, unchecked
         self._pool: WorkerPool | None = None
@@ -171,7 +174,7 @@ class Finder:
     def _told(self, job: _Job) -> Found:
         names = self._names(job)
         if self._kinds is None or any(kind in NAMES for kind in self._kinds):
-            names = marks.settled([*names, *marks.find(job.reading)])
+            names = self._add_names(job, names)
         entities = merged([*grammar.found(job.reading), *names], unchecked=self._unchecked)
         entities = joined(entities, lambda start, end: job.reading.text[start:end])
         if self._kinds is not None:
@@ -183,13 +186,25 @@ class Finder:
         languages = tuple(sorted(sizes, key=lambda name: -sizes[name]))
         namer = self.namer
         wanted = self._kinds is None or any(kind in NAMES for kind in self._kinds)
+        only_people = self._kinds is not None and not {"organisation", "place"} & {*self._kinds}
         nameless = () if not wanted else tuple(
-            name for name in languages if namer is None or not namer.reads(name)
+            name for name in languages
+            if (namer is None or not namer.reads(name))
+            and not (only_people and self._lists and name.partition("-")[0] in people.LANGUAGES)
         )  # fmt: skip
         return Found(
             tuple(entities), languages, nameless,
             failures[0].message if failures else "", failures[0].hint if failures else "",
         )  # fmt: skip
+
+    def _add_names(self, job: _Job, names: list[Entity]) -> list[Entity]:
+        """A model's names, less people that cannot be any, with those that need no model."""
+        if not self._lists:
+            return names
+        if self.namer is not None and not self.namer.own_labels:
+            names = [one for one in names if one.kind != "person" or people.is_plausible(one.text)]
+        found = (clean for one in people.find(job.reading) if (clean := cleaned(one)))
+        return marked_names.settled([*names, *marked_names.find(job.reading), *found])
 
     def _wanted(self, one: Entity) -> bool:
         own = self.namer is not None and self.namer.own_labels and one.source == self.namer.name

@@ -133,8 +133,8 @@ def lacking(namer: Namer | None, language: str) -> str:
 def nameless(namer: Namer | None, language: str) -> str:
     """What to tell of a text whose names nothing looks for."""
     return Message(
-        "people, organisations and places are missing: no model that finds names in {language!r} "
-        "is installed; {advice}",
+        "only some people, organisations and places are found: no model that finds names in "
+        "{language!r} is installed; {advice}",
         language=language,
         advice=lacking(namer, language),
     )

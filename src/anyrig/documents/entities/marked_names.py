@@ -90,6 +90,16 @@ def _places(reading: Reading) -> Iterator[Entity]:
         yield replace(reading.entity("place", found.span(), score=0.7), source=GAZETTEER)
 
 
+def is_place(text: str) -> bool:
+    return _names().fullmatch(text) is not None or text.lower() in _AMBIGUOUS_PLACES
+
+
+_AMBIGUOUS_PLACES = _OTHER_WORDS | frozenset(
+    "africa america asia europe europa asie afrique amerique australia antarctica york vegas"
+    " francisco diego angeles".split()
+)
+
+
 @lru_cache(maxsize=1)
 def _names() -> re.Pattern[str]:
     """Countries and cities in the three languages, in plain letters."""

@@ -12,94 +12,45 @@ from __future__ import annotations
 import bisect
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 
-from anyrig.documents.analyse.stop_words import is_stop
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.labels import is_no_name
+from anyrig.documents.entities.people import (
+    PARTICLES,
+    ROLES,
+    STOP_NAMES,
+    WORD,
+    CommonWords,
+    find_written,
+)
+from anyrig.documents.entities.people import SOURCE as LISTED
 
-SOURCE = "cautious"
+SOURCE = "redaction"
 _SCORE = 0.4
 Span = tuple[int, int]
 
-_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _ATOM = re.compile(r"[^\W\d_]+")
 _GAP = re.compile(r"[ \t]{1,2}|[ \t]?\n[ \t]*(?=\S)")
 _NAME_GAP = re.compile(r"[\s.,_>|*'-]{0,12}")
 """Between the words of a name that is known."""
-_PARTICLES = frozenset(
-    "de del la las los du des da dos di van von der den ter bin ibn al el y".split()
-)
 _LONGEST = 5
 _SHORTEST_PART = 2
 _SHORTEST_JOINED = 6
 """Letters of a name that is recognised with nothing between its words."""
-_STOP_NAMES = frozenset(
-    "will young may jan april june july august abril julio avril mai autumn summer".split()
-)
-"""Words with little meaning of their own, or of the calendar, that are given names too."""
 _STOP_NAMES_IN_RUNS = frozenset(("will", "young"))
 """Those of them that no heading begins with, as `June Report` does."""
 _SHORTEST_STEM = 4
 """Letters of a name inside a longer user name."""
-_ROLES = frozenset(
-    "account accounting accounts admin administracion administration administrator all"
-    " archive atencion bank billing board booking bureau business care client cliente clients"
-    " colleague colleagues commercial committee company contact contacts customer customers"
-    " data departamento department desk direction editor email equipe equipo everybody"
-    " everyone example finance folks friend friends gmbh group hello help helpdesk hotline hr"
-    " human inc info information invoice invoices jobs legal limited list ltd madam mail"
-    " mailer mailing management manager marketing member members news newsletter noreply"
-    " notification notifications office oficina online operations order orders partner"
-    " partners people post postmaster press privacy reception recipient recipients"
-    " registration reply resources sales secretary security service services shop sir soporte"
-    " staff student students subscriber support system team tech technical there undisclosed"
-    " user users ventas webmaster welcome world www".split()
-)
-"""Words of mailboxes and greetings that name nobody."""
-_ADDRESS = re.compile(r"[@/\\]|\w[._]\w")
-"""In a token that is written in lower case for its own reasons: an address, a path, a file."""
 _LOCAL = re.compile(r"(?<![\w.+-])[\w.+'-]{2,64}(?=@)|(?<=[\s(]@)[\w.-]{2,64}")
-_BEFORE_ADDRESS = re.compile(r"[^\W\d_][^<>@\"\n;:()\[\]|]{0,80}(?=[\"']?[ \t]*\n?[ \t]*$)")
-_IN_BRACKETS = re.compile(r"[<(\[][ \t]?(?:mailto:)?(?P<local>[\w.+'-]{1,64})@")
-_BEHIND_ADDRESS = re.compile(
-    r"(?<![\w.+'-])(?P<local>[\w.+'-]{1,64})@[\w.-]{1,253}>?[ \t]?\((?P<name>[^()<>@\n]{2,80})\)"
-)
-_HEADER = re.compile(
-    r"^[ \t>*|#]*(?:from|to|cc|bcc|reply-to|sender|attn|attention|name|full name|first name"
-    r"|last name|surname|signed|signed by|author|von|an|de|para|pour|nom|prenom|nombre|apellidos"
-    r"|expediteur|destinataire|remitente|destinatario|autor|auteur)\*{0,2}[ \t]*:\*{0,2}[ \t]*"
-    r"(?P<value>[^\n]{1,2000}(?:\n[ \t]+[^\n]{1,2000}){0,20})",
-    re.IGNORECASE | re.MULTILINE,
-)
-_LISTED = re.compile(r"[^,;<(\[]+")
-_CAPITALISED = r"(?:[A-Z]\.|[A-Z][\w'-]*)"
-_NAME_LINE = (
-    rf"(?P<name>{_CAPITALISED}"
-    rf"(?:[ \t]+(?:(?:de|del|la|van|von|der|di|da)[ \t]+)?{_CAPITALISED}){{0,4}})"
-)
-_SIGNATURE = re.compile(
-    r"^[ \t>]*(?i:(?:(?:with|kind|best|warm|warmest|many)[ \t]+){0,3}(?:regards|wishes|thanks)"
-    r"|all the best|best|sincerely|yours(?:[ \t]+\w+)?|cheers|thanks(?:[ \t]+again)?|thank you|love"
-    r"|(?:bien[ \t]+)?cordialement|bien a vous|amicalement|salutations|(?:un )?saludos?|atentamente"
-    r"|(?:un )?abrazos?|mit freundlichen gruss?en|--)[,.!]?[ \t]*\n[\s>]*[-~]{0,2}[ \t]*"
-    rf"{_NAME_LINE}(?=[ \t]*(?:[\n,|(]|$))",
-    re.MULTILINE,
-)
-_GREETING = re.compile(
-    r"^[ \t>]*(?i:dear|hi|hello|hey|good (?:morning|afternoon|evening)|hola|estimad[oa]|querid[oa]"
-    r"|bonjour|bonsoir|chere?|salut|liebe[rs]?|hallo)[ \t]+"
-    rf"{_NAME_LINE}(?=[ \t]*(?:[\n,!:.-]|and\b|&|$))",
-    re.MULTILINE,
-)
 _INITIALS = re.compile(r"(?<![\w.])(?:[A-Z]\.[ \t]?){2,4}")
 _INITIALS_BEFORE = re.compile(r"(?<![\w.])(?:[A-Z]\.[ \t]?){1,3}$")
 _INITIALS_BEHIND = re.compile(r",?[ \t](?:[A-Z]\.[ \t]?-?){1,3}(?<![ \t])")
 _SENTENCE_START = re.compile(r"(?:[.!?:;\n]|^)[\s\"'(>*-]*$")
 
 
-def cautious(text: str, found: Sequence[Entity], languages: Sequence[str] = ()) -> list[Entity]:
+def add_possible_names(
+    text: str, found: Sequence[Entity], languages: Sequence[str] = ()
+) -> list[Entity]:
     """What was found, and whatever else may be a person's name; in order, none overlapping.
 
     Args:
@@ -108,8 +59,8 @@ def cautious(text: str, found: Sequence[Entity], languages: Sequence[str] = ()) 
         languages: of the text, whose common words are no names.
     """
     view = _View(text)
-    common = _CommonWords(view.plain, languages)
-    written = [view.locate(*span) for span in _find_written(view.plain, common)]
+    common = CommonWords(view.plain, languages)
+    written = [view.locate(*span) for span in find_written(view.plain, common)]
     people = [(one.start, one.end) for one in found if one.kind == "person"]
     known = {
         _fold(word) for start, end in [*written, *people] for word in _ATOM.findall(text[start:end])
@@ -117,8 +68,12 @@ def cautious(text: str, found: Sequence[Entity], languages: Sequence[str] = ()) 
     runs = [view.locate(*span) for span in _find_runs(view.plain, common, known)]
     spans = _beyond(sorted({*written, *runs}), found)
     names = _Names(common)
-    for start, end in [*written, *people]:
+    for start, end in written:
         names.add(text[start:end])
+    for one in found:
+        if one.kind == "person":
+            is_listed = one.source == LISTED
+            names.add(_drop_stop_word(text, one.start, one.end) if is_listed else one.text)
     for start, end in runs:
         names.add(_drop_stop_word(text, start, end))
     names.add_local_parts(view.plain)
@@ -131,7 +86,7 @@ def cautious(text: str, found: Sequence[Entity], languages: Sequence[str] = ()) 
 def _drop_stop_word(text: str, start: int, end: int) -> str:
     """A run without a first word that may only begin a sentence: `Will Rose come?`."""
     name = text[start:end]
-    first = _WORD.match(name)
+    first = WORD.match(name)
     is_stop_word = first is not None and first[0].casefold() in _STOP_NAMES_IN_RUNS
     if is_stop_word and (not start or _SENTENCE_START.search(text, max(0, start - 8), start)):
         return name[first.end() :] if first else name
@@ -207,104 +162,15 @@ def _fold(word: str) -> str:
     return "".join(map(_fold_character, word)).casefold()
 
 
-class _CommonWords:
-    """Words that are no names, however they are written at the beginning of a sentence."""
-
-    def __init__(self, plain: str, languages: Sequence[str]) -> None:
-        self._languages = [name.partition("-")[0] for name in languages] or ["en", "es", "fr"]
-        self._labels: dict[str, bool] = {}
-        lower: Counter[str] = Counter()
-        capitalised: Counter[str] = Counter()
-        for token in plain.split():
-            if not _ADDRESS.search(token):
-                for word in _WORD.findall(token):
-                    (lower if word[0].islower() else capitalised)[word.casefold()] += 1
-        self._lower = frozenset(
-            word for word, count in lower.items()
-            if count >= capitalised[word] and word not in _PARTICLES
-        )  # fmt: skip
-
-    def is_label(self, word: str) -> bool:
-        """Whether a word is known to name nobody."""
-        known = self._labels.get(word)
-        if known is None:
-            low = word.casefold()
-            stop = any(is_stop(low, language) for language in self._languages)
-            known = self._labels[word] = stop or is_no_name(word)
-        return known
-
-    def is_prose(self, word: str) -> bool:
-        """Whether a word is mostly written in lower case here."""
-        return word.casefold() in self._lower
-
-
 # -- where names stand -----------------------------------------------------------------------------
 
 
-def _find_written(plain: str, common: _CommonWords) -> Iterator[Span]:
-    """Names that their place tells: beside an address, in headers, greetings and signatures."""
-    for address in _IN_BRACKETS.finditer(plain):
-        before = _BEFORE_ADDRESS.search(plain, max(0, address.start() - 90), address.start())
-        if before:
-            yield from _find_beside_address(before[0], before.start(), address["local"], common)
-    for found in _BEHIND_ADDRESS.finditer(plain):
-        yield from _find_beside_address(found["name"], found.start("name"), found["local"], common)
-    for found in _HEADER.finditer(plain):
-        start = found.start("value")
-        for item in _LISTED.finditer(found["value"]):
-            yield from _find_name(item[0], start + item.start(), common)
-    for pattern in (_SIGNATURE, _GREETING):
-        for found in pattern.finditer(plain):
-            yield from _find_name(found["name"], found.start("name"), common)
-
-
-def _find_name(item: str, at: int, common: _CommonWords) -> Iterator[Span]:
-    """A name that fills an item, less a title: capitalised words, none of which is a label."""
-    if "@" in item:
-        return
-    words = list(_WORD.finditer(item))
-    while words and is_no_name(words[0][0]) and words[0][0].casefold() not in _STOP_NAMES:
-        words = words[1:]
-    if not 1 <= len(words) <= _LONGEST:
-        return
-    for word in words:
-        name = word[0].casefold()
-        if name in _PARTICLES:
-            continue
-        if not word[0][0].isupper() or name in _ROLES:
-            return
-        if common.is_label(word[0]) and name not in _STOP_NAMES:
-            return
-    if any(len(word[0]) > 1 and word[0].casefold() not in _PARTICLES for word in words):
-        yield at + words[0].start(), at + words[-1].end()
-
-
-def _find_beside_address(beside: str, at: int, local: str, common: _CommonWords) -> Iterator[Span]:
-    """The last words beside an address, as far as they are capitalised or in the address."""
-    local = local.casefold()
-    chosen: list[re.Match[str]] = []
-    words = list(_WORD.finditer(beside))
-    for word in reversed(words[-_LONGEST:]):
-        name = word[0].casefold()
-        in_address = len(name) >= _SHORTEST_PART and name in local
-        named = word[0][0].isupper() and not (
-            name in _ROLES or (common.is_label(word[0]) and name not in _STOP_NAMES)
-        )
-        if not (in_address and name not in _ROLES or named or (chosen and name in _PARTICLES)):
-            break
-        chosen.insert(0, word)
-    while chosen and chosen[0][0] in _PARTICLES:
-        chosen = chosen[1:]
-    if chosen and any(len(word[0]) > 1 for word in chosen):
-        yield at + chosen[0].start(), at + chosen[-1].end()
-
-
-def _find_runs(plain: str, common: _CommonWords, known: Set[str]) -> Iterator[Span]:
+def _find_runs(plain: str, common: CommonWords, known: Set[str]) -> Iterator[Span]:
     """Two or more capitalised words in a row, one of which is of a known name or no common word;
     particles and initials may be between them.
     """
     run: list[Span] = []
-    for found in _WORD.finditer(plain):
+    for found in WORD.finditer(plain):
         word = found[0]
         joined = bool(run) and _joins(plain[run[-1][1] : found.start()])
         named = word[:1].isupper() and (
@@ -313,7 +179,7 @@ def _find_runs(plain: str, common: _CommonWords, known: Set[str]) -> Iterator[Sp
         if named and (joined or not run):
             run.append(found.span())
             continue
-        if run and joined and word in _PARTICLES:
+        if run and joined and word in PARTICLES:
             run.append(found.span())
             continue
         yield from _close_run(plain, run, common, known)
@@ -325,10 +191,8 @@ def _joins(between: str) -> bool:
     return _GAP.fullmatch(between) is not None or between in (". ", ".")
 
 
-def _close_run(
-    plain: str, run: list[Span], common: _CommonWords, known: Set[str]
-) -> Iterator[Span]:
-    while run and plain[slice(*run[-1])] in _PARTICLES:
+def _close_run(plain: str, run: list[Span], common: CommonWords, known: Set[str]) -> Iterator[Span]:
+    while run and plain[slice(*run[-1])] in PARTICLES:
         run = run[:-1]
     names = [span for span in run if plain[span[0]].isupper()]
     if len(names) > _LONGEST:  # a list of names, one in a line
@@ -342,7 +206,7 @@ def _close_run(
     words = [plain[slice(*span)] for span in names]
     if len(words) < 2 or all(len(word) == 1 for word in words):
         return
-    if all(word.casefold() in _ROLES for word in words):
+    if all(word.casefold() in ROLES for word in words):
         return
     if words[0].casefold() in known or any(
         len(word) > 1 and not common.is_prose(word) and not common.is_label(word) for word in words
@@ -356,7 +220,7 @@ def _close_run(
 class _Names:
     """Names of people, and every form in which they are recognised again."""
 
-    def __init__(self, common: _CommonWords) -> None:
+    def __init__(self, common: CommonWords) -> None:
         self._common = common
         self._parts: set[str] = set()
         self._stop_parts: set[str] = set()
@@ -371,12 +235,12 @@ class _Names:
         atoms = [_fold(atom) for atom in _ATOM.findall(_View(name).plain)]
         for atom in atoms:
             self._add_part(atom)
-        words = [atom for atom in atoms if len(atom) > 1 and atom not in _PARTICLES]
+        words = [atom for atom in atoms if len(atom) > 1 and atom not in PARTICLES]
         if len(atoms) < 2 or not words:
             return
         self._add_whole(tuple(atoms))
         self._add_whole((atoms[-1], *atoms[:-1]))
-        self._initials.add("".join(atom[0] for atom in atoms if atom not in _PARTICLES))
+        self._initials.add("".join(atom[0] for atom in atoms if atom not in PARTICLES))
         if len(words) < 2:
             return
         first, last = words[0], words[-1]
@@ -392,7 +256,7 @@ class _Names:
         """Names that addresses are made of: those of `maria.gonzalez@example.com`."""
         for local in set(_LOCAL.findall(plain)):
             atoms = [_fold(atom) for atom in _ATOM.findall(local)]
-            if any(atom in _ROLES for atom in atoms):
+            if any(atom in ROLES for atom in atoms):
                 continue
             names = [atom for atom in atoms if len(atom) > _SHORTEST_PART]
             if len(names) >= 2 and len(names) == len(atoms):
@@ -412,9 +276,9 @@ class _Names:
         )
 
     def _add_part(self, atom: str) -> None:
-        if len(atom) < _SHORTEST_PART or atom in _PARTICLES:
+        if len(atom) < _SHORTEST_PART or atom in PARTICLES:
             return
-        if atom in _STOP_NAMES or not self._common.is_label(atom):
+        if atom in STOP_NAMES or not self._common.is_label(atom):
             self._parts.add(atom)
         else:
             self._stop_parts.add(atom)
