@@ -41,6 +41,7 @@ OUTPUT_FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".txt")
 _REDACTED_FORMATS = ("", ".txt", ".text", ".md")
 _COLUMNS = (
     "file", "page", "kind", "text", "value", "start", "end", "valid", "source", "score", "count",
+    "pages",
 )  # fmt: skip
 _BYTES_PER_WORKER = 2_000_000
 _NAME_KINDS = ("person", "organisation", "place")
@@ -70,7 +71,12 @@ class EntitiesRequest(SourceOptions):
     unchecked: bool = option(
         False, "also report numbers that fail validation and invalid dates, marked"
     )
-    distinct: bool = option(False, "each entity once per document, with its count")
+    filter: str = option(
+        "", "find only entities whose text or value contains this, in any case", metavar="TEXT"
+    )
+    distinct: bool = option(
+        False, "a table of names: each entity once per document, with its count and pages"
+    )
     redact: bool = option(False, "replace each entity in the text by its kind, such as [PERSON]")
     output: Path | None = option(
         None, "write to a file: .csv, .tsv, .jsonl, .json, .txt; with redact a text file, or a"
@@ -89,15 +95,15 @@ class FoundEntities(SourceEntities):
 
     def list_rows(self, *, distinct: bool = False) -> list[dict[str, Any]]:
         """A row for each entity, ready for JSON."""
-        from anyrig.documents.entities.listing import listed
+        from anyrig.documents.entities.listing import list_entities
 
         name = self.source.name
         if not distinct:
             return [{"file": name, **one.to_json()} for one in self.entities]
-        pages = {one.entity: one for one in self.entities}
+        placed = {one.entity: one for one in self.entities}
         return [
-            {"file": name, **pages[one.first].to_json(), "count": one.count}
-            for one in listed(one.entity for one in self.entities)
+            {"file": name, **placed[one.first].to_json(), "count": one.count, "pages": one.pages}
+            for one in list_entities((one.entity, one.page) for one in self.entities)
         ]
 
 
@@ -141,7 +147,7 @@ class EntitiesResult:
             read = [one for one in self.sources if one.error is None]
             text = "".join(format_found(one, distinct=distinct) for one in read)
         else:
-            cells = ([row.get(name) for name in _COLUMNS] for row in rows)
+            cells = ([_format_cell(row.get(name)) for name in _COLUMNS] for row in rows)
             text = format_csv([_COLUMNS, *cells], "\t" if format == ".tsv" else ",")
         write_text(path, text)
 
@@ -157,6 +163,10 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
     if request.distinct and request.redact:
         raise InvalidOptionError(
             "distinct", Message("and {redact} were both given", redact=OptionRef("redact"))
+        )
+    if request.filter and request.redact:
+        raise InvalidOptionError(
+            "filter", Message("and {redact} were both given", redact=OptionRef("redact"))
         )
     kinds = tuple(kinds_of(request.kinds)) if request.kinds else None
     namer = choose(
@@ -212,11 +222,19 @@ def _complete(
     """Add what depends on the request: the redacted text, and what was not looked for."""
     from anyrig.documents.entities.listing import redacted
     from anyrig.documents.entities.names import nameless
+    from anyrig.documents.entities.people import fold
     from anyrig.documents.entities.redaction import add_possible_names
 
     by_name = request.engine != "grammar"
     if kinds is not None:
         entities = tuple(one for one in found.entities if one.entity.kind in kinds)
+        found = replace(found, entities=entities)
+    if request.filter:
+        wanted = fold(request.filter)
+        entities = tuple(
+            one for one in found.entities
+            if wanted in fold(one.entity.text) or wanted in fold(one.entity.value)
+        )  # fmt: skip
         found = replace(found, entities=entities)
     missing: tuple[str, ...] = ()
     if by_name and (kinds is None or any(kind in kinds for kind in _NAME_KINDS)):
@@ -342,14 +360,19 @@ def format_found(found: FoundEntities, *, distinct: bool = False, width: int = 7
     return "\n".join(lines) + "\n\n"
 
 
+def _format_cell(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list) else value
+
+
 def _format_row(row: dict[str, Any], distinct: bool, width: int) -> list[str]:
-    """Kind, text, value, page, and where it is or how often."""
-    from anyrig.text.labels import one_line
+    """Kind, text, value, pages, and where it is or how often."""
+    from anyrig.text.labels import format_pages, one_line
 
     value = str(row.get("value", ""))
     value = one_line(value, 40) if value != row["text"] else ""
     if row.get("valid") is False:
         value = f"{value} (fails its check)".strip()
     where = f"x{row['count']}" if distinct else f"{row['start']}-{row['end']}"
-    page = f"p. {row['page']}" if row["page"] else ""
+    numbers = row.get("pages") or ([row["page"]] if row["page"] else [])
+    page = "p. " + format_pages(numbers).split(" ", 1)[1] if numbers else ""
     return [row["kind"], one_line(str(row["text"]), width), value, page, where]

@@ -296,7 +296,7 @@ class OcrKeywords(FileLimitOptionsKeywords, total=False):
     language: str
     """language of the pages, such as en, es or fr."""
     engine: Literal["auto", "rapidocr", "tesseract"]
-    """OCR engine; auto uses the best measured one."""
+    """OCR engine; auto: tesseract on a CPU where it has the language, else rapidocr."""
     pages: str
     """page numbers, such as 1-3,7."""
     dpi: int
@@ -335,8 +335,10 @@ class FindEntitiesKeywords(FileOptionsKeywords, total=False):
     """minimum score of a neural model's entities."""
     unchecked: bool
     """also report numbers that fail validation and invalid dates, marked."""
+    filter: str
+    """find only entities whose text or value contains this, in any case."""
     distinct: bool
-    """each entity once per document, with its count."""
+    """a table of names: each entity once per document, with its count and pages."""
     redact: bool
     """replace each entity in the text by its kind, such as [PERSON]."""
     output: str | Path | None

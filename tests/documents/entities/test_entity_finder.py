@@ -17,7 +17,7 @@ from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.finder import Finder, Text
 from anyrig.documents.entities.grammars.identifiers import iban_form
 from anyrig.documents.entities.labels import cleaned
-from anyrig.documents.entities.listing import listed, redacted
+from anyrig.documents.entities.listing import list_entities, redacted
 from anyrig.documents.entities.marked_names import settled
 from anyrig.documents.entities.merge import merged
 from anyrig.documents.entities.pipeline import find_in_sources
@@ -143,8 +143,16 @@ def test_without_a_model_the_language_is_named() -> None:
 def test_listing_counts_by_meaning() -> None:
     text = "14/07/2024, 14 juillet 2024 et 3 mai 2024"
     (found,) = Finder(None).find([Text(text, "fr")])
-    assert [(one.value, one.count) for one in listed(found.entities)] == [
-        ("2024-07-14", 2), ("2024-05-03", 1),
+    listed = list_entities((one, 0) for one in found.entities)
+    assert [(one.value, one.count) for one in listed] == [("2024-07-14", 2), ("2024-05-03", 1)]
+
+
+def test_listing_joins_a_surname_to_the_one_full_name_with_its_pages() -> None:
+    texts = ["Murdock", "Ian Murdock", "Ian Jackson", "Ian", "Murdock"]
+    people = [(name(text, "person", 100 * n), n + 1) for n, text in enumerate(texts)]
+    listed = list_entities(people)
+    assert [(one.text, one.count, one.pages) for one in listed] == [
+        ("Ian Murdock", 3, [1, 2, 5]), ("Ian Jackson", 1, [3]), ("Ian", 1, [4]),
     ]  # fmt: skip
 
 
@@ -293,7 +301,7 @@ HOSTILE = {
     "digits": "1234567890", "mails": "a@", "dots": "1.2.3.4.", "commas": "1,234,",
     "heads": "ES91 ", "words": "one hundred and ", "dollars": "$1", "days": "1 May ",
     "labels": "VAT no ", "names": "Mr. A. ", "people": "Anna Smith ",
-    "particles": "Ana de la ", "new lines": "\n",
+    "particles": "Ana de la ", "couples": "Ana Ruiz y ", "new lines": "\n",
 }  # fmt: skip
 
 

@@ -1,35 +1,59 @@
-"""What was found, each thing once with how often; and a text with what was found blotted out."""
+"""What was found, each thing once with how often and where; and a text with it blotted out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anyrig.documents.entities.entity import Entity
 
 
 @dataclass
-class Listed:
+class ListedEntity:
     """A thing that a document names, perhaps many times."""
 
     kind: str
     text: str
-    """As it stands the first time."""
+    """As it stands the first time; of a person, the fullest form of the name."""
     value: str
     count: int
     first: Entity
+    pages: list[int] = field(default_factory=list)
 
 
-def listed(entities: Iterable[Entity]) -> list[Listed]:
-    """Each thing once, those named most often first within the order of the text."""
-    found: dict[tuple[str, str], Listed] = {}
-    for one in entities:
-        key = (one.kind, (one.value or " ".join(one.text.split())).casefold())
-        if key in found:
-            found[key].count += 1
-        else:
-            found[key] = Listed(one.kind, one.text, one.value, 1, one)
-    return sorted(found.values(), key=lambda each: -each.count)
+def list_entities(found: Iterable[tuple[Entity, int]]) -> list[ListedEntity]:
+    """Each thing once, those named most often first within the order of the text.
+
+    A person who is named by a surname or first name alone counts as the one full name that it is
+    part of.
+
+    Args:
+        found: entities in the order of the text, each with its page, 0 without one.
+    """
+    found = list(found)
+    whole = _find_full_names(one for one, _ in found if one.kind == "person")
+    listed: dict[tuple[str, str], ListedEntity] = {}
+    for one, page in found:
+        name = (one.value or " ".join(one.text.split())).casefold()
+        key = (one.kind, whole.get(name, name) if one.kind == "person" else name)
+        entry = listed.setdefault(key, ListedEntity(one.kind, one.text, one.value, 0, one))
+        entry.count += 1
+        if len(one.text) > len(entry.text) and one.kind == "person":
+            entry.text, entry.value, entry.first = one.text, one.value, one
+        if page and page not in entry.pages[-1:]:
+            entry.pages.append(page)
+    return sorted(listed.values(), key=lambda each: -each.count)
+
+
+def _find_full_names(people: Iterable[Entity]) -> dict[str, str]:
+    """By a first or last word: the full name, where only one has it."""
+    names = {(one.value or " ".join(one.text.split())).casefold() for one in people}
+    full: dict[str, set[str]] = {}
+    for name in names:
+        words = name.split()
+        for word in {words[0], words[-1]} if len(words) > 1 else ():
+            full.setdefault(word, set()).add(name)
+    return {word: next(iter(several)) for word, several in full.items() if len(several) == 1}
 
 
 def redacted(text: str, entities: Sequence[Entity]) -> str:

@@ -98,7 +98,7 @@ _BODY = frozenset(
     " lake language languages league library licence license licencia magazine manual market"
     " ministry mountain museum network news office organisation organization palace paper park"
     " partners party police policy press products programme project projet proyecto protocol"
-    " publications railway reference report republic research river road royal school sea"
+    " publications railway reference report republic research river road school sea"
     " security server services society software solutions specification square standard standards"
     " station street studio studios suite summit supreme system systems team technologies"
     " technology tower treaty trust union universidad universite university valley village war"
@@ -391,17 +391,21 @@ def _close(words: list[re.Match[str]], behind: str = "") -> Iterator[_Piece]:
 
 
 def _trim(words: list[re.Match[str]]) -> Iterator[_Piece]:
+    """A run without particles at its ends; `Ana Ruiz y Luis Gil` are two people."""
+    parts: list[list[re.Match[str]]] = [[]]
     for at, word in enumerate(words):
-        if word[0] in ("y", "e") and at > 1 and len(words) - at > 2:  # two people
-            yield from _trim(words[:at])
-            yield from _trim(words[at + 1 :])
-            return
-    while words and words[0][0] in PARTICLES:
-        words = words[1:]
-    while words and words[-1][0] in PARTICLES:
-        words = words[:-1]
-    if words and any(len(one[0].strip(".")) > 1 for one in words):
-        yield _Piece(words)
+        if word[0] in ("y", "e") and len(parts[-1]) > 1 and len(words) - at > 2:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    for part in parts:
+        first, last = 0, len(part)
+        while first < last and part[first][0] in PARTICLES:
+            first += 1
+        while last > first and part[last - 1][0] in PARTICLES:
+            last -= 1
+        if any(len(one[0].strip(".")) > 1 for one in part[first:last]):
+            yield _Piece(part[first:last])
 
 
 def _score(plain: str, piece: _Piece, common: CommonWords) -> float:

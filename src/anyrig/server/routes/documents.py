@@ -115,7 +115,7 @@ ClassifyOptions = build_model(
     help={"classifier": "a trained classifier, `bills` or `bills@2`, instead of labels"},
 )  # fmt: skip
 EntitiesOptions = build_model(
-    "EntitiesOptions", EntitiesRequest, "ocr kinds language engine unchecked distinct",
+    "EntitiesOptions", EntitiesRequest, "ocr kinds language engine unchecked filter distinct",
     choices={"engine": ("auto", "grammar", "spacy")},
 )  # fmt: skip
 SummariseOptions = build_model(
