@@ -33,7 +33,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -59,6 +59,7 @@ _STEP_RESULTS, _STEP_BYTES = 1000, 64 << 20
 _ROW_OVERHEAD_BYTES = 400  # its key twice, digest, metadata, and the pages' own needs
 _VACUUM_PAGES = 2000  # returned to the disk in one transaction: 8 MB, some 20 ms
 _MIN_CRC_BYTES, _MAX_CRCS = 16 << 10, 20_000  # of a book of 400,000 words
+_MAX_SHORT_METADATA = 200
 _USAGE_BATCH, _USAGE_FLUSH_S = 512, 10.0
 _PIN_EXPIRY_S = 3 * 86400.0
 _ENTRY = "key, kind, note, digest, coalesce(bytes, x'') FROM results LEFT JOIN data USING (id)"
@@ -251,13 +252,8 @@ class EncodedEntry(NamedTuple):
         """The entry; None where the checksum does not match, or the metadata is not an object."""
         if not is_checked and self.digest != _digest(self.key, self.kind, self.metadata, self.data):
             return None
-        try:
-            metadata = json.loads(self.metadata)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(metadata, dict):
-            return None
-        return CacheEntry(self.key, self.data, self.kind, metadata)
+        metadata = _decode_metadata(self.metadata)
+        return None if metadata is None else CacheEntry(self.key, self.data, self.kind, metadata)
 
 
 def check_entry(entry: CacheEntry) -> CacheEntry:
@@ -290,11 +286,45 @@ def encode_entry(entry: CacheEntry) -> EncodedEntry:
     """Validate an entry and compute its checksum."""
     check_entry(entry)
     data = bytes(entry.data)
-    # Escaped, as SQLite's text cannot hold a lone surrogate.
-    metadata = json.dumps(json.loads(to_canonical_json(entry.metadata)))
-    engine = str(entry.metadata.get("engine", "")).encode("utf-8", "replace").decode()
+    items = tuple((name, value) for name, value in entry.metadata.items())
+    if all(type(value) in (str, int) for _, value in items):
+        metadata, engine = _encode_flat_metadata(items)
+    else:
+        metadata, engine = _encode_metadata(entry.metadata)
     digest = _digest(entry.key, entry.kind, metadata, data)
     return EncodedEntry(entry.key, entry.kind, metadata, digest, data, engine)
+
+
+def _encode_metadata(metadata: Mapping[str, JsonValue]) -> tuple[str, str]:
+    """As text, and the engine in it."""
+    # Escaped, as SQLite's text cannot hold a lone surrogate.
+    text = json.dumps(json.loads(to_canonical_json(metadata)))
+    return text, str(metadata.get("engine", "")).encode("utf-8", "replace").decode()
+
+
+@lru_cache(maxsize=256)
+def _encode_flat_metadata(items: tuple[tuple[str, JsonValue], ...]) -> tuple[str, str]:
+    """That of all vectors of a model is the same: encoding it took longer than storing one."""
+    return _encode_metadata(dict(items))
+
+
+def _decode_metadata(text: str) -> dict[str, JsonValue] | None:
+    """None if it is not an object."""
+    if len(text) > _MAX_SHORT_METADATA or "[" in text or text.count("{") > 1:
+        return _load_object(text)
+    found = _load_flat_object(text)
+    return None if found is None else dict(found)
+
+
+def _load_object(text: str) -> dict[str, JsonValue] | None:
+    try:
+        metadata = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return metadata if isinstance(metadata, dict) else None
+
+
+_load_flat_object = lru_cache(maxsize=256)(_load_object)
 
 
 def _digest(key: str, kind: str, metadata: str, data: bytes) -> bytes:
