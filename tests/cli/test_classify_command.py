@@ -42,7 +42,7 @@ def test_trained_kept_shown_used_deleted(anyrig: Anyrig, folder: Path) -> None:
     told = _train(anyrig)
     assert "post@1: 2 labels, one per text" in told
     assert "cross-validated accuracy" in told
-    assert "on 12 examples in 5 folds, 5 times" in told
+    assert "on 12 examples, each left out once" in told
     assert "true \\ predicted" in told
     assert "nothing new is saved" in _train(anyrig)
     Path("examples/bill/new.txt").write_text("pay the second bill as well")

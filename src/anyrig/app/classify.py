@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from anyrig.documents.classify.finetuned import FineTuned
     from anyrig.documents.classify.head import About
     from anyrig.documents.classify.pipeline import Classified
-    from anyrig.documents.classify.solve import Kind
+    from anyrig.documents.classify.probability import Kind
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.reading import TextSource, Unread
     from anyrig.text.document import Document

@@ -23,7 +23,7 @@ from anyrig.units import pluralize
 if TYPE_CHECKING:
     from anyrig.documents.classify.examples import Found, Trouble
     from anyrig.documents.classify.pipeline import Read
-    from anyrig.documents.classify.solve import Kind
+    from anyrig.documents.classify.probability import Kind
     from anyrig.documents.model import Model
     from anyrig.documents.pairs import Couples
     from anyrig.training.protocol import Task

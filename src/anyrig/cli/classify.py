@@ -304,10 +304,13 @@ def _format_about(about: About) -> Iterator[str]:
 
 def _format_figures(figures: Mapping[str, Any], about: About) -> Iterator[str]:
     times = f", {figures['repeats']} times" if figures["repeats"] > 1 else ""
+    how = f"in {figures['folds']} folds{times}"
+    if figures["folds"] == figures["num_tested"]:
+        how = "each left out once"
     yield (
         f"cross-validated accuracy {figures['accuracy']:.3f} (95 %: {figures['low']:.3f} to"
-        f" {figures['high']:.3f}) on {pluralize(figures['num_tested'], 'example')} in"
-        f" {figures['folds']} folds{times}; majority class: {figures['commonest']:.3f}"
+        f" {figures['high']:.3f}) on {pluralize(figures['num_tested'], 'example')}, {how};"
+        f" majority class: {figures['commonest']:.3f}"
     )
     yield (
         f"macro F1 {figures['macro_f1']:.3f}, calibration error {figures['ece']:.3f},"

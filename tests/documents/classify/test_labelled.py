@@ -20,7 +20,7 @@ from anyrig.documents.classify.pipeline import (
     classify_sources,
     train_on_examples,
 )
-from anyrig.documents.classify.solve import Kind
+from anyrig.documents.classify.probability import Kind
 from anyrig.documents.classify.zero import ByName
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find

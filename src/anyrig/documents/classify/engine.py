@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from anyrig.documents.classify.solve import Array, Kind
+    from anyrig.documents.classify.probability import Array, Kind
     from anyrig.placement import Placement
 
 _OVERLAP = 32
@@ -129,7 +129,7 @@ class Classifier(BaseEngine):
         """Probabilities of some rows."""
         import numpy as np
 
-        from anyrig.documents.classify.solve import probabilities
+        from anyrig.documents.classify.probability import probabilities
 
         longest = max(1, *(len(row) for row in rows)) if rows else 1
         ids = np.full((len(rows), longest), self._pad or 0, np.int64)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anyrig.documents.classify.calibrate import evened
-from anyrig.documents.classify.solve import Array, Kind
+from anyrig.documents.classify.probability import Array, Kind, weigh_evenly
 
 _BINS = 10
 HALF = 0.5
@@ -118,7 +117,7 @@ def given(told: Array, kind: Kind) -> Array:
     return found
 
 
-def figures(
+def measure_figures(
     told: Array,
     truth: Array,
     kind: Kind,
@@ -141,7 +140,7 @@ def figures(
         repeats: how many times.
         even: whether all labels together count alike for `ece` and `brier`.
     """
-    shares = evened(truth) if even else None
+    shares = weigh_evenly(truth) if even else None
     found = given(told, kind)
     right = (found == truth).all(axis=1)
     num_tested = len(truth) // repeats

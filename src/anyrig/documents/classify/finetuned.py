@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.documents.classify.solve import Kind
+from anyrig.documents.classify.probability import Kind
 from anyrig.documents.tokenizer import read_max_tokens
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Workload

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyrig.documents.classify.figures import Figures
-from anyrig.documents.classify.solve import Array, Kind, probabilities
+from anyrig.documents.classify.probability import Array, Kind, probabilities
 
 
 @dataclass(frozen=True)

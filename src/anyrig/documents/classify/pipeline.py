@@ -29,13 +29,13 @@ from anyrig.text.document import Document
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.classify.calibrate import Prior
     from anyrig.documents.classify.decide import Answer, Chooser, Ways
     from anyrig.documents.classify.engine import Told
     from anyrig.documents.classify.examples import Example, Found, Trouble
     from anyrig.documents.classify.finetuned import FineTuned
     from anyrig.documents.classify.head import Head
-    from anyrig.documents.classify.solve import Array, Kind
+    from anyrig.documents.classify.probability import Array, Kind
+    from anyrig.documents.classify.ridge import Prior
     from anyrig.documents.protocol import Vectors
     from anyrig.work.pool import WorkerPool
 
@@ -227,11 +227,8 @@ def train_on_examples(
         raise InvalidInputError("no example could be used", hint=_first(troubles))
     import numpy as np
 
-    def fold(done: int, total: int) -> None:
-        told("fold", done, total)
-
     matrix = np.array([rows[n] for n in kept])
-    head = training.train(matrix, known, kind, vectors.model, prior=prior, word=word, tell=fold)
+    head = training.train(matrix, known, kind, vectors.model, prior=prior, word=word)
     return TrainedClassifier(head, troubles, notes)
 
 

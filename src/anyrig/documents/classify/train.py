@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anyrig.documents.classify.calibrate import Prior
 from anyrig.documents.classify.head import About, Head, Weights, digest, plain, reaches
-from anyrig.documents.classify.learn import Tell, cross_validate, learn, returned, turned
-from anyrig.documents.classify.solve import Array, Kind
+from anyrig.documents.classify.probability import Array, Kind
+from anyrig.documents.classify.ridge import Prior, fit_ridge, measure_left_out
 from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.units import pluralize
 
@@ -26,7 +25,6 @@ def train(
     *,
     word: str = "",
     prior: Prior = "even",
-    tell: Tell | None = None,
 ) -> Head:
     """A classifier of examples.
 
@@ -37,19 +35,14 @@ def train(
         model: whose vectors they are.
         word: what the person calls it, to find it again.
         prior: how common each label is taken to be.
-        tell: is told of each fold of cross-validation.
     """
     names = tuple(sorted({name for some in labels for name in some}))
     _refuse(names, labels, kind)
     truth = np.array([[float(name in some) for name in names] for some in labels])
-    rows, back, centre = turned(vectors.astype(np.float64))
-    learnt = learn(rows, truth, kind, prior=prior)
-    figures = cross_validate(
-        rows, truth, kind, names, strength=learnt.strength, prior=prior, tell=tell
-    )
-    lines = returned(learnt.lines, back, centre)
+    learnt = fit_ridge(vectors.astype(np.float64), truth, kind, prior=prior)
+    figures = measure_left_out(learnt, truth, kind, names, prior)
     centres, reach = reaches(vectors.astype(np.float64), truth)
-    parts = (lines.weights, lines.bias, *learnt.scale, centres, reach)
+    parts = (learnt.weights, learnt.bias, *learnt.scale, centres, reach)
     weights = Weights(*(np.ascontiguousarray(part, np.float32) for part in parts))
     about = About(
         labels=names,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anyrig.documents.classify.labels import Label
-from anyrig.documents.classify.solve import Array, Kind, probabilities
+from anyrig.documents.classify.probability import Array, Kind, probabilities
 from anyrig.errors import InvalidInputError, Message, OptionRef
 
 if TYPE_CHECKING:
