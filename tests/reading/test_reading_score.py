@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 868, "spanish": 252, "french": 253}
+REACHED = {"english": 1441, "spanish": 519, "french": 525}
 """Sentences that are read right; raise it with the score."""
 
 

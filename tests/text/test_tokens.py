@@ -124,3 +124,10 @@ def test_stops_behind_measures_and_before_numbers(language: str, written: str) -
     sentences = written.split(" | ")
     text = " ".join(sentences)
     assert [text[start:end] for start, end in split_text(text, language)] == sentences
+
+
+@pytest.mark.parametrize("language", ["en", "es", "fr", "it"])
+def test_a_long_row_of_full_stops_is_one_sentence(language: str) -> None:
+    """A pattern that starts anew at each of them needs minutes here."""
+    text = "He waited" + "." * 400_000
+    assert split_text(text, language)[0][0] == 0

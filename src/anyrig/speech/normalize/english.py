@@ -468,7 +468,11 @@ def _digit_groups(value: v.Digits) -> str:
     """Each group digit by digit, with a rest after it."""
     groups = [_digit_group(group) for group in value.groups]
     spoken = ("plus " if value.plus else "") + ", ".join(groups)
-    return f"{spoken}, extension {_digits(value.extension)}" if value.extension else spoken
+    if not value.extension:
+        return spoken
+    short = len(value.extension) < 3
+    extension = cardinal(value.extension) if short else _digits(value.extension)
+    return f"{spoken}, extension {extension}"
 
 
 def _digit_group(group: str) -> str:

@@ -195,7 +195,9 @@ _LIFE = {
     )),
     "s": ("son", LazyPattern(r" of [A-Z]")),
 }  # fmt: skip
-_LIFE_BEFORE = LazyPattern(r"(?:^|[,;)(] |\b[Hh]e |\b[Ss]he |\bwho |\band |\b[A-Z]\w+ )$")
+_LIFE_BEFORE = LazyPattern(
+    r"(?:^|[,;)(] |\bwas |\bwere |\b[Hh]e |\b[Ss]he |\bwho |\band |\b[A-Z]\w+ )$"
+)
 
 
 @recognizer("abbreviation", r"(?<![\w.'])([bdms]|def)\.(?= )", needs=_LIFE, weight=1.4)
@@ -226,7 +228,7 @@ def _patient(match: re.Match[str]) -> Found | None:
 
 @recognizer(
     "abbreviation",
-    r"(?<=\d)[ -]?(?:y\.o\.|y/o|yo)(?= (?:[a-z]|[MF]\b))",
+    r"(?<=\d)[ -]?(?:y\.o\.|y/o|yo)(?= (?:[a-z]|[MF]\b)|[,;)])",
     needs=("y", "yo"),
     digits=True,
     weight=1.5,
@@ -342,7 +344,7 @@ _FIXED = {
     "q.h.s.": "at bedtime", "h.s.": "at bedtime", "a.c.": "before meals", "p.c.": "after meals",
     "q.o.d.": "every other day", "sq. ft.": "square feet", "fl. oz.": "fluid ounces",
     "sq. mi.": "square miles", "sq. in.": "square inches", "n.d.": "no date",
-    "Ph.D.": "PHD", "Ph. D.": "PHD", "B.Sc.": "BSC", "M.Sc.": "MSC", "Ed.D.": "EDD",
+    "Ph.D.": "PHD", "PhD.": "PHD", "Ph. D.": "PHD", "B.Sc.": "BSC", "M.Sc.": "MSC", "Ed.D.": "EDD",
     "LL.B.": "LLB", "LL.M.": "LLM", "n.b.": "NB", "N.b.": "NB", "c.v.": "CV", "Ph.D.s": "PHD",
     "P.P.S.": "PPS", "Ed.M.": "EDM", "Th.D.": "THD",
     "Lt. j.g.": "Lieutenant junior grade", "Attn.": "Attention",
@@ -707,6 +709,10 @@ def _register_english() -> None:
     register({"Adm.": "Admission"}, _never, rest=r"(?= ?:? ?[$£€]| free)", weight=1.6)
     register({"srs.": "seniors"}, _never, rest=r"(?= [$£€\d])", weight=1.5)
     register({"pp.": "pages"}, _closing("en"), lead=r"(?<=\d )", rest=r"(?! ?\d)", weight=1.5)
+    register({"Bros.": "Brothers"}, _never, lead=r"(?<=[Tt]he )", rest=r"(?= [A-Z])", weight=1.6)
+    register({"sc.": "scene"}, _never, rest=r"(?= [ivx]+\b)", weight=1.5)
+    register({"Dep.": "Deposit"}, _never, rest=r"(?= ?:? ?[$£€])", weight=1.6)
+    register({"MS.": "Manuscript", "MSS.": "Manuscripts"}, _never, rest=r"(?= \d)", weight=1.6)
     register({"ea.": "each"}, _closing("en"), lead=r"(?:(?<=\d )|(?<=[a-z] ))", weight=1.5)
     register({"Bp.": "Bishop", "Abp.": "Archbishop"}, _never, rest=r"(?= of )", weight=1.5)
     register({"Ref.": "Reference", "Acct.": "Account", "acct.": "account"}, _never, weight=1.3)
@@ -813,6 +819,7 @@ def _register_spanish() -> None:
     _abbreviations("es", {"Cd.": "Ciudad"}, title, rest=_NAME_NEXT, ignore_case=False, weight=1.4)
     places_of = r"(?:(?<=\bde )|(?<=\ben ))"
     _abbreviations("es", {"C. Real": "Ciudad Real"}, _never, lead=places_of, weight=1.8)
+    _abbreviations("es", {"v.": "versión"}, _never, rest=r"(?= ?\d+\.\d)", weight=1.6)
     _abbreviations("es", {"c/": "cada"}, _never, rest=r"(?= ?\d)", weight=2)
     _abbreviations("es", {"P. D.": "posdata"}, _never, rest=r"(?=\s?:)", weight=1.5)
     _abbreviations(
@@ -832,6 +839,15 @@ def _register_french() -> None:
         "fr", {"vit.": "vitesse"}, _never, rest=r"(?= (?:max|min|moy|de)\b| ?:)", weight=1.5
     )
     _abbreviations("fr", {"cl.": "classe"}, _naming("fr"), lead=r"(?<=\de )", weight=1.8)
+    _abbreviations("fr", {"v.": "version"}, _never, rest=r"(?= ?\d+\.\d)", weight=1.6)
+    timetable = {"dép.": "départ", "arr.": "arrivée"}
+    _abbreviations(
+        "fr", timetable, _never, rest=rf"(?= (?-i:[{CAPITAL}])[\w-]+ \d{{1,2}} ?h)", weight=1.6
+    )
+    _abbreviations("fr", {"ex.": "exemplaires"}, _closing("fr"), lead=r"(?<=\d )", weight=1.5)
+    _abbreviations("fr", {"av.": "avant"}, _never, rest=r"(?= le \d)", weight=1.5)
+    _abbreviations("fr", {"bât.": "bâtiment"}, _never, rest=r"(?= (?-i:[A-Z])\b)", weight=1.5)
+    _abbreviations("fr", {"Port.": "portable"}, _never, rest=r"(?= ?:? ?0[67])", weight=1.5)
     _abbreviations("fr", {"ép.": "épouse"}, _never, rest=_NAME_NEXT, weight=1.5)
     _abbreviations("fr", {"T.": "terminal"}, _never, lead=r"(?:(?<=\bdu )|(?<=\bau ))",
                    rest=r"(?= ?\d[A-G]\b)", ignore_case=False, weight=1.6)  # fmt: skip
@@ -863,11 +879,16 @@ def _agreeing(language: str, match: re.Match[str]) -> v.Value | Found | None:
     if language == "fr" and match[0][0].isupper() and match.start():
         return None  # Bonjour Max.
     noun = lead[2].lower() if lead and not lead[1] else ""
+    if not noun and (earlier := _TEMPERATURE.search(before(match, 60))):
+        noun = earlier[1].lower()  # Temperatura máx. 38º, mín. 21º.
     ending = _agreeing_ending(language, noun)
     words = capitalize(table.AGREEING[match[0].lower()] + ending, match)
     if not match[0].endswith("."):
         return v.Abbreviation(words)
     return Found(v.Abbreviation(words), stop_after(match.string, match.end(), language))
+
+
+_TEMPERATURE = LazyPattern(r"\b([Tt]emp[ée]rat[ur]+[ae])\b[^;:!?]{0,30}, $")
 
 
 def _agreeing_ending(language: str, noun: str) -> str:

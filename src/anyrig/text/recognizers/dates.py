@@ -234,7 +234,7 @@ def _month_year(match: re.Match[str]) -> v.Value:
 
 _DATED = LazyPattern(
     r"\b(?:[Oo]n|[Bb]y|due|[Uu]ntil|till|[Ss]ince|dated|[Bb]efore|[Aa]fter|[Ff]rom|"
-    r"through|deadline is|"
+    r"through|starts?|deadline is|"
     r"deadline of|birthday is|expires|date is|date was|[Dd]ate:|[Dd]ue:|week of|born|"
     r"starting|beginning|"
     r"ending|effective|as of|scheduled for|set for|run|runs|ran|open|closed|starts|ends) $"
@@ -494,7 +494,7 @@ def _date(day: int, month: int, year: str = "", *, day_first: bool = True) -> v.
         return None
     number = int(year) if year else None
     if number is not None and len(year) == 2:
-        number += 2000 if number < 50 else 1900
+        number += 2000 if number < 40 else 1900
     return v.Date(day, month, number, day_first=day_first)
 
 

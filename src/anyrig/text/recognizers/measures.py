@@ -128,7 +128,8 @@ def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Found:
 
 _GOES_ON = LazyPattern(
     r" (?:(?:[NSEW]|[NS]{1,2}[EW]|[EW][NS][EW])\.? (?:of|from|on|along|to|via|at)\b|"
-    r"\d{1,2} ?(?:min|mins|sec|secs|in|oz|lb|lbs|x|×)\b)"
+    r"\d{1,2} ?(?:min|mins|sec|secs|in|oz|lb|lbs|x|×)\b|\(\d|"
+    r"(?:Mon|Tue|Tues|Wed|Thu|Thurs|Fri|Sat|Sun)(?:\.|(?:s|nes|rs|ur)?day\b))"
 )
 """What belongs to a measure with a full stop: 3 mi. NE of the town, 1 hr. 15 min., 2 tab. 3 x."""
 
@@ -385,6 +386,10 @@ def _parse_side(written: str) -> v.Value:
     weight=1.6,
 )
 def _height(match: re.Match[str]) -> v.Value | None:
+    if match[2].isdecimal() and int(match[2]) > 11:
+        if match[0].endswith('"') and int(match[2]) < 60:
+            return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
+        return None
     # "5' 11" is no height where the quotation began before.
     return v.Phrase((v.Measure(v.Number(match[1]), "ft", attributive=True), parse_amount(match[2])))
 

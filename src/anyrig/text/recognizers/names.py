@@ -127,7 +127,8 @@ def _emergency(match: re.Match[str]) -> v.Value:
     at="needs",
 )
 def _bare_extension(match: re.Match[str]) -> v.Value:
-    return v.Phrase(("Extension" if match[1][0] == "E" else "extension", v.Digits((match[2],))))
+    extension = v.Number(match[2]) if len(match[2]) < 3 else v.Digits((match[2],))
+    return v.Phrase(("Extension" if match[1][0] == "E" else "extension", extension))
 
 
 @recognizer(

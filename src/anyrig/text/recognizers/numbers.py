@@ -682,6 +682,18 @@ def _scale(language: str, match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Number("1"), _TO[language], number))
 
 
+@per_language(
+    "fraction",
+    rf"{NUMBER_START}(\d{{1,3}}[.,]\d{{1,2}})/(5|10|20|100){NUMBER_END}",
+    needs="/",
+    weight=1.6,
+)
+def _mark(language: str, match: re.Match[str]) -> v.Value:
+    """Of a school: 12,5/20."""
+    over = "sobre" if language == "es" else "sur"
+    return v.Phrase((parse_comma_number(match[1]), over, v.Number(match[2])))
+
+
 _DOSES = {"es": "veces", "fr": "fois"}
 
 

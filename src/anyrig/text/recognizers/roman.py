@@ -37,7 +37,7 @@ _PARTS = frozenset(
         "sections article articles appendix phase type class level grade stage figure table title "
         "canto psalm sonnet symphony division schedule episode unit lesson season round group tier "
         "category war bowl mark amendment column exhibit annex step factor category number no page "
-        "sec ch fig vols chap corps schedule zone region quarter olympiad games opus trial verse "
+        "sec sc ch fig vols chap corps zone region quarter olympiad games opus trial verse "
         "stanza movement sonata concerto fantasy quest fighter auto impact effect duty cry evil "
         "craft "
         "creed gear hearts kombat souls scrolls rocky rambo jaws apollo saturn gemini titan diablo "

@@ -197,6 +197,9 @@ def _silent(match: re.Match[str]) -> v.Value:
     return v.Silence(space=match[0] in "_|·")
 
 
+# Between two airports: JFK–LHR.
+constant("sign", r"(?<=\b[A-Z]{3}) ?– ?(?=[A-Z]{3}\b)", v.Abbreviation(" to "), needs="–", weight=2)
+constant("sign", r"⌘ ?\+? ?(?=[A-Z]\b)", v.Abbreviation("Command "), needs="⌘", weight=2)
 # A line of a table that is drawn with signs.
 constant(
     "sign", r"(?<![\w=|+-])(?=[=|+-]*[=|-]{3})[=|+-]+(?![\w=|+-])", v.Silence(space=True),
@@ -208,7 +211,7 @@ constant(
     weight=0.7,
 )  # fmt: skip
 constant(
-    "sign", r"(?<=[a-z])/(?=(?:second|minute|hour|day|night|week|month|year|person)\b)",
+    "sign", r"(?<=[a-z])/(?=(?:second|minute|hour|day|night|week|month|year|person|mo|yr|wk|hr)\b)",
     v.Abbreviation(" per "), needs="/",
 )  # fmt: skip
 constant("sign", r"(?<=\w) ?/ ?(?=\w)|(?<=\s)/(?=\s)", v.Sign("/"), needs="/", weight=0.5)

@@ -87,7 +87,8 @@ LOWER = {
     "attn": "attention", "blvds": "boulevards",
     "cmte": "committee",
 
-    "avail": "available", "elev": "elevation", "equiv": "equivalent", "exec": "executive",
+    "rebs": "rebounds", "asts": "assists", "avail": "available", "elev": "elevation",
+    "equiv": "equivalent", "exec": "executive",
     "freq": "frequency", "mfr": "manufacturer",
     "mph": "miles per hour", "pct": "percent", "pkt": "packet",
     "pvt": "private", "recd": "received", "ret": "retired", "supp": "supplement",
@@ -98,7 +99,8 @@ LOWER = {
 }  # fmt: skip
 """In the middle of a sentence."""
 NUMBERED = {
-    "Elev": "Elevation", "elev": "elevation", "Pop": "Population", "Term": "Terminal",
+    "fol": "folio", "fols": "folios", "Fol": "Folio", "Elev": "Elevation", "elev": "elevation",
+    "Pop": "Population", "Term": "Terminal",
     "Alt": "Altitude", "alt": "altitude", "Temp": "Temperature", "Wt": "Weight", "Ht": "Height",
     "Max": "Maximum", "Min": "Minimum", "Avg": "Average", "Yr": "Year", "yr": "year", "Lv": "Level",
     "Lvl": "Level",
@@ -315,7 +317,7 @@ _WRITTEN = {
     "Cal": "cal", "mm Hg": "mmHg", "MPH": "mph", "km/h": "kph", "kmh": "kph", "MPG": "mpg",
     "RPM": "rpm", "BPM": "bpm", "PSI": "psi", "FPS": "fps", "DPI": "dpi", "Kbps": "kbps",
     "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
-    "tabs": "tab", "caps": "capsule", "NM": "nmi",
+    "tabs": "tab", "caps": "capsule", "NM": "nmi", "N·m": "Nm",
 }  # fmt: skip
 _PLAIN = (
     "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "

@@ -114,7 +114,8 @@ CLOSERS = {
     "sigs.": "siguientes", "sig.": "siguiente", "Bs. As.": "Buenos Aires",
     "AA. EE.": "Asuntos Exteriores", "Méx.": "México",
     "Méx. D. F.": "México Distrito Federal",
-    "docs.": "documentos", "hnos.": "hermanos", "mill.": "millones", "atte.": "atentamente",
+    "docs.": "documentos", "hnos.": "hermanos", "mill.": "millones", "bill.": "billones",
+    "atte.": "atentamente",
     "esq.": "esquina", "ptas.": "pesetas", "máx.": "máximo", "mín.": "mínimo", "prom.": "promedio",
     "dpto.": "departamento", "tel.": "teléfono", "apdo.": "apartado", "incl.": "incluido",
     "corr.": "corregida", "aum.": "aumentada", "orig.": "original",
@@ -136,7 +137,9 @@ INNER = {
     "trad.": "traducción", "y/o": "y o", "u. m.": "unidad monetaria", "s. f.": "sin fecha",
     "op. cit.": "opus citatum", "N. B.": "nota bene", "N.B": "nota bene", "i+d": "i más d",
     "i+d+i": "i más d más i", "C. P.": "código postal", "temp.": "temperatura",
-    "exp.": "expediente", "vel.": "velocidad", "T.ª": "temperatura", "Comp.ª": "Compañía",
+    "disp. adic.": "disposición adicional", "disp. trans.": "disposición transitoria",
+    "disp. final": "disposición final", "exp.": "expediente", "vel.": "velocidad",
+    "T.ª": "temperatura", "Comp.ª": "Compañía",
     "dist.": "distancia", "P. D.": "posdata", "inc.": "inciso",
 }  # fmt: skip
 # Of an army, behind an ordinal.
@@ -144,7 +147,7 @@ UNITS_OF_ARMIES = {
     "Bat.": "batallón", "Bón.": "batallón", "Btn.": "batallón", "Div.": "división",
     "Reg.": "regimiento", "Rgto.": "regimiento", "Regto.": "regimiento", "Brig.": "brigada",
     "Cía.": "compañía", "Comp.": "compañía", "Esc.": "escuadrón", "Ejto.": "ejército",
-    "Cpo.": "cuerpo",
+    "Cpo.": "cuerpo", "pta.": "planta", "pl.": "planta",
 }  # fmt: skip
 UNIT_NOUNS = {
     "km": "kilómetro", "kg": "kilo", "cm": "centímetro", "m²": "metro cuadrado",

@@ -39,7 +39,7 @@ SHARED_UNITS = {
     "kmh": "speed-kilometer-per-hour", "mi": "length-mile", "ft": "length-foot",
     "ppm": "part-per-million", "mol": "concentr-mole", "lx": "light-lux", "lm": "light-lumen",
     "hab.": "inhabitant", "hab": "inhabitant", "pers.": "person", "pers": "person",
-    "Nm": "torque-newton-meter", "kn": "speed-knot",
+    "Nm": "torque-newton-meter", "N·m": "torque-newton-meter", "kn": "speed-knot",
 }  # fmt: skip
 SHARED_SIGNS = {
     "€": "EUR", "EUR": "EUR", "euros": "EUR", "euro": "EUR", "$": "USD", "USD": "USD",
