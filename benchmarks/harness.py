@@ -45,6 +45,7 @@ THEMES = {
     "embed_cpu": ("cpu",),
     "documents_tasks": ("cpu", "h200"),
     "search": ("cpu",),
+    "retrieval": ("cpu",),
     "serve_embed": ("cpu",),
     "ocr_pages": ("cpu",),
     "pdf_text": ("cpu",),
@@ -75,7 +76,7 @@ CLASSES = ("cpu", "h200")
 _PATH_VARIABLES = (
     "BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY", "BENCHMARK_CMUDICT",
     "BENCHMARK_KOKORO", "BENCHMARK_RECORDINGS", "BENCHMARK_SOUNDS", "BENCHMARK_BASE",
-    "BENCHMARK_PDFS", "BENCHMARK_PYMUPDF",
+    "BENCHMARK_PDFS", "BENCHMARK_PYMUPDF", "BENCHMARK_FAQ",
 )  # fmt: skip
 """Variables that name a path or a commit: they do not change what is measured."""
 

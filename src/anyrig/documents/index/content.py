@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.documents.index.keywords import list_stems
+from anyrig.documents.index.keywords import list_stems, list_words
 from anyrig.documents.passages import Passage, passages
 from anyrig.documents.reading import textless
 from anyrig.text.document import SEPARATOR
@@ -71,19 +71,41 @@ def build_content(document: Document) -> Content:
     num_unread = sum(scan.source == "none" for scan in document.scans)
     if not found and num_unread:
         raise textless(document)
-    left_out = list(_list_left_out(document))
-    worth = [one for one in found if not _is_left_out(one, left_out)]
-    rows = tuple(
-        PassageRow(
-            number, one.page, one.start, one.file_start, one.title, one.text,
-            list_stems(one.text, language),
-        )
-        for number, one in enumerate(worth or found)
-    )  # fmt: skip
+    rows = tuple(_build_rows(found, list(_list_left_out(document)), language))
+    if not rows:  # there is nothing else
+        whole = [replace(one, is_heading=False) for one in found]
+        rows = tuple(_build_rows(whole, [], language, use_all=True))
     return Content(
         document.format, language, document.metadata.title, len(document.parts("page")),
         sum(scan.source == "ocr" for scan in document.scans), num_unread, rows, document.warnings,
     )  # fmt: skip
+
+
+def _build_rows(
+    found: Sequence[Passage], left_out: Sequence[Span], language: str, *, use_all: bool = False
+) -> Iterator[PassageRow]:
+    """Passages worth searching. The words of a heading that stands alone, as that of a part does,
+    go with the passage that follows.
+    """
+    headings: list[str] = []
+    number = 0
+    for one in found:
+        start, end = one.file_start, one.file_start + len(one.text)
+        if any(low <= start and end <= high for low, high in left_out):
+            continue
+        if one.is_heading:
+            headings.append(one.text)
+        elif use_all or len(_LEADERS.findall(one.text)) < _MIN_LEADERS:
+            above = " ".join(headings)
+            stems = [list_stems(one.text, language), *sorted(list_words(above))]
+            if above:
+                stems.append(list_stems(above, language))
+            headings = []
+            yield PassageRow(
+                number, one.page, one.start, one.file_start, one.title, one.text,
+                " ".join(filter(None, stems)),
+            )  # fmt: skip
+            number += 1
 
 
 def find_language(document: Document) -> str:
@@ -111,10 +133,3 @@ def _measure(chapter: Chapter) -> int:
         for block in chapter.blocks
         if block.kind != "page" and (block.page or block.text)
     )
-
-
-def _is_left_out(passage: Passage, left_out: list[Span]) -> bool:
-    start, end = passage.file_start, passage.file_start + len(passage.text)
-    if passage.is_heading or any(low <= start and end <= high for low, high in left_out):
-        return True
-    return len(_LEADERS.findall(passage.text)) >= _MIN_LEADERS
