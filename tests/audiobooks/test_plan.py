@@ -20,7 +20,6 @@ from anyrig.audiobooks.plan import (
     Plan,
     add_title,
     build_plan,
-    detect_book_language,
     move_notes,
     select_chapters,
 )
@@ -273,13 +272,6 @@ def test_chapters_are_chosen_by_number_and_front_matter_is_left_out() -> None:
 def test_a_book_of_nothing_is_an_error() -> None:
     with pytest.raises(UnspeakableTextError):
         planned(book(chapter(Block("* * *", "rule"))))
-
-
-def test_the_language_of_a_book_is_that_of_its_text() -> None:
-    wrong = book(chapter(*[FRENCH] * 5), language="en")
-    assert detect_book_language(wrong) == "fr"
-    right = book(chapter("Hm."), language="en-GB")
-    assert detect_book_language(right) == "en-gb"
 
 
 def test_one_changed_paragraph_changes_only_its_own_lines() -> None:

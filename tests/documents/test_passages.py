@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anyrig.documents.pairs import Couple, pairs
 from anyrig.documents.passages import BUDGET, passages, spans, weight
 from anyrig.errors import InvalidInputError
-from anyrig.text.document import Document
+from anyrig.text.document import Block, Chapter, Document, Metadata
 from tests.text.page_reading import build_document
 
 ALICE = (Path(__file__).parents[1] / "texts" / "alice.txt").read_text(encoding="utf-8")
@@ -168,3 +168,14 @@ def test_what_holds_no_pairs_is_refused(text: bytes, said: str, tmp_path: Path) 
     (tmp_path / "a.txt").write_bytes(text)
     with pytest.raises(InvalidInputError, match=said):
         pairs(tmp_path / "a.txt")
+
+
+def test_passages_are_cut_by_the_language_that_was_found() -> None:
+    text = "Am 3. Oktober kam der Zug nach Plan an, und wir gingen um ca. 9 Uhr zum Hafen. " * 60
+    document = Document(
+        Metadata(language="en"), (Chapter("", (Block(text.strip()),)),), format="html"
+    )
+    found = list(passages(document))
+    assert found == list(passages(document, language="de"))
+    assert not any(one.text.endswith(("3.", "ca.")) for one in found)
+    assert found != list(passages(document, language="en"))

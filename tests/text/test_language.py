@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 from anyrig.errors import InvalidInputError
 from anyrig.text.decode import decode
+from anyrig.text.files import read
 from anyrig.text.garbage import fault, readable
 from anyrig.text.labels import cell, one_line
-from anyrig.text.language import _NOISE, detect
+from anyrig.text.language import _NOISE, detect, detect_document
 from anyrig.text.tokens import split_paragraphs, split_text
 from tests.conftest import ROOT
 
@@ -41,6 +43,46 @@ def test_enough_to_tell(subtests: pytest.Subtests) -> None:
             found = detect(text)
             assert (found.language, found.sure) == (language, True)
             assert found.reason
+
+
+_GERMAN = (
+    "Der Vertrag wurde am 3. Oktober in der Stadthalle unterschrieben, und die Arbeiten am neuen "
+    "Hafen haben noch in derselben Woche begonnen."
+)
+_NOTICE = "We use cookies to improve your experience and to show you the content that you like."
+
+
+def _page(language: str, *paragraphs: str) -> bytes:
+    body = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+    return f'<html lang="{language}"><body>{body}</body></html>'.encode()
+
+
+@pytest.mark.parametrize(
+    ("page", "language", "least"),
+    [
+        (_page("en", _GERMAN, _GERMAN, _GERMAN), "de", 0.99),
+        (_page("en", _NOTICE, *[_SPANISH] * 4), "es", 0.75),
+        (_page("", _NOTICE, _SPANISH, _NOTICE, *[_SPANISH] * 2, _NOTICE), "es", 0.6),
+        (_page("en-GB", _NOTICE), "en-gb", 0.9),
+        (_page("es", "Hm."), "es", 0.6),
+        (_page("", "Hm."), "en", 0.0),
+    ],
+)
+def test_a_file_is_in_the_language_of_its_text(
+    tmp_path: Path, page: bytes, language: str, least: float
+) -> None:
+    (tmp_path / "a.html").write_bytes(page)
+    found = detect_document(read(tmp_path / "a.html"))
+    assert found.language == language
+    assert least <= found.confidence <= max(least + 0.35, 0.0)
+    assert found.sure == (least > 0)
+
+
+def test_the_share_of_a_mixed_text_is_what_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_bytes(_page("en", _NOTICE, _SPANISH, _SPANISH))
+    found = detect_document(read(tmp_path / "a.html"))
+    assert found.language == "es"
+    assert 0.6 < found.confidence < 0.9
 
 
 TOO_LITTLE = [

@@ -58,7 +58,7 @@ class ChapterList:
         document = self.book.document
         about = document.metadata
         return {
-            "title": about.title, "authors": list(about.authors), "language": about.language,
+            "title": about.title, "authors": list(about.authors), "language": self.book.language,
             "series": about.series or None, "format": document.format,
             "cover": document.cover is not None, "engine": self.book.engine.name,
             **fields_to_json(self),

@@ -313,9 +313,7 @@ def open_book(rig: Rig, request: BookRequest, on_event: OnEvent) -> OpenBook:
 
 def choose_reader(rig: Rig, request: BookRequest, document: Document) -> OpenBook:
     """The requested engine, else one with the voices of the cast, else one for the language."""
-    from anyrig.audiobooks.plan import detect_book_language
-
-    language = request.language if request.language != "auto" else detect_book_language(document)
+    language = document.metadata.language
     voices: Sequence[str] = ()
     if request.cast is not None and not (request.engine or request.voice):
         from anyrig.audiobooks.cast import load_cast
@@ -329,7 +327,8 @@ def choose_reader(rig: Rig, request: BookRequest, document: Document) -> OpenBoo
 
 
 def read_document(request: BookRequest, on_event: OnEvent) -> Document:
-    """Read a book, with the title, author and cover of the request."""
+    """Read a book, with the title, author and cover of the request, and the language it is in."""
+    from anyrig.text.language import detect_document
     from anyrig.text.matter import settle
     from anyrig.text.sandbox import read_book
 
@@ -340,7 +339,9 @@ def read_document(request: BookRequest, on_event: OnEvent) -> Document:
         about,
         title=request.title or about.title or request.untitled or request.file.stem,
         authors=(request.author,) if request.author else about.authors,
-        language=request.language if request.language != "auto" else about.language,
+        language=request.language
+        if request.language != "auto"
+        else detect_document(document).language,
     )
     cover = _read_cover(request.cover) if request.cover is not None else document.cover
     for warning in document.warnings:

@@ -450,9 +450,7 @@ def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
         context.check()
         if isinstance(document, Unread):
             rows.append({"error": error_to_dict(document.error)})
-        elif found := list(
-            map(describe, passages(document, language=document.metadata.language[:2] or "en"))
-        ):
+        elif found := list(map(describe, passages(document))):
             result = {
                 "format": document.format,
                 "passages": found,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.app.documents import FileOptions, read_files
 from anyrig.options import option
+from anyrig.text.language import detect_document
 from anyrig.text.tokens import Span, split_paragraphs
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def read_part(rig: Rig, request: ReadRequest) -> DocumentPart:
         part=number,
         num_parts=len(parts),
         type=document.format,
-        language=document.metadata.language,
+        language=detect_document(document).language,
         title=page.title,
         page=page.page or None,
         start=start,

@@ -230,7 +230,7 @@ def _embed_means(
         if isinstance(document, Unread):
             yield document.error
             continue
-        found = list(passages(document, language=document.metadata.language[:2] or "en"))
+        found = list(passages(document))
         if not found:
             yield textless(document)
             continue

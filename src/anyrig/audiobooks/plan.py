@@ -28,7 +28,6 @@ from anyrig.errors import (
 from anyrig.speech.language import name_language
 from anyrig.speech.prepare import prepare_paragraphs
 from anyrig.text.document import Block, Chapter, Document, Role
-from anyrig.text.language import detect
 from anyrig.units import parse_range, pluralize
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ _DEFAULT_TITLES: dict[Role, str] = {
     "cover": "Cover", "title": "Title page", "contents": "Contents", "notes": "Notes",
 }  # fmt: skip
 _LETTERS = re.compile(r"[^\W_]+")
-_SAMPLE = 40_000  # characters, to tell a book's language by
 _TOP_BLOCKS = 3
 
 
@@ -106,21 +104,6 @@ class Plan:
                 if omission.kind != "space":
                     counted[omission.kind] += len(text) - sum(map(str.isspace, text))
         return counted
-
-
-def detect_book_language(document: Document) -> str:
-    """The language of a book: what its text tells; where that is unsure, what it says of itself."""
-    said = document.metadata.language.lower()
-    body = [chapter for chapter in document.chapters if chapter.role == "body"]
-    sample, longest = "", sorted(body or document.chapters, key=lambda c: -c.num_characters)
-    for chapter in longest:
-        sample += "\n".join(block.text for block in chapter.blocks)[:_SAMPLE]
-        if len(sample) >= _SAMPLE:
-            break
-    told = detect(sample, default=said or "en")
-    if told.sure and told.language != said.partition("-")[0]:
-        return told.language
-    return said or told.language
 
 
 def select_chapters(document: Document, wanted: str, content: ContentOptions) -> tuple[int, ...]:

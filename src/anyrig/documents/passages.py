@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anyrig.text.language import detect_document
 from anyrig.text.tokens import Span, cut_paragraph, split_paragraphs, split_text
 
 if TYPE_CHECKING:
@@ -60,16 +61,15 @@ class Passage:
         return self.start + len(self.text)
 
 
-def passages(
-    document: Document, *, language: str = "en", budget: int = BUDGET
-) -> Iterator[Passage]:
+def passages(document: Document, *, language: str = "", budget: int = BUDGET) -> Iterator[Passage]:
     """The passages of a file in order; each `page.text[start:end]` but for characters of no text.
 
     Args:
         document: the file.
-        language: how its sentences end.
+        language: how its sentences end; by default found from the text.
         budget: the most characters of a passage.
     """
+    language = language or detect_document(document).language.partition("-")[0]
     number = 0
     for page in document.parts("page"):
         for start, end in spans(page.text, page.headings, language=language, budget=budget):

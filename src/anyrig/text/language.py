@@ -9,10 +9,14 @@ few people mean (a Creole beside French) are counted to the language they resemb
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anyrig.text.document import Document
 
 # Below these, a text says too little: measured on single sentences of five languages.
 _FEWEST_LETTERS = 12
@@ -25,6 +29,9 @@ _CERTAIN = 0.85
 _DOUBT = 0.02  # a share of the default that still speaks for it in a short text
 _NEVER = 0.01  # and one that does not, however unsure the rest is
 _SAMPLE = 1500  # characters looked at: more changes nothing and costs time
+_VOTES = 16  # paragraphs of a file that are asked
+_VOTE_CHARACTERS = 1000
+_NO_PROSE = ("code", "page", "rule", "image")
 _KIN = {
     "pcm": "en", "sco": "en", "gcf": "fr", "wa": "fr", "ext": "es", "an": "es", "lij": "it",
     "vec": "it", "scn": "it", "lmo": "it", "pms": "it", "bar": "de", "nds": "de", "yue": "zh",
@@ -114,6 +121,51 @@ def detect(
     if language != default and _doubtful(words, language, share, other):
         return Detected(default, other, f"unsure ({language}?), so {default}")
     return Detected(language, share, f"{share:.0%} by its letter sequences")
+
+
+def detect_parts(texts: Sequence[str], *, default: str = "en") -> Detected:
+    """The language that most of some paragraphs are in; confidence is its share of the letters.
+
+    Paragraphs vote, so that a menu or a notice in another language does not decide. Where none
+    tells by itself, all are judged together.
+    """
+    texts = [text for text in texts if len(text) >= _FEWEST_LETTERS]
+    if len(texts) > _VOTES:
+        texts = [texts[number * len(texts) // _VOTES] for number in range(_VOTES)]
+    letters: Counter[str] = Counter()
+    for text in texts:
+        found = detect(text[:_VOTE_CHARACTERS], default=default)
+        if found.sure:
+            letters[found.language] += min(len(text), _VOTE_CHARACTERS)
+    if not letters:
+        return detect("\n".join(texts), default=default)
+    language, most = letters.most_common(1)[0]
+    share = most / letters.total()
+    return Detected(language, max(_SURE, share), f"{share:.0%} of the text")
+
+
+def detect_document(document: Document, *, default: str = "en") -> Detected:
+    """The language of a file by its text; what it declares counts where that tells too little.
+
+    Templates and converters declare English for texts of any language. A region is kept: a text in
+    English whose file says `en-GB` is `en-GB`.
+    """
+    declared = document.metadata.language.replace("_", "-").lower()
+    base = declared.partition("-")[0]
+    blocks = [
+        block
+        for chapter in document.chapters
+        if chapter.role in ("body", "notes", "title")
+        for block in chapter.blocks
+        if block.kind not in _NO_PROSE
+    ]
+    texts = [block.text for block in blocks] or [block.text for block in document.blocks]
+    paragraphs = [paragraph for text in texts for paragraph in text.split("\n\n")]
+    found = detect_parts(paragraphs, default=base or default)
+    if declared and (not found.sure or found.language == base):
+        confidence = max(_SURE, found.confidence if found.language == base else 0.0)
+        return Detected(declared, confidence, "declared by the file")
+    return found
 
 
 def num_words(text: str) -> int:

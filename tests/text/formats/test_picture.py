@@ -158,7 +158,7 @@ def test_pictures_of_phones_are_drawn() -> None:
     assert format_of(HEIC) == "heic"
     with Image.open(io.BytesIO(_drawn(HEIC))) as image:
         assert (image.size, image.mode) == ((640, 120), "L")
-        assert image.getextrema()[0] < 60
+        assert min(image.tobytes()) < 60
 
 
 def test_without_their_library_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,14 +52,15 @@ def _read(path: Path) -> dict[str, object]:
 
 def _planned(path: Path) -> dict[str, object]:
     from anyrig.audiobooks.options import ContentOptions
-    from anyrig.audiobooks.plan import build_plan, detect_book_language, select_chapters
+    from anyrig.audiobooks.plan import build_plan, select_chapters
     from anyrig.speech.prepare import SpeechOptions
     from anyrig.speech.segment import check_script
+    from anyrig.text.language import detect_document
     from anyrig.text.matter import settle
     from anyrig.text.sandbox import read_book
 
     document = settle(read_book(path))
-    detect_book_language(document)
+    detect_document(document)
     ways = ContentOptions(foreign="skip")
     terms = SpeechOptions(languages=("en",))
     plan = build_plan(

@@ -148,8 +148,8 @@ def _date_in(name: str) -> date | None:
 
 def language_shares(text: str) -> tuple[Share, ...]:
     """The languages of a text, the largest share first; always at least one."""
-    main = languages.detect(text)
     spans = [span for span in split_paragraphs(text) if span[1] - span[0] >= _FEWEST_LETTERS]
+    main = languages.detect_parts([text[start:end] for start, end in spans] or [text])
     if len(spans) > _MOST_PARAGRAPHS:
         spans = [spans[n * len(spans) // _MOST_PARAGRAPHS] for n in range(_MOST_PARAGRAPHS)]
     counts: Counter[str] = Counter()

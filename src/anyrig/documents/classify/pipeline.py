@@ -385,7 +385,7 @@ def _split(source: TextSource, document: Document | AnyrigError) -> _OpenSource:
     """A source in passages."""
     if isinstance(document, AnyrigError):
         return _OpenSource(source, [], error=document)
-    found = list(passages(document, language=document.metadata.language[:2] or "en"))
+    found = list(passages(document))
     if not found:
         return _OpenSource(source, [], error=textless(document))
     return _OpenSource(source, found, document.warnings)

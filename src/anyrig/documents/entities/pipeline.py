@@ -16,6 +16,7 @@ from anyrig.documents.reading import TextSource, Unread, read_all, textless
 from anyrig.errors import AnyrigError
 from anyrig.text.document import Document, Part
 from anyrig.text.formats.limits import Limits
+from anyrig.text.language import detect_document
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.finder import Finder, Found
@@ -183,7 +184,11 @@ def _open_pages(source: TextSource, document: Document) -> _OpenSource:
     if document.scans and not any(map(str.isalnum, document.text)):
         return _OpenSource(source, error=textless(document))
     return _OpenSource(
-        source, document.parts("page"), document.metadata.language, document.text, document.warnings
+        source,
+        document.parts("page"),
+        detect_document(document).language,
+        document.text,
+        document.warnings,
     )
 
 

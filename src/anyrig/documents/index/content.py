@@ -11,12 +11,11 @@ from anyrig.documents.index.keywords import list_stems, list_words
 from anyrig.documents.passages import Passage, passages
 from anyrig.documents.reading import textless
 from anyrig.text.document import SEPARATOR
-from anyrig.text.language import detect
+from anyrig.text.language import detect_document
 
 if TYPE_CHECKING:
     from anyrig.text.document import Chapter, Document, Role, Span
 
-_LANGUAGE_CHARACTERS = 20_000
 _LEFT_OUT: frozenset[Role] = frozenset(("cover", "title", "contents"))
 _AROUND_PAGES: frozenset[Role] = frozenset(("front", "back"))
 """Of a web page: what stands above and below every page of its site."""
@@ -110,9 +109,8 @@ def _build_rows(
 
 def find_language(document: Document) -> str:
     """The language that a file is written in; what it declares where its text does not tell."""
-    declared = document.metadata.language.partition("-")[0].lower()
-    found = detect(document.text[:_LANGUAGE_CHARACTERS])
-    return found.language if found.sure else declared
+    found = detect_document(document)
+    return found.language.partition("-")[0] if found.sure else ""
 
 
 def _list_left_out(document: Document) -> Iterator[Span]:
