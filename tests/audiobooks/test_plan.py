@@ -20,6 +20,8 @@ from anyrig.audiobooks.plan import (
     Plan,
     add_title,
     build_plan,
+    choose_titles,
+    limit_depth,
     move_notes,
     select_chapters,
 )
@@ -362,3 +364,55 @@ def test_numbers_are_as_wide_as_they_must_be() -> None:
     assert build_file_names(tracks(["a", "", "#3"])) == ["01 a", "02", "03 3"]
     long = build_file_names(tracks(["漢" * 90] * 3))
     assert [name[:4] for name in long] == ["01 漢", "02 漢", "03 漢"]
+
+
+def _manual(*levels: int, length: int = 30) -> Document:
+    """Chapters of these levels, each with a heading and about so many words."""
+    return book(*(
+        chapter(
+            Block(f"Entry {n}", "heading", level), "word " * length, title=f"Entry {n}", level=level
+        )
+        for n, level in enumerate(levels, 1)
+    ))  # fmt: skip
+
+
+def test_entries_of_a_manual_belong_to_the_chapter_above_them() -> None:
+    document = _manual(*[1, *[2, 3, 3] * 4] * 4)
+    found = limit_depth(document, 0, ContentOptions())
+    assert [one.title for one in found.chapters] == ["Entry 1", "Entry 14", "Entry 27", "Entry 40"]
+    assert [block.text for one in found.chapters for block in one.blocks] == [
+        block.text for one in document.chapters for block in one.blocks
+    ]
+    assert len(limit_depth(document, 2, ContentOptions()).chapters) == 20
+    assert len(limit_depth(document, 3, ContentOptions()).chapters) == 52
+    long = _manual(*[1, 2, 2, 2] * 8, length=500)
+    assert limit_depth(long, 0, ContentOptions()) == long
+    short = _manual(1, 2, 2, 1, 2)
+    assert limit_depth(short, 0, ContentOptions()) == short
+
+
+def test_a_list_of_contents_within_a_chapter_does_not_part_it() -> None:
+    chapters = list(_manual(*[1, 2, 2] * 10).chapters)
+    chapters.insert(1, chapter("one", "two", role="contents"))
+    found = limit_depth(book(*chapters), 1, ContentOptions())
+    assert [one.role for one in found.chapters].count("contents") == 1
+    assert [one.title for one in found.chapters if one.role == "body"][:2] == ["Entry 1", "Entry 4"]
+
+
+def test_titles_that_only_the_contents_have_are_heard_in_joined_chapters_too() -> None:
+    parts = [chapter("Words.", title=f"Part {n}", level=1 + (n > 0)) for n in range(3)]
+    (found,) = limit_depth(book(*parts), 1, ContentOptions()).chapters
+    assert [block.text for block in found.blocks] == [
+        "Words.", "Part 1", "Words.", "Part 2", "Words."
+    ]  # fmt: skip
+
+
+def test_a_part_without_a_title_is_called_by_its_first_words() -> None:
+    parts = [
+        chapter("It was never meant to be a book about whales and the men who hunt them."),
+        chapter("Call me Ishmael.", title="CHAPTER 1. Loomings"), chapter("©", role="front"),
+    ]  # fmt: skip
+    assert choose_titles(book(*parts)) == (
+        "It was never meant to be a book about...", "CHAPTER 1. Loomings", "Front matter"
+    )  # fmt: skip
+    assert choose_titles(book(chapter("One."), chapter("Two."))) == ("Chapter 1", "Chapter 2")

@@ -130,3 +130,25 @@ def test_chapters_around_the_marks_are_not_the_book() -> None:
     end = _chapter("Six", _PROSE, "End of the Project Gutenberg EBook of X, by Jane Roe")
     found = _roles(_chapter("Header"), start, *_STORY, end, _chapter("Donations"))
     assert found == ["front", "front", "body", *["body"] * 7, "back", "back"]
+
+
+def test_an_epilogue_that_no_contents_name_is_a_chapter() -> None:
+    last = _chapter("Six", _PROSE, "Epilogue", _PROSE, _PROSE)
+    found = settle(_book(*_STORY[:5], last)).chapters
+    assert [(one.title, len(one.blocks)) for one in found[-2:]] == [("Six", 2), ("Epilogue", 3)]
+    assert (found[-1].blocks[0].kind, found[-1].role) == ("heading", "body")
+    assert [b.text for one in found for b in one.blocks] == [
+        b.text for one in (*_STORY[:5], last) for b in one.blocks
+    ]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("Prologue", "One", "Two", "Epilogue", "Index"),  # a list
+        (_PROSE, "Epilogue", "Index"),
+        (_PROSE, "The epilogue is long.", _PROSE),
+    ],
+)
+def test_the_word_alone_makes_no_chapter(texts: tuple[str, ...]) -> None:
+    assert len(settle(_book(*_STORY, _chapter("Seven", *texts))).chapters) == 7

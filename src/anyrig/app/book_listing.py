@@ -77,7 +77,7 @@ class Speakers:
 
 def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterList:
     """A book's chapters with their words and estimated durations; nothing is made."""
-    from anyrig.audiobooks.plan import choose_title, count_spoken_characters, select_chapters
+    from anyrig.audiobooks.plan import choose_titles, count_spoken_characters, select_chapters
     from anyrig.text.language import num_words
 
     book = open_book(rig, request, on_event)
@@ -85,10 +85,11 @@ def list_chapters(rig: Rig, request: BookRequest, on_event: OnEvent) -> ChapterL
     rate = load_rate(rig, request, book.engine)
     spoken = set(select_chapters(document, ",".join(request.chapters), request.content))
     characters = count_spoken_characters(document, request.content)
+    titles = choose_titles(document)
     chapters = tuple(
         ChapterInfo(
             number + 1,
-            choose_title(chapter, number + 1),
+            titles[number],
             chapter.level,
             chapter.role,
             words=sum(num_words(block.text) for block in chapter.blocks),

@@ -77,6 +77,10 @@ class ReadingOptions(Request):
     code: str = _reading("code", "listings")
     pages: str = _reading("pages", "page numbers and running heads")
     titles: str = _reading("titles", "titles that only the table of contents has")
+    depth: int = option(
+        0, "levels of chapters: 1 is the highest only; default: by their length",
+        ge=0, setting="book.depth", metavar="N",
+    )  # fmt: skip
     matter: str = _reading("matter", "covers, copyright pages, tables of contents")
     foreign: str = _reading("foreign", "paragraphs in a language that the voice does not speak")
     cast: Path | None = option(None, "cast file: voices by character", upload=True, metavar="FILE")
@@ -126,6 +130,12 @@ class BookRequest(ReadingOptions, BookFileOptions, SynthesisOptions):
     """The book."""
 
     file: Path = option(help="the book", positional=True, upload=True, metavar="FILE")
+    more_files: tuple[Path, ...] = option(
+        (), "further files of the same book, in order", http=False, flag=False
+    )
+    follow_links: bool = option(
+        False, "read the pages that a web page links to, if it is an index", http=False, flag=False
+    )
     output: Path | None = option(
         None, "the m4b file, or a folder for one file per chapter", short="-o", http=False
     )
@@ -255,8 +265,9 @@ def check_book(rig: Rig, request: BookRequest) -> BookTarget:
             ),
             hint="Give one of them.",
         )
-    if not request.file.exists():
-        raise InvalidInputError(f"no such file: {request.file}", hint="Check the path.")
+    for path in (request.file, *request.more_files):
+        if not path.exists():
+            raise InvalidInputError(f"no such file: {path}", hint="Check the path.")
     target = resolve_target(rig, request)
     check_target(target, request.file)
     if target.path.is_file():
@@ -328,12 +339,16 @@ def choose_reader(rig: Rig, request: BookRequest, document: Document) -> OpenBoo
 
 def read_document(request: BookRequest, on_event: OnEvent) -> Document:
     """Read a book, with the title, author and cover of the request, and the language it is in."""
+    from anyrig.audiobooks.plan import limit_depth
     from anyrig.text.language import detect_document
+    from anyrig.text.linked_pages import list_linked_pages, read_files
     from anyrig.text.matter import settle
-    from anyrig.text.sandbox import read_book
 
     on_event(ProgressEvent("reading", detail=request.file.name))
-    document = settle(read_book(request.file))
+    paths = [request.file, *request.more_files]
+    if request.follow_links and len(paths) == 1:
+        paths = list_linked_pages(request.file)
+    document = limit_depth(settle(read_files(paths)), request.depth, request.content)
     about = document.metadata
     about = replace(
         about,

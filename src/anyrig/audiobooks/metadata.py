@@ -201,12 +201,13 @@ def number_tracks(plan: Plan, content: ContentOptions, *, selected: bool) -> Tra
         content: decides which chapters the whole book has.
         selected: whether chapters were selected by number.
     """
-    from anyrig.audiobooks.plan import choose_title, select_chapters
+    from anyrig.audiobooks.plan import choose_titles, select_chapters
     from anyrig.audiobooks.record import ChapterSpan
 
     chapters = plan.document.chapters
     whole = select_chapters(plan.document, "", content)
-    spans = [ChapterSpan(choose_title(chapters[n], n + 1), 0, 0, chapters[n].level) for n in whole]
+    titles = choose_titles(plan.document)
+    spans = [ChapterSpan(titles[n], 0, 0, chapters[n].level) for n in whole]
     known = dict(zip(whole, enumerate(build_chapter_titles(spans), 1), strict=True))
     found = [known.get(part.number - 1, (part.number, part.title)) for part in plan.parts]
     silent = {part.number - 1 for part in plan.silent}

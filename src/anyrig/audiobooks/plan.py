@@ -25,7 +25,7 @@ from anyrig.errors import (
     UnspeakableTextError,
     UnsupportedLanguageError,
 )
-from anyrig.speech.language import name_language
+from anyrig.speech.language import excerpt, name_language
 from anyrig.speech.prepare import prepare_paragraphs
 from anyrig.text.document import Block, Chapter, Document, Role
 from anyrig.units import parse_range, pluralize
@@ -39,9 +39,15 @@ SKIPPED_ROLES: tuple[Role, ...] = ("cover", "contents", "front", "back")
 """Matter that nobody wants to hear, unless it is asked for."""
 _DEFAULT_TITLES: dict[Role, str] = {
     "cover": "Cover", "title": "Title page", "contents": "Contents", "notes": "Notes",
+    "front": "Front matter", "back": "Back matter",
 }  # fmt: skip
 _LETTERS = re.compile(r"[^\W_]+")
 _TOP_BLOCKS = 3
+_MANY_CHAPTERS = 25
+_SHORT_CHAPTER = 2_000
+"""Characters that take about two minutes: where most of many chapters are shorter, they are
+entries of a manual."""
+_WORDLESS = ("page", "rule", "image", "note")
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,7 @@ def build_plan(
     """
     positions = range(len(document.chapters)) if chapters is None else chapters
     document = move_notes(document, content, set(positions))
+    titles = choose_titles(document)
     parts: list[Part] = []
     silent: list[Part] = []
     foreign: dict[tuple[str, str], None] = {}
@@ -174,8 +181,9 @@ def build_plan(
     for position in positions:
         chapter = document.chapters[position]
         part, text = _build_part(
-            chapter, position + 1, options, language, content, casting, opening=not begun
-        )
+            chapter, position + 1, titles[position], options, language, content, casting,
+            opening=not begun,
+        )  # fmt: skip
         begun = begun or _has_prose(document, position)
         foreign.update(dict.fromkeys(text.foreign))
         (parts if part.script.segments else silent).append(part)
@@ -196,6 +204,7 @@ def build_plan(
 def _build_part(
     chapter: Chapter,
     number: int,
+    title: str,
     options: SpeechOptions,
     language: str,
     content: ContentOptions,
@@ -210,7 +219,6 @@ def _build_part(
     reader = ChapterReader(language, options.languages, content, can_speak)
     text = reader.read(chapter.blocks, voices, opening=opening)
     script = prepare_paragraphs(text.source, text.paragraphs, replace(options, language=language))
-    title = choose_title(chapter, number)
     return Part(number, title, chapter.level, chapter, script, text.places), text
 
 
@@ -218,11 +226,86 @@ def _has_prose(document: Document, position: int) -> bool:
     return any(map(is_prose, document.chapters[position].blocks))
 
 
-def choose_title(chapter: Chapter, number: int) -> str:
-    """What a chapter is called in lists and marks."""
+def choose_titles(document: Document) -> tuple[str, ...]:
+    """What chapters are called in lists and marks.
+
+    One without a title is called by its first words, as "Chapter 1" would stand before a chapter
+    that is so named by its author; only where no chapter has a title they are numbered.
+    """
+    named = [_find_title(chapter) for chapter in document.chapters]
+    has_titles = any(named)
+    titles: list[str] = []
+    number = 0
+    for title, chapter in zip(named, document.chapters, strict=True):
+        number += chapter.role == "body"
+        default = _DEFAULT_TITLES.get(chapter.role, f"Chapter {max(number, 1)}")
+        if has_titles and chapter.role == "body":
+            default = _find_first_words(chapter) or default
+        titles.append(title or default)
+    return tuple(titles)
+
+
+def _find_title(chapter: Chapter) -> str:
     headings = (block.text for block in chapter.blocks if block.kind == "heading")
-    named = " ".join((chapter.title or next(headings, "")).split())
-    return named or _DEFAULT_TITLES.get(chapter.role, f"Chapter {number}")
+    return " ".join((chapter.title or next(headings, "")).split())
+
+
+def _find_first_words(chapter: Chapter) -> str:
+    texts = (block.text for block in chapter.blocks if block.kind not in _WORDLESS)
+    text = next((text for text in texts if any(map(str.isalpha, text))), "")
+    return excerpt(text)
+
+
+def limit_depth(document: Document, depth: int, content: ContentOptions) -> Document:
+    """The document with chapters no deeper than a level: deeper ones belong to those above them.
+
+    Args:
+        document: the book.
+        depth: 1 is the highest; 0 chooses the deepest at which most chapters are of some length.
+        content: whether titles that only the table of contents has are spoken.
+    """
+    levels = sorted({chapter.level for chapter in document.chapters if chapter.role == "body"})
+    allowed = levels[:depth] if depth else levels
+    is_long = sum(chapter.role == "body" for chapter in document.chapters) >= _MANY_CHAPTERS
+    while is_long and not depth and len(allowed) > 1:
+        lengths = sorted(
+            sum(document.chapters[number].num_characters for number in group)
+            for group in _group_chapters(document.chapters, allowed[-1])
+        )
+        if lengths[len(lengths) // 2] >= _SHORT_CHAPTER:
+            break
+        allowed = allowed[:-1]
+    if len(allowed) == len(levels):
+        return document
+    groups = _group_chapters(document.chapters, allowed[-1], others=True)
+    chapters = tuple(_join([document.chapters[n] for n in group], content) for group in groups)
+    return replace(document, chapters=chapters)
+
+
+def _group_chapters(
+    chapters: Sequence[Chapter], deepest: int, *, others: bool = False
+) -> list[list[int]]:
+    """Chapters of the text with the deeper ones below them, by position; on request all others."""
+    groups: list[list[int]] = []
+    last: Role | None = None
+    above = 0
+    for number, chapter in enumerate(chapters):
+        is_body = chapter.role == "body"
+        if is_body and last == "body" and chapter.level > deepest:
+            groups[above].append(number)
+        elif is_body or others:
+            groups.append([number])
+        if chapter.role != "contents":  # one of a single chapter may stand within it
+            last = chapter.role
+            above = len(groups) - 1
+    return groups
+
+
+def _join(chapters: Sequence[Chapter], content: ContentOptions) -> Chapter:
+    first, below = chapters[0], chapters[1:]
+    if content.titles == "speak":
+        below = [add_title(chapter) for chapter in below]
+    return replace(first, blocks=first.blocks + tuple(b for c in below for b in c.blocks))
 
 
 def add_title(chapter: Chapter) -> Chapter:

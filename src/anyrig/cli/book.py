@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from anyrig.events import FasterVoice
 
 HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
-chapters, cover and tags out, or with --format one file per chapter. --list shows the chapters with
-their words and durations; --sample 60s --voices a,b writes previews. An interrupted run continues
+chapters, cover and tags out, or with --format one file per chapter. Several files are one book, in
+the order given; so are the pages that a manual's index page links to. --list shows the chapters
+with words and durations; --sample 60s --voices a,b writes previews. An interrupted run continues
 where it was; only what changed is made again, and --again 3:17 makes one sentence of chapter 3
 again. --verify BOOK.m4b SOURCE checks a finished book against its text."""
 RESUME = "What was spoken is cached: the same command continues the book."
@@ -52,7 +53,10 @@ _MAX_TITLES = 4
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="the book; with --verify: BOOK SOURCE"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="the book, or its files in order; with --verify: BOOK SOURCE",
     )
     parser.add_argument("-o", "--output", metavar="PATH", help=_help("output"))
     parser.add_argument("--list", action="store_true", help="list chapters and estimated durations")
@@ -155,18 +159,17 @@ def _read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options that were given."""
     files = [Path(name).expanduser() for name in arguments.files]
     given = read_flags(arguments, VerifyRequest if arguments.verify else SampleRequest)
-    given["file"] = files[-1]
-    if arguments.verify and len(files) != 2:
+    if arguments.verify and len(files) < 2:
         raise InvalidInputError(
             "--verify needs the finished book and its source",
             hint="`anyrig book --verify BOOK.m4b SOURCE`; a folder of chapters works as well.",
         )
     if arguments.verify:
-        given["finished"] = files[0]
-    elif len(files) != 1:
-        raise InvalidInputError(
-            "one book at a time", hint="`anyrig book FILE -o OUT.m4b`; --queue queues several."
-        )
+        given["finished"], *files = files
+    given["file"], *more = files
+    if more:
+        given["more_files"] = tuple(more)
+    given["follow_links"] = True
     if arguments.queue and (_is_document(arguments) or arguments.speakers):
         raise InvalidInputError("only the making of a book can be queued", hint="Omit --queue.")
     if "voices" in given and "sample" not in given:
@@ -174,7 +177,7 @@ def _read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
             "--voices requires --sample", hint="Add --sample 60s; --voice NAME reads the book."
         )
     if arguments.output:
-        given["output"] = parse_output(arguments.output, files[-1], given.get("format"))
+        given["output"] = parse_output(arguments.output, files[0], given.get("format"))
     return given
 
 

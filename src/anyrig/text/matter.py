@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -70,6 +70,11 @@ _AROUND = re.compile(
     r"ap[eé]ndices?|[eé]pilogue|d[eé]dicace|postface|annexes?|vorwort|einleitung|einf[uü]hrung|"
     r"geleitwort|nachwort|prolog|epilog|widmung|anhang"
 )
+_ENDS = re.compile(
+    r"prologue|epilogue|epilog|prolog|pr[oó]logo|ep[ií]logo|[eé]pilogue|afterword|postscript|nachwort"
+)
+_MOST_END = 30
+"""Characters of a line that says "Epilogue" and no more."""
 _PATTERNS = {role: re.compile(words) for role, words in _TITLES.items()}
 _RIGHTS = re.compile(
     r"all rights reserved|tous droits r[eé]serv[eé]s|todos los derechos|alle rechte vorbehalten|"
@@ -112,6 +117,8 @@ def is_titled(title: str, role: Role) -> bool:
 def settle(document: Document) -> Document:
     """The document with a role for each chapter; where a licence is part of one, it is cut off."""
     chapters = _cut(document.chapters)
+    if len(chapters) > 1:
+        chapters = tuple(part for chapter in chapters for part in _split_ends(chapter))
     if len(chapters) < 2:
         return replace(document, chapters=chapters)
     roles = [chapter.role for chapter in chapters]
@@ -255,6 +262,42 @@ def _bare(text: str) -> str:
 
 def _blank(chapter: Chapter) -> bool:
     return not any(any(map(str.isalnum, block.text)) for block in chapter.blocks)
+
+
+# A prologue or an epilogue inside of a chapter
+
+
+def _split_ends(chapter: Chapter) -> Iterator[Chapter]:
+    """A chapter, cut where a prologue or an epilogue begins that no table of contents names."""
+    start = 0
+    for number in range(1, len(chapter.blocks)):
+        if chapter.role == "body" and _begins_end(chapter.blocks, number, start):
+            yield _cut_out(chapter, start, number)
+            start = number
+    yield _cut_out(chapter, start, len(chapter.blocks))
+
+
+def _begins_end(blocks: Sequence[Block], number: int, start: int) -> bool:
+    block = blocks[number]
+    if block.kind not in ("heading", "paragraph") or len(block.text) > _MOST_END:
+        return False
+    if not _ENDS.fullmatch(_bare(block.text)):
+        return False
+    # Not where the chapter is named so itself, nor in a list of chapters.
+    before = any(one.kind != "heading" and one.text.strip() for one in blocks[start:number])
+    after = next((len(one.text) for one in blocks[number + 1 :] if one.text.strip()), 0)
+    return before and after > _MOST_END
+
+
+def _cut_out(chapter: Chapter, start: int, end: int) -> Chapter:
+    if (start, end) == (0, len(chapter.blocks)):
+        return chapter
+    blocks = chapter.blocks[start:end]
+    if not start:
+        return replace(chapter, blocks=blocks)
+    head = replace(blocks[0], kind="heading", level=chapter.level)
+    title = " ".join(head.text.split())
+    return replace(chapter, title=title, blocks=(head, *blocks[1:]))
 
 
 # A licence in the text

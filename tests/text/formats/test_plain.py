@@ -331,3 +331,14 @@ def test_noise_is_read_or_refused_in_little_time(tmp_path: Path) -> None:
         with contextlib.suppress(InvalidInputError):
             read(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 20
+
+
+def test_what_printed_contents_name_is_a_chapter() -> None:
+    text = (
+        f"CONTENTS\n\nETYMOLOGY.\n\nCHAPTER 1. Loomings.\n\nCHAPTER 2. The Bag.\n\nEpilogue\n\n\n"
+        f"ETYMOLOGY.\n\n{PROSE}\n\n\nCHAPTER 1. Loomings.\n\n{PROSE}\n\n\nCHAPTER 2. The Bag.\n\n"
+        f"{PROSE}\n\n\nEpilogue\n\n{PROSE}\n"
+    )  # fmt: skip
+    assert [title for _, title in titles(text)] == [
+        "CONTENTS", "ETYMOLOGY.", "CHAPTER 1. Loomings.", "CHAPTER 2. The Bag.", "Epilogue",
+    ]  # fmt: skip

@@ -49,6 +49,7 @@ def chapters(entries: Sequence[Entry]) -> list[Chapter]:
         blocks[at] = replace(blocks[at], kind="note")
     found = _counted(entries, found, blocks)
     listed = _printed_contents(entries, found)
+    found |= _named_in_contents(entries, listed, found)
     opened = {at: one for at, one in found.items() if at not in listed}
     if not any(one.sort not in {"named", "contents"} for one in opened.values()):
         opened |= _shouted(entries, listed)
@@ -123,6 +124,28 @@ def _printed_contents(entries: Sequence[Entry], found: Found) -> set[int]:
             listed.update(range(run[0], end))
         at += len(run)
     return listed
+
+
+def _named_in_contents(entries: Sequence[Entry], listed: set[int], found: Found) -> Found:
+    """Lines that stand alone and are rows of the printed table of contents word for word."""
+    rows = {_letters(row) for at in listed for row in entries[at].block.text.split("\n")}
+    rows -= {_letters(entries[at].block.text) for at in listed if _heads_contents(found.get(at))}
+    return {
+        at: Label("named", 0, entry.block.text)
+        for at, entry in enumerate(entries)
+        if at not in listed and at not in found and entry.gap and entry.num_lines <= 2
+        and entry.block.kind == "paragraph" and len(entry.block.text) < _LONG
+        and len(letters := _letters(entry.block.text)) > 3 and letters in rows
+    }  # fmt: skip
+
+
+def _heads_contents(label: Label | None) -> bool:
+    return label is not None and label.sort == "contents"
+
+
+def _letters(text: str) -> str:
+    """Without signs, spaces and the number of a page."""
+    return re.sub(r"[\W_]+|\d+\s*$", "", text.strip()).casefold()
 
 
 def _is_contents(run: Sequence[int], headed: bool, again: int) -> bool:

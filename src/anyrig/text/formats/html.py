@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 _AUTHORS = ("author", "dc.creator", "dcterms.creator", "citation_author", "article:author")
+_ARIA = {
+    "navigation": "nav", "search": "nav", "banner": "header", "contentinfo": "footer",
+    "doc-toc": "nav", "doc-pagelist": "nav",
+}  # fmt: skip
+# What Sphinx, DocBook, Texinfo and common web frameworks call what stands around the text.
+_CLASSES = dict.fromkeys(
+    "navheader navfooter nav-panel navbar breadcrumb breadcrumbs sphinxsidebar sidebar-nav toc"
+    " toctree-wrapper table-of-contents pagination site-nav menu-main".split(),
+    "nav",
+) | {"site-footer": "footer", "site-header": "header"}
 _TITLES = ("dc.title", "dcterms.title", "og:title", "citation_title")
 
 
@@ -65,10 +75,22 @@ def _marked(root: Element) -> Iterator[tuple[str, str]]:
     mains = [element for element, name in found if name == "main" or _is_main(element)]
     mains = mains or [element for element, name in found if name == "article"]
     for element, name in found:
-        if name == "nav" or name in ("header", "footer") and local(_above(element)) == "body":
-            yield _id(element, ids), name
+        if kind := _surrounding(element, name):
+            yield _id(element, ids), kind
     if len(mains) == 1:
         yield _id(mains[0], ids), "main"
+
+
+def _surrounding(element: Element, name: str) -> str:
+    """What an element is of the page around the text: `nav`, `header`, `footer`, or nothing."""
+    if name == "nav" or name in ("header", "footer") and local(_above(element)) == "body":
+        return name
+    if not name or not element.attrib:
+        return ""
+    if kind := _ARIA.get((element.get("role") or "").lower()):
+        return kind
+    classes = (element.get("class") or "").lower().split()
+    return next((_CLASSES[each] for each in classes if each in _CLASSES), "")
 
 
 def _above(element: Element) -> Element:

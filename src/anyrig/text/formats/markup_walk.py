@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _LONGEST_MARK = 24  # characters of a reference to a note, of a page's number
 _OUTERMOST = 4  # the page, its body, and what fills that
 _MOST_KNOWN = 10_000
+_PERMALINKS = ("¶", "#", "§", "🔗", "\uf0c1")
 _UNSEEN_LISTS = frozenset("page-list landmarks doc-pagelist".split())
 
 
@@ -176,6 +177,9 @@ class Walk:
             return True
         if any(each in _UNSEEN_LISTS for each in said.types):
             return True
+        if tag == "a" and (element.text or "").strip() in _PERMALINKS and not len(element):
+            # The sign that links a heading to itself, also where no class says so.
+            return self._context.kind == "heading" or "headerlink" in said.classes
         if not (said.hidden or said.aside):
             return False
         if said.page:
