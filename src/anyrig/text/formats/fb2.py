@@ -1,21 +1,24 @@
-"""FictionBook 2 (fb2, also in a zip): sections as nested chapters, poems, cites, notes, cover."""
+"""FictionBook 2 (fb2, also in a zip), renamed in place to the page of HTML that it is.
+
+Sections are nested chapters, whatever their headings; the body of notes is one.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.document import Block, BlockKind, Chapter, Document, Metadata, Picture, Role
+from anyrig.text.document import Chapter, Document, Metadata, Picture
 from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.markup import read_blocks
 from anyrig.text.formats.office import attribute
 from anyrig.text.formats.paragraphs import is_rule
 from anyrig.text.formats.plain import content
-from anyrig.text.formats.runs import Run, table, woven
 from anyrig.text.formats.xml import local, parse
 from anyrig.text.formats.zipped import opened
 
@@ -23,9 +26,16 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 _NOTES = ("notes", "footnotes", "comments", "endnotes", "примечания", "сноски", "комментарии")
-_INNER: dict[str, BlockKind] = {
-    "epigraph": "quote", "cite": "quote", "annotation": "quote", "poem": "poem",
+_TAGS = {
+    "epigraph": "blockquote", "cite": "blockquote", "annotation": "blockquote", "poem": "div",
+    "stanza": "div", "v": "p", "text-author": "p", "date": "p", "p": "p", "table": "table",
+    "tr": "tr", "td": "td", "th": "th", "sup": "sup", "sub": "sub", "empty-line": "script",
+    "section": "section", "body": "div", "title": "div",
 }  # fmt: skip
+"""Element -> that of HTML; `script` is left out. All others are inline."""
+_CLASSES = {"poem": "poem", "stanza": "stanza"}
+_SLIGHT = 1000
+"""Characters of a title page."""
 _LARGEST_COVER = 20_000_000  # characters of base64
 
 
@@ -34,13 +44,13 @@ def read(path: Path, limits: Limits) -> Document:
     root = parse(_data(path, limits), name=path.name, limits=limits)
     if local(root) != "fictionbook":
         raise InvalidInputError(f"{path.name} is not a FictionBook file", hint="Pass an fb2 file.")
-    reader = _Reader(_note_ids(root))
-    for body in root:
-        if local(body) == "body":
-            reader.body(body)
-    if not reader.chapters:
+    book = _Book()
+    cover, metadata = _cover(root), _about(root)
+    for body in [each for each in root if local(each) == "body"]:
+        book.add_body(body)
+    if not book.chapters:
         raise InvalidInputError(f"{path.name} has no body", hint="Get another copy of the file.")
-    return Document(_about(root), tuple(reader.chapters), _cover(root), "fb2")
+    return Document(metadata, tuple(book.chapters), cover, "fb2")
 
 
 def _data(path: Path, limits: Limits) -> bytes:
@@ -55,172 +65,110 @@ def _data(path: Path, limits: Limits) -> bytes:
         return archive.read(books[0], limits.text_bytes)
 
 
-def _note_ids(root: Element) -> frozenset[str]:
-    return frozenset(
-        attribute(section, "id")
-        for body in root
-        if local(body) == "body" and _is_notes(body)
-        for section in body.iter()
-        if attribute(section, "id")
-    )
-
-
-def _is_notes(body: Element) -> bool:
-    return attribute(body, "name").strip().lower() in _NOTES
-
-
-class _Reader:
-    """One file on its way to chapters."""
-
-    def __init__(self, notes: frozenset[str]) -> None:
-        self._notes = notes
+class _Book:
+    def __init__(self) -> None:
         self.chapters: list[Chapter] = []
 
-    def body(self, body: Element) -> None:
+    def add_body(self, body: Element) -> None:
         """The chapters of one body; that of the notes is a single one."""
-        if _is_notes(body):
-            blocks = list(self._note_blocks(body))
+        if attribute(body, "name").strip().lower() in _NOTES:
+            title = _title(body)
+            _rename(body, notes=True)
+            blocks, _ = read_blocks(body)
             if blocks:
-                self.chapters.append(Chapter(_title(body), tuple(blocks), role="notes"))
+                self.chapters.append(Chapter(title, tuple(blocks), role="notes"))
             return
-        own = list(self._own(body, 1))
-        if own:
-            nested = any(local(child) == "section" for child in body)
-            slight = nested and sum(len(block.text) for block in own) < 1000
-            role: Role = "title" if slight else "body"
-            self.chapters.append(Chapter(_title(body), tuple(own), role=role))
-        for child in body:
-            if local(child) == "section":
-                self._section(child, 1)
-
-    def _section(self, element: Element, level: int) -> None:
-        """A section with its blocks, then those inside it; one without a title joins the last."""
-        own = list(self._own(element, level))
-        title = _title(element)
-        inside = [child for child in element if local(child) == "section"]
-        if title or not self.chapters or self.chapters[-1].role != "body":
+        sections = _list_sections(body)
+        _rename(body)
+        for number, chapter in enumerate(sections):
+            chapter.element.set("id", chapter.source or f"anyrig-{number}")
+        blocks, places = read_blocks(body)
+        starts = [places.get(str(one.element.get("id")), (len(blocks),))[0] for one in sections]
+        starts[0] = 0
+        for number, one in enumerate(sections):
+            end = starts[number + 1] if number + 1 < len(sections) else len(blocks)
+            own = tuple(blocks[starts[number] : end])
             if own:
-                self.chapters.append(
-                    Chapter(title, tuple(own), level, source=attribute(element, "id"))
-                )
-        elif own:
-            last = self.chapters[-1]
-            self.chapters[-1] = Chapter(
-                last.title, (*last.blocks, *own), last.level, last.role, last.source
-            )
-        for child in inside:
-            self._section(child, level + 1 if title else level)
+                chapter = Chapter(one.title, own, one.level, source=one.source)
+                self._add(chapter, is_body=number == 0, more=end < len(blocks))
 
-    def _own(self, element: Element, level: int) -> Iterator[Block]:
-        for child in element:
-            if local(child) != "section":
-                yield from self._blocks(child, level, "paragraph")
+    def _add(self, chapter: Chapter, *, is_body: bool, more: bool) -> None:
+        """A section without a title joins the last; what is above all of them is a title page."""
+        last = self.chapters[-1] if self.chapters else None
+        if is_body:
+            is_title = more and chapter.num_characters < _SLIGHT
+            self.chapters.append(replace(chapter, role="title" if is_title else "body"))
+        elif chapter.title or last is None or last.role != "body":
+            self.chapters.append(chapter)
+        else:
+            self.chapters[-1] = replace(last, blocks=last.blocks + chapter.blocks)
 
-    def _blocks(self, element: Element, level: int, kind: BlockKind) -> Iterator[Block]:
-        """The blocks that one element makes."""
+
+class _Section(NamedTuple):
+    element: Element
+    level: int
+    title: str
+    source: str
+
+
+def _list_sections(body: Element) -> list[_Section]:
+    """A body and its sections, in order, at the level that their titles give them."""
+    found = [_Section(body, 1, _title(body), "")]
+    inner = {body: 1}
+    for element in body.iter():
+        above = element.getparent()
+        if local(element) != "section" or above is None:
+            continue
+        level, title = inner.get(above, 1), _title(element)
+        inner[element] = level + 1 if title else level
+        found.append(_Section(element, level, title, attribute(element, "id")))
+    return found
+
+
+def _rename(body: Element, *, notes: bool = False) -> None:
+    """Turn a body into HTML: headings by the depth of sections, notes as EPUB marks them."""
+    depths = {body: 0}
+    for element in list(body.iter()):
         name = local(element)
-        if name == "title":
-            yield from self._heading(element, level)
-        elif name in ("p", "subtitle", "text-author", "date"):
-            yield from self._paragraph(element, name, level, kind)
-        elif name == "stanza":
-            yield from self._stanza(element, level)
-        elif name in ("table", "image", "code"):
-            yield from self._set_apart(element, name)
-        elif name != "empty-line":
-            inner = _INNER.get(name, kind)
-            for child in element:
-                yield from self._blocks(child, level, inner)
-
-    def _set_apart(self, element: Element, name: str) -> Iterator[Block]:
-        if name == "table":
-            yield from self._table(element)
-        elif name == "image":
-            yield from _image(element)
-        else:
-            yield Block("".join(map(str, element.itertext())).strip(), "code")
-
-    def _heading(self, element: Element, level: int) -> Iterator[Block]:
-        for child in element:
-            said = woven(self._runs(child, ""))
-            if said.text:
-                yield Block(said.text, "heading", level, said.language, inlines=said.inlines)
-
-    def _paragraph(
-        self, element: Element, name: str, level: int, kind: BlockKind
-    ) -> Iterator[Block]:
-        said = woven(self._runs(element, attribute(element, "lang")))
-        if not said.text:
-            return
-        rule = is_rule(said.text)
-        if rule:
-            yield Block(said.text, "rule")
-        elif name == "subtitle":
-            yield Block(said.text, "heading", level + 1, said.language, inlines=said.inlines)
-        else:
-            yield Block(said.text, kind, 0, said.language, inlines=said.inlines)
-
-    def _stanza(self, element: Element, level: int) -> Iterator[Block]:
-        """The lines of a stanza as one block."""
-        lines: list[Run] = []
-        for child in element:
-            if local(child) in ("title", "subtitle"):
-                yield from self._blocks(child, level + 1, "poem")
-            elif local(child) == "v":
-                lines += [*self._runs(child, attribute(child, "lang")), Run("\n")]
-        said = woven(lines, lines=True)
-        if said.text:
-            yield Block(said.text, "poem", 0, said.language, inlines=said.inlines)
-
-    def _table(self, element: Element) -> Iterator[Block]:
-        rows = [
-            [list(self._runs(cell, "")) for cell in row if local(cell) in ("td", "th")]
-            for row in element.iter()
-            if local(row) == "tr"
-        ]
-        said = table(rows)
-        if said.text.strip():
-            yield Block(said.text, "table", 0, said.language, inlines=said.inlines)
-
-    def _runs(self, element: Element, language: str) -> Iterator[Run]:
-        if element.text:
-            yield Run(element.text.replace("\n", " "), language=language)
-        for child in element:
-            yield from self._run(child, attribute(child, "lang") or language)
-            if child.tail:
-                yield Run(child.tail.replace("\n", " "), language=language)
-
-    def _run(self, child: Element, language: str) -> Iterator[Run]:
-        name = local(child)
-        if name == "image":
-            return
-        target = attribute(child, "href").lstrip("#") if name == "a" else ""
-        if target and (target in self._notes or attribute(child, "type") == "note"):
-            yield Run("".join(map(str, child.itertext())), "noteref", target)
-        elif name in ("p", "v", "br"):
-            yield Run(" ")
-            yield from self._runs(child, language)
-        else:
-            yield from self._runs(child, language)
-
-    def _note_blocks(self, body: Element) -> Iterator[Block]:
-        for child in body:
-            if local(child) != "section":
-                yield from self._blocks(child, 1, "paragraph")
-                continue
-            note = attribute(child, "id")
-            inner = [each for each in child if local(each) == "section"]
-            if inner and not note:
-                yield from self._note_blocks(child)
-                continue
-            for block in self._blocks(child, 2, "paragraph"):
-                yield Block(block.text, "note", 0, block.language, note, 0, block.inlines)
+        if not name:
+            continue
+        above = element.getparent()
+        depth = depths.get(above, 0) if above is not None else 0
+        if len(element):
+            depth += name == "section"
+            depths[element] = depth
+        _rename_one(element, name, max(depth, 1), notes=notes)
+    if notes:
+        body.set("role", "doc-endnotes")
 
 
-def _image(element: Element) -> Iterator[Block]:
-    said = attribute(element, "alt") or attribute(element, "title")
-    if said.strip():
-        yield Block(" ".join(said.split()), "image")
+def _rename_one(element: Element, name: str, depth: int, *, notes: bool) -> None:
+    above = element.getparent()
+    attributes = {"lang": attribute(element, "lang"), "class": _CLASSES.get(name, "")}
+    tag = _TAGS.get(name, "span")
+    if name == "section" and notes:
+        attributes["id"] = attribute(element, "id")
+        attributes["role"] = "doc-footnote" if attributes["id"] else ""
+    elif name == "a":
+        href = attribute(element, "href")
+        is_note = attribute(element, "type") == "note"
+        tag, attributes["href"] = "a", href if href.startswith("#") else ""
+        attributes["role"] = "doc-noteref" if is_note and attributes["href"] else ""
+    elif name == "image":
+        tag = "img"
+        attributes["alt"] = attribute(element, "alt") or attribute(element, "title")
+    elif name == "table":
+        attributes["role"] = "table"
+    elif name == "code" and above is not None and above.tag in ("section", "div", "blockquote"):
+        tag = "pre"
+    elif name == "subtitle" or name == "p" and above is not None and above.get("class") == "title":
+        is_line = is_rule("".join(map(str, element.itertext())))
+        tag = "p" if is_line else f"h{min(depth + (name == 'subtitle'), 6)}"
+    elif name == "title":
+        attributes["class"] = "title"
+    element.tag = tag
+    element.attrib.clear()
+    element.attrib.update({key: value for key, value in attributes.items() if value})
 
 
 def _title(element: Element) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from anyrig.text.document import Block, Document, Metadata, Role
 from anyrig.text.formats import outline
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.markup import Flow, flow
+from anyrig.text.formats.markup import Flow, flow, mark_rules
 from anyrig.text.formats.markup_notes import settled
 from anyrig.text.formats.plain import content, empty
 from anyrig.text.formats.xml import local, page
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _AUTHORS = ("author", "dc.creator", "dcterms.creator", "citation_author", "article:author")
 _ARIA = {
     "navigation": "nav", "search": "nav", "banner": "header", "contentinfo": "footer",
-    "doc-toc": "nav", "doc-pagelist": "nav",
+    "doc-toc": "nav", "doc-pagelist": "nav", "doc-endnotes": "endnotes",
 }  # fmt: skip
 # What Sphinx, DocBook, Texinfo and common web frameworks call what stands around the text.
 _CLASSES = dict.fromkeys(
@@ -56,6 +56,8 @@ def document(root: Element, name: str, form: str, about: Metadata | None = None)
     marked = list(_marked(root))
     read_flow = flow(root)
     blocks = settled([read_flow])[0]
+    if form not in ("html", "md"):
+        blocks = mark_rules(blocks)
     if not any(block.text for block in blocks):
         raise empty(name)
     chapters = outline.chapters(blocks, _roles(read_flow, blocks, marked))
@@ -112,7 +114,9 @@ def _id(element: Element, ids: Iterator[str]) -> str:
 
 def _roles(read_flow: Flow, blocks: list[Block], marked: list[tuple[str, str]]) -> dict[int, Role]:
     roles: dict[int, Role] = {}
-    meant: dict[str, Role] = {"nav": "contents", "header": "front", "footer": "back"}
+    meant: dict[str, Role] = {
+        "nav": "contents", "header": "front", "footer": "back", "endnotes": "notes",
+    }  # fmt: skip
     for key, name in marked:
         first, end = read_flow.places.get(key, (0, 0))
         if name == "main" and _holds_most(blocks, first, end):
@@ -122,7 +126,11 @@ def _roles(read_flow: Flow, blocks: list[Block], marked: list[tuple[str, str]]) 
             roles.update(dict.fromkeys(range(first, min(end, len(blocks))), meant[name]))
     whole = len(roles) >= len(blocks)
     notes = {at for at, block in enumerate(blocks) if block.kind == "note"}
-    return {} if whole else {at: role for at, role in roles.items() if at not in notes}
+    return (
+        {}
+        if whole
+        else {at: role for at, role in roles.items() if role == "notes" or at not in notes}
+    )
 
 
 def _holds_most(blocks: list[Block], first: int, end: int) -> bool:

@@ -11,6 +11,7 @@ a file; links that look like references are kept, so that notes in another file 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lxml import etree
@@ -22,12 +23,13 @@ from anyrig.text.formats.markup_elements import Style
 from anyrig.text.formats.markup_line import Flow
 from anyrig.text.formats.markup_notes import settled
 from anyrig.text.formats.markup_walk import Walk
+from anyrig.text.formats.paragraphs import is_rule
 from anyrig.text.formats.xml import page, page_of
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-__all__ = ["Flow", "blocks", "flow"]
+__all__ = ["Flow", "blocks", "flow", "mark_rules", "read_blocks"]
 
 
 def blocks(source: Element | str | bytes, *, skip: Collection[str] = ()) -> list[Block]:
@@ -42,6 +44,19 @@ def blocks(source: Element | str | bytes, *, skip: Collection[str] = ()) -> list
     elif isinstance(source, str):
         source = page_of(source, name="the page")
     return settled([flow(source, skip=skip)])[0]
+
+
+def read_blocks(root: Element) -> tuple[list[Block], dict[str, tuple[int, int]]]:
+    """The blocks of a file that was renamed to HTML, rows of stars as rules; and where ids are."""
+    read = flow(root)
+    return mark_rules(settled([read])[0]), read.places
+
+
+def mark_rules(blocks: list[Block]) -> list[Block]:
+    return [
+        replace(block, kind="rule") if block.kind == "paragraph" and is_rule(block.text) else block
+        for block in blocks
+    ]
 
 
 def _inside(href: str) -> str:

@@ -117,8 +117,9 @@ def _is_verse(text: str) -> bool:
 
 def _holds_data(table: Element) -> bool:
     """Whether a table is one, and not a way to lay out a page."""
-    if (table.get("role") or "").lower() == "presentation":
-        return False
+    role = (table.get("role") or "").lower()
+    if role in ("presentation", "table"):
+        return role == "table"
     widest = 0
     for each in islice(table.iter(), 1, LOOKED_AT):
         name = local(each)

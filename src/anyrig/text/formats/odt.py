@@ -1,4 +1,4 @@
-"""OpenDocument text (odt): headings by outline level, lists, tables, notes, frames and metadata.
+"""OpenDocument text (odt), renamed in place to the page of HTML that it is, and read as one.
 
 Footnotes stand after the paragraph that refers to them, endnotes in a chapter at the end.
 Annotations and deleted text are left out; insertions stay.
@@ -6,31 +6,45 @@ Annotations and deleted text are left out; insertions stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lxml import etree
+
 from anyrig.errors import InvalidInputError, ProtectedFileError
-from anyrig.text.document import Block, BlockKind, Chapter, Document, Metadata, Role
-from anyrig.text.formats import outline
+from anyrig.text.document import Document, Metadata
+from anyrig.text.formats import html
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.office import attribute, part, picture
-from anyrig.text.formats.paragraphs import is_rule
-from anyrig.text.formats.runs import Run, Woven, table, woven
 from anyrig.text.formats.xml import local
 from anyrig.text.formats.zipped import Zipped, opened
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-_CONTENTS = frozenset(
-    "table-of-content illustration-index table-index object-index user-index"
-    " alphabetical-index bibliography".split()
-)
-_OUT = frozenset(
-    "annotation annotation-end tracked-changes deletion page-number page-count sequence-decls"
-    " forms index-title-template bookmark ruby-text variable-decls user-field-decls".split()
-)
+_TAGS = {
+    "list": "ul", "list-item": "li", "list-header": "li", "table-row": "tr", "table-cell": "td",
+    "line-break": "br", "ruby": "ruby", "ruby-text": "rt",
+    **dict.fromkeys(
+        "table-of-content illustration-index table-index object-index user-index"
+        " alphabetical-index bibliography".split(),
+        "nav",
+    ),
+    **dict.fromkeys(
+        "annotation annotation-end tracked-changes deletion page-number page-count sequence-decls"
+        " forms index-title-template bookmark variable-decls user-field-decls covered-table-cell"
+        " script event-listeners".split(),
+        "script",
+    ),
+}  # fmt: skip
+"""Element -> that of HTML; `script` is left out. Others are `div`, or `span` within a paragraph."""
+_HEADINGS = tuple(f"h{level}" for level in range(1, 7))
+_PARAGRAPHS = ("p", "pre", "blockquote", *_HEADINGS)
+_INLINE = (*_PARAGRAPHS, "span", "a", "ruby")
+# What styles are called -> the element, and its class.
+_STYLES = (("quot", "blockquote", ""), ("preformatted", "pre", ""), ("verse", "p", "poem"),
+           ("poem", "p", "poem"), ("poetry", "p", "poem"))  # fmt: skip
 _MOST_SPACES = 100
 
 
@@ -46,7 +60,7 @@ def read(path: Path, limits: Limits) -> Document:
         styles = _Styles(root, part(archive, "styles.xml", limits))
         about = _about(part(archive, "meta.xml", limits), styles.language)
         cover = picture(archive, "Thumbnails/thumbnail.png")
-    return Document(about, tuple(_Reader(styles).chapters(root)), cover, "odt")
+    return replace(html.document(_Page(styles).build(root), path.name, "odt", about), cover=cover)
 
 
 def _refuse_locked(archive: Zipped, limits: Limits) -> None:
@@ -105,183 +119,142 @@ class _Styles:
         return ""
 
 
-class _Reader:
-    """One file on its way to blocks."""
+class _Page:
+    """The tree of a file, on its way to HTML."""
 
     def __init__(self, styles: _Styles) -> None:
         self._styles = styles
-        self._blocks: list[Block] = []
-        self._roles: dict[int, Role] = {}
-        self._notes: list[Block] = []
-        self._ends: list[Block] = []
-        self._aside: list[Element] = []
+        self._moved: list[tuple[Element, Element]] = []
+        """What hangs in a paragraph and stands after it: notes and text boxes, with their tail."""
+        self._endnotes = etree.Element("section", {"role": "doc-endnotes"})
+        self._num_notes = 0
+        self._names: dict[object, str] = {}
+        self._languages: dict[str, str] = {}
+        self._kinds: dict[str, tuple[str, str]] = {}
 
-    def chapters(self, root: Element) -> list[Chapter]:
-        """All that the body holds."""
+    def build(self, root: Element) -> Element:
+        body = etree.Element("body")
         for element in root.iter():
-            if local(element) == "text" and local_parent(element) == "body":
-                self._take(element, "paragraph")
-        start = len(self._blocks)
-        self._blocks += self._ends
-        self._roles.update(dict.fromkeys(range(start, len(self._blocks)), "notes"))
-        return outline.chapters(self._blocks, self._roles)
+            if local(element) == "text" and _name_above(element) == "body":
+                body.append(element)
+        for element in list(body.iterdescendants()):
+            self._rename(element)
+        last: dict[Element, Element] = {}
+        for place, moved in self._moved:
+            moved.tail = None
+            last.get(place, place).addnext(moved)
+            last[place] = moved
+        if len(self._endnotes):
+            body.append(self._endnotes)
+        return body
 
-    def _take(self, element: Element, kind: BlockKind) -> None:
-        for child in element:
-            name = local(child)
-            if name in ("p", "h"):
-                self._paragraph(child, name, kind)
-            elif name == "table":
-                self._table(child)
-            elif name in ("list", "list-item", "list-header"):
-                self._take(child, "item")
-            elif name in _CONTENTS:
-                start = len(self._blocks)
-                self._take(child, kind)
-                self._roles.update(dict.fromkeys(range(start, len(self._blocks)), "contents"))
-            elif name == "frame":
-                self._frame(child)
-            elif name not in _OUT:
-                self._take(child, kind)  # sections, index bodies, text boxes, insertions
-
-    def _paragraph(self, element: Element, name: str, kind: BlockKind) -> None:
-        style = attribute(element, "style-name")
-        level = attribute(element, "outline-level") if name == "h" else ""
-        found = self._kind(self._styles.named(style), kind)
-        said = self._said(element, lines=found in ("poem", "code"))
-        if name == "h":
-            deep = min(max(int(level), 1), 10) if level.isdecimal() and len(level) < 3 else 1
-            self._add(said, "heading", deep, style)
-        else:
-            self._add(said, found, int("|title|" in f"|{self._styles.named(style)}|"), style)
-        self._hang()
-
-    def _kind(self, names: str, kind: BlockKind) -> BlockKind:
-        kinds: tuple[tuple[str, BlockKind], ...] = (
-            ("quot", "quote"),
-            ("preformatted", "code"),
-            ("verse", "poem"),
-            ("poem", "poem"),
-            ("poetry", "poem"),
-        )
-        if f"|{names}|".find("|title|") >= 0:
-            return "heading"
-        return next((found for word, found in kinds if word in names), kind)
-
-    def _add(self, said: Woven, kind: BlockKind, level: int, style: str) -> None:
-        if not said.text:
+    def _rename(self, element: Element) -> None:
+        name = self._names.get(element.tag)
+        if name is None:
+            name = self._names[element.tag] = local(element)
+        if not name or element.tag == "aside":  # of a note, which came before it
             return
-        if kind == "paragraph" and is_rule(said.text):
-            kind = "rule"
-        language = said.language or self._styles.language_of(style)
-        self._blocks.append(Block(said.text, kind, level, language, inlines=said.inlines))
-
-    def _hang(self) -> None:
-        """What was met inside a paragraph and is none of its words: notes, frames."""
-        self._blocks += self._notes
-        self._notes = []
-        aside, self._aside = self._aside, []
-        for frame in aside:
-            self._frame(frame)
-
-    def _said(self, element: Element, *, lines: bool = False) -> Woven:
-        return woven(self._runs(element, ""), lines=lines)
-
-    def _runs(self, element: Element, language: str) -> Iterator[Run]:
-        if element.text:
-            yield Run(_flat(element.text), language=language)
-        for child in element:
-            yield from self._run(child, language)
-            if child.tail:
-                yield Run(_flat(child.tail), language=language)
-
-    def _run(self, child: Element, language: str) -> Iterator[Run]:
-        name = local(child)
-        if name == "s":
-            count = attribute(child, "c")
-            yield Run(" " * (min(int(count), _MOST_SPACES) if count.isdecimal() else 1))
-        elif name in ("tab", "line-break"):
-            yield Run(" " if name == "tab" else "\n")
+        style = attribute(element, "style-name") if element.attrib else ""
+        if style not in self._languages:
+            self._languages[style] = self._styles.language_of(style)
+        language = self._languages[style]
+        if name in ("p", "h"):
+            self._rename_paragraph(element, name, style)
         elif name == "note":
-            yield self._note(child)
-        elif name in ("frame", "a-frame"):
-            self._aside.append(child)
-        elif name not in _OUT:
-            own = self._styles.language_of(attribute(child, "style-name"))
-            yield from self._runs(child, own or language)
+            self._rename_note(element)
+        elif name == "table":
+            self._rename_table(element)
+        elif name == "frame":
+            self._rename_frame(element)
+        elif name in ("s", "tab"):
+            count = attribute(element, "c")
+            spaces = min(int(count), _MOST_SPACES) if count.isdecimal() else 1
+            _become(element, "span")
+            element.text = " " * spaces
+        else:
+            above = element.getparent()
+            inline = above is not None and above.tag in _INLINE
+            _become(element, _TAGS.get(name) or ("span" if inline else "div"))
+        if language:
+            element.set("lang", language)
 
-    def _note(self, element: Element) -> Run:
-        name = attribute(element, "id") or f"note-{len(self._notes) + len(self._ends) + 1}"
-        mark = ""
-        for child in element:
-            if local(child) == "note-citation":
-                mark = "".join(child.itertext()).strip()
-            elif local(child) == "note-body":
-                kept = self._ends if attribute(element, "note-class") == "endnote" else self._notes
-                kept.extend(self._note_blocks(child, name))
-        return Run(mark or "*", "noteref", name)
-
-    def _note_blocks(self, body: Element, name: str) -> list[Block]:
-        made = []
-        for each in _deep(body, "p", "h"):  # one inside another is said with it
-            said = self._said(each)
-            if said.text:
-                made.append(Block(said.text, "note", 0, said.language, name, 0, said.inlines))
-        return made
-
-    def _table(self, element: Element) -> None:
-        rows = [[list(_deep(cell, "p", "h")) for cell in row] for row in _rows(element)]
-        filled = [
-            [[run for each in cell for run in (Run(" "), *self._runs(each, ""))] for cell in row]
-            for row in rows
-        ]
-        if len(rows) == 1 and len(rows[0]) == 1:
-            for each in rows[0][0]:
-                self._paragraph(each, local(each), "paragraph")
+    def _rename_paragraph(self, element: Element, name: str, style: str) -> None:
+        if name == "h":
+            level = attribute(element, "outline-level")
+            deep = int(level) if level.isdecimal() and len(level) < 3 else 1
+            _become(element, _HEADINGS[min(max(deep, 1), len(_HEADINGS)) - 1])
             return
-        self._add(table(filled), "table", 0, "")
-        self._hang()
+        if style not in self._kinds:
+            self._kinds[style] = self._find_kind(style)
+        tag, kind = self._kinds[style]
+        _become(element, tag)
+        if kind:
+            element.set("class", kind)
 
-    def _frame(self, element: Element) -> None:
-        said: list[str] = []
-        for child in element:
-            if local(child) in ("title", "desc"):
-                text = " ".join("".join(child.itertext()).split())
-                if text and text not in said:
-                    said.append(text)
-        if said:
-            self._blocks.append(Block(". ".join(said), "image"))
-        for child in element:
-            if local(child) == "text-box":
-                self._take(child, "paragraph")
+    def _find_kind(self, style: str) -> tuple[str, str]:
+        """The element of paragraphs in a style, and its class."""
+        names = self._styles.named(style)
+        if "|title|" in f"|{names}|":
+            return "h1", ""
+        return next(((tag, kind) for word, tag, kind in _STYLES if word in names), ("p", ""))
+
+    def _rename_note(self, element: Element) -> None:
+        self._num_notes += 1
+        identifier = attribute(element, "id") or f"note-{self._num_notes}"
+        is_endnote = attribute(element, "note-class") == "endnote"
+        _become(element, "a", href=f"#{identifier}", role="doc-noteref")
+        for child in list(element):
+            if local(child) == "note-body":
+                _become(child, "aside", role="doc-footnote", id=identifier)
+                if is_endnote:
+                    child.tail = None
+                    self._endnotes.append(child)
+                else:
+                    self._move(child, element)
+        if not "".join(map(str, element.itertext())).strip():
+            element.text = "*"
+
+    def _rename_table(self, element: Element) -> None:
+        rows = [each for each in element.iter() if local(each) == "table-row"]
+        cells = [each for row in rows for each in row if local(each) == "table-cell"]
+        # One of a single cell is a frame around text.
+        if len(cells) == 1:
+            _become(element, "div")
+        else:
+            _become(element, "table", role="table")
+
+    def _rename_frame(self, element: Element) -> None:
+        said: dict[str, None] = {}
+        for child in list(element):
+            name = local(child)
+            if name in ("title", "desc"):
+                said[" ".join("".join(map(str, child.itertext())).split())] = None
+            elif name == "text-box":
+                _become(child, "div")
+                self._move(child, element)
+        said.pop("", None)
+        _become(element, "img" if said else "script", alt=". ".join(said))
+
+    def _move(self, moved: Element, element: Element) -> None:
+        """Mark something to stand after the paragraph or the table that an element is in."""
+        place = element
+        for above in element.iterancestors():
+            if above.tag in _PARAGRAPHS and place is element or above.tag == "table":
+                place = above
+        self._moved.append((place, moved))
 
 
-def local_parent(element: Element) -> str:
-    """The name of what an element stands in."""
+def _become(element: Element, tag: str, **attributes: str) -> None:
+    element.tag = tag
+    if element.attrib:
+        element.attrib.clear()
+    if attributes:
+        element.attrib.update(attributes)
+
+
+def _name_above(element: Element) -> str:
     above = element.getparent()
     return "" if above is None else local(above)
-
-
-def _flat(text: str) -> str:
-    """Line ends in the file are no line ends of the text."""
-    return text.replace("\n", " ")
-
-
-def _rows(element: Element) -> Iterator[list[Element]]:
-    for row in _deep(element, "table-row"):
-        yield [cell for cell in row if local(cell) == "table-cell"]
-
-
-def _deep(element: Element, *names: str) -> Iterator[Element]:
-    """The elements of some names below one, not those inside another of them."""
-    stack = list(reversed(element))
-    while stack:
-        each = stack.pop()
-        name = local(each)
-        if name in names:
-            yield each
-        elif name not in _OUT:
-            stack.extend(reversed(each))
 
 
 def _language(element: Element) -> str:
