@@ -1,22 +1,25 @@
 """Word's docx: paragraphs by their styles, with notes, tables, lists, text boxes and metadata.
 
 Footnotes stand after the paragraph that refers to them, endnotes in a chapter at the end. Headers,
-footers and comments are no part of the text.
+footers and comments are no part of the text. Insertions are kept and deletions are not, as if all
+changes had been accepted; hidden text and page numbers made by fields are left out.
+
+Word writes the ids of its own styles in the user's language (`berschrift1`), their names always in
+English (`heading 1`); an outline level counts whatever the name is.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, BlockKind, Chapter, Document, Role
 from anyrig.text.formats import outline
-from anyrig.text.formats.docx_runs import Paragraph
-from anyrig.text.formats.docx_styles import Styles, is_numbered, outline_of
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.office import attribute, find_target, part, read_metadata
 from anyrig.text.formats.paragraphs import is_rule
@@ -26,6 +29,7 @@ from anyrig.text.formats.zipped import opened
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
+
 
 _BLOCK_WRAPS = frozenset(
     "sdt sdtcontent customxml ins moveto alternatecontent choice body document".split()
@@ -266,3 +270,302 @@ def _is_listing(element: Element) -> bool:
         if local(properties) == "sdtpr"
         for each in properties.iter()
     )
+
+
+_HEADING = re.compile(r"heading\s*([1-9])|(?:überschrift|titre|título|titolo|kop)\s*([1-9])")
+_CONTENTS = re.compile(
+    r"toc\s*[1-9]|toc heading|table of (?:figures|authorities)|contents?\s*[1-9]"
+)
+_QUOTE = re.compile(r"(?:intense )?quote|block ?text|quotations?|zitat|citation")
+_CODE = re.compile(r"html preformatted|(?:source )?code\b.*|preformatted text|macro text")
+_VERSE = re.compile(r".*\b(?:verse|poem|poetry|stanza)\b.*")
+_DEEPEST = 30  # styles based on styles
+
+
+# -- styles ----------------------------------------------------------------------------------------
+
+
+class Style(NamedTuple):
+    """What is known of one."""
+
+    name: str = ""
+    based_on: str = ""
+    outline: int = -1
+    """From 0; -1 where the style does not say."""
+    numbered: bool = False
+
+
+class Styles:
+    """All styles of a file."""
+
+    def __init__(self, root: Element | None) -> None:
+        self._styles: dict[str, Style] = {}
+        self._chains: dict[str, tuple[Style, ...]] = {}
+        self.language = ""
+        """The file's own, where its defaults say it."""
+        self.default = ""
+        for element in root if root is not None else ():
+            if local(element) == "style":
+                self._styles[attribute(element, "styleId")] = _style(element)
+                if attribute(element, "default") in ("1", "true") and _is_paragraph(element):
+                    self.default = attribute(element, "styleId")
+            elif local(element) == "docdefaults":
+                self.language = _language(element)
+
+    def level(self, style: str) -> int:
+        """Of a heading, from 1; 0 if the style is none."""
+        for one in self._chain(style):
+            found = _HEADING.fullmatch(one.name)
+            if found:
+                return int(found[1] or found[2])
+            if one.outline >= 0:
+                return one.outline + 1 if one.outline < 9 else 0
+        return 0
+
+    def is_title(self, style: str) -> bool:
+        """Whether it is the title of the whole."""
+        return any(one.name == "title" for one in self._chain(style))
+
+    def is_contents(self, style: str) -> bool:
+        """Whether it is a line of a table of contents."""
+        return any(_CONTENTS.fullmatch(one.name) for one in self._chain(style))
+
+    def is_quote(self, style: str) -> bool:
+        """Whether it is set apart as quoted."""
+        return any(_QUOTE.fullmatch(one.name) for one in self._chain(style))
+
+    def is_code(self, style: str) -> bool:
+        """Whether it is set as a program's text is."""
+        return any(_CODE.fullmatch(one.name) for one in self._chain(style))
+
+    def is_verse(self, style: str) -> bool:
+        """Whether its lines count."""
+        return any(_VERSE.fullmatch(one.name) for one in self._chain(style))
+
+    def is_numbered(self, style: str) -> bool:
+        """Whether it is an item of a list by its style alone."""
+        return any(one.numbered for one in self._chain(style))
+
+    def _chain(self, style: str) -> tuple[Style, ...]:
+        """A style and those it is based on, the nearest first; asked for at every paragraph."""
+        known = self._chains.get(style)
+        if known is None:
+            known = self._chains[style] = tuple(self._followed(style))
+        return known
+
+    def _followed(self, style: str) -> Iterator[Style]:
+        for _ in range(_DEEPEST):
+            one = self._styles.get(style)
+            if one is None:
+                if style:
+                    yield Style(re.sub(r"(?<=[a-z])(?=\d)", " ", style.lower()))
+                return
+            yield one
+            style = one.based_on
+
+
+def _style(element: Element) -> Style:
+    name, based_on, outline, numbered = "", "", -1, False
+    for child in element:
+        kind = local(child)
+        if kind == "name":
+            name = attribute(child, "val").strip().lower()
+        elif kind == "basedon":
+            based_on = attribute(child, "val")
+        elif kind == "ppr":
+            outline = outline_of(child)
+            numbered = is_numbered(child)
+    return Style(name, based_on, outline, numbered)
+
+
+def outline_of(properties: Element) -> int:
+    """The outline level of a paragraph's properties, from 0; -1 where they do not say."""
+    for child in properties:
+        if local(child) == "outlinelvl":
+            value = attribute(child, "val")
+            return int(value) if value.isdecimal() and len(value) < 3 else -1
+    return -1
+
+
+def is_numbered(properties: Element) -> bool:
+    """Whether a paragraph's properties make it an item of a list."""
+    for child in properties:
+        if local(child) == "numpr":
+            ids = [attribute(each, "val") for each in child if local(each) == "numid"]
+            return bool(ids) and ids[0] != "0"
+    return False
+
+
+def _is_paragraph(element: Element) -> bool:
+    return attribute(element, "type") == "paragraph"
+
+
+def _language(defaults: Element) -> str:
+    for element in defaults.iter():
+        if local(element) == "lang":
+            return attribute(element, "val")
+    return ""
+
+
+_INTO = frozenset(
+    "hyperlink ins moveto smarttag sdt sdtcontent customxml bdo dir fldsimple rubybase ruby"
+    " alternatecontent choice r".split()
+)
+_SIGNS = {"tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "nobreakhyphen": "\u2011"}
+_PAGE_FIELDS = ("PAGE", "NUMPAGES", "PAGEREF", "SECTIONPAGES")
+# The Greek of the font Symbol, at its Latin letters.
+_SYMBOL = dict(
+    zip(
+        "ABGDEZHQIKLMNXOPRSTUFCYWabgdezhqiklmnxoprstufcyw",
+        "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩαβγδεζηθικλμνξοπρστυφχψω",
+        strict=True,
+    )
+)
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+class Paragraph:
+    """The runs of one paragraph, with what else was met on the way."""
+
+    def __init__(self, language: str = "", fields: list[str] | None = None) -> None:
+        self.language = language
+        """Of the file: a run in it is not marked."""
+        self.fields = [] if fields is None else fields
+        """The fields that are open, outermost first; one may span paragraphs."""
+        self.runs: list[Run] = []
+        self.boxes: list[Element] = []
+        """Text boxes that hang on the paragraph."""
+        self.pictures: list[str] = []
+        """What is said of its pictures."""
+        self.in_contents = False
+        """Whether some of it is the result of a field that lists the contents."""
+
+    def walk(self, element: Element) -> None:
+        """Take up all that stands in an element."""
+        stack: list[tuple[Element, str]] = [(child, "") for child in reversed(element)]
+        while stack:
+            child, language = stack.pop()
+            name = local(child)
+            if name == "r":
+                language, hidden = _properties(child)
+                if hidden:
+                    continue
+            if name == "fldsimple" and _is_page(attribute(child, "instr")):
+                continue
+            if name in _INTO:
+                stack.extend((each, language) for each in reversed(_inside(child, name)))
+            else:
+                self._take(child, name, language)
+
+    def _take(self, element: Element, name: str, language: str) -> None:
+        if name == "fldchar":
+            self._field(attribute(element, "fldCharType"))
+        elif name == "instrtext":
+            self._instruct(element.text or "")
+        elif name in ("drawing", "pict", "object"):
+            self._drawn(element)
+        elif name in ("footnotereference", "endnotereference"):
+            note = f"{name[:-9]}-{attribute(element, 'id')}"
+            self.runs.append(Run(note, "noteref", note))
+        else:
+            self._say(_text(element, name), language)
+
+    def _say(self, text: str, language: str) -> None:
+        self.in_contents = self.in_contents or any(field.startswith("TOC") for field in self.fields)
+        if text and not any(map(_is_page, self.fields)):
+            own = language.split("-")[0].lower() == self.language.split("-")[0].lower()
+            self.runs.append(Run(text, language="" if own else language))
+
+    def _field(self, kind: str) -> None:
+        if kind == "begin":
+            self.fields.append("")
+        elif kind == "end" and self.fields:
+            self.fields.pop()
+
+    def _instruct(self, text: str) -> None:
+        if self.fields and len(self.fields[-1]) < 80:
+            self.fields[-1] = (self.fields[-1] + text).lstrip()
+
+    def _drawn(self, element: Element) -> None:
+        self.boxes.extend(_boxes(element))
+        for each in element.iter():
+            if local(each) in ("docpr", "shape"):
+                said = (
+                    attribute(each, "descr") or attribute(each, "alt") or attribute(each, "title")
+                )
+                if said.strip() and said.strip() not in self.pictures:
+                    self.pictures.append(said.strip())
+
+
+def _boxes(element: Element) -> Iterator[Element]:
+    """The text boxes in a drawing, not those in a box already found nor in a second version."""
+    stack = [element]
+    while stack:
+        each = stack.pop()
+        name = local(each)
+        if name == "txbxcontent":
+            yield each
+        elif name != "fallback":
+            stack.extend(reversed(each))
+
+
+def _inside(element: Element, name: str) -> list[Element]:
+    """The children that count: of several versions of one thing the first that is understood."""
+    children = list(element)
+    if name == "alternatecontent":
+        chosen = [each for each in children if local(each) == "choice"]
+        return chosen[:1] or [each for fall in children for each in fall]
+    if name == "ruby":
+        return [each for each in children if local(each) == "rubybase"]
+    return children
+
+
+def _properties(run: Element) -> tuple[str, bool]:
+    """A run's language, and whether it is hidden."""
+    language, hidden = "", False
+    for properties in run:
+        if local(properties) != "rpr":
+            continue
+        for each in properties:
+            if local(each) == "lang":
+                language = attribute(each, "val")
+            elif local(each) in ("vanish", "specvanish"):
+                hidden = attribute(each, "val") not in ("0", "false", "off")
+    return language, hidden
+
+
+def _text(element: Element, name: str) -> str:
+    if name == "t":
+        return element.text or ""
+    if name == "sym":
+        return _symbol(attribute(element, "char"), attribute(element, "font"))
+    if name == "br" and attribute(element, "type") == "page":
+        return " "
+    if name in ("omath", "omathpara"):
+        return _formula(element)
+    return _SIGNS.get(name, "")
+
+
+def _formula(element: Element) -> str:
+    """The signs of a formula in a row."""
+    return " ".join(each.text for each in element.iter() if local(each) == "t" and each.text)
+
+
+def _symbol(code: str, font: str) -> str:
+    try:
+        value = int(code, 16)
+    except ValueError:
+        return ""
+    if 0xF000 <= value <= 0xF0FF:
+        value -= 0xF000
+        if font.lower() == "symbol":
+            return _SYMBOL.get(chr(value), chr(value) if 32 <= value < 127 else "")
+        return ""  # a picture font: nothing to say
+    return chr(value) if 32 <= value < 0x110000 and not 0xD800 <= value < 0xE000 else ""
+
+
+def _is_page(instruction: str) -> bool:
+    words = instruction.split(None, 1)
+    return bool(words) and words[0].upper() in _PAGE_FIELDS

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.text.document import Block, Inline
 from anyrig.text.formats import markup_elements as elements
-from anyrig.text.formats import markup_inside as inside
 from anyrig.text.formats.markup_elements import NOTHING, Attributes, Said, Style
-from anyrig.text.formats.markup_kinds import Context, block_of, within
+from anyrig.text.formats.markup_kinds import LOOKED_AT, Context, block_of, within
 from anyrig.text.formats.markup_line import Flow, Line, Link
 from anyrig.text.formats.markup_notes import could_be_mark, is_mark
 from anyrig.text.formats.xml import local
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
+
 
 _LONGEST_MARK = 24  # characters of a reference to a note, of a page's number
 _OUTERMOST = 4  # the page, its body, and what fills that
@@ -184,7 +184,7 @@ class Walk:
             return False
         if said.page:
             self._page(said, element, "")
-        return not (said.note or said.notes or inside.holds_notes(element))
+        return not (said.note or said.notes or holds_notes(element))
 
     def _in_switch(self) -> bool:
         return bool(self._frames) and self._frames[-1].tag == "switch"
@@ -307,7 +307,7 @@ class Walk:
         return True
 
     def _image(self, element: Element) -> bool:
-        alt = inside.alternative(element)
+        alt = alternative(element)
         if any(open.tag == "a" and "noteref" in open.said.types for open in self._frames[-3:]):
             return False
         if len(alt) == 1 and (element.tail or "")[:1].isalpha():
@@ -319,7 +319,7 @@ class Walk:
         return False
 
     def _drawing(self, element: Element) -> bool:
-        self._show(inside.drawing(element))
+        self._show(drawing(element))
         return False
 
     def _show(self, alt: str) -> None:
@@ -330,7 +330,7 @@ class Walk:
             self.flow.blocks.append(Block(alt, "image", language=self._context.language))
 
     def _formula(self, element: Element) -> bool:
-        words = inside.formula(element)
+        words = formula(element)
         self._line.add(f" {words} " if element.get("display") == "block" else words)
         return False
 
@@ -390,3 +390,43 @@ class Walk:
 
 def _go_on(element: Element) -> bool:
     return True
+
+
+_PICTURES = (".jpg", ".jpeg", ".png", ".gif", ".svg", ".webp")
+
+
+def alternative(image: Element) -> str:
+    """What stands for a picture in words; empty if that says nothing."""
+    alt = " ".join((image.get("alt") or "").split())
+    names_file = " " not in alt and alt.lower().endswith(_PICTURES)
+    return "" if names_file or not any(map(str.isalnum, alt)) else alt
+
+
+def drawing(svg: Element) -> str:
+    """The words of a drawing: its title, what it says of itself, what is written in it."""
+    words = [svg.get("aria-label") or ""]
+    words += [
+        "".join(each.itertext())
+        for each in islice(svg.iter(), LOOKED_AT)
+        if local(each) in ("title", "desc", "text")
+    ]
+    return " ".join(" ".join(words).split())
+
+
+def formula(math: Element) -> str:
+    """A formula as its author says it, else sign by sign."""
+    said = (math.get("alttext") or "").strip()
+    return said or " ".join(
+        (each.text or "").strip()
+        for each in islice(math.iter(), LOOKED_AT)
+        if local(each) in ("mi", "mn", "mo", "mtext", "ms")
+    )
+
+
+def holds_notes(element: Element) -> bool:
+    """Whether there are notes in it: they are often hidden until they are asked for."""
+    return any(
+        elements.said("", each.attrib, elements.Style()).note
+        for each in islice(element.iter(), LOOKED_AT)
+        if each.attrib
+    )

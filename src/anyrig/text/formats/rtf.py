@@ -7,6 +7,7 @@ left out.
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,6 @@ from pathlib import Path
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, BlockKind, Document, Metadata
 from anyrig.text.formats import outline
-from anyrig.text.formats import rtf_words as words
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.paragraphs import is_rule
 from anyrig.text.formats.plain import content, empty
@@ -104,7 +104,7 @@ class _Reader:
                     f"the file has more than {_MOST_TOKENS:,} control words",
                     hint="Save it as docx, or split it.",
                 )
-            found = words.TOKEN.match(text, at)
+            found = TOKEN.match(text, at)
             if found is None:
                 break
             at = found.end()
@@ -165,8 +165,8 @@ class _Reader:
         self._flush_unless_skipping(word)
         if word == "u":
             self._unicode(number)
-        elif word in words.SIGNS:
-            self._say(words.SIGNS[word])
+        elif word in SIGNS:
+            self._say(SIGNS[word])
         elif word in ("par", "sect", "cell", "nestcell", "row", "nestrow"):
             self._ends(word)
         elif not (self._destination(word) or self._character(word, number)):
@@ -180,20 +180,20 @@ class _Reader:
     def _destination(self, word: str) -> bool:
         """A word that says what its group is."""
         state = self._state
-        if word in words.TEXT_IN_LEFT_OUT:
+        if word in TEXT_IN_LEFT_OUT:
             self._state = replace(state, skip=False, target="")
         elif word == "footnote" and not state.skip:
             self._begin_note()
-        elif word in words.LISTS:
+        elif word in LISTS:
             self._open.item = True
             self._state = replace(state, skip=True)
         elif word == "fonttbl" or word == "stylesheet":
             self._state = replace(state, target="fonts" if word == "fonttbl" else "style")
         elif word == "info":
             self._state = replace(state, target="info")
-        elif state.target == "info" and word in words.INFO:
+        elif state.target == "info" and word in INFO:
             self._state = replace(state, target=word)
-        elif word in words.LEFT_OUT or (state.starred and word not in ("shpinst", "cs", "s", "ts")):
+        elif word in LEFT_OUT or (state.starred and word not in ("shpinst", "cs", "s", "ts")):
             self._state = replace(state, skip=True, starred=False)
         else:
             return False
@@ -214,7 +214,7 @@ class _Reader:
             self._state = replace(self._state, font=value)
             self._font = value
         elif word == "fcharset":
-            self._fonts[self._font] = words.charset(value)
+            self._fonts[self._font] = charset(value)
         elif word == "uc":
             self._state = replace(self._state, skipped_after=min(max(value, 0), 16))
         elif word in ("v", "deleted"):
@@ -222,7 +222,7 @@ class _Reader:
         elif word == "plain":
             self._state = replace(self._state, hidden=False, font=-1)
         elif word in ("ansi", "mac", "pc", "pca", "ansicpg"):
-            self._encoding = words.code_page(word, value) or self._encoding
+            self._encoding = code_page(word, value) or self._encoding
         else:
             return False
         return True
@@ -257,7 +257,7 @@ class _Reader:
         elif symbol in "\r\n":
             self._ends("par")
         else:
-            self._say(words.SYMBOLS.get(symbol, ""))
+            self._say(SYMBOLS.get(symbol, ""))
 
     def _add_bytes(self, data: bytes) -> None:
         if self._pending:
@@ -287,7 +287,7 @@ class _Reader:
             return
         if state.target == "style":
             self._style_name += text.lower()
-        elif state.target in words.INFO:
+        elif state.target in INFO:
             self.info[state.target] = self.info.get(state.target, "") + text
         elif not state.target and not state.hidden:
             self._open.runs.append(Run(text))
@@ -356,3 +356,52 @@ def _paired(runs: list[Run]) -> list[Run]:
         if run.text:
             made.append(run)
     return made
+
+
+TOKEN = re.compile(
+    r"\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+"
+    r"|([^\\{}\r\n]+)|\\",
+    re.DOTALL,
+)
+"""A word with its number, a byte, a sign, a brace, line ends that mean nothing, plain text."""
+SIGNS = {
+    "tab": " ", "line": "\n", "lbr": "\n", "emdash": "—", "endash": "–", "bullet": "•",
+    "lquote": "‘", "rquote": "’", "ldblquote": "“", "rdblquote": "”", "emspace": " ",
+    "enspace": " ", "qmspace": " ", "softline": " ", "zwj": "\u200d", "zwnj": "\u200c",
+    "column": " ", "page": " ",
+}  # fmt: skip
+SYMBOLS = {"~": " ", "_": "\u2011", "-": "", "{": "{", "}": "}", "\\": "\\", "\n": "", "\r": ""}
+LEFT_OUT = frozenset(
+    "colortbl pict header headerl headerr headerf footer footerl footerr footerf ftnsep ftnsepc"
+    " ftncn aftnsep aftnsepc aftncn listtable listoverridetable revtbl rsidtbl generator xe rxe tc"
+    " txe private datafield filetbl shprslt nonesttables themedata datastore"
+    " latentstyles template atnid atnauthor annotation atnref fldinst".split()
+)
+"""Groups that are no text, whether or not they are marked as such."""
+TEXT_IN_LEFT_OUT = frozenset("shptxt dptxbxtext".split())
+"""Text boxes, which stand inside groups that are left out."""
+INFO = frozenset("title author subject keywords doccomm company".split())
+LISTS = frozenset("pntext listtext".split())
+"""The sign before an item, made by the writing program."""
+_CHARSETS = {
+    77: "mac_roman", 78: "shift_jis", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk",
+    136: "big5", 161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256",
+    186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437", 255: "cp850",
+}  # fmt: skip
+_PAGES = {"ansi": "cp1252", "mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
+
+
+def charset(number: int) -> str:
+    """The encoding of a font's characters; empty if it is that of the whole file."""
+    return _CHARSETS.get(number, "")
+
+
+def code_page(word: str, number: int) -> str:
+    """The encoding that the head of a file names; empty if it is none that is known."""
+    if word != "ansicpg":
+        return _PAGES.get(word, "")
+    name = {65001: "utf-8", 10000: "mac_roman", 936: "gbk", 950: "big5"}.get(number, f"cp{number}")
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        return ""
