@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.documents.passages import passages
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, Document
 from anyrig.text.files import read
@@ -140,3 +141,36 @@ def test_a_page_without_a_title_is_called_as_its_only_heading(tmp_path: Path) ->
     path = tmp_path / "file.html"
     path.write_text("<h1>Clock</h1><p>Some text.</p><h2>One</h2><p>More text.</p>")
     assert read(path).metadata.title == "Clock"
+
+
+def test_menus_of_manuals_are_named_and_signs_of_links_left_out(tmp_path: Path) -> None:
+    document = page(
+        tmp_path,
+        '<body><div class="related" role="navigation"><h3>Navigation</h3>'
+        "<a href='a'>next</a></div><div class='navheader'><p>Chapter 3</p></div>"
+        f"<h1>One<a class='headerlink' href='#one'>¶</a></h1><p>{LONG}</p>"
+        f"<h2>Two <a href='#two'>#</a></h2><p>See <a href='#one'>#</a> {LONG}</p>"
+        "<div class='sphinxsidebar'><p>Quick search</p></div>"
+        "<div role='contentinfo'>Made by hand</div></body>",
+    )
+    assert [(each.role, each.title) for each in document.chapters] == [
+        ("contents", "Navigation"), ("body", "One"), ("body", "Two"), ("contents", ""),
+        ("back", ""),
+    ]  # fmt: skip
+    assert "See #" in document.text
+    indexed = " ".join(passage.text for passage in passages(document))
+    assert "raining" in indexed
+    for words in ("Navigation", "Chapter 3", "Quick search", "Made by hand"):
+        assert words not in indexed
+
+
+def test_endnotes_of_a_page_are_a_chapter(tmp_path: Path) -> None:
+    document = page(
+        tmp_path,
+        f"<body><h1>One</h1><p>{LONG}<a role='doc-noteref' href='#n1'>1</a></p>"
+        "<section role='doc-endnotes'><h2>Notes</h2><ol><li id='n1'>It was.</li></ol></section>",
+    )
+    assert [(each.role, each.title) for each in document.chapters] == [
+        ("body", "One"), ("notes", "Notes")
+    ]  # fmt: skip
+    assert document.chapters[-1].blocks[-1].id == "n1"
