@@ -29,11 +29,12 @@ from typing import Literal, get_args
 from xml.sax.saxutils import escape
 
 from anyrig.audiobooks.options import ContentOptions
-from anyrig.audiobooks.plan import Plan, build_plan, detect_book_language, select_chapters
+from anyrig.audiobooks.plan import Plan, build_plan, select_chapters
 from anyrig.speech.prepare import SpeechOptions
 from anyrig.speech.segment import OmissionKind, check_script
 from anyrig.text.document import Block, Document
 from anyrig.text.files import read
+from anyrig.text.language import detect_document
 from anyrig.text.matter import settle
 from benchmarks.harness import Row
 from tests.text.epub_maker import Page, epub
@@ -275,7 +276,7 @@ def plan_document(document: Document, languages: tuple[str, ...], ways: ContentO
     from anyrig.speech.language import match_language
 
     terms = SpeechOptions(_LIMIT, languages=languages, join_words=_SHORTEST)
-    main = match_language(detect_book_language(document), languages)
+    main = match_language(detect_document(document).language, languages)
     return build_plan(
         document, terms, language=main, content=ways, chapters=select_chapters(document, "", ways)
     )

@@ -80,8 +80,8 @@ class _Book:
             return
         sections = _list_sections(body)
         _rename(body)
-        for number, chapter in enumerate(sections):
-            chapter.element.set("id", chapter.source or f"anyrig-{number}")
+        for number, section in enumerate(sections):
+            section.element.set("id", section.source or f"anyrig-{number}")
         blocks, places = read_blocks(body)
         starts = [places.get(str(one.element.get("id")), (len(blocks),))[0] for one in sections]
         starts[0] = 0
