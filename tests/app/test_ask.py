@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,8 @@ def serve(reply: Reply) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            with suppress(OSError):  # a client that did not wait
+                self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -63,6 +63,15 @@ def test_what_was_found_by_its_stem_is_marked(searcher: Searcher) -> None:
     assert hit.text[slice(*hit.sentence)] == "The tenants are paying their rents in advance."
 
 
+def test_the_best_sentence_is_no_heading(tmp_path: Path) -> None:
+    write(tmp_path / "docs", {"a.txt": "Rent\n\nThe rent is due on the first of each month."})
+    index(tmp_path / "i.sqlite", tmp_path / "docs", BAG)
+    with Searcher(tmp_path / "i.sqlite") as searcher:
+        hit = searcher.search("rent", None, mode="keywords").hits[0]
+    assert hit.sentence is not None
+    assert hit.text[slice(*hit.sentence)] == "The rent is due on the first of each month."
+
+
 def test_a_word_that_stands_in_a_passage_has_a_frequency(searcher: Searcher) -> None:
     """Korean syllables were taken apart, so that no word of them was known."""
     searcher.search("친구를", None, mode="keywords")

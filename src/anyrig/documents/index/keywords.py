@@ -32,6 +32,7 @@ _MAX_COMMON = 4
 _MAX_QUESTION = 20_000
 _MAX_WORD = 64
 _MIN_STEMMED = 3
+_MIN_SENTENCE_WORDS = 4
 _DENSE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _DENSE_CHARACTER = re.compile(f"[{_DENSE}]")
 _WORD = re.compile(f"[{_DENSE}]+|[^\\W_{_DENSE}](?:[^\\W_{_DENSE}]|[\u0300-\u036f])*")
@@ -520,7 +521,8 @@ def find_best_sentence(
     for start, end in spans:
         sentence = text[start:end]
         matched = [term for term in query.terms if find_matches(sentence, [term], language)]
-        share = query.weigh(matched)
+        is_heading = sentence.isascii() and len(sentence.split()) < _MIN_SENTENCE_WORDS
+        share = query.weigh(matched) * (0.5 if is_heading else 1.0)
         if share > most + 1e-9:
             best, most = (start, end), share
     return best
