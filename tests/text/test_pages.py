@@ -27,7 +27,7 @@ from anyrig.text.files import read
 from anyrig.text.formats.limits import Limits
 from tests.text.epub_maker import Page as Leaflet
 from tests.text.epub_maker import epub
-from tests.text.formats.pdf_making import Leaf, pdf, write
+from tests.text.formats.pdf_making import Leaf, pdf, width_of, write
 from tests.text.formats.test_pdf import TEXT, leaf
 from tests.text.page_reading import list_reasons, list_sources, read_pages, render_pages
 from tests.text.picture_making import sheet, squares, tiff
@@ -155,6 +155,16 @@ def test_a_pdf_s_pages_have_the_titles_of_its_contents(tmp_path: Path) -> None:
     entries = [(1, "One", 2, 500.0), (2, "Two", 2, 300.0), (1, "Three", 4, 500.0)]
     document = read_pages(write(tmp_path / "a.pdf", [leaf() for _ in range(4)], outline=entries))
     assert [page.title for page in document.parts("page")] == ["", "One", "Two", "Three"]
+
+
+def test_pages_of_contents_have_their_role(tmp_path: Path) -> None:
+    contents = Leaf().put(60, 540, "Contents", 16)
+    for at in range(12):
+        contents.put(60, 500 - 14 * at, f"Of boats and nets, {'abcdefghijkl'[at] * 4}")
+        contents.put(360 - width_of(str(at + 2), 10), 500 - 14 * at, str(at + 2))
+    document = _holds(read_pages(write(tmp_path / "a.pdf", [leaf(), contents, leaf(), leaf()])))
+    assert [chapter.role for chapter in document.chapters] == ["body", "contents", "body"]
+    assert "Of boats and nets" in document.parts("page")[1].text
 
 
 def test_a_message_with_a_scan_can_be_drawn(tmp_path: Path) -> None:

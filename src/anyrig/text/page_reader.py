@@ -115,8 +115,9 @@ def _read_pdf(path: Path, limits: Limits, on_page: OnPage) -> Document:
                 for number, leaf in run
                 for block in (not leaf.lack and leaf.blocks) or (Block("", page=number),)
             ),
+            role=role,
         )
-        for title, run in groupby(leaves, key=lambda entry: entry[1].title)
+        for (title, role), run in groupby(leaves, key=lambda entry: (entry[1].title, entry[1].role))
     )
     scans = (Scan(number, leaf.lack, leaf.text) for number, leaf in leaves if leaf.lack)
     return Document(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anyrig.text.document import Block, BlockKind, Chapter, Inline
+from anyrig.text.document import Block, BlockKind, Chapter, Inline, Role
 from anyrig.text.formats.pdf_furniture import body_size, furniture
 from anyrig.text.formats.pdf_headings import (
     Entry,
@@ -94,8 +95,11 @@ def _with_lists(
     return sorted(made, key=lambda start: start.paragraph)
 
 
-def blocks_by_page(pages: Sequence[Page]) -> dict[int, list[Block]]:
-    """What stands on each page and nothing else: a paragraph that runs on is cut at its foot."""
+def blocks_by_page(pages: Sequence[Page]) -> tuple[dict[int, list[Block]], dict[int, Role]]:
+    """What stands on each page and nothing else: a paragraph that runs on is cut at its foot.
+
+    Also the pages that are mostly a table of contents or an index.
+    """
     body = body_size(pages)
     kept = _sort(pages, body)
     words = Words(text for line in kept.lines for text in ([line.text] if not line.cells else []))
@@ -104,14 +108,26 @@ def blocks_by_page(pages: Sequence[Page]) -> dict[int, list[Block]]:
     for line in kept.lines:
         lines[line.page].append(line)
     made: dict[int, list[Block]] = {}
+    all_paragraphs: list[Paragraph] = []
     for number, here in lines.items():
         paragraphs = paragraphs_of(widened(here, style), style)
+        all_paragraphs += paragraphs
         made[number] = [_block(paragraph, 0, words, {}) for paragraph in paragraphs]
         notes = (joined(note.lines, words).text for note in kept.notes.get(number, ()))
         made[number] += [Block(text, "note", page=number) for text in notes]
         aside = kept.aside.get(number, ())
         made[number] += [Block(text, "page", page=number) for text in aside]
-    return made
+    return made, _find_roles(all_paragraphs)
+
+
+def _find_roles(paragraphs: Sequence[Paragraph]) -> dict[int, Role]:
+    counts = Counter(paragraph.lines[0].page for paragraph in paragraphs)
+    listed = Counter(
+        (paragraph.lines[0].page, one.role)
+        for one in find_lists(paragraphs)
+        for paragraph in paragraphs[one.start : one.end]
+    )
+    return {page: role for (page, role), count in listed.items() if 2 * count > counts[page]}
 
 
 def _sort(pages: Sequence[Page], body: float) -> Sorted:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import InvalidInputError, LimitExceededError
-from anyrig.text.document import SEPARATOR, Block, Metadata
+from anyrig.text.document import SEPARATOR, Block, Metadata, Role
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.pdf import count_pages, open_pdf, outline
 from anyrig.text.formats.pdf_blocks import blocks_by_page
@@ -53,6 +53,7 @@ class Leaf(NamedTuple):
     lack: str = ""
     """Why its text cannot be used."""
     title: str = ""
+    role: Role = "body"
 
     @property
     def text(self) -> str:
@@ -99,11 +100,11 @@ def read(path: Path, limits: Limits, told: Told) -> Read:
             raise InvalidInputError(
                 f"{path.name} is damaged: none of its pages can be read", hint=_DAMAGED
             )
-        blocks = _find_blocks(list(pages.values()))
+        blocks, roles = _find_blocks(list(pages.values()))
         titles = _titles(document, list(pages.values()), count)
         leaves = [
             _leaf(pages.get(number), blocks.get(number, ()), drawn.get(number, ""))._replace(
-                title=titles.get(number, "")
+                title=titles.get(number, ""), role=roles.get(number, "body")
             )
             for number in range(1, count + 1)
         ]
@@ -233,24 +234,27 @@ def _lies_over(sheet: pdfium.PdfPage, boxes: list[Box]) -> bool:
     return bool(edges.crop(inner).histogram()[255] <= (1 - _COVERS) * before)
 
 
-def _find_blocks(pages: list[Page]) -> dict[int, tuple[Block, ...]]:
-    """The blocks of each page; a running head is one of them, a page number is not."""
+def _find_blocks(pages: list[Page]) -> tuple[dict[int, tuple[Block, ...]], dict[int, Role]]:
+    """The blocks of each page, of which a running head is one and a page number is not; and the
+    pages that are no text.
+    """
     try:
-        by_page = blocks_by_page(pages)
+        by_page, roles = blocks_by_page(pages)
     except Exception:  # noqa: BLE001 - a layout nobody foresaw: its lines as they stand
         texts = {
             page.number: "\n".join(piece.text for piece in page.pieces if not piece.aside)
             for page in pages
         }
-        return {number: (Block(text, page=number),) for number, text in texts.items()}
-    return {
+        return {number: (Block(text, page=number),) for number, text in texts.items()}, {}
+    blocks = {
         number: tuple(
             replace(block, kind="paragraph") if block.kind == "page" else block
-            for block in blocks
+            for block in here
             if block.text and not (block.kind == "page" and _counts(block.text))
         )
-        for number, blocks in by_page.items()
+        for number, here in by_page.items()
     }
+    return blocks, roles
 
 
 def _titles(document: pdfium.PdfDocument, pages: list[Page], count: int) -> dict[int, str]:
