@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.documents.classify.engine import make
-from anyrig.documents.classify.finetuned import in_folder
+from anyrig.documents.classify.finetuned import in_folder, open_engine
+from anyrig.documents.protocol import TextBlock
 from anyrig.training.protocol import Task
 from anyrig.training.tasks.classifier import (
     Kind,
@@ -95,9 +95,9 @@ def test_what_was_learnt_sorts_with_the_same_scores(
     assert (model.labels, model.kind, model.longest) == (LABELS, kind, 32)
     texts = [one.text for one in examples(20, kind, 5)]
     placement = on_cpu(model).placements[0]  # type: ignore[arg-type]
-    engine = make(placement, **model.recipe().options)
+    engine = open_engine(placement, **model.recipe().options)
     rows = [Cutter.of(made / "tokenizer.json", 32).rows([text])[0] for text in texts]
-    for text, row, answer in zip(texts, rows, engine.run(texts), strict=True):
+    for text, row, answer in zip(texts, rows, engine.run([TextBlock(texts)])[0], strict=True):
         batch = {"input_ids": torch.tensor([row]), "attention_mask": torch.ones(1, len(row))}
         with torch.no_grad():
             scores = logits_of(task.model, batch)[0]

@@ -102,7 +102,6 @@ class OnnxNetwork:
         pooling: of a file that gives the states of tokens; "" takes its first output as it is.
         longest: tokens that it has positions for, 0 if unknown: nothing is padded beyond.
         batch_invariant: whether a row is the same bytes in any batch.
-        budget: tokens of a batch on a CPU.
         pad: the token that fills rows; None if there is none, and rows go one by one.
     """
 
@@ -117,14 +116,13 @@ class OnnxNetwork:
         pooling: str = "",
         longest: int = 0,
         batch_invariant: bool = False,
-        budget: int = _PADDED_BUDGET,
         pad: int | None = 0,
     ) -> None:
         self.handle = handle
         self.batch_invariant, self._longest = batch_invariant, longest
         self._step = _STEP if batch_invariant else 1
         self._pad = pad
-        self.budget = budget if handle.on_host else _GPU_PADDED_BUDGET
+        self.budget = _PADDED_BUDGET if handle.on_host else _GPU_PADDED_BUDGET
         self._model = _load_onnx(handle, source)
         self._file = _OnnxFile(self._model, pooling, source) if isinstance(source, Path) else None
         self._num_real = self._num_padded = 0

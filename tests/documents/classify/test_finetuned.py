@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 from anyrig.backends.onnx_graph import GraphBuilder
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discovery import discover
-from anyrig.documents.classify.engine import Told, make
-from anyrig.documents.classify.finetuned import FineTuned, in_folder
+from anyrig.documents.classify.finetuned import (
+    FineTuned,
+    LabelPrediction,
+    in_folder,
+    open_engine,
+)
+from anyrig.documents.protocol import TextBlock
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, PlacementOptions, plan_placement
 
@@ -73,9 +78,10 @@ def _placed(model: FineTuned, backend: str) -> Placement:
     return found.placements[0]
 
 
-def _told(model: FineTuned, backend: str, texts: list[str]) -> list[Told]:
-    engine = make(_placed(model, backend), **model.recipe().options)
-    return engine.run(texts)
+def _told(model: FineTuned, backend: str, texts: list[str]) -> list[LabelPrediction]:
+    engine = open_engine(_placed(model, backend), **model.recipe().options)
+    found: list[LabelPrediction] = engine.run([TextBlock(texts)])[0]
+    return found
 
 
 def _theirs(folder: Path, ids: list[int]) -> Any:

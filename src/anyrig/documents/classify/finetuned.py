@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.classify.probability import Kind
 from anyrig.documents.tokenizer import read_max_tokens
@@ -15,6 +15,11 @@ from anyrig.work.engine import EngineFactory
 
 if TYPE_CHECKING:
     from anyrig.devices.machine import Library
+    from anyrig.documents.engine import TextEngine
+    from anyrig.documents.networks import Network
+    from anyrig.documents.protocol import Matrix, TextBlock
+    from anyrig.documents.tokenizer import Windows
+    from anyrig.placement import Placement
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
             "pytorch_model.bin.index.json")  # fmt: skip
@@ -22,6 +27,7 @@ _GRAPHS = ("model.onnx", "onnx/model.onnx")
 # Their positions begin after the number of the padding token.
 _OFFSET = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "roberta-prelayernorm")
 _LONGEST = 512
+_OVERLAP = 32
 _HINT = "Pass a folder saved by transformers: config.json with id2label, tokenizer.json, weights."
 
 
@@ -58,16 +64,64 @@ class FineTuned:
 
     def recipe(self) -> EngineFactory:
         """How a worker makes its engine."""
-        options = {
-            "folder": str(self.folder),
-            "graph": str(self.graph or ""),
-            "kind": self.kind,
-            "longest": self.longest,
-            "pad": self.pad,
-        }
         return EngineFactory(
-            "anyrig.documents.classify.engine:make", options, f"classify {self.name}", "1"
+            "anyrig.documents.classify.finetuned:open_engine", {"model": self},
+            f"classify {self.name}", "2",
+        )  # fmt: skip
+
+
+class LabelPrediction(NamedTuple):
+    """What a model says of a text."""
+
+    probabilities: tuple[float, ...]
+    window: tuple[int, int]
+    """Where the window that speaks most for the likeliest label begins and ends."""
+    window_probability: float
+    num_windows: int
+
+
+class SequenceHead:
+    """The probabilities of a text's labels: the mean of its windows, weighed by their tokens."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def join(self, block: TextBlock, windows: Windows, rows: Matrix) -> list[LabelPrediction]:
+        import numpy as np
+
+        from anyrig.documents.classify.probability import probabilities
+
+        each = probabilities(rows.astype(np.float64), self._kind)
+        found = []
+        for number in range(len(block.texts)):
+            own = np.flatnonzero(windows.owners == number)
+            mean = np.average(each[own], axis=0, weights=np.maximum(1, windows.lengths[own]))
+            likeliest = int(mean.argmax())
+            best = int(own[each[own, likeliest].argmax()])
+            spans = [span for span in windows.encodings[best].offsets if span[1] > span[0]]
+            place = (spans[0][0], spans[-1][1]) if spans else (0, 0)
+            shares = tuple(float(share) for share in mean)
+            found.append(LabelPrediction(shares, place, float(each[best, likeliest]), len(own)))
+        return found
+
+
+def open_engine(placement: Placement, *, model: FineTuned) -> TextEngine:
+    """The engine of a fine-tuned classifier on a device's backend."""
+    from anyrig.documents.engine import TextEngine
+    from anyrig.documents.networks import OnnxNetwork, TransformersNetwork, open_onnx
+
+    if placement.backend.library == "torch":
+        network: Network = TransformersNetwork(
+            placement, model.folder, head="sequence", pad=model.pad
         )
+    else:
+        assert model.graph is not None
+        network = OnnxNetwork(open_onnx(placement), model.graph, pad=model.pad)
+    tokenizer = {
+        "file": model.folder / "tokenizer.json", "longest": model.longest,
+        "overlap": min(_OVERLAP, (model.longest - 2) // 4), "offsets": True,
+    }  # fmt: skip
+    return TextEngine(network, SequenceHead(model.kind), tokenizer=tokenizer)
 
 
 def in_folder(folder: Path, *, name: str = "") -> FineTuned:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.ordered import iter_rows, run_ordered
 from anyrig.documents.passages import Passage, passages
+from anyrig.documents.protocol import TextBlock, estimate_cost
 from anyrig.documents.reading import TextSource, Unread, textless
 from anyrig.errors import (
     MORE_DETAILS,
@@ -30,9 +31,8 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import Answer, Chooser, Ways
-    from anyrig.documents.classify.engine import Told
     from anyrig.documents.classify.examples import Example, Found, Trouble
-    from anyrig.documents.classify.finetuned import FineTuned
+    from anyrig.documents.classify.finetuned import FineTuned, LabelPrediction
     from anyrig.documents.classify.head import Head
     from anyrig.documents.classify.probability import Array, Kind
     from anyrig.documents.classify.ridge import Prior
@@ -121,14 +121,14 @@ def classify_with_model(
     ways = ways or Ways()
     waiting: deque[tuple[_OpenSource, str]] = deque()
 
-    def texts() -> Iterator[str]:
+    def blocks() -> Iterator[TextBlock]:
         for source, document in _read_sources(sources, read):
             piece, text = _take_whole(source, document)
             waiting.append((piece, text))
             if piece.error is None:
-                yield text
+                yield TextBlock([text])
 
-    for outcome in pool.run(texts(), cost=len):
+    for outcome in pool.run(blocks(), cost=estimate_cost):
         yield from _take_failed(waiting)
         piece, text = waiting.popleft()
         if outcome.result is None:
@@ -137,7 +137,7 @@ def classify_with_model(
             error = WorkError(message, hint=MORE_DETAILS)
             yield Classified(piece.source, error=error)
         else:
-            answer = _answer(model, outcome.result, text, ways)
+            answer = _answer(model, outcome.result[0], text, ways)
             yield Classified(piece.source, answer, warnings=piece.warnings)
     yield from _take_failed(waiting)
 
@@ -149,7 +149,7 @@ def _take_failed(waiting: deque[tuple[_OpenSource, str]]) -> Iterator[Classified
         yield Classified(piece.source, error=piece.error)
 
 
-def _answer(model: FineTuned, told: Told, text: str, ways: Ways) -> Answer:
+def _answer(model: FineTuned, told: LabelPrediction, text: str, ways: Ways) -> Answer:
     import numpy as np
 
     from anyrig.documents.classify.decide import HALF, Answer, Reason, chosen
