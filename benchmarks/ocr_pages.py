@@ -95,6 +95,6 @@ def _tesseract(program: tesseract.Program, language: str, image: Image.Image) ->
     code = tesseract.CODES[language]
     done = subprocess.run(
         [program.binary, "stdin", "stdout", "-l", code], input=out.getvalue(), check=True,
-        capture_output=True, env={**os.environ, **program.environment},
+        capture_output=True, env={**os.environ, **program.environment(code)},
     )  # fmt: skip
     return done.stdout.decode()

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from anyrig import Rig
+from anyrig.app.ocr import OcrRequest, plan_outputs
 from anyrig.errors import InvalidInputError
 from anyrig.events import Event, ProgressEvent, WarningEvent
 from tests.documents.ocr.ocr_pages import page
@@ -51,3 +52,10 @@ def test_one_bad_file_of_two_is_reported_and_one_of_one_is_raised(scan: Image.Im
     assert result.text == f"{LINE}\n"
     warnings = [event.message for event in events if isinstance(event, WarningEvent)]
     assert "skipped 1 file without pages: .txt" in warnings
+
+
+def test_many_files_of_one_name_get_outputs_of_their_own() -> None:
+    files = [Path(str(n)) / "scan.png" for n in range(20_000)]  # quadratic work would take minutes
+    outputs = plan_outputs(OcrRequest(files=tuple(files), output="out/"), files, "txt")
+    assert len(set(outputs)) == len(files)
+    assert outputs[:2] == [Path("out/scan.png.txt"), Path("out/scan.png-2.txt")]

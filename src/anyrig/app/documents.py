@@ -293,6 +293,7 @@ def choose_ocr_engine(
 
     return choose(
         language, rig.environment, wanted=name, figures=rig.folders.cache / "ocr.json",
+        more_data=rig.folders.tessdata,
         try_=trial(open_for_trial) if rig.may_measure(options) else None,
     )  # fmt: skip
 

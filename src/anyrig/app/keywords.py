@@ -126,6 +126,8 @@ class ReadingOptionsKeywords(TypedDict, total=False):
     """page numbers and running heads."""
     titles: Literal["speak", "skip"]
     """titles that only the table of contents has."""
+    depth: int
+    """levels of chapters: 1 is the highest only; default: by their length."""
     matter: Literal["skip", "speak"]
     """covers, copyright pages, tables of contents."""
     foreign: Literal["refuse", "skip", "read"]
@@ -168,6 +170,10 @@ class MakeBookKeywords(
 ):
     """Options of `BookRequest` in `anyrig.app.books`."""
 
+    more_files: str | Path | Sequence[str | Path]
+    """further files of the same book, in order."""
+    follow_links: bool
+    """read the pages that a web page links to, if it is an index."""
     format: str | None
     """m4b, or one file per chapter: mp3, opus, flac, m4a, wav."""
     chapters: str | int | Sequence[str | int]
@@ -296,7 +302,7 @@ class OcrKeywords(FileLimitOptionsKeywords, total=False):
     language: str
     """language of the pages, such as en, es or fr."""
     engine: Literal["auto", "rapidocr", "tesseract"]
-    """OCR engine; auto: tesseract on a CPU where it has the language, else rapidocr."""
+    """OCR engine; auto uses the best measured one."""
     pages: str
     """page numbers, such as 1-3,7."""
     dpi: int

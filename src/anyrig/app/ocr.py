@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,7 +49,7 @@ class OcrRequest(FileLimitOptions):
     """OCR."""
 
     files: tuple[Path, ...] = option(
-        help="images, PDFs, or folders with them", positional=True, upload=True, metavar="FILE"
+        (), "images, PDFs, or folders with them", positional=True, upload=True, metavar="FILE"
     )
     output: str = option(
         "", "the file, or the folder for several", short="-o", http=False, metavar="PATH"
@@ -163,6 +164,23 @@ def _read_files(
             )
 
 
+# -- data of languages -----------------------------------------------------------------------------
+
+
+def install_language(rig: Rig, language: str, source: Path | None, on_event: OnEvent) -> Path:
+    """Download what Tesseract needs for a language, or take it from a folder."""
+    from anyrig.documents.ocr import languages
+
+    code = resolve_language(language_code(language))
+
+    def report(name: str, done_bytes: int, total_bytes: int) -> None:
+        on_event(ProgressEvent("downloading", done_bytes, total_bytes, name))
+
+    return languages.install_language(
+        code, rig.folders.tessdata, environment=rig.environment, source=source, on_progress=report
+    )
+
+
 # -- files -----------------------------------------------------------------------------------------
 
 
@@ -173,8 +191,10 @@ def find_images(request: OcrRequest, on_event: OnEvent) -> list[Path]:
 
     found = find_files(request.files, request.type, on_event)
     pages = (None, "", "pdf", *PICTURES)
-    files = [file for file in found if file in request.files or format_of_name(file.name) in pages]
-    skipped = [file for file in found if file not in set(files)]
+    named = set(request.files)
+    files = [file for file in found if file in named or format_of_name(file.name) in pages]
+    chosen = set(files)
+    skipped = [file for file in found if file not in chosen]
     if skipped:
         suffixes = ", ".join(dict.fromkeys(file.suffix or file.name for file in skipped))
         count = pluralize(len(skipped), "file")
@@ -246,12 +266,15 @@ def plan_outputs(request: OcrRequest, files: Sequence[Path], format: OcrFormat) 
 
 def _name_outputs(files: Sequence[Path], folder: Path, format: OcrFormat) -> list[Path]:
     """A file in a folder for each; the suffix is part of the name where two share a stem."""
-    stems = [file.stem for file in files]
-    names: list[str] = []
+    counts = Counter(file.stem for file in files)
+    names: dict[str, None] = {}
+    last_number: dict[str, int] = {}
     for file in files:
-        stem = file.stem if stems.count(file.stem) == 1 else file.name
-        name, number = f"{stem}.{format}", 2
+        stem = file.stem if counts[file.stem] == 1 else file.name
+        name, number = f"{stem}.{format}", last_number.get(stem, 1)
         while name in names:
-            name, number = f"{stem}-{number}.{format}", number + 1
-        names.append(name)
+            number += 1
+            name = f"{stem}-{number}.{format}"
+        last_number[stem] = number
+        names[name] = None
     return [folder / name for name in names]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
-from anyrig.app.ocr import OcrRequest, OcrResult, read_text
+from anyrig.app.ocr import OcrRequest, OcrResult, install_language, read_text
+from anyrig.app.rig import Rig
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, failed_to_json, print_json, report_failed
 from anyrig.cli.rig import open_rig
 from anyrig.documents.ocr.pipeline import OcrFile
+from anyrig.documents.ocr.tesseract import INSTALL, programs
+from anyrig.errors import MissingPackageError
 from anyrig.text.labels import one_line
 from anyrig.units import pluralize
 
@@ -19,19 +23,28 @@ of scanned PDFs, in files or whole folders. Pages are straightened and rotated a
 -o the text is written to a file, or to a folder for several; pdf keeps the pages as they are and
 adds a text layer, so that they can be searched and copied; json and hocr have the boxes of lines
 and words. Pages of a PDF that have text of their own keep it, unless --always. The OCR engine is
-chosen by a measurement that is made once; --language helps it. Results are cached: a run that was
-interrupted continues where it stopped."""
+chosen by a measurement that is made once; --language helps it. --get es downloads Tesseract's data
+for a language. Results are cached: a run that was interrupted continues where it stopped."""
 RESUME = "Pages that were read are cached: the same command continues."
 MIXED = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--get", metavar="LANGUAGE", help="download Tesseract's data for a language, such as es"
+    )
+    parser.add_argument(
+        "--from", metavar="FOLDER", dest="source", type=Path,
+        help="with --get: a folder with the data, where there is no network",
+    )  # fmt: skip
     add_flags(parser, OcrRequest)
 
 
 def run(arguments: argparse.Namespace) -> int:
     with EventPrinter() as events:
         rig = open_rig(arguments, events)
+        if arguments.get:
+            return _get_language(rig, arguments, events)
         request = rig.request(OcrRequest, **read_flags(arguments, OcrRequest))
         is_printed = not request.output and not arguments.json
 
@@ -46,6 +59,19 @@ def run(arguments: argparse.Namespace) -> int:
     elif result.outputs:
         _print_outputs(result)
     return report_failed(result.failed, len(result.files)) or int(result.num_failed_pages > 0)
+
+
+def _get_language(rig: Rig, arguments: argparse.Namespace, events: EventPrinter) -> int:
+    path = install_language(rig, arguments.get, arguments.source, events)
+    if arguments.json:
+        print_json({"language": arguments.get, "file": str(path)})
+        return 0
+    if not programs(rig.environment):
+        raise MissingPackageError(
+            f"the data are in {path}, but Tesseract is not installed", hint=f"{INSTALL}."
+        )
+    print(f"{path}\nTry: anyrig ocr page.png --language {arguments.get}")
+    return 0
 
 
 def _print_file(file: OcrFile, request: OcrRequest, *, several: bool) -> None:

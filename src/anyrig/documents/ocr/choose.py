@@ -83,6 +83,7 @@ def choose(
     wanted: str = "",
     figures: Path | None = None,
     try_: Try | None = None,
+    more_data: Path | None = None,
 ) -> Chosen:
     """The engine for a language.
 
@@ -92,10 +93,11 @@ def choose(
         wanted: an engine that must be taken; `auto` or nothing chooses.
         figures: where what was measured is kept.
         try_: measures an engine that was not measured before; without it none is.
+        more_data: a folder with Tesseract's data for more languages.
     """
     if wanted and wanted != "auto":
-        return _named(wanted, language, environment)
-    able, passed = _able(language, environment)
+        return _named(wanted, language, environment, more_data)
+    able, passed = _able(language, environment, more_data)
     if not able:
         raise MissingPackageError(
             f"{NO_OCR} that reads {language}" if language else NO_OCR,
@@ -121,17 +123,19 @@ def _told(chosen: Chosen) -> Chosen:
     return chosen
 
 
-def _named(wanted: str, language: str, environment: Mapping[str, str]) -> Chosen:
+def _named(
+    wanted: str, language: str, environment: Mapping[str, str], more_data: Path | None
+) -> Chosen:
     if wanted == "rapidocr":
         return _told(_rapid("asked for"))
     if wanted == "tesseract":
-        program = tesseract.find(environment, language or "en")
+        program = tesseract.find(environment, language or "en", more_data)
         if not program.reads(language or "en"):
             raise MissingPackageError(
                 tesseract.missing(language, program),
                 hint=Message(
-                    "sudo apt install tesseract-ocr-{code}, or leave {engine} out.",
-                    code=tesseract.CODES.get(language, language),
+                    "{install}; or leave {engine} out.",
+                    install=tesseract.describe_install(language),
                     engine=OptionRef("engine"),
                 ),
             )
@@ -151,7 +155,9 @@ def _tesseract(program: tesseract.Program, reason: str) -> Chosen:
     return Chosen("tesseract", program.version, ",".join(program.languages), reason, program)
 
 
-def _able(language: str, environment: Mapping[str, str]) -> tuple[list[Chosen], list[str]]:
+def _able(
+    language: str, environment: Mapping[str, str], more_data: Path | None
+) -> tuple[list[Chosen], list[str]]:
     """Engines that can read a language, and why others cannot."""
     able: list[Chosen] = []
     passed: list[str] = []
@@ -164,10 +170,10 @@ def _able(language: str, environment: Mapping[str, str]) -> tuple[list[Chosen], 
     if not language and able:
         passed.append("tesseract must be told the language")
         return able, passed
-    lacks = list(tesseract.lacking(language or "en", environment))
+    lacks = list(tesseract.lacking(language or "en", environment, more_data))
     passed += lacks
     if not lacks:
-        able.append(_tesseract(tesseract.find(environment, language or "en"), ""))
+        able.append(_tesseract(tesseract.find(environment, language or "en", more_data), ""))
     return able, passed
 
 

