@@ -118,6 +118,7 @@ def test_recognisers_lose_nothing_by_being_tried_at_few_places(language: str) ->
         ("fr", "Il pèse 12 g. | L'un coûte 5 €. | À 15 h. Jean arriva. | Voir l'art. 12. | Fin."),
         ("en", "It reaches 80 mph. | See fig. 4 and vol. 2. | The area is 3 m². | Done."),
         ("en", "Dr. Lee left Elm Dr. | He drank H2O. | It weighs 5 lb. | Done."),
+        ("en", "Bp. Grey sat by an Elm. | Mary broke the Act. | Hmm. | Lk. Huron froze. | Done."),
     ],
 )
 def test_stops_behind_measures_and_before_numbers(language: str, written: str) -> None:

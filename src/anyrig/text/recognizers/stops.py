@@ -26,9 +26,10 @@ _LAST_PIECE = re.compile(r"[^\W_]+\Z")
 _JOINED = LazyPattern(r"[^\W\d_]{3}-[^\W\d_]+\Z")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 _COUNTED = LazyPattern(r"\d ?[^\W\d_]+\Z")
+_VOWELS = frozenset("aeiouyAEIOUY")
 _VOWELLESS = LazyPattern(
     r"(?!(?:h+m+|s+h+|p+s+t+|b+r+|g+r+|z+|p+f+t*|t+s+k+)\Z)(?!(?i:mrs|ms|km|kg|cm|mm|pm|tv)\Z)"
-    r"[A-Zb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,5}"
+    r"[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,5}"
 )
 _MEASURE = re.compile(r"\d ?([^\W\d_²³]{1,6})(?:[²³23]?/([^\W\d_]{1,4}))?\Z")
 _BREAK = LazyPattern(r"[.!?:;\n]\s")
@@ -234,7 +235,7 @@ def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -
 
 def _is_without_vowel(word: str) -> bool:
     """Whether a word cannot be one: Bp., hdqtrs., Lk. An exclamation is: hmm."""
-    return word.isascii() and bool(_VOWELLESS.fullmatch(word))
+    return _VOWELS.isdisjoint(word) and bool(_VOWELLESS.fullmatch(word))
 
 
 def _is_after_measure(text: str, start: int, end: int, language: str) -> bool:
