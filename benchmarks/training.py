@@ -25,12 +25,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.training import Settings, Trainer
-from anyrig.training.head import LanguageLoss
+from anyrig.training import TrainConfig, Trainer
+from anyrig.training.callbacks import Callback
+from anyrig.training.config import LoadingConfig
+from anyrig.training.flops import count_flops
+from anyrig.training.losses import LanguageLoss
 from anyrig.training.models.gpt import Gpt, GptShape
-from anyrig.training.protocol import StepFacts, Unwatched
-from anyrig.training.settings import Loading
-from anyrig.training.watch.flops import count_flops
+from anyrig.training.step import StepResult
 from anyrig.units import GIB
 from benchmarks.harness import Row
 from benchmarks.torch_tools import peak_bytes, release_memory, reset_peak, synchronize
@@ -78,14 +79,17 @@ class StepTimes:
         return f"{low:.1f}-{high:.1f} ms of {len(self.windows)} windows"
 
 
-class StepClock(Unwatched):
+class StepClock(Callback):
     """Called after every step; synchronises where a window starts and ends."""
 
     def __init__(self, times: StepTimes, device: str) -> None:
         self._times, self._device, self._count = times, device, 0
         self._start = 0.0
 
-    def step(self, facts: StepFacts | None = None) -> None:
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        self.step()
+
+    def step(self) -> None:
         self._count += 1
         past = self._count - WARM_UP
         if past < 0 or past % WINDOW:
@@ -375,16 +379,16 @@ def _train(
         "batch": batch, "micro_batch": batch, "steps": steps, "learning_rate": LEARNING_RATE,
         "precision": "bf16", "shuffle": False, "max_norm": 1.0, "schedule": "constant",
         "warmup": 0.0, "weight_decay": 0.01, "betas": (0.9, 0.999),
-        "loading": Loading(num_workers=0), **changes,
+        "loading": LoadingConfig(num_workers=0), **changes,
     }  # fmt: skip
     trainer = Trainer(
-        make_model(size), data=data, loss=LanguageLoss(), settings=Settings(**options),
-        units=_count_tokens, watch=StepClock(times, size.device),
+        make_model(size), data=data, loss=LanguageLoss(), config=TrainConfig(**options),
+        units=_count_tokens, callbacks=[StepClock(times, size.device)],
         device="cuda:0" if size.device == "cuda" else "cpu",
     )  # fmt: skip
     with trainer:
-        summary = trainer.run()
-        times.reasons = [one for one in summary.reasons if one.startswith(("attention", "compile"))]
+        result = trainer.fit()
+        times.reasons = [one for one in result.reasons if one.startswith(("attention", "compile"))]
         return [row.loss for row in trainer.history()]
 
 

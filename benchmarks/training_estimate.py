@@ -16,7 +16,7 @@ import torch
 from anyrig.training.estimating.books import Books
 from anyrig.training.estimating.estimate import Estimate, Recompute, estimate
 from anyrig.training.estimating.hollow import batch_like
-from anyrig.training.saving.recompute import recompute
+from anyrig.training.memory import recompute
 from anyrig.units import GIB, MIB
 from benchmarks.harness import Row
 from benchmarks.torch_tools import peak_bytes, release_memory

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from anyrig.memory.module_step import build_transformer
-from anyrig.training import Settings, Trainer
-from anyrig.training.settings import Loading
+from anyrig.training import TrainConfig, Trainer
+from anyrig.training.config import LoadingConfig
 from anyrig.units import GIB
 from benchmarks.fit import (
     FURTHER_STEPS,
@@ -59,21 +59,22 @@ def run(hardware: str) -> list[Row]:
     print(f"bisection: {truth}", flush=True)
     peer = run_accelerate(device, 4096, SETUPS[0])
     print(f"accelerate from 4096: {peer}", flush=True)
-    settings = Settings(
+    settings = TrainConfig(
         batch=MAX_BATCH, steps=FURTHER_STEPS, precision="bf16", memory_gb=LIMIT_BYTES / GIB,
-        compile=False, learning_rate=1e-5, loading=Loading(num_workers=0), name_nonfinite=False,
+        compile=False, learning_rate=1e-5, loading=LoadingConfig(num_workers=0),
+        name_nonfinite=False,
     )  # fmt: skip
     trainer = Trainer(
-        build_transformer(8, WIDTH, 16, 4096), data=RandomInputs(), loss=_loss, settings=settings,
+        build_transformer(8, WIDTH, 16, 4096), data=RandomInputs(), loss=_loss, config=settings,
         device="cuda:0",
     )  # fmt: skip
     with trainer:
         start = time.perf_counter()
         opened = trainer.open()
         seconds = time.perf_counter() - start
-        found = opened.parts.fit
+        found = opened.fit
         assert found is not None
-        summary = trainer.run()
+        result = trainer.fit()
     print(f"ours: {found.batch_size} in {len(found.trials)} tries, {seconds:.2f} s: {found.reason}")
     return [
         Row("through the Trainer: tries", len(found.trials), "tries", peer.tries,
@@ -83,7 +84,7 @@ def run(hardware: str) -> list[Row]:
             "bisection", 0.95, 1.05, "ratio", found.reason),
         Row("through the Trainer: all of its opening", seconds, "s", peer.seconds,
             f"accelerate from 4096, {SETUPS[0]}", high=1 / 8, judge="ratio"),
-        Row("through the Trainer: steps made afterwards", summary.steps, "steps",
+        Row("through the Trainer: steps made afterwards", result.steps, "steps",
             low=FURTHER_STEPS),
-        Row("through the Trainer: shortages in those", summary.num_retries, "times", high=0),
+        Row("through the Trainer: shortages in those", result.num_retries, "times", high=0),
     ]  # fmt: skip

@@ -30,7 +30,7 @@ from benchmarks.kills import KillReport, run_episodes
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
-    from anyrig.training.settings import Settings
+    from anyrig.training.config import TrainConfig
 
 KILLS = 1000
 STEPS, EVERY = 30, 3
@@ -45,16 +45,17 @@ def train(folder: Path, log: Path, placement: Placement) -> None:
     import torch
 
     from anyrig.training import Trainer
-    from anyrig.training.protocol import StepFacts, Unwatched
+    from anyrig.training.callbacks import Callback
+    from anyrig.training.step import StepResult
 
-    class LossLog(Unwatched):
+    class LossLog(Callback):
         started = False
 
-        def step(self, facts: StepFacts) -> None:
+        def on_step(self, trainer: Trainer, result: StepResult) -> None:
             if not self.started:
-                _log(log, f"from {facts.number - 1}")
+                _log(log, f"from {trainer.step - 1}")
             self.started = True
-            _log(log, f"{facts.number} {float(facts.loss).hex()}")
+            _log(log, f"{trainer.step} {float(result.loss).hex()}")
 
     def loss(model: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
         target = rows.sum(1, keepdim=True).sin()
@@ -67,20 +68,21 @@ def train(folder: Path, log: Path, placement: Placement) -> None:
     )  # fmt: skip
     rows = torch.linspace(-1, 1, 112 * 6).reshape(112, 6)  # seven steps an epoch
     with Trainer(
-        model, data=rows, loss=loss, settings=_settings(), placement=placement, folder=folder,
-        watch=LossLog(),
+        model, data=rows, loss=loss, config=_settings(), placement=placement, folder=folder,
+        callbacks=[LossLog()],
     ) as trainer:  # fmt: skip
-        summary = trainer.run()
+        result = trainer.fit()
     whole = b"".join(value.numpy().tobytes() for value in model.state_dict().values())
-    _log(log, f"end {summary.steps} {hashlib.sha256(whole).hexdigest()}")
+    _log(log, f"end {result.steps} {hashlib.sha256(whole).hexdigest()}")
 
 
-def _settings() -> Settings:
-    from anyrig.training.settings import Keeping, Loading, Settings
+def _settings() -> TrainConfig:
+    from anyrig.training.config import CheckpointConfig, LoadingConfig
 
-    return Settings(
+    return TrainConfig(
         batch=16, micro_batch=8, steps=STEPS, seed=5, precision="fp32", learning_rate=0.01,
-        loading=Loading(num_workers=0), keeping=Keeping(every_steps=EVERY, every_s=0, last=2),
+        loading=LoadingConfig(num_workers=0),
+        checkpoints=CheckpointConfig(every_steps=EVERY, every_s=0, last=2),
     )  # fmt: skip
 
 
@@ -153,10 +155,10 @@ class TrainingKiller:
         import torch
         import torch._dynamo  # optimizers load it at their first step: once, not in every child
 
-        from anyrig.training.placing import placed
+        from anyrig.training.config import choose_placement
 
         torch.set_num_threads(1)
-        self._placement = replace(placed(_settings(), "cpu"), threads=1)
+        self._placement = replace(choose_placement(_settings(), "cpu"), threads=1)
         self._folder, self._rng = folder, random.Random(seed)
         self._report = KillReport(figures={"max_steps_lost": 0})
         names = folder / "modules"

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from anyrig.training.attending import best_attention, calls_of
-from anyrig.training.head import LanguageLoss
+from anyrig.training.compile import best_attention, record_attention_calls
+from anyrig.training.losses import LanguageLoss
 from benchmarks.harness import Row
 from benchmarks.training import (
     FULL,
@@ -35,7 +35,7 @@ ROUNDS = 3
 def bare_loop(times: StepTimes, size: Size, batch: int, data: MarkovTokens) -> None:
     """What our trainer computes, in a loop that does nothing else."""
     model, loss_of = make_model(size), LanguageLoss()
-    calls = calls_of(model, loss_of, {"tokens": data.rows[:batch]})
+    calls = record_attention_calls(model, loss_of, {"tokens": data.rows[:batch]})
     model.to(size.device)
     if size.device == "cuda":
         model.compile()

@@ -22,7 +22,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anyrig.precision.policy import make_policy
-from anyrig.training.saving.recompute import How, recompute
+from anyrig.training.memory import RecomputeMode, recompute
 from anyrig.units import GIB, MIB, format_bytes
 from benchmarks.harness import Row
 from benchmarks.torch_tools import peak_bytes, release_memory, reset_peak, synchronize
@@ -45,7 +45,7 @@ class Variant(NamedTuple):
     theme: str
     name: str
     precision: str = "bf16"
-    recompute_mode: How | None = None
+    recompute_mode: RecomputeMode | None = None
     attention: SDPBackend | None = None
 
 

@@ -56,7 +56,7 @@ def train_rank(kind: str, environment: Mapping[str, str]) -> dict[str, float]:
     """All steps of one process, and its last gradients beside those of a single process."""
     import torch
 
-    from anyrig.training.distributed.joining import open_group
+    from anyrig.training.distributed.launch import open_group
 
     group = open_group("ddp", environment, shares=kind)  # type: ignore[arg-type]
     torch.manual_seed(0)
@@ -70,11 +70,11 @@ def train_rank(kind: str, environment: Mapping[str, str]) -> dict[str, float]:
     for batch in batches:
         first, count = group.share(BATCH)
         model.zero_grad()
-        with group.micro(last=True):
+        with group.accumulate(last=True):
             (model(batch[first : first + count]).square().sum() / BATCH).backward()
             time.sleep(count * ITEM_S * (SLOWER if group.rank else 1))
-        group.settle(ran_out=False)
-        group.note_speed(count)
+        group.finish(ran_out=False)
+        group.record_speed(count)
     seconds = time.perf_counter() - start
     added = [one.grad.clone() for one in model.parameters()]
     group.close()

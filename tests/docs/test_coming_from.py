@@ -320,7 +320,7 @@ def test_a_row_holds(
 @pytest.mark.parametrize(
     ("name", "attributes"),
     [
-        ("anyrig.training.Trainer", "open run close"),
+        ("anyrig.training.Trainer", "open fit close"),
         ("anyrig.monitor.Monitor", "start stop latest history on_alert"),
         ("anyrig.precision.policy.PrecisionPolicy", "autocast backward step state_dict"),
     ],
@@ -331,15 +331,15 @@ def test_a_class_has_what_its_row_names(name: str, attributes: str) -> None:
 
 
 def test_training_options_have_the_names_of_their_rows() -> None:
-    from anyrig.precision.scaler import ScalerSettings
+    from anyrig.precision.settings import ScalerSettings
     from anyrig.training import Trainer
-    from anyrig.training.settings import Loading, Settings
+    from anyrig.training.config import LoadingConfig, TrainConfig
 
-    assert {"device_ids", "loss"} <= set(inspect.signature(Trainer).parameters)
-    train = {one.name for one in dataclasses.fields(Settings)}
+    assert {"devices", "loss"} <= set(inspect.signature(Trainer).parameters)
+    train = {one.name for one in dataclasses.fields(TrainConfig)}
     assert {"epochs", "learning_rate", "warmup", "batch", "micro_batch", "recompute"} <= train
-    assert 0 < Settings().warmup < 1, "a share"
-    assert {one.name for one in dataclasses.fields(Loading)} >= {
+    assert 0 < TrainConfig().warmup < 1, "a share"
+    assert {one.name for one in dataclasses.fields(LoadingConfig)} >= {
         "pin_memory", "num_workers", "prefetch_factor", "persistent_workers",
     }  # fmt: skip
     scaler = ScalerSettings()

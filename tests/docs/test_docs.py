@@ -27,7 +27,7 @@ ONLY_SLOW = (
     "transcribe", "Rig().ocr", "PYTHONPATH", '"a bill"',  # a real voice, model or process
     "anyrig train ", "anyrig profile", "export_onnx", "make_book", "epub --engine", "--queue",
     "jobs.run()", "mkdir letters", "anyrig use cpu", "classify train", "find_batch_size",
-    "with Trainer(",
+    "Trainer(",
 )  # fmt: skip
 """Blocks with these run in `make test-slow` alone: fakes will not do, or they take seconds."""
 PRINTED = {

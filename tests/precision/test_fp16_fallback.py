@@ -15,11 +15,10 @@ from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.precision.policy import (
     DynamicPrecision,
     FallbackEvent,
-    FallbackSettings,
     PrecisionPolicy,
     make_policy,
 )
-from anyrig.precision.scaler import ScalerSettings
+from anyrig.precision.settings import FallbackSettings, ScalerSettings
 
 
 class Steep(nn.Module):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.precision.scaler import LossScaler, NoOpScaler, ScalerSettings
+from anyrig.precision.scaler import LossScaler, NoOpScaler
+from anyrig.precision.settings import ScalerSettings
 
 SMALL = ScalerSettings(initial=8.0, interval=3, hysteresis=2, floor=1.0, ceiling=32.0)
 

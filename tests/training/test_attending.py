@@ -8,23 +8,25 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from anyrig.training import attending
-from anyrig.training.attending import Call, best_attention, calls_of
-from anyrig.training.head import LanguageLoss
+from anyrig.training import compile as attending
+from anyrig.training.compile import AttentionCall, best_attention, record_attention_calls
+from anyrig.training.losses import LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt
 
 
 def test_calls_are_seen_without_computing() -> None:
     model = Gpt(PRESETS["nano"])
     before = torch.get_rng_state()
-    found = calls_of(model, LanguageLoss(), {"tokens": torch.zeros(3, 33, dtype=torch.int64)})
-    assert found == (Call(3, 2, 2, 32, 32, 32, "causal"),)
+    found = record_attention_calls(
+        model, LanguageLoss(), {"tokens": torch.zeros(3, 33, dtype=torch.int64)}
+    )
+    assert found == (AttentionCall(3, 2, 2, 32, 32, 32, "causal"),)
     assert torch.equal(before, torch.get_rng_state())
     assert all(weight.grad is None for weight in model.parameters())
 
 
 def test_other_devices_are_left_as_they_are() -> None:
-    call = Call(1, 2, 2, 16, 16, 8, "causal")
+    call = AttentionCall(1, 2, 2, 16, 16, 8, "causal")
     switches: Any = torch.backends.cuda
     before = switches.flash_sdp_enabled()
     with best_attention([call], torch.device("cpu"), "fp32") as chosen:
@@ -47,11 +49,13 @@ def test_what_is_wrong_with_a_mask_may_be_right_without_one() -> None:
     device = torch.device("cuda")
     switches: Any = torch.backends.cuda
     before = switches.cudnn_sdp_enabled()
-    with best_attention([Call(8, 12, 12, 1024, 1024, 64, "causal")], device, "bf16") as chosen:
+    with best_attention(
+        [AttentionCall(8, 12, 12, 1024, 1024, 64, "causal")], device, "bf16"
+    ) as chosen:
         assert chosen.kernels
         assert switches.cudnn_sdp_enabled() == ("cudnn" in chosen.kernels)
     assert switches.cudnn_sdp_enabled() == before
-    with best_attention([Call(8, 1, 1, 704, 704, 64, "bool")], device, "bf16") as chosen:
+    with best_attention([AttentionCall(8, 1, 1, 704, 704, 64, "bool")], device, "bf16") as chosen:
         query = torch.full((1, 1, 704, 64), 0.1, device=device, dtype=torch.bfloat16)
         query.requires_grad_()
         mask = torch.ones(1, 1, 704, 704, device=device, dtype=torch.bool).tril()

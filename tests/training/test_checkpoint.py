@@ -21,12 +21,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.training.checkpoint import Checkpoints, Saved, check_weights
+from anyrig.training.checkpoint import Checkpoints, Saved
 from anyrig.training.checkpoint.nest import decode, encode
-from anyrig.training.checkpoint.random import capture, derived, restore
 from anyrig.training.checkpoint.read import Damaged, look, read
 from anyrig.training.checkpoint.stage import Staging
 from anyrig.training.checkpoint.write import pack, refusals, write
+from anyrig.training.distributed.group import check_weights
+from anyrig.training.rng import capture, derive_seed, restore
 
 FILES = ("weights.safetensors", "optimiser.safetensors", "random.safetensors", "state.json",
          "manifest.json")  # fmt: skip
@@ -94,7 +95,7 @@ def test_states_of_optimisers(make: Any, tmp_path: Path) -> None:
     saved = Saved(7, 2, model.state_dict(), optimiser.state_dict(), {"a": 1}, {}, 0.1 + 0.2)
     found = kept(tmp_path, saved)
     assert equal(dict(found.weights), dict(saved.weights))
-    assert equal(found.optimiser, saved.optimiser)
+    assert equal(found.optimiser, saved.optimizer)
     assert (found.step, found.epoch, found.plain, found.loss) == (7, 2, {"a": 1}, 0.1 + 0.2)
     again, other = stepped(make)
     again.load_state_dict(dict(found.weights))
@@ -518,6 +519,6 @@ def test_a_rank_without_a_state_gets_its_own() -> None:
 
 
 def test_derived_numbers_differ_and_fit() -> None:
-    found = {derived(s, t, r) for s in range(5) for t in range(20) for r in range(8)}
+    found = {derive_seed(s, t, r) for s in range(5) for t in range(20) for r in range(8)}
     assert len(found) == 800
     assert all(0 <= one < 2**63 for one in found)

@@ -18,7 +18,7 @@ from anyrig.errors import OverloadedError, StorageError
 from anyrig.training.checkpoint import Checkpoints, Kept, Saved
 from anyrig.training.checkpoint.keeper import staying
 from anyrig.training.checkpoint.write import TEMPORARY
-from anyrig.training.settings import Keeping
+from anyrig.training.config import CheckpointConfig
 
 
 def state(step: int, loss: float | None = None, value: float | None = None) -> Saved:
@@ -38,7 +38,7 @@ def row(step: int, loss: float | None = None, serial: int | None = None) -> Kept
     return Kept(Path(f"step-{step:08d}-{number}"), step, 0, loss, number, "", 0, {})
 
 
-def left(rows: list[Kept], keeping: Keeping) -> list[int]:
+def left(rows: list[Kept], keeping: CheckpointConfig) -> list[int]:
     stay = staying(rows, keeping)
     return [kept.step for kept in rows if kept.path in stay]
 
@@ -49,39 +49,39 @@ TEN = [
 
 
 @pytest.mark.parametrize(
-    ("keeping", "wanted"),
+    ("checkpoints", "wanted"),
     [
-        (Keeping(last=1, best=0), [10]),
-        (Keeping(last=3, best=0), [8, 9, 10]),
-        (Keeping(last=99, best=0), list(range(1, 11))),
-        (Keeping(last=1, best=0, every_kept=4), [4, 8, 10]),
-        (Keeping(last=1, best=1), [8, 10]),
-        (Keeping(last=1, best=3), [2, 5, 8, 10]),
-        (Keeping(last=2, best=2, every_kept=3), [3, 5, 6, 8, 9, 10]),
+        (CheckpointConfig(last=1, best=0), [10]),
+        (CheckpointConfig(last=3, best=0), [8, 9, 10]),
+        (CheckpointConfig(last=99, best=0), list(range(1, 11))),
+        (CheckpointConfig(last=1, best=0, every_kept=4), [4, 8, 10]),
+        (CheckpointConfig(last=1, best=1), [8, 10]),
+        (CheckpointConfig(last=1, best=3), [2, 5, 8, 10]),
+        (CheckpointConfig(last=2, best=2, every_kept=3), [3, 5, 6, 8, 9, 10]),
     ],
 )
-def test_rules(keeping: Keeping, wanted: list[int]) -> None:
+def test_rules(keeping: CheckpointConfig, wanted: list[int]) -> None:
     assert left(TEN, keeping) == wanted
 
 
 def test_losses_that_are_no_numbers_are_never_best() -> None:
     rows = [row(1, float("nan")), row(2, 5.0), row(3, float("inf")), row(4, None)]
-    assert left(rows, Keeping(last=1, best=1)) == [2, 4]
+    assert left(rows, CheckpointConfig(last=1, best=1)) == [2, 4]
 
 
 def test_the_later_of_two_with_one_step_stays() -> None:
     rows = [row(1, serial=1), row(2, serial=2), row(2, serial=3)]
-    assert staying(rows, Keeping(last=2, best=0)) == {rows[0].path, rows[2].path}
+    assert staying(rows, CheckpointConfig(last=2, best=0)) == {rows[0].path, rows[2].path}
 
 
 def test_a_run_that_went_back_keeps_what_it_writes_now() -> None:
     rows = [row(100, serial=1), row(200, serial=2), row(110, serial=3)]
-    assert left(rows, Keeping(last=1, best=0)) == [110]
+    assert left(rows, CheckpointConfig(last=1, best=0)) == [110]
 
 
 def test_what_is_deleted_and_what_is_found(tmp_path: Path) -> None:
     losses = [5.0, 1.0, 4.0, None, 2.0, 3.0]
-    with Checkpoints(tmp_path / "c", Keeping(last=2, every_kept=30, best=1)) as keeper:
+    with Checkpoints(tmp_path / "c", CheckpointConfig(last=2, every_kept=30, best=1)) as keeper:
         for number, loss in enumerate(losses):
             keeper.save(state(number * 10, loss))
         keeper.wait()
@@ -105,7 +105,7 @@ def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
 
 
 def test_the_next_older_whole_one_is_taken(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path, Keeping(last=4)) as keeper:
+    with Checkpoints(tmp_path, CheckpointConfig(last=4)) as keeper:
         for step in (1, 2, 3, 4):
             keeper.save(state(step))
         keeper.wait()
@@ -138,7 +138,7 @@ def test_none_whole_is_an_error_not_a_new_beginning(tmp_path: Path) -> None:
 
 
 def test_damaged_ones_do_not_count_among_the_last(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path, Keeping(last=2, best=0)) as keeper:
+    with Checkpoints(tmp_path, CheckpointConfig(last=2, best=0)) as keeper:
         for step in (1, 2, 3):
             keeper.save(state(step), wait=True)
         (tmp_path / "step-00000003/manifest.json").unlink()
@@ -163,7 +163,7 @@ def test_strays_of_killed_writers_go(tmp_path: Path) -> None:
 def test_weights_may_change_as_soon_as_save_returns(tmp_path: Path) -> None:
     weight = torch.zeros(400_000)
     plain = {"position": [0]}
-    with Checkpoints(tmp_path, Keeping(last=20)) as keeper:
+    with Checkpoints(tmp_path, CheckpointConfig(last=20)) as keeper:
         for step in range(1, 8):
             weight.fill_(step)
             plain["position"][0] = step
@@ -189,14 +189,14 @@ def test_one_copy_is_held_however_often_it_saves(tmp_path: Path) -> None:
 
 
 def test_synchronous_is_on_the_disk_at_once(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path, Keeping(asynchronous=False)) as keeper:
+    with Checkpoints(tmp_path, CheckpointConfig(asynchronous=False)) as keeper:
         keeper.save(state(1))
         assert not any(t.name == "checkpoint" for t in threading.enumerate())
         assert steps(keeper) == [1]
 
 
 def test_a_failure_surfaces_at_the_next_save_and_training_goes_on(tmp_path: Path) -> None:
-    keeper = Checkpoints(tmp_path / "c", Keeping(last=5))
+    keeper = Checkpoints(tmp_path / "c", CheckpointConfig(last=5))
     keeper.save(state(1), wait=True)
     moved = tmp_path / "moved"
     (tmp_path / "c").rename(moved)
@@ -289,7 +289,7 @@ def test_load_on_another_device(tmp_path: Path) -> None:
         found = keeper.load(device="meta")
         assert found is not None
         assert found.saved.weights["w"].device.type == "meta"
-        assert found.saved.optimiser["m"].device.type == "meta"
+        assert found.saved.optimizer["m"].device.type == "meta"
 
 
 def test_cpu_memory_of_a_loaded_state_is_its_own(tmp_path: Path) -> None:

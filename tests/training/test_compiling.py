@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.training.compiling import compile_model, decide
+from anyrig.training.compile import compile_model, decide_compile
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))
 
@@ -59,7 +59,7 @@ def expected() -> tuple[torch.Tensor, list[torch.Tensor]]:
 
 def test_what_is_worth_compiling() -> None:
     def auto(kind: str, triton: bool = True, capability: tuple[int, int] | None = (9, 0)) -> Any:
-        return decide("auto", kind, triton=triton, capability=capability)
+        return decide_compile("auto", kind, triton=triton, capability=capability)
 
     assert auto("cuda").used
     assert auto("xpu", capability=None).used
@@ -73,16 +73,16 @@ def test_what_is_worth_compiling() -> None:
     ):
         assert not found.used
         assert word in found.reason
-    assert decide(True, "cpu", triton=False, capability=None).used
-    assert not decide(False, "cuda", triton=True, capability=(9, 0)).used
+    assert decide_compile(True, "cpu", triton=False, capability=None).used
+    assert not decide_compile(False, "cuda", triton=True, capability=(9, 0)).used
 
 
 def test_nothing_of_the_compiler_is_loaded_where_it_is_not_used() -> None:
     code = (
         "import sys, torch\n"
         "from torch import nn\n"
-        "from anyrig.training.compiling import compile_model\n"
-        "from anyrig.training import graphs, loading, optimisers, schedule\n"
+        "from anyrig.training.compile import compile_model\n"
+        "from anyrig.training import data, optim, step\n"
         "model = nn.Linear(2, 2)\n"
         "compiled = compile_model(model, 'auto', 'cpu')\n"
         "compiled.run(lambda: model(torch.zeros(1, 2)))\n"
@@ -121,7 +121,7 @@ def test_a_backend_that_fails_is_left_and_the_step_is_the_same(
 ) -> None:
     told: list[str] = []
     model = Net()
-    compiled = compile_model(model, True, "cpu", backend=broken, tell=told.append)
+    compiled = compile_model(model, True, "cpu", backend=broken, on_message=told.append)
     torch.manual_seed(3)
     loss = compiled.run(step_of(model), reset=model.zero_grad)
     assert torch.equal(loss, expected[0])
@@ -175,7 +175,7 @@ def test_memory_that_runs_out_is_passed_on(when: str) -> None:
         compiled.run(lambda: model(X))
     assert detect_oom(caught.value) is not None
     assert compiled.used
-    assert not compiled.gave_up(caught.value)
+    assert not compiled.falls_back(caught.value)
 
 
 def test_errors_of_the_model_itself_come_as_they_are() -> None:

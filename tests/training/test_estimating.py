@@ -24,14 +24,12 @@ from anyrig.training.estimating.stand_in import (
     _HALF,
     _WIDEST,
 )
-from anyrig.training.estimating.task import estimates_of
+from anyrig.training.memory import recompute
 from anyrig.training.models.gpt import PRESETS, Gpt
 from anyrig.training.models.resnet import Resnet, ResnetShape
 from anyrig.training.models.unet import PRESETS as UNETS
 from anyrig.training.models.unet import Unet
-from anyrig.training.protocol import Task
-from anyrig.training.saving.recompute import recompute
-from anyrig.training.settings import Settings
+from anyrig.training.tasks import Task
 from anyrig.units import GIB, MIB
 
 MACHINES = Path(__file__).resolve().parent.parent / "machines"
@@ -322,26 +320,3 @@ def _loss(model: nn.Module, batch: Any) -> torch.Tensor:
 def _task(data: Any = None) -> Task:
     items = [{"tokens": torch.zeros(16, dtype=torch.long)} for _ in range(8)]
     return Task("a test", Gpt(PRESETS["nano"]), items if data is None else data, _loss)
-
-
-def test_a_task_is_estimated_at_two_sizes_and_told_for_a_machine(
-    machine: Callable[..., Machine],
-) -> None:
-    found = estimates_of(_task(), Settings(batch=32), precision="bf16")
-    assert [one.micro_batch for one in found] == [16, 32]
-    assert found[0].peak < found[1].peak
-    told = rows(fits(found, machine("h200-linux")))
-    assert told[1][3] == "yes"
-    assert int(told[1][4]) > 32
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [{"recompute": "blocks"}, {"recompute": "selective"}, {"micro_batch": 4},
-     {"offload_optimizer": True}],
-    ids=lambda one: next(iter(one)),
-)  # fmt: skip
-def test_settings_that_save_memory_are_seen(changed: dict[str, Any]) -> None:
-    plain = estimates_of(_task(), Settings(batch=64), precision="fp32")[-1]
-    less = estimates_of(_task(), Settings(batch=64, **changed), precision="fp32")[-1]
-    assert less.peak < plain.peak

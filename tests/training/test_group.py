@@ -17,11 +17,16 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, PeerLostError, WorkError
-from anyrig.training.distributed.alone import Alone
-from anyrig.training.distributed.joining import join, place_of, strategy_named
-from anyrig.training.distributed.launch import first_failure, launch
-from anyrig.training.distributed.restarting import START_AGAIN
-from anyrig.training.distributed.shares import Shares, cut, step_time
+from anyrig.training.distributed.ddp import Shares, divide_items, step_time
+from anyrig.training.distributed.group import Single
+from anyrig.training.distributed.launch import (
+    RESTART_CODE,
+    find_first_failure,
+    join,
+    launch,
+    parse_strategy,
+    read_rank,
+)
 from tests.training.ranks import model as toy
 from tests.training.ranks import parallel
 from tests.training.ranks.course import mixed, train
@@ -39,7 +44,7 @@ def _launch(what: str, folder: Path, **options: object) -> int:
 
 def test_a_process_that_cannot_go_on_has_all_started_again_with_less(tmp_path: Path) -> None:
     told: list[str] = []
-    assert _launch("restart", tmp_path, tell=told.append) == 1
+    assert _launch("restart", tmp_path, on_message=told.append) == 1
     assert told == ["process 1 cannot go on: all start again with a smaller micro batch"]
     assert (tmp_path / "done0").read_text() == (tmp_path / "done1").read_text() == "4 2 10"
 
@@ -93,13 +98,13 @@ def test_who_only_saw_another_end_did_not_fail_first(tmp_path: Path) -> None:
 
     report(0, "PeerLostError", 1.0)
     (tmp_path / "agent.json").write_text(json.dumps({"0": 1, "1": -signal.SIGTERM, "2": -9}))
-    assert first_failure(tmp_path, 1)[:2] == (2, -9)
+    assert find_first_failure(tmp_path, 1)[:2] == (2, -9)
     report(1, "ValueError", 3.0)
-    assert first_failure(tmp_path, 1).message == "ValueError"
+    assert find_first_failure(tmp_path, 1).message == "ValueError"
     report(3, "OSError", 2.0)
-    assert first_failure(tmp_path, 1).message == "OSError"
-    report(4, "SystemExit", 4.0, START_AGAIN)
-    assert first_failure(tmp_path, 1).code == START_AGAIN
+    assert find_first_failure(tmp_path, 1).message == "OSError"
+    report(4, "SystemExit", 4.0, RESTART_CODE)
+    assert find_first_failure(tmp_path, 1).code == RESTART_CODE
 
 
 def test_data_parallel_is_a_word_that_explains_why_not() -> None:
@@ -107,21 +112,21 @@ def test_data_parallel_is_a_word_that_explains_why_not() -> None:
         with pytest.raises(
             InvalidSettingError, match="one Python process drives all devices"
         ) as caught:
-            strategy_named(word)
+            parse_strategy(word)
         assert "ddp" in caught.value.hint
-    assert strategy_named("FSDP") == "fsdp"
+    assert parse_strategy("FSDP") == "fsdp"
     with pytest.raises(InvalidSettingError, match="unknown strategy 'zero'"):
-        strategy_named("zero")
+        parse_strategy("zero")
 
 
 def test_a_place_is_what_the_launcher_told() -> None:
-    assert place_of({}).size == 1
+    assert read_rank({}).size == 1
     told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_PORT": "29500"}
-    assert place_of(told)[:3] == (3, 4, 1)
+    assert read_rank(told)[:3] == (3, 4, 1)
     with pytest.raises(InvalidSettingError, match="WORLD_SIZE is set but RANK is not"):
-        place_of({"WORLD_SIZE": "2"})
+        read_rank({"WORLD_SIZE": "2"})
     with pytest.raises(InvalidSettingError, match="RANK is 4 of 4"):
-        place_of({**told, "RANK": "4"})
+        read_rank({**told, "RANK": "4"})
 
 
 class Wrapped(nn.Module):
@@ -147,28 +152,28 @@ def _trained(model: nn.Module, *, turned: bool = False) -> torch.optim.Optimizer
         ],
         lr=0.01,
     )
-    assert not toy.gradients(model, Alone(), toy.items(), 6)
+    assert not toy.gradients(model, Single(), toy.items(), 6)
     optimiser.step()
     optimiser.zero_grad()
     return optimiser
 
 
 def _step(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    assert not toy.gradients(model, Alone(), toy.items(1), 6)
+    assert not toy.gradients(model, Single(), toy.items(1), 6)
     optimiser.step()
-    return {name: value.clone() for name, value in Alone().weights(model).items()}
+    return {name: value.clone() for name, value in Single().state_dict(model).items()}
 
 
 def test_a_wrapped_model_with_groups_in_another_order_goes_on_as_the_plain_one() -> None:
-    group, plain = Alone(), toy.Model()
+    group, plain = Single(), toy.Model()
     optimiser = _trained(plain)
-    weights = {name: value.clone() for name, value in group.weights(plain).items()}
+    weights = {name: value.clone() for name, value in group.state_dict(plain).items()}
     del weights["head.weight"]  # tied to the embedding: files keep one of the two
-    state = group.optimiser_state(plain, optimiser)
+    state = group.optimizer_state_dict(plain, optimiser)
     assert "words.weight" in state["param_groups"][0]["params"]
     other = Wrapped(toy.Model(seed=5))
     other_optimiser = _trained(other, turned=True)
-    group.load(other, other_optimiser, weights, state)
+    group.load_state_dict(other, other_optimiser, weights, state)
     wanted = _step(plain, optimiser)
     found = _step(other, other_optimiser)
     assert found.keys() == wanted.keys()
@@ -177,21 +182,21 @@ def test_a_wrapped_model_with_groups_in_another_order_goes_on_as_the_plain_one()
 
 def test_other_groups_are_refused_before_rates_go_astray() -> None:
     model = toy.Model()
-    state = Alone().optimiser_state(model, _trained(model))
+    state = Single().optimizer_state_dict(model, _trained(model))
     one_group = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad])
     with pytest.raises(InvalidInputError, match="in other groups"):
-        Alone().load(model, one_group, Alone().weights(model), state)
+        Single().load_state_dict(model, one_group, Single().state_dict(model), state)
     fewer = torch.optim.AdamW(list(model.blocks.parameters()))
     with pytest.raises(
         InvalidInputError, match=r"not those of the checkpoint: unused\.bias"
     ) as caught:
-        Alone().load(model, fewer, Alone().weights(model), state)
+        Single().load_state_dict(model, fewer, Single().state_dict(model), state)
     assert caught.value.hint
 
 
 def _alone(num_items: int, micro: int) -> dict[str, torch.Tensor]:
     model = toy.Model()
-    assert not toy.gradients(model, Alone(), toy.items()[:num_items], micro)
+    assert not toy.gradients(model, Single(), toy.items()[:num_items], micro)
     return toy.flat(model)
 
 
@@ -250,7 +255,7 @@ def test_a_process_that_leaves_while_all_meet_is_told_of_in_words(
 
     monkeypatch.setattr("torch.distributed.init_process_group", fail)
     values = {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "MASTER_PORT": free_port()}
-    place = place_of({name: str(value) for name, value in values.items()})
+    place = read_rank({name: str(value) for name, value in values.items()})
     with pytest.raises(PeerLostError, match="another process of the group ended while all 2 met"):
         join(place, torch.device("cpu"), timeout_s=5)
 
@@ -274,7 +279,7 @@ def test_no_other_cut_ends_sooner() -> None:
         size = chance.randint(1, 4)
         speeds = [10 ** chance.uniform(-2, 2) for _ in range(size)]
         num_items = chance.randint(0, 12)
-        counts = cut(num_items, speeds)
+        counts = divide_items(num_items, speeds)
         assert sum(counts) == num_items
         least = 1 if num_items >= size else 0
         assert min(counts) >= least
@@ -291,7 +296,7 @@ class _Told:
     def __init__(self) -> None:
         self.other = 1.0
 
-    def total(self, tensor: torch.Tensor) -> torch.Tensor:
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         tensor[0, 1] = self.other
         return tensor
 
@@ -325,7 +330,7 @@ def test_the_faster_process_gets_more_and_gradients_stay_those_of_one() -> None:
 
 def _alone_in_shares(step: int) -> dict[str, Any]:
     model = toy.Model()
-    toy.gradients(model, Alone(), toy.items(step), toy.NUM_ITEMS)
+    toy.gradients(model, Single(), toy.items(step), toy.NUM_ITEMS)
     return toy.flat(model)
 
 
@@ -366,7 +371,7 @@ def test_two_processes_train_as_one_and_checkpoints_change_hands(
 
 def test_shards_computed_in_bf16_have_gradients_in_fp32() -> None:
     wanted = toy.Model(seed=7)
-    toy.gradients(wanted, Alone(), toy.items(), 12)
+    toy.gradients(wanted, Single(), toy.items(), 12)
     for answer in run_ranks(mixed):
         assert answer["seen"] == {torch.bfloat16}
         assert "a batch of 7 cannot be cut evenly over 2 processes" in answer["said"]

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyrig.training.head import IGNORED, LanguageLoss, linear_cross_entropy
+from anyrig.training.losses import IGNORED, LanguageLoss, linear_cross_entropy
 from anyrig.training.models.gpt import Gpt, GptShape
 
 CHUNKS: list[int | Literal["auto"]] = [1, 3, "auto", 50]

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from anyrig.precision.scaler import ScalerSettings
-from anyrig.training import Settings, Trainer
+from anyrig.precision.settings import ScalerSettings
+from anyrig.training import TrainConfig, Trainer
 from anyrig.training.checkpoint import Checkpoints, Saved
-from anyrig.training.eighths import Fp8Linear, convert
-from anyrig.training.head import IGNORED, LanguageLoss, linear_cross_entropy
+from anyrig.training.config import CheckpointConfig, LoadingConfig
+from anyrig.training.losses import IGNORED, LanguageLoss, linear_cross_entropy
 from anyrig.training.models.gpt import Gpt, GptShape
-from anyrig.training.settings import Keeping, Loading
+from anyrig.training.precision import Fp8Linear, convert
 
 pytestmark = pytest.mark.gpu
 GIB = 1 << 30
@@ -47,14 +47,14 @@ def case(rows: int, size: int = 1024, width: int = 256) -> tuple[torch.Tensor, .
     return states.requires_grad_(), weight.requires_grad_(), targets
 
 
-@pytest.mark.parametrize("eighths", [False, True])
+@pytest.mark.parametrize("fp8", [False, True])
 @pytest.mark.parametrize("rows", [64, 1000, 1009, 1])
 @pytest.mark.parametrize("chunks", [1, 3, "auto"])
 @pytest.mark.parametrize("vocabulary", [1024, 1001])
 def test_kernels_and_fp8_give_what_fp32_gives(
-    eighths: bool, rows: int, chunks: Any, vocabulary: int
+    fp8: bool, rows: int, chunks: Any, vocabulary: int
 ) -> None:
-    if eighths and not has_fp8():
+    if fp8 and not has_fp8():
         pytest.skip("no fp8 here")
     states, weight, targets = case(rows)
     targets = targets.clamp(max=vocabulary - 1)
@@ -64,13 +64,13 @@ def test_kernels_and_fp8_give_what_fp32_gives(
     wanted = torch.autograd.grad(plain, (states, weight))
     with torch.autocast("cuda", dtype=torch.bfloat16):
         ours = linear_cross_entropy(
-            states, weight, targets, chunks=chunks, vocabulary=vocabulary, eighths=eighths
+            states, weight, targets, chunks=chunks, vocabulary=vocabulary, fp8=fp8
         )
     found = torch.autograd.grad(ours, (states, weight))
     assert float(ours.detach()) == pytest.approx(float(plain.detach()), rel=1e-3)
     for true, near in zip(wanted, found, strict=True):
         assert near.dtype == torch.float32
-        assert alike(true, near) > (0.995 if eighths else 0.999)
+        assert alike(true, near) > (0.995 if fp8 else 0.999)
     assert not found[1][vocabulary:].any()
     assert not found[0][targets == IGNORED].any()
 
@@ -132,12 +132,12 @@ def loss(net: nn.Module, batch: Any) -> torch.Tensor:
 def run(net: nn.Module, given: Any = None, **changed: Any) -> tuple[list[float], Any, Any]:
     how = {
         "batch": 64, "micro_batch": 64, "steps": 20, "learning_rate": 1e-3, "compile": False,
-        "schedule": "constant", "cuda_graphs": False, "loading": Loading(num_workers=0),
-        "keeping": Keeping(every_s=0), **changed,
+        "schedule": "constant", "cuda_graphs": False, "loading": LoadingConfig(num_workers=0),
+        "checkpoints": CheckpointConfig(every_s=0), **changed,
     }  # fmt: skip
     options = {name: how.pop(name) for name in ("loss", "units") if name in how}
     with Trainer(net, data=given if given is not None else data(), device="cuda",
-                 settings=Settings(**how), **{"loss": loss, **options}) as one:  # fmt: skip
+                 config=TrainConfig(**how), **{"loss": loss, **options}) as one:  # fmt: skip
         parts = one.open().parts
         torch.cuda.reset_peak_memory_stats()
         summary = one.run()
@@ -254,7 +254,7 @@ def test_batches_are_pinned_where_that_is_set(pin: bool) -> None:
         seen.append((batch[0].device.type, batch[0].device.type == "cpu" and batch[0].is_pinned()))
         return len(batch[0])
 
-    run(wide(), steps=3, units=look, loading=Loading(num_workers=0, pin_memory=pin))
+    run(wide(), steps=3, units=look, loading=LoadingConfig(num_workers=0, pin_memory=pin))
     on_host = [pinned for place, pinned in seen if place == "cpu"]
     assert on_host
     assert set(on_host) == {pin}
@@ -267,7 +267,7 @@ def test_what_is_saved_is_what_it_was_when_it_was_saved(tmp_path: Path) -> None:
     """Weights are changed at once, while a thread writes the copy."""
     weights = {f"w{number}": torch.randn(4096, 1024, device="cuda") for number in range(8)}
     wanted = {name: value.cpu() for name, value in weights.items()}
-    with Checkpoints(tmp_path, Keeping(asynchronous=True)) as checkpoints:
+    with Checkpoints(tmp_path, CheckpointConfig(asynchronous=True)) as checkpoints:
         for step in (1, 2):
             checkpoints.save(Saved(step, weights=weights, optimizer={}, plain={}, random={}))
             for value in weights.values():

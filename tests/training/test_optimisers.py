@@ -13,21 +13,20 @@ from torch import nn
 
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.training import Settings, Trainer, optimisers
-from anyrig.training.lion import Lion
-from anyrig.training.masters import Masters
-from anyrig.training.optimisers import (
+from anyrig.training import TrainConfig, Trainer
+from anyrig.training.config import CheckpointConfig, LoadingConfig, Schedule, choose_placement
+from anyrig.training.optim import (
     NAMES,
+    MasterWeights,
+    RateScheduler,
+    build_optimizer,
     groups_of,
-    make,
-    materialise,
+    materialize_state,
+    rate_at,
     skip_on_device,
     split_weights,
     supports_found_inf,
 )
-from anyrig.training.placing import placed
-from anyrig.training.schedule import Rates, rate_at
-from anyrig.training.settings import Keeping, Loading, Schedule
 
 X = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
 
@@ -61,62 +60,46 @@ def test_matrices_decay_and_vectors_do_not() -> None:
 
 def test_fused_is_said_and_gives_the_same() -> None:
     quick, plain = net(), net()
-    one, why = make("adamw", quick, fused="auto")
-    other, why_not = make("adamw", plain, fused=False)
+    one, why = build_optimizer("adamw", quick, fused="auto")
+    other, why_not = build_optimizer("adamw", plain, fused=False)
     assert "adamw, fused" in why
     assert "not fused, as set" in why_not
     torch.testing.assert_close(train(quick, one), train(plain, other))
 
 
 def test_fused_falls_back_with_words() -> None:
-    assert "no fused lion" in make("lion", net(), fused=True).reason
+    assert "no fused adafactor" in build_optimizer("adafactor", net(), fused=True).reason
     sparse = nn.Sequential(nn.Embedding(4, 2, sparse=True), nn.Linear(2, 2))
-    assert "sparse" in make("sgd", sparse, fused=True).reason
+    assert "sparse" in build_optimizer("sgd", sparse, fused=True).reason
 
 
 def test_unknown_names_get_the_nearest() -> None:
     with pytest.raises(InvalidSettingError, match="unknown optimizer") as caught:
-        make("adamW", net())
+        build_optimizer("adamW", net())
     assert "adamw" in caught.value.hint
 
 
 def test_classes_functions_and_instances() -> None:
     model = net()
-    by_class = make(torch.optim.NAdam, model, learning_rate=0.5).optimiser
+    by_class = build_optimizer(torch.optim.NAdam, model, learning_rate=0.5).optimizer
     assert isinstance(by_class, torch.optim.NAdam)
     assert by_class.param_groups[0]["lr"] == 0.5
-    by_function = make(lambda groups: torch.optim.SGD(groups, lr=0.25), model).optimiser
+    by_function = build_optimizer(lambda groups: torch.optim.SGD(groups, lr=0.25), model).optimizer
     assert by_function.param_groups[0]["lr"] == 0.25
     own = torch.optim.SGD(list(model.parameters())[:1], lr=1.0)
-    made = make(own, model)
-    assert made.optimiser is own
+    made = build_optimizer(own, model)
+    assert made.optimizer is own
     assert "3 trainable weights" in made.reason
     with pytest.raises(InvalidInputError, match="none of the model's weights"):
-        make(torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0), model)
+        build_optimizer(torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0), model)
     nothing: Any = lambda groups: len(groups)  # noqa: E731
     with pytest.raises(InvalidInputError, match="not an optimizer"):
-        make(nothing, model)
+        build_optimizer(nothing, model)
 
 
 def test_nothing_to_train_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="no weights"):
-        make("adamw", net().requires_grad_(False))
-
-
-def test_lion_does_what_its_paper_says() -> None:
-    weight = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
-    optimiser = Lion([weight], lr=0.1, betas=(0.9, 0.99), weight_decay=0.5)
-    weights, kept = [1.0, -2.0, 3.0], [0.0, 0.0, 0.0]
-    for gradient in ([1.0, -1.0, 0.0], [-0.05, 3.0, 1.0]):
-        weight.grad = torch.tensor(gradient)
-        optimiser.step()
-        for at, g in enumerate(gradient):
-            move = 0.9 * kept[at] + 0.1 * g
-            weights[at] *= 1 - 0.1 * 0.5
-            weights[at] -= 0.1 * ((move > 0) - (move < 0))
-            kept[at] = 0.99 * kept[at] + 0.01 * g
-    assert weight.tolist() == pytest.approx(weights)
-    assert optimiser.state[weight]["exp_avg"].tolist() == pytest.approx(kept)
+        build_optimizer("adamw", net().requires_grad_(False))
 
 
 Choice = str | Callable[..., torch.optim.Optimizer]
@@ -130,11 +113,11 @@ KINDS: list[tuple[Choice, dict[str, Any]]] = [
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_state_made_ahead_changes_nothing(kind: Choice, options: dict[str, Any]) -> None:
     ahead, plain = net(), net()
-    one = make(kind, ahead, learning_rate=0.05, **options).optimiser
-    other = make(kind, plain, learning_rate=0.05, **options).optimiser
+    one = build_optimizer(kind, ahead, learning_rate=0.05, **options).optimizer
+    other = build_optimizer(kind, plain, learning_rate=0.05, **options).optimizer
     kept = torch.ones_like(next(ahead.parameters()))
     next(ahead.parameters()).grad = kept
-    found = materialise(one)
+    found = materialize_state(one)
     assert next(ahead.parameters()).grad is kept
     assert torch.equal(flat(ahead), flat(plain))
     state_of = {id(weight): state for weight, state in one.state.items() if state}
@@ -146,7 +129,7 @@ def test_state_made_ahead_changes_nothing(kind: Choice, options: dict[str, Any])
         for value in state.values()
         if isinstance(value, torch.Tensor)
     ) == pytest.approx(found.num_bytes)
-    assert materialise(one).num_bytes == found.num_bytes
+    assert materialize_state(one).num_bytes == found.num_bytes
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "sgd", "momentum"])
@@ -154,8 +137,8 @@ def test_state_made_ahead_changes_nothing(kind: Choice, options: dict[str, Any])
 def test_a_flag_on_the_device_calls_a_step_off(name: str, flag: float) -> None:
     """Also the first one, and also where several processes' flags were added up."""
     model, plain = net(), net()
-    one = make(name, model, learning_rate=0.05).optimiser
-    other = make(name, plain, learning_rate=0.05).optimiser
+    one = build_optimizer(name, model, learning_rate=0.05).optimizer
+    other = build_optimizer(name, plain, learning_rate=0.05).optimizer
     assert supports_found_inf(one)
     for bad in (True, False, True, False):
         one.zero_grad()
@@ -201,7 +184,7 @@ def optimiser_of(*rates: float | torch.Tensor) -> torch.optim.Optimizer:
 
 def test_groups_keep_their_proportions() -> None:
     optimiser = optimiser_of(1.0, 0.1)
-    rates = Rates(optimiser, total=10, schedule="linear", final=0.0)
+    rates = RateScheduler(optimiser, total=10, schedule="linear", final=0.0)
     seen = []
     for _ in range(10):
         first, second = (group["lr"] for group in optimiser.param_groups)
@@ -213,7 +196,7 @@ def test_groups_keep_their_proportions() -> None:
 def test_rates_in_tensors_are_filled_in_place() -> None:
     tensor = torch.tensor(0.5)
     optimiser = torch.optim.AdamW([torch.zeros(1)], lr=tensor)
-    rates = Rates(optimiser, total=10, schedule="linear", final=0.0)
+    rates = RateScheduler(optimiser, total=10, schedule="linear", final=0.0)
     rates.step()
     assert optimiser.param_groups[0]["lr"] is tensor
     assert float(tensor) == pytest.approx(0.45)
@@ -221,12 +204,12 @@ def test_rates_in_tensors_are_filled_in_place() -> None:
 
 def test_resume_is_exact_also_after_the_optimiser_was_loaded() -> None:
     first = optimiser_of(0.3)
-    rates = Rates(first, total=50, warmup=0.1, final=0.1)
+    rates = RateScheduler(first, total=50, warmup=0.1, final=0.1)
     for _ in range(17):
         rates.step()
     state = json.loads(json.dumps(rates.state_dict()))
     again = optimiser_of(0.3)
-    resumed = Rates(again, total=50, warmup=0.1, final=0.1)
+    resumed = RateScheduler(again, total=50, warmup=0.1, final=0.1)
     again.load_state_dict(first.state_dict())
     resumed.load_state_dict(state)
     assert [rates.step() for _ in range(33)] == [resumed.step() for _ in range(33)]
@@ -234,9 +217,9 @@ def test_resume_is_exact_also_after_the_optimiser_was_loaded() -> None:
 
 def test_a_resume_may_change_the_peak() -> None:
     old = optimiser_of(0.3)
-    Rates(old, total=10, schedule="constant")
+    RateScheduler(old, total=10, schedule="constant")
     new = optimiser_of(0.6)
-    rates = Rates(new, total=10, schedule="constant")
+    rates = RateScheduler(new, total=10, schedule="constant")
     new.load_state_dict(old.state_dict())
     rates.load_state_dict({"steps": 3})
     assert new.param_groups[0]["lr"] == rates.rate == 0.6
@@ -245,7 +228,7 @@ def test_a_resume_may_change_the_peak() -> None:
 @pytest.mark.parametrize("state", [{}, {"steps": -1}, {"steps": "3"}])
 def test_nonsense_in_a_checkpoint_is_refused(state: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError, match="is not valid"):
-        Rates(optimiser_of(0.3), total=10).load_state_dict(state)
+        RateScheduler(optimiser_of(0.3), total=10).load_state_dict(state)
 
 
 class TiedModel(nn.Module):
@@ -278,7 +261,7 @@ def data() -> torch.utils.data.TensorDataset:
 def test_a_state_is_what_the_model_had_and_goes_round_in_fp32() -> None:
     plain = {name: value.clone() for name, value in TiedModel().state_dict().items()}
     model = TiedModel()
-    masters = Masters(model)
+    masters = MasterWeights(model)
     found = masters.state_dict()
     assert list(found) == list(plain)
     for name, value in plain.items():
@@ -287,7 +270,7 @@ def test_a_state_is_what_the_model_had_and_goes_round_in_fp32() -> None:
     # One weight under two names is one tensor, so that it is written once.
     assert found["head.weight"].data_ptr() == found["table.weight"].data_ptr()
     other = TiedModel(seed=1)
-    theirs = Masters(other)
+    theirs = MasterWeights(other)
     theirs.load_state_dict(found)
     for name, value in plain.items():
         assert torch.equal(theirs.state_dict()[name], value)
@@ -297,7 +280,7 @@ def test_a_state_is_what_the_model_had_and_goes_round_in_fp32() -> None:
 
 def test_the_model_computes_in_bf16_and_the_rest_stays() -> None:
     model = TiedModel()
-    masters = Masters(model)
+    masters = MasterWeights(model)
     assert model.table.weight.dtype == torch.bfloat16
     assert model.norm.weight.dtype == torch.float32
     assert model.frozen.weight.dtype == torch.float32
@@ -311,41 +294,42 @@ def test_the_model_computes_in_bf16_and_the_rest_stays() -> None:
 
 def test_norms_of_any_shape_are_spared_from_decay() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm((4, 4)))
-    plain = optimisers.split_weights(model)
-    halved = optimisers.split_weights(Masters(model))
+    plain = split_weights(model)
+    halved = split_weights(MasterWeights(model))
     assert [len(one) for one in plain] == [len(one) for one in halved] == [1, 3]
 
 
 def test_small_gradients_of_many_micro_batches_are_added_in_fp32() -> None:
     model = nn.Linear(1, 1, bias=False)
-    masters = Masters(model)
+    masters = MasterWeights(model)
     master = next(iter(masters.parameters()))
     for size in (256.0, *[0.5] * 8):  # each half would be lost beside 256 in bf16
         model.weight.grad = torch.full_like(model.weight, size)
-        masters.gather()
+        masters.take_gradients()
     assert master.grad is not None
     assert float(master.grad) == 260.0
 
 
 def test_given_back_the_model_has_what_was_trained() -> None:
     model = TiedModel()
-    masters = Masters(model)
+    masters = MasterWeights(model)
     wanted = dict(masters.named_parameters())["table.weight"]
     with torch.no_grad():
         wanted.add_(1e-4)  # less than bf16 can tell from nothing
-    masters.give_back()
+    masters.return_weights()
     assert model.table.weight.dtype == torch.float32
     assert torch.equal(model.table.weight, wanted)
     assert model.head.weight is model.table.weight
-    masters.give_back()
+    masters.return_weights()
 
 
-def half(steps: int, **changed: Any) -> Settings:
-    return Settings(
+def half(steps: int, **changed: Any) -> TrainConfig:
+    return TrainConfig(
         **{
             "batch": 16, "micro_batch": 8, "steps": steps, "precision": "bf16",
             "half_weights": True, "learning_rate": 1e-2, "schedule": "constant",
-            "loading": Loading(num_workers=0), "keeping": Keeping(every_steps=3, every_s=0),
+            "loading": LoadingConfig(num_workers=0),
+            "checkpoints": CheckpointConfig(every_steps=3, every_s=0),
             **changed,
         }
     )  # fmt: skip
@@ -353,7 +337,7 @@ def half(steps: int, **changed: Any) -> Settings:
 
 def run(folder: Path | None, steps: int, **changed: Any) -> tuple[list[float], TiedModel, Any]:
     model = TiedModel()
-    with Trainer(model, data=data(), loss=loss, settings=half(steps, **changed), device="cpu",
+    with Trainer(model, data=data(), loss=loss, config=half(steps, **changed), device="cpu",
                  folder=folder) as trainer:  # fmt: skip
         summary = trainer.run()
         seen = model.table.weight.dtype
@@ -388,8 +372,10 @@ def test_left_to_itself_the_number_format_goes_with_the_weights(
     assert summary.precision == "bf16"
     assert len(curve) == 3
     older = machine("no-gpu")  # a CPU that has no bf16 of its own
-    assert placed(Settings(), "cpu", machine=older).precision == "fp32"
-    assert placed(Settings(half_weights=True), "cpu", machine=older).precision == "bf16"
+    assert choose_placement(TrainConfig(), "cpu", machine=older).precision == "fp32"
+    assert (
+        choose_placement(TrainConfig(half_weights=True), "cpu", machine=older).precision == "bf16"
+    )
 
 
 def test_an_optimiser_of_the_copies_is_refused() -> None:
@@ -397,9 +383,7 @@ def test_an_optimiser_of_the_copies_is_refused() -> None:
     given = torch.optim.SGD(model.parameters(), lr=0.1)
     with (
         pytest.raises(InvalidSettingError, match="half_weights") as caught,
-        Trainer(
-            model, data=data(), loss=loss, optimizer=given, settings=half(2), device="cpu"
-        ) as t,
+        Trainer(model, data=data(), loss=loss, optimizer=given, config=half(2), device="cpu") as t,
     ):
         t.run()
     assert "by name" in caught.value.hint

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import gc
 import io
 import pickle
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,18 +17,22 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import InvalidSettingError
-from anyrig.training import Settings, Trainer
+from anyrig.training import TrainConfig, Trainer
 from anyrig.training.estimating.books import Books
+from anyrig.training.memory import (
+    RecomputeMode,
+    find_blocks,
+    offload_optimizer,
+    offload_state,
+    recompute,
+    recomputed,
+)
 from anyrig.training.models.gpt import PRESETS, Gpt
 from anyrig.training.models.resnet import Resnet, ResnetShape
 from anyrig.training.models.unet import PRESETS as UNETS
 from anyrig.training.models.unet import Unet
-from anyrig.training.saving.blocks import blocks_of
-from anyrig.training.saving.offload import offload_activations
-from anyrig.training.saving.offload_state import offload_optimizer, offload_state
-from anyrig.training.saving.recompute import How, recompute, recomputed
 
-HOWS: tuple[How, ...] = ("blocks", "selective")
+HOWS: tuple[RecomputeMode, ...] = ("blocks", "selective")
 
 
 class Unit(nn.Module):
@@ -132,14 +134,14 @@ def _bart() -> nn.Module:
 def test_the_repeated_blocks_are_found(
     make: Callable[[], nn.Module], kinds: set[str], count: int
 ) -> None:
-    found = blocks_of(make())
+    found = find_blocks(make())
     assert {type(one).__name__ for one in found.values()} == kinds
     assert len(found) == count
 
 
 def test_a_unets_blocks_hold_most_of_it() -> None:
     model = Unet(UNETS["tiny"])
-    found = blocks_of(model)
+    found = find_blocks(model)
     inside = sum(w.numel() for one in found.values() for w in one.parameters())
     assert inside > 0.7 * sum(one.numel() for one in model.parameters())
 
@@ -150,17 +152,17 @@ def test_blocks_that_are_plain_attributes_are_found() -> None:
             super().__init__()
             self.first, self.second = Mlp(), Mlp()
 
-    assert set(blocks_of(Two())) == {"first", "second"}
+    assert set(find_blocks(Two())) == {"first", "second"}
 
 
 def test_named_classes_win_and_unknown_ones_are_refused() -> None:
     model = Gpt(PRESETS["nano"])
-    assert len(blocks_of(model, ["GptMlp"])) == 2
+    assert len(find_blocks(model, ["GptMlp"])) == 2
     # One inside another is not computed twice over.
     assert all(type(one).__name__ == "GptBlock" for one in
-               blocks_of(model, ["GptMlp", "GptBlock"]).values())  # fmt: skip
+               find_blocks(model, ["GptMlp", "GptBlock"]).values())  # fmt: skip
     with pytest.raises(InvalidSettingError, match="GptBlok") as caught:
-        blocks_of(model, ["GptBlok"])
+        find_blocks(model, ["GptBlok"])
     assert "GptBlock" in caught.value.hint
 
 
@@ -245,10 +247,10 @@ def test_a_trainer_recomputes_a_plain_sequence() -> None:
     for how in hows:
         torch.manual_seed(0)
         net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
-        settings = Settings(batch=8, micro_batch=8, epochs=2, recompute=how, precision="fp32")
+        settings = TrainConfig(batch=8, micro_batch=8, epochs=2, recompute=how, precision="fp32")
         with Trainer(
             net, data=inputs, loss=lambda net, batch: net(batch).square().mean(),
-            settings=settings, device="cpu",
+            config=settings, device="cpu",
         ) as trainer:  # fmt: skip
             trainer.run()
             curves.append([row.loss for row in trainer.history()])
@@ -277,7 +279,7 @@ def test_a_plain_sequence_keeps_less() -> None:
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("half", [False, True], ids=["fp32", "bf16"])
-def test_gradients_statistics_and_dropout_are_the_same(how: How, half: bool) -> None:
+def test_gradients_statistics_and_dropout_are_the_same(how: RecomputeMode, half: bool) -> None:
     plain = Net()
     other = copy.deepcopy(plain)
     recompute(other, how)
@@ -287,7 +289,7 @@ def test_gradients_statistics_and_dropout_are_the_same(how: How, half: bool) -> 
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_language_model_in_double_precision_is_the_same(how: How) -> None:
+def test_a_language_model_in_double_precision_is_the_same(how: RecomputeMode) -> None:
     plain = Gpt(PRESETS["nano"]).double()
     other = copy.deepcopy(plain)
     recompute(other, how)
@@ -296,7 +298,7 @@ def test_a_language_model_in_double_precision_is_the_same(how: How) -> None:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_layer_that_is_used_several_times_under_autocast(how: How) -> None:
+def test_a_layer_that_is_used_several_times_under_autocast(how: RecomputeMode) -> None:
     """The weights' casts are remembered by autocast in the first pass, not in the second."""
 
     class Shared(nn.Module):
@@ -438,7 +440,7 @@ def test_copies_and_pickles_have_blocks_of_their_own() -> None:
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("half", [False, True], ids=["fp32", "bf16"])
-def test_a_compiled_model_is_the_same(how: How, half: bool) -> None:
+def test_a_compiled_model_is_the_same(how: RecomputeMode, half: bool) -> None:
     plain = nn.Sequential(Mlp(), Mlp())
     other = copy.deepcopy(plain)
     recompute(other, how)
@@ -450,98 +452,10 @@ def test_a_compiled_model_is_the_same(how: How, half: bool) -> None:
         torch.testing.assert_close(a, b, rtol=0.02 if half else 1e-5, atol=1e-3 if half else 1e-6)
 
 
-class Attention(nn.Module):
-    """Queries, keys and values are views of one product."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        split = self.qkv(states).view(*states.shape[:2], 3, 2, 8).permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(*split.unbind(0))
-        gathered: torch.Tensor = self.out(F.gelu(seen.transpose(1, 2).reshape(states.shape)))
-        return gathered
-
-
 def gradients(model: nn.Module) -> list[torch.Tensor]:
     found = [one.grad.clone() for one in model.parameters() if one.grad is not None]
     model.zero_grad()
     return found
-
-
-@pytest.fixture
-def given() -> torch.Tensor:
-    return torch.randn(2, 8, 16, generator=torch.Generator().manual_seed(1))
-
-
-@pytest.mark.parametrize("ahead", [0, 2, 100])
-def test_gradients_are_the_same_when_activations_were_away(given: torch.Tensor, ahead: int) -> None:
-    model = nn.Sequential(Attention(), Attention(), Attention())
-    model(given).square().mean().backward()
-    plain = gradients(model)
-    context = offload_activations(model.parameters(), least_bytes=1, ahead=ahead, stay=())
-    for _ in range(3):
-        moved = context.num_bytes
-        with context:
-            loss = model(given).square().mean()
-        loss.backward()
-        assert context.num_bytes > moved
-        assert all(torch.equal(a, b) for a, b in zip(plain, gradients(model), strict=True))
-
-
-def test_what_is_kept_for_backward_is_not_on_the_device_meanwhile(given: torch.Tensor) -> None:
-    model = Attention()
-    made: list[Any] = []
-
-    def note(module: nn.Module, args: object, result: torch.Tensor) -> None:
-        made.append(result.untyped_storage())
-
-    model.qkv.register_forward_hook(note)
-    model(given)
-    with offload_activations(model.parameters(), least_bytes=1, stay=()):
-        loss = model(given).sum()
-    refs = [weakref.ref(one) for one in made]
-    made.clear()
-    gc.collect()
-    # The product that queries, keys and values look at is freed as soon as attention is done.
-    assert refs[1]() is None
-    loss.backward()
-
-
-def test_views_of_one_product_travel_once(given: torch.Tensor) -> None:
-    model = Attention()
-    with offload_activations(model.parameters(), least_bytes=3 * 2 * 8 * 16 * 4, stay=()) as away:
-        model(given).sum().backward()
-    assert away.num_bytes == 3 * 2 * 8 * 16 * 4
-
-
-def test_weights_and_small_tensors_stay(given: torch.Tensor) -> None:
-    model = nn.Linear(16, 16)
-    with offload_activations(model.parameters(), least_bytes=1, stay=()) as away:
-        model(given.requires_grad_()).sum().backward()
-    assert away.num_bytes == given.nbytes  # the input alone, not the weight
-    with offload_activations(model.parameters(), least_bytes=given.nbytes + 1, stay=()) as away:
-        model(given).sum().backward()
-    assert away.num_bytes == 0
-
-
-def test_a_graph_may_run_backwards_twice(given: torch.Tensor) -> None:
-    model = Attention()
-    with offload_activations(least_bytes=1, stay=()):
-        loss = model(given).square().mean()
-    loss.backward(retain_graph=True)
-    first = gradients(model)
-    loss.backward()
-    assert all(torch.equal(a, b) for a, b in zip(first, gradients(model), strict=True))
-
-
-def test_a_cpu_keeps_its_activations_and_says_so(given: torch.Tensor) -> None:
-    model = Attention()
-    with offload_activations(model.parameters(), least_bytes=1) as away:
-        model(given).sum().backward()
-    assert away.num_bytes == 0
-    assert "on the host already" in away.reason
 
 
 # -- the optimiser's state ------------------------------------------------------------------------

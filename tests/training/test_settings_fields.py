@@ -22,17 +22,17 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.policy import FallbackSettings, make_policy
-from anyrig.precision.scaler import ScalerSettings
-from anyrig.training import Settings, Trainer, checks
-from anyrig.training.head import LanguageLoss
-from anyrig.training.settings import Keeping, Loading
-from anyrig.training.step import Step
+from anyrig.precision.policy import make_policy
+from anyrig.precision.settings import FallbackSettings, ScalerSettings
+from anyrig.training import TrainConfig, Trainer
+from anyrig.training.callbacks import Callback
+from anyrig.training.config import CheckpointConfig, LoadingConfig
+from anyrig.training.losses import LanguageLoss
 
 GIB = 1 << 30
 TABLES = {
-    "loading": Loading,
-    "keeping": Keeping,
+    "loading": LoadingConfig,
+    "checkpoints": CheckpointConfig,
     "scaler": ScalerSettings,
     "moving": FallbackSettings,
 }
@@ -54,7 +54,7 @@ def claim(*names: str) -> Callable[[Claim], Claim]:
 
 
 def fields() -> list[str]:
-    own = [one.name for one in dataclasses.fields(Settings) if one.name not in TABLES]
+    own = [one.name for one in dataclasses.fields(TrainConfig) if one.name not in TABLES]
     inner = [f"{name}.{one.name}" for name, kind in TABLES.items()
              for one in dataclasses.fields(kind)]  # fmt: skip
     return own + inner
@@ -112,6 +112,14 @@ def mse(net: nn.Module, batch: Any) -> torch.Tensor:
     return nn.functional.mse_loss(net(batch[0]).float(), batch[1])
 
 
+class _Events(Callback):
+    def __init__(self, events: list[tuple[str, str]]) -> None:
+        self.events = events
+
+    def on_event(self, trainer: Trainer, kind: str, text: str) -> None:
+        self.events.append((kind, text))
+
+
 class Ran:
     """A run of a few steps, and what was seen of it."""
 
@@ -126,7 +134,8 @@ class Ran:
             "batch": 8, "micro_batch": 8, "steps": steps, "learning_rate": 1e-2,
             "precision": "fp32", "schedule": "constant", "warmup": 0, "compile": False,
             "name_nonfinite": False,  # it calls the loss once more
-            "loading": Loading(num_workers=0), "keeping": Keeping(every_s=0), **changed,
+            "loading": LoadingConfig(num_workers=0), "checkpoints": CheckpointConfig(every_s=0),
+            **changed,
         }  # fmt: skip
         self.net: Any = (before or Net)()
         self.start = {name: one.clone() for name, one in self.net.state_dict().items()}
@@ -142,22 +151,16 @@ class Ran:
 
         loss_given: Any = inner if isinstance(inner, LanguageLoss) else loss
         with Trainer(
-            self.net, loss=loss_given, settings=Settings(**given), device="cpu", folder=folder,
-            **{"data": data(), **options},
+            self.net, loss=loss_given, config=TrainConfig(**given), device="cpu", folder=folder,
+            callbacks=[_Events(self.events)], **{"data": data(), **options},
         ) as self.trainer:  # fmt: skip
-            told = self.trainer._relay.event
-
-            def event(kind: str, text: str, **facts: Any) -> None:
-                self.events.append((kind, text))
-                told(kind, text, **facts)
-
-            self.trainer._relay.event = event  # type: ignore[method-assign]
             run = self.trainer.open()
-            self.parts = run.parts
+            self.run = run
+            self.optimizer = run.train_step.optimizer
+            self.compiled = getattr(self.net, "_compiled_call_impl", None) is not None
             if only_open:
-                self.compiled = getattr(self.net, "_compiled_call_impl", None) is not None
                 return
-            self.summary = self.trainer.run()
+            self.summary = self.trainer.fit()
             self.rows = self.trainer.history()
             self.kept = [one.step for one in run.checkpoints.all()] if run.checkpoints else []
         self.curve = [row.loss for row in self.rows]
@@ -165,7 +168,7 @@ class Ran:
 
     @property
     def step(self) -> int:
-        return self.trainer.open().state.step
+        return self.trainer.step
 
     def of(self, kind: str) -> list[str]:
         return [text for one, text in self.events if one == kind]
@@ -376,9 +379,9 @@ def _(_: Path) -> None:
 
     def budget(**changed: Any) -> int:
         ran = Ran(batch=1, micro_batch="auto", steps=1, **changed)
-        assert ran.parts.fit is not None
-        assert ran.parts.fit.budget_bytes is not None
-        return ran.parts.fit.budget_bytes
+        assert ran.run.fit is not None
+        assert ran.run.fit.budget_bytes is not None
+        return ran.run.fit.budget_bytes
 
     assert budget(memory_gb=7.5) == 7.5 * GIB
     assert budget(memory_gb=8.0) == 8 * GIB
@@ -401,20 +404,9 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     """The state's place is seen on a GPU; here, that another step gives the same numbers."""
     plain, offloaded = (Ran(offload_optimizer=one) for one in (False, True))
-    assert "step" not in vars(plain.parts.optimiser)
-    assert "step" in vars(offloaded.parts.optimiser)
+    assert "step" not in vars(plain.optimizer)
+    assert "step" in vars(offloaded.optimizer)
     assert plain.curve == offloaded.curve
-
-
-@claim("offload_activations")
-def _(_: Path) -> None:
-    """Saved tensors go through a place that looks at them; a CPU's stay where they are."""
-
-    def looked_at(_: Ran) -> bool:
-        return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
-
-    assert not Ran(steps=1, at=looked_at).inside[-1]
-    assert Ran(steps=1, at=looked_at, offload_activations=True).inside[-1]
 
 
 class Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own
@@ -451,17 +443,6 @@ def _(_: Path) -> None:
     assert not Ran(compile=False, only_open=True).compiled
 
 
-@claim("cuda_graphs")
-def _(_: Path) -> None:
-    """Only a GPU records: here it is said why not, where it was asked for."""
-    for how in (True, False):
-        ran = Ran(cuda_graphs=how, steps=1)
-        assert (
-            any("no CUDA graphs" in text for text in ran.of("recording")) is how
-            or (ran.parts.step._recorded is not None) is how
-        )
-
-
 @claim("cudnn_benchmark")
 def _(_: Path) -> None:
     for how in (True, False):
@@ -472,7 +453,7 @@ def _(_: Path) -> None:
 @claim("fused_optimizer")
 def _(_: Path) -> None:
     for how in (True, False):
-        groups = Ran(fused_optimizer=how, steps=1).parts.optimiser.param_groups
+        groups = Ran(fused_optimizer=how, steps=1).optimizer.param_groups
         assert bool(groups[0]["fused"]) is how
 
 
@@ -499,7 +480,7 @@ def by(steps: int = 8, epochs: int = 1, **how: Any) -> list[set[int]]:
         seen.append(int(batch[1][0]))
         return mse(net, (batch[0], batch[1] * 0))
 
-    Ran(steps=steps * epochs, data=Workers(), loss=look, loading=Loading(**how))
+    Ran(steps=steps * epochs, data=Workers(), loss=look, loading=LoadingConfig(**how))
     return [set(seen[start : start + steps]) for start in range(0, len(seen), steps)]
 
 
@@ -536,7 +517,7 @@ def _(_: Path) -> None:
                 seen.append(items.read.value)
             return mse(net, (batch[0], batch[1] * 0))
 
-        loading = Loading(num_workers=1, prefetch_factor=ahead)
+        loading = LoadingConfig(num_workers=1, prefetch_factor=ahead)
         before = items.read.value
         Ran(steps=8, data=items, loss=look, loading=loading)
         return int(seen[0] - before)
@@ -547,7 +528,7 @@ def _(_: Path) -> None:
 @claim("loading.pin_memory")
 def _(_: Path) -> None:
     """A CPU has no use for it and says so; test_head_gpu looks at the batches."""
-    told = {how: Ran(steps=1, loading=Loading(num_workers=0, pin_memory=how)).summary.reasons
+    told = {how: Ran(steps=1, loading=LoadingConfig(num_workers=0, pin_memory=how)).summary.reasons
             for how in (True, False)}  # fmt: skip
     assert any("although requested" in reason for reason in told[True])
     assert not any("although requested" in reason for reason in told[False])
@@ -559,38 +540,38 @@ def _(_: Path) -> None:
 def kept(folder: Path, steps: int = 8, **how: Any) -> list[int]:
     """The steps whose checkpoints are there at the end."""
     where = folder / str(len(list(folder.iterdir())))
-    keeping = Keeping(**{"every_s": 0, "every_steps": 1, "last": 1, "best": 0, **how})
-    return Ran(where, steps=steps, keeping=keeping).kept
+    keeping = CheckpointConfig(**{"every_s": 0, "every_steps": 1, "last": 1, "best": 0, **how})
+    return Ran(where, steps=steps, checkpoints=keeping).kept
 
 
-@claim("keeping.last", "keeping.every_kept")
+@claim("checkpoints.last", "checkpoints.every_kept")
 def _(folder: Path) -> None:
     assert kept(folder) == [8]
     assert kept(folder, last=3) == [6, 7, 8]
     assert kept(folder, every_kept=3) == [3, 6, 8]
 
 
-@claim("keeping.every_steps", "keeping.every_s")
+@claim("checkpoints.every_steps", "checkpoints.every_s")
 def _(folder: Path) -> None:
     assert kept(folder, every_steps=2, last=9) == [2, 4, 6, 8]
     assert kept(folder, every_steps=0, last=9) == [8]
     assert kept(folder, every_steps=0, every_s=1e-9, last=9) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-@claim("keeping.best")
+@claim("checkpoints.best")
 def _(folder: Path) -> None:
     """The rate is far too high: the first measurement is the best one."""
     found = []
     for best in (0, 1):
-        keeping = Keeping(every_s=0, every_steps=1, last=1, best=best)
-        ran = Ran(folder / str(best), keeping=keeping, validation=data(16, 5), validate_every=1,
+        keeping = CheckpointConfig(every_s=0, every_steps=1, last=1, best=best)
+        ran = Ran(folder / str(best), checkpoints=keeping, validation=data(16, 5), validate_every=1,
                   learning_rate=3.0, optimizer="sgd", max_norm=0.0)  # fmt: skip
         found.append(ran.kept)
     assert found[0] == [4]
     assert len(found[1]) == 2
 
 
-@claim("keeping.asynchronous")
+@claim("checkpoints.asynchronous")
 def _(folder: Path) -> None:
     """Whether the step after a save begins while a thread may still write."""
 
@@ -600,8 +581,8 @@ def _(folder: Path) -> None:
         return checkpoints._thread is not None
 
     for how in (True, False):
-        keeping = Keeping(every_s=0, every_steps=1, asynchronous=how)
-        ran = Ran(folder / str(how), keeping=keeping, at=writing)
+        keeping = CheckpointConfig(every_s=0, every_steps=1, asynchronous=how)
+        ran = Ran(folder / str(how), checkpoints=keeping, at=writing)
         assert any(ran.inside[1:]) is how
 
 
@@ -622,13 +603,12 @@ def _(folder: Path) -> None:
         assert [row.num_steps for row in ran.rows] == [every] * (4 // every)
 
 
-@claim("tensorboard", "prometheus")
+@claim("tensorboard")
 def _(folder: Path) -> None:
     for how in (False, True):
         where = folder / str(how)
-        Ran(where, tensorboard=how, prometheus=how)
+        Ran(where, tensorboard=how)
         assert bool(list(where.rglob("events.out.tfevents*"))) is how
-        assert bool(list(where.rglob("metrics.prom"))) is how
 
 
 @claim("name_nonfinite")
@@ -636,6 +616,61 @@ def _(_: Path) -> None:
     for how in (True, False):
         ran = Ran(steps=8, name_nonfinite=how, loss=lambda net, batch: mse(net, batch) * math.nan)
         assert bool(ran.of("not finite")) is how
+
+
+# ---------------------------------------------------------------- what came with this version
+
+
+@claim("seed_items")
+def _(_: Path) -> None:
+    """test_data looks at what is drawn."""
+
+    class Drawing(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 16
+
+        def __getitem__(self, number: int) -> Any:
+            return torch.rand(6), torch.zeros(1)
+
+    def first(seeded: bool) -> list[float]:
+        return Ran(steps=2, data=Drawing(), seed_items=seeded).curve
+
+    assert first(True) == first(True)
+    assert first(True) != first(False)
+
+
+@claim("ema")
+def _(_: Path) -> None:
+    plain, averaged = Ran(steps=8), Ran(steps=8, ema=0.9)
+    assert plain.curve == averaged.curve
+    moved = [
+        (one.end["last.weight"] - one.start["last.weight"]).norm() for one in (plain, averaged)
+    ]
+    assert 0 < moved[1] < moved[0]
+
+
+@claim("best_metric", "best_is", "load_best", "patience")
+def _(folder: Path) -> None:
+    """The rate is far too high: the first measurement is the one with the lowest loss."""
+
+    def run(name: str, **changed: Any) -> Ran:
+        return Ran(
+            folder / name, validation=data(16, 5), validate_every=1, learning_rate=3.0, steps=6,
+            optimizer="sgd", max_norm=0.0, **changed,
+        )  # fmt: skip
+
+    last = run("last")
+    best = run("best", load_best=True)
+    assert not torch.equal(last.end["last.weight"], best.end["last.weight"])
+    worst = run("worst", load_best=True, best_is="highest")
+    assert not torch.equal(worst.end["last.weight"], best.end["last.weight"])
+    other = run("other", best_metric="accuracy", load_best=True)  # there is none: the last stays
+    assert torch.equal(other.end["last.weight"], last.end["last.weight"])
+    assert last.summary.steps == 6
+    early = run("early", patience=2)
+    assert early.summary.stopped_early
+    assert early.summary.finished
+    assert early.summary.steps < 6
 
 
 def together() -> dict[str, Claim]:
@@ -653,39 +688,33 @@ def test_a_field_changes_what_is_measured(names: str, tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- refused
 
-NONSENSE: list[Any] = [None, -1, 1.5, math.nan, math.inf, "nonsense", "", True, (), (2.0, 2.0),
-                       [1], {}, 3, object()]  # fmt: skip
-RULES: dict[tuple[str | None, str], checks.Rule] = {
-    **{(None, name): rule for name, rule in checks.RULES.items()},
-    **{("loading", name): rule for name, rule in checks.LOADING.items()},
-    **{("keeping", name): rule for name, rule in checks.KEEPING.items()},
-}
+NONSENSE: list[Any] = [None, -1, 1.5, math.nan, math.inf, "nonsense", "", (), (2.0, 2.0), [1], {},
+                       object()]  # fmt: skip
+TEXTS = ("best_metric",)
+"""Fields that may be any text."""
 
 
-def made(table: str | None, name: str, value: Any) -> Settings:
+def made(table: str | None, name: str, value: Any) -> TrainConfig:
     if table is None:
-        return Settings(**{name: value})
+        return TrainConfig(**{name: value})
     inner: Any = TABLES[table]
     given: Any = {table: inner(**{name: value})}
-    return Settings(**given)
-
-
-def test_every_field_has_a_rule() -> None:
-    named = {name if table is None else f"{table}.{name}" for table, name in RULES}
-    own = {name for name in fields() if not name.startswith(("scaler.", "moving."))}
-    assert named == own
+    return TrainConfig(**given)
 
 
 def test_nonsense_is_refused_with_what_it_must_be(subtests: pytest.Subtests) -> None:
-    for table, name in sorted(RULES, key=str):
-        with subtests.test(table=table, name=name):
-            fits, must = RULES[table, name]
-            refused = [value for value in NONSENSE if not fits(value)]
-            assert len(refused) > 5
-            for value in refused:
-                with pytest.raises(InvalidSettingError, match=name) as caught:
-                    made(table, name, value)
-                assert must in caught.value.hint
+    own = {name for name in fields() if not name.startswith(("scaler.", "moving."))}
+    for field in sorted(own - set(TEXTS)):
+        table, _, name = field.rpartition(".")
+        with subtests.test(field=field):
+            refused = 0
+            for value in NONSENSE:
+                try:
+                    made(table or None, name, value)
+                except InvalidSettingError as error:
+                    found = (name in error.message, "It must be" in error.hint)
+                    refused += found == (True, True)
+            assert refused > 5
 
 
 @pytest.mark.parametrize("kind", [ScalerSettings, FallbackSettings])
@@ -708,17 +737,17 @@ def test_nonsense_in_the_scaler_is_refused(kind: Any) -> None:
 )
 def test_contradictions_are_refused(given: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidSettingError, match=named) as caught:
-        Settings(**given)
+        TrainConfig(**given)
     assert caught.value.hint.startswith("Set ")
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
 def test_a_table_is_a_table(table: str) -> None:
     with pytest.raises(InvalidSettingError, match=table):
-        Settings.of({table: 3})
+        TrainConfig.from_table({table: 3})
     wrong: Any = {table: {"nothing": 1}}
     with pytest.raises(InvalidSettingError, match=table):
-        Settings(**wrong)  # not through `of`: a mapping is no table of settings yet
+        TrainConfig(**wrong)  # not through `of`: a mapping is no table of settings yet
 
 
 @pytest.mark.parametrize(
@@ -727,6 +756,7 @@ def test_a_table_is_a_table(table: str) -> None:
         ({"learning_rat": 1}, "learning_rate"),
         ({"microbatch": 1}, "micro_batch"),
         ({"loading": {"workers": 1}}, "num_workers"),
+        ({"checkpoints": {"every_step": 1}}, "every_steps"),
         ({"keeping": {"every_step": 1}}, "every_steps"),
         ({"scaler": {"inital": 1.0}}, "initial"),
         ({"moving": {"windows": 1}}, "window"),
@@ -734,20 +764,20 @@ def test_a_table_is_a_table(table: str) -> None:
 )
 def test_an_unknown_key_names_the_nearest(given: dict[str, Any], near: str) -> None:
     with pytest.raises(InvalidSettingError) as caught:
-        Settings.of(given)
+        TrainConfig.from_table(given)
     assert near in caught.value.hint
 
 
 def test_what_a_file_says_is_what_is_set() -> None:
-    found = Settings.of(
+    found = TrainConfig.from_table(
         {"batch": 4, "betas": [0, 0.9], "recompute_types": ["Block"], "warmup": 3,
-         "loading": {"num_workers": 2}, "keeping": {"every_s": 5}, "scaler": {"initial": 8},
+         "loading": {"num_workers": 2}, "checkpoints": {"every_s": 5}, "scaler": {"initial": 8},
          "moving": {"window": 30}}
     )  # fmt: skip
     assert found.betas == (0, 0.9)
     assert found.recompute_types == ("Block",)
     assert found.loading.num_workers == 2
-    assert found.keeping.every_s == 5
+    assert found.checkpoints.every_s == 5
     assert found.scaler.initial == 8
     assert found.moving.window == 30
 
@@ -766,10 +796,10 @@ SPELLINGS: list[tuple[Any, str]] = [
 def test_number_formats_are_known_by_their_usual_names(subtests: pytest.Subtests) -> None:
     for given, wanted in SPELLINGS:
         with subtests.test(given=given, wanted=wanted):
-            assert Settings(precision=given).precision == wanted
-            assert Settings(dtype=given).precision == wanted  # type: ignore[call-arg]
-            assert Settings.of({"dtype": given}).precision == wanted
-            assert Settings.of({"precision": given}).precision == wanted
+            assert TrainConfig(precision=given).precision == wanted
+            assert TrainConfig(dtype=given).precision == wanted  # type: ignore[call-arg]
+            assert TrainConfig.from_table({"dtype": given}).precision == wanted
+            assert TrainConfig.from_table({"precision": given}).precision == wanted
             if wanted in ("fp16", "bf16", "fp32"):
                 assert make_policy(given, "cpu", training=True).precision == wanted
 
@@ -777,37 +807,37 @@ def test_number_formats_are_known_by_their_usual_names(subtests: pytest.Subtests
 @pytest.mark.parametrize("given", ["float17", "int8", torch.int8, 3.5, None, "", ["fp16"], True])
 def test_what_is_no_number_format_is_refused(given: Any) -> None:
     with pytest.raises(InvalidSettingError, match="precision") as caught:
-        Settings(precision=given)
+        TrainConfig(precision=given)
     assert "bf16" in caught.value.hint
 
 
 def test_fp64_is_a_matter_of_the_model() -> None:
     with pytest.raises(InvalidSettingError, match="precision") as caught:
-        Settings(precision="float64")
+        TrainConfig(precision="float64")
     assert "model.double()" in caught.value.hint
 
 
 def test_two_names_of_one_setting_must_agree() -> None:
-    assert Settings.of({"precision": "bf16", "dtype": "bfloat16"}).precision == "bf16"
+    assert TrainConfig.from_table({"precision": "bf16", "dtype": "bfloat16"}).precision == "bf16"
     with pytest.raises(InvalidSettingError, match="dtype and precision") as caught:
-        Settings.of({"precision": "bf16", "dtype": "float16"})
+        TrainConfig.from_table({"precision": "bf16", "dtype": "float16"})
     assert "one of them" in caught.value.hint
     with pytest.raises(InvalidSettingError, match="offload_optimiser and offload_optimizer"):
-        Settings(offload_optimizer=True, offload_optimiser=False)  # type: ignore[call-arg]
+        TrainConfig(offload_optimizer=True, offload_optimiser=False)  # type: ignore[call-arg]
 
 
 def test_settings_take_the_older_spelling() -> None:
     for made in (
-        Settings(offload_optimiser=True, fused_optimiser=False),  # type: ignore[call-arg]
-        Settings.of({"offload_optimiser": True, "fused_optimiser": False}),
-        Settings(offload_optimizer=True, fused_optimizer=False),
+        TrainConfig(offload_optimiser=True, fused_optimiser=False),  # type: ignore[call-arg]
+        TrainConfig.from_table({"offload_optimiser": True, "fused_optimiser": False}),
+        TrainConfig(offload_optimizer=True, fused_optimizer=False),
     ):
-        assert made == Settings(offload_optimizer=True, fused_optimizer=False)
+        assert made == TrainConfig(offload_optimizer=True, fused_optimizer=False)
         assert made.offload_optimiser is True  # type: ignore[attr-defined]
         assert made.fused_optimiser is False  # type: ignore[attr-defined]
         later = dataclasses.replace(made, batch=8)
         assert (later.batch, later.offload_optimizer) == (8, True)
-    names = {one.name for one in dataclasses.fields(Settings)}
+    names = {one.name for one in dataclasses.fields(TrainConfig)}
     assert {"offload_optimizer", "fused_optimizer"} <= names
     assert not any("optimiser" in name for name in names)
 
@@ -820,11 +850,11 @@ def _loss(net: nn.Module, batch: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["optimizer", "optimiser"])
 def test_a_trainer_takes_both_spellings(name: str) -> None:
     net, data = nn.Linear(4, 1), torch.ones(8, 4)
-    settings = Settings(batch=4, micro_batch=4)
+    settings = TrainConfig(batch=4, micro_batch=4)
     options: Any = {name: "sgd"}
-    with Trainer(net, data=data, loss=_loss, settings=settings, device="cpu", **options) as trainer:
+    with Trainer(net, data=data, loss=_loss, config=settings, device="cpu", **options) as trainer:
         trainer.run()
-        assert any(reason.startswith("optimiser: sgd") for reason in trainer.reasons)
+        assert any(reason.startswith("optimizer: sgd") for reason in trainer.reasons)
 
 
 def test_a_trainer_refuses_two_optimizers() -> None:
@@ -833,11 +863,13 @@ def test_a_trainer_refuses_two_optimizers() -> None:
         Trainer(nn.Linear(4, 1), data=torch.ones(8, 4), loss=_loss, **two)
 
 
-def test_a_step_takes_both_spellings() -> None:
-    net = nn.Linear(4, 1)
-    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
-    applied = make_policy("fp32", "cpu", training=True)
-    for name in ("optimizer", "optimiser"):
-        options: Any = {name: sgd}
-        step = Step(net, loss=_loss, applied=applied, device="cpu", micro_batch=4, **options)
-        assert step(torch.ones(4, 4)).num_micro == 1
+def test_options_of_0_1_0_are_read_and_what_is_gone_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = TrainConfig.from_table(
+        {"batch": 8, "cuda_graphs": False, "offload_activations": True, "prometheus": True,
+         "keeping": {"last": 3}}
+    )  # fmt: skip
+    assert (found.batch, found.checkpoints.last) == (8, 3)
+    for name in ("cuda_graphs", "offload_activations", "prometheus"):
+        assert f"train.{name} is no longer an option" in caplog.text

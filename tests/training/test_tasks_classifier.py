@@ -13,7 +13,7 @@ from torch import nn
 
 from anyrig.documents.classify.finetuned import in_folder, open_engine
 from anyrig.documents.protocol import TextBlock
-from anyrig.training.protocol import Task
+from anyrig.training.tasks import Task
 from anyrig.training.tasks.classifier import (
     Kind,
     Labelled,
@@ -22,10 +22,10 @@ from anyrig.training.tasks.classifier import (
     logits_of,
     split,
 )
-from anyrig.training.tasks.measure import measured, ratio
 from anyrig.training.tasks.texts import Cutter
 from tests.documents.engines.toy import encoder
 from tests.documents.test_embed import on_cpu
+from tests.training.measure import measured, ratio
 
 LABELS = ("animal", "place", "colour")
 OF = {
@@ -159,7 +159,7 @@ def test_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
         ("accuracy", theirs.accuracy_score(truth, given)),
         ("macro_f1", theirs.f1_score(truth, given, average="macro")),
     ):
-        sums = [task.figures[name](model, half) for half in halves]
+        sums = [task.metrics[name](model, half) for half in halves]
         found = ratio(sums[0][0] + sums[1][0], sums[0][1] + sums[1][1])
         assert found == pytest.approx(wanted)
 

@@ -13,8 +13,7 @@ from PIL import Image
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.models.unet import PRESETS, Unet
-from anyrig.training.protocol import Task
-from anyrig.training.tasks import build
+from anyrig.training.tasks import Task, build_task
 from anyrig.training.tasks.diffusion import (
     STEPS,
     Diffusion,
@@ -38,7 +37,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(place: Path, run: Path, seed: int = 0, **values: Any) -> Task:
     config = {"kind": "diffusion", "data": "shapes", "size": 16, "model": "nano", **values}
-    return build(config, place, run, seed)
+    return build_task(config, place, run, seed)
 
 
 def test_the_loss_falls_from_the_size_of_its_noise_and_by_seed(

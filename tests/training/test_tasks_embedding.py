@@ -14,8 +14,8 @@ from anyrig.documents.model import find, in_folder
 from anyrig.documents.model_folder import read
 from anyrig.documents.models.arrays import packaged_floats
 from anyrig.errors import InvalidInputError
-from anyrig.training import Settings, Trainer
-from anyrig.training.protocol import Task
+from anyrig.training import TrainConfig, Trainer
+from anyrig.training.tasks import Task
 from anyrig.training.tasks.embedding import (
     Pair,
     PairRow,
@@ -26,11 +26,11 @@ from anyrig.training.tasks.embedding import (
     pair_scores,
     searched,
 )
-from anyrig.training.tasks.measure import measured
 from anyrig.training.tasks.sentence import SentenceModel, from_folder, from_state
 from anyrig.training.tasks.texts import Cutter, padded
 from tests.documents.engines.toy import WORDS, sentence_transformer, sentences
 from tests.documents.test_embed import embedded
+from tests.training.measure import measured
 
 
 def pairs(count: int, seed: int = 0) -> list[Pair]:
@@ -249,8 +249,8 @@ def test_validation_is_the_same_for_every_micro_batch_and_format(tmp_path: Path)
     task = embedding(model, cutter, pairs(64), pairs(64, seed=1))
     found = []
     for micro, precision in ((64, "fp32"), (8, "fp32"), (64, "bf16"), (8, "bf16")):
-        settings = Settings(batch=64, micro_batch=micro, steps=1, precision=precision)
-        with Trainer.of(task, settings=settings, device="cpu") as trainer:
+        settings = TrainConfig(batch=64, micro_batch=micro, steps=1, precision=precision)
+        with Trainer.of(task, config=settings, device="cpu") as trainer:
             found.append(trainer.evaluate())
     assert found[1] == pytest.approx(found[0], rel=1e-4)
     assert found[3] == pytest.approx(found[2], rel=0.02)

@@ -23,8 +23,7 @@ from anyrig.errors import (
     InvalidSettingError,
     LimitExceededError,
 )
-from anyrig.training.protocol import Task
-from anyrig.training.tasks import build, images, pictures
+from anyrig.training.tasks import Task, build_task, images, pictures
 from examples.train.make_images import SHAPES, draw, make
 
 
@@ -37,7 +36,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(place: Path, run: Path, seed: int = 0, **values: Any) -> Task:
     config = {"kind": "images", "data": "shapes", "size": 24, "model": "convnet:nano", **values}
-    return build(config, place, run, seed)
+    return build_task(config, place, run, seed)
 
 
 def png(image: Image.Image, form: str = "PNG", **options: Any) -> bytes:
@@ -166,7 +165,7 @@ def test_items_travel_to_another_process_and_large_sets_are_read_each_time(
     task = made(shapes, tmp_path)
     task.data[0]
     assert len(pickle.dumps(task.data)) < 20_000
-    pickle.loads(pickle.dumps((task.loss, task.figures)))
+    pickle.loads(pickle.dumps((task.loss, task.metrics)))
     fresh = made(shapes, tmp_path, cache_gb=0.0)
     assert fresh.data.gathered.array is None
     assert list(tmp_path.glob("*.uint8")) == [task.data.gathered.array]

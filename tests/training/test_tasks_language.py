@@ -17,9 +17,8 @@ import pytest
 import torch
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.training import Settings, Trainer
-from anyrig.training.protocol import Task
-from anyrig.training.tasks import build, corpus, tokens
+from anyrig.training import TrainConfig, Trainer
+from anyrig.training.tasks import Task, build_task, corpus, tokens
 from examples.train.make_images import make
 
 VERSE = "The tide comes in, the tide goes out, and no clock minds.\n"
@@ -35,7 +34,7 @@ def place(tmp_path: Path) -> Path:
 
 def made(place: Path, run: str = "run", seed: int = 0, **values: Any) -> Task:
     config = {"kind": "language", "text": "text", "model": "nano", "sample": 20, **values}
-    return build(config, place, place / run, seed)
+    return build_task(config, place, place / run, seed)
 
 
 def trained(task: Task, steps: int, rate: float = 3e-3, batch: int = 8) -> list[float]:
@@ -105,7 +104,7 @@ def test_windows_travel_to_another_process(place: Path) -> None:
     batch = next(iter(loader))
     assert torch.equal(batch["tokens"][3], task.data[3]["tokens"])
     assert len(pickle.dumps(task.data)) < 2000
-    pickle.loads(pickle.dumps((task.loss, task.units, task.figures)))
+    pickle.loads(pickle.dumps((task.loss, task.units, task.metrics)))
 
 
 def test_a_run_goes_on_with_the_text_it_began_with(
@@ -275,14 +274,14 @@ MODULES = "language images diffusion config corpus tokens pictures"
 def run(name: str, place: Path, steps: int = 0, count: int = 200, **task: Any) -> Any:
     """What a run came to, and the mean loss of its last steps."""
     config = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-    settings = Settings.of(config["train"])
+    settings = TrainConfig.from_table(config["train"])
     table = {**config["task"], **task}
     if table.get("data") == "shapes":
         make(place / "shapes", count)
         table["data"] = str(place / "shapes")
-    built = build(table, FOLDER, place / "run", settings.seed)
+    built = build_task(table, FOLDER, place / "run", settings.seed)
     settings = dataclasses.replace(settings, steps=steps or settings.steps, validate_every=0)
-    with Trainer.of(built, settings=settings, folder=place / "run", device="cpu") as trainer:
+    with Trainer.of(built, config=settings, folder=place / "run", device="cpu") as trainer:
         summary = trainer.run()
         losses = [one.loss for one in trainer.history() if one.loss is not None]
     last = losses[-20:]

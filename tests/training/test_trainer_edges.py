@@ -12,18 +12,19 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, OutOfMemoryError
-from anyrig.precision.scaler import ScalerSettings, collect_gradients
-from anyrig.training import Settings, Trainer
+from anyrig.precision.scaler import collect_gradients
+from anyrig.precision.settings import ScalerSettings
+from anyrig.training import TrainConfig, Trainer
 from anyrig.training.checkpoint import Checkpoints
-from anyrig.training.distributed.alone import Alone
-from anyrig.training.saving.offload_state import offload_optimizer
-from anyrig.training.settings import Keeping, Loading
-from anyrig.training.step import StartAgain
+from anyrig.training.config import CheckpointConfig, LoadingConfig
+from anyrig.training.distributed.group import Single
+from anyrig.training.memory import offload_optimizer
+from anyrig.training.step import RestartNeeded
 from tests.training.ranks.running import run_ranks
 
 HERE: dict[str, Any] = {
     "batch": 8, "micro_batch": 8, "steps": 4, "precision": "fp32", "learning_rate": 1e-2,
-    "loading": Loading(num_workers=0), "keeping": Keeping(every_s=0),
+    "loading": LoadingConfig(num_workers=0), "checkpoints": CheckpointConfig(every_s=0),
 }  # fmt: skip
 
 
@@ -43,12 +44,12 @@ def loss(net: nn.Module, batch: Any) -> torch.Tensor:
 
 def trainer(changed: dict[str, Any] | None = None, **options: Any) -> Trainer:
     given = {"data": data(), "loss": loss, "device": "cpu", **options}
-    settings = Settings(**{**HERE, **(changed or {})})
-    return Trainer(given.pop("net", None) or model(), settings=settings, **given)
+    settings = TrainConfig(**{**HERE, **(changed or {})})
+    return Trainer(given.pop("net", None) or model(), config=settings, **given)
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "fused"), [("adamw", "auto"), ("adamw", False), ("lion", "auto"), ("sgd", "auto")]
+    ("optimizer", "fused"), [("adamw", "auto"), ("adamw", False), ("sgd", "auto")]
 )
 def test_the_guard_holds_whatever_kernels_step(optimizer: str, fused: Any) -> None:
     calls = []
@@ -59,7 +60,7 @@ def test_the_guard_holds_whatever_kernels_step(optimizer: str, fused: Any) -> No
 
     with trainer({"fused_optimizer": fused}, loss=second_is_bad, optimizer=optimizer) as one:
         assert one.run().num_skipped == 1
-        for state in one.open().parts.optimiser.state.values():
+        for state in one.open().train_step.optimizer.state.values():
             assert all(bool(torch.isfinite(torch.as_tensor(held)).all()) for held in state.values())
 
 
@@ -111,15 +112,19 @@ def test_a_run_goes_on_with_other_kernels(before: Any, after: Any, tmp_path: Pat
 
 
 def test_a_checkpoint_has_the_validation_loss_of_its_own_step_or_none(tmp_path: Path) -> None:
-    often = {"steps": 5, "validate_every": 2, "keeping": Keeping(every_s=0, every_steps=1, last=9)}
+    often = {
+        "steps": 5,
+        "validate_every": 2,
+        "checkpoints": CheckpointConfig(every_s=0, every_steps=1, last=9),
+    }
     with trainer(often, folder=tmp_path, validation=data(8)) as one:
         one.run()
     kept = Checkpoints(tmp_path / "checkpoints").all()
     assert [row.step for row in kept if row.loss is not None] == [2, 4, 5]
 
 
-class Lockstep(Alone):
-    """Processes that wait for each other, of which this is the only one here."""
+class Lockstep(Single):
+    """Ddp that wait for each other, of which this is the only one here."""
 
     lockstep = True
 
@@ -147,8 +152,8 @@ def test_a_new_start_halves_what_was_computed_at_once() -> None:
         return loss(net, batch)
 
     with trainer({"micro_batch": 500}, loss=too_large, group=Lockstep()) as one:
-        step = one.open().parts.step
-        with pytest.raises(StartAgain) as asked:
+        step = one.open().train_step
+        with pytest.raises(RestartNeeded) as asked:
             step([row[:8] for row in data().tensors])
     assert asked.value.micro_batch == 4
 
@@ -269,20 +274,22 @@ def test_what_a_resumed_run_asks_of_its_optimiser_holds_and_is_told(tmp_path: Pa
     changed = {"steps": 8, "weight_decay": 0.5, "betas": (0.8, 0.9)}
     with trainer(changed, folder=tmp_path) as one:
         run = one.open()
-        first, second = run.parts.optimiser.param_groups
+        first, second = run.train_step.optimizer.param_groups
         assert (first["weight_decay"], first["betas"]) == (0.5, (0.8, 0.9))
         assert second["weight_decay"] == 0.0
         assert one.recorder is not None
-        told = " ".join(event.text for event in one.recorder.events())
+        told = " ".join(event.text for event in one.recorder.events)
     assert "weight_decay was 0.01 and is 0.5: it holds from here on" in told
 
 
-CPU = Settings(batch=4, micro_batch=4, steps=2, precision="fp32", loading=Loading(num_workers=0))
+CPU = TrainConfig(
+    batch=4, micro_batch=4, steps=2, precision="fp32", loading=LoadingConfig(num_workers=0)
+)
 PAIRS = [(torch.ones(3), torch.ones(1)) for _ in range(16)]
 
 
 def run(**options: Any) -> Any:
-    given = {"data": PAIRS, "loss": loss, "settings": CPU, "device": "cpu", **options}
+    given = {"data": PAIRS, "loss": loss, "config": CPU, "device": "cpu", **options}
     with Trainer(given.pop("net", None) or nn.Linear(3, 1), **given) as trainer:
         return trainer.run()
 
@@ -292,8 +299,7 @@ def run(**options: Any) -> Any:
     [
         (lambda net, batch: (net(batch[0]) - batch[1]).square(), "a tensor of 4x1"),
         (lambda net, batch: 1.0, "a float"),
-        (lambda net, batch: loss(net, batch).detach(), "nothing was learnt from"),
-        (nn.CrossEntropyLoss(), "takes an output and a target"),
+        (lambda net, batch: loss(net, batch).detach(), "a number without a gradient"),
     ],
 )
 def test_losses_that_cannot_be_trained_on(wrong: Any, words: str) -> None:
@@ -303,7 +309,7 @@ def test_losses_that_cannot_be_trained_on(wrong: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "words"), [([], "is empty"), (iter(PAIRS), "cannot be measured on")]
+    ("data", "words"), [([], "is empty"), (iter(PAIRS), "cannot be used as validation")]
 )
 def test_validation_that_cannot_be_used_is_refused_before_the_first_step(
     data: Any, words: str
@@ -314,14 +320,14 @@ def test_validation_that_cannot_be_used_is_refused_before_the_first_step(
 
 def test_a_validation_that_is_not_finite_ends_no_run(tmp_path: Path) -> None:
     nan = [(torch.full((3,), torch.nan), torch.ones(1)) for _ in range(4)]
-    kept = Settings(**{**vars(CPU), "keeping": Keeping(every_steps=1, every_s=0),
+    kept = TrainConfig(**{**vars(CPU), "checkpoints": CheckpointConfig(every_steps=1, every_s=0),
                        "validate_every": 1})  # fmt: skip
-    summary = run(validation=nan, folder=tmp_path / "run", settings=kept)
+    summary = run(validation=nan, folder=tmp_path / "run", config=kept)
     assert summary.finished
     assert summary.validation["loss"] != summary.validation["loss"]
     assert summary.checkpoint is not None
-    longer = Settings(**{**vars(kept), "steps": 3})
-    assert run(validation=nan, folder=tmp_path / "run", settings=longer).resumed_from == 2
+    longer = TrainConfig(**{**vars(kept), "steps": 3})
+    assert run(validation=nan, folder=tmp_path / "run", config=longer).resumed_from == 2
 
 
 def test_a_model_that_does_not_fit_its_checkpoint_gets_a_hint_that_is_true(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -10,7 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,15 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import DeviceNotFoundError, InvalidInputError, InvalidSettingError
-from anyrig.training import Settings, Trainer, optimisers
-from anyrig.training.distributed.alone import Alone
-from anyrig.training.protocol import Phase, StepFacts, Task
-from anyrig.training.settings import Keeping, Loading
+from anyrig.errors import InvalidInputError, InvalidSettingError
+from anyrig.training import TrainConfig, Trainer
+from anyrig.training.callbacks import Callback
+from anyrig.training.config import CheckpointConfig, LoadingConfig
+from anyrig.training.distributed.group import Single, StepTotals
+from anyrig.training.optim import NAMES
+from anyrig.training.step import StepResult
+from anyrig.training.tasks import Task
+from anyrig.training.trainer import TrainResult
 
 
 def data(count: int = 64, seed: int = 1) -> torch.utils.data.TensorDataset:
@@ -55,19 +58,19 @@ def loss(net: nn.Module, batch: Any) -> torch.Tensor:
     return nn.functional.mse_loss(net(batch[0]), batch[1])
 
 
-def settings(**changed: Any) -> Settings:
-    return Settings(
+def settings(**changed: Any) -> TrainConfig:
+    return TrainConfig(
         **{
             "batch": 8, "micro_batch": 4, "steps": 6, "learning_rate": 1e-2,
-            "precision": "fp32", "loading": Loading(num_workers=0),
-            "keeping": Keeping(every_s=0), **changed,
+            "precision": "fp32", "loading": LoadingConfig(num_workers=0),
+            "checkpoints": CheckpointConfig(every_s=0), **changed,
         }
     )  # fmt: skip
 
 
 def trainer(net: nn.Module | None = None, **options: Any) -> Trainer:
     how = settings(**options.pop("changed", {}))
-    given = {"data": data(), "loss": loss, "device": "cpu", "settings": how, **options}
+    given = {"data": data(), "loss": loss, "device": "cpu", "config": how, **options}
     return Trainer(net or model(), **given)
 
 
@@ -88,7 +91,8 @@ def test_an_optimiser_as_an_instance_a_class_and_a_function_is_the_same() -> Non
             "function": lambda groups: torch.optim.SGD(groups, lr=0.05),
         }[kind]
         with trainer(net, optimizer=given,
-                     changed={"learning_rate": 0.05, "weight_decay": 0.0}) as one:  # fmt: skip
+                     changed={"learning_rate": 0.05, "weight_decay": 0.0, "schedule": "linear",
+                              "max_norm": 1.0}) as one:  # fmt: skip
             one.run()
             curves.append(curve(one))
     assert curves[0] == pytest.approx(curves[1])
@@ -129,7 +133,7 @@ def test_without_a_loss_a_model_of_transformers_gives_its_own() -> None:
         one.run()
         found = curve(one)
     assert found[-1] < found[0] * 0.8
-    with pytest.raises(InvalidSettingError, match="gives no loss") as caught, \
+    with pytest.raises(InvalidSettingError, match="returns no loss") as caught, \
             trainer(data=torch.zeros(8, 6), loss=None) as one:  # fmt: skip
         one.run()
     assert "`loss`" in caught.value.hint
@@ -138,42 +142,19 @@ def test_without_a_loss_a_model_of_transformers_gives_its_own() -> None:
 SECOND = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_PORT": "1"}
 
 
-def test_device_ids_name_a_device_for_each_process() -> None:
-    with trainer(device=None, device_ids=["cpu"]) as one:
-        assert one.open().parts.device.type == "cpu"
-    with pytest.raises(DeviceNotFoundError), trainer(device=None, device_ids=[7]) as one:
-        one.open()
-    with (
-        pytest.raises(InvalidInputError, match="device_ids for process 2") as caught,
-        trainer(device=None, device_ids=["cpu"], environment=SECOND) as one,
-    ):
-        one.open()
-    assert "--nproc" in caught.value.hint
-
-
-def test_more_device_ids_than_processes_are_refused() -> None:
-    """One process drives one device: the others would stand idle without a word."""
-    for ids in ([0, 1], ["cpu", "cpu"], ["cuda:0", "cuda:1", "cuda:2"]):
-        with pytest.raises(
-            InvalidInputError, match=f"device_ids names {len(ids)} devices"
-        ) as caught:
-            trainer(device=None, device_ids=ids)
-        assert f"torchrun --nproc-per-node {len(ids)}" in caught.value.hint
-        assert "environment=os.environ" in caught.value.hint
-    two = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_PORT": "1"}
-    trainer(device=None, device_ids=["cpu", "cpu"], environment=two)
-    apart = {**two, "LOCAL_WORLD_SIZE": "1"}  # a machine each
-    with pytest.raises(InvalidInputError, match="device_ids names 2 devices"):
-        trainer(device=None, device_ids=["cpu", "cpu"], environment=apart)
-
-
 def test_a_device_is_named_once() -> None:
-    with pytest.raises(InvalidInputError, match="device and device_ids"):
-        trainer(device="cpu", device_ids=["cpu"])
-    for wrong in ("cuda:0", 0):
-        with pytest.raises(InvalidInputError, match="device_ids is") as caught:
-            trainer(device=None, device_ids=wrong)
-        assert "list" in caught.value.hint
+    with pytest.raises(InvalidInputError, match="device and devices"):
+        trainer(device="cpu", devices=["cpu", "cpu"])
+    with pytest.raises(InvalidInputError, match="devices is 'cuda:0'"):
+        trainer(device=None, devices="cuda:0")
+
+
+def test_a_process_without_a_device_is_refused() -> None:
+    one = trainer(device=None, devices=["cpu", "cpu"], environment=SECOND)
+    assert one._choose_placement().device.kind == "cpu"
+    third = {**SECOND, "WORLD_SIZE": "3", "RANK": "2", "LOCAL_RANK": "2"}
+    with pytest.raises(InvalidInputError, match="2 devices for process 3"):
+        trainer(device=None, devices=["cpu", "cpu"], environment=third)._choose_placement()
 
 
 def test_a_task_is_all_of_it(tmp_path: Path) -> None:
@@ -182,9 +163,9 @@ def test_a_task_is_all_of_it(tmp_path: Path) -> None:
 
     net = model()
     task = Task("sines", net, data(), loss, validation=data(16, 5), finish=finish)
-    with Trainer.of(task, settings=settings(), device="cpu", folder=tmp_path) as one:
+    with Trainer.of(task, config=settings(), device="cpu", folder=tmp_path) as one:
         summary = one.run()
-    assert summary.made["weights"] == finish(tmp_path)["weights"]
+    assert summary.outputs["weights"] == finish(tmp_path)["weights"]
     assert summary.validation["loss"] > 0
     assert summary.report is not None
     assert "sines" in summary.report.read_text(encoding="utf-8")
@@ -193,56 +174,59 @@ def test_a_task_is_all_of_it(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- looking on
 
 
-class Notes:
-    """Fits `Watch` and keeps what it is told."""
+class Notes(Callback):
+    """Keeps what it is called with."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
 
-    @contextlib.contextmanager
-    def phase(self, name: Phase) -> Iterator[None]:
-        self.told.append(("phase", name))
-        yield
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        self.calls.append(("step", trainer.step))
 
-    def step(self, facts: StepFacts) -> None:
-        self.told.append(("step", facts.number))
+    def on_event(self, trainer: Trainer, kind: str, text: str) -> None:
+        self.calls.append((kind, text))
 
-    def event(self, kind: str, text: str, **facts: Any) -> None:
-        self.told.append((kind, text))
+    def on_validate(self, trainer: Trainer, figures: Mapping[str, float]) -> None:
+        self.calls.append(("validate", trainer.step))
 
-    def validated(self, step: int, figures: Mapping[str, float]) -> None:
-        self.told.append(("validated", step))
-
-    @contextlib.contextmanager
-    def aside(self, what: str) -> Iterator[None]:
-        self.told.append(("aside", what))
-        yield
-
-    def close(self) -> None:
-        self.told.append(("close", None))
+    def on_end(self, trainer: Trainer, result: TrainResult) -> None:
+        self.calls.append(("result", result.steps))
 
     def of(self, kind: str) -> list[Any]:
-        return [text for one, text in self.told if one == kind]
+        return [value for one, value in self.calls if one == kind]
 
 
-def test_a_watch_is_told_all(tmp_path: Path) -> None:
+def test_callbacks_are_called(tmp_path: Path) -> None:
     notes = Notes()
+    checkpoints = CheckpointConfig(every_steps=2, every_s=0)
     with trainer(
-        watch=notes, validation=data(8, 3), folder=tmp_path,
-        changed={"keeping": Keeping(every_steps=2, every_s=0), "validate_every": 3},
+        callbacks=[notes], validation=data(8, 3), folder=tmp_path,
+        changed={"checkpoints": checkpoints, "validate_every": 3},
     ) as one:  # fmt: skip
         one.run()
     assert notes.of("step") == [1, 2, 3, 4, 5, 6]
-    assert notes.of("validated") == [3, 6]
-    assert set(notes.of("phase")) == {"data", "forward", "backward", "communicate", "optimise"}
-    assert notes.of("aside").count("validation") == 2
-    assert notes.of("aside").count("checkpoint") == 4  # 2, the best of 3, 4, and the last
+    assert notes.of("validate") == [3, 6]
     assert notes.of("start") == ["started"]
     assert notes.of("end") == ["finished"]
-    # Each is told of when it is on the disk, the last one too.
+    assert notes.of("result") == [6]
+    # Each is reported when it is on the disk, the last one too: 2, the best of 3, 4, 6.
     told = [re.findall(r"step (\d+)", text) for text in notes.of("checkpoint")]
     assert told == [["2"], ["3"], ["4"], ["6"]]
-    assert notes.told[-1] == ("close", None)
+
+
+def test_a_callback_stops_a_run_with_its_last_checkpoint(tmp_path: Path) -> None:
+    class Stop(Callback):
+        def on_step(self, trainer: Trainer, result: StepResult) -> None:
+            if trainer.step == 3:
+                trainer.stop()
+
+    with trainer(callbacks=[Stop()], folder=tmp_path) as one:
+        result = one.fit()
+    assert (result.finished, result.steps) == (False, 3)
+    assert result.checkpoint is not None
+    assert result.checkpoint.name == "step-00000003"
+    with trainer(folder=tmp_path) as one:
+        assert one.fit().resumed_from == 3
 
 
 # ---------------------------------------------------------------- not finite
@@ -250,7 +234,7 @@ def test_a_watch_is_told_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize(
-    "optimizer", [*optimisers.NAMES, torch.optim.SGD, torch.optim.RMSprop, torch.optim.AdamW]
+    "optimizer", [*NAMES, torch.optim.SGD, torch.optim.RMSprop, torch.optim.AdamW]
 )
 def test_no_optimiser_takes_what_is_not_finite(optimizer: Any, wide: bool) -> None:
     net = model().double() if wide else model()
@@ -284,7 +268,7 @@ def test_the_module_that_is_not_finite_is_named(place: int) -> None:
     first = net[0]
     assert isinstance(first, Middle)
     first.bad_item = float(items[8 + place][0])
-    with trainer(net, watch=notes, changed={"shuffle": False, "steps": 8}) as one:
+    with trainer(net, callbacks=[notes], changed={"shuffle": False, "steps": 8}) as one:
         summary = one.run()
         found = curve(one)
     assert summary.num_skipped == 1
@@ -308,7 +292,7 @@ def test_a_run_goes_on_with_larger_batches(tmp_path: Path) -> None:
     with trainer(folder=tmp_path, changed={"steps": 6}) as one:
         one.run()
     notes = Notes()
-    with trainer(folder=tmp_path, watch=notes, changed={"steps": 9, "batch": 32}) as one:
+    with trainer(folder=tmp_path, callbacks=[notes], changed={"steps": 9, "batch": 32}) as one:
         summary = one.run()
     assert summary.steps == 9
     assert summary.resumed_from == 6
@@ -326,7 +310,7 @@ import test_trainer_parts as here
 folder, signals, at = sys.argv[1], [int(one) for one in sys.argv[2].split(",")], int(sys.argv[3])
 def asked(net, batch):
     value = here.loss(net, batch)
-    if one.open().state.step == at:
+    if one.open().step == at:
         while signals:
             os.kill(os.getpid(), signals.pop(0))
     return value
@@ -371,21 +355,19 @@ def test_asked_twice_it_ends_at_once(tmp_path: Path) -> None:
     assert not done.stdout
 
 
-class Talking(Alone):
+class Talking(Single):
     """A group that is asked to end while its processes agree on something else."""
 
     size = 2
 
     def __init__(self) -> None:
-        self.asked_at = 2
         self.seen = 0
 
-    def agree(self, tensor: torch.Tensor) -> torch.Tensor:
-        if len(tensor) == 2:
-            self.seen += 1
-            if self.seen == self.asked_at:
-                os.kill(os.getpid(), signal.SIGTERM)
-        return tensor
+    def finish(self, *, ran_out: bool, sums: Any = ()) -> StepTotals:
+        self.seen += 1
+        if self.seen == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().finish(ran_out=ran_out, sums=sums)
 
 
 def test_a_request_that_comes_while_processes_agree_is_not_lost() -> None:
@@ -409,18 +391,18 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(tmp_path: Path) 
     from anyrig.errors import StorageError
     notes = here.Notes()
     wide = torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 1))
-    keeping = here.Keeping(every_steps=2, every_s=0, last=9)
-    changed = {{"steps": 8, "keeping": keeping}}
+    keeping = here.CheckpointConfig(every_steps=2, every_s=0, last=9)
+    changed = {{"steps": 8, "checkpoints": keeping}}
     def narrow(net, batch):
-        if one.open().state.step in (3, 6) and one.open().checkpoints._thread:
+        if one.open().step in (3, 6) and one.open().checkpoints._thread:
             one.open().checkpoints._thread.join()
-        if one.open().state.step == 3:
+        if one.open().step == 3:
             resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
-        if one.open().state.step == 6:
+        if one.open().step == 6:
             resource.setrlimit(
                 resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         return here.loss(net, batch)
-    with here.trainer(wide, loss=narrow, watch=notes, folder={str(tmp_path)!r},
+    with here.trainer(wide, loss=narrow, callbacks=[notes], folder={str(tmp_path)!r},
                       changed=changed) as one:
         summary = one.run()
         kept = [found.step for found in one.open().checkpoints.all()]
@@ -451,4 +433,4 @@ def test_importing_adds_little_to_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     packages = {name.partition(".")[0] for name in done.stdout.split()}
-    assert packages - sys.stdlib_module_names <= {"anyrig", "numpy"}
+    assert packages - sys.stdlib_module_names <= {"anyrig", "numpy", "packaging"}

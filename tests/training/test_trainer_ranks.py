@@ -19,12 +19,12 @@ def _same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert torch.allclose(value, wanted["weights"][name], rtol=0, atol=1e-9), name
 
 
-@pytest.mark.parametrize(("strategy", "group"), [("ddp", "Processes"), ("fsdp", "Shards")])
+@pytest.mark.parametrize(("strategy", "group"), [("ddp", "Ddp"), ("fsdp", "Fsdp")])
 def test_two_processes_train_measure_and_resume_as_one(
     strategy: str, group: str, tmp_path: Path
 ) -> None:
     whole = run({}, validation=5)
-    assert whole["group"] == "Alone"
+    assert whole["group"] == "Single"
     options = {"strategy": strategy, "validation": 5, "folder": str(tmp_path)}
     half = run_ranks(run_with, {**options, "steps": 4})
     assert {one["group"] for one in half} == {group}

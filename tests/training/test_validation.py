@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +13,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.errors import OutOfMemoryError
-from anyrig.training import Settings, Trainer
-from anyrig.training.head import LanguageLoss
+from anyrig.training import TrainConfig, Trainer
+from anyrig.training.config import CheckpointConfig, LoadingConfig
+from anyrig.training.losses import LanguageLoss
 from anyrig.training.models.gpt import gpt
-from anyrig.training.settings import Keeping, Loading
 from anyrig.training.tasks.language import Perplexity, units
 
 TEXT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB"
@@ -56,6 +54,12 @@ def scores(net: nn.Module, batch: Any) -> torch.Tensor:
     return 20 * one @ other.T
 
 
+def whole_batch(function: Any) -> Any:
+    function.whole_batch = True
+    return function
+
+
+@whole_batch
 def contrastive(net: nn.Module, batch: Any) -> torch.Tensor:
     found = scores(net, batch)
     return F.cross_entropy(found, torch.arange(len(found)))
@@ -73,9 +77,9 @@ def mean_square(net: nn.Module, batch: Any) -> torch.Tensor:
 
 def measured(net: nn.Module, loss: Any, micro: int, **more: Any) -> dict[str, float]:
     changed = {"precision": "fp32", **more.pop("changed", {})}
-    settings = Settings(batch=64, micro_batch=micro, steps=1, **changed)
+    settings = TrainConfig(batch=64, micro_batch=micro, steps=1, **changed)
     options: dict[str, Any] = {"data": pairs(), "validation": pairs(), **more}
-    with Trainer(net, loss=loss, settings=settings, device="cpu", **options) as trainer:
+    with Trainer(net, loss=loss, config=settings, device="cpu", **options) as trainer:
         return trainer.evaluate()
 
 
@@ -85,27 +89,18 @@ def test_a_loss_across_the_batch_does_not_depend_on_the_micro_batch(micro: int) 
     with torch.no_grad():
         whole = float(contrastive(net.eval(), pairs().tensors))
     net.seen.clear()
-    found = measured(net, contrastive, micro, figures={"recall": recall})
+    found = measured(net, contrastive, micro, metrics={"recall": recall})
     assert found["loss"] == pytest.approx(whole, rel=1e-5)
     assert (
         found["recall"]
-        == measured(Encoder(), contrastive, 64, figures={"recall": recall})["recall"]
+        == measured(Encoder(), contrastive, 64, metrics={"recall": recall})["recall"]
     )
-    assert max(net.seen) <= max(2, micro)
+    assert net.seen[0] == 64  # whole, whatever the micro batch is
 
 
 def test_the_last_evaluation_batch_may_be_smaller() -> None:
     found = [measured(Encoder(), contrastive, micro, validation=pairs(100)) for micro in (64, 7)]
     assert found[0]["loss"] == pytest.approx(found[1]["loss"], rel=1e-5)
-
-
-@pytest.mark.parametrize("most", [20, 3])
-def test_running_out_of_memory_changes_no_figure(most: int) -> None:
-    plain = measured(Encoder(), contrastive, 64, figures={"recall": recall})
-    net = Encoder()
-    net.most = most
-    found = measured(net, contrastive, 64, figures={"recall": recall})
-    assert found == pytest.approx(plain, rel=1e-5)
 
 
 def test_a_loss_of_items_is_still_measured_in_micro_batches() -> None:
@@ -122,66 +117,6 @@ def test_a_model_that_gives_its_own_loss_is_measured_in_micro_batches() -> None:
 
     found = [measured(Own(), None, micro)["loss"] for micro in (64, 8)]
     assert found[0] == pytest.approx(found[1], rel=1e-5)
-
-
-def test_the_best_checkpoint_is_not_the_one_with_the_smaller_micro_batch(tmp_path: Path) -> None:
-    """Memory runs out between two measurements: the losses stay comparable."""
-
-    class Shrinking(Encoder):
-        was_measured = False
-
-        def forward(self, rows: torch.Tensor) -> torch.Tensor:
-            if self.training and len(rows) > 8 and self.was_measured:
-                raise torch.OutOfMemoryError(TEXT)
-            self.was_measured = self.was_measured or not self.training
-            return super().forward(rows)
-
-    settings = Settings(
-        batch=64, micro_batch=64, steps=2, validate_every=1, learning_rate=1e-9, precision="fp32"
-    )
-    with Trainer(
-        Shrinking(), data=pairs(), validation=pairs(), loss=contrastive, settings=settings,
-        device="cpu", folder=tmp_path / "run",
-    ) as trainer:  # fmt: skip
-        summary = trainer.run()
-    assert summary.micro_batch == 8
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    seen = [row["figures"]["loss"] for row in rows if row["kind"] == "validation"]
-    assert len(seen) == 2
-    assert seen[0] == pytest.approx(seen[1], rel=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_figures_are_computed_in_fp32() -> None:
-    """Vectors that are nearly the same have equal cosines in bf16."""
-
-    class Near(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(16, 16, bias=False)
-            with torch.no_grad():
-                self.layer.weight.copy_(torch.eye(16) * 0.05 + 1.0)
-
-        def forward(self, rows: torch.Tensor) -> torch.Tensor:
-            found: torch.Tensor = self.layer(rows)
-            return found
-
-    rows = torch.eye(16)
-    data = torch.utils.data.TensorDataset(rows, rows)
-
-    def nearest(net: nn.Module, batch: Any) -> tuple[torch.Tensor, float]:
-        found = F.normalize(net(batch[0]), dim=-1) @ F.normalize(net(batch[1]), dim=-1).T
-        return (found.argmax(1) == torch.arange(len(found))).sum(), float(len(found))
-
-    found = {
-        precision: measured(
-            Near(), mean_square, 16, data=data, validation=data, figures={"recall": nearest},
-            changed={"precision": precision},
-        )["recall"]
-        for precision in ("fp32", "bf16")
-    }  # fmt: skip
-    assert found == {"fp32": 1.0, "bf16": 1.0}
 
 
 @pytest.mark.parametrize("make", [lambda: LanguageLoss(), lambda: None], ids=["ours", "plain"])
@@ -207,10 +142,10 @@ def test_perplexity_costs_no_forward_pass_of_its_own(make: Callable[[], Any]) ->
             return {"tokens": (torch.arange(9) * (number + 3)) % 32}
 
     loss = make() or plain
-    settings = Settings(batch=4, micro_batch=4, steps=1, precision="fp32")
+    settings = TrainConfig(batch=4, micro_batch=4, steps=1, precision="fp32")
     with Trainer(
-        model, data=Rows(), validation=Rows(), loss=loss, units=units, settings=settings,
-        figures={"perplexity": Perplexity(loss)}, device="cpu",
+        model, data=Rows(), validation=Rows(), loss=loss, units=units, config=settings,
+        metrics={"perplexity": Perplexity()}, device="cpu",
     ) as trainer:  # fmt: skip
         trainer.evaluate()
         calls = 0
@@ -257,10 +192,13 @@ def loss(net: nn.Module, batch: Any) -> torch.Tensor:
 def trainer(net: nn.Module, steps: int = 3, **options: Any) -> Trainer:
     given = {
         "batch": 16, "micro_batch": 16, "steps": steps, "precision": "fp32",
-        "learning_rate": 1e-2, "loading": Loading(num_workers=0), "keeping": Keeping(every_s=0),
+        "learning_rate": 1e-2, "loading": LoadingConfig(num_workers=0),
+        "checkpoints": CheckpointConfig(every_s=0),
         **options.pop("changed", {}),
     }  # fmt: skip
-    return Trainer(net, data=data(), loss=loss, settings=Settings(**given), device="cpu", **options)
+    return Trainer(
+        net, data=data(), loss=loss, config=TrainConfig(**given), device="cpu", **options
+    )
 
 
 def same(one: nn.Module, other: nn.Module) -> None:
@@ -273,8 +211,8 @@ def test_fitting_leaves_no_trace(optimizer: Any) -> None:
     fitted, plain, fresh = Net(), Net(), Net()
     with trainer(fitted, optimizer=optimizer, changed={"micro_batch": "auto"}) as one:
         run = one.open()
-        assert run.parts.fit is not None
-        assert run.parts.step.micro_batch == 16
+        assert run.fit is not None
+        assert run.train_step.micro_batch == 16
         assert len(fitted.sizes) > 1
         same(fitted, fresh)
         states = torch.get_rng_state(), random.getstate()
@@ -326,7 +264,7 @@ FIGURES = {"accuracy": right, "recall": PerClass()}
 def test_figures_are_those_of_the_whole_data() -> None:
     net = Net()
     held = data(37, seed=9)
-    with trainer(net, validation=held, figures=FIGURES, changed={"validate_every": 2}) as one:
+    with trainer(net, validation=held, metrics=FIGURES, changed={"validate_every": 2}) as one:
         summary = one.run()
         now = one.evaluate()
         assert net.training
@@ -361,7 +299,7 @@ def test_measuring_halves_where_memory_runs_out() -> None:
     short.most[False] = 5
     found = []
     for net in (plain, short):
-        with trainer(net, validation=data(37, 9), figures=FIGURES) as one:
+        with trainer(net, validation=data(37, 9), metrics=FIGURES) as one:
             found.append(one.run().validation)
     assert found[0] == pytest.approx(found[1], rel=1e-5)
     assert max(size for training, size in short.sizes if not training and size <= 5) == 4

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from anyrig.documents.model import Model
     from anyrig.documents.pairs import Couples
     from anyrig.placement import Placement
-    from anyrig.training.loop import Summary
-    from anyrig.training.protocol import StepFacts
-    from anyrig.training.settings import Settings
+    from anyrig.training.config import TrainConfig
+    from anyrig.training.step import StepResult
+    from anyrig.training.trainer import TrainResult
 
 log = logging.getLogger(__name__)
 _DEFAULT_MODEL = "minilm"
@@ -127,7 +127,7 @@ def tune_classifier(
     folder: Path,
     read: Read,
     *,
-    settings: Settings | None = None,
+    settings: TrainConfig | None = None,
     placement: Placement | None = None,
     on_event: OnEvent = lambda event: None,
     **options: Any,
@@ -157,7 +157,7 @@ def tune_embedding(
     model: Model,
     folder: Path,
     *,
-    settings: Settings | None = None,
+    settings: TrainConfig | None = None,
     placement: Placement | None = None,
     on_event: OnEvent = lambda event: None,
     **options: Any,
@@ -172,15 +172,15 @@ def tune_embedding(
     return _tune(prepared, model, folder, settings, placement, on_event)
 
 
-def classifier_settings(**changed: Any) -> Settings:
+def classifier_settings(**changed: Any) -> TrainConfig:
     """What suits some hundreds of examples; any field may be another."""
-    from anyrig.training.settings import Settings
+    from anyrig.training.config import TrainConfig
 
     default = {"batch": 16, "epochs": 4, "learning_rate": 2e-4, "warmup": 0.1, "drop_last": False}
-    return Settings(**{**default, **changed})
+    return TrainConfig(**{**default, **changed})
 
 
-def embedding_settings(**changed: Any) -> Settings:
+def embedding_settings(**changed: Any) -> TrainConfig:
     """What suits some hundreds of pairs. A micro batch is a whole batch: see `tasks.embedding`."""
     batch = changed.get("batch", 32)
     return classifier_settings(**{"batch": batch, "micro_batch": batch, **changed})
@@ -221,17 +221,17 @@ def _find_base_model(
 
 
 def _place(rig: Rig, request: FineTuneRequest) -> Placement:
-    from anyrig.training.placing import need
+    from anyrig.training.config import training_workload
 
     options = request
     if not any(gpu.usable for gpu in rig.machine.gpus):
         options = replace(request, no_bench=True)  # nothing to choose between
-    plan = place(rig, rig.choose_device(options), need(), request)
+    plan = place(rig, rig.choose_device(options), training_workload(), request)
     test_device(rig, plan.placements[0], options)
     return plan.placements[0]
 
 
-def _build_settings(request: FineTuneRequest, placement: Placement) -> Settings:
+def _build_settings(request: FineTuneRequest, placement: Placement) -> TrainConfig:
     settings = classifier_settings(
         epochs=request.epochs, batch=request.batch, learning_rate=request.learning_rate,
         seed=request.seed, precision=request.precision,
@@ -253,7 +253,7 @@ def _tune(
     prepared: PreparedTask,
     model: Model,
     folder: Path,
-    settings: Settings,
+    settings: TrainConfig,
     placement: Placement | None,
     on_event: OnEvent,
 ) -> Tuned:
@@ -262,7 +262,7 @@ def _tune(
     task = prepared.task
     digest = digest_of(prepared.digest, repr(sorted(asdict(settings).items())))
     run = folder.parent / f".{folder.name}.{digest}.run"
-    summary, before, after = _train(prepared, settings, run, placement, on_event)
+    result, before, after = _train(prepared, settings, run, placement, on_event)
     try:
         if folder.is_dir():
             folder.rmdir()  # it is empty
@@ -275,49 +275,50 @@ def _tune(
     shutil.rmtree(run, ignore_errors=True)
     return Tuned(
         folder, model.name, len(task.data), len(task.validation or ()), before, after,
-        summary.steps, time.monotonic() - began, prepared.labels, prepared.kind, prepared.commonest,
-        prepared.troubles, [*prepared.notes, *_list_notes(summary, settings)],
+        result.steps, time.monotonic() - began, prepared.labels, prepared.kind, prepared.commonest,
+        prepared.troubles, [*prepared.notes, *_list_notes(result, settings)],
     )  # fmt: skip
 
 
 def _train(
     prepared: PreparedTask,
-    settings: Settings,
+    settings: TrainConfig,
     run: Path,
     placement: Placement | None,
     on_event: OnEvent,
-) -> tuple[Summary, dict[str, float], dict[str, float]]:
+) -> tuple[TrainResult, dict[str, float], dict[str, float]]:
     """Train to the end; the figures before and after."""
-    from anyrig.training.loop import Trainer
-    from anyrig.training.protocol import Unwatched
+    from anyrig.training.callbacks import Callback
+    from anyrig.training.trainer import Trainer
 
     task = prepared.task
-    total = settings.steps or settings.epochs * math.ceil(len(task.data) / settings.batch)
+    batch = 32 if settings.batch == "auto" else settings.batch
+    total = settings.steps or settings.epochs * math.ceil(len(task.data) / batch)
 
-    class ReportSteps(Unwatched):
-        def step(self, facts: StepFacts) -> None:
-            on_event(ProgressEvent("training", facts.number, total))
+    class ReportSteps(Callback):
+        def on_step(self, trainer: Trainer, result: StepResult) -> None:
+            on_event(ProgressEvent("training", trainer.step, total))
 
-        def event(self, kind: str, text: str, **facts: Any) -> None:
+        def on_event(self, trainer: Trainer, kind: str, text: str) -> None:
             log.info("%s: %s", kind, text)
 
-        def validated(self, step: int, figures: Mapping[str, float]) -> None:
-            log.info("step %d: %s", step, figures)
+        def on_validate(self, trainer: Trainer, figures: Mapping[str, float]) -> None:
+            log.info("step %d: %s", trainer.step, figures)
 
     with Trainer.of(
-        task, settings=settings, folder=run, placement=placement, watch=ReportSteps()
+        task, config=settings, folder=run, placement=placement, callbacks=[ReportSteps()]
     ) as trainer:
         on_event(ProgressEvent("evaluating", 1, 1))
         before = _measure_once(
             run / "before.json", lambda: {**trainer.evaluate(), **prepared.measure(task)}
         )
-        summary = trainer.run()
-        if not summary.finished:
+        result = trainer.fit()
+        if not result.finished:
             raise WorkError(
-                f"stopped after {summary.steps} of {pluralize(total, 'step')}",
+                f"stopped after {result.steps} of {pluralize(total, 'step')}",
                 hint="Run the same again to continue from there.",
             )
-        return summary, before, {**summary.validation, **prepared.measure(task)}
+        return result, before, {**result.validation, **prepared.measure(task)}
 
 
 def _measure_once(path: Path, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
@@ -330,13 +331,13 @@ def _measure_once(path: Path, measure: Callable[[], dict[str, float]]) -> dict[s
     return found
 
 
-def _list_notes(summary: Summary, settings: Settings) -> list[str]:
+def _list_notes(result: TrainResult, settings: TrainConfig) -> list[str]:
     notes = []
-    if summary.num_retries:
+    if result.num_retries:
         notes.append(
-            f"memory ran out {pluralize(summary.num_retries, 'time')}: "
-            f"{summary.micro_batch} of {settings.batch} were computed at once"
+            f"memory ran out {pluralize(result.num_retries, 'time')}: "
+            f"{result.micro_batch} of {settings.batch} were computed at once"
         )
-    if summary.num_skipped:
-        notes.append(f"{pluralize(summary.num_skipped, 'step')} gave no finite gradients: left out")
+    if result.num_skipped:
+        notes.append(f"{pluralize(result.num_skipped, 'step')} gave no finite gradients: left out")
     return notes

@@ -30,7 +30,7 @@ from anyrig.errors import (
 from anyrig.jobs.queue import is_dead, make_owner_name
 from anyrig.results import in_json, to_json
 from anyrig.storage.files import write_atomic
-from anyrig.training.checks import renamed
+from anyrig.training.config import rename_keys
 from anyrig.version import __version__
 
 RECORD_FILE, RESULT_FILE, STATE_FILE = "run.json", "result.json", "state.json"
@@ -219,7 +219,7 @@ def open_run(folder: Path) -> Run:
         data = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
         return Run(
             folder.absolute(), data["name"], data["config"], Path(data["base"]), data["task"],
-            renamed(dict(data["train"])), data["flags"], float(data["created"]),
+            rename_keys(dict(data["train"])), data["flags"], float(data["created"]),
         )  # fmt: skip
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InvalidInputError(

@@ -48,12 +48,10 @@ from anyrig.units import is_whole_number, pluralize
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.placement import Placement
-    from anyrig.training.loop import Summary, Trainer
-    from anyrig.training.protocol import Task
-    from anyrig.training.settings import Settings
-    from anyrig.training.watch.alerts import Alert
-    from anyrig.training.watch.figures import Figures, RunEvent, Validation
-    from anyrig.training.watch.sinks import Told
+    from anyrig.training.config import TrainConfig
+    from anyrig.training.metrics import Record, StepMetrics
+    from anyrig.training.tasks import Task
+    from anyrig.training.trainer import Trainer, TrainResult
 
 log = logging.getLogger(__name__)
 _STEP_EVENT_INTERVAL_S = 0.1
@@ -155,19 +153,18 @@ class DeviceEvent(NamedEvent):
 class TrainingEvent(Event):
     """What a training run reports: a step (at most ten a second), a validation, a warning."""
 
-    report: Figures | Validation | Alert | RunEvent
+    report: Record
     total_steps: int | None
     unit: str
     """What units are: tokens, samples."""
 
     def to_json(self) -> dict[str, Any]:
-        from anyrig.training.watch.alerts import Alert
-        from anyrig.training.watch.figures import Figures, Validation
+        from anyrig.training.metrics import Alert, StepMetrics, ValidationMetrics
 
         report = self.report
-        if isinstance(report, Figures):
+        if isinstance(report, StepMetrics):
             row = self._step_to_json(report)
-        elif isinstance(report, Validation):
+        elif isinstance(report, ValidationMetrics):
             row = {"event": "validation", "step": report.step, "figures": report.figures}
         elif isinstance(report, Alert):
             row = {
@@ -179,7 +176,7 @@ class TrainingEvent(Event):
         plain: dict[str, Any] = to_json(row)
         return plain
 
-    def _step_to_json(self, figures: Figures) -> dict[str, Any]:
+    def _step_to_json(self, figures: StepMetrics) -> dict[str, Any]:
         total = self.total_steps
         of = f"/{total}" if total else ""
         return {
@@ -233,9 +230,9 @@ def train(rig: Rig, request: TrainingRequest, on_event: OnEvent) -> TrainingResu
 
 def write_report(run: Run) -> Path:
     """Write `report.html` of a run as it is now."""
-    from anyrig.training.watch.report import report
+    from anyrig.training.report import write_report as write
 
-    return report(run.folder, title=run.folder.name, unit=run.unit)
+    return write(run.folder, title=run.folder.name, unit=run.unit)
 
 
 # -- which run -------------------------------------------------------------------------------------
@@ -362,7 +359,7 @@ def merge_settings(rig: Rig, request: TrainingRequest, table: Mapping[str, Any])
 
 def place_training(rig: Rig, request: TrainingRequest, settings: Mapping[str, Any]) -> Placement:
     """The device, ready for torch: the allocator's variables are set, the self-test is done."""
-    from anyrig.training.placing import need
+    from anyrig.training.config import training_workload
 
     memory_gb = settings.get("memory_gb") or None
     options = TrainingComputeOptions(
@@ -376,7 +373,7 @@ def place_training(rig: Rig, request: TrainingRequest, settings: Mapping[str, An
         memory_fraction=None if memory_gb else settings.get("memory_fraction") or None,
         workers_per_device=1,
     )
-    plan = place(rig, rig.choose_device(options), need(options.precision), options)
+    plan = place(rig, rig.choose_device(options), training_workload(options.precision), options)
     placement = _limit_threads(plan.placements[0], rig.environment)
     if "torch" not in sys.modules:
         os.environ.update(placement.variables)
@@ -453,40 +450,41 @@ def _run_trainer(
 ) -> TrainingResult:
     """Train; `on_count` is called with the number of steps before the first."""
     on_event(ProgressEvent("reading the data"))
-    from anyrig.training.loop import Trainer
+    from anyrig.training.trainer import Trainer
 
-    settings, optimizer = build_settings(run.train)
-    task = build_task(run, settings)
-    total_steps = _count_steps(task, settings)
+    config, optimizer = build_settings(run.train)
+    task = build_task(run, config)
+    total_steps = _count_steps(task, config)
     on_count(total_steps)
-    sink = _EventSink(on_event, total_steps, run.unit)
+    logger = _EventLogger(on_event, total_steps, run.unit)
     on_event(ProgressEvent("preparing the first step"))
     with Trainer.of(
-        task, settings=settings, optimizer=optimizer, placement=placement, folder=run.folder,
-        environment=environment, sinks=[sink],
+        task, config=config, optimizer=optimizer, placement=placement, folder=run.folder,
+        environment=environment, loggers=[logger],
     ) as trainer:  # fmt: skip
-        sink.trainer = trainer
-        summary = trainer.run()
-    return _build_result(run, task, summary, total_steps)
+        logger.trainer = trainer
+        trained = trainer.fit()
+    return _build_result(run, task, trained, total_steps)
 
 
-def build_task(run: Run, settings: Settings) -> Task:
+def build_task(run: Run, config: TrainConfig) -> Task:
     from anyrig.app import training_tasks
 
-    return training_tasks.build(run.task, run.base, run.folder, settings.seed)
+    return training_tasks.build(run.task, run.base, run.folder, config.seed)
 
 
-def _count_steps(task: Task, settings: Settings) -> int | None:
+def _count_steps(task: Task, config: TrainConfig) -> int | None:
     """How many steps a run has; None if the length of its data is not known."""
-    from anyrig.training.feed import Feed
+    from anyrig.training.data import DataSource
+    from anyrig.training.distributed.group import Single
 
-    if settings.steps:
-        return settings.steps
-    feed = Feed(task.data, settings.batch, drop_last=settings.drop_last)
-    return settings.epochs * feed.steps_in_epoch if feed.steps_in_epoch else None
+    if config.steps:
+        return config.steps
+    steps = DataSource(task.data, config, Single(), collate=task.collate).steps_in_epoch
+    return config.epochs * steps if steps else None
 
 
-class _EventSink:
+class _EventLogger:
     """Passes what a run reports on as events; logs the trainer's reasons with the first."""
 
     name = "events"
@@ -494,17 +492,17 @@ class _EventSink:
     def __init__(self, on_event: OnEvent, total_steps: int | None, unit: str) -> None:
         self.trainer: Trainer | None = None
         self._on_event, self._total_steps, self._unit = on_event, total_steps, unit
-        self._waiting: Figures | None = None
+        self._waiting: StepMetrics | None = None
         self._next_step_s = 0.0
         self._has_logged = False
 
-    def take(self, report: Told) -> None:
-        from anyrig.training.watch.figures import Figures
+    def log(self, report: Record) -> None:
+        from anyrig.training.metrics import StepMetrics
 
         if not self._has_logged and self.trainer is not None and self.trainer.reasons:
             self._has_logged = True
             log.info("training\n  %s", "\n  ".join(self.trainer.reasons))
-        if not isinstance(report, Figures):
+        if not isinstance(report, StepMetrics):
             self.close()
             self._send(report)
             return
@@ -520,20 +518,24 @@ class _EventSink:
             figures, self._waiting = self._waiting, None
             self._send(figures)
 
-    def _send(self, report: Told) -> None:
+    def _send(self, report: Record) -> None:
         self._on_event(TrainingEvent(report, self._total_steps, self._unit))
 
 
 def _build_result(
-    run: Run, task: Task, summary: Summary, total_steps: int | None
+    run: Run, task: Task, trained: TrainResult, total_steps: int | None
 ) -> TrainingResult:
-    if summary.loss is None:
-        summary = replace(summary, loss=runs.load_state(run.folder).loss)
+    if trained.loss is None:
+        trained = replace(trained, loss=runs.load_state(run.folder).loss)
+    plain = {**asdict(trained), "made": _make_plain(trained.outputs)}
+    plain["micro_batch_why"] = plain.pop("micro_batch_reason")
+    for name in ("outputs", "stopped_early"):
+        plain.pop(name)
     return TrainingResult(**{
-        **to_json({**asdict(summary), "made": _make_plain(summary.made)}),
+        **to_json(plain),
         "run": str(run.folder), "task": run.task.get("kind"), "total_steps": total_steps,
-        "epochs": round(summary.epochs, 4), "seconds": round(summary.seconds, 3), "unit": run.unit,
-        "left_out": dict(task.skipped), "reasons": tuple(summary.reasons),
+        "epochs": round(trained.epochs, 4), "seconds": round(trained.seconds, 3), "unit": run.unit,
+        "left_out": dict(task.skipped), "reasons": tuple(trained.reasons),
     })  # fmt: skip
 
 
@@ -552,15 +554,15 @@ def write_sharded_model(run: Run, result: TrainingResult) -> TrainingResult:
     On the host: it may be too large for one device.
     """
     from anyrig.training.checkpoint import Checkpoints
-    from anyrig.training.distributed.alone import Alone
-    from anyrig.training.keep import FOLDER
+    from anyrig.training.distributed.group import Single
+    from anyrig.training.trainer import CHECKPOINTS
 
-    settings, _ = build_settings(run.train)
-    task = build_task(run, settings)
-    found = Checkpoints(run.folder / FOLDER).load()
+    config, _ = build_settings(run.train)
+    task = build_task(run, config)
+    found = Checkpoints(run.folder / CHECKPOINTS).load()
     if found is None or task.finish is None:
         return result
-    Alone().load(task.model, None, found.saved.weights, None)
+    Single().load_state_dict(task.model, None, found.saved.weights, None)
     result = replace(result, made=to_json(_make_plain(task.finish(run.folder))))
     runs.write_result(run.folder, result)
     return result

@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from anyrig.errors import (
     InvalidInputError,
@@ -21,10 +21,8 @@ from anyrig.errors import (
     Message,
     OptionRef,
 )
-from anyrig.training.checks import RENAMED, renamed
-
-if TYPE_CHECKING:
-    from anyrig.training.settings import Settings
+from anyrig.training.config import RENAMED, TrainConfig, rename_keys
+from anyrig.training.distributed.launch import parse_strategy
 
 _TABLES = ("task", "train")
 _DEFAULT_OPTIMIZER = "adamw"
@@ -51,7 +49,7 @@ class TrainingConfig:
         tables: dict[str, Any] = {"task": _copy(self.task), "train": _copy(self.train)}
         for name, value in values.items():
             _set_value(tables, name, value)
-        return replace(self, task=tables["task"], train=renamed(tables["train"]))
+        return replace(self, task=tables["task"], train=rename_keys(tables["train"]))
 
 
 def read_config(path: Path) -> TrainingConfig:
@@ -76,48 +74,31 @@ def read_config(path: Path) -> TrainingConfig:
         )
     absolute = path.absolute()
     return TrainingConfig(
-        absolute, absolute.parent, text, tables["task"], renamed(tables.get("train", {}))
+        absolute, absolute.parent, text, tables["task"], rename_keys(tables.get("train", {}))
     )
 
 
-def build_settings(train: Mapping[str, Any]) -> tuple[Settings, str]:
-    """The settings of a `[train]` table, and the optimizer's name."""
-    from anyrig.training.settings import Settings
-
-    values = renamed(train)
+def build_settings(train: Mapping[str, Any]) -> tuple[TrainConfig, str]:
+    """The configuration of a `[train]` table, and the optimizer's name."""
+    values = rename_keys(train)
     optimizer = values.pop("optimizer", _DEFAULT_OPTIMIZER)
     if not isinstance(optimizer, str):
         raise InvalidSettingError(
             f"[train] optimizer must be a name, not {optimizer!r}", hint="Such as adamw."
         )
+    if optimizer == "lion":
+        raise InvalidSettingError(
+            "the optimizer lion is no longer built in",
+            hint="Use adamw, or adafactor for less memory; in Python pass an optimizer class.",
+        )
     if isinstance(values.get("strategy"), str):
-        from anyrig.training.distributed.joining import strategy_named
-
-        values["strategy"] = strategy_named(values["strategy"])
-    return Settings.of(values), optimizer
+        values["strategy"] = parse_strategy(values["strategy"])
+    return TrainConfig.from_table(values), optimizer
 
 
 def check_settings(train: Mapping[str, Any]) -> None:
-    """Refuse unknown names and wrong values of `[train]` before a run is started.
-
-    `build_settings` finds the rest: it needs torch.
-    """
-    from anyrig.training.checks import KEEPING, LOADING, RULES
-
-    tables = {"loading": LOADING, "keeping": KEEPING}
-    known = (*RULES, *tables, "scaler", "moving", "optimizer")
-    for name, value in renamed(train).items():
-        _check_name(name, known, "train")
-        if name in tables and isinstance(value, Mapping):
-            for inner, one in value.items():
-                _check_name(inner, tuple(tables[name]), f"train.{name}")
-                _check_value(one, tables[name][inner], f"[train.{name}] {inner}")
-        elif name in RULES and name != "strategy":
-            _check_value(value, RULES[name], f"[train] {name}")
-    if train.get("strategy", "auto") not in ("auto", "ddp", "fsdp"):
-        from anyrig.training.distributed.joining import strategy_named
-
-        strategy_named(str(train["strategy"]))  # says why DataParallel is not supported
+    """Refuse unknown names and wrong values of `[train]` before a run is started."""
+    build_settings(train)
 
 
 def parse_value(text: str) -> Any:
@@ -126,21 +107,6 @@ def parse_value(text: str) -> Any:
         return tomllib.loads(f"x = {text.strip()}")["x"]
     except (ValueError, RecursionError, KeyError):
         return text.strip()
-
-
-def _check_name(name: str, known: Sequence[str], table: str) -> None:
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Valid settings: {', '.join(known)}."
-        raise InvalidSettingError(f"[{table}] has no setting {name!r}", hint=hint)
-
-
-def _check_value(value: Any, rule: tuple[Callable[[Any], bool], str], name: str) -> None:
-    from anyrig.training.checks import hint_for
-
-    fits, accepted = rule
-    if not fits(tuple(value) if isinstance(value, list) else value):
-        raise InvalidSettingError(f"{name} is {value!r}"[:300], hint=hint_for(value, accepted))
 
 
 def _read_text(path: Path) -> str:

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from anyrig.devices.machine import Device, Machine, Precision
     from anyrig.memory.batch_size import BatchSizeResult
     from anyrig.placement import Placement
+    from anyrig.training.config import TrainConfig
     from anyrig.training.estimating.estimate import Estimate
     from anyrig.training.estimating.fits import Fitting
-    from anyrig.training.protocol import Task
-    from anyrig.training.settings import Settings
+    from anyrig.training.tasks import Task
 
 PLOT_FILE = "memory.svg"
 _TORCH_TYPES = {"rocm": "cuda"}
@@ -134,7 +134,7 @@ def _describe_run(rig: Rig, request: TrainingRequest) -> Run:
 
 
 @contextlib.contextmanager
-def _build_temporarily(run: Run) -> Iterator[tuple[Task, Settings, str]]:
+def _build_temporarily(run: Run) -> Iterator[tuple[Task, TrainConfig, str]]:
     settings, optimizer = build_settings(run.train)
     with tempfile.TemporaryDirectory(prefix="anyrig-train-", ignore_cleanup_errors=True) as folder:
         task = build_task(replace(run, folder=Path(folder)), settings)
@@ -145,14 +145,14 @@ def _build_temporarily(run: Run) -> Iterator[tuple[Task, Settings, str]]:
 def _choose_precision(rig: Rig, choice: DeviceChoice, device: Device, run: Run) -> Precision:
     """What a device would train in; if it cannot be used now: as requested, or bf16 or fp32."""
     from anyrig.placement import PlacementOptions, plan_placement
-    from anyrig.training.placing import need
+    from anyrig.training.config import training_workload
 
     requested = str(run.train.get("precision", "auto"))
     try:
         plan = plan_placement(
             rig.machine,
             replace(choice, devices=(device,), selector=device.id),
-            need(requested),
+            training_workload(requested),
             PlacementOptions(
                 precision=requested, profile=rig.settings.compute.profile, workers_per_device=1
             ),
@@ -169,18 +169,24 @@ def _choose_precision(rig: Rig, choice: DeviceChoice, device: Device, run: Run) 
 
 
 def _estimate_two_sizes(
-    task: Task, settings: Settings, optimizer: str, kind: str, precision: Precision, device: Device
+    task: Task,
+    settings: TrainConfig,
+    optimizer: str,
+    kind: str,
+    precision: Precision,
+    device: Device,
 ) -> list[Estimate]:
     """For one item and for the requested micro batch: a line through both gives the largest."""
     from anyrig.training.estimating.estimate import estimate
     from anyrig.training.estimating.hollow import batch_like
 
-    requested = settings.batch if settings.micro_batch == "auto" else settings.micro_batch
+    batch = _items_in_batch(settings)
+    requested = batch if settings.micro_batch == "auto" else settings.micro_batch
     example = _load_first_batch(task, settings, 2)
     return [
         estimate(
             task.model, batch_like(example), task.loss, micro_batch=size,
-            num_micro=min(2, -(-settings.batch // size)), precision=precision,
+            num_micro=min(2, -(-batch // size)), precision=precision,
             optimizer=optimizer, fused=settings.fused_optimizer is not False,
             recompute=settings.recompute, recompute_types=settings.recompute_types,
             offload_optimizer=settings.offload_optimizer, device_type=kind,
@@ -201,16 +207,16 @@ def _find_torch_type(device: Device) -> str:
     return vendor_of(device).torch_device.partition(":")[0] or "cuda"
 
 
-def _load_first_batch(task: Task, settings: Settings, count: int) -> Any:
-    from anyrig.training import keep
-    from anyrig.training.distributed.alone import Alone
-    from anyrig.training.feed import Feed
+def _items_in_batch(settings: TrainConfig) -> int:
+    return 32 if settings.batch == "auto" else settings.batch
 
-    feed = Feed(
-        task.data, count, seed=settings.seed, shuffle=settings.shuffle, drop_last=False,
-        collate=task.collate,
-    )  # fmt: skip
-    return keep.first_batch(feed, Alone())
+
+def _load_first_batch(task: Task, settings: TrainConfig, count: int) -> Any:
+    from anyrig.training.data import DataSource
+    from anyrig.training.distributed.group import Single
+
+    source = DataSource(task.data, settings, Single(), collate=task.collate)
+    return source.first_batch(count)
 
 
 def _profile_step(
@@ -219,32 +225,29 @@ def _profile_step(
     on_event(ProgressEvent("reading the data"))
     from anyrig.memory.batch_size import plot_profile, sweep_batch_sizes
     from anyrig.storage.files import write_atomic
-    from anyrig.training.assemble import assembled
-    from anyrig.training.distributed.alone import Alone
-    from anyrig.training.nests import cut, size_of
-    from anyrig.training.protocol import Unwatched
+    from anyrig.training.batch import count_items, slice_batch
+    from anyrig.training.trainer import Trainer
 
     with _build_temporarily(run) as (task, settings, optimizer):
-        batch = _load_first_batch(task, settings, settings.batch)
+        batch = _load_first_batch(task, settings, _items_in_batch(settings))
         settings = replace(settings, micro_batch=1)
-        parts = assembled(
-            task.model, task.loss, optimizer, settings, placement, Alone(),
-            units=task.units, watch=Unwatched(), environment={},
-        )  # fmt: skip
+        with Trainer.of(
+            task, config=settings, optimizer=optimizer, placement=placement, environment={}
+        ) as trainer:
+            opened = trainer.open()
 
-        def step(size: int) -> None:
-            parts.step.micro_batch = size
-            if parts.step(cut(batch, 0, size)).num_retries:
-                raise OutOfMemoryError(f"{size} items do not fit", hint="Use a smaller batch.")
+            def step(size: int) -> None:
+                opened.train_step.micro_batch = size
+                if opened.train_step(slice_batch(batch, 0, size)).num_retries:
+                    raise OutOfMemoryError(f"{size} items do not fit", hint="Use a smaller batch.")
 
-        with parts.undo:
             found = sweep_batch_sizes(
-                step, parts.handle, sizes=_list_sizes(size_of(batch)),
+                step, opened.handle, sizes=_list_sizes(count_items(batch)),
                 budget_bytes=placement.budget_bytes,
                 on_progress=lambda text, *_: on_event(ProgressEvent(text)),
             )  # fmt: skip
         if plot is not None:
-            subtitle = f"training {task.name} on {parts.handle.name}"
+            subtitle = f"training {task.name} on {opened.handle.name}"
             write_atomic(plot, plot_profile(found, subtitle))
         return found
 

@@ -94,7 +94,7 @@ def launch(
                 ["-m", __name__, json.dumps(arguments)],
                 len(devices),
                 environment={**rig.environment, _CHANNEL_VARIABLE: channel},
-                tell=lambda message: on_event(WarningEvent(message)),
+                on_message=lambda message: on_event(WarningEvent(message)),
                 cores=max(1, int(rig.machine.cpu.cores_usable)),
             )
         except KeyboardInterrupt:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyrig.documents.classify.probability import Kind
     from anyrig.documents.model import Model
     from anyrig.documents.pairs import Couples
-    from anyrig.training.protocol import Task
+    from anyrig.training.tasks import Task
     from anyrig.training.tasks.classifier import ClassWeights
     from anyrig.training.tasks.texts import Cutter
 
@@ -45,7 +45,7 @@ def build(table: Mapping[str, Any], folder: Path, run: Path, seed: int) -> Task:
     """The task of a `[task]` table of any kind."""
     from anyrig.training import tasks
 
-    return tasks.build(table, folder, run, seed, kinds={**tasks.TASKS, **TASKS})
+    return tasks.build_task(table, folder, run, seed, kinds={**tasks.TASKS, **TASKS})
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from anyrig.units import format_bytes, format_duration, pluralize
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.app.training_estimate import DeviceEstimate
-    from anyrig.training.watch.sinks.console import Console
+    from anyrig.training.loggers import ConsoleLogger
 
 HELP = """Train a model as a TOML file says: a language model, an image classifier, a diffusion
 model, a text classifier or an embedding model, on one device or several. `anyrig train
@@ -186,7 +186,7 @@ class TrainingPrinter(EventPrinter):
         super().__init__()
         self.run_folder: Path | None = None
         self._json = JsonEvents(_JSON_INTERVAL_S) if json_lines else None
-        self._console: Console | None = None
+        self._console: ConsoleLogger | None = None
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStartedEvent):
@@ -222,14 +222,14 @@ class TrainingPrinter(EventPrinter):
 
     def _draw_report(self, event: TrainingEvent) -> None:
         if self._console is None:
-            from anyrig.training.watch.sinks.console import Console
+            from anyrig.training.loggers import ConsoleLogger
 
             self.pause()
-            self._console = Console(
+            self._console = ConsoleLogger(
                 _write_live, tty=sys.stderr.isatty(), total_steps=event.total_steps,
                 unit=event.unit,
             )  # fmt: skip
-        self._console.take(event.report)
+        self._console.log(event.report)
 
     def _close_console(self) -> None:
         if self._console is not None:

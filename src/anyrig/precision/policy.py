@@ -11,7 +11,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -25,10 +24,10 @@ from anyrig.precision.scaler import (
     LossScaler,
     NoOpScaler,
     Optimizers,
-    ScalerSettings,
     StepOutcome,
     SyncFlag,
 )
+from anyrig.precision.settings import FallbackSettings, ScalerSettings
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -202,30 +201,6 @@ def cast_tensors(value: T, dtype: torch.dtype) -> T:
 # -- giving up fp16 --------------------------------------------------------------------------------
 # Weights and optimizer state are fp32 under autocast, so the switch to another precision changes
 # only the dtype of the forward pass and whether the loss is scaled.
-
-
-@dataclass(frozen=True)
-class FallbackSettings:
-    """When fp16 is given up."""
-
-    window: int = 100
-    """Number of recent steps that are considered."""
-    most_skipped: int = 25
-    """Skipped steps in the window that are too many."""
-    at_floor: int = 3
-    """Skipped steps in a row at the lowest scale: scaling cannot help any more."""
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidSettingError(
-                    f"{name} is {value!r}", hint="It must be a whole number above 0."
-                )
-        if self.most_skipped > self.window:
-            raise InvalidSettingError(
-                f"most_skipped is {self.most_skipped}, more than the window of {self.window} steps",
-                hint="fp16 would never be given up. Use a smaller value.",
-            )
 
 
 class FallbackEvent(NamedTuple):

@@ -18,58 +18,17 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import torch
 
-from anyrig.errors import InvalidInputError, InvalidSettingError
+from anyrig.errors import InvalidInputError
+from anyrig.precision.settings import ScalerSettings
 
 log = logging.getLogger(__name__)
 Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
 SyncFlag = Callable[[torch.Tensor], object]
 _STATE_KEYS = ("scale", "good_steps", "patience", "num_skipped", "skipped_in_a_row")
-
-
-@dataclass(frozen=True)
-class ScalerSettings:
-    """How the loss is scaled. Contradictory values are rejected."""
-
-    initial: float = 2.0**16
-    """The first scale."""
-    growth: float = 2.0
-    """Factor applied to the scale after `interval` good steps in a row."""
-    backoff: float = 0.5
-    """Factor applied to the scale after a skipped step, once the hysteresis is used up."""
-    interval: int = 2000
-    """Good steps in a row before the scale grows."""
-    hysteresis: int = 2
-    """Skipped steps before the scale backs off; 1 backs off at once."""
-    floor: float = 1.0
-    """The lowest scale."""
-    ceiling: float = 2.0**24
-    """The highest scale."""
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            whole = name in ("interval", "hysteresis")
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise _invalid_setting(name, value, "a whole number" if whole else "a number")
-            if not math.isfinite(value) or value <= 0:
-                raise _invalid_setting(name, value, "finite and above 0")
-        if self.growth <= 1:
-            raise _invalid_setting("growth", self.growth, "above 1")
-        if self.backoff >= 1:
-            raise _invalid_setting("backoff", self.backoff, "below 1")
-        if not self.floor <= self.initial <= self.ceiling:
-            limits = f"between floor {self.floor:g} and ceiling {self.ceiling:g}"
-            raise _invalid_setting("initial", self.initial, limits)
-
-
-def _invalid_setting(name: str, value: object, must: str) -> InvalidSettingError:
-    return InvalidSettingError(
-        f"invalid loss scaler setting: {name} = {value!r}", hint=f"It must be {must}."
-    )
 
 
 class StepOutcome(NamedTuple):

@@ -1,9 +1,9 @@
-"""Training on whatever there is: steps that fit, precision that cannot blow up, runs that survive.
+"""Training on any device: steps that fit its memory, precision that cannot ruin a run, and runs
+that continue after an interruption.
 
-    from anyrig.training import Settings, Trainer
+    from anyrig.training import Trainer
 
-    with Trainer(model, optimizer="adamw", data=pairs, loss=loss, settings=Settings()) as trainer:
-        summary = trainer.run()
+    Trainer(model, loader, loss=nn.CrossEntropyLoss(), epochs=3).fit()
 
 Each part can be used alone in a loop of one's own; what is named here is loaded when it is used.
 """
@@ -17,24 +17,36 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from anyrig.training.loop import Summary, Trainer
-    from anyrig.training.protocol import Task
-    from anyrig.training.settings import Settings
+    from anyrig.training.callbacks import Callback
+    from anyrig.training.config import TrainConfig
+    from anyrig.training.data import optimize_dataloader
+    from anyrig.training.losses import LossOutput
+    from anyrig.training.step import StepResult, TrainStep
+    from anyrig.training.tasks import Task
+    from anyrig.training.trainer import Trainer, TrainResult
 
-__all__ = ["Settings", "Summary", "Task", "Trainer"]
-_WHERE = {
-    "Settings": "settings",
-    "Summary": "loop",
-    "Task": "protocol",
-    "Trainer": "loop",
+_MODULES = {
+    "Callback": "callbacks",
+    "LossOutput": "losses",
+    "StepResult": "step",
+    "Task": "tasks",
+    "TrainConfig": "config",
+    "TrainResult": "trainer",
+    "TrainStep": "step",
+    "Trainer": "trainer",
+    "optimize_dataloader": "data",
 }
+__all__ = [
+    "Callback", "LossOutput", "StepResult", "Task", "TrainConfig", "TrainResult", "TrainStep",
+    "Trainer", "optimize_dataloader",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with _without_collections():
-        return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 @contextlib.contextmanager
@@ -42,10 +54,10 @@ def _without_collections() -> Iterator[None]:
     """Importing makes no garbage, but enough objects to set off a collection over all of torch's:
     90 ms of CPU on top of 60.
     """
-    collecting = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
+        if was_enabled:
             gc.enable()

@@ -23,7 +23,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.storage import files
 from anyrig.training.checkpoint import tensors
 from anyrig.training.checkpoint.write import refusals, sync_folder
-from anyrig.training.distributed.names import plain_state
+from anyrig.training.distributed.group import plain_state_dict
 from anyrig.training.models.gpt import Gpt, gpt2_config, to_gpt2_names
 
 _TOKENIZER = (
@@ -54,7 +54,7 @@ def export_folder(
         weights: instead of the model's own, as a checkpoint has them.
     """
     model = plain_model(model)
-    state = dict(weights) if weights is not None else plain_state(model)
+    state = dict(weights) if weights is not None else plain_state_dict(model)
     with whole_folder(folder) as place:
         if hasattr(model, "save_pretrained"):
             _saved_by_transformers(model, state, place)

@@ -9,8 +9,8 @@ import torch
 
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.scaler import NoOpScaler
-from anyrig.training.distributed.joining import join, open_group, place_of
-from anyrig.training.distributed.shards import Shards
+from anyrig.training.distributed.fsdp import Fsdp
+from anyrig.training.distributed.launch import join, open_group, read_rank
 from tests.training.ranks import model as toy
 
 MAX_NORM = 0.05
@@ -31,10 +31,10 @@ def train(
         [one for one in model.parameters() if one.requires_grad][::-1], lr=0.01
     )
     group.prepare(model)
-    group.adopt(optimiser)
+    group.adopt_optimizer(optimiser)
     if kept is not None:
-        group.load(model, optimiser, kept["weights"], kept["state"])
-    stepper = NoOpScaler(skip_nonfinite=True, sync_flag=group.agree)
+        group.load_state_dict(model, optimiser, kept["weights"], kept["state"])
+    stepper = NoOpScaler(skip_nonfinite=True, sync_flag=group.max)
     norms = []
     for step in range(first_step, first_step + num_steps):
         assert not toy.gradients(model, group, toy.items(step), micro)
@@ -46,7 +46,7 @@ def train(
     if strategy == "fsdp":
         with torch.no_grad():
             model(toy.items()[:, :-1])  # a measurement on the way leaves weights gathered
-    weights, state = group.weights(model), group.optimiser_state(model, optimiser)
+    weights, state = group.state_dict(model), group.optimizer_state_dict(model, optimiser)
     skipped = _skips_a_bad_one(model, optimiser, group, stepper)
     group.barrier()
     group.close()
@@ -64,9 +64,9 @@ def _skips_a_bad_one(model: Any, optimiser: Any, group: Any, stepper: NoOpScaler
 
 def mixed(environment: Mapping[str, str]) -> dict[str, Any]:
     """Blocks computed in bf16; weights and gradients stay in fp32. One block type is named."""
-    place = place_of(environment)
+    place = read_rank(environment)
     join(place, torch.device("cpu"), timeout_s=60)
-    group = Shards(place.rank, place.size, param_dtype=torch.bfloat16, block_types=("Block",))
+    group = Fsdp(place.rank, place.size, param_dtype=torch.bfloat16, block_types=("Block",))
     model = toy.Model(seed=7)
     group.prepare(model)
     seen = []

@@ -29,17 +29,17 @@ def main(what: str, folder: Path) -> None:
 
 
 def restart(folder: Path, rank: str) -> None:
-    from anyrig.training.distributed.restarting import asked_micro_batch, leave
+    from anyrig.training.distributed.launch import request_restart, requested_micro_batch
 
-    micro = asked_micro_batch(folder)
+    micro = requested_micro_batch(folder)
     if micro is None:
         if rank == "1":
-            leave(folder, 4)
+            request_restart(folder, 4)
         time.sleep(600)
-    from anyrig.training.distributed.joining import open_group
+    from anyrig.training.distributed.launch import open_group
 
     group = open_group("ddp", os.environ, timeout_s=60)
-    all_told = group.least(10 + group.rank)
+    all_told = group.min(10 + group.rank)
     group.close()
     (folder / f"done{rank}").write_text(f"{micro} {os.environ['OMP_NUM_THREADS']} {all_told}")
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from anyrig.memory.oom import detect_oom
 from anyrig.memory.recovery import clear_frames
-from anyrig.training.protocol import Group
+from anyrig.training.distributed.group import Group
 
 NUM_ITEMS, WIDTH, WORDS = 12, 8, 11
 SHORT = "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity)"
@@ -80,7 +80,7 @@ def gradients(model: nn.Module, group: Group, batch: torch.Tensor, micro: int) -
     ran_out = False
     for number, part in enumerate(mine):
         try:
-            with group.micro(last=number == len(mine) - 1):
+            with group.accumulate(last=number == len(mine) - 1):
                 loss = loss_of(model, part) * len(part) / len(batch)
                 loss.backward()  # type: ignore[no-untyped-call]
         except RuntimeError as error:
@@ -89,7 +89,7 @@ def gradients(model: nn.Module, group: Group, batch: torch.Tensor, micro: int) -
             clear_frames(error)
             ran_out = True
             break
-    return group.settle(ran_out=ran_out)
+    return group.finish(ran_out=ran_out).ran_out
 
 
 def flat(model: nn.Module) -> dict[str, torch.Tensor]:

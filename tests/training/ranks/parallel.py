@@ -10,47 +10,46 @@ from typing import Any
 import torch
 
 from anyrig.errors import AnyrigError
-from anyrig.training.distributed.joining import join, open_group, place_of
-from anyrig.training.distributed.processes import Processes
-from anyrig.training.distributed.shares import Shares
+from anyrig.training.distributed.ddp import Ddp, Shares
+from anyrig.training.distributed.launch import join, open_group, read_rank
 from tests.training.ranks import model as toy
 
 Environment = Mapping[str, str]
 
 
-def _group(environment: Environment, **options: Any) -> Processes:
-    place = place_of(environment)
+def _group(environment: Environment, **options: Any) -> Ddp:
+    place = read_rank(environment)
     join(place, torch.device("cpu"), timeout_s=60)
-    return Processes(place.rank, place.size, bucket_bytes=600, **options)
+    return Ddp(place.rank, place.size, bucket_bytes=600, **options)
 
 
 def gradients(environment: Environment) -> dict[str, Any]:
     """Uneven shares, accumulation, a rank without items; all against one process."""
     group = _group(environment)
     model = group.prepare(toy.Model(seed=group.rank))
-    found: dict[str, Any] = {"weights": dict(group.weights(model)), "share": [], "grads": {}}
+    found: dict[str, Any] = {"weights": dict(group.state_dict(model)), "share": [], "grads": {}}
     for name, size, micro in (("whole", 12, 12), ("micro", 12, 2), ("odd", 7, 3), ("one", 1, 1)):
         model.zero_grad()
         found["share"].append(group.share(size))
-        assert group.settle(ran_out=False) is False  # nothing yet: zeros everywhere
+        assert not group.finish(ran_out=False).ran_out  # nothing yet: zeros everywhere
         model.zero_grad()
         assert not toy.gradients(model, group, toy.items()[:size], micro)
         found["grads"][name] = toy.flat(model)
     found["sparse"] = _sparse(group)
-    found["least"] = group.least(10 + group.rank)
-    found["total"] = float(group.total(torch.tensor(1.0 + group.rank)))
+    found["least"] = group.min(10 + group.rank)
+    found["total"] = float(group.sum(torch.tensor(1.0 + group.rank)))
     group.close()
     return found
 
 
-def _sparse(group: Processes) -> torch.Tensor:
+def _sparse(group: Ddp) -> torch.Tensor:
     """Rows that only one process has, some twice."""
     words = torch.nn.Embedding(6, 3, sparse=True)
     group.prepare(words)
-    with group.micro(last=True):
+    with group.accumulate(last=True):
         loss = words(torch.tensor([group.rank, group.rank, 3])).sum()
         loss.backward()
-    assert not group.settle(ran_out=False)
+    assert not group.finish(ran_out=False).ran_out
     assert words.weight.grad is not None
     return words.weight.grad.clone()
 
@@ -69,14 +68,14 @@ def shortage(environment: Environment) -> dict[str, Any]:
         travelled.append(started[0])
         answers.append((ran_out, micro))
         if ran_out:
-            micro = group.least(micro // 2 if model.explodes else micro)
+            micro = group.min(micro // 2 if model.explodes else micro)
     grads = toy.flat(model)
     group.close()
     return {"answers": answers, "grads": grads, "travelled": travelled}
 
 
 @contextlib.contextmanager
-def _counting(group: Processes) -> Iterator[list[int]]:
+def _counting(group: Ddp) -> Iterator[list[int]]:
     """How many buckets had set off before the step was settled."""
     reducer, counted = group._reducer, [0]
     finish = reducer.finish
@@ -118,9 +117,9 @@ def gone(environment: Environment) -> str:
 
 def late(environment: Environment) -> str:
     """The second process does not come in time."""
-    place = place_of(environment)
+    place = read_rank(environment)
     join(place, torch.device("cpu"), timeout_s=5)
-    group = Processes(place.rank, place.size)
+    group = Ddp(place.rank, place.size)
     if group.rank == 1:
         time.sleep(12)
         return "late"
@@ -138,11 +137,11 @@ def twice(environment: Environment, overlap: bool) -> str | float:
     try:
         for _ in range(2):
             model.zero_grad()
-            with group.micro(last=True):
+            with group.accumulate(last=True):
                 for _ in range(2):
                     loss = model(torch.ones(1, 2)).sum()
                     loss.backward()
-            group.settle(ran_out=False)
+            group.finish(ran_out=False)
     except AnyrigError as error:
         return f"{error} {error.hint}"
     gradient = next(model.parameters()).grad
@@ -152,9 +151,9 @@ def twice(environment: Environment, overlap: bool) -> str | float:
 
 def measured(environment: Environment) -> dict[str, Any]:
     """The second process takes three times as long for an item; the first one loads ahead."""
-    place = place_of(environment)
+    place = read_rank(environment)
     join(place, torch.device("cpu"), timeout_s=60)
-    group = Processes(place.rank, place.size, Shares(2, "measured"), bucket_bytes=600)
+    group = Ddp(place.rank, place.size, Shares(2, "measured"), bucket_bytes=600)
     model = group.prepare(toy.Model())
     ahead: list[tuple[int, int]] = []
     found: dict[str, Any] = {"shares": [], "grads": [], "losses": []}
@@ -164,24 +163,24 @@ def measured(environment: Environment) -> dict[str, Any]:
         first, count = ahead.pop(0)
         found["shares"].append((first, count))
         model.zero_grad()
-        with group.micro(last=True):
+        with group.accumulate(last=True):
             part = toy.items(step)[first : first + count]
             loss = toy.loss_of(model, part) * count / toy.NUM_ITEMS
             loss.backward()  # type: ignore[no-untyped-call]
-        assert not group.settle(ran_out=False)
+        assert not group.finish(ran_out=False).ran_out
         found["grads"].append(toy.flat(model))
         noise = 1 + 0.02 * (step % 3)
-        group.note_speed(count, noise * count * (0.03 if group.rank else 0.01))
+        group.record_speed(count, noise * count * (0.03 if group.rank else 0.01))
     group.close()
     return found
 
 
 def on_gpu(environment: Environment, carried_by: str) -> dict[str, Any]:
     """Gradients and a shortage on a GPU that the processes share."""
-    place, device = place_of(environment), torch.device("cuda", 0)
+    place, device = read_rank(environment), torch.device("cuda", 0)
     join(place, device, timeout_s=60, carried_by=carried_by)
     shares = Shares(place.size, "measured", device)
-    group = Processes(place.rank, place.size, shares, bucket_bytes=600)
+    group = Ddp(place.rank, place.size, shares, bucket_bytes=600)
     model = toy.Model(seed=group.rank).to(device)
     group.prepare(model)
     answers, batch = [], toy.items().to(device)
@@ -189,7 +188,7 @@ def on_gpu(environment: Environment, carried_by: str) -> dict[str, Any]:
         model.explodes = group.rank == 0 and step == 2
         model.zero_grad()
         answers.append(toy.gradients(model, group, batch, 6))
-        group.note_speed(6)
+        group.record_speed(6)
     grads = {name: value.cpu() for name, value in toy.flat(model).items()}
     speeds = shares.speeds
     group.close()

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from anyrig.training import Settings, Trainer
-from anyrig.training.settings import Keeping, Loading
+from anyrig.training import TrainConfig, Trainer
+from anyrig.training.config import CheckpointConfig, LoadingConfig
 
 
 def model() -> nn.Module:
@@ -41,11 +41,12 @@ def run(
     **changed: Any,
 ) -> dict[str, Any]:
     """What a run comes to, in words and figures."""
-    settings = Settings(
+    settings = TrainConfig(
         **{
             "batch": 8, "micro_batch": 2, "steps": 6, "learning_rate": 1e-2, "schedule": "constant",
             "warmup": 0,
-            "loading": Loading(num_workers=0), "keeping": Keeping(every_s=0, every_steps=3),
+            "loading": LoadingConfig(num_workers=0),
+            "checkpoints": CheckpointConfig(every_s=0, every_steps=3),
             **changed,
         }
     )  # fmt: skip
@@ -59,14 +60,14 @@ def run(
         return loss(net, batch)
 
     with Trainer(
-        model(), data=data(), loss=seen, settings=settings, device="cpu",
+        model(), data=data(), loss=seen, config=settings, device="cpu",
         environment=environment, folder=Path(folder) if folder else None,
-        validation=data(validation, 9) if validation else None, figures={"size": size},
+        validation=data(validation, 9) if validation else None, metrics={"size": size},
     ) as trainer:  # fmt: skip
-        parts = trainer.open().parts
-        kind = type(parts.group).__name__
+        opened = trainer.open()
+        kind = type(opened.group).__name__
         summary = trainer.run()
-        weights = parts.group.weights(parts.whole)
+        weights = opened.group.state_dict(opened.masters or opened.model)
         curve = [row.loss for row in trainer.history()]
         return {
             "group": kind, "curve": curve, "validation": dict(summary.validation),

@@ -13,8 +13,7 @@ A checkpoint is a folder of safetensors and JSON: nothing in it can run when it 
 from __future__ import annotations
 
 from anyrig.training.checkpoint.keeper import Checkpoints
-from anyrig.training.checkpoint.match import check_weights
 from anyrig.training.checkpoint.read import Found, Kept
 from anyrig.training.checkpoint.state import Saved
 
-__all__ = ["Checkpoints", "Found", "Kept", "Saved", "check_weights"]
+__all__ = ["Checkpoints", "Found", "Kept", "Saved"]

@@ -1,9 +1,9 @@
 """The checkpoints of a run: written by a thread, kept by rules, found again.
 
-    with Checkpoints(run / "checkpoints", keeping) as checkpoints:
+    with Checkpoints(run / "checkpoints", config) as checkpoints:
         found = checkpoints.load(device="cuda")
         ...
-        checkpoints.save(Saved(step=120, weights=..., optimiser=..., plain=..., random=...))
+        checkpoints.save(Saved(step=120, weights=..., optimizer=..., plain=..., random=...))
 
 `save` copies the state to the host's memory and returns; a thread writes it. When the one before is
 still being written, `save` waits for it first: the rhythm that was asked for holds, there is never
@@ -34,7 +34,7 @@ from anyrig.training.checkpoint.read import Found, Kept
 from anyrig.training.checkpoint.stage import Staging
 from anyrig.training.checkpoint.state import Saved
 from anyrig.training.checkpoint.write import TEMPORARY, Packed, pack, write
-from anyrig.training.settings import Keeping
+from anyrig.training.config import CheckpointConfig
 from anyrig.units import format_bytes
 
 log = logging.getLogger(__name__)
@@ -71,17 +71,17 @@ class Checkpoints:
     """A folder of checkpoints."""
 
     def __init__(
-        self, folder: Path, keeping: Keeping | None = None, *, patience_s: float = 10.0
+        self, folder: Path, config: CheckpointConfig | None = None, *, patience_s: float = 10.0
     ) -> None:
         """Nothing is read or written yet.
 
         Args:
             folder: of the checkpoints of one run; made when the first is written.
-            keeping: which stay.
+            config: which stay.
             patience_s: how long to wait for a process that writes there and may be ending.
         """
         self.folder = folder
-        self._keeping = keeping or Keeping()
+        self._config = config or CheckpointConfig()
         self._patience_s = patience_s
         self._lock = FolderLock(folder)
         self._staging = Staging()
@@ -110,7 +110,7 @@ class Checkpoints:
 
         Args:
             saved: the state.
-            wait: return when it is on the disk, as `Keeping.asynchronous = False` always does.
+            wait: return when it is on the disk, as with `asynchronous = False`.
         """
         self.hold()
         began = time.monotonic()
@@ -124,7 +124,7 @@ class Checkpoints:
             target=self._write, args=(packed, self._serial, waited_s), name="checkpoint"
         )
         self._thread.start()
-        if earlier is None and (wait or not self._keeping.asynchronous):
+        if earlier is None and (wait or not self._config.asynchronous):
             earlier = self._settled()
         if earlier is not None:
             raise earlier
@@ -175,7 +175,7 @@ class Checkpoints:
     def _tidy(self) -> None:
         """Remove what no rule keeps. The newest is whole by now and always stays."""
         whole, _ = read.listed(self.folder)
-        stay = staying(whole, self._keeping)
+        stay = staying(whole, self._config)
         for kept in whole:
             if kept.path not in stay:
                 _remove(kept.path)
@@ -241,14 +241,14 @@ class Checkpoints:
             log.exception("the last checkpoint could not be written")
 
 
-def staying(whole: Sequence[Kept], keeping: Keeping) -> set[Path]:
+def staying(whole: Sequence[Kept], config: CheckpointConfig) -> set[Path]:
     """Which of the checkpoints stay under the rules; the newest always does."""
     newest = {kept.step: kept for kept in whole}  # in the order written: the later of two wins
     rows = sorted(newest.values(), key=lambda kept: kept.serial)
-    stay = {kept.path for kept in rows[-keeping.last :]}
-    if keeping.every_kept:
-        stay |= {kept.path for kept in rows if kept.step % keeping.every_kept == 0}
-    return stay | {kept.path for kept in _ranked(rows)[: keeping.best]}
+    stay = {kept.path for kept in rows[-config.last :]}
+    if config.every_kept:
+        stay |= {kept.path for kept in rows if kept.step % config.every_kept == 0}
+    return stay | {kept.path for kept in _ranked(rows)[: config.best]}
 
 
 def _ranked(whole: Sequence[Kept]) -> list[Kept]:

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-from anyrig.training.checks import accept_other_spellings
-
 
 @dataclass(frozen=True)
 class Saved:
@@ -26,14 +24,6 @@ class Saved:
     """Precision, scaler, schedule, data position, settings, versions, figures: no tensors needed,
     though some may be in it."""
     random: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """Random states by rank, as `random.capture` gives them."""
+    """Random states by rank, as `rng.capture` gives them."""
     loss: float | None = None
     """On the validation data, where that was measured: the best are kept by it."""
-
-    @property
-    def optimiser(self) -> Mapping[str, Any]:
-        """The same under its older name."""
-        return self.optimizer
-
-
-Saved.__init__ = accept_other_spellings(Saved.__init__)  # type: ignore[method-assign]

@@ -67,7 +67,7 @@ def pack(saved: Saved, staging: Staging) -> Packed:
         "loss": saved.loss,
         "same": weights.same,
         "order": list(saved.weights),
-        "optimiser": optimiser.nest(dict(saved.optimiser), "optimiser"),
+        "optimiser": optimiser.nest(dict(saved.optimizer), "optimiser"),
         "plain": optimiser.nest(dict(saved.plain), "plain"),
         "random": random.nest(dict(saved.random), "random"),
     }
@@ -157,7 +157,7 @@ def _room(folder: Path, num_bytes: int) -> None:
         )
 
 
-_ROOM = "Free disk space, or keep fewer (keeping.last). The earlier checkpoints are untouched."
+_ROOM = "Free disk space, or keep fewer (checkpoints.last). The earlier checkpoints are untouched."
 _SAID = {
     errno.ENOSPC: ("no space left in {folder}", _ROOM),
     errno.EFBIG: ("{folder} does not support files of this size", _ROOM),

@@ -1,26 +1,245 @@
-"""One process for each device, started together: torchrun as a child, its end told in words.
+"""One process for each device, started together: torch elastic in a child process.
 
-Ctrl-C is passed on once, so that the processes can keep what they have; a second one kills. When
-this process is killed the others end too. A process that ran out of memory where nobody can go on
-without it asks for a new start (`restarting`), and all are started again.
+    launch(["train.py", "--fast"], 4, environment=os.environ)
+    group = open_group("auto", os.environ, device)   # in each; one process is a group of one
+
+`python -m anyrig.training.distributed.launch agent ...` is torchrun whose failures are written down
+instead of printed, `... entry ...` what each process runs first: the script, and a report of how it
+ended. Ctrl-C is passed on once, so that the processes can keep what they have; a second one kills.
+When the launching process is killed the others end too. A process that ran out of memory where
+nobody can go on without it asks for a new start of all, with a smaller micro batch.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import runpy
 import signal
 import subprocess
+import sys
 import tempfile
+import threading
+import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
-from anyrig.backends.process import ChildModule, start_module
-from anyrig.errors import InvalidSettingError, Message, WorkError, load_message
-from anyrig.training.distributed.agent import AGENT_FILE
-from anyrig.training.distributed.restarting import START_AGAIN
+from anyrig.backends.process import ChildModule, module_command, start_module
+from anyrig.errors import (
+    AnyrigError,
+    InvalidSettingError,
+    Message,
+    PeerLostError,
+    WorkError,
+    dump_message,
+    load_message,
+)
+from anyrig.storage.files import write_atomic
 
+if TYPE_CHECKING:
+    import torch
+    from torch._C._distributed_c10d import Store
+
+    from anyrig.training.distributed.group import Group
+
+
+# -- joining --------------------------------------------------------------------------------------
+
+
+TIMEOUT_S = 600.0
+_STRATEGIES = ("auto", "ddp", "fsdp")
+_DATA_PARALLEL = frozenset({"dp", "dataparallel", "data_parallel"})
+_LIBRARIES = {"cpu": "cpu:gloo", "cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
+"""Host tensors always travel by gloo, so that numbers on the host can be agreed on."""
+
+
+class RankInfo(NamedTuple):
+    """A process among those that train together."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    """Counted on its machine: which of the machine's devices is its own."""
+    address: str = "127.0.0.1"
+    port: int = 0
+    """Of the first process, where all meet."""
+    store_there: bool = False
+    """Whether the launcher serves the meeting point; the first process does so otherwise."""
+
+
+def read_rank(environment: Mapping[str, str]) -> RankInfo:
+    """The place that a launcher's variables on_message; alone where they on_message none."""
+    if not environment.get("WORLD_SIZE"):
+        return RankInfo()
+    numbers = {}
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"):
+        fallback = environment.get("RANK", "") if name == "LOCAL_RANK" else ""
+        text = environment.get(name, fallback)
+        if not text.strip().isdigit():
+            raise InvalidSettingError(
+                f"{name} is {text!r}" if text else f"WORLD_SIZE is set but {name} is not",
+                hint="Start with `anyrig train --nproc N` or torchrun, or unset WORLD_SIZE.",
+            )
+        numbers[name] = int(text)
+    if not numbers["RANK"] < numbers["WORLD_SIZE"]:
+        raise InvalidSettingError(
+            f"RANK is {numbers['RANK']} of {numbers['WORLD_SIZE']} processes",
+            hint="Ranks count from 0 to WORLD_SIZE - 1.",
+        )
+    return RankInfo(
+        numbers["RANK"],
+        numbers["WORLD_SIZE"],
+        numbers["LOCAL_RANK"],
+        environment.get("MASTER_ADDR") or "127.0.0.1",
+        numbers["MASTER_PORT"],
+        environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+    )
+
+
+def parse_strategy(name: str) -> Literal["auto", "ddp", "fsdp"]:
+    """A strategy by the word a person uses; DataParallel is explained, not done."""
+    word = name.strip().lower()
+    if word in _DATA_PARALLEL:
+        raise InvalidSettingError(
+            "DataParallel is not offered: one Python process drives all devices and is held up by "
+            "itself, the model is copied to each device in every step, and gradients and outputs "
+            "gather on the first device, which is full before the others are",
+            hint='Take strategy = "ddp", or "fsdp" where the model is too large for one device, '
+            "and start one process for each device: anyrig train --nproc N.",
+        )
+    for known in _STRATEGIES:
+        if word == known:
+            return known  # type: ignore[return-value]  # one of the literals
+    raise InvalidSettingError(
+        f"unknown strategy {name!r}", hint=f"Valid names: {', '.join(_STRATEGIES)}."
+    )
+
+
+def libraries(device_type: str) -> str:
+    """The libraries that carry tensors, in the words of torch."""
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        raise InvalidSettingError(
+            "this build of torch has no torch.distributed", hint="Train in one process."
+        )
+    if device_type not in _LIBRARIES:
+        raise InvalidSettingError(
+            f"several processes cannot train together on {device_type}: no library carries its "
+            "tensors",
+            hint="Train in one process there.",
+        )
+    if device_type == "cuda" and not dist.is_nccl_available():
+        return "cpu:gloo,cuda:gloo"  # Windows has no NCCL
+    return _LIBRARIES[device_type]
+
+
+def join(
+    place: RankInfo,
+    device: torch.device,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    carried_by: str | None = None,
+) -> None:
+    """Meet the other processes; torch's default process group stands after it.
+
+    Args:
+        place: who this is.
+        device: what this process computes on; it is made the current one.
+        timeout_s: how long a process waits for the others, here and in every later exchange.
+        carried_by: the libraries that carry tensors, as torch names them; those of the device when
+            None. NCCL refuses two processes on one GPU, gloo does not.
+    """
+    import torch
+    import torch.distributed as dist
+
+    carried = carried_by or libraries(device.type)
+    patience = timedelta(seconds=timeout_s)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    try:
+        dist.init_process_group(
+            carried,
+            store=_store(place, patience),
+            rank=place.rank,
+            world_size=place.size,
+            timeout=patience,
+        )
+    except RuntimeError as error:
+        if "by peer" in str(error):  # closed or reset: it was there, and is gone again
+            raise PeerLostError(
+                f"another process of the group ended while all {place.size} met at "
+                f"{place.address}:{place.port}",
+                hint="Look for the first error among the processes' output.",
+            ) from error
+        raise PeerLostError(
+            f"{place.size} processes were to meet at {place.address}:{place.port}, and did not "
+            f"within {timeout_s:g} s",
+            hint="See that all were started, with the same WORLD_SIZE, and can reach that address.",
+        ) from error
+
+
+def _store(place: RankInfo, patience: timedelta) -> Store:
+    import torch.distributed as dist
+
+    serves = place.rank == 0 and not place.store_there
+    return dist.TCPStore(  # type: ignore[attr-defined]  # there, not in its `__all__`
+        place.address,
+        place.port,
+        place.size,
+        is_master=serves,
+        timeout=patience,
+        wait_for_workers=False,
+        multi_tenant=serves,
+    )
+
+
+def open_group(
+    strategy: str,
+    environment: Mapping[str, str],
+    device: torch.device | str = "cpu",
+    *,
+    shares: Literal["equal", "measured"] = "equal",
+    timeout_s: float = TIMEOUT_S,
+    overlap: bool = True,
+    param_dtype: torch.dtype | None = None,
+) -> Group:
+    """The group that this process trains in; a group of one where a launcher told of no other.
+
+    Args:
+        strategy: `ddp`, `fsdp`, or `auto`, which is ddp.
+        environment: a launcher's variables.
+        device: what this process computes on.
+        shares: how batches are cut; measured ones go with ddp.
+        timeout_s: how long a process waits for the others.
+        overlap: whether gradients travel during the backward pass (ddp).
+        param_dtype: the format that shards are gathered and computed in (fsdp).
+    """
+    import torch
+
+    word, place, device = parse_strategy(strategy), read_rank(environment), torch.device(device)
+    if place.size == 1:
+        from anyrig.training.distributed.group import Single
+
+        return Single()
+    join(place, device, timeout_s=timeout_s)
+    if word == "fsdp":
+        from anyrig.training.distributed.fsdp import Fsdp
+
+        return Fsdp(place.rank, place.size, device, param_dtype=param_dtype)
+    from anyrig.training.distributed.ddp import Ddp, Shares
+
+    return Ddp(place.rank, place.size, Shares(place.size, shares, device), overlap=overlap)
+
+
+# -- starting -------------------------------------------------------------------------------------
+
+
+_MODULE = "anyrig.training.distributed.launch"
 _CONSEQUENCE = "PeerLostError"
 """Who says this tells of another's end."""
 _HINT = "Its output above says more. Resume the run once it is put right."
@@ -49,7 +268,7 @@ def launch(
     again: Sequence[str] | None = None,
     restarts: int = 10,
     cores: int | None = None,
-    tell: Callable[[str], None] | None = None,
+    on_message: Callable[[str], None] | None = None,
 ) -> Launched:
     """Run a script or a module in several processes until all of them are done.
 
@@ -63,7 +282,7 @@ def launch(
         again: the words of a new start, such as ones that resume; the same when None.
         restarts: how often all may be started again.
         cores: of this machine; those this process may use when None.
-        tell: is told of a new start.
+        on_message: is told of a new start.
 
     Raises:
         WorkError: a process failed; it says which one was first, and why.
@@ -75,7 +294,7 @@ def launch(
         failed = _once(words if number == 0 or again is None else again, nproc, surroundings)
         if failed is None:
             return Launched(number)
-        if failed.code != START_AGAIN:
+        if failed.code != RESTART_CODE:
             raise WorkError(
                 Message(
                     "process {rank} of {nproc} failed: {problem}",
@@ -85,8 +304,10 @@ def launch(
                 ),
                 hint=failed.hint,
             )
-        if tell is not None and number < restarts:
-            tell(f"process {failed.rank} cannot go on: all start again with a smaller micro batch")
+        if on_message is not None and number < restarts:
+            on_message(
+                f"process {failed.rank} cannot go on: all start again with a smaller micro batch"
+            )
     raise WorkError(
         f"the processes asked for a new start {restarts + 1} times",
         hint="Take a smaller model, shorter items, or more devices.",
@@ -104,11 +325,11 @@ def _surroundings(environment: Mapping[str, str], nproc: int, cores: int | None)
 def _once(words: Sequence[str], nproc: int, environment: Mapping[str, str]) -> Failure | None:
     with tempfile.TemporaryDirectory(prefix="anyrig-launch-") as reports:
         child = start_module(
-            "anyrig.training.distributed.agent", environment, reports, str(nproc), *words,
+            _MODULE, environment, "agent", reports, str(nproc), *words,
             stdin=subprocess.DEVNULL, stdout=None, stderr=None,
         )  # fmt: skip
         code = _awaited(child)
-        return first_failure(Path(reports), code) if code else None
+        return find_first_failure(Path(reports), code) if code else None
 
 
 def _awaited(child: ChildModule) -> int:
@@ -126,7 +347,7 @@ def _awaited(child: ChildModule) -> int:
             child.wait()
 
 
-def first_failure(reports: Path, code: int) -> Failure:
+def find_first_failure(reports: Path, code: int) -> Failure:
     """Who failed first, by what the processes and torchrun wrote down.
 
     A process that asks for a new start comes before all others; one that only saw another end
@@ -135,7 +356,7 @@ def first_failure(reports: Path, code: int) -> Failure:
     told = [_read(path) for path in reports.glob("rank*.json")]
     ends: dict[str, int] = _read(reports / AGENT_FILE)
     told.sort(
-        key=lambda one: (one["code"] != START_AGAIN, one["kind"] == _CONSEQUENCE, one["time"])
+        key=lambda one: (one["code"] != RESTART_CODE, one["kind"] == _CONSEQUENCE, one["time"])
     )
     if told and told[0]["kind"] != _CONSEQUENCE:
         return _to_failure(told[0])
@@ -170,3 +391,144 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+
+
+# -- restarting with a smaller micro batch --------------------------------------------------------
+
+
+RESTART_CODE = 75
+"""The exit code that asks for a new start: the system's own for "try again later"."""
+_NAME = "smaller.json"
+
+
+def request_smaller(folder: Path, micro_batch: int) -> None:
+    """Ask that the next start computes at most so many items at once; the smallest number holds."""
+    before = requested_micro_batch(folder)
+    size = max(1, micro_batch if before is None else min(before, micro_batch))
+    write_atomic(folder / _NAME, json.dumps({"micro_batch": size}) + "\n")
+
+
+def requested_micro_batch(folder: Path) -> int | None:
+    """The largest micro batch that a new start may compute; None where nobody asked."""
+    try:
+        value = json.loads((folder / _NAME).read_text(encoding="utf-8"))["micro_batch"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return value if type(value) is int and value >= 1 else None
+
+
+def clear_request(folder: Path) -> None:
+    """The request was granted."""
+    (folder / _NAME).unlink(missing_ok=True)
+
+
+def request_restart(folder: Path, micro_batch: int) -> NoReturn:
+    """Ask for a smaller micro batch and end this process with the code that starts all again."""
+    request_smaller(folder, micro_batch)
+    raise SystemExit(RESTART_CODE)
+
+
+# -- the agent ------------------------------------------------------------------------------------
+
+
+AGENT_FILE = "agent.json"
+
+
+def run_agent(words: Sequence[str]) -> int:
+    """Run the processes until all are done or one fails; the exit code."""
+    reports, nproc, *words = words
+    # torchrun passes a signal on to its processes and waits for them before it kills.
+    end_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    logging.disable(logging.ERROR)  # the launcher says in words what torchrun would log
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import parse_args, run
+
+    options = ["--standalone", "--nproc-per-node", nproc, "--local-addr", "localhost"]
+    _, _, script, module = module_command(_MODULE)
+    try:
+        run(parse_args([*options, script, module, "entry", reports, *words]))  # type: ignore[no-untyped-call]  # torch's own
+    except ChildFailedError as failed:
+        ends = {str(rank): one.exitcode for rank, one in failed.failures.items()}
+        write_atomic(Path(reports) / AGENT_FILE, json.dumps(ends))
+        return 1
+    except SignalException as stopped:
+        return 128 + int(stopped.sigval)
+    return 0
+
+
+# -- the entry of each process --------------------------------------------------------------------
+
+
+INTERRUPTED = 130
+
+
+def run_entry(words: Sequence[str]) -> int:
+    """Run the words; the exit code."""
+    reports, *words = words
+    end_with_parent(lambda: os._exit(1))
+    try:
+        _run(words)
+    except AnyrigError as error:
+        _report(Path(reports), error.exit_code, type(error).__name__, error.message, error.hint)
+        return error.exit_code
+    except SystemExit as leaving:
+        return _left(Path(reports), leaving.code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  whatever the script raises ends this process
+        told = "".join(traceback.format_exception_only(error)).strip()
+        _report(Path(reports), 1, type(error).__name__, told, "")
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _run(words: Sequence[str]) -> None:
+    if words[0] == "-m":
+        sys.argv = list(words[1:])
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = list(words)
+        sys.path.insert(0, str(Path(words[0]).resolve().parent))
+        runpy.run_path(words[0], run_name="__main__")
+
+
+def _left(reports: Path, code: object) -> int:
+    if code is None or code == 0:
+        return 0
+    number = code if isinstance(code, int) else 1
+    told = f"it ended with exit code {number}" if isinstance(code, int) else str(code)
+    _report(reports, number, "SystemExit", told, "")
+    return number
+
+
+def _report(reports: Path, code: int, kind: str, message: str, hint: str) -> None:
+    rank = int(os.environ["RANK"])  # torchrun's word on who this is; nothing else is read
+    texts = {"message": dump_message(message), "hint": dump_message(hint)}
+    told = {"rank": rank, "code": code, "kind": kind, **texts}
+    write_atomic(reports / f"rank{rank}.json", json.dumps({**told, "time": time.time()}))
+
+
+_LOOK_S = 0.5
+
+
+def end_with_parent(end: Callable[[], None]) -> None:
+    """Call a function from a thread once the parent process is gone, however it went.
+
+    The system gives an orphan another parent, which is seen here. Windows does not.
+    """
+    parent = os.getppid()
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_S)
+        end()
+
+    threading.Thread(target=look, name="parent", daemon=True).start()
+
+
+_ROLES = {"agent": run_agent, "entry": run_entry}
+
+if __name__ == "__main__":
+    raise SystemExit(_ROLES[sys.argv[1]](sys.argv[2:]))

@@ -1,6 +1,6 @@
 """What a training step will take of a device, before anything is loaded and without the device.
 
-A step is run on tensors without data: forward, loss, backward, the optimiser, and all of it again,
+A step is run on tensors without data: forward, loss, backward, the optimizer, and all of it again,
 because state appears with the first step. `Books` counts what lives. Rules of a GPU that change
 memory are followed (`stand_in`), and what its libraries take is added (`workspaces`).
 
@@ -22,17 +22,16 @@ from torch import nn
 
 from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidSettingError
-from anyrig.training.checks import accept_other_spellings
+from anyrig.training.batch import tensors_of
 from anyrig.training.estimating.books import Books
 from anyrig.training.estimating.hollow import Make, hollow, hollow_batch
 from anyrig.training.estimating.stand_in import Casts, gpu_rules
 from anyrig.training.estimating.workspaces import constant_bytes, kernel_bytes
-from anyrig.training.nests import tensors_of
-from anyrig.training.protocol import Loss
+from anyrig.training.losses import Loss, LossOutput
 from anyrig.units import format_bytes
 
 Recompute = Literal["none", "blocks", "selective"]
-Optimiser = str | Callable[..., torch.optim.Optimizer]
+OptimizerChoice = str | Callable[..., torch.optim.Optimizer]
 _HALF: Mapping[str, torch.dtype] = {
     "bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16
 }  # fmt: skip
@@ -55,7 +54,7 @@ class Estimate:
     weights: int
     gradients: int
     state: int
-    """The optimiser's."""
+    """The optimizer's."""
     activations: int
     """With the batch, casts of weights, and whatever else lives for a while."""
     workspace: int
@@ -75,7 +74,6 @@ class Estimate:
         return f"{format_bytes(self.peak)} at a micro batch of {self.micro_batch} ({parts})"
 
 
-@accept_other_spellings
 def estimate(
     model: nn.Module | Make,
     batch: Callable[[int], Any],
@@ -84,7 +82,7 @@ def estimate(
     micro_batch: int = 1,
     num_micro: int = 1,
     precision: Precision = "fp32",
-    optimizer: Optimiser = "adamw",
+    optimizer: OptimizerChoice = "adamw",
     fused: bool = True,
     recompute: Recompute = "none",
     recompute_types: Sequence[str] = (),
@@ -122,7 +120,7 @@ def estimate(
             with run.mode, contextlib.ExitStack() as stack:
                 if recompute != "none":
                     stack.enter_context(_recomputed(made, recompute, recompute_types))
-                rule = _optimiser(made, optimizer, fused, device_type)
+                rule = _build_optimizer(made, optimizer, fused, device_type)
                 run.steps(made, lambda: batch(micro_batch), loss, rule, num_micro, casts)
     except AnyrigError:
         raise
@@ -188,7 +186,8 @@ class _Run:
         books.phase = "forward"
         books.enter(tensors_of(batch), "batch")
         with self._autocast():
-            value = loss(model, batch)
+            found = loss(model, batch)
+            value = found.loss if isinstance(found, LossOutput) else found
         if casts is not None:
             casts.forget()
         books.phase = "backward"
@@ -222,13 +221,13 @@ def _state(rule: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
         yield from (one for one in held.values() if isinstance(one, torch.Tensor))
 
 
-def _optimiser(
-    model: nn.Module, wanted: Optimiser, fused: bool, device_type: str
+def _build_optimizer(
+    model: nn.Module, wanted: OptimizerChoice, fused: bool, device_type: str
 ) -> torch.optim.Optimizer:
-    from anyrig.training import optimisers
+    from anyrig.training.optim import build_optimizer
 
     quick = fused and wanted in _FUSED and device_type in _GPUS | {"cpu"}
-    rule = optimisers.make(wanted, model, fused=quick).optimiser
+    rule = build_optimizer(wanted, model, fused=quick).optimizer
     if not quick and device_type in _GPUS and "foreach" in rule.defaults:
         # What torch does by itself on a GPU.
         for group in rule.param_groups:
@@ -237,7 +236,7 @@ def _optimiser(
 
 
 def _recomputed(model: nn.Module, how: Recompute, types: Sequence[str]) -> Any:
-    from anyrig.training.saving.recompute import recompute
+    from anyrig.training.memory import recompute
 
     if how == "none":
         return contextlib.nullcontext()

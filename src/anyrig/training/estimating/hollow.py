@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError
-from anyrig.training.nests import mapped
+from anyrig.training.batch import map_leaves
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -56,7 +56,7 @@ def batch_like(example: T) -> Callable[[int], T]:
                 return leaf
             return torch.empty((size, *leaf.shape[1:]), dtype=leaf.dtype, device="meta")
 
-        found: T = mapped(example, grown)
+        found: T = map_leaves(example, grown)
         return found
 
     return make
@@ -68,7 +68,7 @@ def hollow_batch(batch: T, mode: FakeTensorMode) -> T:
     def changed(leaf: Any) -> Any:
         return _empty(leaf, mode) if isinstance(leaf, torch.Tensor) else leaf
 
-    found: T = mapped(batch, changed)
+    found: T = map_leaves(batch, changed)
     return found
 
 

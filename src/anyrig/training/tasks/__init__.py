@@ -1,6 +1,7 @@
 """Ready-made jobs by name: what a TOML file's `[task]` table says becomes a `Task`.
 
-    task = build({"kind": "language", "text": "book.txt"}, folder=Path(), run=Path("run"), seed=0)
+    table = {"kind": "language", "text": "book.txt"}
+    task = build_task(table, folder=Path(), run=Path("run"), seed=0)
 
 A kind is imported when it is asked for; other packages bring theirs by the entry point
 `anyrig.training`.
@@ -8,7 +9,8 @@ A kind is imported when it is asked for; other packages bring theirs by the entr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,11 @@ from anyrig.errors import InvalidSettingError
 from anyrig.plugins import load_class
 
 if TYPE_CHECKING:
-    from anyrig.training.protocol import Task
+    from torch import nn
+
+    from anyrig.training.batch import Batch
+    from anyrig.training.evaluate import Metric
+    from anyrig.training.losses import CountUnits, TensorLoss
 
 TASKS = {
     "language": "anyrig.training.tasks.language:build",
@@ -27,7 +33,25 @@ TASKS = {
 GROUP = "anyrig.training"
 
 
-def build(
+@dataclass
+class Task:
+    """What is trained on what."""
+
+    name: str
+    model: nn.Module
+    data: Any
+    loss: TensorLoss
+    units: CountUnits | None = None
+    collate: Callable[[Sequence[Any]], Batch] | None = None
+    validation: Any = None
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    finish: Callable[[Path], Mapping[str, Any]] | None = None
+    """Writes what a user wants of the trained model into a folder, and returns what it wrote."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Files that could not be used, and why."""
+
+
+def build_task(
     config: Mapping[str, Any],
     folder: Path,
     run: Path,
@@ -35,10 +59,10 @@ def build(
     *,
     kinds: Mapping[str, str] = TASKS,
 ) -> Task:
-    """The job that a `[task]` table describes; everything drawn at random comes from the seed.
+    """The task of a `[task]` table; everything drawn at random comes from the seed.
 
     Args:
-        config: the table; its `kind` names the job, the rest is the job's own.
+        config: the table; its `kind` names the task, the rest is the task's own.
         folder: where its relative paths begin: where the TOML file lies.
         run: the run's folder, for what is worth keeping between two starts.
         seed: of the weights and of how the data are split.

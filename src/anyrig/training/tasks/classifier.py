@@ -21,8 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyrig.errors import InvalidInputError
-from anyrig.training.protocol import Batch, Figure, Loss, Task
-from anyrig.training.tasks import texts
+from anyrig.training.batch import Batch
+from anyrig.training.evaluate import Metric
+from anyrig.training.losses import TensorLoss
+from anyrig.training.tasks import Task, texts
 from anyrig.training.tasks.texts import Cutter, Ids
 
 Kind = Literal["one", "many"]
@@ -131,7 +133,7 @@ def classifier(
     return Task(
         "classifier", model, _rows(cutter, learnt, len(labels)), _loss(kind, weights),
         collate=Filled(texts.pad_of(model)), validation=_rows(cutter, held, len(labels)) or None,
-        figures=figures(kind), finish=finish,
+        metrics=classification_metrics(kind), finish=finish,
     )  # fmt: skip
 
 
@@ -177,7 +179,7 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     return texts.wide(found.logits)
 
 
-def _loss(kind: Kind, weights: Tensor | None) -> Loss:
+def _loss(kind: Kind, weights: Tensor | None) -> TensorLoss:
     """The mean over texts. Weights have a mean of 1 over the examples, and are not divided by in a
     batch: so a batch in pieces gives what it gives whole.
     """
@@ -194,7 +196,7 @@ def _loss(kind: Kind, weights: Tensor | None) -> Loss:
         each = F.cross_entropy(scores, truth.argmax(1), reduction="none")
         return (each if weight is None else each * (truth @ weight.to(truth.dtype))).mean()
 
-    loss.across_batch = False  # type: ignore[attr-defined]
+    loss.whole_batch = False  # type: ignore[attr-defined]
     return loss
 
 
@@ -228,7 +230,7 @@ def _weights(
     return given
 
 
-def figures(kind: Kind) -> dict[str, Figure]:
+def classification_metrics(kind: Kind) -> dict[str, Metric]:
     """Accuracy, where all labels of a text must be right, and macro F1."""
     last: list[tuple[Batch, Tensor]] = []  # scores that accuracy leaves for macro F1
 

@@ -26,9 +26,9 @@ from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.storage.files import open_atomic, write_atomic
+from anyrig.training.batch import Batch
 from anyrig.training.models.unet import PRESETS, Unet, UnetShape
-from anyrig.training.protocol import Batch, Task
-from anyrig.training.tasks import config
+from anyrig.training.tasks import Task, config
 from anyrig.training.tasks.images import write_weights
 from anyrig.training.tasks.pictures import Changes, Pictures, gather, held_out
 

@@ -26,8 +26,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyrig.errors import InvalidInputError
-from anyrig.training.protocol import Batch, Task
-from anyrig.training.tasks import texts
+from anyrig.training.batch import Batch
+from anyrig.training.tasks import Task, texts
 from anyrig.training.tasks.sentence import SentenceModel, save
 from anyrig.training.tasks.texts import Cutter, Ids
 
@@ -106,13 +106,13 @@ def embedding(
     def loss(module: nn.Module, batch: Batch) -> Tensor:
         return cosine_loss(module, batch) if scored else pair_loss(module, batch, scale)
 
-    loss.across_batch = not scored  # type: ignore[attr-defined]
+    loss.whole_batch = not scored  # type: ignore[attr-defined]
     cut = _scored_rows if scored else _pair_rows
     return Task(
         "embedding", model, cut(cutter, learnt, prompts), loss,
         collate=Filled(texts.pad_of(model), scored),
         validation=cut(cutter, held, prompts) or None,
-        figures={"cosine_error": cosine_error} if scored else {"recall_at_1": first}, finish=finish,
+        metrics={"cosine_error": cosine_error} if scored else {"recall_at_1": first}, finish=finish,
     )  # fmt: skip
 
 

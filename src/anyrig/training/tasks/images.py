@@ -27,9 +27,9 @@ from torch.nn import functional as F
 from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
 from anyrig.install import format_install
 from anyrig.storage.files import open_atomic, write_atomic
+from anyrig.training.batch import Batch
 from anyrig.training.models import convnet, vit
-from anyrig.training.protocol import Batch, Task
-from anyrig.training.tasks import config
+from anyrig.training.tasks import Task, config
 from anyrig.training.tasks.pictures import Changes, Gathered, Pictures, gather, held_out, read
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         data=Pictures(found, kept, [labels[one] for one in kept], changes),
         validation=Pictures(found, held, [labels[one] for one in held]) if held else None,
         loss=PictureLoss(weights, chosen.smoothing),
-        figures={"accuracy": accuracy},
+        metrics={"accuracy": accuracy},
         finish=Finish(model, about),
         skipped=skipped,
     )
@@ -246,7 +246,7 @@ class PictureLoss:
     has the same loss as the whole.
     """
 
-    across_batch = False
+    whole_batch = False
 
     def __init__(self, weights: torch.Tensor | None = None, smoothing: float = 0.0) -> None:
         self.weights = weights

@@ -29,10 +29,10 @@ from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackage
 from anyrig.install import format_install
 from anyrig.storage.files import write_atomic
 from anyrig.storage.weights import find_cached_repository
-from anyrig.training.head import IGNORED, LanguageLoss
+from anyrig.training.batch import Batch
+from anyrig.training.losses import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
-from anyrig.training.protocol import Batch, Loss, Task
-from anyrig.training.tasks import config, corpus, tokens
+from anyrig.training.tasks import Task, config, corpus, tokens
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         validation=validation,
         loss=loss,
         units=units,
-        figures={"perplexity": Perplexity(loss)},
+        metrics={"perplexity": Perplexity()},
         finish=Finish(model, words, chosen, seed, context, _source(chosen, folder)),
         skipped=row.skipped,
     )
@@ -219,14 +219,6 @@ class Perplexity:
 
     of_loss = True
     """It is made of the loss' own sum and count: no further pass of the model."""
-
-    def __init__(self, loss: Loss) -> None:
-        self.loss = loss
-
-    def __call__(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, float]:
-        """The sum of the losses of a batch, and their count."""
-        count = units(batch)
-        return self.loss(model, batch) * count, float(count)
 
     @staticmethod
     def after(mean: float) -> float:

@@ -321,6 +321,7 @@ class Pictures:
         self.numbers = tuple(numbers)
         self.labels = tuple(labels) if labels is not None else None
         self.changes = changes
+        self.random_items = changes is not None and bool(changes.crop or changes.flip)
         self._array: np.ndarray[Any, np.dtype[np.uint8]] | None = None
 
     def __len__(self) -> int:

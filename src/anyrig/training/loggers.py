@@ -1,0 +1,427 @@
+"""Where the metrics of a run go: a terminal, `metrics.jsonl`, TensorBoard.
+
+Each line of `metrics.jsonl` is one write, so a killed process leaves at most a torn last line,
+which readers pass over and a resume cuts off together with all that came after the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from anyrig.errors import MissingPackageError
+from anyrig.install import format_install
+from anyrig.storage import files
+from anyrig.training.metrics import (
+    Alert,
+    Record,
+    RunEvent,
+    StepMetrics,
+    ThinnedHistory,
+    ValidationMetrics,
+    join_metrics,
+)
+from anyrig.units import format_bytes, format_duration
+
+# -- metrics.jsonl --------------------------------------------------------------------------------
+
+
+LINES = "metrics.jsonl"
+_MOST_READ = 20_000
+_STEP_LINE = re.compile(rb'\{"kind": "step", "step": (\d+), ')
+
+
+class JsonLinesLogger:
+    """Appends to a run's `metrics.jsonl`.
+
+    Args:
+        folder: the run's.
+        after: the step that a run resumes from; later lines are cut off. None begins anew.
+    """
+
+    name = LINES
+
+    def __init__(self, folder: Path, *, after: int | None = None) -> None:
+        self.path = folder / LINES
+        self.past = truncate(self.path, after)
+        self._file = self.path.open("ab", buffering=0)
+        self._torn = False
+
+    def log(self, record: Record) -> None:
+        """Write a line."""
+        # Half characters, of paths that are no text, are written as JSON's escapes.
+        line = json.dumps(to_row(record), ensure_ascii=False) + "\n"
+        data = line.encode(errors="backslashreplace")
+        if self._torn:
+            data = b"\n" + data
+        self._torn = True
+        written = self._file.write(data)
+        if written != len(data):
+            raise OSError(f"{written} of {len(data)} bytes were written")
+        self._torn = False
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def to_row(record: Record) -> dict[str, Any]:
+    """What was record as plain data; numbers JSON has no word for are null and named."""
+    if isinstance(record, StepMetrics):
+        return _finite({"kind": "step", **asdict(record)})
+    if isinstance(record, ValidationMetrics):
+        return _finite({"kind": "validation", **asdict(record)})
+    if isinstance(record, Alert):
+        return _finite(
+            {"kind": "alert", "alert": record.kind, **_without(record._asdict(), "kind")}
+        )
+    return _finite({"kind": "event", "event": record.kind, **_without(asdict(record), "kind")})
+
+
+def from_row(row: Mapping[str, Any]) -> Record | None:
+    """The way back; None for a line of an unknown kind or with parts missing."""
+    row = _restored(row)
+    try:
+        if row["kind"] == "step":
+            return StepMetrics.from_row(row)
+        if row["kind"] == "validation":
+            return ValidationMetrics(row["step"], row["figures"], row["elapsed_s"], row["time_s"])
+        if row["kind"] == "alert":
+            return Alert(row["alert"], row["text"], row["step"], row["hint"], row["time_s"])
+        if row["kind"] == "event":
+            return RunEvent(
+                row["event"], row["text"], row["step"], row["elapsed_s"], row["time_s"],
+                row.get("facts") or {},
+            )  # fmt: skip
+    except (KeyError, TypeError):
+        return None
+    return None
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All that a run record, oldest first; broken lines are passed over.
+
+    Of a very long run the figures of neighbouring steps are put together: sums and means stay.
+    """
+    steps: list[StepMetrics] = []
+    others: list[Record] = []
+    for raw in _raw(folder / LINES):
+        record = _parse(raw)
+        if isinstance(record, StepMetrics):
+            steps.append(record)
+            if len(steps) > _MOST_READ:
+                steps = [join_metrics(steps[n : n + 2]) for n in range(0, len(steps), 2)]
+        elif record is not None:
+            others.append(record)
+    # StepMetrics of a step come before what else was record at it.
+    return sorted([*steps, *others], key=lambda record: record.step)
+
+
+def truncate(path: Path, after: int | None) -> list[Record]:
+    """Cut off what came after a step, in one stroke; what stays, long histories thinned out.
+
+    A run of a million steps has a gigabyte of lines: they pass through one by one, and only those
+    that are remembered are understood.
+    """
+    steps: ThinnedHistory[bytes] = ThinnedHistory()
+    others: list[bytes] = []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.open_atomic(path) as file:
+        for raw in _raw(path) if after is not None else ():
+            step, is_figures = _step_of(raw)
+            if step is None or after is None or step > after:
+                continue
+            file.write(raw + b"\n")
+            if is_figures:
+                steps.add(raw)
+            else:
+                others.append(raw)
+    record = [one for raw in [*steps, *others] if (one := _parse(raw)) is not None]
+    return sorted(record, key=lambda one: one.step)
+
+
+def _raw(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            yield from (line.rstrip(b"\n") for line in file)
+    except FileNotFoundError:
+        return
+
+
+def _step_of(raw: bytes) -> tuple[int | None, bool]:
+    """The step a line belongs to, and whether it holds figures; None for a broken line."""
+    found = _STEP_LINE.match(raw)
+    if found and raw.endswith(b"}"):
+        return int(found[1]), True
+    record = _parse(raw)
+    return (record.step, isinstance(record, StepMetrics)) if record is not None else (None, False)
+
+
+def _parse(raw: bytes) -> Record | None:
+    try:
+        row = json.loads(raw)
+    except ValueError:  # torn, or not ours
+        return None
+    return from_row(row) if isinstance(row, dict) else None
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """Numbers that are not finite become null, with their names and kinds beside them."""
+    odd: dict[str, str] = {}
+    row = {name: _plain(value, name, odd) for name, value in row.items()}
+    return {**row, "nonfinite": odd} if odd else row
+
+
+def _plain(value: Any, name: str, odd: dict[str, str]) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        odd[name] = str(value)
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one, f"{name}.{key}", odd) for key, one in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value), name, odd)
+    if isinstance(value, (list, tuple)):
+        return [_plain(one, f"{name}.{place}", odd) for place, one in enumerate(value)]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _restored(row: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(row)
+    odd = result.pop("nonfinite", None)
+    for name, text in odd.items() if isinstance(odd, dict) else ():
+        top, _, inner = name.partition(".")
+        if not inner:
+            result[top] = float(text)
+        elif isinstance(result.get(top), dict):
+            result[top] = {**result[top], inner: float(text)}
+    return result
+
+
+def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}
+
+
+# -- TensorBoard ----------------------------------------------------------------------------------
+
+
+_TENSORBOARD = "tensorboard"
+# StepMetrics under the names that TensorBoard groups by what stands before the stroke.
+_SCALARS = {
+    "train/loss": "loss",
+    "train/learning_rate": "rate",
+    "train/gradient_norm": "grad_norm",
+    "train/loss_scale": "scale",
+    "train/skipped_steps": "total_skipped",
+    "train/retries": "total_retries",
+    "train/micro_batch": "micro_batch",
+    "train/epoch": "epoch",
+    "speed/step_seconds": "step_s",
+    "speed/samples_per_second": "samples_per_s",
+    "speed/units_per_second": "units_per_s",
+    "speed/mfu": "mfu",
+    "memory/allocated_bytes": "memory_allocated_bytes",
+    "memory/reserved_bytes": "memory_reserved_bytes",
+    "memory/peak_bytes": "memory_peak_bytes",
+    "device/temperature_celsius": "device_temperature_c",
+    "device/utilisation_ratio": "device_utilisation",
+    "device/power_watts": "device_power_w",
+}
+
+
+class TensorBoardLogger:
+    """Writes TensorBoard's event files.
+
+    Args:
+        folder: the run's.
+        after: the step that a run resumes from; TensorBoard then hides what came later before.
+    """
+
+    name = _TENSORBOARD
+
+    def __init__(self, folder: Path, *, after: int | None = None) -> None:
+        purge = None if after is None else after + 1
+        self._writer = _writer(folder / _TENSORBOARD, purge)
+
+    def log(self, record: Record) -> None:
+        """Write it."""
+        if isinstance(record, StepMetrics):
+            self._figures(record)
+        elif isinstance(record, ValidationMetrics):
+            for name, value in record.figures.items():
+                self._scalar(f"validation/{name}", value, record.step, record.time_s)
+        elif isinstance(record, (Alert, RunEvent)):
+            group = "alerts" if isinstance(record, Alert) else "events"
+            self._writer.add_text(f"{group}/{record.kind}", record.text, record.step, record.time_s)
+
+    def close(self) -> None:
+        """Write the rest."""
+        self._writer.close()
+
+    def _figures(self, record: StepMetrics) -> None:
+        for tag, field in _SCALARS.items():
+            self._scalar(tag, getattr(record, field), record.step, record.time_s)
+        for name, seconds in record.phases.items():
+            self._scalar(f"phases/{name}_seconds", seconds, record.step, record.time_s)
+
+    def _scalar(self, tag: str, value: float | None, step: int, time_s: float) -> None:
+        if value is not None and not math.isnan(value):
+            self._writer.add_scalar(tag, value, step, time_s)
+
+
+def _writer(folder: Path, purge: int | None) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingPackageError(
+            "TensorBoard's files need the package tensorboard", hint=format_install("tensorboard")
+        ) from error
+    return SummaryWriter(str(folder), purge_step=purge)
+
+
+# -- the terminal ---------------------------------------------------------------------------------
+
+
+Write = Callable[[str], object]
+_REDRAW_S = 0.1
+_BAR = 12
+# A person reading a terminal sees these in the live line.
+_QUIET_EVENTS = frozenset({"epoch", "start", "end"})
+
+
+class ConsoleLogger:
+    """A live line, or plain lines.
+
+    Args:
+        write: takes text with its line ends, such as a stream's `write`.
+        tty: whether that is a terminal, where a line can be drawn over.
+        total_steps: for the bar.
+        unit: what units are: tokens, samples.
+        every_s: between two plain lines, where there is no terminal.
+        width: columns of the terminal; asked for each time when None.
+    """
+
+    name = "console"
+
+    def __init__(
+        self,
+        write: Write,
+        *,
+        tty: bool = False,
+        total_steps: int | None = None,
+        unit: str = "samples",
+        every_s: float = 10.0,
+        width: int | None = None,
+    ) -> None:
+        self._write = write
+        self._tty = tty
+        self._total = total_steps
+        self._unit = unit
+        self._every_s = _REDRAW_S if tty else every_s
+        self._width = width
+        self._drawn_at: float | None = None
+        self._live = ""
+        self._waiting: StepMetrics | None = None
+
+    def log(self, record: Record) -> None:
+        """Show it."""
+        if isinstance(record, StepMetrics):
+            self._waiting = record
+            now = time.monotonic()
+            if self._drawn_at is None or now - self._drawn_at >= self._every_s:
+                self._drawn_at = now
+                self._show()
+        elif isinstance(record, ValidationMetrics):
+            figures = ", ".join(f"{name} {value:.4g}" for name, value in record.figures.items())
+            self._print(f"step {record.step}: validation: {figures}")
+        elif isinstance(record, Alert):
+            self._print(f"step {record.step}: warning: {record.text}. {record.hint}")
+        elif not (self._tty and record.kind in _QUIET_EVENTS):
+            self._print(f"step {record.step}: {record.text}")
+
+    def close(self) -> None:
+        """The last figures stay on the screen."""
+        self._show()
+        if self._live:
+            self._write("\n")
+            self._live = ""
+
+    def _show(self) -> None:
+        if self._waiting is None:
+            return
+        metrics, self._waiting = self._waiting, None
+        text = format_line(metrics, self._total, self._unit)
+        if not self._tty:
+            self._write(text + "\n")
+            return
+        if self._total:
+            text = f"{_bar(metrics.step / self._total)} {text}"
+        columns = self._width or shutil.get_terminal_size().columns
+        self._live = fit_line(text, columns - 1)
+        self._write("\r\x1b[K" + self._live)
+
+    def _print(self, text: str) -> None:
+        """A line that stays, above the live one."""
+        text = strip_controls(text)
+        if self._live:
+            self._write("\r\x1b[K" + text + "\n" + self._live)
+        else:
+            self._write(text + "\n")
+
+
+def format_line(metrics: StepMetrics, total_steps: int | None = None, unit: str = "samples") -> str:
+    """StepMetrics in one line."""
+    of = f"/{total_steps}" if total_steps else ""
+    parts = [f"step {metrics.step}{of}", f"loss {metrics.loss:.4f}", f"rate {metrics.rate:.3g}"]
+    if metrics.units_per_s is not None:
+        parts.append(f"{format_count(metrics.units_per_s)} {unit}/s")
+    parts.append(f"{format_duration(metrics.step_s)}/step")
+    held = metrics.memory_peak_bytes or metrics.memory_reserved_bytes
+    if held is not None:
+        parts.append(format_bytes(held))
+    if metrics.mfu is not None:
+        parts.append(f"MFU {metrics.mfu:.1%}")
+    if metrics.total_skipped:
+        parts.append(f"{metrics.total_skipped} skipped")
+    if metrics.eta_s is not None:
+        parts.append(f"{format_duration(metrics.eta_s)} left" if metrics.eta_s else "done")
+    return "  ".join(parts)
+
+
+def format_count(value: float) -> str:
+    """A count with three digits: `7.25`, `812`, `12.4k`, `3.40M`."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= 0.9995 * size:
+            return f"{_three(value / size)}{unit}"
+    return _three(value)
+
+
+def _three(value: float) -> str:
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}"
+
+
+def _bar(share: float) -> str:
+    full = round(_BAR * min(1.0, share))
+    return "[" + "#" * full + "." * (_BAR - full) + "]"
+
+
+def strip_controls(text: str) -> str:
+    """Text without what would move a terminal's cursor."""
+    return "".join(" " if unicodedata.category(one) == "Cc" else one for one in text)
+
+
+def fit_line(text: str, columns: int) -> str:
+    """The line cut at a whole part, so that it never wraps: a wrapped line cannot be drawn over."""
+    text = strip_controls(text)
+    if len(text) <= columns:
+        return text
+    whole = text[: columns + 1].rpartition("  ")[0]
+    return whole or text[: max(0, columns)]

@@ -1,0 +1,425 @@
+"""Losses: of a model and a batch, as a criterion, and of a language model without all its logits.
+
+A head's logits are by far the largest tensor of a small language model: 50,257 numbers for each
+token, in fp32, and their gradients. `linear_cross_entropy` makes them for a piece of the tokens at
+a time, turns them into the loss and its gradient, and uses them up before the next piece: backward
+has nothing left to do. On an NVIDIA GPU two kernels do the softmax and its gradient
+(`loss_kernels`), and the products may run in fp8: the gradient of a logit lies between -1 and 1 by
+its nature, so its scale needs no measuring.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+import torch
+from torch import nn
+
+from anyrig.errors import InvalidInputError, InvalidSettingError
+from anyrig.training.batch import Batch
+
+IGNORED = -100
+"""Targets that do not count."""
+
+
+@dataclass
+class LossOutput:
+    """What a loss may return instead of a tensor."""
+
+    loss: torch.Tensor
+    num_units: int | None = None
+    """What the loss is a mean over, such as tokens; None: the items of the batch."""
+    outputs: Any = None
+    """Of the model, for metrics."""
+    whole_batch: bool = False
+    """Whether items of a batch change each other's loss, as in a contrastive one."""
+
+
+Loss: TypeAlias = Callable[[nn.Module, Batch], torch.Tensor | LossOutput]
+"""The loss of a model and a batch: a mean over the batch's units, a scalar with a gradient. The
+attribute `whole_batch` says whether items of a batch change each other's loss; such a loss is
+validated on whole batches."""
+TensorLoss: TypeAlias = Callable[[nn.Module, Batch], torch.Tensor]
+CountUnits: TypeAlias = Callable[[Batch], int]
+"""How many units a batch's loss is a mean over: items, or tokens that count. On the host."""
+_CRITERION_INPUTS = ("input", "inputs", "output", "outputs", "logits", "pred", "preds",
+                     "prediction", "predictions", "y_pred", "y_hat")  # fmt: skip
+
+
+def resolve_loss(loss: Any) -> Loss:
+    """The loss of a model and a batch.
+
+    Args:
+        loss: such a function; a criterion of outputs and targets (`nn.CrossEntropyLoss()`,
+            `F.cross_entropy`), for batches of an input and a target; or None for a model that
+            returns its loss itself.
+    """
+    if loss is None:
+        return model_loss
+    if not callable(loss):
+        raise InvalidSettingError(
+            f"the loss is a {type(loss).__name__}",
+            hint="Pass a function of a model and a batch, or a criterion of outputs and targets.",
+        )
+    return CriterionLoss(loss) if is_criterion(loss) else cast("Loss", loss)
+
+
+def is_criterion(loss: Callable[..., Any]) -> bool:
+    if isinstance(loss, nn.modules.loss._Loss):
+        return True
+    function = loss.forward if isinstance(loss, nn.Module) else loss
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return False
+    return len(names) > 1 and names[0] in _CRITERION_INPUTS
+
+
+class CriterionLoss:
+    """A criterion of outputs and targets, for batches of an input and a target."""
+
+    def __init__(self, criterion: Callable[..., torch.Tensor]) -> None:
+        self.criterion = criterion
+
+    def __call__(self, model: nn.Module, batch: Batch) -> LossOutput:
+        inputs, targets = split_batch(batch)
+        outputs = call_model(model, inputs)
+        found = getattr(outputs, "logits", outputs)
+        return LossOutput(self.criterion(found, targets), outputs=outputs)
+
+
+_TARGETS = ("labels", "label", "targets", "target", "y")
+
+
+def split_batch(batch: Batch) -> tuple[Any, Any]:
+    """Inputs and targets of a batch."""
+    if isinstance(batch, Mapping):
+        name = next((one for one in _TARGETS if one in batch), None)
+        if name is not None:
+            inputs = {key: value for key, value in batch.items() if key != name}
+            return (next(iter(inputs.values())) if len(inputs) == 1 else inputs), batch[name]
+    elif isinstance(batch, (list, tuple)) and len(batch) >= 2:
+        return (batch[0] if len(batch) == 2 else batch[:-1]), batch[-1]
+    raise InvalidSettingError(
+        f"a batch of the type {type(batch).__name__} has no input and target for a criterion",
+        hint="loss=lambda model, batch: criterion(model(...), ...)",
+    )
+
+
+def call_model(model: nn.Module, inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, (list, tuple)) else model(inputs)
+
+
+def model_loss(model: nn.Module, batch: Batch) -> LossOutput:
+    """The loss that a model returns itself, as those of transformers do."""
+    found = call_model(model, batch if isinstance(batch, Mapping) else (batch,))
+    loss = found["loss"] if isinstance(found, Mapping) else getattr(found, "loss", found)
+    if not isinstance(loss, torch.Tensor) or loss.dim():
+        raise InvalidSettingError(
+            "the model returns no loss for a batch",
+            hint="Pass `loss`, a function of the model and a batch, or a criterion.",
+        )
+    return LossOutput(loss, outputs=found)
+
+
+def check_loss(loss: object) -> torch.Tensor:
+    """A scalar that can run backwards."""
+    if not isinstance(loss, torch.Tensor):
+        found = f"a {type(loss).__name__}"
+    elif loss.dim():
+        found = f"a tensor of {'x'.join(map(str, loss.shape))}"
+    elif not loss.requires_grad:
+        found = "a number without a gradient"
+    else:
+        return loss
+    raise InvalidSettingError(
+        f"the loss is {found}",
+        hint="Return one number, computed by the model with gradients, such as the mean over the "
+        "batch; no .item(), .detach() or torch.no_grad() on the way.",
+    )
+
+
+# -- language models ------------------------------------------------------------------------------
+
+
+_AUTO_BYTES = 1 << 30
+"""What `auto` lets a piece's logits take on a GPU; twice as much gains 0.5 % on an H200."""
+_AUTO_ROWS = 1024
+"""On a CPU smaller pieces stay in its caches."""
+
+
+class HeadPlan(NamedTuple):
+    """How a loss is computed."""
+
+    rows: int
+    """Tokens in a piece."""
+    kernels: bool
+    """Whether our own kernels do the softmax."""
+    fp8: bool
+    """Whether products run in fp8."""
+    trains: bool = True
+    """Whether gradients are computed on the way."""
+
+
+def linear_cross_entropy(
+    states: torch.Tensor,
+    weight: torch.Tensor,
+    targets: torch.Tensor,
+    *,
+    chunks: int | Literal["auto"] = "auto",
+    vocabulary: int | None = None,
+    fp8: bool = False,
+) -> torch.Tensor:
+    """The mean cross-entropy of `states @ weight.T` to targets, over targets that count.
+
+    Args:
+        states: last hidden states, any leading sides.
+        weight: of the head, a row for each token.
+        targets: a token's number for each state; `IGNORED` does not count.
+        chunks: pieces; 1 takes all at once, `auto` by size.
+        vocabulary: rows of the weight that are tokens; those behind it are padding.
+        fp8: products in fp8 where the device has it.
+    """
+    rows, size = states.reshape(-1, states.shape[-1]), vocabulary or weight.shape[0]
+    flat = targets.reshape(-1)
+    if flat.shape[0] != rows.shape[0]:
+        raise InvalidInputError(
+            f"{rows.shape[0]} states and {flat.shape[0]} targets", hint="Pass one for each."
+        )
+    plan = _plan(rows, weight, chunks, fp8)
+    function: Any = _LinearCrossEntropy
+    # Inside, what needs a gradient is said as if there were no `no_grad` around it.
+    plan = plan._replace(trains=torch.is_grad_enabled())
+    loss: torch.Tensor = function.apply(rows, weight, flat, size, plan)
+    return loss
+
+
+def _plan(
+    rows: torch.Tensor, weight: torch.Tensor, chunks: int | Literal["auto"], fp8: bool
+) -> HeadPlan:
+    # Tensors without data, which FLOPs are counted on, cannot be handed to a kernel of ours.
+    real = not hasattr(rows, "fake_mode")
+    kernels = real and rows.device.type == "cuda" and _has_triton()
+    fits = kernels and rows.shape[1] % 16 == 0 and weight.shape[0] % 16 == 0
+    fp8 = fp8 and fits and _has_fp8(rows.device)
+    if chunks == "auto":
+        width = weight.shape[0] * (2 if kernels else 4)
+        most = _AUTO_BYTES // width if rows.device.type != "cpu" else _AUTO_ROWS
+        size = max(64, 1 << (most.bit_length() - 1))  # products are fast on powers of two
+    else:
+        size = -(-rows.shape[0] // chunks)
+    if fp8:  # fp8 products take multiples of 16
+        size = -(-size // 64) * 64
+    return HeadPlan(max(1, min(size, _rounded(rows.shape[0], fp8))), kernels, fp8)
+
+
+def _rounded(count: int, fp8: bool) -> int:
+    return -(-count // 64) * 64 if fp8 else count
+
+
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def _has_fp8(device: torch.device) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 9)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Loss and gradients in one pass over pieces of the tokens."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: torch.Tensor,
+        weight: torch.Tensor,
+        targets: torch.Tensor,
+        vocabulary: int,
+        plan: HeadPlan,
+    ) -> torch.Tensor:
+        kind = states.dtype
+        if torch.is_autocast_enabled(states.device.type):
+            kind = torch.get_autocast_dtype(states.device.type)
+        elif weight.dtype != states.dtype:
+            kind = weight.dtype
+        with torch.autocast(states.device.type, enabled=False):
+            first, second = ctx.needs_input_grad[:2]
+            needs = (plan.trains and first, plan.trains and second)
+            sums = _summed(states.to(kind), weight.to(kind), targets, vocabulary, plan, needs)
+        total, count, of_states, of_weight = sums
+        ctx.save_for_backward(of_states, of_weight, count)
+        ctx.kinds = (states.dtype, weight.dtype)
+        return total / count
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        of_states, of_weight, count = ctx.saved_tensors
+        factor = gradients[0] / count
+        first = None if of_states is None else of_states.mul_(factor).to(ctx.kinds[0])
+        second = None if of_weight is None else of_weight.mul_(factor).to(ctx.kinds[1])
+        return first, second, None, None, None
+
+
+def _summed(
+    states: torch.Tensor,
+    weight: torch.Tensor,
+    targets: torch.Tensor,
+    vocabulary: int,
+    plan: HeadPlan,
+    needs: tuple[bool, bool],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    """The sum of losses, how many count, and the gradients of that sum."""
+    # Sums of many pieces in bf16 would lose the small ones.
+    sums = torch.float64 if weight.dtype == torch.float64 else torch.float32
+    of_states = torch.empty_like(states) if needs[0] else None
+    of_weight = torch.zeros_like(weight, dtype=sums) if needs[1] else None
+    total = torch.zeros((), dtype=sums, device=states.device)
+    count = (targets != IGNORED).sum().clamp(min=1).to(sums)
+    if plan.fp8:
+        from anyrig.training.loss_kernels import Fp8Pieces
+
+        piece: Any = Fp8Pieces(states, weight, vocabulary, plan.rows)
+    elif plan.kernels:
+        from anyrig.training.loss_kernels import kernel_piece as piece
+    else:
+        piece = _torch_piece
+    for start in range(0, states.shape[0], plan.rows):
+        stop = min(start + plan.rows, states.shape[0])
+        out = None if of_states is None else of_states[start:stop]
+        total += piece(states[start:stop], weight, targets[start:stop], vocabulary, out, of_weight)
+    return total, count, of_states, of_weight
+
+
+def _torch_piece(
+    states: torch.Tensor,
+    weight: torch.Tensor,
+    targets: torch.Tensor,
+    vocabulary: int,
+    of_states: torch.Tensor | None,
+    of_weight: torch.Tensor | None,
+) -> torch.Tensor:
+    """One piece with torch's own operations, on any device."""
+    wide = torch.float64 if states.dtype == torch.float64 else torch.float32
+    head = weight[:vocabulary]
+    logits = (states @ head.t()).to(wide)
+    counts = targets != IGNORED
+    places = targets.clamp(min=0)
+    lse = torch.logsumexp(logits, 1)
+    picked = logits.gather(1, places[:, None])[:, 0]
+    loss = torch.where(counts, lse - picked, 0.0).sum()
+    if of_states is None and of_weight is None:
+        return loss
+    gradient = logits.sub_(lse[:, None]).exp_()
+    gradient.scatter_add_(1, places[:, None], gradient.new_full((len(places), 1), -1.0))
+    gradient.mul_(counts[:, None])
+    narrow = gradient.to(states.dtype)
+    if of_states is not None:
+        torch.mm(narrow, head, out=of_states)
+    if of_weight is not None:
+        of_weight[:vocabulary] += narrow.t() @ states
+    return loss
+
+
+class LanguageLoss:
+    """The loss of a causal language model: each token told from those before it.
+
+    Takes our own GPT and any causal model of transformers: the model's body gives hidden states,
+    and its head's weight goes into `linear_cross_entropy`. A head with a bias, or a model whose
+    logits are changed on their way (scaled, capped), computes them as it likes, all at once.
+
+    Args:
+        chunks: see `linear_cross_entropy`.
+        fp8: see `linear_cross_entropy`.
+    """
+
+    whole_batch = False
+
+    def __init__(self, chunks: int | Literal["auto"] = "auto", *, fp8: bool = False) -> None:
+        self.chunks, self.fp8 = chunks, fp8
+
+    def core(self, model: nn.Module) -> nn.Module:
+        """The part of a model that compiling is worth it for: all but the head."""
+        body = _body(model)
+        return model if body is None else body
+
+    def __call__(self, model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The mean over the tokens that count.
+
+        Args:
+            model: see the class.
+            batch: `tokens` (items x length + 1), and `labels` of the same shape where some tokens
+                do not count.
+        """
+        tokens = batch["tokens"]
+        given = tokens[:, :-1]
+        targets = batch.get("labels", tokens)[:, 1:]
+        if hasattr(model, "head") and hasattr(model, "vocabulary"):
+            own: Any = model
+            states, weight, size = own(given, hidden=True), own.head.weight, own.vocabulary
+        else:
+            if _body(model) is None:
+                return _plain(model, given, targets)
+            return self._inside(model, given, targets)
+        assert isinstance(weight, torch.Tensor)
+        return linear_cross_entropy(
+            states, weight, targets,
+            chunks=self.chunks, vocabulary=size, fp8=self.fp8,
+        )  # fmt: skip
+
+    def _inside(self, model: nn.Module, given: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Through the model's own forward, with the loss in place of its head.
+
+        The body alone would run outside of the forward pass in which sharded weights are whole.
+        """
+        head = _head_of(model)
+
+        def loss(states: torch.Tensor) -> torch.Tensor:
+            return linear_cross_entropy(
+                states, head.weight, targets, chunks=self.chunks, fp8=self.fp8
+            )
+
+        with _replaced_forward(head, loss):
+            found: torch.Tensor = model(input_ids=given, use_cache=False).logits
+        return found
+
+
+@contextlib.contextmanager
+def _replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    module.__dict__["forward"] = forward
+    try:
+        yield
+    finally:
+        del module.__dict__["forward"]
+
+
+def _plain(model: nn.Module, given: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    logits = model(input_ids=given).logits
+    return nn.functional.cross_entropy(
+        logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORED
+    )
+
+
+def _head_of(model: nn.Module) -> Any:
+    get = getattr(model, "get_output_embeddings", None)
+    return get() if callable(get) else None
+
+
+_CHANGED = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
+
+
+def _body(model: nn.Module) -> nn.Module | None:
+    """A causal model of transformers without its head; None where its logits are more than that."""
+    head, body = _head_of(model), getattr(model, "base_model", None)
+    if not isinstance(head, nn.Linear) or head.bias is not None or body is model:
+        return None
+    config = getattr(model, "config", None)
+    if any(getattr(config, name, None) for name in _CHANGED):
+        return None
+    return body if isinstance(body, nn.Module) else None

@@ -1,0 +1,663 @@
+"""Optimizers by name, their state before the first step, learning rates, and fp32 master weights.
+
+Weight decay is for matrices, embeddings included (a row that is never looked up shrinks slowly, as
+in GPT-2's and most others' training), and not for biases, norms and other vectors. A tied weight
+is in one group once; frozen ones are in none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+import torch
+from torch import nn
+
+from anyrig.errors import InvalidInputError, InvalidSettingError
+from anyrig.memory.oom import detect_oom
+from anyrig.training.config import Schedule
+from anyrig.units import pluralize
+
+Named: TypeAlias = Iterable[tuple[str, torch.Tensor]]
+Factory: TypeAlias = Callable[..., torch.optim.Optimizer]
+NAMES = ("adamw", "adam", "sgd", "momentum", "adafactor")
+_FUSED = frozenset({"adamw", "adam", "sgd", "momentum"})
+# torch names plug-in devices as well, but DirectML, one of them, has no such kernels.
+_FUSED_DEVICES = frozenset({"cuda", "xpu", "mps", "cpu"})
+_NORMS = (
+    nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase,
+    nn.LocalResponseNorm,
+)  # fmt: skip
+
+
+class BuiltOptimizer(NamedTuple):
+    """An optimizer, and why it is as it is."""
+
+    optimizer: torch.optim.Optimizer
+    reason: str
+
+
+class WeightSplit(NamedTuple):
+    """Weights with decay and without."""
+
+    decayed: list[torch.Tensor]
+    spared: list[torch.Tensor]
+
+
+def build_optimizer(
+    wanted: str | Factory | torch.optim.Optimizer,
+    model: nn.Module | Named,
+    *,
+    learning_rate: float = 3e-4,
+    weight_decay: float = 0.01,
+    betas: tuple[float, float] = (0.9, 0.95),
+    momentum: float = 0.9,
+    fused: bool | Literal["auto"] = "auto",
+) -> BuiltOptimizer:
+    """An optimizer for a model's weights.
+
+    Args:
+        wanted: one of `NAMES`; torch's or your own optimizer class; a function of the groups; or
+            an optimizer, which is checked and taken as it is.
+        model: or its weights by name, where the optimizer has other tensors than the model.
+        learning_rate: the peak of a schedule.
+        weight_decay: of matrices.
+        betas: of the Adam family.
+        momentum: of `momentum`.
+        fused: one kernel for all weights; `auto` where a small trial of it works.
+    """
+    split = split_weights(model)
+    if isinstance(wanted, torch.optim.Optimizer):
+        return BuiltOptimizer(wanted, _checked(wanted, split))
+    if not (split.decayed or split.spared):
+        raise InvalidInputError(
+            "the model has no weights to train", hint="Set requires_grad on those that should be."
+        )
+    groups = groups_of(split, weight_decay)
+    if not isinstance(wanted, str):
+        return BuiltOptimizer(
+            _by_factory(wanted, groups, learning_rate, split), f"{_name(wanted)}, as given"
+        )
+    options = _optimizer_options(wanted, learning_rate, betas, momentum)
+    quick, why = _fused(wanted, fused, split, model)
+    if quick:
+        options["fused"] = True
+    optimizer = _CLASSES[wanted](groups, **options)
+    decay = f"weight decay {weight_decay:g} on {pluralize(len(split.decayed), 'weight')}"
+    return BuiltOptimizer(optimizer, f"{wanted}, {why}; {decay}, none on {len(split.spared)}")
+
+
+_CLASSES: Mapping[str, Factory] = {
+    "adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD,
+    "momentum": torch.optim.SGD, "adafactor": torch.optim.Adafactor,
+}  # fmt: skip
+
+
+def _optimizer_options(
+    name: str, learning_rate: float, betas: tuple[float, float], momentum: float
+) -> dict[str, Any]:
+    if name not in NAMES:
+        near = difflib.get_close_matches(name.lower(), NAMES, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Valid names: {', '.join(NAMES)}."
+        raise InvalidSettingError(f"unknown optimizer {name!r}", hint=hint)
+    options: dict[str, Any] = {"lr": learning_rate}
+    if name in ("adamw", "adam"):
+        options["betas"] = betas
+    if name == "momentum":
+        options["momentum"] = momentum
+    return options
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def split_weights(model: nn.Module | Named) -> WeightSplit:
+    """The weights to train, with and without decay, each once."""
+    if isinstance(model, nn.Module):
+        # By name: masters stand for weights under their names, as tensors of their own.
+        spared_names = {
+            f"{path}.{name}" if path else name
+            for path, module in model.named_modules()
+            if isinstance(module, _NORMS)
+            for name, _ in module.named_parameters(recurse=False)
+        }
+        named: Named = model.named_parameters()
+    else:
+        spared_names, named = set(), model
+    split, seen = WeightSplit([], []), set[int]()
+    for name, weight in named:
+        if not weight.requires_grad or id(weight) in seen:
+            continue
+        seen.add(id(weight))
+        spare = weight.dim() < 2 or name.endswith("bias") or name in spared_names
+        (split.spared if spare else split.decayed).append(weight)
+    return split
+
+
+def groups_of(split: WeightSplit, weight_decay: float) -> list[dict[str, Any]]:
+    """Groups as an optimizer takes them; an empty one is left out."""
+    groups = [
+        {"params": split.decayed, "weight_decay": weight_decay},
+        {"params": split.spared, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _checked(optimizer: torch.optim.Optimizer, split: WeightSplit) -> str:
+    held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    ours = {id(weight) for weight in (*split.decayed, *split.spared)}
+    if ours and not held & ours:
+        raise InvalidInputError(
+            "the optimizer has none of the model's weights",
+            hint="Make it of the parameters of this very model, after the model was last changed.",
+        )
+    left = len(ours - held)
+    told = (
+        f"; {pluralize(left, 'trainable weight')} are not in it and stay as they are"
+        if left
+        else ""
+    )
+    return f"{type(optimizer).__name__}, as given{told}"
+
+
+def _by_factory(
+    factory: Factory, groups: list[dict[str, Any]], learning_rate: float, split: WeightSplit
+) -> torch.optim.Optimizer:
+    options: dict[str, Any] = {}
+    with contextlib.suppress(TypeError, ValueError):  # some built-ins have no signature
+        if "lr" in inspect.signature(factory).parameters:
+            options["lr"] = learning_rate
+    optimizer = factory(groups, **options)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidInputError(
+            f"{_name(factory)} made {type(optimizer).__name__}, which is not an optimizer",
+            hint="It is given groups of weights and must return a torch.optim.Optimizer.",
+        )
+    _checked(optimizer, split)
+    return optimizer
+
+
+def _name(factory: Factory) -> str:
+    return getattr(factory, "__name__", type(factory).__name__)
+
+
+# -- fused kernels ---------------------------------------------------------------------------------
+
+
+def _fused(
+    name: str, wanted: bool | Literal["auto"], split: WeightSplit, model: nn.Module | Named
+) -> tuple[bool, str]:
+    """Whether fused kernels are used, and why in words."""
+    if wanted is False:
+        return False, "not fused, as set"
+    why_not = _why_not_fused(name, split, model)
+    if not why_not:
+        return True, "fused"
+    if wanted is True:
+        return False, f"not fused although requested: {why_not}"
+    return False, f"not fused: {why_not}"
+
+
+def _why_not_fused(name: str, split: WeightSplit, model: nn.Module | Named) -> str:
+    if name not in _FUSED:
+        return f"torch has no fused {name}"
+    if isinstance(model, nn.Module) and any(getattr(m, "sparse", False) for m in model.modules()):
+        return "an embedding gives sparse gradients"
+    kinds = {(weight.device, weight.dtype) for weight in (*split.decayed, *split.spared)}
+    for device, dtype in sorted(kinds, key=str):
+        if device.type not in _FUSED_DEVICES:
+            return f"{device.type} has no fused kernels"
+        why_not = _trial(name, device, dtype)
+        if why_not:
+            return why_not
+    return ""
+
+
+def _trial(name: str, device: torch.device, dtype: torch.dtype) -> str:
+    """What goes wrong when one small weight takes a fused step; nothing when it works."""
+    if device.type == "meta":
+        return ""
+    weight = torch.zeros(1, device=device, dtype=dtype, requires_grad=True)
+    weight.grad = torch.zeros_like(weight)
+    try:
+        options = {"momentum": 0.5} if name == "momentum" else {}
+        _CLASSES[name]([weight], lr=0.0, fused=True, **options).step()
+    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+        if detect_oom(error) is not None:
+            raise
+        said = str(error).strip().splitlines()
+        return f"the kernel does not run on {device.type}: {said[0] if said else repr(error)}"
+    return ""
+
+
+# -- state before the first step ------------------------------------------------------------------
+
+
+# A step with gradients, rate and decay of zero leaves zeros in their state and a count of one.
+_ZERO_IS_FRESH = (
+    torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop, torch.optim.RAdam,
+    torch.optim.Adadelta, torch.optim.Adafactor,
+)  # fmt: skip
+
+
+class MaterializedState(NamedTuple):
+    """What is there after `materialize_state`."""
+
+    kept: bool
+    """Whether the state stays. Else it was made to be counted, and the first step makes it anew."""
+    num_bytes: int
+    reason: str
+
+
+def materialize_state(optimizer: torch.optim.Optimizer) -> MaterializedState:
+    """Make an optimizer's state exist, as its first step would."""
+    missing = [
+        weight
+        for group in optimizer.param_groups
+        for weight in group["params"]
+        if weight.requires_grad and not optimizer.state.get(weight)
+    ]
+    if not missing:
+        return MaterializedState(True, state_bytes(optimizer), "the state was there already")
+    fresh = type(optimizer) in _ZERO_IS_FRESH and not _damped(optimizer)
+    with _without_gradients_and_hooks(optimizer, missing):
+        if supports_found_inf(optimizer):
+            with skip_on_device(optimizer, torch.ones((), device=missing[0].device)):
+                optimizer.step()
+            return MaterializedState(
+                True, state_bytes(optimizer), "made by a step that was called off"
+            )
+        return _step_with_zeros(optimizer, missing) if fresh else _counted(optimizer, missing)
+
+
+def state_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """What the state takes in this process."""
+    found = (value for state in optimizer.state.values() for value in state.values())
+    return sum(_local(value).nbytes for value in found if isinstance(value, torch.Tensor))
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    shard = getattr(tensor, "to_local", None)
+    found: torch.Tensor = shard() if shard is not None else tensor
+    return found
+
+
+def _damped(optimizer: torch.optim.Optimizer) -> bool:
+    """Damped momentum takes its first gradient whole, so zeros are not how it begins."""
+    return any(group.get("dampening") for group in optimizer.param_groups)
+
+
+def _step_with_zeros(
+    optimizer: torch.optim.Optimizer, missing: Sequence[torch.Tensor]
+) -> MaterializedState:
+    with _zero_rates(optimizer):
+        optimizer.step()
+    for weight in missing:
+        state = optimizer.state.get(weight, {})
+        if isinstance(state.get("step"), torch.Tensor):
+            state["step"].zero_()
+        elif "step" in state:
+            state["step"] = 0
+    return MaterializedState(True, state_bytes(optimizer), "made by a step of nothing")
+
+
+def _counted(
+    optimizer: torch.optim.Optimizer, missing: Sequence[torch.Tensor]
+) -> MaterializedState:
+    """For optimizers nobody knows here: make the state, count it, and leave no trace of it."""
+    before = [weight.detach().to("cpu", copy=True) for weight in missing]
+    try:
+        with _zero_rates(optimizer):
+            optimizer.step()
+        num_bytes = state_bytes(optimizer)
+        reason = f"counted and dropped: {type(optimizer).__name__} may not begin with zeros"
+    except Exception as error:
+        if detect_oom(error) is not None:
+            raise
+        num_bytes, reason = state_bytes(optimizer), f"could not be made ahead: {error}"
+    finally:
+        for weight, old in zip(missing, before, strict=True):
+            optimizer.state.pop(weight, None)
+            with torch.no_grad():
+                weight.copy_(old)
+    return MaterializedState(False, num_bytes, reason)
+
+
+@contextlib.contextmanager
+def _without_gradients_and_hooks(
+    optimizer: torch.optim.Optimizer, missing: Sequence[torch.Tensor]
+) -> Iterator[None]:
+    """Gradients of zero for weights without state, none for others; nobody hears of the step."""
+    held = [weight for group in optimizer.param_groups for weight in group["params"]]
+    gradients = [weight.grad for weight in held]
+    wanted = {id(weight) for weight in missing}
+    hooks = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+    kept = {name: getattr(optimizer, name) for name in hooks if hasattr(optimizer, name)}
+    try:
+        for name, value in kept.items():
+            setattr(optimizer, name, type(value)())
+        for weight in held:
+            weight.grad = torch.zeros_like(weight) if id(weight) in wanted else None
+        yield
+    finally:
+        for weight, gradient in zip(held, gradients, strict=True):
+            weight.grad = gradient
+        for name, value in kept.items():
+            setattr(optimizer, name, value)
+
+
+@contextlib.contextmanager
+def _zero_rates(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Rates and decay of zero."""
+    kept: list[dict[str, Any]] = []
+    for group in optimizer.param_groups:
+        kept.append({name: group[name] for name in ("lr", "weight_decay") if name in group})
+    try:
+        for group in optimizer.param_groups:
+            if "lr" in group:
+                rate = group["lr"]
+                group["lr"] = torch.zeros_like(rate) if isinstance(rate, torch.Tensor) else 0.0
+            if "weight_decay" in group:
+                group["weight_decay"] = 0.0
+        yield
+    finally:
+        for group, values in zip(optimizer.param_groups, kept, strict=True):
+            group.update(values)
+
+
+# -- steps that are called off on the device ------------------------------------------------------
+
+
+def supports_found_inf(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether its step can be called off by a tensor on the device, with no wait."""
+    if not getattr(optimizer, "_step_supports_amp_scaling", False):
+        return False
+    if not isinstance(optimizer, (torch.optim.Adam, torch.optim.SGD)):
+        return False
+    # A first step that is called off leaves fused SGD with momentum that was never filled. Zeros
+    # put there first are right where momentum is not damped.
+    return not any(group.get("dampening") for group in optimizer.param_groups)
+
+
+@contextlib.contextmanager
+def skip_on_device(optimizer: torch.optim.Optimizer, flag: torch.Tensor) -> Iterator[None]:
+    """Steps in here change nothing (weights, moments, count) where a flag is above 0.
+
+    Args:
+        optimizer: one that `supports_found_inf`.
+        flag: one number on a device. It is read by the kernels, not by the host.
+    """
+    if not supports_found_inf(optimizer):
+        raise InvalidInputError(
+            f"{type(optimizer).__name__} cannot be called off on the device",
+            hint="Make it fused, or read the flag on the host.",
+        )
+    _fill_momentum(optimizer)
+    # The kernels take the flag off the count of steps, so it must be one exactly.
+    target: Any = optimizer
+    target.found_inf = (flag.detach().reshape(()) > 0).to(torch.float32)
+    try:
+        yield
+    finally:
+        del target.found_inf
+
+
+def _fill_momentum(optimizer: torch.optim.Optimizer) -> None:
+    for group in optimizer.param_groups:
+        if group.get("momentum") and isinstance(optimizer, torch.optim.SGD):
+            for weight in group["params"]:
+                state = optimizer.state[weight]
+                if weight.grad is not None and state.get("momentum_buffer") is None:
+                    state["momentum_buffer"] = torch.zeros_like(weight.grad)
+
+
+# -- learning rates -------------------------------------------------------------------------------
+
+
+_DECAY = 0.2
+"""The share of a run at its end in which a trapezoid falls."""
+
+
+def rate_at(
+    step: int,
+    *,
+    total: int,
+    peak: float,
+    schedule: Schedule = "cosine",
+    warmup: float = 0.0,
+    final: float = 0.0,
+) -> float:
+    """The learning rate of a step.
+
+    Args:
+        step: counted from 0; from `total` on the rate stays where it ended.
+        total: steps of the whole run.
+        peak: the highest rate.
+        schedule: constant, linear, cosine, or trapezoid: flat, then linear over the last fifth.
+        warmup: steps of a linear rise to the peak; a share of the run below 1.
+        final: what the rate falls to, as a share of the peak. A constant rate does not fall.
+    """
+    if schedule not in get_args(Schedule):
+        raise InvalidSettingError(
+            f"unknown schedule {schedule!r}",
+            hint=f"Valid names: {', '.join(get_args(Schedule))}.",
+        )
+    rise = warmup_steps(warmup, total)
+    if step < rise:
+        return peak * (step + 1) / (rise + 1)  # step 0 already learns a little
+    falls = _decay_left(schedule, min(step, total), rise, total)
+    return peak * (final + (1.0 - final) * falls)
+
+
+def warmup_steps(warmup: float, total: int) -> int:
+    """Steps of warm-up: a share of the run below 1, a number of steps from 1 on."""
+    return min(total, round(warmup * total) if warmup < 1 else round(warmup))
+
+
+def _decay_left(schedule: Schedule, step: int, rise: int, total: int) -> float:
+    """How much of the way from final to peak is left: 1 at the peak, 0 at the end."""
+    if schedule == "constant":
+        return 1.0
+    start = max(rise, total - round(_DECAY * total)) if schedule == "trapezoid" else rise
+    if step <= start or total <= start:
+        return 1.0
+    done = (step - start) / (total - start)
+    if schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * done))
+    return 1.0 - done
+
+
+class RateScheduler:
+    """Sets the learning rates of an optimizer's groups before each step.
+
+    Every group keeps its proportion: one that began with a tenth of the first group's rate has a
+    tenth of it throughout. Rates that are tensors (of compiled and captured optimizers) are filled
+    in place, so that nothing is compiled or recorded again.
+
+    Args:
+        optimizer: its groups' `initial_lr`, or else their `lr`, are their peaks.
+        total: steps of the whole run.
+        schedule: see `rate_at`.
+        warmup: see `rate_at`.
+        final: see `rate_at`.
+        step: how many steps are done already.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        total: int,
+        schedule: Schedule = "cosine",
+        warmup: float = 0.0,
+        final: float = 0.0,
+        step: int = 0,
+    ) -> None:
+        self._optimizer = optimizer
+        self._total, self._schedule = total, schedule
+        self._warmup, self._final = warmup, final
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", float(group["lr"]))
+        self._peaks = [float(group["initial_lr"]) for group in optimizer.param_groups]
+        self.num_steps = step
+        self._set()
+
+    @property
+    def rate(self) -> float:
+        """The first group's rate in the step that comes next."""
+        return self._rate_of(self._peaks[0]) if self._peaks else 0.0
+
+    def step(self) -> float:
+        """A step is done: set the next one's rates; the rate that the done one had."""
+        before = self.rate
+        self.num_steps += 1
+        self._set()
+        return before
+
+    def set(self) -> None:
+        """Set the rates once more: an optimizer's own `load_state_dict` brings its old ones."""
+        self._set()
+
+    def _rate_of(self, peak: float) -> float:
+        return rate_at(
+            self.num_steps,
+            total=self._total,
+            peak=peak,
+            schedule=self._schedule,
+            warmup=self._warmup,
+            final=self._final,
+        )
+
+    def _set(self) -> None:
+        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
+            group["initial_lr"] = peak
+            rate = self._rate_of(peak)
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps: plain numbers."""
+        return {"steps": self.num_steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a checkpoint stood; a longer or shorter run than before is followed."""
+        steps = state.get("steps")
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+            raise InvalidInputError(
+                f"the checkpoint's schedule is not valid: steps is {steps!r}",
+                hint="Take an earlier checkpoint.",
+            )
+        self.num_steps = steps
+        self._set()
+
+
+# -- fp32 master weights --------------------------------------------------------------------------
+
+
+class MasterWeights(nn.Module):
+    """The fp32 weights of a model in half: its names, its buffers, and what an optimizer trains.
+
+    It stands in for the model wherever weights are saved or loaded.
+
+    Args:
+        model: its trained fp32 parameters become `dtype`, in place; frozen ones and buffers stay,
+            and so do the few of batch norms, whose kernels want them as their statistics are.
+        dtype: what the model computes in.
+    """
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype = torch.bfloat16) -> None:
+        super().__init__()
+        # Not a submodule: its parameters must not be found twice.
+        self._model = (model,)
+        self._pairs: dict[str, tuple[nn.Parameter, nn.Parameter]] = {}
+        kept = {
+            id(weight)
+            for module in model.modules()
+            if isinstance(module, nn.modules.batchnorm._NormBase)
+            for weight in module.parameters(recurse=False)
+        }
+        for name, weight in model.named_parameters():
+            if weight.requires_grad and weight.dtype == torch.float32 and id(weight) not in kept:
+                master = nn.Parameter(weight.detach().clone())
+                weight.data = weight.data.to(dtype)
+                self._pairs[name] = (weight, master)
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Parameter]]:
+        """The masters under the model's names; what has none is the model's own."""
+        for name, weight in self._model[0].named_parameters(remove_duplicate=remove_duplicate):
+            yield prefix + name, self._pairs[name][1] if name in self._pairs else weight
+
+    def named_modules(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Module]]:
+        """The model's, so that norms are known as such."""
+        found: Iterator[tuple[str, nn.Module]] = self._model[0].named_modules(*args, **options)
+        return found
+
+    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:  # type: ignore[override]
+        """The model's, with masters in place of their copies; tied names share a master."""
+        by_weight = {id(weight): master for weight, master in self._pairs.values()}
+        found: dict[str, Any] = self._model[0].state_dict(keep_vars=True)
+        return {
+            name: (by_weight.get(id(value), value)).detach()
+            if isinstance(value, torch.Tensor)
+            else value
+            for name, value in found.items()
+        }
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Into the masters and the rest of the model; the copies follow."""
+        answer = self._model[0].load_state_dict(state_dict, strict=strict)
+        own = self.state_dict()
+        with torch.no_grad():
+            for name, value in state_dict.items():
+                if isinstance(value, torch.Tensor) and name in own:
+                    own[name].copy_(value)
+        self.copy_to_model()
+        return answer
+
+    def take_gradients(self) -> None:
+        """Add the copies' gradients to the masters', in fp32, and free them."""
+        first: list[tuple[torch.Tensor, nn.Parameter]] = []
+        sums: list[torch.Tensor] = []
+        added: list[torch.Tensor] = []
+        for weight, master in self._pairs.values():
+            if weight.grad is None:
+                continue
+            if master.grad is None:
+                first.append((weight.grad, master))
+            else:
+                sums.append(master.grad)
+                added.append(weight.grad)
+            weight.grad = None
+        if first:
+            made = [torch.empty_like(master) for _, master in first]
+            torch._foreach_copy_(made, [gradient for gradient, _ in first])
+            for (_, master), gradient in zip(first, made, strict=True):
+                master.grad = gradient.detach()
+        if sums:
+            torch._foreach_add_(sums, [gradient.float() for gradient in added])
+
+    def return_weights(self) -> None:
+        """Make the masters the model's weights again: what was trained, in fp32."""
+        for weight, master in self._pairs.values():
+            weight.data = master.data
+        self._pairs = {}
+
+    def copy_to_model(self) -> None:
+        """Copy the masters into the model."""
+        if not self._pairs:  # a model in fp64, or one that has its weights back
+            return
+        with torch.no_grad():
+            torch._foreach_copy_(
+                [weight for weight, _ in self._pairs.values()],
+                [master for _, master in self._pairs.values()],
+            )

@@ -1,1 +1,0 @@
-"""Memory for time: activations computed again (`recompute`), or kept on the host (`offload`)."""

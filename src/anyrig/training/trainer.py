@@ -1,0 +1,1267 @@
+"""A training run, from an untrained model to a result.
+
+    trainer = Trainer(model, loader, loss=nn.CrossEntropyLoss(), epochs=3, folder="run")
+    result = trainer.fit()
+
+`fit` is the recipe; `open` puts the run together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import platform
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch import nn
+
+from anyrig.backends import open_device
+from anyrig.backends.torch import TorchHandle
+from anyrig.errors import (
+    InvalidInputError,
+    InvalidSettingError,
+    Message,
+    OutOfMemoryError,
+    StorageError,
+)
+from anyrig.memory.recovery import run_with_recovery
+from anyrig.training import rng
+from anyrig.training.batch import Batch, slice_batch, slice_length, tensors_of, to_device
+from anyrig.training.callbacks import BestMetric, Callback, WeightAverage
+from anyrig.training.config import RENAMED, TrainConfig, choose_placement, rename_keys
+from anyrig.training.data import Collate, DataSource, Position, data_errors, plan_loading
+from anyrig.training.distributed.launch import (
+    clear_request,
+    open_group,
+    read_rank,
+    request_restart,
+    requested_micro_batch,
+)
+from anyrig.training.evaluate import Evaluator, Metric, check_validation_data
+from anyrig.training.losses import CountUnits, LanguageLoss, Loss, resolve_loss
+from anyrig.training.metrics import Alert, MetricsRecorder, StepMetrics
+from anyrig.training.step import RestartNeeded, StepBatch, StepFlags, StepResult, TrainStep, divide
+from anyrig.version import __version__
+
+if TYPE_CHECKING:
+    from anyrig.memory.batch_size import BatchSizeResult
+    from anyrig.monitor import Monitor
+    from anyrig.placement import Placement
+    from anyrig.precision.policy import FallbackEvent, PrecisionPolicy
+    from anyrig.training.checkpoint import Checkpoints
+    from anyrig.training.compile import Compiled
+    from anyrig.training.distributed.group import Group
+    from anyrig.training.metrics import Logger
+    from anyrig.training.optim import MasterWeights, RateScheduler
+    from anyrig.training.tasks import Task
+
+log = logging.getLogger(__name__)
+OptimizerLike = str | Callable[..., torch.optim.Optimizer] | torch.optim.Optimizer
+CHECKPOINTS = "checkpoints"
+_RECENT_BATCHES = 4
+"""How far back a batch can still be looked at: a loss is read a step late."""
+_MAX_LOOKS = 3
+_ORDER_SETTINGS = ("batch", "seed", "shuffle", "drop_last")
+_OPTIMIZER_SETTINGS = ("weight_decay", "betas", "momentum")
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run led to."""
+
+    steps: int
+    """Of the whole run with its earlier parts."""
+    epochs: float
+    loss: float | None
+    """The last step's mean over all processes; None if there was none."""
+    validation: Mapping[str, float]
+    seconds: float
+    samples_per_s: float | None
+    units_per_s: float | None
+    peak_bytes: int | None
+    precision: str
+    micro_batch: int
+    num_retries: int
+    """How often memory ran out."""
+    num_skipped: int
+    """Steps whose gradients were not finite."""
+    finished: bool
+    """False if it was stopped by a signal or `Trainer.stop`: it can be resumed."""
+    resumed_from: int | None
+    checkpoint: Path | None
+    reasons: tuple[str, ...]
+    micro_batch_reason: str = ""
+    """Empty if it was set."""
+    stopped_early: bool = False
+    """Whether validation no longer got better (`patience`)."""
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    """What the task wrote at the end."""
+    report: Path | None = None
+
+
+class Trainer:
+    """Trains a model.
+
+    Args:
+        model: any module, on any device.
+        data: a data set with `len` and `[number]`, a DataLoader, or an iterable of ready batches.
+        loss: of the model and a batch, a mean over the batch's units, or a criterion such as
+            `nn.CrossEntropyLoss()`. None uses the loss that the model returns.
+        optimizer: `adamw` and others by name, a class or function of the weights, or an optimizer.
+        validation: data that is only measured.
+        metrics: what else to measure there; see `evaluate.Metric`.
+        folder: of the run: checkpoints, metrics, report. None keeps nothing.
+        resume: continue from the folder's last checkpoint; `auto` where there is one, True needs
+            one.
+        device: a selector such as `cuda:1`; the best device when None.
+        devices: a number of processes, or a device for each.
+        callbacks: see `callbacks.Callback`.
+        loggers: receive what is recorded, beside the folder.
+        config: everything else, or its fields as further arguments: `epochs=10`.
+        units: how many units a batch's loss is a mean over; its items when None.
+        collate: items to a batch.
+        finish: writes what a user wants into the folder at the end.
+        placement: a device that was chosen already.
+        group: the processes that train together; from `environment` when None.
+        environment: a launcher's variables, and those that hide devices; this process' when None.
+        monitor: adds temperature and load to the metrics.
+        name: of the run.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Any,
+        *,
+        loss: Any = None,
+        optimizer: OptimizerLike | None = None,
+        validation: Any = None,
+        metrics: Mapping[str, Metric] | None = None,
+        folder: Path | str | None = None,
+        resume: bool | str = "auto",
+        device: str | None = None,
+        devices: int | Sequence[int | str] | None = None,
+        callbacks: Sequence[Callback] = (),
+        loggers: Sequence[Logger] = (),
+        config: TrainConfig | None = None,
+        units: CountUnits | None = None,
+        collate: Collate | None = None,
+        finish: Callable[[Path], Mapping[str, Any]] | None = None,
+        placement: Placement | None = None,
+        group: Group | None = None,
+        environment: Mapping[str, str] | None = None,
+        monitor: Monitor | None = None,
+        name: str = "run",
+        **options: Any,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise InvalidSettingError(
+                f"a {type(model).__name__} is not a model", hint="Pass a torch.nn.Module."
+            )
+        self.environment = dict(os.environ if environment is None else environment)
+        options, optimizer = _take_optimizer(options, optimizer)
+        self.config = _build_config(config, options)
+        self.model, self.data, self.validation = model, data, validation
+        self.loss: Loss = resolve_loss(loss)
+        self._optimizer_like: OptimizerLike = optimizer or "adamw"
+        self._metrics, self._units, self._collate = dict(metrics or {}), units, collate
+        self.folder = Path(folder) if folder is not None else None
+        self._resume, self._finish_task = resume, finish
+        self._device, self._placement = device, placement
+        self._devices = _parse_devices(devices, device, placement, self.environment)
+        self._given_group, self._monitor, self.name = group, monitor, name
+        self._callbacks, self._loggers = list(callbacks), list(loggers)
+        self._stop_requested = False
+        self._run: _OpenRun | None = None
+
+    @classmethod
+    def of(cls, task: Task, **options: Any) -> Trainer:
+        """A trainer of a ready-made task."""
+        return cls(
+            task.model, task.data, loss=task.loss, units=task.units, collate=task.collate,
+            validation=task.validation, metrics=task.metrics, finish=task.finish, name=task.name,
+            **options,
+        )  # fmt: skip
+
+    # -- the recipe --------------------------------------------------------------------------------
+
+    def fit(self) -> TrainResult:
+        """Train to the end, or until it is stopped; everything so far is saved either way."""
+        run = self.open()
+        with StopSignals() as signals, data_errors(), contextlib.closing(run.source):
+            for batch in self._batches(run):
+                stop = self._stop_requested or signals.received
+                result = self._step(run, batch, StepFlags(stop, run.is_save_due()))
+                self._call("on_step", result)
+                if run.is_validation_due():
+                    self._validate(run)
+                if result.flags.save or run.is_best_due():
+                    self._save(run)
+                if result.flags.stop or run.is_done or self._must_stop(run):
+                    break
+        return self._end(run)
+
+    run = fit
+
+    def evaluate(self) -> dict[str, float]:
+        """The metrics of the validation data, now."""
+        return self._validate(self.open())
+
+    def stop(self) -> None:
+        """End the run after this step, with a checkpoint; callbacks may call it."""
+        self._stop_requested = True
+
+    def _step(self, run: _OpenRun, batch: StepBatch, flags: StepFlags) -> StepResult:
+        run.recent.append((run.step + 1, batch))
+        try:
+            result = run.train_step(batch, flags)
+        except RestartNeeded as request:
+            self._restart(request)
+        run.group.record_speed(result.samples)
+        if run.ema is not None:
+            run.ema.update()
+        rate = run.advance()
+        run.num_retries += result.num_retries
+        run.recorder.record_step(
+            result, step=run.step, epoch=run.last_epoch, rate=rate,
+            precision=run.policy.precision,
+        )  # fmt: skip
+        if self.config.name_nonfinite:
+            self._name_nonfinite(run)
+        return result
+
+    def _batches(self, run: _OpenRun) -> Iterator[StepBatch]:
+        """Batches of this epoch and the next ones, until the run is done."""
+        while not run.is_done and not run.is_stopped_early:
+            with contextlib.closing(run.source.steps(run.position)) as steps:  # type: ignore[type-var]
+                while True:
+                    with run.recorder.waiting_for_data():
+                        batch = next(steps, None)
+                    if batch is None:
+                        break
+                    yield batch
+            if run.start_next_epoch() and not self.config.validate_every:
+                self._validate(run)  # only now it is known that the epoch of a stream is over
+
+    def _must_stop(self, run: _OpenRun) -> bool:
+        # One process that leaves alone would have the others wait: with several the flag decides.
+        return run.is_stopped_early or (self._stop_requested and run.group.size == 1)
+
+    # -- opening and closing -----------------------------------------------------------------------
+
+    def open(self) -> _OpenRun:
+        """Put the run together, fit and resume it; `fit` does so by itself."""
+        if self._run is None:
+            with contextlib.ExitStack() as stack:
+                run = self._open(stack)
+                run.closing = stack.pop_all()
+            self._run = run
+            self._call("on_start")
+        return self._run
+
+    def _open(self, stack: contextlib.ExitStack) -> _OpenRun:
+        """The order matters: the optimizer's state is fitted in before a checkpoint fills it, and
+        random states are restored last, because everything before draws numbers of its own.
+        """
+        config = self.config
+        placement = self._placement or self._choose_placement()
+        handle = open_device(placement.device, placement.backend, threads=placement.threads)
+        assert isinstance(handle, TorchHandle)
+        reasons = list(placement.reasons)
+        _limit_memory(handle, config, placement, stack, reasons)
+        group = self._given_group or self._open_group(handle, stack, reasons)
+        rng.restore({}, group.rank, handle.device, seed=config.seed)
+        source = DataSource(
+            self.data, config, group, collate=self._collate, device_type=handle.device.type
+        )  # fmt: skip
+        stack.callback(source.close)
+        reasons += source.describe()
+        if self.validation is not None:
+            check_validation_data(self.validation)
+        if group.lockstep:
+            for size in source.step_sizes:
+                group.share(size)  # what cannot be shared is refused now, not at the end
+        run = self._assemble(placement, handle, group, source, stack, reasons)
+        states = self._resume_run(run)
+        self._prepare(run, stack)
+        run.recorder = self._open_recorder(run)
+        stack.callback(run.recorder.close)
+        for kind, text in run.early_events:
+            run.recorder.record_event(kind, text)
+        self._record_start(run)
+        messages = rng.restore(
+            states, group.rank, run.device, seed=config.seed, step=run.step
+        )  # fmt: skip
+        for text in messages if run.resumed_from is not None else ():
+            self._event(run, "resume", text)
+        return run
+
+    def _assemble(
+        self,
+        placement: Placement,
+        handle: TorchHandle,
+        group: Group,
+        source: DataSource,
+        stack: contextlib.ExitStack,
+        reasons: list[str],
+    ) -> _OpenRun:
+        """Model, precision, optimizer, compiler and step, in the order that they need."""
+        from anyrig.training.callbacks import WeightAverage
+        from anyrig.training.checkpoint import Checkpoints
+
+        config, model = self.config, self.model.to(handle.device)
+        set_training_mode(model)
+        run = _OpenRun(config, placement, handle, group, source, model, reasons)
+        stack.callback(run.free, own=not isinstance(self._optimizer_like, torch.optim.Optimizer))
+        run.policy = self._build_policy(run, stack)
+        masters = self._shape_model(run, stack)
+        optimizer = self._build_optimizer(run, masters or model)
+        if isinstance(self.loss, LanguageLoss):
+            self.loss.chunks = config.loss_chunks
+            self.loss.fp8 = run.policy.precision == "fp8"
+            reasons.append(f"loss: in chunks ({config.loss_chunks})")
+        compiled = self._compile(run, stack)
+        own = isinstance(self._optimizer_like, torch.optim.Optimizer)
+        max_norm = (0.0 if own else 1.0) if config.max_norm == "auto" else config.max_norm
+        if own:
+            reasons.append(
+                f"gradients: {f'clipped to {max_norm:g}' if max_norm else 'not clipped'}"
+            )
+        run.train_step = TrainStep(
+            model, optimizer, self.loss, run.policy, handle.device,
+            micro_batch=_first_micro_batch(config, source, group), group=group, units=self._units,
+            max_norm=max_norm or None, guard=config.guard, masters=masters, handle=handle,
+            compiled=compiled, on_event=lambda kind, text: self._event(run, kind, text),
+        )  # fmt: skip
+        run.masters, run.total_steps = masters, _count_total_steps(config, source)
+        run.rates = _build_rates(config, optimizer, run.total_steps, own=own)
+        if config.ema:
+            run.ema = WeightAverage(masters or model, config.ema)
+        run.best = BestMetric(config.best_metric, highest=config.highest_is_best)
+        if self.folder is not None:
+            run.checkpoints = Checkpoints(self.folder / CHECKPOINTS, config.checkpoints)
+            if group.rank == 0:
+                run.checkpoints.hold()
+            group.barrier()
+            stack.enter_context(run.checkpoints)
+        run.has_validation = self.validation is not None
+        return run
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what was begun and free the device; the model stays, with what it has learnt."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.closing.close()
+
+    # -- observing ---------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps that are done."""
+        return self._run.step if self._run else 0
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Every choice that was made, in a sentence each."""
+        return tuple(self._run.reasons) if self._run else ()
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        return self.open().train_step.optimizer
+
+    @property
+    def recorder(self) -> MetricsRecorder | None:
+        return self._run.recorder if self._run else None
+
+    def latest(self) -> StepMetrics | None:
+        """The newest metrics."""
+        history = self.history()
+        return history[-1] if history else None
+
+    def history(self) -> list[StepMetrics]:
+        """All metrics so far, older ones thinned out."""
+        return list(self._run.recorder.steps) if self._run else []
+
+    def _call(self, name: str, *values: Any) -> None:
+        for callback in self._callbacks:
+            getattr(callback, name)(self, *values)
+
+    def _event(self, run: _OpenRun, kind: str, text: str) -> None:
+        if hasattr(run, "recorder"):
+            run.recorder.record_event(kind, text)
+        else:
+            run.early_events.append((kind, text))
+        self._call("on_event", kind, text)
+
+    # -- the parts of a run ------------------------------------------------------------------------
+
+    def _choose_placement(self) -> Placement:
+        found = choose_placement(
+            self.config, self._device, devices=self._devices,
+            local_rank=read_rank(self.environment).local_rank, environment=self.environment,
+        )  # fmt: skip
+        # Whoever calls from a program has set torch's threads, or left them, on purpose.
+        return replace(found, threads=torch.get_num_threads())
+
+    def _open_group(
+        self, handle: TorchHandle, stack: contextlib.ExitStack, reasons: list[str]
+    ) -> Group:
+        config = self.config
+        group = open_group(
+            config.strategy, self.environment, handle.device, shares=config.shares,
+            param_dtype=torch.bfloat16 if config.half_weights else None,
+        )  # fmt: skip
+        stack.callback(group.close)
+        if group.size > 1:
+            kind = type(group).__name__.lower()
+            reasons.append(f"process {group.rank + 1} of {group.size}, {kind}")
+        return group
+
+    def _build_policy(self, run: _OpenRun, stack: contextlib.ExitStack) -> PrecisionPolicy:
+        from anyrig.training.precision import build_policy, trainable_in_fp32
+
+        config, placement, group = self.config, run.placement, run.group
+        converted = stack.enter_context(trainable_in_fp32(run.model))
+        if converted:
+            run.reasons.append(f"weights: {converted} in fp16 are trained in fp32")
+        features = placement.device.features
+
+        def report(event: FallbackEvent) -> None:
+            self._event(run, "precision", f"{event.reason}: continuing in {event.after}")
+
+        fallback: Any = None
+        if config.dynamic and placement.precision == "fp16":
+            fallback = "bf16" if features.bf16 and placement.device.kind == "gpu" else "fp32"
+        provider = placement.backend.provider
+        policy = build_policy(
+            run.model, placement.precision, {"rocm": "cuda"}.get(provider, provider),
+            scaler=config.scaler, fallback=fallback, fallback_settings=config.moving,
+            on_fallback=report,
+            # Where kernels can call a step off, `TrainStep` guards without waiting.
+            skip_nonfinite=config.guard,
+            sync_flag=group.max if group.size > 1 else None,
+        )  # fmt: skip
+        stack.callback(policy.restore)
+        return policy
+
+    def _shape_model(self, run: _OpenRun, stack: contextlib.ExitStack) -> MasterWeights | None:
+        """Convert, recompute, share out; the order matters: shards are made of what is cast."""
+        from anyrig.training.optim import MasterWeights
+        from anyrig.training.precision import Fp8Policy
+
+        config, model, group = self.config, run.model, run.group
+        if isinstance(run.policy, Fp8Policy):
+            run.policy.cast_model(model)
+        if config.recompute != "none":
+            from anyrig.training.memory import recompute
+
+            changed = stack.enter_context(
+                recompute(model, config.recompute, config.recompute_types)
+            )
+            run.reasons.append(f"recompute: {changed.reason}")
+        masters = None
+        if config.half_weights and not group.lockstep:
+            masters = MasterWeights(model)
+            stack.callback(masters.return_weights)
+            run.reasons.append("weights: computed with in bf16, trained in fp32")
+        group.prepare(masters or model)
+        if masters is not None:
+            masters.copy_to_model()  # all processes begin with the first one's
+        return masters
+
+    def _build_optimizer(self, run: _OpenRun, weights: nn.Module) -> torch.optim.Optimizer:
+        from anyrig.training.optim import build_optimizer
+
+        config, given = self.config, self._optimizer_like
+        if isinstance(given, torch.optim.Optimizer):
+            if weights is not run.model:
+                raise InvalidSettingError(
+                    "half_weights trains copies of the weights, which this optimizer does not have",
+                    hint="Pass the optimizer by name or as a function of the weights.",
+                )
+            run.group.adopt_optimizer(given)
+        built = build_optimizer(
+            given, weights, learning_rate=config.learning_rate, weight_decay=config.weight_decay,
+            betas=config.betas, momentum=config.momentum, fused=config.fused_optimizer,
+        )  # fmt: skip
+        run.reasons.append(f"optimizer: {built.reason}")
+        if config.offload_optimizer:
+            from anyrig.training.memory import offload_state
+
+            run.reasons.append("optimizer: its state is kept in the host's memory")
+            return offload_state(built.optimizer)
+        return built.optimizer
+
+    def _compile(self, run: _OpenRun, stack: contextlib.ExitStack) -> Compiled:
+        from anyrig.training.compile import compile_model, cudnn_benchmark
+
+        core = getattr(self.loss, "core", None)
+        option: Any = self.config.compile
+        mode = option if isinstance(option, str) and option != "auto" else None
+        compiled = compile_model(
+            core(run.model) if core is not None else run.model,
+            True if mode else option, run.device.type,
+            mode=None if mode == "default" else mode,
+            on_message=lambda text: self._event(run, "compile", text),
+        )  # fmt: skip
+        run.reasons.append(f"compile: {compiled.reason}")
+        stack.enter_context(compiled)
+        gains = _has_convolutions(run.model) and _has_one_size(self.data)
+        reason = stack.enter_context(
+            cudnn_benchmark(self.config.cudnn_benchmark, run.device.type, gains=gains)
+        )
+        run.reasons.append(f"cuDNN: {reason}")
+        return compiled
+
+    def _prepare(self, run: _OpenRun, stack: contextlib.ExitStack) -> None:
+        """Choose the attention, the micro batch and the workers."""
+        config, source = self.config, run.source
+        auto = config.micro_batch == "auto"
+        first: Batch = None
+        if auto or run.device.type == "cuda" or run.placement.speed:
+            first = source.first_batch(-(-source.batch // run.group.size))
+            run.first_batch = first
+        if run.device.type == "cuda" and not run.group.lockstep:
+            self._choose_attention(run, first, stack)
+        step_s = None
+        if auto and not run.is_fitted:
+            step_s = self._fit_micro_batch(run, first)
+        requested = requested_micro_batch(self.folder) if self.folder is not None else None
+        if requested is not None and requested < run.train_step.micro_batch:
+            run.train_step.micro_batch = requested
+            run.explain_micro_batch(f"{requested}, because of an earlier out-of-memory error")
+        elif requested is not None and run.is_fitted and self.folder is not None:
+            clear_request(self.folder)  # the checkpoint has it by now
+        if source.kind in ("items", "stream"):
+            self._plan_loading(run, step_s)
+
+    def _plan_loading(self, run: _OpenRun, step_s: float | None) -> None:
+        from anyrig.training.data import TensorRows, measure_reading, sample_batches
+
+        source, loading = run.source, self.config.loading
+        cost = None
+        in_memory = self._collate is None and TensorRows.wrap(self.data) is not None
+        if loading.num_workers == "auto" and source.kind == "items" and not in_memory:
+            size = max(1, source.batch // run.group.size)
+            cost = measure_reading(sample_batches(self.data, self._collate, size))
+        plan = plan_loading(
+            cost, loading, run.device.type, step_s, num_processes=run.group.size
+        )  # fmt: skip
+        source.set_options(plan.options)
+        run.reasons += [f"loading: {reason}" for reason in plan.reasons]
+
+    def _choose_attention(self, run: _OpenRun, first: Batch, stack: contextlib.ExitStack) -> None:
+        """By a test of the model's own calls, before anything is compiled."""
+        from anyrig.training.compile import best_attention, record_attention_calls
+
+        try:
+            calls = record_attention_calls(run.model, self.loss, run.take_one(first))
+        except Exception as error:  # noqa: BLE001 - a model may do anything; it still can be trained
+            run.reasons.append(
+                f"attention: torch's default ({type(error).__name__}: {error})"[:200]
+            )
+            return
+        precision: Any = run.policy.precision
+        chosen = stack.enter_context(best_attention(calls, run.device, precision))
+        run.reasons.append(f"attention: {chosen.reason}")
+
+    def _fit_micro_batch(self, run: _OpenRun, first: Batch) -> float | None:
+        """The micro batch by trial; how long a step takes with it, where that is known."""
+        from anyrig.training.memory import fit_micro_batch, fit_micro_batch_in_lockstep
+
+        if slice_length(first) is None:
+            run.explain_micro_batch("whole batches: they cannot be cut")
+            return None
+        step, budget = run.train_step, run.placement.budget_bytes
+        if run.group.lockstep:
+            step.micro_batch, why = fit_micro_batch_in_lockstep(
+                step, first, run.handle, run.group, budget_bytes=budget
+            )
+            run.explain_micro_batch(f"{step.micro_batch}: {why}")
+            return None
+        found = fit_micro_batch(step, first, run.handle, budget_bytes=budget, on_message=log.info)
+        run.fit = found
+        step.micro_batch = found.batch_size
+        run.explain_micro_batch(f"{step.micro_batch}: {found.reason}")
+        rate = found.best.rate
+        return run.source.batch / run.group.size / rate if rate else None
+
+    def _open_recorder(self, run: _OpenRun) -> MetricsRecorder:
+        from anyrig.training.flops import count_flops
+        from anyrig.training.loggers import JsonLinesLogger, TensorBoardLogger
+
+        is_first, config = run.group.rank == 0, self.config
+        loggers: list[Logger] = [*self._loggers] if is_first else []
+        past: Any = ()
+        if self.folder is not None and is_first:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lines = JsonLinesLogger(self.folder, after=run.resumed_from)
+            loggers.append(lines)
+            past = lines.past
+            if config.tensorboard:
+                loggers.append(TensorBoardLogger(self.folder, after=run.resumed_from))
+        flops = None
+        if run.placement.speed and not run.group.lockstep and run.first_batch is not None:
+            flops = count_flops(run.model, self.loss, run.take_one(run.first_batch), 1)
+        return MetricsRecorder(
+            run.device, loggers=loggers, log_every=config.log_every, total_steps=run.total_steps,
+            memory=run.handle.memory, group=run.group,
+            flops_per_sample=flops.per_sample if flops else None, peak_flops=run.placement.speed,
+            monitor=self._monitor, monitor_device=run.placement.device.id,
+            on_alert=lambda alert: self._on_alert(run, alert), past=past,
+        )  # fmt: skip
+
+    def _record_start(self, run: _OpenRun) -> None:
+        weights = sum(one.numel() for one in run.model.parameters() if one.requires_grad)
+        text = "resumed" if run.resumed_from is not None else "started"
+        run.recorder.record_event(
+            "start", text, model=self.name, parameters=weights,
+            device=run.placement.device.name, precision=run.policy.precision,
+            reasons=list(run.reasons), settings=asdict(self.config),
+        )  # fmt: skip
+        self._call("on_event", "start", text)
+
+    # -- validation --------------------------------------------------------------------------------
+
+    def _validate(self, run: _OpenRun) -> dict[str, float]:
+        if self.validation is None:
+            return {}
+        with run.recorder.aside(), run.averaged_weights():
+            if run.evaluator is None:
+                run.evaluator = Evaluator(
+                    self.validation, self.loss, batch=run.source.batch,
+                    micro_batch=run.train_step.micro_batch, policy=run.policy, device=run.device,
+                    group=run.group, units=self._units, metrics=self._metrics,
+                    collate=self._collate, handle=run.handle,
+                )  # fmt: skip
+            try:
+                figures = run.evaluator(run.model)
+            except RestartNeeded as request:
+                self._restart(request)
+        run.figures, run.validated_step = figures, run.step
+        run.is_best = run.best.update(figures)
+        run.recorder.record_validation(run.step, figures)
+        patience = self.config.patience
+        if patience and run.best.num_worse >= patience:
+            run.is_stopped_early = True
+            text = f"no better {run.best.name} in {patience} validations: stopping"
+            self._event(run, "early stop", text)
+        self._call("on_validate", figures)
+        return figures
+
+    # -- checkpoints -------------------------------------------------------------------------------
+
+    def _save(self, run: _OpenRun, *, wait: bool = False) -> None:
+        """Every process takes part, the first one writes."""
+        if run.checkpoints is None or run.saved_step == run.step:
+            return
+        with run.recorder.aside():
+            run.recorder.flush()
+            try:
+                self._write_checkpoint(run, wait=wait)
+            except StorageError as error:
+                text = Message("{problem}. {hint}", problem=error.message, hint=error.hint)
+                self._event(run, "checkpoint", text)
+                if wait:
+                    _check_last_is_saved(run, error)
+        run.saved_step, run.saved_at = run.step, time.monotonic()
+        for news in run.checkpoints.news():
+            self._event(run, "checkpoint", news.text)
+
+    def _write_checkpoint(self, run: _OpenRun, *, wait: bool) -> None:
+        from anyrig.training.checkpoint import Saved
+
+        assert run.checkpoints is not None
+        step, whole = run.train_step, run.masters or run.model
+        weights = run.group.state_dict(whole)
+        optimizer = run.group.optimizer_state_dict(whole, step.optimizer)
+        states = _gather_states(rng.capture(run.device), run.group)
+        if run.group.rank:
+            return
+        is_fresh = run.validated_step == run.step
+        plain = {
+            "position": list(run.position),
+            "data": run.source.state_dict(),
+            "applied": run.policy.state_dict(),
+            "rates": run.rates.state_dict() if run.rates is not None else {"steps": run.step},
+            "best": run.best.state_dict(),
+            "ema": run.ema.state_dict() if run.ema is not None else None,
+            "micro_batch": step.micro_batch,
+            "reference_units": step.reference_units,
+            "precision": run.policy.precision,
+            "settings": asdict(self.config),
+            "processes": run.group.size,
+            "device": run.placement.device.name,
+            "versions": {
+                "anyrig": __version__, "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
+        }  # fmt: skip
+        run.checkpoints.save(
+            Saved(
+                run.step, epoch=run.position.epoch, weights=weights, optimizer=optimizer,
+                plain=plain, random=states,
+                loss=run.best.rank(run.figures) if is_fresh else None,
+            ),
+            wait=wait,
+        )  # fmt: skip
+
+    def _resume_run(self, run: _OpenRun) -> Mapping[int, Mapping[str, Any]]:
+        """Continue from the last checkpoint; the random states to restore later."""
+        if run.checkpoints is None or self._resume is False:
+            return {}
+        found = run.checkpoints.load()
+        if found is None:
+            self._check_resume(run.checkpoints)
+            return {}
+        saved, plain = found.saved, found.saved.plain
+        for text in found.passed_over:
+            self._event(run, "checkpoint", text)
+        try:
+            run.position = Position(*plain["position"])
+            policy_state, rates_state = plain["applied"], plain["rates"]
+        except (KeyError, TypeError) as error:
+            raise InvalidInputError(
+                f"{found.path} is not a checkpoint of a run: {error!r} is missing",
+                hint="Use another one, or start over in another folder.",
+            ) from error
+        step = run.train_step
+        self._load_state(run, saved.weights, saved.optimizer)
+        run.policy.load_state_dict(policy_state)
+        if run.rates is not None:
+            run.rates.load_state_dict(rates_state)
+        run.source.load_state_dict(plain.get("data") or {})
+        run.load_averages(plain)
+        step.reference_units = int(plain.get("reference_units") or 0)
+        run.step = run.resumed_from = run.saved_step = saved.step
+        before = plain.get("settings") or {}
+        for text in _list_differences(rename_keys(before), asdict(self.config)):
+            self._event(run, "resume", text)
+        self._event(run, "resume", f"continuing from the checkpoint {found.path.name}")
+        same = (plain.get("device"), plain.get("processes")) == (
+            run.placement.device.name, run.group.size,
+        )  # fmt: skip
+        micro = plain.get("micro_batch")
+        if self.config.micro_batch == "auto" and same and isinstance(micro, int):
+            run.is_fitted = True
+            step.micro_batch = micro
+            run.explain_micro_batch(f"{micro}, as before")
+        return saved.random
+
+    def _check_resume(self, checkpoints: Checkpoints) -> None:
+        if self._resume is True:
+            raise InvalidInputError(
+                f"there is no checkpoint in {checkpoints.folder}",
+                hint='Pass resume="auto" to start where there is none.',
+            )
+
+    def _load_state(
+        self, run: _OpenRun, weights: Mapping[str, torch.Tensor], state: Mapping[str, Any] | None
+    ) -> None:
+        optimizer = run.train_step.optimizer
+        groups = optimizer.param_groups
+        names = () if run.rates is None else _OPTIMIZER_SETTINGS
+        now = [{name: one[name] for name in names if name in one} for one in groups]
+        run.group.load_state_dict(run.masters or run.model, optimizer, weights, state)
+        for one, own in zip(optimizer.param_groups, now, strict=True):
+            one.update(own)  # what is set now holds, as it does for the rate
+        if run.masters is not None:
+            run.masters.copy_to_model()
+
+    def _restart(self, request: RestartNeeded) -> NoReturn:
+        """End this process so that the launcher starts all again with a smaller micro batch."""
+        if self.folder is None:
+            raise OutOfMemoryError(
+                "out of memory, and a run without a folder cannot be restarted",
+                hint="Pass `folder`, or set a smaller micro_batch.",
+            )
+        request_restart(self.folder, request.micro_batch)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _end(self, run: _OpenRun) -> TrainResult:
+        if run.is_over and self.validation is not None and not run.figures:
+            self._validate(run)
+        self._save(run, wait=True)
+        run.recorder.finish()
+        self._event(run, "end", "finished" if run.is_over else "stopped")
+        if run.is_over:
+            self._choose_final_weights(run)
+        result = self._build_result(run)
+        if run.is_over:
+            result = replace(result, outputs=self._write_outputs(run))
+        if self.folder is not None and run.group.rank == 0:
+            from anyrig.training.report import write_report
+
+            result = replace(result, report=write_report(self.folder, title=self.name))
+        self._call("on_end", result)
+        return result
+
+    def _choose_final_weights(self, run: _OpenRun) -> None:
+        """The average of the weights, or those of the best validation, where that is asked for."""
+        if run.ema is not None:
+            run.ema.swap_in(for_good=True)
+        if not self.config.load_best or run.checkpoints is None:
+            return
+        run.group.barrier()
+        best = run.checkpoints.best()
+        if best is None or best.step == run.step:
+            return
+        found = run.checkpoints.load(best.path)
+        assert found is not None
+        run.group.load_state_dict(run.masters or run.model, None, found.saved.weights, None)
+        if run.ema is not None:
+            run.load_averages(found.saved.plain)
+            run.ema.swap_in(for_good=True)
+        if run.masters is not None:
+            run.masters.copy_to_model()
+        self._event(run, "best", f"loaded the best checkpoint, of step {best.step}")
+
+    def _build_result(self, run: _OpenRun) -> TrainResult:
+        rows = run.recorder.steps
+        last = rows[-1] if rows else None
+        seconds = sum(row.step_s * row.num_steps for row in rows)
+        steps = run.source.steps_in_epoch
+        latest = run.checkpoints.latest() if run.checkpoints is not None else None
+        return TrainResult(
+            steps=run.step,
+            epochs=run.step / steps if steps else float(run.position.epoch),
+            loss=last.loss if last else None,
+            validation=dict(run.figures),
+            seconds=time.perf_counter() - run.began,
+            samples_per_s=sum(row.samples for row in rows) / seconds if seconds > 0 else None,
+            units_per_s=sum(row.units for row in rows) / seconds if seconds > 0 else None,
+            peak_bytes=run.handle.memory().peak_bytes,
+            precision=run.policy.precision,
+            micro_batch=run.train_step.micro_batch,
+            num_retries=run.num_retries,
+            num_skipped=last.total_skipped if last else 0,
+            finished=run.is_over,
+            resumed_from=run.resumed_from,
+            checkpoint=latest.path if latest else None,
+            reasons=tuple(run.reasons),
+            micro_batch_reason=run.micro_batch_reason,
+            stopped_early=run.is_stopped_early,
+        )
+
+    def _write_outputs(self, run: _OpenRun) -> Mapping[str, Any]:
+        """What the task makes of the trained model, in the first process."""
+        if self._finish_task is None or self.folder is None or run.group.rank:
+            return {}
+        if run.group.lockstep:
+            return {"left": "resume the run in one process to have its results written"}
+        if run.masters is not None:
+            run.masters.return_weights()
+        run.policy.restore()
+        with run.recorder.aside():
+            return self._finish_task(self.folder)
+
+    # -- values that are not finite ----------------------------------------------------------------
+
+    def _on_alert(self, run: _OpenRun, alert: Alert) -> None:
+        log.warning("step %d: %s", alert.step, alert.text)
+        if alert.kind in ("loss-nonfinite", "steps-skipped"):
+            run.suspect_step = alert.step
+
+    def _name_nonfinite(self, run: _OpenRun) -> None:
+        """Where a loss was not finite, run its batch again with hooks to name the module.
+
+        The weights have moved on by a step or two when that is known, which seldom matters.
+        """
+        step, run.suspect_step = run.suspect_step, None
+        if step is None or run.num_looks >= _MAX_LOOKS or run.group.lockstep:
+            return
+        run.num_looks += 1
+        near = [batch for number, batch in run.recent if number >= step]
+        for batch in near or [batch for _, batch in run.recent]:
+            outcome = run_with_recovery(lambda batch=batch: _find_nonfinite(run, batch), run.handle)  # type: ignore[misc]
+            if outcome.result:
+                self._event(run, "not finite", outcome.result)
+                return
+        self._event(run, "not finite", "no module gave it again when the batch was run once more")
+
+
+class _OpenRun:
+    """A run that is put together, and where it stands."""
+
+    policy: PrecisionPolicy
+    train_step: TrainStep
+    recorder: MetricsRecorder
+    best: BestMetric
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        placement: Placement,
+        handle: TorchHandle,
+        group: Group,
+        source: DataSource,
+        model: nn.Module,
+        reasons: list[str],
+    ) -> None:
+        self.config, self.placement, self.handle = config, placement, handle
+        self.group, self.source, self.model, self.reasons = group, source, model, reasons
+        self.masters: MasterWeights | None = None
+        self.rates: RateScheduler | None = None
+        self.ema: WeightAverage | None = None
+        self.checkpoints: Checkpoints | None = None
+        self.evaluator: Evaluator | None = None
+        self.fit: BatchSizeResult | None = None
+        self.micro_batch_reason = ""
+        self.first_batch: Batch = None
+        self.is_fitted = self.has_validation = self.is_stopped_early = self.is_best = False
+        self.total_steps = self.step = self.last_epoch = self.num_retries = 0
+        self.position = Position()
+        self.resumed_from: int | None = None
+        self.saved_step = self.validated_step = -1
+        self.figures: dict[str, float] = {}
+        self.early_events: list[tuple[str, str]] = []
+        self.recent: deque[tuple[int, StepBatch]] = deque(maxlen=_RECENT_BATCHES)
+        self.suspect_step: int | None = None
+        self.num_looks = 0
+        self.began, self.saved_at = time.perf_counter(), time.monotonic()
+        self.closing = contextlib.ExitStack()
+
+    @property
+    def device(self) -> torch.device:
+        return self.handle.device
+
+    @property
+    def is_done(self) -> bool:
+        return self.step >= self.total_steps
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended by itself."""
+        return self.is_done or self.is_stopped_early
+
+    def explain_micro_batch(self, reason: str) -> None:
+        self.micro_batch_reason = reason
+        self.reasons.append(f"micro batch: {reason}")
+
+    def take_one(self, batch: Batch) -> Batch:
+        return to_device(slice_batch(batch, 0, 1), self.device)
+
+    def advance(self) -> float:
+        """A step is done; the learning rate that it had."""
+        steps = self.source.steps_in_epoch
+        epoch, step = self.position
+        self.step += 1
+        self.is_best = False
+        self.last_epoch = epoch
+        ended = steps is not None and step + 1 >= steps
+        self.position = Position(epoch + 1, 0) if ended else Position(epoch, step + 1)
+        if self.rates is not None:
+            return self.rates.step()
+        return float(self.train_step.optimizer.param_groups[0]["lr"])
+
+    def start_next_epoch(self) -> bool:
+        """The data came to an end; whether only now it is known that the epoch is over.
+
+        A run that is resumed with larger batches may stand behind the last one of its epoch.
+        """
+        epoch, step = self.position
+        if step:
+            self.position = Position(epoch + 1, 0)
+        elif self.source.steps_in_epoch is None:
+            raise InvalidInputError(
+                f"the data has fewer items than a batch of {self.source.batch}",
+                hint="Set a smaller batch, or drop_last = false.",
+            )
+        return self.source.steps_in_epoch is None
+
+    def is_validation_due(self) -> bool:
+        if not self.has_validation:
+            return False
+        every = self.config.validate_every
+        due = self.step % every == 0 if every else self.position.step == 0
+        return due or self.is_done  # a result tells of the model that came out
+
+    def is_save_due(self) -> bool:
+        """Whether a checkpoint should follow the step that comes next."""
+        settings, step = self.config.checkpoints, self.step + 1
+        if self.checkpoints is None or step >= self.total_steps:
+            return False
+        by_steps = bool(settings.every_steps) and step % settings.every_steps == 0
+        by_time = bool(settings.every_s) and time.monotonic() - self.saved_at >= settings.every_s
+        return by_steps or by_time
+
+    def is_best_due(self) -> bool:
+        return self.is_best and bool(self.config.checkpoints.best) and not self.is_done
+
+    @contextlib.contextmanager
+    def averaged_weights(self) -> Iterator[None]:
+        if self.ema is None:
+            yield
+            return
+        self.ema.swap_in()
+        if self.masters is not None:
+            self.masters.copy_to_model()
+        try:
+            yield
+        finally:
+            self.ema.swap_out()
+            if self.masters is not None:
+                self.masters.copy_to_model()
+
+    def load_averages(self, plain: Mapping[str, Any]) -> None:
+        if plain.get("best"):
+            self.best.load_state_dict(plain["best"])
+        if self.ema is not None and plain.get("ema"):
+            self.ema.load_state_dict(plain["ema"])
+
+    def free(self, *, own: bool) -> None:
+        """Give the device back what only this run held; an optimizer that was given keeps its
+        state.
+        """
+        self.recent.clear()
+        if hasattr(self, "train_step"):
+            self.train_step.zero_grad()
+            if own:
+                self.train_step.optimizer.state.clear()
+        self.handle.release()
+
+
+class StopSignals:
+    """Ctrl-C and SIGTERM, heeded between two steps, so that nothing is half done.
+
+    The first one asks; a second Ctrl-C ends at once. Only the main thread receives signals.
+    """
+
+    def __init__(self) -> None:
+        self.received = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            for name in ("SIGINT", "SIGTERM"):
+                number = getattr(signal, name, None)
+                # One that is ignored (a job of a shell in the background) stays so.
+                if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.received:
+            raise KeyboardInterrupt
+        self.received = True
+
+
+# -- what a trainer is given -----------------------------------------------------------------------
+
+
+def _take_optimizer(
+    options: dict[str, Any], optimizer: OptimizerLike | None
+) -> tuple[dict[str, Any], OptimizerLike | None]:
+    other = options.pop("optimiser", None)
+    if other is not None and optimizer is not None:
+        raise InvalidSettingError("optimiser and optimizer are both set", hint="Set one of them.")
+    return options, optimizer if other is None else other
+
+
+def _build_config(config: TrainConfig | None, options: Mapping[str, Any]) -> TrainConfig:
+    if config is not None and not isinstance(config, TrainConfig):
+        raise InvalidSettingError(
+            f"config is a {type(config).__name__}", hint="Pass TrainConfig(batch=64, ...)."
+        )
+    from anyrig.training.config import check_name
+
+    known = [*TrainConfig.__dataclass_fields__, *RENAMED]
+    for name in options:
+        if name not in known:
+            check_name(name, known, "Trainer")
+    if config is None:
+        return TrainConfig(**options)
+    return replace(config, **rename_keys(options)) if options else config
+
+
+def _parse_devices(
+    devices: int | Sequence[int | str] | None,
+    device: str | None,
+    placement: Placement | None,
+    environment: Mapping[str, str],
+) -> tuple[int | str, ...]:
+    if devices is None or devices == 1:
+        return ()
+    if device is not None or placement is not None:
+        other = "device" if device is not None else "placement"
+        raise InvalidInputError(f"{other} and devices are both given", hint="Pass one of them.")
+    if isinstance(devices, (str, bytes)) or not isinstance(devices, (int, Sequence)):
+        raise InvalidInputError(
+            f"devices is {devices!r}",
+            hint="Pass a number of processes, or a list with a device for each of them.",
+        )
+    names = () if isinstance(devices, int) else tuple(devices)
+    count = devices if isinstance(devices, int) else len(names)
+    local = environment.get("LOCAL_WORLD_SIZE") or environment.get("WORLD_SIZE") or "1"
+    num_processes = int(local) if local.isdecimal() else 1
+    if count > num_processes:
+        raise InvalidInputError(
+            f"{count} devices were given, but {num_processes} "
+            f"{'process trains' if num_processes == 1 else 'processes train'} on this machine, "
+            "each on one device",
+            hint=f"Start a process for each: torchrun --nproc-per-node {count} SCRIPT.py, or "
+            f"anyrig train CONFIG --nproc {count}.",
+        )
+    return names
+
+
+def set_training_mode(model: nn.Module) -> None:
+    """Training mode, except for what was put into evaluation mode on purpose.
+
+    Modules of a model in training mode stay as they are: a batch norm in `eval()` is frozen. A
+    model that is in evaluation mode as a whole, as `from_pretrained` returns it, is put into
+    training mode, except for norms whose weights are frozen.
+    """
+    if model.training:
+        return
+    model.train()
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase):
+            weights = list(module.parameters(recurse=False))
+            if weights and not any(one.requires_grad for one in weights):
+                module.eval()
+
+
+def _limit_memory(
+    handle: TorchHandle,
+    config: TrainConfig,
+    placement: Placement,
+    stack: contextlib.ExitStack,
+    reasons: list[str],
+) -> None:
+    """Hold the framework to what was asked for, so that a run never takes what others need."""
+    if (config.memory_gb or config.memory_fraction) and placement.budget_bytes:
+        limited = handle.limit(placement.budget_bytes)
+        total = handle.memory().total_bytes
+        if limited and total:
+            stack.callback(handle.limit, total)
+        reasons.append(
+            "memory: the framework is limited to it"
+            if limited
+            else "memory: the framework cannot be limited; micro batches are fitted to it"
+        )
+
+
+def _first_micro_batch(config: TrainConfig, source: DataSource, group: Group) -> int:
+    most = -(-source.batch // group.size)
+    return most if config.micro_batch == "auto" else min(config.micro_batch, source.batch)
+
+
+def _count_total_steps(config: TrainConfig, source: DataSource) -> int:
+    steps = source.steps_in_epoch
+    if not config.steps and steps is None:
+        raise InvalidSettingError(
+            "the length of an epoch of this data is unknown", hint="Set steps instead."
+        )
+    return config.steps or config.epochs * (steps or 0)
+
+
+def _build_rates(
+    config: TrainConfig, optimizer: torch.optim.Optimizer, total: int, *, own: bool
+) -> RateScheduler | None:
+    """None where a given optimizer keeps its rate, or what the program does with it."""
+    from anyrig.training.optim import RateScheduler
+
+    if own and config.schedule == "auto":
+        return None
+    schedule: Any = "cosine" if config.schedule == "auto" else config.schedule
+    return RateScheduler(
+        optimizer, total=total, schedule=schedule, warmup=config.warmup, final=config.final_rate
+    )
+
+
+def _has_convolutions(model: nn.Module) -> bool:
+    return any(isinstance(one, nn.modules.conv._ConvNd) for one in model.modules())
+
+
+def _has_one_size(data: Any) -> bool:
+    """Whether the first and the last item of a data set are of one size."""
+    items = getattr(data, "dataset", data)
+    try:
+        with rng.preserved_host_rng():
+            shapes = [[one.shape for one in tensors_of(items[n])] for n in (0, len(items) - 1)]
+    except Exception:  # noqa: BLE001 - anybody's data set; nothing depends on it
+        return False
+    return shapes[0] == shapes[1]
+
+
+def _gather_states(mine: dict[str, Any], group: Group) -> dict[int, dict[str, Any]]:
+    if group.size == 1:
+        return {0: mine}
+    import torch.distributed as dist
+
+    found: list[Any] = [None] * group.size
+    dist.all_gather_object(found, mine)
+    return dict(enumerate(found))
+
+
+def _list_differences(before: Any, now: dict[str, Any]) -> list[str]:
+    """What was changed since, where that changes what a resume gives."""
+    means = dict.fromkeys(_ORDER_SETTINGS, "the data continues in another order")
+    means |= dict.fromkeys(("learning_rate", *_OPTIMIZER_SETTINGS), "it holds from here on")
+    return [
+        f"{name} was {before[name]!r} and is {now[name]!r}: {meaning}"
+        for name, meaning in means.items()
+        if name in before and before[name] != now[name] and "auto" not in (before[name], now[name])
+    ]
+
+
+def _check_last_is_saved(run: _OpenRun, error: StorageError) -> None:
+    """A failure may be that of an earlier checkpoint: this one was begun all the same."""
+    assert run.checkpoints is not None
+    run.checkpoints.wait()
+    last = run.checkpoints.latest()
+    if run.group.rank == 0 and (last is None or last.step != run.step):
+        raise error
+
+
+def _find_nonfinite(run: _OpenRun, batch: StepBatch) -> str:
+    """The sentence on the first module that is not finite in a batch; empty where all are."""
+    from anyrig.training.nonfinite import find_nonfinite
+
+    for part in batch.parts:
+        size = slice_length(part)
+        for start, stop in divide(size, run.train_step.micro_batch) if size else ((0, 0),):
+            piece = to_device(slice_batch(part, start, stop) if size else part, run.device)
+            # Hooks that read values would break what is compiled into pieces.
+            with torch.compiler.set_stance("force_eager"):
+                found = find_nonfinite(
+                    run.model,
+                    lambda piece=piece: run.train_step.gradients(piece),  # type: ignore[misc]
+                )
+            run.train_step.zero_grad()
+            if found is not None:
+                return found.text
+    return ""
