@@ -95,11 +95,11 @@ def test_states_of_optimisers(make: Any, tmp_path: Path) -> None:
     saved = Saved(7, 2, model.state_dict(), optimiser.state_dict(), {"a": 1}, {}, 0.1 + 0.2)
     found = kept(tmp_path, saved)
     assert equal(dict(found.weights), dict(saved.weights))
-    assert equal(found.optimiser, saved.optimizer)
+    assert equal(found.optimizer, saved.optimizer)
     assert (found.step, found.epoch, found.plain, found.loss) == (7, 2, {"a": 1}, 0.1 + 0.2)
     again, other = stepped(make)
     again.load_state_dict(dict(found.weights))
-    other.load_state_dict(dict(found.optimiser))
+    other.load_state_dict(dict(found.optimizer))
     assert equal(other.state_dict(), optimiser.state_dict())
 
 
@@ -122,7 +122,7 @@ def test_every_kind_of_number(dtype: torch.dtype, tmp_path: Path) -> None:
     assert [found.weights[n].shape for n in weights] == [weights[n].shape for n in weights]
     assert {value.dtype for value in found.weights.values()} == {dtype}
     assert bytes_of(found.weights["turned"]) == bytes_of(tensor.mT)
-    assert bytes_of(found.optimiser["x"][0]) == bytes_of(tensor)
+    assert bytes_of(found.optimizer["x"][0]) == bytes_of(tensor)
 
 
 def test_other_programs_read_the_weights(tmp_path: Path) -> None:

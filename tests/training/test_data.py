@@ -164,7 +164,7 @@ def test_tensors_in_memory_are_indexed_as_torch_would_collate_them() -> None:
         rows = TensorRows.wrap(data)
         assert rows is not None
         batch = rows.__getitems__(picked)
-        expected = default_collate([data[item] for item in picked])  # type: ignore[index]
+        expected = default_collate([data[item] for item in picked])
         assert type(batch) is type(expected)
         for one, other in zip(batch, expected, strict=True):
             assert torch.equal(one, other)
@@ -310,7 +310,7 @@ def double(given: list[torch.Tensor]) -> torch.Tensor:
     return torch.stack(given) * torch.tensor([2.0, 1.0])
 
 
-LOADERS = {
+LOADERS: dict[str, Any] = {
     "plain": lambda: DataLoader(Numbers(), batch_size=12),
     "collate": lambda: DataLoader(Numbers(), batch_size=7, collate_fn=double),
     "generator": lambda: DataLoader(Numbers(), batch_size=12, shuffle=True, generator=generator()),

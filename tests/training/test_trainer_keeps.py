@@ -74,13 +74,16 @@ def test_weights_keep_their_format(dtype: torch.dtype) -> None:
 
 
 def test_frozen_weights_keep_their_format() -> None:
-    net = model()
-    net[0].to(torch.bfloat16).requires_grad_(False)
-    before = net[2].weight.detach().clone()
-    Trainer(net, data(), loss=lambda m, b: F.mse_loss(m(b[0]).float(), b[1]), **HERE).fit()
-    assert net[0].weight.dtype == torch.bfloat16
-    assert net[2].weight.dtype == torch.float32
-    assert not torch.equal(net[2].weight, before)
+    first, last = nn.Linear(4, 8), nn.Linear(8, 1)
+    first.to(torch.bfloat16).requires_grad_(False)
+    before = last.weight.detach().clone()
+
+    def loss(net: nn.Module, batch: Any) -> torch.Tensor:
+        return F.mse_loss(net(batch[0]).float(), batch[1])
+
+    Trainer(nn.Sequential(first, nn.Tanh(), last), data(), loss=loss, **HERE).fit()
+    assert (first.weight.dtype, last.weight.dtype) == (torch.bfloat16, torch.float32)
+    assert not torch.equal(last.weight, before)
 
 
 class Long(nn.Module):
