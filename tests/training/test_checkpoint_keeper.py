@@ -60,8 +60,8 @@ TEN = [
         (CheckpointConfig(last=2, best=2, every_kept=3), [3, 5, 6, 8, 9, 10]),
     ],
 )
-def test_rules(keeping: CheckpointConfig, wanted: list[int]) -> None:
-    assert left(TEN, keeping) == wanted
+def test_rules(checkpoints: CheckpointConfig, wanted: list[int]) -> None:
+    assert left(TEN, checkpoints) == wanted
 
 
 def test_losses_that_are_no_numbers_are_never_best() -> None:
