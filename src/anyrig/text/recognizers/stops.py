@@ -28,7 +28,7 @@ _FIRST_WORD = re.compile(r"[^\W\d_]+")
 _COUNTED = LazyPattern(r"\d ?[^\W\d_]+\Z")
 _VOWELS = frozenset("aeiouyAEIOUY")
 _VOWELLESS = LazyPattern(
-    r"(?!(?:h+m+|s+h+|p+s+t+|b+r+|g+r+|z+|p+f+t*|t+s+k+)\Z)(?!(?i:mrs|ms|km|kg|cm|mm|pm|tv)\Z)"
+    r"(?!(?i:h+m+|s+h+|p+s+t+|b+r+|g+r+|z+|p+f+t*|t+s+k+)\Z)(?!(?i:mrs|ms|km|kg|cm|mm|pm|tv)\Z)"
     r"[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,5}"
 )
 _MEASURE = re.compile(r"\d ?([^\W\d_²³]{1,6})(?:[²³23]?/([^\W\d_]{1,4}))?\Z")
