@@ -72,7 +72,7 @@ class Resampler:
             many = len(range(offset, count, self._up))
             begin = centre - self._half + 1 - self._first
             chosen = windows[begin : begin + (many - 1) * self._down + 1 : self._down]
-            out[offset :: self._up] = chosen @ self._filters[phase]
+            np.einsum("ij,j->i", chosen, self._filters[phase], out=out[offset :: self._up])
         self._given = end
         keep_from = end * self._down // self._up - self._half + 1
         self._held = self._held[max(0, keep_from - self._first) :].copy()
