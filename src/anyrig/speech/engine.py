@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from anyrig.devices.machine import Library, Precision
 from anyrig.errors import InvalidInputError, OptionRef
@@ -195,8 +195,7 @@ class Utterance:
         return len(self.text) + 8.0
 
 
-@dataclass(frozen=True)
-class WordTime:
+class WordTime(NamedTuple):
     """When a word is heard, in seconds from the beginning of the take."""
 
     text: str
