@@ -45,6 +45,8 @@ class Limiter:
 
     def apply(self, samples: Samples) -> Samples:
         """A part, limited: the same number of samples."""
+        if not len(samples):
+            return samples
         is_idle = self._last is None or self._last > _UNITY
         loud = np.flatnonzero(np.abs(samples) > _NEAR * self._ceiling)
         if is_idle and not len(loud):
@@ -64,7 +66,8 @@ class Limiter:
         self, limited: Samples, places: NDArray[np.float64], gains: NDArray[np.float64]
     ) -> None:
         """Apply the gain where it does something: on speech that is a small part of the whole."""
-        ends = np.ceil(np.append(places, len(limited))).astype(np.intp)
+        # The middle of a last block that is not full may lie behind the end.
+        ends = np.ceil(np.append(places, len(limited))).astype(np.intp).clip(max=len(limited))
         low = np.append(gains < _UNITY, gains[-1] < _UNITY)
         spans = np.flatnonzero(low[:-1] | low[1:])
         lengths = np.diff(ends)[spans]
