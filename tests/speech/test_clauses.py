@@ -114,5 +114,5 @@ _UNBROKEN = "There was nothing else that anybody could do about it because the w
 )  # fmt: skip
 def test_the_first_clause(text: str, seconds_per_character: float, first: str) -> None:
     parts = cut_first(_clause(text), seconds_per_character)
-    assert parts[0].said == first
-    assert " ".join(part.said for part in parts) == text
+    assert parts[0].engine_text == first
+    assert " ".join(part.engine_text for part in parts) == text

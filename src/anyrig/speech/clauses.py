@@ -38,7 +38,7 @@ class SpokenSpan:
 
     start: int
     end: int
-    said: str
+    engine_text: str
     """For the engine: IPA stands between [[ and ]]."""
     spoken: str = ""
     """For people, where that differs: `P M` where the engine is given IPA."""
@@ -63,27 +63,27 @@ class Clause:
         return self.spans[-1].end
 
     @cached_property
-    def said(self) -> str:
+    def engine_text(self) -> str:
         """For the engine, in one line."""
-        return " ".join("".join([one.said for one in self.spans]).split())
+        return " ".join("".join([one.engine_text for one in self.spans]).split())
 
     @cached_property
     def spoken(self) -> str:
         """For people, in one line."""
-        return " ".join("".join([one.spoken or one.said for one in self.spans]).split())
+        return " ".join("".join([one.spoken or one.engine_text for one in self.spans]).split())
 
     @cached_property
     def is_speakable(self) -> bool:
         """Whether there is a letter or a figure to say."""
-        return any(map(str.isalnum, self.said))
+        return any(map(str.isalnum, self.engine_text))
 
 
 def cut_long(clause: Clause, max_chars: int) -> list[Clause]:
     """A clause as several of at most so many characters, alike in length, at natural places."""
-    if len(clause.said) <= max_chars:
+    if len(clause.engine_text) <= max_chars:
         return [clause]
     words = [word for one in clause.spans for word in _split_words(one, max_chars)]
-    sums = [0, *accumulate(len(word.said) for word in words)]
+    sums = [0, *accumulate(len(word.engine_text) for word in words)]
     cuts, start = [0], 0
     while sums[-1] - sums[start] > max_chars:
         start = _best_cut(words, sums, start, max_chars)
@@ -99,10 +99,10 @@ def cut_first(clause: Clause, seconds_per_character: float) -> list[Clause]:
     A sentence that the engine speaks in half a second or less stays whole, and so does one without
     punctuation: a pause inside a phrase sounds worse than a later start.
     """
-    if len(clause.said) * seconds_per_character <= _MAX_WAIT_S:
+    if len(clause.engine_text) * seconds_per_character <= _MAX_WAIT_S:
         return [clause]
-    words = [word for one in clause.spans for word in _split_words(one, len(clause.said))]
-    sums = [0, *accumulate(len(word.said) for word in words)]
+    words = [word for one in clause.spans for word in _split_words(one, len(clause.engine_text))]
+    sums = [0, *accumulate(len(word.engine_text) for word in words)]
     places = [
         at for at in range(1, len(words))
         if _FIRST_MIN <= sums[at] <= sums[-1] - _FIRST_MIN and _roughness(words, at) <= _PUNCTUATION
@@ -122,8 +122,8 @@ def join_short(
     lengths: list[int] = []
     too_short: list[bool] = []
     for clause in clauses:
-        length = len(clause.said)
-        is_short = length <= _SHORT_CHARS and clause.said.count(" ") < short_words
+        length = len(clause.engine_text)
+        is_short = length <= _SHORT_CHARS and clause.engine_text.count(" ") < short_words
         whole = clause.ends and bool(joined) and joined[-1].ends  # a cut was made for a reason
         fits = whole and lengths[-1] + 1 + length <= most
         if fits and (is_short or too_short[-1]):
@@ -145,27 +145,27 @@ def _split_words(span: SpokenSpan, max_chars: int) -> Iterator[SpokenSpan]:
         yield from _cut_hard(span, max_chars)
         return
     position = span.start
-    for match in _WORD.finditer(span.said):
+    for match in _WORD.finditer(span.engine_text):
         word = SpokenSpan(position, position + len(match[0]), match[0], plain=True)
         position = word.end
         yield from _cut_hard(word, max_chars)
     if position < span.end:  # only white space
-        yield SpokenSpan(position, span.end, span.said[position - span.start :], plain=True)
+        yield SpokenSpan(position, span.end, span.engine_text[position - span.start :], plain=True)
 
 
 def _cut_hard(span: SpokenSpan, max_chars: int) -> Iterator[SpokenSpan]:
     """Pieces of at most so many characters: at spaces, else anywhere, but never within IPA."""
-    if len(span.said) <= max_chars or "[[" in span.said:
+    if len(span.engine_text) <= max_chars or "[[" in span.engine_text:
         yield span
         return
-    size, length, done = span.end - span.start, len(span.said), 0
+    size, length, done = span.end - span.start, len(span.engine_text), 0
     while done < length:
-        space = span.said.rfind(" ", done, done + max_chars)
+        space = span.engine_text.rfind(" ", done, done + max_chars)
         stop = space + 1 if space > done else done + max_chars
         stop = length if length - done <= max_chars else stop
         # Of words longer than what they stand for, each piece has its share of the characters.
         left, right = (span.start + size * at // length for at in (done, stop))
-        yield SpokenSpan(left, right, span.said[done:stop], plain=span.plain)
+        yield SpokenSpan(left, right, span.engine_text[done:stop], plain=span.plain)
         done = stop
 
 
@@ -186,7 +186,7 @@ def _roughness(words: Sequence[SpokenSpan], at: int) -> float:
     """How unnatural a cut before this word sounds, from 0 to 1.5."""
     if at >= len(words):
         return 0.0
-    before, after = words[at - 1].said, words[at].said
+    before, after = words[at - 1].engine_text, words[at].engine_text
     bare = before.rstrip()
     if bare == before and after[:1].strip():
         return 1.5  # within a word

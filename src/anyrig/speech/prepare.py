@@ -396,7 +396,7 @@ class _ParagraphReader:
             tokens = tokenize(mark.say, language)
         units = verbalize(tokens, language, self.options.reads)
         span = self._build_span(mark.start, mark.end, units)
-        return SpokenSpan(mark.start, mark.end, span.said.strip(), span.spoken.strip())
+        return SpokenSpan(mark.start, mark.end, span.engine_text.strip(), span.spoken.strip())
 
     def _warn(self, message: str) -> None:
         self.warnings[message] = None
@@ -496,7 +496,7 @@ def _build_segments(
         after = clauses[number + 1] if number + 1 < len(clauses) else None
         silence = silences.get(number)
         start, end = _trim(source.text, one.clause)
-        said, spoken = limit_marks(one.clause.said), limit_marks(one.clause.spoken)
+        said, spoken = limit_marks(one.clause.engine_text), limit_marks(one.clause.spoken)
         is_last = after is None or after.paragraph != one.paragraph
         has_no_stop = said[-1].isalnum() or said.endswith("]]")
         if one.kind == "heading" and is_last and has_no_stop and len(said) < options.max_chars:
@@ -522,7 +522,7 @@ def _list_readings(clause: Clause, start: int, end: int) -> Iterator[tuple[int, 
     for span in clause.spans:
         low, high = max(span.start, start), min(span.end, end)
         if not span.plain and low < high:
-            yield low - start, high - start, span.said.strip()
+            yield low - start, high - start, span.engine_text.strip()
 
 
 def _trim(text: str, clause: Clause) -> Span:
@@ -553,7 +553,7 @@ def _pause(one: _StyledClause, after: _StyledClause | None, pauses: Pauses) -> f
         return pauses.heading_s
     if after.paragraph != one.paragraph:
         return pauses.between(one.kind, after.kind)
-    core = one.clause.said.rstrip("\"'”’»)]")
+    core = one.clause.engine_text.rstrip("\"'”’»)]")
     turn = one.style.voice != after.style.voice
     if one.clause.ends or turn or core.endswith((".", "!", "?", "…")):
         return pauses.sentence_s

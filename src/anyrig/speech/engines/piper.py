@@ -281,7 +281,7 @@ def _open_reader(config: _Config) -> phonemes.Reader:
         return _Letters()
     from anyrig.speech.phonemes.espeak import Espeak
 
-    return Espeak(config.espeak, said=_decompose, told=_decompose)
+    return Espeak(config.espeak, map_phonemes=_decompose, map_inline=_decompose)
 
 
 def _decompose(said: str) -> str:

@@ -29,16 +29,16 @@ class Espeak:
         self,
         language: str,
         *,
-        said: Callable[[str], str] = str,
-        told: Callable[[str], str] = str,
+        map_phonemes: Callable[[str], str] = str,
+        map_inline: Callable[[str], str] = str,
         tie: bool = False,
     ) -> None:
         """Load the library.
 
         Args:
             language: as espeak-ng names it: `es`, `fr-fr`, `en-us`.
-            said: from its phonemes to the model's alphabet.
-            told: from IPA between brackets to the model's alphabet.
+            map_phonemes: from its phonemes to the model's alphabet.
+            map_inline: from IPA between brackets to the model's alphabet.
             tie: whether the signs of one sound are joined.
         """
         try:
@@ -59,7 +59,7 @@ class Espeak:
             tie=TIE if tie else False,
             language_switch="remove-flags",
         )
-        self._said, self._told = said, told
+        self._map_phonemes, self._map_inline = map_phonemes, map_inline
         self._english = language.startswith("en")
 
     def read(self, text: str) -> list[Word]:
@@ -72,7 +72,7 @@ class Espeak:
             words += self._plain(text[last : match.start()])
             ipa = match.group(1).strip()
             follows = text[match.end() : match.end() + 1].isspace()
-            words.append(Word(ipa, self._told(ipa.strip("/")), follows))
+            words.append(Word(ipa, self._map_inline(ipa.strip("/")), follows))
             last = match.end()
         return words + self._plain(text[last:])
 
@@ -95,7 +95,11 @@ class Espeak:
         parts = [("", head), (written.strip(_MARKS), core), ("", tail)]
         kept = [(name, signs) for name, signs in parts if signs]
         return [
-            Word(name, self._said(signs) if name or signs is core else signs, last and follows)
+            Word(
+                name,
+                self._map_phonemes(signs) if name or signs is core else signs,
+                last and follows,
+            )
             for (name, signs), last in zip(kept, _lasts(len(kept)), strict=True)
         ]
 

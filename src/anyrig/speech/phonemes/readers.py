@@ -70,7 +70,7 @@ def _open_espeak(name: str) -> Reader:
     from anyrig.speech.phonemes.espeak import Espeak
 
     inline: Callable[[str], str] = partial(_map_signs, tie="͡")
-    return Espeak(name, said=_map_signs, told=inline, tie=True)
+    return Espeak(name, map_phonemes=_map_signs, map_inline=inline, tie=True)
 
 
 def _map_signs(text: str, *, tie: str = "^") -> str:
