@@ -67,7 +67,7 @@ class Limiter:
     ) -> None:
         """Apply the gain where it does something: on speech that is a small part of the whole."""
         # The middle of a last block that is not full may lie behind the end.
-        ends = np.ceil(np.append(places, len(limited))).astype(np.intp).clip(max=len(limited))
+        ends = np.ceil(np.append(np.minimum(places, len(limited)), len(limited))).astype(np.intp)
         low = np.append(gains < _UNITY, gains[-1] < _UNITY)
         spans = np.flatnonzero(low[:-1] | low[1:])
         lengths = np.diff(ends)[spans]
