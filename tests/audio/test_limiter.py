@@ -14,7 +14,7 @@ RATE = 24000
 
 @pytest.mark.parametrize("length", [0, 1, 5, 23, 24, 25, 36, 37, 4999, 5000, 5003])
 def test_a_part_may_end_loud_anywhere_in_a_block(length: int) -> None:
-    loud = np.random.default_rng(7).standard_normal(RATE).astype(np.float32) / 2
+    loud = (np.random.default_rng(7).standard_normal(RATE) / 2).astype(np.float32)
     limiter = Limiter(RATE, -4.0)
     limited = [limiter.apply(loud[n * length :][:length]) for n in range(4)]
     assert [len(part) for part in limited] == [length] * 4
@@ -23,7 +23,7 @@ def test_a_part_may_end_loud_anywhere_in_a_block(length: int) -> None:
 
 def test_no_other_thread_computes() -> None:
     """The threads of BLAS spin after a product that they shared, on all cores."""
-    loud = np.random.default_rng(7).standard_normal(20 * RATE).astype(np.float32) / 4
+    loud = (np.random.default_rng(7).standard_normal(20 * RATE) / 4).astype(np.float32)
     limiter = Limiter(RATE, -4.0)
     limiter.apply(loud[:RATE])
     own, everything = time.thread_time(), time.process_time()
