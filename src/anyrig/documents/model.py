@@ -167,7 +167,7 @@ class ModelChoice(NamedTuple):
 def choose_embedding_model(languages: Mapping[str, float]) -> ModelChoice:
     """The packaged model for texts of some languages.
 
-    all-MiniLM-L6-v2 is better at English, and of little use in other languages.
+    all-MiniLM-L6-v2 was trained on English only.
     """
     if needs_multilingual(languages) and not PACKAGED["use-multilingual"].lack():
         known = _known(languages)
