@@ -34,6 +34,7 @@ THEMES = {
     "speech_vibevoice": ("h200",),
     "speech_vibevoice_realtime": ("h200",),
     "speech_vibevoice_onnx": ("cpu",),
+    "speech_xtts": ("cpu",),
     "speech": ("cpu",),
     "pronunciation": ("cpu",),
     "pronunciation_voices": ("cpu",),
@@ -76,7 +77,7 @@ CLASSES = ("cpu", "h200")
 _PATH_VARIABLES = (
     "BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY", "BENCHMARK_CMUDICT",
     "BENCHMARK_KOKORO", "BENCHMARK_RECORDINGS", "BENCHMARK_SOUNDS", "BENCHMARK_BASE",
-    "BENCHMARK_PDFS", "BENCHMARK_PYMUPDF", "BENCHMARK_FAQ",
+    "BENCHMARK_PDFS", "BENCHMARK_PYMUPDF", "BENCHMARK_FAQ", "BENCHMARK_ENVIRONMENTS",
 )  # fmt: skip
 """Variables that name a path or a commit: they do not change what is measured."""
 

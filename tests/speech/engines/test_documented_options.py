@@ -60,6 +60,7 @@ class _Model:
 
     dtype: Any = None
     _speaker_conditioning = _emotion_conditioning = None
+    _get_speaker_conditioning = _get_emotion_conditioning = None
 
     def __init__(self, **given: Any) -> None:
         self.loaded = given
@@ -87,7 +88,8 @@ def test_indextts_is_given_what_was_set(
         monkeypatch.setitem(sys.modules, name, library)
     handle = types.SimpleNamespace(device=torch.device("cuda"))
     monkeypatch.setattr(indextts, "open_torch", lambda placement: handle)
-    monkeypatch.setattr(indextts, "check_shapes", lambda folder: None)
+    monkeypatch.setattr(indextts, "check_shapes", lambda folder, version: None)
+    monkeypatch.setattr(indextts, "_check_hub_cache", lambda folder: None)
     names = indextts._FILES if engine is indextts.IndexTts else indextts._FILES_2
     for name in (*names, "voices/anna.wav", "voices/sad.wav"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

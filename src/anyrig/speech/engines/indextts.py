@@ -48,8 +48,18 @@ _FILES = (
     "hf_cache/campplus_cn_common.bin", "hf_cache/bigvgan/config.json",
     "hf_cache/bigvgan/bigvgan_generator.pt",
 )  # fmt: skip
-_FILES_2 = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model", "wav2vec2bert_stats.pt",
-            "feat1.pt", "feat2.pt")  # fmt: skip
+_FILES_2 = (
+    "config.yaml", "gpt.pth", "s2mel.pth", "bpe.model", "wav2vec2bert_stats.pt", "feat1.pt",
+    "feat2.pt", "qwen0.6bemo4-merge/config.json", "qwen0.6bemo4-merge/model.safetensors",
+    "qwen0.6bemo4-merge/tokenizer.json",
+)  # fmt: skip
+_HUB_FILES_2 = (
+    ("facebook/w2v-bert-2.0", "model.safetensors"),
+    ("amphion/MaskGCT", "semantic_codec/model.safetensors"),
+    ("funasr/campplus", "campplus_cn_common.bin"),
+)
+"""What the package of version 2.0 downloads besides; and the vocoder that config.yaml names."""
+_REPOSITORIES = {"2.5": "IndexTeam/IndexTTS-2.5", "2.0": "IndexTeam/IndexTTS-2"}
 _NOTICE = (
     "IndexTTS is under bilibili's model licence: above 100 million monthly users or 1 billion yuan "
     "of yearly revenue a separate licence is needed, and its use policy applies to everyone. Read "
@@ -156,7 +166,7 @@ class IndexTts(SpeechEngine):
         self._voices = self.find_weights(Path(folder)).voices
         self._recordings = recordings.list_recordings(Path(folder))
         self._emotion = _read_emotion(options, self._recordings)
-        check_shapes(Path(folder))
+        check_shapes(Path(folder), "2.5")
         import torch
         from indextts25.infer_v2_5 import IndexTTS2  # type: ignore[import-not-found]
 
@@ -170,7 +180,7 @@ class IndexTts(SpeechEngine):
         )
         if precision == "fp16":  # the format of its autocast regions; it has no argument for it
             self._model.dtype = torch.float16
-        _keep_random_state(self._model)
+        _keep_random_state(self._model, "_speaker_conditioning", "_emotion_conditioning")
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
@@ -232,7 +242,7 @@ class IndexTts2(SpeechEngine):
     batch_invariant = True
     max_items = 16
     environment = EnvironmentSpec(
-        ("indextts2-inference==2.1.1", "torch==2.8.0", "torchaudio==2.8.0"),
+        ("indextts2-inference==2.1.1", "torch==2.8.0", "torchaudio==2.8.0", "transformers==5.9.0"),
         max_python=(3, 12),
         systems=(("linux", "x86_64"),),
         torch_indexes=TORCH_28_INDEXES,
@@ -248,6 +258,8 @@ class IndexTts2(SpeechEngine):
         self._emotion = _read_emotion(options, self._recordings)
         if options["emo_text"]:
             self._emotion |= {"use_emo_text": True, "emo_text": options["emo_text"]}
+        check_shapes(Path(folder), "2.0")
+        _check_hub_cache(Path(folder))
         import torch
         from indextts.infer_v2 import IndexTTS2  # type: ignore[import-not-found]
 
@@ -262,6 +274,7 @@ class IndexTts2(SpeechEngine):
         )
         if precision == "bf16":  # the format of its autocast regions; it has no argument for it
             self._model.dtype = torch.bfloat16
+        _keep_random_state(self._model, "_get_speaker_conditioning", "_get_emotion_conditioning")
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
@@ -292,9 +305,9 @@ class IndexTts2(SpeechEngine):
         return resample(samples, rate, self.sample_rate)
 
 
-def _keep_random_state(model: Any) -> None:
-    """What it computes of a voice is cached, and draws random numbers without using them: the
-    first utterance of a voice would be another take than the same one later.
+def _keep_random_state(model: Any, *names: str) -> None:
+    """What these methods compute of a voice is cached, and draws random numbers without using
+    them: the first utterance of a voice would be another take than the same one later.
     """
     import torch
 
@@ -305,8 +318,8 @@ def _keep_random_state(model: Any) -> None:
 
         return run
 
-    model._speaker_conditioning = wrap(model._speaker_conditioning)
-    model._emotion_conditioning = wrap(model._emotion_conditioning)
+    for name in names:
+        setattr(model, name, wrap(getattr(model, name)))
 
 
 def _order_by_voice(batch: Sequence[Utterance]) -> list[int]:
@@ -366,7 +379,7 @@ def parse_emotion(vector: str) -> list[float]:
     return numbers
 
 
-# -- shapes ----------------------------------------------------------------------------------------
+# -- files ----------------------------------------------------------------------------------------
 
 
 class _Expected(NamedTuple):
@@ -377,8 +390,8 @@ class _Expected(NamedTuple):
     """None: any."""
 
 
-def check_shapes(folder: Path) -> None:
-    """Compare the files of version 2.5 with its config.yaml, before any of them is loaded.
+def check_shapes(folder: Path, version: str) -> None:
+    """Compare the files of a version with its config.yaml, before any of them is loaded.
 
     The package would notice some of it after a minute of loading, and would not name the file.
     """
@@ -387,11 +400,11 @@ def check_shapes(folder: Path) -> None:
 
     config: Any = OmegaConf.load(folder / "config.yaml")
     try:
-        expected = _list_expected(config)
+        expected = _list_expected(config, version)
     except Exception as error:  # whatever a damaged or foreign file makes omegaconf raise
         raise MissingWeightsError(
-            f"{folder / 'config.yaml'} is not a configuration of IndexTTS 2.5: {error}",
-            hint="Download it again from IndexTeam/IndexTTS-2.5.",
+            f"{folder / 'config.yaml'} is not a configuration of IndexTTS {version}: {error}",
+            hint=f"Download it again from {_REPOSITORIES[version]}.",
         ) from error
     opened: dict[str, Any] = {}
     for file, path, shape in expected:
@@ -421,18 +434,48 @@ def check_shapes(folder: Path) -> None:
             )
 
 
-def _list_expected(config: Any) -> list[_Expected]:
+def _list_expected(config: Any, version: str) -> list[_Expected]:
     gpt, codec, regulator = config.gpt, config.semantic_codec, config.s2mel.length_regulator
     weights, width, kinds = config.gpt_checkpoint, int(gpt.model_dim), sum(config.emo_num)
     last = f"gpt.h.{int(gpt.layers) - 1}.ln_1.weight"
+    if version == "2.0":
+        layer = ("net", "gpt_layer", "0.weight")
+        own = [_Expected(config.s2mel_checkpoint, layer, (None, width))]
+    else:
+        codebook = (codec.codebook_size, codec.codebook_dim)
+        own = [_Expected("codec.pth", ("quantizer.quantizers.0.codebook.weight",), codebook)]
     return [
         _Expected(weights, ("text_embedding.weight",), (gpt.number_text_tokens + 1, width)),
         _Expected(weights, ("mel_embedding.weight",), (gpt.number_mel_codes, width)),
         _Expected(weights, (last,), (width,)),
         _Expected(config.s2mel_checkpoint, ("net", "length_regulator", "content_in_proj.weight"),
                   (regulator.channels, regulator.in_channels)),
-        _Expected("codec.pth", ("quantizer.quantizers.0.codebook.weight",),
-                  (codec.codebook_size, codec.codebook_dim)),
+        *own,
         _Expected(config.emo_matrix, (), (kinds, None)),
         _Expected(config.spk_matrix, (), (kinds, 192)),
     ]  # fmt: skip
+
+
+def _check_hub_cache(folder: Path) -> None:
+    """Name what version 2.0 would download, where downloads are off."""
+    from huggingface_hub import constants, try_to_load_from_cache
+    from omegaconf import OmegaConf
+
+    if not constants.HF_HUB_OFFLINE:
+        return
+    needed = list(_HUB_FILES_2)
+    vocoder = str(OmegaConf.select(OmegaConf.load(folder / "config.yaml"), "vocoder.name"))
+    if not Path(vocoder).is_dir():
+        needed.append((vocoder, "bigvgan_generator.pt"))
+    missing = [
+        f"{repository}/{file}"
+        for repository, file in needed
+        if not isinstance(try_to_load_from_cache(repository, file), str)
+    ]
+    if missing:
+        raise MissingWeightsError(
+            f"indextts2 needs files that are not in the cache of the model hub: "
+            f"{', '.join(missing)}",
+            hint="Unset HF_HUB_OFFLINE for the first use, or copy the cache of another machine "
+            "(HF_HOME).",
+        )
