@@ -20,7 +20,7 @@ Reply = Callable[[str, dict[str, Any]], tuple[int, bytes]]
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
+def rig(tmp_path: Path) -> Iterator[Rig]:
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "debian.md").write_text(
@@ -32,9 +32,9 @@ def rig(tmp_path: Path) -> Rig:
         " cats as well.\n"
     )
     (docs / "garden.md").write_text("Hedges are cut in June. Roses are cut back in spring.\n")
-    made = Rig()
-    made.index(docs, model="minilm", ocr="never", device="cpu")
-    return made
+    with Rig() as rig:
+        rig.index(docs, model="minilm", ocr="never", device="cpu")
+        yield rig
 
 
 @contextmanager
