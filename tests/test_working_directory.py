@@ -104,6 +104,7 @@ LONG: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("index", "texts", "--model", "hashing"),
     ("search", "who paid", "--model", "hashing"),
+    ("ask", "Who paid?", "--model", "hashing"),
     ("cache",),
     ("classify", "letter.txt", "--labels", "money,travel", "--model", "hashing"),
     ("train", "run.toml", "--folder", "run", "--device", "cpu"),
@@ -256,6 +257,10 @@ def test_one_file_starts_python() -> None:
     """Every Python process of ours is started by `module_command`."""
     others = [path for path in SOURCE.rglob("*.py") if path != SOURCE / STARTING]
     found = {path.relative_to(SOURCE).as_posix(): {*_find_starts(path)} for path in others}
+    # Processes that tokenize are started by a worker, and inherit its -P from Python itself.
+    assert found.pop("documents/tokenizer.py") == {
+        "concurrent.ProcessPoolExecutor", "multiprocessing.get_context",
+    }  # fmt: skip
     assert {name: names for name, names in found.items() if names} == {
         name: {"sys.executable"} for name in OTHERS
     }

@@ -11,6 +11,7 @@
     │   ├── InvalidArchiveError       2  an exported cache cannot be read
     │   ├── ProtectedFileError        2  a file with DRM or a password
     │   ├── EmptyFileError            2  a file has no text
+    │   │   └── MissingOcrError       2  and nothing read the pictures of its pages
     │   ├── LimitExceededError        2  a file is larger, longer or slower to read than allowed
     │   ├── JobNotFoundError          2  no job has this id
     │   ├── ModelNotFoundError        2  no model has this name
@@ -31,6 +32,7 @@
     │   └── DataLoadingError          1  a dataset item cannot be read, or its loader process died
     ├── BrokerUnavailableError        1  the cluster's broker does not respond
     │   └── BrokerAccessError         1  it refused the password
+    ├── LanguageModelError            1  the server of a language model gives no usable answer
     ├── PeerLostError                 1  another process of a distributed run died or timed out
     ├── OverloadedError               1  too many requests are waiting; try again later
     ├── StorageError                  1  stored data cannot be read or written

@@ -75,7 +75,7 @@ def test_examples_become_a_folder_that_sorts(tiny: Model, tmp_path: Path) -> Non
     seen: list[Event] = []
     folder = tmp_path / "made"
     tuned = tune_classifier(
-        found, tiny, folder, read_all, config=quick(epochs=15), on_event=seen.append
+        found, tiny, folder, read_all, settings=quick(epochs=15), on_event=seen.append
     )
     assert (tuned.labels, tuned.kind, tuned.num_learnt, tuned.num_held) == (
         ("animal", "place"), "one", 64, 16
@@ -102,7 +102,7 @@ def test_a_stopped_run_goes_on_where_it_was(
     tiny: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = examples(written(tmp_path / "some.jsonl", rows(64)))
-    whole = tune_classifier(found, tiny, tmp_path / "whole", read_all, config=quick(epochs=3))
+    whole = tune_classifier(found, tiny, tmp_path / "whole", read_all, settings=quick(epochs=3))
 
     def stop(event: Event) -> None:
         if event == ProgressEvent("training", 5, 12):
@@ -110,12 +110,12 @@ def test_a_stopped_run_goes_on_where_it_was(
 
     with pytest.raises(WorkError, match="stopped after 5 of 12 steps"):
         tune_classifier(
-            found, tiny, tmp_path / "made", read_all, config=quick(epochs=3), on_event=stop
+            found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3), on_event=stop
         )
     assert not (tmp_path / "made").exists()
     events: list[Event] = []
     again = tune_classifier(
-        found, tiny, tmp_path / "made", read_all, config=quick(epochs=3),
+        found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3),
         on_event=events.append,
     )  # fmt: skip
     steps = [one for one in events if isinstance(one, ProgressEvent) and one.stage == "training"]
@@ -160,7 +160,7 @@ def test_pairs_become_a_folder_that_embeds(tiny: Model, tmp_path: Path) -> None:
     file = written(tmp_path / "pairs.jsonl", [*told, {"query": "alone"}])
     tuned = tune_embedding(
         pairs(file), tiny, tmp_path / "made",
-        config=embedding_settings(learning_rate=2e-3, precision="fp32"),
+        settings=embedding_settings(learning_rate=2e-3, precision="fp32"),
     )  # fmt: skip
     assert tuned.num_learnt + tuned.num_held == 120
     assert tuned.after["mean_reciprocal_rank"] > tuned.before["mean_reciprocal_rank"]
@@ -236,7 +236,7 @@ def test_the_packaged_model_learns_the_example(tmp_path: Path) -> None:
     model = find("minilm", models=tmp_path)
     tuned = tune_classifier(
         found, model, tmp_path / "made", read_all,
-        config=classifier_settings(epochs=2, learning_rate=3e-4, micro_batch=16),
+        settings=classifier_settings(epochs=2, learning_rate=3e-4, micro_batch=16),
     )  # fmt: skip
     assert tuned.before["accuracy"] < 0.5
     assert tuned.after["accuracy"] > 0.9

@@ -24,7 +24,7 @@ def test_a_part_is_the_chapter_with_the_passage(tmp_path: Path) -> None:
     request = ReadRequest(file=file, start=passage.file_start, words=passage.text[:20])
     found = read_part(Rig(), request)
     assert (found.type, found.part, found.num_parts) == ("docx", 2, 2)
-    assert found.language == "en-GB"
+    assert found.language == "en-gb"
     assert found.start == passage.file_start
     shown = [(one.text, one.heading) for one in found.blocks]
     assert shown == [("The roof", True), ("The landlord mends the roof.", False)]

@@ -223,7 +223,9 @@ def test_named_and_user_files_and_environment_set_restricted_settings(tmp_path: 
 
 def test_restricted_settings() -> None:
     found = {key for key, setting in LOADER.schema.items() if setting.restricted}
-    assert found == {*RESTRICTED, "server.behind_proxy", "server.trusted_proxies"}
+    assert found == {
+        *RESTRICTED, "documents.llm", "server.behind_proxy", "server.trusted_proxies",
+    }  # fmt: skip
 
 
 def test_broker_from_the_working_directory_is_not_contacted(anyrig_process: Anyrig) -> None:

@@ -45,7 +45,8 @@ def test_an_epub_of_a_novel_says_the_same_words(alice: TextCoverage, tmp_path: P
 def test_what_is_not_spoken_has_a_name(tmp_path: Path) -> None:
     source = tmp_path / "mixed.txt"
     source.write_text(
-        f"{PROSE}[1]\n\n* * * * *\n\n{PROSE}\n\n{LATIN}\n\n[1] A note of the printer.\n"
+        f"{PROSE}[1]\n\n* * * * *\n\n{PROSE} {PROSE} {PROSE}\n\n{LATIN}\n\n"
+        "[1] A note of the printer.\n"
     )
     found = measure_coverage(source)
     latin, note = ("".join(text.split()) for text in (LATIN, "[1][1] A note of the printer."))

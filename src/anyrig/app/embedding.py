@@ -453,9 +453,10 @@ def open_vectors(
         if cache is None:
             yield embedder
             return
-        yield CachedEmbedder(embedder, open_vector_cache(
+        vectors = open_vector_cache(
             cache, model, embedder.precision, options.long, options.deterministic
-        ))  # fmt: skip
+        )
+        yield CachedEmbedder(embedder, vectors, on_found=embedder.count_cut)
 
 
 def open_vector_cache(

@@ -180,10 +180,20 @@ class CachedEmbedder:
 
     Several threads may share it if they may share what it stands on. What is made is written when
     it comes.
+
+    Args:
+        vectors: make what is missing.
+        cache: is looked up first.
+        on_found: called with the texts whose vectors are there.
     """
 
-    def __init__(self, vectors: Vectors, cache: VectorCache) -> None:
-        self._vectors, self._cache = vectors, cache
+    def __init__(
+        self,
+        vectors: Vectors,
+        cache: VectorCache,
+        on_found: Callable[[Sequence[str], Use], None] = lambda *_: None,
+    ) -> None:
+        self._vectors, self._cache, self._on_found = vectors, cache, on_found
         self.num_found = self.num_made = 0
         """Over all calls so far."""
 
@@ -216,6 +226,7 @@ class CachedEmbedder:
         keys = [self._cache.make_key(text, use) for text in texts]
         by_key = dict(zip(keys, texts, strict=True))
         found = self._cache.get_many(by_key)
+        self._on_found([by_key[key] for key in found], use)
         return _Block(keys, found, {key: by_key[key] for key in by_key if key not in found})
 
     def _join(self, block: _Block, made: list[Matrix]) -> Matrix:

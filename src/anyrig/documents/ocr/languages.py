@@ -9,19 +9,20 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import shutil
+import subprocess
 import tarfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.errors import InvalidInputError, Message, MissingWeightsError, OptionRef
 from anyrig.storage.download import Downloader, DownloadProgress, check_space, describe_http_error
 from anyrig.storage.files import make_folder, write_atomic
 
 LICENCE = "Apache-2.0"
 _SCOPE = "@tesseract.js-data"
-_REGISTRY = "https://registry.npmjs.org/"
 _VERSION = "1.0.0"
 _MODEL = "package/4.0.0_best_int/{code}.traineddata.gz"
 _MAX_MODEL_BYTES = 64 << 20
@@ -147,7 +148,7 @@ def install_language(
 
 
 def find_registry(environment: Mapping[str, str]) -> str:
-    """npm's registry: as its environment variable or `.npmrc` says, else the public one."""
+    """npm's registry: as its environment variable, `.npmrc` or npm itself says."""
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or "~").expanduser()
     named = {key.lower(): value for key, value in environment.items()}
     file = Path(named.get("npm_config_userconfig") or home / ".npmrc")
@@ -163,9 +164,26 @@ def find_registry(environment: Mapping[str, str]) -> str:
         settings.get(f"{_SCOPE}:registry")
         or named.get("npm_config_registry")
         or settings.get("registry")
-        or _REGISTRY
+        or _ask_npm(environment)
     )
     return found.rstrip("/") + "/"
+
+
+def _ask_npm(environment: Mapping[str, str]) -> str:
+    npm = shutil.which("npm", path=environment.get("PATH"))
+    if npm is not None:
+        command = [npm, "config", "get", "registry"]
+        done = subprocess.run(command, capture_output=True, text=True, env=dict(environment))
+        if done.stdout.startswith("http"):
+            return done.stdout.strip()
+    raise MissingWeightsError(
+        "cannot find npm's registry: npm is not installed",
+        hint=Message(
+            "Set npm_config_registry to its address, or download the package yourself and pass "
+            "{source}.",
+            source=OptionRef("from", "FOLDER"),
+        ),
+    )
 
 
 def _download(
