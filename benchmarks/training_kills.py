@@ -77,7 +77,7 @@ def train(folder: Path, log: Path, placement: Placement) -> None:
 
 
 def _settings() -> TrainConfig:
-    from anyrig.training.config import CheckpointConfig, LoadingConfig
+    from anyrig.training.config import CheckpointConfig, LoadingConfig, TrainConfig
 
     return TrainConfig(
         batch=16, micro_batch=8, steps=STEPS, seed=5, precision="fp32", learning_rate=0.01,
