@@ -90,7 +90,7 @@ def _compare(
 
 
 def _speak(queue: LiveQueue[Utterance, Any], text: str, seed: int) -> dict[str, float]:
-    (pid,) = queue.pool.pids()
+    (pid,) = queue.pool.pids
     start, firsts = tree_cpu_seconds(pid), []
     future = queue.submit(
         Utterance(text, "en", voice=reference.SPEAKER, seed=seed),

@@ -169,7 +169,8 @@ def test_vectors_of_the_default_model(rig: Rig) -> None:
     assert embedding.find_model("text-embedding-3-small") is embedding.find_model()
     futures = embedding.submit(["the sea", "the cat"], model="hashing")
     vectors = np.concatenate([future.result() for future in futures])
-    assert (vectors.dtype, len(vectors)) == (np.float32, 2)
+    assert vectors.dtype == np.float32
+    assert len(vectors) == 2
     assert names(rig) == [("embeddings hashing", 0)]
     never: Any = None  # it is loaded
     with rig.models.borrow("embeddings hashing", never) as embedder:

@@ -205,7 +205,7 @@ class Builder:
         model.save_pretrained(self.path(*folder, ""))
 
     def write_pieces(self, *path: str) -> None:
-        from sentencepiece import SentencePieceTrainer
+        from sentencepiece import SentencePieceTrainer  # type: ignore[import-not-found]
 
         corpus = self.path("corpus.txt")
         with open(corpus, "w", encoding="utf-8") as file:
