@@ -116,12 +116,12 @@ class Ours:
     def predict(
         self, rows: Sequence[labelled.Row], test: Sequence[labelled.Row]
     ) -> list[tuple[str, float]]:
-        from anyrig.documents.classify.examples import Example, Found
         from anyrig.documents.classify.pipeline import train_on_examples
         from anyrig.documents.reading import read_all
+        from anyrig.text.manifest import Example, Manifest
 
         examples = [Example((row.label,), str(n), row.text) for n, row in enumerate(rows)]
-        head = train_on_examples(Found(examples, []), self._embedder, read_all).head
+        head = train_on_examples(Manifest(examples, []), self._embedder, read_all).head
         return [(one.labels[0], one.probability) for one in self._classify(head, test)]
 
     def predict_zero_shot(self, kinds: dict[str, str], rows: Sequence[labelled.Row]) -> list[str]:

@@ -19,7 +19,7 @@ from anyrig.app.finetune import (
     tune_embedding,
 )
 from anyrig.app.training_tasks import TASKS, build, split_pairs
-from anyrig.documents.classify.examples import Found, examples
+from anyrig.documents.classify.examples import examples
 from anyrig.documents.classify.finetuned import in_folder as classifier_in
 from anyrig.documents.classify.pipeline import classify_with_model
 from anyrig.documents.model import Model, find, in_folder
@@ -27,6 +27,7 @@ from anyrig.documents.pairs import pairs
 from anyrig.documents.reading import TextSource, read_all
 from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
 from anyrig.events import Event, ProgressEvent
+from anyrig.text.manifest import Manifest
 from anyrig.training.config import TrainConfig
 from anyrig.training.tasks.embedding import Pair, searched
 from anyrig.work.pool import WorkerPool
@@ -144,7 +145,7 @@ def test_nothing_is_written_over(tiny: Model, tmp_path: Path) -> None:
 def test_what_cannot_be_learnt_from_is_refused(
     told: list[dict[str, Any]], said: str, tiny: Model, tmp_path: Path
 ) -> None:
-    found: Found = examples(written(tmp_path / "some.jsonl", told))
+    found: Manifest = examples(written(tmp_path / "some.jsonl", told))
     with pytest.raises(InvalidInputError, match=said):
         tune_classifier(found, tiny, tmp_path / "made", read_all)
     assert not (tmp_path / "made").exists()

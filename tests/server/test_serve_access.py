@@ -261,6 +261,21 @@ def test_requests_for_documents_name_no_file_but_uploads_and_allowed_models(
     assert there.text.replace("diary.txt", "none") == not_there.text
 
 
+@pytest.mark.parametrize("kind", ["images", "language"])
+def test_a_path_in_an_uploaded_manifest_is_refused(
+    client: TestClient, outside: Path, kind: str
+) -> None:
+    text, called = rows(str(outside), "csv")
+    config = f'[task]\nkind = "{kind}"\ndata = "{sent(client, text, called)}"\n'
+    answer = trained(client, config)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["title"].endswith("that file may not be named by a request")
+    mine = sent(client, "It is high tide.", "tide.txt")
+    text, called = rows(mine, "csv")
+    config = f'[task]\nkind = "{kind}"\ndata = "{sent(client, text, called)}"\n'
+    assert trained(client, config).status_code == 201
+
+
 def test_a_training_file_is_not_taken_for_the_settings_of_its_job(client: TestClient) -> None:
     config = sent(client, '[task]\nkind = "language"\ntext = "x"\n', "anyrig.toml")
     answer = client.post("/jobs", json={"kind": "train", "arguments": {"file": config}})

@@ -68,6 +68,51 @@ def _trained(task: Task, steps: int) -> list[float]:
     return losses
 
 
+def test_a_manifest_names_files_and_labels(shapes: Path, tmp_path: Path) -> None:
+    files = sorted((shapes / "shapes").glob("*/*.png"))
+    rows = [f"{path},{path.parent.name}" for path in files]
+    (tmp_path / "notes.txt").write_text("no picture")
+    rows += [f"{files[0]},other", "gone.png,disc", "notes.txt,disc", f"{files[1]},a|b", "x.png"]
+    manifest = tmp_path / "labels.csv"
+    manifest.write_text("\n".join(["file,label", *rows]))
+    task = made(tmp_path, tmp_path, data="labels.csv")
+    assert task.validation is not None
+    by_folder = made(shapes, tmp_path / "other")
+    assert len(task.data) + len(task.validation) == len(files)
+    assert task.data.gathered.mean == by_folder.data.gathered.mean
+    labels = [path.parent.name for path in files]
+    assert list(task.data.gathered.labels) == labels
+    first = len(files) + 2
+    said = {place.partition(", ")[2]: why for place, why in task.skipped.items()}
+    assert said[f"line {first}"] == "the file is listed already: labels.csv, line 2"
+    assert "gone.png is not a file" in said[f"line {first + 1}"]
+    assert "notes.txt is no picture" in said[f"line {first + 2}"]
+    assert said[f"line {first + 3}"] == "it has 2 labels, and must have one"
+    assert said[f"line {first + 4}"] == "it has 1 columns"
+    again = made(tmp_path, tmp_path, data="labels.csv")
+    assert again.data.gathered == task.data.gathered
+
+
+def test_a_manifest_that_names_no_picture(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "words", "label": "x"}\n')
+    with pytest.raises(InvalidInputError, match="a.jsonl, line 1: it names no file"):
+        made(tmp_path, tmp_path, data="a.jsonl")
+    (tmp_path / "a.txt").write_text("a.png")
+    with pytest.raises(InvalidInputError, match="neither a folder nor a manifest"):
+        made(tmp_path, tmp_path, data="a.txt")
+
+
+def test_only_files_that_are_allowed_are_opened(shapes: Path, tmp_path: Path) -> None:
+    files = sorted((shapes / "shapes").glob("*/*.png"))
+    rows = [f"{number},{path.parent.name}" for number, path in enumerate(files)]
+    (tmp_path / "labels.csv").write_text("\n".join(["file,label", *rows, f"{files[0]},disc"]))
+    allowed = {str(number): str(path) for number, path in enumerate(files)}
+    (tmp_path / "files.json").write_text(json.dumps(allowed))
+    task = made(tmp_path, tmp_path, data="labels.csv", files="files.json")
+    assert len(task.data.gathered.names) == len(files)
+    assert list(task.skipped.values()) == ["that file may not be read"]
+
+
 class Fixed(torch.nn.Module):
     def __init__(self, logits: list[list[float]]) -> None:
         super().__init__()

@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -93,6 +94,36 @@ def test_each_token_is_the_target_of_one_window(place: Path) -> None:
     )
     with pytest.raises(IndexError):
         task.data[len(task.data)]
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "train"])
+def test_a_manifest_gives_texts_and_files(place: Path, tokenizer: str) -> None:
+    rows = [{"text": VERSE * 20}, {"file": "text/b.md"}, {"file": "none.txt"}, {"note": "empty"}]
+    (place / "texts.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n{")
+    chosen: dict[str, Any] = {
+        "text": (),
+        "data": "texts.jsonl",
+        "tokenizer": tokenizer,
+        "vocabulary": 300,
+    }
+    task = made(place, **chosen)
+    words = tokens.as_bytes() if tokenizer == "bytes" else task.finish.words  # type: ignore[union-attr]
+    row = np.fromfile(task.data.row.path, task.data.row.kind).tolist()
+    other = (place / "text" / "b.md").read_text(encoding="utf-8")
+    first, second = ([*map(int, one)] for one in words.encode([VERSE * 20, other]))
+    assert row == [*first, words.end, *second, words.end]
+    said = {name.partition(", ")[2]: why for name, why in task.skipped.items()}
+    assert "cannot be read" in said["line 3"] or "not exist" in said["line 3"]
+    assert said["line 4"] == "it has neither text nor file"
+    assert said["line 5"].startswith("it is not valid JSON")
+    (place / "texts.jsonl").write_text('{"text": "another"}')
+    assert made(place, **chosen).data.row == task.data.row
+
+
+def test_a_manifest_without_texts(place: Path) -> None:
+    (place / "texts.csv").write_text("id,text\n1, \n")
+    with pytest.raises(InvalidInputError, match=r"texts.csv, line 2: its text is empty"):
+        made(place, text=(), data="texts.csv")
 
 
 def test_windows_travel_to_another_process(place: Path) -> None:

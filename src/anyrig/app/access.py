@@ -38,6 +38,7 @@ from anyrig.options import Option, list_options
 from anyrig.storage.files import opener
 from anyrig.storage.weights import find_cached_repository
 from anyrig.text.folder import is_inside
+from anyrig.text.manifest import is_manifest
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 UPLOAD_PREFIX = "upload:"
 TRAINING_FILES = "files.json"
 """Beside a client's training file: where the files are that its examples name."""
+_MANIFESTS = {"classifier": "examples", "images": "data", "language": "data"}
+"""The key of [task] that may name a manifest of files, by kind of task."""
 _DRIVE = re.compile(r"[A-Za-z]:")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _KEY_MARK = "--"
@@ -501,26 +504,29 @@ def _read_copied_config(path: Path, options: Mapping[str, Any]) -> TrainingConfi
 
 def _write_example_files(config: TrainingConfig, resolve: Resolve) -> dict[str, Any]:
     """Write down where the files are that examples name; the option that says so."""
-    if config.task.get("kind") != "classifier":
+    kind = config.task.get("kind")
+    examples = config.task.get(_MANIFESTS.get(str(kind), ""))
+    is_named = isinstance(examples, str) and is_manifest(Path(examples))
+    if not (is_named or kind == "classifier"):
         return {}
     if "files" in config.task:
         raise InvalidInputError("'files' of [task] may not be given", hint="Leave it out.")
-    examples = config.task.get("examples")
     files = {}
     if isinstance(examples, str):
-        files = _find_example_files(config.base / examples, resolve)
+        path = config.base / examples
+        files = _find_example_files(path, resolve, labelled=kind != "language")
     listed = config.path.parent / TRAINING_FILES
     with open(listed, "w", encoding="utf-8", opener=opener) as out:
         out.write(json.dumps(files))
     return {"task.files": TRAINING_FILES}
 
 
-def _find_example_files(path: Path, resolve: Resolve) -> dict[str, str]:
+def _find_example_files(path: Path, resolve: Resolve, *, labelled: bool) -> dict[str, str]:
     """Where the files are that a file of examples names; refuses one that may not be read.
 
     Whatever else is wrong with the examples is reported by the run.
     """
-    from anyrig.documents.classify.examples import examples
+    from anyrig.text.manifest import read_manifest
 
     if not path.is_file():
         return {}  # a walk through a folder does not leave it
@@ -537,7 +543,7 @@ def _find_example_files(path: Path, resolve: Resolve) -> dict[str, str]:
         return found
 
     try:
-        found = examples(path, resolve=resolve_example)
+        found = read_manifest(path, labelled=labelled, resolve=resolve_example)
     except InvalidInputError:
         if refused:
             raise _refuse_example("the examples") from None

@@ -39,7 +39,6 @@ from anyrig.storage.weights import find_cached_repository
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.classify.examples import Found, Trouble
     from anyrig.documents.classify.finetuned import FineTuned
     from anyrig.documents.classify.head import About
     from anyrig.documents.classify.pipeline import Classified
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.reading import TextSource, Unread
     from anyrig.text.document import Document
+    from anyrig.text.manifest import Manifest, Trouble
     from anyrig.work.pool import WorkerPool
 
 OUTPUT_FORMATS = (".csv", ".jsonl")
@@ -368,7 +368,7 @@ def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEven
     return TrainedResult(about, is_new, trained.notes, trained.troubles)
 
 
-def load_examples(path: Path) -> Found:
+def load_examples(path: Path) -> Manifest:
     from anyrig.documents.classify.examples import examples
 
     if not path.exists():

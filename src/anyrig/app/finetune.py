@@ -37,11 +37,11 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.classify.examples import Found, Trouble
     from anyrig.documents.classify.pipeline import Read
     from anyrig.documents.model import Model
     from anyrig.documents.pairs import Couples
     from anyrig.placement import Placement
+    from anyrig.text.manifest import Manifest, Trouble
     from anyrig.training.config import TrainConfig
     from anyrig.training.step import StepResult
     from anyrig.training.trainer import TrainResult
@@ -122,7 +122,7 @@ def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> Tuned:
 
 
 def tune_classifier(
-    found: Found,
+    found: Manifest,
     model: Model,
     folder: Path,
     read: Read,

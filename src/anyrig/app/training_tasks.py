@@ -8,7 +8,6 @@ Each has a `[task]` table in a TOML file; fine-tuning prepares the same tasks wi
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +20,11 @@ from anyrig.storage.weights import find_cached_repository
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.classify.examples import Found, Trouble
     from anyrig.documents.classify.pipeline import Read
     from anyrig.documents.classify.probability import Kind
     from anyrig.documents.model import Model
     from anyrig.documents.pairs import Couples
+    from anyrig.text.manifest import Manifest, Trouble
     from anyrig.training.tasks import Task
     from anyrig.training.tasks.classifier import ClassWeights
     from anyrig.training.tasks.texts import Cutter
@@ -66,7 +65,7 @@ class PreparedTask:
 
 
 def prepare_classifier(
-    found: Found,
+    found: Manifest,
     model: Model,
     read: Read,
     *,
@@ -274,7 +273,7 @@ def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path,
 
     table = config.read(ClassifierTable, values)
     path = _find_file(folder, table.examples, "examples")
-    resolve = _resolve_from(_find_file(folder, table.files, "files")) if table.files else None
+    resolve = config.read_allowed_files(folder, table.files)
     return prepare_classifier(
         examples(path, resolve=resolve), _find_model(folder, table.model), read_all,
         kind="many" if table.multi else None, held=table.validation,
@@ -303,25 +302,6 @@ def _find_file(folder: Path, name: str, key: str) -> Path:
     if not name:
         raise InvalidSettingError(f"[task] names no {key}", hint=f'Set {key} = "FILE".')
     return config.existing(folder, name, f"the file of {key}")
-
-
-def _resolve_from(path: Path) -> Callable[[str], Path]:
-    """Finds the files that a JSON object names, and refuses all others."""
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(known, dict):
-            raise ValueError("it is not an object")
-    except (OSError, ValueError) as error:
-        raise InvalidSettingError(
-            f"{path} cannot be read: {error}", hint='{"name": "/its/path"}'
-        ) from error
-
-    def find(name: str) -> Path:
-        if name not in known:
-            raise InvalidInputError("that file may not be read", hint=f"Add it to {path}.")
-        return Path(str(known[name]))
-
-    return find
 
 
 def _find_model(folder: Path, name: str) -> Model:

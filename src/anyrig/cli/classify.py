@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from anyrig.app.finetune import Tuned
     from anyrig.app.rig import Rig
     from anyrig.documents.classify.decide import Answer
-    from anyrig.documents.classify.examples import Trouble
     from anyrig.documents.classify.head import About
     from anyrig.documents.classify.pipeline import Classified
+    from anyrig.text.manifest import Trouble
 
 HELP = """Classify documents by labels. `--labels invoice,letter` needs no examples: the names
 decide (add a description as 'invoice: a bill to pay', or use --labels @FILE with one label per

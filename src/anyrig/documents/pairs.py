@@ -9,19 +9,22 @@ A line that makes no sense is told of, and the rest go on.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anyrig.documents.classify.examples import Trouble
 from anyrig.errors import InvalidInputError
-from anyrig.text.decode import decode
+from anyrig.text.manifest import (
+    Trouble,
+    check_size,
+    is_json,
+    open_text,
+    read_json_rows,
+    read_table_rows,
+)
 
 _FIRST = ("anchor", "query", "question", "text1", "sentence1", "text_1", "sentence_1", "source")
 _SECOND = (
@@ -33,8 +36,6 @@ _SCORE = ("score", "similarity")
 _HINT = (
     "JSON lines or a CSV with query and passage (and perhaps negative), or text1, text2 and score."
 )
-_MOST_BYTES = 500_000_000
-_LONGEST_FIELD = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -84,71 +85,27 @@ def pairs(path: Path) -> Couples:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Trouble]]:
-    try:
-        size = path.stat().st_size
-        data = path.read_bytes() if path.is_file() and size <= _MOST_BYTES else b""
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read: {error.strerror or error}", hint=_HINT
-        ) from error
-    if not data.strip():
-        said = "larger than 500 MB" if size > _MOST_BYTES else "empty, or not a regular file"
-        raise InvalidInputError(f"{path.name} is {said}", hint=_HINT)
-    text = decode(data, path.name).lstrip("\ufeff")
-    if path.suffix.lower() in (".jsonl", ".ndjson", ".json") or text.lstrip()[:1] in ("{", "["):
-        yield from _of_json(text, path.name)
-    else:
-        yield from _of_table(text, path.name)
+    check_size(path, _HINT)
+    with open_text(path, _HINT) as file:
+        if is_json(path, file, _HINT):
+            yield from read_json_rows(file, path.name, _HINT)
+            return
+
+        def rate(head: Sequence[str]) -> int:
+            return len(set(head) & {*_FIRST, *_SECOND})
+
+        rows = read_table_rows(file, path.name, rate, _HINT)
+        head = [cell.strip().lower() for cell in next(rows)[1]]
+        if rate(head) < 2:
+            raise InvalidInputError(
+                f"{path.name} does not say which columns are the two texts", hint=_HINT
+            )
+        for line, row in rows:
+            if row:
+                yield f"{path.name}, line {line}", dict(zip(head, row, strict=False))
 
 
-def _of_json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | Trouble]]:
-    lines: list[Any] = text.split("\n")
-    what = "line"
-    if text.lstrip().startswith("["):
-        try:
-            lines, what = json.loads(text), "entry"
-        except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"{name} is not valid JSON: {error}", hint=_HINT) from error
-    for number, line in enumerate(lines, 1):
-        place, row = f"{name}, {what} {number}", line
-        if what == "line":
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                yield place, Trouble(place, f"it is not valid JSON: {error}")
-                continue
-        if isinstance(row, dict):
-            yield place, row
-        else:
-            yield place, Trouble(place, "it is not a JSON object")
-
-
-def _of_table(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | Trouble]]:
-    csv.field_size_limit(_LONGEST_FIELD)
-    first = text.lstrip("\r\n").split("\n", 1)[0]
-
-    def sense(mark: str) -> int:
-        cells = {cell.strip().lower() for cell in next(csv.reader([first], delimiter=mark), [])}
-        return len(cells & {*_FIRST, *_SECOND})
-
-    mark = max((",", ";", "\t"), key=sense)
-    if sense(mark) < 2:
-        raise InvalidInputError(f"{name} does not say which columns are the two texts", hint=_HINT)
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=mark)
-    try:
-        for row in reader:
-            place = f"{name}, line {reader.line_num}"
-            yield place, {key: value for key, value in row.items() if isinstance(key, str)}
-    except csv.Error as error:
-        raise InvalidInputError(
-            f"{name} is not a valid table: line {reader.line_num}: {error}", hint=_HINT
-        ) from error
-
-
-def _couple(row: Mapping[str, Any], place: str) -> Couple | Trouble:
-    named = {str(key).strip().lower(): value for key, value in row.items()}
+def _couple(named: Mapping[str, Any], place: str) -> Couple | Trouble:
     one, other = (
         next((named[name] for name in names if isinstance(named.get(name), str)), "")
         for names in (_FIRST, _SECOND)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.classify.examples import examples, parted
+from anyrig.documents.classify.examples import examples
 from anyrig.documents.classify.labels import Label, build_labels, split_labels
 from anyrig.errors import InvalidInputError
+from anyrig.text.manifest import parse_labels
 
 
 @pytest.fixture
@@ -133,7 +134,7 @@ def test_labels_as_words(spot: Path) -> None:
         Label("invoice", "a bill, to be paid"),
         Label("letter"),
     )
-    assert parted("a| b |a||c") == ("a", "b", "c")
+    assert parse_labels("a| b |a||c") == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("text", ["", "a,a", ":no name", "@nowhere.txt"])

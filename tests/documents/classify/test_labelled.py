@@ -10,7 +10,6 @@ import pytest
 
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discovery import discover
-from anyrig.documents.classify import examples
 from anyrig.documents.classify.decide import Chooser, Ways
 from anyrig.documents.classify.labels import Label
 from anyrig.documents.classify.pipeline import (
@@ -29,6 +28,7 @@ from anyrig.documents.reading import TextSource
 from anyrig.errors import InvalidInputError
 from anyrig.placement import PlacementOptions, plan_placement
 from anyrig.text.document import Document
+from anyrig.text.manifest import Example, Manifest, parse_labels
 from tests.documents.classify import labelled
 from tests.documents.classify.labelled import Row
 
@@ -71,10 +71,10 @@ def _share(rows: Sequence[Row], found: Sequence[Classified]) -> float:
 
 def _learnt(rows: Sequence[Row], vectors: Vectors, kind: Kind | None = None) -> TrainedClassifier:
     given = [
-        examples.Example(examples.parted(row.label), f"line {number}", row.text)
+        Example(parse_labels(row.label), f"line {number}", row.text)
         for number, row in enumerate(rows)
     ]
-    return train_on_examples(examples.Found(given, []), vectors, _no_files, kind=kind)
+    return train_on_examples(Manifest(given, []), vectors, _no_files, kind=kind)
 
 
 def _dealt(rows: Sequence[Row], count: int) -> tuple[list[Row], list[Row]]:

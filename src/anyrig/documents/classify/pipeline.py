@@ -31,12 +31,12 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import Answer, Chooser, Ways
-    from anyrig.documents.classify.examples import Example, Found, Trouble
     from anyrig.documents.classify.finetuned import FineTuned, LabelPrediction
     from anyrig.documents.classify.head import Head
     from anyrig.documents.classify.probability import Array, Kind
     from anyrig.documents.classify.ridge import Prior
     from anyrig.documents.protocol import Vectors
+    from anyrig.text.manifest import Example, Manifest, Trouble
     from anyrig.work.pool import WorkerPool
 
 Read = Callable[[Iterable[Path]], Iterator[Document | Unread]]
@@ -184,7 +184,7 @@ def check_model_fits(head: Head, vectors: Vectors) -> Head:
 
 
 def train_on_examples(
-    found: Found,
+    found: Manifest,
     vectors: Vectors,
     read: Read,
     *,
@@ -243,7 +243,7 @@ class ExampleTexts:
 
 
 def read_examples(
-    found: Found,
+    found: Manifest,
     read: Read,
     *,
     kind: Kind | None = None,
@@ -271,12 +271,12 @@ def read_examples(
     return ExampleTexts([texts[n] for n in kept], known, troubles, notes)
 
 
-def detect_kind(found: Found) -> Kind:
+def detect_kind(found: Manifest) -> Kind:
     """Whether the examples have one label each, or any number."""
     return "many" if any(len(one.labels) > 1 for one in found.examples) else "one"
 
 
-def select_examples(found: Found, kind: Kind) -> tuple[list[Example], list[Trouble]]:
+def select_examples(found: Manifest, kind: Kind) -> tuple[list[Example], list[Trouble]]:
     """Examples to learn from in an order that is always the same, and those left out."""
     taken, troubles = [], list(found.troubles)
     for one in found.examples:
@@ -290,7 +290,7 @@ def select_examples(found: Found, kind: Kind) -> tuple[list[Example], list[Troub
 
 
 def _trouble(example: Example, said: str) -> Trouble:
-    from anyrig.documents.classify.examples import Trouble
+    from anyrig.text.manifest import Trouble
 
     return Trouble(example.place, said)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
+from anyrig.text.manifest import Resolve
 
 Config = TypeVar("Config")
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -92,6 +94,31 @@ def existing(folder: Path, text: str, what: str) -> Path:
             f"{what} {path} does not exist", hint=f"Relative paths begin at {folder}."
         )
     return path
+
+
+def read_allowed_files(folder: Path, text: str) -> Resolve | None:
+    """Finds the files that a JSON object maps names to, and refuses all others; None without one.
+
+    A server writes it for a run of its clients: their manifests name no other file.
+    """
+    if not text:
+        return None
+    path = existing(folder, text, "the file of files")
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(known, dict):
+            raise ValueError("it is not an object")
+    except (OSError, ValueError) as error:
+        raise InvalidSettingError(
+            f"{path} cannot be read: {error}", hint='{"name": "/its/path"}'
+        ) from error
+
+    def find(name: str) -> Path:
+        if name not in known:
+            raise InvalidInputError("that file may not be read", hint=f"Add it to {path}.")
+        return Path(str(known[name]))
+
+    return find
 
 
 @contextmanager

@@ -1,17 +1,16 @@
-"""Texts of files as one long row of tokens on disk, and windows of it.
+"""Texts of files or of a manifest as one long row of tokens on disk, and windows of it.
 
 Whatever the readers of documents can read may be given: plain text is taken as it stands, the rest
-by its words. A file that cannot be read is left out and named.
+by its words. A file or a row of a manifest that cannot be read is left out and named.
 """
 
 from __future__ import annotations
 
-import codecs
 import glob
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from anyrig.storage.files import open_atomic, write_atomic
 from anyrig.text import files
 from anyrig.text import folder as folders
 from anyrig.text.formats.limits import Limits
+from anyrig.text.manifest import Resolve, Trouble, iterate_manifest, open_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _PIECE_BYTES = 1 << 20
-_PIECES = 16
-"""Pieces of text that are encoded at once, on all cores."""
+_MAX_PIECES = 4096
+_GROUP_CHARACTERS = 16 << 20
+"""Of texts that are encoded at once, on all cores."""
 _PLAIN = ("txt", "md", "csv")
 _WILD = frozenset("*?[")
 
@@ -53,16 +54,55 @@ class Corpus:
         with ReaderPool() as pool:
             for path in self.paths:
                 try:
-                    yield from self._file(path, pool)
+                    yield from _read(path, pool)
                 except AnyrigError as error:
                     self.skipped[str(path)] = error.message
                     continue
                 yield None
 
-    def _file(self, path: Path, pool: ReaderPool) -> Iterator[str]:
-        with files.guarded(path, _limits()):
-            plain = files.format_of(path) in _PLAIN
-        yield from _plain(path) if plain else [pool.read_file(path).text]
+
+@dataclass
+class ManifestCorpus:
+    """The texts, and the texts of the files, that a manifest names."""
+
+    path: Path
+    resolve: Resolve | None = None
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Line -> why it was left out; filled while reading."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+    def pieces(self) -> Iterator[str | None]:
+        """As `Corpus.pieces`: None after each text."""
+        from anyrig.text.sandbox import ReaderPool
+
+        num_used = 0
+        with ReaderPool() as pool:
+            for row in iterate_manifest(self.path, labelled=False, resolve=self.resolve):
+                if isinstance(row, Trouble):
+                    self.skipped[row.place] = row.said
+                    continue
+                try:
+                    yield from [row.text] if row.file is None else _read(row.file, pool)
+                except AnyrigError as error:
+                    self.skipped[row.place] = error.message
+                    continue
+                num_used += 1
+                yield None
+        if not num_used:
+            why = "".join(f": {place}: {said}" for place, said in [*self.skipped.items()][:1])
+            raise InvalidInputError(
+                f"there is no text in {self.path}{why}",
+                hint="A CSV with the column text or file, or JSON lines.",
+            )
+
+
+def _read(path: Path, pool: ReaderPool) -> Iterator[str]:
+    with files.guarded(path, _limits()):
+        plain = files.format_of(path) in _PLAIN
+    yield from _plain(path) if plain else [pool.read_file(path).text]
 
 
 def _limits() -> Limits:
@@ -72,27 +112,9 @@ def _limits() -> Limits:
 
 def _plain(path: Path) -> Iterator[str]:
     """A text file as it stands: UTF-8 in pieces, all else by a look at the whole file."""
-    from anyrig.text.decode import decode
-
-    if not _is_utf8(path):
-        yield decode(path.read_bytes(), path.name)
-        return
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with open_text(path, "Pass files with text.") as file:
         while lines := file.readlines(_PIECE_BYTES):
             yield "".join(lines).replace("\r\n", "\n")
-
-
-def _is_utf8(path: Path) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    with path.open("rb") as file:
-        while data := file.read(_PIECE_BYTES):
-            try:
-                decoder.decode(data)
-            except UnicodeDecodeError:
-                return False
-            if b"\0" in data:  # UTF-16 without its mark may be sound UTF-8
-                return False
-    return True
 
 
 def find(patterns: Sequence[str], start: Path) -> Corpus:
@@ -146,16 +168,23 @@ class Packed:
     """Files that are not in it, and why."""
 
 
-def packed(run: Path, patterns: Sequence[str], start: Path, tokens: Tokens) -> Packed:
-    """The text's tokens. A run goes on with those it began with: they lie in its folder."""
-    digest = hashlib.sha256(json.dumps([*patterns, tokens.text()]).encode()).hexdigest()[:16]
+def packed(
+    run: Path,
+    name: Sequence[str],
+    open_corpus: Callable[[], Corpus | ManifestCorpus],
+    tokens: Tokens,
+) -> Packed:
+    """The text's tokens. A run goes on with those it began with: they lie in its folder, under what
+    the corpus is called in the configuration.
+    """
+    digest = hashlib.sha256(json.dumps([*name, tokens.text()]).encode()).hexdigest()[:16]
     about = run / f"tokens-{digest}.json"
     kind = "uint16" if tokens.size <= 1 << 16 else "uint32"
     path = about.with_suffix(f".{kind}")
     kept = _kept(about, path, kind)
     if kept is not None:
         return kept
-    found = find(patterns, start)
+    found = open_corpus()
     num_tokens, num_bytes = _write(path, kind, found.pieces(), tokens)
     said = {
         "tokens": num_tokens,
@@ -220,33 +249,31 @@ def _write(path: Path, kind: str, text: Iterator[str | None], tokens: Tokens) ->
     import numpy as np
 
     num_tokens = num_bytes = 0
-    end = [] if tokens.end is None else [tokens.end]
+    end = np.asarray([] if tokens.end is None else [tokens.end], dtype=kind)
     with open_atomic(path) as file:
-        for pieces, is_last in _grouped(text):
-            for encoded in tokens.encode(pieces):
-                file.write(encoded.astype(kind).tobytes())
-                num_tokens += len(encoded)
-            num_bytes += sum(len(piece.encode("utf-8", "replace")) for piece in pieces)
-            if is_last:
-                file.write(np.asarray(end, dtype=kind).tobytes())
-                num_tokens += len(end)
+        for group in _grouped(text):
+            texts = [piece for piece in group if piece is not None]
+            encoded = tokens.encode(texts)
+            for piece in group:
+                row = end if piece is None else next(encoded).astype(kind)
+                file.write(row.tobytes())
+                num_tokens += len(row)
+            num_bytes += sum(len(piece.encode("utf-8", "replace")) for piece in texts)
     return num_tokens, num_bytes
 
 
-def _grouped(text: Iterator[str | None]) -> Iterator[tuple[list[str], bool]]:
-    """Pieces in groups that are encoded at once, and whether a file ends after them."""
-    group: list[str] = []
+def _grouped(text: Iterator[str | None]) -> Iterator[list[str | None]]:
+    """Pieces and the ends of texts, in groups that are encoded at once."""
+    group: list[str | None] = []
+    num_characters = 0
     for piece in text:
-        if piece is None:
-            yield group, True
-            group = []
-            continue
         group.append(piece)
-        if len(group) >= _PIECES:
-            yield group, False
-            group = []
+        num_characters += len(piece or "")
+        if num_characters >= _GROUP_CHARACTERS or len(group) >= _MAX_PIECES:
+            yield group
+            group, num_characters = [], 0
     if group:
-        yield group, False
+        yield group
 
 
 class Windows:

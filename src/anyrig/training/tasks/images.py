@@ -1,4 +1,4 @@
-"""An image classifier from a folder of pictures with a subfolder for each class.
+"""An image classifier from a folder of pictures with a subfolder for each class, or a manifest.
 
     [task]
     kind = "images"
@@ -42,7 +42,10 @@ class ImagesConfig:
     """The `[task]` table."""
 
     data: str = ""
-    """A folder with one subfolder of images per class."""
+    """A folder with one subfolder of images per class, or a manifest: a CSV or JSON lines with
+    `file` and `label`."""
+    files: str = ""
+    """A JSON file that maps file names in the manifest to paths; no other file is opened."""
     model: str | Mapping[str, Any] = "convnet:tiny"
     """`convnet:PRESET`, `vit:PRESET`, `timm:NAME`, or a table with `kind`, `preset` and sizes."""
     size: int = 32
@@ -83,7 +86,8 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
     chosen = config.read(ImagesConfig, values)
     place = config.existing(folder, chosen.data, "the folder of pictures")
-    found = gather(place, run, chosen.size, chosen.channels, chosen.cache_gb)
+    resolve = config.read_allowed_files(folder, chosen.files)
+    found = gather(place, run, chosen.size, chosen.channels, chosen.cache_gb, resolve)
     classes, labels, stray = _classes(found)
     skipped = {**found.skipped, **stray}
     for path, reason in skipped.items():
@@ -114,20 +118,18 @@ def _classes(found: Gathered) -> tuple[list[str], dict[int, int], dict[str, str]
     """Class names, the class of each picture by its number, and what is in no class's folder."""
     stray = {
         str(found.folder / name): "it lies in no class's folder"
-        for name in found.names
-        if "/" not in name
+        for name, label in zip(found.names, found.labels, strict=True)
+        if not label
     }
-    classes = sorted({name.partition("/")[0] for name in found.names if "/" in name})
+    classes = sorted({label for label in found.labels if label})
     if len(classes) < 2:
         raise InvalidInputError(
             f"{found.folder} has pictures of {len(classes)} classes",
-            hint="Put the pictures of each class, two at least, into a folder of the class's name.",
+            hint="Put the pictures of each class, two at least, into a folder of the class's name, "
+            "or name file and label of each in a CSV.",
         )
-    labels = {
-        number: classes.index(name.partition("/")[0])
-        for number, name in enumerate(found.names)
-        if "/" in name
-    }
+    numbers = {name: number for number, name in enumerate(classes)}
+    labels = {number: numbers[label] for number, label in enumerate(found.labels) if label}
     return classes, labels, stray
 
 

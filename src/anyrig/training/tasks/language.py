@@ -29,6 +29,7 @@ from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackage
 from anyrig.install import format_install
 from anyrig.storage.files import write_atomic
 from anyrig.storage.weights import find_cached_repository
+from anyrig.text.manifest import is_manifest
 from anyrig.training.batch import Batch
 from anyrig.training.losses import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
@@ -44,8 +45,10 @@ class LanguageConfig:
     text: tuple[str, ...] = ()
     """Files, folders or glob patterns of documents."""
     data: str = ""
-    """Instead of `text`: a file of token ids of the `tokenizer`, as 16-bit integers, or 32-bit in a
-    file that ends in .uint32."""
+    """Instead of `text`: a manifest (a CSV or JSON lines with `text` or `file`), or a file of token
+    ids of the `tokenizer`, as 16-bit integers, or 32-bit in a file that ends in .uint32."""
+    files: str = ""
+    """A JSON file that maps file names in the manifest to paths; no other file is opened."""
     model: str | Mapping[str, Any] = "tiny"
     """A preset, a table of sizes (which may name a `preset`), or a Hugging Face folder."""
     tokenizer: str = "auto"
@@ -71,7 +74,7 @@ class LanguageConfig:
             raise InvalidSettingError(
                 f"[task] names {said}", hint='Set text = "folder", or data = "file".'
             )
-        if self.data and self.tokenizer == "train":
+        if self.data and self.tokenizer == "train" and not is_manifest(Path(self.data)):
             raise InvalidSettingError(
                 "[task] a tokenizer cannot be trained on tokens", hint="Name the one they are of."
             )
@@ -89,10 +92,11 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
     chosen = config.read(LanguageConfig, values)
     words = _tokens(chosen, folder, run)
-    if chosen.data:
+    if chosen.data and not is_manifest(Path(chosen.data)):
         row = corpus.given(config.existing(folder, chosen.data, "the row of tokens"), words)
     else:
-        row = corpus.packed(run, chosen.text, folder, words)
+        name = [chosen.data] if chosen.data else chosen.text
+        row = corpus.packed(run, name, lambda: _open_corpus(chosen, folder), words)
     for path, reason in row.skipped.items():
         log.warning("%s is left out: %s", path, reason)
     with config.seeded(seed):
@@ -112,6 +116,13 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     )
 
 
+def _open_corpus(chosen: LanguageConfig, folder: Path) -> corpus.Corpus | corpus.ManifestCorpus:
+    if not chosen.data:
+        return corpus.find(chosen.text, folder)
+    path = config.existing(folder, chosen.data, "the manifest")
+    return corpus.ManifestCorpus(path, config.read_allowed_files(folder, chosen.files))
+
+
 def _tokens(chosen: LanguageConfig, folder: Path, run: Path) -> tokens.Tokens:
     word = chosen.tokenizer
     source = _source(chosen, folder)
@@ -124,7 +135,7 @@ def _tokens(chosen: LanguageConfig, folder: Path, run: Path) -> tokens.Tokens:
     kept = run / f"tokenizer-{chosen.vocabulary}.json"
     if kept.exists():
         return tokens.from_file(kept)
-    text = corpus.find(chosen.text, folder).pieces()
+    text = _open_corpus(chosen, folder).pieces()
     made = tokens.trained((piece for piece in text if piece), chosen.vocabulary)
     made.save(kept)
     return made

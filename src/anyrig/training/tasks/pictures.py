@@ -1,4 +1,5 @@
-"""Pictures of a folder as squares of bytes: read once, kept beside the run, handed out as items.
+"""Pictures of a folder or of a manifest as squares of bytes: read once, kept beside the run, handed
+out as items.
 
 Every picture is decoded when the job is built, so what is broken, too large or no picture is known
 and named before the first step. Small sets stay on disk as one array; of large ones only the list
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.nn import functional as F
@@ -26,6 +27,7 @@ from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.storage.files import open_atomic, write_atomic
 from anyrig.text import folder as folders
 from anyrig.text.formats import picture
+from anyrig.text.manifest import Resolve, Trouble, check_size, is_manifest, iterate_manifest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,12 +182,25 @@ def _stretched(image: Image) -> Image:
     return images.fromarray(((values - low) * scale).round().astype(np.uint8))
 
 
+class _Listed(NamedTuple):
+    """A picture to read."""
+
+    path: Path
+    name: str
+    """Below the folder; the whole path of one that lies elsewhere."""
+    label: str
+    place: str
+    """What an error names: the path, or the line of a manifest."""
+
+
 @dataclass(frozen=True)
 class Gathered:
-    """The pictures of a folder that can be used."""
+    """The pictures of a folder or a manifest that can be used."""
 
     names: tuple[str, ...]
     """Paths below the folder, in order."""
+    labels: tuple[str, ...]
+    """The class of each; empty if it has none."""
     folder: Path
     size: int
     channels: int
@@ -197,59 +212,123 @@ class Gathered:
     skipped: Mapping[str, str] = field(default_factory=dict)
 
 
-def gather(folder: Path, run: Path, size: int, channels: int, cache_gb: float) -> Gathered:
-    """The pictures below a folder. A run goes on with the list it began with."""
-    key = json.dumps([str(folder), size, channels, cache_gb > 0])
+def gather(
+    source: Path,
+    run: Path,
+    size: int,
+    channels: int,
+    cache_gb: float,
+    resolve: Resolve | None = None,
+) -> Gathered:
+    """The pictures below a folder, each of the class that its subfolder is called, or those of a
+    manifest. A run goes on with the list it began with.
+    """
+    if not source.is_dir() and not is_manifest(source):
+        raise InvalidInputError(
+            f"{source} is neither a folder nor a manifest",
+            hint="Pass a folder of pictures, or a .csv or .jsonl with file and label.",
+        )
+    key = json.dumps([str(source), size, channels, cache_gb > 0])
     about = run / f"pictures-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    kept = _kept(about, folder, size, channels)
-    return kept if kept is not None else _gathered(about, folder, size, channels, cache_gb)
+    kept = _kept(about, source, size, channels)
+    return kept or _gathered(about, source, size, channels, cache_gb, resolve)
 
 
-def _kept(about: Path, folder: Path, size: int, channels: int) -> Gathered | None:
+def _kept(about: Path, source: Path, size: int, channels: int) -> Gathered | None:
     try:
         said = json.loads(about.read_text(encoding="utf-8"))
         array = about.with_suffix(".uint8") if said["cached"] else None
         expected = len(said["names"]) * channels * size * size
         if array is not None and array.stat().st_size != expected:
             return None
+        names = tuple(said["names"])
+        labels = said.get("labels") or [_label_by_folder(name) for name in names]  # of 0.1.0
         return Gathered(
-            tuple(said["names"]), folder, size, channels, tuple(said["mean"]), tuple(said["std"]),
-            array, dict(said["skipped"]),
+            names, tuple(labels), _folder_of(source), size, channels, tuple(said["mean"]),
+            tuple(said["std"]), array, dict(said["skipped"]),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _gathered(about: Path, folder: Path, size: int, channels: int, cache_gb: float) -> Gathered:
+def _folder_of(source: Path) -> Path:
+    return source if source.is_dir() else source.parent
+
+
+def _label_by_folder(name: str) -> str:
+    folder, _, rest = name.partition("/")
+    return folder if rest else ""
+
+
+def _list_folder(folder: Path, skipped: dict[str, str]) -> list[_Listed]:
     found = folders.find(folder, types=("picture",))
-    skipped = {
-        str(one.path): one.reason for one in (*found.skipped, *found.unreadable, *found.outside)
-    }
-    cached = len(found.files) * channels * size * size <= cache_gb * (1 << 30)
+    left_out = (*found.skipped, *found.unreadable, *found.outside)
+    skipped |= {str(one.path): one.reason for one in left_out}
+    listed = []
+    for path in found.files:
+        name = path.relative_to(folder).as_posix()
+        listed.append(_Listed(path, name, _label_by_folder(name), str(path)))
+    return listed
+
+
+def _list_manifest(path: Path, skipped: dict[str, str], resolve: Resolve | None) -> list[_Listed]:
+    check_size(path, "Make it smaller.")
+    listed: dict[Path, _Listed] = {}
+    for one in iterate_manifest(path, resolve=resolve):
+        if isinstance(one, Trouble):
+            skipped[one.place] = one.said
+        elif one.file is None:
+            skipped[one.place] = "it names no file"
+        elif len(one.labels) != 1:
+            skipped[one.place] = f"it has {len(one.labels)} labels, and must have one"
+        elif one.file in listed:
+            skipped[one.place] = f"the file is listed already: {listed[one.file].place}"
+        else:
+            inside = one.file.is_relative_to(path.parent)
+            name = one.file.relative_to(path.parent) if inside else one.file
+            listed[one.file] = _Listed(one.file, name.as_posix(), one.labels[0], one.place)
+    return list(listed.values())
+
+
+def _gathered(
+    about: Path, source: Path, size: int, channels: int, cache_gb: float, resolve: Resolve | None
+) -> Gathered:
+    skipped: dict[str, str] = {}
+    is_folder = source.is_dir()
+    listed = (
+        _list_folder(source, skipped) if is_folder else _list_manifest(source, skipped, resolve)
+    )
+    cached = len(listed) * channels * size * size <= cache_gb * (1 << 30)
     array = about.with_suffix(".uint8")
     with open_atomic(array) as file:
-        names, sums = _decoded(found.files, size, channels, skipped, file if cached else None)
-    if not names:
+        used, sums = _decoded(listed, size, channels, skipped, file if cached else None)
+    if not used:
+        why = "" if is_folder or not skipped else ": {}: {}".format(*next(iter(skipped.items())))
         raise InvalidInputError(
-            f"there is no picture that can be read in {folder}",
-            hint="Pass a folder of PNG, JPEG, WebP, TIFF, GIF or BMP files.",
+            f"there is no picture that can be read in {source}{why}",
+            hint="Pass a folder of PNG, JPEG, WebP, TIFF, GIF or BMP files, or a CSV or JSON lines "
+            "with file and label.",
         )
     if not cached:
         array.unlink(missing_ok=True)  # another process of the run may have been faster
-    mean, std = _statistics(sums, len(names) * size * size)
-    below = [one.relative_to(folder).as_posix() for one in names]
-    said = {"names": below, "mean": mean, "std": std, "cached": cached, "skipped": skipped}
+    mean, std = _statistics(sums, len(used) * size * size)
+    names, labels = [one.name for one in used], [one.label for one in used]
+    said = {
+        "names": names, "labels": labels, "mean": mean, "std": std, "cached": cached,
+        "skipped": skipped,
+    }  # fmt: skip
     write_atomic(about, json.dumps(said, indent=1))
     return Gathered(
-        tuple(below), folder, size, channels, mean, std, array if cached else None, skipped
-    )
+        tuple(names), tuple(labels), _folder_of(source), size, channels, mean, std,
+        array if cached else None, skipped,
+    )  # fmt: skip
 
 
 def _decoded(
-    paths: Sequence[Path], size: int, channels: int, skipped: dict[str, str], file: Any
-) -> tuple[list[Path], torch.Tensor]:
+    listed: Sequence[_Listed], size: int, channels: int, skipped: dict[str, str], file: Any
+) -> tuple[list[_Listed], torch.Tensor]:
     """Those that can be decoded, and the sums of their values and squares by channel."""
-    names, sums = [], torch.zeros(2, channels, dtype=torch.float64)
+    used, sums = [], torch.zeros(2, channels, dtype=torch.float64)
 
     def one(
         path: Path, most_bytes: int = _LARGE_BYTES
@@ -260,19 +339,20 @@ def _decoded(
             return error.message
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        for path, made in zip(paths, pool.map(one, paths), strict=True):
+        decoded = pool.map(one, [each.path for each in listed])
+        for each, made in zip(listed, decoded, strict=True):
             if made is None:  # by this thread: each thread's allocator keeps what it once had
-                made = one(path, picture.MOST_DECODE_BYTES)
+                made = one(each.path, picture.MOST_DECODE_BYTES)
             assert made is not None
             if isinstance(made, str):
-                skipped[str(path)] = made
+                skipped[each.place] = made
                 continue
-            names.append(path)
+            used.append(each)
             values = torch.from_numpy(made.astype("float64"))
             sums += torch.stack((values.sum((1, 2)), values.square().sum((1, 2))))
             if file is not None:
                 file.write(made.tobytes())
-    return names, sums
+    return used, sums
 
 
 def _statistics(sums: torch.Tensor, count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
