@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from anyrig.devices.machine import Device
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -32,6 +36,31 @@ class MemoryUsage(NamedTuple):
     num_alloc_retries: int = 0
     """How often the allocator had to empty its cache to serve a request, since the process began:
     with that cache the work would have taken more than the device, or a limit, allows."""
+
+    @property
+    def cached_bytes(self) -> int | None:
+        """Reserved and in no tensor: the framework's cache."""
+        if self.reserved_bytes is None or self.allocated_bytes is None:
+            return None
+        return max(0, self.reserved_bytes - self.allocated_bytes)
+
+
+def read_torch_memory(device: Device) -> MemoryUsage | None:
+    """This process's use of a GPU through torch; None where it has not loaded torch, or torch does
+    not use that GPU. A GPU that torch has not used yet stays untouched.
+    """
+    torch = sys.modules.get("torch")
+    backend = next((one for one in device.backends if one.usable and one.library == "torch"), None)
+    if torch is None or backend is None:
+        return None
+    module = getattr(torch, {"rocm": "cuda"}.get(backend.provider, backend.provider), None)
+    if module is None or not hasattr(module, "is_available") or not module.is_available():
+        return None
+    if hasattr(module, "is_initialized") and not module.is_initialized():
+        return MemoryUsage(0, 0, 0, 0, total_bytes=device.memory.total_bytes)
+    handle: Any = importlib.import_module("anyrig.backends.torch").TorchHandle(device, backend)
+    usage: MemoryUsage = handle.memory()
+    return usage
 
 
 class ResidentMemory:

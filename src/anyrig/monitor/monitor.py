@@ -7,6 +7,7 @@ hangs delays nobody else.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -15,7 +16,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from queue import SimpleQueue
 
-from anyrig.devices.machine import Machine
+from anyrig.backends.memory import read_torch_memory
+from anyrig.devices.discovery import discover
+from anyrig.devices.machine import Device, Machine
 from anyrig.devices.probe import HostProbe, LiveProbe
 from anyrig.errors import InvalidInputError
 from anyrig.monitor.alerts import AlertDetector, DeviceAlert
@@ -45,8 +48,8 @@ class Monitor:
     """Samples every device of a machine once an interval.
 
     Args:
-        machine: from `discover`.
-        interval_s: between two samples.
+        machine: from `discover`; this one if None.
+        interval: seconds between two samples.
         history_length: how many samples of each device are kept.
         find_ours: returns the pids that count as ours; by default this process and its
             descendants.
@@ -55,23 +58,25 @@ class Monitor:
 
     def __init__(
         self,
-        machine: Machine,
-        interval_s: float = 1.0,
+        machine: Machine | None = None,
+        interval: float = 1.0,
         history_length: int = 600,
         *,
         find_ours: Callable[[], frozenset[int]] = find_own_processes,
         readers: Sequence[DeviceReader] | None = None,
     ) -> None:
-        if not interval_s > 0 or history_length < 1:
+        if not interval > 0 or history_length < 1:
             raise InvalidInputError(
-                f"invalid monitor options: interval {interval_s:g} s, history {history_length}",
+                f"invalid monitor options: interval {interval:g} s, history {history_length}",
                 hint="The interval must be above 0 s, and the history at least 1 sample long.",
             )
-        self._interval_s = interval_s
-        self._wait_s = min(max(_WAIT_SHARE * interval_s, _MIN_WAIT_S), _MAX_WAIT_S)
+        self._interval_s = interval
+        self._wait_s = min(max(_WAIT_SHARE * interval, _MIN_WAIT_S), _MAX_WAIT_S)
+        machine = machine or discover(os.environ)
         system = HostProbe(LiveProbe())
         self._readers = list(open_readers(machine, system) if readers is None else readers)
         self._host_reader = HostReader(machine, system)
+        self._machine = machine
         self._processes = ProcessTable(find_ours)
         self._histories = {
             device.id: deque[DeviceSample](maxlen=history_length) for device in machine.devices
@@ -166,6 +171,9 @@ class Monitor:
             samples |= {sample.device: sample for sample in collected}
         pids = {process.pid for sample in samples.values() for process in sample.processes or ()}
         host = self._host_reader.read(at, self._processes, pids)
+        for device in self._machine.gpus:
+            if device.id in samples:
+                samples[device.id] = _add_framework_memory(samples[device.id], device)
         cpu = self._host_reader.read_cpu(host)
         samples[cpu.device] = cpu
         ordered = tuple(samples[id_] for id_ in self._histories if id_ in samples)
@@ -192,6 +200,17 @@ class Monitor:
                 log.exception("sampling failed")
             elapsed_s = time.monotonic() - start_s
             self._stopped.wait(self._interval_s - elapsed_s % self._interval_s)
+
+
+def _add_framework_memory(sample: DeviceSample, device: Device) -> DeviceSample:
+    memory = None if sample.lost else read_torch_memory(device)
+    if memory is None:
+        return sample
+    return replace(
+        sample,
+        memory_allocated_bytes=memory.allocated_bytes,
+        memory_reserved_bytes=memory.reserved_bytes,
+    )
 
 
 class ReaderThread:

@@ -71,6 +71,10 @@ class DeviceSample:
     memory_used_bytes: int | None = None
     """By all processes and the driver."""
     memory_own_bytes: int | None = None
+    memory_allocated_bytes: int | None = None
+    """In live tensors of torch in this process; None where it has not loaded torch."""
+    memory_reserved_bytes: int | None = None
+    """Held by torch in this process: live tensors and its cache."""
     power_w: float | None = None
     power_limit_w: float | None = None
     temperature_c: float | None = None
@@ -105,6 +109,11 @@ class DeviceSample:
     def memory_others_bytes(self) -> int | None:
         """Used by other processes and by the driver itself."""
         return _subtract(self.memory_used_bytes, self.memory_own_bytes)
+
+    @property
+    def memory_cached_bytes(self) -> int | None:
+        """Reserved by torch in this process and in no tensor: what releasing memory returns."""
+        return _subtract(self.memory_reserved_bytes, self.memory_allocated_bytes)
 
     @property
     def memory_percent(self) -> float | None:
@@ -181,17 +190,23 @@ def snapshot_to_json(
     return {
         "time": snapshot.wall_s,
         "monotonic": snapshot.monotonic_s,
-        "devices": [
-            {
-                **_fields_to_json(sample),
-                "memory_free_bytes": sample.memory_free_bytes,
-                "memory_others_bytes": sample.memory_others_bytes,
-                "framework": None,  # part of the format since 0.1.0, never filled by a command
-            }
-            for sample in snapshot.devices
-        ],
+        "devices": [_device_to_json(sample) for sample in snapshot.devices],
         "host": _fields_to_json(snapshot.host),
         "warnings": [alert._asdict() for alert in alerts],
+    }
+
+
+def _device_to_json(sample: DeviceSample) -> dict[str, Any]:
+    fields = _fields_to_json(sample)
+    allocated, reserved = (fields.pop(f"memory_{name}_bytes") for name in ("allocated", "reserved"))
+    framework = None  # commands load none
+    if allocated is not None:
+        framework = {"allocated_bytes": allocated, "reserved_bytes": reserved}
+    return {
+        **fields,
+        "memory_free_bytes": sample.memory_free_bytes,
+        "memory_others_bytes": sample.memory_others_bytes,
+        "framework": framework,
     }
 
 

@@ -17,10 +17,21 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anyrig.monitor import Monitor
     from anyrig.training.callbacks import Callback
     from anyrig.training.config import TrainConfig
     from anyrig.training.data import optimize_dataloader
     from anyrig.training.losses import LossOutput
+    from anyrig.training.own_loop import (
+        MemoryProfile,
+        MixedPrecision,
+        find_batch_size,
+        gpu_info,
+        memory_usage,
+        prepare_model,
+        profile_memory,
+        release_memory,
+    )
     from anyrig.training.step import StepResult, TrainStep
     from anyrig.training.tasks import Task
     from anyrig.training.trainer import Trainer, TrainResult
@@ -28,21 +39,34 @@ if TYPE_CHECKING:
 _MODULES = {
     "Callback": "callbacks",
     "LossOutput": "losses",
+    "MemoryProfile": "own_loop",
+    "MixedPrecision": "own_loop",
     "StepResult": "step",
     "Task": "tasks",
     "TrainConfig": "config",
     "TrainResult": "trainer",
     "TrainStep": "step",
     "Trainer": "trainer",
+    "find_batch_size": "own_loop",
+    "gpu_info": "own_loop",
+    "memory_usage": "own_loop",
     "optimize_dataloader": "data",
+    "prepare_model": "own_loop",
+    "profile_memory": "own_loop",
+    "release_memory": "own_loop",
 }
 __all__ = [
-    "Callback", "LossOutput", "StepResult", "Task", "TrainConfig", "TrainResult", "TrainStep",
-    "Trainer", "optimize_dataloader",
+    "Callback", "LossOutput", "MemoryProfile", "MixedPrecision", "Monitor", "StepResult", "Task",
+    "TrainConfig", "TrainResult", "TrainStep", "Trainer", "find_batch_size", "gpu_info",
+    "memory_usage", "optimize_dataloader", "prepare_model", "profile_memory", "release_memory",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Monitor":
+        from anyrig.monitor import Monitor
+
+        return Monitor
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with _without_collections():

@@ -878,9 +878,11 @@ def optimize_dataloader(
     cost = measure_reading(sample_batches(loader.dataset, collate, size))
     plan = plan_loading(cost, LoadingConfig(), device.partition(":")[0], step_s)
     options = plan.options
-    order: dict[str, Any] = {"batch_sampler": loader.batch_sampler}
-    if loader.batch_sampler is None:
-        order = {"batch_size": None, "sampler": loader.sampler}
+    order: dict[str, Any] = {"batch_size": loader.batch_size, "sampler": loader.sampler}
+    if loader.batch_size is not None:
+        order["drop_last"] = loader.drop_last
+    elif loader.batch_sampler is not None:
+        order = {"batch_sampler": loader.batch_sampler}
     workers: dict[str, Any] = {}
     if options.num_workers:
         workers = {"prefetch_factor": options.prefetch_factor, "persistent_workers": True}
