@@ -55,7 +55,9 @@ def read_pages(path: Path, limits: Limits, on_page: OnPage) -> Document:
             with compressed.unpack(path, limits) as inner:
                 return replace(read_pages(inner, limits, on_page), path=path)
         if format == "pdf":
-            document = _read_pdf(path, limits, on_page)
+            from anyrig.text.formats import pdf
+
+            document = pdf.read_pages(path, limits, on_page)
         elif format in picture.FORMATS:
             document = _read_picture(path, format, limits)
         elif format in eml.FORMATS:
@@ -75,9 +77,9 @@ def render_pages(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -
             with compressed.unpack(path, limits) as inner:
                 yield from render_pages(inner, numbers, dpi, limits)
         elif format == "pdf":
-            from anyrig.text.formats import pdf_pages
+            from anyrig.text.formats import pdf
 
-            yield from pdf_pages.drawn(path, list(numbers), dpi, limits)
+            yield from pdf.render(path, list(numbers), dpi, limits)
         elif format in picture.FORMATS:
             yield from picture.drawn(path, format, list(numbers), limits)
         elif format in eml.FORMATS:
@@ -100,30 +102,6 @@ def _read_plain(path: Path, limits: Limits) -> Document:
     bad = fault(text)
     warnings = (f"the text of {path.name} may be of no use: {bad}",) if bad else ()
     return replace(Document.from_text(text), warnings=warnings)
-
-
-def _read_pdf(path: Path, limits: Limits, on_page: OnPage) -> Document:
-    from anyrig.text.formats import pdf_pages
-
-    found = pdf_pages.read(path, limits, on_page)
-    leaves = list(enumerate(found.leaves, 1))
-    chapters = (
-        Chapter(
-            title,
-            tuple(
-                block
-                for number, leaf in run
-                for block in (not leaf.lack and leaf.blocks) or (Block("", page=number),)
-            ),
-            role=role,
-        )
-        for (title, role), run in groupby(leaves, key=lambda entry: (entry[1].title, entry[1].role))
-    )
-    scans = (Scan(number, leaf.lack, leaf.text) for number, leaf in leaves if leaf.lack)
-    return Document(
-        found.metadata, tuple(chapters), format="pdf", warnings=tuple(found.warnings),
-        scans=tuple(scans),
-    )  # fmt: skip
 
 
 def _read_picture(path: Path, format: str, limits: Limits) -> Document:

@@ -16,7 +16,6 @@ from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import Block, Document
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.pdf import draw_cover, read
-from anyrig.text.formats.pdf_page import Line
 from anyrig.text.sandbox import read_book as read_any
 from tests.text.formats.pdf_making import Leaf, pdf, width_of, write
 
@@ -402,10 +401,6 @@ def test_every_letter_of_a_page_is_somewhere(tmp_path: Path) -> None:
         leaf.put(20 + (number * 67) % 370, 20 + (number * 131) % 560, word, 6 + number % 7)
     said = " ".join(texts(read_leaves(tmp_path, [leaf])))
     assert Counter("".join(said.split())) == Counter("".join(words))
-
-
-def line(text: str) -> Line:
-    return Line(text, 0, 100, 0, 10, 10, 1)
 
 
 def test_words_of_a_tight_line_are_parted(tmp_path: Path) -> None:

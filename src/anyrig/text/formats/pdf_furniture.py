@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from anyrig.text.formats.pdf_characters import PdfPage, TextRun
 from anyrig.text.formats.pdf_lines import rows_of
-from anyrig.text.formats.pdf_page import Page, Piece
 from anyrig.text.formats.titles import label
 from anyrig.text.roman_numerals import roman_value
 
@@ -44,7 +44,7 @@ class Edge:
     apart: bool
     """Whether more than a line's space parts it from the text, or there is no text."""
     text: str
-    pieces: tuple[Piece, ...]
+    runs: tuple[TextRun, ...]
     bare: str = ""
     """The text without the number of the page, in small letters."""
 
@@ -53,42 +53,42 @@ class Edge:
         return len(self.bare) < len(" ".join(self.text.casefold().split()))
 
 
-def furniture(pages: Sequence[Page]) -> dict[int, list[Piece]]:
+def furniture(pages: Sequence[PdfPage]) -> dict[int, list[TextRun]]:
     """What is furniture, by the page's number: what stands aside, and heads, feet, numbers."""
-    found: dict[int, list[Piece]] = {page.number: [] for page in pages}
+    found: dict[int, list[TextRun]] = {page.number: [] for page in pages}
     for page in pages:
-        found[page.number] += [piece for piece in page.pieces if piece.aside]
+        found[page.number] += [run for run in page.runs if run.aside]
     leading = _leading(pages)
     body = body_size(pages)
     edges = _without_page_numbers([edge for page in pages for edge in _edges(page, leading)])
     for edge in _repeated(edges, len(pages), body) | _counted(edges, pages):
-        found[edge.page] += edge.pieces
+        found[edge.page] += edge.runs
     return found
 
 
-def body_size(pages: Sequence[Page]) -> float:
+def body_size(pages: Sequence[PdfPage]) -> float:
     """The size that most letters have."""
     sizes: Counter[float] = Counter()
     for page in pages:
-        for piece in page.pieces:
-            if not piece.aside:
-                sizes[round(piece.size * 2) / 2] += len(piece.text)
+        for run in page.runs:
+            if not run.aside:
+                sizes[round(run.size * 2) / 2] += len(run.text)
     return sizes.most_common(1)[0][0] if sizes else 10.0
 
 
-def _leading(pages: Sequence[Page]) -> float:
+def _leading(pages: Sequence[PdfPage]) -> float:
     """From one base line to the next, as it mostly is."""
     steps: Counter[float] = Counter()
     for page in pages[:400]:
-        rows = rows_of(piece for piece in page.pieces if not piece.aside)
+        rows = rows_of(run for run in page.runs if not run.aside)
         for above, below in zip(rows, rows[1:], strict=False):
             if abs(above[0].size - below[0].size) < 0.5:
                 steps[round((above[0].base - below[0].base) * 2) / 2] += 1
     return steps.most_common(1)[0][0] if steps else 14.0
 
 
-def _edges(page: Page, leading: float) -> list[Edge]:
-    rows = rows_of(piece for piece in page.pieces if not piece.aside)
+def _edges(page: PdfPage, leading: float) -> list[Edge]:
+    rows = rows_of(run for run in page.runs if not run.aside)
     made: list[Edge] = []
     for top, ordered in ((True, rows), (False, rows[::-1])):
         limit = page.height * (1 - _ZONE) if top else page.height * _ZONE
@@ -100,8 +100,8 @@ def _edges(page: Page, leading: float) -> list[Edge]:
             apart = inner is None or abs(base - inner) > 1.3 * leading
             made.append(
                 Edge(
-                    page.number, top, depth, base, max(piece.size for piece in row), apart,
-                    " ".join(piece.text for piece in row), tuple(row),
+                    page.number, top, depth, base, max(run.size for run in row), apart,
+                    " ".join(run.text for run in row), tuple(row),
                 )
             )  # fmt: skip
     return made
@@ -178,7 +178,7 @@ def _comes_again(level: list[Edge], num_pages: int, body: float) -> bool:
     if sum(edge.apart for edge in level) * 2 > len(level):
         return True
     other = abs(level[0].size - body) > 0.06 * body and len(pages) > 2
-    numbered = all(edge.has_page_number and len(edge.pieces) > 1 for edge in level)
+    numbered = all(edge.has_page_number and len(edge.runs) > 1 for edge in level)
     return other or numbered
 
 
@@ -220,7 +220,7 @@ def _from_the_edge(found: set[Edge], edges: list[Edge]) -> set[Edge]:
     }
 
 
-def _counted(edges: list[Edge], pages: Sequence[Page]) -> set[Edge]:
+def _counted(edges: list[Edge], pages: Sequence[PdfPage]) -> set[Edge]:
     """Numbers at the edge that go up as the pages do."""
     labels = {page.number: page.label for page in pages}
     by_offset: dict[tuple[bool, bool, int], list[Edge]] = defaultdict(list)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anyrig.text.document import Role
-from anyrig.text.formats.pdf_page import Line
+from anyrig.text.formats.pdf_lines import PdfLine
 from anyrig.text.formats.pdf_paragraphs import CAPTION, Paragraph, Style
 from anyrig.text.formats.titles import RANK, label
 
@@ -22,7 +22,7 @@ _CUTS = frozenset(("volume", "book", "part", "chapter", "named", "contents"))
 
 
 @dataclass(frozen=True)
-class Entry:
+class OutlineEntry:
     """An entry of the file's outline."""
 
     level: int
@@ -93,7 +93,7 @@ def _calls_itself(paragraph: Paragraph, text: str) -> bool:
     return centred and text.isupper() and 3 < len(text) <= 60
 
 
-def _is_centred(line: Line) -> bool:
+def _is_centred(line: PdfLine) -> bool:
     before, after = line.left - line.margin, line.edge - line.right
     return before > 2 * line.size and abs(before - after) < 0.1 * (line.edge - line.margin)
 
@@ -191,7 +191,9 @@ def _with_title(start: Start, paragraphs: Sequence[Paragraph], levels: dict[int,
     return Start(start.paragraph, start.level, f"{start.title}: {_text(paragraphs[after])}")
 
 
-def starts_by_outline(paragraphs: Sequence[Paragraph], entries: Sequence[Entry]) -> list[Start]:
+def starts_by_outline(
+    paragraphs: Sequence[Paragraph], entries: Sequence[OutlineEntry]
+) -> list[Start]:
     """Where the outline's entries point; also finds out which paragraphs they name."""
     made: list[Start] = []
     begin = _first_of_pages(paragraphs)
@@ -214,7 +216,7 @@ def _first_of_pages(paragraphs: Sequence[Paragraph]) -> dict[int, int]:
     return begin
 
 
-def _place(paragraphs: Sequence[Paragraph], entry: Entry, begin: dict[int, int]) -> int:
+def _place(paragraphs: Sequence[Paragraph], entry: OutlineEntry, begin: dict[int, int]) -> int:
     """The paragraph that an entry points to: the one it names, else the one at its height."""
     pages = [page for page in begin if page >= entry.page]
     if not pages:

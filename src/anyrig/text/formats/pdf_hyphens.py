@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from anyrig.text.formats.pdf_page import Line
+from anyrig.text.formats.pdf_lines import PdfLine
 
 _SOFT = "\u00ad"
 _HYPHENS = "-\u2010\u2011" + _SOFT
@@ -73,7 +73,7 @@ class Joined(NamedTuple):
     """Where a word begins that stands on another page, and that page."""
 
 
-def joined(lines: Sequence[Line], words: Words) -> Joined:
+def joined(lines: Sequence[PdfLine], words: Words) -> Joined:
     """The text of some lines, the stretches of it that are raised, and where pages begin."""
     text = ""
     raised: list[Raised] = []

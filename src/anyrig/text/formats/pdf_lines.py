@@ -1,4 +1,4 @@
-"""Pieces to lines in reading order: columns are read one after the other.
+"""Runs of text to lines in reading order: columns are read one after the other.
 
 A page is cut into bands by what goes across the gutter (a title, a wide figure's caption); inside
 a band the left column comes first. Only what looks like running text on both sides of a gutter is
@@ -9,38 +9,104 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
-from anyrig.text.formats.pdf_page import Line, Page, Piece, line_of, placed
+from anyrig.text.formats.pdf_characters import PdfPage, Span, TextRun
 
 _FEWEST = 4
 """Lines on each side of a gutter."""
 _MOST_TRIES = 60
 
 
-def rows_of(pieces: Iterable[Piece]) -> list[list[Piece]]:
-    """Pieces that share a base line, from the top; each row from left to right."""
-    rows: list[list[Piece]] = []
-    for piece in sorted(pieces, key=lambda piece: (-piece.base, piece.left)):
-        if rows and abs(rows[-1][0].base - piece.base) <= 0.25 * min(rows[-1][0].size, piece.size):
-            rows[-1].append(piece)
+@dataclass(frozen=True, slots=True)
+class PdfLine:
+    """Pieces on one base line of one column."""
+
+    text: str
+    left: float
+    right: float
+    base: float
+    size: float
+    first: float
+    page: int
+    bold: bool = False
+    mono: bool = False
+    raised: tuple[Span, ...] = ()
+    cells: tuple[tuple[float, float, str], ...] = ()
+    """Its runs, where there is more than one: left, right, text."""
+    margin: float = 0.0
+    """Where its column begins."""
+    edge: float = 0.0
+    """Where its column ends."""
+    region: int = 0
+    """Counts columns and bands through the whole document."""
+
+    @property
+    def width(self) -> float:
+        """From its first glyph to its last."""
+        return self.right - self.left
+
+
+def line_of(runs: list[TextRun], page: int) -> PdfLine:
+    """The line that runs on one base line make, from left to right."""
+    ordered = sorted(runs, key=lambda run: run.left)
+    text, raised = "", []
+    for run in ordered:
+        start = len(text) + bool(text)
+        text = f"{text} {run.text}" if text else run.text
+        raised += [(start + begin, start + end) for begin, end in run.raised]
+    main = max(ordered, key=lambda run: len(run.text))
+    letters = sum(len(run.text) for run in ordered)
+    return PdfLine(
+        text=text, left=ordered[0].left, right=max(run.right for run in ordered),
+        base=main.base, size=main.size, first=ordered[0].first, page=page,
+        bold=sum(len(run.text) for run in ordered if run.bold) > 0.8 * letters,
+        mono=all(run.mono for run in ordered),
+        raised=tuple(raised),
+        cells=_cells(ordered) if len(ordered) > 1 else (),
+    )  # fmt: skip
+
+
+def _cells(ordered: list[TextRun]) -> tuple[tuple[float, float, str], ...]:
+    """The runs as a table's cells: parted by more than wide words' gaps."""
+    cells: list[tuple[float, float, str]] = []
+    for run in ordered:
+        if cells and run.left - cells[-1][1] < 1.2 * run.size:
+            left, _, text = cells[-1]
+            cells[-1] = (left, run.right, f"{text} {run.text}")
         else:
-            rows.append([piece])
-    return [sorted(row, key=lambda piece: piece.left) for row in rows]
+            cells.append((run.left, run.right, run.text))
+    return tuple(cells) if len(cells) > 1 else ()
 
 
-def regions_of(pieces: Sequence[Piece], depth: int = 0) -> list[list[Piece]]:
+def placed(line: PdfLine, margin: float, edge: float, region: int) -> PdfLine:
+    """The line in its column."""
+    return replace(line, margin=margin, edge=edge, region=region)
+
+
+def rows_of(runs: Iterable[TextRun]) -> list[list[TextRun]]:
+    """Pieces that share a base line, from the top; each row from left to right."""
+    rows: list[list[TextRun]] = []
+    for run in sorted(runs, key=lambda run: (-run.base, run.left)):
+        if rows and abs(rows[-1][0].base - run.base) <= 0.25 * min(rows[-1][0].size, run.size):
+            rows[-1].append(run)
+        else:
+            rows.append([run])
+    return [sorted(row, key=lambda run: run.left) for row in rows]
+
+
+def regions_of(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]]:
     """The parts of a page that are read one after the other."""
-    if not pieces:
+    if not runs:
         return []
-    gutter = _gutter(pieces) if depth < 3 else None
+    gutter = _gutter(runs) if depth < 3 else None
     if gutter is None:
-        return [list(pieces)]
-    made: list[list[Piece]] = []
-    for band in _bands(pieces, gutter):
-        left = [piece for piece in band if piece.right <= gutter]
-        right = [piece for piece in band if piece.left >= gutter]
+        return [list(runs)]
+    made: list[list[TextRun]] = []
+    for band in _bands(runs, gutter):
+        left = [run for run in band if run.right <= gutter]
+        right = [run for run in band if run.left >= gutter]
         if len(left) + len(right) < len(band):
             made.append(band)
             continue
@@ -48,11 +114,11 @@ def regions_of(pieces: Sequence[Piece], depth: int = 0) -> list[list[Piece]]:
     return [region for region in made if region]
 
 
-def _bands(pieces: Sequence[Piece], gutter: float) -> list[list[Piece]]:
+def _bands(runs: Sequence[TextRun], gutter: float) -> list[list[TextRun]]:
     """Stretches from the top down, in turn across the gutter and on its two sides."""
-    bands: list[tuple[bool, list[Piece]]] = []
-    for row in rows_of(pieces):
-        across = any(piece.left < gutter < piece.right for piece in row)
+    bands: list[tuple[bool, list[TextRun]]] = []
+    for row in rows_of(runs):
+        across = any(run.left < gutter < run.right for run in row)
         if bands and bands[-1][0] == across:
             bands[-1][1].extend(row)
         else:
@@ -60,19 +126,19 @@ def _bands(pieces: Sequence[Piece], gutter: float) -> list[list[Piece]]:
     return [band for _, band in bands]
 
 
-def _gutter(pieces: Sequence[Piece]) -> float | None:
+def _gutter(runs: Sequence[TextRun]) -> float | None:
     """Where the space between two columns is, if there are columns."""
-    size = median(piece.size for piece in pieces)
-    places = Counter(round(piece.right / 3) for piece in pieces)
+    size = median(run.size for run in runs)
+    places = Counter(round(run.right / 3) for run in runs)
     best: tuple[int, float] | None = None
     for place, _ in places.most_common(_MOST_TRIES):
         edge = place * 3 + 1.5
-        left = [piece for piece in pieces if piece.right <= edge]
-        right = [piece for piece in pieces if piece.left > edge]
+        left = [run for run in runs if run.right <= edge]
+        right = [run for run in runs if run.left > edge]
         if len(left) < _FEWEST or len(right) < _FEWEST:
             continue
-        side = min(piece.left for piece in right)
-        gap = side - max(piece.right for piece in left)
+        side = min(run.left for run in right)
+        gap = side - max(run.right for run in left)
         if gap < 0.6 * size or not _are_columns(left, right, size):
             continue
         if best is None or len(left) + len(right) > best[0]:
@@ -80,7 +146,7 @@ def _gutter(pieces: Sequence[Piece]) -> float | None:
     return best[1] if best else None
 
 
-def _are_columns(left: list[Piece], right: list[Piece], size: float) -> bool:
+def _are_columns(left: list[TextRun], right: list[TextRun], size: float) -> bool:
     """Whether both sides are running text, and stand beside each other."""
     if not _beside(left, right):
         return False
@@ -102,22 +168,22 @@ def _are_columns(left: list[Piece], right: list[Piece], size: float) -> bool:
     )
 
 
-def _beside(left: list[Piece], right: list[Piece]) -> bool:
+def _beside(left: list[TextRun], right: list[TextRun]) -> bool:
     top = min(max(p.top for p in left), max(p.top for p in right))
     bottom = max(min(p.base for p in left), min(p.base for p in right))
     least = min(max(p.top for p in side) - min(p.base for p in side) for side in (left, right))
     return top - bottom > 0.5 * least
 
 
-def _share_rows(left: list[Piece], right: list[Piece]) -> bool:
+def _share_rows(left: list[TextRun], right: list[TextRun]) -> bool:
     """Whether most lines of one side have one at their height on the other, as cells have."""
-    heights = {round(piece.base) for piece in right}
-    bases = {round(piece.base) for piece in left}
+    heights = {round(run.base) for run in right}
+    bases = {round(run.base) for run in left}
     shared = sum(bool({base - 1, base, base + 1} & heights) for base in bases)
     return shared > 0.7 * min(len(bases), len(heights))
 
 
-def _is_prose(side: list[Piece], size: float) -> bool:
+def _is_prose(side: list[TextRun], size: float) -> bool:
     begin, end = min(p.left for p in side), max(p.right for p in side)
     rows = rows_of(side)
     widths = [row[-1].right - row[0].left for row in rows]
@@ -130,21 +196,21 @@ def _is_prose(side: list[Piece], size: float) -> bool:
     )
 
 
-def _begins_alike(side: list[Piece]) -> bool:
-    places = Counter(round(piece.left / 2) for piece in side)
+def _begins_alike(side: list[TextRun]) -> bool:
+    places = Counter(round(run.left / 2) for run in side)
     return sum(count for _, count in places.most_common(2)) >= 0.6 * len(side)
 
 
-def _is_words(side: list[Piece]) -> bool:
-    letters = sum(sum(letter.isalpha() for letter in piece.text) for piece in side)
-    return letters > 0.55 * sum(len(piece.text) for piece in side)
+def _is_words(side: list[TextRun]) -> bool:
+    letters = sum(sum(letter.isalpha() for letter in run.text) for run in side)
+    return letters > 0.55 * sum(len(run.text) for run in side)
 
 
-def lines_of(page: Page, pieces: Sequence[Piece], first_region: int) -> list[Line]:
+def lines_of(page: PdfPage, runs: Sequence[TextRun], first_region: int) -> list[PdfLine]:
     """The lines of a page in reading order, each with the bounds of its column."""
-    made: list[Line] = []
-    for number, region in enumerate(regions_of(pieces)):
-        usual = median(piece.size for piece in region)
+    made: list[PdfLine] = []
+    for number, region in enumerate(regions_of(runs)):
+        usual = median(run.size for run in region)
         initials = [p for p in region if p.size > 1.6 * usual and len(p.text) <= 2]
         rows = rows_of(p for p in region if p not in initials) + [[p] for p in initials]
         rows.sort(key=lambda row: -row[0].base)
@@ -154,7 +220,7 @@ def lines_of(page: Page, pieces: Sequence[Piece], first_region: int) -> list[Lin
     return made
 
 
-def _bounds(lines: list[Line]) -> tuple[float, float]:
+def _bounds(lines: list[PdfLine]) -> tuple[float, float]:
     """Where a column begins and ends: what its full lines share, not what sticks out."""
     lefts = Counter(round(line.left) for line in lines)
     usual = [place for place, count in lefts.items() if count >= max(2, 0.12 * len(lines))]
@@ -162,7 +228,7 @@ def _bounds(lines: list[Line]) -> tuple[float, float]:
     return float(margin), max(line.right for line in lines)
 
 
-def _with_initials(lines: list[Line]) -> list[Line]:
+def _with_initials(lines: list[PdfLine]) -> list[PdfLine]:
     """Large initials put back before the line that they begin."""
     made = list(lines)
     for initial in lines:
@@ -181,9 +247,9 @@ def _with_initials(lines: list[Line]) -> list[Line]:
     return made
 
 
-def _initial_joined(lines: list[Line], initial: Line, beside: list[Line]) -> list[Line]:
+def _initial_joined(lines: list[PdfLine], initial: PdfLine, beside: list[PdfLine]) -> list[PdfLine]:
     first = max(beside, key=lambda line: line.base)
-    made: list[Line] = []
+    made: list[PdfLine] = []
     for line in lines:
         if line is first:
             # "A" and "I" may be words of their own; then the gap is a space's.

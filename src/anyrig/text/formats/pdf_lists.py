@@ -15,7 +15,7 @@ from itertools import pairwise
 from statistics import median
 
 from anyrig.text.document import Role
-from anyrig.text.formats.pdf_page import Line
+from anyrig.text.formats.pdf_lines import PdfLine
 from anyrig.text.formats.pdf_paragraphs import Paragraph, is_dotted
 from anyrig.text.matter import is_titled
 from anyrig.text.roman_numerals import roman_value
@@ -41,7 +41,7 @@ class ListedMatter:
 
 def find_lists(paragraphs: Sequence[Paragraph]) -> list[ListedMatter]:
     """The tables of contents, lists of figures and indexes of a document, in order."""
-    pages: dict[int, list[tuple[int, Line]]] = defaultdict(list)
+    pages: dict[int, list[tuple[int, PdfLine]]] = defaultdict(list)
     for number, paragraph in enumerate(paragraphs):
         for line in paragraph.lines:
             pages[line.page].append((number, line))
@@ -67,7 +67,7 @@ def _is_open(
     )
 
 
-def _find_contents(lines: list[tuple[int, Line]], *, goes_on: bool) -> list[int]:
+def _find_contents(lines: list[tuple[int, PdfLine]], *, goes_on: bool) -> list[int]:
     """The paragraphs with entries of a table of contents; empty where there is none."""
     entries = [(n, line, value) for n, line in lines if (value := _page_number(line))]
     if goes_on and entries:  # the rest of one: what stands above its last entry
@@ -87,7 +87,7 @@ def _find_contents(lines: list[tuple[int, Line]], *, goes_on: bool) -> list[int]
     return [number for number, _, _ in entries] if 4 * aligned >= 3 * len(entries) else []
 
 
-def _page_number(line: Line) -> int:
+def _page_number(line: PdfLine) -> int:
     """The number that a line ends in after dots or a wide gap; 0 if there is none."""
     match = _LAST_NUMBER.search(line.text)
     if match is None or not (line.cells or is_dotted(line.text)):
@@ -99,7 +99,7 @@ def _page_number(line: Line) -> int:
     return int(match[1]) if match[1].isdigit() else roman_value(match[1]) and 1
 
 
-def _find_index(lines: list[tuple[int, Line]]) -> list[int]:
+def _find_index(lines: list[tuple[int, PdfLine]]) -> list[int]:
     entries = [
         (number, match[1].casefold())
         for number, line in lines
@@ -121,7 +121,7 @@ def _find_index(lines: list[tuple[int, Line]]) -> list[int]:
 def _add(
     found: list[ListedMatter],
     paragraphs: Sequence[Paragraph],
-    lines: list[tuple[int, Line]],
+    lines: list[tuple[int, PdfLine]],
     entries: list[int],
     role: Role,
 ) -> None:

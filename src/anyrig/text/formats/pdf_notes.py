@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from anyrig.text.formats.pdf_page import Line
+from anyrig.text.formats.pdf_lines import PdfLine
 
 _MARK = re.compile(r"(?P<mark>\d{1,3}|[*\u2020\u2021\u00a7\u00b6#]{1,4}|[a-z])(?=[\s.)\]:]|\D)")
 _RAISED_MARK = re.compile(r"\d{1,3}|[*\u2020\u2021\u00a7\u00b6#]{1,4}|[a-z]")
@@ -18,7 +18,7 @@ class Note:
 
     mark: str
     """Empty when it goes on from the page before."""
-    lines: tuple[Line, ...]
+    lines: tuple[PdfLine, ...]
 
 
 def is_mark(text: str) -> bool:
@@ -26,7 +26,9 @@ def is_mark(text: str) -> bool:
     return _RAISED_MARK.fullmatch(text.strip("[]() ,")) is not None
 
 
-def cut_notes(lines: list[Line], body: float, *, goes_on: bool) -> tuple[list[Line], list[Note]]:
+def cut_notes(
+    lines: list[PdfLine], body: float, *, goes_on: bool
+) -> tuple[list[PdfLine], list[Note]]:
     """A page's lines without its notes, and the notes.
 
     Args:
@@ -52,9 +54,9 @@ def cut_notes(lines: list[Line], body: float, *, goes_on: bool) -> tuple[list[Li
     return [line for line in lines if id(line) not in found], notes
 
 
-def _foot(column: list[Line], body: float) -> list[Line]:
+def _foot(column: list[PdfLine], body: float) -> list[PdfLine]:
     """The small type that a column ends with."""
-    foot: list[Line] = []
+    foot: list[PdfLine] = []
     for line in reversed(column):
         if line.size > _SMALLER * body:
             break
@@ -62,7 +64,7 @@ def _foot(column: list[Line], body: float) -> list[Line]:
     return foot
 
 
-def _notes(foot: list[Line], marks: set[str], *, goes_on: bool) -> list[Note]:
+def _notes(foot: list[PdfLine], marks: set[str], *, goes_on: bool) -> list[Note]:
     """The notes in a foot; none if nothing in it answers to a mark of the page."""
     starts = [_mark_of(line, marks) for line in foot]
     if not any(starts):
@@ -79,7 +81,7 @@ def _notes(foot: list[Line], marks: set[str], *, goes_on: bool) -> list[Note]:
     return notes
 
 
-def _mark_of(line: Line, marks: set[str]) -> str:
+def _mark_of(line: PdfLine, marks: set[str]) -> str:
     """The mark that a line begins with, if it is one that the page's text has."""
     match = _MARK.match(line.text)
     if match is None or match["mark"] not in marks:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from anyrig.text.formats.pdf_page import Line
+from anyrig.text.formats.pdf_lines import PdfLine
 
 Shape = Literal["text", "item", "code", "table", "verse", "contents"]
 _ENDS = re.compile(r"[.!?:;\u2026\u3002\uff01\uff1f][\"'\u201d\u2019\u00bb)\]\d*\u2020]*$")
@@ -27,7 +27,7 @@ CAPTION = re.compile(
 class Paragraph:
     """Lines that belong together."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[PdfLine, ...]
     shape: Shape = "text"
 
     @property
@@ -58,7 +58,7 @@ class Style:
     """The pages that list what is on others."""
 
 
-def style_of(lines: Sequence[Line], body: float) -> Style:
+def style_of(lines: Sequence[PdfLine], body: float) -> Style:
     """The style of a document from all its lines."""
     steps: Counter[float] = Counter()
     indented = plain = letters = mono = 0
@@ -83,7 +83,7 @@ def style_of(lines: Sequence[Line], body: float) -> Style:
     )  # fmt: skip
 
 
-def _contents_pages(lines: Sequence[Line]) -> frozenset[int]:
+def _contents_pages(lines: Sequence[PdfLine]) -> frozenset[int]:
     dotted = Counter(line.page for line in lines if _CONTENTS.fullmatch(line.text))
     return frozenset(page for page, count in dotted.items() if count > 2)
 
@@ -92,10 +92,10 @@ def _most(steps: Counter[float]) -> float:
     return steps.most_common(1)[0][0] if steps else 1.2
 
 
-def paragraphs_of(lines: Sequence[Line], style: Style) -> list[Paragraph]:
+def paragraphs_of(lines: Sequence[PdfLine], style: Style) -> list[Paragraph]:
     """All paragraphs of a document, from its lines in reading order."""
     rows = _table_rows(lines, style)
-    made: list[tuple[list[Line], int]] = []
+    made: list[tuple[list[PdfLine], int]] = []
     for number, line in enumerate(lines):
         table = rows.get(number, 0)
         after = lines[number + 1] if number + 1 < len(lines) else None
@@ -113,7 +113,7 @@ def paragraphs_of(lines: Sequence[Line], style: Style) -> list[Paragraph]:
     return _verses(shaped, style)
 
 
-def _begins(group: list[Line], line: Line, after: Line | None, style: Style) -> bool:
+def _begins(group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: Style) -> bool:
     """Whether a line begins a paragraph, after the lines of the one before."""
     before = group[-1]
     if abs(before.size - line.size) > 0.08 * max(before.size, line.size):
@@ -138,7 +138,9 @@ def _begins(group: list[Line], line: Line, after: Line | None, style: Style) -> 
     return _is_item(line) or _begins_by_place(group, line, after, style)
 
 
-def _begins_by_place(group: list[Line], line: Line, after: Line | None, style: Style) -> bool:
+def _begins_by_place(
+    group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: Style
+) -> bool:
     before = group[-1]
     if before.text[-1] in "-\u00ad\u2010" and before.text[-2:-1].isalnum():
         return False
@@ -159,7 +161,7 @@ def _begins_by_place(group: list[Line], line: Line, after: Line | None, style: S
     return ended or room > 0.25 * (before.edge - before.margin)
 
 
-def _hangs(line: Line, after: Line) -> bool:
+def _hangs(line: PdfLine, after: PdfLine) -> bool:
     """Two lines that are set in alike, in one paragraph."""
     return (
         after.region == line.region
@@ -170,7 +172,7 @@ def _hangs(line: Line, after: Line) -> bool:
     )
 
 
-def _is_full(before: Line, line: Line, style: Style) -> bool:
+def _is_full(before: PdfLine, line: PdfLine, style: Style) -> bool:
     """Whether the first word of a line would not have fitted on the one before."""
     edge = before.edge
     if before.edge - before.margin < 0.8 * style.width and before.region != line.region:
@@ -178,7 +180,7 @@ def _is_full(before: Line, line: Line, style: Style) -> bool:
     return before.right + line.first + 0.2 * line.size > edge - 0.1 * line.size
 
 
-def _goes_over(group: list[Line], line: Line, style: Style) -> bool:
+def _goes_over(group: list[PdfLine], line: PdfLine, style: Style) -> bool:
     """Whether a paragraph goes on in the next column or on the next page."""
     before = group[-1]
     if before.bold != line.bold or _is_item(line):
@@ -197,7 +199,7 @@ def _goes_over(group: list[Line], line: Line, style: Style) -> bool:
     return style.indents if ended else True
 
 
-def _continues_small(before: Line, line: Line) -> bool:
+def _continues_small(before: PdfLine, line: PdfLine) -> bool:
     """A line of which a part is small, such as capitals, in the middle of a paragraph."""
     return (
         before.region == line.region
@@ -208,11 +210,11 @@ def _continues_small(before: Line, line: Line) -> bool:
     )
 
 
-def _is_item(line: Line) -> bool:
+def _is_item(line: PdfLine) -> bool:
     return bool(_ITEM.match(line.text) or _COUNTED.match(line.text))
 
 
-def _is_contents(line: Line, style: Style) -> bool:
+def _is_contents(line: PdfLine, style: Style) -> bool:
     """A line of a table of contents: a title, dots or space, the number of a page."""
     if _CONTENTS.fullmatch(line.text):
         return True
@@ -229,7 +231,7 @@ def without_leaders(text: str) -> str:
     return _LEADERS.sub(" ", text).strip()
 
 
-def _shape(group: list[Line], style: Style) -> Shape:
+def _shape(group: list[PdfLine], style: Style) -> Shape:
     if not style.mono and all(line.mono for line in group):
         return "code"
     if _is_contents(group[-1], style):
@@ -239,7 +241,7 @@ def _shape(group: list[Line], style: Style) -> Shape:
     return "text"
 
 
-def _table_rows(lines: Sequence[Line], style: Style) -> dict[int, int]:
+def _table_rows(lines: Sequence[PdfLine], style: Style) -> dict[int, int]:
     """By the number of a line, the number of the table that it is a row of, from 1."""
     found: dict[int, int] = {}
     run: list[int] = []
@@ -258,7 +260,7 @@ def _table_rows(lines: Sequence[Line], style: Style) -> dict[int, int]:
     return found
 
 
-def _under(rows: list[Line], line: Line, style: Style) -> bool:
+def _under(rows: list[PdfLine], line: PdfLine, style: Style) -> bool:
     """Whether a line is the next row of a table: near, with cells where there were cells."""
     last = rows[-1]
     if last.region != line.region or last.base - line.base > 3.2 * style.leading * line.size:
@@ -280,7 +282,7 @@ def _under(rows: list[Line], line: Line, style: Style) -> bool:
 def _verses(paragraphs: list[Paragraph], style: Style) -> list[Paragraph]:
     """Short lines in a row, of which none reaches the column's end, are verse."""
     made: list[Paragraph] = []
-    run: list[Line] = []
+    run: list[PdfLine] = []
     for paragraph in [*paragraphs, None]:
         line = paragraph.lines[0] if paragraph and len(paragraph.lines) == 1 else None
         if (
@@ -300,14 +302,14 @@ def _verses(paragraphs: list[Paragraph], style: Style) -> list[Paragraph]:
     return made
 
 
-def _verse(run: list[Line]) -> list[Paragraph]:
+def _verse(run: list[PdfLine]) -> list[Paragraph]:
     open_ends = sum(not _ENDS.search(line.text) for line in run)
     if len(run) >= 4 and open_ends * 3 >= len(run):
         return [Paragraph(tuple(run), "verse")]
     return [Paragraph((line,)) for line in run]
 
 
-def _is_verse(run: list[Line], line: Line, style: Style) -> bool:
+def _is_verse(run: list[PdfLine], line: PdfLine, style: Style) -> bool:
     if line.bold or abs(line.size - style.body) > 0.15 * style.body:
         return False
     if line.width > 0.75 * (line.edge - line.margin) or line.cells:
@@ -323,9 +325,9 @@ def _is_verse(run: list[Line], line: Line, style: Style) -> bool:
     )
 
 
-def widened(lines: list[Line], style: Style) -> list[Line]:
+def widened(lines: list[PdfLine], style: Style) -> list[PdfLine]:
     """Lines with the end of their column, where none of them reaches it."""
-    columns: dict[int, list[Line]] = {}
+    columns: dict[int, list[PdfLine]] = {}
     for line in lines:
         columns.setdefault(line.region, []).append(line)
     short = {
@@ -339,7 +341,7 @@ def widened(lines: list[Line], style: Style) -> list[Line]:
     ]
 
 
-def _is_set_narrow(column: list[Line]) -> bool:
+def _is_set_narrow(column: list[PdfLine]) -> bool:
     """Whether several lines of a column end at one place, so that it is the column's end."""
     ends = sum(line.edge - line.right < 0.02 * (line.edge - line.margin) for line in column)
     return len(column) > 4 and ends > 2

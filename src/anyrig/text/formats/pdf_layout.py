@@ -1,15 +1,17 @@
-"""Pages to chapters of blocks: the whole way from pieces of lines to a document's parts."""
+"""Pages to chapters of blocks: the whole way from runs of lines to a document's parts."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyrig.text.document import Block, BlockKind, Chapter, Inline, Role
+from anyrig.text.formats.pdf_characters import PdfPage
 from anyrig.text.formats.pdf_furniture import body_size, furniture
 from anyrig.text.formats.pdf_headings import (
-    Entry,
+    OutlineEntry,
     Start,
     heading_levels,
     named_by,
@@ -17,10 +19,9 @@ from anyrig.text.formats.pdf_headings import (
     starts_by_outline,
 )
 from anyrig.text.formats.pdf_hyphens import Raised, Words, joined
-from anyrig.text.formats.pdf_lines import lines_of
+from anyrig.text.formats.pdf_lines import PdfLine, lines_of
 from anyrig.text.formats.pdf_lists import ListedMatter, find_lists
 from anyrig.text.formats.pdf_notes import Note, cut_notes, is_mark
-from anyrig.text.formats.pdf_page import Line, Page
 from anyrig.text.formats.pdf_paragraphs import (
     Paragraph,
     paragraphs_of,
@@ -40,12 +41,14 @@ _KINDS: dict[str, BlockKind] = {
 class Sorted:
     """A document's lines and what was set apart from them, by page."""
 
-    lines: list[Line]
+    lines: list[PdfLine]
     notes: dict[int, list[Note]]
     aside: dict[int, list[str]]
 
 
-def chapters_of(pages: Sequence[Page], outline: Sequence[Entry]) -> tuple[Chapter, ...]:
+def build_chapters(
+    pages: Sequence[PdfPage], outline: Sequence[OutlineEntry]
+) -> tuple[Chapter, ...]:
     """The chapters of a document."""
     body = body_size(pages)
     kept = _sort(pages, body)
@@ -95,7 +98,36 @@ def _with_lists(
     return sorted(made, key=lambda start: start.paragraph)
 
 
-def blocks_by_page(pages: Sequence[Page]) -> tuple[dict[int, list[Block]], dict[int, Role]]:
+_PAGE_NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE)
+
+
+def build_pages(pages: Sequence[PdfPage]) -> dict[int, tuple[tuple[Block, ...], Role]]:
+    """By number, what stands on each page, and whether it is a table of contents or an index.
+
+    A paragraph that runs on is cut at the page's foot. A running head is a paragraph: it may be
+    all that names a person or a case. A page's number is not.
+    """
+    try:
+        by_page, roles = blocks_by_page(pages)
+    except Exception:  # noqa: BLE001 - a layout nobody foresaw: its lines as they stand
+        texts = {
+            page.number: "\n".join(run.text for run in page.runs if not run.aside) for page in pages
+        }
+        return {number: ((Block(text, page=number),), "body") for number, text in texts.items()}
+    return {
+        number: (
+            tuple(
+                replace(block, kind="paragraph") if block.kind == "page" else block
+                for block in here
+                if block.text and not (block.kind == "page" and _PAGE_NUMBER.fullmatch(block.text))
+            ),
+            roles.get(number, "body"),
+        )
+        for number, here in by_page.items()
+    }
+
+
+def blocks_by_page(pages: Sequence[PdfPage]) -> tuple[dict[int, list[Block]], dict[int, Role]]:
     """What stands on each page and nothing else: a paragraph that runs on is cut at its foot.
 
     Also the pages that are mostly a table of contents or an index.
@@ -104,7 +136,7 @@ def blocks_by_page(pages: Sequence[Page]) -> tuple[dict[int, list[Block]], dict[
     kept = _sort(pages, body)
     words = Words(text for line in kept.lines for text in ([line.text] if not line.cells else []))
     style = style_of(kept.lines, body)
-    lines: dict[int, list[Line]] = {page.number: [] for page in pages}
+    lines: dict[int, list[PdfLine]] = {page.number: [] for page in pages}
     for line in kept.lines:
         lines[line.page].append(line)
     made: dict[int, list[Block]] = {}
@@ -130,23 +162,23 @@ def _find_roles(paragraphs: Sequence[Paragraph]) -> dict[int, Role]:
     return {page: role for (page, role), count in listed.items() if 2 * count > counts[page]}
 
 
-def _sort(pages: Sequence[Page], body: float) -> Sorted:
+def _sort(pages: Sequence[PdfPage], body: float) -> Sorted:
     """Lines in reading order, with furniture and notes set apart."""
     fixed = furniture(pages)
-    lines: list[Line] = []
+    lines: list[PdfLine] = []
     notes: dict[int, list[Note]] = {}
     region = 0
     goes_on = False
     for page in pages:
-        taken = {id(piece) for piece in fixed[page.number]}
-        free = [piece for piece in page.pieces if id(piece) not in taken]
+        taken = {id(run) for run in fixed[page.number]}
+        free = [run for run in page.runs if id(run) not in taken]
         here = lines_of(page, free, region)
         region = max((line.region for line in here), default=region) + 1
         here, found = cut_notes(here, body, goes_on=goes_on)
         goes_on = bool(found) and found[-1].lines[-1].text[-1] not in ".!?"
         notes[page.number] = found
         lines += here
-    aside = {number: [piece.text for piece in pieces] for number, pieces in fixed.items()}
+    aside = {number: [run.text for run in runs] for number, runs in fixed.items()}
     return Sorted(lines, notes, aside)
 
 
@@ -187,7 +219,7 @@ def _block(
     return Block(text, _KINDS[paragraph.shape], page=page, breaks=breaks, inlines=inlines)
 
 
-def _set_in(lines: Sequence[Line], shape: str) -> list[str]:
+def _set_in(lines: Sequence[PdfLine], shape: str) -> list[str]:
     """Lines as they are; those of code keep their indents."""
     if shape != "code":
         return [line.text for line in lines]
