@@ -32,6 +32,7 @@ from anyrig.text.recognizers.stops import (
     is_certain_end,
     is_certain_inside,
     is_numbered_item,
+    is_small,
     needs_recognizers,
 )
 
@@ -44,6 +45,8 @@ _MAX_WINDOW = 4000
 _STRETCH = 200_000
 _AROUND = 60
 """Characters before and behind a doubtful stop that decide about it."""
+_BEHIND = 30
+"""Characters behind it that are enough where its stretch was read before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +232,7 @@ def _inner_ends(
             ends = taken[index][1] == match.end(1) and taken[index][2] in ("end", "both")
         elif index and taken[index - 1][1] == match.start() and match[1] == ".":
             # Behind a recognised token a full stop is the sentence's own: Henry V. He came.
-            ends = not text[match.end() : match.end() + 12].lstrip(OPEN)[:1].islower()
+            ends = not is_small(text[match.end() : match.end() + 12].lstrip(OPEN))
         else:
             ends = ends_sentence(text, match, language, careless=careless)
         if ends and not is_numbered_item(text, begin, match.end(1)):
@@ -263,38 +266,57 @@ def _split_paragraph(text: str, language: str) -> Iterator[Span]:
                 yield trimmed
         return
     careless = _is_careless(text)
-    window = position = 0
+    cuts = _DoubtfulEnds(text, language, careless)
+    position = 0
     for match in _CANDIDATE.finditer(text):
         if match[2] or is_certain_end(text, match, language):
             ends = not is_numbered_item(text, position, match.end(1))
-            window = match.end() if ends else window
+            cuts.window = match.end() if ends else cuts.window
         elif is_certain_inside(text, match, language, careless=careless):
             continue
         elif is_after_plain_word(text, match, language):
             ends = ends_sentence(text, match, language, careless=careless)
             ends = ends and not is_numbered_item(text, position, match.end(1))
         else:
-            ends = _ends_here(text, match, window, language, careless)
+            ends = cuts.is_end(match)
         if ends:
             yield from _bound(text, position, match.start() + len(match[0].rstrip()))
             position = match.end()
     yield from _bound(text, position, len(text))
 
 
-def _ends_here(text: str, match: re.Match[str], window: int, language: str, careless: bool) -> bool:
-    """Whether a sentence ends at a doubtful stop, by the tokens around it."""
-    low = max(window, match.start() - _AROUND)
-    low = text.rfind(" ", window, low) + 1 or window if low > window else window
-    high = match.end() + _AROUND
-    high = text.find(" ", high) if high < len(text) else len(text)
-    cleaned = clean(text[low : high if high > 0 else len(text)], language)
-    plain = cleaned.text.replace("\n", " ")
-    place = match.end() - low
-    return any(
-        token.kind == "space"
-        and cleaned.source_start(token.start) < place <= cleaned.source_end(token.end)
-        for token in _tokenize_window(plain, language, careless, only_stopped=True)
-    )
+class _DoubtfulEnds:
+    """Whether sentences of a paragraph end at doubtful stops, by the tokens around each.
+
+    The tokens of a stretch are kept, so that stops in a row cost one look.
+    """
+
+    def __init__(self, text: str, language: str, careless: bool) -> None:
+        self.window = 0
+        """Behind the last certain end."""
+        self._text, self._language, self._careless = text, language, careless
+        self._read_from = self._read_to = 0
+        self._spaces: list[Span] = []
+
+    def is_end(self, match: re.Match[str]) -> bool:
+        if match.end() + _BEHIND > self._read_to or self._read_from < self.window:
+            self._read(match)
+        return any(start < match.end() <= end for start, end in self._spaces)
+
+    def _read(self, match: re.Match[str]) -> None:
+        text = self._text
+        low = max(self.window, match.start() - _AROUND)
+        low = text.rfind(" ", self.window, low) + 1 or self.window if low > self.window else low
+        high = match.end() + _AROUND
+        high = text.find(" ", high) if high < len(text) else -1
+        cleaned = clean(text[low : high if high > 0 else len(text)], self._language)
+        self._read_from, self._read_to = low, high if high > 0 else len(text) + _BEHIND
+        plain = cleaned.text.replace("\n", " ")
+        self._spaces = [
+            (low + cleaned.source_start(token.start), low + cleaned.source_end(token.end))
+            for token in _tokenize_window(plain, self._language, self._careless, only_stopped=True)
+            if token.kind == "space"
+        ]
 
 
 def _trace(cleaned: CleanText, tokens: Sequence[Token], length: int) -> Iterator[Token]:

@@ -19,7 +19,7 @@ class Number:
     sign: str = ""
     """`-`, `+`, `±`, `~` (approximately), `<` or `>`."""
     scale: int = 0
-    """A power of ten that is said as a word: 2, 3, 6, 9 or 12."""
+    """A power of ten that is said as a word: 2, 3, 5 (lakh), 6, 7 (crore), 9 or 12."""
     gender: str = ""
     """`m` or `f`, where the language of the noun behind it needs one."""
     point: bool = False

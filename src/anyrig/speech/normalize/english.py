@@ -20,7 +20,9 @@ from anyrig.text import values as v
 from anyrig.text.recognizers.acronyms import is_word, spells_in_address
 from anyrig.text.recognizers.languages import english
 
-_SCALES = {2: "hundred", 3: "thousand", 6: "million", 9: "billion", 12: "trillion"}
+_SCALES = {
+    2: "hundred", 3: "thousand", 5: "lakh", 6: "million", 7: "crore", 9: "billion", 12: "trillion",
+}  # fmt: skip
 _LEADS = {
     "-": "minus ", "+": "plus ", "±": "plus or minus ", "~": "approximately ", "<": "less than ",
     ">": "greater than ", "≤": "at most ", "≥": "at least ",

@@ -276,22 +276,34 @@ _WORDS_BEFORE = frozenset(
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.])({one_of(english.NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§|[A-H](?=[ ,;]))",
+    rf"(?<![\w.])({one_of(english.NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§|[A-H](?=[ ,;])|"
+    r"(?:(?!ill)[ivxl]{2,7}|[vx])(?=[,;:)]|\.? [a-z]|\.$|\. [A-Z])|[A-Z]{1,3}-?\d)",
     needs=english.NUMBERED,
     weight=1.3,
 )
 def _numbered(match: re.Match[str]) -> Found | None:
     short = match[1]
-    rest = after(match, 12)
+    rest, lead = after(match, 12), before(match, 30)
     spoken = re.match(r"I(?:['’]| (?!of\b|and\b|to\b)[a-z])", rest)
     if (short in _WORDS_BEFORE or short == "P") and spoken:
         return None  # The answer is no. I asked why.
     number = rest[:1].isdigit()
+    if re.match(r"[A-Z]+-?\d", rest) and short not in (
+        "No",
+        "no",
+        "Nos",
+        "nos",
+        "Fig",
+        "fig",
+        "Tab",
+    ):
+        return None
+    if short == "Rd" and re.search(r"[A-Z\d][\w'.-]* $", lead):
+        return None
     if re.match(r"[A-H][ ,;]", rest) and short not in "Sched Exh App Fig Apt Bldg Rm".split():
         return None
     if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and not number:
         return None
-    lead = before(match, 30)
     if (short in WORDS_BEFORE_NUMBERS or short == "No") and " " in match[0]:
         other = OTHER_NUMBER.match(match.string, match.end())
         named = short == "No" and re.search(r"[a-z,] $", lead)  # beat No. 8. Fans cheered.
@@ -682,6 +694,12 @@ def _register_english() -> None:
         "c.": "century",
         "cent.": "century",
         "gr.": "grade",
+        "min.": "minute",
+        "hr.": "hour",
+        "wk.": "week",
+        "yr.": "year",
+        "qtr.": "quarter",
+        "inn.": "inning",
     }
     units = {
         "yr.": "year", "hr.": "hour", "mo.": "month", "wk.": "week", "min.": "minute",
@@ -700,6 +718,9 @@ def _register_english() -> None:
     register({"&c.": "et cetera", "&c": "et cetera"}, _closing("en"), weight=1.5)
     register({"Tel": "Telephone"}, _never, rest=r"(?=:)", weight=1.5)
     register({"no.": "number"}, _never, rest=r"(?= is\b)", weight=1.5)
+    register({"est.": "established"}, _never, rest=r"(?= (?:in|c\.|ca\.) )", weight=1.5)
+    register({"co.": "company"}, _closing("en"), lead=r"(?<=[Tt]he )", weight=1.5)
+    register({"pk.": "pack"}, _closing("en"), lead=r"(?<=\d )", weight=1.5)
     register({"Assoc.": "Associate"}, _never, rest=r"(?= Prof)", weight=1.5)
     register({"dat.": "dated"}, _never, rest=r"(?= \d)", weight=1.5)
     timetable = {"Dep.": "Departs", "dep.": "departs", "Arr.": "Arrives", "arr.": "arrives"}
@@ -732,6 +753,21 @@ _register_english()
 
 
 # Spanish and French
+_SIDES = {
+    "es": (r"(?<=\bal )([NSEO])\b\.?(?= del? )", "norte sur este oeste"),
+    "fr": (r"(?:(?<=\bau )|(?<=\bà l')|(?<=\bà l’))([NSEO])\b\.?(?= d)", "nord sud est ouest"),
+}
+
+
+@per_language(
+    "direction", lambda language: _SIDES[language][0], needs="NSEO", weight=2, at="capital"
+)
+def _side(language: str, match: re.Match[str]) -> Found:
+    """Al N. de Ávila, au S. de la France."""
+    words = dict(zip("NSEO", _SIDES[language][1].split(), strict=True))
+    return Found(v.Abbreviation(words[match[1]]), "abbreviation" if "." in match[0] else "none")
+
+
 _NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b|(?-i:[LRD])\. ?\d))"
 _YEAR_NEXT = r"(?= (?:en |c\. |v\. )?1\d{3}\b| (?:le |el )?\d{1,2} )"
 # A name or the rest of one: Foch, de la Paz, l'Europe.
@@ -828,6 +864,17 @@ def _register_spanish() -> None:
 
 
 def _register_french() -> None:
+    _abbreviations(
+        "fr", {"Ps": "psaume", "Ps.": "psaume"}, _never, rest=r"(?= \d)", ignore_case=False
+    )
+    high = {"Hte": "Haute", "Htes": "Hautes", "Hts": "Hauts", "Bse": "Basse", "Bses": "Basses"}
+    _abbreviations(
+        "fr", high, _never, rest=rf"(?=[ -](?:de-)?(?-i:[{CAPITAL}]))", ignore_case=False
+    )
+    ranks = "Gal Cdt Cne Lt Sgt Cpl Lcl Slt Mgr".split()
+    small = {rank.lower(): french.TITLES[rank] for rank in ranks}
+    ranked = r"(?:(?<=\b[Ll]e )|(?<=\b[Dd]u )|(?<=\b[Aa]u )|(?<=\b[Uu]n ))"
+    _abbreviations("fr", small, _never, lead=ranked, rest=_NAME_NEXT, ignore_case=False)
     plurals = {"p.": "pages", "art.": "articles", "chap.": "chapitres", "fig.": "figures"}
     arms = {"inf.": "infanterie", "cav.": "cavalerie", "art.": "artillerie"}
     _abbreviations("fr", {"p.": "pages"}, _never, rest=r"(?= ?\d+ ?[-\u2013] ?\d)", weight=1.5)

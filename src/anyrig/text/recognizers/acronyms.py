@@ -9,7 +9,13 @@ import re
 from types import ModuleType
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
+from anyrig.text.recognizers import (
+    RECOGNIZED_LANGUAGES,
+    Found,
+    LazyPattern,
+    per_language,
+    recognizer,
+)
 from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, close, is_shouted, one_of
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
@@ -301,6 +307,33 @@ def _initials(match: re.Match[str]) -> Found | None:
 @recognizer("initials", r"(?<![\w.'])([A-HJ-Z])\. (?=[a-z]{3,})", needs=".", weight=1)
 def _species(match: re.Match[str]) -> Found:
     return Found(v.Letters(match[1]), end=match.end() - 1, stop="abbreviation")
+
+
+@recognizer(
+    "letter",
+    r"(?:(?<=[a-z]s )|(?<=\b[Ff]rom )|(?<=\b\d)|(?<=\b\d\d))([A-Z]) ?[-–] ?([A-Z])(?![\w'&-]|\.\w)",
+    needs="-–",
+    weight=2,
+    at="any",
+)
+def _letter_span(match: re.Match[str]) -> v.Value | None:
+    """Screws A-D, seats 14A–C."""
+    if match[1] >= match[2] or (match[1], match[2]) in (("A", "V"), ("D", "J"), ("T", "V")):
+        return None
+    joint = " " if before(match, 1).isdecimal() else ""
+    return v.Phrase((*([""] if joint else []), v.Letters(match[1]), "to", v.Letters(match[2])))
+
+
+_SMALL_LETTERS = r"(?<![\w.'’])(?:[a-z]\.){2,5}(?![\w'’])"
+
+
+@per_language(
+    "initials", _SMALL_LETTERS, languages=RECOGNIZED_LANGUAGES, needs=["innerDot"], at="any"
+)
+def _small_letters(language: str, match: re.Match[str]) -> Found:
+    """Small letters with full stops that no table knows: h.t., s.c."""
+    letters = match[0].replace(".", "").upper()
+    return close(v.Letters(letters), match, language)
 
 
 @recognizer("letter", r"(?<![\w'.&-])(?:(A)|(?<=\d )([B-F]))('s)(?!\w)", needs="'", at="capital")

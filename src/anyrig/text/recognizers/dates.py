@@ -596,13 +596,18 @@ _DAY_BEFORE = {
     "es": r"(?:(?<=\b[Ee]l )|(?<=\b[Dd]el )|(?<=\b[Aa]l )|(?<=\b[Dd]ía ))",
     "fr": r"(?:(?<=\b[Ll]e )|(?<=\b[Dd]u )|(?<=\b[Aa]u ))",
 }
+_UNTIL_DAY = {
+    "es": r"(?:(?<=\bantes del )|(?<=\bhasta el )|(?<=\bdesde el )|(?<=\bpartir del ))",
+    "fr": r"(?:(?<=\bavant le )|(?<=\baprès le )|(?<=\bdepuis le )|(?<=\bjusqu'au )|"
+    r"(?<=\bpartir du ))",
+}
 _SHARE = {"es": r" de (?:l|su|mi|tu|est|cada)", "fr": r" d(?:e la|es|u)\b"}
 
 
 @per_language(
     "date",
     lambda language: (
-        rf"{_DAY_BEFORE[language]}(?!1/[2-9]\b|2/3|3/4)"
+        rf"(?:{_UNTIL_DAY[language]}|{_DAY_BEFORE[language]}(?!1/[2-9]\b|2/3|3/4))"
         r"(\d{1,2})/(\d{1,2})"
         rf"(?![\d/]|[.,]\d|{_SHARE[language]})"
     ),

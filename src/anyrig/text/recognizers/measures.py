@@ -128,7 +128,7 @@ def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Found:
 
 _GOES_ON = LazyPattern(
     r" (?:(?:[NSEW]|[NS]{1,2}[EW]|[EW][NS][EW])\.? (?:of|from|on|along|to|via|at)\b|"
-    r"\d{1,2} ?(?:min|mins|sec|secs|in|oz|lb|lbs|x|×)\b|\(\d|"
+    r"\d{1,2} ?(?:min|mins|sec|secs|in|oz|lb|lbs|x|×|fois|veces|times)\b|\(\d|"
     r"(?:Mon|Tue|Tues|Wed|Thu|Thurs|Fri|Sat|Sun)(?:\.|(?:s|nes|rs|ur)?day\b))"
 )
 """What belongs to a measure with a full stop: 3 mi. NE of the town, 1 hr. 15 min., 2 tab. 3 x."""
@@ -144,7 +144,8 @@ def _measure_pattern(language: str) -> str:
 
 
 _MEASURE = {
-    "en": r"(?: (?P<word>hundred|thousand|million|billion|trillion)\b|(?P<letter>[kM])(?= ))?"
+    "en": r"(?: (?P<word>hundred|thousand|lakh|crore|million|billion|trillion)\b|"
+    r"(?P<letter>[kM])(?= ))?"
     r"(?P<gap>[ -]?)(?P<unit>{unit})(?P<power>{power})?"
     r"(?:\.? ?/ ?(?P<per>{unit}|{period})(?P<per_power>{power})?|"
     r"(?: per |p(?=[hs](?!\w)))(?P<per_word>{unit}))?"
@@ -367,6 +368,29 @@ _SIDE = rf"({AMOUNT}\"|\d{{1,4}}'(?: ?-?{AMOUNT}(?:\"|''))?)"
 def _sheet(match: re.Match[str]) -> v.Value:
     """Sides in feet and inches: `8" x 10"`, `7' x 6'6"`."""
     return v.Dimensions(tuple(_parse_side(side) for side in match.groups() if side))
+
+
+_EDGES = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
+_EDGE = rf"({AMOUNT}) ?(\"|in\.?|cm|mm|ft\.?)? ?([WDHL])"
+
+
+@recognizer(
+    "dimensions",
+    rf"(?<![\w.]){_EDGE} ?[x×] ?{_EDGE}(?: ?[x×] ?{_EDGE})?(?![\w\"])",
+    needs="x×",
+    weight=2,
+)
+def _edges(match: re.Match[str]) -> v.Value | None:
+    """Sides that say which they are: `84" W x 36" D`."""
+    parts: list[v.Value | str] = []
+    for at in (1, 4, 7):
+        amount, unit, edge = match.group(at, at + 1, at + 2)
+        if amount:
+            number = parse_amount(amount)
+            key = _MARKS["en"].get(unit) or find_unit("en", unit.rstrip(".")) if unit else ""
+            parts += ["by"] if parts else []
+            parts += [v.Measure(number, key) if unit else number, _EDGES[edge]]
+    return v.Phrase(tuple(parts)) if match[2] or match[5] else None
 
 
 def _parse_side(written: str) -> v.Value:

@@ -38,7 +38,7 @@ _SUM = {
     "fr": COMMA_NUMBER,
 }
 _SCALE = {
-    "en": r"[ -]?(?P<scale>(?:hundred|thousand|million|billion|trillion)(?=s?\b)|"
+    "en": r"[ -]?(?P<scale>(?:hundred|thousand|lakh|crore|million|billion|trillion)(?=s?\b)|"
     r"(?:mn|mil|mm|MM|bn|Bn|tn|trn|[kKmMbBtT])(?![\w'’]))"
     r"(?:(?<=[dn])s\b|(?<![a-z]{4})\.(?= [a-z]))?",
     **{language: rf" ?(?P<scale>{one_of(TABLES[language].SCALES)})" for language in ("es", "fr")},
@@ -131,7 +131,7 @@ def _with_rate(language: str, match: re.Match[str], value: v.Value) -> v.Value |
     lambda language: (
         rf"{NUMBER_START}(?<![$€£])(?P<low>{OPTIONAL_MINUS}{_SUM[language]})"
         rf"(?:(?P<link>{LINKS[language]})(?P<high>{_SUM[language]}))?"
-        rf"(?:{_SCALE[language]} ?(?:(?<=\w )de |(?<=\w )d')?| ?)"
+        rf"(?:{_SCALE[language]} ?(?:(?<=[\w.] )de |(?<=[\w.] )d')?| ?)"
         rf"(?P<mark>{one_of(TABLES[language].SIGNS)})(?![\w€$]){_rate_pattern(language)}"
     ),
     languages=RECOGNIZED_LANGUAGES,

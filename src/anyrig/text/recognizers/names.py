@@ -398,6 +398,11 @@ def _airliner(match: re.Match[str]) -> v.Value:
     return v.Label(match[1], match[2] or "")
 
 
+@recognizer("label", r"(?<![\w.,$£€#-])(7[0-8]7)-(\d00)(?![\w%-]|[.,]\d)", needs="-", weight=1.5)
+def _jet(match: re.Match[str]) -> v.Value:
+    return v.Phrase((v.Label(match[1]), v.Label(match[2])))
+
+
 @recognizer("label", r"(?<![\w.,$#-])(\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))", weight=1.5)
 def _block(match: re.Match[str]) -> v.Value:
     return v.Label(match[1])

@@ -62,6 +62,8 @@ def _fraction(match: re.Match[str]) -> v.Value | Found | None:
     number = int(whole) if whole else None
     if not whole and len(above) == len(below) == 2 and int(above) + int(below) == 100:
         return v.Score((v.Number(above), v.Number(below)), "even")
+    if not whole and len(above) > 1 and len(below) < 3 and _is_of_cricket(match):
+        return v.Phrase((v.Number(above), "for", v.Number(below)))
     if (not whole and int(above) > 20 and int(below) > 20) or int(below) > 1000:
         return v.Fraction(int(above), int(below), number, style="over")
     if whole and int(above) >= int(below):
@@ -69,6 +71,25 @@ def _fraction(match: re.Match[str]) -> v.Value | Found | None:
     if not whole and not suffix and above != "1" and _is_rating(match, above, below):
         return v.Fraction(int(above), int(below), style="rate")
     return v.Fraction(int(above), int(below), number)
+
+
+_RUNS_MADE = LazyPattern(
+    r"\b(?:made|reach\w*|score\w*|post\w*|slump\w*|collaps\w*|declar\w*|total\w*|were|on|at) $"
+)
+_OVERS = LazyPattern(r"[^.;]{0,30}\b(?:overs?|wickets?|innings|dec(?:lared)?)\b")
+
+
+def _is_of_cricket(match: re.Match[str]) -> bool:
+    """Whether runs stand with wickets: 287/6 in 50 overs."""
+    if not _OVERS.match(match.string, match.end()):
+        return False
+    return int(match[2]) > 20 or bool(_RUNS_MADE.search(before(match, 16)))
+
+
+@recognizer("fraction", r"(?<![\w./,$£€])(\d{1,2})/(?=[$£€]\d)", needs="/", weight=3)
+def _several_for(match: re.Match[str]) -> v.Value:
+    """An offer: 2/$5."""
+    return v.Phrase((v.Number(match[1]), "for "))
 
 
 def _is_rating(match: re.Match[str], above: str, below: str) -> bool:
@@ -181,14 +202,24 @@ def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
 
 @recognizer(
     "version",
-    r"(?<![\w.,])v?(\d{1,4}(?:\.\d{1,4})+)-?(rc|alpha|beta|dev|post|[ab])\.?(\d{1,4})(?!\w)",
+    r"(?<![\w.,])(v)?(\d{1,4}(?:\.\d{1,4})+)-?(rc|alpha|beta|dev|post|[ab])\.?(\d{1,4})(?!\w)",
     needs=".",
     weight=2,
+    at="any",
 )
 def _prerelease(match: re.Match[str]) -> v.Value:
-    """`2.0rc1`."""
-    stage = v.Letters(match[2]) if len(match[2]) < 3 else match[2]
-    return v.Phrase((v.Version(tuple(match[1].split("."))), stage, v.Number(match[3])))
+    """`2.0rc1`, `v1.10.2-rc1`."""
+    stage = v.Letters(match[3]) if len(match[3]) < 3 else match[3]
+    lead = ("version",) if match[1] else ()
+    return v.Phrase((*lead, v.Version(tuple(match[2].split("."))), stage, v.Number(match[4])))
+
+
+@recognizer(
+    "version", r"(?<![\w.,])(\d{1,4}(?:\.\d{1,4})*)\.([xX])(?!\w|\.\w)", needs="xX", weight=2
+)
+def _any_version(match: re.Match[str]) -> v.Value:
+    """`2.x`, `1.9.x`."""
+    return v.Phrase((v.Version(tuple(match[1].split("."))), "point", v.Letters(match[2])))
 
 
 @recognizer("measure", r"(?<![\w.])(\d{1,3}) ?st(?:\.(?= ?\d))?(?: ?(\d{1,2}) ?lbs?\b\.?)?(?!\w)",
@@ -769,6 +800,19 @@ def _round(match: re.Match[str]) -> v.Value:
     """Of a cup: la demi-finale, le quart de finale."""
     rounds = {"2": "demi-", "4": "quart de ", "8": "huitième de ", "16": "seizième de "}
     return v.Abbreviation(rounds[match[1]])
+
+
+@per_language(
+    "fraction", r"(?:(?<=\w y )|(?<=\w et ))(?:1/2|½)(?![\w/]| [^\W\d_]{3})", needs="/½", weight=2
+)
+def _and_a_half(language: str, match: re.Match[str]) -> v.Value:
+    """1 h y 1/2, 3 kg et 1/2."""
+    counted = re.search(r"([^\W\d_]+) (?:y|et) $", before(match, 30))
+    noun = counted[1].lower() if counted else ""
+    feminine = noun in ("h", "t") or TABLES[language].find_gender(noun) == "f"
+    if language == "es":
+        return v.Abbreviation("media" if feminine else "medio")
+    return v.Abbreviation("demie" if feminine else "demi")
 
 
 @recognizer(

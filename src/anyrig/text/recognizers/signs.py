@@ -13,7 +13,7 @@ from anyrig.text.recognizers import (
     per_language,
     recognizer,
 )
-from anyrig.text.recognizers.common import after, before, one_of
+from anyrig.text.recognizers.common import after, before, close, one_of
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
 GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
@@ -214,6 +214,21 @@ constant(
     "sign", r"(?<=[a-z])/(?=(?:second|minute|hour|day|night|week|month|year|person|mo|yr|wk|hr)\b)",
     v.Abbreviation(" per "), needs="/",
 )  # fmt: skip
+
+
+@recognizer("rate", r"(?<=[a-z%])/(min|sec|hr|wk|mo|yr|day)\b(?:\.(?![.\w]))?", needs="/", at="any",
+            digits=True, weight=2)  # fmt: skip
+def _each(match: re.Match[str]) -> Found | None:
+    """Behind what is counted: 60 beats/min, 2%/yr."""
+    if not re.search(r"\d ?(?:%|[a-z]{3,})$", before(match, 24)):
+        return None
+    return close(v.Abbreviation(f" per {_PERIODS[match[1]]}"), match, digits_follow=False)
+
+
+_PERIODS = {
+    "min": "minute", "sec": "second", "hr": "hour", "wk": "week", "mo": "month", "yr": "year",
+    "day": "day",
+}  # fmt: skip
 constant("sign", r"(?<=\w) ?/ ?(?=\w)|(?<=\s)/(?=\s)", v.Sign("/"), needs="/", weight=0.5)
 constant("sign", r"(?<=\d),(?=\d)", v.Abbreviation(", "), needs=",", weight=0.2)
 constant("sign", r"(?<=[A-Za-z]{2})-(?=\d)", v.Abbreviation(" "), needs="-", weight=0.4)

@@ -116,6 +116,14 @@ STOP_TABLES = {
 }  # fmt: skip
 
 
+_BRAND = LazyPattern(r"i[A-Z]\w|e[A-Z][a-z]{2}|macOS\b|mRNA\b")
+
+
+def is_small(text: str) -> bool:
+    """Whether a text begins with a small letter, and not with a name that does: `iPhone`."""
+    return text[:1].islower() and not _BRAND.match(text)
+
+
 class Following(NamedTuple):
     """What stands behind a full stop."""
 
@@ -134,7 +142,7 @@ def look_behind(text: str, end: int) -> Following:
         return Following("mark" if text[end:].strip(CLOSE + " \n") else "nothing")
     if not found[1] and text[end : end + 1] not in CLOSE:
         return Following("joined", word)
-    kind = "digit" if word[0].isdecimal() else "lower" if word[0].islower() else "capital"
+    kind = "digit" if word[0].isdecimal() else "lower" if is_small(word) else "capital"
     return Following(kind, word.removesuffix("'s").removesuffix("’s"), found[3] or "")
 
 
@@ -180,11 +188,11 @@ def is_certain_end(text: str, match: re.Match[str], language: str) -> bool:
     start, end = match.span()
     after = text[end : end + 1]
     mark = text[match.end(1) - 1]
-    if after.islower() or not after:
+    if is_small(text[end : end + 6]) or not after:
         return False
     if after in OPEN or after in "-–—":
         following = text[end : end + 20].lstrip(OPEN + "-–— ")
-        if not following or following[0].islower() or not following[0].isalnum():
+        if not following or is_small(following) or not following[0].isalnum():
             return False
     elif not after.isalnum():
         return False
@@ -288,7 +296,7 @@ def is_certain_inside(
             return True
     if careless:
         return False
-    if after.islower() or after in tuple(",;:"):
+    if after in tuple(",;:") or is_small(rest.lstrip(OPEN + CLOSE + "-–—>| ")):
         return True
     if after.isdecimal() and rest[0] == after and match[1] == ".":
         return _is_before_number(text, match.start(), match.end(), language)
@@ -363,7 +371,7 @@ TRIGGERS = {
         r"bid|tid|qid|prn|[Nn]oon|Tel|[Vv]itamin|Mon|Tue|Tues|Wed|Thu|Thurs|Fri|Sat|Sun|"
         r"Jan|Feb|Mar|Apr|"
         r"Jun|Jul|Aug|Sept?|Oct|Nov|Dec|[Pp]er ?cent|pct)(?![\w'])|"
-        r"(?<=[a-z] )(?:A(?=[ .!?,;:)])|I(?=[.!?]))|"
+        r"(?<=[a-z] )(?:A(?=[-−]? |[-−]?[.!?,;:)])|I(?=[.!?]))|"
         r"\([ivx]\)|[A-Z][a-z]+,? I(?![\w'])|[:;][-'o^]?[()DPpOo/|\][](?=\s|$|[.,!?])"
     )
 }
@@ -382,7 +390,7 @@ def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: b
     if not follows:
         return True
     word = last_word(text, start)
-    if follows[0].islower() or follows[0] in ",;:":
+    if is_small(follows) or follows[0] in ",;:":
         if closed or marks[-1] != "." or len(marks) > 1:
             return False
         return careless and not _is_abbreviated(word, table)

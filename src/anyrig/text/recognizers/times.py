@@ -158,7 +158,7 @@ def _with_seconds(match: re.Match[str], lead: str) -> v.Value | Found | None:
 _AT_HOUR = LazyPattern(
     r"\b(?:[Aa]t|[Bb]y|until|till|[Ff]rom|around|before|after|since|between|left|landed|"
     r"departs?|arrives?|"
-    r"starts?|to) (?:about |around )?$"
+    r"starts?|to|hour is|set for|scheduled for) (?:about |around )?$"
 )
 
 

@@ -112,7 +112,9 @@ NUMBERED = {
     "Sec": "Section", "sect": "section", "art": "article", "Art": "Article", "ver": "version",
     "Ver": "Version", "pt": "part", "Pt": "Part", "ep": "episode", "Ep": "Episode", "l": "line",
     "ll": "lines", "c": "circa", "ca": "circa", "op": "opus", "Op": "Opus", "bk": "book",
-    "Bk": "Book", "para": "paragraph", "par": "paragraph", "tab": "table", "Tab": "Table",
+    "Bk": "Book", "para": "paragraph", "Para": "Paragraph",
+    "paras": "paragraphs", "Paras": "Paragraphs",
+    "par": "paragraph", "tab": "table", "Tab": "Table",
     "ser": "series", "est": "established", "Est": "Established", "P": "Page", "App": "Appendix",
     "app": "appendix", "ed": "edition", "n": "note", "fn": "footnote", "Rm": "Room", "rm": "room",
     "Apt": "Apartment", "apt": "apartment", "Ste": "Suite", "Rte": "Route", "Hwy": "Highway",
@@ -127,7 +129,7 @@ NUMBERED = {
     "Sess": "Session", "Cong": "Congress", "Mk": "Mark", "Ord": "Ordinance", "Res": "Resolution",
     "Dist": "District", "dist": "district", "Unit": "Unit", "Gr": "Grade", "gr": "grade",
     "Str": "String", "Ln": "Line", "Col": "Column", "col": "column", "Rev": "Revision",
-    "pg": "page", "Pg": "Page", "pgs": "pages", "Tel": "Telephone",
+    "pg": "page", "Pg": "Page", "Rd": "Round", "pgs": "pages", "Tel": "Telephone",
     "tel": "telephone", "arts": "articles", "Arts": "Articles", "secs": "sections",
     "Secs": "Sections", "eqs": "equations", "Eqs": "Equations", "chs": "chapters",
     "Chs": "Chapters", "eps": "episodes", "pts": "parts", "bks": "books", "approx": "approximately",
@@ -317,7 +319,7 @@ _WRITTEN = {
     "Cal": "cal", "mm Hg": "mmHg", "MPH": "mph", "km/h": "kph", "kmh": "kph", "MPG": "mpg",
     "RPM": "rpm", "BPM": "bpm", "PSI": "psi", "FPS": "fps", "DPI": "dpi", "Kbps": "kbps",
     "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
-    "tabs": "tab", "caps": "capsule", "NM": "nmi", "N·m": "Nm",
+    "tabs": "tab", "caps": "capsule", "NM": "nmi", "N·m": "Nm", "dB(A)": "dB",
 }  # fmt: skip
 _PLAIN = (
     "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
@@ -333,7 +335,8 @@ UNITS = {
     for prefix in prefixes.split()
 } | _NAMED
 SCALES = {
-    "hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "k": 3, "K": 3,
+    "hundred": 2, "thousand": 3, "lakh": 5, "crore": 7, "million": 6, "billion": 9, "trillion": 12,
+    "k": 3, "K": 3,
     "m": 6, "M": 6, "mn": 6, "mm": 6, "MM": 6, "mil": 6, "b": 9, "B": 9, "bn": 9, "Bn": 9,
     "t": 12, "T": 12, "tn": 12, "trn": 12,
 }  # fmt: skip

@@ -110,7 +110,7 @@ INNER = {
     "lt-col.": "lieutenant-colonel", "t°": "température", "avoc.": "avocat",
     "sdb": "salle de bains",
     "sdb.": "salle de bains", "vds": "vends", "pdt": "pendant", "qd": "quand",
-    "C. pén.": "Code pénal",
+    "préf.": "préfecture", "sous-préf.": "sous-préfecture", "C. pén.": "Code pénal",
     "C. civ.": "Code civil", "qq.": "quelques",
     "qqs": "quelques",
 }  # fmt: skip

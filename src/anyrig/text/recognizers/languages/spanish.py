@@ -71,7 +71,8 @@ WOMENS_NAMES = frozenset(
 )
 # Before a number.
 NUMBERED = {
-    "op.": "opus", "exp.": "expediente", "lín.": "línea", "líns.": "líneas", "alt.": "altitud",
+    "fol.": "folio", "fols.": "folios", "op.": "opus", "exp.": "expediente",
+    "lín.": "línea", "líns.": "líneas", "alt.": "altitud",
     "pobl.": "población", "pob.": "población", "disp.": "disposición",
     "pág.": "página", "págs.": "páginas", "pag.": "página", "pp.": "páginas", "p.": "página",
     "n.º": "número", "n.o": "número", "nº": "número", "nº.": "número", "n°": "número",
@@ -140,6 +141,8 @@ INNER = {
     "disp. adic.": "disposición adicional", "disp. trans.": "disposición transitoria",
     "disp. final": "disposición final", "exp.": "expediente", "vel.": "velocidad",
     "T.ª": "temperatura", "Comp.ª": "Compañía",
+    "Fdez.": "Fernández", "Hdez.": "Hernández", "Rguez.": "Rodríguez", "Glez.": "González",
+    "Mtnez.": "Martínez", "Dguez.": "Domínguez", "Gcía.": "García", "Tfe.": "Tenerife",
     "dist.": "distancia", "P. D.": "posdata", "inc.": "inciso",
 }  # fmt: skip
 # Of an army, behind an ordinal.
@@ -175,7 +178,7 @@ UNITS = {
 SIGNS = {
     **SHARED_SIGNS, "dólares": "USD", "libras": "GBP", "PEN": "PEN", "S/": "PEN",
     "S/.": "PEN", "UYU": "UYU", "pesos": "pesos", "Bs": "BOB", "Bs.": "BOB", "₡": "CRC",
-    "pts": "ESP", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
+    "pts": "ESP", "pts.": "ESP", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
 }  # fmt: skip
 SCALES = {
     "miles de millones": 9, "mil millones": 9, "millones": 6, "millón": 6, "millon": 6,
