@@ -14,6 +14,7 @@ from anyrig.training.compile import best_attention, record_attention_calls
 from anyrig.training.losses import LanguageLoss
 from benchmarks.harness import Row
 from benchmarks.training import (
+    AS_PLAIN,
     FULL,
     LEARNING_RATE,
     STEPS,
@@ -60,7 +61,7 @@ def run(hardware: str) -> list[Row]:
     ours, bare = StepTimes("ours"), StepTimes("bare loop")
     for _ in range(ROUNDS):
         for total, times in (
-            (ours, run_ours("ours, bf16", size, size.batch, data)),
+            (ours, run_ours("ours", size, size.batch, data, **AS_PLAIN)),
             (bare, run_timed("bare loop", bare_loop, size, size.batch, data)),
         ):
             total.windows += times.windows

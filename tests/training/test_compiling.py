@@ -112,6 +112,24 @@ def test_models_are_really_compiled_torchs_own_too(make: Callable[[], nn.Module]
     assert len(seen) == before
 
 
+def test_a_size_of_batch_has_code_of_its_own_and_many_sizes_share_one() -> None:
+    symbols: list[bool] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        symbols.append(any(isinstance(one, torch.SymInt) for one in inputs))
+        return graph.forward
+
+    model = Net()
+    with compile_model(model, True, "cpu", backend=backend):
+        for size in (8, 3, 8, 3, 8):
+            model(torch.zeros(size, 4))
+        assert symbols == [False, False]
+        for size in range(9, 30):
+            model(torch.zeros(size, 4))
+    assert symbols[-1]
+    assert len(symbols) <= 5
+
+
 def broken(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
     raise RuntimeError("the made-up backend is broken\nand this is a second line")
 

@@ -36,6 +36,22 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> float:
     return float(cosine_similarity(one.double().flatten(), other.double().flatten(), dim=0))
 
 
+def test_a_language_model_is_trained_in_bf16_and_its_head_in_fp8(tmp_path: Path) -> None:
+    shape = GptShape(vocabulary=20000, context=64, layers=2, heads=2, width=128)
+    data = [{"tokens": torch.randint(20000, (65,))} for _ in range(8)]
+    seen: list[torch.dtype] = []
+    model = Gpt(shape)
+    model.blocks[1].register_forward_pre_hook(lambda module, given: seen.append(given[0].dtype))
+    config = TrainConfig(batch=4, steps=2, precision="bf16", compile=False,
+                         loading=LoadingConfig(num_workers=0))  # fmt: skip
+    with Trainer(model, data=data, loss=LanguageLoss(), config=config, device="cuda:0") as trainer:
+        result = trainer.fit()
+    assert seen[-1] == torch.bfloat16
+    assert any(reason.startswith("attention: ") for reason in result.reasons)
+    assert isinstance(trainer.loss, LanguageLoss)
+    assert trainer.loss.fp8 == has_fp8()
+
+
 # ---------------------------------------------------------------- the head
 
 

@@ -28,6 +28,7 @@ from anyrig.training import TrainConfig, Trainer
 from anyrig.training.callbacks import Callback
 from anyrig.training.config import CheckpointConfig, LoadingConfig
 from anyrig.training.losses import LanguageLoss
+from anyrig.training.models.gpt import PRESETS, Gpt
 
 GIB = 1 << 30
 TABLES = {
@@ -368,6 +369,34 @@ def _(_: Path) -> None:
                   at=lambda ran: ran.net.last.weight.dtype)  # fmt: skip
         assert ran.inside[-1] == (torch.bfloat16 if half else torch.float32)
         assert ran.net.last.weight.dtype == torch.float32
+
+
+def train_language_model(**changed: Any) -> tuple[Trainer, list[torch.dtype]]:
+    """A step of a small one on the CPU in bf16; the formats of the states between its blocks."""
+    net, seen = Gpt(PRESETS["nano"]), []
+    net.blocks[1].register_forward_pre_hook(lambda module, given: seen.append(given[0].dtype))
+    loading = LoadingConfig(num_workers=0)
+    config = TrainConfig(batch=2, steps=1, precision="bf16", loading=loading, **changed)
+    data = [{"tokens": torch.arange(17) + number} for number in range(4)]
+    with Trainer(net, data=data, loss=LanguageLoss(), config=config, device="cpu") as trainer:
+        trainer.fit()
+    return trainer, seen
+
+
+@claim("half_states")
+def _(_: Path) -> None:
+    for option, dtype in ((True, torch.bfloat16), (False, torch.float32), ("auto", torch.float32)):
+        trainer, seen = train_language_model(half_states=option)
+        assert set(seen) == {dtype}  # `auto`: what gains on a GPU costs on a CPU
+        assert not any(module._forward_hooks for module in trainer.model.modules())
+
+
+@claim("fp8_head")
+def _(_: Path) -> None:
+    for option, fp8 in ((True, True), (False, False), ("auto", False)):
+        trainer, _seen = train_language_model(fp8_head=option)
+        assert isinstance(trainer.loss, LanguageLoss)
+        assert trainer.loss.fp8 is fp8  # `auto`: a CPU has no fp8 products
 
 
 # ---------------------------------------------------------------- memory

@@ -64,7 +64,7 @@ class PrecisionPolicy:
         self.precision = precision
         self._device_type = device_type
         self._scaler = scaler or NoOpScaler()
-        self._autocast_dtype = autocast_dtype
+        self.autocast_dtype = autocast_dtype
         self._weight_dtype, self._input_dtype = weight_dtype, input_dtype
         self._restore_tf32: Callable[[], None] | None = None
         if tf32 is not None and device_type in _TF32_DEVICES:
@@ -72,9 +72,9 @@ class PrecisionPolicy:
 
     def autocast(self) -> AbstractContextManager[object]:
         """The context in which the forward pass and the loss run."""
-        if self._autocast_dtype is None:
+        if self.autocast_dtype is None:
             return contextlib.nullcontext()
-        return torch.autocast(self._device_type, dtype=self._autocast_dtype)
+        return torch.autocast(self._device_type, dtype=self.autocast_dtype)
 
     def cast_model(self, model: nn.Module) -> nn.Module:
         """Cast the model's weights in place."""

@@ -7,8 +7,7 @@ again from the same random states. A shortage of memory is no such failure and i
 A kernel of attention that is wrong with a mask may be right, and twice as fast, without one. So a
 model's own calls are recorded, on tensors without data, and each kernel is tried on shapes like
 them, forward and backward, against fp64 on the host. What is wrong there is switched off while the
-run lasts, and so is what is clearly slower than the best. torch's plain attention always stays:
-others fall back to it.
+run lasts; the others are tried in the order of their speed, and torch's plain attention last.
 """
 
 from __future__ import annotations
@@ -250,15 +249,40 @@ def _compile_in_place(model: nn.Module, options: dict[str, Any]) -> None:
     torch's compiler passes over frames of torch.nn itself: a model that is an nn.Sequential would
     stay as it is without a word, so a function of ours stands around it.
     """
-    if not type(model).__module__.startswith("torch.nn"):
-        model.compile(**options)
-        return
     plain: Any = model._call_impl
 
     def called(*args: Any, **kwargs: Any) -> Any:
         return plain(*args, **kwargs)
 
-    model._compiled_call_impl = torch.compile(called, **options)
+    compiled, sizes = torch.compile(called, **options), set[int]()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _compile_for_batch_size((args, kwargs), sizes)
+        return compiled(*args, **kwargs)
+
+    model._compiled_call_impl = call
+
+
+_BATCH_SIZES = 3
+"""How many sizes of a batch get code of their own: that of a run, of its last batch, of its
+validation. From the next one on the code is for any size."""
+
+
+def _compile_for_batch_size(inputs: Any, sizes: set[int]) -> None:
+    """Have code compiled for this very size of a batch.
+
+    Left to itself torch compiles for any size as soon as it has seen two, and such code is slower:
+    it cannot call cuDNN's attention, and half of an H200's time in training is lost.
+    """
+    from torch.utils._pytree import tree_leaves
+
+    tensors = [one for one in tree_leaves(inputs) if isinstance(one, torch.Tensor) and one.dim()]
+    if not tensors:
+        return
+    sizes.add(tensors[0].shape[0])
+    if len(sizes) <= _BATCH_SIZES:
+        for tensor in tensors:
+            torch._dynamo.mark_static(tensor, 0)  # type: ignore[no-untyped-call]
 
 
 class _LimitListener(logging.Handler):
@@ -336,16 +360,10 @@ def _first_line(error: BaseException) -> str:
 
 
 log = logging.getLogger(__name__)
-_SWITCHES = {
-    "cudnn": ("cudnn_sdp_enabled", "enable_cudnn_sdp"),
-    "flash": ("flash_sdp_enabled", "enable_flash_sdp"),
-    "efficient": ("mem_efficient_sdp_enabled", "enable_mem_efficient_sdp"),
-}
 _LONGEST = 1024
 """Longer calls are tried at about this length: the reference on the host grows with its square."""
 _PERIOD = 128
 """Known faults depend on the length's remainder by this."""
-_SLOWER = 1.03
 _MAX_CALLS = 6
 _ROUNDS = 5
 _ENOUGH_FLOPS = 1e12
@@ -374,7 +392,7 @@ class AttentionCall(NamedTuple):
 
 
 class AttentionChoice(NamedTuple):
-    """The kernels that stay on, and why."""
+    """The kernels in use, the fastest first, and why."""
 
     kernels: tuple[str, ...]
     reason: str
@@ -431,27 +449,27 @@ def _call(
 def best_attention(
     calls: Sequence[AttentionCall], device: torch.device, precision: Precision
 ) -> Iterator[AttentionChoice]:
-    """Only the kernels that are right for some calls, the fastest of them, while in the context.
+    """Only the kernels that are right for some calls, the fastest first, while in the context.
 
     Args:
         calls: of `record_attention_calls`.
         device: other than CUDA and ROCm devices have one kernel, which stays.
         precision: that the model computes in.
     """
+    from torch.nn.attention import sdpa_kernel
+
+    from anyrig.precision.kernel_checks import ATTENTION_BACKENDS
+
     if device.type != "cuda" or not calls:
         why = "no call of torch's attention" if not calls else f"{device.type} has no choice"
         yield AttentionChoice((), why)
         return
-    before = {name: getattr(torch.backends.cuda, read)() for name, (read, _) in _SWITCHES.items()}
     chosen = choose_attention(calls[:_MAX_CALLS], device, _format(precision))
-    try:
-        for name, (_, switch) in _SWITCHES.items():
-            getattr(torch.backends.cuda, switch)(name in chosen.kernels)
-        with _compiled_apart(chosen.kernels):
-            yield chosen
-    finally:
-        for name, (_, switch) in _SWITCHES.items():
-            getattr(torch.backends.cuda, switch)(before[name])
+    # In this order, since compiled code for any size of batch cannot call cuDNN's kernel, and plain
+    # attention takes twice the time and memory of the next best.
+    order = [ATTENTION_BACKENDS[name] for name in (*chosen.kernels, "math")]
+    with sdpa_kernel(order, set_priority=True), _compiled_apart(chosen.kernels):
+        yield chosen
 
 
 @contextlib.contextmanager
@@ -465,7 +483,7 @@ def _compiled_apart(kernels: Sequence[str]) -> Iterator[None]:
     if config is None or before is None:
         yield
         return
-    config.cache_key_tag = f"{before} attention {' '.join(sorted(kernels))}".strip()
+    config.cache_key_tag = f"{before} attention {' '.join(kernels)}".strip()
     try:
         yield
     finally:
@@ -480,7 +498,7 @@ def _format(precision: Precision) -> Precision:
 def choose_attention(
     calls: Sequence[AttentionCall], device: torch.device, precision: Precision
 ) -> AttentionChoice:
-    """The kernels that are right for all calls, without those that are slower than the best."""
+    """The kernels that are right for all calls, the fastest first."""
     from anyrig.precision.kernel_checks import check_attention
 
     wrong: dict[str, str] = {}
@@ -497,8 +515,7 @@ def choose_attention(
     times = {name: seconds for name, seconds in measured.items() if seconds is not None}
     if not times:
         return AttentionChoice((), "; ".join(["plain attention", *wrong.values()]))
-    best = min(times.values())
-    kept = tuple(sorted((n for n in times if times[n] <= best * _SLOWER), key=lambda n: times[n]))
+    kept = tuple(sorted(times, key=lambda name: times[name]))
     details = ", ".join(f"{name} {seconds * 1e6:.1f} us" for name, seconds in sorted(times.items()))
     shapes = ", ".join(call.text for call in calls)
     return AttentionChoice(

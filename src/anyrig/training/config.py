@@ -158,6 +158,12 @@ class TrainConfig:
     """Switch from fp16 to a safer format if it keeps overflowing."""
     half_weights: bool = False
     """Weights and activations in bf16, with fp32 master weights for the optimizer."""
+    half_states: bool | Auto = "auto"
+    """In bf16, the states between a model's blocks in bf16 too; `auto`: for language models on an
+    NVIDIA GPU, where a test with the first item shows the same loss and gradients."""
+    fp8_head: bool | Auto = "auto"
+    """In bf16, the products of a language model's head in fp8; `auto`: where the device has fp8 and
+    its kernels pass a test."""
     scaler: ScalerSettings = field(default_factory=ScalerSettings)
     """Loss scaling in fp16."""
     moving: FallbackSettings = field(default_factory=FallbackSettings)

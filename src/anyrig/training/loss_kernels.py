@@ -19,6 +19,8 @@ from anyrig.training.losses import IGNORED
 
 _BLOCK = 4096
 _WARPS = 8
+_READING_WARPS = 4
+"""Of the kernel that only reads: 0.28 ms for 8,192 rows on an H200, with 8 of them 0.37 ms."""
 
 
 @triton.jit
@@ -73,7 +75,7 @@ def row_losses(
     losses = torch.empty_like(lse)
     losses_of_rows[(count,)](
         logits, targets, lse, losses, logits.stride(0), vocabulary, IGNORED, _BLOCK,
-        num_warps=_WARPS,
+        num_warps=_READING_WARPS,
     )  # fmt: skip
     return losses, lse
 
@@ -106,7 +108,8 @@ _E4M3, _E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 _LARGEST = torch.finfo(_E4M3).max
 _SCALE = 4096.0
 """Of gradients: the largest is 1, e5m2 goes to 57,344 and down to 1.5e-5."""
-_ROWS, _COLUMNS = 64, 128
+_ROWS, _COLUMNS, _TILE_WARPS = 32, 128, 4
+"""The fastest of 40 tiles on an H200: 0.71 ms for 8,192 rows; with 64 rows and 8 warps 0.90 ms."""
 
 
 @triton.jit
@@ -186,7 +189,7 @@ class Fp8Pieces:
         grid = (triton.cdiv(width, _COLUMNS), triton.cdiv(count, _ROWS))
         gradients_twice[grid](
             logits, targets, lse, along, across, count, _SCALE, vocabulary, width,
-            IGNORED, _ROWS, _COLUMNS, count % _ROWS == 0, num_warps=_WARPS,
+            IGNORED, _ROWS, _COLUMNS, count % _ROWS == 0, num_warps=_TILE_WARPS,
         )  # fmt: skip
         if of_states is not None:
             of_states.copy_(

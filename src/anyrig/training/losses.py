@@ -11,6 +11,7 @@ its nature, so its scale needs no measuring.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -228,6 +229,55 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+_MIN_FP8_ROWS = 16384
+"""Of a head: with fewer tokens it is a small part of a step."""
+
+
+def choose_fp8_head(device: torch.device, rows: int, width: int) -> tuple[bool, str]:
+    """Whether a head's products run in fp8, and why: from a test of the kernels on the device.
+
+    Args:
+        device: of the model.
+        rows: tokens of the head, with padding.
+        width: of its states.
+    """
+    if device.type != "cuda" or not _has_triton() or not _has_fp8(device):
+        return False, "no fp8 products here"
+    if rows < _MIN_FP8_ROWS or rows % 16 or width % 16:
+        return False, f"{rows:,} tokens of width {width} are too few, or no multiples of 16"
+    loss, cosine = _test_fp8_head(device, width)
+    if loss > 0.01 or cosine < 0.99:
+        return False, f"fp8 failed its test (loss {loss:.2%} off, gradients' cosine {cosine:.4f})"
+    return (
+        True,
+        f"in fp8 (in a test its loss was {loss:.2%} off, its gradients' cosine {cosine:.4f})",
+    )
+
+
+@functools.cache
+def _test_fp8_head(device: torch.device, width: int) -> tuple[float, float]:
+    """How far the loss is off in fp8, and the lower cosine of both gradients, beside fp32."""
+    generator = torch.Generator(device).manual_seed(0)
+    states = torch.randn(1024, width, device=device, generator=generator)
+    weight = torch.randn(_MIN_FP8_ROWS, width, device=device, generator=generator) / width**0.5
+    targets = torch.randint(_MIN_FP8_ROWS, (1024,), device=device, generator=generator)
+
+    def run(dtype: torch.dtype, fp8: bool) -> tuple[float, list[torch.Tensor]]:
+        given = [one.to(dtype).requires_grad_() for one in (states, weight)]
+        with torch.enable_grad(), torch.autocast(device.type, enabled=False):
+            loss = linear_cross_entropy(given[0], given[1], targets, fp8=fp8)
+            gradients = torch.autograd.grad(loss, given)
+        return float(loss), [one.float().flatten() for one in gradients]
+
+    loss, exact = run(torch.float32, False)
+    found, gradients = run(torch.bfloat16, True)
+    cosines = [
+        float(nn.functional.cosine_similarity(one, other, dim=0))
+        for one, other in zip(exact, gradients, strict=True)
+    ]
+    return abs(found / loss - 1), min(cosines)
+
+
 def _has_fp8(device: torch.device) -> bool:
     return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 9)
 
@@ -343,6 +393,14 @@ class LanguageLoss:
 
     def __init__(self, chunks: int | Literal["auto"] = "auto", *, fp8: bool = False) -> None:
         self.chunks, self.fp8 = chunks, fp8
+
+    def head(self, model: nn.Module) -> tuple[int, int] | None:
+        """The sides of the head's weight; None for a model that computes its logits by itself."""
+        own = hasattr(model, "head") and hasattr(model, "vocabulary")
+        if not own and _body(model) is None:
+            return None
+        weight = (model.head if own else _head_of(model)).weight  # type: ignore[union-attr]
+        return tuple(weight.shape)  # type: ignore[return-value]
 
     def core(self, model: nn.Module) -> nn.Module:
         """The part of a model that compiling is worth it for: all but the head."""

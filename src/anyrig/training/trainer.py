@@ -34,6 +34,7 @@ from anyrig.errors import (
     OutOfMemoryError,
     StorageError,
 )
+from anyrig.memory.oom import detect_oom
 from anyrig.memory.recovery import run_with_recovery
 from anyrig.training import rng
 from anyrig.training.batch import Batch, slice_batch, slice_length, tensors_of, to_device
@@ -48,7 +49,7 @@ from anyrig.training.distributed.launch import (
     requested_micro_batch,
 )
 from anyrig.training.evaluate import Evaluator, Metric, check_validation_data
-from anyrig.training.losses import CountUnits, LanguageLoss, Loss, resolve_loss
+from anyrig.training.losses import CountUnits, LanguageLoss, Loss, choose_fp8_head, resolve_loss
 from anyrig.training.metrics import Alert, MetricsRecorder, StepMetrics
 from anyrig.training.step import RestartNeeded, StepBatch, StepFlags, StepResult, TrainStep, divide
 from anyrig.version import __version__
@@ -329,8 +330,7 @@ class Trainer:
         optimizer = self._build_optimizer(run, masters or model)
         if isinstance(self.loss, LanguageLoss):
             self.loss.chunks = config.loss_chunks
-            self.loss.fp8 = run.policy.precision == "fp8"
-            reasons.append(f"loss: in chunks ({config.loss_chunks})")
+            self._choose_head(run, self.loss)
         compiled = self._compile(run, stack)
         own = isinstance(self._optimizer_like, torch.optim.Optimizer)
         max_norm = (0.0 if own else 1.0) if config.max_norm == "auto" else config.max_norm
@@ -535,6 +535,54 @@ class Trainer:
         run.reasons.append(f"cuDNN: {reason}")
         return compiled
 
+    def _choose_head(self, run: _OpenRun, loss: LanguageLoss) -> None:
+        """How a language model's head is computed."""
+        config, sides = self.config, loss.head(run.model)
+        why = f"in chunks ({config.loss_chunks})"
+        if run.policy.precision == "fp8" or config.fp8_head is True:
+            loss.fp8 = True
+        elif config.fp8_head == "auto" and run.policy.precision == "bf16" and sides is not None:
+            loss.fp8, reason = choose_fp8_head(run.device, *sides)
+            why += f"; its head {reason if loss.fp8 else f'in bf16: {reason}'}"
+        else:
+            loss.fp8 = False
+        run.reasons.append(f"loss: {why}")
+
+    def _choose_states(self, run: _OpenRun, first: Batch, stack: contextlib.ExitStack) -> None:
+        """The format of the states between blocks, by a test of the first item."""
+        from anyrig.training.precision import compare_gradients, half_states
+
+        option = self.config.half_states
+        if not option or run.policy.autocast_dtype != torch.bfloat16 or run.masters is not None:
+            return
+        if option == "auto":
+            if run.device.type != "cuda" or run.group.lockstep:
+                return
+            if not isinstance(self.loss, LanguageLoss):
+                return
+            step, item = run.train_step, to_device(run.take_one(first), run.device)
+
+            def compute() -> torch.Tensor:
+                step.snapshot.restore()
+                return step.gradients(item)
+
+            step.snapshot.take()
+            try:
+                with torch.compiler.set_stance("force_eager"):
+                    change = compare_gradients(run.model, compute, lambda: half_states(run.model))
+                step.snapshot.restore()
+            except Exception as error:
+                if detect_oom(error) is None:
+                    raise
+                small = False
+            else:
+                small = change.is_small
+            if not run.group.min(int(small)):
+                run.reasons.append("states: in fp32, since bf16 changes the first item's gradients")
+                return
+        stack.enter_context(half_states(run.model))
+        run.reasons.append("states: in bf16 between blocks")
+
     def _prepare(self, run: _OpenRun, stack: contextlib.ExitStack) -> None:
         """Choose the attention, the micro batch and the workers."""
         config, source = self.config, run.source
@@ -545,6 +593,7 @@ class Trainer:
             run.first_batch = first
         if run.device.type == "cuda" and not run.group.lockstep:
             self._choose_attention(run, first, stack)
+        self._choose_states(run, first, stack)
         step_s = None
         if auto and not run.is_fitted:
             step_s = self._fit_micro_batch(run, first)
