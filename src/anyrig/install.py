@@ -23,7 +23,7 @@ _PIP = re.compile(r"(?<![\w./\\-])(?<!-m )(?<!uv )pip (install|uninstall)\b")
 _ANYRIG_EXTRAS = re.compile(r"""(?<=\s)(['"]?)anyrig\[([\w,-]+)\]\1(?=[\s.,;)`]|$)""")
 _EXTRA_BY_MODULE = {
     "torch": "torch", "transformers": "torch", "accelerate": "torch",
-    "tensorboard": "torch", "onnx": "torch", "onnxscript": "torch",
+    "tensorboard": "torch", "peft": "lora", "onnx": "torch", "onnxscript": "torch",
     "celery": "cluster", "kombu": "cluster", "redis": "cluster", "flower": "cluster",
     "rapidocr": "ocr", "pi_heif": "ocr", "spacy": "entities",
     "onnxruntime_extensions": "multilingual", "espeakng_loader": "espeak",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anyrig.documents.model import Model
     from anyrig.documents.pairs import Couples
     from anyrig.text.manifest import Manifest, Trouble
+    from anyrig.training.lora import LoraConfig
     from anyrig.training.tasks import Task
     from anyrig.training.tasks.classifier import ClassWeights
     from anyrig.training.tasks.texts import Cutter
@@ -72,6 +73,8 @@ def prepare_classifier(
     kind: Kind | None = None,
     held: float = HELD_OUT_SHARE,
     class_weights: ClassWeights = "none",
+    lora: LoraConfig | None = None,
+    folder: Path = Path(),
     seed: int = 0,
     on_event: OnEvent = lambda event: None,
 ) -> PreparedTask:
@@ -98,9 +101,11 @@ def prepare_classifier(
     cutter = _build_cutter(model)
     weights = _load_weights(classifier, model, seed, labels=names, kind=kind)
     learnt, held_out = ([rows[n] for n in part] for part in classifier.split(rows, held, seed=seed))
+    adapted = None if lora is None else classifier.add_adapter(weights, lora, folder)
     task = classifier.classifier(
-        weights, cutter, learnt, held_out, names, kind=kind, class_weights=class_weights
-    )
+        weights, cutter, learnt, held_out, names, kind=kind, class_weights=class_weights,
+        adapted=adapted,
+    )  # fmt: skip
     task.skipped = _list_skipped(examples.troubles)
     digest = digest_of(model.fingerprint, kind, str(held), str(class_weights), *map(repr, rows))
     commonest = max(map(examples.labels.count, set(examples.labels))) / len(rows)
@@ -248,6 +253,9 @@ class ClassifierTable:
     """Fraction of each label's examples used for validation."""
     class_weights: Literal["none", "balanced"] | tuple[float, ...] = "none"
     """`balanced` weights rare labels more; or a weight per label."""
+    lora: int | Mapping[str, Any] = 0
+    """Train LoRA adapters of this rank, or a table as for `language`, and the head; 0 trains all
+    weights."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +285,8 @@ def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path,
     return prepare_classifier(
         examples(path, resolve=resolve), _find_model(folder, table.model), read_all,
         kind="many" if table.multi else None, held=table.validation,
-        class_weights=table.class_weights, seed=seed,
+        class_weights=table.class_weights, lora=config.read_lora(table.lora), folder=folder,
+        seed=seed,
     ).task  # fmt: skip
 
 

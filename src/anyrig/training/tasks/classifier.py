@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from anyrig.errors import InvalidInputError
 from anyrig.training.batch import Batch
 from anyrig.training.evaluate import Metric
+from anyrig.training.lora import LoraConfig, adapt, merge_lora, save_lora
 from anyrig.training.losses import TensorLoss
 from anyrig.training.tasks import Task, texts
 from anyrig.training.tasks.texts import Cutter, Ids
@@ -56,6 +57,18 @@ def from_folder(folder: Path, labels: Sequence[str], *, kind: Kind = "one") -> n
     )  # fmt: skip
     _pass_on(model, missing)
     return model
+
+
+def add_adapter(model: nn.Module, config: LoraConfig, folder: Path) -> Any:
+    """Train LoRA's matrices, and as a whole what may be new: the head and the pooler."""
+    encoder: Any = model.base_model
+    new = [
+        name for name, child in model.named_children()
+        if child is not encoder and any(True for _ in child.parameters())
+    ]  # fmt: skip
+    if getattr(encoder, "pooler", None) is not None:
+        new.append("pooler")
+    return adapt(model, config, folder, train=new)
 
 
 def from_state(
@@ -105,6 +118,7 @@ def classifier(
     *,
     kind: Kind = "one",
     class_weights: ClassWeights = "none",
+    adapted: Any = None,
 ) -> Task:
     """The task of teaching a model what texts are.
 
@@ -116,6 +130,7 @@ def classifier(
         labels: the names, by number.
         kind: whether a text has one label or any number.
         class_weights: `balanced` lets rare labels count as much as common ones; or a weight each.
+        adapted: the model with a LoRA adapter, of `add_adapter`.
     """
     check(learnt, len(labels), kind)
     check(held, len(labels), kind)
@@ -126,9 +141,12 @@ def classifier(
         from anyrig.training.export import whole_folder
 
         with whole_folder(folder / "model") as place:
-            texts.save_weights(model, place)
+            texts.save_weights(model if adapted is None else merge_lora(adapted), place)
             cutter.save(place)
-        return {"model": str(folder / "model"), "labels": list(labels), "kind": kind}
+        said = {"model": str(folder / "model"), "labels": list(labels), "kind": kind}
+        if adapted is not None:
+            said["adapter"] = str(save_lora(adapted, folder / "adapter"))
+        return said
 
     return Task(
         "classifier", model, _rows(cutter, learnt, len(labels)), _loss(kind, weights),

@@ -16,6 +16,7 @@ import torch
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.text.manifest import Resolve
+from anyrig.training.lora import LoraConfig
 
 Config = TypeVar("Config")
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -119,6 +120,13 @@ def read_allowed_files(folder: Path, text: str) -> Resolve | None:
         return Path(str(known[name]))
 
     return find
+
+
+def read_lora(value: int | Mapping[str, Any]) -> LoraConfig | None:
+    """The adapter that `lora` of a task asks for: a rank, or a table."""
+    if isinstance(value, int):
+        return LoraConfig(value) if value else None
+    return read(LoraConfig, value, "task.lora")
 
 
 @contextmanager

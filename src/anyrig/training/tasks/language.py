@@ -31,6 +31,7 @@ from anyrig.storage.files import write_atomic
 from anyrig.storage.weights import find_cached_repository
 from anyrig.text.manifest import is_manifest
 from anyrig.training.batch import Batch
+from anyrig.training.lora import adapt, merge_lora, save_lora
 from anyrig.training.losses import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
 from anyrig.training.tasks import Task, config, corpus, tokens
@@ -51,6 +52,9 @@ class LanguageConfig:
     """A JSON file that maps file names in the manifest to paths; no other file is opened."""
     model: str | Mapping[str, Any] = "tiny"
     """A preset, a table of sizes (which may name a `preset`), or a Hugging Face folder."""
+    lora: int | Mapping[str, Any] = 0
+    """Train LoRA adapters of this rank, or a table with `rank`, `alpha`, `dropout`, `targets` and
+    `adapter`, beside the frozen weights of a Hugging Face model; 0 trains all weights."""
     tokenizer: str = "auto"
     """`bytes`, `train`, or a tokenizer.json; `auto`: that of the model's folder, else `bytes`."""
     vocabulary: int = 4096
@@ -101,6 +105,15 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         log.warning("%s is left out: %s", path, reason)
     with config.seeded(seed):
         model, context = _model(chosen, folder, words)
+    lora = config.read_lora(chosen.lora)
+    adapted = None
+    if lora is not None:
+        if isinstance(model, Gpt):
+            raise InvalidSettingError(
+                "[task] lora trains little beside what a model knows, and this one is new",
+                hint="Name a Hugging Face folder, or leave lora out.",
+            )
+        adapted = adapt(model, lora, folder)
     loss = LanguageLoss()
     data, validation = corpus.split(row, context, chosen.validation)
     return Task(
@@ -111,7 +124,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         loss=loss,
         units=units,
         metrics={"perplexity": Perplexity()},
-        finish=Finish(model, words, chosen, seed, context, _source(chosen, folder)),
+        finish=Finish(model, words, chosen, seed, context, _source(chosen, folder), adapted),
         skipped=row.skipped,
     )
 
@@ -248,11 +261,17 @@ class Finish:
     context: int
     source: Path | None = None
     """The Hugging Face folder whose tokenizer it is."""
+    adapted: Any = None
+    """The model with its LoRA adapter, if it has one."""
 
     def __call__(self, folder: Path) -> Mapping[str, Any]:
         """What was written where."""
         said: dict[str, Any] = {"model": str(folder / "model")}
-        _export(self.model, self.words, folder / "model", self.source, self.context)
+        model = self.model
+        if self.adapted is not None:
+            said["adapter"] = str(save_lora(self.adapted, folder / "adapter"))
+            model = merge_lora(self.adapted)
+        _export(model, self.words, folder / "model", self.source, self.context)
         if self.chosen.sample > 0:
             text = self.chosen.prompt + self.sample()
             write_atomic(folder / "sample.txt", text)
