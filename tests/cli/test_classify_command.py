@@ -107,7 +107,17 @@ def test_by_names_alone_from_every_side(anyrig: Anyrig) -> None:
     (one,) = json.loads(done.stdout)["results"]
     assert (one["label"], one["labels"]) == (None, [])
     done = anyrig("classify", "--text", odd, "--other", *words[:2])
-    assert "(none of these)  text 1" in done.stdout
+    assert "(none of these), nearest: " in done.stdout
+
+
+def test_a_language_that_the_model_does_not_know_has_no_probability(anyrig: Anyrig) -> None:
+    text = "Hiermit kündige ich meinen Mobilfunkvertrag fristgerecht zum 30. Juni dieses Jahres."
+    words = ("classify", "--text", text, "--labels", "cancellation,quotation,order", "--no-other")
+    done = anyrig(*words, "--model", "minilm")
+    assert "[de: not a language of the model]" in done.stdout
+    assert "   ? " in done.stdout
+    assert "1 text in a language that the model was not trained on (de)" in done.stderr
+    assert "cancellation" in anyrig(*words).stdout  # with the multilingual model
 
 
 @pytest.mark.parametrize(

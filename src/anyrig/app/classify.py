@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -33,9 +34,10 @@ from anyrig.errors import (
     MissingWeightsError,
     OptionRef,
 )
-from anyrig.events import OnEvent, ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.storage.weights import find_cached_repository
+from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -84,7 +86,9 @@ class ClassifyRequest(ClassifierModelOptions, SourceOptions):
     template: tuple[str, ...] = option(
         (), "with labels: sentences with {} for the label", flag=False
     )
-    other: bool = option(False, "allow the answer that no label fits")
+    other: bool | None = option(
+        None, "answer `none of these` where no label fits; a fine-tuned model does not by default"
+    )
     threshold: float = option(
         0.0, "minimum probability of a label; 0.5 if a text may have several", ge=0, le=1
     )
@@ -175,9 +179,23 @@ def classify(
             on_event(ProgressEvent("classifying", len(done), len(sources), one.source.name))
             on_text(one)
     result = ClassifyResult(by, tuple(done))
+    _warn_of_languages(done, on_event)
     if request.output is not None and len(result.failed) < len(done):
         result.save(request.output)
     return result
+
+
+def _warn_of_languages(done: Sequence[Classified], on_event: OnEvent) -> None:
+    counts = Counter(one.answer.unknown_language for one in done
+                     if one.answer and one.answer.unknown_language)  # fmt: skip
+    if counts:
+        codes = ", ".join(code for code, _ in counts.most_common(5))
+        on_event(WarningEvent(Message(
+            "{texts} in a language that the model was not trained on ({codes}): their labels are"
+            " guesses. Pass {model}, or train the classifier with it.",
+            texts=pluralize(counts.total(), "text"), codes=codes,
+            model=OptionRef("model", "use-multilingual"),
+        )))  # fmt: skip
 
 
 def _start(
@@ -425,6 +443,7 @@ def classified_to_json(one: Classified) -> dict[str, Any]:
         "probability": round(shares[answer.labels[0]] if answer.labels else answer.probability, 6),
         "probabilities": {label: round(share, 6) for label, share in answer.told},
         "calibrated": answer.calibrated,
+        "unknown_language": answer.unknown_language or None,
         "passages": answer.num_passages,
         "reason": reason
         and {

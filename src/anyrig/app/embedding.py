@@ -53,8 +53,6 @@ _FEW_CHARACTERS = 60_000
 """What is embedded in this process: another one takes as long to start."""
 _BF16_TILES = "amx_bf16"
 """A CPU that multiplies bf16 in tiles does so several times as fast as fp32."""
-_FEW_TEXTS = 20
-"""Texts up to here are judged by their common words: the language model takes half a second."""
 _LANGUAGE_SAMPLES = 50
 _NAME_CHARACTERS = 60
 
@@ -248,7 +246,7 @@ def detect_languages(texts: Sequence[str]) -> dict[str, float]:
 
     shares: dict[str, float] = {}
     for text in texts[:: max(1, len(texts) // _LANGUAGE_SAMPLES)]:
-        found = detect(text, thorough=len(texts) > _FEW_TEXTS)
+        found = detect(text)
         if found.sure:
             shares[found.language] = shares.get(found.language, 0.0) + 1.0
     return shares

@@ -47,10 +47,11 @@ line). `train EXAMPLES --name bills` trains on a folder of folders, a CSV (text,
 a|b is two labels) or JSON lines, and prints the result of cross-validation; `--with bills` then
 uses it, `--with bills@2` an older version. `train EXAMPLES --fine-tune FOLDER` trains all weights
 of a model instead, for dozens of examples per label or more. `--with FOLDER` uses such a model, or
-one of transformers, or its name on the hub. --other allows the answer that no label fits. Without
+one of transformers, or its name on the hub. A text that no label fits is
+`none of these`, with the nearest label; --no-other always gives one. Without
 arguments the command lists what was trained; `show NAME` and `delete NAME` manage it. A long text
 counts as the mean of its passages. By names alone, probabilities are a guide; those of a trained
-classifier are calibrated."""
+classifier are calibrated. A text in a language that the model was not trained on is marked."""
 MIXED = True
 _ACTIONS = ("train", "list", "show", "delete")
 _NO_LABEL = "(none of these)"
@@ -180,14 +181,30 @@ def _classify(rig: Rig, arguments: argparse.Namespace, events: EventPrinter) -> 
 
 
 def _format_answer(answer: Answer) -> str:
-    """`0.93 invoice`, or several labels, or that none fits; single labels are padded alike."""
+    """`0.93 invoice`, or several labels, or that none fits; single labels are padded alike.
+
+    Without a number where the model does not know the text's language.
+    """
     shares = dict(answer.told)
-    parts = [f"{shares[label]:.2f} {paint(label, 'bold')}" for label in answer.labels]
-    if len(parts) > 1:
-        return ", ".join(parts)
-    label = answer.labels[0] if parts else _NO_LABEL
+    parts = [f"{_format_share(answer, label)} {paint(label, 'bold')}" for label in answer.labels]
     width = max(map(len, shares), default=0)
-    return (parts or [f"{answer.probability:.2f} {_NO_LABEL}"])[0] + " " * (width - len(label))
+    if len(parts) > 1:
+        text = ", ".join(parts)
+    elif parts:
+        text = parts[0] + " " * (width - len(answer.labels[0]))
+    else:
+        nearest = answer.told[0][0]
+        text = f"   - {_NO_LABEL}, nearest: {nearest} {_format_share(answer, nearest).strip()}"
+    language = answer.unknown_language
+    return f"{text}  [{language}: not a language of the model]" if language else text
+
+
+def _format_share(answer: Answer, label: str) -> str:
+    """A probability, which is never certainty."""
+    if answer.unknown_language:
+        return "   ?"
+    share = dict(answer.told)[label]
+    return ">.99" if share > 0.99 else f"{share:.2f}"
 
 
 def _format_counts(result: ClassifyResult) -> Iterator[str]:

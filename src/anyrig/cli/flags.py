@@ -37,7 +37,8 @@ def read_flags(arguments: argparse.Namespace, request: type) -> dict[str, Any]:
         value = getattr(arguments, name, None)
         if value is None or (option.positional and value == []):
             continue
-        if value is not False or option.default:  # else a flag of every command, not given
+        # False of a switch is a flag of every command that was not given.
+        if value is not False or option.default is not False:
             given[name] = _join(option, value)
     return given
 
@@ -57,7 +58,7 @@ def _add(group: argparse._ArgumentGroup | argparse.ArgumentParser, option: Optio
     if option.const:
         rules |= {"nargs": "?", "const": option.const}
     if option.kind is bool:
-        action = argparse.BooleanOptionalAction if option.default else "store_true"
+        action = "store_true" if option.default is False else argparse.BooleanOptionalAction
         group.add_argument(*names, dest=option.name, action=action, **rules)
     elif option.shape == "mapping":
         group.add_argument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -34,8 +34,12 @@ class Chooser(Protocol):
     def calibrated(self) -> bool:
         """Whether its probabilities were fitted to examples."""
 
+    @property
+    def rejects(self) -> bool:
+        """Whether `none of these` is an answer unless the caller says otherwise."""
+
     def tell(self, vectors: Array) -> Array:
-        """Probabilities, a row for each vector."""
+        """Probabilities, a row for each vector; of one label, they may leave some for none."""
 
     def near(self, vectors: Array) -> Array:
         """1 where a text is near enough to a label to be one of its kind at all, else 0."""
@@ -46,8 +50,8 @@ class Ways:
     """How probabilities become an answer."""
 
     pooling: Pooling = "mean"
-    other: bool = False
-    """Whether `none of these` is an answer."""
+    other: bool | None = None
+    """Whether `none of these` is an answer; None leaves it to the chooser."""
     at_least: float = 0.0
     """Of one label: below this probability the answer is none. Of many: those above it."""
 
@@ -81,6 +85,8 @@ class Answer:
     calibrated: bool
     reason: Reason | None = None
     """For the first label."""
+    unknown_language: str = ""
+    """Of the text, where the model was not trained on it: the probabilities say nothing then."""
 
     @property
     def probability(self) -> float:
@@ -88,7 +94,13 @@ class Answer:
         return self.told[0][1] if self.told else 0.0
 
 
-def decide(passages: Sequence[Passage], vectors: Array, chooser: Chooser, ways: Ways) -> Answer:
+def decide(
+    passages: Sequence[Passage],
+    vectors: Array,
+    chooser: Chooser,
+    ways: Ways,
+    unknown_language: str = "",
+) -> Answer:
     """The labels of a text by its passages' vectors."""
     sizes = [len(passage.text) for passage in passages]
     texts = [passage.text for passage in passages]
@@ -99,6 +111,9 @@ def decide(passages: Sequence[Passage], vectors: Array, chooser: Chooser, ways: 
         np.average(each, axis=0, weights=np.maximum(sizes, 1)) if voted else chooser.tell(whole)[0]
     )
     near = chooser.near(vectors).max(axis=0) if voted else chooser.near(whole)[0]
+    ways = replace(ways, other=chooser.rejects if ways.other is None else ways.other)
+    if not ways.other and chooser.kind == "one":
+        told = told / max(1e-12, float(told.sum()))
     given = chosen(told, near, chooser.kind, ways)
     order = np.argsort(-told, kind="stable")
     first = given[0] if given else int(order[0])
@@ -111,8 +126,9 @@ def decide(passages: Sequence[Passage], vectors: Array, chooser: Chooser, ways: 
         tuple(chooser.labels[n] for n in given),
         tuple((chooser.labels[n], float(told[n])) for n in order),
         len(passages),
-        chooser.calibrated and not voted,
+        chooser.calibrated and not voted and not unknown_language,
         reason,
+        unknown_language,
     )
 
 

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from anyrig.documents.classify.figures import Figures
 from anyrig.documents.classify.probability import Array, Kind, probabilities
 
+_MAX_LOST = 0.1
+"""Share of the examples that may be further from their own kind than the line of `reaches`."""
+
 
 @dataclass(frozen=True)
 class About:
@@ -44,6 +47,8 @@ class About:
     version: int = 0
     made: str = ""
     anyrig: str = ""
+    rejects: bool = False
+    """Whether `none of these` is an answer by default; it is none in files of 0.1.0."""
     digest: str = ""
     """Of all that it computes with: the same examples give the same."""
 
@@ -88,6 +93,11 @@ class Head:
         """Whether its probabilities hold on examples that it had not seen."""
         return self.about.calibrated
 
+    @property
+    def rejects(self) -> bool:
+        """Whether its reach was made to lose few texts of its kinds."""
+        return self.about.rejects
+
     def tell(self, vectors: Array) -> Array:
         """Probabilities, a row for each vector."""
         its = self.weights
@@ -113,8 +123,8 @@ def reaches(vectors: Array, truth: Array) -> tuple[Array, Array]:
     """Where each label's examples lie, and how near a text must come to be of their kind at all.
 
     A text that is none of the labels is to the nearest what an example is to the nearest of the
-    *other* labels: so the examples themselves tell where the line is best drawn. One line for all
-    labels, as few examples of each say little.
+    *other* labels: so the examples themselves tell where the line is best drawn, but no higher than
+    nine tenths of them reach. One line for all labels, as few examples of each say little.
     """
     totals = truth.T @ vectors
     centres = totals / np.maximum(np.linalg.norm(totals, axis=1, keepdims=True), 1e-12)
@@ -128,7 +138,10 @@ def reaches(vectors: Array, truth: Array) -> tuple[Array, Array]:
             outside.append(others)
         if (sizes > 1e-9).any():
             inside.append(max(kin, others))
-    return centres, np.full(truth.shape[1], _between(np.array(inside), np.array(outside)))
+    line = _between(np.array(inside), np.array(outside))
+    if inside:
+        line = min(line, float(np.quantile(inside, _MAX_LOST)))
+    return centres, np.full(truth.shape[1], line)
 
 
 def _between(inside: Array, outside: Array) -> float:

@@ -27,6 +27,7 @@ from anyrig.errors import (
     WorkError,
 )
 from anyrig.text.document import Document
+from anyrig.text.language import detect_document
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class _OpenSource:
     passages: list[Passage]
     warnings: tuple[str, ...] = ()
     error: AnyrigError | None = None
+    language: str = ""
+    """Empty where it is not sure."""
 
 
 def classify_sources(
@@ -96,7 +99,9 @@ def classify_sources(
         if piece.error is not None:
             yield Classified(piece.source, error=piece.error)
             continue
-        answer = decide(piece.passages, rows, chooser, ways)
+        known = vectors.model.languages
+        unknown = piece.language if known and piece.language not in known else ""
+        answer = decide(piece.passages, rows, chooser, ways, unknown)
         yield Classified(piece.source, answer, warnings=piece.warnings)
 
 
@@ -385,10 +390,12 @@ def _split(source: TextSource, document: Document | AnyrigError) -> _OpenSource:
     """A source in passages."""
     if isinstance(document, AnyrigError):
         return _OpenSource(source, [], error=document)
-    found = list(passages(document))
+    detected = detect_document(document)
+    language = detected.language.partition("-")[0]
+    found = list(passages(document, language=language))
     if not found:
         return _OpenSource(source, [], error=textless(document))
-    return _OpenSource(source, found, document.warnings)
+    return _OpenSource(source, found, document.warnings, language=language * detected.sure)
 
 
 def _take_whole(source: TextSource, document: Document | AnyrigError) -> tuple[_OpenSource, str]:

@@ -56,6 +56,7 @@ def train(
         strength=learnt.strength,
         calibrated=learnt.calibrated,
         prior=prior if kind == "one" else "examples",
+        rejects=kind == "one",
         figures=plain(figures),
         digest=digest(weights, names, kind, model.fingerprint),
     )

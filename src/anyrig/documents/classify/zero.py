@@ -5,9 +5,10 @@ labels share is taken off, so that `invoice` against `letter` is not drowned by 
 where a text may have several, only what the sentences themselves say is.
 A text scores by its length along what is left of each.
 
-The figures below were found with all-MiniLM-L6-v2 on 40 English texts of eight kinds and 30 of ten
-topics (tests/documents/classify/labelled.py). They are shares of the labels' own spread, so that
-they hold for a model whose vectors all lie close together.
+The figures below were fitted on texts of eight kinds and of ten topics
+(tests/documents/classify/labelled.py), with random subsets of their labels, by all-MiniLM-L6-v2 in
+English and use-multilingual in English, Spanish and French. They are shares of the labels' own
+spread, so that they hold for a model whose vectors all lie close together.
 """
 
 from __future__ import annotations
@@ -27,21 +28,24 @@ if TYPE_CHECKING:
 
 TEMPLATES = ("{}", "This text is about {}.", "a document of the kind {}")
 TEMPERATURE = 0.065
-"""Of the softmax. The likeliest was 0.033 for topics and 0.06 for kinds of documents, whose scores
-scatter more; texts in languages that the model hardly knows want 0.1. Near the doubtful end, since
-a probability that is too low does less harm than one too high."""
+"""Of the softmax: the likeliest for kinds of documents with both models; topics want 0.03 to 0.065,
+and texts in languages that the model does not know 0.12 to 0.17: theirs are not shown."""
+NONE = 0.13
+"""The score of the answer that no label fits, which stands among the labels' own. Between 0.1 and
+0.15 the texts are about as likely; higher, it takes a third of those that do fit."""
 _ANYTHING = "something"
 NOISE = 0.085
 """How far scores of labels that do not fit scatter around nothing: one standard deviation."""
 CHANCE = 0.75
-"""Of texts that fit no label, how many are told so: their best score of so many labels stays under
-the line. Of texts that fit one, the weakest are lost with them."""
+"""Where a text may have several labels: of texts that fit none, how many are told so, as their best
+score of so many labels stays under the line."""
 
 
 class ByName:
     """Probabilities of labels that have no examples."""
 
     calibrated = False
+    rejects = True
 
     def __init__(
         self,
@@ -85,18 +89,21 @@ class ByName:
         self._ways = np.array([_unit(row) for row in apart])
         self._temperature = TEMPERATURE * spread
         level = NormalDist().inv_cdf(CHANCE ** (1 / len(labels)))
+        self._none = NONE * spread
         self._line = max(level, 1.0) * NOISE * spread
 
     def tell(self, vectors: Array) -> Array:
-        """Probabilities, a row for each vector."""
+        """Probabilities, a row for each vector; what is missing to 1 is that none fits."""
         scores = vectors @ self._ways.T
         if self.kind == "many":
-            scores = scores - self._line
-        return probabilities(scores / self._temperature, self.kind)
+            return probabilities((scores - self._line) / self._temperature, self.kind)
+        none = np.full((len(scores), 1), self._none)
+        return probabilities(np.hstack([scores, none]) / self._temperature, "one")[:, :-1]
 
     def near(self, vectors: Array) -> Array:
         """Whether each text is any nearer to each label than one about something else may be."""
-        found: Array = (vectors @ self._ways.T >= self._line).astype(np.float64)
+        line = self._line if self.kind == "many" else self._none
+        found: Array = (vectors @ self._ways.T >= line).astype(np.float64)
         return found
 
 

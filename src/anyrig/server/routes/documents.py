@@ -197,6 +197,10 @@ class Classification(BaseModel):
     probability: float
     probabilities: dict[str, float]
     calibrated: bool = Field(description="Whether probabilities were fitted to examples.")
+    unknown_language: str | None = Field(
+        None,
+        description="Of the text, where the model was not trained on it: the label is a guess.",
+    )
     passages: int
     reason: dict[str, Any] | None = Field(description="The passage that supports it most.")
     warnings: list[str]
