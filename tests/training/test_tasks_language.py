@@ -126,6 +126,83 @@ def test_a_manifest_without_texts(place: Path) -> None:
         made(place, text=(), data="texts.csv")
 
 
+def _family(place: Path, family: str) -> str | dict[str, Any]:
+    """A model of our own, or the folder of a random one of transformers."""
+    if family == "gpt":
+        return {"preset": "nano", "context": 64}
+    transformers: Any = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    if family == "gpt2":
+        config = transformers.GPT2Config(
+            n_embd=16, n_layer=2, n_head=2, n_positions=64, vocab_size=257, initializer_range=0.3
+        )
+        model = transformers.GPT2LMHeadModel(config)
+    elif family == "llama":
+        config = transformers.LlamaConfig(
+            vocab_size=257, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=32, max_position_embeddings=64, initializer_range=0.3,
+        )  # fmt: skip
+        model = transformers.LlamaForCausalLM(config)
+    else:
+        config = transformers.BloomConfig(
+            vocab_size=257, hidden_size=16, n_layer=2, n_head=2, initializer_range=0.3
+        )
+        model = transformers.BloomForCausalLM(config)
+    model.save_pretrained(place / family)
+    tokens.as_bytes().save(place / family / "tokenizer.json")
+    return f"./{family}"
+
+
+@pytest.mark.parametrize("family", ["gpt", "gpt2", "llama"])
+def test_packed_documents_have_the_loss_that_they_have_alone(place: Path, family: str) -> None:
+    texts = ["The tide.", "No clock minds, and nobody asks it to.", "a", "Ebb and flow."]
+    (place / "texts.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in texts))
+    model = _family(place, family)
+    chosen: dict[str, Any] = {"text": (), "data": "texts.jsonl", "model": model, "context": 64}
+    task = made(place, **chosen, separate_documents=True, validation=0.0)
+    batch = torch.utils.data.default_collate([task.data[0]])
+    assert task.units is not None
+    sums, counts = [], []
+    words = tokens.as_bytes()
+    task.model.eval()
+    with torch.no_grad():
+        packed = task.loss(task.model, batch)
+        place_in_row = 0
+        for text in texts:
+            document = [*map(int, next(words.encode([text]))), words.end]
+            part = document[: 65 - place_in_row]
+            place_in_row += len(part)
+            alone = {"tokens": torch.tensor([part])}
+            if len(part) > 1:
+                counts.append(task.units(alone))
+                sums.append(float(task.loss(task.model, alone)) * counts[-1])
+        joined = made(place, "joined", **chosen, validation=0.0)
+        crossing = joined.loss(task.model, torch.utils.data.default_collate([joined.data[0]]))
+    assert task.units(batch) == sum(counts) == 64 - 3
+    assert float(packed) == pytest.approx(sum(sums) / sum(counts), rel=1e-5)
+    assert abs(float(crossing) - float(packed)) > 1e-3
+    positions = batch["positions"][0].tolist()
+    assert positions[:12] == [*range(10), 0, 1]
+
+
+def test_packed_documents_are_trained_and_split(place: Path) -> None:
+    task = made(place, separate_documents=True, context=16)
+    losses = trained(task, 12)
+    assert losses[-1] < losses[0] - 1
+    batch = torch.utils.data.default_collate([task.data[n] for n in range(4)])
+    with torch.no_grad():
+        whole = float(task.loss(task.model, batch)) * task.units(batch)  # type: ignore[misc]
+        parts = [{name: one[n : n + 1] for name, one in batch.items()} for n in range(4)]
+        pieces = [float(task.loss(task.model, p)) * task.units(p) for p in parts]  # type: ignore[misc]
+    assert whole == pytest.approx(sum(pieces), rel=1e-5)
+
+
+def test_a_family_whose_attention_crosses_documents_is_refused(place: Path) -> None:
+    model = _family(place, "bloom")
+    with pytest.raises(InvalidSettingError, match="crosses documents"):
+        made(place, model=model, separate_documents=True, context=32)
+
+
 def test_windows_travel_to_another_process(place: Path) -> None:
     task = made(place)
     task.data[0]

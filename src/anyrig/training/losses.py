@@ -412,26 +412,34 @@ class LanguageLoss:
 
         Args:
             model: see the class.
-            batch: `tokens` (items x length + 1), and `labels` of the same shape where some tokens
-                do not count.
+            batch: `tokens` (items x length + 1); `labels` of the same shape where some tokens do
+                not count; `positions` (items x length) of tokens in their documents where each
+                sees its own document alone.
         """
         tokens = batch["tokens"]
         given = tokens[:, :-1]
         targets = batch.get("labels", tokens)[:, 1:]
         if hasattr(model, "head") and hasattr(model, "vocabulary"):
             own: Any = model
-            states, weight, size = own(given, hidden=True), own.head.weight, own.vocabulary
+            positions = {"positions": batch["positions"]} if "positions" in batch else {}
+            states, weight = own(given, hidden=True, **positions), own.head.weight
+            size = own.vocabulary
         else:
+            inputs: dict[str, Any] = {"input_ids": given}
+            if "positions" in batch:
+                inputs["position_ids"] = batch["positions"]
             if _body(model) is None:
-                return _plain(model, given, targets)
-            return self._inside(model, given, targets)
+                return _plain(model, inputs, targets)
+            return self._inside(model, inputs, targets)
         assert isinstance(weight, torch.Tensor)
         return linear_cross_entropy(
             states, weight, targets,
             chunks=self.chunks, vocabulary=size, fp8=self.fp8,
         )  # fmt: skip
 
-    def _inside(self, model: nn.Module, given: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def _inside(
+        self, model: nn.Module, inputs: Mapping[str, Any], targets: torch.Tensor
+    ) -> torch.Tensor:
         """Through the model's own forward, with the loss in place of its head.
 
         The body alone would run outside of the forward pass in which sharded weights are whole.
@@ -444,7 +452,7 @@ class LanguageLoss:
             )
 
         with _replaced_forward(head, loss):
-            found: torch.Tensor = model(input_ids=given, use_cache=False).logits
+            found: torch.Tensor = model(**inputs, use_cache=False).logits
         return found
 
 
@@ -457,8 +465,8 @@ def _replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterato
         del module.__dict__["forward"]
 
 
-def _plain(model: nn.Module, given: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    logits = model(input_ids=given).logits
+def _plain(model: nn.Module, inputs: Mapping[str, Any], targets: torch.Tensor) -> torch.Tensor:
+    logits = model(**inputs, use_cache=False).logits
     return nn.functional.cross_entropy(
         logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORED
     )

@@ -78,13 +78,15 @@ class GptAttention(nn.Module):
         self.qkv = nn.Linear(shape.width, 3 * shape.width)
         self.out = nn.Linear(shape.width, shape.width)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         """What each position gathers, of the same size as the states."""
         size, length, width = states.shape
         split = self.qkv(states).view(size, length, 3, self.heads, width // self.heads)
         query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
         dropout = self.dropout if self.training else 0.0
-        seen = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+        seen = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=mask is None
+        )
         gathered: torch.Tensor = self.out(seen.transpose(1, 2).reshape(size, length, width))
         return gathered
 
@@ -114,9 +116,9 @@ class GptBlock(nn.Module):
         self.mlp = GptMlp(shape)
         self.drop = nn.Dropout(shape.dropout)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         """States after the block."""
-        states = states + self.drop(self.attention(self.norm_1(states)))
+        states = states + self.drop(self.attention(self.norm_1(states), mask))
         changed: torch.Tensor = states + self.drop(self.mlp(self.norm_2(states)))
         return changed
 
@@ -149,18 +151,29 @@ class Gpt(nn.Module):
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=_STD)
 
-    def forward(self, tokens: torch.Tensor, *, hidden: bool = False) -> torch.Tensor:
-        """Logits (batch, length, vocabulary), or with `hidden` the states that the head reads."""
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        *,
+        positions: torch.Tensor | None = None,
+        hidden: bool = False,
+    ) -> torch.Tensor:
+        """Logits (batch, length, vocabulary), or with `hidden` the states that the head reads.
+
+        With `positions`, which begin at 0 with each document of a row, a token sees those of its
+        own document alone.
+        """
         length = tokens.shape[1]
         if length > self.shape.context:
             raise InvalidSettingError(
                 f"{length} tokens are more than the model's context of {self.shape.context}",
                 hint="Cut the text into shorter windows, or make the context longer.",
             )
-        places = torch.arange(length, device=tokens.device)
+        mask = None if positions is None else document_mask(positions)
+        places = torch.arange(length, device=tokens.device) if positions is None else positions
         states = self.drop(self.tokens(tokens) + self.positions(places))
         for block in self.blocks:
-            states = block(states)
+            states = block(states) if mask is None else block(states, mask)
         states = self.norm(states)
         made: torch.Tensor = states if hidden else self.head(states)[..., : self.vocabulary]
         return made
@@ -189,6 +202,14 @@ class Gpt(nn.Module):
         finally:
             self.train(was_training)
         return tokens
+
+
+def document_mask(positions: torch.Tensor) -> torch.Tensor:
+    """What each position may look at (batch, 1, length, length): itself and those before it in its
+    document; a document begins where its positions do.
+    """
+    documents = (positions == 0).cumsum(1)
+    return (documents[:, None, :, None] == documents[:, None, None, :]).tril()
 
 
 def draw(

@@ -23,6 +23,7 @@ from anyrig.text import files
 from anyrig.text import folder as folders
 from anyrig.text.formats.limits import Limits
 from anyrig.text.manifest import Resolve, Trouble, iterate_manifest, open_text
+from anyrig.training.losses import IGNORED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -281,13 +282,24 @@ class Windows:
 
     A window's last token is the next one's first: each token is the target of one window. The file
     is opened by whoever reads first, so the data set can be sent to another process.
+
+    Args:
+        row: the tokens.
+        context: tokens that a model sees of a window.
+        first: number of the first window.
+        count: how many there are.
+        end: the token that ends a document, to keep documents apart: `positions` then begin at 0
+            with each, and its first token is no target, as nothing before it tells it.
     """
 
-    def __init__(self, row: Packed, context: int, first: int, count: int) -> None:
+    def __init__(
+        self, row: Packed, context: int, first: int, count: int, end: int | None = None
+    ) -> None:
         self.row = row
         self.context = context
         self.first = first
         self.count = count
+        self.end = end
         self._map: np.ndarray[Any, np.dtype[Any]] | None = None
 
     def __len__(self) -> int:
@@ -302,14 +314,27 @@ class Windows:
             self._map = np.memmap(self.row.path, dtype=self.row.kind, mode="r")
         start = (self.first + number) * self.context
         window = self._map[start : start + self.context + 1].astype(np.int64)
-        return {"tokens": torch.from_numpy(window)}
+        if self.end is None:
+            return {"tokens": torch.from_numpy(window)}
+        begins = np.concatenate(([True], window[:-1] == self.end))
+        places = np.arange(len(window))
+        positions = places - np.maximum.accumulate(np.where(begins, places, 0))
+        return {
+            "tokens": torch.from_numpy(window),
+            "labels": torch.from_numpy(np.where(begins, IGNORED, window)),
+            "positions": torch.from_numpy(positions[:-1]),
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_map": None}
 
 
-def split(row: Packed, context: int, share: float) -> tuple[Windows, Windows | None]:
-    """Windows to train on, and those of the end, which are only measured."""
+def split(
+    row: Packed, context: int, share: float, end: int | None = None
+) -> tuple[Windows, Windows | None]:
+    """Windows to train on, and those of the end, which are only measured; `end` keeps documents
+    apart.
+    """
     num_windows = (row.num_tokens - 1) // context
     if num_windows < 1:
         raise InvalidInputError(
@@ -320,5 +345,5 @@ def split(row: Packed, context: int, share: float) -> tuple[Windows, Windows | N
     if share > 0 and num_windows > 1:
         held = max(held, 1)
     kept = num_windows - held
-    validation = Windows(row, context, kept, held) if held else None
-    return Windows(row, context, 0, kept), validation
+    validation = Windows(row, context, kept, held, end) if held else None
+    return Windows(row, context, 0, kept, end), validation

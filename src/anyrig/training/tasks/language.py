@@ -61,6 +61,9 @@ class LanguageConfig:
     """Vocabulary size of `tokenizer = "train"`."""
     context: int = 0
     """Context length in tokens; 0: the model's maximum."""
+    separate_documents: bool = False
+    """Pack documents into a window with boundaries: attention does not cross them, and positions
+    start again at each."""
     validation: float = 0.05
     """Fraction of the text, at its end, used for validation."""
     prompt: str = ""
@@ -115,7 +118,8 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
             )
         adapted = adapt(model, lora, folder)
     loss = LanguageLoss()
-    data, validation = corpus.split(row, context, chosen.validation)
+    end = _boundary(model, words) if chosen.separate_documents else None
+    data, validation = corpus.split(row, context, chosen.validation, end)
     return Task(
         name="language",
         model=model,
@@ -224,6 +228,40 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
             hint=f"Set context = {longest} or less.",
         )
     return model, context or min(longest, 1024)
+
+
+def _boundary(model: nn.Module, words: tokens.Tokens) -> int:
+    """The token that ends a document, for a model that can keep documents apart."""
+    if words.end is None:
+        raise InvalidSettingError(
+            "[task] separate_documents needs a tokenizer with a token that ends a text",
+            hint="Leave it out, or use another tokenizer.",
+        )
+    if not isinstance(model, Gpt) and not _keeps_documents_apart(model):
+        raise InvalidSettingError(
+            f"[task] separate_documents: attention of a {type(model).__name__} crosses documents",
+            hint="Leave it out, or choose a model of another family.",
+        )
+    return words.end
+
+
+@torch.no_grad()
+def _keeps_documents_apart(model: nn.Module) -> bool:
+    """Whether a document's logits are those that it has alone, behind another of its row."""
+    was_training = model.training
+    model.eval()
+    other, own = torch.tensor([[3, 1, 2]]), torch.tensor([[2, 0, 1, 3]])
+    positions = torch.cat([torch.arange(3), torch.arange(4)])[None]
+    try:
+        found = model(
+            input_ids=torch.cat([other, own], 1), position_ids=positions, use_cache=False
+        ).logits
+    except TypeError:  # it takes no positions
+        return False
+    packed = found[:, 3:]
+    alone = model(input_ids=own, use_cache=False).logits
+    model.train(was_training)
+    return torch.allclose(packed, alone, atol=1e-4, rtol=1e-3)
 
 
 def logits_of(model: nn.Module, window: torch.Tensor) -> torch.Tensor:
