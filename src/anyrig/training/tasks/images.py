@@ -12,9 +12,9 @@ beside it: `load(folder).predict([path])` tells the classes of pictures.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import logging
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,17 +24,26 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
-from anyrig.install import format_install
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.storage.files import open_atomic, write_atomic
+from anyrig.storage.weights import find_cached_repository
 from anyrig.training.batch import Batch
 from anyrig.training.models import convnet, vit
+from anyrig.training.models.pretrained import (
+    PREPROCESSOR,
+    Preprocessing,
+    build_timm,
+    load_transformers,
+    read_preprocessing,
+    read_timm_preprocessing,
+)
 from anyrig.training.tasks import Task, config
 from anyrig.training.tasks.pictures import Changes, Gathered, Pictures, gather, held_out, read
 
 log = logging.getLogger(__name__)
 _LABELS = "labels.json"
 _WEIGHTS = "model.safetensors"
+_DEFAULT_SIZE = 32
 
 
 @dataclass(frozen=True)
@@ -47,15 +56,19 @@ class ImagesConfig:
     files: str = ""
     """A JSON file that maps file names in the manifest to paths; no other file is opened."""
     model: str | Mapping[str, Any] = "convnet:tiny"
-    """`convnet:PRESET`, `vit:PRESET`, `timm:NAME`, or a table with `kind`, `preset` and sizes."""
-    size: int = 32
-    """Image size in pixels; images are scaled and cropped to a centred square."""
+    """`convnet:PRESET`, `vit:PRESET`, `timm:NAME`, or a table with `kind`, `preset` and sizes; a
+    pretrained model: a Hugging Face folder or a name in the hub's cache, or a table of timm with
+    `pretrained = true`."""
+    size: int = 0
+    """Image size in pixels; images are scaled and cropped to a centred square; 0: what a pretrained
+    model was trained on, else 32."""
     channels: Literal[1, 3] = 3
     """1 for greyscale, 3 for colour."""
     validation: float = 0.1
     """Fraction of each class used for validation."""
     normalise: Literal["data", "each"] = "data"
-    """By mean and deviation of the whole data set (`data`), or of each image (`each`)."""
+    """By mean and deviation of the whole data set, or of what a pretrained model was trained on
+    (`data`), or of each image (`each`)."""
     crop: int = 0
     """Shift images at random by up to this many pixels."""
     flip: bool = False
@@ -69,12 +82,11 @@ class ImagesConfig:
 
     def __post_init__(self) -> None:
         _demand(bool(self.data), "data is not set", "Name the folder of pictures.")
-        _demand(self.size >= 8, f"size is {self.size}", "It must be from 8 up.")
+        _demand(
+            self.size == 0 or self.size >= 8, f"size is {self.size}", "It must be from 8 up, or 0."
+        )
         _demand(0 <= self.validation < 1, f"validation is {self.validation}", "From 0, below 1.")
         _demand(0 <= self.smoothing < 1, f"smoothing is {self.smoothing}", "From 0, below 1.")
-        _demand(
-            0 <= self.crop < self.size, f"crop is {self.crop}", "It must be less than the size."
-        )
 
 
 def _demand(holds: bool, said: str, hint: str) -> None:
@@ -87,19 +99,27 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     chosen = config.read(ImagesConfig, values)
     place = config.existing(folder, chosen.data, "the folder of pictures")
     resolve = config.read_allowed_files(folder, chosen.files)
-    found = gather(place, run, chosen.size, chosen.channels, chosen.cache_gb, resolve)
+    source, trained_on = _find_pretrained(chosen, folder)
+    size = chosen.size or (trained_on.size if trained_on else _DEFAULT_SIZE)
+    _demand(0 <= chosen.crop < size, f"crop is {chosen.crop}", "It must be less than the size.")
+    found = gather(place, run, size, chosen.channels, chosen.cache_gb, resolve)
     classes, labels, stray = _classes(found)
     skipped = {**found.skipped, **stray}
     for path, reason in skipped.items():
         log.warning("%s is left out: %s", path, reason)
     kept, held = _split(found.names, labels, chosen.validation, seed)
     with config.seeded(seed):
-        body, shape = make(chosen.model, len(classes), chosen.size, chosen.channels)
-    model = Normalised(body, found.mean, found.std, each=chosen.normalise == "each")
+        if source is None:
+            body, shape = make(chosen.model, len(classes), size, chosen.channels)
+        else:
+            body, shape = load_transformers(source, classes), {"kind": "transformers"}
+    known = trained_on or found
+    model = Normalised(body, known.mean, known.std, each=chosen.normalise == "each")
+    _check_size(model, size, chosen.channels)
     changes = Changes(chosen.crop, chosen.flip)
     weights = _weights([labels[one] for one in kept], len(classes), chosen.class_weights)
     about = {
-        "classes": classes, "size": chosen.size, "channels": chosen.channels,
+        "classes": classes, "size": size, "channels": chosen.channels,
         "normalise": chosen.normalise, "model": shape,
     }  # fmt: skip
     return Task(
@@ -109,9 +129,44 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         validation=Pictures(found, held, [labels[one] for one in held]) if held else None,
         loss=PictureLoss(weights, chosen.smoothing),
         metrics={"accuracy": accuracy},
-        finish=Finish(model, about),
+        finish=Finish(model, about, source),
         skipped=skipped,
     )
+
+
+def _find_pretrained(
+    chosen: ImagesConfig, folder: Path
+) -> tuple[Path | None, Preprocessing | None]:
+    """The folder of a model of transformers, and what a pretrained model was trained on."""
+    wanted = chosen.model
+    if isinstance(wanted, str):
+        path = config.below(folder, wanted)
+        source = path if (path / "config.json").is_file() else find_cached_repository(wanted)
+        if source is None:
+            return None, None
+        found = read_preprocessing(source)
+        _demand(
+            found.channels == chosen.channels, f"channels is {chosen.channels}",
+            f"The model has {found.channels}.",
+        )  # fmt: skip
+        return source, found
+    if wanted.get("kind") == "timm" and wanted.get("pretrained"):
+        return None, read_timm_preprocessing(str(wanted.get("preset")), chosen.channels)
+    return None, None
+
+
+@torch.no_grad()
+def _check_size(model: nn.Module, size: int, channels: int) -> None:
+    """Refuse now what a model would refuse in its first step."""
+    was_training = model.training
+    try:
+        model.eval()(torch.zeros(1, channels, size, size, dtype=torch.uint8))
+    except (ValueError, RuntimeError) as error:
+        raise InvalidSettingError(
+            f"[task] the model takes no images of {size} pixels: {str(error).splitlines()[0]}",
+            hint="Leave size out, or set what the model was made for.",
+        ) from error
+    model.train(was_training)
 
 
 def _classes(found: Gathered) -> tuple[list[str], dict[int, int], dict[str, str]]:
@@ -200,9 +255,12 @@ def make(
         made = {**dataclasses.asdict(first), **sizes, **fixed, "size": size}
         return vit.Vit(config.read(vit.VitShape, made, "task.model")), {"kind": kind, **made}
     if kind == "timm":
-        return _timm(preset, classes, channels), {"kind": kind, "preset": preset}
+        pretrained = bool(sizes.pop("pretrained", False))
+        body = build_timm(preset, classes, channels, pretrained=pretrained)
+        return body, {"kind": kind, "preset": preset}
     raise InvalidSettingError(
-        f"[task] model is of the kind {kind!r}", hint="Kinds are: convnet, vit, timm."
+        f"[task] model is {wanted!r}, which is no kind of model and no folder with a config.json",
+        hint="Kinds are: convnet, vit, timm. Or give a Hugging Face folder.",
     )
 
 
@@ -217,28 +275,6 @@ def _preset(presets: Mapping[str, Any], name: str, kind: str) -> Any:
             f"unknown {kind} preset {name!r}", hint=f"Valid names: {', '.join(presets)}."
         )
     return presets[name]
-
-
-def _timm(name: str, classes: int, channels: int) -> nn.Module:
-    """A model of timm with weights of its own drawing: nothing is fetched."""
-    try:
-        timm = importlib.import_module("timm")
-    except (ImportError, RuntimeError, OSError) as error:  # a torchvision of another torch
-        raise MissingPackageError(
-            f"timm:{name} needs the packages timm and torchvision: {error}",
-            hint=f"{format_install('timm')}, with a torchvision that fits the installed torch; on "
-            "ARM processors its wheel needs CUDA. convnet and vit need neither.",
-        ) from error
-    try:
-        made: nn.Module = timm.create_model(
-            name, pretrained=False, num_classes=classes, in_chans=channels
-        )
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise InvalidSettingError(
-            f"timm makes no model of {name!r}: {error}",
-            hint="timm.list_models() gives the names.",
-        ) from error
-    return made
 
 
 class PictureLoss:
@@ -291,6 +327,8 @@ class Finish:
 
     model: nn.Module
     about: Mapping[str, Any]
+    source: Path | None = None
+    """The folder of transformers that the model is of."""
 
     def __call__(self, folder: Path) -> Mapping[str, Any]:
         """What was written where."""
@@ -298,10 +336,25 @@ class Finish:
 
         said: dict[str, Any] = {"model": str(folder / "model")}
         with whole_folder(folder / "model") as place:
-            write_weights(self.model, place / _WEIGHTS)
-            write_atomic(place / _LABELS, json.dumps(self.about, indent=2))
+            about = dict(self.about)
+            if self.source is None:
+                write_weights(self.model, place / _WEIGHTS)
+            else:
+                about |= self._write_transformers(place)
+            write_atomic(place / _LABELS, json.dumps(about, indent=2))
             said["onnx"] = self._onnx(place / "model.onnx")
         return {**said, "classes": list(self.about["classes"])}
+
+    def _write_transformers(self, place: Path) -> dict[str, Any]:
+        """A folder that transformers opens; what the normalisation adds for our own `load`."""
+        from anyrig.training.tasks import texts
+
+        model: Any = self.model
+        texts.save_weights(model.body.model, place)
+        assert self.source is not None
+        if (self.source / PREPROCESSOR).is_file():
+            shutil.copyfile(self.source / PREPROCESSOR, place / PREPROCESSOR)
+        return {"mean": model.mean.flatten().tolist(), "std": model.std.flatten().tolist()}
 
     def _onnx(self, path: Path) -> str:
         """Whether the ONNX file was written, or why not: the weights are there all the same."""
@@ -362,10 +415,14 @@ def load(folder: Path) -> Classifier:
 
     try:
         about = json.loads((folder / _LABELS).read_text(encoding="utf-8"))
+        each = about["normalise"] == "each"
+        if about["model"]["kind"] == "transformers":
+            body: nn.Module = load_transformers(folder, about["classes"])
+            return Classifier(Normalised(body, about["mean"], about["std"], each=each), about)
         state = load_file(folder / _WEIGHTS)
         body, _ = make(about["model"], len(about["classes"]), about["size"], about["channels"])
         nought, one = [0.0] * about["channels"], [1.0] * about["channels"]
-        model = Normalised(body, nought, one, each=about["normalise"] == "each")
+        model = Normalised(body, nought, one, each=each)
         model.load_state_dict(state)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise InvalidInputError(
