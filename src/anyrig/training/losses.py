@@ -267,7 +267,7 @@ def _test_fp8_head(device: torch.device, width: int) -> tuple[float, float]:
         with torch.enable_grad(), torch.autocast(device.type, enabled=False):
             loss = linear_cross_entropy(given[0], given[1], targets, fp8=fp8)
             gradients = torch.autograd.grad(loss, given)
-        return float(loss), [one.float().flatten() for one in gradients]
+        return float(loss.detach()), [one.float().flatten() for one in gradients]
 
     loss, exact = run(torch.float32, False)
     found, gradients = run(torch.bfloat16, True)
