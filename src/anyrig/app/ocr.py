@@ -62,7 +62,7 @@ class OcrRequest(FileLimitOptions):
         "", "language of the pages, such as en, es or fr", normalize=language_code, metavar="CODE"
     )
     engine: Literal["auto", "rapidocr", "tesseract"] = option(
-        "auto", "OCR engine; auto uses the best measured one"
+        "auto", "OCR engine; auto: tesseract on a CPU, rapidocr on a GPU and for other languages"
     )
     pages: str = option("", "page numbers, such as 1-3,7", metavar="LIST")
     dpi: int = option(DPI, "resolution at which PDF pages are rendered", ge=36, le=1200)

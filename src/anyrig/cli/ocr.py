@@ -13,7 +13,7 @@ from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, failed_to_json, print_json, report_failed
 from anyrig.cli.rig import open_rig
 from anyrig.documents.ocr.pipeline import OcrFile
-from anyrig.documents.ocr.tesseract import INSTALL, programs
+from anyrig.documents.ocr.tesseract import INSTALL, find_programs
 from anyrig.errors import MissingPackageError
 from anyrig.text.labels import one_line
 from anyrig.units import pluralize
@@ -22,9 +22,10 @@ HELP = """Read the text of images of pages (png, jpg, tiff with all its pages, w
 of scanned PDFs, in files or whole folders. Pages are straightened and rotated automatically. With
 -o the text is written to a file, or to a folder for several; pdf keeps the pages as they are and
 adds a text layer, so that they can be searched and copied; json and hocr have the boxes of lines
-and words. Pages of a PDF that have text of their own keep it, unless --always. The OCR engine is
-chosen by a measurement that is made once; --language helps it. --get es downloads Tesseract's data
-for a language. Results are cached: a run that was interrupted continues where it stopped."""
+and words. Pages of a PDF that have text of their own keep it, unless --always. Tesseract reads on a
+CPU; RapidOCR reads on a GPU, Chinese and Japanese, and languages that Tesseract has no data for.
+--get es downloads Tesseract's data for a language. Results are cached: a run that was interrupted
+continues where it stopped."""
 RESUME = "Pages that were read are cached: the same command continues."
 MIXED = True
 
@@ -66,7 +67,7 @@ def _get_language(rig: Rig, arguments: argparse.Namespace, events: EventPrinter)
     if arguments.json:
         print_json({"language": arguments.get, "file": str(path)})
         return 0
-    if not programs(rig.environment):
+    if not find_programs(rig.environment):
         raise MissingPackageError(
             f"the data are in {path}, but Tesseract is not installed", hint=f"{INSTALL}."
         )

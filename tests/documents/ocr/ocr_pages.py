@@ -91,3 +91,15 @@ def png(image: Image.Image, form: str = "PNG", **options: int) -> bytes:
     out = io.BytesIO()
     image.save(out, form, **options)
     return out.getvalue()
+
+
+def error(wanted: str, found: str) -> float:
+    """Characters to insert, drop or change, as a share of those wanted; white counts as one."""
+    one, other = " ".join(wanted.split()), " ".join(found.split())
+    row = np.arange(len(one) + 1)
+    for number, char in enumerate(other, 1):
+        same = np.array([char != each for each in one], np.int64)
+        new = np.minimum(row[1:] + 1, row[:-1] + same)
+        best = np.concatenate([[number], new]) - np.arange(len(row))
+        row = np.minimum.accumulate(best) + np.arange(len(row))
+    return int(row[-1]) / max(1, len(one))

@@ -137,6 +137,15 @@ def confidence(lines: Sequence[Line]) -> float:
     return sum(line.confidence * len(line.text) for line in lines) / count if count else 1.0
 
 
+def join_words(words: Sequence[Word], block: int) -> Line:
+    """A line of words, from left to right."""
+    first, last = words[0].box, words[-1].box
+    count = sum(len(word.text) for word in words)
+    sure = sum(word.confidence * len(word.text) for word in words) / max(1, count)
+    text = " ".join(word.text for word in words)
+    return Line(text, (first[0], last[1], last[2], first[3]), sure, tuple(words), block)
+
+
 def renumbered(lines: Iterable[Line]) -> tuple[Line, ...]:
     """Blocks counted from 0 without holes, in the order of the lines."""
     seen: dict[int, int] = {}

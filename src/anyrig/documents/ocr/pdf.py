@@ -112,9 +112,9 @@ class Document:
         import pypdfium2 as pdfium
         from PIL import Image
 
-        from anyrig.documents.ocr.picture import grey
+        from anyrig.documents.ocr.picture import decode_picture
 
-        bitmap = pdfium.PdfBitmap.from_pil(Image.fromarray(grey(data)))
+        bitmap = pdfium.PdfBitmap.from_pil(Image.fromarray(decode_picture(data)))
         image.set_bitmap(bitmap)
         bitmap.close()
 

@@ -319,9 +319,9 @@ def _build_pdf_page(file: OcrFile, page: FilePage) -> Any:
         return pdf.Picture(data, page.page, dpi)
     if not page.image:
         return pdf.Picture(b"", ReadPage((), round(8 * dpi), round(11 * dpi)), dpi)
-    from anyrig.documents.ocr.picture import grey
+    from anyrig.documents.ocr.picture import decode_picture
 
-    height, width = grey(page.image).shape
+    height, width = decode_picture(page.image).shape
     return pdf.Picture(page.image, ReadPage((), width, height), dpi)
 
 

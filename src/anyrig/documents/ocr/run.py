@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from anyrig.storage.cache import Cache
 
 KIND = "page"
+_METHOD = 2
+"""How pages are prepared for the engines; what was cached of another way is read again."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class Pages:
             self._pool = WorkerPool(
                 LocalWorkers(
                     placed.placements,
-                    self.chosen.recipe(self._language),
+                    self.chosen.build_factory(self._language),
                     environment=self._environment,
                     fallback=placed.fallback,
                 )
@@ -162,7 +164,8 @@ class Pages:
     def _key(self, data: bytes) -> str:
         return CacheKey(
             KIND, hashlib.sha256(data).hexdigest(), self.chosen.engine, self.chosen.version,
-            self.chosen.weights, options={"language": self._language, "source": _source_of(data)},
+            self.chosen.weights,
+            options={"language": self._language, "source": _source_of(data), "method": _METHOD},
         ).digest  # fmt: skip
 
     def _kept(self, key: str) -> ReadPage | None:
