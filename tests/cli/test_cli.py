@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -565,35 +566,39 @@ _WITH_NVML = (
 _PLAIN = ["-m", "anyrig", "devices"]
 
 
-def _cpu_times(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """CPU time of whole children, user and system, with compiled modules as when installed."""
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "compiled"))
-    command = [sys.executable, *words]
-    subprocess.run(command, capture_output=True, check=True)
-    times = []
-    for _ in range(7):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return times
+_LIBRARY = (
+    "import argparse, asyncio, email.message, http.client, json, logging, subprocess, typing,"
+    "unittest.mock"
+)
+"""Of Python's own: what a machine takes to load these tells how fast it is, and how busy."""
+
+
+def _cpu_time(words: list[str]) -> float:
+    """CPU time of a whole child, user and system."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @pytest.mark.parametrize(
-    ("words", "budget_s"),
+    ("words", "limit"),
     [
-        pytest.param(_PLAIN, 0.200, id="no-gpu"),
-        pytest.param(["-c", _WITH_NVML], 0.300, id="nvml"),
-        pytest.param(_PLAIN, 0.300, id="real-gpu", marks=pytest.mark.gpu),
+        pytest.param(_PLAIN, 3.0, id="no-gpu"),
+        pytest.param(["-c", _WITH_NVML], 4.5, id="nvml"),
+        pytest.param(_PLAIN, 4.5, id="real-gpu", marks=pytest.mark.gpu),
     ],
 )
 def test_devices_stays_within_its_cpu_time(
-    words: list[str], budget_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], limit: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The best of a few, on a shared machine."""
-    times = _cpu_times(words, tmp_path, monkeypatch)
-    assert min(times) < budget_s, f"{[round(1000 * t) for t in times]} ms"
+    """Beside what Python takes for a part of its library, in turns; modules are compiled, as when
+    installed."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "compiled"))
+    pairs = [(_cpu_time(words), _cpu_time(["-c", _LIBRARY])) for _ in range(8)][1:]
+    ratio = statistics.median(mine / library for mine, library in pairs)
+    assert ratio < limit, [(round(1000 * mine), round(1000 * library)) for mine, library in pairs]
 
 
 ODD = "a\x1b[31mred\x1b]0;title\x07\x9b2J\x7f\rover"
