@@ -90,11 +90,13 @@ MANUALS = (
     Manual("backup-manager-doc", "user-guide.pdf.gz", "user-guide.html/*.html", "debiandoc"),
     Manual("r-doc-pdf", "R-intro.pdf", "R-intro.html", "Texinfo", "r-doc-html"),
 )  # fmt: skip
-_MAX_PARAGRAPHS = 400
+_MAX_PARAGRAPHS = 200
 _SEED_WORDS = 4
 _NUMBERING = re.compile(
     r"^(?:chapter|appendix|kapitel|chapitre|cap.tulo)?\s*[\dA-Z]?[\d.]*\s+", re.IGNORECASE
 )
+_SECTION = re.compile(r"\b[\da-z]{1,3}\.[\d.]*(?=\s|$)|\b\d+(?:\.\d+)+")
+"""The number of a section, which is no page's."""
 _SPACE = re.compile(r"\s+")
 _TRANSLATION = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "`": "'", "\u201c": '"', "\u201d": '"', "\u2010": "-",
@@ -299,7 +301,7 @@ def _spoken_text(document: Document) -> str:
     return "\n".join(
         block.text
         for chapter in document.chapters
-        if chapter.role not in ("contents", "cover", "title")
+        if chapter.role == "body"
         for block in chapter.blocks
         if block.kind not in ("page", "note")
     )
@@ -401,8 +403,10 @@ def _count_glued(words: list[str], reference: Reference) -> int:
 
 def _count_contents(text: str, reference: Reference) -> int:
     found = 0
-    flat = re.sub(r"[^\w]+|_", " ", text)
-    own = re.sub(r"[^\w]+|_", " ", reference.text.casefold())
+    flat, own = (
+        re.sub(r"[^\w#]+|_", " ", _SECTION.sub("#", one))
+        for one in (text, reference.text.casefold())
+    )
     for heading in reference.headings:
         if " " in heading:
             pattern = re.compile(rf"\b{re.escape(heading)} +(?:\d{{1,3}}|[ivx]{{1,5}})\b")

@@ -15,7 +15,7 @@ from PIL import Image
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import Block, Document
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.pdf import draw_cover, read
+from anyrig.text.formats.pdf import draw_cover, read, read_pages
 from anyrig.text.sandbox import read_book as read_any
 from tests.text.formats.pdf_making import Leaf, pdf, width_of, write
 
@@ -513,3 +513,89 @@ def test_a_line_that_runs_over_the_edge_is_whole(tmp_path: Path) -> None:
     document = read_leaves(tmp_path, [leaf])
     assert texts(document, "page") == []
     assert address in texts(document)
+
+
+def test_text_from_right_to_left_with_numbers_and_foreign_words(tmp_path: Path) -> None:
+    """Small letters stand for Hebrew; the line is drawn as one sees it, from the left."""
+    letters = {code: chr(0x05D0 + code - 97) if 97 <= code <= 122 else chr(code)
+               for code in range(32, 127)}  # fmt: skip
+    codes = " ".join(f"<{code:02X}> <{ord(letter):04X}>" for code, letter in letters.items())
+    table = (
+        "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /X def"
+        " 1 begincodespacerange <00> <FF> endcodespacerange"
+        f" 95 beginbfchar {codes} endbfchar endcmap end end"
+    ).encode()
+    stream = f"<< /Length {len(table)} >>\nstream\n".encode() + table + b"\nendstream"
+    font = "<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman /ToUnicode 5 0 R >>"
+    page = Leaf().put(60, 500, "nmlk gf XYZ 1.5 (12 ed) cba", font="F9")
+    path = write(tmp_path / "a.pdf", [page], extra_fonts={"F9": font}, objects=[stream])
+    said = "abc (de 12) XYZ 1.5 fg klmn"
+    expected = "".join(letters[ord(letter)] for letter in said)
+    assert texts(read(path, Limits())) == [expected]
+
+
+def test_words_of_a_justified_line_far_apart_are_no_cells(tmp_path: Path) -> None:
+    leaf = Leaf()
+    lines = ["Servers and clients are", "environment of a completely", "configured school network",
+             "which implements a number", "of workstations inside it"]  # fmt: skip
+    for number, line in enumerate(lines):
+        place = 60.0
+        slack = (150 - sum(width_of(word, 10) for word in line.split())) / (line.count(" ") or 1)
+        for word in line.split():
+            leaf.put(place, 500 - 12 * number, word)
+            place += width_of(word, 10) + slack
+    leaf.put(60, 440, "and ends here.")
+    assert texts(read_leaves(tmp_path, [leaf])) == [" ".join([*lines, "and ends here."])]
+
+
+def test_a_head_right_above_the_text_is_no_text(tmp_path: Path) -> None:
+    leaves = []
+    for number in range(1, 6):
+        leaf = Leaf().put(60, 542, "The Harbour Manual, second edition")
+        leaf.set(60, 530, f"{'abcde'[number - 1]} page of it. {HARBOUR}~")
+        leaf.put(60, 30, "file:///home/ann/harbour.html", 8).put(340, 30, f"{number}/5", 8)
+        leaves.append(leaf)
+    said = " ".join(texts(read_leaves(tmp_path, leaves), "paragraph", "heading", "item"))
+    assert "Manual" not in said
+    assert "harbour.html" not in said
+    assert "/5" not in said
+    assert said.count("harbour lay") == 5
+
+
+def test_a_list_without_page_numbers_is_contents_by_its_dots(tmp_path: Path) -> None:
+    contents = Leaf().put(60, 560, "Table of Contents", 16, "F2")
+    for at in range(8):
+        contents.put(60, 530 - 14 * at, f"{at + 1}. Of boats and nets {'.' * 40}??")
+    body = Leaf().put(60, 560, "The Net", 16, "F2")
+    body.set(60, 530, HARBOUR)
+    more = Leaf().put(60, 560, "The Storm", 16, "F2")
+    more.set(60, 530, ROAD)
+    document = read_leaves(tmp_path, [contents, body, more])
+    assert [chapter.role for chapter in document.chapters][0] == "contents"
+    assert not any("boats and nets" in b.text for c in document.chapters if c.role == "body"
+                   for b in c.blocks)  # fmt: skip
+
+
+def test_an_outline_entry_over_no_list_hides_no_text(tmp_path: Path) -> None:
+    """A chapter with a small list of its sections, and an entry of the outline over it."""
+    leaves = []
+    for name in ("The Net", "The Storm", "The Calm"):
+        leaf = Leaf().put(60, 560, name, 16, "F2")
+        leaf.put(60, 530, "Table of Contents", 10, "F2").put(60, 514, "1.1 First of all")
+        leaf.set(60, 490, HARBOUR)
+        leaves.append(leaf)
+    entries = []
+    for number, name in enumerate(("The Net", "The Storm", "The Calm"), 1):
+        entries += [(1, name, number, 575.0), (2, "Table of Contents", number, 540.0)]
+    document = read_leaves(tmp_path, leaves, outline=entries)
+    assert {chapter.role for chapter in document.chapters} == {"body"}
+    assert [c.title for c in document.chapters] == ["The Net", "The Storm", "The Calm"]
+
+
+def test_pages_and_books_have_one_layout(tmp_path: Path) -> None:
+    leaf = Leaf().put(60, 540, "Of Nets and Boats", 16, "F2")
+    leaf.set(60, 510, HARBOUR)
+    path = write(tmp_path / "a.pdf", [leaf])
+    book, pages = read(path, Limits()), read_pages(path, Limits(), lambda _page, _of: None)
+    assert [(b.kind, b.text) for b in pages.blocks] == [(b.kind, b.text) for b in book.blocks]
+    assert pages.parts("page")[0].headings == ((0, 17),)

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ GAP = 0.75
 """A wider gap, in ems, ends a run: a column's gutter may be as narrow as one em."""
 _WIDE = 0.17  # ems between words, where PDFium saw no space
 _SEEN = 0.08  # ems between words, where it saw one: tight lines have spaces of an eighth of an em
+_LEFTWARD = 0.14  # ems between words that run from right to left
 _TIGHT = 0.05  # ems between letters that touch
 _INITIAL = 0.45  # a letter that is larger still stands over several lines
 _SMALL = 0.85  # how much smaller the type of a note's number is
@@ -508,8 +509,42 @@ def _join_stretches(stretches: list[_Stretch]) -> list[_Stretch]:
                 )  # fmt: skip
             else:
                 here.append(one)
-        joined += here
+        joined += _join_justified(here)
     return joined
+
+
+def _join_justified(row: list[_Stretch]) -> list[_Stretch]:
+    """Words that a justified line has set far apart: the gaps between them are all the same.
+
+    Cells of a table have gaps that differ as their texts do, or texts of one width.
+    """
+    joined: list[_Stretch] = []
+    start = 0
+    while start < len(row):
+        end = start + 1
+        while end < len(row) and _is_justified(row[start : end + 1]):
+            end += 1
+        if end - start < 3:
+            end = start + 1
+        here = row[start:end]
+        largest = max(here, key=lambda one: one.size)
+        joined.append(
+            _Stretch(
+                [span for one in here for span in one.places], here[0].left, here[-1].right,
+                largest.base, largest.size, here[-1].end_size,
+            )
+        )  # fmt: skip
+        start = end
+    return joined
+
+
+def _is_justified(words: list[_Stretch]) -> bool:
+    size = max(one.size for one in words)
+    gaps = [after.left - before.right for before, after in pairwise(words)]
+    if max(gaps) > 3 * size or max(gaps) - min(gaps) > max(0.03 * size, 0.25):
+        return False
+    widths = [one.right - one.left for one in words]
+    return len(words) == 2 or max(widths) - min(widths) > size
 
 
 def _are_joined(last: _Stretch, one: _Stretch) -> bool:
@@ -553,12 +588,19 @@ class _RunBuilder:
             size = max(rounded, key=lambda one: (rounded[one], one))
             base = float(np.median(glyphs.base[run][sizes > 0.9 * sizes.max()]))
         directions = self._direction[run]
-        if (directions == -1).sum() > (directions == 1).sum():
-            run = _turn_leftward(run, directions)
+        is_leftward = bool((directions == -1).sum() > (directions == 1).sum())
         over = self._find_accents(run) if self._is_accent[run].any() else {}
         if over:
             run = np.array([at for at in run.tolist() if at not in over], np.int64)
-        text, ends = self._spell(run, size, over)
+        gaps = self._find_gaps(run, size, is_leftward=is_leftward)
+        if is_leftward:
+            order, sides = _turn_leftward(
+                self._direction[run].tolist(), glyphs.letters[run].tolist()
+            )
+            run, gaps = run[order], gaps[sides[1:]]
+        text, ends = self._spell(run, gaps, over)
+        if is_leftward:
+            text = _turn_brackets(text)
         raised = [] if flat else _merge_spans(
             (start, end)
             for at, (start, end) in zip(run.tolist(), ends, strict=True)
@@ -589,10 +631,9 @@ class _RunBuilder:
         return over
 
     def _spell(
-        self, run: NDArray[np.int64], size: float, over: dict[int, int]
+        self, run: NDArray[np.int64], gaps: NDArray[np.bool_], over: dict[int, int]
     ) -> tuple[str, list[Span]]:
         """The text, and where in it the letters of each glyph are."""
-        gaps = self._find_gaps(run, size)
         accents: dict[int, str] = {}
         for accent, letter in over.items():
             mark = self._glyphs.letters[accent]
@@ -611,16 +652,15 @@ class _RunBuilder:
             text += letters
         return text, ends
 
-    def _find_gaps(self, run: NDArray[np.int64], size: float) -> NDArray[np.bool_]:
-        """Whether a space stands before each glyph but the first.
+    def _find_gaps(
+        self, run: NDArray[np.int64], size: float, *, is_leftward: bool
+    ) -> NDArray[np.bool_]:
+        """Whether a space stands between two glyphs beside each other.
 
         A gap parts two words if it is wider than letters have it on this line: more where letters
         are spaced out, less in tight lines.
         """
-        left, right = self._glyphs.left[run], self._glyphs.right[run]
-        gaps = left[1:] - right[:-1]
-        leftward = left[:-1] - right[1:]
-        gaps = np.where(gaps < 0, np.maximum(gaps, leftward), gaps)
+        gaps = self._glyphs.left[run][1:] - self._glyphs.right[run][:-1]
         unseen, seen = _WIDE, _SEEN
         words = self._is_word[run]
         inside = np.sort(gaps[words[1:] & words[:-1]] / size)
@@ -633,6 +673,8 @@ class _RunBuilder:
                 half = usual + (float(wider[len(wider) // 2]) - usual) / 2
                 if half > usual + _TIGHT:  # gaps between letters, and gaps between words
                     unseen, seen = min(_WIDE, half), min(_SEEN, half)
+        if is_leftward:  # PDFium puts spaces beside brackets and numbers on the wrong side
+            return np.asarray(gaps > _LEFTWARD * size, np.bool_)
         space = self._glyphs.space[run][1:]
         written = (space == 2) & (gaps > -0.2 * self._glyphs.size[run][1:])
         least = np.where(space == 1, seen, unseen) * size
@@ -650,17 +692,46 @@ def _find_kind(letters: str) -> tuple[bool, bool, int]:
     )  # fmt: skip
 
 
-def _turn_leftward(run: NDArray[np.int64], directions: NDArray[np.int8]) -> NDArray[np.int64]:
-    """From right to left; numbers and foreign words inside keep their own direction."""
-    turned: list[int] = []
-    place = 0
-    for at, direction in zip(run[::-1].tolist(), directions[::-1].tolist(), strict=True):
-        if direction > 0:
-            turned.insert(place, at)
-        else:
-            turned.append(at)
-            place = len(turned)
-    return np.array(turned, np.int64)
+_OPENING, _CLOSING = "([{", ")]}"
+_TURNED = str.maketrans(_OPENING + _CLOSING, _CLOSING + _OPENING)
+
+
+def _turn_brackets(text: str) -> str:
+    """Brackets as they open and close from right to left: files have them either way."""
+    turned = list(text)
+    for at, letter in enumerate(text):
+        if letter not in _OPENING + _CLOSING:
+            continue
+        before, after = text[at - 1 : at] or " ", text[at + 1 : at + 2] or " "
+        if before.isspace() != after.isspace() and before.isspace() == (letter in _CLOSING):
+            turned[at] = letter.translate(_TURNED)
+    return "".join(turned)
+
+
+def _turn_leftward(kinds: list[int], letters: list[str]) -> tuple[list[int], list[int]]:
+    """The order of glyphs that run from right to left, and which gap is before each of them.
+
+    Numbers and foreign words inside keep their own direction, with what stands between two foreign
+    words or inside a number, unless it is one bracket of two.
+    """
+    order: list[int] = []
+    sides: list[int] = []
+    at = len(kinds) - 1
+    while at >= 0:
+        start = at
+        if kinds[at] > 0:
+            for further in range(at - 1, -1, -1):
+                if kinds[further] < 0:
+                    break
+                here = "".join(letters[further : at + 1])
+                is_whole = all(here.count(a) == here.count(b) for a, b in ("()", "[]", "{}"))
+                is_word = 1 in kinds[further : at + 1] or start - further <= 2
+                if kinds[further] > 0 and is_word and is_whole:
+                    start = further
+        order += range(start, at + 1)
+        sides += [at, *range(start, at)]
+        at = start - 1
+    return order, sides
 
 
 def _merge_spans(spans: Iterable[Span]) -> list[Span]:

@@ -22,6 +22,7 @@ _ZONE = 0.16  # of the height, at the top and at the foot
 _DEEP = 3  # rows
 _ROMAN = re.compile(r"[ivxlcdm]{1,9}", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,5}")
+_OF_ALL = re.compile(r"(\d{1,5})/\d{1,5}")
 _DRESSED = re.compile(
     r"(?:page|seite|p\.|pp\.|pg\.?|página|pagina|стр\.)?\s*[-–—|\[(·•]*\s*"
     r"(?P<number>\d{1,5}|[ivxlcdm]{1,9})\s*[-–—|\])·•.]*\s*"
@@ -133,6 +134,8 @@ def _list_numbers(text: str) -> list[tuple[int, int]]:
     found = []
     for at, word in enumerate(text.split()):
         bare = word.strip("-\u2013\u2014|[](){}.,\u00b7\u2022")
+        if match := _OF_ALL.fullmatch(bare):
+            bare = match[1]
         if _NUMBER.fullmatch(bare):
             found.append((at, int(bare)))
         elif _ROMAN.fullmatch(bare) and (value := roman_value(bare)):
@@ -177,9 +180,20 @@ def _comes_again(level: list[Edge], num_pages: int, body: float) -> bool:
         return False
     if sum(edge.apart for edge in level) * 2 > len(level):
         return True
+    if _heads_every_page(level, pages):
+        return True
     other = abs(level[0].size - body) > 0.06 * body and len(pages) > 2
     numbered = all(edge.has_page_number and len(edge.runs) > 1 for edge in level)
     return other or numbered
+
+
+def _heads_every_page(level: list[Edge], pages: set[int]) -> bool:
+    """A head right above the text: the outermost row of nearly all pages, and always the same."""
+    return (
+        len(pages) > 2
+        and 2 * len(pages) > max(pages) - min(pages)
+        and all(edge.depth == 0 and edge.text == level[0].text for edge in level)
+    )
 
 
 def _near(pages: set[int]) -> bool:

@@ -67,6 +67,8 @@ def _is_heading(paragraphs: Sequence[Paragraph], number: int, style: Style) -> b
         or not any(letter.isalnum() for letter in text)
     ):
         return False
+    if any(len(line.cells) > 2 for line in paragraph.lines):
+        return False  # the head of a table
     if paragraph.size > _LARGER * style.body:
         return any(letter.isalpha() for letter in text) or label(text) is not None
     if paragraph.size < 0.93 * style.body or text[-1] in ".,;:" and label(text) is None:

@@ -73,7 +73,7 @@ class Joined(NamedTuple):
     """Where a word begins that stands on another page, and that page."""
 
 
-def joined(lines: Sequence[PdfLine], words: Words) -> Joined:
+def join_lines(lines: Sequence[PdfLine], words: Words) -> Joined:
     """The text of some lines, the stretches of it that are raised, and where pages begin."""
     text = ""
     raised: list[Raised] = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
 
 from anyrig.text.document import Block, BlockKind, Chapter, Inline, Role
 from anyrig.text.formats.pdf_characters import PdfPage
@@ -18,7 +19,7 @@ from anyrig.text.formats.pdf_headings import (
     starts_by_looks,
     starts_by_outline,
 )
-from anyrig.text.formats.pdf_hyphens import Raised, Words, joined
+from anyrig.text.formats.pdf_hyphens import Raised, Words, join_lines
 from anyrig.text.formats.pdf_lines import PdfLine, lines_of
 from anyrig.text.formats.pdf_lists import ListedMatter, find_lists
 from anyrig.text.formats.pdf_notes import Note, cut_notes, is_mark
@@ -38,23 +39,41 @@ _KINDS: dict[str, BlockKind] = {
 
 
 @dataclass(frozen=True)
-class Sorted:
-    """A document's lines and what was set apart from them, by page."""
+class _Layout:
+    """The paragraphs of a document, and what was set apart from them, by page."""
 
-    lines: list[PdfLine]
+    paragraphs: list[Paragraph]
+    lists: list[ListedMatter]
+    levels: dict[int, int]
+    """Of the paragraphs that look like headings."""
     notes: dict[int, list[Note]]
     aside: dict[int, list[str]]
+    """Heads, feet and page numbers, and what stands aside."""
+    words: Words
+
+    def build_blocks(self, levels: dict[int, int]) -> list[Block]:
+        marks = {
+            (page, note.mark): f"p{page}-{note.mark}"
+            for page, notes in self.notes.items()
+            for note in notes
+            if note.mark
+        }
+        return [
+            _block(paragraph, levels.get(number, 0), self.words, marks)
+            for number, paragraph in enumerate(self.paragraphs)
+        ]
 
 
-def build_chapters(
-    pages: Sequence[PdfPage], outline: Sequence[OutlineEntry]
-) -> tuple[Chapter, ...]:
-    """The chapters of a document."""
+def _lay_out(pages: Sequence[PdfPage], *, by_page: bool) -> _Layout:
+    """The one layout of books and of pages; `by_page` ends paragraphs at the foot of a page."""
     body = body_size(pages)
-    kept = _sort(pages, body)
-    words = Words(text for line in kept.lines for text in ([line.text] if not line.cells else []))
-    style = style_of(kept.lines, body)
-    paragraphs = paragraphs_of(widened(kept.lines, style), style)
+    lines, notes, aside = _set_apart(pages, body)
+    words = Words(text for line in lines for text in ([line.text] if not line.cells else []))
+    style = style_of(lines, body)
+    lines = widened(lines, style)
+    parts = [list(run) for _, run in groupby(lines, key=lambda line: line.page)]
+    groups = parts if by_page else [lines]
+    paragraphs = [one for group in groups for one in paragraphs_of(group, style)]
     lists = find_lists(paragraphs)
     listed = {number for one in lists for number in range(one.start, one.end)}
     levels = {
@@ -62,31 +81,76 @@ def build_chapters(
         for number, level in heading_levels(paragraphs, style).items()
         if number not in listed
     }
+    return _Layout(paragraphs, lists, levels, notes, aside, words)
+
+
+def build_chapters(
+    pages: Sequence[PdfPage], outline: Sequence[OutlineEntry]
+) -> tuple[Chapter, ...]:
+    """The chapters of a document."""
+    layout = _lay_out(pages, by_page=False)
+    levels = layout.levels
     if outline:
-        starts = starts_by_outline(paragraphs, outline)
-        levels = _outlined(starts, paragraphs, levels)
+        starts = starts_by_outline(layout.paragraphs, outline)
+        levels = _outlined(starts, layout.paragraphs, levels)
     else:
-        starts = starts_by_looks(paragraphs, levels)
-    starts = _with_lists(starts, lists, len(paragraphs))
-    marks = {
-        (page, note.mark): f"p{page}-{note.mark}"
-        for page, notes in kept.notes.items()
-        for note in notes
-        if note.mark
-    }
-    blocks = [
-        _block(paragraph, levels.get(number, 0), words, marks)
-        for number, paragraph in enumerate(paragraphs)
-    ]
-    extra = _extra(kept, words, [page.number for page in pages])
-    return _chapters(blocks, starts, extra)
+        starts = starts_by_looks(layout.paragraphs, levels)
+    starts = _with_lists(starts, layout.lists, len(layout.paragraphs))
+    extra = _extra(layout, [page.number for page in pages])
+    return _chapters(layout.build_blocks(levels), starts, extra)
+
+
+_PAGE_NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE)
+
+
+def build_pages(pages: Sequence[PdfPage]) -> dict[int, tuple[tuple[Block, ...], Role]]:
+    """By number, what stands on each page, and whether it is a table of contents or an index.
+
+    A running head is a paragraph: it may be all that names a person or a case. A page's number is
+    not.
+    """
+    try:
+        layout = _lay_out(pages, by_page=True)
+    except Exception:  # noqa: BLE001 - a layout nobody foresaw: its lines as they stand
+        texts = {
+            page.number: "\n".join(run.text for run in page.runs if not run.aside) for page in pages
+        }
+        return {number: ((Block(text, page=number),), "body") for number, text in texts.items()}
+    found: dict[int, list[Block]] = {page.number: [] for page in pages}
+    for block in layout.build_blocks(layout.levels):
+        found[block.page].append(block)
+    for page, notes in layout.notes.items():
+        said = (join_lines(note.lines, layout.words).text for note in notes)
+        found[page] += [Block(text, "note", page=page) for text in said]
+    for page, aside in layout.aside.items():
+        found[page] += [
+            Block(text, page=page) for text in aside if text and not _PAGE_NUMBER.fullmatch(text)
+        ]
+    roles = _find_roles(layout)
+    return {page: (tuple(blocks), roles.get(page, "body")) for page, blocks in found.items()}
+
+
+def _find_roles(layout: _Layout) -> dict[int, Role]:
+    counts = Counter(paragraph.lines[0].page for paragraph in layout.paragraphs)
+    listed = Counter(
+        (paragraph.lines[0].page, one.role)
+        for one in layout.lists
+        for paragraph in layout.paragraphs[one.start : one.end]
+    )
+    return {page: role for (page, role), count in listed.items() if 2 * count > counts[page]}
 
 
 def _with_lists(
     starts: Sequence[Start], lists: Sequence[ListedMatter], num_paragraphs: int
 ) -> list[Start]:
     """Each table of contents and index is a chapter of its own; what stood before it goes on."""
-    made = list(starts)
+    bounds = [(one.start - 1, one.end) for one in lists if one.role == "contents"]
+    made = [
+        start
+        for start in starts
+        if not is_titled(start.title, "contents")
+        or any(begin <= start.paragraph < end for begin, end in bounds)
+    ]  # a heading over no list, or one that was not found, is no reason to leave out what follows
     for one in lists:
         named = [start for start in made if one.start - 1 <= start.paragraph <= one.start]
         title = one.title or (named[-1].title if named else "")
@@ -98,72 +162,10 @@ def _with_lists(
     return sorted(made, key=lambda start: start.paragraph)
 
 
-_PAGE_NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE)
-
-
-def build_pages(pages: Sequence[PdfPage]) -> dict[int, tuple[tuple[Block, ...], Role]]:
-    """By number, what stands on each page, and whether it is a table of contents or an index.
-
-    A paragraph that runs on is cut at the page's foot. A running head is a paragraph: it may be
-    all that names a person or a case. A page's number is not.
-    """
-    try:
-        by_page, roles = blocks_by_page(pages)
-    except Exception:  # noqa: BLE001 - a layout nobody foresaw: its lines as they stand
-        texts = {
-            page.number: "\n".join(run.text for run in page.runs if not run.aside) for page in pages
-        }
-        return {number: ((Block(text, page=number),), "body") for number, text in texts.items()}
-    return {
-        number: (
-            tuple(
-                replace(block, kind="paragraph") if block.kind == "page" else block
-                for block in here
-                if block.text and not (block.kind == "page" and _PAGE_NUMBER.fullmatch(block.text))
-            ),
-            roles.get(number, "body"),
-        )
-        for number, here in by_page.items()
-    }
-
-
-def blocks_by_page(pages: Sequence[PdfPage]) -> tuple[dict[int, list[Block]], dict[int, Role]]:
-    """What stands on each page and nothing else: a paragraph that runs on is cut at its foot.
-
-    Also the pages that are mostly a table of contents or an index.
-    """
-    body = body_size(pages)
-    kept = _sort(pages, body)
-    words = Words(text for line in kept.lines for text in ([line.text] if not line.cells else []))
-    style = style_of(kept.lines, body)
-    lines: dict[int, list[PdfLine]] = {page.number: [] for page in pages}
-    for line in kept.lines:
-        lines[line.page].append(line)
-    made: dict[int, list[Block]] = {}
-    all_paragraphs: list[Paragraph] = []
-    for number, here in lines.items():
-        paragraphs = paragraphs_of(widened(here, style), style)
-        all_paragraphs += paragraphs
-        made[number] = [_block(paragraph, 0, words, {}) for paragraph in paragraphs]
-        notes = (joined(note.lines, words).text for note in kept.notes.get(number, ()))
-        made[number] += [Block(text, "note", page=number) for text in notes]
-        aside = kept.aside.get(number, ())
-        made[number] += [Block(text, "page", page=number) for text in aside]
-    return made, _find_roles(all_paragraphs)
-
-
-def _find_roles(paragraphs: Sequence[Paragraph]) -> dict[int, Role]:
-    counts = Counter(paragraph.lines[0].page for paragraph in paragraphs)
-    listed = Counter(
-        (paragraph.lines[0].page, one.role)
-        for one in find_lists(paragraphs)
-        for paragraph in paragraphs[one.start : one.end]
-    )
-    return {page: role for (page, role), count in listed.items() if 2 * count > counts[page]}
-
-
-def _sort(pages: Sequence[PdfPage], body: float) -> Sorted:
-    """Lines in reading order, with furniture and notes set apart."""
+def _set_apart(
+    pages: Sequence[PdfPage], body: float
+) -> tuple[list[PdfLine], dict[int, list[Note]], dict[int, list[str]]]:
+    """Lines in reading order; and by page, the notes and the furniture."""
     fixed = furniture(pages)
     lines: list[PdfLine] = []
     notes: dict[int, list[Note]] = {}
@@ -179,7 +181,7 @@ def _sort(pages: Sequence[PdfPage], body: float) -> Sorted:
         notes[page.number] = found
         lines += here
     aside = {number: [run.text for run in runs] for number, runs in fixed.items()}
-    return Sorted(lines, notes, aside)
+    return lines, notes, aside
 
 
 def _outlined(
@@ -204,7 +206,7 @@ def _block(
 ) -> Block:
     page = paragraph.lines[0].page
     if level:
-        text = joined(paragraph.lines, words).text
+        text = join_lines(paragraph.lines, words).text
         return Block(without_leaders(text) or text, "heading", level, page=page)
     if paragraph.shape == "table":
         rows = ("\t".join(cell for _, _, cell in line.cells) for line in paragraph.lines)
@@ -212,7 +214,7 @@ def _block(
     if paragraph.shape in ("code", "verse"):
         text = "\n".join(_set_in(paragraph.lines, paragraph.shape))
         return Block(text, _KINDS[paragraph.shape], page=page)
-    text, raised, breaks = joined(paragraph.lines, words)
+    text, raised, breaks = join_lines(paragraph.lines, words)
     if paragraph.shape == "contents":
         return Block(without_leaders(text) or text, "item", page=page)
     inlines = tuple(filter(None, (_reference(text, each, marks) for each in raised)))
@@ -245,14 +247,14 @@ def _reference(text: str, raised: Raised, marks: dict[tuple[int, str], str]) -> 
     return Inline(raised.start, raised.end, "noteref")
 
 
-def _extra(kept: Sorted, words: Words, numbers: list[int]) -> dict[int, list[Block]]:
+def _extra(layout: _Layout, numbers: list[int]) -> dict[int, list[Block]]:
     """Notes and furniture of each page, as blocks; a note that goes over the page is one."""
     made: dict[int, list[Block]] = {}
     open_note: tuple[int, int] | None = None
     for number in numbers:
         blocks = made[number] = []
-        for note in kept.notes.get(number, ()):
-            text = joined(note.lines, words).text
+        for note in layout.notes.get(number, ()):
+            text = join_lines(note.lines, layout.words).text
             if not note.mark and open_note is not None:
                 page, place = open_note
                 old = made[page][place]
@@ -264,7 +266,7 @@ def _extra(kept: Sorted, words: Words, numbers: list[int]) -> dict[int, list[Blo
             name = f"p{number}-{note.mark}" if note.mark else ""
             blocks.append(Block(text, "note", id=name, page=number))
             open_note = (number, len(blocks) - 1)
-        blocks += [Block(text, "page", page=number) for text in kept.aside.get(number, ())]
+        blocks += [Block(text, "page", page=number) for text in layout.aside.get(number, ())]
     return made
 
 

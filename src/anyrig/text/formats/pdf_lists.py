@@ -90,7 +90,9 @@ def _find_contents(lines: list[tuple[int, PdfLine]], *, goes_on: bool) -> list[i
 def _page_number(line: PdfLine) -> int:
     """The number that a line ends in after dots or a wide gap; 0 if there is none."""
     match = _LAST_NUMBER.search(line.text)
-    if match is None or not (line.cells or is_dotted(line.text)):
+    if match is None:
+        return int(is_dotted(line.text))
+    if not (line.cells or is_dotted(line.text)):
         return 0
     if line.cells and not is_dotted(line.text) and line.cells[-1][2].strip() != match[1]:
         return 0

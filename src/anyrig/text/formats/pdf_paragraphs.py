@@ -15,7 +15,10 @@ _ENDS = re.compile(r"[.!?:;\u2026\u3002\uff01\uff1f][\"'\u201d\u2019\u00bb)\]\d*
 _ITEM = re.compile(r"(?:[\u2022\u25cf\u25aa\u25e6\u2023\u00b7\u25a0\uf0b7*]|[-\u2013])\s+\S")
 _COUNTED = re.compile(r"\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]\s+\S")
 _LEADERS = re.compile(r"(?:\s?[.\u2026\u00b7]){4,}\s*|\s_{4,}\s")
-_CONTENTS = re.compile(r".*(?:\s?\.){4,}\s*(?:\d+|[ivxlc]+)$|.*\S\s{0,3}\u2026+\s*\d+$")
+_CONTENTS = re.compile(
+    r".*(?:\s?\.){4,}\s*(?:\d+|[ivxlc]+)$|.*\S\s{0,3}\u2026+\s*\d+$"
+    r"|.*[^\W\d].*(?:\s?\.){8,}\s*\S{1,8}$"  # pages such as A-12, or ?? where a program lost them
+)
 _NUMBERED = re.compile(r".*[^\W\d].*\s(?:\d{1,4}|[ivxlc]{1,7})")
 CAPTION = re.compile(
     r"(?:figure|fig\.|table|plate|abbildung|abb\.|tabelle|tableau|figura|tabla|chart)\s*\d",
