@@ -13,8 +13,10 @@ import torch
 from torch import nn
 
 from anyrig.devices.machine import Machine
+from anyrig.devices.probe import HostProbe, LiveProbe
 from anyrig.errors import DeviceNotFoundError, InvalidSettingError, OutOfMemoryError
 from anyrig.monitor.processes import ProcessTable
+from anyrig.monitor.readers import DeviceReader
 from anyrig.monitor.sample import DeviceSample, SampleTime, snapshot_to_json
 from anyrig.training import (
     MixedPrecision,
@@ -59,17 +61,14 @@ def test_the_trainer_of_the_older_system() -> None:
     t.close()
 
 
-class _Reader:
+class _Reader(DeviceReader):
     """A driver that tells of a card and of nothing that is in it."""
 
     def __init__(self, machine: Machine) -> None:
-        self.devices = list(machine.gpus)
+        super().__init__(machine.gpus, HostProbe(LiveProbe()))
 
     def read(self, at: SampleTime, processes: ProcessTable) -> list[DeviceSample]:
         return [DeviceSample(one.id, one.name, *at) for one in self.devices]
-
-    def close(self) -> None:
-        pass
 
 
 def _use_cuda(monkeypatch: pytest.MonkeyPatch, *, used: bool) -> None:

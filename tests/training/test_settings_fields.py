@@ -41,7 +41,7 @@ Claim = Callable[[Path], None]
 CLAIMS: dict[str, Claim] = {}
 ELSEWHERE = {
     "strategy": "test_trainer_ranks.test_two_processes_train_measure_and_resume_as_one",
-    "shares": "test_trainer_ranks.test_shares_go_by_measured_speed_where_that_is_set",
+    "shares": "test_trainer_ranks.test_unequal_devices_get_shares_by_speed_and_are_told_of",
 }
 """Fields of several processes, and the tests that show what they change."""
 

@@ -145,6 +145,10 @@ SECOND = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_PORT": "1"}
 def test_a_device_is_named_once() -> None:
     with pytest.raises(InvalidInputError, match="device and devices"):
         trainer(device="cpu", devices=["cpu", "cpu"])
+    with pytest.raises(InvalidInputError, match="device is 'cuda:0', but devices is 2"):
+        trainer(device="cuda:0", devices=2)
+    with pytest.raises(InvalidInputError, match="devices is 0"):
+        trainer(device=None, devices=0)
     with pytest.raises(InvalidInputError, match="devices is 'cuda:0'"):
         trainer(device=None, devices="cuda:0")
 

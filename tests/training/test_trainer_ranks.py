@@ -49,11 +49,18 @@ def test_more_processes_than_items_to_measure() -> None:
         assert answer["validation"] == pytest.approx(whole["validation"], abs=1e-9)
 
 
-@pytest.mark.parametrize("shares", ["equal", "measured"])
-def test_shares_go_by_measured_speed_where_that_is_set(shares: str) -> None:
-    options = {"slow_rank": "1", "shares": shares, "steps": 30, "micro_batch": 8, "batch": 8}
+@pytest.mark.parametrize("named", [False, True])
+def test_unequal_devices_get_shares_by_speed_and_are_told_of(named: bool) -> None:
+    """Devices of one name are taken for equal, however fast they are."""
+    options = {"slow_rank": "1", "named": named, "steps": 30, "micro_batch": 8, "batch": 8}
     quick, slow = run_ranks(run_with, options)
     assert quick["sizes"][0] == slow["sizes"][0] == 4
     last = quick["sizes"][-1], slow["sizes"][-1]
-    assert last == (4, 4) if shares == "equal" else last[0] > last[1]
+    assert last[0] > last[1] if named else last == (4, 4)
     assert quick["curve"] == pytest.approx(run({}, steps=30, micro_batch=8)["curve"], abs=1e-9)
+    told = quick["processes"]
+    assert told[0].count("4 of 8 items, micro batch 4") == 2
+    assert len(told) == 1 or named
+    if named:
+        assert f"process 1: card 0, {last[0]} of 8 items, micro batch {last[0]}; " in told[-1]
+        assert f"process 2: card 1, {last[1]} of 8 items, micro batch {last[1]}" in told[-1]

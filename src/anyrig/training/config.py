@@ -18,11 +18,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from anyrig.devices.choose import DeviceRequest, choose_device, parse_kind
+from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device, parse_kind
 from anyrig.devices.discovery import discover
-from anyrig.devices.machine import Machine, Precision, parse_precision
-from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.placement import Placement, PlacementOptions, Workload, plan_placement
+from anyrig.devices.machine import Device, Machine, Precision, parse_precision
+from anyrig.errors import DeviceUnusableError, InvalidInputError, InvalidSettingError
+from anyrig.placement import (
+    Placement,
+    PlacementOptions,
+    Workload,
+    check_num_processes,
+    plan_placement,
+)
 from anyrig.precision.settings import FallbackSettings, ScalerSettings
 
 log = logging.getLogger(__name__)
@@ -197,8 +203,9 @@ class TrainConfig:
     # Several processes.
     strategy: Strategy = "auto"
     """`ddp`: each process has the whole model; `fsdp`: a shard of it; `auto` is `ddp`."""
-    shares: Literal["equal", "measured"] = "equal"
-    """Items per process: `equal`, or by `measured` speed, for unequal devices."""
+    shares: Literal["equal", "measured"] | Auto = "auto"
+    """Items per process: `equal`, or by `measured` speed (ddp); `auto`: measured for unequal
+    devices."""
 
     # Validation, checkpoints, logs.
     validate_every: CountOrZero = 0
@@ -435,11 +442,12 @@ def choose_placement(
     *,
     devices: typing.Sequence[int | str] = (),
     local_rank: int = 0,
+    num_processes: int = 1,
     environment: Mapping[str, str] | None = None,
     machine: Machine | None = None,
     strict: bool = False,
 ) -> Placement:
-    """The best device, or the one that was asked for.
+    """The best device, or the one that was asked for; for several processes one for each.
 
     A kind of device (`gpu`, `cuda`) that is not there is the CPU with a warning. One device that is
     not there, or that no backend can use, is an error.
@@ -449,6 +457,7 @@ def choose_placement(
         device: a selector such as `cuda:1`, `cpu`, or a part of a name.
         devices: one for each process of this machine.
         local_rank: this process' number on its machine.
+        num_processes: how many train on this machine.
         environment: the variables that hide and order devices.
         machine: what `discover` found, where it is known already.
         strict: a kind that is not there, or that cannot be used, is an error too.
@@ -463,11 +472,37 @@ def choose_placement(
     requests = [DeviceRequest(word, "flag")] if word else []
     particular = word is not None and not parse_kind(word)
     choice = choose_device(machine, requests, strict=strict or particular)
+    if num_processes > 1 and not particular:
+        others = list_devices(machine, choice)
+        choice = dataclasses.replace(choice, devices=(others[local_rank % len(others)],))
     found = plan_placement(
         machine, choice, training_workload(config.precision), placement_options(config)
     )
     for warning in (*choice.warnings, *found.warnings) if local_rank == 0 else ():
         log.warning("%s", warning)
-    if word or len(found.placements) == 1 or local_rank == 0:
-        return found.placements[0]
-    return found.placements[local_rank % len(found.placements)]
+    return found.placements[0]
+
+
+def list_devices(machine: Machine, choice: DeviceChoice) -> list[Device]:
+    """The device that was chosen, and the others of its kind that can train with it."""
+    first = choice.device
+    if first.kind != "gpu":
+        return [first]
+    alike = (one for one in machine.gpus if one.usable and one.vendor == first.vendor)
+    return list({one.id: one for one in (first, *choice.devices, *alike)}.values())
+
+
+def check_devices(
+    count: int, device: str | None = None, environment: Mapping[str, str] | None = None
+) -> None:
+    """Refuse more processes than there are GPUs; those on a CPU share it."""
+    machine = discover(environment)
+    choice = choose_device(machine, [DeviceRequest(device, "flag")] if device else [])
+    found = list_devices(machine, choice)
+    if found[0].kind == "gpu" and count > len(found):
+        names = ", ".join(one.name for one in found)
+        raise DeviceUnusableError(
+            f"{count} devices were requested, but this machine has {len(found)}: {names}",
+            hint=f'Pass devices={len(found)}, or device="cpu" as well.',
+        )
+    check_num_processes(machine, "devices", count)

@@ -20,33 +20,46 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch import nn
 
 from anyrig.backends import open_device
 from anyrig.backends.torch import TorchHandle
+from anyrig.devices.choose import parse_kind
 from anyrig.errors import (
     InvalidInputError,
     InvalidSettingError,
     Message,
     OutOfMemoryError,
     StorageError,
+    WorkError,
 )
 from anyrig.memory.oom import detect_oom
 from anyrig.memory.recovery import run_with_recovery
 from anyrig.training import rng
 from anyrig.training.batch import Batch, slice_batch, slice_length, tensors_of, to_device
 from anyrig.training.callbacks import BestMetric, Callback, WeightAverage
-from anyrig.training.config import RENAMED, TrainConfig, choose_placement, rename_keys
+from anyrig.training.config import (
+    RENAMED,
+    TrainConfig,
+    check_devices,
+    choose_placement,
+    rename_keys,
+)
 from anyrig.training.data import Collate, DataSource, Position, data_errors, plan_loading
+from anyrig.training.distributed.group import load_weights
 from anyrig.training.distributed.launch import (
+    FitFile,
     clear_request,
+    gather,
+    next_fit_file,
     open_group,
     read_rank,
     request_restart,
     requested_micro_batch,
+    run_again,
 )
 from anyrig.training.evaluate import Evaluator, Metric, check_validation_data
 from anyrig.training.losses import CountUnits, LanguageLoss, Loss, choose_fp8_head, resolve_loss
@@ -110,6 +123,21 @@ class TrainResult:
     report: Path | None = None
 
 
+class ProcessInfo(NamedTuple):
+    """What one process of a group trains with."""
+
+    device: str
+    micro_batch: int
+
+
+class FitOutcome(NamedTuple):
+    """What processes leave to the program that started them."""
+
+    result: TrainResult
+    weights: Mapping[str, torch.Tensor]
+    history: list[StepMetrics]
+
+
 class Trainer:
     """Trains a model.
 
@@ -125,7 +153,8 @@ class Trainer:
         resume: continue from the folder's last checkpoint; `auto` where there is one, True needs
             one.
         device: a selector such as `cuda:1`; the best device when None.
-        devices: a number of processes, or a device for each.
+        devices: a number of processes, or a device for each. They are started by `fit`, unless
+            torchrun has.
         callbacks: see `callbacks.Callback`.
         loggers: receive what is recorded, beside the folder.
         config: everything else, or its fields as further arguments: `epochs=10`.
@@ -179,11 +208,13 @@ class Trainer:
         self.folder = Path(folder) if folder is not None else None
         self._resume, self._finish_task = resume, finish
         self._device, self._placement = device, placement
-        self._devices = _parse_devices(devices, device, placement, self.environment)
+        self._devices = _parse_devices(devices, device, placement)
+        self._num_processes = _count_processes(devices, self.environment)
         self._given_group, self._monitor, self.name = group, monitor, name
         self._callbacks, self._loggers = list(callbacks), list(loggers)
         self._stop_requested = False
         self._run: _OpenRun | None = None
+        self._outcome: FitOutcome | None = None
 
     @classmethod
     def of(cls, task: Task, **options: Any) -> Trainer:
@@ -198,6 +229,13 @@ class Trainer:
 
     def fit(self) -> TrainResult:
         """Train to the end, or until it is stopped; everything so far is saved either way."""
+        if self._num_processes > 1:
+            return self._fit_in_processes()
+        return self._fit()
+
+    run = fit
+
+    def _fit(self) -> TrainResult:
         run = self.open()
         with StopSignals() as signals, data_errors(), contextlib.closing(run.source):
             for batch in self._batches(run):
@@ -212,8 +250,6 @@ class Trainer:
                 if result.flags.stop or run.is_done or self._must_stop(run):
                     break
         return self._end(run)
-
-    run = fit
 
     def evaluate(self) -> dict[str, float]:
         """The metrics of the validation data, now."""
@@ -230,6 +266,8 @@ class Trainer:
         except RestartNeeded as request:
             self._restart(request)
         run.group.record_speed(result.samples)
+        if run.processes:
+            self._describe_processes(run)
         if run.ema is not None:
             run.ema.update()
         rate = run.advance()
@@ -259,6 +297,63 @@ class Trainer:
         # One process that leaves alone would have the others wait: with several the flag decides.
         return run.is_stopped_early or (self._stop_requested and run.group.size == 1)
 
+    # -- several processes -------------------------------------------------------------------------
+
+    def _fit_in_processes(self) -> TrainResult:
+        """Train in processes of their own, whose result and weights this one takes over."""
+        file = next_fit_file(self.environment)
+        if file is None:  # torchrun has started them
+            return self._fit()
+        if read_rank(self.environment).size == 1:
+            if not self._devices:
+                check_devices(self._num_processes, self._device, self.environment)
+            self._start_processes(file)
+        elif not file.is_past:
+            self._hand_over(file.path, self._fit())
+            self.close()
+            raise SystemExit(0)  # the program goes on where it was started
+        outcome = _load_outcome(file.path)
+        load_weights(self.model, outcome.weights)
+        self._outcome = outcome
+        return outcome.result
+
+    def _start_processes(self, file: FitFile) -> None:
+        def fit(environment: Mapping[str, str]) -> None:
+            self.environment = dict(environment)
+            self._hand_over(file.path, self._fit())
+            self.close()
+
+        try:
+            run_again(
+                fit, self._num_processes, file, environment=self.environment,
+                on_message=lambda text: log.warning("%s", text),
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            if not file.path.exists():  # stopped before there was anything to keep
+                raise
+
+    def _hand_over(self, path: Path, result: TrainResult) -> None:
+        run = self.open()
+        weights = run.group.state_dict(run.masters or run.model)
+        if run.group.rank == 0:
+            weights = {name: one.detach().cpu() for name, one in weights.items()}
+            torch.save(FitOutcome(result, weights, self.history()), path)
+
+    def _describe_processes(self, run: _OpenRun) -> None:
+        """One line that says what each process got; again whenever that changes."""
+        counts = run.group.counts(run.source.batch)
+        if counts == run.counts:
+            return
+        run.counts = counts
+        text = "; ".join(
+            f"process {rank + 1}: {one.device}, {count} of {run.source.batch} items, "
+            f"micro batch {min(one.micro_batch, max(count, 1))}"
+            for rank, (one, count) in enumerate(zip(run.processes, counts, strict=True))
+        )
+        self._event(run, "processes", text)
+        if run.group.rank == 0:
+            log.info("%s", text)
+
     # -- opening and closing -----------------------------------------------------------------------
 
     def open(self) -> _OpenRun:
@@ -281,7 +376,7 @@ class Trainer:
         assert isinstance(handle, TorchHandle)
         reasons = list(placement.reasons)
         _limit_memory(handle, config, placement, stack, reasons)
-        group = self._given_group or self._open_group(handle, stack, reasons)
+        group = self._given_group or self._open_group(placement, handle, stack, reasons)
         rng.restore({}, group.rank, handle.device, seed=config.seed)
         source = DataSource(
             self.data, config, group, collate=self._collate, device_type=handle.device.type
@@ -301,6 +396,11 @@ class Trainer:
         for kind, text in run.early_events:
             run.recorder.record_event(kind, text)
         self._record_start(run)
+        if group.size > 1:
+            own = ProcessInfo(placement.device.name, run.train_step.micro_batch)
+            run.processes = gather(own, group.size) if self._given_group is None else []
+            if run.processes:
+                self._describe_processes(run)
         messages = rng.restore(
             states, group.rank, run.device, seed=config.seed, step=run.step
         )  # fmt: skip
@@ -380,11 +480,15 @@ class Trainer:
     @property
     def step(self) -> int:
         """Optimizer steps that are done."""
+        if self._outcome is not None:
+            return self._outcome.result.steps
         return self._run.step if self._run else 0
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Every choice that was made, in a sentence each."""
+        if self._outcome is not None:
+            return self._outcome.result.reasons
         return tuple(self._run.reasons) if self._run else ()
 
     @property
@@ -402,6 +506,8 @@ class Trainer:
 
     def history(self) -> list[StepMetrics]:
         """All metrics so far, older ones thinned out."""
+        if self._outcome is not None:
+            return self._outcome.history
         return list(self._run.recorder.steps) if self._run else []
 
     def _call(self, name: str, *values: Any) -> None:
@@ -420,23 +526,34 @@ class Trainer:
     def _choose_placement(self) -> Placement:
         found = choose_placement(
             self.config, self._device, devices=self._devices,
-            local_rank=read_rank(self.environment).local_rank, environment=self.environment,
+            local_rank=read_rank(self.environment).local_rank,
+            num_processes=_count_local_processes(self.environment), environment=self.environment,
         )  # fmt: skip
         # Whoever calls from a program has set torch's threads, or left them, on purpose.
         return replace(found, threads=torch.get_num_threads())
 
     def _open_group(
-        self, handle: TorchHandle, stack: contextlib.ExitStack, reasons: list[str]
+        self,
+        placement: Placement,
+        handle: TorchHandle,
+        stack: contextlib.ExitStack,
+        reasons: list[str],
     ) -> Group:
-        config = self.config
+        config, device = self.config, placement.device
         group = open_group(
             config.strategy, self.environment, handle.device, shares=config.shares,
+            device_name=f"{device.name} {device.memory.total_bytes}",
             param_dtype=torch.bfloat16 if config.half_weights else None,
         )  # fmt: skip
         stack.callback(group.close)
         if group.size > 1:
             kind = type(group).__name__.lower()
             reasons.append(f"process {group.rank + 1} of {group.size}, {kind}")
+            if group.rank == 0 and device.kind == "gpu":
+                log.warning(
+                    "training on several GPUs is experimental: it has been tested with processes "
+                    "on CPUs and on one GPU only"
+                )
         return group
 
     def _build_policy(self, run: _OpenRun, stack: contextlib.ExitStack) -> PrecisionPolicy:
@@ -746,7 +863,7 @@ class Trainer:
         step, whole = run.train_step, run.masters or run.model
         weights = run.group.state_dict(whole)
         optimizer = run.group.optimizer_state_dict(whole, step.optimizer)
-        states = _gather_states(rng.capture(run.device), run.group)
+        states = dict(enumerate(gather(rng.capture(run.device), run.group.size)))
         if run.group.rank:
             return
         is_fresh = run.validated_step == run.step
@@ -987,6 +1104,8 @@ class _OpenRun:
         self.saved_step = self.validated_step = -1
         self.figures: dict[str, float] = {}
         self.early_events: list[tuple[str, str]] = []
+        self.processes: list[ProcessInfo] = []
+        self.counts: list[int] = []
         self.recent: deque[tuple[int, StepBatch]] = deque(maxlen=_RECENT_BATCHES)
         self.suspect_step: int | None = None
         self.num_looks = 0
@@ -1157,34 +1276,61 @@ def _build_config(config: TrainConfig | None, options: Mapping[str, Any]) -> Tra
 
 
 def _parse_devices(
-    devices: int | Sequence[int | str] | None,
-    device: str | None,
-    placement: Placement | None,
-    environment: Mapping[str, str],
+    devices: int | Sequence[int | str] | None, device: str | None, placement: Placement | None
 ) -> tuple[int | str, ...]:
-    if devices is None or devices == 1:
+    """The device of each process; empty where they are only counted."""
+    if devices is None:
         return ()
-    if device is not None or placement is not None:
-        other = "device" if device is not None else "placement"
-        raise InvalidInputError(f"{other} and devices are both given", hint="Pass one of them.")
-    if isinstance(devices, (str, bytes)) or not isinstance(devices, (int, Sequence)):
+    if isinstance(devices, (str, bytes, bool)) or not isinstance(devices, (int, Sequence)):
         raise InvalidInputError(
             f"devices is {devices!r}",
             hint="Pass a number of processes, or a list with a device for each of them.",
         )
-    names = () if isinstance(devices, int) else tuple(devices)
-    count = devices if isinstance(devices, int) else len(names)
-    local = environment.get("LOCAL_WORLD_SIZE") or environment.get("WORLD_SIZE") or "1"
-    num_processes = int(local) if local.isdecimal() else 1
-    if count > num_processes:
+    count = devices if isinstance(devices, int) else len(devices)
+    if count < 1:
+        raise InvalidInputError(f"devices is {devices!r}", hint="Pass one device or more.")
+    if isinstance(devices, int):
+        is_kind = device in (None, "cpu") or bool(parse_kind(str(device)))
+        if count > 1 and not is_kind:
+            raise InvalidInputError(
+                f"device is {device!r}, but devices is {devices}",
+                hint="Pass a list with a device for each process, or a kind such as cuda or cpu.",
+            )
+        return ()
+    if device is not None or placement is not None:
+        other = "device" if device is not None else "placement"
+        raise InvalidInputError(f"{other} and devices are both given", hint="Pass one of them.")
+    return tuple(devices)
+
+
+def _count_processes(
+    devices: int | Sequence[int | str] | None, environment: Mapping[str, str]
+) -> int:
+    """How many processes of this machine were asked for."""
+    count = 1 if devices is None else devices if isinstance(devices, int) else len(devices)
+    started = _count_local_processes(environment)
+    if environment.get("WORLD_SIZE") and count > started:
         raise InvalidInputError(
-            f"{count} devices were given, but {num_processes} "
-            f"{'process trains' if num_processes == 1 else 'processes train'} on this machine, "
+            f"{count} devices were given, but {started} "
+            f"{'process trains' if started == 1 else 'processes train'} on this machine, "
             "each on one device",
-            hint=f"Start a process for each: torchrun --nproc-per-node {count} SCRIPT.py, or "
-            f"anyrig train CONFIG --nproc {count}.",
+            hint=f"Start a process for each: torchrun --nproc-per-node {count} SCRIPT.py.",
         )
-    return names
+    return count
+
+
+def _count_local_processes(environment: Mapping[str, str]) -> int:
+    local = environment.get("LOCAL_WORLD_SIZE") or environment.get("WORLD_SIZE") or "1"
+    return int(local) if local.isdecimal() else 1
+
+
+def _load_outcome(path: Path) -> FitOutcome:
+    if not path.exists():
+        raise WorkError(
+            "the processes ended without a result", hint="Their output above says more."
+        )
+    outcome: FitOutcome = torch.load(path, weights_only=False, map_location="cpu")
+    return outcome
 
 
 def set_training_mode(model: nn.Module) -> None:
@@ -1265,16 +1411,6 @@ def _has_one_size(data: Any) -> bool:
     except Exception:  # noqa: BLE001 - anybody's data set; nothing depends on it
         return False
     return shapes[0] == shapes[1]
-
-
-def _gather_states(mine: dict[str, Any], group: Group) -> dict[int, dict[str, Any]]:
-    if group.size == 1:
-        return {0: mine}
-    import torch.distributed as dist
-
-    found: list[Any] = [None] * group.size
-    dist.all_gather_object(found, mine)
-    return dict(enumerate(found))
 
 
 def _list_differences(before: Any, now: dict[str, Any]) -> list[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from anyrig.training import TrainConfig, Trainer
-from anyrig.training.config import CheckpointConfig, LoadingConfig
+from anyrig.training import Callback, TrainConfig, Trainer
+from anyrig.training.config import CheckpointConfig, LoadingConfig, choose_placement
 
 
 def model() -> nn.Module:
@@ -38,6 +39,7 @@ def run(
     folder: str | None = None,
     validation: int = 0,
     slow_rank: str = "",
+    named: bool = False,
     **changed: Any,
 ) -> dict[str, Any]:
     """What a run comes to, in words and figures."""
@@ -59,8 +61,13 @@ def run(
                 time.sleep(0.01 * len(batch[0]))
         return loss(net, batch)
 
+    notes = Notes()
+    placement = choose_placement(settings, "cpu")
+    if named:  # as two cards of different kinds would be
+        name = f"card {environment.get('RANK')}"
+        placement = replace(placement, device=replace(placement.device, name=name))
     with Trainer(
-        model(), data=data(), loss=seen, config=settings, device="cpu",
+        model(), data=data(), loss=seen, config=settings, placement=placement, callbacks=[notes],
         environment=environment, folder=Path(folder) if folder else None,
         validation=data(validation, 9) if validation else None, metrics={"size": size},
     ) as trainer:  # fmt: skip
@@ -73,8 +80,19 @@ def run(
             "group": kind, "curve": curve, "validation": dict(summary.validation),
             "weights": {name: value.clone() for name, value in weights.items()},
             "resumed_from": summary.resumed_from, "finished": summary.finished,
-            "sizes": sizes,
+            "sizes": sizes, "processes": notes.texts,
         }  # fmt: skip
+
+
+class Notes(Callback):
+    """What was said of the processes."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def on_event(self, trainer: Trainer, kind: str, text: str) -> None:
+        if kind == "processes":
+            self.texts.append(text)
 
 
 def run_with(environment: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:

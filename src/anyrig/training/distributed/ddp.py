@@ -547,6 +547,10 @@ class Collective:
         """The first and the number of this process' items."""
         return self.shares.next(num_items, self.rank)
 
+    def counts(self, num_items: int) -> list[int]:
+        """By the newest speeds."""
+        return self.shares.counts(num_items)
+
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum, in place."""
         import torch.distributed as dist

@@ -49,6 +49,9 @@ class Group(Protocol):
         Called once for each batch by every process, in order; it may be ahead of the steps.
         """
 
+    def counts(self, num_items: int) -> list[int]:
+        """How many items of a batch each process gets from now on."""
+
     def accumulate(self, *, last: bool) -> AbstractContextManager[object]:
         """Around forward and backward of a micro batch; gradients travel in the last one."""
 
@@ -297,6 +300,10 @@ class Single(ReplicatedState):
     def share(self, num_items: int) -> tuple[int, int]:
         """All of them."""
         return 0, num_items
+
+    def counts(self, num_items: int) -> list[int]:
+        """All of them."""
+        return [num_items]
 
     def accumulate(self, *, last: bool) -> AbstractContextManager[object]:
         """Nothing travels."""

@@ -14,19 +14,23 @@ from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
+import multiprocessing.connection
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeVar
 
 from anyrig.backends.process import ChildModule, module_command, start_module
 from anyrig.errors import (
@@ -39,6 +43,8 @@ from anyrig.errors import (
     load_message,
 )
 from anyrig.storage.files import write_atomic
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +78,7 @@ class RankInfo(NamedTuple):
 
 
 def read_rank(environment: Mapping[str, str]) -> RankInfo:
-    """The place that a launcher's variables on_message; alone where they on_message none."""
+    """The place that a launcher's variables tell of; alone where they tell of none."""
     if not environment.get("WORLD_SIZE"):
         return RankInfo()
     numbers = {}
@@ -203,7 +209,8 @@ def open_group(
     environment: Mapping[str, str],
     device: torch.device | str = "cpu",
     *,
-    shares: Literal["equal", "measured"] = "equal",
+    shares: Literal["auto", "equal", "measured"] = "equal",
+    device_name: str = "",
     timeout_s: float = TIMEOUT_S,
     overlap: bool = True,
     param_dtype: torch.dtype | None = None,
@@ -214,7 +221,9 @@ def open_group(
         strategy: `ddp`, `fsdp`, or `auto`, which is ddp.
         environment: a launcher's variables.
         device: what this process computes on.
-        shares: how batches are cut; measured ones go with ddp.
+        shares: how batches are cut; measured ones go with ddp, and `auto` measures where the
+            processes' devices have different names.
+        device_name: of this process' device.
         timeout_s: how long a process waits for the others.
         overlap: whether gradients travel during the backward pass (ddp).
         param_dtype: the format that shards are gathered and computed in (fsdp).
@@ -233,13 +242,28 @@ def open_group(
         return Fsdp(place.rank, place.size, device, param_dtype=param_dtype)
     from anyrig.training.distributed.ddp import Ddp, Shares
 
+    if shares == "auto":
+        shares = "measured" if len(set(gather(device_name, place.size))) > 1 else "equal"
     return Ddp(place.rank, place.size, Shares(place.size, shares, device), overlap=overlap)
+
+
+def gather(value: T, size: int) -> list[T]:
+    """What each process of the group gave, in the order of ranks."""
+    if size == 1:
+        return [value]
+    import torch.distributed as dist
+
+    found: list[Any] = [None] * size
+    dist.all_gather_object(found, value)
+    return found
 
 
 # -- starting -------------------------------------------------------------------------------------
 
 
 _MODULE = "anyrig.training.distributed.launch"
+_END_S = 15.0
+"""How long the others have after one failed: to see that it is gone, and to say so."""
 _CONSEQUENCE = "PeerLostError"
 """Who says this tells of another's end."""
 _HINT = "Its output above says more. Resume the run once it is put right."
@@ -290,8 +314,21 @@ def launch(
     if nproc < 1:
         raise InvalidSettingError(f"nproc is {nproc}", hint="Start one process or more.")
     surroundings = _surroundings(environment, nproc, cores)
+
+    def start(number: int) -> Failure | None:
+        return _once(words if number == 0 or again is None else again, nproc, surroundings)
+
+    return _until_done(start, nproc, restarts, on_message)
+
+
+def _until_done(
+    start: Callable[[int], Failure | None],
+    nproc: int,
+    restarts: int,
+    on_message: Callable[[str], None] | None,
+) -> Launched:
     for number in range(restarts + 1):
-        failed = _once(words if number == 0 or again is None else again, nproc, surroundings)
+        failed = start(number)
         if failed is None:
             return Launched(number)
         if failed.code != RESTART_CODE:
@@ -393,6 +430,164 @@ def _read(path: Path) -> Any:
         return {}
 
 
+# -- from within a program ------------------------------------------------------------------------
+
+
+FIT_FOLDER = "ANYRIG_FIT_FOLDER"
+"""Where the processes of a `Trainer(devices=2)` leave their result, in their environment."""
+FIT_NUMBER = "ANYRIG_FIT_NUMBER"
+"""Which fit of the program they are started for; earlier ones have a result already."""
+_fit_folder: tempfile.TemporaryDirectory[str] | None = None
+_num_fits = 0
+
+
+class FitFile(NamedTuple):
+    """Where the result of one fit in several processes is exchanged."""
+
+    path: Path
+    is_past: bool
+    """Whether this process was started for a later one."""
+
+
+def next_fit_file(environment: Mapping[str, str]) -> FitFile | None:
+    """The next fit of this program; None under a launcher that is not a trainer's."""
+    global _num_fits, _fit_folder
+    folder = environment.get(FIT_FOLDER)
+    if folder is None:
+        if environment.get("WORLD_SIZE"):
+            return None
+        if _fit_folder is None:
+            _fit_folder = tempfile.TemporaryDirectory(prefix="anyrig-fit-")
+        folder = _fit_folder.name
+    number, _num_fits = _num_fits, _num_fits + 1
+    wanted = int(environment.get(FIT_NUMBER) or number)
+    return FitFile(Path(folder) / f"{number}.pt", number < wanted)
+
+
+def run_again(
+    function: Callable[[Mapping[str, str]], object],
+    nproc: int,
+    file: FitFile,
+    *,
+    environment: Mapping[str, str],
+    on_message: Callable[[str], None] | None = None,
+) -> None:
+    """Run this program again in several processes, up to the fit that this one is at.
+
+    A notebook or an interactive session has no program to run: it forks, and each process calls the
+    function with its environment.
+    """
+    # What forks is at this fit already; what begins anew has the earlier ones before it.
+    environment = {**environment, FIT_FOLDER: str(file.path.parent), FIT_NUMBER: file.path.stem}
+    main = sys.modules["__main__"]
+    spec, script = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is None and (script is None or not Path(script).is_file()):
+        _fork(function, nproc, environment, on_message)
+        return
+    words = [str(script)] if spec is None else ["-m", spec.name.removesuffix(".__main__")]
+    search = os.pathsep.join(dict.fromkeys(one or os.getcwd() for one in sys.path))
+    launch(
+        [*words, *sys.argv[1:]], nproc,
+        environment={**environment, "PYTHONPATH": search}, on_message=on_message,
+    )  # fmt: skip
+
+
+def _fork(
+    function: Callable[[Mapping[str, str]], object],
+    nproc: int,
+    environment: Mapping[str, str],
+    on_message: Callable[[str], None] | None,
+) -> None:
+    torch = sys.modules.get("torch")
+    if "fork" not in multiprocessing.get_all_start_methods():
+        raise InvalidSettingError(
+            "a notebook cannot train in several processes on this system",
+            hint="Write the program to a file and run it with python.",
+        )
+    if torch is not None and torch.cuda.is_initialized():
+        raise InvalidSettingError(
+            "this notebook uses CUDA already, so it cannot train in several processes",
+            hint="Restart the kernel and call `fit` before anything is put on a GPU, or write the "
+            "program to a file and run it with python.",
+        )
+
+    def start(number: int) -> Failure | None:
+        return _fork_once(function, nproc, environment)
+
+    _until_done(start, nproc, 10, on_message)
+
+
+def _fork_once(
+    function: Callable[[Mapping[str, str]], object], nproc: int, environment: Mapping[str, str]
+) -> Failure | None:
+    context: Any = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory(prefix="anyrig-launch-") as reports, warnings.catch_warnings():
+        # Python warns of threads, which a notebook always has; those of torch are not used again.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        common = {
+            **environment, "WORLD_SIZE": str(nproc), "LOCAL_WORLD_SIZE": str(nproc),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()),
+        }  # fmt: skip
+        children = []
+        for rank in range(nproc):
+            own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            child = context.Process(target=_run_forked, args=(function, Path(reports), own))
+            child.start()
+            children.append(child)
+        codes = _wait_for(children)
+        if not any(codes):
+            return None
+        ends = {str(rank): code for rank, code in enumerate(codes) if code}
+        write_atomic(Path(reports) / AGENT_FILE, json.dumps(ends))
+        return find_first_failure(Path(reports), next(filter(None, codes)))
+
+
+def _wait_for(children: Sequence[Any]) -> list[int]:
+    """Their exit codes. After a failure the others have a while to see it."""
+    try:
+        running = {child.sentinel: child for child in children}
+        while running:
+            failed = any(child.exitcode for child in children)
+            ended = multiprocessing.connection.wait(list(running), _END_S if failed else None)
+            for sentinel in ended:
+                running.pop(sentinel).join()
+            if failed and not ended:
+                break
+    except KeyboardInterrupt:
+        for child in children:
+            if child.is_alive():
+                os.kill(child.pid, signal.SIGINT)
+        for child in children:
+            child.join()
+        raise
+    finally:
+        for child in children:
+            if child.is_alive():
+                child.kill()
+            child.join()
+    return [child.exitcode for child in children]
+
+
+def _run_forked(
+    function: Callable[[Mapping[str, str]], object], reports: Path, own: Mapping[str, str]
+) -> None:
+    import torch
+
+    torch.set_num_threads(1)  # the parent's threads are not here, and a pool waits for them
+    os.environ.update(own)
+    end_with_parent(lambda: os._exit(1))
+    code = _run_reported(reports, lambda: function(own))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # what ends with the notebook's process is not this one's to end
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 # -- restarting with a smaller micro batch --------------------------------------------------------
 
 
@@ -467,18 +662,22 @@ def run_entry(words: Sequence[str]) -> int:
     """Run the words; the exit code."""
     reports, *words = words
     end_with_parent(lambda: os._exit(1))
+    return _run_reported(Path(reports), lambda: _run(words))
+
+
+def _run_reported(reports: Path, function: Callable[[], object]) -> int:
     try:
-        _run(words)
+        function()
     except AnyrigError as error:
-        _report(Path(reports), error.exit_code, type(error).__name__, error.message, error.hint)
+        _report(reports, error.exit_code, type(error).__name__, error.message, error.hint)
         return error.exit_code
     except SystemExit as leaving:
-        return _left(Path(reports), leaving.code)
+        return _left(reports, leaving.code)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  whatever the script raises ends this process
         told = "".join(traceback.format_exception_only(error)).strip()
-        _report(Path(reports), 1, type(error).__name__, told, "")
+        _report(reports, 1, type(error).__name__, told, "")
         traceback.print_exc()
         return 1
     return 0
