@@ -56,6 +56,8 @@ from anyrig.text.tokens import Token, split_sentences, tokenize
 _MIN_CHARS = 20
 """An utterance may be so long whatever an engine says."""
 _COMBINING, _MAX_COMBINING = ("Mn", "Me"), 6
+_MAY_COMBINE = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\U0010ffff]")
+"""Blocks with combining marks: Latin letters and punctuation have none."""
 """Categories of combining marks, and how many a letter may have; Tibetan has stacks of five."""
 _ROW = re.compile(r"\s+|\S++(?:[^\S\n\r]++\S++)*+")
 _UNSAID = re.compile(rf"\[\[|\]\]|[{STAND_IN}\ud800-\udfff]")
@@ -154,7 +156,7 @@ def limit_marks(text: str) -> str:
 
     Engines that take marks one by one would say each of them, or fail.
     """
-    if text.isascii():
+    if not _MAY_COMBINE.search(text):
         return text
     kept: list[str] = []
     for is_mark, run in groupby(text, lambda char: unicodedata.category(char) in _COMBINING):

@@ -867,12 +867,10 @@ def _register_french() -> None:
     _abbreviations(
         "fr", {"Ps": "psaume", "Ps.": "psaume"}, _never, rest=r"(?= \d)", ignore_case=False
     )
-    high = {"Hte": "Haute", "Htes": "Hautes", "Hts": "Hauts", "Bse": "Basse", "Bses": "Basses"}
     _abbreviations(
-        "fr", high, _never, rest=rf"(?=[ -](?:de-)?(?-i:[{CAPITAL}]))", ignore_case=False
+        "fr", french.HIGH, _never, rest=rf"(?=[ -](?:de-)?[{CAPITAL}])", ignore_case=False
     )
-    ranks = "Gal Cdt Cne Lt Sgt Cpl Lcl Slt Mgr".split()
-    small = {rank.lower(): french.TITLES[rank] for rank in ranks}
+    small = {rank.lower(): french.TITLES[rank] for rank in french.SMALL_RANKS}
     ranked = r"(?:(?<=\b[Ll]e )|(?<=\b[Dd]u )|(?<=\b[Aa]u )|(?<=\b[Uu]n ))"
     _abbreviations("fr", small, _never, lead=ranked, rest=_NAME_NEXT, ignore_case=False)
     plurals = {"p.": "pages", "art.": "articles", "chap.": "chapitres", "fig.": "figures"}

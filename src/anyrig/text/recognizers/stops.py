@@ -359,6 +359,23 @@ def needs_recognizers(text: str, language: str) -> bool:
     return bare.endswith(".") and STOP_TABLES[language].is_known(last_word(bare, len(bare) - 1))
 
 
+def _romance_trigger(table: ModuleType) -> re.Pattern[str]:
+    capital, small = "A-ZÀ-ÖØ-ÞŒ", "a-zß-öø-ÿœ"
+    tables = (table.TITLES, table.CLOSERS, table.INNER, table.UNIT_NOUNS, table.AGREEING)
+    tables += (table.PLAIN_FORMS, table.KEYS)
+    words = sorted({word for keys in tables for word in keys if word.isalpha()})
+    any_case = sorted({word.lower() for keys in tables[1:-1] for word in keys if word.isalpha()})
+    return re.compile(
+        # Digits and signs; capitals in a row, or inside a word; a stop that is not the last sign.
+        rf"[^{capital}{small}\s,;:!?¿¡.'’-]|[{capital}]{{2}}|[{small}][{capital}]|"
+        r"(?<!\.)\.(?!$|\.\.)|(?<!\w)['’-]|['’-](?!\w)|"
+        # Single letters, numerals, and shortened words that are written without a stop.
+        rf"(?<!\w)(?:(?![aeouyàôAEOUYÀÔ])[{capital}{small}](?![\w'’])|[ivx]{{2,}}(?!\w)|"
+        r"[IVX](?:er|re|ère|e|ème|nde?)s?(?!\w)|"
+        rf"(?:{'|'.join(words)}|(?i:{'|'.join(any_case)}))(?!\w))|[:;][o^]?[DPpOo](?!\w)"
+    )
+
+
 TRIGGERS = {
     "en": re.compile(
         # Digits and signs; capitals in a row, or inside a word; a stop that is not the last sign.
@@ -373,7 +390,9 @@ TRIGGERS = {
         r"Jun|Jul|Aug|Sept?|Oct|Nov|Dec|[Pp]er ?cent|pct)(?![\w'])|"
         r"(?<=[a-z] )(?:A(?=[-−]? |[-−]?[.!?,;:)])|I(?=[.!?]))|"
         r"\([ivx]\)|[A-Z][a-z]+,? I(?![\w'])|[:;][-'o^]?[()DPpOo/|\][](?=\s|$|[.,!?])"
-    )
+    ),
+    "es": _romance_trigger(spanish),
+    "fr": _romance_trigger(french),
 }
 """By language: what a window without anything to recognise does not have."""
 

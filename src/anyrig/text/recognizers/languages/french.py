@@ -45,6 +45,10 @@ TITLES = {
     "Amb.": "ambassadeur", "Prés.": "président", "Sén.": "sénateur",
     "Am.": "amiral", "Éts": "établissements", "Ets": "établissements", "Sté": "société",
 }  # fmt: skip
+SMALL_RANKS = "Gal Cdt Cne Lt Sgt Cpl Lcl Slt Mgr".split()
+"""Of these, those that are written small too: le gal Foch."""
+HIGH = {"Hte": "Haute", "Htes": "Hautes", "Hts": "Hauts", "Bse": "Basse", "Bses": "Basses"}
+"""Before the name of a place: Hte-Savoie."""
 STREETS = {
     "av.": "avenue", "ave.": "avenue", "bd": "boulevard", "bd.": "boulevard", "bld": "boulevard",
     "blvd": "boulevard", "blvd.": "boulevard", "boul.": "boulevard", "pl.": "place",
@@ -121,6 +125,8 @@ UNITS_OF_ARMIES = {
     "arr.": "arrondissement", "ét.": "étage", "éd.": "édition", "min.": "minute",
     "mouv.": "mouvement", "st.": "station", "trim.": "trimestre", "sem.": "semaine",
 }  # fmt: skip
+PLAIN_FORMS = (*HIGH, *(rank.lower() for rank in SMALL_RANKS), *STREETS)
+"""More forms that need no full stop."""
 REPUBLICAN_MONTHS = {
     "vend.": "vendémiaire", "brum.": "brumaire", "frim.": "frimaire", "niv.": "nivôse",
     "pluv.": "pluviôse", "vent.": "ventôse", "germ.": "germinal", "flor.": "floréal",

@@ -152,6 +152,8 @@ UNITS_OF_ARMIES = {
     "Cía.": "compañía", "Comp.": "compañía", "Esc.": "escuadrón", "Ejto.": "ejército",
     "Cpo.": "cuerpo", "pta.": "planta", "pl.": "planta",
 }  # fmt: skip
+PLAIN_FORMS = ()
+"""More forms that need no full stop."""
 UNIT_NOUNS = {
     "km": "kilómetro", "kg": "kilo", "cm": "centímetro", "m²": "metro cuadrado",
     "kWh": "kilovatio hora",
