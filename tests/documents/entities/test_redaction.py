@@ -48,6 +48,15 @@ def test_every_mention_of_a_name(mention: str) -> None:
     assert text.endswith(" on that day.\n")
 
 
+def test_a_name_does_not_begin_in_the_sentence_before() -> None:
+    text = "He keeps it in Git. Murdock, Ian founded it. Ask Alex. Dumas about Fco. Ruiz.\n"
+    redacted_text = redact(f"From: Ian Murdock <ian@example.org>\n\n{text}")
+    assert "He keeps it in Git. [PERSON]" in redacted_text
+    assert "Murdock" not in redacted_text
+    assert "Dumas" not in redacted_text
+    assert "Ruiz" not in redacted_text
+
+
 @pytest.mark.parametrize("name", ["From", "To", "Cc", "Bcc", "Reply-To", "De", "Para", "Von"])
 @pytest.mark.parametrize(
     ("people", "secrets"),

@@ -217,6 +217,21 @@ def test_languages_are_told_without_reading_pictures(tmp_path: Path) -> None:
     assert (ocr.num_read, len(told)) == (0, 1)
 
 
+def test_languages_are_sampled_over_all_folders_when_time_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder that comes first by name does not decide alone."""
+    english = "The cats and the dogs live in the house of my sister, and they like it there."
+    spanish = "Los perros y los gatos viven en la casa de mi hermana, y les gusta mucho."
+    folder = tmp_path / "docs"
+    write(folder, {f"a/{number}.txt": f"{number}. {spanish}" for number in range(30)})
+    write(folder, {f"b/{number}.txt": f"{number}. {english}" for number in range(30)})
+    monkeypatch.setattr("anyrig.documents.index.files._SAMPLES", 8)
+    found = sample_languages(resolve_folders([folder]), FolderReader())
+    assert set(found) == {"en", "es"}
+    assert min(found.values()) >= 2
+
+
 class Clock:
     def __init__(self) -> None:
         self.s = 0.0

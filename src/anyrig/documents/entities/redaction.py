@@ -34,6 +34,8 @@ _GAP = re.compile(r"[ \t]{1,2}|[ \t]?\n[ \t]*(?=\S)")
 _NAME_GAP = re.compile(r"[\s.,_>|*'-]{0,12}")
 """Between the words of a name that is known."""
 _LONGEST = 5
+_LONGEST_ABBREVIATION = 4
+"""Letters of `Fco.` and `Alex.`: a longer word with a stop ends its sentence."""
 _SHORTEST_PART = 2
 _SHORTEST_JOINED = 6
 """Letters of a name that is recognised with nothing between its words."""
@@ -172,7 +174,7 @@ def _find_runs(plain: str, common: CommonWords, known: Set[str]) -> Iterator[Spa
     run: list[Span] = []
     for found in WORD.finditer(plain):
         word = found[0]
-        joined = bool(run) and _joins(plain[run[-1][1] : found.start()])
+        joined = bool(run) and _joins(plain, run[-1], found.start(), common)
         named = word[:1].isupper() and (
             word.casefold() in _STOP_NAMES_IN_RUNS or not common.is_label(word)
         )
@@ -187,8 +189,13 @@ def _find_runs(plain: str, common: CommonWords, known: Set[str]) -> Iterator[Spa
     yield from _close_run(plain, run, common, known)
 
 
-def _joins(between: str) -> bool:
-    return _GAP.fullmatch(between) is not None or between in (". ", ".")
+def _joins(plain: str, last: Span, start: int, common: CommonWords) -> bool:
+    """Whether a word belongs to the run before it: a stop is part of an initial or abbreviation."""
+    between = plain[last[1] : start]
+    if between == ". ":
+        word = plain[slice(*last)]
+        return len(word) <= _LONGEST_ABBREVIATION and not common.is_common(word)
+    return between == "." or _GAP.fullmatch(between) is not None
 
 
 def _close_run(plain: str, run: list[Span], common: CommonWords, known: Set[str]) -> Iterator[Span]:

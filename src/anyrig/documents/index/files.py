@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import stat
 import time
 from collections import Counter
@@ -102,7 +103,7 @@ def sample_languages(
     *,
     on_pictures: Callable[[], None] = lambda: None,
 ) -> Counter[str]:
-    """The languages of a few files, spread over the folders: what a model is chosen by.
+    """The languages of a few files, drawn from all of them: what a model is chosen by.
 
     Files with text of their own tell it. Where there are none, a few pictures are read: that takes
     longer, so `on_pictures` is called first. Either ends after some seconds with what is known.
@@ -110,11 +111,11 @@ def sample_languages(
     found = [file for root in roots for file in reader.list_files(Path(os.fsdecode(root))).files]
     small = [file for file in found if _get_size(file) <= _SAMPLE_BYTES]
     texts = [file for file in small if format_of_name(file.name) not in PICTURES]
-    counts = _count_languages(reader, _spread(texts, _SAMPLES), use_ocr=False)
+    counts = _count_languages(reader, _draw(texts, _SAMPLES), use_ocr=False)
     if not counts and small:
         on_pictures()
         pictures = [file for file in small if file not in texts]  # of one page, most of them
-        counts = _count_languages(reader, _spread(pictures or small, _PICTURES), use_ocr=True)
+        counts = _count_languages(reader, _draw(pictures or small, _PICTURES), use_ocr=True)
     return counts
 
 
@@ -135,8 +136,9 @@ def _count_languages(reader: FolderReader, files: Sequence[Path], *, use_ocr: bo
     return counts
 
 
-def _spread(files: Sequence[Path], count: int) -> Sequence[Path]:
-    return files[:: max(1, len(files) // count)][:count]
+def _draw(files: Sequence[Path], count: int) -> Sequence[Path]:
+    """Some of the files, the same every time, in an order of no folder: reading may end early."""
+    return random.Random(len(files)).sample(files, min(count, len(files)))
 
 
 def _describe_absence(root: Path) -> str:

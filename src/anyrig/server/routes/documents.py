@@ -217,6 +217,8 @@ class EntityRow(BaseModel):
     score: float
     page: int | None = None
     page_start: int | None = None
+    count: int | None = Field(None, description="How often it stands there; with distinct.")
+    pages: list[int] | None = Field(None, description="Where it stands; with distinct.")
 
 
 class EntityRows(BaseModel):
