@@ -201,3 +201,27 @@ def test_a_server_without_models(rig: Rig) -> None:
     ):
         rig.ask("Who founded Debian?", llm=url)
     assert "--llm-model" in render(raised.value.hint, "command")
+
+
+def test_the_word_as_it_was_asked_decides_between_sentences(tmp_path: Path) -> None:
+    """All is about Debian; one sentence says who founded it, others what is found."""
+    docs = tmp_path / "manual"
+    docs.mkdir()
+    (docs / "names.txt").write_text(
+        "How does one pronounce Debian? It is pronounced with a short e. The word is a contraction"
+        " of the names of Debra and Ian Murdock, who founded the project. Dictionaries offer some"
+        " ambiguity in the pronunciation of Debian.\n"
+    )
+    (docs / "members.txt").write_text(
+        "Debian is developed by an association of individuals who made common cause to create a"
+        " free system. How to become a Debian member can be found at the corner for new members.\n"
+    )
+    with Rig() as rig:
+        rig.index(docs, model="minilm", ocr="never", device="cpu")
+        result = rig.ask("who founded Debian")
+        assert "Ian Murdock, who founded the project." in result.text
+        best = rig.search("who founded Debian").hits[0]
+        assert best.sentence is not None
+        assert "Ian Murdock" in best.text[slice(*best.sentence)]
+        far = rig.ask("when is the rent of the corner flat due")
+        assert (far.text, far.method) == ("", "none")

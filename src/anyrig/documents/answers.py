@@ -7,7 +7,9 @@ with OpenAI's interface (llama.cpp, Ollama, vLLM, LM Studio), which is given the
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +30,11 @@ _MAX_QUOTED = 3
 _MIN_WORDS = 4
 _OF_BEST = 0.85
 """Of the best sentence's score: those that follow it in an answer."""
-_WORDS_WEIGHT = 0.3
+_WORDS_WEIGHT = 0.8
+_RANK_WEIGHT = 0.15
+"""What the place of its passage counts, to 1 for a sentence's cosine."""
+_OTHER_FORM = 0.5
+"""What a word of the question counts in another form: `found` for `founded`."""
 _MAX_ANSWER_BYTES = 4 << 20
 _CITATION = re.compile(r"\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -62,8 +68,8 @@ class _Sentence:
     passage: int
     """From 1."""
     position: int
-    share: float
-    """Of the question, that its words are."""
+    words: frozenset[str]
+    """Its words that were searched for, as they are written there."""
 
 
 def quote_answer(question: str, hits: Sequence[Hit], embedder: Vectors | None) -> WrittenAnswer:
@@ -72,7 +78,11 @@ def quote_answer(question: str, hits: Sequence[Hit], embedder: Vectors | None) -
     sentences = sentences[:_MAX_SENTENCES]
     if not sentences:
         return WrittenAnswer("", (), "none")
-    scores = [_WORDS_WEIGHT * one.share for one in sentences]
+    shares = _weigh_words(question, sentences)
+    scores = [
+        _WORDS_WEIGHT * share + _RANK_WEIGHT / one.passage
+        for one, share in zip(sentences, shares, strict=True)
+    ]
     if embedder is not None:
         (vector,) = embedder.matrix([question], use="query")
         matrix = embedder.matrix([one.text for one in sentences])
@@ -97,16 +107,27 @@ def quote_answer(question: str, hits: Sequence[Hit], embedder: Vectors | None) -
     return WrittenAnswer(text, cited, "extract", embedder.model.name if embedder else "")
 
 
+def _weigh_words(question: str, sentences: Sequence[_Sentence]) -> list[float]:
+    """The share of the question that each sentence has; a word that all have says nothing."""
+    asked = {word.lower() for word in re.findall(r"\w+", question)}
+    counts = Counter(word for one in sentences for word in one.words)
+    weights = {
+        word: math.log((len(sentences) + 1) / count) * (1.0 if word in asked else _OTHER_FORM)
+        for word, count in counts.items()
+    }
+    found = [sum(weights[word] for word in one.words) for one in sentences]
+    most = max(found)
+    return [weight / most if most else 0.0 for weight in found]
+
+
 def _list_sentences(number: int, hit: Hit) -> list[_Sentence]:
     found = []
-    marked = {hit.text[start:end].lower() for start, end in hit.matches}
     for position, (start, end) in enumerate(split_text(hit.text, hit.place.language or "en")):
         text = " ".join(hit.text[start:end].split())
         has_spaces = len(text.split()) >= _MIN_WORDS or not text.isascii()
         if has_spaces and len(text) > 3 * _MIN_WORDS:
-            here = {hit.text[low:high].lower() for low, high in hit.matches if start <= low < end}
-            share = len(here) / len(marked) if marked else 0.0
-            found.append(_Sentence(text, number, position, share))
+            words = {hit.text[low:high].lower() for low, high in hit.matches if start <= low < end}
+            found.append(_Sentence(text, number, position, frozenset(words)))
     return found
 
 

@@ -33,6 +33,8 @@ _MAX_QUESTION = 20_000
 _MAX_WORD = 64
 _MIN_STEMMED = 3
 _MIN_SENTENCE_WORDS = 4
+_OTHER_FORM = 0.7
+"""What a word in another form counts in a sentence."""
 _DENSE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _DENSE_CHARACTER = re.compile(f"[{_DENSE}]")
 _WORD = re.compile(f"[{_DENSE}]+|[^\\W_{_DENSE}](?:[^\\W_{_DENSE}]|[\u0300-\u036f])*")
@@ -516,13 +518,20 @@ def _find_within(match: re.Match[str], wanted: Iterable[str]) -> Iterator[tuple[
 def find_best_sentence(
     text: str, query: KeywordQuery, spans: Sequence[tuple[int, int]], language: str
 ) -> tuple[int, int] | None:
-    """The sentence that has most of the question; None where none has a word of it."""
+    """The sentence that has most of the question; None where none has a word of it.
+
+    A word counts most as it was written: `founded` is not `found`. Short headings and questions
+    count half: the answer is what follows them.
+    """
     best, most = None, 0.0
     for start, end in spans:
         sentence = text[start:end]
         matched = [term for term in query.terms if find_matches(sentence, [term], language)]
-        is_heading = sentence.isascii() and len(sentence.split()) < _MIN_SENTENCE_WORDS
-        share = query.weigh(matched) * (0.5 if is_heading else 1.0)
+        is_short = sentence.isascii() and len(sentence.split()) < _MIN_SENTENCE_WORDS
+        written = list_words(sentence)
+        exact = [term for term in matched if fold(term.word) in written]
+        share = _OTHER_FORM * query.weigh(matched) + (1 - _OTHER_FORM) * query.weigh(exact)
+        share *= 0.5 if is_short or sentence.rstrip().endswith("?") else 1.0
         if share > most + 1e-9:
             best, most = (start, end), share
     return best

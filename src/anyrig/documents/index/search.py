@@ -16,7 +16,8 @@ gain.
 
 What is shown. By its vector every passage is found: something is nearest to any question, however
 far. So a passage is shown only if its cosine is above a minimum of the model and not far below the
-best, or if its words cover nearly as much of the question as those of the best do.
+best, or if its words cover nearly as much of the question as those of the best do: at least half of
+it where its vector is far away.
 """
 
 from __future__ import annotations
@@ -80,6 +81,9 @@ _MIN_NAME_SHARE = 0.5
 _SIMILARITY_OF_BEST = 0.6
 _WORDS_OF_BEST = 0.6
 _MIN_WORDS = 0.15
+_FAR = 0.4
+"""Of the best cosine, or of the minimum: what is further away needs most words of the question."""
+_MIN_WORDS_FAR, _WORDS_OF_BEST_FAR = 0.5, 0.9
 _SAME_WORDS = 0.9  # of their words in common: one of them is shown
 _MAX_NAMES = 20
 _KEYWORDS = OptionRef("mode", "keywords")
@@ -530,13 +534,19 @@ def _drop_weak(
     similar: Mapping[int, float],
     min_similarity: float,
 ) -> list[tuple[int, float]]:
-    least = max(min_similarity, _SIMILARITY_OF_BEST * max(similar.values(), default=0.0))
-    least_words = max(_MIN_WORDS, _WORDS_OF_BEST * max(by_words.values(), default=0.0))
-    return [
-        (passage, score) for passage, score in order
-        if passage in by_names or similar.get(passage, -1.0) >= least
-        or by_words.get(passage, 0.0) >= least_words
-    ]  # fmt: skip
+    best, most = max(similar.values(), default=0.0), max(by_words.values(), default=0.0)
+    least = max(min_similarity, _SIMILARITY_OF_BEST * best)
+    far = _FAR * max(min_similarity, best)
+    least_words = max(_MIN_WORDS, _WORDS_OF_BEST * most)
+    least_words_far = max(_MIN_WORDS_FAR, _WORDS_OF_BEST_FAR * most)
+
+    def is_strong(passage: int) -> bool:
+        similarity = similar.get(passage, -1.0)
+        if passage in by_names or similarity >= least:
+            return True
+        return by_words.get(passage, 0.0) >= (least_words if similarity >= far else least_words_far)
+
+    return [one for one in order if is_strong(one[0])]
 
 
 def _join_filters(filters: Filters, query: Query) -> Filters:
