@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.conftest import Anyrig
 from tests.documents.marked_texts import load
+from tests.text.formats.pdf_making import Leaf, pdf
 
 
 def test_a_file_in_its_own_sentences(anyrig: Anyrig, tmp_path: Path) -> None:
@@ -61,3 +62,22 @@ def test_a_folder_with_a_bad_file_goes_on(anyrig: Anyrig, tmp_path: Path) -> Non
     done = anyrig("summarise", str(tmp_path), "-o", str(tmp_path / "all.docx"))
     assert done.returncode == 2
     assert ".txt, .md, .json" in done.stderr
+
+
+def test_bullets_have_the_page_of_each_sentence(anyrig: Anyrig) -> None:
+    pages = [
+        "The harbour was rebuilt after the flood. The harbour now has two walls. Boats are few.",
+        "The council paid for the harbour walls. The walls of the harbour cost nine million.",
+    ]
+    leaves = []
+    for text in pages:
+        leaf = Leaf()
+        leaf.set(60, 540, text)
+        leaves.append(leaf)
+    Path("report.pdf").write_bytes(pdf(leaves))
+    done = anyrig("summarise", "report.pdf", "--bullets", "--sentences", "4")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line]
+    assert len(lines) == 4
+    assert all(line.startswith("- ") for line in lines)
+    assert any(line.endswith("(page 2)") for line in lines), done.stdout

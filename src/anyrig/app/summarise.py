@@ -66,6 +66,9 @@ class SummariseRequest(SourceOptions):
         "", "language of the text; default: detected", normalize=language_code, metavar="CODE"
     )
     places: bool = option(False, "show the page and offset of each sentence")
+    bullets: bool = option(
+        False, "a list, with the page of each sentence where there are pages", http=False
+    )
     output: Path | None = option(
         None, f"write the summaries to a file: {', '.join(SUMMARY_FORMATS)}", short="-o",
         http=False, metavar="FILE",
@@ -169,21 +172,19 @@ def _format_file(request: SummariseRequest, format: str, made: Sequence[FileSumm
         return f"{'#' * level} {text}\n" if is_markdown else text
 
     named = len(done) > 1 or is_markdown
-    return "\n".join(
-        format_summary(one, format_heading, named=named, places=request.places) for one in done
-    )
+    return "\n".join(format_summary(one, format_heading, request, named=named) for one in done)
 
 
 def format_summary(
-    summary: FileSummary, format_heading: FormatHeading, *, named: bool, places: bool
+    summary: FileSummary, format_heading: FormatHeading, request: SummariseRequest, *, named: bool
 ) -> str:
     """The summaries of a file as text, with a blank line behind each.
 
     Args:
         summary: of the file.
         format_heading: makes the headings.
+        request: says whether sentences are a list, and have their place.
         named: whether the file's name is the first of them.
-        places: whether each sentence has its page and offset.
     """
     from anyrig.text.labels import one_line
 
@@ -191,20 +192,29 @@ def format_summary(
     for chapter in summary.summaries:
         if chapter.title:
             lines.append(format_heading(one_line(chapter.title), 2))
-        lines += [*_format_sentences(chapter, places=places), ""]
+        lines += [*_format_sentences(chapter, request), ""]
     return "\n".join(lines)
 
 
-def _format_sentences(chapter: ChapterSummary, *, places: bool) -> Iterator[str]:
+def _format_sentences(chapter: ChapterSummary, request: SummariseRequest) -> Iterator[str]:
     from anyrig.documents.summarise.extract import Summary
+    from anyrig.text.tokens import split_text
 
     summary = chapter.summary
-    if not places or not isinstance(summary, Summary):
+    bullet = "- " if request.bullets else ""
+    if not isinstance(summary, Summary):
+        spans = split_text(summary.text, request.language or "en") if bullet else ()
+        for start, end in spans or [(0, len(summary.text))]:
+            yield bullet + _clean(summary.text[start:end])
+    elif not (request.places or bullet):
         yield _clean(summary.text)
-        return
-    for one in summary.taken:
-        page = f"page {one.page}, " if one.page else ""
-        yield f"[{page}{one.start}-{one.end}] {_clean(one.text)}"
+    else:
+        for one in summary.taken:
+            page = f"page {one.page}" if one.page else ""
+            place = ", ".join(filter(None, [page, f"{one.start}-{one.end}"]))
+            before = f"[{place}] " if request.places else ""
+            behind = f" ({page})" if page and not request.places else ""
+            yield f"{bullet}{before}{_clean(one.text)}{behind}"
 
 
 def _clean(text: str) -> str:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 HELP = """Summarise documents in a few sentences. Without --model they are the text's own, chosen by
 how much they say of the rest, in their order and with their place; that works offline in any
 language. With --model FOLDER_OR_NAME, a sequence-to-sequence model (BART, T5, Pegasus) writes them:
-a long text is summarised in windows, and the summaries of the windows are summarised again."""
+a long text is summarised in windows, and the summaries of the windows are summarised again.
+--by-chapter --bullets is an outline: each chapter with its sentences as a list, and their pages."""
 MIXED = True
 
 
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             if one.error is None and not arguments.json and request.output is None:
                 events.pause()
                 named = len(request.files) > 1 or any(file.is_dir() for file in request.files)
-                print(format_summary(one, _format_heading, named=named, places=request.places))
+                print(format_summary(one, _format_heading, request, named=named))
                 sys.stdout.flush()
     failed = list_failed(made)
     if arguments.json:
