@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.reading import Mode, ReadPicture, Unread, read, read_all, textless
+from anyrig.documents.reading import (
+    Mode,
+    ReadPicture,
+    Unread,
+    apply_all,
+    read,
+    read_all,
+    textless,
+)
 from anyrig.errors import (
     DeviceLostError,
     InvalidInputError,
@@ -206,3 +214,47 @@ def test_files_are_taken_as_they_are_needed_and_left_when_not(tmp_path: Path) ->
     found.close()  # type: ignore[attr-defined]  # it is a generator
     assert taken < 20
     assert not [each for each in threading.enumerate() if each.name.startswith("reading")]
+
+
+class Streams(Counts):
+    """Counts how often it is asked, and how many pictures it takes before it answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_streams = 0
+
+    def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
+        self.num_streams += 1
+        yield from super().read(list(pictures))
+
+
+def test_the_pages_of_all_files_are_one_stream(tmp_path: Path) -> None:
+    paths = []
+    for number in range(4):
+        paths += [tiff(tmp_path / f"{number}.tif", [number + 1, 2]), tmp_path / f"{number}.txt"]
+        paths[-1].write_text(f"words of {number}")
+    paths.insert(3, tmp_path / "none.txt")
+    ocr = Streams()
+    found = list(read_all(paths, ocr=ocr))
+    assert [one.path for one in found] == paths
+    texts = [one.parts("page")[0].text for one in found if isinstance(one, Document)]
+    assert texts == [text for n in range(4) for text in (WORDS[n + 1], f"words of {n}")]
+    assert (ocr.num_streams, ocr.num_read) == (1, 8)
+    ocr = Streams()
+    applied = apply_all("anyrig.text.document:document_to_json", paths, ocr=ocr)
+    assert [isinstance(one, Unread) for one in applied] == [path.stem == "none" for path in paths]
+    assert (ocr.num_streams, ocr.num_read) == (1, 8)
+
+
+def test_a_fault_of_the_engine_costs_one_file_of_a_stream(tmp_path: Path) -> None:
+    class FailsOnThree(Counts):
+        def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
+            for answer in super().read(pictures):
+                if answer.text == WORDS[3]:
+                    raise RuntimeError("no kernel")
+                yield answer
+
+    paths = [tiff(tmp_path / f"{number}.tif", [number]) for number in range(1, 6)]
+    found = list(read_all(paths, ocr=FailsOnThree()))
+    assert [isinstance(one, Unread) for one in found] == [False, False, True, False, False]
+    assert "no kernel" in found[2].message  # type: ignore[union-attr]

@@ -36,7 +36,7 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
 from anyrig.text.garbage import readable
 from anyrig.text.labels import format_pages, one_line
-from anyrig.text.page_reader import DPI, RenderedPage
+from anyrig.text.page_reader import DPI
 from anyrig.text.sandbox import ReaderPool, ReadError
 
 Mode = Literal["auto", "never", "always"]
@@ -49,6 +49,8 @@ _SETTINGS = {"file_bytes": "max_mb", "pages": "max_pages", "seconds": "max_secon
 """Limit -> the setting of `[documents]` that a person gives it by."""
 _UNSURE = 0.5
 _BLOCK = 1 << 20
+_GROUP_PAGES, _GROUP_FILES = 128, 32
+"""Pages, and files, that are gathered for one stream."""
 _MOST_WORKERS = 4
 """Processes that read at once, by default: one is seldom short of files to hand on."""
 
@@ -168,7 +170,10 @@ def read(
         document = pool.read_file(Path(path))
     except AnyrigError as error:
         raise _name_setting(error) from None
-    return _with_ocr(document, pool, ocr, mode, dpi)
+    (found,) = _add_ocr([document], pool, ocr, mode, dpi)
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def read_all(
@@ -182,7 +187,7 @@ def read_all(
 ) -> Iterator[Document | Unread]:
     """Files page by page, in order; one that cannot be read does not stop the rest.
 
-    Several processes read ahead; pictures are read by `ocr` in the thread that takes the results.
+    Several processes read ahead; the pages of many files are one stream of pictures for `ocr`.
 
     Args:
         paths: of files; taken as they are needed.
@@ -194,11 +199,8 @@ def read_all(
     """
     count = workers or min(_MOST_WORKERS, os.cpu_count() or 1)
     with ReaderPool(count, limits) as pool:
-        for found in pool.read(paths):
-            if isinstance(found, Document):
-                yield _ocr_or_error(found, pool, ocr, mode, dpi)
-            else:
-                yield Unread.from_error(found.path, _name_setting(found.error))
+        opened = map(_open_or_unread, pool.read(paths))
+        yield from _read_groups(opened, pool, ocr, mode, dpi)
 
 
 def apply_all(
@@ -229,17 +231,26 @@ def apply_all(
         return path
 
     with ReaderPool(count, limits) as pool:
-        given = {"then": function, "mode": mode}
-        for found in pool.apply(f"{__name__}:apply_to_text", map(note, paths), **given):
-            path = order.popleft()
-            if isinstance(found, ReadError):
-                yield Unread.from_error(path, _name_setting(found.error))
-            elif "result" in found:
-                yield found["result"]
-            else:
-                document = replace(document_from_json(found["document"]), path=path)
-                read = _ocr_or_error(document, pool, ocr, mode, DPI)
-                yield read if isinstance(read, Unread) else _apply(function, read)
+
+        def apply_or_open() -> Iterator[Any | Unread | Document]:
+            given = {"then": function, "mode": mode}
+            for found in pool.apply(f"{__name__}:apply_to_text", map(note, paths), **given):
+                path = order.popleft()
+                if isinstance(found, ReadError):
+                    yield _open_or_unread(found)
+                elif "result" in found:
+                    yield found["result"]
+                else:
+                    yield replace(document_from_json(found["document"]), path=path)
+
+        for found in _read_groups(apply_or_open(), pool, ocr, mode, DPI):
+            yield _apply(function, found) if isinstance(found, Document) else found
+
+
+def _open_or_unread(found: Document | ReadError) -> Document | Unread:
+    if isinstance(found, Document):
+        return found
+    return Unread.from_error(found.path, _name_setting(found.error))
 
 
 def apply_to_text(document: Document, *, then: str, mode: Mode) -> dict[str, Any]:
@@ -295,51 +306,166 @@ def _name_setting(error: AnyrigError) -> AnyrigError:
     return error
 
 
-def _ocr_or_error(
-    document: Document, pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
-) -> Document | Unread:
-    try:
-        return _with_ocr(document, pool, ocr, mode, dpi)
-    except (MissingPackageError, DeviceLostError):
-        raise  # no other file would fare better
-    except AnyrigError as error:
-        return Unread.from_error(document.path, error)
-    except Exception as error:  # noqa: BLE001 - an engine's fault on one file is not the others'
-        said = (
-            f"the pictures of {document.path.name} cannot be read ({type(error).__name__}: {error})"
-        )
-        return Unread(
-            document.path, one_line(said, 300), "Read it without OCR, or try another engine."
+# -- pictures of pages -----------------------------------------------------------------------------
+
+
+def _read_groups(
+    found: Iterable[Any], pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
+) -> Iterator[Any]:
+    """Documents with the text on the pictures of their pages, in order; anything else as it is.
+
+    Files are gathered until their pages keep all workers busy for a while.
+    """
+    group: list[Any] = []
+    num_pages = 0
+    for one in found:
+        num_wanted = len(_list_wanted(one, mode)) if ocr and isinstance(one, Document) else 0
+        group.append(one)
+        num_pages += num_wanted
+        if not num_pages or num_pages >= _GROUP_PAGES or len(group) >= _GROUP_FILES:
+            yield from _read_group(group, pool, ocr, mode, dpi)
+            group, num_pages = [], 0
+    yield from _read_group(group, pool, ocr, mode, dpi)
+
+
+def _read_group(
+    group: list[Any], pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
+) -> Iterator[Any]:
+    documents = [one for one in group if isinstance(one, Document)]
+    finished = _add_ocr(documents, pool, ocr, mode, dpi)
+    for one in group:
+        if not isinstance(one, Document):
+            yield one
+            continue
+        answer = next(finished)
+        if isinstance(answer, (MissingPackageError, DeviceLostError)):
+            raise answer  # no other file would fare better
+        yield _to_unread(one.path, answer) if isinstance(answer, Exception) else answer
+
+
+def _to_unread(path: Path, error: Exception) -> Unread:
+    if isinstance(error, AnyrigError):
+        return Unread.from_error(path, error)
+    message = f"the pictures of {path.name} cannot be read ({type(error).__name__}: {error})"
+    return Unread(path, one_line(message, 300), "Read it without OCR, or try another engine.")
+
+
+class _OpenDocument:
+    """A document whose pages are being read."""
+
+    def __init__(self, document: Document, wanted: Sequence[int]) -> None:
+        self.document = document
+        self.wanted = wanted
+        self.problems = _PageProblems()
+        self.found: dict[int, ReadPicture] = {}
+        self.error: Exception | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        num_done = len(self.found) + len(self.problems.unread)
+        return self.error is not None or num_done == len(self.wanted)
+
+    def add(self, number: int, found: ReadPicture) -> None:
+        if found.failure:
+            self.problems.unread[number] = found.failure
+        else:
+            self.found[number] = found
+
+    def finish(self) -> Document | Exception:
+        """The document with the text on its pictures, or why there is none."""
+        if self.error is not None:
+            return self.error
+        if not self.wanted:
+            return _with_layers(self.document, "")
+        document, problems = self.document, self.problems
+        for number in self.wanted:
+            if number not in self.found:
+                problems.unread.setdefault(number, "OCR gave no answer")
+        has_text = bool(document.text.strip()) or any(scan.layer.strip() for scan in document.scans)
+        if problems.unread and len(problems.unread) == len(self.wanted) and not has_text:
+            return InvalidInputError(
+                next(iter(problems.unread.values())),
+                hint="Get another copy of the file, or save it again.",
+            )
+        scans = {scan.page: scan for scan in document.scans}
+        texts: dict[int, str] = {}
+        for part in document.parts("page"):
+            scan = scans.get(part.page, Scan(part.page, ""))
+            chosen = _choose_text(scan, part.text, self.found.get(part.page), problems)
+            if chosen is not None:
+                scans[part.page], texts[part.page] = chosen
+        return replace(
+            document.replace_pages(texts),
+            scans=tuple(scans[page] for page in sorted(scans)),
+            warnings=tuple(dict.fromkeys((*document.warnings, *problems.list_warnings()))),
         )
 
 
-def _with_ocr(
-    document: Document, pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
-) -> Document:
-    """The file with the text on the pictures of its pages, where that is wanted."""
-    wanted = _list_wanted(document, mode)
-    if ocr is None or not wanted:
-        return _with_layers(document, "" if ocr else "off" if mode == "never" else "missing")
-    problems = _PageProblems()
-    found = dict(_read_pictures(document.path, wanted, pool, ocr, dpi, problems))
-    has_text = bool(document.text.strip()) or any(scan.layer.strip() for scan in document.scans)
-    if problems.unread and len(problems.unread) == len(wanted) and not has_text:
-        raise InvalidInputError(
-            next(iter(problems.unread.values())),
-            hint="Get another copy of the file, or save it again.",
-        )
-    scans = {scan.page: scan for scan in document.scans}
-    texts: dict[int, str] = {}
-    for part in document.parts("page"):
-        scan = scans.get(part.page, Scan(part.page, ""))
-        chosen = _choose_text(scan, part.text, found.get(part.page), problems)
-        if chosen is not None:
-            scans[part.page], texts[part.page] = chosen
-    return replace(
-        document.replace_pages(texts),
-        scans=tuple(scans[page] for page in sorted(scans)),
-        warnings=tuple(dict.fromkeys((*document.warnings, *problems.list_warnings()))),
-    )
+def _add_ocr(
+    documents: Sequence[Document], pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
+) -> Iterator[Document | Exception]:
+    """Documents with the text on the pictures of their pages, each when its last page was read; the
+    pages of all are one stream.
+    """
+    if ocr is None:
+        reason: Literal["missing", "off"] = "off" if mode == "never" else "missing"
+        yield from (_with_layers(one, reason) for one in documents)
+        return
+    waiting = deque(_OpenDocument(one, _list_wanted(one, mode)) for one in documents)
+    while waiting:
+        try:
+            for _ in _read_pictures(list(waiting), pool, ocr, dpi):
+                while waiting and waiting[0].is_complete:
+                    yield waiting.popleft().finish()
+            while waiting:
+                yield waiting.popleft().finish()
+        except Exception as error:  # noqa: BLE001 - an engine's fault on one file is not the others'
+            if not waiting:
+                return  # all had been read
+            yield error
+            if isinstance(error, (MissingPackageError, DeviceLostError)):
+                return
+            waiting.popleft()
+            # The others are read again.
+            waiting = deque(_OpenDocument(one.document, one.wanted) for one in waiting)
+
+
+def _read_pictures(
+    documents: Sequence[_OpenDocument], pool: ReaderPool, ocr: Reads, dpi: int
+) -> Iterator[None]:
+    """Read the pictures of documents; yields when one more may be complete."""
+    drawn: deque[tuple[_OpenDocument, int]] = deque()
+    if not any(opened.wanted for opened in documents):
+        return
+    yield
+    for answer in ocr.read(_draw_pages(documents, pool, dpi, drawn)):
+        opened, number = drawn.popleft()
+        opened.add(number, answer)
+        yield
+
+
+def _draw_pages(
+    documents: Sequence[_OpenDocument],
+    pool: ReaderPool,
+    dpi: int,
+    drawn: deque[tuple[_OpenDocument, int]],
+) -> Iterator[PageImage]:
+    """The pictures of all pages that are wanted; each is noted in `drawn`."""
+    for opened in documents:
+        if not opened.wanted:
+            continue
+        path = opened.document.path
+        try:
+            source = digest_file(path)
+        except OSError as error:
+            opened.error = error
+            continue
+        for page in pool.render(path, opened.wanted, dpi=dpi):
+            if page.data:
+                drawn.append((opened, page.number))
+                yield PageImage(page.data, source)
+            else:
+                opened.problems.unread[page.number] = page.error
 
 
 def _list_wanted(document: Document, mode: Mode) -> list[int]:
@@ -373,36 +499,6 @@ class _PageProblems:
             yield f"the text of {pages} is the file's own and may be of no use"
         if self.unsure:
             yield f"OCR is unsure of {format_pages(self.unsure)}"
-
-
-def _read_pictures(
-    path: Path,
-    wanted: Sequence[int],
-    pool: ReaderPool,
-    ocr: Reads,
-    dpi: int,
-    problems: _PageProblems,
-) -> Iterator[tuple[int, ReadPicture]]:
-    """The number of each page that could be read, and what stands on its picture."""
-    order: deque[int] = deque()
-    source = digest_file(path)
-
-    def pictures(rendered: Iterator[RenderedPage]) -> Iterator[PageImage]:
-        for page in rendered:
-            if page.data:
-                order.append(page.number)
-                yield PageImage(page.data, source)
-            else:
-                problems.unread[page.number] = page.error
-
-    for found in ocr.read(pictures(pool.render(path, wanted, dpi=dpi))):
-        number = order.popleft()
-        if found.failure:
-            problems.unread[number] = found.failure
-        else:
-            yield number, found
-    for number in order:
-        problems.unread[number] = "OCR gave no answer"
 
 
 def _choose_text(
