@@ -90,13 +90,14 @@ MANUALS = (
     Manual("backup-manager-doc", "user-guide.pdf.gz", "user-guide.html/*.html", "debiandoc"),
     Manual("r-doc-pdf", "R-intro.pdf", "R-intro.html", "Texinfo", "r-doc-html"),
 )  # fmt: skip
-_MAX_PARAGRAPHS = 200
+_MAX_PARAGRAPHS = 120
 _SEED_WORDS = 4
 _NUMBERING = re.compile(
     r"^(?:chapter|appendix|kapitel|chapitre|cap.tulo)?\s*[\dA-Z]?[\d.]*\s+", re.IGNORECASE
 )
 _SECTION = re.compile(r"\b[\da-z]{1,3}\.[\d.]*(?=\s|$)|\b\d+(?:\.\d+)+")
 """The number of a section, which is no page's."""
+_PAGE = re.compile(r"\d{1,3}|[ivx]{1,5}")
 _SPACE = re.compile(r"\s+")
 _TRANSLATION = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "`": "'", "\u201c": '"', "\u201d": '"', "\u2010": "-",
@@ -409,9 +410,14 @@ def _count_contents(text: str, reference: Reference) -> int:
     )
     for heading in reference.headings:
         if " " in heading:
-            pattern = re.compile(rf"\b{re.escape(heading)} +(?:\d{{1,3}}|[ivx]{{1,5}})\b")
-            found += max(0, len(pattern.findall(flat)) - len(pattern.findall(own)))
+            found += max(0, _count_numbered(flat, heading) - _count_numbered(own, heading))
     return found
+
+
+def _count_numbered(text: str, heading: str) -> int:
+    """How often a number stands right after a heading."""
+    parts = text.split(f" {heading} ")[1:]
+    return sum(bool(_PAGE.fullmatch(part.lstrip()[:6].partition(" ")[0])) for part in parts)
 
 
 def _count_chapters(document: Document, reference: Reference) -> tuple[int, int]:
