@@ -599,3 +599,11 @@ def test_pages_and_books_have_one_layout(tmp_path: Path) -> None:
     book, pages = read(path, Limits()), read_pages(path, Limits(), lambda _page, _of: None)
     assert [(b.kind, b.text) for b in pages.blocks] == [(b.kind, b.text) for b in book.blocks]
     assert pages.parts("page")[0].headings == ((0, 17),)
+
+
+def test_lines_of_many_dots_are_read_at_once(tmp_path: Path) -> None:
+    leaf = Leaf()
+    for number in range(20):
+        leaf.put(60, 540 - 14 * number, "Of boats" + " ." * 150 + " and no number at all", 4)
+    document = read_any(write(tmp_path / "a.pdf", [leaf]), limits=Limits(seconds=20))
+    assert "no number at all" in document.text

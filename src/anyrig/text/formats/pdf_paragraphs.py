@@ -15,10 +15,8 @@ _ENDS = re.compile(r"[.!?:;\u2026\u3002\uff01\uff1f][\"'\u201d\u2019\u00bb)\]\d*
 _ITEM = re.compile(r"(?:[\u2022\u25cf\u25aa\u25e6\u2023\u00b7\u25a0\uf0b7*]|[-\u2013])\s+\S")
 _COUNTED = re.compile(r"\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]\s+\S")
 _LEADERS = re.compile(r"(?:\s?[.\u2026\u00b7]){4,}\s*|\s_{4,}\s")
-_CONTENTS = re.compile(
-    r".*(?:\s?\.){4,}\s*(?:\d+|[ivxlc]+)$|.*\S\s{0,3}\u2026+\s*\d+$"
-    r"|.*[^\W\d].*(?:\s?\.){8,}\s*\S{1,8}$"  # pages such as A-12, or ?? where a program lost them
-)
+_LAST = re.compile(r"[^\s.\u2026]{1,8}$")
+_PAGE_NUMBER = re.compile(r"\d+|[ivxlc]+")
 _NUMBERED = re.compile(r".*[^\W\d].*\s(?:\d{1,4}|[ivxlc]{1,7})")
 CAPTION = re.compile(
     r"(?:figure|fig\.|table|plate|abbildung|abb\.|tabelle|tableau|figura|tabla|chart)\s*\d",
@@ -87,7 +85,7 @@ def style_of(lines: Sequence[PdfLine], body: float) -> Style:
 
 
 def _contents_pages(lines: Sequence[PdfLine]) -> frozenset[int]:
-    dotted = Counter(line.page for line in lines if _CONTENTS.fullmatch(line.text))
+    dotted = Counter(line.page for line in lines if is_dotted(line.text))
     return frozenset(page for page, count in dotted.items() if count > 2)
 
 
@@ -219,14 +217,27 @@ def _is_item(line: PdfLine) -> bool:
 
 def _is_contents(line: PdfLine, style: Style) -> bool:
     """A line of a table of contents: a title, dots or space, the number of a page."""
-    if _CONTENTS.fullmatch(line.text):
+    if is_dotted(line.text):
         return True
     return line.page in style.contents and bool(_NUMBERED.fullmatch(line.text))
 
 
 def is_dotted(text: str) -> bool:
-    """Whether a line ends in dots and the number of a page."""
-    return bool(_CONTENTS.fullmatch(text))
+    """Whether a line ends in dots and the number of a page.
+
+    After many dots anything short counts: A-12, or ?? where a program lost the number. No pattern
+    matches the dots, as it would try each of them.
+    """
+    last = _LAST.search(text)
+    if last is None:
+        return False
+    before = text[: last.start()]
+    title = before.rstrip(" .\u2026")
+    leaders = before[len(title) :]
+    num_dots = leaders.count(".") + 4 * leaders.count("\u2026")
+    if num_dots < (4 if _PAGE_NUMBER.fullmatch(last[0]) else 8):
+        return False
+    return any(map(str.isalnum, title))
 
 
 def without_leaders(text: str) -> str:
