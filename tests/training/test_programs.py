@@ -1,0 +1,169 @@
+"""Programs as people write them who have read docs/training-python.md and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from anyrig.training import Callback, Trainer, prepare_model
+
+# -- a module, a data set and a loader of one's own ------------------------------------------------
+
+
+class Points(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
+    """Items are dictionaries, which a criterion cannot read: the loss is a function."""
+
+    def __init__(self, count: int) -> None:
+        generator = torch.Generator().manual_seed(count)
+        self.places = torch.randn(count, 2, generator=generator)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        place = self.places[number]
+        return {"place": place, "inside": (place.norm() < 1).float()}
+
+
+class Circle(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1))
+
+    def forward(self, place: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.layers(place).squeeze(1)
+        return found
+
+
+def compare(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    return nn.functional.binary_cross_entropy_with_logits(model(batch["place"]), batch["inside"])
+
+
+def right(model: nn.Module, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, int]:
+    hits = (model(batch["place"]) > 0) == batch["inside"].bool()
+    return hits.sum(), len(hits)
+
+
+def test_an_own_module_and_loader(tmp_path: Path) -> None:
+    model = Circle()
+    loader = torch.utils.data.DataLoader(Points(512), batch_size=64, shuffle=True)
+    with Trainer(
+        model, loader, loss=compare, optimizer=torch.optim.Adam(model.parameters(), 1e-2),
+        validation=torch.utils.data.DataLoader(Points(128), batch_size=64),
+        metrics={"accuracy": right}, best_metric="accuracy", load_best=True, patience=3,
+        epochs=15, folder=tmp_path / "circle", device="cpu",
+    ) as trainer:  # fmt: skip
+        result = trainer.fit()
+    assert result.validation["accuracy"] > 0.8
+    assert result.report is not None
+
+
+# -- a model of Hugging Face in a folder -----------------------------------------------------------
+
+
+def write_language_model(folder: Path) -> None:
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=64, n_positions=32, n_layer=2, n_head=2, n_embd=32, bos_token_id=0,
+        eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    )  # fmt: skip
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+
+
+def test_a_folder_of_hugging_face(tmp_path: Path) -> None:
+    import transformers
+
+    write_language_model(tmp_path / "model")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    tokens = (torch.arange(16) * torch.arange(1, 33)[:, None]) % 64
+    rows = [{"input_ids": row, "labels": row} for row in tokens]
+    with Trainer(
+        model, rows, epochs=10, batch_size=8, lr=1e-2, validation=rows[:8], device="cpu",
+        folder=tmp_path / "run",
+    ) as trainer:  # fmt: skip
+        result = trainer.fit()
+        losses = [row.loss for row in trainer.history() if row.loss is not None]
+    assert losses[-1] < 0.9 * losses[0]
+    assert result.validation["loss"] < losses[0]
+    model.save_pretrained(tmp_path / "trained")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "trained")
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, model.state_dict()[name]), name
+
+
+# -- images ----------------------------------------------------------------------------------------
+
+
+class Stripes(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+    def __len__(self) -> int:
+        return 128
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
+        picture = torch.rand(3, 16, 16, generator=torch.Generator().manual_seed(number))
+        across = number % 2
+        (picture if across else picture.transpose(1, 2))[:, ::4] += 1
+        return picture, across
+
+
+def test_images() -> None:
+    torch.manual_seed(0)
+    model: nn.Module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3),
+        nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, 2),
+    )  # fmt: skip
+    model = prepare_model(model, device="cpu", channels_last=True)
+
+    def accuracy(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return (outputs.argmax(1) == labels).float().mean()
+
+    data = Stripes()
+    with Trainer(
+        model, data, loss=nn.CrossEntropyLoss(), optimizer=torch.optim.AdamW, lr=1e-2,
+        batch_size=16, epochs=4, validation=data, metrics={"accuracy": accuracy}, ema=0.5,
+        device="cpu",
+    ) as trainer:  # fmt: skip
+        assert trainer.fit().validation["accuracy"] > 0.9
+        assert trainer.evaluate()["accuracy"] > 0.9
+
+
+# -- a run that is stopped and goes on -------------------------------------------------------------
+
+
+class StopAt(Callback):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, trainer: Trainer, result: Any) -> None:
+        if trainer.step == self.step:
+            trainer.stop()
+
+
+@pytest.mark.parametrize("stop", [3, 8])
+def test_a_run_is_stopped_and_goes_on(stop: int, tmp_path: Path) -> None:
+    def run(folder: str, *callbacks: Callback) -> tuple[Any, nn.Module]:
+        torch.manual_seed(0)
+        model = Circle()
+        loader = torch.utils.data.DataLoader(Points(128), batch_size=16, shuffle=True)
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        trainer = Trainer(
+            model, loader, loss=compare, optimizer=optimizer, max_epochs=2,
+            folder=tmp_path / folder, callbacks=callbacks, device="cpu",
+        )  # fmt: skip
+        with trainer:
+            return trainer.fit(), model
+
+    whole, expected = run("whole")
+    stopped, _ = run("parts", StopAt(stop))
+    assert (stopped.steps, stopped.finished) == (stop, False)
+    assert stopped.checkpoint is not None
+    rest, model = run("parts")
+    assert (rest.resumed_from, rest.steps, rest.finished) == (stop, whole.steps, True)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, expected.state_dict()[name]), name
