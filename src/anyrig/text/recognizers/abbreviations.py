@@ -159,7 +159,7 @@ def _title(match: re.Match[str]) -> Found | v.Value | None:
         return None
     follows = look_behind(match.string, match.end())
     ranked = short in ("Lt", "Sgt", "Maj", "Capt") and re.match(r"\d(?:st|nd|rd|th)$", word)
-    if (word[:1].isdigit() and not ranked) or (
+    if (word[:1].isdigit() and word[-1] != "." and not ranked) or (
         short in ("Gen", "Ft", "Br", "Fr", "Det") and follows.word.lower() in _STARTERS
     ):
         return None
@@ -470,7 +470,7 @@ def _lower(match: re.Match[str]) -> Found | None:
     return Found(v.Abbreviation(words), stop=stop)
 
 
-_INSIDE = frozenset("vs cf incl excl esp viz ca approx avail ref acct".split())
+_INSIDE = frozenset("vs cf exc incl excl esp viz ca approx avail ref acct".split())
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 _CORNERS = {
     "NW": "Northwest", "NE": "Northeast", "SW": "Southwest", "SE": "Southeast",
@@ -734,6 +734,8 @@ def _register_english() -> None:
     register({"sc.": "scene"}, _never, rest=r"(?= [ivx]+\b)", weight=1.5)
     register({"Dep.": "Deposit"}, _never, rest=r"(?= ?:? ?[$£€])", weight=1.6)
     register({"MS.": "Manuscript", "MSS.": "Manuscripts"}, _never, rest=r"(?= \d)", weight=1.6)
+    priced = r"(?:(?<=[£$€]\d\d )|(?<=[£$€]\d\d\d ))"
+    register({"pp.": "per person", "pp": "per person"}, _closing("en"), lead=priced, weight=2)
     register({"ea.": "each"}, _closing("en"), lead=r"(?:(?<=\d )|(?<=[a-z] ))", weight=1.5)
     register({"Bp.": "Bishop", "Abp.": "Archbishop"}, _never, rest=r"(?= of )", weight=1.5)
     register({"Ref.": "Reference", "Acct.": "Account", "acct.": "account"}, _never, weight=1.3)
@@ -768,7 +770,7 @@ def _side(language: str, match: re.Match[str]) -> Found:
     return Found(v.Abbreviation(words[match[1]]), "abbreviation" if "." in match[0] else "none")
 
 
-_NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b|(?-i:[LRD])\. ?\d))"
+_NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b(?!['’])|(?-i:[LRD])\. ?\d))"
 _YEAR_NEXT = r"(?= (?:en |c\. |v\. )?1\d{3}\b| (?:le |el )?\d{1,2} )"
 # A name or the rest of one: Foch, de la Paz, l'Europe.
 _NAME_NEXT = rf"(?=[ -](?:(?-i:[{CAPITAL}])|(?:de|du|des|la|le|el|los|las)\b|d'|l'))"
@@ -855,7 +857,17 @@ def _register_spanish() -> None:
     _abbreviations("es", {"Cd.": "Ciudad"}, title, rest=_NAME_NEXT, ignore_case=False, weight=1.4)
     places_of = r"(?:(?<=\bde )|(?<=\ben ))"
     _abbreviations("es", {"C. Real": "Ciudad Real"}, _never, lead=places_of, weight=1.8)
+    _abbreviations("es", {"pts.": "pesetas"}, _closing("es"), lead=r"(?<=\bde )", weight=1.6)
     _abbreviations("es", {"v.": "versión"}, _never, rest=r"(?= ?\d+\.\d)", weight=1.6)
+    rooms = r"(?:(?<=\b[Ll]a )|(?<=\b[Uu]na )|(?<=\bde ))"
+    _abbreviations(
+        "es",
+        {"hab.": "habitación"},
+        _never,
+        lead=rooms,
+        rest=r"(?= (?:doble|ind|triple|simple))",
+        weight=2,
+    )
     _abbreviations("es", {"c/": "cada"}, _never, rest=r"(?= ?\d)", weight=2)
     _abbreviations("es", {"P. D.": "posdata"}, _never, rest=r"(?=\s?:)", weight=1.5)
     _abbreviations(
@@ -888,6 +900,9 @@ def _register_french() -> None:
     timetable = {"dép.": "départ", "arr.": "arrivée"}
     _abbreviations(
         "fr", timetable, _never, rest=rf"(?= (?-i:[{CAPITAL}])[\w-]+ \d{{1,2}} ?h)", weight=1.6
+    )
+    _abbreviations(
+        "fr", {"ch.": "chambre"}, _never, rest=r"(?= (?:double|simple|triple|ind|avec)\b)", weight=2
     )
     _abbreviations("fr", {"ex.": "exemplaires"}, _closing("fr"), lead=r"(?<=\d )", weight=1.5)
     _abbreviations("fr", {"av.": "avant"}, _never, rest=r"(?= le \d)", weight=1.5)

@@ -41,7 +41,7 @@ _SHORT_DAYS = {name[:3]: number for number, name in enumerate(english.WEEKDAYS)}
 _DAY_NUMBERS = _SHORT_DAYS | {name: number for number, name in enumerate(english.WEEKDAYS)}
 MONTH = rf"(?:{'|'.join(english.MONTHS)}|(?:{_SHORT_MONTHS})\b\.?)"
 _DAY = rf"(?:(?:{'|'.join(english.WEEKDAYS)}|(?:{'|'.join(_SHORT_DAYS)})\b\.?),? )"
-_NTH = r"(?:st|nd|rd|th)"
+_NTH = r"(?:st|nd|rd|th|d(?= of))"
 YEAR = r"(?:1\d{3}|20\d\d|21\d\d)(?![\d,]\d|\d|(?:\.\d))"
 # Nouns whose number stands before: "On page 12 May says".
 _NUMBERED = LazyPattern(
@@ -237,6 +237,7 @@ _DATED = LazyPattern(
     r"through|starts?|deadline is|"
     r"deadline of|birthday is|expires|date is|date was|[Dd]ate:|[Dd]ue:|week of|born|"
     r"starting|beginning|"
+    r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?\.?,|"
     r"ending|effective|as of|scheduled for|set for|run|runs|ran|open|closed|starts|ends) $"
 )
 
@@ -290,6 +291,7 @@ def _short_day(match: re.Match[str]) -> Found | None:
         if re.search(r"\b[Tt]he $", lead) and (follows.kind != "lower" or match[1] == "Sun"):
             return None
         timed = bool(_TIMED.search(lead)) or lead[-2:-1].isdecimal()
+        timed = timed or (match[1] != "Sun" and bool(re.search(r"[a-z]\.? $", lead)))
         if follows.kind in ("nothing", "capital") and not timed:
             return None
         if follows.kind == "lower" and not lead.strip() and match[1] == "Sun":

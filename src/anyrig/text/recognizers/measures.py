@@ -105,7 +105,8 @@ _PLACE = LazyPattern(
     r"[Ss]ection|[Bb]lock|[Pp]latform|[Tt]rack|[Bb]ay|[Zz]one|[Hh]all|[Dd]oor|[Bb]uilding|[Ff]loor|"
     r"[Ss]tand|[Cc]abin|[Bb]erth|[Tt]erminal|[Dd]ock|[Tt]able|[Ff]igure|[Gg]roup|[Tt]eam|[Pp]art|"
     r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
-    r"Rte\.?|[Hh]ighway|Hwy\.?|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
+    r"[Nn]o\.|[Nn]umber|[Bb]us|[Ff]lat|Rte\.?|[Hh]ighway|"
+    r"Hwy\.?|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
 )
 _SIZE = LazyPattern(
     r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|loafers?|"
@@ -115,7 +116,7 @@ _SIZE = LazyPattern(
 _DOTTED = frozenset(
     "in ft lb lbs oz min sec hr yd mi tbsp tsp pt qt gal hrs yds pts pcs qts wks yrs "
     "mins secs gals "
-    "cm mm km kg mg ml g m l mcg yr wk mos doz tbs ozs deg".split()
+    "cm mm km kg mg ml g m l mcg yr wk mos doz tbs ozs deg tab tabs caps".split()
 )
 
 
@@ -442,7 +443,13 @@ def _inches(language: str, match: re.Match[str]) -> v.Value | None:
 def _feet(match: re.Match[str]) -> v.Value | None:
     if re.search(r"(?<!\w)'[^']*$", before(match, 200)):
         return None
+    if match[1].isdecimal() and _GOAL.search(before(match, 24)) and after(match, 1) in (",", ")"):
+        return v.Measure(v.Number(match[1]), "min")
     return v.Measure(parse_number(match[1]), "ft", attributive=_before_thing(match))
+
+
+_GOAL = LazyPattern(r"[(,;] ?(?:[A-Z][\w'-]+ )+(?:\d+', )*$")
+"""The scorer of a match, with his minutes: `(Saka 12', 88')`."""
 
 
 def _before_thing(match: re.Match[str]) -> bool:
@@ -681,18 +688,23 @@ def _bare_rate(language: str, match: re.Match[str]) -> v.Value | Found | None:
     return close(value, match, language)
 
 
+_EACH = {"en": "per", "es": "cada", "fr": "aux"}
+
+
 @per_language(
     "measure",
     lambda language: (
-        rf"{NUMBER_START}({COMMA_NUMBER}) ?({UNIT[language]})"
-        rf"/(\d+) ?({UNIT[language]})(?![\w²³])"
+        rf"{STARTS[language]}({NUMBERS[language]}) ?({UNIT[language]})"
+        rf" ?/ ?(\d+) ?({UNIT[language]})(?![\w²³])"
     ),
+    languages=RECOGNIZED_LANGUAGES,
     needs="/", weight=1.5,
 )  # fmt: skip
 def _each_hundred(language: str, match: re.Match[str]) -> v.Value:
-    first = v.Measure(parse_comma_number(match[1]), find_unit(language, match[2]))
-    link = "cada" if language == "es" else "aux"
-    return v.Phrase((first, link, v.Measure(v.Number(match[3]), find_unit(language, match[4]))))
+    """6.5 L/100 km."""
+    first = v.Measure(parse_amount(match[1], language=language), find_unit(language, match[2]))
+    last = v.Measure(v.Number(match[3]), find_unit(language, match[4]))
+    return v.Phrase((first, _EACH[language], last))
 
 
 @per_language(

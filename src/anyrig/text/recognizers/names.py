@@ -244,6 +244,21 @@ def _zip_after_state(match: re.Match[str]) -> Found:
     return Found(v.Digits((match[1],)), start=match.start(1), weight=1.5)
 
 
+@recognizer(
+    "code",
+    r"(?<!\w)([-−])?0[xX]([0-9A-Fa-f]{2,16})(?!\w)",
+    languages=RECOGNIZED_LANGUAGES,
+    needs="xX",
+    weight=3,
+    digits=True,
+    at="number",
+)
+def _hexadecimal(match: re.Match[str]) -> v.Value:
+    """`0x80070005`, sign by sign."""
+    zero = v.Number("0", sign="-" if match[1] else "")
+    return v.Phrase((zero, v.Letters("X"), v.Digits((match[2].upper(),))))
+
+
 # Versions
 
 
@@ -322,7 +337,8 @@ def _standard(match: re.Match[str]) -> v.Value:
     r"[Aa]partment|[Aa]pt\.|[Ss]uite|"
     r"[Bb]us|[Uu]nit|Hwy\.?|Rte\.?|Porsche|Peugeot|Cessna|Fahrenheit|Airlines|Airways|"
     r"Delta|Lufthansa|RFC|ISO|"
-    r"[Ff]orm|[Pp]ort|[Ee]xit|[Cc]hannel|[Ll]ocker|[Cc]abin|[Cc]ell|[Tt]rain|[Mm]odel|[Aa]ir Force|"
+    r"[Ff]orm|[Pp]ort|[Ee]xit|[Cc]hannel|[Ll]ocker|[Cc]abin|[Cc]ell|[Tt]rain|[Mm]odel|chmod|"
+    r"[Aa]ir Force|"
     r"Box|Rm\.?|Ste\.?|Bldg\.?|Flt\.?|Xbox|U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform) "
     r"(\d{3,5})(?![\w,%]|\.\d)"
     r"(?! (?:million|billion|percent|people|men|troops|times|dollars|miles))",
@@ -390,7 +406,7 @@ def _house(match: re.Match[str]) -> v.Value:
 
 @recognizer(
     "label",
-    r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(s)?(?![\w,%]|\.\d)(?! [a-z]+s\b)",
+    r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(s)?(?![\w,%]|\.\d)(?! (?!was|is|has)[a-z]+s\b)",
     needs="7",
     weight=1,
 )

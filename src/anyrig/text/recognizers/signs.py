@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from functools import lru_cache
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
@@ -84,7 +86,8 @@ def _language(match: re.Match[str]) -> v.Value:
 
 @recognizer(
     "sign",
-    r"(?:(?<=\b[Aa] )|(?<=\b[Aa]n )|(?<=[tT]ype )|(?<=grade ))(AB|[A-DFO])([-+−–])(?=[\s.,;!?)]|$)",
+    r"(?:(?<=\b[Aa] )|(?<=\b[Aa]n )|(?<=[tT]ype )|(?<=[tT]ype: )|(?<=grade ))"
+    r"(AB|[A-DFO])([-+−–])(?=[\s.,;!?)]|$)",
     needs="A B C D F O AB".split(),
     at="needs",
     weight=1.6,
@@ -197,6 +200,10 @@ def _silent(match: re.Match[str]) -> v.Value:
     return v.Silence(space=match[0] in "_|·")
 
 
+constant(
+    "sign", r"(?<=[a-z.] )[x×](?= \d+ ?(?:days?|wks?|weeks?|months?|d)\b)", v.Abbreviation("for"),
+    needs="x×", digits=True, weight=1.6,
+)  # fmt: skip
 # Between two airports: JFK–LHR.
 constant("sign", r"(?<=\b[A-Z]{3}) ?– ?(?=[A-Z]{3}\b)", v.Abbreviation(" to "), needs="–", weight=2)
 constant("sign", r"⌘ ?\+? ?(?=[A-Z]\b)", v.Abbreviation("Command "), needs="⌘", weight=2)
@@ -223,6 +230,17 @@ def _each(match: re.Match[str]) -> Found | None:
     if not re.search(r"\d ?(?:%|[a-z]{3,})$", before(match, 24)):
         return None
     return close(v.Abbreviation(f" per {_PERIODS[match[1]]}"), match, digits_follow=False)
+
+
+@recognizer(
+    "sign",
+    r"(?:(?<=[Dd]ial )|(?<=[Pp]ress )|(?<=[Ee]nter )|(?<=[Hh]it ))([*#])(?=\d|[\s.,;]|$)",
+    needs="*#",
+    weight=2,
+)
+def _dialled(match: re.Match[str]) -> v.Value:
+    gap = " " if after(match, 1).isdecimal() else ""
+    return v.Abbreviation(("star" if match[1] == "*" else "pound") + gap)
 
 
 _PERIODS = {
@@ -258,6 +276,12 @@ def _romance_sign(language: str, match: re.Match[str]) -> v.Value:
 _QUOTE = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2039\u203a'
 
 
+@lru_cache(maxsize=4)
+def _find_quotes(text: str) -> list[int]:
+    """The places of quotation marks; no inches."""
+    return [match.start() for match in re.finditer(rf'\d ?"|[{_QUOTE}]', text) if len(match[0]) < 2]
+
+
 @per_language("quote", rf" ?[{_QUOTE}] ?|''", needs=_QUOTE + "'", weight=0.2)
 def _quote(language: str, match: re.Match[str]) -> Found:
     """A quotation mark with the space inside the quotation."""
@@ -274,7 +298,7 @@ def _quote(language: str, match: re.Match[str]) -> Found:
         "?",
         ")",
     )
-    count = len(re.findall(rf"[{_QUOTE}]", re.sub(r'\d ?"', "", text[:mark])))
+    count = bisect_left(_find_quotes(text), mark)
     opens = spaced_left and (not spaced_right or count % 2 == 0)
     if opens:
         return Found(v.Silence(), start=mark)

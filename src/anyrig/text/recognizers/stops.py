@@ -361,8 +361,10 @@ def needs_recognizers(text: str, language: str) -> bool:
 
 def _romance_trigger(table: ModuleType) -> re.Pattern[str]:
     capital, small = "A-ZÀ-ÖØ-ÞŒ", "a-zß-öø-ÿœ"
-    tables = (table.TITLES, table.CLOSERS, table.INNER, table.UNIT_NOUNS, table.AGREEING)
-    tables += (table.PLAIN_FORMS, table.KEYS)
+    tables = (
+        table.TITLES, table.CLOSERS, table.INNER, table.UNIT_NOUNS, table.AGREEING,
+        table.PLAIN_FORMS, table.KEYS,
+    )  # fmt: skip
     words = sorted({word for keys in tables for word in keys if word.isalpha()})
     any_case = sorted({word.lower() for keys in tables[1:-1] for word in keys if word.isalpha()})
     return re.compile(

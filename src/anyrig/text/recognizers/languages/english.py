@@ -20,7 +20,8 @@ TITLES = {
     "Abp": "Archbishop",
     "Govs": "Governors", "Profs": "Professors", "Gens": "Generals", "Ens": "Ensign",
     "Pfc": "Private First Class", "Sgts": "Sergeants", "Lts": "Lieutenants", "Sts": "Saints",
-    "Ald": "Alderman", "Dcn": "Deacon", "Ven": "Venerable", "Mses": "Mizzes", "Msgr": "Monsignor",
+    "Ald": "Alderman", "Dcn": "Deacon", "Ven": "Venerable", "Mses": "Mizzes", "Ld": "Lord",
+    "Msgr": "Monsignor",
 }  # fmt: skip
 """Before a name."""
 FIRST_NAMES = {
@@ -93,6 +94,7 @@ LOWER = {
     "mph": "miles per hour", "pct": "percent", "pkt": "packet",
     "pvt": "private", "recd": "received", "ret": "retired", "supp": "supplement",
     "tbsps": "tablespoons", "tsps": "teaspoons", "wks": "weeks", "sec": "second",
+    "rms": "rooms", "dbl": "double", "exc": "except",
     # Of genealogies.
     "bap": "baptized", "bapt": "baptized", "bur": "buried", "dau": "daughter",
     "daus": "daughters", "rem": "remarried", "unm": "unmarried",
@@ -129,7 +131,9 @@ NUMBERED = {
     "Sess": "Session", "Cong": "Congress", "Mk": "Mark", "Ord": "Ordinance", "Res": "Resolution",
     "Dist": "District", "dist": "district", "Unit": "Unit", "Gr": "Grade", "gr": "grade",
     "Str": "String", "Ln": "Line", "Col": "Column", "col": "column", "Rev": "Revision",
-    "pg": "page", "Pg": "Page", "Rd": "Round", "pgs": "pages", "Tel": "Telephone",
+    "pg": "page", "Pg": "Page", "Rd": "Round",
+    "plat": "platform", "Plat": "Platform", "Mvt": "Movement",
+    "mvt": "movement", "pgs": "pages", "Tel": "Telephone",
     "tel": "telephone", "arts": "articles", "Arts": "Articles", "secs": "sections",
     "Secs": "Sections", "eqs": "equations", "Eqs": "Equations", "chs": "chapters",
     "Chs": "Chapters", "eps": "episodes", "pts": "parts", "bks": "books", "approx": "approximately",
@@ -319,7 +323,7 @@ _WRITTEN = {
     "Cal": "cal", "mm Hg": "mmHg", "MPH": "mph", "km/h": "kph", "kmh": "kph", "MPG": "mpg",
     "RPM": "rpm", "BPM": "bpm", "PSI": "psi", "FPS": "fps", "DPI": "dpi", "Kbps": "kbps",
     "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
-    "tabs": "tab", "caps": "capsule", "NM": "nmi", "N·m": "Nm", "dB(A)": "dB",
+    "tabs": "tab", "tab": "tab", "caps": "capsule", "NM": "nmi", "N·m": "Nm", "dB(A)": "dB",
 }  # fmt: skip
 _PLAIN = (
     "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "

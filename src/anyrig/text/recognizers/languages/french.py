@@ -114,7 +114,8 @@ INNER = {
     "lt-col.": "lieutenant-colonel", "t°": "température", "avoc.": "avocat",
     "sdb": "salle de bains",
     "sdb.": "salle de bains", "vds": "vends", "pdt": "pendant", "qd": "quand",
-    "préf.": "préfecture", "sous-préf.": "sous-préfecture", "C. pén.": "Code pénal",
+    "p.-déj.": "petit-déjeuner", "pt-déj.": "petit-déjeuner", "préf.": "préfecture",
+    "sous-préf.": "sous-préfecture", "C. pén.": "Code pénal",
     "C. civ.": "Code civil", "qq.": "quelques",
     "qqs": "quelques",
 }  # fmt: skip

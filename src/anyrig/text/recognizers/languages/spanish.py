@@ -115,6 +115,7 @@ CLOSERS = {
     "sigs.": "siguientes", "sig.": "siguiente", "Bs. As.": "Buenos Aires",
     "AA. EE.": "Asuntos Exteriores", "Méx.": "México",
     "Méx. D. F.": "México Distrito Federal",
+    "arts.": "artículos",
     "docs.": "documentos", "hnos.": "hermanos", "mill.": "millones", "bill.": "billones",
     "atte.": "atentamente",
     "esq.": "esquina", "ptas.": "pesetas", "máx.": "máximo", "mín.": "mínimo", "prom.": "promedio",
@@ -141,6 +142,7 @@ INNER = {
     "disp. adic.": "disposición adicional", "disp. trans.": "disposición transitoria",
     "disp. final": "disposición final", "exp.": "expediente", "vel.": "velocidad",
     "T.ª": "temperatura", "Comp.ª": "Compañía",
+    "catedr.": "catedrático", "Hª": "Historia",
     "Fdez.": "Fernández", "Hdez.": "Hernández", "Rguez.": "Rodríguez", "Glez.": "González",
     "Mtnez.": "Martínez", "Dguez.": "Domínguez", "Gcía.": "García", "Tfe.": "Tenerife",
     "dist.": "distancia", "P. D.": "posdata", "inc.": "inciso",
@@ -180,7 +182,7 @@ UNITS = {
 SIGNS = {
     **SHARED_SIGNS, "dólares": "USD", "libras": "GBP", "PEN": "PEN", "S/": "PEN",
     "S/.": "PEN", "UYU": "UYU", "pesos": "pesos", "Bs": "BOB", "Bs.": "BOB", "₡": "CRC",
-    "pts": "ESP", "pts.": "ESP", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
+    "pts": "ESP", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
 }  # fmt: skip
 SCALES = {
     "miles de millones": 9, "mil millones": 9, "millones": 6, "millón": 6, "millon": 6,
