@@ -53,6 +53,7 @@ THEMES = {
     "transcribe": ("cpu",),
     "transcribe_torch": ("h200",),
     "entities": ("cpu",),
+    "names": ("cpu",),
     "analyse": ("cpu",),
     "training": ("h200",),
     "training_estimate": ("cpu", "h200"),
