@@ -49,6 +49,8 @@ from anyrig.units import format_bytes
 log = logging.getLogger(__name__)
 _MAX_SIZE = 1 << 16
 _MAX_TRIAL_S = 20.0
+_MAX_REQUESTED_S = 3600.0
+"""Of a size that was asked for: a first, small one is slow, and would end the profile."""
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -266,12 +268,12 @@ def profile_memory(
     """
     options = _TrialOptions(memory_gb, memory_fraction, str(device or ""), str(dtype))
     with _trials(model, shape, options, training, vocab_size) as trials:
-        placement = trials.placement
+        placement, requested = trials.placement, bool(sizes)
         if trials.least > 1 and not sizes:
             sizes = [1 << power for power in range(1, _MAX_SIZE.bit_length())]
         found = batch_size.sweep_batch_sizes(
             trials.step, trials.handle, sizes=sizes, budget_bytes=placement.budget_bytes,
-            max_trial_s=_MAX_TRIAL_S,
+            max_trial_s=_MAX_REQUESTED_S if requested else _MAX_TRIAL_S,
         )  # fmt: skip
     what = "training step" if training else "forward pass"
     subtitle = f"{type(model).__name__}, {what} in {placement.precision}, {placement.device.name}"
