@@ -14,7 +14,7 @@ ROW_AND_LANGUAGE = list(zip(DOUBTFUL, ("en", "es", "fr") * 4, strict=True))
 """What was slow once, and one of several classes."""
 ROWS = (
     "1 0 . .. ( ) [ ] { } \" ' “ « - -- — – a A I XIV IV. A. a. 1/ 1/2 $1, $ € 5€ 1, 1. "
-    "1: 1- 1– 1' 5\" % 5% ° ² x^2 ^ ½ + = # @ a@ a.b a_ _ * ~ | \\ / a/ http:// www. a- "
+    "1: 1- 1– 1' 5\" % 5% ° ² x^2 ^ ½ + = # @ a@ a.b _ * ~ | \\ / a/ http:// www. a- "
     "A1 H2O 1a 5m 1x 1× § (a) a\u0301 \u0301 \u200d \ufe0f 😀 é 1er 2º Ctrl+ 1e5 −5 ± … "
     "... 。 1.000. 10s '90s 5k Ps1: CVE- 192. v1. +1 555- th a, < > <a> & &amp; J.- É "
     "\u2028 w/ 5- , ; : [1] 0x 1.x A-B "
@@ -56,6 +56,6 @@ def test_a_row_is_read_in_linear_time(piece: str, language: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["en", "es", "fr"])
-def test_every_row_of_a_hundred_thousand_characters_is_read_in_linear_time(language: str) -> None:
+def test_every_row_is_read_in_linear_time(language: str) -> None:
     pieces = (*ROWS, *(f"{word} " for word in WORDS), "\n", "a\n", "\t", "\u00a0")
-    assert [piece for piece in pieces if not _is_linear(piece, 100_000, language)] == []
+    assert [piece for piece in pieces if not _is_linear(piece, 16_000, language)] == []
