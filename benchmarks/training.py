@@ -301,10 +301,10 @@ def plain_loop(
     half_states: bool = False,
 ) -> None:
     """A loop as PyTorch's pages show it, with a kernel of attention."""
-    model = make_model(size)
+    model: Any = make_model(size)
     if half_states:
         for module in (model.tokens, model.positions):
-            module.register_forward_hook(lambda module, given, output: output.to(torch.bfloat16))  # type: ignore[operator,union-attr]
+            module.register_forward_hook(lambda module, given, output: output.to(torch.bfloat16))
     combined = ModelWithLoss(model).to(size.device)
     # Code that was compiled with another kernel is not taken from the compiler's cache.
     config: Any = torch.compiler.config
@@ -396,12 +396,15 @@ def lightning_loop(times: StepTimes, size: Size, batch: int, data: MarkovTokens)
 
 
 _CUDNN = SDPBackend.CUDNN_ATTENTION
-PLAIN = {
+PLAIN: dict[str, Callable[..., None]] = {
     "plain, flash attention": plain_loop,
     "plain, cuDNN attention": partial(plain_loop, attention=_CUDNN),
     "plain, cuDNN attention, bf16 states": partial(plain_loop, attention=_CUDNN, half_states=True),
 }
-FRAMEWORKS = {"accelerated": accelerate_loop, "by lightning": lightning_loop}
+FRAMEWORKS: dict[str, Callable[..., None]] = {
+    "accelerated": accelerate_loop,
+    "by lightning": lightning_loop,
+}
 _SAME_FORMATS = {f"{name}, compiled" for name in (*list(PLAIN)[:2], *FRAMEWORKS)}
 AS_PLAIN = {"half_states": False, "fp8_head": False}
 """States between blocks in fp32 and the head in bf16, as in the plain loop."""

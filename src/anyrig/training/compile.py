@@ -282,7 +282,7 @@ def _compile_for_batch_size(inputs: Any, sizes: set[int]) -> None:
     sizes.add(tensors[0].shape[0])
     if len(sizes) <= _BATCH_SIZES:
         for tensor in tensors:
-            torch._dynamo.mark_static(tensor, 0)  # type: ignore[no-untyped-call]
+            torch._dynamo.mark_static(tensor, 0)
 
 
 class _LimitListener(logging.Handler):

@@ -399,8 +399,9 @@ class LanguageLoss:
         own = hasattr(model, "head") and hasattr(model, "vocabulary")
         if not own and _body(model) is None:
             return None
-        weight = (model.head if own else _head_of(model)).weight  # type: ignore[union-attr]
-        return tuple(weight.shape)  # type: ignore[return-value]
+        head: Any = model.head if own else _head_of(model)
+        rows, width = head.weight.shape
+        return rows, width
 
     def core(self, model: nn.Module) -> nn.Module:
         """The part of a model that compiling is worth it for: all but the head."""
