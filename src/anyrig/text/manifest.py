@@ -38,7 +38,7 @@ _MAX_BYTES = 500_000_000
 _PIECE_BYTES = 1 << 20
 _MAX_FIELD = 50_000_000
 _FIRST_ROWS = 20
-_JSON = re.compile(r"\ufeff?\s*(\[\s*)?\{")
+_JSON = re.compile(r"\ufeff?\s*[\[{]")
 Resolve = Callable[[str], Path]
 """The path of a file that a row names; `InvalidInputError` for one that may not be read."""
 

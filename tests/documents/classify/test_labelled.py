@@ -230,7 +230,7 @@ def test_a_long_text_names_the_passage_that_decides(minilm: Embedder) -> None:
     filler = "The road ran along the river for a while and then turned away from it. " * 14
     bill = "Total due: 1,240.00 euros. Please pay this invoice within thirty days by transfer. " * 6
     chooser = ByName([Label("invoice"), Label("recipe"), Label("contract")], minilm)
-    for ways in (Ways(), Ways(pooling="vote")):
+    for ways in (Ways(other=False), Ways(pooling="vote")):
         (found,) = _asked([Row(f"{filler}\n\n{bill}\n\n{filler}", "")], chooser, minilm, ways)
         assert found.answer is not None
         assert found.answer.reason is not None
