@@ -31,7 +31,6 @@ from anyrig.errors import (
     Message,
     OptionRef,
 )
-from anyrig.events import Event, WarningEvent
 from anyrig.options import option
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from anyrig.bench.process import SelfTestSummary
     from anyrig.devices.doctor import Finding, KernelResult, State
     from anyrig.devices.machine import Device
-    from anyrig.events import OnEvent
+    from anyrig.events import Event, OnEvent
     from anyrig.monitor import MachineSnapshot
     from anyrig.monitor.sample import DeviceProcess, DeviceSample
     from anyrig.settings.saved_device import SavedDevice
@@ -135,6 +134,8 @@ def use_device(rig: Rig, options: DeviceOptions, on_event: OnEvent | None = None
     """Save the device to use from now on; what speaks against it is a warning, or with
     `strict` an error.
     """
+    from anyrig.events import WarningEvent
+
     report = on_event or rig.report
     selector = options.device.strip().lower()
     if selector in ("auto", "all"):
@@ -164,6 +165,8 @@ def use_device(rig: Rig, options: DeviceOptions, on_event: OnEvent | None = None
 
 
 def _save_device(rig: Rig, selector: str, report: OnEvent) -> SavedDevice:
+    from anyrig.events import WarningEvent
+
     saved = rig.save_device(selector)
     if origin := rig.loaded_settings.origins.get("device"):
         message = f"{origin[1]} requests {rig.settings.device!r}"
@@ -461,6 +464,8 @@ class MonitoredMachine:
 
     def use(self, device: str) -> Mapping[str, Any]:
         """Use a device from now on, as `anyrig use` does; the devices after that."""
+        from anyrig.events import WarningEvent
+
         warnings: list[str] = []
 
         def collect(event: Event) -> None:

@@ -29,7 +29,6 @@ from anyrig.devices.choose import (
     resolve_request,
 )
 from anyrig.errors import InvalidSettingError, Message
-from anyrig.events import Event, NoticeEvent, OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import check_names, check_required, list_options
 from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
@@ -88,6 +87,7 @@ if TYPE_CHECKING:
     from anyrig.documents.analyse.folder import Analysis
     from anyrig.documents.index.search import Answer
     from anyrig.documents.summarise.files import FileSummary
+    from anyrig.events import Event, OnEvent, ProgressEvent
     from anyrig.settings.saved_device import SavedDevice
     from anyrig.speech.choose import WeightsCache
     from anyrig.speech.engine import Voice
@@ -253,9 +253,13 @@ class Rig:
         (reporter if rig is self and reporter else self._reporter).report(event)
 
     def warn(self, message: str) -> None:
+        from anyrig.events import WarningEvent
+
         self.report(WarningEvent(message))
 
     def notice(self, message: str) -> None:
+        from anyrig.events import NoticeEvent
+
         self.report(NoticeEvent(message))
 
     # -- models ------------------------------------------------------------------------------------
@@ -438,6 +442,7 @@ class Rig:
         """
         from anyrig.app import books
         from anyrig.app.books import parse_output
+        from anyrig.events import ProgressEvent
 
         if isinstance(output, str):
             output = parse_output(output, Path(file), options.get("format"))
@@ -864,6 +869,8 @@ class _Reporter:
         self._warned: dict[str, None] = {}
 
     def report(self, event: Event) -> None:
+        from anyrig.events import WarningEvent
+
         if isinstance(event, WarningEvent):
             if event.message in self._warned:
                 return
@@ -880,6 +887,8 @@ _current_reporter: ContextVar[tuple[Rig, _Reporter] | None] = ContextVar(
 
 def log_event(event: Event) -> None:
     """Log warnings and notices."""
+    from anyrig.events import NoticeEvent, WarningEvent
+
     if isinstance(event, WarningEvent):
         log.warning("%s", event.message)
     elif isinstance(event, NoticeEvent):

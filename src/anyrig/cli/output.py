@@ -13,21 +13,12 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from anyrig.cli.escape import esc, escape_controls
 from anyrig.errors import AnyrigError, render, render_json
-from anyrig.estimates import StageEstimate
-from anyrig.events import (
-    ClusterEvent,
-    Event,
-    JsonEvents,
-    NoticeEvent,
-    ProgressEvent,
-    WarningEvent,
-    estimate_progress,
-)
 from anyrig.install import localize_install_commands
 from anyrig.units import format_speed, format_time_left, pluralize, shorten
 
@@ -35,6 +26,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from anyrig.app.documents import FailedFile
+    from anyrig.estimates import StageEstimate
+    from anyrig.events import ClusterEvent, Event, JsonEvents, ProgressEvent
 
 _COLOURS = {
     "good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33",
@@ -162,15 +155,27 @@ class EventPrinter:
         self.warnings: list[str] = []
         self._json_lines, self._format_cluster = json_lines, format_cluster
         self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._json_events = JsonEvents()
-        self._estimate = StageEstimate()
         self._next_line = time.monotonic() + _LOG_INTERVAL_S
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._held: list[Event] | None = None
         """What is shown later, while a person is asked something."""
 
+    @cached_property
+    def _json_events(self) -> JsonEvents:
+        from anyrig.events import JsonEvents
+
+        return JsonEvents()
+
+    @cached_property
+    def _estimate(self) -> StageEstimate:
+        from anyrig.estimates import StageEstimate
+
+        return StageEstimate()
+
     def __call__(self, event: Event) -> None:
+        from anyrig.events import ClusterEvent, NoticeEvent, ProgressEvent, WarningEvent
+
         if self._held is not None:
             if not isinstance(event, ProgressEvent):
                 self._held.append(event)
@@ -226,6 +231,8 @@ class EventPrinter:
             print_line(row.pop("event"), row)
 
     def _draw(self, event: ProgressEvent) -> None:
+        from anyrig.events import estimate_progress
+
         left, speed = estimate_progress(self._estimate, event)
         detail = event.detail if speed is None else f"{format_speed(speed)}, {event.detail}"
         if self._progress is None:
@@ -252,6 +259,8 @@ class PlainEventPrinter(EventPrinter):
     _next_draw, _stage = 0.0, ""
 
     def _draw(self, event: ProgressEvent) -> None:
+        from anyrig.events import estimate_progress
+
         now = time.monotonic()
         if now < self._next_draw and event.stage == self._stage:
             return

@@ -9,7 +9,7 @@ import warnings
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyrig.app.compute import DeviceOptions
 from anyrig.app.rig import Rig
@@ -17,8 +17,10 @@ from anyrig.app.settings import WARNED_VARIABLE
 from anyrig.cli.output import EventPrinter
 from anyrig.cli.prompts import ask_device, can_ask
 from anyrig.errors import InvalidSettingError
-from anyrig.events import OnEvent
 from anyrig.storage.files import create_private
+
+if TYPE_CHECKING:
+    from anyrig.events import OnEvent
 
 # Warnings of libraries on good machines: the beginning of the message, and why it is harmless.
 _HARMLESS: tuple[tuple[str, str], ...] = (
