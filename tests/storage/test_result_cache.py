@@ -127,9 +127,10 @@ def test_invalid_entries_are_refused(cache: ResultCache, name: str, kind: str, n
 # -- the limit ---------------------------------------------------------------------------------
 
 
-def test_the_least_recently_used_are_evicted(cache: ResultCache) -> None:
+def test_the_least_recently_used_are_evicted(cache: ResultCache, clock: Clock) -> None:
     """2 MiB hold some 80 of these; the first ten are read again and again."""
     keys = _fill(cache, 60)
+    clock.now += 4000  # of uses within an hour only one is noted
     for name in keys[:10]:
         assert cache.get(name)
     more = _fill(cache, 60, more=True)
@@ -148,6 +149,7 @@ def test_usage_is_kept_between_processes(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "r"
     with ResultCache(path, clock=clock) as cache:
         keys = _fill(cache, 60)
+    clock.now += 4000
     with ResultCache(path, clock=clock) as cache:
         assert cache.get(keys[0])
     with ResultCache(path, limit_bytes=MIB, clock=clock) as cache:

@@ -139,10 +139,8 @@ class VectorCache:
         note: dict[str, JsonValue] = {
             "dimension": self.dimension, "engine": self._settings.engine,
         }  # fmt: skip
-        entries = [
-            CacheEntry(key, vector.astype("<f4", copy=False).tobytes(), KIND, note)
-            for key, vector in zip(keys, vectors, strict=True)
-        ]
+        data = (vector.astype("<f4", copy=False).tobytes() for vector in vectors)
+        entries = [CacheEntry(key, one, KIND, note) for key, one in zip(keys, data, strict=True)]
         if entries:
             self._try(lambda: self._cache.put_many(entries), 0)
 

@@ -61,8 +61,11 @@ _VACUUM_PAGES = 2000  # returned to the disk in one transaction: 8 MB, some 20 m
 _MIN_CRC_BYTES, _MAX_CRCS = 16 << 10, 20_000  # of a book of 400,000 words
 _MAX_SHORT_METADATA = 200
 _USAGE_BATCH, _USAGE_FLUSH_S = 512, 10.0
+# A use is written down where the last one is older: noting each took a third of reading a vector.
+_USAGE_PRECISION_S = 3600.0
 _PIN_EXPIRY_S = 3 * 86400.0
 _ENTRY = "key, kind, note, digest, coalesce(bytes, x'') FROM results LEFT JOIN data USING (id)"
+_ENTRY_AND_USE = _ENTRY.replace(" FROM", ", used FROM", 1)
 _WORKER = "CASE WHEN json_valid(note) THEN json_extract(note, '$.from') END"
 _SOURCE = "CASE WHEN json_valid(note) THEN json_extract(note, '$.source') END"
 _IS_PINNED = "EXISTS (SELECT 1 FROM held WHERE result = results.id)"
@@ -250,31 +253,33 @@ class EncodedEntry(NamedTuple):
 
     def decode(self, *, is_checked: bool = False) -> CacheEntry | None:
         """The entry; None where the checksum does not match, or the metadata is not an object."""
-        if not is_checked and self.digest != _digest(self.key, self.kind, self.metadata, self.data):
+        key, kind, text, digest, data, _ = self
+        if not is_checked and digest != _digest(key, kind, text, data):
             return None
-        metadata = _decode_metadata(self.metadata)
-        return None if metadata is None else CacheEntry(self.key, self.data, self.kind, metadata)
+        metadata = _decode_metadata(text)
+        return None if metadata is None else CacheEntry(key, data, kind, metadata)
 
 
 def check_entry(entry: CacheEntry) -> CacheEntry:
     """The entry, if key, kind and data can be cached; `InvalidInputError` else."""
-    if not _KEY.fullmatch(entry.key):
+    key, data, kind, _ = entry
+    if not _KEY.fullmatch(key):
         raise InvalidInputError(
-            f"{entry.key[:80]!r} is not a valid cache key",
+            f"{key[:80]!r} is not a valid cache key",
             hint="Make one with `anyrig.storage.keys.make_key`.",
         )
-    if not _KIND.fullmatch(entry.kind):
+    if not _KIND.fullmatch(kind):
         raise InvalidInputError(
-            f"{entry.kind[:80]!r} is not a valid kind of result",
+            f"{kind[:80]!r} is not a valid kind of result",
             hint="Use a lowercase word, such as `speech`.",
         )
     # Not left to bytes(): that makes zeroes of a number and fails on text without our hint.
-    if not isinstance(entry.data, (bytes, bytearray, memoryview)):
+    if not isinstance(data, (bytes, bytearray, memoryview)):
         raise InvalidInputError(
-            f"data is {type(entry.data).__name__}, not bytes",
+            f"data is {type(data).__name__}, not bytes",
             hint="Encode text with `.encode()`, an array with `.tobytes()`.",
         )
-    if (num_bytes := memoryview(entry.data).nbytes) > _MAX_RESULT_BYTES:
+    if (num_bytes := memoryview(data).nbytes) > _MAX_RESULT_BYTES:
         raise InvalidInputError(
             f"a result of {num_bytes >> 20} MiB is too large for the cache",
             hint=f"Split it into parts of at most {_MAX_RESULT_BYTES >> 20} MiB.",
@@ -284,15 +289,23 @@ def check_entry(entry: CacheEntry) -> CacheEntry:
 
 def encode_entry(entry: CacheEntry) -> EncodedEntry:
     """Validate an entry and compute its checksum."""
-    check_entry(entry)
-    data = bytes(entry.data)
-    items = tuple((name, value) for name, value in entry.metadata.items())
-    if all(type(value) in (str, int) for _, value in items):
-        metadata, engine = _encode_flat_metadata(items)
-    else:
-        metadata, engine = _encode_metadata(entry.metadata)
-    digest = _digest(entry.key, entry.kind, metadata, data)
-    return EncodedEntry(entry.key, entry.kind, metadata, digest, data, engine)
+    return _encode(entry, *_encode_metadata(entry.metadata))
+
+
+def _encode_entries(entries: Iterable[CacheEntry]) -> Iterator[EncodedEntry]:
+    """Metadata that several share, as the vectors of a model do, is encoded once."""
+    last: Mapping[str, JsonValue] | None = None
+    encoded = ("", "")
+    for entry in entries:
+        if entry.metadata is not last:
+            last, encoded = entry.metadata, _encode_metadata(entry.metadata)
+        yield _encode(entry, *encoded)
+
+
+def _encode(entry: CacheEntry, metadata: str, engine: str) -> EncodedEntry:
+    key, data, kind, _ = check_entry(entry)
+    data = bytes(data)
+    return EncodedEntry(key, kind, metadata, _digest(key, kind, metadata, data), data, engine)
 
 
 def _encode_metadata(metadata: Mapping[str, JsonValue]) -> tuple[str, str]:
@@ -300,12 +313,6 @@ def _encode_metadata(metadata: Mapping[str, JsonValue]) -> tuple[str, str]:
     # Escaped, as SQLite's text cannot hold a lone surrogate.
     text = json.dumps(json.loads(to_canonical_json(metadata)))
     return text, str(metadata.get("engine", "")).encode("utf-8", "replace").decode()
-
-
-@lru_cache(maxsize=256)
-def _encode_flat_metadata(items: tuple[tuple[str, JsonValue], ...]) -> tuple[str, str]:
-    """That of all vectors of a model is the same: encoding it took longer than storing one."""
-    return _encode_metadata(dict(items))
 
 
 def _decode_metadata(text: str) -> dict[str, JsonValue] | None:
@@ -329,7 +336,10 @@ _load_flat_object = lru_cache(maxsize=256)(_load_object)
 
 def _digest(key: str, kind: str, metadata: str, data: bytes) -> bytes:
     """Over everything, to detect a row that points at the data of another as well."""
-    digest = hashlib.sha256(_head(key, kind, metadata))
+    head = _head(key, kind, metadata)
+    if len(data) < _MIN_CRC_BYTES:
+        return hashlib.sha256(head + data).digest()
+    digest = hashlib.sha256(head)
     digest.update(data)
     return digest.digest()
 
@@ -440,12 +450,16 @@ class ResultCache(Cache):
     def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
         wanted = list(dict.fromkeys(keys))
         found: dict[str, CacheEntry] = {}
-        for row in self._select_and_pin(_ENTRY, wanted):
+        now = self._clock()
+        stale: list[str] = []
+        for *row, used in self._select_and_pin(_ENTRY_AND_USE, wanted):
             entry = self._decode(EncodedEntry(*row))
             if entry is not None:
                 found[entry.key] = entry
+                if now - used > _USAGE_PRECISION_S:
+                    stale.append(entry.key)
         with self.file.locked():
-            self._used.update(dict.fromkeys(found, self._clock()))
+            self._used.update(dict.fromkeys(stale, now))
             self._counts["hits"] += len(found)
             self._counts["misses"] += len(wanted) - len(found)
             self._flush_usage_if_due()
@@ -455,7 +469,7 @@ class ResultCache(Cache):
         return {key for (key,) in self._select_and_pin("key FROM results", list(set(keys)))}
 
     def put_many(self, entries: Iterable[CacheEntry]) -> int:
-        return self._insert([encode_entry(entry) for entry in entries])
+        return self._insert(list(_encode_entries(entries)))
 
     def replace(
         self, key: str, data: bytes, *, kind: str, metadata: Mapping[str, JsonValue] = {}
@@ -519,12 +533,14 @@ class ResultCache(Cache):
 
     def _decode(self, entry: EncodedEntry) -> CacheEntry | None:
         """The entry; a damaged one is deleted, unless its key has another one by now."""
-        is_large = len(entry.data) >= _MIN_CRC_BYTES
-        known = self._crcs.get(entry.digest) if is_large else None
-        decoded = entry.decode(is_checked=known is not None and known == entry.crc)
-        if decoded is not None:
-            if known is None:
+        if len(entry.data) < _MIN_CRC_BYTES:
+            decoded = entry.decode()
+        else:
+            known = self._crcs.get(entry.digest)
+            decoded = entry.decode(is_checked=known is not None and known == entry.crc)
+            if decoded is not None and known is None:
                 self._remember_crc(entry)
+        if decoded is not None:
             return decoded
         log.warning("%s: the result %s is damaged and counts as missing", self.path, entry.key)
         with self.file.locked():
@@ -552,23 +568,23 @@ class ResultCache(Cache):
         for entry in entries:
             self._remember_crc(entry)
 
-        def insert(connection: sqlite3.Connection) -> tuple[list[int], int]:
-            ids = []
-            for entry in entries:
-                if replace:
-                    _delete_key(connection, entry.key)
-                ids.append(_insert_entry(connection, entry, self._clock()))
+        def insert(connection: sqlite3.Connection) -> tuple[int, int, int]:
+            if replace:
+                connection.executemany(
+                    "DELETE FROM results WHERE key = ?", [(key,) for key in keys]
+                )
+            first, count = _insert_entries(connection, entries, self._clock)
             self._pin(connection, keys)
-            return [id for id in ids if id], _get_used_bytes(connection)
+            return first, count, _get_used_bytes(connection)
 
         with self.file.locked():
-            inserted, used_bytes = self.file.write(insert)
+            first, count, used_bytes = self.file.write(insert)
             if self._jobs:
                 self._pinned.update(keys)
             self._flush_usage_if_due()
-            if used_bytes > self.limit_bytes and inserted:
-                self._evict({"id < ?": min(inserted)})
-        return len(inserted)
+            if used_bytes > self.limit_bytes and count:
+                self._evict({"id < ?": first})
+        return count
 
     # -- pins and usage ----------------------------------------------------------------------------
 
@@ -881,18 +897,31 @@ class ResultCache(Cache):
 # -- statements ------------------------------------------------------------------------------------
 
 
-def _insert_entry(connection: sqlite3.Connection, entry: EncodedEntry, now: float) -> int | None:
-    """The new row's id; None where the key has a result."""
-    cursor = connection.execute(
-        "INSERT OR IGNORE INTO results (key, kind, engine, size, made, used, digest, note)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (entry.key, entry.kind, entry.engine, len(entry.data), now, now, entry.digest,
-         entry.metadata),
+def _insert_entries(
+    connection: sqlite3.Connection, entries: Sequence[EncodedEntry], clock: Callable[[], float]
+) -> tuple[int, int]:
+    """The id from which the new rows are numbered, and how many there are; a key that has a result
+    keeps it.
+    """
+    # Ids are given here, so that both tables are filled by one statement each.
+    ((first,),) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM results").fetchall()
+    rows = [
+        (id, one.key, one.kind, one.engine, len(one.data), clock(), one.digest, one.metadata)
+        for id, one in enumerate(entries, first)
+    ]
+    cursor = connection.executemany(
+        "INSERT OR IGNORE INTO results (id, key, kind, engine, size, made, used, digest, note)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)", rows,
     )  # fmt: skip
-    if cursor.rowcount < 1:
-        return None
-    connection.execute("INSERT OR REPLACE INTO data VALUES (?, ?)", (cursor.lastrowid, entry.data))
-    return cursor.lastrowid
+    count = cursor.rowcount
+    data = [(id, one.data) for id, one in enumerate(entries, first)]
+    if count == len(rows):
+        connection.executemany("INSERT OR REPLACE INTO data VALUES (?, ?)", data)
+    else:
+        connection.executemany(
+            "INSERT OR REPLACE INTO data SELECT ?1, ?2 WHERE ?1 IN (SELECT id FROM results)", data
+        )
+    return first, count
 
 
 def _delete_key(connection: sqlite3.Connection, key: str) -> bool:
