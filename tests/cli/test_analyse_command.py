@@ -53,7 +53,7 @@ def test_data_for_programs(anyrig: Anyrig, folder: Path) -> None:
     copies = {one["file"] for group in found["duplicates"] for one in group["copies"]}
     assert copies & {EVIL, "ba0.txt"}
     first = found["documents"][0]
-    assert {"phrases", "ease", "reading_s", "language", "cluster", "date"} <= set(first)
+    assert {"phrases", "num_words", "reading_s", "language", "cluster", "date"} <= set(first)
 
 
 def test_texts_too_short_to_tell_their_language_are_no_foreign_ones(

@@ -146,11 +146,6 @@ def analysis_to_json(found: Analysis) -> dict[str, Any]:
             }
             for group in found.groups
         ],
-        "passages": [
-            {"files": [name[one.first], name[one.second]], "num_words": one.num_words,
-             "text": one.text}
-            for one in found.shared
-        ],
         "documents": [_document_to_json(found, doc) for doc in found.docs],
         "similar": _similar_to_json(found, name),
     }  # fmt: skip

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anyrig.documents.analyse.folder import Analysis, Doc
 
 HELP = """Analyse documents: languages, key phrases, near-duplicates and their differences, named
-clusters, shared passages, readability. Give a folder, or files. -o writes a page of HTML with
+clusters. Give a folder, or files. -o writes a page of HTML with
 plots, one file that needs no network; --similar FILE lists the documents most similar to one.
 Documents are compared by the vectors of an embedding model, or, with --no-vectors, by the words
 they share, which needs no model. Files that cannot be read are listed, and the others are
@@ -63,7 +63,6 @@ def _format(found: Analysis) -> str:
             "key phrases: " + ", ".join(phrase.text for phrase in found.phrases[:12]),
             _format_clusters(found),
             _format_duplicates(found),
-            _format_passages(found),
         ]
     parts.append(_format_similar(found))
     return "\n\n".join(filter(None, parts))
@@ -96,14 +95,7 @@ def _format_one(doc: Doc) -> str:
         f"words of {statistics.letters_a_word:.1f} letters, "
         f"{statistics.distinct:.0%} of them different"
     ]
-    if statistics.ease is not None:
-        lines.append(
-            f"reading ease {statistics.ease:.0f} of 100, {statistics.level} ({statistics.formula})"
-        )
     lines.append("key phrases: " + ", ".join(phrase.text for phrase in doc.phrases))
-    if statistics.longest:
-        first = statistics.longest[0]
-        lines.append(f"longest sentence, {first.num_words} words: {first.text[:160]}")
     return "\n".join(lines)
 
 
@@ -130,17 +122,6 @@ def _format_duplicates(found: Analysis) -> str:
         return "near-duplicates: none"
     more = f"\nand {len(rows) - _MAX_DUPLICATES} more" if len(rows) > _MAX_DUPLICATES else ""
     return paint("near-duplicates", "bold") + "\n" + format_table(rows[:_MAX_DUPLICATES]) + more
-
-
-def _format_passages(found: Analysis) -> str:
-    if not found.shared:
-        return ""
-    lines = [
-        f"{found.docs[one.first].facts.name} and {found.docs[one.second].facts.name}: "
-        f"about {one.num_words} words"
-        for one in found.shared[:_MAX_DUPLICATES]
-    ]
-    return "\n".join([paint("passages in common", "bold"), *lines])
 
 
 def _format_similar(found: Analysis) -> str:

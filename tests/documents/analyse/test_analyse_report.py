@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.analyse.digest import digest, language_shares
+from anyrig.documents.analyse.digest import digest, language_shares, measure_text
 from anyrig.documents.analyse.folder import Analysis, Left, analyse
 from anyrig.documents.analyse.report import html
 from anyrig.text.document import Document
+from anyrig.text.tokens import split_text
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;\u202e\x07.txt"
 BAD = {"script", "iframe", "object", "embed", "link", "img", "base", "form", "a"}
@@ -115,3 +116,12 @@ def test_a_giant_text_is_cut_with_a_word(monkeypatch: pytest.MonkeyPatch) -> Non
     found = digest(build("log.txt", TEXT * 20), name="log.txt", vectors=False)
     assert found.statistics.num_characters == 500
     assert "first 500" in found.facts.warnings[-1]
+
+
+def test_counts() -> None:
+    text = "One two three. Four five!\n\nSix?"
+    found = measure_text(text, split_text(text, "en"), "en")
+    assert (found.num_words, found.num_sentences, found.num_paragraphs) == (6, 3, 2)
+    assert found.words_a_sentence == pytest.approx(2.0)
+    assert found.distinct == 1.0
+    assert found.reading_s > 0

@@ -1,19 +1,22 @@
-"""Which texts are the same or nearly so, what differs, and which passages stand in several.
+"""Which texts are the same or nearly so, and what differs.
 
-Candidates come from bands of MinHash values (locality-sensitive hashing), so that the cost grows
-with the texts and not with their pairs; every candidate is then compared by its sketch.
+A shingle is a run of words, hashed, whatever their case, accents, line breaks and marks. The sketch
+of a text keeps its smallest hashes, which estimate how much two texts share. Candidates come from
+bands of MinHash values (locality-sensitive hashing), so that the cost grows with the texts and not
+with their pairs; every candidate is then compared by its sketch.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from anyrig.documents.analyse.shingles import PASSAGE, Shingled, mixed, similarity
 from anyrig.documents.analyse.words import plain, stem, words
 from anyrig.text.labels import one_line
 from anyrig.text.tokens import split_text
@@ -21,6 +24,8 @@ from anyrig.text.tokens import split_text
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Hashes = NDArray[np.uint64]
 
 NEAR = 0.5
 """The share of shingles in common from which texts count as near-duplicates: about one word in
@@ -30,10 +35,75 @@ _LOOKED_AT = 0.3  # of MinHash values in common: fewer cannot be half alike
 _MOST_SHOWN = 6
 _MOST_SENTENCES = 3_000
 _SHOWN = 160
-_PASSAGE_WORDS = 40
-_GAP = 60
-_MOST_PASSAGES = 50
-_COMMON = 8  # a trace in more texts than this is a form's own words, not a copy
+SHINGLE = 3
+"""Words of a shingle: one changed word costs three of them."""
+SKETCH = 2048
+_ODD = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True)
+class Shingled:
+    """What a text leaves for comparison."""
+
+    digest: str
+    """Of its words: equal for texts that differ in nothing but looks."""
+    num_words: int
+    sketch: Hashes
+    """The smallest hashes of its shingles, in order; all of them in a short text."""
+    num_shingles: int
+
+
+def build_shingles(text: str) -> Shingled:
+    """The numbers of a text, in time that grows with its length alone."""
+    import numpy as np
+
+    said = [stem(plain(word.text)) for word in words(text)]
+    digest = hashlib.sha256(" ".join(said).encode("utf-8", "replace")).hexdigest()
+    if not said:
+        return Shingled(digest, 0, np.empty(0, np.uint64), 0)
+    hashed = np.fromiter(map(_hash, said), np.uint64, len(said))
+    unique = np.unique(_hash_runs(hashed, min(SHINGLE, len(said))))
+    return Shingled(digest, len(said), unique[:SKETCH].copy(), len(unique))
+
+
+def similarity(one: Shingled, other: Shingled) -> float:
+    """The share of shingles that two texts have in common, 0 to 1; exact for short texts."""
+    import numpy as np
+
+    if one.digest == other.digest:
+        return 1.0
+    if not len(one.sketch) or not len(other.sketch):
+        return 0.0
+    both = np.union1d(one.sketch, other.sketch)
+    size = SKETCH if max(one.num_shingles, other.num_shingles) > SKETCH else len(both)
+    low = both[:size]
+    shared = np.isin(low, one.sketch) & np.isin(low, other.sketch)
+    return float(shared.mean())
+
+
+@lru_cache(maxsize=262_144)
+def _hash(word: str) -> int:
+    data = hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(data, "little")
+
+
+def _hash_runs(hashed: Hashes, length: int) -> Hashes:
+    """A hash of each run of so many words."""
+    import numpy as np
+
+    total = np.zeros(len(hashed) - length + 1, np.uint64)
+    for place in range(length):
+        total = total * np.uint64(_ODD | 1) + hashed[place : place + len(total)]
+    return _mix(total)
+
+
+def _mix(values: Hashes) -> Hashes:
+    """Numbers whose every bit depends on every bit: the finaliser of SplitMix64."""
+    import numpy as np
+
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 @dataclass(frozen=True)
@@ -68,17 +138,6 @@ class Group:
     def exact(self) -> bool:
         """Whether all have the same words."""
         return all(member.exact for member in self.members)
-
-
-@dataclass(frozen=True)
-class Shared:
-    """A long passage that stands in two texts which are not duplicates."""
-
-    first: int
-    second: int
-    num_words: int
-    text: str
-    """As the first has it, shortened."""
 
 
 def groups(texts: Sequence[Shingled], *, near: float = NEAR, fewest_words: int = 3) -> list[Group]:
@@ -147,7 +206,7 @@ def _signature(text: Shingled) -> NDArray[np.uint64]:
 
     count = _BANDS * _ROWS
     # The sketch is in order, so the first of each bin is its smallest.
-    bins, firsts = np.unique(mixed(text.sketch) % np.uint64(count), return_index=True)
+    bins, firsts = np.unique(_mix(text.sketch) % np.uint64(count), return_index=True)
     filled = np.searchsorted(bins, np.arange(count)) % len(bins)
     found: NDArray[np.uint64] = text.sketch[firsts[filled]]
     return found
@@ -206,76 +265,6 @@ def _shown(said: Sequence[str], start: int) -> str:
     if len(text) > _SHOWN:
         text = (text[:_SHOWN].rpartition(" ")[0] or text[:_SHOWN]) + " …"
     return f"… {text}" if start and text else text
-
-
-def shared_passages(
-    texts: Sequence[Shingled], groups: Sequence[Group], text_of: Callable[[int], str]
-) -> list[Shared]:
-    """Long passages that two texts have in common, the longest first; duplicates are left out."""
-    same = {
-        tuple(sorted(pair))
-        for group in groups
-        for pair in combinations([group.first, *(one.index for one in group.members)], 2)
-    }
-    runs: list[tuple[int, int, int, int]] = []
-    for pair, places in _meetings(texts).items():
-        if pair not in same:
-            runs += [(length, start, *pair) for start, length in _runs(places)]
-    runs = [run for run in runs if run[0] >= _PASSAGE_WORDS]
-    runs.sort(key=lambda run: (-run[0], run[2:], run[1]))
-    return [
-        Shared(first, second, length, _passage(text_of(first), start, length))
-        for length, start, first, second in runs[:_MOST_PASSAGES]
-    ]
-
-
-def _meetings(texts: Sequence[Shingled]) -> Mapping[tuple[int, int], list[tuple[int, int]]]:
-    """By pair of texts: the places of the traces that both have."""
-    import numpy as np
-
-    found: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    if not texts:
-        return found
-    traces = np.concatenate([text.traces for text in texts])
-    owners = np.repeat(np.arange(len(texts)), [len(text.traces) for text in texts])
-    places = np.concatenate([text.places for text in texts])
-    order = np.argsort(traces, kind="stable")
-    edges = np.flatnonzero(np.diff(traces[order])) + 1
-    for rows in np.split(order, edges):
-        if len(rows) < 2 or len(rows) > 4 * _COMMON:
-            continue
-        firsts = {int(owners[row]): int(places[row]) for row in rows[::-1]}
-        if 2 <= len(firsts) <= _COMMON:
-            for one, other in combinations(sorted(firsts), 2):
-                found[one, other].append((firsts[one], firsts[other]))
-    return found
-
-
-def _runs(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Stretches of the first text, start and length in words, that follow each other in both."""
-    places = sorted(places)
-    found: list[list[int]] = []
-    last: tuple[int, int] | None = None
-    for one, other in places:
-        near = last is not None and one - last[0] <= _GAP and 0 < other - last[1] <= _GAP
-        if near:
-            found[-1][1] = one + PASSAGE
-        else:
-            found.append([one, one + PASSAGE])
-        last = (one, other)
-    return [(start, end - start) for start, end in found]
-
-
-def _passage(text: str, start: int, length: int) -> str:
-    """So many words from the one named on, shortened."""
-    begin = end = 0
-    for number, word in enumerate(words(text)):
-        if number == start:
-            begin = word.start
-        end = word.end
-        if number == min(start + length, start + 60) - 1:
-            break
-    return one_line(text[begin:end], 400) + (" …" if length > 60 else "")
 
 
 def counted(groups: Iterable[Group]) -> Counter[str]:

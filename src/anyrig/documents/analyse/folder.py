@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse import clusters, duplicates, phrases, space
 from anyrig.documents.analyse.clusters import Clustering
-from anyrig.documents.analyse.digest import Digest, Facts, Share, overall
-from anyrig.documents.analyse.duplicates import Group, Shared
+from anyrig.documents.analyse.digest import Digest, Facts, Share, Statistics, overall
+from anyrig.documents.analyse.duplicates import Group
 from anyrig.documents.analyse.phrases import Phrase
-from anyrig.documents.analyse.statistics import Statistics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +65,6 @@ class Analysis:
     """Of the whole; `count` is how often each stands in all documents."""
     clustering: Clustering
     groups: tuple[Group, ...]
-    shared: tuple[Shared, ...]
     left: tuple[Left, ...]
     model: str
     """Whose vectors were used; empty for none: words alone."""
@@ -104,9 +102,6 @@ def analyse(
     labels, silhouette = clusters.divide(points, seed=seed)
     grouped = clusters.named(points, labels, found) if digests else []
     groups = duplicates.groups([one.shingled for one in digests])
-    shared = duplicates.shared_passages(
-        [one.shingled for one in digests], groups, lambda index: digests[index].text
-    )
     similar = () if similar_to is None else space.nearest(points, similar_to, most_similar)
     return Analysis(
         title,
@@ -115,7 +110,6 @@ def analyse(
         tuple(folder_phrases(found, digests)),
         Clustering(tuple(grouped), silhouette),
         tuple(_with_changes(groups, digests)),
-        tuple(shared),
         tuple(left),
         vectors.model.name if vectors is not None else "",
         tuple(similar),

@@ -544,7 +544,7 @@ class ReportPanel(Panel):
     def _show_documents(self, documents: Sequence[Json]) -> None:
         t = self.t
         heads = [t("documents.file"), *(
-            t(f"documents.report.{one}") for one in ("language", "words", "read", "phrases")
+            t(f"documents.report.{one}") for one in ("language", "words", "phrases")
         )]  # fmt: skip
         tag("h3", t("documents.report.docs"))
         with table(heads, t("documents.report.docs")):
@@ -554,8 +554,6 @@ class ReportPanel(Panel):
                     language = str(one.get("language") or "")
                     tag("td", t.find(f"language.{language}", language))
                     tag("td", t.number(one.get("num_words") or 0), classes="figures")
-                    ease = one.get("ease")
-                    tag("td", "–" if ease is None else t.number(ease), classes="figures")
                     tag("td", ", ".join(str(p["text"]) for p in one["phrases"][:3]), classes="soft")
 
 

@@ -265,7 +265,6 @@ class AnalysisReport(BaseModel):
     phrases: list[dict[str, Any]]
     clusters: list[dict[str, Any]]
     duplicates: list[dict[str, Any]]
-    passages: list[dict[str, Any]]
     documents: list[dict[str, Any]]
     failed: list[dict[str, Any]]
 
@@ -359,7 +358,7 @@ def _list_tasks() -> list[TaskRoute]:
         ),
         TaskRoute(
             "analyse", "Analyse documents, each and together",
-            "Languages, key phrases, near-duplicates, clusters, common passages, readability.",
+            "Languages, key phrases, near-duplicates, clusters.",
             AnalyseOptions, AnalysisReport, _analyse,
             {"texts": ["The first of two texts.", "The second of two texts."]},
             media_types={"text/html": {"schema": {"type": "string"}}},
