@@ -106,13 +106,13 @@ class Ours:
         self._embedder = open_embedder(model, precision="auto", in_process=True, workers=1)
 
     def _classify(self, classifier: Any, rows: Sequence[labelled.Row]) -> list[Any]:
-        from anyrig.documents.classify.decide import Ways
+        from anyrig.documents.classify.decide import AnswerOptions
         from anyrig.documents.classify.pipeline import classify_sources
         from anyrig.documents.reading import TextSource, read_all
 
         sources = [TextSource(str(n), text=row.text) for n, row in enumerate(rows)]
-        ways = Ways(other=False)  # the peer always answers with a label
-        found = classify_sources(sources, classifier, self._embedder, read_all, ways)
+        options = AnswerOptions(other=False)  # the peer always answers with a label
+        found = classify_sources(sources, classifier, self._embedder, read_all, options)
         return [one.answer for one in found if one.answer is not None]
 
     def predict(

@@ -207,8 +207,8 @@ def _start(
     on_event: OnEvent,
 ) -> tuple[str, Iterator[Classified]]:
     """What classifies, in words, and its answers."""
-    from anyrig.documents.classify import shelf
-    from anyrig.documents.classify.decide import Ways
+    from anyrig.documents.classify import registry
+    from anyrig.documents.classify.decide import AnswerOptions
     from anyrig.documents.classify.labels import build_labels
     from anyrig.documents.classify.pipeline import (
         check_model_fits,
@@ -217,7 +217,7 @@ def _start(
     )
     from anyrig.documents.classify.zero import TEMPLATES, ByName
 
-    ways = Ways(request.pool, request.other, request.threshold)
+    options = AnswerOptions(request.pool, request.other, request.threshold)
     if request.labels is not None:
         labels = build_labels(request.labels)
         for template in request.template:
@@ -229,14 +229,14 @@ def _start(
         kind: Kind = "many" if request.multi else "one"
         chooser = ByName(labels, vectors, kind=kind, templates=request.template or TEMPLATES)
         by = f"labels by name, {vectors.model.name}"
-        return by, classify_sources(sources, chooser, vectors, reader, ways)
+        return by, classify_sources(sources, chooser, vectors, reader, options)
     assert request.classifier is not None
     model = find_fine_tuned(rig, request, on_event)
     if model is not None:
         pool = stack.enter_context(_open_workers(rig, request, model))
-        answers = classify_with_model(sources, model, pool, reader, ways)
+        answers = classify_with_model(sources, model, pool, reader, options)
         return f"the model {model.name}", answers
-    head = shelf.open_(rig.folders.classifiers, request.classifier)
+    head = registry.open_classifier(rig.folders.classifiers, request.classifier)
     if request.multi and head.kind == "one":
         raise InvalidInputError(
             f"{head.about.title} gives one label to a text",
@@ -246,7 +246,7 @@ def _start(
         )
     vectors = reader.open_vectors(stack, sources, on_event, default_model=head.about.word)
     check_model_fits(head, vectors)
-    return head.about.title, classify_sources(sources, head, vectors, reader, ways)
+    return head.about.title, classify_sources(sources, head, vectors, reader, options)
 
 
 class FileReader:
@@ -292,13 +292,13 @@ class FileReader:
 
 def find_fine_tuned(rig: Rig, request: ClassifyRequest, on_event: OnEvent) -> FineTuned | None:
     """The fine-tuned model that a request names by its folder or its name on the hub, if any."""
-    from anyrig.documents.classify import shelf
+    from anyrig.documents.classify import registry
     from anyrig.documents.classify.finetuned import in_folder, is_one
 
     name = request.classifier or ""
     folder = Path(name).expanduser()
     is_bare = folder.name == name
-    if is_bare and shelf.versions(rig.folders.classifiers, name.partition("@")[0]):
+    if is_bare and registry.list_versions(rig.folders.classifiers, name.partition("@")[0]):
         return None  # the folder of its examples may have the same name
     if folder.is_dir() and (is_one(folder) or not is_bare):
         return in_folder(folder.resolve())
@@ -352,7 +352,7 @@ class TrainedResult:
 
 def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEvent) -> TrainedResult:
     """Train a classifier on examples and save it as a new version of its name."""
-    from anyrig.documents.classify import shelf
+    from anyrig.documents.classify import registry
     from anyrig.documents.classify.pipeline import (
         detect_kind,
         select_examples,
@@ -365,7 +365,7 @@ def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEven
             "the classifier needs a name",
             hint=Message("Pass {name}.", name=OptionRef("name", "NAME")),
         )
-    shelf.checked(request.name)
+    registry.validate_name(request.name)
     found = load_examples(request.examples)
     kind: Kind = "many" if request.multi else detect_kind(found)
     examples, _ = select_examples(found, kind)
@@ -380,9 +380,9 @@ def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEven
         vectors = reader.open_vectors(stack, sources, on_event)
         trained = train_on_examples(
             found, vectors, reader, kind=kind, prior=request.prior,
-            word=format_reference(request.model, vectors.model), tell=report,
+            word=format_reference(request.model, vectors.model), on_progress=report,
         )  # fmt: skip
-    about, is_new = shelf.keep(rig.folders.classifiers, request.name, trained.head)
+    about, is_new = registry.save_classifier(rig.folders.classifiers, request.name, trained.head)
     return TrainedResult(about, is_new, trained.notes, trained.troubles)
 
 
@@ -395,34 +395,34 @@ def load_examples(path: Path) -> Manifest:
 
 
 def list_classifiers(rig: Rig) -> list[About]:
-    from anyrig.documents.classify import shelf
+    from anyrig.documents.classify import registry
 
-    return shelf.kept(rig.folders.classifiers)
+    return registry.list_classifiers(rig.folders.classifiers)
 
 
 def show_classifier(rig: Rig, title: str) -> tuple[About, list[int], Path]:
     """What is known of a classifier, its versions, and its folder."""
-    from anyrig.documents.classify import shelf
+    from anyrig.documents.classify import registry
 
     folder = rig.folders.classifiers
-    about = shelf.open_(folder, title).about
-    return about, shelf.versions(folder, about.name), shelf.find(folder, title)
+    about = registry.open_classifier(folder, title).about
+    return about, registry.list_versions(folder, about.name), registry.find_version(folder, title)
 
 
 def list_deleted(rig: Rig, title: str) -> list[int]:
     """The versions that `delete_classifier` would delete."""
-    from anyrig.documents.classify import shelf
+    from anyrig.documents.classify import registry
 
-    shelf.find(rig.folders.classifiers, title)
-    name, number = shelf.parted(title)
-    return [number] if number is not None else shelf.versions(rig.folders.classifiers, name)
+    registry.find_version(rig.folders.classifiers, title)
+    name, number = registry.split_title(title)
+    return [number] if number is not None else registry.list_versions(rig.folders.classifiers, name)
 
 
 def delete_classifier(rig: Rig, title: str) -> list[About]:
     """Delete a version (`name@2`), or all of a name."""
-    from anyrig.documents.classify import shelf
+    from anyrig.documents.classify import registry
 
-    return shelf.delete(rig.folders.classifiers, title)
+    return registry.delete_versions(rig.folders.classifiers, title)
 
 
 # -- output ----------------------------------------------------------------------------------------
@@ -433,7 +433,7 @@ def classified_to_json(one: Classified) -> dict[str, Any]:
 
     answer = one.answer
     assert answer is not None
-    shares = dict(answer.told)
+    shares = dict(answer.probabilities)
     reason = answer.reason
     return {
         "name": one.source.name,
@@ -441,7 +441,7 @@ def classified_to_json(one: Classified) -> dict[str, Any]:
         "label": answer.labels[0] if answer.labels else None,
         "labels": list(answer.labels),
         "probability": round(shares[answer.labels[0]] if answer.labels else answer.probability, 6),
-        "probabilities": {label: round(share, 6) for label, share in answer.told},
+        "probabilities": {label: round(share, 6) for label, share in answer.probabilities},
         "calibrated": answer.calibrated,
         "unknown_language": answer.unknown_language or None,
         "passages": answer.num_passages,

@@ -85,7 +85,7 @@ def prepare_classifier(
         on_event(ProgressEvent("reading", done, total))
 
     kind = kind or detect_kind(found)
-    examples = read_examples(found, read, kind=kind, tell=report)
+    examples = read_examples(found, read, kind=kind, on_progress=report)
     names = tuple(sorted({name for labels in examples.labels for name in labels}))
     if len(names) < (2 if kind == "one" else 1):
         raise InvalidInputError(

@@ -185,7 +185,7 @@ def _format_answer(answer: Answer) -> str:
 
     Without a number where the model does not know the text's language.
     """
-    shares = dict(answer.told)
+    shares = dict(answer.probabilities)
     parts = [f"{_format_share(answer, label)} {paint(label, 'bold')}" for label in answer.labels]
     width = max(map(len, shares), default=0)
     if len(parts) > 1:
@@ -193,7 +193,7 @@ def _format_answer(answer: Answer) -> str:
     elif parts:
         text = parts[0] + " " * (width - len(answer.labels[0]))
     else:
-        nearest = answer.told[0][0]
+        nearest = answer.probabilities[0][0]
         text = f"   - {_NO_LABEL}, nearest: {nearest} {_format_share(answer, nearest).strip()}"
     language = answer.unknown_language
     return f"{text}  [{language}: not a language of the model]" if language else text
@@ -203,7 +203,7 @@ def _format_share(answer: Answer, label: str) -> str:
     """A probability, which is never certainty."""
     if answer.unknown_language:
         return "   ?"
-    share = dict(answer.told)[label]
+    share = dict(answer.probabilities)[label]
     return ">.99" if share > 0.99 else f"{share:.2f}"
 
 

@@ -81,7 +81,11 @@ def spans(
     text: str, headings: Sequence[Span] = (), *, language: str = "en", budget: int = BUDGET
 ) -> list[Span]:
     """Where the passages of a page's text begin and end."""
-    units = list(_units(text, language, budget))
+    paragraphs = list(split_paragraphs(text))
+    if len(paragraphs) == 1 and not headings and weight(text[slice(*paragraphs[0])]) <= budget:
+        units = [_Unit(paragraphs[0], 0, True)]  # its sentences would be joined again
+    else:
+        units = list(_units(text, paragraphs, language, budget))
     if headings:
         units = list(_join_headings(units, headings))
     found = _packed(text, units, budget)
@@ -90,6 +94,8 @@ def spans(
 
 def weight(text: str) -> int:
     """How long a text is for a model, in characters of a script with spaces."""
+    if text.isascii():
+        return len(text)
     return len(text) + (_DENSITY - 1) * len(_DENSE.findall(text))
 
 
@@ -114,8 +120,8 @@ class _Unit:
     """Whether a paragraph ends with it."""
 
 
-def _units(text: str, language: str, budget: int) -> Iterator[_Unit]:
-    for start, end in split_paragraphs(text):
+def _units(text: str, paragraphs: Iterable[Span], language: str, budget: int) -> Iterator[_Unit]:
+    for start, end in paragraphs:
         if end - start <= min(_PLAIN_PARAGRAPH, budget // 4):
             yield _Unit((start, end), weight(text[start:end]), True)
             continue
@@ -172,18 +178,18 @@ def _packed(text: str, units: Iterable[_Unit], budget: int) -> list[Span]:
     """Units joined to passages."""
     found: list[Span] = []
     held: list[_Unit] = []
-    num_new = 0  # of the held ones, those that no passage has yet
+    held_weight = num_new = 0  # units that no passage has yet
     for unit in units:
-        heavy = sum(one.weight for one in held)
-        if num_new and heavy + unit.weight > budget:
+        if num_new and held_weight + unit.weight > budget:
             found.append((held[0].span[0], held[-1].span[1]))
             held = _carried(held, unit, budget)
-            num_new = 0
+            held_weight, num_new = sum(one.weight for one in held), 0
         held.append(unit)
+        held_weight += unit.weight
         num_new += 1
-        if unit.ends and sum(one.weight for one in held) >= _FULL * budget:
+        if unit.ends and held_weight >= _FULL * budget:
             found.append((held[0].span[0], held[-1].span[1]))
-            held, num_new = [], 0
+            held, held_weight, num_new = [], 0, 0
     if num_new:
         found.append((held[0].span[0], held[-1].span[1]))
     return _without_runt(text, found, budget)

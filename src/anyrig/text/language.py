@@ -240,7 +240,7 @@ def _counted(
     """How many words are common in a language: the best two."""
     lower = [word.lower().replace("’", "'") for word in words if len(word) > 1]
     counts = sorted(
-        (sum(word in common for word in lower), language)
+        (sum(map(common.__contains__, lower)), language)
         for language, common in _common_words().items()
         if not among or language in among
     )

@@ -11,7 +11,7 @@ import pytest
 
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discovery import discover
-from anyrig.documents.classify.decide import Chooser, Ways
+from anyrig.documents.classify.decide import AnswerOptions, Chooser
 from anyrig.documents.classify.labels import Label
 from anyrig.documents.classify.pipeline import (
     Classified,
@@ -61,10 +61,10 @@ def _no_files(paths: Iterable[Path]) -> Iterator[Document]:
 
 
 def _asked(
-    rows: Sequence[Row], chooser: Chooser, vectors: Vectors, ways: Ways | None = None
+    rows: Sequence[Row], chooser: Chooser, vectors: Vectors, options: AnswerOptions | None = None
 ) -> list[Classified]:
     sources = [TextSource(str(number), text=row.text) for number, row in enumerate(rows)]
-    return list(classify_sources(sources, chooser, vectors, _no_files, ways))
+    return list(classify_sources(sources, chooser, vectors, _no_files, options))
 
 
 def _share(rows: Sequence[Row], found: Sequence[Classified]) -> float:
@@ -119,7 +119,7 @@ def test_none_of_these(minilm: Embedder) -> None:
     outside_few = _share(odd, _asked(odd, head, minilm))
     assert min(inside, inside_few) >= 0.75
     assert min(outside, outside_few) >= 0.5
-    forced = [one.answer for one in _asked(odd, chooser, minilm, Ways(other=False))]
+    forced = [one.answer for one in _asked(odd, chooser, minilm, AnswerOptions(other=False))]
     assert all(one and len(one.labels) == 1 for one in forced)
 
 
@@ -131,8 +131,10 @@ def test_labels_by_name_are_not_too_sure_of_other_texts(multilingual: Embedder) 
     chooser = ByName([Label(name) for name in MAIL], multilingual)
     rows = [row for code in ("en", "es", "de") for row in labelled.rows("mail", code)]
     fitting, others = [row for row in rows if row.label], [row for row in rows if not row.label]
-    found = [one.answer for one in _asked(fitting, chooser, multilingual, Ways(other=False))]
-    right = [one is not None and one.told[0][0] == row.label
+    found = [
+        one.answer for one in _asked(fitting, chooser, multilingual, AnswerOptions(other=False))
+    ]
+    right = [one is not None and one.probabilities[0][0] == row.label
              for one, row in zip(found, fitting, strict=True)]  # fmt: skip
     assert np.mean(right) >= 0.7
     assert np.mean([one.probability if one else 1.0 for one in found]) <= np.mean(right) + 0.02
@@ -163,7 +165,7 @@ def test_trained_probabilities_are_not_too_low(minilm: Embedder) -> None:
         for row, one in zip(rest, _asked(rest, head, minilm), strict=True):
             assert one.answer is not None
             shares.append(one.answer.probability)
-            right.append(one.answer.told[0][0] == row.label)
+            right.append(one.answer.probabilities[0][0] == row.label)
     assert abs(np.mean(shares) - np.mean(right)) <= 0.07
 
 
@@ -230,8 +232,8 @@ def test_a_long_text_names_the_passage_that_decides(minilm: Embedder) -> None:
     filler = "The road ran along the river for a while and then turned away from it. " * 14
     bill = "Total due: 1,240.00 euros. Please pay this invoice within thirty days by transfer. " * 6
     chooser = ByName([Label("invoice"), Label("recipe"), Label("contract")], minilm)
-    for ways in (Ways(other=False), Ways(pooling="vote")):
-        (found,) = _asked([Row(f"{filler}\n\n{bill}\n\n{filler}", "")], chooser, minilm, ways)
+    for options in (AnswerOptions(other=False), AnswerOptions(pooling="vote")):
+        (found,) = _asked([Row(f"{filler}\n\n{bill}\n\n{filler}", "")], chooser, minilm, options)
         assert found.answer is not None
         assert found.answer.reason is not None
         assert found.answer.num_passages > 2

@@ -38,15 +38,15 @@ class Chooser(Protocol):
     def rejects(self) -> bool:
         """Whether `none of these` is an answer unless the caller says otherwise."""
 
-    def tell(self, vectors: Array) -> Array:
+    def predict_proba(self, vectors: Array) -> Array:
         """Probabilities, a row for each vector; of one label, they may leave some for none."""
 
-    def near(self, vectors: Array) -> Array:
+    def is_near(self, vectors: Array) -> Array:
         """1 where a text is near enough to a label to be one of its kind at all, else 0."""
 
 
 @dataclass(frozen=True)
-class Ways:
+class AnswerOptions:
     """How probabilities become an answer."""
 
     pooling: Pooling = "mean"
@@ -79,7 +79,7 @@ class Answer:
 
     labels: tuple[str, ...]
     """Those it was given, the likeliest first; none when nothing fits."""
-    told: tuple[tuple[str, float], ...]
+    probabilities: tuple[tuple[str, float], ...]
     """Every label with its probability, the likeliest first."""
     num_passages: int
     calibrated: bool
@@ -91,31 +91,33 @@ class Answer:
     @property
     def probability(self) -> float:
         """Of the likeliest label."""
-        return self.told[0][1] if self.told else 0.0
+        return self.probabilities[0][1] if self.probabilities else 0.0
 
 
 def decide(
     passages: Sequence[Passage],
     vectors: Array,
     chooser: Chooser,
-    ways: Ways,
+    options: AnswerOptions,
     unknown_language: str = "",
 ) -> Answer:
     """The labels of a text by its passages' vectors."""
     sizes = [len(passage.text) for passage in passages]
     texts = [passage.text for passage in passages]
     whole = document_vectors([texts], [vectors]).astype(np.float64)
-    voted = ways.pooling == "vote" and len(passages) > 1
-    each = chooser.tell(vectors)
-    told = (
-        np.average(each, axis=0, weights=np.maximum(sizes, 1)) if voted else chooser.tell(whole)[0]
+    voted = options.pooling == "vote" and len(passages) > 1
+    each = chooser.predict_proba(vectors)
+    shares = (
+        np.average(each, axis=0, weights=np.maximum(sizes, 1))
+        if voted
+        else chooser.predict_proba(whole)[0]
     )
-    near = chooser.near(vectors).max(axis=0) if voted else chooser.near(whole)[0]
-    ways = replace(ways, other=chooser.rejects if ways.other is None else ways.other)
-    if not ways.other and chooser.kind == "one":
-        told = told / max(1e-12, float(told.sum()))
-    given = chosen(told, near, chooser.kind, ways)
-    order = np.argsort(-told, kind="stable")
+    near = chooser.is_near(vectors).max(axis=0) if voted else chooser.is_near(whole)[0]
+    options = replace(options, other=chooser.rejects if options.other is None else options.other)
+    if not options.other and chooser.kind == "one":
+        shares = shares / max(1e-12, float(shares.sum()))
+    given = choose_labels(shares, near, chooser.kind, options)
+    order = np.argsort(-shares, kind="stable")
     first = given[0] if given else int(order[0])
     best = int(each[:, first].argmax())
     reason = Reason(
@@ -124,7 +126,7 @@ def decide(
     )  # fmt: skip
     return Answer(
         tuple(chooser.labels[n] for n in given),
-        tuple((chooser.labels[n], float(told[n])) for n in order),
+        tuple((chooser.labels[n], float(shares[n])) for n in order),
         len(passages),
         chooser.calibrated and not voted and not unknown_language,
         reason,
@@ -132,11 +134,11 @@ def decide(
     )
 
 
-def chosen(told: Array, near: Array, kind: Kind, ways: Ways) -> list[int]:
-    """Which labels some probabilities give, the likeliest first."""
-    order = [int(n) for n in np.argsort(-told, kind="stable")]
-    line = ways.line(kind)
-    able = [n for n in order if told[n] >= line and (not ways.other or near[n] > 0)]
+def choose_labels(shares: Array, near: Array, kind: Kind, options: AnswerOptions) -> list[int]:
+    """The labels of some probabilities, the likeliest first."""
+    order = [int(n) for n in np.argsort(-shares, kind="stable")]
+    line = options.line(kind)
+    able = [n for n in order if shares[n] >= line and (not options.other or near[n] > 0)]
     if kind == "many":
         return able
     return order[:1] if able[:1] == order[:1] else []

@@ -1,4 +1,4 @@
-"""How good a classifier is, told by examples that it had not seen."""
+"""How good a classifier is, measured on examples that it had not seen."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Figures:
     """What always saying the commonest answer would reach."""
     macro_f1: float
     ece: float
-    """How far told and true probabilities lie apart, on average, in ten bins."""
+    """How far predicted and true probabilities lie apart, on average, in ten bins."""
     brier: float
     lines: tuple[Line, ...]
     confusion: tuple[tuple[int, ...], ...] = ()
@@ -71,54 +71,54 @@ def wilson(right: float, count: int, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def ece(told: Array, true: Array, shares: Array | None = None) -> float:
+def ece(predicted: Array, true: Array, shares: Array | None = None) -> float:
     """The expected calibration error of probabilities against 0 or 1, in ten bins of one width.
 
     Args:
-        told: probabilities.
+        predicted: probabilities.
         true: 1 where it was so.
         shares: what each counts, with a sum of 1; all alike when None.
     """
-    if not told.size:
+    if not predicted.size:
         return 0.0
-    shares = np.full(told.shape, 1 / told.size) if shares is None else shares
-    told, true, full = told * shares, true * shares, told
+    shares = np.full(predicted.shape, 1 / predicted.size) if shares is None else shares
+    predicted, true, full = predicted * shares, true * shares, predicted
     bins = np.minimum((full * _BINS).astype(np.int64), _BINS - 1)
     gaps = [
-        abs(float(told[bins == number].sum() - true[bins == number].sum()))
+        abs(float(predicted[bins == number].sum() - true[bins == number].sum()))
         for number in range(_BINS)
     ]
     return sum(gaps)
 
 
-def pairs(told: Array, truth: Array, kind: Kind) -> tuple[Array, Array]:
+def pair_best(predicted: Array, truth: Array, kind: Kind) -> tuple[Array, Array]:
     """What is compared for `ece`: the surest label of each text, or every label."""
     if kind == "many":
-        return told.ravel(), truth.ravel()
-    best = told.argmax(axis=1)
-    rows = np.arange(len(told))
-    return told[rows, best], truth[rows, best]
+        return predicted.ravel(), truth.ravel()
+    best = predicted.argmax(axis=1)
+    rows = np.arange(len(predicted))
+    return predicted[rows, best], truth[rows, best]
 
 
-def brier(told: Array, truth: Array, kind: Kind, shares: Array | None = None) -> float:
-    """The mean square of what was told less what is true: summed over labels, or their mean."""
-    squares = (told - truth) ** 2
+def brier(predicted: Array, truth: Array, kind: Kind, shares: Array | None = None) -> float:
+    """The mean square of predicted less true: summed over labels, or their mean."""
+    squares = (predicted - truth) ** 2
     if kind == "many":
         return float(squares.mean())
     return float(np.average(squares.sum(axis=1), weights=shares))
 
 
-def given(told: Array, kind: Kind) -> Array:
+def select_labels(predicted: Array, kind: Kind) -> Array:
     """Which labels some probabilities give: the likeliest, or all above a half."""
     if kind == "many":
-        return (told > HALF).astype(np.float64)
-    found = np.zeros_like(told)
-    found[np.arange(len(told)), told.argmax(axis=1)] = 1.0
+        return (predicted > HALF).astype(np.float64)
+    found = np.zeros_like(predicted)
+    found[np.arange(len(predicted)), predicted.argmax(axis=1)] = 1.0
     return found
 
 
 def measure_figures(
-    told: Array,
+    predicted: Array,
     truth: Array,
     kind: Kind,
     labels: tuple[str, ...],
@@ -128,10 +128,10 @@ def measure_figures(
     repeats: int,
     even: bool = False,
 ) -> Figures:
-    """All figures of what was told about examples that were not seen.
+    """All figures of what was predicted of examples that were not seen.
 
     Args:
-        told: probabilities, the rows of all repeats after each other.
+        predicted: probabilities, the rows of all repeats after each other.
         truth: the labels of the same rows.
         kind: of labels.
         labels: their names.
@@ -141,7 +141,7 @@ def measure_figures(
         even: whether all labels together count alike for `ece` and `brier`.
     """
     shares = weigh_evenly(truth) if even else None
-    found = given(told, kind)
+    found = select_labels(predicted, kind)
     right = (found == truth).all(axis=1)
     num_tested = len(truth) // repeats
     low, high = wilson(float(right.sum()) / repeats, num_tested)
@@ -153,7 +153,8 @@ def measure_figures(
     return Figures(
         num_tested, folds, repeats, float(right.mean()), low, high,
         float(common.max()) / len(truth), float(np.mean(scores)) if scores else 0.0,
-        ece(*pairs(told, truth, kind), shares), brier(told, truth, kind, shares), lines,
+        ece(*pair_best(predicted, truth, kind), shares),
+        brier(predicted, truth, kind, shares), lines,
         _confusion(found, truth) if kind == "one" else (),
         tuple(line.label for line in lines if line.recall is None or line.num_examples < 2),
     )  # fmt: skip

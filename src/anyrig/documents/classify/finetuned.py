@@ -53,11 +53,11 @@ class FineTuned:
 
     def need(self) -> Workload:
         """What its workers ask for."""
-        ways: tuple[Library, ...] = ("torch",) if self.weights else ()
-        ways += ("onnx",) if self.graph is not None else ()
+        libraries: tuple[Library, ...] = ("torch",) if self.weights else ()
+        libraries += ("onnx",) if self.graph is not None else ()
         return Workload(
             name=f"the classifier {self.name}",
-            libraries=ways,
+            libraries=libraries,
             precisions=("bf16", "fp16", "fp32") if self.weights else ("fp32",),
             worker_bytes=self.weights_bytes * 2 + (100 << 20),
         )
@@ -173,10 +173,10 @@ def _config(folder: Path) -> dict[str, Any]:
 
 def _labels(config: dict[str, Any]) -> tuple[str, ...]:
     """The names by number, as id2label has them."""
-    told = config.get("id2label")
-    if isinstance(told, dict) and told:
+    names = config.get("id2label")
+    if isinstance(names, dict) and names:
         try:
-            by_number = {int(key): str(value) for key, value in told.items()}
+            by_number = {int(key): str(value) for key, value in names.items()}
         except (TypeError, ValueError):
             by_number = {}
         if sorted(by_number) == list(range(len(by_number))) and by_number:

@@ -15,7 +15,7 @@ from anyrig.documents.classify.figures import Figures
 from anyrig.documents.classify.probability import Array, Kind, probabilities
 
 _MAX_LOST = 0.1
-"""Share of the examples that may be further from their own kind than the line of `reaches`."""
+"""Share of the examples that may be further from their own kind than the line of `find_reach`."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ class Head:
         """Whether its reach was made to lose few texts of its kinds."""
         return self.about.rejects
 
-    def tell(self, vectors: Array) -> Array:
+    def predict_proba(self, vectors: Array) -> Array:
         """Probabilities, a row for each vector."""
         its = self.weights
         scores = vectors @ its.weights.T.astype(np.float64) + its.bias
         return probabilities(scores * its.slope + its.shift, self.kind)
 
-    def near(self, vectors: Array) -> Array:
+    def is_near(self, vectors: Array) -> Array:
         """Whether each text is as close to each label's examples as these are to each other."""
         found: Array = (vectors @ self.weights.centres.T >= self.weights.reach).astype(np.float64)
         return found
@@ -119,7 +119,7 @@ def digest(weights: Weights, labels: tuple[str, ...], kind: Kind, fingerprint: s
     return found.hexdigest()
 
 
-def reaches(vectors: Array, truth: Array) -> tuple[Array, Array]:
+def find_reach(vectors: Array, truth: Array) -> tuple[Array, Array]:
     """Where each label's examples lie, and how near a text must come to be of their kind at all.
 
     A text that is none of the labels is to the nearest what an example is to the nearest of the

@@ -31,11 +31,11 @@ from anyrig.text.language import detect_document
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.classify.decide import Answer, Chooser, Ways
+    from anyrig.documents.classify.decide import Answer, AnswerOptions, Chooser
     from anyrig.documents.classify.finetuned import FineTuned, LabelPrediction
     from anyrig.documents.classify.head import Head
     from anyrig.documents.classify.probability import Array, Kind
-    from anyrig.documents.classify.ridge import Prior
+    from anyrig.documents.classify.train import Prior
     from anyrig.documents.protocol import Vectors
     from anyrig.text.manifest import Example, Manifest, Trouble
     from anyrig.work.pool import WorkerPool
@@ -81,7 +81,7 @@ def classify_sources(
     chooser: Chooser,
     vectors: Vectors,
     read: Read,
-    ways: Ways | None = None,
+    options: AnswerOptions | None = None,
 ) -> Iterator[Classified]:
     """What each source is, in order; files are read while those before are embedded.
 
@@ -90,18 +90,18 @@ def classify_sources(
         chooser: by names (`ByName`), by examples (`Head`).
         vectors: of the model that the chooser knows.
         read: files to their pages.
-        ways: how probabilities become an answer.
+        options: how probabilities become an answer.
     """
-    from anyrig.documents.classify.decide import Ways, decide
+    from anyrig.documents.classify.decide import AnswerOptions, decide
 
-    ways = ways or Ways()
+    options = options or AnswerOptions()
     for piece, rows in _embed_sources(sources, vectors, read):
         if piece.error is not None:
             yield Classified(piece.source, error=piece.error)
             continue
         known = vectors.model.languages
         unknown = piece.language if known and piece.language not in known else ""
-        answer = decide(piece.passages, rows, chooser, ways, unknown)
+        answer = decide(piece.passages, rows, chooser, options, unknown)
         yield Classified(piece.source, answer, warnings=piece.warnings)
 
 
@@ -110,7 +110,7 @@ def classify_with_model(
     model: FineTuned,
     pool: WorkerPool,
     read: Read,
-    ways: Ways | None = None,
+    options: AnswerOptions | None = None,
 ) -> Iterator[Classified]:
     """What each source is by a fine-tuned model, in order.
 
@@ -119,11 +119,11 @@ def classify_with_model(
         model: what it is.
         pool: workers that have it loaded.
         read: files to their pages.
-        ways: how probabilities become an answer; long texts are always read in windows.
+        options: how probabilities become an answer; long texts are aloptions read in windows.
     """
-    from anyrig.documents.classify.decide import Ways
+    from anyrig.documents.classify.decide import AnswerOptions
 
-    ways = ways or Ways()
+    options = options or AnswerOptions()
     waiting: deque[tuple[_OpenSource, str]] = deque()
 
     def blocks() -> Iterator[TextBlock]:
@@ -137,12 +137,12 @@ def classify_with_model(
         yield from _take_failed(waiting)
         piece, text = waiting.popleft()
         if outcome.result is None:
-            said = outcome.failure.message if outcome.failure else "no answer"
-            message = Message("{name}: {problem}", name=piece.source.name, problem=said)
+            problem = outcome.failure.message if outcome.failure else "no answer"
+            message = Message("{name}: {problem}", name=piece.source.name, problem=problem)
             error = WorkError(message, hint=MORE_DETAILS)
             yield Classified(piece.source, error=error)
         else:
-            answer = _answer(model, outcome.result[0], text, ways)
+            answer = _answer(model, outcome.result[0], text, options)
             yield Classified(piece.source, answer, warnings=piece.warnings)
     yield from _take_failed(waiting)
 
@@ -154,22 +154,26 @@ def _take_failed(waiting: deque[tuple[_OpenSource, str]]) -> Iterator[Classified
         yield Classified(piece.source, error=piece.error)
 
 
-def _answer(model: FineTuned, told: LabelPrediction, text: str, ways: Ways) -> Answer:
+def _answer(
+    model: FineTuned, predicted: LabelPrediction, text: str, options: AnswerOptions
+) -> Answer:
     import numpy as np
 
-    from anyrig.documents.classify.decide import HALF, Answer, Reason, chosen
+    from anyrig.documents.classify.decide import HALF, Answer, Reason, choose_labels
 
-    shares = np.array(told.probabilities)
-    if ways.other and not ways.at_least:
-        ways = replace(ways, at_least=HALF)  # it knows no text that is none of its labels
-    given = chosen(shares, np.ones(len(shares)), model.kind, ways)
+    shares = np.array(predicted.probabilities)
+    if options.other and not options.at_least:
+        options = replace(options, at_least=HALF)  # it knows no text that is none of its labels
+    given = choose_labels(shares, np.ones(len(shares)), model.kind, options)
     order = np.argsort(-shares, kind="stable")
-    start, end = told.window
-    reason = Reason(model.labels[int(order[0])], text[start:end], 0, start, told.window_probability)
+    start, end = predicted.window
+    reason = Reason(
+        model.labels[int(order[0])], text[start:end], 0, start, predicted.window_probability
+    )
     return Answer(
         tuple(model.labels[n] for n in given),
         tuple((model.labels[int(n)], float(shares[n])) for n in order),
-        told.num_windows, False, reason,
+        predicted.num_windows, False, reason,
     )  # fmt: skip
 
 
@@ -196,7 +200,7 @@ def train_on_examples(
     kind: Kind | None = None,
     prior: Prior = "even",
     word: str = "",
-    tell: Callable[[str, int, int], None] | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
 ) -> TrainedClassifier:
     """A classifier of examples, with its figures.
 
@@ -207,12 +211,12 @@ def train_on_examples(
         kind: whether a text has one label or any number; by default as the examples have it.
         prior: how common each of several labels is taken to be.
         word: what the person calls that model, to find it again.
-        tell: is told what is done, how much of it, and of how many.
+        on_progress: receives what is done, how much of it, and of how many.
     """
-    from anyrig.documents.classify import train as training
+    from anyrig.documents.classify.train import train
     from anyrig.documents.embed import document_vectors
 
-    told = tell or (lambda _what, _done, _all: None)
+    report = on_progress or (lambda _what, _done, _all: None)
     kind = kind or detect_kind(found)
     ordered, troubles = select_examples(found, kind)
     sources = [TextSource(one.place, one.file, one.text) for one in ordered]
@@ -226,14 +230,14 @@ def train_on_examples(
             rows.append(document_vectors([[one.text for one in piece.passages]], [got])[0])
             texts.append(" ".join(" ".join(one.text.split()) for one in piece.passages))
             labels.append(example.labels)
-        told("example", len(rows), len(sources))
+        report("example", len(rows), len(sources))
     kept, known, notes = _drop_copies(texts, labels, kind)
     if not kept:
         raise InvalidInputError("no example could be used", hint=_first(troubles))
     import numpy as np
 
     matrix = np.array([rows[n] for n in kept])
-    head = training.train(matrix, known, kind, vectors.model, prior=prior, word=word)
+    head = train(matrix, known, kind, vectors.model, prior=prior, word=word)
     return TrainedClassifier(head, troubles, notes)
 
 
@@ -252,9 +256,9 @@ def read_examples(
     read: Read,
     *,
     kind: Kind | None = None,
-    tell: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> ExampleTexts:
-    """The texts of examples, files read; `tell` is told how many are done, and of how many."""
+    """The texts of examples, files read; `on_progress` receives how many of how many are done."""
     kind = kind or detect_kind(found)
     ordered, troubles = select_examples(found, kind)
     sources = [TextSource(one.place, one.file, one.text) for one in ordered]
@@ -268,8 +272,8 @@ def read_examples(
         else:
             texts.append(text)
             labels.append(example.labels)
-        if tell is not None:
-            tell(number, len(sources))
+        if on_progress is not None:
+            on_progress(number, len(sources))
     kept, known, notes = _drop_copies([" ".join(text.split()) for text in texts], labels, kind)
     if not kept:
         raise InvalidInputError("no example could be used", hint=_first(troubles))
@@ -282,7 +286,7 @@ def detect_kind(found: Manifest) -> Kind:
 
 
 def select_examples(found: Manifest, kind: Kind) -> tuple[list[Example], list[Trouble]]:
-    """Examples to learn from in an order that is always the same, and those left out."""
+    """Examples to learn from in an order that is aloptions the same, and those left out."""
     taken, troubles = [], list(found.troubles)
     for one in found.examples:
         if kind == "one" and not one.labels:

@@ -37,7 +37,7 @@ _ANYTHING = "something"
 NOISE = 0.085
 """How far scores of labels that do not fit scatter around nothing: one standard deviation."""
 CHANCE = 0.75
-"""Where a text may have several labels: of texts that fit none, how many are told so, as their best
+"""Where a text may have several labels: of texts that fit none, how many get none, as their best
 score of so many labels stays under the line."""
 
 
@@ -79,35 +79,35 @@ class ByName:
         edges = np.cumsum([len(some) for some in texts])
         parts = np.split(rows.astype(np.float64), edges)
         means = np.array([_unit(part.mean(axis=0)) for part in parts])
-        apart = _apart(means[:-1], means[-1], kind)
+        apart = _remove_shared(means[:-1], means[-1], kind)
         spread = float(np.sqrt((apart**2).sum(axis=1).mean()))
         if spread < 1e-6:
             raise InvalidInputError(
                 "the labels mean the same to the model",
                 hint="Choose other names, or describe them.",
             )
-        self._ways = np.array([_unit(row) for row in apart])
+        self._directions = np.array([_unit(row) for row in apart])
         self._temperature = TEMPERATURE * spread
         level = NormalDist().inv_cdf(CHANCE ** (1 / len(labels)))
         self._none = NONE * spread
         self._line = max(level, 1.0) * NOISE * spread
 
-    def tell(self, vectors: Array) -> Array:
+    def predict_proba(self, vectors: Array) -> Array:
         """Probabilities, a row for each vector; what is missing to 1 is that none fits."""
-        scores = vectors @ self._ways.T
+        scores = vectors @ self._directions.T
         if self.kind == "many":
             return probabilities((scores - self._line) / self._temperature, self.kind)
         none = np.full((len(scores), 1), self._none)
         return probabilities(np.hstack([scores, none]) / self._temperature, "one")[:, :-1]
 
-    def near(self, vectors: Array) -> Array:
+    def is_near(self, vectors: Array) -> Array:
         """Whether each text is any nearer to each label than one about something else may be."""
         line = self._line if self.kind == "many" else self._none
-        found: Array = (vectors @ self._ways.T >= line).astype(np.float64)
+        found: Array = (vectors @ self._directions.T >= line).astype(np.float64)
         return found
 
 
-def _apart(means: Array, neutral: Array, kind: Kind) -> Array:
+def _remove_shared(means: Array, neutral: Array, kind: Kind) -> Array:
     """Labels without what says nothing.
 
     Those that exclude each other lose what they share. Those that do not would push each other away
@@ -122,8 +122,8 @@ def _apart(means: Array, neutral: Array, kind: Kind) -> Array:
 def _sentences(label: Label, templates: Sequence[str]) -> list[str]:
     found = [template.replace("{}", label.name) for template in templates]
     if label.description:
-        told = f"{label.name}: {label.description}"
-        found += [template.replace("{}", told) for template in templates]
+        described = f"{label.name}: {label.description}"
+        found += [template.replace("{}", described) for template in templates]
     return found
 
 

@@ -1,7 +1,7 @@
-"""Classifiers that are kept: a folder for each name, in it one for each version, never a part.
+"""Saved classifiers: a folder for each name, in it one for each version, never a part.
 
-    shelf.keep(folder, "bills", head)      bills@1
-    shelf.open_(folder, "bills")           the newest; bills@1 that one
+    save_classifier(folder, "bills", head)     bills@1
+    open_classifier(folder, "bills")           the newest; bills@1 that one
 
 A version is two files: `head.npz`, plain arrays that run nothing when they are opened, and
 `about.json`. The folder is made aside and takes its name when it is whole.
@@ -29,16 +29,16 @@ _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 _HEAD, _ABOUT, _LAST = "head.npz", "about.json", "last"
 
 
-def parted(title: str) -> tuple[str, int | None]:
+def split_title(title: str) -> tuple[str, int | None]:
     """Name and version of `bills@3`; no version of `bills`."""
     name, at, number = title.partition("@")
-    checked(name)
+    validate_name(name)
     if at and not (number.isascii() and number.isdigit() and int(number)):
         raise InvalidInputError(f"{title!r} has no valid version", hint="Example: bills@3.")
     return name, int(number) if at else None
 
 
-def checked(name: str) -> str:
+def validate_name(name: str) -> str:
     """The name, if a folder may have it."""
     if not _NAME.fullmatch(name) or name.endswith("."):
         raise InvalidInputError(
@@ -48,8 +48,8 @@ def checked(name: str) -> str:
     return name
 
 
-def versions(folder: Path, name: str) -> list[int]:
-    """The versions that are kept under a name, the oldest first."""
+def list_versions(folder: Path, name: str) -> list[int]:
+    """The saved versions of a name, the oldest first."""
     try:
         there = list((folder / name).iterdir())
     except OSError:
@@ -57,75 +57,75 @@ def versions(folder: Path, name: str) -> list[int]:
     return sorted(int(p.name) for p in there if p.name.isdigit() and (p / _ABOUT).is_file())
 
 
-def kept(folder: Path) -> list[About]:
-    """All that is kept and can be read, by name and version."""
+def list_classifiers(folder: Path) -> list[About]:
+    """All that can be read, by name and version."""
     try:
         names = sorted(path.name for path in folder.iterdir() if _NAME.fullmatch(path.name))
     except OSError:
         return []
-    return [about for name in names for about in _abouts(folder, name)]
+    return [about for name in names for about in _read_versions(folder, name)]
 
 
-def _abouts(folder: Path, name: str) -> Iterator[About]:
-    for number in versions(folder, name):
+def _read_versions(folder: Path, name: str) -> Iterator[About]:
+    for number in list_versions(folder, name):
         try:
-            yield _about(folder / name / str(number))
+            yield _read_about(folder / name / str(number))
         except StorageError:
-            continue  # a damaged one is told of when it is asked for
+            continue  # reported when it is opened
 
 
-def find(folder: Path, title: str) -> Path:
+def find_version(folder: Path, title: str) -> Path:
     """Where a classifier lies; InvalidInputError with the names that there are."""
-    name, number = parted(title)
-    there = versions(folder, name)
+    name, number = split_title(title)
+    there = list_versions(folder, name)
     if not there:
-        names = sorted({about.name for about in kept(folder)})
+        names = sorted({about.name for about in list_classifiers(folder)})
         known = f"Valid names: {', '.join(names)}." if names else "There are none yet: "
         known += "" if names else "`anyrig classify train EXAMPLES --name NAME` makes one."
         raise InvalidInputError(f"classifier {name!r} not found", hint=known)
     if number is not None and number not in there:
-        told = ", ".join(f"{name}@{one}" for one in there)
-        raise InvalidInputError(f"classifier {title!r} not found", hint=f"Valid names: {told}.")
+        valid = ", ".join(f"{name}@{one}" for one in there)
+        raise InvalidInputError(f"classifier {title!r} not found", hint=f"Valid names: {valid}.")
     return folder / name / str(number or there[-1])
 
 
-def open_(folder: Path, title: str) -> Head:
-    """A classifier, whole; StorageError when its files are not what was kept."""
+def open_classifier(folder: Path, title: str) -> Head:
+    """A classifier, whole; StorageError where its files are damaged."""
     import numpy as np
 
-    place = find(folder, title)
-    about = _about(place)
+    place = find_version(folder, title)
+    about = _read_about(place)
     try:
         with np.load(place / _HEAD, allow_pickle=False) as arrays:
             weights = Weights(*(arrays[name] for name in Weights._fields))
     except Exception as error:  # noqa: BLE001 - numpy raises of many kinds on a damaged file
         raise _damaged(about.title, f"{type(error).__name__}: {error}") from error
     if digest(weights, about.labels, about.kind, about.fingerprint) != about.digest:
-        raise _damaged(about.title, "its numbers are not those that were kept")
+        raise _damaged(about.title, "its numbers are not those that were saved")
     return Head(about, weights)
 
 
-def keep(folder: Path, name: str, head: Head) -> tuple[About, bool]:
-    """Keep a classifier as the next version; whether it is new: the newest may be the same."""
-    checked(name)
-    there = versions(folder, name)
+def save_classifier(folder: Path, name: str, head: Head) -> tuple[About, bool]:
+    """Save a classifier as the next version; whether it is new: the newest may be the same."""
+    validate_name(name)
+    there = list_versions(folder, name)
     if there:
         try:
-            newest = _about(folder / name / str(there[-1]))
+            newest = _read_about(folder / name / str(there[-1]))
         except StorageError:
             newest = None
         if newest is not None and newest.digest == head.about.digest:
             return newest, False
-    number = max([*there, _last(folder / name)]) + 1
+    number = max([*there, _read_last_number(folder / name)]) + 1
     while True:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         about = replace(head.about, name=name, version=number, made=now, anyrig=__version__)
-        if _put(folder / name / str(number), Head(about, head.weights)):
+        if _write(folder / name / str(number), Head(about, head.weights)):
             return about, True
         number += 1  # another process was faster
 
 
-def _put(place: Path, head: Head) -> bool:
+def _write(place: Path, head: Head) -> bool:
     """Write both files aside and give the folder its name; False when that is taken."""
     import numpy as np
 
@@ -155,26 +155,29 @@ def _put(place: Path, head: Head) -> bool:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def delete(folder: Path, title: str) -> list[About]:
+def delete_versions(folder: Path, title: str) -> list[About]:
     """Delete a version, or all of a name; what was deleted. Their numbers are not given again."""
-    name, number = parted(title)
-    find(folder, title)
-    numbers = versions(folder, name) if number is None else [number]
+    name, number = split_title(title)
+    find_version(folder, title)
+    numbers = list_versions(folder, name) if number is None else [number]
     gone = []
-    write_atomic(folder / name / _LAST, str(max([_last(folder / name), *versions(folder, name)])))
+    write_atomic(
+        folder / name / _LAST,
+        str(max([_read_last_number(folder / name), *list_versions(folder, name)])),
+    )
     for one in numbers:
         place = folder / name / str(one)
         try:
-            gone.append(_about(place))
+            gone.append(_read_about(place))
         except StorageError:
-            gone.append(_unread(name, one))
+            gone.append(_describe_unread(name, one))
         aside = place.parent / f".{one}.{secrets.token_hex(6)}"
         os.rename(place, aside)
         shutil.rmtree(aside, ignore_errors=True)
     return gone
 
 
-def _last(place: Path) -> int:
+def _read_last_number(place: Path) -> int:
     """The highest number that was ever given, as far as is known."""
     try:
         return int((place / _LAST).read_text(encoding="ascii"))
@@ -182,11 +185,11 @@ def _last(place: Path) -> int:
         return 0
 
 
-def _unread(name: str, number: int) -> About:
+def _describe_unread(name: str, number: int) -> About:
     return About((), "one", "", "", 0, 0, {}, 0.0, False, name=name, version=number)
 
 
-def _about(place: Path) -> About:
+def _read_about(place: Path) -> About:
     title = f"{place.parent.name}@{place.name}"
     try:
         data: dict[str, Any] = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
@@ -198,8 +201,8 @@ def _about(place: Path) -> About:
         raise _damaged(title, str(error)) from error
 
 
-def _damaged(title: str, said: str) -> StorageError:
+def _damaged(title: str, reason: str) -> StorageError:
     return StorageError(
-        f"the classifier {title} is damaged: {said}",
+        f"the classifier {title} is damaged: {reason}",
         hint=f"`anyrig classify delete {title}`, then train it again.",
     )

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from anyrig.documents.classify import figures
-from anyrig.documents.classify.head import reaches
+from anyrig.documents.classify.head import find_reach
 from anyrig.documents.classify.probability import Array, Kind
-from anyrig.documents.classify.ridge import _Decomposition, fit_ridge, measure_left_out
+from anyrig.documents.classify.train import _Decomposition, fit_ridge, measure_left_out
 
 
 def _clouds(
@@ -51,7 +51,7 @@ def test_a_learnt_head_is_calibrated_on_what_it_never_saw() -> None:
     told = learnt.predict(rows[200:], "one")
     right = float((told.argmax(axis=1) == truth[200:].argmax(axis=1)).mean())
     assert 0.5 < right < 0.95  # neither hopeless nor so easy that anything is calibrated
-    assert figures.ece(*figures.pairs(told, truth[200:], "one")) < 0.07
+    assert figures.ece(*figures.pair_best(told, truth[200:], "one")) < 0.07
 
 
 def test_leaving_out_tells_what_new_texts_show() -> None:
@@ -117,7 +117,7 @@ def test_many_labels_a_text() -> None:
 def test_what_is_none_of_the_labels_lies_beyond_their_reach() -> None:
     rows, truth = _clouds(120, 6, 60, 0.6, 13)
     known, strange = truth[:, :5], truth[:, 5] > 0
-    centres, reach = reaches(rows[~strange][:60], known[~strange][:60])
+    centres, reach = find_reach(rows[~strange][:60], known[~strange][:60])
     near = np.asarray((rows @ centres.T - reach).max(axis=1) >= 0)
     assert near[~strange][60:].mean() > 0.75
     assert near[strange].mean() < 0.35

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.documents.classify import shelf
+from anyrig.documents.classify import registry
 from anyrig.documents.classify.head import Head
 from anyrig.documents.classify.train import train
 from anyrig.documents.model import hashing
@@ -33,24 +33,26 @@ def _head(seed: int = 0) -> Head:
 
 
 def test_versions(spot: Path) -> None:
-    first, new = shelf.keep(spot, "bills", _head(0))
+    first, new = registry.save_classifier(spot, "bills", _head(0))
     assert (first.title, new) == ("bills@1", True)
-    assert shelf.keep(spot, "bills", _head(0)) == (first, False)  # the same again
-    assert shelf.keep(spot, "bills", _head(1))[0].title == "bills@2"
-    assert shelf.open_(spot, "bills").about.title == "bills@2"
-    assert shelf.open_(spot, "bills@1").about == first
-    assert [about.title for about in shelf.kept(spot)] == ["bills@1", "bills@2"]
-    assert [about.title for about in shelf.delete(spot, "bills@2")] == ["bills@2"]
-    assert shelf.keep(spot, "bills", _head(2))[0].title == "bills@3"  # no number twice
-    assert len(shelf.delete(spot, "bills")) == 2
-    assert shelf.kept(spot) == []
-    assert shelf.keep(spot, "bills", _head(2))[0].title == "bills@4"
+    assert registry.save_classifier(spot, "bills", _head(0)) == (first, False)  # the same again
+    assert registry.save_classifier(spot, "bills", _head(1))[0].title == "bills@2"
+    assert registry.open_classifier(spot, "bills").about.title == "bills@2"
+    assert registry.open_classifier(spot, "bills@1").about == first
+    assert [about.title for about in registry.list_classifiers(spot)] == ["bills@1", "bills@2"]
+    assert [about.title for about in registry.delete_versions(spot, "bills@2")] == ["bills@2"]
+    assert (
+        registry.save_classifier(spot, "bills", _head(2))[0].title == "bills@3"
+    )  # no number twice
+    assert len(registry.delete_versions(spot, "bills")) == 2
+    assert registry.list_classifiers(spot) == []
+    assert registry.save_classifier(spot, "bills", _head(2))[0].title == "bills@4"
 
 
 def test_the_same_examples_give_the_same_files(spot: Path) -> None:
     for name in ("one", "two"):
         _head.cache_clear()
-        shelf.keep(spot, name, _head())
+        registry.save_classifier(spot, name, _head())
     first, second = (spot / name / "1" for name in ("one", "two"))
     assert (first / "head.npz").read_bytes() == (second / "head.npz").read_bytes()
     told = [json.loads((place / "about.json").read_text()) for place in (first, second)]
@@ -58,43 +60,45 @@ def test_the_same_examples_give_the_same_files(spot: Path) -> None:
 
 
 def test_damage_is_told_of(spot: Path) -> None:
-    shelf.keep(spot, "bills", _head())
+    registry.save_classifier(spot, "bills", _head())
     file = spot / "bills" / "1" / "head.npz"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(StorageError, match="bills@1 is damaged"):
-        shelf.open_(spot, "bills")
+        registry.open_classifier(spot, "bills")
     (spot / "bills" / "1" / "about.json").write_text("{")
     with pytest.raises(StorageError, match="bills@1 is damaged"):
-        shelf.open_(spot, "bills")
-    assert shelf.kept(spot) == []
-    assert shelf.keep(spot, "bills", _head(1))[0].title == "bills@2"
-    assert len(shelf.delete(spot, "bills@1")) == 1
+        registry.open_classifier(spot, "bills")
+    assert registry.list_classifiers(spot) == []
+    assert registry.save_classifier(spot, "bills", _head(1))[0].title == "bills@2"
+    assert len(registry.delete_versions(spot, "bills@1")) == 1
 
 
 def test_a_pickle_is_not_opened(spot: Path) -> None:
-    shelf.keep(spot, "bills", _head())
+    registry.save_classifier(spot, "bills", _head())
     file = spot / "bills" / "1" / "head.npz"
     with file.open("wb") as out:
         np.savez(out, weights=np.array([{"a": 1}], dtype=object))
     with pytest.raises(StorageError):
-        shelf.open_(spot, "bills")
+        registry.open_classifier(spot, "bills")
 
 
 def test_what_is_half_written_is_not_seen(spot: Path) -> None:
-    shelf.keep(spot, "bills", _head())
+    registry.save_classifier(spot, "bills", _head())
     (spot / "bills" / ".2.abcdef").mkdir()
     (spot / "bills" / "2").mkdir()  # a folder without its files
-    assert shelf.versions(spot, "bills") == [1]
-    assert shelf.open_(spot, "bills").about.version == 1
-    assert shelf.keep(spot, "bills", _head(1))[0].title == "bills@3"
+    assert registry.list_versions(spot, "bills") == [1]
+    assert registry.open_classifier(spot, "bills").about.version == 1
+    assert registry.save_classifier(spot, "bills", _head(1))[0].title == "bills@3"
 
 
 def _keeps(folder: Path, seeds: list[int]) -> None:
     for seed in seeds:
         head = _head()
-        shelf.keep(folder, "bills", replace(head, about=replace(head.about, digest=str(seed))))
+        registry.save_classifier(
+            folder, "bills", replace(head, about=replace(head.about, digest=str(seed)))
+        )
 
 
 def test_two_processes_keep_at_once(spot: Path) -> None:
@@ -108,22 +112,22 @@ def test_two_processes_keep_at_once(spot: Path) -> None:
     for run in runs:
         run.join(60)
         assert run.exitcode == 0
-    assert shelf.versions(spot, "bills") == list(range(1, 13))
-    assert len({about.digest for about in shelf.kept(spot)}) == 12
+    assert registry.list_versions(spot, "bills") == list(range(1, 13))
+    assert len({about.digest for about in registry.list_classifiers(spot)}) == 12
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a@b", ".hidden", "a\\b"])
 def test_names_that_are_none(spot: Path, name: str) -> None:
     with pytest.raises(InvalidInputError):
-        shelf.keep(spot, name, _head())
+        registry.save_classifier(spot, name, _head())
     assert list(spot.iterdir()) == []
 
 
 @pytest.mark.parametrize("title", ["bills@x", "bills@²", "bills@7", "other"])
 def test_versions_that_are_not_there(spot: Path, title: str) -> None:
-    shelf.keep(spot, "bills", _head())
+    registry.save_classifier(spot, "bills", _head())
     with pytest.raises(InvalidInputError):
-        shelf.open_(spot, title)
+        registry.open_classifier(spot, title)
     with pytest.raises(InvalidInputError):
-        shelf.delete(spot, title)
-    assert shelf.versions(spot, "bills") == [1]
+        registry.delete_versions(spot, title)
+    assert registry.list_versions(spot, "bills") == [1]
