@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from anyrig import Rig
 from anyrig.app.engines import VoiceOptions, find_weights_folder
 from anyrig.documents.entities.names import choose
-from anyrig.documents.summarise.writer import find as find_writer
+from anyrig.documents.summarise.abstractive import find as find_writer
 from anyrig.errors import MissingWeightsError
 from anyrig.storage.weights import find_cached_repository, get_repository_name, hash_file
 from anyrig.transcription.models import find_model as find_recogniser

@@ -28,8 +28,8 @@ from anyrig.text.language_names import language_code
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.protocol import Vectors
+    from anyrig.documents.summarise.abstractive import AbstractiveSummarizer
     from anyrig.documents.summarise.files import ChapterSummary, FileSummary
-    from anyrig.documents.summarise.write import Scribe
 
 SUMMARY_FORMATS = (".txt", ".md", ".json")
 FormatHeading = Callable[[str, int], str]
@@ -100,8 +100,8 @@ def summarise(rig: Rig, request: SummariseRequest, on_event: OnEvent) -> Iterato
             by_chapter=request.by_chapter,
             language=request.language,
             vectors=_get_vectors(rig, request, stack, on_event) if request.vectors else None,
-            scribe=_get_writer(rig, request, stack, on_event) if request.model else None,
-            tell=report,
+            summarizer=_get_summarizer(rig, request, stack, on_event) if request.model else None,
+            on_progress=report,
         ):
             report_warnings(one.file, one.warnings, on_event)
             made.append(one)
@@ -117,7 +117,7 @@ def list_failed(made: Iterable[FileSummary]) -> list[FailedFile]:
 def _get_vectors(
     rig: Rig, request: SummariseRequest, stack: ExitStack, on_event: OnEvent
 ) -> Callable[[], Vectors]:
-    """Opens the embedding model of the settings; `model` of the request is one that writes."""
+    """Opens the embedding model of the settings; `model` of the request is another."""
     compute = {name: getattr(request, name) for name in list_options(ComputeOptions)}
     options = rig.request(EmbeddingOptions, **compute, no_cache=request.private)
 
@@ -128,33 +128,35 @@ def _get_vectors(
     return cache(open_once)
 
 
-def _get_writer(
+def _get_summarizer(
     rig: Rig, request: SummariseRequest, stack: ExitStack, on_event: OnEvent
-) -> Callable[[], Scribe]:
+) -> Callable[[], AbstractiveSummarizer]:
     """Opens the model that writes; it is found at once, and loaded for the first text."""
-    from anyrig.documents.summarise.writer import find
+    from anyrig.documents.summarise.abstractive import find
     from anyrig.storage.weights import download_weights
 
     def fetch(repository: str, folder: Path) -> None:
         on_event(NoticeEvent(f"Downloading {repository} ..."))
         download_weights(repository, folder)
 
-    writer = find(request.model, models=rig.folders.models, fetch=fetch if request.fetch else None)
+    model = find(request.model, models=rig.folders.models, fetch=fetch if request.fetch else None)
 
-    def open_writer() -> Scribe:
-        from anyrig.documents.summarise.write import Scribe
+    def open_summarizer() -> AbstractiveSummarizer:
+        from anyrig.documents.summarise.abstractive import AbstractiveSummarizer
         from anyrig.memory.known_sizes import KnownBatchSizes
 
         options = request
         if not any(gpu.usable for gpu in rig.machine.gpus):
             options = replace(request, no_bench=True)  # nothing to choose between
-        plan = place(rig, rig.choose_device(options), writer.need(), options)
+        plan = place(rig, rig.choose_device(options), model.need(), options)
         limits = KnownBatchSizes(rig.folders.batch_limits)
-        return Scribe(writer, placed=plan, environment=rig.environment, limits=limits)
+        return AbstractiveSummarizer(model, placed=plan, environment=rig.environment, limits=limits)
 
-    def borrow_once() -> Scribe:
+    def borrow_once() -> AbstractiveSummarizer:
         name = f"summaries {Path(request.model).name}"
-        return stack.enter_context(rig.models.borrow(name, open_writer, version=str(writer.folder)))
+        return stack.enter_context(
+            rig.models.borrow(name, open_summarizer, version=str(model.folder))
+        )
 
     return cache(borrow_once)
 

@@ -10,9 +10,13 @@ import pytest
 
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discovery import discover
+from anyrig.documents.summarise.abstractive import (
+    AbstractiveSummarizer,
+    Seq2SeqModel,
+    find,
+    in_folder,
+)
 from anyrig.documents.summarise.seq2seq import Piece, Seq2Seq
-from anyrig.documents.summarise.write import Scribe
-from anyrig.documents.summarise.writer import Writer, find, in_folder
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import PlacementPlan, plan_placement
 from anyrig.text.document import Document
@@ -23,16 +27,16 @@ pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
-def bart(tmp_path_factory: pytest.TempPathFactory) -> Writer:
+def bart(tmp_path_factory: pytest.TempPathFactory) -> Seq2SeqModel:
     return in_folder(tiny_writers.bart(tmp_path_factory.mktemp("bart")))
 
 
 @pytest.fixture(scope="module")
-def t5(tmp_path_factory: pytest.TempPathFactory) -> Writer:
+def t5(tmp_path_factory: pytest.TempPathFactory) -> Seq2SeqModel:
     return in_folder(tiny_writers.t5(tmp_path_factory.mktemp("t5")))
 
 
-def placed(writer: Writer) -> PlacementPlan:
+def placed(writer: Seq2SeqModel) -> PlacementPlan:
     machine = discover({})
     return plan_placement(
         machine, choose_device(machine, (DeviceRequest("cpu", "flag"),)), writer.need()
@@ -40,8 +44,8 @@ def placed(writer: Writer) -> PlacementPlan:
 
 
 @pytest.fixture(scope="module")
-def scribe(bart: Writer) -> Iterator[Scribe]:
-    with Scribe(bart, placed=placed(bart), environment=dict(os.environ)) as made:
+def summarizer(bart: Seq2SeqModel) -> Iterator[AbstractiveSummarizer]:
+    with AbstractiveSummarizer(bart, placed=placed(bart), environment=dict(os.environ)) as made:
         yield made
 
 
@@ -49,11 +53,11 @@ def build(text: str) -> Document:
     return Document.from_text(text, Path("a.txt"))
 
 
-def engine(writer: Writer) -> Seq2Seq:
-    return Seq2Seq(placed(writer).placements[0], **writer.recipe().options)
+def engine(writer: Seq2SeqModel) -> Seq2Seq:
+    return Seq2Seq(placed(writer).placements[0], **writer.build_factory().options)
 
 
-def test_a_folder_tells_what_it_reads_and_how(bart: Writer, t5: Writer) -> None:
+def test_a_folder_tells_what_it_reads_and_how(bart: Seq2SeqModel, t5: Seq2SeqModel) -> None:
     assert (bart.longest, bart.prefix, bart.beams) == (96, "", 4)
     assert (t5.longest, t5.prefix, t5.beams) == (512, "summarize: ", 2)
 
@@ -74,32 +78,38 @@ def test_folders_that_do_not_write_are_refused(tmp_path: Path) -> None:
         in_folder(tmp_path)
 
 
-def test_a_long_text_goes_in_windows_that_lose_nothing(scribe: Scribe) -> None:
+def test_a_long_text_goes_in_windows_that_lose_nothing(summarizer: AbstractiveSummarizer) -> None:
     text = tiny_writers.ALICE[:1500]
     told: list[tuple[int, int]] = []
-    found = scribe.summarise(build(text), words=12, tell=lambda n, of: told.append((n, of)))
+    found = summarizer.summarise(
+        build(text), words=12, on_progress=lambda n, of: told.append((n, of))
+    )
     assert len(found.parts) > 3
     assert found.rounds > 1
     covered = "".join("".join(text[part.start : part.end].split()) for part in found.parts)
     assert covered == "".join(text.split())
     assert found.text
-    assert found.method == f"written by {scribe.writer.name}"
+    assert found.method == f"written by {summarizer.model.name}"
     assert told[0][0] == 1
 
 
-def test_the_same_text_gives_the_same_summary(scribe: Scribe) -> None:
+def test_the_same_text_gives_the_same_summary(summarizer: AbstractiveSummarizer) -> None:
     text = tiny_writers.ALICE[:300]
-    assert scribe.summarise(build(text), words=10) == scribe.summarise(build(text), words=10)
+    assert summarizer.summarise(build(text), words=10) == summarizer.summarise(
+        build(text), words=10
+    )
 
 
-def test_a_sentence_longer_than_the_model_is_cut_in_pieces(scribe: Scribe) -> None:
+def test_a_sentence_longer_than_the_model_is_cut_in_pieces(
+    summarizer: AbstractiveSummarizer,
+) -> None:
     text = "word " * 200 + "x" * 300
-    found = scribe.summarise(build(text), words=8, language="en")
+    found = summarizer.summarise(build(text), words=8, language="en")
     assert len(found.parts) > 2
     assert found.parts[-1].end == len(text)
 
 
-def test_the_engine_writes_what_transformers_writes(bart: Writer) -> None:
+def test_the_engine_writes_what_transformers_writes(bart: Seq2SeqModel) -> None:
     import torch
     import transformers
 
@@ -118,7 +128,7 @@ def test_the_engine_writes_what_transformers_writes(bart: Writer) -> None:
     assert ours == " ".join(tokenizer.decode(made[0], skip_special_tokens=True).split())
 
 
-def test_each_piece_keeps_its_own_limits_in_any_company(bart: Writer) -> None:
+def test_each_piece_keeps_its_own_limits_in_any_company(bart: Seq2SeqModel) -> None:
     made = engine(bart)
     short = Piece("Alice was tired.", 6, 2, 4)
     long = Piece("The White Rabbit ran by in a hurry with a watch.", 20, 10, 30)

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.summarise.chapters import chapters
-from anyrig.documents.summarise.extract import Length, extract
-from anyrig.documents.summarise.rank import head_starts
+from anyrig.documents.summarise.extract import Length, extract, rate_positions
+from anyrig.documents.summarise.files import split_chapters
 from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
 from tests.conftest import ROOT
@@ -83,7 +82,7 @@ def test_chapters_of_a_file_that_has_titles() -> None:
     long = "The gate was closed at night and opened in the morning by the old keeper. " * 5
     titles = ("One", "One", "Two", "Three")
     document = build_document(long, long, "Short.", long, path=Path("b.epub"), titles=titles)
-    found = chapters(document, Limits())
+    found = split_chapters(document, Limits())
     assert [one.metadata.title for one in found] == ["One", "Three"]
     assert found[1].parts("chapter")[0].start == 0
 
@@ -91,7 +90,7 @@ def test_chapters_of_a_file_that_has_titles() -> None:
 def test_chapters_of_plain_text_are_found_by_their_headings(tmp_path: Path) -> None:
     path = tmp_path / "book.txt"
     path.write_text(ALICE, encoding="utf-8")
-    found = chapters(Document.from_text(ALICE, path), Limits())
+    found = split_chapters(Document.from_text(ALICE, path), Limits())
     assert len(found) >= 4
     assert all(one.metadata.title for one in found)
 
@@ -100,11 +99,11 @@ def test_a_text_without_chapters_is_one() -> None:
     one = build_document(
         "The gate was closed at night and opened in the morning by its keeper. " * 5
     )
-    assert chapters(one, Limits()) == [one]
+    assert split_chapters(one, Limits()) == [one]
 
 
 def test_position_is_told_for_any_number_of_sentences() -> None:
     # Counted anew for each, the openings of so many paragraphs take minutes.
-    starts = head_starts([True, False] * 100_000)
+    starts = rate_positions([True, False] * 100_000)
     assert starts[0] / starts[1] == pytest.approx(1.15, rel=1e-3)
-    assert head_starts([True] * 3)[0] == 1.5  # where all open one, none gains by it
+    assert rate_positions([True] * 3)[0] == 1.5  # where all open one, none gains by it

@@ -2,17 +2,26 @@
 
     summary = extract(document, length=Length(sentences=5))
 
+A sentence is central when many others are like it and are central themselves (LexRank). Likeness is
+that of words that are rare in the text, and of vectors where there is a model. What stands first in
+the text or in its paragraph gets a head start, as writers put there what matters. No two that say
+the same are taken.
+
 A book is gone through section by section: the best sentences of each are ranked again together, so
 that time grows with the length and not with its square.
 """
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anyrig.documents.summarise import rank
+from anyrig.documents.analyse.stop_words import is_stop
+from anyrig.documents.analyse.words import plain, stem, words
 from anyrig.errors import InvalidInputError
 from anyrig.text import language as languages
 from anyrig.text.tokens import Span, split_paragraphs, split_text
@@ -24,6 +33,8 @@ if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
     from anyrig.text.document import Document, Part
 
+    Floats = NDArray[np.float64]
+
 SENTENCES = 5
 _SECTION = 240
 _KEPT = 40
@@ -31,6 +42,30 @@ _KEPT = 40
 _STEP_SENTENCES = 256
 _LONGEST = 2_000
 """Characters of a sentence: what is longer is a table or a list without full stops."""
+_DAMPING = 0.7
+_ROUNDS = 100
+_LIKE = 0.03  # below this, likeness is chance
+_VECTORS = 0.5
+_FEWEST, _SHORT, _LONG = 5, 9, 45  # words
+# Words that say of a sentence that it sums up.
+_CUES = {
+    "en": "short sum conclusion overall therefore result results study report finding findings "
+    "found shows suggests recommend recommends propose proposes important main key however",
+    "es": "resumen conclusión tanto resultado resultados estudio informe muestra clave principal "
+    "recomienda propone importante embargo",
+    "fr": "résumé conclusion donc résultat résultats étude enquête rapport montre recommande "
+    "propose principal important cependant",
+}
+# What leans on the sentence before: taken alone it hangs in the air.
+_LEANING = {
+    "en": "he she it they this that these those his her its their such both another others some "
+    "one here there then and but or nor nobody",
+    "es": "él ella ellos ellas esto esta este eso esa ese estos estas su sus aquello otros otras "
+    "algunos algunas y pero o ni nadie aquí allí entonces",
+    "fr": "il elle ils elles ce cela ceci cette ces cet son sa ses leur leurs d'autres certains "
+    "certaines et mais ou ni personne ici là alors elle l'un l'une",
+}  # fmt: skip
+_PRONE = re.compile(r"[?]\W*\Z|\A\W*[-–—«\"“‘'`]")
 
 
 @dataclass(frozen=True)
@@ -112,7 +147,7 @@ def extract(
     """
     text = document.text
     spoken = language or languages.detect(text).language
-    spans, firsts = cut(text, spoken, document.parts("page"))
+    spans, firsts = split_sentences(text, spoken, document.parts("page"))
     summary = _Ranking(text, spans, firsts, spoken, vectors, on_step).summary(length)
     order = sorted(summary)
     best = max(summary.values(), default=1.0) or 1.0
@@ -128,7 +163,9 @@ def extract(
     )  # fmt: skip
 
 
-def cut(text: str, language: str, pages: Sequence[Part] = ()) -> tuple[list[Span], list[bool]]:
+def split_sentences(
+    text: str, language: str, pages: Sequence[Part] = ()
+) -> tuple[list[Span], list[bool]]:
     """The sentences of a text, and whether each opens a paragraph; none crosses a page."""
     found: list[Span] = []
     for page in pages:
@@ -141,7 +178,7 @@ def cut(text: str, language: str, pages: Sequence[Part] = ()) -> tuple[list[Span
 
 
 class _Ranking:
-    """The sentences of one text, weighed."""
+    """The sentences of one text, rated."""
 
     def __init__(
         self,
@@ -152,35 +189,35 @@ class _Ranking:
         vectors: Vectors | None,
         on_step: Callable[[], None],
     ) -> None:
-        self._said = [text[start:end] for start, end in spans]
+        self._sentences = [text[start:end] for start, end in spans]
         self._firsts, self._vectors, self._on_step = firsts, vectors, on_step
-        self._bags, self._worth = [], []
-        for number, one in enumerate(self._said, 1):
+        self._terms, self._worth = [], []
+        for number, one in enumerate(self._sentences, 1):
             if number % _STEP_SENTENCES == 0:
                 on_step()
-            bag = rank.terms(one[:_LONGEST], language)
+            bag = _count_terms(one[:_LONGEST], language)
             is_fit = len(one) <= _LONGEST and not _is_heading(one)
-            self._bags.append(bag)
-            self._worth.append(rank.worth(one, bag, language) if is_fit else 0.0)
-        self._starts = rank.head_starts(firsts)
+            self._terms.append(bag)
+            self._worth.append(_rate_shape(one, bag, language) if is_fit else 0.0)
+        self._starts = rate_positions(firsts)
 
     def summary(self, length: Length) -> dict[int, float]:
         """The numbers of the sentences taken, with their scores."""
-        room, in_words = length.room(len(self._said))
-        sizes = [languages.num_words(one) if in_words else 1 for one in self._said]
+        room, in_words = length.room(len(self._sentences))
+        sizes = [languages.num_words(one) if in_words else 1 for one in self._sentences]
         fit = [n for n, value in enumerate(self._worth) if value > 0]
         if not fit:  # a list of words, a poem: better its beginning than nothing
-            fit = [n for n, one in enumerate(self._said) if any(map(str.isalnum, one))]
-            return self._first_of(fit, sizes, room)
+            fit = [n for n, one in enumerate(self._sentences) if any(map(str.isalnum, one))]
+            return self._take_first(fit, sizes, room)
         several = len(fit) > _SECTION
         kept = max(_KEPT, 2 * room if not in_words else room // 6)
         while len(fit) > max(_SECTION, kept):
-            fit = self._best_of_sections(fit, min(kept, _SECTION // 2))
-        scores, alike = self._weighed(fit, whole=several)
-        chosen = rank.picked(scores, alike, [sizes[n] for n in fit], room)
-        return {fit[n]: float(scores[n]) for n in chosen}
+            fit = self._reduce_sections(fit, min(kept, _SECTION // 2))
+        scores, alike = self._score(fit, whole=several)
+        selected = _select(scores, alike, [sizes[n] for n in fit], room)
+        return {fit[n]: float(scores[n]) for n in selected}
 
-    def _first_of(self, fit: Sequence[int], sizes: Sequence[int], room: int) -> dict[int, float]:
+    def _take_first(self, fit: Sequence[int], sizes: Sequence[int], room: int) -> dict[int, float]:
         taken: dict[int, float] = {}
         for n in fit:
             if room <= 0:
@@ -189,35 +226,33 @@ class _Ranking:
             room -= sizes[n]
         return taken
 
-    def _best_of_sections(self, fit: Sequence[int], kept: int) -> list[int]:
+    def _reduce_sections(self, fit: Sequence[int], kept: int) -> list[int]:
         """Of each stretch of sentences the best ones, in order; about half at most."""
         num = -(-len(fit) // _SECTION)
         found: list[int] = []
         for part in range(num):
             self._on_step()
             section = fit[part * len(fit) // num : (part + 1) * len(fit) // num]
-            scores, _ = self._weighed(section, whole=False)
+            scores, _ = self._score(section, whole=False)
             most = max(2, min(kept, len(section) // 2))
             order = sorted(range(len(section)), key=lambda n: (-scores[n], n))[:most]
             found += sorted(section[n] for n in order)
         return found
 
-    def _weighed(
-        self, fit: Sequence[int], *, whole: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _score(self, fit: Sequence[int], *, whole: bool) -> tuple[Floats, Floats]:
         """Scores of some sentences among themselves, and their likeness."""
         import numpy as np
 
         made = None
         if self._vectors is not None:
-            made = self._vectors.matrix([" ".join(self._said[n].split()) for n in fit])
-        alike = rank.likeness([self._bags[n] for n in fit], made)
+            made = self._vectors.matrix([" ".join(self._sentences[n].split()) for n in fit])
+        alike = _compare([self._terms[n] for n in fit], made)
         starts = self._starts[list(fit)]
         # In a book the beginning is no more than one chapter of many.
         if whole:
             starts = np.sqrt(starts)
         shape = np.array([self._worth[n] for n in fit])
-        return rank.central(alike, starts * shape) * shape * np.sqrt(starts), alike
+        return _walk(alike, starts * shape) * shape * np.sqrt(starts), alike
 
 
 def _is_heading(text: str) -> bool:
@@ -226,3 +261,116 @@ def _is_heading(text: str) -> bool:
     return not bare.endswith((".", "!", "?", "…", ":", ";", "。", "！", "？", "।", "؟")) and (
         len(text) < 120 or text.isupper()
     )
+
+
+def _count_terms(sentence: str, language: str) -> Counter[str]:
+    """The telling words of a sentence, counted."""
+    said = (plain(word.text) for word in words(sentence))
+    return Counter(stem(word) for word in said if not is_stop(word.rstrip("'"), language))
+
+
+def _compare(bags: Sequence[Counter[str]], vectors: NDArray[np.float32] | None = None) -> Floats:
+    """How alike each two sentences are, 0 to 1."""
+    import numpy as np
+
+    in_sentences = Counter(term for bag in bags for term in bag)
+    columns = {term: number for number, term in enumerate(sorted(in_sentences))}
+    rows = np.zeros((len(bags), max(1, len(columns))), np.float64)
+    for row, bag in enumerate(bags):
+        for term, count in bag.items():
+            rare = math.log(1.0 + len(bags) / in_sentences[term])
+            rows[row, columns[term]] = count * rare
+    size = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows /= np.where(size > 0, size, 1.0)
+    alike: Floats = rows @ rows.T
+    if vectors is not None:
+        near = np.maximum(0.0, (vectors @ vectors.T).astype(np.float64))
+        alike = (1.0 - _VECTORS) * alike + _VECTORS * near**2
+    return alike
+
+
+def _walk(alike: Floats, start: Floats) -> Floats:
+    """How often a walk from sentence to like sentence comes by each; the mean is 1.
+
+    Args:
+        alike: of each two.
+        start: where the walk begins anew, in any scale.
+    """
+    import numpy as np
+
+    count = len(alike)
+    links = np.where(alike > _LIKE, alike, 0.0)
+    np.fill_diagonal(links, 0.0)
+    begin = start / start.sum()
+    out = links.sum(axis=1, keepdims=True)
+    steps = np.where(out > 0, links / np.where(out > 0, out, 1.0), begin)
+    here = begin.copy()
+    for _ in range(_ROUNDS):
+        following = _DAMPING * (here @ steps) + (1.0 - _DAMPING) * begin
+        if float(np.abs(following - here).sum()) < 1e-9:
+            break
+        here = following
+    scaled: Floats = here * count
+    return scaled
+
+
+def rate_positions(firsts: Sequence[bool]) -> Floats:
+    """What position alone gives each sentence: the first third of a text, and new paragraphs."""
+    import numpy as np
+
+    count = len(firsts)
+    place = np.arange(count) / max(1, count)
+    early = 1.0 + 0.5 * np.exp(-3.0 * place)
+    bonus = 1.15 if sum(firsts) < count else 1.0
+    opens = np.array([bonus if first else 1.0 for first in firsts])
+    starts: Floats = early * opens
+    return starts
+
+
+def _rate_shape(sentence: str, bag: Counter[str], language: str) -> float:
+    """What the shape of a sentence says of it, about 1; 0 for what is no sentence to quote."""
+    said = [plain(word.text) for word in words(sentence)]
+    letters = sum(map(str.isalpha, sentence))
+    if len(said) < _FEWEST or letters < 0.5 * len(sentence.replace(" ", "")) or not bag:
+        return 0.0
+    base = language.partition("-")[0]
+    value = min(1.0, 0.4 + 0.6 * sum(bag.values()) / _SHORT)
+    value *= 1.0 if len(said) <= _LONG else _LONG / len(said)
+    if any(word in _CUES.get(base, "").split() for word in said):
+        value *= 1.15
+    if said[0] in _LEANING.get(base, "").split():
+        value *= 0.75
+    if any(map(str.isdigit, sentence)):
+        value *= 1.08
+    if _PRONE.search(sentence):
+        value *= 0.7  # a question, a piece of talk
+    return value
+
+
+def _select(scores: Floats, alike: Floats, sizes: Sequence[int], room: int) -> list[int]:
+    """The best sentences that fit, by worth less likeness to those taken; in order of choice.
+
+    Args:
+        scores: of each; those of 0 are never taken.
+        alike: of each two.
+        sizes: what each takes of the room: 1, or its words.
+        room: how much there is.
+    """
+    import numpy as np
+
+    top = float(scores.max()) if len(scores) else 0.0
+    taken: list[int] = []
+    left = [n for n in range(len(scores)) if scores[n] > 0]
+    while left and top > 0:
+        closest = alike[np.ix_(left, taken)].max(axis=1) if taken else np.zeros(len(left))
+        gains = scores[left] / top * (1.0 - 0.8 * closest)
+        best = left.pop(int(gains.argmax()))
+        if sizes[best] > room:
+            if not taken and not any(sizes[n] <= room for n in left):
+                return [best]  # one sentence at least, even if it is too long
+            continue
+        room -= sizes[best]
+        taken.append(best)
+        if room <= 0:
+            break
+    return taken

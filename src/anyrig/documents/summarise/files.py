@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from anyrig.documents.reading import Unread, textless
-from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, Summary, extract
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
-    from anyrig.documents.summarise.write import Scribe, Written
-    from anyrig.text.document import Document
+    from anyrig.documents.summarise.abstractive import AbstractiveSummarizer, Written
+    from anyrig.text.document import Chapter, Document
     from anyrig.text.formats.limits import Limits
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
+_FEWEST_LETTERS = 200
+"""Of a chapter: a title page or a list of pictures has nothing to sum up."""
+_NO_PROSE = ("page", "note", "image")
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,8 @@ def summarise_files(
     by_chapter: bool = False,
     language: str = "",
     vectors: Callable[[], Vectors] | None = None,
-    scribe: Callable[[], Scribe] | None = None,
-    tell: Tell = lambda _: None,
+    summarizer: Callable[[], AbstractiveSummarizer] | None = None,
+    on_progress: Report = lambda _: None,
 ) -> Iterator[FileSummary]:
     """A summary of each file, in order; one that cannot be read says why, and the rest go on.
 
@@ -59,26 +62,26 @@ def summarise_files(
         length: of each summary; of each chapter's, by chapters.
         limits: how much a file may ask of the machine.
         by_chapter: whether each chapter has a summary of its own.
-        language: of the texts; found out when empty.
+        language: of the texts; detected when empty.
         vectors: opens a model that knows which sentences mean the like.
-        scribe: opens a model that writes; it takes the place of sentences.
-        tell: is told what is done now.
+        summarizer: opens a model that writes; it takes the place of sentences.
+        on_progress: receives what is done now.
     """
     for one in files:
         name = str(one.path)
         if isinstance(one, Unread):
             yield FileSummary(name, error=one.error)
             continue
-        tell(one_line(one.path.name, 80))
+        on_progress(one_line(one.path.name, 80))
         try:
             read = _blank_images(one)
             if not any(map(str.isalnum, read.text)):
                 read = one  # nothing but pictures: their descriptions are all there is
-            parts = chapters(read, limits) if by_chapter else [read]
+            parts = split_chapters(read, limits) if by_chapter else [read]
             summaries = tuple(
                 ChapterSummary(
                     part.metadata.title if by_chapter else "",
-                    _one(part, length, language, vectors, scribe, tell),
+                    _summarise(part, length, language, vectors, summarizer, on_progress),
                 )
                 for part in parts
             )
@@ -105,19 +108,19 @@ def _blank_images(document: Document) -> Document:
     )
 
 
-def _one(
+def _summarise(
     part: Document,
     length: Length,
     language: str,
     vectors: Callable[[], Vectors] | None,
-    scribe: Callable[[], Scribe] | None,
-    tell: Tell,
+    summarizer: Callable[[], AbstractiveSummarizer] | None,
+    on_progress: Report,
 ) -> Summary | Written:
     if not any(map(str.isalnum, part.text)):
         raise textless(part)
-    if scribe is None:
+    if summarizer is None:
         made = vectors() if vectors is not None else None
-        step = partial(tell, one_line(part.path.name, 80))
+        step = partial(on_progress, one_line(part.path.name, 80))
         return extract(part, length=length, language=language, vectors=made, on_step=step)
     if length.share:
         raise InvalidInputError(
@@ -129,7 +132,50 @@ def _one(
             ),
         )
     words = length.words or 25 * (length.sentences or 5)
-    return scribe().summarise(
+    return summarizer().summarise(
         part, words=words, language=language,
-        tell=lambda done, total: tell(f"{one_line(part.path.name, 60)}: window {done} of {total}"),
+        on_progress=lambda done, total: on_progress(
+            f"{one_line(part.path.name, 60)}: window {done} of {total}"
+        ),
     )  # fmt: skip
+
+
+def split_chapters(document: Document, limits: Limits) -> list[Document]:
+    """The chapters in order, each with its title; offsets are those within the chapter.
+
+    A file that is read chapter by chapter has them already; of one with pages, or of plain text,
+    the headings are sought. A file without any is one chapter.
+    """
+    found = [document] if document.has_pages else _split_by_titles(document)
+    if len(found) < 2 and document.format in ("pdf", "txt"):
+        found = _split_by_headings(document, limits) or found
+    long = [one for one in found if sum(map(str.isalpha, one.text)) >= _FEWEST_LETTERS]
+    return long or [document]
+
+
+def _split_by_titles(document: Document) -> list[Document]:
+    return [
+        _take(document, tuple(run), title or document.metadata.title)
+        for title, run in groupby(document.chapters, key=lambda chapter: chapter.title)
+    ]
+
+
+def _split_by_headings(document: Document, limits: Limits) -> list[Document]:
+    from anyrig.text.sandbox import read_book
+
+    try:
+        whole = read_book(document.path, limits=limits)
+    except AnyrigError:  # pages that only OCR can read: they have no headings to go by
+        return []
+    return [
+        _take(document, (replace(chapter, blocks=prose),), chapter.title)
+        for chapter in whole.chapters
+        if chapter.role == "body"
+        and (prose := tuple(b for b in chapter.blocks if b.kind not in _NO_PROSE))
+    ]
+
+
+def _take(document: Document, chapters: tuple[Chapter, ...], title: str) -> Document:
+    return replace(
+        document, chapters=chapters, metadata=replace(document.metadata, title=title), scans=()
+    )

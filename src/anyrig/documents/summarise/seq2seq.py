@@ -66,20 +66,20 @@ class Seq2Seq(BaseEngine):
         self._device: torch.device = self.handle.device
         self._prefix, self._longest = prefix, longest
         self._beams, self._penalty = beams, length_penalty
-        self._tokenizer = tokenizer(folder)
-        self._model = _loaded(folder, placement.precision).to(self._device).eval()
+        self._tokenizer = open_tokenizer(folder)
+        self._model = _load(folder, placement.precision).to(self._device).eval()
 
     def run(self, batch: Sequence[Piece]) -> list[str]:
         """A summary of each; how much may be written is each one's own, whatever its company."""
         found = [""] * len(batch)
         for limits in dict.fromkeys((piece.least, piece.most) for piece in batch):
             rows = [n for n, piece in enumerate(batch) if (piece.least, piece.most) == limits]
-            told = self._told([batch[n].text for n in rows], *limits)
-            for row, text in zip(rows, told, strict=True):
+            texts = self._write([batch[n].text for n in rows], *limits)
+            for row, text in zip(rows, texts, strict=True):
                 found[row] = text
         return found
 
-    def _told(self, texts: Sequence[str], least: int, most: int) -> list[str]:
+    def _write(self, texts: Sequence[str], least: int, most: int) -> list[str]:
         import torch
 
         rows = self._tokenizer(
@@ -98,8 +98,8 @@ class Seq2Seq(BaseEngine):
         return [" ".join(str(text).split()) for text in written]
 
 
-def tokenizer(folder: str) -> Any:
-    """The folder's tokenizer."""
+def open_tokenizer(folder: str) -> Any:
+    """That of a folder."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
@@ -112,7 +112,7 @@ def tokenizer(folder: str) -> Any:
         ) from error
 
 
-def _loaded(folder: str, precision: str) -> Any:
+def _load(folder: str, precision: str) -> Any:
     try:
         import torch
         from transformers import AutoModelForSeq2SeqLM
