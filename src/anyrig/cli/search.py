@@ -6,6 +6,7 @@ import argparse
 import re
 import shutil
 import textwrap
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ best, or if it has nearly as many of the words as the passage that has most; --m
 minimum, --all shows the rest too. --json has offsets in page and file, and links."""
 _MAX_LINES = 6
 _CONTEXT = 80
+_MAX_ROW = 60
+"""Characters of a row that stays a line: running text is broken at 65 and more."""
 _ON, _OFF, _SENTENCE = "\ue000", "\ue001", "\ue002"  # private characters, until lines are wrapped
 
 
@@ -100,7 +103,7 @@ def _print_passage(hit: Hit, *, full: bool) -> None:
     start = 0 if full else _find_start(hit)
     text = ("... " if start else "") + _mark_matches(hit, start)
     width = max(40, min(110, shutil.get_terminal_size().columns) - 4)
-    lines = textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)
+    lines = list(_wrap_passage(text, width))
     if not full and len(lines) > _MAX_LINES:
         lines = [*lines[:_MAX_LINES], "..."]
     on, _, off = paint("\0", "bright").partition("\0")
@@ -130,4 +133,17 @@ def _mark_matches(hit: Hit, start: int) -> str:
         if position >= start:
             parts += [hit.text[at:position], mark]
             at = position
-    return " ".join("".join([*parts, hit.text[at:]]).split())
+    return "".join([*parts, hit.text[at:]])
+
+
+def _wrap_passage(text: str, width: int) -> Iterator[str]:
+    """A passage in lines: paragraphs, and the rows of tables, lists and heads of letters, stay
+    apart; lines of running text are joined.
+    """
+    for paragraph in re.split(r"\n\s*\n", text):
+        rows = paragraph.splitlines()
+        if "\t" not in paragraph and max(map(len, rows), default=0) > _MAX_ROW:
+            rows = [" ".join(rows)]
+        for row in rows:
+            cells = (" ".join(cell.split()) for cell in row.split("\t"))
+            yield from textwrap.wrap("  ".join(cells), width, break_on_hyphens=False)
