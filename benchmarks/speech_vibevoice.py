@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from anyrig.speech.models.vibevoice.generate import GenerationInput, Generator
-from anyrig.speech.models.vibevoice.model import VibeVoice
+from anyrig.speech.models.vibevoice.generate import GenerationInput, SpeechGenerator
+from anyrig.speech.models.vibevoice.model import VibeVoiceModel
 from benchmarks import vibevoice_reference as reference
 from benchmarks.harness import Row, median_and_range
 from benchmarks.torch_tools import full_fp32, peak_bytes, release_memory, synchronize
@@ -82,9 +82,9 @@ def _measure_peer(model: Any, rows: int) -> float:
     return speed
 
 
-def _measure_ours(ours: VibeVoice, model: Any, rows: int) -> tuple[float, str]:
+def _measure_ours(ours: VibeVoiceModel, model: Any, rows: int) -> tuple[float, str]:
     """Seconds of audio per second, of whole utterances; the first run captures."""
-    speaker = Generator(ours)
+    speaker = SpeechGenerator(ours)
     speaker.token_bias = (-1e9, -1e9, -1e9, 0.0)
     prompts = reference.make_prompts(model, [PROMPT_TOKENS] * rows)
     utterances = [
@@ -109,9 +109,9 @@ def _measure_ours(ours: VibeVoice, model: Any, rows: int) -> tuple[float, str]:
     return median_and_range(speeds)
 
 
-def _measure_first_audio(ours: VibeVoice, model: Any) -> Row:
+def _measure_first_audio(ours: VibeVoiceModel, model: Any) -> Row:
     """Seconds until one utterance is heard: its first part, beside the whole take."""
-    generator = Generator(ours)
+    generator = SpeechGenerator(ours)
     generator.token_bias = (-1e9, -1e9, -1e9, 0.0)
     (prompt,) = reference.make_prompts(model, [PROMPT_TOKENS])
     given = GenerationInput(ours.embed_tokens(prompt), seed=1, max_frames=OUR_FRAMES)
@@ -132,7 +132,7 @@ def _measure_first_audio(ours: VibeVoice, model: Any) -> Row:
 
 
 def _check(
-    model: Any, ours: VibeVoice, name: str, low: float | None = None, high: float | None = None
+    model: Any, ours: VibeVoiceModel, name: str, low: float | None = None, high: float | None = None
 ) -> Row:
     """The worst of 50 frames of rows of unequal length, each on the reference's inputs."""
     prompts = reference.make_prompts(model, PROMPT_LENGTHS)

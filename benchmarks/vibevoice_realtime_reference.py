@@ -167,11 +167,11 @@ def build_ours(
     config: dict[str, Any], weights: dict[str, Tensor], device: str, dtype: torch.dtype
 ) -> RealtimeVoice:
     """Our model on given weights."""
-    from anyrig.speech.models.vibevoice.codec import Weights
+    from anyrig.speech.models.vibevoice.codec import LazyWeights
     from anyrig.speech.models.vibevoice.realtime_model import RealtimeVoice, rename_weights
     from anyrig.speech.models.vibevoice.shapes import read_realtime_shape
 
-    given = Weights(weights.__getitem__, torch.device(device), dtype)
+    given = LazyWeights(weights.__getitem__, torch.device(device), dtype)
     return RealtimeVoice(read_realtime_shape(config), rename_weights(given))
 
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from anyrig.speech.models.vibevoice import model as models
-from anyrig.speech.models.vibevoice.codec import Weights
+from anyrig.speech.models.vibevoice.codec import LazyWeights
 from anyrig.speech.models.vibevoice.generate import SPEAK, FrameLoop
-from anyrig.speech.models.vibevoice.model import VibeVoice
+from anyrig.speech.models.vibevoice.model import VibeVoiceModel
 from anyrig.speech.models.vibevoice.solver import SolverStep, plan_steps
 
 # The sizes of the published 1.5B model, as its config.json has them.
@@ -132,11 +132,11 @@ def _fill(name: str, parameter: Tensor, source: torch.Generator) -> None:
         parameter.normal_(0.0, WEIGHT_SCALE * fan_in**-0.5, generator=source)
 
 
-def build_ours(model: Any, num_steps: int = 10) -> VibeVoice:
+def build_ours(model: Any, num_steps: int = 10) -> VibeVoiceModel:
     """Our model on the same weights."""
     first = next(model.parameters())
-    given = Weights(model.state_dict().__getitem__, first.device, first.dtype)
-    return VibeVoice(models.read_shape(model.config.to_dict()), given, num_steps=num_steps)
+    given = LazyWeights(model.state_dict().__getitem__, first.device, first.dtype)
+    return VibeVoiceModel(models.read_shape(model.config.to_dict()), given, num_steps=num_steps)
 
 
 class _StepOutput(NamedTuple):
@@ -258,7 +258,9 @@ class Difference(NamedTuple):
     cosine: dict[str, float]
 
 
-def compare(model: Any, ours: VibeVoice, prompts: Sequence[Tensor], num_frames: int) -> Difference:
+def compare(
+    model: Any, ours: VibeVoiceModel, prompts: Sequence[Tensor], num_frames: int
+) -> Difference:
     """Our frames beside transformers' on the same inputs and noise."""
     seen = record(model, prompts, [model.config.audio_token_id] * (num_frames + 1))
     rows, longest = len(prompts), max(len(prompt) for prompt in prompts)

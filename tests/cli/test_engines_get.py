@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
 from anyrig.speech.engines import engine_class
+from anyrig.speech.models.vibevoice.checkpoint import list_tensors
 from tests.conftest import Anyrig
+
+PRESET = Path(__file__).parents[1] / "speech/models/vibevoice_realtime/en-Tiny_woman.pt"
 
 COMMIT = "0123456789" * 4
 
@@ -44,9 +47,33 @@ def build_vibevoice() -> dict[str, bytes]:
     }
 
 
-FILES = {"vits": build_vits, "vibevoice": build_vibevoice}
-LARGE = {"vits": "model.safetensors", "vibevoice": "model-00001-of-00002.safetensors"}
-TOKENIZER = {"vits": "vocab.json", "vibevoice": "tokenizer.json"}
+def build_realtime() -> dict[str, bytes]:
+    from benchmarks.vibevoice_realtime_reference import TINY
+
+    tensors = {name: np.zeros(shape, np.float32) for name, shape in list_tensors(TINY).items()}
+    return {"config.json": json.dumps(TINY).encode(), "model.safetensors": save(tensors)}
+
+
+def build_unpublished(engine: str) -> dict[str, bytes]:
+    """What its repository does not have: a person puts it beside the weights."""
+    if engine != "vibevoice-realtime":
+        return {}
+    tokenizer = json.dumps({"model": {"type": "BPE"}}).encode()
+    return {"tokenizer.json": tokenizer, "voices/en-Tiny_woman.pt": PRESET.read_bytes()}
+
+
+FILES = {"vits": build_vits, "vibevoice": build_vibevoice, "vibevoice-realtime": build_realtime}
+LARGE = {
+    "vits": "model.safetensors",
+    "vibevoice": "model-00001-of-00002.safetensors",
+    "vibevoice-realtime": "model.safetensors",
+}
+TOKENIZER = {
+    "vits": "vocab.json",
+    "vibevoice": "tokenizer.json",
+    "vibevoice-realtime": "tokenizer.json",
+}
+MODEL_TYPE = {"vibevoice-realtime": "vibevoice_streaming"}
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -108,8 +135,8 @@ def models(tmp_path: Path) -> Path:
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:
-    folder.mkdir(parents=True)
     for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     return folder
 
@@ -121,11 +148,18 @@ def spoil(files: dict[str, bytes], kind: str, engine: str) -> str:
         del files[TOKENIZER[engine]]
         return TOKENIZER[engine]
     if kind == "shape":
-        (name,) = json.loads(files[large][8 : 8 + int.from_bytes(files[large][:8], "little")])
-        files[large] = save({name: np.zeros((31, 64), np.float32)})
-        return f"{large}: {name} has the shape [31, 64], and config.json asks for [30, 64]"
+        tensors = load(files[large])
+        name = next(name for name in tensors if "embed_tokens" in name)
+        rows, width = tensors[name].shape
+        files[large] = save(tensors | {name: np.zeros((rows + 1, width), np.float32)})
+        return (
+            f"{large}: {name} has the shape [{rows + 1}, {width}],"
+            f" and config.json asks for [{rows}, {width}]"
+        )
     if kind == "no tensor":
-        files[large] = save({"other": np.zeros((30, 64), np.float32)})
+        tensors = load(files[large])
+        name = next(name for name in tensors if "embed_tokens" in name)
+        files[large] = save({"other": tensors.pop(name), **tensors})
         return "embed_tokens.weight"
     if kind == "cut off":
         files[large] = files[large][:-100]
@@ -134,7 +168,7 @@ def spoil(files: dict[str, bytes], kind: str, engine: str) -> str:
         files[large] = b"<html>Please log in</html>" * 10
         return f"{large} is not a safetensors file"
     files["config.json"] = json.dumps({"model_type": "bert"}).encode()
-    return f"contains bert, not {engine}"
+    return f"contains bert, not {MODEL_TYPE.get(engine, engine)}"
 
 
 WRONG = ("no tokenizer", "shape", "no tensor", "cut off", "not safetensors", "other model")
@@ -145,6 +179,7 @@ def test_a_download_that_was_cut_goes_on_and_ends_ready(
     anyrig: Anyrig, hub: type[Hub], models: Path, engine: str
 ) -> None:
     hub.files = FILES[engine]()
+    write(models / engine, build_unpublished(engine))
     large = LARGE[engine]
     hub.cut_at = 5000
     done = anyrig("engines", "get", engine, "--yes")
@@ -175,8 +210,10 @@ def test_a_file_with_another_hash_is_named_and_never_used(
 def test_what_is_wrong_with_weights_is_named_before_anything_loads(
     anyrig: Anyrig, hub: type[Hub], models: Path, tmp_path: Path, engine: str, kind: str
 ) -> None:
-    hub.files = FILES[engine]()
-    words = spoil(hub.files, kind, engine)
+    files = FILES[engine]() | (unpublished := build_unpublished(engine))
+    words = spoil(files, kind, engine)
+    hub.files = {name: data for name, data in files.items() if name not in unpublished}
+    write(models / engine, {name: files[name] for name in unpublished if name in files})
     done = anyrig("engines", "get", engine, "--yes")
     assert done.returncode in (2, 4)
     assert words in done.stderr
@@ -184,7 +221,7 @@ def test_what_is_wrong_with_weights_is_named_before_anything_loads(
     spoken = anyrig("speak", "Hello.", "--engine", engine, "-o", "a.wav")
     assert spoken.returncode == done.returncode
     assert words in spoken.stderr
-    source = write(tmp_path / "stick", hub.files)
+    source = write(tmp_path / "stick", files)
     before = sorted((models / engine).rglob("*"))
     done = anyrig("engines", "get", engine, "--yes", "--from", str(source))
     assert done.returncode in (2, 4)
@@ -197,7 +234,7 @@ def test_a_folder_serves_where_there_is_no_network(
     anyrig: Anyrig, hub: type[Hub], models: Path, tmp_path: Path, engine: str
 ) -> None:
     hub.files = FILES[engine]()
-    elsewhere = tmp_path / "elsewhere"
+    elsewhere = write(tmp_path / "elsewhere", build_unpublished(engine))
     done = anyrig("engines", "get", engine, "--yes", "--to", str(elsewhere))
     assert done.returncode == 0, done.stderr
     hub.files = {}
@@ -218,3 +255,33 @@ def test_a_folder_serves_where_there_is_no_network(
     done = anyrig("engines", "get", engine, "--yes", "--from", str(config))
     assert done.returncode == 2
     assert "is not a folder" in done.stderr
+
+
+def test_what_no_hub_has_is_named_and_nothing_is_downloaded_twice(
+    anyrig: Anyrig, hub: type[Hub], models: Path
+) -> None:
+    """The tokenizer of vibevoice-realtime is another model's, its presets are on no hub."""
+    engine = "vibevoice-realtime"
+    hub.files = FILES[engine]()
+    done = anyrig("engines", "get", engine, "--yes")
+    assert done.returncode == 4
+    assert "tokenizer.json, voices/*.pt" in done.stderr
+    assert "Qwen/Qwen2.5-0.5B" in done.stderr
+    assert "demo/voices/streaming_model" in done.stderr
+    write(models / engine, build_unpublished(engine))
+    asked = list(hub.asked)
+    done = anyrig("engines", "get", engine, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert hub.asked == asked
+    assert done.stdout.splitlines()[-1] == f'Next: anyrig speak "Hello." --engine {engine}'
+
+
+def test_a_voice_of_hibari_that_is_not_the_published_one_is_named(
+    anyrig: Anyrig, hub: type[Hub]
+) -> None:
+    """Its hash is known beforehand: even a hub that agrees with itself is not believed."""
+    hub.files = {"voices/bf_emma.int8.onnx": b"another voice" * 1000}
+    done = anyrig("engines", "get", "hibari", "--yes")
+    assert done.returncode == 4
+    assert "bf_emma.int8.onnx" in done.stderr
+    assert "SHA-256 differs" in done.stderr

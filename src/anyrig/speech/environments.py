@@ -103,7 +103,7 @@ class EnvironmentSpec:
 
 
 @dataclass(frozen=True)
-class Stamp:
+class EnvironmentStamp:
     """What a complete environment holds; the names are those in its file."""
 
     recipe: str
@@ -149,10 +149,12 @@ class Environment:
         return self.folder.joinpath(*inside)
 
     @property
-    def stamp(self) -> Stamp | None:
+    def stamp(self) -> EnvironmentStamp | None:
         """None if it is incomplete."""
         try:
-            return Stamp(**json.loads((self.folder / _STAMP).read_text(encoding="utf-8")))
+            return EnvironmentStamp(
+                **json.loads((self.folder / _STAMP).read_text(encoding="utf-8"))
+            )
         except (OSError, ValueError, TypeError):
             return None
 
@@ -167,7 +169,7 @@ class Environment:
         is_current = stamp.recipe == self.fingerprint and _parse(stamp.python) >= MIN_PYTHON
         return "ready" if is_current else "stale"
 
-    def require(self) -> Stamp:
+    def require(self) -> EnvironmentStamp:
         """What it holds; MissingPackageError if it cannot be used."""
         state, stamp = self.state, self.stamp
         if state != "ready" or stamp is None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from anyrig.speech.models.layers import PaddingMask
 from anyrig.speech.models.vibevoice import operations
-from anyrig.speech.models.vibevoice.codec import Block, ConvState, Weights
+from anyrig.speech.models.vibevoice.codec import CodecBlock, ConvState, LazyWeights
 from anyrig.speech.models.vibevoice.shapes import CodecShape
 
 pytestmark = pytest.mark.gpu
@@ -87,7 +87,7 @@ def test_a_block_of_the_codec(
 
     def run(device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         state = ConvState(before.to(device, dtype))
-        block = Block(Weights(tensors.__getitem__, device, dtype), shape)
+        block = CodecBlock(LazyWeights(tensors.__getitem__, device, dtype), shape)
         return block(x.to(device, dtype), state), state.after
 
     for got, wanted in zip(run(gpu, dtype), run(torch.device("cpu"), torch.float32), strict=True):

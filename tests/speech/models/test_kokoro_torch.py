@@ -23,7 +23,7 @@ from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.speech.engines.kokoro import PhonemeInput
 from anyrig.speech.models import kokoro
 from anyrig.speech.models.kokoro import KokoroNet
-from anyrig.speech.models.kokoro_decoder import Rows, Transform, TransformShape
+from anyrig.speech.models.kokoro_decoder import FrameRows, Transform, TransformShape
 from anyrig.speech.models.layers import PaddingMask, TensorFormat
 
 CONFIG: dict[str, Any] = {
@@ -128,7 +128,7 @@ def test_curves_and_decoder_agree_with_the_published_ones(published: Any) -> Non
     frames = [9, 8, 6]
     torch.manual_seed(2)
     told, sound = torch.randn(3, 9, 640), torch.randn(3, 9, 512)
-    style, given = torch.randn(3, 128) * 0.3, Rows(frames, torch.device("cpu"))
+    style, given = torch.randn(3, 128) * 0.3, FrameRows(frames, torch.device("cpu"))
     given.at(1).padding(told)
     given.at(1).padding(sound)
     with torch.inference_mode():

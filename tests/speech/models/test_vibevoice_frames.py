@@ -12,7 +12,7 @@ import torch
 
 from anyrig.errors import InvalidInputError
 from anyrig.speech.models.vibevoice import model as models
-from anyrig.speech.models.vibevoice.codec import Weights
+from anyrig.speech.models.vibevoice.codec import LazyWeights
 from anyrig.speech.models.vibevoice.generate import (
     BEGIN,
     END,
@@ -20,9 +20,9 @@ from anyrig.speech.models.vibevoice.generate import (
     STOP,
     FrameLoop,
     GenerationInput,
-    Generator,
+    SpeechGenerator,
 )
-from anyrig.speech.models.vibevoice.model import VibeVoice
+from anyrig.speech.models.vibevoice.model import VibeVoiceModel
 from anyrig.speech.models.vibevoice.solver import plan_steps
 from benchmarks import vibevoice_reference as reference
 
@@ -35,11 +35,11 @@ def theirs() -> Any:
 
 
 @pytest.fixture(scope="module")
-def mine(theirs: Any) -> VibeVoice:
+def mine(theirs: Any) -> VibeVoiceModel:
     return reference.build_ours(theirs)
 
 
-def test_every_frame_is_transformers_own(theirs: Any, mine: VibeVoice) -> None:
+def test_every_frame_is_transformers_own(theirs: Any, mine: VibeVoiceModel) -> None:
     prompts = reference.make_prompts(theirs, [9, 4, 23])
     found = reference.compare(theirs, mine, prompts, 50)
     assert max(found.largest.values()) < 1e-5
@@ -53,7 +53,7 @@ def test_every_frame_is_close_in_half_precision() -> None:
     assert min(found.cosine.values()) > 0.999
 
 
-def test_audio_that_stops_and_begins_again(theirs: Any, mine: VibeVoice) -> None:
+def test_audio_that_stops_and_begins_again(theirs: Any, mine: VibeVoiceModel) -> None:
     """The free sequence goes back to its beginning, and what is heard goes on."""
     said = [SPEAK, SPEAK, SPEAK, STOP, BEGIN, SPEAK, SPEAK, STOP, BEGIN, SPEAK, SPEAK]
     tokens = [mine.shape.tokens.all[word] for word in said]
@@ -73,7 +73,7 @@ def test_audio_that_stops_and_begins_again(theirs: Any, mine: VibeVoice) -> None
     torch.testing.assert_close(torch.stack(spoken), torch.stack(seen.sounds), atol=1e-5, rtol=1e-4)
 
 
-def test_a_first_token_that_is_no_audio(theirs: Any, mine: VibeVoice) -> None:
+def test_a_first_token_that_is_no_audio(theirs: Any, mine: VibeVoiceModel) -> None:
     said = [BEGIN, SPEAK, SPEAK]
     prompts = reference.make_prompts(theirs, [5])
     seen = reference.record(theirs, prompts, [mine.shape.tokens.all[word] for word in said])
@@ -86,7 +86,7 @@ def test_a_first_token_that_is_no_audio(theirs: Any, mine: VibeVoice) -> None:
     torch.testing.assert_close(frames.audio[0], seen.sounds[-1], atol=1e-5, rtol=1e-4)
 
 
-def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> None:
+def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoiceModel) -> None:
     """Rows of unequal length that end at different times, so that the others move up."""
     prompts = reference.make_prompts(theirs, [9, 4, 23, 12, 6])
     limits = [5, 21, 9, 30, 2]
@@ -102,7 +102,7 @@ def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> N
         np.testing.assert_allclose(sound, alone, atol=1e-4)
 
 
-def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoice) -> None:
+def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoiceModel) -> None:
     utterance = GenerationInput(
         mine.embed_tokens(reference.make_prompts(theirs, [6])[0]), seed=3, max_frames=19
     )
@@ -112,8 +112,8 @@ def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoice) -> None:
     assert not np.allclose(usual, other)
 
 
-def test_a_row_that_ends_is_heard_no_more(theirs: Any, mine: VibeVoice) -> None:
-    speaker = Generator(mine)
+def test_a_row_that_ends_is_heard_no_more(theirs: Any, mine: VibeVoiceModel) -> None:
+    speaker = SpeechGenerator(mine)
     speaker.token_bias = (0.0, -1e9, -1e9, -1e9)
     utterance = GenerationInput(
         mine.embed_tokens(reference.make_prompts(theirs, [6])[0]), seed=3, max_frames=19
@@ -124,7 +124,7 @@ def test_a_row_that_ends_is_heard_no_more(theirs: Any, mine: VibeVoice) -> None:
     assert speaker.token_bias[END] == 0.0
 
 
-def test_rows_longer_than_the_first_span(theirs: Any, mine: VibeVoice) -> None:
+def test_rows_longer_than_the_first_span(theirs: Any, mine: VibeVoiceModel) -> None:
     """Attention widens in steps: crossing one changes nothing."""
     long = reference.make_prompts(theirs, [505, 11])
     found = reference.compare(theirs, mine, long, 12)
@@ -136,8 +136,8 @@ def test_a_voice_is_heard_as_transformers_hears_it(theirs: Any) -> None:
         (sizes := models.read_shape(theirs.config.to_dict())),
         acoustic=dataclasses.replace(sizes.acoustic, noise=0.0),
     )
-    given = Weights(theirs.state_dict().__getitem__, torch.device("cpu"), torch.float32)
-    model, hop = VibeVoice(quiet, given), sizes.acoustic.hop
+    given = LazyWeights(theirs.state_dict().__getitem__, torch.device("cpu"), torch.float32)
+    model, hop = VibeVoiceModel(quiet, given), sizes.acoustic.hop
     sample = torch.randn(70 * hop - 3, generator=torch.Generator().manual_seed(0))
     padded = torch.nn.functional.pad(sample, (0, 3))
     inner = theirs.model
@@ -194,9 +194,9 @@ def test_a_folder_of_another_form_is_refused() -> None:
 
 
 def _spoken(
-    mine: VibeVoice, utterances: list[GenerationInput], first: int = 8, graphs: bool = True
+    mine: VibeVoiceModel, utterances: list[GenerationInput], first: int = 8, graphs: bool = True
 ) -> list[Any]:
-    speaker = Generator(mine, graphs=graphs)
+    speaker = SpeechGenerator(mine, graphs=graphs)
     speaker.token_bias = SPEAKING
     parts: list[list[Any]] = [[] for _ in utterances]
     for piece in speaker.generate(utterances, first_frames=first):

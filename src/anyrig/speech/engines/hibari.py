@@ -64,7 +64,7 @@ INFO = EngineInfo(
 )
 
 
-class _Weights(NamedTuple):
+class _VoiceFile(NamedTuple):
     """A voice's file, as published."""
 
     voice: str
@@ -76,15 +76,15 @@ class _Weights(NamedTuple):
 
 
 VOICES = (
-    _Weights("heart", "hibari.onnx",
+    _VoiceFile("heart", "hibari.onnx",
              "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8", "female"),
-    _Weights("emma", "bf_emma.int8.onnx",
+    _VoiceFile("emma", "bf_emma.int8.onnx",
              "f709f0488ee63b583a22189a955aaf4257b9806dd330be3490661e53af0a89c1", "female", True),
-    _Weights("fenrir", "am_fenrir_v2.int8.onnx",
+    _VoiceFile("fenrir", "am_fenrir_v2.int8.onnx",
              "f59fbd87908c91f827bc21b1b89443757b9a8580db9eee20aa948deb731321f4", "male"),
-    _Weights("fable", "bm_fable.int8.onnx",
+    _VoiceFile("fable", "bm_fable.int8.onnx",
              "c28529302f2d27cd12f62625c24425888c4e3c2675583100ec530259136b8bc6", "male", True),
-    _Weights("kore", "af_kore.int8.onnx",
+    _VoiceFile("kore", "af_kore.int8.onnx",
              "346885752673e45d42f9864c9e2432094bc4b6385df060d4b83273da764d2fa9", "female"),
 )  # fmt: skip
 
@@ -167,12 +167,12 @@ class Hibari(SpeechEngine):
             self._readers[british] = EnglishReader(self._device, british=british)
         return self._readers[british]
 
-    def _get_model(self, weights: _Weights) -> OnnxModel:
+    def _get_model(self, weights: _VoiceFile) -> OnnxModel:
         if weights.voice not in self._models:
             self._models[weights.voice] = self._load(weights)
         return self._models[weights.voice]
 
-    def _load(self, weights: _Weights) -> OnnxModel:
+    def _load(self, weights: _VoiceFile) -> OnnxModel:
         from anyrig.backends.onnx import OnnxHandle
 
         assert isinstance(self.handle, OnnxHandle)
@@ -182,7 +182,7 @@ class Hibari(SpeechEngine):
         )
 
 
-def _build_model(path: Path, weights: _Weights) -> bytes:
+def _build_model(path: Path, weights: _VoiceFile) -> bytes:
     """The published network with the outputs that are used here."""
     from anyrig.backends import onnx_graph
 
@@ -211,7 +211,7 @@ def _speak(
     return vocode(lh, th, ln, lr, phi, f0[0], rng), durations.reshape(-1).tolist()
 
 
-def _find_files(folder: Path | None) -> dict[_Weights, Path]:
+def _find_files(folder: Path | None) -> dict[_VoiceFile, Path]:
     """The file of each voice that is on this machine.
 
     The package has the first. The others are in a folder as it is published, where they are under
@@ -227,7 +227,7 @@ def _find_files(folder: Path | None) -> dict[_Weights, Path]:
     return found
 
 
-def _voice(weights: _Weights) -> Voice:
+def _voice(weights: _VoiceFile) -> Voice:
     accent, region = ("British", "GB") if weights.british else ("American", "US")
     short = weights.voice.title()
     return Voice(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from anyrig.errors import InvalidInputError, Message, MissingWeightsError, OptionRef
 from anyrig.speech.engine import (
@@ -138,19 +138,46 @@ INFO_2 = EngineInfo(
 )
 
 
-class IndexTts(SpeechEngine):
-    """Version 2.5."""
+class _RecordedVoiceEngine(SpeechEngine):
+    """What both versions have in common: a voice is a recording, and each utterance has its own
+    seed.
+    """
 
-    info = INFO
-    name = INFO.name
-    version = "2"
     sample_rate = 22050
     clones = True
     voice_samples = True
     cores = None  # the model is large, and its own threads use the cores
     pads = False
-    batch_invariant = True  # every utterance has its own seed
+    batch_invariant = True
     max_items = 16
+    release: ClassVar[str]
+    """Of IndexTTS."""
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
+        where = Path(folder)
+        self._options = options
+        self._voices = self.find_weights(where).voices
+        self._recordings = recordings.list_recordings(where)
+        self._emotion = _read_emotion(options, self._recordings)
+        check_shapes(where, self.release)
+        self.handle = handle = open_torch(placement)
+        precision = "fp32" if handle.device.type in ("cpu", "mps") else placement.precision
+        self._model = self._load_model(where, str(handle.device), precision)
+
+    def _load_model(self, folder: Path, device: str, precision: str) -> Any:
+        raise NotImplementedError
+
+    def _find_recording(self, voice: str) -> str:
+        return str(self._recordings.get(voice, voice))
+
+
+class IndexTts(_RecordedVoiceEngine):
+    """Version 2.5."""
+
+    info = INFO
+    name = INFO.name
+    version = "2"
+    release = "2.5"
     environment = EnvironmentSpec(
         # A worker measures its memory with psutil, which nothing here brings.
         ("indextts25-inference==0.2.0", "torch==2.8.0", "transformers==5.22.2", "psutil==7.2.2"),
@@ -161,26 +188,20 @@ class IndexTts(SpeechEngine):
         notice=_NOTICE,
     )
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
-        self._options = options
-        self._voices = self.find_weights(Path(folder)).voices
-        self._recordings = recordings.list_recordings(Path(folder))
-        self._emotion = _read_emotion(options, self._recordings)
-        check_shapes(Path(folder), "2.5")
+    def _load_model(self, folder: Path, device: str, precision: str) -> Any:
         import torch
         from indextts25.infer_v2_5 import IndexTTS2  # type: ignore[import-not-found]
 
-        self.handle = handle = open_torch(placement)
-        precision = _usable_precision(placement, handle.device.type)
-        self._model = IndexTTS2(
-            cfg_path=str(Path(folder) / "config.yaml"),
-            model_dir=folder,
-            device=str(handle.device),
+        model = IndexTTS2(
+            cfg_path=str(folder / "config.yaml"),
+            model_dir=str(folder),
+            device=device,
             use_bf16=precision == "bf16",
         )
         if precision == "fp16":  # the format of its autocast regions; it has no argument for it
-            self._model.dtype = torch.float16
-        _keep_random_state(self._model, "_speaker_conditioning", "_emotion_conditioning")
+            model.dtype = torch.float16
+        _keep_random_state(model, "_speaker_conditioning", "_emotion_conditioning")
+        return model
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
@@ -211,7 +232,7 @@ class IndexTts(SpeechEngine):
         wanted = float(self._options["duration"]) / utterance.rate
         duration = min(max(wanted, _MIN_DURATION), _MAX_DURATION)
         parts = self._model.infer_generator(
-            str(self._recordings.get(utterance.voice, utterance.voice)),
+            self._find_recording(utterance.voice),
             utterance.text,
             None,
             utterance.language,
@@ -228,19 +249,13 @@ class IndexTts(SpeechEngine):
             yield stretch(samples, self.sample_rate, duration / wanted)
 
 
-class IndexTts2(SpeechEngine):
+class IndexTts2(_RecordedVoiceEngine):
     """Version 2.0."""
 
     info = INFO_2
     name = INFO_2.name
     version = "1"
-    sample_rate = 22050
-    clones = True
-    voice_samples = True
-    cores = None
-    pads = False
-    batch_invariant = True
-    max_items = 16
+    release = "2.0"
     environment = EnvironmentSpec(
         ("indextts2-inference==2.1.1", "torch==2.8.0", "torchaudio==2.8.0", "transformers==5.9.0"),
         max_python=(3, 12),
@@ -251,30 +266,22 @@ class IndexTts2(SpeechEngine):
         notice=_NOTICE,
     )
 
-    def __init__(self, placement: Placement, *, folder: str = "", **options: OptionValue) -> None:
-        self._options = options
-        self._voices = self.find_weights(Path(folder)).voices
-        self._recordings = recordings.list_recordings(Path(folder))
-        self._emotion = _read_emotion(options, self._recordings)
-        if options["emo_text"]:
-            self._emotion |= {"use_emo_text": True, "emo_text": options["emo_text"]}
-        check_shapes(Path(folder), "2.0")
-        _check_hub_cache(Path(folder))
+    def _load_model(self, folder: Path, device: str, precision: str) -> Any:
+        _check_hub_cache(folder)
         import torch
         from indextts.infer_v2 import IndexTTS2  # type: ignore[import-not-found]
 
-        self.handle = handle = open_torch(placement)
-        precision = _usable_precision(placement, handle.device.type)
-        self._model = IndexTTS2(
-            cfg_path=str(Path(folder) / "config.yaml"),
-            model_dir=folder,
+        model = IndexTTS2(
+            cfg_path=str(folder / "config.yaml"),
+            model_dir=str(folder),
             use_fp16=precision == "fp16",
-            device=str(handle.device),
+            device=device,
             use_cuda_kernel=False,
         )
         if precision == "bf16":  # the format of its autocast regions; it has no argument for it
-            self._model.dtype = torch.bfloat16
-        _keep_random_state(self._model, "_get_speaker_conditioning", "_get_emotion_conditioning")
+            model.dtype = torch.bfloat16
+        _keep_random_state(model, "_get_speaker_conditioning", "_get_emotion_conditioning")
+        return model
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
@@ -291,7 +298,7 @@ class IndexTts2(SpeechEngine):
         utterance = recordings.resolve_utterance(INFO_2, self._voices, utterance)
         seed_everything(utterance.seed)
         rate, audio = self._model.infer(
-            spk_audio_prompt=str(self._recordings.get(utterance.voice, utterance.voice)),
+            spk_audio_prompt=self._find_recording(utterance.voice),
             text=utterance.text,
             output_path=None,
             # The second version calls a sentence a segment.
@@ -327,10 +334,6 @@ def _order_by_voice(batch: Sequence[Utterance]) -> list[int]:
     return sorted(range(len(batch)), key=lambda index: (batch[index].voice, index))
 
 
-def _usable_precision(placement: Placement, device_type: str) -> str:
-    return "fp32" if device_type in ("cpu", "mps") else placement.precision
-
-
 def _list_sampling(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
     names = ("temperature", "top_p", "top_k", "num_beams", "repetition_penalty", "max_mel_tokens")
     return {name: options[name] for name in names}
@@ -355,6 +358,8 @@ def _read_emotion(
                 hint=f"Recordings in `voices`: {', '.join(known) or 'none'}.",
             )
         given["emo_audio_prompt"] = str(known[name])
+    if text := options.get("emo_text"):  # of version 2.0
+        given |= {"use_emo_text": True, "emo_text": text}
     return given
 
 

@@ -76,7 +76,7 @@ INFO = EngineInfo(
 
 
 @dataclass(frozen=True)
-class _Config:
+class _VoiceConfig:
     """What a voice's JSON file says."""
 
     path: Path
@@ -132,7 +132,7 @@ class Piper(SpeechEngine):
         self.sample_rate = _choose_rate(configs)
         self._speakers = {v.name: (config, n) for config in configs for v, n in config.voices()}
         self._voices = tuple(voice for config in configs for voice, _ in config.voices())
-        self._models: dict[Path, _VoiceModel] = {}
+        self._models: dict[Path, _LoadedVoice] = {}
         self._load(configs[0])
 
     @classmethod
@@ -190,19 +190,19 @@ class Piper(SpeechEngine):
         samples = resample(take.samples, config.rate, self.sample_rate)
         return Take(samples, self.sample_rate, take.words)
 
-    def _load(self, config: _Config) -> _VoiceModel:
+    def _load(self, config: _VoiceConfig) -> _LoadedVoice:
         from anyrig.backends.onnx import OnnxHandle
 
         if config.path not in self._models:
             assert isinstance(self.handle, OnnxHandle)
-            self._models[config.path] = _VoiceModel(self.handle, config)
+            self._models[config.path] = _LoadedVoice(self.handle, config)
         return self._models[config.path]
 
 
-class _VoiceModel:
+class _LoadedVoice:
     """A voice's network and the reader of its texts."""
 
-    def __init__(self, handle: Any, config: _Config) -> None:
+    def __init__(self, handle: Any, config: _VoiceConfig) -> None:
         from onnxruntime.capi import onnxruntime_pybind11_state as ort
 
         from anyrig.backends import onnx_graph
@@ -246,7 +246,7 @@ class _VoiceModel:
         return samples, durations
 
 
-def _encode(words: Sequence[phonemes.Word], config: _Config) -> tuple[list[int], list[int]]:
+def _encode(words: Sequence[phonemes.Word], config: _VoiceConfig) -> tuple[list[int], list[int]]:
     """Numbers as Piper sets them, a pad after each; and of each but the ends, its word."""
     pad = config.ids[_PAD]
     ids, owners = [*config.ids[_BEGIN], *pad], []
@@ -264,7 +264,7 @@ def _join_ends(durations: list[int]) -> list[int]:
     return [durations[0] + durations[1], *durations[2:]] if durations else []
 
 
-class _Letters:
+class _LetterReader:
     """Reads a text as its letters, for voices trained on them."""
 
     def read(self, text: str) -> list[phonemes.Word]:
@@ -276,9 +276,9 @@ class _Letters:
         ]
 
 
-def _open_reader(config: _Config) -> phonemes.Reader:
+def _open_reader(config: _VoiceConfig) -> phonemes.Reader:
     if not config.espeak:
-        return _Letters()
+        return _LetterReader()
     from anyrig.speech.phonemes.espeak import Espeak
 
     return Espeak(config.espeak, map_phonemes=_decompose, map_inline=_decompose)
@@ -288,10 +288,10 @@ def _decompose(said: str) -> str:
     return unicodedata.normalize("NFD", said)
 
 
-def _read_configs(folder: Path | None) -> tuple[list[_Config], list[str]]:
+def _read_configs(folder: Path | None) -> tuple[list[_VoiceConfig], list[str]]:
     """The voices of a folder; and those that cannot be used, with the reason."""
     place = folder or packages.find_folder(INFO, _PACKAGE) / "data"
-    configs, unusable = list[_Config](), list[str]()
+    configs, unusable = list[_VoiceConfig](), list[str]()
     for path in sorted(place.glob("*.onnx.json")):
         found = _read_config(path)
         if isinstance(found, str):
@@ -307,7 +307,7 @@ def _read_configs(folder: Path | None) -> tuple[list[_Config], list[str]]:
     return configs, unusable
 
 
-def _choose_rate(configs: Sequence[_Config]) -> int:
+def _choose_rate(configs: Sequence[_VoiceConfig]) -> int:
     """Of all takes: the highest, so that no voice loses anything; the others are resampled."""
     return max(config.rate for config in configs)
 
@@ -346,7 +346,7 @@ def _read_rate(data: dict[str, Any]) -> int:
     return rate
 
 
-def _read_config(path: Path) -> _Config | str:
+def _read_config(path: Path) -> _VoiceConfig | str:
     """A voice's file; or why anyrig cannot use the voice."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -355,7 +355,7 @@ def _read_config(path: Path) -> _Config | str:
             return f"{path.name}: phonemes of type {kind} are not supported"
         espeak = data.get("espeak", {}).get("voice", "")
         how = data.get("inference", {})
-        return _Config(
+        return _VoiceConfig(
             path=path.with_suffix(""),
             rate=_read_rate(data),
             language=voices.base_language(data.get("language", {}).get("family") or espeak or "en"),

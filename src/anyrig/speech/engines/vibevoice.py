@@ -2,11 +2,13 @@
 
 A sample is a sound file in the folder `voices` beside the weights; its name is the voice's. Without
 one the model speaks with a voice of its own choosing, another for every seed.
+
+What reads a folder of VibeVoice serves `vibevoice_realtime.py` as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,19 +118,9 @@ class VibeVoice(SpeechEngine):
         for module in INFO.modules:
             packages.find_folder(INFO, module)
         where = _require_model(folder)
-        files = sorted(where.glob("*.safetensors"))
         samples = _list_recordings(where, "")
-        recordings = [path for path in samples.values() if path]
-        texts = [where / name for name in ("config.json", "tokenizer.json")]
-        return EngineWeights(
-            engine=cls.name,
-            version=f"{ADAPTER}/{packages.read_version(INFO, 'torch')}",
-            fingerprint=weights.hash_files([*files, *texts, *recordings]),
-            voices=tuple(_build_voice(name) for name in samples),
-            folder=str(where),
-            sample_rate=RATE,
-            worker_bytes=sum(path.stat().st_size for path in files) + (2 << 30),
-        )
+        found = [_build_voice(name) for name in samples]
+        return describe_weights(cls, where, "torch", filter(None, samples.values()), found)
 
     @classmethod
     def voices_with(
@@ -138,8 +130,7 @@ class VibeVoice(SpeechEngine):
         other = str(options.get("samples", ""))
         if not other:
             return found.voices
-        beside = _list_recordings(Path(found.folder), "")
-        samples = _list_recordings(Path(found.folder), other)
+        beside, samples = (_list_recordings(Path(found.folder), one) for one in ("", other))
         return tuple(
             _build_voice(
                 name, packages.compute_sha256(path) if path and beside.get(name) != path else ""
@@ -155,12 +146,49 @@ class VibeVoice(SpeechEngine):
         return voices.choose_voice(self._voices, line).name
 
 
+def require_files(info: EngineInfo, folder: Path | None, patterns: Sequence[str]) -> Path:
+    """A folder that has a file of each pattern; MissingWeightsError names what it has not."""
+    missing = [name for name in patterns if folder is None or not any(folder.glob(name))]
+    if folder is None or missing:
+        raise weights.missing_weights_error(info.name, folder, info.weights, missing)
+    return folder
+
+
+def list_voice_files(
+    folder: Path, other: str, suffixes: Sequence[str], hint: str
+) -> dict[str, Path]:
+    """By the name of the voice: those beside the weights, then those of another folder."""
+    places = [folder / "voices", *([Path(other).expanduser()] if other else [])]
+    if other and not places[1].is_dir():
+        raise InvalidInputError(f"{other} is not a folder", hint=hint)
+    paths = (path for place in places for path in sorted(place.glob("*")))
+    return {path.stem: path for path in paths if path.suffix.lower() in suffixes}
+
+
+def describe_weights(
+    engine: type[SpeechEngine],
+    folder: Path,
+    library: str,
+    voice_files: Iterable[Path],
+    found: Iterable[Voice],
+) -> EngineWeights:
+    """The weights of a folder, run by a library."""
+    files = sorted(folder.glob("*.safetensors"))
+    texts = [folder / name for name in ("config.json", "tokenizer.json")]
+    return EngineWeights(
+        engine=engine.name,
+        version=f"{engine.version}/{packages.read_version(engine.info, library)}",
+        fingerprint=weights.hash_files([*files, *texts, *voice_files]),
+        voices=tuple(found),
+        folder=str(folder),
+        sample_rate=RATE,
+        worker_bytes=sum(path.stat().st_size for path in files) + (2 << 30),
+    )
+
+
 def _require_model(folder: Path | None) -> Path:
     """A folder with a model in the format of transformers."""
-    wanted = ("config.json", "*.safetensors", "tokenizer.json")
-    missing = [name for name in wanted if folder is None or not any(folder.glob(name))]
-    if folder is None or missing:
-        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, missing)
+    folder = require_files(INFO, folder, ("config.json", "*.safetensors", "tokenizer.json"))
     config = read_json(folder / "config.json")
     kind = config.get("model_type", "no model")
     if kind != "vibevoice":
@@ -176,18 +204,11 @@ def _require_model(folder: Path | None) -> Path:
 
 
 def _list_recordings(folder: Path, other: str) -> dict[str, Path | None]:
-    """Each voice and its sample: those beside the weights, those of another folder, and its own."""
-    places = [folder / "voices", *([Path(other).expanduser()] if other else [])]
-    if other and not places[1].is_dir():
-        raise InvalidInputError(
-            f"{other} is not a folder", hint="`samples` must be a folder of audio files."
-        )
-    found: dict[str, Path | None] = {}
-    for place in places:
-        for path in sorted(place.glob("*")) if place.is_dir() else ():
-            if path.suffix.lower() in _SUFFIXES:
-                found[path.stem] = path
-    return {**found, OWN: None} if OWN not in found else found
+    """Each voice and its sample; last, the voice of none."""
+    hint = "`samples` must be a folder of audio files."
+    found: dict[str, Path | None] = {**list_voice_files(folder, other, _SUFFIXES, hint)}
+    found.setdefault(OWN, None)
+    return found
 
 
 def _build_voice(name: str, digest: str = "") -> Voice:

@@ -30,6 +30,7 @@ from anyrig.speech.engine import (
     Voice,
 )
 from anyrig.speech.engines import packages
+from anyrig.speech.engines.vibevoice import RATE, describe_weights, list_voice_files, require_files
 from anyrig.speech.models.vibevoice import checkpoint, onnx_graphs
 from anyrig.storage import weights
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from anyrig.speech.models.vibevoice.realtime import RealtimeSpeech
     from anyrig.speech.models.vibevoice.windows import RealtimeModel
 
-RATE = 24000
 ADAPTER = "2"
 DEFAULT_VOICE = "en-Carter_man"
 PRESETS = "github.com/microsoft/VibeVoice, folder demo/voices/streaming_model"
@@ -143,16 +143,8 @@ class VibeVoiceRealtime(SpeechEngine):
         tensors = checkpoint.list_tensors(checkpoint.read_config(where))
         weights.check_tensors(where, files, tensors, INFO.repository)
         presets = _list_presets(where, "")
-        texts = [where / name for name in ("config.json", "tokenizer.json")]
-        return EngineWeights(
-            engine=cls.name,
-            version=f"{ADAPTER}/{packages.read_version(INFO, library)}",
-            fingerprint=weights.hash_files([*files, *texts, *presets.values()]),
-            voices=tuple(_build_voice(name) for name in presets),
-            folder=str(where),
-            sample_rate=RATE,
-            worker_bytes=sum(path.stat().st_size for path in files) + (2 << 30),
-        )
+        found = [_build_voice(name) for name in presets]
+        return describe_weights(cls, where, library, presets.values(), found)
 
     @classmethod
     def need(cls, found: EngineWeights) -> Workload:
@@ -178,10 +170,10 @@ class VibeVoiceRealtime(SpeechEngine):
         other = str(options.get("presets", ""))
         if not other:
             return found.voices
-        beside = _list_presets(Path(found.folder), "")
+        beside, presets = (_list_presets(Path(found.folder), one) for one in ("", other))
         return tuple(
-            _build_voice(name, packages.compute_sha256(path) if beside.get(name) != path else "")
-            for name, path in _list_presets(Path(found.folder), other).items()
+            _build_voice(name, "" if beside.get(name) == path else packages.compute_sha256(path))
+            for name, path in presets.items()
         )
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
@@ -272,10 +264,8 @@ def _load_model(
 
 def _require_model(folder: Path | None) -> Path:
     """A folder with all files of a model."""
-    wanted = ("config.json", "*.safetensors", "tokenizer.json", "voices/*.pt")
-    missing = [name for name in wanted if folder is None or not any(folder.glob(name))]
-    if folder is None or missing:
-        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, missing)
+    files = ("config.json", "*.safetensors", "tokenizer.json", "voices/*.pt")
+    folder = require_files(INFO, folder, files)
     checkpoint.read_config(folder)
     path = folder / "tokenizer.json"
     try:
@@ -291,12 +281,8 @@ def _require_model(folder: Path | None) -> Path:
 
 def _list_presets(folder: Path, other: str) -> dict[str, Path]:
     """Each voice and its file: those beside the weights and those of another folder."""
-    places = [folder / "voices", *([Path(other).expanduser()] if other else [])]
-    if other and not places[1].is_dir():
-        raise InvalidInputError(
-            f"{other} is not a folder", hint="`presets` must be a folder of .pt files."
-        )
-    found = {path.stem: path for place in places for path in sorted(place.glob("*.pt"))}
+    hint = "`presets` must be a folder of .pt files."
+    found = list_voice_files(folder, other, (".pt",), hint)
     for path in found.values():
         if not zipfile.is_zipfile(path):  # as torch.save writes it
             raise InvalidInputError(

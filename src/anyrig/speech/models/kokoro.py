@@ -23,7 +23,13 @@ from anyrig.backends.torch import use_tf32
 from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.speech.engines.kokoro import UNIT, PhonemeInput
-from anyrig.speech.models.kokoro_decoder import Curves, Decoder, Generator, Lstm, Rows
+from anyrig.speech.models.kokoro_decoder import (
+    Curves,
+    FrameRows,
+    KokoroDecoder,
+    Lstm,
+    WaveGenerator,
+)
 from anyrig.speech.models.layers import (
     DTYPES,
     Conv,
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
 _TEXT_TOKENS, _BLOCK_FRAMES, _CURVES_FRAMES = 1 << 17, 1 << 14, 1 << 18
 
 
-class _Row(NamedTuple):
+class _EncodedRow(NamedTuple):
     """A row after the text part."""
 
     number: int
@@ -116,8 +122,10 @@ class KokoroNet:
         )  # fmt: skip
         self._text = TextPart(weights, config, exact)
         self._curves = Curves(weights.at("predictor"), exact)
-        self._decoder = Decoder(weights.at("decoder"), format)
-        self._generator = Generator(weights.at("decoder", "generator"), config["istftnet"], format)
+        self._decoder = KokoroDecoder(weights.at("decoder"), format)
+        self._generator = WaveGenerator(
+            weights.at("decoder", "generator"), config["istftnet"], format
+        )
 
     @torch.inference_mode()
     def run(
@@ -126,7 +134,7 @@ class KokoroNet:
         """Of each row its samples, and units for each phoneme and for the zeros at both ends."""
         results: list[tuple[Samples, list[int]] | None] = [None] * len(batch)
         seeds = seeds or [0] * len(batch)
-        waiting: list[tuple[list[_Row], HostCopy]] = []
+        waiting: list[tuple[list[_EncodedRow], HostCopy]] = []
         with use_tf32(False) if self.device.type == "cuda" else nullcontext():
             rows = self._encode_text(batch)
         for group in self._group_rows(rows, _CURVES_FRAMES):
@@ -143,7 +151,7 @@ class KokoroNet:
 
     # -- text --------------------------------------------------------------------------------------
 
-    def _encode_text(self, batch: Sequence[PhonemeInput]) -> list[_Row]:
+    def _encode_text(self, batch: Sequence[PhonemeInput]) -> list[_EncodedRow]:
         """All rows through the text part, in batches of like length, with one wait at the end."""
         order = sorted(range(len(batch)), key=lambda number: -len(batch[number].ids))
         groups, encoded = [], []
@@ -157,7 +165,7 @@ class KokoroNet:
             units = features.units.cpu().numpy()
             for place, number in enumerate(group):
                 rows.append(
-                    _Row(number, features, place, units[place, : len(batch[number].ids) + 2])
+                    _EncodedRow(number, features, place, units[place, : len(batch[number].ids) + 2])
                 )
         return rows
 
@@ -185,7 +193,7 @@ class KokoroNet:
 
     # -- audio -------------------------------------------------------------------------------------
 
-    def _group_rows(self, rows: Sequence[_Row], most: int) -> Iterator[list[_Row]]:
+    def _group_rows(self, rows: Sequence[_EncodedRow], most: int) -> Iterator[list[_EncodedRow]]:
         """Rows of like length together, the longest first, padded to so many frames at most.
 
         On a CPU one by one.
@@ -196,9 +204,11 @@ class KokoroNet:
             yield order[: max(1, size)]
             order = order[max(1, size) :]
 
-    def _predict_frames(self, group: Sequence[_Row], batch: Sequence[PhonemeInput]) -> _Frames:
+    def _predict_frames(
+        self, group: Sequence[_EncodedRow], batch: Sequence[PhonemeInput]
+    ) -> _Frames:
         """Features of each frame of some rows, with pitch and loudness."""
-        rows = Rows([row.frames for row in group], self.device)
+        rows = FrameRows([row.frames for row in group], self.device)
         styles = self._styles([batch[row.number] for row in group])
         prosody, sound = self._align(group, rows)
         with use_tf32(False) if self.device.type == "cuda" else nullcontext():
@@ -206,17 +216,19 @@ class KokoroNet:
         return _Frames(sound, curves, styles[:, :128])
 
     def _decode(
-        self, block: Sequence[_Row], frames: _Frames, seeds: Sequence[int]
+        self, block: Sequence[_EncodedRow], frames: _Frames, seeds: Sequence[int]
     ) -> tuple[torch.Tensor, _Frames]:
         """Decode the first rows: [rows, samples]; and the frames that are left."""
-        rows = Rows([row.frames for row in block], self.device)
+        rows = FrameRows([row.frames for row in block], self.device)
         drawn = to_device(np.array(seeds, np.int64), self.device) if self._noise else None
         sound, curves, styles = frames.take_first(len(block), rows.frames[0])
         with use_tf32(self._tf32) if self.device.type == "cuda" else nullcontext():
             x = self._decoder(sound, curves, styles, rows)
             return self._generator(x, curves[0], styles, rows, drawn), frames.drop_first(len(block))
 
-    def _align(self, block: Sequence[_Row], rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+    def _align(
+        self, block: Sequence[_EncodedRow], rows: FrameRows
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Repeat the features of each phoneme for as long as it lasts; zero beyond a row's end."""
         longest = rows.frames[0]
         prosody, sound = [], []
@@ -273,7 +285,7 @@ def _flatten(parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def _store(
-    block: Sequence[_Row], copy: HostCopy, results: list[tuple[Samples, list[int]] | None]
+    block: Sequence[_EncodedRow], copy: HostCopy, results: list[tuple[Samples, list[int]] | None]
 ) -> None:
     """Cut a block that has reached the host into its rows."""
     sound = copy.wait()

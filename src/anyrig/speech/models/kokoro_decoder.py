@@ -219,7 +219,7 @@ class TransformShape(NamedTuple):
     step: int
 
 
-class Source:
+class HarmonicSource:
     """A sum of harmonics of the pitch, and noise where there is none."""
 
     def __init__(self, weights: Weights, shape: TransformShape, format: TensorFormat) -> None:
@@ -350,7 +350,7 @@ class Lstm:
         return output.contiguous()  # it comes with time first
 
 
-class Rows:
+class FrameRows:
     """Rows of frames, the longest first, and how far each goes at any rate."""
 
     def __init__(self, frames: Sequence[int], device: torch.device) -> None:
@@ -391,7 +391,7 @@ class Curves:
         self._last = [Conv.of(weights.at(name), format) for name in ("F0_proj", "N_proj")]
 
     def __call__(
-        self, features: torch.Tensor, style: torch.Tensor, rows: Rows
+        self, features: torch.Tensor, style: torch.Tensor, rows: FrameRows
     ) -> tuple[torch.Tensor, ...]:
         """[rows, 2 * frames] each, zero beyond a row's end."""
         shared = self._shared(features, rows.frames)
@@ -401,7 +401,12 @@ class Curves:
         )
 
     def _curve(
-        self, x: torch.Tensor, style: torch.Tensor, rows: Rows, blocks: list[ResBlock], last: Conv
+        self,
+        x: torch.Tensor,
+        style: torch.Tensor,
+        rows: FrameRows,
+        blocks: list[ResBlock],
+        last: Conv,
     ) -> torch.Tensor:
         now, then = rows.at(1), rows.at(2)
         x = blocks[0](x, style, now, now)
@@ -410,7 +415,7 @@ class Curves:
         return then.padding(last(x).contiguous())[..., 0]
 
 
-class Decoder:
+class KokoroDecoder:
     """From features of each frame to those of the generator."""
 
     def __init__(self, weights: Weights, format: TensorFormat) -> None:
@@ -428,7 +433,7 @@ class Decoder:
         features: torch.Tensor,
         curves: Sequence[torch.Tensor],
         style: torch.Tensor,
-        rows: Rows,
+        rows: FrameRows,
     ) -> torch.Tensor:
         """[rows, 2 * frames, channels]"""
         now, then = rows.at(1), rows.at(2)
@@ -453,7 +458,7 @@ class Decoder:
         return block(now.padding(torch.cat((*parts, filler), dim=2)), style, now, then)
 
 
-class _Stage(NamedTuple):
+class _UpsampleStage(NamedTuple):
     up: Upsample
     hidden: Conv
     """Of the source."""
@@ -464,7 +469,7 @@ class _Stage(NamedTuple):
     not see it, so that it is added once."""
 
 
-class Generator:
+class WaveGenerator:
     """From half frames and pitch to samples."""
 
     def __init__(self, weights: Weights, settings: dict[str, Any], format: TensorFormat) -> None:
@@ -472,7 +477,7 @@ class Generator:
         self._format, self._rates = format, list(rates)
         self.hop: int = settings["gen_istft_hop_size"]
         shape = TransformShape(size, self.hop, math.prod(rates) * self.hop)
-        self._source = Source(weights.at("m_source"), shape, format)
+        self._source = HarmonicSource(weights.at("m_source"), shape, format)
         self._transform = Transform(shape, format)
         self._channels, self._fill = size + 2, -(size + 2) % 8
         self._stages = [self._stage(weights, settings, number) for number in range(len(rates))]
@@ -482,7 +487,7 @@ class Generator:
             F.pad(last.get("bias"), (0, self._fill)), format,
         )  # fmt: skip
 
-    def _stage(self, weights: Weights, settings: dict[str, Any], number: int) -> _Stage:
+    def _stage(self, weights: Weights, settings: dict[str, Any], number: int) -> _UpsampleStage:
         kinds = settings["resblock_dilation_sizes"]
         follow = math.prod(self._rates[number + 1 :])
         hidden = weights.at("noise_convs", number)
@@ -498,7 +503,7 @@ class Generator:
         ]
         bias = (up.get("bias") + hidden.get("bias") + source.bias) * len(blocks)
         bias = bias + torch.stack([block.bias for block in blocks]).sum(0)
-        return _Stage(
+        return _UpsampleStage(
             Upsample(up, self._format, stride=self._rates[number], scale=scale),
             Conv(F.pad(hidden.weight(), (0, 0, 0, self._fill)), None, self._format,
                  stride=follow, padding=(follow + 1) // 2 if follow > 1 else 0),
@@ -506,7 +511,7 @@ class Generator:
         )  # fmt: skip
 
     def __call__(
-        self, x: torch.Tensor, pitch: torch.Tensor, style: torch.Tensor, rows: Rows,
+        self, x: torch.Tensor, pitch: torch.Tensor, style: torch.Tensor, rows: FrameRows,
         seeds: torch.Tensor | None,
     ) -> torch.Tensor:  # fmt: skip
         """[rows, samples] in fp32."""
@@ -528,7 +533,7 @@ class Generator:
         return self._transform.backward(features, frames, rows.at(rate, 1).padding)
 
     def _source_spectra(
-        self, pitch: torch.Tensor, rows: Rows, seeds: torch.Tensor | None
+        self, pitch: torch.Tensor, rows: FrameRows, seeds: torch.Tensor | None
     ) -> torch.Tensor:
         """The source's spectra, with channels to make up a multiple of eight."""
         rate = 2 * math.prod(self._rates)

@@ -33,7 +33,7 @@ from anyrig.speech.models.layers import (
     has_triton,
     to_device,
 )
-from anyrig.speech.models.vits_decoder import Flow, Lanes, Vocoder, pack_rows
+from anyrig.speech.models.vits_decoder import CouplingFlow, Lanes, Vocoder, pack_rows
 
 # A block of so many frames takes about 3 GB in fp32 at full size, and keeps an H200 busy.
 _BLOCK_FRAMES = 16384
@@ -101,7 +101,7 @@ class VitsTorch:
         self._one_by_one = block_frames == 1
         state = model.state_dict()
         dtype = DTYPES.get(precision, torch.float32)
-        self._flow = Flow(Weights(state).at("flow"), config, TensorFormat(self.device))
+        self._flow = CouplingFlow(Weights(state).at("flow"), config, TensorFormat(self.device))
         self._vocoder = Vocoder(
             Weights(state).at("decoder"),
             config,
@@ -197,7 +197,7 @@ class VitsTorch:
             chosen[-1] = 1
         return chosen
 
-    def _batch(self, rows: Sequence[VitsInput]) -> tuple[Batch, torch.Tensor]:
+    def _batch(self, rows: Sequence[VitsInput]) -> tuple[TokenBatch, torch.Tensor]:
         """Rows padded to the longest, and where their tokens lie."""
         longest = max(len(row.ids) for row in rows)
         ids = np.zeros((len(rows), longest), np.int64)
@@ -206,7 +206,7 @@ class VitsTorch:
         lengths = np.array([len(row.ids) for row in rows])
         mask = np.arange(longest)[None] < lengths[:, None]
         seeds = np.array([_signed(row.seed) for row in rows], np.int64)
-        batch = Batch(
+        batch = TokenBatch(
             to_device(ids, self.device), to_device(mask, self.device),
             to_device(seeds, self.device), self._speakers([row.speaker for row in rows]),
         )  # fmt: skip
@@ -304,7 +304,7 @@ _LEAST_BIN = 1e-3
 _LEAST_SLOPE = 1e-3
 
 
-class Batch(NamedTuple):
+class TokenBatch(NamedTuple):
     """Rows of tokens, padded to the longest."""
 
     ids: torch.Tensor
@@ -326,7 +326,7 @@ class Encoded(NamedTuple):
     """[rows, tokens]"""
 
 
-def encode_text(model: Any, batch: Batch, noise: float) -> Encoded:
+def encode_text(model: Any, batch: TokenBatch, noise: float) -> Encoded:
     """Rows of tokens through the text encoder and the duration predictor.
 
     Args:

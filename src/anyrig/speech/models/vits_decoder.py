@@ -32,7 +32,7 @@ from anyrig.speech.models.layers import (
 _ROUND = 256
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Where a row lies."""
 
     row: int
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 class Lanes(NamedTuple):
     """Rows in lanes."""
 
-    places: tuple[Place, ...]
+    places: tuple[RowPlace, ...]
     num_lanes: int
     length: int
     """Of every lane, in frames."""
@@ -111,7 +111,7 @@ def _fill_lanes(
         if lane is None:
             left.append(row)
             continue
-        places.append(Place(row, lane, length - free[lane]))
+        places.append(RowPlace(row, lane, length - free[lane]))
         free[lane] -= need + gap
     return Lanes(tuple(places), len(free), length), left
 
@@ -119,7 +119,7 @@ def _fill_lanes(
 # -- flow and vocoder ------------------------------------------------------------------------------
 
 
-class Flow:
+class CouplingFlow:
     """The coupling layers backwards: from the prior of the text to the latents of the vocoder."""
 
     def __init__(self, weights: Weights, config: Any, format: TensorFormat) -> None:

@@ -19,7 +19,7 @@ from anyrig.speech.models.layers import has_triton
 from anyrig.speech.models.vibevoice.shapes import CodecShape
 
 
-class Weights:
+class LazyWeights:
     """Tensors under a prefix. Each is read on demand, so a model is never in memory twice."""
 
     def __init__(
@@ -42,9 +42,9 @@ class Weights:
         """A tensor in single precision, for what is computed before it is rounded."""
         return self._read(self.prefix + name).detach().to(self.device, torch.float32)
 
-    def under(self, prefix: str) -> Weights:
+    def under(self, prefix: str) -> LazyWeights:
         """The tensors whose names begin so."""
-        return Weights(self._read, self.device, self.dtype, f"{self.prefix}{prefix}.")
+        return LazyWeights(self._read, self.device, self.dtype, f"{self.prefix}{prefix}.")
 
     def concatenate(self, *names: str) -> Tensor:
         """Several matrices of one input as one: one kernel instead of several."""
@@ -79,10 +79,10 @@ def _align(size: int) -> int:
     return -(-size // 16) * 16
 
 
-class Conv:
+class CausalConv:
     """A causal convolution as a product with windows."""
 
-    def __init__(self, weights: Weights, kernel: int, stride: int = 1) -> None:
+    def __init__(self, weights: LazyWeights, kernel: int, stride: int = 1) -> None:
         weight = weights["weight"]
         self.kernel, self.stride, self.context = kernel, stride, kernel - stride
         self.state_size = self.context * weight.shape[1]
@@ -96,7 +96,7 @@ class Conv:
 class ConvTranspose:
     """A causal transposed convolution whose kernel is twice its stride."""
 
-    def __init__(self, weights: Weights, stride: int) -> None:
+    def __init__(self, weights: LazyWeights, stride: int) -> None:
         weight = weights["weight"]
         self.state_size = weight.shape[0]
         blocks = weight.permute(2, 1, 0)
@@ -127,13 +127,13 @@ class BlockWeights(NamedTuple):
     eps: float
 
 
-class Block:
+class CodecBlock:
     """A depthwise convolution and two products, each around a residual.
 
     The gains behind both are folded into their weights.
     """
 
-    def __init__(self, weights: Weights, shape: CodecShape) -> None:
+    def __init__(self, weights: LazyWeights, shape: CodecShape) -> None:
         gamma, ffn_gamma = weights.read_fp32("gamma"), weights.read_fp32("ffn_gamma")
         dtype, mixer, ffn = weights.dtype, weights.under("mixer.conv"), weights.under("ffn")
         self._weights = BlockWeights(
@@ -158,7 +158,7 @@ class Block:
     def __call__(self, x: Tensor, state: ConvState) -> Tensor:
         weights = self._weights
         if self._fused:
-            from anyrig.speech.models.vibevoice.triton_block import run_block
+            from anyrig.speech.models.vibevoice.triton_kernels import run_block
 
             return run_block(x.contiguous(), *state.take(self.state_size), weights)
         normed = F.rms_norm(x, x.shape[-1:], weights.norm, weights.eps)
@@ -170,7 +170,7 @@ class Block:
         return x + F.linear(hidden, weights.down, weights.down_bias)
 
 
-_Layer = Conv | ConvTranspose | Block
+_Layer = CausalConv | ConvTranspose | CodecBlock
 
 
 class _CausalStack:
@@ -193,34 +193,34 @@ class _CausalStack:
         return x, state.after
 
 
-class Encoder(_CausalStack):
+class CodecEncoder(_CausalStack):
     """Audio (row, samples, 1) to features, one a frame."""
 
-    def __init__(self, shape: CodecShape, weights: Weights) -> None:
-        parts: list[_Layer] = [Conv(weights.under("stem.conv.conv"), shape.kernel)]
+    def __init__(self, shape: CodecShape, weights: LazyWeights) -> None:
+        parts: list[_Layer] = [CausalConv(weights.under("stem.conv.conv"), shape.kernel)]
         parts += _list_blocks(weights.under("stem"), shape, shape.depths[0])
         for n, ratio in enumerate(shape.ratios):
             under = weights.under(f"conv_layers.{n}")
-            parts.append(Conv(under.under("conv.conv"), 2 * ratio, ratio))
+            parts.append(CausalConv(under.under("conv.conv"), 2 * ratio, ratio))
             parts += _list_blocks(under, shape, shape.depths[n + 1])
-        parts.append(Conv(weights.under("head.conv"), shape.kernel))
+        parts.append(CausalConv(weights.under("head.conv"), shape.kernel))
         super().__init__(parts, weights["head.conv.bias"])
 
 
-class Decoder(_CausalStack):
+class CodecDecoder(_CausalStack):
     """Latents (row, frames, size) to audio."""
 
-    def __init__(self, shape: CodecShape, weights: Weights) -> None:
+    def __init__(self, shape: CodecShape, weights: LazyWeights) -> None:
         depths, ratios = shape.depths[::-1], shape.ratios[::-1]
-        parts: list[_Layer] = [Conv(weights.under("stem.conv.conv"), shape.kernel)]
+        parts: list[_Layer] = [CausalConv(weights.under("stem.conv.conv"), shape.kernel)]
         parts += _list_blocks(weights.under("stem"), shape, depths[0])
         for n, ratio in enumerate(ratios):
             under = weights.under(f"conv_layers.{n}")
             parts.append(ConvTranspose(under.under("convtr.convtr"), ratio))
             parts += _list_blocks(under, shape, depths[n + 1])
-        parts.append(Conv(weights.under("head.conv"), shape.kernel))
+        parts.append(CausalConv(weights.under("head.conv"), shape.kernel))
         super().__init__(parts, weights["head.conv.bias"])
 
 
-def _list_blocks(weights: Weights, shape: CodecShape, count: int) -> list[_Layer]:
-    return [Block(weights.under(f"stage.{n}"), shape) for n in range(count)]
+def _list_blocks(weights: LazyWeights, shape: CodecShape, count: int) -> list[_Layer]:
+    return [CodecBlock(weights.under(f"stage.{n}"), shape) for n in range(count)]

@@ -24,11 +24,11 @@ from torch import Tensor
 from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
 from anyrig.speech.engine import Utterance
-from anyrig.speech.models.vibevoice.model import VibeVoice, load_model
+from anyrig.speech.models.vibevoice.model import VibeVoiceModel, load_model
 
 RATE = 24000
 END, BEGIN, STOP, SPEAK = range(4)
-"""Positions in `Tokens.all`."""
+"""Positions in `SpeechTokens.all`."""
 FRAMES_PER_CHECK = 8
 """Frames between two looks of the host at what was generated."""
 FIRST_FRAMES = 3
@@ -90,7 +90,7 @@ class FrameLoop:
     """
 
     def __init__(
-        self, model: VibeVoice, rows: int, length: int, *, guidance: float, graphs: bool = True
+        self, model: VibeVoiceModel, rows: int, length: int, *, guidance: float, graphs: bool = True
     ) -> None:
         self.model, self.rows, self.length = model, rows, length
         self._uses_graphs = graphs and model.device.type == "cuda"
@@ -251,10 +251,12 @@ class GeneratedPart:
     """Whether the model itself ended, rather than the limit."""
 
 
-class Generator:
+class SpeechGenerator:
     """A model with buffers for its rows: made once, enlarged for a larger batch."""
 
-    def __init__(self, model: VibeVoice, *, guidance: float = 1.3, graphs: bool = True) -> None:
+    def __init__(
+        self, model: VibeVoiceModel, *, guidance: float = 1.3, graphs: bool = True
+    ) -> None:
         self.model = model
         self.token_bias: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
         self._guidance, self._graphs = guidance, graphs
@@ -363,7 +365,7 @@ def _batch_size(count: int) -> int:
 class PromptBuilder:
     """Prompts in the form that the model was trained with, token for token."""
 
-    def __init__(self, model: VibeVoice, folder: Path) -> None:
+    def __init__(self, model: VibeVoiceModel, folder: Path) -> None:
         path = folder / "tokenizer.json"
         if not path.is_file():
             raise MissingWeightsError(
@@ -377,7 +379,7 @@ class PromptBuilder:
 
         Args:
             text: what is spoken, by one speaker.
-            voice: from `VibeVoice.encode_voice`; None lets the model choose one.
+            voice: from `VibeVoiceModel.encode_voice`; None lets the model choose one.
         """
         begin, stop = self._model.token_inputs[[BEGIN]], self._model.token_inputs[[STOP]]
         parts = [self._embed(_TASK)]
@@ -450,7 +452,7 @@ class VibeVoiceRuntime:
     ) -> None:
         self.model = load_model(folder, device, dtype, num_steps=num_steps)
         self.prompts = PromptBuilder(self.model, folder)
-        self._generator = Generator(self.model, guidance=guidance, graphs=graphs)
+        self._generator = SpeechGenerator(self.model, guidance=guidance, graphs=graphs)
         self._recordings = recordings
         self._voices: dict[str, Tensor | None] = {}
         self._frame_s = self.model.shape.acoustic.hop / RATE

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.speech.models.vibevoice.codec import Decoder, Encoder, Weights
+from anyrig.speech.models.vibevoice.codec import CodecDecoder, CodecEncoder, LazyWeights
 from anyrig.speech.models.vibevoice.operations import (
     add_norm,
     modulate,
@@ -36,7 +36,7 @@ from anyrig.speech.models.vibevoice.solver import TRAINED_STEPS, SolverStep, pla
 
 
 @dataclass(frozen=True)
-class Tokens:
+class SpeechTokens:
     """What the language model may predict, in the order of their ids."""
 
     end: int
@@ -51,17 +51,17 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Shape:
+class VibeVoiceShape:
     """Of a whole model."""
 
     text: TextShape
     acoustic: CodecShape
     semantic: CodecShape
     head: HeadShape
-    tokens: Tokens
+    tokens: SpeechTokens
 
 
-def read_shape(config: Mapping[str, Any]) -> Shape:
+def read_shape(config: Mapping[str, Any]) -> VibeVoiceShape:
     """The sizes in a `config.json`; what it leaves out is as transformers would have it."""
     if config.get("model_type") != "vibevoice" or "text_config" not in config:
         raise InvalidInputError(
@@ -72,7 +72,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     text, head = config["text_config"], config.get("diffusion_head_config") or {}
     _expect(text.get("hidden_act", "silu"), "silu")
     _expect(head.get("hidden_act", "silu"), "silu")
-    return Shape(
+    return VibeVoiceShape(
         text=_read_text(text, bool(config.get("tie_word_embeddings", False))),
         acoustic=_read_codec(config.get("audio_config") or {}, 64),
         semantic=_read_codec(config.get("semantic_model_config") or {}, 128),
@@ -82,7 +82,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
             frequencies=head.get("frequency_embedding_size", 256),
             max_period=head.get("diffusion_max_period", 10000),
         ),
-        tokens=Tokens(
+        tokens=SpeechTokens(
             end=config.get("eos_token_id", 151643),
             begin_audio=config.get("audio_bos_token_id", 151652),
             end_audio=config.get("audio_eos_token_id", 151653),
@@ -132,7 +132,7 @@ def _expect(value: object, wanted: object) -> None:
 # -- checkpoints -----------------------------------------------------------------------------------
 
 
-def open_weights(folder: Path, device: torch.device, dtype: torch.dtype) -> Weights:
+def open_weights(folder: Path, device: torch.device, dtype: torch.dtype) -> LazyWeights:
     """The tensors of a folder's safetensors files."""
     files = _find_files(folder)
     handles = {
@@ -148,7 +148,7 @@ def open_weights(folder: Path, device: torch.device, dtype: torch.dtype) -> Weig
         tensor: Tensor = handles[files[name]].get_tensor(name)  # type: ignore[no-untyped-call]
         return tensor
 
-    return Weights(read, device, dtype)
+    return LazyWeights(read, device, dtype)
 
 
 def _find_files(folder: Path) -> dict[str, Path]:
@@ -192,7 +192,7 @@ class LanguageModel:
         norm: whether a norm follows the last layer; not where the layers of another model do.
     """
 
-    def __init__(self, shape: TextShape, weights: Weights, *, norm: bool = True) -> None:
+    def __init__(self, shape: TextShape, weights: LazyWeights, *, norm: bool = True) -> None:
         self.shape = shape
         self.layers = [_read_layer(weights.under(f"layers.{n}")) for n in range(shape.layers)]
         self.norm = weights["norm.weight"] if norm else None
@@ -312,7 +312,7 @@ def run_mlp(layer: LanguageLayer, normed: Tensor) -> Tensor:
     return F.linear(multiply_silu(F.linear(normed, layer.gate_up)), layer.down)
 
 
-def _read_layer(weights: Weights) -> LanguageLayer:
+def _read_layer(weights: LazyWeights) -> LanguageLayer:
     attention, mlp = weights.under("self_attn"), weights.under("mlp")
     return LanguageLayer(
         norm=weights["input_layernorm.weight"],
@@ -383,7 +383,7 @@ class DiffusionHead:
     weights are then read once a frame and not once a step.
     """
 
-    def __init__(self, shape: HeadShape, weights: Weights, num_steps: int) -> None:
+    def __init__(self, shape: HeadShape, weights: LazyWeights, num_steps: int) -> None:
         self.shape = shape
         self.steps = plan_steps(num_steps)
         self._input = weights["noisy_images_proj.weight"]
@@ -475,7 +475,7 @@ _VOICE_CHUNK_FRAMES = 30
 class Connector:
     """From features of a codec to inputs of the language model."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: LazyWeights) -> None:
         self._first, self._first_bias = weights["linear_1.weight"], weights["linear_1.bias"]
         self._norm = weights["act.weight"]
         self._second, self._second_bias = weights["linear_2.weight"], weights["linear_2.bias"]
@@ -495,19 +495,21 @@ class FrameOutput(NamedTuple):
     semantic: Tensor
 
 
-class VibeVoice:
+class VibeVoiceModel:
     """A model, ready to be stepped by `FrameLoop`."""
 
-    def __init__(self, shape: Shape, weights: Weights, *, num_steps: int = 10) -> None:
+    def __init__(self, shape: VibeVoiceShape, weights: LazyWeights, *, num_steps: int = 10) -> None:
         self.shape = shape
         self.device, self.dtype = weights.device, weights.dtype
         inner = weights.under("model")
         self.embedding = inner["language_model.embed_tokens.weight"]
         self.language = LanguageModel(shape.text, inner.under("language_model"))
         self.head = DiffusionHead(shape.head, inner.under("diffusion_head"), num_steps)
-        self.decoder = Decoder(shape.acoustic, inner.under("audio_tower.decoder"))
-        self.semantic_encoder = Encoder(shape.semantic, inner.under("semantic_tokenizer_encoder"))
-        self._acoustic_encoder = Encoder(shape.acoustic, inner.under("audio_tower.encoder"))
+        self.decoder = CodecDecoder(shape.acoustic, inner.under("audio_tower.decoder"))
+        self.semantic_encoder = CodecEncoder(
+            shape.semantic, inner.under("semantic_tokenizer_encoder")
+        )
+        self._acoustic_encoder = CodecEncoder(shape.acoustic, inner.under("audio_tower.encoder"))
         self._acoustic = Connector(inner.under("multi_modal_projector"))
         self._semantic = Connector(inner.under("semantic_connector"))
         self._scale = inner.read_fp32("latent_scaling_factor")
@@ -518,7 +520,7 @@ class VibeVoice:
         self._token_weights = head[tokens].float()
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
-        """Logits of `Tokens.all`."""
+        """Logits of `SpeechTokens.all`."""
         return F.linear(hidden.float(), self._token_weights)
 
     def decode_frame(self, latents: Tensor, acoustic: Tensor, semantic: Tensor) -> FrameOutput:
@@ -558,11 +560,11 @@ class VibeVoice:
 
 def load_model(
     folder: Path, device: torch.device, dtype: torch.dtype, *, num_steps: int = 10
-) -> VibeVoice:
+) -> VibeVoiceModel:
     """The model of a folder: `config.json` and safetensors."""
     shape = read_shape(json.loads((folder / "config.json").read_text()))
     settings = folder / "generation_config.json"
     if settings.is_file():
         generation: dict[str, Any] = json.loads(settings.read_text())
         check_scheduler(generation.get("noise_scheduler_config") or {})
-    return VibeVoice(shape, open_weights(folder, device, dtype), num_steps=num_steps)
+    return VibeVoiceModel(shape, open_weights(folder, device, dtype), num_steps=num_steps)

@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyrig.speech.models.vibevoice.checkpoint import read_config
-from anyrig.speech.models.vibevoice.codec import Weights
+from anyrig.speech.models.vibevoice.codec import LazyWeights
 from anyrig.speech.models.vibevoice.model import (
     DiffusionHead,
     LanguageModel,
@@ -129,7 +129,7 @@ class _HeadStep(nn.Module):
         return (self.head.predict(latent, modulation.to(self.dtype)).float(),)
 
 
-class _Frame(nn.Module):
+class _FrameStep(nn.Module):
     def __init__(self, frames: FrameDecoder, dtype: torch.dtype) -> None:
         super().__init__()
         self.frames, self.dtype = frames, dtype
@@ -140,7 +140,7 @@ class _Frame(nn.Module):
 
 
 @dataclass(frozen=True)
-class Part:
+class GraphPart:
     """A module to export, with an example of each input."""
 
     module: nn.Module
@@ -150,7 +150,7 @@ class Part:
     outputs: Sequence[str]
 
 
-def build_part(name: str, shape: RealtimeShape, weights: Weights) -> Part:
+def build_part(name: str, shape: RealtimeShape, weights: LazyWeights) -> GraphPart:
     """One of `GRAPHS`.
 
     Args:
@@ -170,8 +170,8 @@ def build_part(name: str, shape: RealtimeShape, weights: Weights) -> Part:
         frames = FrameDecoder(shape, inner)
         inputs = {"latents": torch.randn(rows, latent), "state": frames.decoder.zero_state(rows)}
         inputs["state"] = inputs["state"].float()
-        return Part(
-            _Frame(frames, weights.dtype), inputs, dict.fromkeys(inputs, {0: "rows"}),
+        return GraphPart(
+            _FrameStep(frames, weights.dtype), inputs, dict.fromkeys(inputs, {0: "rows"}),
             ("audio", "state_after", "speech_inputs"),
         )  # fmt: skip
     head = DiffusionHead(shape.head, inner.under("diffusion_head"), 1)
@@ -180,16 +180,16 @@ def build_part(name: str, shape: RealtimeShape, weights: Weights) -> Part:
             "hidden": torch.randn(2 * rows, hidden), "times": torch.randn(steps, 2 * rows, hidden),
         }  # fmt: skip
         dynamic = {"hidden": {0: "branches"}, "times": {0: "steps", 1: "branches"}}
-        return Part(_Condition(head, weights.dtype), inputs, dynamic, ("modulation",))
+        return GraphPart(_Condition(head, weights.dtype), inputs, dynamic, ("modulation",))
     wide = (3 * shape.head.layers + 2) * hidden
     inputs = {"latent": torch.randn(rows, latent), "modulation": torch.randn(2 * rows, wide)}
     dynamic = {"latent": {0: "rows"}, "modulation": {0: "branches"}}
-    return Part(_HeadStep(head, weights.dtype), inputs, dynamic, ("velocity",))
+    return GraphPart(_HeadStep(head, weights.dtype), inputs, dynamic, ("velocity",))
 
 
 def _build_language(
     language: LanguageModel, finish: Callable[[Tensor], tuple[Tensor, ...]], outputs: Sequence[str]
-) -> Part:
+) -> GraphPart:
     shape: TextShape = language.shape
     rows, count, span = 2, 3, 7
     inputs = {
@@ -208,7 +208,7 @@ def _build_language(
         for name in (f"key_{layer}", f"value_{layer}"):
             inputs[name] = torch.randn(rows, shape.kv_heads, span, shape.head_dim)
             dynamic[name] = {0: "rows", 2: "span"}
-    return Part(_LanguageStep(language, finish), inputs, dynamic, (*outputs, "new"))
+    return GraphPart(_LanguageStep(language, finish), inputs, dynamic, (*outputs, "new"))
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def export_graphs(
             np.save(aside, times)
 
 
-def write_graph(part: Part, target: Path, kind: WeightFormat) -> None:
+def write_graph(part: GraphPart, target: Path, kind: WeightFormat) -> None:
     """Export a part to a file, its weights to one beside it."""
     data = f"{target.name}.data"
     with _write_aside(target) as aside:
@@ -256,7 +256,7 @@ def _write_aside(target: Path) -> Iterator[Path]:
         os.replace(Path(aside) / target.name, target)
 
 
-def _export(part: Part) -> onnx.ModelProto:
+def _export(part: GraphPart) -> onnx.ModelProto:
     shapes = [dict(part.dynamic.get(name, {})) for name in part.inputs]
     names = list(part.inputs)
     if isinstance(part.module, _LanguageStep):  # keys and values are one parameter

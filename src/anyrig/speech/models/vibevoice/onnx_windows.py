@@ -49,7 +49,7 @@ class OnnxRealtimeVoice:
     ) -> None:
         self.shape = shape
         self.graphs = {name: handle.load(graphs / f"{name}.onnx") for name in GRAPHS}
-        self.embedding = EmbeddingTable(folder)
+        self.embedding = TokenEmbedding(folder)
         self.times: Array = np.load(graphs / TIMES_FILE)
         inputs = {one.name: one.shape for one in self.graphs["frame"].session.get_inputs()}
         self.state_size = int(inputs["state"][1])
@@ -244,7 +244,7 @@ def _compute_rotary(shape: TextShape, places: NDArray[np.int64]) -> tuple[Array,
     return np.cos(angles), np.sin(angles)
 
 
-class EmbeddingTable:
+class TokenEmbedding:
     """The embedding of each token, read from the published file where it is needed: the largest
     matrix of the model, of which a window uses five rows.
     """

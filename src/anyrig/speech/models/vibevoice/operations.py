@@ -15,9 +15,9 @@ def add_norm(x: Tensor, more: Tensor, weight: Tensor | None, eps: float) -> tupl
         total = x + more
         return total, total
     if has_triton(x.device):
-        from anyrig.speech.models.vibevoice import triton_layers
+        from anyrig.speech.models.vibevoice import triton_kernels
 
-        return triton_layers.add_norm(x, more, weight, eps)
+        return triton_kernels.add_norm(x, more, weight, eps)
     total = x + more
     return total, F.rms_norm(total, total.shape[-1:], weight, eps)
 
@@ -25,9 +25,9 @@ def add_norm(x: Tensor, more: Tensor, weight: Tensor | None, eps: float) -> tupl
 def multiply_silu(packed: Tensor) -> Tensor:
     """SiLU of the first half of each row, times its second half."""
     if has_triton(packed.device):
-        from anyrig.speech.models.vibevoice import triton_layers
+        from anyrig.speech.models.vibevoice import triton_kernels
 
-        return triton_layers.multiply_silu(packed)
+        return triton_kernels.multiply_silu(packed)
     gate, up = packed.chunk(2, dim=-1)
     return F.silu(gate) * up
 
@@ -51,9 +51,9 @@ def modulate(
         eps: of the norm.
     """
     if has_triton(x.device):
-        from anyrig.speech.models.vibevoice import triton_layers
+        from anyrig.speech.models.vibevoice import triton_kernels
 
-        return triton_layers.modulate(x, residual, weight, shift, scale, eps)
+        return triton_kernels.modulate(x, residual, weight, shift, scale, eps)
     if residual is not None:
         x = torch.addcmul(x, *residual)
     return x, torch.addcmul(shift, F.rms_norm(x, x.shape[-1:], weight, eps), scale)
@@ -75,9 +75,9 @@ def rotate(
         Row, key head, query heads of its group times inputs, vector.
     """
     if has_triton(packed.device):
-        from anyrig.speech.models.vibevoice import triton_layers
+        from anyrig.speech.models.vibevoice import triton_kernels
 
-        return triton_layers.rotate(packed, rotary, index, cached, count)
+        return triton_kernels.rotate(packed, rotary, index, cached, count)
     kv_heads, size = cached.shape[-2:]
     heads = packed.view(len(packed), -1, size)
     query, key, value = split_heads(heads, kv_heads, rotary)

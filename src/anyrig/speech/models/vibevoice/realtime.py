@@ -164,7 +164,7 @@ class RealtimeRuntime:
         """Whether somebody computes; whoever does has the rows, the loop and the window."""
         self._waiting: deque[RealtimeSpeech] = deque()
         self._rows: list[RealtimeSpeech | None] = [None] * max_rows
-        self._window: _Window | None = None
+        self._window: _RunningWindow | None = None
 
     @property
     def frame_s(self) -> float:
@@ -324,7 +324,7 @@ class RealtimeRuntime:
         samples = np.ascontiguousarray(audio[:count]).reshape(-1)
         speech.parts.append(SpeechPart(samples, speech.done, bool(len(ends))))
 
-    def _begin_window(self) -> _Window | None:
+    def _begin_window(self) -> _RunningWindow | None:
         """Take in who waits, and read the next text of all rows that have it."""
         with self._changed:
             self._rows = [one if one and not one.done else None for one in self._rows]
@@ -342,7 +342,7 @@ class RealtimeRuntime:
             speech.text_length += len(some)
             speech.length += len(some) + WINDOW_FRAMES
             speech.negative_length += WINDOW_FRAMES
-        return _Window(ready, bool(new))
+        return _RunningWindow(ready, bool(new))
 
     def _compact(self) -> None:
         """Move rows down where a smaller batch holds them."""
@@ -405,7 +405,7 @@ class RealtimeRuntime:
 
 
 @dataclass
-class _Window:
+class _RunningWindow:
     """A window that is being computed."""
 
     speeches: list[RealtimeSpeech]

@@ -1,7 +1,7 @@
 """Windows of VibeVoice-Realtime: a few tokens of each row's text, then a few frames of speech.
 
-What a runtime must do with them. `torch_windows.py` does it with torch, `onnx_windows.py` with ONNX
-Runtime.
+What a runtime must do with them. `realtime_model.py` does it with torch, `onnx_windows.py` with
+ONNX Runtime.
 """
 
 from __future__ import annotations
