@@ -438,9 +438,9 @@ def _run(
 
 
 def _clean_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in variables.items() if name not in _MISLEADING}
+    clean = {name: value for name, value in variables.items() if name not in _MISLEADING}
     return {
-        **kept,
+        **clean,
         "PYTHONUTF8": "1",
         "PYTHONUNBUFFERED": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",

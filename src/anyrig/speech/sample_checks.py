@@ -142,10 +142,10 @@ def _check_clipping(samples: Samples) -> SampleCheck:
 
     size = np.abs(samples)
     top = size >= 0.998 * float(size.max())
-    held = top[_CLIP_RUN - 1 :].copy()
+    flat = top[_CLIP_RUN - 1 :].copy()
     for back in range(1, _CLIP_RUN):
-        held &= top[_CLIP_RUN - 1 - back : len(top) - back]
-    share = float(np.count_nonzero(held)) / max(1, len(samples))
+        flat &= top[_CLIP_RUN - 1 - back : len(top) - back]
+    share = float(np.count_nonzero(flat)) / max(1, len(samples))
     return SampleCheck(
         "clipping", share <= _MAX_CLIPPED, f"{share:.2%} of the samples clipped",
         "Record with less gain: what was clipped cannot be repaired.",

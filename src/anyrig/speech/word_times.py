@@ -62,9 +62,9 @@ def place_words(
         end_s: where it ends.
     """
     spans = [match.span() for match in _WORD.finditer(segment.text)]
-    said = _list_said(segment, spans)
-    spoken = [number for number, words in enumerate(said) if _fold(words)]
-    times = time_words([said[number] for number in spoken], heard, start_s, end_s)
+    spoken_words = _list_spoken_words(segment, spans)
+    numbers = [number for number, words in enumerate(spoken_words) if _fold(words)]
+    times = time_words([spoken_words[number] for number in numbers], heard, start_s, end_s)
     places = _map_to_source(source, segment)
     return [
         WrittenWord(
@@ -72,19 +72,19 @@ def place_words(
             (places[spans[number][0]][0], places[spans[number][1] - 1][1]),
             *times[at],
         )
-        for at, number in enumerate(spoken)
+        for at, number in enumerate(numbers)
     ]
 
 
 def time_words(
-    said: Sequence[str], heard: Sequence[WordTime], start_s: float, end_s: float
+    spoken_words: Sequence[str], heard: Sequence[WordTime], start_s: float, end_s: float
 ) -> list[tuple[float, float]]:
     """When each word is heard, from and to, in seconds.
 
     Where both sides differ, the words between two that agree share the time of what was heard there
     by their letters; if nothing was, the time in between.
     """
-    words, others = [_fold(word) for word in said], [_fold(word.text) for word in heard]
+    words, others = [_fold(word) for word in spoken_words], [_fold(word.text) for word in heard]
     ends = list(accumulate(map(len, words)))
     match = _Match(words, others, heard, start_s, end_s)
     times: list[tuple[float, float]] = []
@@ -164,50 +164,50 @@ def _fold(word: str) -> str:
     return "".join(filter(str.isalnum, word.casefold()))
 
 
-def _list_said(segment: Segment, spans: Sequence[Span]) -> list[str]:
+def _list_spoken_words(segment: Segment, spans: Sequence[Span]) -> list[str]:
     """What is said for each written word."""
-    said = [""] * len(spans)
+    spoken_words = [""] * len(spans)
     position = 0
     for start, end, words in (*segment.readings, (len(segment.text), len(segment.text), "")):
-        for number in _overlapping(spans, position, start):
+        for number in _find_overlaps(spans, position, start):
             low, high = spans[number]
-            said[number] += segment.text[max(low, position) : min(high, start)]
-        numbers = list(_overlapping(spans, start, end))
+            spoken_words[number] += segment.text[max(low, position) : min(high, start)]
+        numbers = list(_find_overlaps(spans, start, end))
         written = [segment.text[slice(*spans[number])] for number in numbers]
         for number, share in zip(numbers, _share_words(written, words.split()), strict=True):
-            said[number] += f" {share} "
+            spoken_words[number] += f" {share} "
         position = max(position, end)
-    return said
+    return spoken_words
 
 
-def _overlapping(spans: Sequence[Span], start: int, end: int) -> range:
+def _find_overlaps(spans: Sequence[Span], start: int, end: int) -> range:
     first = bisect_right(spans, start, key=lambda span: span[1])
     return range(first, max(first, bisect_left(spans, end, key=lambda span: span[0])))
 
 
-def _share_words(written: Sequence[str], said: Sequence[str]) -> list[str]:
+def _share_words(written: Sequence[str], spoken_words: Sequence[str]) -> list[str]:
     """What is said for some written words together, split among them: `July 4` is `July fourth`."""
     if len(written) < 2:
-        return [" ".join(said)] * len(written)
-    left, right = [_fold(word) for word in written], [_fold(word) for word in said]
+        return [" ".join(spoken_words)] * len(written)
+    left, right = [_fold(word) for word in written], [_fold(word) for word in spoken_words]
     shares: list[str] = []
     done = (0, 0)
     for first, second, count in SequenceMatcher(None, left, right).get_matching_blocks():
-        shares += _split_evenly(left[done[0] : first], said[done[1] : second])
-        shares += said[second : second + count]
+        shares += _split_evenly(left[done[0] : first], spoken_words[done[1] : second])
+        shares += spoken_words[second : second + count]
         done = first + count, second + count
     return shares
 
 
-def _split_evenly(written: Sequence[str], said: Sequence[str]) -> list[str]:
+def _split_evenly(written: Sequence[str], spoken_words: Sequence[str]) -> list[str]:
     """Words for each of the written ones: by its letters, but one at least if there are enough."""
     weights = list(accumulate((max(1, len(word)) for word in written), initial=0))
     cuts = [0]
     for number in range(1, len(written) + 1):
-        wanted = round(len(said) * weights[number] / weights[-1])
-        left = len(said) - (len(written) - number)  # one for each that follows
-        cuts.append(max(cuts[-1], min(max(wanted, cuts[-1] + 1), max(left, 0))))
-    return [" ".join(said[low:high]) for low, high in zip(cuts, cuts[1:], strict=False)]
+        end = round(len(spoken_words) * weights[number] / weights[-1])
+        left = len(spoken_words) - (len(written) - number)  # one for each that follows
+        cuts.append(max(cuts[-1], min(max(end, cuts[-1] + 1), max(left, 0))))
+    return [" ".join(spoken_words[low:high]) for low, high in zip(cuts, cuts[1:], strict=False)]
 
 
 def _map_to_source(source: str, segment: Segment) -> list[Span]:

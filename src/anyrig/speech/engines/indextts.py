@@ -229,8 +229,8 @@ class IndexTts(_RecordedVoiceEngine):
 
         utterance = recordings.resolve_utterance(INFO, self._voices, utterance)
         seed_everything(utterance.seed)
-        wanted = float(self._options["duration"]) / utterance.rate
-        duration = min(max(wanted, _MIN_DURATION), _MAX_DURATION)
+        factor = float(self._options["duration"]) / utterance.rate
+        duration = min(max(factor, _MIN_DURATION), _MAX_DURATION)
         parts = self._model.infer_generator(
             self._find_recording(utterance.voice),
             utterance.text,
@@ -246,7 +246,7 @@ class IndexTts(_RecordedVoiceEngine):
         for part in parts:
             # Its samples are float32 in the range of 16 bits.
             samples = recordings.to_samples(part) / 32768.0
-            yield stretch(samples, self.sample_rate, duration / wanted)
+            yield stretch(samples, self.sample_rate, duration / factor)
 
 
 class IndexTts2(_RecordedVoiceEngine):
@@ -427,14 +427,14 @@ def check_shapes(folder: Path, version: str) -> None:
             tensor = tensor.get(key) if isinstance(tensor, Mapping) else None
         actual = tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else None
         fits = actual is not None and len(actual) == len(shape) and all(
-            wanted in (None, size) for wanted, size in zip(shape, actual, strict=True)
+            size in (None, found) for size, found in zip(shape, actual, strict=True)
         )  # fmt: skip
         if not fits:
             name = ".".join(path) or "it"
-            wanted = ", ".join("any" if size is None else str(size) for size in shape)
+            sizes = ", ".join("any" if size is None else str(size) for size in shape)
             state = "is missing" if actual is None else f"has the shape {list(actual)}"
             raise MissingWeightsError(
-                f"{folder / file} does not fit config.yaml: {name} {state}; expected [{wanted}]",
+                f"{folder / file} does not fit config.yaml: {name} {state}; expected [{sizes}]",
                 hint="Both must be of one release: download them again.",
             )
 

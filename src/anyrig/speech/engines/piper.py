@@ -284,8 +284,8 @@ def _open_reader(config: _VoiceConfig) -> phonemes.Reader:
     return Espeak(config.espeak, map_phonemes=_decompose, map_inline=_decompose)
 
 
-def _decompose(said: str) -> str:
-    return unicodedata.normalize("NFD", said)
+def _decompose(text: str) -> str:
+    return unicodedata.normalize("NFD", text)
 
 
 def _read_configs(folder: Path | None) -> tuple[list[_VoiceConfig], list[str]]:

@@ -336,7 +336,7 @@ class TextBatch(NamedTuple):
         """Of [rows, phonemes, size], the phonemes that are there: [all of them, size]."""
         return x.flatten(0, 1).index_select(0, self.places)
 
-    def padded(self, x: torch.Tensor) -> torch.Tensor:
+    def pad(self, x: torch.Tensor) -> torch.Tensor:
         """The reverse of `real`; zero where there is no phoneme."""
         out = x.new_zeros(self.ids.numel(), x.shape[1])
         return out.index_copy_(0, self.places, x).view(*self.ids.shape, -1)
@@ -373,12 +373,12 @@ class Albert:
         x = self._into(self._norm(batch.real(words)))
         for _ in range(self._times):
             query, key, value = (
-                self._split(batch.padded(project(x))) for project in self._projections
+                self._split(batch.pad(project(x))) for project in self._projections
             )
             attended = F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
             x = self._inner_norm(x + self._dense(batch.real(attended.transpose(1, 2).flatten(2))))
             x = self._outer_norm(x + self._down(F.gelu(self._up(x), approximate="tanh")))
-        return batch.padded(x)
+        return batch.pad(x)
 
     def _split(self, x: torch.Tensor) -> torch.Tensor:
         return x.view(*x.shape[:2], self._heads, -1).transpose(1, 2)

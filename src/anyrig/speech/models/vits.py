@@ -205,7 +205,7 @@ class VitsTorch:
             ids[number, : len(row.ids)] = row.ids
         lengths = np.array([len(row.ids) for row in rows])
         mask = np.arange(longest)[None] < lengths[:, None]
-        seeds = np.array([_signed(row.seed) for row in rows], np.int64)
+        seeds = np.array([_to_int64(row.seed) for row in rows], np.int64)
         batch = TokenBatch(
             to_device(ids, self.device), to_device(mask, self.device),
             to_device(seeds, self.device), self._speakers([row.speaker for row in rows]),
@@ -256,7 +256,7 @@ class VitsTorch:
              for row in order]
         )  # fmt: skip
         maps[1, where] = np.concatenate([np.arange(length) for length in lengths])
-        maps[2, where] = np.repeat([_signed(rows[row].seed) for row in order], lengths)
+        maps[2, where] = np.repeat([_to_int64(rows[row].seed) for row in order], lengths)
         maps[3, where] = np.repeat([rows[row].speaker for row in order], lengths)
         moved = to_device(maps.reshape(4, lanes.num_lanes, lanes.length), self.device)
         return iter(moved.unbind())
@@ -281,7 +281,7 @@ def _group_by_length(rows: Sequence[VitsInput], one_by_one: bool) -> Iterator[li
         order = order[size:]
 
 
-def _signed(seed: int) -> int:
+def _to_int64(seed: int) -> int:
     """Any integer as one of 64 bits."""
     return (seed + (1 << 63)) % (1 << 64) - (1 << 63)
 
