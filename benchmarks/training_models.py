@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.training.models.gpt import Gpt, GptShape
-from anyrig.training.models.resnet import Resnet, ResnetShape
-from anyrig.training.models.unet import Unet, UnetShape
+from benchmarks.resnet import Resnet, ResnetShape
+from examples.train.diffusion import Unet
 
 CLASSES = 1000
 
@@ -100,8 +100,14 @@ def _noise(model: nn.Module, given: Any) -> torch.Tensor:
 
 
 def _unet(tiny: bool) -> Case:
-    shape = UnetShape(size=16, width=16, levels=(1, 2), blocks=1, heads=2) if tiny else UnetShape()
-    pictures = torch.zeros(1, shape.channels, shape.size, shape.size)
+    side = 16 if tiny else 64
+    pictures = torch.zeros(1, 3, side, side)
     example = (pictures, torch.zeros(1, dtype=torch.long), pictures)
-    return Case("U-Net", lambda: Unet(shape), example, _noise,
+
+    def make() -> Unet:
+        if tiny:
+            return Unet(channels=3, width=16)
+        return Unet(channels=3, width=64, factors=(1, 2, 3, 4), blocks=2, heads=4)
+
+    return Case("U-Net", make, example, _noise,
                 (1, 2, 4) if tiny else (16, 64, 192), 1000)  # fmt: skip

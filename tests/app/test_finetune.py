@@ -206,9 +206,15 @@ def test_a_kind_that_there_is_not_is_refused_with_all_that_there_are(
 ) -> None:
     with pytest.raises((InvalidSettingError, InvalidInputError)) as caught:
         build({"kind": kind}, tmp_path, tmp_path, 0)
-    assert {"language", "images", "diffusion", "classifier", "embedding"} <= set(
+    assert {"language", "images", "classifier", "embedding"} <= set(
         re.findall(r"\w+", caught.value.hint)
     )
+
+
+def test_a_kind_of_0_1_0_that_is_gone_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettingError, match="no longer part") as caught:
+        build({"kind": "diffusion", "data": "pictures"}, tmp_path, tmp_path, 0)
+    assert "examples/train/diffusion.py" in caught.value.hint
 
 
 def test_the_command_fine_tunes_and_sorts(anyrig: Any, tmp_path: Path) -> None:

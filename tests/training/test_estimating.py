@@ -26,11 +26,10 @@ from anyrig.training.estimating.stand_in import (
 )
 from anyrig.training.memory import recompute
 from anyrig.training.models.gpt import PRESETS, Gpt
-from anyrig.training.models.resnet import Resnet, ResnetShape
-from anyrig.training.models.unet import PRESETS as UNETS
-from anyrig.training.models.unet import Unet
 from anyrig.training.tasks import Task
 from anyrig.units import GIB, MIB
+from benchmarks.resnet import Resnet, ResnetShape
+from examples.train.diffusion import Unet
 
 MACHINES = Path(__file__).resolve().parent.parent / "machines"
 NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
@@ -113,7 +112,7 @@ def _real(
 CASES: dict[str, tuple[Callable[[], nn.Module], Any, Any]] = {
     "gpt": (lambda: Gpt(PRESETS["nano"]), TOKENS, next_token),
     "resnet": (lambda: Resnet(ResnetShape(10, width=8, stages=(2, 2))), (PICTURE,), squared),
-    "unet": (lambda: Unet(UNETS["nano"]),
+    "unet": (lambda: Unet(width=16),
              (torch.zeros(1, 1, 16, 16), torch.zeros(1, dtype=torch.long)), squared),
 }  # fmt: skip
 

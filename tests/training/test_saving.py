@@ -28,9 +28,8 @@ from anyrig.training.memory import (
     recomputed,
 )
 from anyrig.training.models.gpt import PRESETS, Gpt
-from anyrig.training.models.resnet import Resnet, ResnetShape
-from anyrig.training.models.unet import PRESETS as UNETS
-from anyrig.training.models.unet import Unet
+from benchmarks.resnet import Resnet, ResnetShape
+from examples.train.diffusion import Unet
 
 HOWS: tuple[RecomputeMode, ...] = ("blocks", "selective")
 
@@ -140,7 +139,7 @@ def test_the_repeated_blocks_are_found(
 
 
 def test_a_unets_blocks_hold_most_of_it() -> None:
-    model = Unet(UNETS["tiny"])
+    model = Unet(width=32, factors=(1, 2, 2))
     found = find_blocks(model)
     inside = sum(w.numel() for one in found.values() for w in one.parameters())
     assert inside > 0.7 * sum(one.numel() for one in model.parameters())

@@ -789,12 +789,23 @@ def test_a_table_is_a_table(table: str) -> None:
         ({"keeping": {"every_step": 1}}, "every_steps"),
         ({"scaler": {"inital": 1.0}}, "initial"),
         ({"moving": {"windows": 1}}, "window"),
+        ({"gradient_clip_val": 1.0}, "max_norm"),
+        ({"num_train_epochs": 3}, "epochs"),
     ],
 )
 def test_an_unknown_key_names_the_nearest(given: dict[str, Any], near: str) -> None:
     with pytest.raises(InvalidSettingError) as caught:
         TrainConfig.from_table(given)
     assert near in caught.value.hint
+
+
+def test_tables_are_dictionaries_in_python() -> None:
+    values: dict[str, Any] = {"checkpoints": {"every_steps": 5}, "loading": {"num_workers": 0}}
+    config = TrainConfig(**values)
+    assert (config.checkpoints.every_steps, config.loading.num_workers) == (5, 0)
+    with pytest.raises(InvalidSettingError) as caught:
+        TrainConfig(**{"checkpoints": {"every_step": 5}})
+    assert "every_steps" in caught.value.hint
 
 
 def test_what_a_file_says_is_what_is_set() -> None:

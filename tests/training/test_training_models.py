@@ -1,4 +1,4 @@
-"""The models that come with anyrig: GPT, classifiers of pictures, U-Net."""
+"""The models that come with anyrig: GPT, and a classifier of pictures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from anyrig.errors import InvalidSettingError
-from anyrig.training.models import convnet, unet, vit
+from anyrig.training.models import convnet
 from anyrig.training.models.gpt import (
     PRESETS,
     Gpt,
@@ -115,16 +115,11 @@ def test_what_cannot_be_is_refused() -> None:
         gpt("gpt3")
     with pytest.raises(InvalidSettingError, match="context"):
         Gpt(PRESETS["nano"])(torch.zeros((1, 65), dtype=torch.long))
-    with pytest.raises(InvalidSettingError, match="halved"):
-        unet.UnetShape(size=36)
-    with pytest.raises(InvalidSettingError, match="patches"):
-        vit.VitShape(patch=5)
 
 
 MODELS = [
     (convnet.ConvNet, dataclasses.replace(convnet.PRESETS["nano"], classes=5)),
     (convnet.ConvNet, convnet.ConvShape(classes=5, widths=(8, 16), blocks=2, stem=4)),
-    (vit.Vit, dataclasses.replace(vit.PRESETS["nano"], classes=5)),
 ]
 
 
@@ -146,19 +141,3 @@ def test_a_classifier_starts_undecided_and_all_of_it_learns(kind: Any, shape: An
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own
         optimiser.step()
     assert loss.item() < 1.0
-
-
-def test_a_u_net_starts_at_nought_and_depends_on_time() -> None:
-    torch.manual_seed(0)
-    shape = unet.PRESETS["nano"]
-    model = unet.Unet(shape)
-    pictures = torch.randn(2, 1, shape.size, shape.size)
-    made = model(pictures, torch.tensor([0, 900]))
-    assert made.shape == pictures.shape
-    assert made.abs().max() == 0
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.1)
-    early, late = (model(pictures, torch.full((2,), time)) for time in (10, 700))
-    assert not torch.allclose(early, late)
-    early.square().mean().backward()
-    assert all(one.grad is not None and one.grad.any() for one in model.parameters())

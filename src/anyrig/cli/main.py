@@ -45,7 +45,7 @@ COMMANDS: dict[str, str] = {
     "ask": "answer a question from indexed files, with the passages cited",
     "cache": "show, prune, export, import and verify cached results",
     "classify": "classify documents: by labels, by examples, by a model",
-    "train": "train a model from a TOML file: text, images, diffusion, fine-tuning",
+    "train": "train a model from a TOML file: text, images, fine-tuning",
     "serve": "serve everything over HTTP, with a web page",
     "keys": "add, list and remove API keys of the server",
     "worker": "make this machine a worker of a cluster",

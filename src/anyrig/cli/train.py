@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from anyrig.app.training_estimate import DeviceEstimate
     from anyrig.training.loggers import ConsoleLogger
 
-HELP = """Train a model as a TOML file says: a language model, an image classifier, a diffusion
-model, a text classifier or an embedding model, on one device or several. `anyrig train
+HELP = """Train a model as a TOML file says: a language model, an image classifier, a text
+classifier or an embedding model, on one device or several. `anyrig train
 language.toml` creates a folder in ./runs for the model, checkpoints, metrics and report.html.
 Ctrl+C keeps everything so far, and `anyrig train --resume RUN` continues exactly there, without
 further options. --set train.batch=64 replaces a value of the file; --estimate shows what fits where

@@ -232,6 +232,9 @@ class TrainConfig:
         object.__setattr__(self, "precision", parse_precision(self.precision) or self.precision)
         if isinstance(self.recompute, bool):  # as the option of other tools
             object.__setattr__(self, "recompute", "blocks" if self.recompute else "none")
+        for name, kind in TABLES.items():
+            if isinstance(values := getattr(self, name), Mapping):
+                object.__setattr__(self, name, _read(kind, values, name))
         check_fields(self)
         _check_together(self)
 
@@ -267,6 +270,29 @@ RENAMED = {
     "lr": "learning_rate",
 }
 """Other spellings of options: those of older files, and those of other tools."""
+OTHER_TOOLS = {
+    "accumulate_grad_batches": "batch, the items of a whole step",
+    "bf16": 'precision = "bf16"',
+    "early_stopping_patience": "patience",
+    "eval_steps": "validate_every",
+    "fp16": 'precision = "fp16"',
+    "gradient_accumulation_steps": "batch, the items of a whole step",
+    "gradient_checkpointing": 'recompute = "blocks"',
+    "gradient_clip_val": "max_norm",
+    "load_best_model_at_end": "load_best",
+    "log_every_n_steps": "log_every",
+    "logging_steps": "log_every",
+    "max_grad_norm": "max_norm",
+    "metric_for_best_model": "best_metric",
+    "num_train_epochs": "epochs",
+    "num_workers": "loading.num_workers",
+    "per_device_train_batch_size": "micro_batch",
+    "save_steps": "checkpoints.every_steps",
+    "val_check_interval": "validate_every",
+    "warmup_ratio": "warmup",
+    "warmup_steps": "warmup",
+}
+"""What Lightning and transformers call an option, and what says the same here."""
 REMOVED = {
     "cuda_graphs": 'compile = "reduce-overhead" lets torch record CUDA graphs',
     "offload_activations": 'recompute = "blocks" saves the same memory',
@@ -338,6 +364,8 @@ def check_name(name: str, known: typing.Sequence[str], where: str) -> None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"Valid names: {', '.join(known)}."
+        if name in OTHER_TOOLS:
+            hint = f"Use {OTHER_TOOLS[name]}."
         raise InvalidSettingError(f"[{where}] has no setting {name!r}", hint=hint)
 
 

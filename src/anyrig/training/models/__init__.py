@@ -1,1 +1,1 @@
-"""Models written here: a GPT, two image classifiers and a U-Net. Import the module you want."""
+"""Models written here: a GPT, an image classifier, pretrained ones. Import the module you want."""

@@ -138,6 +138,6 @@ def _import_timm(name: str) -> Any:
         raise MissingPackageError(
             f"timm:{name} needs the packages timm and torchvision: {error}",
             hint=f"{format_install('timm')}, with a torchvision that fits the installed torch; on "
-            "ARM processors its wheel needs CUDA. convnet, vit and folders of transformers need "
-            "neither.",
+            "ARM processors its wheel needs CUDA. convnet and folders of transformers do not need "
+            "them.",
         ) from error

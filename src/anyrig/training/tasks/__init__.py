@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 TASKS = {
     "language": "anyrig.training.tasks.language:build",
     "images": "anyrig.training.tasks.images:build",
-    "diffusion": "anyrig.training.tasks.diffusion:build",
 }
 """Kind -> its builder. Those that need documents too are in `anyrig.app.training_tasks`."""
 GROUP = "anyrig.training"
+REMOVED = {
+    "diffusion": "examples/train/diffusion.py of the source code trains such a model with Trainer; "
+    "a run of version 0.1.0 can only be continued with that version.",
+}
+"""Kinds of version 0.1.0 that are gone -> what to do instead."""
 
 
 @dataclass
@@ -73,6 +77,10 @@ def build_task(
     if not isinstance(kind, str) or not kind:
         raise InvalidSettingError(
             "[task] does not say its kind", hint=f"Set kind to one of: {', '.join(kinds)}."
+        )
+    if kind in REMOVED:
+        raise InvalidSettingError(
+            f"[task] kind {kind!r} is no longer part of anyrig", hint=REMOVED[kind]
         )
     builder = load_class(kind, kinds, GROUP)
     task: Task = builder(rest, folder=Path(folder), run=Path(run), seed=seed)

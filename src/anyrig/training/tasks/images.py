@@ -28,7 +28,7 @@ from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.storage.files import open_atomic, write_atomic
 from anyrig.storage.weights import find_cached_repository
 from anyrig.training.batch import Batch
-from anyrig.training.models import convnet, vit
+from anyrig.training.models import convnet
 from anyrig.training.models.pretrained import (
     PREPROCESSOR,
     Preprocessing,
@@ -56,8 +56,8 @@ class ImagesConfig:
     files: str = ""
     """A JSON file that maps file names in the manifest to paths; no other file is opened."""
     model: str | Mapping[str, Any] = "convnet:tiny"
-    """`convnet:PRESET`, `vit:PRESET`, `timm:NAME`, or a table with `kind`, `preset` and sizes; a
-    pretrained model: a Hugging Face folder or a name in the hub's cache, or a table of timm with
+    """`convnet:PRESET`, `timm:NAME`, or a table with `kind`, `preset` and sizes; a pretrained
+    model: a Hugging Face folder or a name in the hub's cache, or a table of timm with
     `pretrained = true`."""
     size: int = 0
     """Image size in pixels; images are scaled and cropped to a centred square; 0: what a pretrained
@@ -110,7 +110,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     kept, held = _split(found.names, labels, chosen.validation, seed)
     with config.seeded(seed):
         if source is None:
-            body, shape = make(chosen.model, len(classes), size, chosen.channels)
+            body, shape = make(chosen.model, len(classes), chosen.channels)
         else:
             body, shape = load_transformers(source, classes), {"kind": "transformers"}
     known = trained_on or found
@@ -238,7 +238,7 @@ class Normalised(nn.Module):
 
 
 def make(
-    wanted: str | Mapping[str, Any], classes: int, size: int, channels: int
+    wanted: str | Mapping[str, Any], classes: int, channels: int
 ) -> tuple[nn.Module, dict[str, Any]]:
     """A model by `kind:preset` or by a table, and the table that makes it again."""
     sizes = dict(wanted) if isinstance(wanted, Mapping) else _table(wanted)
@@ -250,17 +250,19 @@ def make(
         return convnet.ConvNet(config.read(convnet.ConvShape, made, "task.model")), {
             "kind": kind, **made,
         }  # fmt: skip
-    if kind == "vit":
-        first = _preset(vit.PRESETS, preset, kind)
-        made = {**dataclasses.asdict(first), **sizes, **fixed, "size": size}
-        return vit.Vit(config.read(vit.VitShape, made, "task.model")), {"kind": kind, **made}
     if kind == "timm":
         pretrained = bool(sizes.pop("pretrained", False))
         body = build_timm(preset, classes, channels, pretrained=pretrained)
         return body, {"kind": kind, "preset": preset}
+    if kind == "vit":
+        raise InvalidSettingError(
+            "[task] model: the vision transformers of version 0.1.0 are gone",
+            hint='Fine-tune a pretrained one: model = "google/vit-base-patch16-224", or '
+            "timm:vit_tiny_patch16_224. What 0.1.0 trained still runs as model.onnx.",
+        )
     raise InvalidSettingError(
         f"[task] model is {wanted!r}, which is no kind of model and no folder with a config.json",
-        hint="Kinds are: convnet, vit, timm. Or give a Hugging Face folder.",
+        hint="Kinds are: convnet, timm. Or give a Hugging Face folder.",
     )
 
 
@@ -396,7 +398,7 @@ class Classifier:
         self.channels = int(about["channels"])
 
     @torch.no_grad()
-    def predict(self, pictures: Sequence[Path | bytes], batch: int = 64) -> list[Prediction]:
+    def predict(self, pictures: Sequence[Path | str | bytes], batch: int = 64) -> list[Prediction]:
         """The likeliest class of each picture: a path, or the bytes of a file."""
         device = next(self.model.parameters()).device
         found = []
@@ -409,10 +411,11 @@ class Classifier:
         return found
 
 
-def load(folder: Path) -> Classifier:
-    """The classifier that a run wrote."""
+def load(folder: Path | str) -> Classifier:
+    """The classifier that a run wrote into its folder `model`."""
     from safetensors.torch import load_file
 
+    folder = Path(folder)
     try:
         about = json.loads((folder / _LABELS).read_text(encoding="utf-8"))
         each = about["normalise"] == "each"
@@ -420,7 +423,7 @@ def load(folder: Path) -> Classifier:
             body: nn.Module = load_transformers(folder, about["classes"])
             return Classifier(Normalised(body, about["mean"], about["std"], each=each), about)
         state = load_file(folder / _WEIGHTS)
-        body, _ = make(about["model"], len(about["classes"]), about["size"], about["channels"])
+        body, _ = make(about["model"], len(about["classes"]), about["channels"])
         nought, one = [0.0] * about["channels"], [1.0] * about["channels"]
         model = Normalised(body, nought, one, each=each)
         model.load_state_dict(state)

@@ -25,8 +25,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
-from anyrig.install import format_install
+from anyrig.errors import InvalidSettingError
 from anyrig.storage.files import write_atomic
 from anyrig.storage.weights import find_cached_repository
 from anyrig.text.manifest import is_manifest
@@ -34,7 +33,7 @@ from anyrig.training.batch import Batch
 from anyrig.training.lora import adapt, merge_lora, save_lora
 from anyrig.training.losses import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
-from anyrig.training.tasks import Task, config, corpus, tokens
+from anyrig.training.tasks import Task, config, corpus, texts, tokens
 
 log = logging.getLogger(__name__)
 
@@ -199,22 +198,8 @@ def _shape(chosen: LanguageConfig) -> GptShape:
 
 def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Module, int]:
     """A Hugging Face causal model; nothing is fetched, and no code of the folder is run."""
-    try:
-        from transformers import AutoModelForCausalLM
-    except ImportError as error:
-        raise MissingPackageError(
-            "a Hugging Face model needs the package transformers",
-            hint=format_install("anyrig[torch]"),
-        ) from error
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            str(path), local_files_only=True, trust_remote_code=False, dtype=torch.float32
-        )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InvalidInputError(
-            f"{path} contains no causal model that transformers can load: {error}",
-            hint="Pass a folder with config.json and model.safetensors.",
-        ) from error
+    model: Any
+    model, _ = texts.loaded("AutoModelForCausalLM", path)
     rows = int(model.get_input_embeddings().num_embeddings)
     if words.size > rows:
         raise InvalidSettingError(

@@ -47,11 +47,14 @@ _CLEAR = ("RGBA", "LA", "PA", "La", "RGBa")
 _HINT = "Get another copy of the file, or save it with another program."
 
 
-def read(source: Path | bytes, size: int, channels: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def read(
+    source: Path | str | bytes, size: int, channels: int
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """A picture as bytes (channels, size, size): upright, its middle, on white where it is clear.
 
     Whatever is wrong with it is a `InvalidInputError`.
     """
+    source = Path(source) if isinstance(source, str) else source
     made = _read(source, size, channels, picture.MOST_DECODE_BYTES)
     assert made is not None  # `_opened` refuses what takes more
     return made

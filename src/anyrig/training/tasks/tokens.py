@@ -6,6 +6,7 @@ All of them are tokenizers of the `tokenizers` library in the end, so each can b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,13 +26,14 @@ _ENDS = (END, "</s>", "<|end_of_text|>", "<eos>", "<|im_end|>", "[SEP]")
 class Tokens:
     """A tokenizer; what the text itself says of special tokens is plain text."""
 
-    def __init__(self, tokenizer: Tokenizer, *, is_bytes: bool = False) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, is_bytes: bool = False, end_word: str = "") -> None:
         self._tokenizer = tokenizer
         self._tokenizer.encode_special_tokens = True
         self._is_bytes = is_bytes
         self.size: int = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values())
         """How many rows a model's embedding needs."""
-        there = (word for word in _ENDS if tokenizer.token_to_id(word) is not None)
+        words = (end_word, *_ENDS)
+        there = (word for word in words if word and tokenizer.token_to_id(word) is not None)
         self.end_word: str | None = next(there, None)
         """What ends a text, as it is written."""
         self.end: int | None = tokenizer.token_to_id(self.end_word) if self.end_word else None
@@ -121,7 +123,17 @@ def from_file(path: Path) -> Tokens:
         ) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return Tokens(tokenizer)
+    return Tokens(tokenizer, end_word=_read_end_word(path) if path.is_dir() else "")
+
+
+def _read_end_word(folder: Path) -> str:
+    """The `eos_token` of transformers' tokenizer_config.json; empty if there is none."""
+    try:
+        found = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        word = found.get("eos_token") or ""
+        return str(word["content"] if isinstance(word, dict) else word)
+    except (OSError, ValueError, KeyError, AttributeError):
+        return ""
 
 
 def _older(folder: Path) -> Tokenizer:

@@ -35,14 +35,6 @@ class ResnetShape:
             )
 
 
-PRESETS: dict[str, ResnetShape] = {
-    "nano": ResnetShape(classes=10, width=8, stages=(1, 1)),
-    "resnet26": ResnetShape(stages=(2, 2, 2, 2)),
-    "resnet50": ResnetShape(),
-    "resnet101": ResnetShape(stages=(3, 4, 23, 3)),
-}
-
-
 class Bottleneck(nn.Module):
     """Down to few channels, across, and up again, added to what came in."""
 
