@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.errors import InvalidInputError, StorageError
-from anyrig.training.export import export_folder, export_onnx, whole_folder
+from anyrig.training.export import export_folder, export_onnx, replace_folder
 from anyrig.training.models.convnet import ConvNet, ConvShape
 from anyrig.training.models.gpt import gpt
 
@@ -102,17 +103,18 @@ def test_tokenizers_of_a_folder_go_along(tmp_path: Path) -> None:
 
 def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     folder = tmp_path / "m"
-    with whole_folder(folder) as place:
+    with replace_folder(folder) as place:
         (place / "a").write_text("1")
-    with pytest.raises(StorageError), whole_folder(folder) as place:
-        (place / "none" / "b").write_text("2")
+    with pytest.raises(StorageError, match="full"), replace_folder(folder) as place:  # noqa: PT012
+        (place / "b").write_text("2")
+        raise OSError(errno.ENOSPC, "No space left on device")
     assert [path.name for path in folder.iterdir()] == ["a"]
-    with whole_folder(folder) as place:
+    with replace_folder(folder) as place:
         (place / "c").write_text("3")
     assert [path.name for path in folder.iterdir()] == ["c"]
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".m")]
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InvalidInputError, match="is a file"), whole_folder(tmp_path / "file"):
+    with pytest.raises(InvalidInputError, match="is a file"), replace_folder(tmp_path / "file"):
         pass
     assert (tmp_path / "file").read_text() == "x"
 
@@ -314,7 +316,7 @@ def test_what_cannot_be_written_is_named_and_leaves_no_file(tmp_path: Path) -> N
         export_onnx(Choosing(), {"x": torch.randn(2, 4)}, path)
     with pytest.raises(InvalidInputError, match="has 1 batch"):
         export_onnx(nn.ReLU(), {"input": torch.randn(1, 4)}, path)
-    with pytest.raises(InvalidInputError, match="gives 1 tensors, 2 are named"):
+    with pytest.raises(InvalidInputError, match="returns 1 tensors, but 2 outputs are named"):
         export_onnx(nn.ReLU(), {"input": torch.randn(2, 4)}, path, outputs=["a", "b"])
     assert not path.exists()
     assert not [one for one in tmp_path.iterdir() if one.name.startswith(".m")]

@@ -581,7 +581,7 @@ def check_export_target(target: Path) -> None:
 def export_model(result: TrainingResult, target: Path) -> Path:
     """Copy the trained model into a folder, or its ONNX file to a path."""
     from anyrig.storage.files import open_atomic
-    from anyrig.training.export import whole_folder
+    from anyrig.training.export import replace_folder
 
     if result.model is None:
         raise InvalidInputError(
@@ -592,7 +592,7 @@ def export_model(result: TrainingResult, target: Path) -> Path:
         )
     if target.suffix.lower() != ".onnx":
         check_export_target(target)
-        with whole_folder(target) as folder:
+        with replace_folder(target) as folder:
             shutil.copytree(result.model, folder, dirs_exist_ok=True)
         return target
     graph = result.model / "model.onnx"

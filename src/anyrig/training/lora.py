@@ -111,9 +111,9 @@ def load_lora(model: nn.Module, folder: Path, *, trainable: bool = True) -> Any:
 
 def save_lora(adapted: Any, folder: Path) -> Path:
     """Write adapter_config.json and adapter_model.safetensors."""
-    from anyrig.training.export import whole_folder
+    from anyrig.training.export import replace_folder
 
-    with whole_folder(folder) as place:
+    with replace_folder(folder) as place:
         adapted.save_pretrained(str(place))
         mode = (place / "adapter_config.json").stat().st_mode
         for file in place.glob("*.safetensors"):

@@ -138,9 +138,9 @@ def classifier(
     texts.settle_pad(model, cutter)
 
     def finish(folder: Path) -> Mapping[str, Any]:
-        from anyrig.training.export import whole_folder
+        from anyrig.training.export import replace_folder
 
-        with whole_folder(folder / "model") as place:
+        with replace_folder(folder / "model") as place:
             texts.save_weights(model if adapted is None else merge_lora(adapted), place)
             cutter.save(place)
         said = {"model": str(folder / "model"), "labels": list(labels), "kind": kind}

@@ -97,9 +97,9 @@ def embedding(
     prompts = dict(prompts or {})
 
     def finish(folder: Path) -> Mapping[str, Any]:
-        from anyrig.training.export import whole_folder
+        from anyrig.training.export import replace_folder
 
-        with whole_folder(folder / "model") as place:
+        with replace_folder(folder / "model") as place:
             save(model, cutter, place, prompts=prompts)
         return {"model": str(folder / "model")}
 

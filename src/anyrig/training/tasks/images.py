@@ -334,10 +334,10 @@ class Finish:
 
     def __call__(self, folder: Path) -> Mapping[str, Any]:
         """What was written where."""
-        from anyrig.training.export import whole_folder
+        from anyrig.training.export import replace_folder
 
         said: dict[str, Any] = {"model": str(folder / "model")}
-        with whole_folder(folder / "model") as place:
+        with replace_folder(folder / "model") as place:
             about = dict(self.about)
             if self.source is None:
                 write_weights(self.model, place / _WEIGHTS)
