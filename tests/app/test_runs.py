@@ -12,25 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.app import runs
-from anyrig.app.runs import TrainingResult
 from anyrig.app.training import check_export_target
-from anyrig.app.training_config import TrainingConfig, check_settings, read_config
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, OverloadedError
 from anyrig.jobs.queue import make_owner_name
+from anyrig.training import runs
+from anyrig.training.config_file import ConfigFile, check_settings, read_config
+from anyrig.training.runs import TrainingResult
 
 CONFIG = '[task]\nkind = "language"\ntext = "a.txt"\n[train]\nbatch = 4\nloading.num_workers = 0\n'
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> TrainingConfig:
+def config(tmp_path: Path) -> ConfigFile:
     path = tmp_path / "my run!.toml"
     path.write_text(CONFIG, encoding="utf-8")
     return read_config(path)
 
 
-def test_values_of_a_command_line_are_toml_or_texts(config: TrainingConfig) -> None:
+def test_values_of_a_command_line_are_toml_or_texts(config: ConfigFile) -> None:
     found = config.with_values(
         {"train.learning_rate": "1e-3", "train.loading.pin_memory": False, "task.text": "b.txt",
          "task.model": '{ preset = "tiny" }', "train.betas": "[0.9, 0.99]",
@@ -48,7 +48,7 @@ def test_values_of_a_command_line_are_toml_or_texts(config: TrainingConfig) -> N
         config.with_values({"train.batch.more": 1})
 
 
-def test_a_run_is_found_again_by_its_folder(config: TrainingConfig, tmp_path: Path) -> None:
+def test_a_run_is_found_again_by_its_folder(config: ConfigFile, tmp_path: Path) -> None:
     run = runs.create_run(tmp_path / "r", config, config.train, {"device": "cpu"})
     assert runs.open_run(tmp_path / "r") == run
     registry = tmp_path / "registry"
@@ -59,7 +59,7 @@ def test_a_run_is_found_again_by_its_folder(config: TrainingConfig, tmp_path: Pa
     assert runs.list_runs(registry) == []
 
 
-def test_a_run_stands_as_its_process_left_it(config: TrainingConfig, tmp_path: Path) -> None:
+def test_a_run_stands_as_its_process_left_it(config: ConfigFile, tmp_path: Path) -> None:
     run = runs.create_run(tmp_path / "r", config, config.train, {})
     assert runs.load_state(run.folder).status == "stopped"
     runs.write_state(run.folder, "running", steps=9)
@@ -86,7 +86,7 @@ def test_a_run_stands_as_its_process_left_it(config: TrainingConfig, tmp_path: P
     assert runs.load_state(run.folder).status == "stopped"
 
 
-def test_a_run_that_was_moved_knows_its_files(config: TrainingConfig, tmp_path: Path) -> None:
+def test_a_run_that_was_moved_knows_its_files(config: ConfigFile, tmp_path: Path) -> None:
     run = runs.create_run(tmp_path / "r", config, config.train, {})
     made = {"model": str(run.folder / "model")}
     result = TrainingResult(str(run.folder), finished=True, made=made, loss=float("nan"))

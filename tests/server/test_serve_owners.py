@@ -377,8 +377,8 @@ def test_health_does_not_name_what_others_made(people: People) -> None:
 
 
 def test_training_runs_belong_to_the_key_of_their_job(people: People, tmp_path: Path) -> None:
-    from anyrig.app.runs import create_run, register_run
-    from anyrig.app.training_config import read_config
+    from anyrig.training.config_file import read_config
+    from anyrig.training.runs import create_run, register_run
 
     toml = tmp_path / "run.toml"
     toml.write_text('[task]\nkind = "language"\ntext = "x"\n')

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.app import runs
-from anyrig.app.runs import TrainingResult
-from anyrig.app.training_config import TrainingConfig
+from anyrig.training import runs
+from anyrig.training.config_file import ConfigFile
+from anyrig.training.runs import TrainingResult
 
 
 def begun(registry: Path, folder: Path) -> runs.Run:
     data = folder.parent / "secret place" / "book.txt"
-    config = TrainingConfig(
+    config = ConfigFile(
         folder.parent / "language.toml", folder.parent, "[task]\n",
         {"kind": "language", "text": str(data)}, {"steps": 600},
     )  # fmt: skip

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from anyrig.app.runs import make_run_id
 from anyrig.jobs.queue import JobQueue
 from anyrig.settings import migrate
 from anyrig.settings.folders import Folders, find_folders
+from anyrig.training.runs import make_run_id
 from tests.conftest import Anyrig
 
 

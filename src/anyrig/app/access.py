@@ -43,9 +43,9 @@ from anyrig.text.manifest import is_manifest
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.app.settings import ServerSettings
-    from anyrig.app.training_config import TrainingConfig
     from anyrig.app.uploads import Upload, Uploads
     from anyrig.jobs import Job, JobQueue
+    from anyrig.training.config_file import ConfigFile
 
 UPLOAD_PREFIX = "upload:"
 TRAINING_FILES = "files.json"
@@ -490,9 +490,9 @@ def copy_training_file(
     return {**checked, **_write_example_files(config, resolve)}
 
 
-def _read_copied_config(path: Path, options: Mapping[str, Any]) -> TrainingConfig:
+def _read_copied_config(path: Path, options: Mapping[str, Any]) -> ConfigFile:
     """The run's tables, with the options in place of the file's values."""
-    from anyrig.app.training_config import read_config
+    from anyrig.training.config_file import read_config
 
     try:
         return read_config(path).with_values(options)
@@ -502,7 +502,7 @@ def _read_copied_config(path: Path, options: Mapping[str, Any]) -> TrainingConfi
         ) from error
 
 
-def _write_example_files(config: TrainingConfig, resolve: Resolve) -> dict[str, Any]:
+def _write_example_files(config: ConfigFile, resolve: Resolve) -> dict[str, Any]:
     """Write down where the files are that examples name; the option that says so."""
     kind = config.task.get("kind")
     examples = config.task.get(_MANIFESTS.get(str(kind), ""))

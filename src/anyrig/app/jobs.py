@@ -47,9 +47,9 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.app.runs import RegisteredRun
     from anyrig.audiobooks.make import BookResult
     from anyrig.storage.keys import JsonValue
+    from anyrig.training.runs import RegisteredRun
 
 Result = dict[str, Any]
 log = logging.getLogger(__name__)
@@ -387,7 +387,7 @@ class Jobs:
 
     def list_runs(self) -> Sequence[RegisteredRun]:
         """Training runs that were started without the queue."""
-        from anyrig.app.runs import list_runs
+        from anyrig.training.runs import list_runs
 
         queued = {str(job.arguments.get("run")) for job in self.list() if job.kind == "train"}
         found = list_runs(self._rig.folders.runs)

@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from anyrig.app.models import ModelCache
     from anyrig.app.ocr import OcrResult
     from anyrig.app.profiling import BatchSizeProfile
-    from anyrig.app.runs import RegisteredRun, TrainingResult
     from anyrig.app.speech import Speech
     from anyrig.app.transcription import TranscriptionResult
     from anyrig.app.voice_samples import AddedVoice, NearestVoice
@@ -91,6 +90,7 @@ if TYPE_CHECKING:
     from anyrig.settings.saved_device import SavedDevice
     from anyrig.speech.choose import WeightsCache
     from anyrig.speech.engine import Voice
+    from anyrig.training.runs import RegisteredRun, TrainingResult
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -856,7 +856,7 @@ class Rig:
 
         for run in Rig().runs(): print(run.folder, run.state.status, run.state.loss)
         """
-        from anyrig.app.runs import list_runs
+        from anyrig.training.runs import list_runs
 
         return list_runs(self.folders.runs)
 

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from anyrig.app import runs
 from anyrig.app.compute import (
     MAX_PROCESSES,
     PRECISIONS,
@@ -22,13 +21,6 @@ from anyrig.app.compute import (
     TrainingComputeOptions,
     place,
     test_device,
-)
-from anyrig.app.runs import Run, TrainingResult
-from anyrig.app.training_config import (
-    TrainingConfig,
-    build_settings,
-    check_settings,
-    read_config,
 )
 from anyrig.devices.machine import parse_precision
 from anyrig.errors import (
@@ -43,6 +35,14 @@ from anyrig.events import Event, NamedEvent, OnEvent, ProgressEvent, WarningEven
 from anyrig.options import option
 from anyrig.precision.profiles import ProfileName
 from anyrig.results import in_json, to_json
+from anyrig.training import runs
+from anyrig.training.config_file import (
+    ConfigFile,
+    build_settings,
+    check_settings,
+    read_config,
+)
+from anyrig.training.runs import Run, TrainingResult
 from anyrig.units import is_whole_number, pluralize
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def _prepare_run(rig: Rig, request: TrainingRequest, on_event: OnEvent) -> _Prep
     return _PreparedRun(run, request, is_new=is_new)
 
 
-def load_config(request: TrainingRequest) -> TrainingConfig:
+def load_config(request: TrainingRequest) -> ConfigFile:
     """The file of a request, or that of the run to resume, with the values that it replaces."""
     if request.file is not None and request.resume is not None:
         raise InvalidInputError(
@@ -283,7 +283,7 @@ def load_config(request: TrainingRequest) -> TrainingConfig:
         )
     if request.resume is not None:
         run = runs.open_run(request.resume)
-        config = TrainingConfig(Path(run.config), run.base, "", run.task, run.train)
+        config = ConfigFile(Path(run.config), run.base, "", run.task, run.train)
     elif request.file is not None:
         config = read_config(request.file)
     else:
@@ -297,7 +297,7 @@ def load_config(request: TrainingRequest) -> TrainingConfig:
 
 
 def _resume(
-    rig: Rig, request: TrainingRequest, run: Run, config: TrainingConfig, on_event: OnEvent
+    rig: Rig, request: TrainingRequest, run: Run, config: ConfigFile, on_event: OnEvent
 ) -> _PreparedRun:
     """Settings of a run may change, with a warning; its task may not."""
     if to_json(config.task) != run.task:

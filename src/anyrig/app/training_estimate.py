@@ -14,10 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app import runs
 from anyrig.app.compute import load_failed_formats
 from anyrig.app.profiling import BatchSizeProfile, build_profile
-from anyrig.app.runs import Run
 from anyrig.app.training import (
     TrainingRequest,
     build_task,
@@ -26,10 +24,12 @@ from anyrig.app.training import (
     place_training,
     require_torch,
 )
-from anyrig.app.training_config import build_settings, check_settings
 from anyrig.devices.vendors import vendor_of
 from anyrig.errors import AnyrigError, OutOfMemoryError
 from anyrig.events import OnEvent, ProgressEvent
+from anyrig.training import runs
+from anyrig.training.config_file import build_settings, check_settings
+from anyrig.training.runs import Run
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig

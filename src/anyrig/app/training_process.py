@@ -25,14 +25,15 @@ from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING
 
-from anyrig.app import runs, training
+from anyrig.app import training
 from anyrig.app.rig import Rig
-from anyrig.app.runs import Run, TrainingResult
 from anyrig.app.training import TrainingRequest
 from anyrig.errors import DeviceUnusableError, Message, OptionRef, WorkError
 from anyrig.events import Event, OnEvent, WarningEvent
 from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import check_num_processes
+from anyrig.training import runs
+from anyrig.training.runs import Run, TrainingResult
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyrig.app.jobs import EXTRA_FILES, get_title, make_job_handler
-from anyrig.app.runs import check_not_running, unregister_run
 from anyrig.cli.escape import escape_line
 from anyrig.cli.output import format_table, print_error, print_json
 from anyrig.cli.rig import open_rig
@@ -21,13 +20,14 @@ from anyrig.cli.train import format_resume, format_summary, shorten
 from anyrig.errors import MORE_DETAILS, AnyrigError, InvalidInputError, render_json
 from anyrig.estimates import read_time_left
 from anyrig.results import to_json
+from anyrig.training.runs import check_not_running, unregister_run
 from anyrig.units import format_speed, format_time_left
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.app.runs import RegisteredRun
     from anyrig.jobs import Job, JobEvent, JobHandler, ReportEvent, StopSignal
     from anyrig.storage.keys import JsonValue
+    from anyrig.training.runs import RegisteredRun
 
 HELP = """The job queue. `anyrig book FILE --queue` queues a book, `anyrig train CONFIG --queue` a
 training run; `anyrig jobs run` runs what is queued until nothing is left. Without an action the

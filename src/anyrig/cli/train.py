@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.app.runs import TrainingResult, is_existing_path
 from anyrig.app.training import (
     DeviceEvent,
     RunEndedEvent,
@@ -37,6 +36,7 @@ from anyrig.cli.rig import open_rig
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.events import Event, JsonEvents, NoticeEvent, WarningEvent
 from anyrig.results import to_json
+from anyrig.training.runs import TrainingResult, is_existing_path
 from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def _train(rig: Rig, request: TrainingRequest, printer: TrainingPrinter) -> int:
 
 
 def _report(request: TrainingRequest, printer: TrainingPrinter) -> int:
-    from anyrig.app.runs import open_run
     from anyrig.app.training import write_report
+    from anyrig.training.runs import open_run
 
     if request.resume is None:
         raise InvalidInputError(
@@ -126,8 +126,8 @@ def _report(request: TrainingRequest, printer: TrainingPrinter) -> int:
 
 def _queue(rig: Rig, request: TrainingRequest, arguments: argparse.Namespace) -> int:
     from anyrig.app.training import load_config, merge_settings
-    from anyrig.app.training_config import check_settings
     from anyrig.cli.jobs import print_queued
+    from anyrig.training.config_file import check_settings
 
     if request.file is None:
         raise InvalidInputError(

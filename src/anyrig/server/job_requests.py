@@ -30,7 +30,6 @@ from anyrig.app.job_retention import JOBS_FOLDER, OUTPUT_FOLDER, RUN_FOLDER
 from anyrig.app.jobs import JOB_KINDS, build_arguments, find_kind, list_settings
 from anyrig.app.speech import resolve_format
 from anyrig.app.training import require_torch
-from anyrig.app.training_config import read_config
 from anyrig.app.transcription import TranscriptionRequest
 from anyrig.audiobooks.metadata import make_file_name
 from anyrig.errors import (
@@ -48,6 +47,7 @@ from anyrig.server.uploads import JOB_UPLOADS
 from anyrig.speech.batch import parse_lines
 from anyrig.storage.files import make_folder, opener
 from anyrig.storage.keys import JsonValue
+from anyrig.training.config_file import read_config
 from anyrig.units import shorten
 
 LINES_FILE = "lines.jsonl"

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from anyrig.app.training_config import READY_NAMES, READY_RUNS, ReadyName
 from anyrig.server.page.api import ENGLISH, ApiError
 from anyrig.server.page.components import (
     Field,
@@ -34,6 +33,7 @@ from anyrig.server.page.jobs import STATE_MOODS, describe_loss, format_time
 from anyrig.server.page.layout import PageContext
 from anyrig.server.page.theme import LIGHT
 from anyrig.server.page.translations import NBSP, Translator
+from anyrig.training.config_file import READY_NAMES, READY_RUNS, ReadyName
 from anyrig.units import MIB
 
 Json = Mapping[str, Any]

@@ -12,11 +12,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from anyrig.app import runs
 from anyrig.app.access import Client
-from anyrig.app.runs import RegisteredRun
 from anyrig.app.training import find_missing_torch, write_report
-from anyrig.app.training_config import READY_RUNS, ReadyName, build_ready_config
 from anyrig.errors import InvalidInputError, render
 from anyrig.install import localize_install_commands
 from anyrig.results import to_json
@@ -26,6 +23,9 @@ from anyrig.server.request_models import EXAMPLE_UPLOAD, Upload
 from anyrig.server.routes.jobs import JobShown, NewJob, submit_job
 from anyrig.server.state import ServerState
 from anyrig.server.uploads import file_response
+from anyrig.training import runs
+from anyrig.training.config_file import READY_RUNS, ReadyName, build_ready_config
+from anyrig.training.runs import RegisteredRun
 
 _RUN: dict[str, Any] = {
     "id": "r1f0a9c3be2d4475", "name": "language-2026-11-15-0900", "kind": "language",

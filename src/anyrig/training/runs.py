@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from anyrig.app.training_config import TrainingConfig
 from anyrig.errors import (
     InvalidInputError,
     Message,
@@ -31,6 +30,7 @@ from anyrig.jobs.queue import is_dead, make_owner_name
 from anyrig.results import in_json, to_json
 from anyrig.storage.files import write_atomic
 from anyrig.training.config import rename_keys
+from anyrig.training.config_file import ConfigFile
 from anyrig.version import __version__
 
 RECORD_FILE, RESULT_FILE, STATE_FILE = "run.json", "result.json", "state.json"
@@ -163,7 +163,7 @@ def is_existing_path(text: str) -> bool:
 # -- folders ---------------------------------------------------------------------------------------
 
 
-def choose_folder(config: TrainingConfig, parent: Path, now: float | None = None) -> Path:
+def choose_folder(config: ConfigFile, parent: Path, now: float | None = None) -> Path:
     """`runs/NAME-DATE` in a folder, with a number if that exists."""
     day = time.strftime("%Y-%m-%d-%H%M", time.localtime(now))
     first = parent / "runs" / f"{config.name}-{day}"
@@ -191,7 +191,7 @@ def is_run(folder: Path) -> bool:
 
 
 def create_run(
-    folder: Path, config: TrainingConfig, train: Mapping[str, Any], flags: Mapping[str, Any]
+    folder: Path, config: ConfigFile, train: Mapping[str, Any], flags: Mapping[str, Any]
 ) -> Run:
     """Create a run's folder with its record and a copy of its TOML file."""
     run = Run(

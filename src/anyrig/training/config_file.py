@@ -31,7 +31,7 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class ConfigFile:
     path: Path
     base: Path
     """Where relative paths begin: the file's folder."""
@@ -44,7 +44,7 @@ class TrainingConfig:
         """A short name for folders."""
         return _UNSAFE.sub("-", self.path.stem).strip("-.") or "run"
 
-    def with_values(self, values: Mapping[str, Any]) -> TrainingConfig:
+    def with_values(self, values: Mapping[str, Any]) -> ConfigFile:
         """Replace values of the file: `{"train.batch": 64}`. Texts are read as TOML values."""
         tables: dict[str, Any] = {"task": _copy(self.task), "train": _copy(self.train)}
         for name, value in values.items():
@@ -52,7 +52,7 @@ class TrainingConfig:
         return replace(self, task=tables["task"], train=rename_keys(tables["train"]))
 
 
-def read_config(path: Path) -> TrainingConfig:
+def read_config(path: Path) -> ConfigFile:
     text = _read_text(path)
     try:
         tables = tomllib.loads(text)
@@ -73,7 +73,7 @@ def read_config(path: Path) -> TrainingConfig:
             hint='Begin with [task] and kind = "language"; docs/training.md shows the layout.',
         )
     absolute = path.absolute()
-    return TrainingConfig(
+    return ConfigFile(
         absolute, absolute.parent, text, tables["task"], rename_keys(tables.get("train", {}))
     )
 
