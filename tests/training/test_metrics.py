@@ -208,4 +208,6 @@ def test_a_report_is_one_file_without_scripts(tmp_path: Path) -> None:
     assert "<script" not in text
     assert "http" not in text.replace("http://www.w3.org", "")
     assert "Best validation" in text
+    assert "Validation: accuracy" in text
+    assert "waiting for data" in text
     assert "jumped" in text

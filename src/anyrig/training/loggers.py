@@ -1,7 +1,7 @@
 """Where the metrics of a run go: a terminal, `metrics.jsonl`, TensorBoard.
 
-Each line of `metrics.jsonl` is one write, so a killed process leaves at most a torn last line,
-which readers pass over and a resume cuts off together with all that came after the checkpoint.
+Each line of `metrics.jsonl` is one write, so a killed process leaves at most an incomplete last
+line. Readers skip it, and a resume removes it with everything after the checkpoint.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from anyrig.units import format_bytes, format_duration
 
 
 LINES = "metrics.jsonl"
-_MOST_READ = 20_000
+_MAX_READ = 20_000
 _STEP_LINE = re.compile(rb'\{"kind": "step", "step": (\d+), ')
 
 
@@ -53,28 +53,26 @@ class JsonLinesLogger:
         self.path = folder / LINES
         self.past = truncate(self.path, after)
         self._file = self.path.open("ab", buffering=0)
-        self._torn = False
+        self._incomplete = False
 
     def log(self, record: Record) -> None:
-        """Write a line."""
         # Half characters, of paths that are no text, are written as JSON's escapes.
         line = json.dumps(to_row(record), ensure_ascii=False) + "\n"
         data = line.encode(errors="backslashreplace")
-        if self._torn:
+        if self._incomplete:
             data = b"\n" + data
-        self._torn = True
+        self._incomplete = True
         written = self._file.write(data)
         if written != len(data):
             raise OSError(f"{written} of {len(data)} bytes were written")
-        self._torn = False
+        self._incomplete = False
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 def to_row(record: Record) -> dict[str, Any]:
-    """What was record as plain data; numbers JSON has no word for are null and named."""
+    """A record as plain data; numbers that JSON cannot write are null and named."""
     if isinstance(record, StepMetrics):
         return _finite({"kind": "step", **asdict(record)})
     if isinstance(record, ValidationMetrics):
@@ -87,8 +85,8 @@ def to_row(record: Record) -> dict[str, Any]:
 
 
 def from_row(row: Mapping[str, Any]) -> Record | None:
-    """The way back; None for a line of an unknown kind or with parts missing."""
-    row = _restored(row)
+    """The record of a row; None for an unknown kind, or if fields are missing."""
+    row = _restore(row)
     try:
         if row["kind"] == "step":
             return StepMetrics.from_row(row)
@@ -107,48 +105,48 @@ def from_row(row: Mapping[str, Any]) -> Record | None:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """All that a run record, oldest first; broken lines are passed over.
+    """All records of a run, oldest first; broken lines are skipped.
 
-    Of a very long run the figures of neighbouring steps are put together: sums and means stay.
+    In a very long run neighbouring steps are joined; sums and means stay the same.
     """
     steps: list[StepMetrics] = []
     others: list[Record] = []
-    for raw in _raw(folder / LINES):
+    for raw in _read_lines(folder / LINES):
         record = _parse(raw)
         if isinstance(record, StepMetrics):
             steps.append(record)
-            if len(steps) > _MOST_READ:
+            if len(steps) > _MAX_READ:
                 steps = [join_metrics(steps[n : n + 2]) for n in range(0, len(steps), 2)]
         elif record is not None:
             others.append(record)
-    # StepMetrics of a step come before what else was record at it.
+    # The metrics of a step come before other records of the same step.
     return sorted([*steps, *others], key=lambda record: record.step)
 
 
 def truncate(path: Path, after: int | None) -> list[Record]:
-    """Cut off what came after a step, in one stroke; what stays, long histories thinned out.
+    """Remove what came after a step; returns the rest, of which long histories are thinned.
 
-    A run of a million steps has a gigabyte of lines: they pass through one by one, and only those
-    that are remembered are understood.
+    A run of a million steps has a gigabyte of lines: they are copied one by one, and only those
+    that are returned are parsed.
     """
     steps: ThinnedHistory[bytes] = ThinnedHistory()
     others: list[bytes] = []
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.open_atomic(path) as file:
-        for raw in _raw(path) if after is not None else ():
-            step, is_figures = _step_of(raw)
+        for raw in _read_lines(path) if after is not None else ():
+            step, is_metrics = _parse_step(raw)
             if step is None or after is None or step > after:
                 continue
             file.write(raw + b"\n")
-            if is_figures:
+            if is_metrics:
                 steps.add(raw)
             else:
                 others.append(raw)
-    record = [one for raw in [*steps, *others] if (one := _parse(raw)) is not None]
-    return sorted(record, key=lambda one: one.step)
+    records = [one for raw in [*steps, *others] if (one := _parse(raw)) is not None]
+    return sorted(records, key=lambda one: one.step)
 
 
-def _raw(path: Path) -> Iterator[bytes]:
+def _read_lines(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
             yield from (line.rstrip(b"\n") for line in file)
@@ -156,8 +154,8 @@ def _raw(path: Path) -> Iterator[bytes]:
         return
 
 
-def _step_of(raw: bytes) -> tuple[int | None, bool]:
-    """The step a line belongs to, and whether it holds figures; None for a broken line."""
+def _parse_step(raw: bytes) -> tuple[int | None, bool]:
+    """The step of a line, and whether it has the metrics of a step; None for a broken line."""
     found = _STEP_LINE.match(raw)
     if found and raw.endswith(b"}"):
         return int(found[1]), True
@@ -168,7 +166,7 @@ def _step_of(raw: bytes) -> tuple[int | None, bool]:
 def _parse(raw: bytes) -> Record | None:
     try:
         row = json.loads(raw)
-    except ValueError:  # torn, or not ours
+    except ValueError:  # incomplete, or of another program
         return None
     return from_row(row) if isinstance(row, dict) else None
 
@@ -193,7 +191,7 @@ def _plain(value: Any, name: str, odd: dict[str, str]) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _restored(row: Mapping[str, Any]) -> dict[str, Any]:
+def _restore(row: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(row)
     odd = result.pop("nonfinite", None)
     for name, text in odd.items() if isinstance(odd, dict) else ():
@@ -399,11 +397,11 @@ def format_count(value: float) -> str:
     """A count with three digits: `7.25`, `812`, `12.4k`, `3.40M`."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= 0.9995 * size:
-            return f"{_three(value / size)}{unit}"
-    return _three(value)
+            return f"{_round(value / size)}{unit}"
+    return _round(value)
 
 
-def _three(value: float) -> str:
+def _round(value: float) -> str:
     digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
     return f"{value:.{digits}f}"
 

@@ -1,7 +1,7 @@
 """What is recorded of a training run: steps, validations, events, alerts.
 
-`MetricsRecorder` is handed the result of every step and reads its tensors one step late, when the
-device has them: the loop does not wait for the newest. Loggers (`loggers`) get the records.
+`MetricsRecorder` receives the result of every step and reads its tensors one step later, when the
+device has computed them, so that the loop does not wait. Loggers (`loggers`) get the records.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class StepMetrics:
 
 @dataclass(frozen=True)
 class ValidationMetrics:
-    """What the model did on data that it was not trained on."""
+    """The results of a validation."""
 
     step: int
     figures: Mapping[str, float]
@@ -146,7 +146,7 @@ class Logger(Protocol):
 
 
 def join_metrics(parts: Sequence[StepMetrics], **known: Any) -> StepMetrics:
-    """Neighbouring metrics as one: what is counted is added up, what is a mean stays one."""
+    """Neighbouring metrics as one: sums of counts, means of means."""
     last = parts[-1]
     num = sum(one.num_steps for one in parts)
     seconds = sum(one.step_s * one.num_steps for one in parts)
@@ -165,7 +165,7 @@ def join_metrics(parts: Sequence[StepMetrics], **known: Any) -> StepMetrics:
             "samples_per_s": samples / seconds if seconds > 0 else None,
             "units_per_s": units / seconds if seconds > 0 else None,
             "num_steps": num,
-            "grad_norm": _largest(one.grad_norm for one in parts),
+            "grad_norm": _max_norm(one.grad_norm for one in parts),
             "num_skipped": sum(one.num_skipped for one in parts),
             "num_retries": sum(one.num_retries for one in parts),
             "mfu": sum(shares) / seconds if len(shares) == len(parts) and seconds > 0 else None,
@@ -183,8 +183,8 @@ def _mean_loss(parts: Sequence[StepMetrics]) -> float:
     return sum(one.loss * one.units for one in counted) / units if units else parts[-1].loss
 
 
-def _largest(norms: Iterable[float | None]) -> float | None:
-    """The largest of what is known; one that is not a number beats all."""
+def _max_norm(norms: Iterable[float | None]) -> float | None:
+    """The largest of the known ones; NaN if one of them is."""
     known = [norm for norm in norms if norm is not None]
     if any(math.isnan(norm) for norm in known):
         return math.nan
@@ -192,17 +192,16 @@ def _largest(norms: Iterable[float | None]) -> float | None:
 
 
 class ThinnedHistory(list[T]):
-    """A list of bounded length: older entries are halved, the newest quarter is whole."""
+    """A list of bounded length: every other one of the older entries is dropped, not the first."""
 
-    def __init__(self, most: int = 4096) -> None:
+    def __init__(self, max_length: int = 4096) -> None:
         super().__init__()
-        self._most = max(8, most)
+        self._max_length = max(8, max_length)
 
     def add(self, entry: T) -> None:
-        """The very first always stays."""
         self.append(entry)
-        if len(self) > self._most:
-            old = len(self) - self._most // 4
+        if len(self) > self._max_length:
+            old = len(self) - self._max_length // 4
             self[:old] = self[:old:2]
 
 
@@ -277,7 +276,7 @@ class MetricsRecorder:
         self._first: tuple[int, float] | None = None
         self._epoch: int | None = None
         self._step = self._skipped = self._retries = 0
-        self._remember(past)
+        self._restore(past)
 
     # -- what the loop calls -----------------------------------------------------------------------
 
@@ -357,7 +356,7 @@ class MetricsRecorder:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _remember(self, past: Iterable[Record]) -> None:
+    def _restore(self, past: Iterable[Record]) -> None:
         for record in past:
             self._keep(record)
         if not self.steps:

@@ -1,23 +1,23 @@
-"""Which module made a number that is not finite: a step is run again with hooks that look.
+"""Find the module that made a number that is not finite, by running a step again with hooks.
 
-It is slow (every tensor that passes a module is read), so it is for after the fact. Weights and
-buffers are looked at first, then outputs in the order of the forward pass, then gradients in the
-order of the backward pass; the first find is the one that counts.
+It is slow, as every tensor is read, so it is for after the fact. Weights and buffers are checked
+first, then outputs in the order of the forward pass, then gradients in the order of the backward
+pass; the first one that is not finite is reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
 
+from anyrig.training import rng
 from anyrig.units import pluralize
 
-What = Literal["weight", "buffer", "input", "output", "gradient", "weight gradient", "loss"]
+TensorRole = Literal["weight", "buffer", "input", "output", "gradient", "weight gradient", "loss"]
 
 
 class NotFinite(NamedTuple):
@@ -27,7 +27,7 @@ class NotFinite(NamedTuple):
     """Its qualified name; empty for the model itself."""
     kind: str
     """Its class."""
-    what: What
+    role: TensorRole
     name: str
     """Of the weight or buffer, else empty."""
     num_bad: int
@@ -39,10 +39,10 @@ class NotFinite(NamedTuple):
     def text(self) -> str:
         """One sentence."""
         where = f"{self.module} ({self.kind})" if self.module else f"the model ({self.kind})"
-        part = f"{self.what} {self.name}" if self.name else self.what
+        part = f"{self.role} {self.name}" if self.name else self.role
         sizes = "x".join(str(side) for side in self.shape) or "a single number"
         count = f"{self.num_bad} of {pluralize(self.num_values, 'value')}"
-        if self.what == "loss":
+        if self.role == "loss":
             return f"the loss is not finite though every module's output is ({self.dtype})"
         return f"{where}: {part} is not finite: {count} ({sizes}, {self.dtype})"
 
@@ -57,26 +57,26 @@ def find_nonfinite(model: nn.Module, run: Callable[[], torch.Tensor | None]) -> 
         run: a forward and a backward pass of the batch in question, as the step does them (with its
             precision and loss scale). If it gives back the loss, that is looked at too.
     """
-    found = _in_state(model)
+    found = _inspect_state(model)
     if found is not None:
         return found
     search = _Search(model)
-    with _put_back(model), search.looking():
+    with _restore_after(model), search.hook_modules():
         try:
             loss = run()
-        except _Found:
+        except _StopSearch:
             loss = None
     if search.found is None and loss is not None and not bool(torch.isfinite(loss).all()):
-        return _finding(loss, "", "loss", "loss")
+        return _inspect(loss, "", "loss", "loss")
     return search.found
 
 
-class _Found(Exception):  # noqa: N818 - it is no error: it ends the pass that was run to look
-    """Enough was seen."""
+class _StopSearch(Exception):  # noqa: N818 - not an error: it ends the forward pass early
+    pass
 
 
-def _finding(
-    tensor: torch.Tensor, module: str, kind: str, what: What, name: str = ""
+def _inspect(
+    tensor: torch.Tensor, module: str, kind: str, role: TensorRole, name: str = ""
 ) -> NotFinite | None:
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() == 0:
         return None
@@ -86,7 +86,7 @@ def _finding(
         return None
     dtype = str(tensor.dtype).removeprefix("torch.")
     return NotFinite(
-        module, kind, what, name, num_bad, tensor.numel(), tuple(tensor.shape), dtype
+        module, kind, role, name, num_bad, tensor.numel(), tuple(tensor.shape), dtype
     )  # fmt: skip
 
 
@@ -97,15 +97,15 @@ def _is_mask(tensor: torch.Tensor) -> bool:
     return bool(((tensor == 0) | (tensor == -torch.inf)).all())
 
 
-def _in_state(model: nn.Module) -> NotFinite | None:
+def _inspect_state(model: nn.Module) -> NotFinite | None:
     for path, module in model.named_modules():
         kind = type(module).__name__
         for name, weight in module.named_parameters(recurse=False):
-            found = _finding(weight, path, kind, "weight", name)
+            found = _inspect(weight, path, kind, "weight", name)
             if found is not None:
                 return found
         for name, buffer in module.named_buffers(recurse=False):
-            found = _finding(buffer, path, kind, "buffer", name)
+            found = _inspect(buffer, path, kind, "buffer", name)
             if found is not None:
                 return found
     return None
@@ -123,8 +123,8 @@ class _Search:
         self._owners: Any = WeakTensorKeyDictionary()
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
-        """While this lasts, whatever passes a module is looked at."""
+    def hook_modules(self) -> Iterator[None]:
+        """Check the inputs, outputs and gradients of all modules meanwhile."""
         handles: list[Any] = []
         try:
             for path, module in self._model.named_modules():
@@ -140,69 +140,72 @@ class _Search:
         def before(_: nn.Module, args: Any, kwargs: Any) -> None:
             for tensor in _tensors((args, kwargs)):
                 if path == "":
-                    self._stop_at(_finding(tensor, path, kind, "input"))
-                self._follow(tensor, path, kind, taken=True)
+                    self._stop_at(_inspect(tensor, path, kind, "input"))
+                self._follow(tensor, path, kind, is_input=True)
 
         def after(_: nn.Module, args: Any, output: Any) -> None:
             for tensor in _tensors(output):
-                self._stop_at(_finding(tensor, path, kind, "output"))
-                self._follow(tensor, path, kind, taken=False)
+                self._stop_at(_inspect(tensor, path, kind, "output"))
+                self._follow(tensor, path, kind, is_input=False)
 
         yield module.register_forward_pre_hook(before, with_kwargs=True)
         yield module.register_forward_hook(after)
         for name, weight in module.named_parameters(recurse=False):
             if weight.requires_grad:
-                look = self._look_at(path, kind, "weight gradient", name)
-                yield weight.register_hook(look)  # type: ignore[no-untyped-call]  # torch's own
+                hook = self._hook_gradient(path, kind, "weight gradient", name)
+                yield weight.register_hook(hook)  # type: ignore[no-untyped-call]  # torch's own
 
     def _stop_at(self, found: NotFinite | None) -> None:
         if found is not None and self.found is None:
             self.found = found
-            raise _Found
+            raise _StopSearch
 
-    def _follow(self, tensor: torch.Tensor, path: str, kind: str, *, taken: bool) -> None:
+    def _follow(self, tensor: torch.Tensor, path: str, kind: str, *, is_input: bool) -> None:
         """Have a tensor's gradient looked at once, in the name of whoever computed it."""
         if not tensor.requires_grad or self.found is not None:
             return
         owners = self._owners.get(tensor)
         if owners is None:
             owners = self._owners[tensor] = []
-            look = self._look_at_owned(owners)
-            tensor.register_hook(look)  # type: ignore[no-untyped-call]  # torch's own
-        owners.append((path, kind, taken))
+            hook = self._hook_owned_gradient(owners)
+            tensor.register_hook(hook)  # type: ignore[no-untyped-call]  # torch's own
+        owners.append((path, kind, is_input))
 
-    def _look_at(
-        self, path: str, kind: str, what: What, name: str
+    def _hook_gradient(
+        self, path: str, kind: str, role: TensorRole, name: str
     ) -> Callable[[torch.Tensor], None]:
-        def look(gradient: torch.Tensor) -> None:
+        def inspect(gradient: torch.Tensor) -> None:
             if self.found is None:
-                self.found = _finding(gradient, path, kind, what, name)
+                self.found = _inspect(gradient, path, kind, role, name)
 
-        return look
+        return inspect
 
-    def _look_at_owned(self, owners: list[tuple[str, str, bool]]) -> Callable[[torch.Tensor], None]:
-        def look(gradient: torch.Tensor) -> None:
+    def _hook_owned_gradient(
+        self, owners: list[tuple[str, str, bool]]
+    ) -> Callable[[torch.Tensor], None]:
+        def inspect(gradient: torch.Tensor) -> None:
             if self.found is None:
                 # A module's backward pass makes the gradient of what it took; where no module took
                 # the tensor, what follows its maker did.
                 path, kind, _ = next((one for one in reversed(owners) if one[2]), owners[0])
-                self.found = _finding(gradient, path, kind, "gradient")
+                self.found = _inspect(gradient, path, kind, "gradient")
 
-        return look
+        return inspect
 
 
-def _tensors(nest: Any) -> Iterator[torch.Tensor]:
+def _tensors(tree: Any) -> Iterator[torch.Tensor]:
     from torch.utils._pytree import tree_leaves
 
-    return (leaf for leaf in tree_leaves(nest) if isinstance(leaf, torch.Tensor))
+    return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))
 
 
 @contextmanager
-def _put_back(model: nn.Module) -> Iterator[None]:
+def _restore_after(model: nn.Module) -> Iterator[None]:
     """Gradients, buffers and random states as they were, whatever happens inside."""
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    states = _random_states({weight.device for weight in model.parameters()})
+    devices = {weight.device for weight in model.parameters()} or {torch.device("cpu")}
+    states = [(rng.capture(device), device) for device in devices]
     try:
         for weight, _ in gradients:
             weight.grad = None
@@ -214,17 +217,5 @@ def _put_back(model: nn.Module) -> Iterator[None]:
         with torch.no_grad():
             for buffer, value in buffers:
                 buffer.copy_(value)
-        for restore in states:
-            restore()
-
-
-def _random_states(devices: set[torch.device]) -> list[Callable[[], None]]:
-    """What puts each random state back."""
-    restores: list[Callable[[], None]] = [partial(torch.set_rng_state, torch.get_rng_state())]
-    for device in devices:
-        if device.type == "mps":
-            restores.append(partial(torch.mps.set_rng_state, torch.mps.get_rng_state()))
-        elif device.type in ("cuda", "xpu"):
-            module = torch.get_device_module(device)
-            restores.append(partial(module.set_rng_state, module.get_rng_state(device), device))
-    return restores
+        for state, device in states:
+            rng.restore({0: state}, 0, device)

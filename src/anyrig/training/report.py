@@ -1,7 +1,7 @@
-"""A run in one HTML file: metrics, curves, what happened. No network, no script to run.
+"""The report of a run: one HTML file with metrics, curves and events, without network or scripts.
 
-Made from `metrics.jsonl` alone, so it can be made at any time, of a run that is still going or that
-was killed.
+It needs `metrics.jsonl` only, so it can be written at any time, of a run that is still going or
+that was killed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from anyrig.training.metrics import Alert, Record, RunEvent, StepMetrics, Valida
 from anyrig.units import format_bytes, format_duration, pluralize
 
 FILE = "report.html"
-_MOST_ROWS = 300
+_MAX_ROWS = 300
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,6 @@ class RunHistory:
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> RunHistory:
-        """Sorted."""
         return cls(
             tuple(one for one in records if isinstance(one, StepMetrics)),
             tuple(one for one in records if isinstance(one, ValidationMetrics)),
@@ -113,8 +112,8 @@ def _subtitle(history: RunHistory) -> str:
     first, last = history.steps[0], history.steps[-1]
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(first.time_s))
     ended = next((one for one in reversed(history.events) if one.kind == "end"), None)
-    state = ended.text if ended else f"last heard of at step {last.step}"
-    return f"Begun {when}; {format_duration(last.elapsed_s)}; {last.precision}; {state}."
+    state = ended.text if ended else f"last record at step {last.step}"
+    return f"Started {when}; {format_duration(last.elapsed_s)}; {last.precision}; {state}."
 
 
 def _tile(name: str, value: str, note: str = "") -> str:
@@ -131,13 +130,13 @@ def _tiles(history: RunHistory, unit: str) -> Iterator[str]:
     best = best_validation(history.validations)
     if best is not None:
         yield _tile("Best validation", f"{best.figures['loss']:.4g}", f"loss at step {best.step}")
-    speed = typical(one.units_per_s for one in history.steps)
+    speed = median(one.units_per_s for one in history.steps)
     if speed is not None:
         yield _tile("Throughput", f"{format_count(speed)}/s", f"{unit}, median")
     yield _tile(
-        "Step time", format_duration(typical(s.step_s for s in history.steps) or 0.0), "median"
+        "Step time", format_duration(median(s.step_s for s in history.steps) or 0.0), "median"
     )
-    mfu = typical(one.mfu for one in history.steps)
+    mfu = median(one.mfu for one in history.steps)
     if mfu is not None:
         yield _tile("MFU", f"{mfu:.1%}", "median, of the measured peak")
     peak = max((one.memory_peak_bytes or 0 for one in history.steps), default=0)
@@ -158,7 +157,7 @@ def best_validation(validations: Sequence[ValidationMetrics]) -> ValidationMetri
     return min(known, key=lambda one: one.figures["loss"], default=None)
 
 
-def typical(values: Iterator[float | None]) -> float | None:
+def median(values: Iterator[float | None]) -> float | None:
     """The median of what is known."""
     known = sorted(one for one in values if one is not None and math.isfinite(one))
     return known[len(known) // 2] if known else None
@@ -190,9 +189,10 @@ def _totals(history: RunHistory, unit: str) -> Iterator[tuple[str, str]]:
         yield unit, f"{sum(one.units for one in steps):,}".replace(",", " ")
     yield "time in steps", format_duration(seconds)
     yield "time in all", format_duration(last.elapsed_s)
-    for name, share in shares(steps).items():
-        yield f"step time: {name}", f"{share:.1%}"
-    norms = typical(one.grad_norm for one in steps)
+    waited = sum(one.phases.get("data", 0.0) * one.num_steps for one in steps)
+    if seconds > 0:
+        yield "waiting for data", f"{waited / seconds:.1%} of the time in steps"
+    norms = median(one.grad_norm for one in steps)
     if norms is not None:
         yield "gradient norm, median", f"{norms:.4g}"
     sizes = sorted({(one.micro_batch, one.num_micro) for one in steps})
@@ -200,24 +200,11 @@ def _totals(history: RunHistory, unit: str) -> Iterator[tuple[str, str]]:
     yield "precisions", ", ".join(dict.fromkeys(one.precision for one in steps))
 
 
-def shares(steps: Sequence[StepMetrics]) -> dict[str, float]:
-    """Of the time in steps, by phase; `other` is what no phase covers."""
-    total = sum(one.step_s * one.num_steps for one in steps)
-    sums: dict[str, float] = {}
-    for one in steps:
-        for name, seconds in one.phases.items():
-            sums[name] = sums.get(name, 0.0) + seconds * one.num_steps
-    if not sums or total <= 0:
-        return {}
-    sums["other"] = max(0.0, total - sum(sums.values()))
-    return {name: seconds / total for name, seconds in sums.items()}
-
-
 def _setup(history: RunHistory) -> Iterator[tuple[str, str]]:
-    """What the run said of itself when it began, the last time it did."""
-    begun = next((one for one in reversed(history.events) if one.kind == "start"), None)
-    if begun is not None:
-        yield from _flat(begun.facts)
+    """What the last start of the run recorded."""
+    start = next((one for one in reversed(history.events) if one.kind == "start"), None)
+    if start is not None:
+        yield from _flat(start.facts)
 
 
 def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
@@ -242,7 +229,7 @@ def _alerts(alerts: Sequence[Alert]) -> str:
     rows = [
         f'<tr><td class="n">step {one.step}</td><td><span class="warn">{escape(one.text)}</span>'
         f'<br><span class="none">{escape(one.hint)}</span></td></tr>'
-        for one in alerts[-_MOST_ROWS:]
+        for one in alerts[-_MAX_ROWS:]
     ]
     return _list(rows, len(alerts))
 
@@ -252,7 +239,7 @@ def _events(events: Sequence[RunEvent]) -> str:
     rows = [
         f'<tr><td class="n">step {one.step}</td><td class="n">{format_duration(one.elapsed_s)}</td>'
         f"<td>{escape(one.text)}</td></tr>"
-        for one in records[-_MOST_ROWS:]
+        for one in records[-_MAX_ROWS:]
     ]
     return _list(rows, len(records))
 
@@ -269,14 +256,10 @@ def _list(rows: Sequence[str], count: int) -> str:
 
 
 Steps = Sequence[StepMetrics]
-_MOST_MARKS = 40
-_SMOOTH_FROM = 30
+_MAX_MARKS = 40
+_MIN_SMOOTHED = 30
 # These are in the list; as lines they would cover the curves.
 _UNMARKED = frozenset({"start", "end", "epoch", "checkpoint"})
-_PHASES = ("data", "forward", "backward", "communicate", "optimise")
-"""Of a step; new runs only measure how long they wait for data."""
-_PHASE_COLOURS = {"data": "c1", "forward": "c0", "backward": "c3", "communicate": "c4",
-                  "optimise": "c2", "other": "c5"}  # fmt: skip
 
 
 def build_charts(
@@ -294,7 +277,7 @@ def build_charts(
         _loss(steps, validations, marks),
         _line(steps, "Learning rate", "rate", lambda one: one.rate, choose_power_of_ten),
         _norm(steps),
-        _phases(steps),
+        _step_time(steps),
         _throughput(steps, unit),
         _memory(steps),
         _line(steps, "MFU", "MFU", lambda one: _times(one.mfu, 100), lambda _: AxisUnit(1.0, "%")),
@@ -310,7 +293,7 @@ def _marks(events: Sequence[RunEvent], alerts: Sequence[Alert]) -> Iterator[Char
     found += [ChartMark(one.step, one.text, severe=True) for one in alerts]
     # Of too many the severe and newest stay.
     found.sort(key=lambda mark: (mark.severe, mark.x))
-    yield from sorted(found[-_MOST_MARKS:], key=lambda mark: mark.x)
+    yield from sorted(found[-_MAX_MARKS:], key=lambda mark: mark.x)
 
 
 def _points(steps: Steps, value: Callable[[StepMetrics], float | None]) -> Points:
@@ -339,7 +322,7 @@ def _loss(
 
 def _with_smoothed(name: str, colour: str, points: Points) -> list[ChartSeries]:
     """As measured, and smoothed where there are enough points."""
-    if len(points) < _SMOOTH_FROM:
+    if len(points) < _MIN_SMOOTHED:
         return [ChartSeries(name, colour, points)]
     return [
         ChartSeries(name, colour, points, "faint"),
@@ -368,24 +351,15 @@ def _norm(steps: Steps) -> LineChart | None:
     return LineChart("Gradient norm", AxisUnit(1.0, "before clipping"), series, may_be_log=True)
 
 
-def _phases(steps: Steps) -> LineChart | None:
-    """Stacked: each area reaches from the bottom to the sum of itself and those below."""
-    names = [name for name in _PHASES if any(name in one.phases for one in steps)]
-    if not names:
-        return _line(steps, "Step time", "step", lambda one: one.step_s, choose_time_unit)
-    sums = [0.0] * len(steps)
-    layers: list[ChartSeries] = []
-    for name in [*names, "other"]:
-        for place, one in enumerate(steps):
-            sums[place] += one.phases.get(name, 0.0) if name != "other" else _rest(one)
-        points = average_blocks([(one.step, sums[i]) for i, one in enumerate(steps)])
-        layers.append(ChartSeries(name, _PHASE_COLOURS[name], points, "area"))
-    unit = choose_time_unit(_highest(layers[-1].points))
-    return LineChart("Step time by phase", unit, tuple(reversed(layers)))
-
-
-def _rest(one: StepMetrics) -> float:
-    return max(0.0, one.step_s - sum(one.phases.values()))
+def _step_time(steps: Steps) -> LineChart | None:
+    times = average_blocks(_points(steps, lambda one: one.step_s))
+    if not times:
+        return None
+    series = [ChartSeries("step", "c0", times, "area")]
+    waits = average_blocks(_points(steps, lambda one: one.phases.get("data")))
+    if waits:
+        series.append(ChartSeries("waiting for data", "c1", waits, "area"))
+    return LineChart("Step time", choose_time_unit(_highest(times)), tuple(series))
 
 
 def _throughput(steps: Steps, unit: str) -> LineChart | None:
@@ -428,9 +402,7 @@ def _others(validations: Sequence[ValidationMetrics]) -> Iterator[LineChart]:
     for name in names:
         points = [(one.step, one.figures[name]) for one in validations if name in one.figures]
         series = (ChartSeries(name, "c1", points, "dots"),)
-        yield LineChart(
-            f"ValidationMetrics: {name}", choose_power_of_ten(_highest(points)), series, False
-        )
+        yield LineChart(f"Validation: {name}", choose_power_of_ten(_highest(points)), series, False)
 
 
 def _device(steps: Steps) -> LineChart | None:
