@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Path:
     shape = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": 257}
     config = transformers.GPT2Config(**shape, bos_token_id=256, eos_token_id=256)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "base")
-    tokens.as_bytes().save(tmp_path / "base" / "tokenizer.json")
+    tokens.build_byte_tokenizer().save(tmp_path / "base" / "tokenizer.json")
     (tmp_path / "a.txt").write_text(VERSE * 40, encoding="utf-8")
     return tmp_path
 

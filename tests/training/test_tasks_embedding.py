@@ -26,8 +26,8 @@ from anyrig.training.tasks.embedding import (
     pair_scores,
     searched,
 )
-from anyrig.training.tasks.sentence import SentenceModel, from_folder, from_state
-from anyrig.training.tasks.texts import Cutter, padded
+from anyrig.training.tasks.sentence import SentenceModel, build_from_state, load_sentence_model
+from anyrig.training.tasks.texts import Cutter, pad_rows
 from tests.documents.engines.toy import WORDS, sentence_transformer, sentences
 from tests.documents.test_embed import embedded
 from tests.training.measure import measured
@@ -47,7 +47,7 @@ def model_of(folder: Path, family: str = "bert", **more: Any) -> tuple[SentenceM
     """A tiny model and its cutter, in the way that its folder says."""
     sentence_transformer(folder, family, **more)
     told = read(folder)
-    model = from_folder(
+    model = load_sentence_model(
         told.folder, dense=told.dense, pooling=told.pooling, normalise=told.normalise
     )
     return model, Cutter.of(folder / "tokenizer.json", told.longest)
@@ -93,7 +93,7 @@ def test_the_folder_gives_the_vectors_of_the_model(
     found = in_folder(made, name="made")
     assert (found.longest, found.normalise) == (48, normalise)
     assert found.fingerprint != in_folder(tmp_path / "base", name="base").fingerprint
-    ids, mask = padded(cutter.rows(texts), 0 if family != "xlm-roberta" else 1)
+    ids, mask = pad_rows(cutter.rows(texts), 0 if family != "xlm-roberta" else 1)
     with torch.no_grad():
         wanted = model(ids, mask).numpy()
     for backend in ("onnx", "torch") if found.graph else ("torch",):
@@ -312,12 +312,12 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
 def test_the_packaged_model_has_its_own_vectors() -> None:
     found = find("minilm", models=Path())
     config, state = packaged_floats(found.folder)
-    model = from_state(
+    model = build_from_state(
         config, {name: torch.from_numpy(value) for name, value in state.items()}
     ).eval()
     texts = ["Please pay the bill.", "A letter from my aunt, with love, about the garden."]
     assert found.tokenizer is not None
-    ids, mask = padded(Cutter.of(found.tokenizer, found.longest).rows(texts), 0)
+    ids, mask = pad_rows(Cutter.of(found.tokenizer, found.longest).rows(texts), 0)
     with torch.no_grad():
         made = model(ids, mask).numpy()
     np.testing.assert_allclose(made, embedded(found, texts), atol=1e-4)

@@ -102,11 +102,11 @@ def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> Tuned:
     """Fine-tune a classifier on examples; the model is saved in a new folder."""
     require_torch(rig)
     from anyrig.documents.classify.pipeline import detect_kind
-    from anyrig.training.tasks.texts import library
+    from anyrig.training.tasks.texts import import_transformers
 
     folder = request.fine_tune.resolve()
     check_new_folder(folder)
-    library()  # reports a missing package before files are read
+    import_transformers()  # reports a missing package before files are read
     found = load_examples(request.examples)
     files = [one.file for one in found.examples if one.file is not None]
     reader = FileReader(rig, request, files)

@@ -310,7 +310,7 @@ def _find_file(folder: Path, name: str, key: str) -> Path:
 
     if not name:
         raise InvalidSettingError(f"[task] names no {key}", hint=f'Set {key} = "FILE".')
-    return config.existing(folder, name, f"the file of {key}")
+    return config.require_path(folder, name, f"the file of {key}")
 
 
 def _find_model(folder: Path, name: str) -> Model:

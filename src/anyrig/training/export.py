@@ -82,9 +82,9 @@ def export_folder(
 def _save_with_transformers(
     model: Any, state: Mapping[str, torch.Tensor], part: Path, config: Mapping[str, Any]
 ) -> None:
-    from anyrig.training.tasks.texts import hushed
+    from anyrig.training.tasks.texts import quiet_transformers
 
-    with hushed():
+    with quiet_transformers():
         model.save_pretrained(str(part), state_dict=_to_host(state))
     if config:
         about = json.loads((part / CONFIG).read_text(encoding="utf-8"))

@@ -44,7 +44,7 @@ def load_transformers(folder: Path, classes: Sequence[str]) -> TransformersImage
     """A model of a folder with a head for these classes; a head of other classes is left out."""
     from anyrig.training.tasks import texts
 
-    model, _ = texts.loaded(
+    model, _ = texts.load_pretrained(
         "AutoModelForImageClassification", folder, ignore_mismatched_sizes=True,
         num_labels=len(classes), id2label=dict(enumerate(classes)),
         label2id={name: number for number, name in enumerate(classes)},

@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 def from_folder(folder: Path, labels: Sequence[str], *, kind: Kind = "one") -> nn.Module:
     """A model of a folder with a head for these labels; a head of other labels is left out."""
-    model, missing = texts.loaded(
+    model, missing = texts.load_pretrained(
         "AutoModelForSequenceClassification", folder,
         ignore_mismatched_sizes=True, **_head(labels, kind),
     )  # fmt: skip
@@ -75,8 +75,8 @@ def from_state(
     config: Mapping[str, Any], state: Mapping[str, Tensor], labels: Sequence[str], *, kind: Kind
 ) -> nn.Module:
     """A BERT of these weights under a new head."""
-    transformers = texts.library()
-    with texts.hushed():
+    transformers = texts.import_transformers()
+    with texts.quiet_transformers():
         made = transformers.BertConfig(**config, **_head(labels, kind))
         model: nn.Module = transformers.BertForSequenceClassification(made)
     inner: Any = model
@@ -135,7 +135,7 @@ def classifier(
     check(learnt, len(labels), kind)
     check(held, len(labels), kind)
     weights = _weights(class_weights, learnt, len(labels), kind)
-    texts.settle_pad(model, cutter)
+    texts.set_pad_token(model, cutter)
 
     def finish(folder: Path) -> Mapping[str, Any]:
         from anyrig.training.export import replace_folder
@@ -150,7 +150,8 @@ def classifier(
 
     return Task(
         "classifier", model, _rows(cutter, learnt, len(labels)), _loss(kind, weights),
-        collate=Filled(texts.pad_of(model)), validation=_rows(cutter, held, len(labels)) or None,
+        collate=Filled(texts.get_pad_token(model)),
+        validation=_rows(cutter, held, len(labels)) or None,
         metrics=classification_metrics(kind), finish=finish,
     )  # fmt: skip
 
@@ -163,7 +164,7 @@ class Filled:
 
     def __call__(self, rows: Sequence[Row]) -> Batch:
         """The batch."""
-        ids, mask = texts.padded([row.ids for row in rows], self.pad)
+        ids, mask = texts.pad_rows([row.ids for row in rows], self.pad)
         truth = torch.tensor([row.truth for row in rows])
         return {"input_ids": ids, "attention_mask": mask, "truth": truth}
 
@@ -194,7 +195,7 @@ def _rows(cutter: Cutter, examples: Sequence[Labelled], num_labels: int) -> list
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     """The model's scores, not in half precision."""
     found = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
-    return texts.wide(found.logits)
+    return texts.upcast_half(found.logits)
 
 
 def _loss(kind: Kind, weights: Tensor | None) -> TensorLoss:

@@ -32,16 +32,16 @@ def read(kind: type[Config], values: Mapping[str, Any], where: str = "task") -> 
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"Valid names: {', '.join(known)}."
             raise InvalidSettingError(f"[{where}] has no setting {name!r}", hint=hint)
-        given[name] = _fitted(value, hints[name], f"[{where}] {name}")
+        given[name] = _convert(value, hints[name], f"[{where}] {name}")
     return kind(**given)
 
 
-def _fitted(value: Any, hint: Any, where: str) -> Any:
+def _convert(value: Any, hint: Any, where: str) -> Any:
     for option in _options(hint):
         fits, made = _as(value, option)
         if fits:
             return made
-    raise InvalidSettingError(f"{where} is {value!r}", hint=f"It must be {_named(hint)}.")
+    raise InvalidSettingError(f"{where} is {value!r}", hint=f"It must be {_describe(hint)}.")
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
@@ -70,7 +70,7 @@ def _as_tuple(value: Any, hint: Any) -> tuple[bool, Any]:
     return all(fits for fits, _ in pairs), tuple(made for _, made in pairs)
 
 
-def _named(hint: Any) -> str:
+def _describe(hint: Any) -> str:
     return " or ".join(_word(option) for option in _options(hint))
 
 
@@ -82,14 +82,14 @@ def _word(hint: Any) -> str:
     return _WORDS.get(hint, "a table")
 
 
-def below(folder: Path, text: str) -> Path:
+def resolve_path(folder: Path, text: str) -> Path:
     """A path of the table: relative ones begin at the TOML file's folder."""
     return folder / Path(text).expanduser()
 
 
-def existing(folder: Path, text: str, what: str) -> Path:
+def require_path(folder: Path, text: str, what: str) -> Path:
     """A path that must be there."""
-    path = below(folder, text)
+    path = resolve_path(folder, text)
     if not path.exists():
         raise InvalidInputError(
             f"{what} {path} does not exist", hint=f"Relative paths begin at {folder}."
@@ -104,7 +104,7 @@ def read_allowed_files(folder: Path, text: str) -> Resolve | None:
     """
     if not text:
         return None
-    path = existing(folder, text, "the file of files")
+    path = require_path(folder, text, "the file of files")
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(known, dict):
@@ -130,7 +130,7 @@ def read_lora(value: int | Mapping[str, Any]) -> LoraConfig | None:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_torch(seed: int) -> Iterator[None]:
     """Torch draws from a seed inside, and goes on afterwards as if nothing had been drawn."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

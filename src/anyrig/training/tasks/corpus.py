@@ -93,7 +93,7 @@ class ManifestCorpus:
                 num_used += 1
                 yield None
         if not num_used:
-            why = "".join(f": {place}: {said}" for place, said in [*self.skipped.items()][:1])
+            why = "".join(f": {place}: {reason}" for place, reason in [*self.skipped.items()][:1])
             raise InvalidInputError(
                 f"there is no text in {self.path}{why}",
                 hint="A CSV with the column text or file, or JSON lines.",
@@ -118,7 +118,7 @@ def _plain(path: Path) -> Iterator[str]:
             yield "".join(lines).replace("\r\n", "\n")
 
 
-def find(patterns: Sequence[str], start: Path) -> Corpus:
+def find_files(patterns: Sequence[str], start: Path) -> Corpus:
     """The files that paths, folders and patterns (`books/**/*.txt`) name, in a settled order."""
     places: list[Path] = []
     outside: list[Path] = []
@@ -127,7 +127,7 @@ def find(patterns: Sequence[str], start: Path) -> Corpus:
         found = [whole]
         if _WILD & set(pattern) and not Path(whole).exists():
             matched = sorted(glob.glob(whole, recursive=True))
-            fixed = _fixed(whole)
+            fixed = _fixed_part(whole)
             found = [one for one in matched if folders.is_inside(one, fixed)]
             outside += [Path(one) for one in matched if one not in set(found)]
         if not found or not Path(found[0]).exists():
@@ -146,7 +146,7 @@ def find(patterns: Sequence[str], start: Path) -> Corpus:
     return Corpus(seen.files, skipped)
 
 
-def _fixed(pattern: str) -> Path:
+def _fixed_part(pattern: str) -> Path:
     """The folder that a pattern begins with: what it matches lies in it, or is reached by a link
     that leads out of it.
     """
@@ -156,7 +156,7 @@ def _fixed(pattern: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Packed:
+class TokenFile:
     """A row of tokens in a file."""
 
     path: Path
@@ -169,12 +169,12 @@ class Packed:
     """Files that are not in it, and why."""
 
 
-def packed(
+def tokenize_corpus(
     run: Path,
     name: Sequence[str],
     open_corpus: Callable[[], Corpus | ManifestCorpus],
     tokens: Tokens,
-) -> Packed:
+) -> TokenFile:
     """The text's tokens. A run goes on with those it began with: they lie in its folder, under what
     the corpus is called in the configuration.
     """
@@ -182,22 +182,22 @@ def packed(
     about = run / f"tokens-{digest}.json"
     kind = "uint16" if tokens.size <= 1 << 16 else "uint32"
     path = about.with_suffix(f".{kind}")
-    kept = _kept(about, path, kind)
-    if kept is not None:
-        return kept
+    cached = _read_cached(about, path, kind)
+    if cached is not None:
+        return cached
     found = open_corpus()
     num_tokens, num_bytes = _write(path, kind, found.pieces(), tokens)
-    said = {
+    summary = {
         "tokens": num_tokens,
         "bytes": num_bytes,
         "skipped": found.skipped,
         "files": {str(one): _stamp(one) for one in found.paths},
     }
-    write_atomic(about, json.dumps(said, indent=1))
-    return Packed(path, kind, num_tokens, num_bytes, found.skipped)
+    write_atomic(about, json.dumps(summary, indent=1))
+    return TokenFile(path, kind, num_tokens, num_bytes, found.skipped)
 
 
-def given(path: Path, tokens: Tokens) -> Packed:
+def open_token_file(path: Path, tokens: Tokens) -> TokenFile:
     """A row of tokens that somebody else wrote: bare numbers, of 32 bits if its name says so."""
     import numpy as np
 
@@ -216,18 +216,26 @@ def given(path: Path, tokens: Tokens) -> Packed:
             f"{path} contains the token {highest}, the tokenizer has {tokens.size}",
             hint="Name the tokenizer that the row was made with.",
         )
-    return Packed(path, kind, size // width)
+    return TokenFile(path, kind, size // width)
 
 
-def _kept(about: Path, path: Path, kind: str) -> Packed | None:
+def _read_cached(about: Path, path: Path, kind: str) -> TokenFile | None:
     """What an earlier start of the run wrote, if it is whole."""
     try:
-        said = json.loads(about.read_text(encoding="utf-8"))
-        made = Packed(path, kind, int(said["tokens"]), int(said["bytes"]), dict(said["skipped"]))
+        summary = json.loads(about.read_text(encoding="utf-8"))
+        made = TokenFile(
+            path,
+            kind,
+            int(summary["tokens"]),
+            int(summary["bytes"]),
+            dict(summary["skipped"]),
+        )
         width = 2 if kind == "uint16" else 4
         if path.stat().st_size != made.num_tokens * width:
             return None
-        changed = [one for one, was in said["files"].items() if _stamp(Path(one)) not in ([], was)]
+        changed = [
+            one for one, was in summary["files"].items() if _stamp(Path(one)) not in ([], was)
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     if changed:
@@ -252,7 +260,7 @@ def _write(path: Path, kind: str, text: Iterator[str | None], tokens: Tokens) ->
     num_tokens = num_bytes = 0
     end = np.asarray([] if tokens.end is None else [tokens.end], dtype=kind)
     with open_atomic(path) as file:
-        for group in _grouped(text):
+        for group in _group_pieces(text):
             texts = [piece for piece in group if piece is not None]
             encoded = tokens.encode(texts)
             for piece in group:
@@ -263,7 +271,7 @@ def _write(path: Path, kind: str, text: Iterator[str | None], tokens: Tokens) ->
     return num_tokens, num_bytes
 
 
-def _grouped(text: Iterator[str | None]) -> Iterator[list[str | None]]:
+def _group_pieces(text: Iterator[str | None]) -> Iterator[list[str | None]]:
     """Pieces and the ends of texts, in groups that are encoded at once."""
     group: list[str | None] = []
     num_characters = 0
@@ -293,7 +301,7 @@ class Windows:
     """
 
     def __init__(
-        self, row: Packed, context: int, first: int, count: int, end: int | None = None
+        self, row: TokenFile, context: int, first: int, count: int, end: int | None = None
     ) -> None:
         self.row = row
         self.context = context
@@ -329,8 +337,8 @@ class Windows:
         return {**self.__dict__, "_map": None}
 
 
-def split(
-    row: Packed, context: int, share: float, end: int | None = None
+def split_windows(
+    row: TokenFile, context: int, share: float, end: int | None = None
 ) -> tuple[Windows, Windows | None]:
     """Windows to train on, and those of the end, which are only measured; `end` keeps documents
     apart.

@@ -1,6 +1,6 @@
 """Fine-tuning an embedding model: texts that belong together come to lie near each other.
 
-    model = sentence.from_folder(folder)
+    model = sentence.load_sentence_model(folder)
     task = embedding(model, Cutter.of(tokenizer, 256), pairs, held)
 
 From pairs: an anchor should find its positive among the positives of its batch and all negatives
@@ -110,7 +110,7 @@ def embedding(
     cut = _scored_rows if scored else _pair_rows
     return Task(
         "embedding", model, cut(cutter, learnt, prompts), loss,
-        collate=Filled(texts.pad_of(model), scored),
+        collate=Filled(texts.get_pad_token(model), scored),
         validation=cut(cutter, held, prompts) or None,
         metrics={"cosine_error": cosine_error} if scored else {"recall_at_1": first}, finish=finish,
     )  # fmt: skip
@@ -151,22 +151,22 @@ class Filled:
 
 
 def _scored_batch(rows: Sequence[ScoredRow], pad: int) -> Batch:
-    ids, mask = texts.padded([row.one for row in rows], pad)
-    other_ids, other_mask = texts.padded([row.other for row in rows], pad)
+    ids, mask = texts.pad_rows([row.one for row in rows], pad)
+    other_ids, other_mask = texts.pad_rows([row.other for row in rows], pad)
     score = torch.tensor([row.score for row in rows])
     return {"ids": ids, "mask": mask, "other_ids": other_ids, "other_mask": other_mask,
             "score": score}  # fmt: skip
 
 
 def _pair_batch(rows: Sequence[PairRow], pad: int) -> Batch:
-    ids, mask = texts.padded([row.anchor for row in rows], pad)
-    other_ids, other_mask = texts.padded([row.positive for row in rows], pad)
+    ids, mask = texts.pad_rows([row.anchor for row in rows], pad)
+    other_ids, other_mask = texts.pad_rows([row.positive for row in rows], pad)
     batch = {"ids": ids, "mask": mask, "other_ids": other_ids, "other_mask": other_mask}
     most = max((len(row.negatives) for row in rows), default=0)
     if most:
         # A place without a negative holds one token: a row without any would give no number.
         filled = [(*row.negatives, *[(pad,)] * (most - len(row.negatives))) for row in rows]
-        flat = texts.padded([one for some in filled for one in some], pad)
+        flat = texts.pad_rows([one for some in filled for one in some], pad)
         wide = [part.view(len(rows), most, -1) for part in flat]
         counts = torch.tensor([len(row.negatives) for row in rows])
         batch |= {"negative_ids": wide[0], "negative_mask": wide[1],
@@ -202,7 +202,7 @@ def pair_scores(model: nn.Module, batch: Batch) -> Tensor:
 def _cosines(some: Tensor, others: Tensor) -> Tensor:
     """Not in half, whatever the model computes in: near cosines would be the same."""
     with torch.autocast(some.device.type, enabled=False):
-        return texts.wide(some) @ texts.wide(others).T
+        return texts.upcast_half(some) @ texts.upcast_half(others).T
 
 
 def _equal(ids: Tensor, mask: Tensor) -> Tensor:
@@ -256,7 +256,7 @@ def searched(task: Task) -> dict[str, float]:
         return {}
     was = task.model.training
     task.model.eval()
-    pad = texts.pad_of(task.model)
+    pad = texts.get_pad_token(task.model)
     firsts = _matrix(task.model, [row[0] for row in rows], pad)
     seconds = _matrix(task.model, [row[1] for row in rows], pad)
     task.model.train(was)
@@ -294,7 +294,7 @@ def _matrix(model: nn.Module, rows: Sequence[Ids], pad: int) -> Tensor:
     found: list[Tensor] = [torch.empty(0)] * len(rows)
     for at in range(0, len(order), _AT_ONCE):
         some = order[at : at + _AT_ONCE]
-        ids, mask = texts.padded([rows[number] for number in some], pad)
+        ids, mask = texts.pad_rows([rows[number] for number in some], pad)
         made = F.normalize(model(ids.to(device), mask.to(device)), dim=-1).cpu()
         for number, vector in zip(some, made, strict=True):
             found[number] = vector

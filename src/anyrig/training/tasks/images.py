@@ -38,7 +38,14 @@ from anyrig.training.models.pretrained import (
     read_timm_preprocessing,
 )
 from anyrig.training.tasks import Task, config
-from anyrig.training.tasks.pictures import Changes, Gathered, Pictures, gather, held_out, read
+from anyrig.training.tasks.pictures import (
+    Augmentation,
+    Pictures,
+    PictureSet,
+    gather,
+    read,
+    split_validation,
+)
 
 log = logging.getLogger(__name__)
 _LABELS = "labels.json"
@@ -97,7 +104,7 @@ def _demand(holds: bool, said: str, hint: str) -> None:
 def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
     """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
     chosen = config.read(ImagesConfig, values)
-    place = config.existing(folder, chosen.data, "the folder of pictures")
+    place = config.require_path(folder, chosen.data, "the folder of pictures")
     resolve = config.read_allowed_files(folder, chosen.files)
     source, trained_on = _find_pretrained(chosen, folder)
     size = chosen.size or (trained_on.size if trained_on else _DEFAULT_SIZE)
@@ -108,15 +115,15 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     for path, reason in skipped.items():
         log.warning("%s is left out: %s", path, reason)
     kept, held = _split(found.names, labels, chosen.validation, seed)
-    with config.seeded(seed):
+    with config.seed_torch(seed):
         if source is None:
-            body, shape = make(chosen.model, len(classes), chosen.channels)
+            body, shape = build_model(chosen.model, len(classes), chosen.channels)
         else:
             body, shape = load_transformers(source, classes), {"kind": "transformers"}
     known = trained_on or found
     model = Normalised(body, known.mean, known.std, each=chosen.normalise == "each")
     _check_size(model, size, chosen.channels)
-    changes = Changes(chosen.crop, chosen.flip)
+    changes = Augmentation(chosen.crop, chosen.flip)
     weights = _weights([labels[one] for one in kept], len(classes), chosen.class_weights)
     about = {
         "classes": classes, "size": size, "channels": chosen.channels,
@@ -129,7 +136,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         validation=Pictures(found, held, [labels[one] for one in held]) if held else None,
         loss=PictureLoss(weights, chosen.smoothing),
         metrics={"accuracy": accuracy},
-        finish=Finish(model, about, source),
+        finish=ImagesOutput(model, about, source),
         skipped=skipped,
     )
 
@@ -140,7 +147,7 @@ def _find_pretrained(
     """The folder of a model of transformers, and what a pretrained model was trained on."""
     wanted = chosen.model
     if isinstance(wanted, str):
-        path = config.below(folder, wanted)
+        path = config.resolve_path(folder, wanted)
         source = path if (path / "config.json").is_file() else find_cached_repository(wanted)
         if source is None:
             return None, None
@@ -169,7 +176,7 @@ def _check_size(model: nn.Module, size: int, channels: int) -> None:
     model.train(was_training)
 
 
-def _classes(found: Gathered) -> tuple[list[str], dict[int, int], dict[str, str]]:
+def _classes(found: PictureSet) -> tuple[list[str], dict[int, int], dict[str, str]]:
     """Class names, the class of each picture by its number, and what is in no class's folder."""
     stray = {
         str(found.folder / name): "it lies in no class's folder"
@@ -196,7 +203,7 @@ def _split(
     held: list[int] = []
     for label in sorted(set(labels.values())):
         numbers = [number for number, its in labels.items() if its == label]
-        ours, theirs = held_out([names[one] for one in numbers], share, seed)
+        ours, theirs = split_validation([names[one] for one in numbers], share, seed)
         kept += [numbers[one] for one in ours]
         held += [numbers[one] for one in theirs]
     return sorted(kept), sorted(held)
@@ -237,7 +244,7 @@ class Normalised(nn.Module):
         return logits
 
 
-def make(
+def build_model(
     wanted: str | Mapping[str, Any], classes: int, channels: int
 ) -> tuple[nn.Module, dict[str, Any]]:
     """A model by `kind:preset` or by a table, and the table that makes it again."""
@@ -324,7 +331,7 @@ def accuracy(model: nn.Module, batch: Batch) -> tuple[torch.Tensor, float]:
 
 
 @dataclass(frozen=True)
-class Finish:
+class ImagesOutput:
     """Writes the weights, and beside them what is needed to use them."""
 
     model: nn.Module
@@ -423,7 +430,7 @@ def load(folder: Path | str) -> Classifier:
             body: nn.Module = load_transformers(folder, about["classes"])
             return Classifier(Normalised(body, about["mean"], about["std"], each=each), about)
         state = load_file(folder / _WEIGHTS)
-        body, _ = make(about["model"], len(about["classes"]), about["channels"])
+        body, _ = build_model(about["model"], len(about["classes"]), about["channels"])
         nought, one = [0.0] * about["channels"], [1.0] * about["channels"]
         model = Normalised(body, nought, one, each=each)
         model.load_state_dict(state)

@@ -99,13 +99,15 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     chosen = config.read(LanguageConfig, values)
     words = _tokens(chosen, folder, run)
     if chosen.data and not is_manifest(Path(chosen.data)):
-        row = corpus.given(config.existing(folder, chosen.data, "the row of tokens"), words)
+        row = corpus.open_token_file(
+            config.require_path(folder, chosen.data, "the row of tokens"), words
+        )
     else:
         name = [chosen.data] if chosen.data else chosen.text
-        row = corpus.packed(run, name, lambda: _open_corpus(chosen, folder), words)
+        row = corpus.tokenize_corpus(run, name, lambda: _open_corpus(chosen, folder), words)
     for path, reason in row.skipped.items():
         log.warning("%s is left out: %s", path, reason)
-    with config.seeded(seed):
+    with config.seed_torch(seed):
         model, context = _model(chosen, folder, words)
     lora = config.read_lora(chosen.lora)
     adapted = None
@@ -118,7 +120,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         adapted = adapt(model, lora, folder)
     loss = LanguageLoss()
     end = _boundary(model, words) if chosen.separate_documents else None
-    data, validation = corpus.split(row, context, chosen.validation, end)
+    data, validation = corpus.split_windows(row, context, chosen.validation, end)
     return Task(
         name="language",
         model=model,
@@ -127,15 +129,17 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         loss=loss,
         units=units,
         metrics={"perplexity": Perplexity()},
-        finish=Finish(model, words, chosen, seed, context, _source(chosen, folder), adapted),
+        finish=LanguageOutput(
+            model, words, chosen, seed, context, _source(chosen, folder), adapted
+        ),
         skipped=row.skipped,
     )
 
 
 def _open_corpus(chosen: LanguageConfig, folder: Path) -> corpus.Corpus | corpus.ManifestCorpus:
     if not chosen.data:
-        return corpus.find(chosen.text, folder)
-    path = config.existing(folder, chosen.data, "the manifest")
+        return corpus.find_files(chosen.text, folder)
+    path = config.require_path(folder, chosen.data, "the manifest")
     return corpus.ManifestCorpus(path, config.read_allowed_files(folder, chosen.files))
 
 
@@ -143,16 +147,16 @@ def _tokens(chosen: LanguageConfig, folder: Path, run: Path) -> tokens.Tokens:
     word = chosen.tokenizer
     source = _source(chosen, folder)
     if source is not None:
-        return tokens.from_file(source)
+        return tokens.load_tokenizer(source)
     if word in ("auto", "bytes"):
-        return tokens.as_bytes()
+        return tokens.build_byte_tokenizer()
     if word != "train":
-        return tokens.from_file(config.existing(folder, word, "the tokenizer"))
+        return tokens.load_tokenizer(config.require_path(folder, word, "the tokenizer"))
     kept = run / f"tokenizer-{chosen.vocabulary}.json"
     if kept.exists():
-        return tokens.from_file(kept)
+        return tokens.load_tokenizer(kept)
     text = _open_corpus(chosen, folder).pieces()
-    made = tokens.trained((piece for piece in text if piece), chosen.vocabulary)
+    made = tokens.train_tokenizer((piece for piece in text if piece), chosen.vocabulary)
     made.save(kept)
     return made
 
@@ -166,7 +170,7 @@ def _source(chosen: LanguageConfig, folder: Path) -> Path | None:
 
 def _find_folder(name: str, folder: Path) -> Path | None:
     """The folder of a model, below that of the configuration or in the hub's cache."""
-    path = config.below(folder, name)
+    path = config.resolve_path(folder, name)
     is_there = (path / "config.json").is_file()
     if is_there and name in PRESETS:
         raise InvalidSettingError(
@@ -199,7 +203,7 @@ def _shape(chosen: LanguageConfig) -> GptShape:
 def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Module, int]:
     """A Hugging Face causal model; nothing is fetched, and no code of the folder is run."""
     model: Any
-    model, _ = texts.loaded("AutoModelForCausalLM", path)
+    model, _ = texts.load_pretrained("AutoModelForCausalLM", path)
     rows = int(model.get_input_embeddings().num_embeddings)
     if words.size > rows:
         raise InvalidSettingError(
@@ -274,7 +278,7 @@ class Perplexity:
 
 
 @dataclass(frozen=True)
-class Finish:
+class LanguageOutput:
     """Writes the model as a Hugging Face folder, and what it says."""
 
     model: nn.Module

@@ -56,7 +56,7 @@ def read(
     """
     source = Path(source) if isinstance(source, str) else source
     made = _read(source, size, channels, picture.MOST_DECODE_BYTES)
-    assert made is not None  # `_opened` refuses what takes more
+    assert made is not None  # `_open_image` refuses what takes more
     return made
 
 
@@ -67,7 +67,7 @@ def _read(
     name = source.name if isinstance(source, Path) else "the picture"
     data = _bytes(source, name)
     try:
-        with _opened(data, name) as image:
+        with _open_image(data, name) as image:
             if picture.decode_bytes(image) > most_bytes:
                 return None
             return _square(image, size, channels)
@@ -97,7 +97,7 @@ def _bytes(source: Path | bytes, name: str) -> bytes:
         ) from None
 
 
-def _opened(data: bytes, name: str) -> Image:
+def _open_image(data: bytes, name: str) -> Image:
     from PIL import Image
 
     form = picture.format_of_head(data[:64])
@@ -136,9 +136,9 @@ def _square(image: Image, size: int, channels: int) -> np.ndarray[Any, np.dtype[
         image.draft(mode, (2 * size, 2 * size))  # decoded small: several times faster
     image.load()
     if image.width * image.height > _MOST_WHOLE:
-        image = _reduced(image, 2 * size, mode)
+        image = _reduce(image, 2 * size, mode)
     upright = ImageOps.exif_transpose(image)
-    made = _stretched(upright) if upright.mode.startswith(("I", "F")) else _on_white(upright)
+    made = _stretch_range(upright) if upright.mode.startswith(("I", "F")) else _on_white(upright)
     fitted = ImageOps.fit(made.convert(mode), (size, size), images.Resampling.BICUBIC)
     array = np.asarray(fitted, dtype=np.uint8)
     return array[None] if channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
@@ -155,7 +155,7 @@ def _on_white(image: Image) -> Image:
     return made
 
 
-def _reduced(image: Image, least: int, mode: str) -> Image:
+def _reduce(image: Image, least: int, mode: str) -> Image:
     """The middle square of a picture, its side divided by a whole number to `least` or more."""
     from PIL import Image as images
 
@@ -174,7 +174,7 @@ def _reduced(image: Image, least: int, mode: str) -> Image:
     return made
 
 
-def _stretched(image: Image) -> Image:
+def _stretch_range(image: Image) -> Image:
     """Sixteen bits and floating numbers as 256 greys: from the darkest to the lightest there is."""
     import numpy as np
     from PIL import Image as images
@@ -197,7 +197,7 @@ class _Listed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Gathered:
+class PictureSet:
     """The pictures of a folder or a manifest that can be used."""
 
     names: tuple[str, ...]
@@ -222,7 +222,7 @@ def gather(
     channels: int,
     cache_gb: float,
     resolve: Resolve | None = None,
-) -> Gathered:
+) -> PictureSet:
     """The pictures below a folder, each of the class that its subfolder is called, or those of a
     manifest. A run goes on with the list it began with.
     """
@@ -233,11 +233,11 @@ def gather(
         )
     key = json.dumps([str(source), size, channels, cache_gb > 0])
     about = run / f"pictures-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    kept = _kept(about, source, size, channels)
-    return kept or _gathered(about, source, size, channels, cache_gb, resolve)
+    cached = _read_cached(about, source, size, channels)
+    return cached or _gather(about, source, size, channels, cache_gb, resolve)
 
 
-def _kept(about: Path, source: Path, size: int, channels: int) -> Gathered | None:
+def _read_cached(about: Path, source: Path, size: int, channels: int) -> PictureSet | None:
     try:
         said = json.loads(about.read_text(encoding="utf-8"))
         array = about.with_suffix(".uint8") if said["cached"] else None
@@ -246,7 +246,7 @@ def _kept(about: Path, source: Path, size: int, channels: int) -> Gathered | Non
             return None
         names = tuple(said["names"])
         labels = said.get("labels") or [_label_by_folder(name) for name in names]  # of 0.1.0
-        return Gathered(
+        return PictureSet(
             names, tuple(labels), _folder_of(source), size, channels, tuple(said["mean"]),
             tuple(said["std"]), array, dict(said["skipped"]),
         )  # fmt: skip
@@ -293,9 +293,9 @@ def _list_manifest(path: Path, skipped: dict[str, str], resolve: Resolve | None)
     return list(listed.values())
 
 
-def _gathered(
+def _gather(
     about: Path, source: Path, size: int, channels: int, cache_gb: float, resolve: Resolve | None
-) -> Gathered:
+) -> PictureSet:
     skipped: dict[str, str] = {}
     is_folder = source.is_dir()
     listed = (
@@ -304,7 +304,7 @@ def _gathered(
     cached = len(listed) * channels * size * size <= cache_gb * (1 << 30)
     array = about.with_suffix(".uint8")
     with open_atomic(array) as file:
-        used, sums = _decoded(listed, size, channels, skipped, file if cached else None)
+        used, sums = _decode(listed, size, channels, skipped, file if cached else None)
     if not used:
         why = "" if is_folder or not skipped else ": {}: {}".format(*next(iter(skipped.items())))
         raise InvalidInputError(
@@ -321,13 +321,13 @@ def _gathered(
         "skipped": skipped,
     }  # fmt: skip
     write_atomic(about, json.dumps(said, indent=1))
-    return Gathered(
+    return PictureSet(
         tuple(names), tuple(labels), _folder_of(source), size, channels, mean, std,
         array if cached else None, skipped,
     )  # fmt: skip
 
 
-def _decoded(
+def _decode(
     listed: Sequence[_Listed], size: int, channels: int, skipped: dict[str, str], file: Any
 ) -> tuple[list[_Listed], torch.Tensor]:
     """Those that can be decoded, and the sums of their values and squares by channel."""
@@ -367,7 +367,7 @@ def _statistics(sums: torch.Tensor, count: int) -> tuple[tuple[float, ...], tupl
 
 
 @dataclass(frozen=True)
-class Changes:
+class Augmentation:
     """How a picture is changed each time it is seen. Draws are Python's and torch's own."""
 
     crop: int = 0
@@ -395,10 +395,10 @@ class Pictures:
 
     def __init__(
         self,
-        gathered: Gathered,
+        gathered: PictureSet,
         numbers: Sequence[int],
         labels: Sequence[int] | None = None,
-        changes: Changes | None = None,
+        changes: Augmentation | None = None,
     ) -> None:
         self.gathered = gathered
         self.numbers = tuple(numbers)
@@ -435,7 +435,7 @@ class Pictures:
         return {**self.__dict__, "_array": None}
 
 
-def held_out(names: Sequence[str], share: float, seed: int) -> tuple[list[int], list[int]]:
+def split_validation(names: Sequence[str], share: float, seed: int) -> tuple[list[int], list[int]]:
     """Numbers of what is trained on and of what is only measured.
 
     By a hash of seed and name: a picture stays on its side when others come or go. Of two or more,

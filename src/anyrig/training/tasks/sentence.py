@@ -121,13 +121,13 @@ class SentenceModel(nn.Module):
             width = max(1, int(mask.sum(1).max()))
             ids, mask = ids[:, :width], mask[:, :width]
         hidden = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
-        made = pooled(texts.wide(hidden), mask, self.pooling)
+        made = pool_tokens(texts.upcast_half(hidden), mask, self.pooling)
         if self.dense is not None:
-            made = texts.wide(self.dense(made))
+            made = texts.upcast_half(self.dense(made))
         return F.normalize(made, dim=-1, eps=1e-12) if self.normalise else made
 
 
-def pooled(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+def pool_tokens(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     """One vector of a row's tokens; rows are filled up at their ends."""
     if pooling == "cls":
         return hidden[:, 0]
@@ -141,19 +141,21 @@ def pooled(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     return (hidden * there).sum(1) / (count if pooling == "mean" else count.sqrt())
 
 
-def from_folder(folder: Path, *, dense: Path | None = None, **options: Any) -> SentenceModel:
+def load_sentence_model(
+    folder: Path, *, dense: Path | None = None, **options: Any
+) -> SentenceModel:
     """The model of an encoder's folder."""
     layer = None if dense is None else Dense.of(dense)
-    encoder, _ = texts.loaded("AutoModel", folder)
+    encoder, _ = texts.load_pretrained("AutoModel", folder)
     return SentenceModel(encoder, dense=layer, **options)
 
 
-def from_state(
+def build_from_state(
     config: Mapping[str, Any], state: Mapping[str, Tensor], **options: Any
 ) -> SentenceModel:
     """A BERT of these weights."""
-    transformers = texts.library()
-    with texts.hushed():
+    transformers = texts.import_transformers()
+    with texts.quiet_transformers():
         encoder = transformers.BertModel(transformers.BertConfig(**config), add_pooling_layer=False)
     encoder.load_state_dict(dict(state))
     return SentenceModel(encoder, **options)

@@ -57,7 +57,7 @@ class Cutter:
         """The tokens of each text; one that gives none has the number 0."""
         found: list[Ids] = []
         for first in range(0, len(texts), _AT_ONCE):
-            some = [_whole(text) for text in texts[first : first + _AT_ONCE]]
+            some = [_replace_surrogates(text) for text in texts[first : first + _AT_ONCE]]
             if self.lower:
                 some = [text.lower() for text in some]
             found += [tuple(one.ids) or (0,) for one in self.tokenizer.encode_batch(some)]
@@ -70,18 +70,18 @@ class Cutter:
         plain = Tokenizer.from_str(self.tokenizer.to_str())
         plain.no_truncation()  # windows of long texts are for whoever reads
         plain.save(str(folder / "tokenizer.json"))
-        told: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": self.longest,
         }
         vocabulary = plain.get_vocab(with_added_tokens=True)
-        told |= {
+        settings |= {
             name: token
             for name, tries in _ENDS.items()
             for token in [next((one for one in tries if one in vocabulary), "")]
             if token
         }
-        write_json(folder / "tokenizer_config.json", told)
+        write_json(folder / "tokenizer_config.json", settings)
 
 
 _ENDS = {
@@ -94,17 +94,17 @@ _ENDS = {
 _CLOSING = ("<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<eos>", "</s>")
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Without half characters, as broken files have."""
     return text.encode("utf-8", "replace").decode()
 
 
-def pad_of(model: nn.Module) -> int:
+def get_pad_token(model: nn.Module) -> int:
     """The token that fills short rows; the mask hides it, so any will do."""
     return int(getattr(getattr(model, "config", None), "pad_token_id", None) or 0)
 
 
-def settle_pad(model: nn.Module, cutter: Cutter) -> None:
+def set_pad_token(model: nn.Module, cutter: Cutter) -> None:
     """Give a model that knows no filling token one: causal ones look for it to find a row's end.
 
     It should not stand in a text itself, so it is one of those at a text's ends.
@@ -117,12 +117,12 @@ def settle_pad(model: nn.Module, cutter: Cutter) -> None:
     config.pad_token_id = next((number for number in found if number is not None), 0)
 
 
-def wide(values: Tensor) -> Tensor:
+def upcast_half(values: Tensor) -> Tensor:
     """Half precision as fp32; fp64 stays what it is."""
     return values if values.dtype == torch.float64 else values.float()
 
 
-def padded(rows: Sequence[Ids], pad: int) -> tuple[Tensor, Tensor]:
+def pad_rows(rows: Sequence[Ids], pad: int) -> tuple[Tensor, Tensor]:
     """Rows as one matrix, as wide as the longest, and where it holds tokens."""
     width = max((len(row) for row in rows), default=1)
     ids = torch.full((len(rows), width), pad, dtype=torch.long)
@@ -134,37 +134,35 @@ def padded(rows: Sequence[Ids], pad: int) -> tuple[Tensor, Tensor]:
 
 
 @contextlib.contextmanager
-def hushed() -> Iterator[None]:
-    """Without transformers' words on layers that are new, here meant to be, and on packages that
-    it looks for when a model's class is first used.
-    """
+def quiet_transformers() -> Iterator[None]:
+    """Without transformers' progress bars, and its warnings of new layers and optional packages."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         from transformers.utils import logging as theirs
 
-        told: Any = theirs
-        bar = told.is_progress_bar_enabled()
-        told.disable_progress_bar()
+        logs: Any = theirs
+        bar = logs.is_progress_bar_enabled()
+        logs.disable_progress_bar()
         try:
             yield
         finally:
             if bar:
-                told.enable_progress_bar()
+                logs.enable_progress_bar()
     finally:
         logging.disable(before)
 
 
-def loaded(kind: str, folder: Path, **options: Any) -> tuple[nn.Module, frozenset[str]]:
+def load_pretrained(kind: str, folder: Path, **options: Any) -> tuple[nn.Module, frozenset[str]]:
     """A model of a folder by one of transformers' Auto classes, in fp32, and which of its weights
     the folder lacks; no code of the folder is run.
     """
     from safetensors import SafetensorError
 
-    transformers = library()
+    transformers = import_transformers()
     try:
-        with hushed():
-            made, told = getattr(transformers, kind).from_pretrained(
+        with quiet_transformers():
+            model, loading = getattr(transformers, kind).from_pretrained(
                 str(folder), dtype=torch.float32, local_files_only=True,
                 output_loading_info=True, **options,
             )  # fmt: skip
@@ -174,10 +172,10 @@ def loaded(kind: str, folder: Path, **options: Any) -> tuple[nn.Module, frozense
             f"{folder} cannot be fine-tuned: {said}",
             hint="It needs config.json and model.safetensors of a family that transformers knows.",
         ) from error
-    return made, frozenset(told["missing_keys"])
+    return model, frozenset(loading["missing_keys"])
 
 
-def library() -> Any:
+def import_transformers() -> Any:
     """The package transformers."""
     try:
         import transformers
@@ -196,14 +194,14 @@ def save_weights(model: nn.Module, folder: Path) -> None:
     }
     keep: Any = model
     keep.config.dtype = "float32"
-    with hushed():
+    with quiet_transformers():
         keep.save_pretrained(str(folder), state_dict=state)
     mode = (folder / "config.json").stat().st_mode
     for file in folder.glob("*.safetensors"):
         file.chmod(mode)  # safetensors lets nobody but the owner read what it writes
 
 
-def write_json(path: Path, told: Mapping[str, Any] | Sequence[Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
     """A small file of JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -65,11 +65,11 @@ class Tokens:
         return str(self._tokenizer.to_str(pretty=True))
 
 
-def as_bytes() -> Tokens:
+def build_byte_tokenizer() -> Tokens:
     """Each byte of UTF-8 is a token of its own value; 256 ends a text."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    vocabulary = {sign: byte for byte, sign in enumerate(_signs())}
+    vocabulary = {sign: byte for byte, sign in enumerate(_byte_characters())}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -77,7 +77,7 @@ def as_bytes() -> Tokens:
     return Tokens(tokenizer, is_bytes=True)
 
 
-def _signs() -> list[str]:
+def _byte_characters() -> list[str]:
     """The sign by which byte-level tokenizers write each byte: printable ones are themselves."""
     plain = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = (byte for byte in range(256) if byte not in plain)
@@ -85,7 +85,7 @@ def _signs() -> list[str]:
     return [chr(byte) if byte in plain else moved[byte] for byte in range(256)]
 
 
-def trained(texts: Iterable[str], size: int) -> Tokens:
+def train_tokenizer(texts: Iterable[str], size: int) -> Tokens:
     """A byte-level BPE of so many tokens made from texts; the same texts give the same one."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -106,14 +106,14 @@ def trained(texts: Iterable[str], size: int) -> Tokens:
     return Tokens(tokenizer)
 
 
-def from_file(path: Path) -> Tokens:
+def load_tokenizer(path: Path) -> Tokens:
     """The tokenizer in a `tokenizer.json`, or in a folder that has one."""
     from tokenizers import Tokenizer
 
     file = path / "tokenizer.json" if path.is_dir() else path
     try:
         if path.is_dir() and not file.exists():
-            tokenizer = _older(path)
+            tokenizer = _load_older(path)
         else:
             tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # noqa: BLE001 - the library raises plain ones for whatever is wrong
@@ -136,7 +136,7 @@ def _read_end_word(folder: Path) -> str:
         return ""
 
 
-def _older(folder: Path) -> Tokenizer:
+def _load_older(folder: Path) -> Tokenizer:
     """Of a folder from before tokenizer.json, with a vocabulary's files; no code of it is run."""
     from transformers import AutoTokenizer
 
