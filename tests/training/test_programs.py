@@ -159,7 +159,14 @@ def test_a_run_is_stopped_and_goes_on(stop: int, tmp_path: Path) -> None:
         with trainer:
             return trainer.fit(), model
 
+    from safetensors.torch import load_model
+
     whole, expected = run("whole")
+    loaded = Circle()
+    assert whole.checkpoint is not None
+    load_model(loaded, whole.checkpoint / "weights.safetensors")
+    for name, value in loaded.state_dict().items():
+        assert torch.equal(value, expected.state_dict()[name]), name
     stopped, _ = run("parts", StopAt(stop))
     assert (stopped.steps, stopped.finished) == (stop, False)
     assert stopped.checkpoint is not None
