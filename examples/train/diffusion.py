@@ -194,7 +194,9 @@ def write_grid(pictures: torch.Tensor, path: Path) -> None:
     """Grey pictures side by side in one file."""
     values = ((pictures.clamp(-1, 1) + 1) * 127.5).round().byte().cpu()
     across = math.ceil(math.sqrt(len(values)))
-    rows = [torch.cat(list(row), dim=2) for row in values.split(across) if len(row) == across]
+    rows = [
+        torch.cat(list(row), dim=2) for row in torch.split(values, across) if len(row) == across
+    ]
     Image.fromarray(torch.cat(rows, dim=1)[0].numpy()).save(path)
 
 
