@@ -803,8 +803,9 @@ def test_tables_are_dictionaries_in_python() -> None:
     values: dict[str, Any] = {"checkpoints": {"every_steps": 5}, "loading": {"num_workers": 0}}
     config = TrainConfig(**values)
     assert (config.checkpoints.every_steps, config.loading.num_workers) == (5, 0)
+    values = {"checkpoints": {"every_step": 5}}
     with pytest.raises(InvalidSettingError) as caught:
-        TrainConfig(**{"checkpoints": {"every_step": 5}})
+        TrainConfig(**values)
     assert "every_steps" in caught.value.hint
 
 
