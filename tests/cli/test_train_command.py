@@ -302,10 +302,10 @@ def test_a_run_of_an_older_spelling_goes_on_without_a_warning(config: Path, said
 def test_a_sample_that_is_text_is_printed(
     config: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from anyrig.training.tasks.language import Finish
+    from anyrig.training.tasks.language import LanguageOutput
 
     monkeypatch.setattr(
-        Finish, "sample", lambda self: "The tide came in.\x1b[31m\u202e\nYes \u9b9b"
+        LanguageOutput, "sample", lambda self: "The tide came in.\x1b[31m\u202e\nYes \u9b9b"
     )
     code, out, _ = said("train", config, "--folder", "r", "--steps", "1")
     (row,) = [line for line in out.splitlines() if line.startswith("sample")]

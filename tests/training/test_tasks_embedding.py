@@ -26,7 +26,7 @@ from anyrig.training.tasks.embedding import (
     pair_scores,
     searched,
 )
-from anyrig.training.tasks.sentence import SentenceModel, build_from_state, load_sentence_model
+from anyrig.training.tasks.sentence import SentenceModel, from_state, from_folder
 from anyrig.training.tasks.texts import Cutter, pad_rows
 from tests.documents.engines.toy import WORDS, sentence_transformer, sentences
 from tests.documents.test_embed import embedded
@@ -47,7 +47,7 @@ def model_of(folder: Path, family: str = "bert", **more: Any) -> tuple[SentenceM
     """A tiny model and its cutter, in the way that its folder says."""
     sentence_transformer(folder, family, **more)
     told = read(folder)
-    model = load_sentence_model(
+    model = from_folder(
         told.folder, dense=told.dense, pooling=told.pooling, normalise=told.normalise
     )
     return model, Cutter.of(folder / "tokenizer.json", told.longest)
@@ -312,7 +312,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
 def test_the_packaged_model_has_its_own_vectors() -> None:
     found = find("minilm", models=Path())
     config, state = packaged_floats(found.folder)
-    model = build_from_state(
+    model = from_state(
         config, {name: torch.from_numpy(value) for name, value in state.items()}
     ).eval()
     texts = ["Please pay the bill.", "A letter from my aunt, with love, about the garden."]

@@ -200,7 +200,7 @@ def test_packed_documents_are_trained_and_split(place: Path) -> None:
 def test_a_document_ends_with_the_token_that_its_folder_names(place: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    folder = place / _family(place, "gpt2")
+    folder = place / str(_family(place, "gpt2"))
     words = {"<stop>": 0, "<other>": 1, "tide": 2}
     tokenizer = Tokenizer(models.WordLevel(words, "<other>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

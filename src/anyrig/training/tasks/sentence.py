@@ -141,16 +141,14 @@ def pool_tokens(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     return (hidden * there).sum(1) / (count if pooling == "mean" else count.sqrt())
 
 
-def load_sentence_model(
-    folder: Path, *, dense: Path | None = None, **options: Any
-) -> SentenceModel:
+def from_folder(folder: Path, *, dense: Path | None = None, **options: Any) -> SentenceModel:
     """The model of an encoder's folder."""
     layer = None if dense is None else Dense.of(dense)
     encoder, _ = texts.load_pretrained("AutoModel", folder)
     return SentenceModel(encoder, dense=layer, **options)
 
 
-def build_from_state(
+def from_state(
     config: Mapping[str, Any], state: Mapping[str, Tensor], **options: Any
 ) -> SentenceModel:
     """A BERT of these weights."""
