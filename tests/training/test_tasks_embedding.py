@@ -26,7 +26,7 @@ from anyrig.training.tasks.embedding import (
     pair_scores,
     searched,
 )
-from anyrig.training.tasks.sentence import SentenceModel, from_state, from_folder
+from anyrig.training.tasks.sentence import SentenceModel, from_folder, from_state
 from anyrig.training.tasks.texts import Cutter, pad_rows
 from tests.documents.engines.toy import WORDS, sentence_transformer, sentences
 from tests.documents.test_embed import embedded
