@@ -171,7 +171,8 @@ class RomanceVerbalizer:
 
     def speak_power(self, value: v.Power) -> str:
         base = value.base if isinstance(value.base, str) else self.speak(value.base)
-        exponent = self.powers.get(value.exponent)
+        of_ten = isinstance(value.base, v.Number) and value.base.digits == "10"
+        exponent = "" if of_ten else self.powers.get(value.exponent, "")
         if not exponent:
             sign = "-" if value.exponent.startswith(("-", "−")) else ""
             number = v.Number(value.exponent.lstrip("-−+"), sign=sign)

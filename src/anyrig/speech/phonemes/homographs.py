@@ -62,6 +62,9 @@ _NOT_LEAD = "follow follows take takes took taking team race singer actor role"
 _METAL = ("pipe pipes paint metal metals copper tin zinc iron steel bullet bullets poisoning heavy "
           "lined roof mine mines pencil battery batteries petrol gasoline weight weights shot cast "
           "contained contain contains soldiers melted molten ore toxic rays radiation")  # fmt: skip
+_AMOUNTS = ("made sheet sheets strip strips lump lumps bar bars block blocks piece pieces pound "
+            "pounds ounce ounces kilo kilos gram grams ton tons trace traces level levels amount "
+            "amounts roof roofs")  # fmt: skip
 _MUSIC = ("guitar voice drum drums clef player band jazz singer note notes line tenor plays play "
           "played playing treble double music sound sang soprano choir amplifier")  # fmt: skip
 _FISH = ("fish fishing lake caught catch river grilled fried fillet striped largemouth bait lemon "
@@ -70,6 +73,7 @@ _DEER = "deer buck bucks stag stags fawn fawns herd rabbit rabbits hares bucks a
 _PIGS = "pig pigs piglets boar litter sty mud farmer pork"
 _JOBS = ("send sent job jobs languages employer interview application experience skills hire "
          "hiring applicant applicants cv email attach attached recruiter position")  # fmt: skip
+_PAPERS = "printed updated attached written typed one-page two-page polished signed"
 _QUARRELS = "terrible noisy blazing furious fierce flaming heated bitter almighty violent awful"
 _TINY = ("detail details trace traces amount amounts particle particles quantity quantities "
          "changes difference differences fraction fractions crystals insects holes creatures "
@@ -85,6 +89,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("NN", before=_NOT_LEAD),
         Rule("led", near=_METAL, tags="NN JJ VBD VBN"),
         Rule("led", before="of with", near=_METAL),
+        Rule("led", before="of", near=_AMOUNTS),
         Rule("led", after="pipe pipes paint poisoning bullet bullets weight weights"),
     ),
     "wound": (
@@ -113,6 +118,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "resume": (
         Rule("/ˈrɛzəˌmeɪ/", tags_before="DT PRP$ JJ"),
         Rule("/ˈrɛzəˌmeɪ/", near=_JOBS, tags="N"),
+        Rule("/ˈrɛzəˌmeɪ/", before=_PAPERS),
     ),
     "read": (
         Rule("VB", before="to will would can could shall should may might must do does did not"),
@@ -140,7 +146,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("VBD", after="into in off for under down through from to deep headfirst behind",
              tags_before="N PRP W"),
     ),
-    "minute": (Rule("JJ", after=_TINY),),
+    "minute": (
+        Rule("JJ", after=_TINY),
+        Rule("JJ", tags_before="VB", tags_after="NNS"),
+        Rule("JJ", before="with", tags_after="NNS"),
+    ),
+    "conduct": (
+        Rule("VB", after="electricity heat business research experiments interviews tests surveys"),
+    ),
     "invalid": (
         Rule("NN", after=_KIN),
         Rule("NN", before="old poor elderly chronic bedridden helpless an the this that",

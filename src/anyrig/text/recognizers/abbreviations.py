@@ -276,51 +276,56 @@ _WORDS_BEFORE = frozenset(
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.])({one_of(english.NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§|[A-H](?=[ ,;])|"
+    rf"(?<![\w.])({one_of(english.NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§|[A-H](?=[ ,;:).]|$)|"
     r"(?:(?!ill)[ivxl]{2,7}|[vx])(?=[,;:)]|\.? [a-z]|\.$|\. [A-Z])|[A-Z]{1,3}-?\d)",
     needs=english.NUMBERED,
     weight=1.3,
 )
 def _numbered(match: re.Match[str]) -> Found | None:
-    short = match[1]
-    rest, lead = after(match, 12), before(match, 30)
-    spoken = re.match(r"I(?:['’]| (?!of\b|and\b|to\b)[a-z])", rest)
-    if (short in _WORDS_BEFORE or short == "P") and spoken:
-        return None  # The answer is no. I asked why.
-    number = rest[:1].isdigit()
-    if re.match(r"[A-Z]+-?\d", rest) and short not in (
-        "No",
-        "no",
-        "Nos",
-        "nos",
-        "Fig",
-        "fig",
-        "Tab",
-    ):
+    if not _is_numbering(match):
         return None
-    if short == "Rd" and re.search(r"[A-Z\d][\w'.-]* $", lead):
-        return None
-    if re.match(r"[A-H][ ,;]", rest) and short not in "Sched Exh App Fig Apt Bldg Rm".split():
-        return None
-    if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and not number:
-        return None
-    if (short in WORDS_BEFORE_NUMBERS or short == "No") and " " in match[0]:
-        other = OTHER_NUMBER.match(match.string, match.end())
-        named = short == "No" and re.search(r"[a-z,] $", lead)  # beat No. 8. Fans cheered.
-        if other and not (named and other[0][-1].isupper()):
-            return None
-    if short == "Col" and not re.search(r"\b(?:[Ss]ee|[Ii]n|[Pp]\.|,) ?$", lead):
-        return None
-    bare = match[0].rstrip(" ")
-    words = english.NUMBERED[short] + ("" if len(bare) < len(match[0]) else " ")
+    short, rest = match[1], after(match, 12)
+    shown = short == "Ex" and re.match(r"(?![IVX])[A-Z]", rest)
+    words = "Exhibit" if shown else english.NUMBERED[short]
     plural = re.match(r"(\d+) ?([-–—]|and|&) ?(\d+)", rest)
     if (
         plural
         and (plural[2] != "-" or is_span(plural[1], plural[3]))
         and short in "p ch Ch sec Sec fig Fig vol Vol art Art no No v l P".split()
     ):
-        words = words.rstrip() + "s" + (" " if words.endswith(" ") else "")
-    return Found(v.Abbreviation(words), end=match.start() + len(bare), stop="abbreviation")
+        words += "s"
+    bare = match[0].rstrip(" ")
+    space = "" if len(bare) < len(match[0]) else " "
+    return Found(v.Abbreviation(words + space), end=match.start() + len(bare), stop="abbreviation")
+
+
+def _is_numbering(match: re.Match[str]) -> bool:
+    """Whether what follows is the number or the letter of a thing: `fig. 3`, `Ex. A`."""
+    short, rest, lead = match[1], after(match, 12), before(match, 30)
+    spoken = re.match(r"I(?:['’]| (?!of\b|and\b|to\b)[a-z])", rest)
+    if (short in _WORDS_BEFORE or short == "P") and spoken:
+        return False  # The answer is no. I asked why.
+    if re.match(r"[A-Z]+-?\d", rest) and short not in "No no Nos nos Fig fig Tab".split():
+        return False
+    if short == "Rd" and re.search(r"[A-Z\d][\w'.-]* $", lead):
+        return False
+    if re.match(r"[A-H](?:[ ,;:).]|$)", rest) and short not in _LETTERED:
+        return False
+    if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and not rest[:1].isdigit():
+        return False
+    if (short in WORDS_BEFORE_NUMBERS or short == "No") and " " in match[0]:
+        other = OTHER_NUMBER.match(match.string, match.end())
+        named = short == "No" and re.search(r"[a-z,] $", lead)  # beat No. 8. Fans cheered.
+        if other and not (named and other[0][-1].isupper()):
+            return False
+    return short != "Col" or bool(re.search(r"\b(?:[Ss]ee|[Ii]n|[Pp]\.|,) ?$", lead))
+
+
+_LETTERED = frozenset(
+    "Sched Exh App Fig Apt Bldg Rm Sec Ex Att Ste Blk Grp Gp Div Pl Encl Ques Prob Cat Ann "
+    "Doc".split()
+)
+"""Of these, what a letter may follow as well: `Ex. A`."""
 
 
 _LATIN = {
@@ -377,7 +382,29 @@ def _fixed(match: re.Match[str]) -> Found:
         if words.isupper()
         else v.Abbreviation(words)
     )
-    return close(value, match)
+    return close(value, match, digits_follow=match[0] not in _FIXED_UNITS)
+
+
+_FIXED_UNITS = ("r.p.m.", "m.p.h.", "p.a.", "sq. ft.", "fl. oz.", "sq. mi.", "sq. in.")
+"""Of these, units: a number behind them begins a sentence."""
+
+
+@recognizer(
+    "abbreviation",
+    rf"(?<=[a-z][ -])({one_of(english.COUNTED)})\.(?!\w)",
+    needs=english.COUNTED,
+    weight=1.4,
+)
+def _counted(match: re.Match[str]) -> Found | None:
+    """A unit behind a number that is written as a word: `two min. later`, `a half-mi. run`."""
+    number = re.search(r"([A-Za-z]+)[ -]$", before(match, 14))
+    if not number or number[1].lower() not in english.NUMBER_WORDS:
+        return None
+    noun = english.COUNTED[match[1]]
+    single = number[1].lower() in ("one", "half") or before(match, 1) == "-"
+    plural = {"foot": "feet", "inch": "inches", "percent": "percent"}.get(noun, f"{noun}s")
+    stop = stop_after(match.string, match.end(), digits_follow=False)
+    return Found(v.Abbreviation(noun if single else plural), stop=stop)
 
 
 @recognizer(
@@ -443,11 +470,18 @@ def _after_name(match: re.Match[str]) -> Found | None:
     return Found(v.Abbreviation(words), stop=stop)
 
 
+_CAPITALIZED = sorted(
+    {word.capitalize() for word in english.LOWER}
+    - {*english.TITLES, *english.FIRST_NAMES, *english.SHORT_STATES, *english.MONTHS}
+    - set("Ave Blvd Rd Hwy Corp Inc Ltd Assoc Bldg Dist Admin Exp Mod Sing Resp Grad".split())
+)
+"""Of those, what a heading or a sentence may begin with: `Wt.: 5 lb.`, `Avail. now`."""
+
+
 @recognizer(
     "abbreviation",
     rf"(?<![\w.'])({one_of(english.LOWER)})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|"
-    rf"mins|lbs)(?![\w.'])|(?<![\w.'])(Cf|Est|Approx|Incl|Excl|Avg|Max|Min|Misc|Temp|Esp|"
-    rf"Avail|Elev|Cont|Orig|Prev)\.(?= "
+    rf"mins|lbs)(?![\w.'])|(?<![\w.'])({one_of(_CAPITALIZED)})\.(?=:| "
     rf"[a-z\d$£€]|(?<=Cf\.) |(?<=Avail\.) )",
     needs=english.LOWER,
     weight=1.1,
@@ -461,15 +495,24 @@ def _lower(match: re.Match[str]) -> Found | None:
     if not (match[1] or match[3]):
         return Found(v.Abbreviation(words))
     short = short.lower() if match[3] else short
-    half = short == "approx" and follows.word.lower() in _STARTERS | {"half"}
+    opens = follows.word.lower() in _STARTERS and follows.second[:1].islower()
+    half = (short == "approx" and follows.word.lower() in _STARTERS | {"half"}) or (
+        short in _INCLUDED and opens
+    )
     if short in _INSIDE and follows.kind == "capital" and not half:
         return Found(v.Abbreviation(words), stop="abbreviation")
-    stop = stop_after(match.string, match.end())
+    stop = stop_after(match.string, match.end(), names_follow=short in _KIN)
+    if short in _INCLUDED and stop == "both":
+        words = _INCLUDED[short]
     if short in english.WORDS_TOO and (stop == "both" or follows.kind == "nothing"):
         return None
     return Found(v.Abbreviation(words), stop=stop)
 
 
+_KIN = frozenset("bro bros dau daus abt bef aft nr".split())
+"""A name may follow."""
+_INCLUDED = {"incl": "included", "excl": "excluded"}
+"""At the end of a sentence."""
 _INSIDE = frozenset("vs cf exc incl excl esp viz ca approx avail ref acct".split())
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 _CORNERS = {
@@ -700,13 +743,22 @@ def _register_english() -> None:
         "yr.": "year",
         "qtr.": "quarter",
         "inn.": "inning",
-    }
+        "mvt.": "movement", "mvmt.": "movement", "flr.": "floor", "gen.": "generation",
+        "blk.": "block", "prec.": "precinct", "Mvt.": "Movement",
+        "Fl.": "Floor", "Ed.": "Edition", "Cent.": "Century", "Gr.": "Grade", "Qtr.": "Quarter",
+        "Inn.": "Inning",
+    }  # fmt: skip
     units = {
         "yr.": "year", "hr.": "hour", "mo.": "month", "wk.": "week", "min.": "minute",
         "sec.": "second", "lb.": "pound", "oz.": "ounce", "gal.": "gallon", "ft.": "foot",
         "in.": "inch", "mi.": "mile", "doz.": "dozen",
     }  # fmt: skip
     versus = {"v.": "versus", "vs.": "versus"}
+    counties = (
+        "Antrim|Armagh|Carlow|Cavan|Clare|Cork|Derry|Donegal|Down|Dublin|Durham|Fermanagh|Galway|"
+        "Kerry|Kildare|Kilkenny|Laois|Leitrim|Limerick|Longford|Louth|Mayo|Meath|Monaghan|Offaly|"
+        "Roscommon|Sligo|Tipperary|Tyrone|Waterford|Westmeath|Wexford|Wicklow"
+    )
     # Without a name: the 1st Lt. spoke.
     alone = r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] ))"
     register = partial(_abbreviations, "en", ignore_case=False)
@@ -716,6 +768,23 @@ def _register_english() -> None:
     register(versus, _never, rest=r"(?= [A-Z])", weight=1.2)
     register({"v": "versus"}, _never, lead=r"(?<=[a-z] )", rest=r"(?= [A-Z][a-z])", weight=1.6)
     register({"&c.": "et cetera", "&c": "et cetera"}, _closing("en"), weight=1.5)
+    works = {"Sym.": "Symphony", "Conc.": "Concerto", "Son.": "Sonata", "Qt.": "Quartet"}
+    register(works, _never, rest=r"(?= (?:No\.|in [A-G]\b|#\d))", weight=1.6)
+    condition = {"Exc. cond.": "Excellent condition", "exc. cond.": "excellent condition"}
+    register(condition, _closing("en"), weight=1.5)
+    register({"fl.": "flourished"}, _never, rest=r"(?= (?:c\. )?1\d{3}\b)", weight=1.5)
+    register({"m.": "measure"}, _never, lead=r"(?:(?<=from )|(?<=at )|(?<=in )|(?<=to ))",
+             rest=r"(?= \d{1,3}\b(?! [a-z]))", weight=1.5)  # fmt: skip
+    register({"Co.": "County"}, _never, rest=rf"(?= (?:{counties})\b)", weight=1.8)
+    register({"Conf.": "Conference"}, _never, rest=r"(?= (?:Rm\.|Room\b|Call\b))", weight=1.5)
+    register({"c.": "century"}, _closing("en"), lead=r"(?<=[IVX]th )", weight=1.4)
+    register({"Flt.": "Flight"}, _never, rest=r"(?= [A-Z]{2} ?\d)", weight=1.5)
+    register(
+        {"K.": "K", "D.": "D"},
+        _never,
+        rest=r"(?= \d{2,3}[a-z]?\b(?! [A-Z]\w+ (?:St|Ave|Rd)))",
+        weight=1.4,
+    )
     register({"Tel": "Telephone"}, _never, rest=r"(?=:)", weight=1.5)
     register({"no.": "number"}, _never, rest=r"(?= is\b)", weight=1.5)
     register({"est.": "established"}, _never, rest=r"(?= (?:in|c\.|ca\.) )", weight=1.5)
@@ -843,6 +912,13 @@ def _register_spanish() -> None:
     _abbreviations("es", {"c.": "calle"}, _never, lead=r"(?<=\bla )", rest=number, weight=1.5)
     _abbreviations("es", places, _never, lead=r"(?<!\d )(?<!\d)", rest=number, weight=1.2)
     _abbreviations("es", rights, _never, rest=r"(?= (?:izq|dcha|der|centr))", weight=1.5)
+    _abbreviations(
+        "es",
+        {"Sal": "salmo", "Sal.": "salmo"},
+        _never,
+        rest=r"(?= \d{1,3}(?![:\d]))",
+        ignore_case=False,
+    )
     _abbreviations("es", {"min.": "minuto"}, _never, lead=r"(?<=\bel )", rest=number, weight=1.6)
     _abbreviations(
         "es", {"n.": "nacido en"}, _never, lead=r"(?<=[,(] )", rest=_YEAR_NEXT, weight=1.6
@@ -868,6 +944,18 @@ def _register_spanish() -> None:
         rest=r"(?= (?:doble|ind|triple|simple))",
         weight=2,
     )
+    _abbreviations("es", {"esc.": "escalera", "pta.": "puerta", "blq.": "bloque"}, _never,
+                   rest=r"(?= (?-i:[A-K])(?!\w))", weight=1.5)  # fmt: skip
+    timetable = {"Sal.": "salida", "Lleg.": "llegada", "lleg.": "llegada", "sal.": "salida"}
+    _abbreviations("es", timetable, _never, rest=r"(?= \d{1,2}[:.]\d\d)", weight=1.6)
+    _abbreviations("es", {"pta.": "puerta"}, _never, rest=r"(?= (?-i:[A-Z])\d)", weight=1.6)
+    _abbreviations("es", {"n.": "nota"}, _never, lead=r"(?<=\bla )", rest=number, weight=1.6)
+    _abbreviations(
+        "es", {"rev.": "revisión"}, _never, rest=r"(?= (?:en|anual|médica)\b)", weight=1.6
+    )
+    _abbreviations("es", {"c/": "con "}, _never, rest=r"(?=[a-zá-ú]{3})", weight=2)
+    opening = {"L-V": "lunes a viernes", "L-D": "lunes a domingo", "L-S": "lunes a sábado"}
+    _abbreviations("es", opening, _never, rest=r"(?=:? )", ignore_case=False, weight=2)  # fmt: skip
     _abbreviations("es", {"c/": "cada"}, _never, rest=r"(?= ?\d)", weight=2)
     _abbreviations("es", {"P. D.": "posdata"}, _never, rest=r"(?=\s?:)", weight=1.5)
     _abbreviations(
@@ -885,6 +973,7 @@ def _register_french() -> None:
     small = {rank.lower(): french.TITLES[rank] for rank in french.SMALL_RANKS}
     ranked = r"(?:(?<=\b[Ll]e )|(?<=\b[Dd]u )|(?<=\b[Aa]u )|(?<=\b[Uu]n ))"
     _abbreviations("fr", small, _never, lead=ranked, rest=_NAME_NEXT, ignore_case=False)
+    _abbreviations("fr", {"fr.": "frère"}, _never, lead=ranked, rest=_NAME_NEXT, weight=1.5)
     plurals = {"p.": "pages", "art.": "articles", "chap.": "chapitres", "fig.": "figures"}
     arms = {"inf.": "infanterie", "cav.": "cavalerie", "art.": "artillerie"}
     _abbreviations("fr", {"p.": "pages"}, _never, rest=r"(?= ?\d+ ?[-\u2013] ?\d)", weight=1.5)
@@ -897,6 +986,8 @@ def _register_french() -> None:
     )
     _abbreviations("fr", {"cl.": "classe"}, _naming("fr"), lead=r"(?<=\de )", weight=1.8)
     _abbreviations("fr", {"v.": "version"}, _never, rest=r"(?= ?\d+\.\d)", weight=1.6)
+    _abbreviations("fr", {"Arr.": "arrivée", "Dép.": "départ"}, _never, weight=1.6,
+                   rest=r"(?= (?:à|de|du|au|prévue?)\b| ?:)", ignore_case=False)  # fmt: skip
     timetable = {"dép.": "départ", "arr.": "arrivée"}
     _abbreviations(
         "fr", timetable, _never, rest=rf"(?= (?-i:[{CAPITAL}])[\w-]+ \d{{1,2}} ?h)", weight=1.6
@@ -1026,7 +1117,7 @@ _KEYS = {"min": "minor", "maj": "major"}
 
 @recognizer(
     "abbreviation",
-    r"(?<=\b[A-G] )(min|maj)\b\.?(?=[ ,.;]|$)|(?<=[A-G][♯♭#] )(min|maj)\b\.?(?=[ ,.;]|$)|"
+    r"(?<=\b[A-G] )(min|maj)\b\.?(?=[ ,.;:)]|$)|(?<=[A-G][♯♭#] )(min|maj)\b\.?(?=[ ,.;:)]|$)|"
     r"(?<=[A-G]-(?:flat) )(min|maj)\b\.?",
     needs=("min", "maj"),
     weight=1.6,

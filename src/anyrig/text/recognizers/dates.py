@@ -256,7 +256,10 @@ def _slash(match: re.Match[str]) -> v.Value | None:
         return None
     lead, rest = before(match, 16), after(match, 16)
     share = re.match(r" (?:of\b|cups?|in\.|inch|miles?|teaspoons?|tablespoons?|full|done)", rest)
-    if share or not (_DATED.search(lead) or (match[4] and second > 9)):
+    odd = second in _NO_DENOMINATORS and not re.search(
+        r"(?:[\d-]|\b(?:other|about|only|just|remaining|nearly|than)) ?$", lead
+    )
+    if share or not (_DATED.search(lead) or odd or (match[4] and second > 9)):
         return None
     date = v.Date(second, first)
     if not match[4]:
@@ -268,10 +271,13 @@ def _slash(match: re.Match[str]) -> v.Value | None:
     return v.Range(date, v.Date(day, month), link if link.isalpha() and link != "to" else "")
 
 
+_NO_DENOMINATORS = frozenset((13, 14, 17, 18, 19, 21, 22, 23, 26, 27, 28, 29, 30, 31))
+"""What nobody cuts things into: the day of a date."""
 _TIMED = LazyPattern(
     r"(?:\b(?:[Oo]n|[Ee]very|[Nn]ext|[Ll]ast|[Tt]his|[Uu]ntil|[Bb]y|[Ff]rom|to|and|or|"
     r"[Ss]ince|through|"
-    r"until|of|[Dd]ue|is|are|was|open|closed|[Oo]pen|[Cc]losed) |[-–,:(] ?|\n)$"
+    r"until|of|[Dd]ue|is|are|was|open|closed|[Oo]pen|[Cc]losed|EOD|COB|noon|night|"
+    r"at) |[-–,:(] ?|\n)$"
 )
 
 
@@ -370,13 +376,31 @@ def _named_span(match: re.Match[str]) -> Found:
     return Found(value, stop=stop)
 
 
+_DAY_LETTERS = {"M": 0, "Tu": 1, "W": 2, "Th": 3, "F": 4, "Sa": 5, "Su": 6}
+
+
+@recognizer(
+    "date",
+    r"(?<![\w.&-])(M|Tu|W|Th|F|Sa)[-–](W|Th|F|Sa|Su)(?=[:,]? (?:\d|at \d|from \d|[Nn]oon))",
+    needs=_DAY_LETTERS,
+    digits=False,
+    weight=2,
+    at="needs",
+)
+def _opening_days(match: re.Match[str]) -> v.Value:
+    """Of a shop: `M-F 9-5`."""
+    first, last = (v.Date(weekday=_DAY_LETTERS[match[at]]) for at in (1, 2))
+    return v.Range(first, last)
+
+
 @recognizer(
     "year",
-    r"(?<![\w.,])(?:([12]\d\d0)'?s|'([1-9]0)'?s|([5-9]0)s(?= [a-z])|(?<=\bthe "
+    r"(?<![\w.,])(?:([12]\d\d0)'?s|'([1-9]0)'?s|([5-9]0)s(?= [a-z])|(?<=\b[Tt]he "
     r")([2-9]0)'?s|([2-9]0)s(?= (?:and|or) [2-9]0s)|(?<=0s and )([2-9]0)s|"
     r"(?<=\b[Mm]id-)([2-9]0)'?s|((?:(?<=early )|(?<=late )|(?<=mid )|(?<=his )|(?<=her )|"
     r"(?<=their )|(?<=my )|(?<=your )|(?<=our )|(?<=His )|(?<=Her )|(?<=low )|(?<=high )|(?<=upper "
-    r"))[1-9]0)'?s)\b(?! of)",
+    r"))[1-9]0)'?s)\b(?! of| (?:delay|timeout|limit|clip|exposure|interval|sprint|window|pause|ad|"
+    r"spot)\b)",
     weight=1.5,
 )
 def _decade(match: re.Match[str]) -> v.Value:

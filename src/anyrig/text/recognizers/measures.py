@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
@@ -106,7 +107,7 @@ _PLACE = LazyPattern(
     r"[Ss]tand|[Cc]abin|[Bb]erth|[Tt]erminal|[Dd]ock|[Tt]able|[Ff]igure|[Gg]roup|[Tt]eam|[Pp]art|"
     r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
     r"[Nn]o\.|[Nn]umber|[Bb]us|[Ff]lat|Rte\.?|[Hh]ighway|"
-    r"Hwy\.?|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
+    r"Hwy\.?|Rwy\.?|[Rr]unway|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
 )
 _SIZE = LazyPattern(
     r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|loafers?|"
@@ -146,7 +147,7 @@ def _measure_pattern(language: str) -> str:
 
 _MEASURE = {
     "en": r"(?: (?P<word>hundred|thousand|lakh|crore|million|billion|trillion)\b|"
-    r"(?P<letter>[kM])(?= ))?"
+    r"(?P<letter>[kKM])(?= ))?"
     r"(?P<gap>[ -]?)(?P<unit>{unit})(?P<power>{power})?"
     r"(?:\.? ?/ ?(?P<per>{unit}|{period})(?P<per_power>{power})?|"
     r"(?: per |p(?=[hs](?!\w)))(?P<per_word>{unit}))?"
@@ -170,36 +171,86 @@ def _measure(language: str, match: re.Match[str]) -> Found | None:
     written = match.groupdict() if language == "en" else {}
     name, per = match["unit"], match["per"] or written.get("per_word")
     scale = english.SCALES[word] if (word := written.get("word") or written.get("letter")) else 0
-    amount = parse_amount(match["low"], match["sign"], 0 if match["high"] else scale, language)
-    if not (_is_unit(match) if language == "en" else _is_romance_unit(match, amount)):
+    counted = _parse_counted(language, match, scale)
+    if counted is None:
         return None
-    counted: v.Number | v.Fraction | v.Range = amount
-    if match["high"]:
-        last = parse_amount(match["high"], None, scale, language)
-        if re.search(" [aà] ", match[0]) and _size(amount) >= _size(last):
-            return None  # Vol 447 à 6 h.
-        counted = v.Range(amount, last, link_range(language, match))
+    unit = find_unit(language, name)
+    if language == "en" and name == "F" and not _CAPACITOR.search(match.string):
+        unit = "°F"
     attributive = language == "en" and (match["gap"] == "-" or _describes(match))
-    value: v.Value = v.Measure(
-        counted, find_unit(language, name), parse_power(match["power"]), attributive
-    )
-    if name.startswith("hab") and language == "es" and not per and _size(amount) < 20:
+    value: v.Value = v.Measure(counted, unit, parse_power(match["power"]), attributive)
+    if name.startswith("hab") and language == "es" and not per and _size(counted) < 20:
         value = v.Measure(counted, "room")
+    if name == "bps" and (_YIELD.search(before(match, 60)) or _YIELD.search(after(match, 40))):
+        value = v.Phrase((counted, "basis points"))
     if per:
-        unit = TABLES[language].UNITS.get(per) or _PERIOD.get(per) or find_unit(language, per)
-        value = v.Rate(value, unit, parse_power(match["per_power"]))
+        below = TABLES[language].UNITS.get(per) or _PERIOD.get(per) or find_unit(language, per)
+        value = v.Rate(value, below, parse_power(match["per_power"]))
     if language == "en" and match["dot"]:
-        if name.replace(". ", " ").split()[-1] not in _DOTTED or per:
-            # A unit that is not written with a full stop: it ends the sentence, if anything.
-            if look_behind(match.string, match.end()).kind == "lower":
-                return Found(value, stop="abbreviation")
-            return Found(value, end=match.start("dot"))
-        if name == "ft" and re.match(r" \d{1,2}(?:[.,;]|$| and)", after(match, 8)):
-            return Found(value, stop="abbreviation")  # 5 ft. 3
+        return _close_english(value, match, bool(per))
     return _close(value, match, language)
 
 
-def _size(amount: v.Number | v.Fraction) -> int:
+def _parse_counted(
+    language: str, match: re.Match[str], scale: int
+) -> v.Number | v.Fraction | v.Range | None:
+    """The amount of a measure, or None where it is no measure."""
+    amount = parse_amount(match["low"], match["sign"], 0 if match["high"] else scale, language)
+    if not (_is_unit(match) if language == "en" else _is_romance_unit(match, amount)):
+        return None
+    if match["high"]:
+        if isinstance(amount, v.Fraction) and language != "en" and " " in match["link"].strip("-"):
+            return None  # le 8/6 à 21 h
+        last = parse_amount(match["high"], None, scale, language)
+        if re.search(" [aà] ", match[0]) and _size(amount) >= _size(last):
+            return None  # Vol 447 à 6 h.
+        return v.Range(amount, last, link_range(language, match))
+    if isinstance(amount, v.Fraction) and _are_two(amount):
+        link = _OR[language] if amount.below <= 2.5 * amount.above else _SLASH[language]
+        return v.Range(v.Number(str(amount.above)), v.Number(str(amount.below)), link)
+    return amount
+
+
+def _close_english(value: v.Value, match: re.Match[str], rated: bool) -> Found:
+    """A measure with a full stop behind it."""
+    name = match["unit"].replace(". ", " ").split()[-1]
+    follows = look_behind(match.string, match.end())
+    if match["gap"] == "-":
+        # What it describes follows, but for the end of a sentence: a 6-in. pipe.
+        opens = follows.kind == "capital" and follows.word.lower() in english.STARTERS
+        ends = opens or follows.kind == "nothing"
+        return Found(value, stop="both" if ends else "abbreviation")
+    if name not in _DOTTED or rated:
+        # A unit that is not written with a full stop: it ends the sentence, if anything.
+        if follows.kind == "lower":
+            return Found(value, stop="abbreviation")
+        return Found(value, end=match.start("dot"))
+    if name == "ft" and re.match(r" \d{1,2}(?:[.,;]|$| and)", after(match, 8)):
+        return Found(value, stop="abbreviation")  # 5 ft. 3
+    return _close(value, match)
+
+
+_CAPACITOR = LazyPattern(r"(?i)capacit|farad|condenser")
+"""Of something else the letter means degrees: T 98.6 F."""
+_OR = {"en": "or", "es": "o", "fr": "ou"}
+_SLASH = {"en": "slash", "es": "barra", "fr": "sur"}
+_YIELD = LazyPattern(
+    r"(?i)\b(?:yields?|rates?|spreads?|basis|Fed|ECB|margins?|bonds?|Treasur(?:y|ies)|cut|hike[ds]?|fees?)\b"
+)
+
+
+def _are_two(amount: v.Fraction) -> bool:
+    """Whether a stroke stands between two values: 50/60 Hz, 110/220 V."""
+    parts = (10, 12, 16, 20, 32, 64, 100, 1000)
+    return (
+        amount.whole is None
+        and not amount.style
+        and (amount.above >= 10 or (amount.above > 1 and amount.below > 128))
+        and (amount.below > amount.above and amount.below not in parts)
+    )
+
+
+def _size(amount: v.Value) -> int:
     return int(amount.digits or "0") if isinstance(amount, v.Number) else 0
 
 
@@ -245,6 +296,8 @@ def _is_unit(match: re.Match[str]) -> bool:
     if name in _TOUCHING and not gap and not match["per"] and not _touches(match, name):
         return False
     if len(name) == 1 and name.isupper():
+        if gap == "-" and name in "BCFJKNM":
+            return False  # item 4471-B
         return _is_capital_unit(match, name, gap, dot)
     return not (name == "m" and gap and not dot and re.match(r" [A-Z]", after(match, 2)))
 
@@ -270,6 +323,15 @@ _PRODUCT = LazyPattern(
 )
 
 
+_DECADE = LazyPattern(
+    r"(?:\b(?:[Tt]he|[Ee]arly|[Ll]ate|[Ll]ow|[Hh]igh|[Uu]pper|[Hh]is|[Hh]er|[Tt]heir|[Mm]y|[Oo]ur|"
+    r"[Rr]oaring) |\b[Mm]id-?)$"
+)
+_TIMED_THING = LazyPattern(
+    r" (?:delay|timeout|limit|clip|video|exposure|interval|sprint|window|pause|ad|spot|mark)\b"
+)
+
+
 def _touches(match: re.Match[str], name: str) -> bool:
     """Whether a letter that touches the number is a unit: 5m, 10s, but not 5B or iPhone 6s."""
     lead, amount = before(match, 24), match["low"]
@@ -283,6 +345,8 @@ def _touches(match: re.Match[str], name: str) -> bool:
         return False  # a 42L jacket
     if name != "s":
         return True
+    if _DECADE.search(lead) and len(amount) == 2 and amount[1] == "0":
+        return bool(_TIMED_THING.match(after(match, 12)))
     # Several of a thing that has a number: MiG-21s, 1,000s, 2x4s.
     named = re.search(r"(?:[A-Za-z]-|\d[x×])$", lead) or "," in amount or amount.endswith("00")
     return not (named or (amount.endswith("0") and (len(amount) == 4 or after(match, 3) == " of")))
@@ -438,7 +502,10 @@ def _inches(language: str, match: re.Match[str]) -> v.Value | None:
 
 
 @recognizer(
-    "measure", r"(?<![\w.\"'])(\d+(?:\.\d+)?)'(?![\w'])(?=[\s.,;:!?)x×-]|$)", needs="'", weight=1.1
+    "measure",
+    rf"(?<![\w.\"'])(?<!\d,)({NUMBER})'(?![\w'])(?=[\s.,;:!?)x×-]|$)",
+    needs="'",
+    weight=1.1,
 )
 def _feet(match: re.Match[str]) -> v.Value | None:
     if re.search(r"(?<!\w)'[^']*$", before(match, 200)):
@@ -509,6 +576,9 @@ def _dimensions(language: str, match: re.Match[str]) -> v.Value | Found | None:
         for side, unit, power in sides
         for amount in (parse_amount(side, language=language),)
     )
+    last = parts[-1]
+    if language == "en" and isinstance(last, v.Measure) and re.search(r"\d-[a-z]+\.?$", match[0]):
+        parts = (*parts[:-1], replace(last, attributive=True))  # a 9x13-in. pan
     value: v.Value = v.Dimensions(parts)
     if language != "en" and not measured and len(sides) == 2:
         value = v.Range(parts[0], parts[1], _TIMES[language])
@@ -591,17 +661,20 @@ def _shoe(match: re.Match[str]) -> v.Value | None:
     return v.Phrase((parse_amount(amount), v.Letters(width)))
 
 
-@recognizer(
+@per_language(
     "measure",
-    rf"(?:(?<=[⁰¹²³⁴-⁹])|(?<=\^\d)|(?<=\^\d\d)|(?<=\^-\d)|(?<=\^-\d\d)) (?!in\b|A\b)"
-    rf"({_UNIT})({POWER})?(?![\w/²³])",
+    lambda language: (
+        r"(?:(?<=[⁰¹²³⁴-⁹])|(?<=\^\d)|(?<=\^\d\d)|(?<=\^-\d)|(?<=\^-\d\d)) (?!in\b|A\b|a\.?\b)"
+        rf"({UNIT[language]})({POWER})?(?![\w/²³])"
+    ),
+    languages=RECOGNIZED_LANGUAGES,
     needs="⁰¹²³⁴⁵⁶⁷⁸⁹^",
     weight=1.5,
     at="any",
 )
-def _after_power(match: re.Match[str]) -> Found:
+def _after_power(language: str, match: re.Match[str]) -> Found:
     """`10⁻⁹ m`, `10^5 cm²`."""
-    unit = english.UNITS[match[1].replace(". ", " ")]
+    unit = find_unit(language, match[1])
     return Found(v.Measure(None, unit, parse_power(match[2])), start=match.start(1))
 
 
@@ -622,12 +695,15 @@ def _scientific_measure(match: re.Match[str]) -> v.Value:
 
 @recognizer(
     "measure",
-    rf"(?<![\w.])({NUMBER}) d\b(\.)?(?=[ ,;)]|$)",
+    rf"(?<![\w.])({NUMBER})(?: d\b|-d)(\.)?(?=[ ,;)]|$)",
     needs=("d",),
     weight=1.2,
 )
 def _days(match: re.Match[str]) -> Found | None:
     """Of doses and periods: kept for 30 d."""
+    if "-" in match[0]:
+        stop: Stop = "abbreviation" if match[2] else "none"
+        return Found(v.Measure(parse_number(match[1]), "d", attributive=True), stop=stop)
     if not re.search(r"\b(?:for|in|within|after|every|x|×|of|to) $", before(match, 8)):
         return None
     return _close(v.Measure(parse_number(match[1]), "d"), match)
@@ -657,7 +733,7 @@ def _cups(match: re.Match[str]) -> Found | None:
 _DOUBTFUL = frozenset("A B C F J K N V W L t o j d q p. pp.".split())
 _SEATED = LazyPattern(
     r"\b(?:asientos?|fila|piso|planta|puerta|letra|aula|clase|grupo|curso|portal|escalera|bloque|"
-    r"tipo|talla|plaza|coche|vagón|butaca|sièges?|place|rang|étage|porte|salle|groupe|bâtiment|bloc|taille|type|voie|ligne|"
+    r"art\.|article|artículo|tipo|talla|plaza|coche|vagón|butaca|sièges?|place|rang|étage|porte|salle|groupe|bâtiment|bloc|taille|type|voie|ligne|"
     r"renault|citroën|peugeot|la|une|sa|ma) $",
     re.IGNORECASE,
 )  # fmt: skip
@@ -700,8 +776,10 @@ _EACH = {"en": "per", "es": "cada", "fr": "aux"}
     languages=RECOGNIZED_LANGUAGES,
     needs="/", weight=1.5,
 )  # fmt: skip
-def _each_hundred(language: str, match: re.Match[str]) -> v.Value:
+def _each_hundred(language: str, match: re.Match[str]) -> v.Value | None:
     """6.5 L/100 km."""
+    if match[2] == match[4]:
+        return None  # 9 h / 14 h
     first = v.Measure(parse_amount(match[1], language=language), find_unit(language, match[2]))
     last = v.Measure(v.Number(match[3]), find_unit(language, match[4]))
     return v.Phrase((first, _EACH[language], last))

@@ -245,6 +245,51 @@ def _zip_after_state(match: re.Match[str]) -> Found:
 
 
 @recognizer(
+    "postcode",
+    r"(?<=, )(?:NYC|[A-Z][a-z]+(?: [A-Z][a-z]+)?) (\d{5})(?=[.,;]|$)",
+    weight=1.5,
+    at="capital",
+)
+def _zip_after_city(match: re.Match[str]) -> Found | None:
+    """34th Fl., NYC 10118; no year or amount has five digits behind a place at an address's end."""
+    return Found(v.Digits((match[1],)), start=match.start(1), weight=1.5)
+
+
+@recognizer(
+    "code",
+    r"(?<![\w.])[A-Z][A-Z\d]*(?:_[A-Z\d]+)+(?!\w)",
+    languages=RECOGNIZED_LANGUAGES,
+    needs="_",
+    weight=2,
+    at="capital",
+)
+def _constant(match: re.Match[str]) -> v.Value:
+    """Of a program: `MAX_RETRIES`, words and no acronyms."""
+    parts: list[v.Value | str] = []
+    for part in match[0].split("_"):
+        if part.isdecimal():
+            parts.append(v.Number(part))
+        elif (
+            part.isalpha()
+            and len(part) > 2
+            and part not in english.SPELLED_ACRONYMS
+            and (re.search("[AEIOUY]", part))
+        ):
+            parts.append(part.lower())
+        else:
+            parts.append(v.Letters(part))
+    return v.Phrase(tuple(parts))
+
+
+@recognizer(
+    "code", r"(?<![\w.])([1-9])(xx|XX)(?!\w)", needs="xX", weight=2, digits=True, at="number"
+)
+def _status_class(match: re.Match[str]) -> v.Value:
+    """Of HTTP: `a 5xx code`."""
+    return v.Phrase((v.Number(match[1]), v.Letters("XX")))
+
+
+@recognizer(
     "code",
     r"(?<!\w)([-−])?0[xX]([0-9A-Fa-f]{2,16})(?!\w)",
     languages=RECOGNIZED_LANGUAGES,
@@ -272,6 +317,10 @@ def _hexadecimal(match: re.Match[str]) -> v.Value:
 )
 def _version(match: re.Match[str]) -> v.Value | Found | None:
     if match[1]:
+        if match[0][1:].isdecimal() and match[1] == "V":
+            return v.Phrase((v.Letters("V"), v.Number(match[3])))  # an engine: V8
+        if match[0][:3] == "v. " and "." not in match[3] and _IN_BIBLE.search(before(match, 30)):
+            return None
         if (
             match[0].startswith(("v. ", "V. "))
             and "." not in match[3]
@@ -301,6 +350,10 @@ def _dotted(match: re.Match[str]) -> v.Value | None:
     return v.Phrase((value, ",", "port", v.Label(match[2]))) if match[2] else value
 
 
+_IN_BIBLE = LazyPattern(
+    rf"\b(?:(?:{one_of([*english.BOOKS.values(), *english.MORE_BOOKS])}|verses?|[Cc]hapter)\b|"
+    r"[Cc]h\.)[^.;]{0,12}$"
+)
 _HOST = LazyPattern(
     r"\b(?:IP|address|host|server|ping|gateway|subnet|at|DNS)(?: is| was)? $", re.IGNORECASE
 )
@@ -311,13 +364,21 @@ _HOST = LazyPattern(
     r"\b(?:Python|Java|Node|Ruby|PHP|Perl|Django|Linux|Ubuntu|Debian|Android|iOS|macOS|"
     r"Windows|kernel|Go|Rust|Postgres|"
     r"PyTorch|CUDA|Bluetooth|USB|HTTP|TLS|SSL|HDMI|PCIe|OpenGL|Unicode|Chrome|Firefox) "
-    r"v?(\d{1,3}\.\d{1,3})(?![\w]|\.\d)",
+    r"(?:[<>=~!]=? ?)?v?(\d{1,3}\.\d{1,3})(?![\w]|\.\d)",
     needs=".",
     weight=1.3,
     at="word",
 )
 def _software(match: re.Match[str]) -> Found:
     return Found(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
+
+
+@recognizer(
+    "version", r"(?<=[a-z])(\d{1,2}\.\d{1,3})(?![\w.]\w|\w)", needs=".", weight=1.5, at="number"
+)
+def _glued_version(match: re.Match[str]) -> v.Value:
+    """`py3.12`."""
+    return v.Phrase((" ", v.Version(tuple(match[1].split(".")))))
 
 
 @recognizer("version", r"(?<![\w.])(802\.\d{1,2})([a-z]{1,2})?(?![\w]|\.\d)", needs=".", weight=2)

@@ -6,7 +6,13 @@ import re
 from dataclasses import replace
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, per_language, recognizer
+from anyrig.text.recognizers import (
+    RECOGNIZED_LANGUAGES,
+    Found,
+    LazyPattern,
+    per_language,
+    recognizer,
+)
 from anyrig.text.recognizers.common import (
     COMMA_NUMBER,
     DASH,
@@ -15,8 +21,10 @@ from anyrig.text.recognizers.common import (
     NUMBER,
     NUMBER_END,
     NUMBER_START,
+    NUMBERS,
     SIGNED,
     SMALL,
+    STARTS,
     SUBSCRIPT,
     SUPERSCRIPT,
     VULGAR,
@@ -25,12 +33,14 @@ from anyrig.text.recognizers.common import (
     before,
     close,
     is_span,
+    parse_amount,
     parse_comma_number,
     parse_number,
     word_after,
     word_before,
 )
 from anyrig.text.recognizers.languages import TABLES, english, spanish
+from anyrig.text.recognizers.stops import stop_after
 
 _IDIOMS = {
     "24/7": ("24", "7"), "9/11": ("9", "11"), "7/7": ("7", "7"), "50/50": ("50", "50"),
@@ -38,7 +48,10 @@ _IDIOMS = {
 }  # fmt: skip
 _PLACES = LazyPattern(
     r"(?:[Aa]pt\.?|[Aa]partment|[Ss]uite|[Rr]oom|[Uu]nit|[Ss]eat|[Gg]ate|[Gg]rade|"
-    r"[Ss]ection|[Rr]ow|[Ee]xit|[Bb]lock|[Ff]lat)s? (?:\d+[A-Z](?:,? and |, | or | to |[-–]))*$"
+    r"[Ss]ection|[Rr]ow|[Ee]xit|[Bb]lock|[Ff]lat|[Tt]erminal|[Pp]latform|[Cc]abin|[Bb]uilding|"
+    r"[Tt]ier|[Ll]evel|[Ll]ot|[Bb]ay|[Zz]one|[Dd]oor|[Pp]encil|[Ff]igure|[Ff]ig\.|[Tt]able|"
+    r"[Pp]art|[Aa]ppendix|[Cc]lass|[Ff]loor|[Pp]hase|[Oo]ption|[Tt]ype|[Hh]all)s? "
+    r"(?:\d+[A-Z](?:,? and |, | or | to |[-–]))*$"
 )
 _RATED = LazyPattern(
     r"\b(?:rated?|rating|scored?|gave|give|got|gets|earned|a|quiz|test|mark) [^.]{0,20}$"
@@ -105,6 +118,20 @@ def _is_rating(match: re.Match[str], above: str, below: str) -> bool:
     return below in ("3", "4", "5", "10", "20", "100") and bool(people)
 
 
+@recognizer(
+    "range",
+    rf"(?<![\w./,])(\d{{0,3}} ?[{VULGAR}]|\d{{1,3}})(?: ?[-–—] ?)"
+    rf"(\d{{0,3}} ?[{VULGAR}]|\d{{1,3}}(?![\d{VULGAR}]))(?![\w/.,]\d|[-–])",
+    needs=VULGAR,
+    weight=1.3,
+)
+def _vulgar_range(match: re.Match[str]) -> v.Value | None:
+    """Sizes 7½-13, a draw of ½–½."""
+    if not any(sign in VULGAR for sign in match[0]):
+        return None
+    return v.Range(parse_amount(match[1]), parse_amount(match[2]))
+
+
 @recognizer("fraction", rf"(?<![\w.])(\d+)?[ -]?([{VULGAR}])", needs=VULGAR, weight=1.1)
 def _vulgar(match: re.Match[str]) -> v.Value:
     return v.Fraction(*FRACTIONS[match[2]], int(match[1]) if match[1] else None)
@@ -121,27 +148,40 @@ def _ordinal(match: re.Match[str]) -> v.Value | None:
     return v.Ordinal(int(digits), plural=bool(match[2])) if len(digits) < 400 else None
 
 
-@recognizer(
+@per_language(
     "number",
-    rf"(?<![\w.])([{MINUS}])?({NUMBER})(?: ?[×x·*] ?10(?:(?:\^|"
-    rf"\*\*)\(?([-−+]?\d{{1,4}})\)?|([⁻⁺]?[{_SUPER}]+))|"
-    r"[eE]([-+−]?\d{1,4}))(?![\w.]\w|\w)",
+    lambda language: (
+        rf"{STARTS[language]}([{MINUS}])?({NUMBERS[language]})(?: ?[×x·*] ?10(?:(?:\^|"
+        rf"\*\*)\(?([-−+]?\d{{1,4}})\)?|([⁻⁺]?[{_SUPER}]+))|"
+        r"[eE]([-+−]?\d{1,4}))(?![\w.]\w|\w)"
+    ),
+    languages=RECOGNIZED_LANGUAGES,
     weight=1.8,
 )
-def _scientific(match: re.Match[str]) -> v.Value:
+def _scientific(language: str, match: re.Match[str]) -> v.Value | None:
+    if language != "en" and match[5]:
+        return None  # 3e: troisième
     exponent = (match[3] or match[4] or match[5]).translate(SUPERSCRIPT).replace("−", "-")
-    return v.Power(v.Number("10"), exponent.removeprefix("+"), parse_number(match[2], match[1]))
+    factor = parse_amount(match[2], match[1], language=language)
+    assert isinstance(factor, v.Number)
+    return v.Power(v.Number("10"), exponent.removeprefix("+"), factor)
 
 
-@recognizer(
+@per_language(
     "number",
-    rf"(?<![\w.])({NUMBER}|[A-Za-z])(?:\^\(?([-−]?\w{{1,4}})\)?|([⁻⁺]?[{_SUPER}]+))(?!\d)",
+    lambda language: (
+        rf"{STARTS[language]}({NUMBERS[language]}|[A-Za-z])"
+        rf"(?:\^\(?([-−]?\w{{1,4}})\)?|([⁻⁺]?[{_SUPER}]+))(?!\d)"
+    ),
+    languages=RECOGNIZED_LANGUAGES,
     needs="^⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺",
     weight=1.3,
     at="any",
 )
-def _power(match: re.Match[str]) -> v.Value:
-    base: v.Value | str = match[1] if match[1].isalpha() else parse_number(match[1])
+def _power(language: str, match: re.Match[str]) -> v.Value:
+    base: v.Value | str = (
+        match[1] if match[1].isalpha() else parse_amount(match[1], language=language)
+    )
     exponent = (match[2] or match[3]).translate(SUPERSCRIPT).replace("−", "-")
     return v.Power(base, exponent.removeprefix("+"))
 
@@ -735,7 +775,9 @@ def _times_each(language: str, match: re.Match[str]) -> Found | None:
     words = TABLES[language].PER_WORDS.get(period[1]) if period else None
     if not period or not words:
         return None
-    return Found(v.Abbreviation(f" {_DOSES[language]} {words}"), end=match.end() + len(period[1]))
+    end = match.end() + len(period[0])
+    stop = stop_after(match.string, end, language) if period[0].endswith(".") else "none"
+    return Found(v.Abbreviation(f" {_DOSES[language]} {words}"), stop=stop, end=end)
 
 
 @recognizer(
@@ -754,7 +796,10 @@ def _spanish_parts(match: re.Match[str]) -> v.Value:
 def _is_graded(language: str, match: re.Match[str], above: int, below: int) -> bool:
     """Marks are out of ten or twenty; other fractions are parts."""
     marked = _GRADED[language].search(before(match).lower()) and below in (5, 10, 20, 100)
-    return bool(below == 0 or above > below * 3 or marked or (above > 1 and below in (20, 100)))
+    improper = above > below and below not in (2, 3, 4)
+    return bool(
+        below == 0 or improper or above > below * 3 or marked or (above > 1 and below in (20, 100))
+    )
 
 
 def _half(language: str, match: re.Match[str], whole: int | None) -> v.Value:

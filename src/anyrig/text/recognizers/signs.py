@@ -21,7 +21,7 @@ SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑�
 GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
 SILENT = "*_~|†‡•·¦⁂◦▪■□●○★☆✓✔✗✘►◄▲▼¤`{}"
 _EMOJI = (
-    "[\U0001f000-\U0001faff\u2600-\u2604\u2607-\u2638\u263a\u2648-\u2653\u2660-\u266d"
+    "[\U0001f000-\U0001faff\u2600-\u2604\u2607-\u2638\u263a\u2648-\u2653\u2660-\u266c"
     "\u267b-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa"
     "\u25fb-\u25fe\u2934\u2935\u3030\u303d\u3297\u3299\u2764\U000e0020-\U000e007f\ufe0f\u20e3\u200d]"
 )
@@ -204,8 +204,37 @@ constant(
     "sign", r"(?<=[a-z.] )[x×](?= \d+ ?(?:days?|wks?|weeks?|months?|d)\b)", v.Abbreviation("for"),
     needs="x×", digits=True, weight=1.6,
 )  # fmt: skip
+
+
+@recognizer(
+    "chess",
+    r"(?<!\w)(?<!\w\.)([KQRBN]|[a-h])([a-h]?[1-8]?)x([a-h])([1-8])([+#]?)(?!\w)",
+    languages=("en",),
+    needs="x",
+    weight=2,
+    at="any",
+    digits=True,
+)
+def _capture(match: re.Match[str]) -> v.Value:
+    """A move that takes: `Qxd4+`."""
+    piece = _PIECES.get(match[1], match[1])
+    place = tuple(v.Number(one) if one.isdecimal() else one for one in match[2])
+    check = {"+": ("check",), "#": ("mate",)}.get(match[5], ())
+    return v.Phrase((piece, *place, "takes", match[3], v.Number(match[4]), *check))
+
+
+_PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
 # Between two airports: JFK–LHR.
 constant("sign", r"(?<=\b[A-Z]{3}) ?– ?(?=[A-Z]{3}\b)", v.Abbreviation(" to "), needs="–", weight=2)
+constant(
+    "sign",
+    r"(?<=[α-ωA-Za-z])[⁻](?!\w)",
+    v.Abbreviation(" minus"),
+    needs="⁻",
+    weight=0.8,
+)
+constant("sign", "♩ ?", v.Abbreviation("quarter note "), needs="♩", weight=3)
+constant("sign", "♪ ?(?==)", v.Abbreviation("eighth note "), needs="♪", weight=3)
 constant("sign", r"⌘ ?\+? ?(?=[A-Z]\b)", v.Abbreviation("Command "), needs="⌘", weight=2)
 # A line of a table that is drawn with signs.
 constant(

@@ -39,6 +39,7 @@ _ROMAN = LazyPattern(r"[IVXLCDM]+\b")
 _NO_INITIAL = LazyPattern(
     r"\b(?:an?|letter|vitamin|plan|hepatitis|type|group|class|grade|section|part|exhibit|"
     r"team|point|"
+    r"[Ee]xh?\.|[Aa]tt\.|[Aa]pp\.|[Ff]ig\.|[Aa]pt\.|[Bb]ldg\.|[Ss]ched\.|[Gg]rp?\.|[Rr]m\.|room|suite|unit|gate|"
     r"appendix|option|answer|building|gate|wing|studio|category) \Z",
     re.IGNORECASE,
 )
@@ -443,6 +444,8 @@ def _ends_after_letter(text: str, start: int, follows: str, language: str) -> bo
     """Whether a capital and a full stop are the sentence's last word, and no initial."""
     if language == "en" and _NO_INITIAL.search(text, max(0, start - 16), start - 1):
         return True
+    if text[start - 2 : start - 1] == "/":
+        return True  # $10 O/W.
     first = re.match(r"[\w'’]+", follows)
     return bool(first and first[0].lower() in STOP_TABLES[language].starters)
 

@@ -104,7 +104,7 @@ def _half_day(match: re.Match[str]) -> Found | None:
     "time",
     r"(?<![\w:.,])(\d{1,2}):(\d\d)(?::(\d\d))?(?:[.,](\d{1,3}))?(?:( ?[-–—] ?| to "
     r")(\d{1,2}):(\d\d))?"
-    rf"(?![\w:]|\.\d)(?:( hours| hrs| o'clock)|{ZONE})?",
+    rf"(?!\w|:\d|\.\d)(?:( hours| hrs| o'clock)|{ZONE})?",
     needs=":",
     weight=1.2,
 )
@@ -155,11 +155,54 @@ def _with_seconds(match: re.Match[str], lead: str) -> v.Value | Found | None:
     return v.Duration(int(hour), int(minute), int(second), part)
 
 
+@recognizer("time", r"(?<![\w:.,])(\d{1,2}):(\d\d)([AaPp])(?![\w']|\.\w)", needs="aApP", weight=2)
+def _letter_half(match: re.Match[str]) -> v.Value | None:
+    """Of a ticket: 6:05A."""
+    if not _is_time(match[1], match[2]) or int(match[1]) > 12:
+        return None
+    return v.Time(int(match[1]), int(match[2]), half=match[3].lower())
+
+
+@recognizer(
+    "time",
+    rf"(?<![\w:.,])(\d{{1,2}})(?::(\d\d))?{DASH}(\d{{1,2}})(?::(\d\d))?(?![\w:–—-]|[.,]\d)",
+    needs=":",
+    weight=1.6,
+)
+def _open_span(match: re.Match[str]) -> v.Value | None:
+    """One end has minutes, the other none: 8–8:45."""
+    hour, minute, until, to = match.groups()
+    if (minute is None) == (to is None) or int(minute or to) % 5 or int(minute or to) > 59:
+        return None
+    if max(int(hour), int(until)) > 24 or re.search(r"[A-Z][a-z]*\.? $", before(match, 12)):
+        return None
+    return v.Range(_parse_hour(hour, minute), _parse_hour(until, to))
+
+
+def _parse_hour(hour: str, minute: str | None) -> v.Value:
+    return v.Time(int(hour), int(minute)) if minute else v.Number(hour)
+
+
+@recognizer(
+    "time",
+    r"(?<![\w./])(\d{1,2})/(2|4|8|16)(?= (?:time|met(?:er|re)|signature|beats?|measures?|bars?|"
+    r"rhythm)\b)",
+    needs="/",
+    weight=2,
+)
+def _time_signature(match: re.Match[str]) -> v.Value:
+    """Of music: in 6/8 time."""
+    return v.Score((v.Number(match[1]), v.Number(match[2])), "even")
+
+
 _AT_HOUR = LazyPattern(
     r"\b(?:[Aa]t|[Bb]y|until|till|[Ff]rom|around|before|after|since|between|left|landed|"
     r"departs?|arrives?|"
     r"starts?|to|hour is|set for|scheduled for) (?:about |around )?$"
 )
+
+
+_OTHER_HOUR = LazyPattern(r"\b(?:at|between|from) 0\d[0-5]\d(?:, 0\d[0-5]\d)*,? (?:and|or|to) $")
 
 
 @recognizer(
@@ -182,7 +225,7 @@ def _military(match: re.Match[str]) -> v.Value | Found | None:
     if match[0].endswith("Zulu"):
         return v.Phrase((time, "Zulu"))
     lead = before(match, 24)
-    if not _AT_HOUR.search(lead):
+    if not _AT_HOUR.search(lead) and not _OTHER_HOUR.search(lead):
         return None
     counted = re.match(
         r" [a-z]+s\b(?<!was)(?<!is)(?<!has)(?<!this)| (?:people|men|women)\b", after(match, 12)
@@ -230,7 +273,8 @@ def _minutes_seconds(match: re.Match[str]) -> v.Value:
     weight=0.9,
 )
 def _ratio(match: re.Match[str]) -> v.Value:
-    if re.fullmatch(r"\d{2,3}:0\d", match[0]):
+    ratio = _RATIO.search(before(match)) or _RATIO_AFTER.match(after(match))
+    if re.fullmatch(r"\d{2,3}:0\d" if ratio else r"(?!(\d\d):\1)\d{2,3}:[0-5]\d", match[0]):
         return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
     numbers = tuple(parse_number(one) for one in match.groups() if one)
     if match[0] in ("50:50", "50 : 50"):
@@ -245,7 +289,11 @@ _SCORED = LazyPattern(
     r"ahead|final|"
     r"game|match|were|was|is|it|record|result|went|go|goes|finished|ended|split)\b[^.;]{0,30}$"
 )
-_TEAM_RECORD = LazyPattern(r"\b(?:went|go|goes|record of|record is|finished|are|were|season) $")
+_TEAM_RECORD = LazyPattern(
+    r"\b(?:went|go|goes|record of|record is|finished|are|were|season|improved to|"
+    r"fell to)(?: now)? $|"
+    r"\b(?:[Tt]hey|[Ww]e)['’]re (?:now )?$|\b(?:[Ss]he|[Hh]e)['’]s (?:now )?$"
+)
 
 
 def _is_height(match: re.Match[str]) -> bool:
@@ -273,13 +321,16 @@ def _score(match: re.Match[str]) -> v.Value | Found | None:
     lead = before(match)
     if _is_height(match):
         return Found(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
-    if not _SCORED.search(lead) and not re.match(
-        r" (?:win|loss|victory|defeat|lead|record|vote|draw|tie)\b", after(match, 10)
+    recorded = bool(_TEAM_RECORD.search(lead[-12:]))
+    if (
+        not recorded
+        and not _SCORED.search(lead)
+        and not re.match(
+            r" (?:win|loss|victory|defeat|lead|record|vote|draw|tie)\b", after(match, 10)
+        )
     ):
         return None
-    if _TEAM_RECORD.search(lead[-12:]) and not re.match(
-        r" (?:in overtime|on|against|at)", after(match, 12)
-    ):
+    if recorded and not re.match(r" (?:in overtime|on|against|at)", after(match, 12)):
         return Found(v.Range(v.Number(first), v.Number(second), "and"), weight=1.2)
     return v.Score((v.Number(first), v.Number(second)))
 
@@ -313,7 +364,7 @@ def _verse(language: str, match: re.Match[str]) -> v.Value | None:
     """`1 Cor. 13:4-8`, `Jn 3, 16`."""
     order, full, short, letter, chapter, mark, verse, part, last, last_verse, more = match.groups()
     table = TABLES[language]
-    if mark == "." or (full and mark == ", "):
+    if mark == "." or (full and mark == ", ") or int(chapter) > 150:
         return None
     name = full or table.BOOKS[short or letter]
     parts: list[v.Value | str] = [table.name_book(name, _order(order)), v.Number(chapter)]

@@ -25,6 +25,8 @@ TITLES = {
 }  # fmt: skip
 """Before a name."""
 FIRST_NAMES = {
+    "Abr": "Abraham", "Barth": "Bartholomew", "Cath": "Catherine", "Ebenr": "Ebenezer",
+    "Marg": "Margaret",
     "Alexr": "Alexander", "Andw": "Andrew", "Benj": "Benjamin", "Chas": "Charles",
     "Danl": "Daniel", "Edw": "Edward", "Edwd": "Edward", "Eliz": "Elizabeth", "Fredk": "Frederick",
     "Geo": "George", "Jas": "James", "Jno": "John", "Jos": "Joseph", "Margt": "Margaret",
@@ -95,12 +97,59 @@ LOWER = {
     "pvt": "private", "recd": "received", "ret": "retired", "supp": "supplement",
     "tbsps": "tablespoons", "tsps": "teaspoons", "wks": "weeks", "sec": "second",
     "rms": "rooms", "dbl": "double", "exc": "except",
+    "abt": "about", "aft": "after", "bef": "before", "betw": "between", "bdrm": "bedroom",
+    "bdrms": "bedrooms", "bkfst": "breakfast", "brkfst": "breakfast", "bldrs": "builders",
+    "bro": "brother", "bros": "brothers", "conc": "concentrated", "contd": "continued",
+    "cont'd": "continued", "cyl": "cylinder", "decd": "deceased", "dens": "density",
+    "descr": "description", "diam": "diameter", "dims": "dimensions", "edn": "edition",
+    "elem": "elementary", "encl": "enclosed", "engr": "engineer", "equip": "equipment",
+    "estab": "established", "exp": "experience", "ext'd": "extended", "frt": "front",
+    "furn": "furnished", "gtd": "guaranteed", "hdbk": "handbook", "hdwd": "hardwood",
+    "immed": "immediately", "impt": "important", "insur": "insurance", "lge": "large",
+    "maint": "maintenance", "mkt": "market", "mktg": "marketing", "mod": "modern",
+    "mthly": "monthly", "mtgs": "meetings", "mvmt": "movement", "neg": "negative",
+    "negot": "negotiable", "nr": "near", "opp": "opposite", "pkgs": "packages",
+    "pls": "please", "plz": "please", "poss": "possible", "pref": "preferred",
+    "refrig": "refrigerator", "regs": "regulations", "reqd": "required", "retd": "retired",
+    "secy": "secretary", "sgd": "signed", "sgl": "single", "subj": "subject",
+    "sugg": "suggested", "temps": "temperatures", "typ": "typically", "unfurn": "unfurnished",
+    "usu": "usually", "util": "utilities", "utils": "utilities", "vic": "vicinity",
+    "wkly": "weekly", "wtd": "wanted", "xtra": "extra", "yrly": "yearly", "yng": "young",
+    "cond": "condition", "bal": "balance", "chgs": "charges", "whsle": "wholesale",
+    "apptd": "appointed", "grad": "graduated", "bibl": "biblical", "lit": "literally",
+    "fem": "feminine", "masc": "masculine", "sing": "singular", "transl": "translated",
+    "trans": "translated", "perf": "performed", "comp": "composed", "intro": "introduction",
+    "sym": "symptoms", "hosps": "hospitals", "inj": "injection", "tabs": "tablets",
+    "hse": "house", "gar": "garage", "agt": "agent", "agts": "agents", "spd": "speed",
+    "wits": "witnesses", "assy": "assembly", "req'd": "required", "rec'd": "received",
+    "grn": "green", "wht": "white", "brn": "brown", "rtn": "return", "svc": "service",
+    "svcs": "services", "hols": "holidays", "rel": "released", "disp": "dispense",
+    "pmt": "payment", "pmts": "payments", "vns": "violins", "vlns": "violins",
+    "intest": "intestate",
+    "inn": "innings", "rev'd": "reversed", "rem'd": "remanded", "aff'd": "affirmed",
+    "stn": "station", "mtn": "mountain", "mtns": "mountains",
+    "gdn": "garden",
     # Of genealogies.
     "bap": "baptized", "bapt": "baptized", "bur": "buried", "dau": "daughter",
     "daus": "daughters", "rem": "remarried", "unm": "unmarried",
 }  # fmt: skip
 """In the middle of a sentence."""
 NUMBERED = {
+    "mag": "magnitude", "Mag": "Magnitude", "Rel": "Released",
+    "Wk": "Week", "wk": "week", "lvl": "level", "lv": "level", "sz": "size", "Sz": "Size",
+    "mm": "measures", "Blk": "Block", "blk": "block", "Cat": "Category", "cat": "category",
+    "Mod": "Module", "Ques": "Question", "Qn": "Question", "Grp": "Group", "grp": "group",
+    "Gp": "Group", "Iss": "Issue", "iss": "issue", "Sc": "Scene", "sc": "scene", "Exp": "Expires",
+    "Hdg": "Heading", "hdg": "heading", "Rwy": "Runway", "rwy": "runway", "Doc": "Document",
+    "Ann": "Annex", "Att": "Attachment", "Encl": "Enclosure", "encl": "enclosure",
+    "Suppl": "Supplement", "suppl": "supplement", "Dwg": "Drawing", "dwg": "drawing",
+    "Pos": "Position", "Rnd": "Round", "rnd": "round", "Sem": "Semester", "Qtr": "Quarter",
+    "qtr": "quarter", "Inn": "Inning", "subsec": "subsection", "Subsec": "Subsection",
+    "subpara": "subparagraph", "Cyl": "Cylinder", "Fl": "Floor", "Div": "Division", "Ser": "Series",
+    "Cert": "Certificate", "cert": "certificate", "Lic": "License",
+    "lic": "license", "Obs": "Observation", "Eqn": "Equation",
+    "eqn": "equation", "Eqns": "Equations", "eqns": "equations", "Thm": "Theorem",
+    "thm": "theorem", "Lem": "Lemma", "Defn": "Definition",
     "fol": "folio", "fols": "folios", "Fol": "Folio", "Elev": "Elevation", "elev": "elevation",
     "Pop": "Population", "Term": "Terminal",
     "Alt": "Altitude", "alt": "altitude", "Temp": "Temperature", "Wt": "Weight", "Ht": "Height",
@@ -147,9 +196,26 @@ SAINTS = frozenset(
     "Moritz Nicholas Pancras Patrick Paul Pauls Pete Peter Petersburg Stephen Teresa Thomas "
     "Tropez Valentine Vincent".split()
 )
+NUMBER_WORDS = frozenset(
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety "
+    "hundred thousand few several many half dozen".split()
+)
+COUNTED = {
+    "min": "minute", "mins": "minute", "sec": "second", "secs": "second", "hr": "hour",
+    "hrs": "hour", "wk": "week", "wks": "week", "mo": "month", "mos": "month", "yr": "year",
+    "yrs": "year", "ft": "foot", "in": "inch", "mi": "mile", "yd": "yard", "yds": "yard",
+    "oz": "ounce", "lb": "pound", "lbs": "pound", "gal": "gallon", "gals": "gallon",
+    "qt": "quart", "qts": "quart", "pt": "pint", "pts": "point", "tsp": "teaspoon",
+    "tbsp": "tablespoon", "doz": "dozen", "deg": "degree", "pct": "percent", "km": "kilometer",
+    "kg": "kilogram", "cm": "centimeter",
+}  # fmt: skip
+"""Units behind a number that is written as a word: two min."""
 WORDS_TOO = frozenset(
     "min exec admin supp ret equiv sec amt apt cont corp cu dist esp ext feat inc max "
-    "prev prof pt ref req resp sq temp var bur rem".split()
+    "prev prof pt ref req resp sq temp var bur rem bro bros mod neg vic cond bal "
+    "grad lit fem sing trans perf comp intro sym inj tabs mkt conc frt aft inn rel gar disp "
+    "intest".split()
 )
 """Of `LOWER`, those that are words of their own at the end of a sentence."""
 NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Sta Ter Wash".split())
@@ -312,7 +378,8 @@ _SCALED = {
     "m": "k c m µ n d", "g": "k m µ n", "L": "m d c µ", "W": "k M G m T", "V": "k m M",
     "A": "m k µ", "Wh": "k M G T", "Hz": "k M G T", "Pa": "k M h G", "J": "k M G",
     "B": "k K M G T P", "b": "k K M G T", "bit": "k M G T", "eV": "k M G T", "cal": "k",
-    "Ah": "m", "N": "k", "s": "m µ n", "mol": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
+    "Ah": "m", "N": "k", "s": "m µ n", "ly": "k M G", "pc": "k M G",
+    "mol": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
 }  # fmt: skip
 # How units are written, and the key of each.
 _WRITTEN = {
@@ -381,7 +448,8 @@ ENDING = frozenset(
 )
 """May be the last word of a sentence."""
 WITHIN = frozenset(
-    "govt dept lbs lb oz tsp tbsp temp tues thurs weds approx est misc avg assn assoc univ natl "
+    "def govt dept lbs lb oz tsp tbsp temp tues thurs weds approx est misc avg assn assoc univ "
+    "natl "
     "intl mfg ctr hts jct bn inf div regt kg km cm mm hr hrs min mins sec secs yr yrs wk mo ft "
     "in yd mi gal qt pt ref incl excl esp orig cont prev resp sq cu rs wash calif mass penn "
     "tenn conn ariz fla ill mich minn wis okla ont ore kan neb nev ala ark colo del ga ia ind "

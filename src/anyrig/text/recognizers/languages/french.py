@@ -58,6 +58,7 @@ STREETS = {
 }  # fmt: skip
 # Before a number.
 NUMBERED = {
+    "suppl.": "supplément", "ap.": "après",
     "op.": "opus", "doss.": "dossier", "lat.": "latitude", "long.": "longitude",
     "pop.": "population", "décr.": "décret", "décis.": "décision",
     "p.": "page", "pp.": "pages", "pg.": "page", "n°": "numéro", "n º": "numéro", "no": "numéro",
@@ -76,6 +77,8 @@ NUMBERED = {
 }  # fmt: skip
 # May be the last word of a sentence.
 CLOSERS = {
+    "à déb.": "à débattre", "slt.": "seulement", "angl.": "anglais",
+    "ibid.": "ibidem", "ib.": "ibidem", "id.": "idem",
     "etc.": "et cetera", "etc": "et cetera", "env.": "environ", "S. A.": "société anonyme",
     "S.A": "société anonyme", "S. A. R. L.": "société à responsabilité limitée",
     "S. A. S.": "société par actions simplifiée", "Cie": "compagnie", "Cie.": "compagnie",
@@ -104,7 +107,7 @@ INNER = {
     "dép.": "département", "dépt": "département", "gouv.": "gouvernement",
     "univ.": "université", "chap.": "chapitre", "fig.": "figure", "réf.": "référence",
     "ndlr": "note de la rédaction", "N.D.L.R.": "note de la rédaction",
-    "n. d. t.": "note du traducteur", "ibid.": "ibidem", "id.": "idem",
+    "n. d. t.": "note du traducteur",
     "op. cit.": "opere citato", "dir.": "direction", "coll.": "collection",
     "trad.": "traduction", "qqch": "quelque chose", "qqn": "quelqu'un", "tjrs": "toujours",
     "bcp": "beaucoup", "pb": "problème", "resp.": "respectivement", "adr.": "adresse",
@@ -116,7 +119,23 @@ INNER = {
     "sdb.": "salle de bains", "vds": "vends", "pdt": "pendant", "qd": "quand",
     "p.-déj.": "petit-déjeuner", "pt-déj.": "petit-déjeuner", "préf.": "préfecture",
     "sous-préf.": "sous-préfecture", "C. pén.": "Code pénal",
-    "C. civ.": "Code civil", "qq.": "quelques",
+    "term.": "terminal", "pte": "porte", "emb.": "embarquement", "décoll.": "décollage",
+    "bag.": "bagages", "mél.": "mélange", "rééd.": "réédition",
+    "pat.": "patient", "trt": "traitement", "slt": "seulement",
+    "adm. fisc.": "administration fiscale", "adm.": "administration",
+    "C. civ.": "Code civil", "C. com.": "Code de commerce", "C. trav.": "Code du travail",
+    "C. rur.": "Code rural", "C. consom.": "Code de la consommation", "C. assur.":
+    "Code des assurances", "C. urb.": "Code de l'urbanisme", "Cass. civ.": "Cassation civile",
+    "Cass. com.": "Cassation commerciale", "Cass. soc.": "Cassation sociale",
+    "Cass. crim.": "Cassation criminelle", "A/R": "aller-retour",
+    "prép.": "préparation", "dispo.": "disponible", "échal.": "échalotes", "ingr.": "ingrédients",
+    "dens.": "densité", "obs.": "observations", "not.": "notamment", "bibl.": "bibliothèque",
+    "cat.": "catalogue", "mod.": "modèle", "nat.": "national",
+    "intern.": "international", "rens.": "renseignements", "sté.": "société",
+    "tjs": "toujours", "tps": "temps", "ttes": "toutes", "nbx": "nombreux",
+    "qualif.": "qualification", "réun.": "réunion", "soc.": "société", "équip.": "équipement",
+    "compl.": "complément", "parag.": "paragraphe",
+    "qq.": "quelques",
     "qqs": "quelques",
 }  # fmt: skip
 # Of an army, behind an ordinal.
@@ -124,6 +143,7 @@ UNITS_OF_ARMIES = {
     "bat.": "bataillon", "bon": "bataillon", "div.": "division", "rég.": "régiment",
     "rgt": "régiment", "brig.": "brigade", "cie": "compagnie", "esc.": "escadron",
     "arr.": "arrondissement", "ét.": "étage", "éd.": "édition", "min.": "minute",
+    "ch.": "chambre",
     "mouv.": "mouvement", "st.": "station", "trim.": "trimestre", "sem.": "semaine",
 }  # fmt: skip
 PLAIN_FORMS = (*HIGH, *(rank.lower() for rank in SMALL_RANKS), *STREETS)

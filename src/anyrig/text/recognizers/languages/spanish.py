@@ -94,6 +94,7 @@ NUMBERED = {
 }  # fmt: skip
 # May be the last word of a sentence.
 CLOSERS = {
+    "gtos.": "gastos", "v. o.": "vía oral",
     "etc.": "etcétera", "etc": "etcétera", "EE. UU.": "Estados Unidos", "EE.UU": "Estados Unidos",
     "EEUU": "Estados Unidos", "EE. UU. A.": "Estados Unidos de América",
     "E.U.A.": "Estados Unidos de América", "Ud.": "usted", "Uds.": "ustedes", "Vd.": "usted",
@@ -125,6 +126,22 @@ CLOSERS = {
 }  # fmt: skip
 # A capital behind them begins no sentence.
 INNER = {
+    "dorm.": "dormitorios", "princ.": "principio", "lleg.": "llegada",
+    "pac.": "paciente", "trat.": "tratamiento", "últ.": "último",
+    "ult.": "último", "alq.": "alquiler", "apto.": "apartamento", "sop.": "sopera",
+    "dens.": "densidad", "pobl.": "población", "adm.": "administración",
+    "admtvo.": "administrativo",
+    "bibl.": "biblioteca", "cód.": "código", "compl.": "complemento", "const.": "constitución",
+    "coord.": "coordinador", "dicc.": "diccionario", "ejérc.": "ejército",
+    "est.": "estación", "fed.": "federación", "form.": "formulario", "impr.": "imprenta",
+    "ind.": "industria", "ingr.": "ingredientes", "inst.": "instituto", "intr.": "introducción",
+    "jurispr.": "jurisprudencia", "lit.": "literatura", "manz.": "manzana",
+    "nal.": "nacional", "obs.": "observaciones", "prep.": "preparación", "prov.ª": "provincia",
+    "reg.": "registro", "sdad.": "sociedad", "supl.": "suplemento",
+    "transp.": "transporte", "tte.": "teniente", "vto.": "vencimiento",
+    "mun.": "municipal", "nac.": "nacional", "internac.": "internacional", "pres.": "presidente",
+    "secret.": "secretaría", "recom.": "recomendado", "caract.": "características",
+    "equip.": "equipamiento", "reform.": "reformado", "amueb.": "amueblado", "exc.": "excelente",
     "p. ej.": "por ejemplo", "p.ej": "por ejemplo", "ej.": "ejemplo", "depto.": "departamento",
     "admón.": "administración", "tlf.": "teléfono", "vid.": "véase", "v. gr.": "verbigracia",
     "vs.": "versus", "vs": "versus", "cf.": "compárese", "cfr.": "compárese", "núm.": "número",
@@ -177,7 +194,7 @@ UNITS = {
     "cts": "cent", "cts.": "cent",
     "a.": "duration-year", "d": "duration-day", "lpm": "beat-per-minute",
     "c. s.": "volume-tablespoon", "c. p.": "volume-teaspoon", "c. a.": "volume-teaspoon",
-    "comp.": "tablet", "caps.": "capsule", "gts.": "drop", "amp.": "vial",
+    "sem.": "duration-week", "comp.": "tablet", "caps.": "capsule", "gts.": "drop", "amp.": "vial",
 }  # fmt: skip
 SIGNS = {
     **SHARED_SIGNS, "dólares": "USD", "libras": "GBP", "PEN": "PEN", "S/": "PEN",
