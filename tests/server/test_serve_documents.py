@@ -46,7 +46,7 @@ def test_texts_and_files_are_sorted_by_the_names_of_labels(
     assert rows[0]["result"]["label"] == "recipe"
     assert rows[2]["result"]["label"] == "letter about a flat"
     assert rows[2]["file"] == sent["letter.txt"]
-    assert sum(rows[2]["result"]["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+    assert 0.5 < sum(rows[2]["result"]["probabilities"].values()) <= 1.0001  # the rest: no label
     assert "no text" in rows[1]["error"]["title"]
     assert (rows[3]["error"]["status"], rows[3]["result"]) == (400, None)
     assert "bad.pdf" in rows[3]["error"]["title"]
@@ -56,7 +56,7 @@ def test_texts_and_files_are_sorted_by_the_names_of_labels(
 def test_a_trained_classifier_is_listed_and_sorts(server: Server, train: None) -> None:
     (found,) = server.client.get("/documents/classifiers").json()["classifiers"]
     assert (found["name"], found["labels"]) == ("mail", ["food", "home"])
-    told = ask(server, "classify", texts=[RECIPE, LETTER], classifier="mail")
+    told = ask(server, "classify", texts=[RECIPE, LETTER], classifier="mail", other=False)
     assert [one["result"]["label"] for one in told["results"]] == ["food", "home"]
     assert told["results"][0]["result"]["calibrated"] is True
     answer = server.client.post(

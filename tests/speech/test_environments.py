@@ -29,7 +29,12 @@ from anyrig.errors import (
 from anyrig.speech import engines
 from anyrig.speech.choose import WeightsCache
 from anyrig.speech.engine import EngineWeights, Utterance
-from anyrig.speech.environments import Environment, EnvironmentSpec, Stamp, list_index_options
+from anyrig.speech.environments import (
+    Environment,
+    EnvironmentSpec,
+    EnvironmentStamp,
+    list_index_options,
+)
 from anyrig.speech.takes import decode_take
 from anyrig.work.engine import EngineFactory
 from anyrig.work.pool import WorkerPool
@@ -96,7 +101,7 @@ def test_a_ready_environment_is_left_alone(environment: Environment) -> None:
 def test_an_environment_serves_the_devices_it_was_built_for(
     built_for: str, flavour: str, serves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Environment, "stamp", Stamp("x", kind=built_for))
+    monkeypatch.setattr(Environment, "stamp", EnvironmentStamp("x", kind=built_for))
     assert Environment("small", SMALL, tmp_path)._has_torch_for(flavour) is serves
 
 

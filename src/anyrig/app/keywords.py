@@ -383,8 +383,8 @@ class ClassifyKeywords(ClassifierModelOptionsKeywords, total=False):
     """a trained classifier, a folder, or owner/name on the hub."""
     template: str | Sequence[str]
     """with labels: sentences with {} for the label."""
-    other: bool
-    """allow the answer that no label fits."""
+    other: bool | None
+    """answer `none of these` where no label fits; a fine-tuned model does not by default."""
     threshold: float
     """minimum probability of a label; 0.5 if a text may have several."""
     pool: Literal["mean", "vote"]
@@ -618,6 +618,8 @@ class SummariseKeywords(FileOptionsKeywords, total=False):
     """language of the text; default: detected."""
     places: bool
     """show the page and offset of each sentence."""
+    bullets: bool
+    """a list, with the page of each sentence where there are pages."""
     output: str | Path | None
     """write the summaries to a file: .txt, .md, .json."""
     text: str | Sequence[str]
