@@ -20,7 +20,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,18 +109,19 @@ def _die_at_access(access: int, folder: Path) -> None:
 
 
 def _write_slowly() -> None:
-    """Write every file of a checkpoint a few bytes at a time."""
-    from anyrig.training.checkpoint import tensors
+    """Pause after every file of a checkpoint, and cut off what is there of it in between."""
+    from anyrig.training import checkpoint
 
-    class SlowHashing(tensors.Hashing):
-        def write(self, data: Any) -> None:
-            view = memoryview(data).cast("B")
-            step = max(1, len(view) // 8)
-            for start in range(0, len(view), step):
-                super().write(view[start : start + step])
-                time.sleep(0.0005)
+    write = checkpoint._write_tensors
 
-    tensors.Hashing = SlowHashing  # type: ignore[misc]
+    def write_slowly(path: Path, tensors: Mapping[str, Any]) -> None:
+        write(path, tensors)
+        data = path.read_bytes()
+        for part in (1, 2, 4, 8):
+            path.write_bytes(data[: len(data) * part // 8])
+            time.sleep(0.0005)
+
+    checkpoint._write_tensors = write_slowly
 
 
 def _list_imports(work: Callable[[], None], names: Path) -> None:
@@ -213,10 +214,10 @@ class TrainingKiller:
             self._report.failures.append(f"{episode.name}: a run failed ({status})")
 
     def _count(self, episode: Path) -> None:
-        from anyrig.training.checkpoint import Checkpoints
+        from anyrig.training.checkpoint import Checkpointer
 
         report, checkpoints = self._report, episode / "checkpoints"
-        latest = Checkpoints(checkpoints).latest()
+        latest = Checkpointer(checkpoints).latest()
         saved = latest.step if latest is not None else 0
         report.num_kills += 1
         report.phases["saved"] += saved > 0

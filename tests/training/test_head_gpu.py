@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 
 from anyrig.precision.settings import ScalerSettings
 from anyrig.training import TrainConfig, Trainer
-from anyrig.training.checkpoint import Checkpoints, Saved
+from anyrig.training.checkpoint import Checkpointer, TrainingState
 from anyrig.training.config import CheckpointConfig, LoadingConfig
 from anyrig.training.losses import IGNORED, LanguageLoss, linear_cross_entropy
 from anyrig.training.models.gpt import Gpt, GptShape
@@ -271,14 +271,16 @@ def test_what_is_saved_is_what_it_was_when_it_was_saved(tmp_path: Path) -> None:
     """Weights are changed at once, while a thread writes the copy."""
     weights = {f"w{number}": torch.randn(4096, 1024, device="cuda") for number in range(8)}
     wanted = {name: value.cpu() for name, value in weights.items()}
-    with Checkpoints(tmp_path, CheckpointConfig(asynchronous=True)) as checkpoints:
+    with Checkpointer(tmp_path, CheckpointConfig(asynchronous=True)) as checkpoints:
         for step in (1, 2):
-            checkpoints.save(Saved(step, weights=weights, optimizer={}, plain={}, random={}))
+            checkpoints.save(
+                TrainingState(step, weights=weights, optimizer={}, plain={}, random={})
+            )
             for value in weights.values():
                 value.mul_(-2.0)
         checkpoints.wait()
         found = checkpoints.load()
     assert found is not None
-    assert found.saved.step == 2
+    assert found.state.step == 2
     for name, value in wanted.items():
-        assert torch.equal(found.saved.weights[name], value * -2.0)
+        assert torch.equal(found.state.weights[name], value * -2.0)

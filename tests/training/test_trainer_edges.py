@@ -15,7 +15,7 @@ from anyrig.errors import InvalidInputError, InvalidSettingError, OutOfMemoryErr
 from anyrig.precision.scaler import collect_gradients
 from anyrig.precision.settings import ScalerSettings
 from anyrig.training import TrainConfig, Trainer
-from anyrig.training.checkpoint import Checkpoints
+from anyrig.training.checkpoint import Checkpointer
 from anyrig.training.config import CheckpointConfig, LoadingConfig
 from anyrig.training.distributed.group import Single
 from anyrig.training.memory import offload_optimizer
@@ -119,7 +119,7 @@ def test_a_checkpoint_has_the_validation_loss_of_its_own_step_or_none(tmp_path: 
     }
     with trainer(often, folder=tmp_path, validation=data(8)) as one:
         one.run()
-    kept = Checkpoints(tmp_path / "checkpoints").all()
+    kept = Checkpointer(tmp_path / "checkpoints").all()
     assert [row.step for row in kept if row.loss is not None] == [2, 4, 5]
 
 

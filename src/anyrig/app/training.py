@@ -553,16 +553,16 @@ def write_sharded_model(run: Run, result: TrainingResult) -> TrainingResult:
 
     On the host: it may be too large for one device.
     """
-    from anyrig.training.checkpoint import Checkpoints
+    from anyrig.training.checkpoint import Checkpointer
     from anyrig.training.distributed.group import Single
     from anyrig.training.trainer import CHECKPOINTS
 
     config, _ = build_settings(run.train)
     task = build_task(run, config)
-    found = Checkpoints(run.folder / CHECKPOINTS).load()
+    found = Checkpointer(run.folder / CHECKPOINTS).load()
     if found is None or task.finish is None:
         return result
-    Single().load_state_dict(task.model, None, found.saved.weights, None)
+    Single().load_state_dict(task.model, None, found.state.weights, None)
     result = replace(result, made=to_json(_make_plain(task.finish(run.folder))))
     runs.write_result(run.folder, result)
     return result

@@ -210,13 +210,32 @@ def lock_file(path: Path, wait_s: float) -> Iterator[bool]:
     except OSError:
         yield True
         return
+    _lock_descriptors.add(descriptor)
     try:
         end = time.monotonic() + wait_s
         while (acquired := _try_lock(descriptor)) is False and time.monotonic() < end:
             time.sleep(_POLL_S)
         yield acquired is not False
     finally:
+        if descriptor in _lock_descriptors:
+            _lock_descriptors.discard(descriptor)
+            os.close(descriptor)
+
+
+_lock_descriptors: set[int] = set()
+
+
+def _close_locks_of_parent() -> None:
+    """A lock is released when every copy of its descriptor is closed: a child that outlives a
+    killed parent, such as a worker that reads data, must not hold it.
+    """
+    for descriptor in _lock_descriptors:
         os.close(descriptor)
+    _lock_descriptors.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_locks_of_parent)
 
 
 def _try_lock(descriptor: int) -> bool | None:

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from anyrig.monitor import Monitor
     from anyrig.placement import Placement
     from anyrig.precision.policy import FallbackEvent, PrecisionPolicy
-    from anyrig.training.checkpoint import Checkpoints
+    from anyrig.training.checkpoint import Checkpointer
     from anyrig.training.compile import Compiled
     from anyrig.training.distributed.group import Group
     from anyrig.training.metrics import Logger
@@ -419,7 +419,7 @@ class Trainer:
     ) -> _OpenRun:
         """Model, precision, optimizer, compiler and step, in the order that they need."""
         from anyrig.training.callbacks import WeightAverage
-        from anyrig.training.checkpoint import Checkpoints
+        from anyrig.training.checkpoint import Checkpointer
 
         config, model = self.config, self.model.to(handle.device)
         set_training_mode(model)
@@ -450,9 +450,9 @@ class Trainer:
             run.ema = WeightAverage(masters or model, config.ema)
         run.best = BestMetric(config.best_metric, highest=config.highest_is_best)
         if self.folder is not None:
-            run.checkpoints = Checkpoints(self.folder / CHECKPOINTS, config.checkpoints)
+            run.checkpoints = Checkpointer(self.folder / CHECKPOINTS, config.checkpoints)
             if group.rank == 0:
-                run.checkpoints.hold()
+                run.checkpoints.acquire()
             group.barrier()
             stack.enter_context(run.checkpoints)
         run.has_validation = self.validation is not None
@@ -853,11 +853,11 @@ class Trainer:
                 if wait:
                     _check_last_is_saved(run, error)
         run.saved_step, run.saved_at = run.step, time.monotonic()
-        for news in run.checkpoints.news():
-            self._event(run, "checkpoint", news.text)
+        for report in run.checkpoints.take_reports():
+            self._event(run, "checkpoint", report.text)
 
     def _write_checkpoint(self, run: _OpenRun, *, wait: bool) -> None:
-        from anyrig.training.checkpoint import Saved
+        from anyrig.training.checkpoint import TrainingState
 
         assert run.checkpoints is not None
         step, whole = run.train_step, run.masters or run.model
@@ -886,7 +886,7 @@ class Trainer:
             },
         }  # fmt: skip
         run.checkpoints.save(
-            Saved(
+            TrainingState(
                 run.step, epoch=run.position.epoch, weights=weights, optimizer=optimizer,
                 plain=plain, random=states,
                 loss=run.best.rank(run.figures) if is_fresh else None,
@@ -902,8 +902,8 @@ class Trainer:
         if found is None:
             self._check_resume(run.checkpoints)
             return {}
-        saved, plain = found.saved, found.saved.plain
-        for text in found.passed_over:
+        saved, plain = found.state, found.state.plain
+        for text in found.skipped:
             self._event(run, "checkpoint", text)
         try:
             run.position = Position(*plain["position"])
@@ -936,7 +936,7 @@ class Trainer:
             run.explain_micro_batch(f"{micro}, as before")
         return saved.random
 
-    def _check_resume(self, checkpoints: Checkpoints) -> None:
+    def _check_resume(self, checkpoints: Checkpointer) -> None:
         if self._resume is True:
             raise InvalidInputError(
                 f"there is no checkpoint in {checkpoints.folder}",
@@ -997,9 +997,9 @@ class Trainer:
             return
         found = run.checkpoints.load(best.path)
         assert found is not None
-        run.group.load_state_dict(run.masters or run.model, None, found.saved.weights, None)
+        run.group.load_state_dict(run.masters or run.model, None, found.state.weights, None)
         if run.ema is not None:
-            run.load_averages(found.saved.plain)
+            run.load_averages(found.state.plain)
             run.ema.swap_in(for_good=True)
         if run.masters is not None:
             run.masters.copy_to_model()
@@ -1092,7 +1092,7 @@ class _OpenRun:
         self.masters: MasterWeights | None = None
         self.rates: RateScheduler | None = None
         self.ema: WeightAverage | None = None
-        self.checkpoints: Checkpoints | None = None
+        self.checkpoints: Checkpointer | None = None
         self.evaluator: Evaluator | None = None
         self.fit: BatchSizeResult | None = None
         self.micro_batch_reason = ""

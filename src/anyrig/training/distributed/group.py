@@ -160,18 +160,28 @@ def load_optimizer_state(
         {**saved, **{key: mine[key] for key in _OWN if key in mine}}
         for saved, mine in zip(state["param_groups"], own, strict=True)
     ]
-    # torch takes tensors over as they are, and steps would then write into the caller's.
-    inner = {numbers.get(key, key): _copied(value) for key, value in state["state"].items()}
+    held = [value for group in optimizer.param_groups for value in group["params"]]
+    inner = {
+        numbers.get(key, key): _copy_state(value, held[numbers[key]] if key in numbers else None)
+        for key, value in state["state"].items()
+    }
     optimizer.load_state_dict({**state, "state": inner, "param_groups": groups})
 
 
-def _copied(values: Any) -> Any:
+def _copy_state(values: Any, parameter: torch.Tensor | None) -> Any:
+    """torch takes tensors over as they are, and steps would then write into the caller's. Fused
+    kernels need them in the parameter's memory order, such as channels last.
+    """
     if not isinstance(values, Mapping):
         return values
-    return {
-        key: value.clone() if isinstance(value, torch.Tensor) else value
-        for key, value in values.items()
-    }
+    found = dict(values)
+    for key, value in values.items():
+        if isinstance(value, torch.Tensor):
+            found[key] = value.clone()
+            if parameter is not None and value.shape == parameter.shape and value.dim() > 1:
+                like = torch.empty_like(parameter, dtype=value.dtype, device=value.device)
+                found[key] = like.copy_(value)
+    return found
 
 
 def _check_groups(

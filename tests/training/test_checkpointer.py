@@ -15,31 +15,35 @@ import pytest
 import torch
 
 from anyrig.errors import OverloadedError, StorageError
-from anyrig.training.checkpoint import Checkpoints, Kept, Saved
-from anyrig.training.checkpoint.keeper import staying
-from anyrig.training.checkpoint.write import TEMPORARY
+from anyrig.training.checkpoint import (
+    TEMPORARY,
+    CheckpointInfo,
+    Checkpointer,
+    TrainingState,
+    select_checkpoints,
+)
 from anyrig.training.config import CheckpointConfig
 
 
-def state(step: int, loss: float | None = None, value: float | None = None) -> Saved:
+def state(step: int, loss: float | None = None, value: float | None = None) -> TrainingState:
     filled = torch.full((10,), float(step if value is None else value))
-    return Saved(step, weights={"w": filled}, optimizer={"m": filled + 1}, loss=loss)
+    return TrainingState(step, weights={"w": filled}, optimizer={"m": filled + 1}, loss=loss)
 
 
-def steps(keeper: Checkpoints) -> list[int]:
-    return [kept.step for kept in keeper.all()]
+def steps(checkpointer: Checkpointer) -> list[int]:
+    return [kept.step for kept in checkpointer.all()]
 
 
 # ---------------------------------------------------------------- which stay
 
 
-def row(step: int, loss: float | None = None, serial: int | None = None) -> Kept:
+def row(step: int, loss: float | None = None, serial: int | None = None) -> CheckpointInfo:
     number = step if serial is None else serial
-    return Kept(Path(f"step-{step:08d}-{number}"), step, 0, loss, number, "", 0, {})
+    return CheckpointInfo(Path(f"step-{step:08d}-{number}"), step, 0, loss, number, {})
 
 
-def left(rows: list[Kept], keeping: CheckpointConfig) -> list[int]:
-    stay = staying(rows, keeping)
+def left(rows: list[CheckpointInfo], keeping: CheckpointConfig) -> list[int]:
+    stay = select_checkpoints(rows, keeping)
     return [kept.step for kept in rows if kept.path in stay]
 
 
@@ -71,7 +75,10 @@ def test_losses_that_are_no_numbers_are_never_best() -> None:
 
 def test_the_later_of_two_with_one_step_stays() -> None:
     rows = [row(1, serial=1), row(2, serial=2), row(2, serial=3)]
-    assert staying(rows, CheckpointConfig(last=2, best=0)) == {rows[0].path, rows[2].path}
+    assert select_checkpoints(rows, CheckpointConfig(last=2, best=0)) == {
+        rows[0].path,
+        rows[2].path,
+    }
 
 
 def test_a_run_that_went_back_keeps_what_it_writes_now() -> None:
@@ -81,23 +88,30 @@ def test_a_run_that_went_back_keeps_what_it_writes_now() -> None:
 
 def test_what_is_deleted_and_what_is_found(tmp_path: Path) -> None:
     losses = [5.0, 1.0, 4.0, None, 2.0, 3.0]
-    with Checkpoints(tmp_path / "c", CheckpointConfig(last=2, every_kept=30, best=1)) as keeper:
+    with Checkpointer(
+        tmp_path / "c", CheckpointConfig(last=2, every_kept=30, best=1)
+    ) as checkpointer:
         for number, loss in enumerate(losses):
-            keeper.save(state(number * 10, loss))
-        keeper.wait()
-        assert steps(keeper) == [0, 10, 30, 40, 50]
-        assert keeper.latest() is not None
-        assert keeper.latest().step == 50  # type: ignore[union-attr]
-        assert keeper.best().step == 10  # type: ignore[union-attr]
-        assert [one.step for one in keeper.news()] == [0, 10, 20, 30, 40, 50]
-        assert keeper.news() == []
+            checkpointer.save(state(number * 10, loss))
+        checkpointer.wait()
+        assert steps(checkpointer) == [0, 10, 30, 40, 50]
+        assert checkpointer.latest() is not None
+        assert checkpointer.latest().step == 50  # type: ignore[union-attr]
+        assert checkpointer.best().step == 10  # type: ignore[union-attr]
+        assert [one.step for one in checkpointer.take_reports()] == [0, 10, 20, 30, 40, 50]
+        assert checkpointer.take_reports() == []
     assert not list((tmp_path / "c").glob(f"{TEMPORARY}*"))
 
 
 def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
-    keeper = Checkpoints(tmp_path / "none")
-    assert (keeper.all(), keeper.latest(), keeper.best(), keeper.load()) == ([], None, None, None)
-    keeper.close()
+    checkpointer = Checkpointer(tmp_path / "none")
+    assert (
+        checkpointer.all(),
+        checkpointer.latest(),
+        checkpointer.best(),
+        checkpointer.load(),
+    ) == ([], None, None, None)
+    checkpointer.close()
     assert not (tmp_path / "none").exists()
 
 
@@ -105,45 +119,45 @@ def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
 
 
 def test_the_next_older_whole_one_is_taken(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path, CheckpointConfig(last=4)) as keeper:
+    with Checkpointer(tmp_path, CheckpointConfig(last=4)) as checkpointer:
         for step in (1, 2, 3, 4):
-            keeper.save(state(step))
-        keeper.wait()
+            checkpointer.save(state(step))
+        checkpointer.wait()
         data = bytearray((tmp_path / "step-00000004/weights.safetensors").read_bytes())
         data[-1] ^= 1
         (tmp_path / "step-00000004/weights.safetensors").write_bytes(data)
         (tmp_path / "step-00000003/optimiser.safetensors").write_bytes(b"")
-        found = keeper.load()
+        found = checkpointer.load()
         assert found is not None
-        assert found.saved.step == 2
+        assert found.state.step == 2
         assert found.path.name == "step-00000002"
-        assert any("step-00000004" in text for text in found.passed_over)
-        assert any("step-00000003" in text for text in found.passed_over)
+        assert any("step-00000004" in text for text in found.skipped)
+        assert any("step-00000003" in text for text in found.skipped)
         with pytest.raises(StorageError, match="damaged"):
-            keeper.load(tmp_path / "step-00000004")
+            checkpointer.load(tmp_path / "step-00000004")
         # The step that is there and damaged is written again, beside it.
-        keeper.save(state(4), wait=True)
-        again = keeper.load()
+        checkpointer.save(state(4), wait=True)
+        again = checkpointer.load()
         assert again is not None
-        assert (again.saved.step, again.path.name) == (4, "step-00000004-2")
+        assert (again.state.step, again.path.name) == (4, "step-00000004-2")
 
 
 def test_none_whole_is_an_error_not_a_new_beginning(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path) as keeper:
-        keeper.save(state(1), wait=True)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(state(1), wait=True)
         shutil.rmtree(tmp_path / "step-00000001")
         (tmp_path / "step-00000001").mkdir()
         with pytest.raises(StorageError, match="no checkpoint .* is valid"):
-            keeper.load()
+            checkpointer.load()
 
 
 def test_damaged_ones_do_not_count_among_the_last(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path, CheckpointConfig(last=2, best=0)) as keeper:
+    with Checkpointer(tmp_path, CheckpointConfig(last=2, best=0)) as checkpointer:
         for step in (1, 2, 3):
-            keeper.save(state(step), wait=True)
+            checkpointer.save(state(step), wait=True)
         (tmp_path / "step-00000003/manifest.json").unlink()
-        keeper.save(state(4), wait=True)
-        assert steps(keeper) == [2, 4]
+        checkpointer.save(state(4), wait=True)
+        assert steps(checkpointer) == [2, 4]
 
 
 def test_strays_of_killed_writers_go(tmp_path: Path) -> None:
@@ -151,9 +165,9 @@ def test_strays_of_killed_writers_go(tmp_path: Path) -> None:
     (folder / f"{TEMPORARY}00000001-abcd").mkdir(parents=True)
     (folder / f"{TEMPORARY}00000001-abcd" / "weights.safetensors").write_bytes(b"x")
     (folder / "notes.txt").write_text("mine")
-    with Checkpoints(folder) as keeper:
-        assert keeper.load() is None
-        keeper.save(state(1))
+    with Checkpointer(folder) as checkpointer:
+        assert checkpointer.load() is None
+        checkpointer.save(state(1))
     assert sorted(p.name for p in folder.iterdir()) == [".lock", "notes.txt", "step-00000001"]
 
 
@@ -163,97 +177,99 @@ def test_strays_of_killed_writers_go(tmp_path: Path) -> None:
 def test_weights_may_change_as_soon_as_save_returns(tmp_path: Path) -> None:
     weight = torch.zeros(400_000)
     plain = {"position": [0]}
-    with Checkpoints(tmp_path, CheckpointConfig(last=20)) as keeper:
+    with Checkpointer(tmp_path, CheckpointConfig(last=20)) as checkpointer:
         for step in range(1, 8):
             weight.fill_(step)
             plain["position"][0] = step
-            keeper.save(Saved(step, weights={"w": weight, "part": weight[::3]}, plain=plain))
+            checkpointer.save(
+                TrainingState(step, weights={"w": weight, "part": weight[::3]}, plain=plain)
+            )
             weight.fill_(-1)
             plain["position"][0] = -1
-        keeper.wait()
-        for kept in keeper.all():
-            found = keeper.load(kept.path)
+        checkpointer.wait()
+        for kept in checkpointer.all():
+            found = checkpointer.load(kept.path)
             assert found is not None
-            assert torch.equal(found.saved.weights["w"], torch.full((400_000,), float(kept.step)))
-            assert found.saved.plain == {"position": [kept.step]}
+            assert torch.equal(found.state.weights["w"], torch.full((400_000,), float(kept.step)))
+            assert found.state.plain == {"position": [kept.step]}
 
 
 def test_one_copy_is_held_however_often_it_saves(tmp_path: Path) -> None:
-    weight = torch.zeros(250_000)
-    with Checkpoints(tmp_path) as keeper:
+    weight, places = torch.zeros(250_000), set()
+    with Checkpointer(tmp_path) as checkpointer:
         for step in range(6):
-            keeper.save(Saved(step, weights={"w": weight}))
-            held = [t for free in keeper._staging._free.values() for t in free]
-            held += [t for _, t in keeper._staging._used]
-            assert sum(t.nbytes for t in held) == 1_000_000
+            checkpointer.save(TrainingState(step, weights={"w": weight}))
+            checkpointer.wait()
+            places.add(checkpointer._copy.files["weights.safetensors"]["w"].data_ptr())  # type: ignore[union-attr]
+    assert len(places) == 1
 
 
 def test_synchronous_is_on_the_disk_at_once(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path, CheckpointConfig(asynchronous=False)) as keeper:
-        keeper.save(state(1))
+    with Checkpointer(tmp_path, CheckpointConfig(asynchronous=False)) as checkpointer:
+        checkpointer.save(state(1))
         assert not any(t.name == "checkpoint" for t in threading.enumerate())
-        assert steps(keeper) == [1]
+        assert steps(checkpointer) == [1]
 
 
 def test_a_failure_surfaces_at_the_next_save_and_training_goes_on(tmp_path: Path) -> None:
-    keeper = Checkpoints(tmp_path / "c", CheckpointConfig(last=5))
-    keeper.save(state(1), wait=True)
+    checkpointer = Checkpointer(tmp_path / "c", CheckpointConfig(last=5))
+    checkpointer.save(state(1), wait=True)
     moved = tmp_path / "moved"
     (tmp_path / "c").rename(moved)
     (tmp_path / "c").write_text("in the way")
-    keeper.save(state(2))
-    keeper._thread.join()  # type: ignore[union-attr]
+    checkpointer.save(state(2))
+    checkpointer._thread.join()  # type: ignore[union-attr]
     (tmp_path / "c").unlink()
     moved.rename(tmp_path / "c")
     with pytest.raises(StorageError):
-        keeper.save(state(3))  # raises for 2, and 3 has begun
-    keeper.save(state(4))
-    keeper.close()
-    assert steps(keeper) == [1, 3, 4]
-    news = keeper.news()
-    assert [one.error is None for one in news] == [True, False, True, True]
-    assert "could not be written" in news[1].text
+        checkpointer.save(state(3))  # raises for 2, and 3 has begun
+    checkpointer.save(state(4))
+    checkpointer.close()
+    assert steps(checkpointer) == [1, 3, 4]
+    reports = checkpointer.take_reports()
+    assert [one.error is None for one in reports] == [True, False, True, True]
+    assert "could not be written" in reports[1].text
 
 
 def test_a_failure_surfaces_at_close(tmp_path: Path) -> None:
-    keeper = Checkpoints(tmp_path / "c")
-    keeper.hold()
+    checkpointer = Checkpointer(tmp_path / "c")
+    checkpointer.acquire()
     shutil.rmtree(tmp_path / "c")
     (tmp_path / "c").write_text("in the way")
-    keeper.save(state(1))
+    checkpointer.save(state(1))
     with pytest.raises(StorageError):
-        keeper.close()
-    keeper.close()
+        checkpointer.close()
+    checkpointer.close()
 
 
 # ---------------------------------------------------------------- who may write
 
 
 def test_two_processes_do_not_write_into_one_folder(tmp_path: Path) -> None:
-    keeper = Checkpoints(tmp_path)
-    keeper.hold()
+    checkpointer = Checkpointer(tmp_path)
+    checkpointer.acquire()
     child = os.fork()
     if child == 0:
         try:
-            Checkpoints(tmp_path, patience_s=0.05).hold()
-        except OverloadedError as error:
-            os._exit(0 if str(os.getppid()) in error.message else 2)
+            Checkpointer(tmp_path, lock_wait_s=0.05).acquire()
+        except OverloadedError:
+            os._exit(0)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    keeper.close()
-    other = Checkpoints(tmp_path, patience_s=0.0)
-    other.hold()
+    checkpointer.close()
+    other = Checkpointer(tmp_path, lock_wait_s=0.0)
+    other.acquire()
     other.close()
 
 
 def test_two_objects_of_one_process_neither(tmp_path: Path) -> None:
-    keeper = Checkpoints(tmp_path)
-    keeper.hold()
-    other = Checkpoints(tmp_path / "." / ".." / tmp_path.name, patience_s=0.0)
+    checkpointer = Checkpointer(tmp_path)
+    checkpointer.acquire()
+    other = Checkpointer(tmp_path / "." / ".." / tmp_path.name, lock_wait_s=0.0)
     with pytest.raises(OverloadedError):
         other.save(state(1))
     assert other.all() == []  # looking is always allowed
-    keeper.close()
+    checkpointer.close()
     other.save(state(1), wait=True)
     other.close()
 
@@ -263,7 +279,7 @@ def test_a_killed_process_does_not_keep_the_folder_though_its_child_lives(tmp_pa
     ready, done = os.pipe()
     child = os.fork()
     if child == 0:
-        Checkpoints(tmp_path).hold()
+        Checkpointer(tmp_path).acquire()
         grandchild = os.fork()
         if grandchild == 0:
             os.write(done, str(os.getpid()).encode())
@@ -274,32 +290,23 @@ def test_a_killed_process_does_not_keep_the_folder_though_its_child_lives(tmp_pa
     os.kill(child, 9)
     os.waitpid(child, 0)
     try:
-        keeper = Checkpoints(tmp_path, patience_s=0.0)
-        keeper.save(state(1), wait=True)
-        keeper.close()
+        checkpointer = Checkpointer(tmp_path, lock_wait_s=0.0)
+        checkpointer.save(state(1), wait=True)
+        checkpointer.close()
     finally:
         os.kill(living, 9)
         os.close(ready)
         os.close(done)
 
 
-def test_load_on_another_device(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path) as keeper:
-        keeper.save(state(1), wait=True)
-        found = keeper.load(device="meta")
-        assert found is not None
-        assert found.saved.weights["w"].device.type == "meta"
-        assert found.saved.optimizer["m"].device.type == "meta"
-
-
 def test_cpu_memory_of_a_loaded_state_is_its_own(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path) as keeper:
-        keeper.save(state(3), wait=True)
-        found = keeper.load()
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(state(3), wait=True)
+        found = checkpointer.load()
         assert found is not None
         (tmp_path / "step-00000003/weights.safetensors").write_bytes(b"")
-        assert found.saved.weights["w"].tolist() == [3.0] * 10
-        found.saved.weights["w"].add_(1)
+        assert found.state.weights["w"].tolist() == [3.0] * 10
+        found.state.weights["w"].add_(1)
 
 
 ROOT = Path(__file__).resolve().parents[2]
