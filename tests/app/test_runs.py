@@ -129,11 +129,11 @@ def test_an_estimate_is_made_for_each_device_by_its_own_rules(
     found = estimate_run(
         run, there, lambda device: "bf16" if device.kind == "gpu" else "fp32", lambda event: None
     )
-    assert [one.fitting.device.id for one in found] == [one.id for one in there.devices]
-    kinds = {one.fitting.device.kind: one.estimate for one in found}
+    assert [one.device.id for one in found] == [one.id for one in there.devices]
+    kinds = {one.device.kind: one.estimate for one in found}
     assert (kinds["gpu"].device_type, kinds["gpu"].precision) == ("cuda", "bf16")
     assert (kinds["cpu"].device_type, kinds["cpu"].precision) == ("cpu", "fp32")
-    assert all(one.fitting.fits and one.fitting.largest for one in found)
+    assert all(one.fits and one.largest_micro_batch for one in found)
     assert not run.folder.exists()
 
 

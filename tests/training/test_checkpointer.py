@@ -17,8 +17,8 @@ import torch
 from anyrig.errors import OverloadedError, StorageError
 from anyrig.training.checkpoint import (
     TEMPORARY,
-    CheckpointInfo,
     Checkpointer,
+    CheckpointInfo,
     TrainingState,
     select_checkpoints,
 )

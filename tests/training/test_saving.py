@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import InvalidSettingError
 from anyrig.training import TrainConfig, Trainer
-from anyrig.training.estimating.books import Books
+from anyrig.training.estimate import MemoryTracker
 from anyrig.training.memory import (
     RecomputeMode,
     find_blocks,
@@ -332,10 +332,10 @@ class Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _peak(model: nn.Module, tokens: torch.Tensor) -> int:
-    books = Books()
-    with books:
+    tracker = MemoryTracker()
+    with tracker:
         model(tokens).square().mean().backward()
-    return books.peak_bytes
+    return tracker.peak_bytes
 
 
 def test_less_is_kept_the_more_is_computed_again() -> None:

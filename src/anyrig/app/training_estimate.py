@@ -30,6 +30,7 @@ from anyrig.events import OnEvent, ProgressEvent
 from anyrig.training import runs
 from anyrig.training.config_file import build_settings, check_settings
 from anyrig.training.runs import Run
+from anyrig.units import GIB, MIB
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -38,28 +39,41 @@ if TYPE_CHECKING:
     from anyrig.memory.batch_size import BatchSizeResult
     from anyrig.placement import Placement
     from anyrig.training.config import TrainConfig
-    from anyrig.training.estimating.estimate import Estimate
-    from anyrig.training.estimating.fits import Fitting
+    from anyrig.training.estimate import Estimate
     from anyrig.training.tasks import Task
 
 PLOT_FILE = "memory.svg"
 _TORCH_TYPES = {"rocm": "cuda"}
+# A CUDA context with torch's kernels loaded takes 300-600 MiB; others have been seen near it.
+_CONTEXT_BYTES = 512 * MIB
+# A process with torch loaded, a tiny model trained in it: 331 MiB seen on Linux.
+_PROCESS_BYTES = 320 * MIB
+# What the allocator keeps beside live tensors.
+_SPARE = 1.05
 
 
 @dataclass(frozen=True)
 class DeviceEstimate:
-    """What a step needs of one device, and whether it fits."""
+    """What a step needs of one device, and whether it fits. A measurement decides."""
 
-    fitting: Fitting
+    device: Device
     estimate: Estimate
+    needed_bytes: int
+    """With the driver's context and what the allocator keeps."""
+    existing_bytes: int | None
+    """What is free there and may be used; all of it if the device does not tell what is free."""
+    fits: bool | None
+    """None if the device does not tell its memory."""
+    largest_micro_batch: int | None
+    """On a line through two estimates; None if there is one only."""
+    reason: str
 
     def to_json(self) -> dict[str, Any]:
-        fitting = self.fitting
         return {
-            "device": fitting.device.id, "name": fitting.device.name,
-            "needed_bytes": fitting.needed_bytes, "existing_bytes": fitting.existing_bytes,
-            "fits": fitting.fits, "largest_micro_batch": fitting.largest,
-            "reason": fitting.reason, "estimate": asdict(self.estimate),
+            "device": self.device.id, "name": self.device.name,
+            "needed_bytes": self.needed_bytes, "existing_bytes": self.existing_bytes,
+            "fits": self.fits, "largest_micro_batch": self.largest_micro_batch,
+            "reason": self.reason, "estimate": asdict(self.estimate),
         }  # fmt: skip
 
 
@@ -84,8 +98,6 @@ def estimate_run(
     on_event: OnEvent,
 ) -> list[DeviceEstimate]:
     """Estimate a run on each device of a machine, in the precision that it would train in."""
-    from anyrig.training.estimating.fits import fits
-
     known: dict[tuple[str, str], list[Estimate]] = {}
     found = []
     on_event(ProgressEvent("reading the data"))
@@ -97,13 +109,51 @@ def estimate_run(
                 known[kind, precision] = _estimate_two_sizes(
                     task, settings, optimizer, kind, precision, device
                 )
-            estimates = known[kind, precision]
-            every = fits(
-                estimates, machine, gib=settings.memory_gb, fraction=settings.memory_fraction
-            )
-            fitting = next(one for one in every if one.device.id == device.id)
-            found.append(DeviceEstimate(fitting, estimates[-1]))
+            limit = _limit_bytes(device, settings)
+            found.append(compare_with_device(known[kind, precision], device, limit))
     return found
+
+
+def compare_with_device(
+    estimates: Sequence[Estimate], device: Device, limit_bytes: int | None = None
+) -> DeviceEstimate:
+    """What a device has beside what a step needs at the largest estimated micro batch.
+
+    Args:
+        estimates: of one step, at one or two micro batches.
+        device: that they were made for.
+        limit_bytes: use at most this much of it.
+    """
+    low, high = (choose(estimates, key=lambda one: one.micro_batch) for choose in (min, max))
+    context = _CONTEXT_BYTES if device.kind == "gpu" else _PROCESS_BYTES
+    needed = int(high.peak * _SPARE) + context
+    known = (device.memory.free_bytes, device.memory.total_bytes)
+    free = next((one for one in known if one is not None), None)
+    existing = min((one for one in (free, limit_bytes) if one is not None), default=None)
+    largest = None
+    if existing is not None and low is not high:
+        slope = (high.peak - low.peak) / (high.micro_batch - low.micro_batch)
+        available = (existing - context) / _SPARE
+        if slope > 0:
+            largest = max(0, int(low.micro_batch + (available - low.peak) / slope))
+        else:  # so small that the optimizer's own peak hides it
+            largest = high.micro_batch if available >= high.peak else 0
+    reasons = ["it does not tell its memory"] if existing is None else []
+    if reason := device.block_reason:
+        reasons.append(f"not usable now: {reason}")
+    return DeviceEstimate(
+        device, high, needed, existing, None if existing is None else needed <= existing, largest,
+        "; ".join(reasons),
+    )  # fmt: skip
+
+
+def _limit_bytes(device: Device, settings: TrainConfig) -> int | None:
+    if settings.memory_gb:
+        return int(settings.memory_gb * GIB)
+    total = device.memory.total_bytes
+    if total is None or not settings.memory_fraction:
+        return None
+    return int(total * settings.memory_fraction)
 
 
 def profile_training(
@@ -177,15 +227,14 @@ def _estimate_two_sizes(
     device: Device,
 ) -> list[Estimate]:
     """For one item and for the requested micro batch: a line through both gives the largest."""
-    from anyrig.training.estimating.estimate import estimate
-    from anyrig.training.estimating.hollow import batch_like
+    from anyrig.training.estimate import estimate, repeat_batch
 
     batch = _items_in_batch(settings)
     requested = batch if settings.micro_batch == "auto" else settings.micro_batch
     example = _load_first_batch(task, settings, 2)
     return [
         estimate(
-            task.model, batch_like(example), task.loss, micro_batch=size,
+            task.model, repeat_batch(example), task.loss, micro_batch=size,
             num_micro=min(2, -(-batch // size)), precision=precision,
             optimizer=optimizer, fused=settings.fused_optimizer is not False,
             recompute=settings.recompute, recompute_types=settings.recompute_types,
@@ -234,20 +283,20 @@ def _profile_step(
         with Trainer.of(
             task, config=settings, optimizer=optimizer, placement=placement, environment={}
         ) as trainer:
-            opened = trainer.open()
+            run_state = trainer.open()
 
             def step(size: int) -> None:
-                opened.train_step.micro_batch = size
-                if opened.train_step(slice_batch(batch, 0, size)).num_retries:
+                run_state.train_step.micro_batch = size
+                if run_state.train_step(slice_batch(batch, 0, size)).num_retries:
                     raise OutOfMemoryError(f"{size} items do not fit", hint="Use a smaller batch.")
 
             found = sweep_batch_sizes(
-                step, opened.handle, sizes=_list_sizes(count_items(batch)),
+                step, run_state.handle, sizes=_list_sizes(count_items(batch)),
                 budget_bytes=placement.budget_bytes,
                 on_progress=lambda text, *_: on_event(ProgressEvent(text)),
             )  # fmt: skip
         if plot is not None:
-            subtitle = f"training {task.name} on {opened.handle.name}"
+            subtitle = f"training {task.name} on {run_state.handle.name}"
             write_atomic(plot, plot_profile(found, subtitle))
         return found
 

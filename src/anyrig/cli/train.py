@@ -161,12 +161,15 @@ def _measure(rig: Rig, request: TrainingRequest, arguments: argparse.Namespace) 
 
 
 def _format_estimates(estimates: list[DeviceEstimate]) -> str:
-    from anyrig.training.estimating.fits import rows
-
-    head, *body = rows([one.fitting for one in estimates])
-    table = [[head[0], "precision", *head[1:]]]
-    for row, one in zip(body, estimates, strict=True):
-        table.append([row[0], one.estimate.precision, *row[1:]])
+    table = [["device", "precision", "memory", "needed", "fits", "largest micro batch", ""]]
+    for one in estimates:
+        existing, largest = one.existing_bytes, one.largest_micro_batch
+        table.append([
+            one.device.name, one.estimate.precision,
+            "unknown" if existing is None else format_bytes(existing),
+            format_bytes(one.needed_bytes), {True: "yes", False: "no", None: "unknown"}[one.fits],
+            "-" if largest is None else str(largest or "none"), one.reason,
+        ])  # fmt: skip
     parts = {(e.device_type, e.precision): e for e in (one.estimate for one in estimates)}
     details = [
         f"{paint(f'{kind} in {precision}', 'bold')}: {one.text}"

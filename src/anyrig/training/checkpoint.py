@@ -3,7 +3,7 @@
     with Checkpointer(run / "checkpoints", config) as checkpointer:
         loaded = checkpointer.load()
         ...
-        checkpointer.save(TrainingState(step=120, weights=..., optimizer=..., plain=..., random=...))
+        checkpointer.save(TrainingState(120, weights=..., optimizer=..., random=...))
 
 A checkpoint is a folder of safetensors and JSON, so nothing in it can run when it is opened:
 
@@ -355,9 +355,9 @@ class _StateCopy:
             "loss": state.loss,
             "same": tied,
             "order": list(state.weights),
-            "optimiser": self._copy_values(OPTIMIZER, dict(state.optimizer), "optimiser"),
-            "plain": self._copy_values(OPTIMIZER, dict(state.plain), "plain"),
-            "random": self._copy_values(RANDOM, dict(state.random), "random"),
+            "optimiser": self._copy_values(OPTIMIZER, state.optimizer, "optimiser"),
+            "plain": self._copy_values(OPTIMIZER, state.plain, "plain"),
+            "random": self._copy_values(RANDOM, state.random, "random"),
         }
         self._free = {}
         self._events = [
@@ -388,7 +388,7 @@ class _StateCopy:
                 tied[name] = first
         return tied
 
-    def _copy_values(self, file: str, values: Mapping[str, Any], where: str) -> Any:
+    def _copy_values(self, file: str, values: Mapping[Any, Any], where: str) -> Any:
         def store(tensor: torch.Tensor) -> str:
             name = f"t{len(self.files[file])}"
             _check_storable(f"{where}: {name}", tensor)
@@ -687,10 +687,6 @@ def encode_values(value: Any, store: Callable[[torch.Tensor], str], where: str =
         return value
     if isinstance(value, torch.Tensor):
         return {"$tensor": store(value)}
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):  # numpy's float too
-        return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
     if isinstance(value, Mapping):
         if all(type(key) is str and not key.startswith("$") for key in value):
             return {key: encode_values(one, store, f"{where}.{key}") for key, one in value.items()}
@@ -703,6 +699,14 @@ def encode_values(value: Any, store: Callable[[torch.Tensor], str], where: str =
         if isinstance(value, kind):
             items = [encode_values(one, store, f"{where}[{n}]") for n, one in enumerate(value)]
             return items if kind is list else {tag: items}
+    return _encode_scalar(value, where)
+
+
+def _encode_scalar(value: Any, where: str) -> Any:
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):  # numpy's float too
+        return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
     if isinstance(value, bytes):
         return {"$bytes": value.hex()}
     if isinstance(value, complex):
@@ -712,7 +716,8 @@ def encode_values(value: Any, store: Callable[[torch.Tensor], str], where: str =
     if isinstance(value, torch.device):
         return {"$device": str(value)}
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        return encode_values(value.item(), store, where)
+        plain = value.item()
+        return plain if isinstance(plain, (bool, str)) else _encode_scalar(plain, where)
     raise InvalidInputError(
         f"{where.strip('.') or 'a value'} is a {type(value).__name__}, which a checkpoint cannot "
         "store",
@@ -726,6 +731,7 @@ def decode_values(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
         return [decode_values(one, tensors) for one in value]
     if not isinstance(value, dict):
         return value
+    content: Any
     tag, content = next(iter(value.items())) if len(value) == 1 else ("", None)
     if not tag.startswith("$"):
         return {key: decode_values(one, tensors) for key, one in value.items()}

@@ -13,7 +13,6 @@ run lasts; the others are tried in the order of their speed, and torch's plain a
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -409,7 +408,7 @@ def record_attention_calls(model: nn.Module, loss: Loss, batch: Batch) -> tuple[
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.overrides import TorchFunctionMode
 
-    from anyrig.training.flops import fake_batch, fake_tensors
+    from anyrig.training.fake import copy_batch_as_fake, copy_model_as_fake
 
     found: dict[AttentionCall, None] = {}
 
@@ -422,9 +421,9 @@ def record_attention_calls(model: nn.Module, loss: Loss, batch: Batch) -> tuple[
             return func(*args, **(kwargs or {}))
 
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        ghost = copy.deepcopy(model, fake_tensors(model, mode.from_tensor))
+        fake = copy_model_as_fake(model, mode)
         with torch.no_grad(), Listening():
-            loss(ghost, fake_batch(batch, mode.from_tensor))
+            loss(fake, copy_batch_as_fake(batch, mode))
     return tuple(found)
 
 

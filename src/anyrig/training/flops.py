@@ -11,7 +11,6 @@ Best counted before a model is compiled, sharded or given kernels of its own: th
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ import torch
 from torch import nn
 
 from anyrig.training.batch import Batch
+from anyrig.training.fake import copy_batch_as_fake, copy_model_as_fake
 from anyrig.training.losses import Loss, LossOutput
 
 log = logging.getLogger(__name__)
@@ -78,32 +78,13 @@ def _count(model: nn.Module, loss: Loss, batch: Batch) -> int:
 
     # The generators' states are not touched: fake tensors draw no numbers.
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        copied = copy.deepcopy(model, fake_tensors(model, mode.from_tensor))
-        ghost = fake_batch(batch, mode.from_tensor)
+        fake, items = copy_model_as_fake(model, mode), copy_batch_as_fake(batch, mode)
         counter = FlopCounterMode(display=False, custom_mapping=_formulas())
         with torch.enable_grad(), counter:
-            found = loss(copied, ghost)
+            found = loss(fake, items)
             value = found.loss if isinstance(found, LossOutput) else found
             value.backward()  # type: ignore[no-untyped-call]  # torch's own
     return counter.get_total_flops()
-
-
-def fake_tensors(model: nn.Module, fake: Callable[[torch.Tensor], torch.Tensor]) -> dict[int, Any]:
-    """What a copy takes instead of each tensor of the model: its like without memory."""
-    from torch.utils._pytree import tree_leaves
-
-    tensors = [*model.parameters(), *model.buffers()]
-    for module in model.modules():
-        leaves = tree_leaves([*vars(module).values()])
-        tensors += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return {id(tensor): fake(tensor) for tensor in tensors}
-
-
-def fake_batch(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
-    """A batch with its tensors' likes without memory."""
-    from torch.utils._pytree import tree_map_only
-
-    return tree_map_only(torch.Tensor, change, batch)
 
 
 def _formulas() -> dict[Any, Formula]:
