@@ -219,6 +219,10 @@ def _gpu(vendor: str, identity: str, **indices: int) -> Device:
          {"HIP_VISIBLE_DEVICES": "3"}, "rocm"),
         (_gpu("amd", "GPU-1", rocm=0), {"CUDA_VISIBLE_DEVICES": "5"},
          {"HIP_VISIBLE_DEVICES": "5"}, "rocm"),
+        (_gpu("amd", "GPU-1", rocm=1), {"HIP_VISIBLE_DEVICES": "0,0,1"},
+         {"HIP_VISIBLE_DEVICES": "1"}, "rocm"),
+        (_gpu("intel", "0000:03:00.0", xpu=0, ze=1), {"ONEAPI_DEVICE_SELECTOR": "level_zero:1"},
+         {"ZE_AFFINITY_MASK": "1", "ONEAPI_DEVICE_SELECTOR": "level_zero:*"}, "xpu"),
         (_gpu("intel", "0000:03:00.0", xpu=1), {}, {"ZE_AFFINITY_MASK": "1"}, "xpu"),
         (_gpu("intel", "0000:03:00.0", xpu=0, ze=3), {"ZE_AFFINITY_MASK": "3,10"},
          {"ZE_AFFINITY_MASK": "3"}, "xpu"),
@@ -236,6 +240,7 @@ def test_a_child_sees_one_device_with_index_0(
 def test_a_child_on_the_cpu_sees_no_gpu() -> None:
     variables, _ = bind_device(Device("cpu", "cpu", "intel", "cpu"), {})
     assert variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert variables["HIP_VISIBLE_DEVICES"] == "-1"  # to HIP an empty value is none
 
 
 _PROGRAM = """

@@ -26,7 +26,7 @@ FINDINGS = [
     ("wsl", "good", "never install a Linux driver", "", "rtx4090-rtxpro6000-wsl2", "h200-linux"),
     ("wsl", "warning", "librocdxg", "troubleshooting", "amd-wsl2", "rtx4090-rtxpro6000-wsl2"),
     ("sources", "good", "no source failed", "", "h200-linux", "nvidia-init-fails"),
-    ("sources", "warning", "nvidia source failed", "-vv", "nvidia-init-fails", "h200-linux"),
+    ("sources", "warning", "nvidia source failed", "reboot", "nvidia-init-fails", "h200-linux"),
     ("limits", "good", "no limits", "", "h200-linux", "cpu64-cgroup4"),
     ("limits", "warning", "quota allows 4 of 64", "--cpus", "cpu64-cgroup4", "h200-linux"),
     ("limits", "warning", "limits memory to 8 GiB", "--memory", "cpu64-cgroup4", "h200-linux"),

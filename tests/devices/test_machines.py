@@ -63,6 +63,20 @@ GPUS: list[tuple[str, int, str, str | None, str | None, str, int | None, str, tu
     ("rtx5090-cpu-torch-windows", 0, "RTX 5090", "Blackwell", "12.0", "dedicated", 32,
      "matrix bf16 tf32 fp8 fp4", ()),
     ("rx6700xt-linux", 0, "RX 6700 XT", "RDNA 2", "gfx1031", "dedicated", 12, "fast", ()),
+    ("gtx960m-optimus-linux", 0, "GTX 960M", "Maxwell", "5.0", "dedicated", 4, "none", ()),
+    ("gtx960m-optimus-linux", 1, "Gen 9", "Gen 9", None, "unified", 16, "fast", ()),
+    ("jetson-xavier-linux", 0, "Xavier", "Volta", "7.2", "unified", 7, "matrix", ("cuda:0",)),
+    ("rtx3090-lost-linux", 0, "10de:2204", None, None, "unknown", None, "", ()),
+    ("rtx3090-lost-linux", 1, "RTX 3090", "Ampere", "8.6", "dedicated", 24,
+     "matrix bf16 tf32", ("cuda:0",)),
+    ("gtx1650-rtx4090-prohibited-linux", 0, "GTX 1650", "Turing", "7.5", "dedicated", 4, "fast",
+     ("cuda:1",)),
+    ("gtx1650-rtx4090-prohibited-linux", 1, "RTX 4090", "Ada", "8.9", "dedicated", 24,
+     "matrix bf16 tf32 fp8", ()),
+    ("rx7900xtx-rx9070-docker-no-dri", 1, "gfx1201", "RDNA 4", "gfx1201", "dedicated", 16,
+     "matrix bf16 fp8", ()),
+    ("rtx4070-wsl2-no-nvml", 0, "RTX 4070", None, None, "dedicated", 12, "", ()),
+    ("gh200-linux", 0, "GH200", "Hopper", "9.0", "dedicated", 96, "matrix bf16 tf32 fp8", ()),
 ]  # fmt: skip
 
 
@@ -297,6 +311,118 @@ def test_lost_gpu_is_blocked() -> None:
     assert len(dead) == 1
     assert not dead[0].usable
     assert any("GPU_IS_LOST" in finding.message for finding in diagnose(here))
+
+
+# What is said of a GPU that cannot be used: machine, GPU, reason, and the beginning of the fix.
+BLOCKED = [
+    ("gtx960m-optimus-linux", 0, "onnxruntime-gpu has no wheel for compute capability 5.0",
+     "pip uninstall -y torch && pip install 'torch<2.15' --index-url"),
+    ("rtx3090-lost-linux", 0, "not responding: NVML_ERROR_GPU_IS_LOST", "sudo reboot"),
+    ("gtx1650-rtx4090-prohibited-linux", 1, "compute mode is Prohibited", "sudo nvidia-smi -i 1"),
+    ("rx7900xtx-rx9070-docker-no-dri", 0, "/dev/dri is not mapped", "docker run --device /dev/dri"),
+    ("rtx4070-wsl2-no-nvml", 0, "driver does not list it", "docs/troubleshooting.md#wsl2"),
+    ("gh200-linux", 0, "the driver supports CUDA 12.8", "pip uninstall -y torch && pip install"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "number", "reason", "fix"), BLOCKED)
+def test_blocked_gpu(machine: Load, name: str, number: int, reason: str, fix: str) -> None:
+    block = machine(name).gpus[number].block_reason
+    assert block is not None
+    assert reason in block.message
+    assert block.fix.startswith(fix)
+
+
+NVML_FAILURES = [
+    # what NVML answers, where, and what is advised
+    ("NVML_ERROR_TIMEOUT: Timeout", {}, "sudo reboot"),
+    ("NVML_ERROR_UNKNOWN: Unknown Error", {}, "nvidia-smi; sudo dmesg"),
+    ("NVML_ERROR_UNKNOWN: Unknown Error", {"/.dockerenv": {}}, "restart the container"),
+    ("NVML_ERROR_LIB_RM_VERSION_MISMATCH: x", {"/.dockerenv": {}}, "restart the container"),
+    ("the package nvidia-ml-py is not installed", {}, "pip install nvidia-ml-py"),
+]
+
+
+@pytest.mark.parametrize(("error", "nodes", "fix"), NVML_FAILURES)
+def test_failed_driver(error: str, nodes: dict[str, Any], fix: str) -> None:
+    def fail(record: dict[str, Any]) -> None:
+        record["nvml"] = {"error": error}
+        record["nodes"] = record.get("nodes", {}) | nodes
+
+    here = _changed("nvidia-init-fails", fail)
+    block = here.gpus[0].block_reason
+    assert block is not None
+    assert block.fix.startswith(fix)
+    findings = [f for f in diagnose(here) if f.check in ("nvidia-driver", "sources") and f.fix]
+    assert {f.fix for f in findings} == {block.fix}
+
+
+def test_card_without_any_driver() -> None:
+    def remove(record: dict[str, Any]) -> None:
+        del record["nvml"]
+        for path in record["files"]:
+            if path.endswith("uevent"):
+                record["files"][path] = ""
+
+    block = _changed("nvidia-init-fails", remove).gpus[0].block_reason
+    assert block is not None
+    assert block.code is ReasonCode.NO_DRIVER
+    assert "drivers install" in block.fix
+
+
+def test_wsl_without_its_gpu_libraries_is_not_told_to_load_a_module() -> None:
+    def fail(record: dict[str, Any]) -> None:
+        record["nvml"] = {"error": "NVML_ERROR_DRIVER_NOT_LOADED: Driver Not Loaded"}
+
+    fixes = [f.fix for f in diagnose(_changed("wsl2-no-gpu", fail))]
+    assert "docs/troubleshooting.md#wsl2" in fixes
+    assert not any("modprobe" in fix for fix in fixes)
+
+
+def test_container_in_wsl_without_gpus() -> None:
+    def enter(record: dict[str, Any]) -> None:
+        record.setdefault("nodes", {})["/.dockerenv"] = {}
+
+    findings = [f for f in diagnose(_changed("wsl2-no-gpu", enter)) if f.check == "wsl"]
+    assert [f.fix for f in findings] == ["docker run --gpus all ..."]
+
+
+def test_gpu_that_answers_with_its_name_alone_is_lost() -> None:
+    lost = {"error": "NVML_ERROR_GPU_IS_LOST: GPU is lost"}
+
+    def lose(record: dict[str, Any]) -> None:
+        record["nvml"]["devices"][0]["nvmlDeviceGetMemoryInfo"] = lost
+
+    gpu = _changed("hidden-gpu", lose).gpus[0]
+    assert gpu.hardware_block is not None
+    assert gpu.hardware_block.code is ReasonCode.LOST
+
+
+def test_unlisted_card_keeps_its_place() -> None:
+    """NVML lists one of two cards of its driver: the first failed to start."""
+
+    def hide(record: dict[str, Any]) -> None:
+        del record["nvml"]["devices"][0]
+
+    first, second = _changed("rtx3090-lost-linux", hide).gpus
+    assert first.hardware_block is not None
+    assert first.hardware_block.code is ReasonCode.NOT_IN_NVML
+    assert (second.usable, second.number_text) == (True, "1")
+
+
+def test_torch_for_one_gpu_is_not_wrong_for_another_that_none_supports(machine: Load) -> None:
+    findings = [f for f in diagnose(machine("gtx960m-optimus-linux")) if f.check == "torch"]
+    assert [f.state for f in findings] == ["good"]
+
+
+def test_torch_that_is_too_old() -> None:
+    def age(record: dict[str, Any]) -> None:
+        text = record["package_files"]["torch/version.py"]
+        record["package_files"]["torch/version.py"] = re.sub(r"2\.\d+\.\d+", "2.5.1", text)
+
+    (finding,) = [f for f in diagnose(_changed("h200-linux", age)) if f.check == "torch"]
+    assert "too old: anyrig needs 2.6 or newer" in finding.message
+    assert "install torch" in finding.fix
 
 
 def test_mi300a_memory_is_unified() -> None:

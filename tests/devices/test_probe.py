@@ -186,7 +186,8 @@ def test_nvml_failures_have_a_fix(code: str, fix: str) -> None:
     here = from_record(record)
     gpu = here.gpus[0]
     assert gpu.hardware_block is not None
-    assert gpu.hardware_block.code is ReasonCode.DRIVER_FAILED
+    reason = ReasonCode.NOT_INSTALLED if "pip" in fix else ReasonCode.DRIVER_FAILED
+    assert gpu.hardware_block.code is reason
     assert fix in gpu.hardware_block.fix
 
 

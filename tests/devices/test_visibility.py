@@ -123,6 +123,61 @@ def test_advice_makes_a_hidden_amd_gpu_visible(
     assert machine("mi300x-cpx-linux", left).gpus[3].usable
 
 
+TWO = "rx7900xtx-rx9070-docker-no-dri"
+
+
+@pytest.mark.parametrize(
+    ("environment", "order"),
+    [
+        ({"HIP_VISIBLE_DEVICES": "1,1,0"}, [1, 0]),  # HIP skips a repeated entry
+        ({"HIP_VISIBLE_DEVICES": "0,0"}, [0]),
+        ({"ROCR_VISIBLE_DEVICES": "1,1,0"}, [1]),  # it ends ROCr's list
+        ({"ROCR_VISIBLE_DEVICES": "GPU-ABCD000000000002"}, [1]),
+        ({"ROCR_VISIBLE_DEVICES": "1,GPU-ABCD000000000001"}, [1, 0]),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-AB"}, []),  # means both
+        ({"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "0"}, [1]),
+    ],
+)
+def test_lists_of_rocm(machine: Load, environment: dict[str, str], order: list[int]) -> None:
+    gpus = machine(TWO, environment).gpus
+    assert _shown(machine(TWO, environment), "rocm") == [gpus[number].id for number in order]
+    assert sorted(gpu.indices["rocm"] for gpu in gpus if "rocm" in gpu.indices) == list(
+        range(len(order))
+    )
+
+
+def test_unambiguous_beginning_of_an_id_in_rocr(machine: Load) -> None:
+    gpu = machine("mi300x-linux").gpus[0]
+    assert _shown(machine("mi300x-linux", {"ROCR_VISIBLE_DEVICES": gpu.id[:8]}), "rocm") == [gpu.id]
+    assert _shown(machine("mi300x-linux", {"HIP_VISIBLE_DEVICES": gpu.id[:8]}), "rocm") == []
+
+
+def test_cuda_counts_a_gpu_that_its_compute_mode_forbids(machine: Load) -> None:
+    name = "gtx1650-rtx4090-prohibited-linux"
+    slow, fast = machine(name).gpus
+    assert (fast.indices["cuda"], slow.indices["cuda"]) == (0, 1)
+    slow, fast = machine(name, {"CUDA_VISIBLE_DEVICES": "0"}).gpus
+    assert slow.hardware_block is not None
+    assert slow.hardware_block.code is ReasonCode.HIDDEN
+    assert fast.hardware_block is not None
+    assert fast.hardware_block.code is ReasonCode.COMPUTE_PROHIBITED
+
+
+@pytest.mark.parametrize(
+    ("selector", "visible"),
+    [
+        ("level_zero:0", True), ("level_zero:gpu", True), ("*:*", True), ("*:gpu", True),
+        ("LEVEL_ZERO:*", True), ("opencl:cpu;level_zero:0", True), ("!opencl:*", True), ("", True),
+        ("level_zero:1", False), ("opencl:gpu", False), ("*:cpu", False), ("!level_zero:*", False),
+        ("level_zero:*;!level_zero:0", False),
+    ],
+)  # fmt: skip
+def test_oneapi_selector(machine: Load, selector: str, visible: bool) -> None:
+    gpu = machine("arc-b580-linux", {"ONEAPI_DEVICE_SELECTOR": selector}).gpus[0]
+    assert gpu.usable == visible
+    assert visible or "ONEAPI_DEVICE_SELECTOR" in str(gpu.hardware_block)
+
+
 def test_partition_by_its_cards_id(machine: Load) -> None:
     gpus = machine("mi300x-cpx-linux").gpus
     card = gpus[0].id.partition("/")[0]

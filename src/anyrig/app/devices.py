@@ -152,7 +152,8 @@ def use_device(rig: Rig, options: DeviceOptions, on_event: OnEvent | None = None
         message = f"{device.name} cannot be used: {reason}"
         if options.strict:
             raise DeviceUnusableError(message, hint=reason.fix or "Run `anyrig doctor`.")
-        report(WarningEvent(f"{message}; the CPU is used until that is fixed"))
+        advice = f". To fix: {reason.fix}" if reason.fix else ""
+        report(WarningEvent(f"{message}; the CPU is used until that is fixed{advice}"))
     else:
         fallback = explain_backend_fallback(device, options.device)
         if fallback and options.strict:

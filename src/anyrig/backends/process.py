@@ -247,7 +247,8 @@ def bind_device(device: Device, environment: Mapping[str, str]) -> tuple[dict[st
         environment: this process's own, whose variables may hide devices already.
     """
     if device.kind == "cpu":
-        return {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}, device
+        # HIP takes an empty value for an unset one.
+        return {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}, device
     variables, indices = _hide_others(device, environment)
     if device.pci_address:
         # Mesa's Vulkan layer then lists this card first: WebGPU takes the first of equal ones.
@@ -264,9 +265,14 @@ def _hide_others(
     if device.vendor == "amd" and "rocm" in device.indices:
         index = device.indices["rocm"]
         visible = environment.get("HIP_VISIBLE_DEVICES", environment.get("CUDA_VISIBLE_DEVICES"))
-        entry = visible.split(",")[index].strip() if visible else str(index)
+        entry = str(index)
+        if visible:  # HIP skips repeated entries
+            entry = list(dict.fromkeys(part.strip() for part in visible.split(",")))[index]
         return {"HIP_VISIBLE_DEVICES": entry}, {"rocm": 0}
     if device.vendor == "intel" and "xpu" in device.indices:
         index = device.indices.get("ze", device.indices["xpu"])
-        return {"ZE_AFFINITY_MASK": str(index)}, {"xpu": 0, "openvino": 0}
+        variables = {"ZE_AFFINITY_MASK": str(index)}
+        if environment.get("ONEAPI_DEVICE_SELECTOR"):  # its numbers count what the mask leaves
+            variables["ONEAPI_DEVICE_SELECTOR"] = "level_zero:*"
+        return variables, {"xpu": 0, "openvino": 0}
     return {}, {}

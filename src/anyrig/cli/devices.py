@@ -172,7 +172,8 @@ def _list_backends(device: Device, fix: FormatFix) -> list[str]:
     lines = [f"usable as {backend.selector} through {backend.reason}" for backend in opened]
     if not opened:
         lines = [f"{paint('not usable', 'warning')}:"]
-        lines += [f"  {backend.selector}: {backend.reason}" for backend in device.backends]
+        reasons = (f"  {backend.selector}: {backend.reason}" for backend in device.backends)
+        lines += dict.fromkeys(reasons)
         if device.advice.command:
             lines.append(f"  to fix: {fix(device.advice.command)}")
     return lines

@@ -391,23 +391,38 @@ def _describe_kfd_only(node: ComputeNode, system_memory: Memory) -> Device:
 # -- the order of ROCm ----------------------------------------------------------------------------
 
 
-def _rocm_visible(devices: Sequence[Device], value: str) -> list[Device]:
-    """Indices or `GPU-` ids, up to the first that matches nothing."""
+_ROCR = "ROCR_VISIBLE_DEVICES"
+
+
+def _rocm_visible(devices: Sequence[Device], variable: str, value: str) -> list[Device]:
+    """Indices or `GPU-` ids, up to the first that matches nothing.
+
+    An entry that is repeated ends ROCr's list and is skipped in HIP's.
+    """
     visible: list[Device] = []
     for entry in (part.strip() for part in value.split(",")):
-        if is_whole_number(entry) and int(entry) < len(devices):
-            device: Device | None = devices[int(entry)]
-        else:
-            # To ROCm a partition has the id of its card.
-            device = next((d for d in devices if entry.lower() in _rocm_ids(d)), None)
-        if device is None:
+        device = _rocm_entry(devices, entry, is_prefix=variable == _ROCR)
+        if device is None or (device in visible and variable == _ROCR):
             break
-        visible.append(device)
+        if device not in visible:
+            visible.append(device)
     return visible
 
 
-def _rocm_ids(device: Device) -> tuple[str, str]:
-    return device.id.lower(), device.id.lower().partition("/")[0]
+def _rocm_entry(devices: Sequence[Device], entry: str, *, is_prefix: bool) -> Device | None:
+    if is_whole_number(entry):
+        return devices[int(entry)] if int(entry) < len(devices) else None
+    # To ROCm a partition has the id of its card.
+    ids = [(device.id.lower(), device.id.lower().partition("/")[0]) for device in devices]
+    for device, own in zip(devices, ids, strict=True):
+        if entry.lower() in own:
+            return device
+    if not is_prefix or not entry.lower().startswith("gpu-") or len(entry) <= len("gpu-"):
+        return None
+    cards = {card for _, card in ids if card.startswith(entry.lower())}
+    if len(cards) != 1:
+        return None
+    return next(device for device, own in zip(devices, ids, strict=True) if own[1] in cards)
 
 
 # -- kernels in wheels ---------------------------------------------------------------------------
@@ -473,7 +488,9 @@ def _rocm_block(device: Device, host: HostFacts) -> DeviceReason | None:
         fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
         return None if host.facts.get(_ROCDXG) else explain(ReasonCode.NO_ROCDXG, fix)
     unlisted = device.has_note(_NOT_IN_KFD)
-    return kfd_block(host) or (explain(ReasonCode.NOT_IN_KFD) if unlisted else None)
+    # ROCr opens a render node for every GPU of kfd.
+    access = kfd_block(host) or host.render_block
+    return access or (explain(ReasonCode.NOT_IN_KFD) if unlisted else None)
 
 
 def kfd_block(host: HostFacts) -> DeviceReason | None:
@@ -542,7 +559,7 @@ class Amd(Vendor):
     libraries = {"rocm": "ROCm device"}
     synonyms = {"hip": "rocm"}
     borrowed_libraries = {"cuda": "rocm"}  # torch's ROCm build calls its devices cuda
-    visibility_variables = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    visibility_variables = (_ROCR, "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
     other_variables = (
         "HSA_OVERRIDE_GFX_VERSION", "HSA_ENABLE_DXG_DETECTION", "PYTORCH_HIP_ALLOC_CONF",
     )  # fmt: skip
@@ -606,7 +623,7 @@ class Amd(Vendor):
         variables = tuple(name for name in names if name in environment)
         visible = listed
         for name in variables:
-            visible = _rocm_visible(visible, environment[name])
+            visible = _rocm_visible(visible, name, environment[name])
         return VisibleOrder("rocm", listed, visible, variables)
 
     def read_torch_runtime(self, facts: Mapping[str, str], tag: str, system: str) -> str | None:

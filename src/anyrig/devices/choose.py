@@ -240,7 +240,7 @@ class _Chooser:
             text = f"{one.variable} lists {one.entry}, which does not exist"
             if self._strict:
                 raise DeviceNotFoundError(text, hint=_format_devices(self._machine))
-            self._warnings.append(f"{text}: ignored")
+            self._warnings.append(text)
 
     def _use_requested(self, request: DeviceRequest, found: tuple[Device, ...]) -> DeviceChoice:
         """The requested device, or the CPU with a warning if it cannot be used."""

@@ -38,7 +38,10 @@ _ARM_VECTORS = "asimd asimdhp asimddp fphp bf16 i8mm sve sve2 sme".split()
 _ARM_PARTS = {
     ("0x41", "0xd03"): "Cortex-A53", ("0x41", "0xd08"): "Cortex-A72",
     ("0x41", "0xd0b"): "Cortex-A76", ("0x41", "0xd0c"): "Neoverse N1",
-    ("0x41", "0xd40"): "Neoverse V1", ("0x41", "0xd49"): "Neoverse N2",
+    ("0x41", "0xd07"): "Cortex-A57", ("0x4e", "0x004"): "NVIDIA Carmel",
+    ("0x41", "0xd83"): "Neoverse V3AE", ("0x41", "0xd84"): "Neoverse V3",
+    ("0x41", "0xd8e"): "Neoverse N3", ("0x41", "0xd40"): "Neoverse V1",
+    ("0x41", "0xd49"): "Neoverse N2",
     ("0x41", "0xd4f"): "Neoverse V2", ("0x41", "0xd85"): "Cortex-X925",
     ("0x41", "0xd87"): "Cortex-A725", ("0x41", "0xd42"): "Cortex-A78AE",
     ("0xc0", "0xac3"): "Ampere-1", ("0x61", "0x022"): "Apple M1",
@@ -303,7 +306,9 @@ def _read_mac(system: HostProbe) -> Cpu:
         architecture=str(host.get("machine", "")),
         cores_total=cores,
         cores_usable=cores,
-        memory=Memory("unified", total, _mac_free(system)),
+        memory=Memory(
+            "unified", total, min(filter(None, (_mac_free(system), total)), default=None)
+        ),
         vectors=tuple(word for key, word in wanted.items() if facts.get(key) == "1"),
         limits=(rosetta,) if facts.get("sysctl.proc_translated") == "1" else (),
     )

@@ -12,21 +12,20 @@ from anyrig.devices.findings import Findings, warning
 from anyrig.devices.machine import Device, DeviceBackend, HostFacts, Machine
 from anyrig.devices.reasons import ReasonCode, explain
 from anyrig.devices.vendor import BackendSource
+from anyrig.devices.wheels import FIRST_TORCH
 from anyrig.install import format_install
 
 _TORCH_PACKAGE = "torch-directml"
 _ONNX_PACKAGE = "onnxruntime-directml"
 _PROVIDER = "DmlExecutionProvider"
 _PINNED_TORCH = "2.4.1"
-_FIRST_TORCH = "2.6"
-"""Of the extra `torch`."""
 
 
 def _check_torch(machine: Machine) -> Findings:
     installed = machine.host.installed
     if version := installed.versions.get(_TORCH_PACKAGE):
         text = f"{_TORCH_PACKAGE} {version} keeps torch at {_PINNED_TORCH}, has no autocast and is"
-        text += f" not developed any more; anyrig needs torch {_FIRST_TORCH} or newer"
+        text += f" not developed any more; anyrig needs torch {FIRST_TORCH} or newer"
         fix = f"pip uninstall -y {_TORCH_PACKAGE}"
         if installed.torch and installed.torch.version.startswith(_PINNED_TORCH):
             fix += f" && {format_install('torch', options='--upgrade')}"
@@ -58,7 +57,7 @@ class DirectML(BackendSource):
                 ReasonCode.TORCH_TOO_OLD,
                 package=f"{_TORCH_PACKAGE} {version}",
                 installed=_PINNED_TORCH,
-                required=_FIRST_TORCH,
+                required=FIRST_TORCH,
             )
             backends.append(DeviceBackend("torch", selector, "privateuseone", blocked=blocked))
         return backends

@@ -17,7 +17,7 @@ from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.devices.reasons import ReasonCode
 from anyrig.devices.vendors import SOURCES, VENDORS, vendor_of
 from anyrig.devices.webgpu import INSTALL as INSTALL_WEBGPU
-from anyrig.devices.wheels import CPU_FLAVOUR, PLAIN_ONNX
+from anyrig.devices.wheels import CPU_FLAVOUR, FIRST_TORCH, PLAIN_ONNX, parse_version
 from anyrig.install import format_install
 from anyrig.units import GIB, format_bytes, pluralize
 
@@ -96,7 +96,10 @@ def _check_wsl(machine: Machine) -> Findings:
         return
     present = {gpu.vendor for gpu in machine.gpus}
     vendors = [one for one in VENDORS.values() if one.name in present and one.wsl_advice]
-    if not vendors:
+    if not vendors and machine.platform.container:
+        text = "no GPU in this container: /dev/dxg of WSL2 is not mapped into it"
+        yield warn(text, "docker run --gpus all ...")
+    elif not vendors:
         text = "no GPU in WSL2: the Windows driver is too old or /dev/dxg is missing"
         yield warn(text, "wsl --update")
     for vendor in vendors:
@@ -110,7 +113,7 @@ def _check_sources(machine: Machine) -> Findings:
     failed = [report for report in machine.sources if report.state == "failed"]
     for report in failed:
         text = f"the {report.source} source failed: {report.reason}"
-        yield warn(text, "anyrig -vv devices")
+        yield warn(text, report.fix or "anyrig -vv devices")
     if not failed:
         found = [report.source for report in machine.sources if report.state == "found"]
         yield good(f"no source failed; devices from {', '.join(found)}")
@@ -123,7 +126,9 @@ def _check_limits(machine: Machine) -> Findings:
         if machine.platform.container
         else "cat /proc/self/cgroup shows the group that sets it",
         "rosetta": "install a Python built for arm64",
-        "affinity": "taskset -cp 0-$(($(nproc --all)-1)) $$",
+        "affinity": "raise the container's --cpuset-cpus"
+        if machine.platform.container
+        else "taskset -cp 0-$(($(nproc --all)-1)) $$",
     }
     for limit in machine.cpu.limits:
         yield warn(limit.message, fixes[limit.kind])
@@ -180,11 +185,17 @@ def _check_torch_build(machine: Machine) -> Findings:
         fix = find_torch_install(machine)
         yield good(text if fix else f"{text}; it has no wheels for this system", fix)
         return
+    version = parse_version(torch.version)
+    if version and version < (parse_version(FIRST_TORCH) or version):
+        text = f"{torch.title} is too old: anyrig needs {FIRST_TORCH} or newer"
+        yield warn(text, _find_torch_fix(gpus, machine) or format_install("anyrig[torch]"))
+        return
     unserved = [gpu for gpu in gpus if vendor_of(gpu).torch_flavour != torch.flavour]
-    if not unserved or any(_has_torch(gpu) for gpu in gpus):
+    fix = _find_torch_fix(unserved, machine)
+    serves_another = len(unserved) < len(gpus)  # the other checks tell about that one
+    if not unserved or any(_has_torch(gpu) for gpu in gpus) or (serves_another and not fix):
         yield good(torch.title)
         return
-    fix = _find_torch_fix(unserved, machine)
     target = "the CPU only" if torch.flavour == CPU_FLAVOUR else "another brand"
     names = ", ".join(title_of(gpu) for gpu in unserved)
     make = broken if fix else warn

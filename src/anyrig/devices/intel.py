@@ -189,6 +189,26 @@ def _sysfs_bytes(system: HostProbe, card: pci.PciDevice) -> int:
     return sum(sizes) or system.read_number(f"{card.folder}/lmem_total_bytes") or 0
 
 
+# -- the order of Level Zero ----------------------------------------------------------------------
+
+
+def _is_selected(selector: str, number: int) -> bool:
+    """Whether ONEAPI_DEVICE_SELECTOR leaves a GPU of Level Zero to SYCL, which torch uses.
+
+    Terms are `backend:devices` between semicolons; a `!` before one discards.
+    """
+    terms = [term.strip() for term in selector.lower().split(";")]
+    is_accepted = all(term.startswith("!") for term in terms)
+    for term in terms:
+        backend, _, devices = term.removeprefix("!").partition(":")
+        names = [name.strip().partition(".")[0] for name in devices.split(",")]
+        if backend in ("level_zero", "*") and not {"*", "gpu", str(number)}.isdisjoint(names):
+            if term.startswith("!"):
+                return False
+            is_accepted = True
+    return is_accepted
+
+
 # -- the vendor ----------------------------------------------------------------------------------
 
 
@@ -212,8 +232,8 @@ class Intel(Vendor):
     found_on = ("Linux",)
     needs_render_node = True
     libraries = {"xpu": "XPU device"}
-    visibility_variables = ("ZE_AFFINITY_MASK",)
-    other_variables = ("ZE_FLAT_DEVICE_HIERARCHY", "ONEAPI_DEVICE_SELECTOR")
+    visibility_variables = ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR")
+    other_variables = ("ZE_FLAT_DEVICE_HIERARCHY",)
     packages = ("intel-extension-for-pytorch",)
     onnx_packages = {"onnxruntime-openvino": ("OpenVINOExecutionProvider",)}
     torch_flavour = "xpu"
@@ -251,15 +271,21 @@ class Intel(Vendor):
         return AdapterFacts(family.architecture, None, family.features, family.integrated)
 
     def find_order(self, devices: list[Device], environment: Mapping[str, str]) -> VisibleOrder:
-        """ZE_AFFINITY_MASK lists devices or tiles (`0.1`); Level Zero counts cards first."""
+        """ZE_AFFINITY_MASK lists devices or tiles (`0.1`); Level Zero counts cards first.
+
+        ONEAPI_DEVICE_SELECTOR applies to what is left. An empty value hides nothing.
+        """
         order = sorted(devices, key=lambda d: d.memory.kind == "unified")
         order = [device.with_index("ze", number) for number, device in enumerate(order)]
-        value = environment.get("ZE_AFFINITY_MASK", "")
-        if not value.strip():  # an empty mask hides nothing
-            return VisibleOrder("xpu", order, order)
-        numbers = [entry.strip().partition(".")[0] for entry in value.split(",")]
-        visible = [device for number, device in enumerate(order) if str(number) in numbers]
-        return VisibleOrder("xpu", order, visible, self.visibility_variables)
+        values = {name: environment.get(name, "").strip() for name in self.visibility_variables}
+        mask, selector = values.values()
+        visible = order
+        if mask:
+            numbers = [entry.strip().partition(".")[0] for entry in mask.split(",")]
+            visible = [device for number, device in enumerate(order) if str(number) in numbers]
+        if selector:
+            visible = [device for n, device in enumerate(visible) if _is_selected(selector, n)]
+        return VisibleOrder("xpu", order, visible, tuple(name for name in values if values[name]))
 
     def add_indices(self, devices: Sequence[Device]) -> Sequence[Device]:
         """OpenVINO counts the processor's own graphics first: `GPU.0` is the integrated one."""

@@ -9,7 +9,7 @@ table is unknown; it is not guessed from its neighbours.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -83,6 +83,13 @@ _NO_TENSOR_CORES = (
 # Systems on a chip: their memory is the machine's.
 _INTEGRATED = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)})
 # Of these, the ones that share no machine code with the rest of their major version.
+_TEGRA = {
+    "tegra210": ("Tegra X1", (5, 3)),
+    "tegra186": ("Tegra X2", (6, 2)),
+    "tegra194": ("Xavier", (7, 2)),
+    "tegra234": ("Orin", (8, 7)),
+    "tegra264": ("Thor", (11, 0)),
+}
 _OWN_CODE = frozenset({(5, 3), (6, 2), (7, 2), (8, 7), (10, 1)})
 _RENAMED = ((10, 1), (11, 0))  # Thor: sm_101 in CUDA 12.9, sm_110 from 13 on
 # NVML's architecture numbers, for capabilities that are not in the table.
@@ -145,19 +152,48 @@ def can_run(capability: Capability, kernels: tuple[str, ...]) -> bool:
 
 # -- discovery through NVML ----------------------------------------------------------------------
 
+_NOT_LISTED = "NOT_LISTED"
 _COMPUTE_PROHIBITED = 2  # NVML_COMPUTEMODE_PROHIBITED
 _VGPU_GUEST = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU
-_NVML_FIXES = {
+_KERNEL_LOG = "nvidia-smi; sudo dmesg | grep -i nvrm"
+_DRIVER_FIXES = {
     "NVML_ERROR_DRIVER_NOT_LOADED": "sudo modprobe nvidia",
     "NVML_ERROR_LIB_RM_VERSION_MISMATCH": "sudo reboot",
     "NVML_ERROR_NO_PERMISSION": "ls -l /dev/nvidia*",
-    "NVML_ERROR_GPU_IS_LOST": "sudo nvidia-smi --gpu-reset",
-    PYNVML_MISSING: format_install("nvidia-ml-py"),
+    "NVML_ERROR_GPU_IS_LOST": "sudo reboot",
+    "NVML_ERROR_TIMEOUT": "sudo reboot",
+    "NVML_ERROR_IRQ_ISSUE": "sudo reboot",
+    "NVML_ERROR_RESET_REQUIRED": "sudo nvidia-smi --gpu-reset",
 }
+# What NVML answers for a GPU that has fallen off the bus or stopped.
+_LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED")
 
 
-def _nvml_fix(error: Unavailable) -> str:
-    return _NVML_FIXES.get(error.code, "nvidia-smi")
+def _is_missing(error: Unavailable) -> bool:
+    """Whether the driver's library is not installed, rather than failing."""
+    # On Windows pynvml itself looks for the library, and reports an NVML error.
+    return isinstance(error, NotFound) or error.code == "NVML_ERROR_LIBRARY_NOT_FOUND"
+
+
+def _driver_fix(error: Unavailable, platform: Platform) -> str:
+    """What makes the driver work on this system."""
+    if error.code == PYNVML_MISSING:
+        return format_install("nvidia-ml-py")
+    if platform.container:
+        if _is_missing(error):
+            return "docker run --gpus all ... (with nvidia-container-toolkit on the host)"
+        return "restart the container; if that does not help, run nvidia-smi on its host"
+    if platform.wsl:
+        return "docs/troubleshooting.md#wsl2"
+    if platform.system == "Windows":
+        return "install the NVIDIA driver: https://www.nvidia.com/drivers"
+    if not _is_missing(error):
+        return _DRIVER_FIXES.get(error.code, _KERNEL_LOG)
+    if "Ubuntu" in platform.distribution:
+        return "sudo ubuntu-drivers install"
+    if "Debian" in platform.distribution:
+        return "sudo apt install nvidia-driver"
+    return "install the NVIDIA driver from your distribution"
 
 
 def _query(system: HostProbe, function: str, handle: str = "") -> Any:
@@ -258,6 +294,29 @@ def _describe_instance(system: HostProbe, gpu: Device, number: int) -> Device:
     )
 
 
+def _describe_jetson(system: HostProbe, memory: Memory) -> Iterator[Device]:
+    """The GPU of a Jetson: before JetPack 6 it has no NVML, and none of them is on the bus."""
+    compatible = system.read_text("/sys/firmware/devicetree/base/compatible")
+    found = re.search(r"nvidia,(tegra\d+)", compatible)
+    if not found or found[1] not in _TEGRA:
+        return
+    name, capability = _TEGRA[found[1]]
+    architecture, features = describe_capability(capability, name)
+    release = re.search(r"R(\d+).*?REVISION: ([\d.]+)", system.read_text("/etc/nv_tegra_release"))
+    yield Device(
+        id=found[1],
+        kind="gpu",
+        vendor=NAME,
+        name=f"NVIDIA {name}",
+        architecture=architecture,
+        capability=f"{capability[0]}.{capability[1]}",
+        memory=replace(memory, kind="unified", note="shared with the system"),
+        driver="nvgpu",
+        driver_version=f"L4T {release[1]}.{release[2]}" if release else None,
+        features=features,
+    )
+
+
 def _describe_card(system: HostProbe, card: pci.PciDevice, blocked: DeviceReason) -> Device:
     """A card on the bus that NVML does not describe."""
     listed = system.hardware_name("pci", card.pci_id)
@@ -278,23 +337,37 @@ def _describe_card(system: HostProbe, card: pci.PciDevice, blocked: DeviceReason
 
 
 def _driver_block(card: pci.PciDevice, error: Unavailable, platform: Platform) -> DeviceReason:
-    if "Ubuntu" in platform.distribution:
-        install = "sudo ubuntu-drivers install"
-    elif "Debian" in platform.distribution:
-        install = "sudo apt install nvidia-driver"
-    else:
-        install = "install the NVIDIA driver from your distribution"
+    """Why NVML does not describe a card on the bus."""
+    fix = _driver_fix(error, platform)
     if card.driver in ("nouveau", "nova_core"):
-        fix = f"{install} && sudo reboot"
+        install = _driver_fix(NotFound("driver"), platform)
+        then = " && sudo reboot" if install.startswith("sudo ") else ", then reboot"
+        fix = install + then
         return explain(ReasonCode.WRONG_DRIVER, fix, driver=card.driver, feature="CUDA")
     if card.driver == "vfio-pci":
         return explain(ReasonCode.PASSED_THROUGH)
-    missing = isinstance(error, NotFound)
-    if missing and platform.container:
-        fix = "docker run --gpus all ... (with nvidia-container-toolkit on the host)"
+    if error.code == PYNVML_MISSING:
+        return explain(ReasonCode.NOT_INSTALLED, fix, package="nvidia-ml-py")
+    if error.code == _NOT_LISTED:
+        return explain(ReasonCode.NOT_IN_NVML, _KERNEL_LOG)
+    if _is_missing(error) and platform.container:
         return explain(ReasonCode.DRIVER_NOT_IN_CONTAINER, fix, container=platform.container)
-    fix = install if missing else _nvml_fix(error)
+    if _is_missing(error) and not card.driver:
+        return explain(ReasonCode.NO_DRIVER, fix)
     return explain(ReasonCode.DRIVER_FAILED, fix, error=error)
+
+
+def _check_answers(system: HostProbe, index: int) -> None:
+    """Raise if a GPU does not answer: NVML still lists one that has fallen off the bus."""
+    handle = str(index)
+    if _query(system, "nvmlDeviceGetUUID", handle) is None:
+        system.nvml("nvmlDeviceGetName", handle)
+    for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability"):
+        try:
+            system.nvml(function, handle)
+        except Unavailable as error:
+            if error.code in _LOST:
+                raise
 
 
 # -- the order of CUDA ----------------------------------------------------------------------------
@@ -451,6 +524,8 @@ def compute_block(host: HostFacts) -> DeviceReason | None:
 def _torch_block(device: Device, host: HostFacts) -> DeviceReason | None:
     torch, fix = host.installed.torch, VENDOR.find_torch_fix(device, host)
     if torch is None:
+        if not fix:
+            return _wheel_block(device, "torch")
         return host.torch_block(VENDOR.torch_flavour, VENDOR.torch_title, fix)
     return (
         compute_block(host)
@@ -466,8 +541,13 @@ def _onnx_cuda(device: Device, host: HostFacts, selector: str) -> DeviceBackend:
         runtime, kernels = _onnx_build(host, version)
         if kernels and not _build_block(device, host, "", "", runtime, kernels):
             fix = host.onnx_command(requirement)
-    blocked = None
-    if package := host.installed.package_of(provider):
+        elif kernels and VENDOR.has_kernels(device, kernels) and not fix:
+            fix = _find_driver_update(device, host)
+    package, blocked = host.installed.package_of(provider), None
+    if not package and not fix and device.capability:
+        blocked = _wheel_block(device, "onnxruntime-gpu")
+        return DeviceBackend("onnx", selector, provider, blocked=blocked)
+    if package:
         version = host.installed.versions[package]
         runtime, kernels = _onnx_build(host, version)
         blocked = compute_block(host) or _build_block(
@@ -476,9 +556,23 @@ def _onnx_cuda(device: Device, host: HostFacts, selector: str) -> DeviceBackend:
     return host.onnx_backend(selector, provider, "onnxruntime-gpu", fix, blocked)
 
 
+def _wheel_block(device: Device, package: str) -> DeviceReason:
+    return explain(ReasonCode.NO_WHEEL, package=package, platform=device.capability_title)
+
+
 def _onnx_build(host: HostFacts, version: str) -> tuple[str, tuple[str, ...] | None]:
     windows = host.platform.system == "Windows"
     return find_onnx_gpu_build(version, arm=host.platform.is_arm, windows=windows)
+
+
+def _find_driver_update(device: Device, host: HostFacts) -> str:
+    """What to do if the driver supports no CUDA that wheels are built with."""
+    if not driver_is_too_old(host, "12.0"):
+        return ""
+    last = (parse_capability(device.capability) or (8, 0)) < (7, 5)
+    return (
+        f"update the NVIDIA driver to {'580, the last for this card' if last else '580 or newer'}"
+    )
 
 
 def driver_is_too_old(host: HostFacts, runtime: str) -> bool:
@@ -515,12 +609,17 @@ def _in_nvml(gpu: Device) -> bool:
     return "nvml" in gpu.indices
 
 
+def _is_working(gpu: Device) -> bool:
+    """Whether the driver drives it: a Jetson's has no NVML."""
+    return _in_nvml(gpu) or (gpu.hardware_block is None and not gpu.notes)
+
+
 def _check_driver(machine: Machine) -> Findings:
     """The driver works for every card on the bus."""
     report = next((r for r in machine.sources if r.source == NAME), None)
     gpus = list(machine.gpus_of(NAME))
     for gpu in gpus:
-        if _in_nvml(gpu) or _is_outside(gpu):
+        if _is_working(gpu) or _is_outside(gpu):
             continue  # or explained by `nvidia-container`
         reasons = [str(gpu.hardware_block)] if gpu.hardware_block else []
         reasons += [note.message for note in gpu.notes]
@@ -530,8 +629,8 @@ def _check_driver(machine: Machine) -> Findings:
         )
         # If DirectX or the registry lists it while NVML does not, it may work all the same.
         make = warning if gpu.notes else broken
-        yield make(text, fix or "nvidia-smi", gpu)
-    working = [gpu for gpu in gpus if _in_nvml(gpu)]
+        yield make(text, fix or _KERNEL_LOG, gpu)
+    working = [gpu for gpu in gpus if _is_working(gpu)]
     if working:
         cuda = machine.host.facts.get(_CUDA_DRIVER, "")
         version = working[0].driver_version or "of unknown version"
@@ -539,7 +638,7 @@ def _check_driver(machine: Machine) -> Findings:
     elif not gpus and report and report.state == "failed":
         text = f"the NVIDIA driver library is installed but fails to start: {report.reason}"
         make = broken if machine.platform.container else warning
-        yield make(text, report.fix or "nvidia-smi")
+        yield make(text, report.fix)
 
 
 def _is_outside(gpu: Device) -> bool:
@@ -704,24 +803,26 @@ class Nvidia(Vendor):
             count = int(system.nvml("nvmlDeviceGetCount"))
         except Unavailable as error:
             blocked = [_describe_card(system, c, _driver_block(c, error, platform)) for c in cards]
-            # On Windows pynvml itself looks for the library, and reports an NVML error.
-            missing = isinstance(error, NotFound) or error.code == "NVML_ERROR_LIBRARY_NOT_FOUND"
-            state: SourceState = "nothing" if missing and not cards else "failed"
-            return blocked, SourceReport(NAME, state, str(error), _nvml_fix(error))
+            jetson = [] if cards else list(_describe_jetson(system, memory))
+            if jetson:
+                return jetson, SourceReport(NAME, "found", f"{jetson[0].name}, without NVML")
+            state: SourceState = "nothing" if _is_missing(error) and not cards else "failed"
+            return blocked, SourceReport(NAME, state, str(error), _driver_fix(error, platform))
         devices: list[Device] = []
         lost: list[DeviceReason] = []
         for index in range(count):
             try:
-                if _query(system, "nvmlDeviceGetUUID", str(index)) is None:
-                    system.nvml("nvmlDeviceGetName", str(index))
+                _check_answers(system, index)
                 devices += _describe(system, index, driver, memory)
             except Unavailable as error:
-                lost.append(explain(ReasonCode.LOST, "sudo reboot", index=index, error=error))
+                fix = _driver_fix(error, platform)
+                fix = "sudo reboot" if fix == _KERNEL_LOG else fix
+                lost.append(explain(ReasonCode.LOST, fix, index=index, error=error))
         listed = {device.pci_address for device in devices}
         unlisted = [card for card in cards if card.address not in listed]
         report = f"driver {driver or 'of unknown version'}, {pluralize(count, 'GPU')} in NVML"
         if lost:
-            report += f"; {lost[0]}"
+            report += f"; {pluralize(len(lost), 'GPU')} {lost[0]}"
             # Cards bound to NVIDIA's driver that NVML does not describe are the lost ones, if their
             # number matches.
             bound = [card for card in unlisted if card.driver in ("nvidia", "")]
@@ -738,16 +839,18 @@ class Nvidia(Vendor):
             # The bus shows all cards of the host, NVML only those of the container.
             report += f"; {pluralize(len(unlisted), 'more card')} of the host not in this container"
         else:
-            problem = Unavailable("NVML does not list this PCI device")
+            problem = Unavailable("NVML does not list this PCI device", _NOT_LISTED)
             devices += [
                 _describe_card(system, card, _driver_block(card, problem, platform))
                 for card in unlisted
             ]
+        if any("nvml" not in device.indices for device in devices):
+            devices.sort(key=lambda device: device.pci_address or "")  # NVML's order
         return devices, SourceReport(NAME, "found" if devices else "nothing", report)
 
     def describe_adapter(self, pci_device: int) -> AdapterFacts:
         # NVML describes NVIDIA's cards: something is wrong with one that DirectX alone lists.
-        return AdapterFacts(note=DeviceNote("not_in_nvml", "NVML does not list it"))
+        return AdapterFacts(note=DeviceNote(_NOT_LISTED, "NVML does not list it"))
 
     def read_facts(self, system: HostProbe) -> Mapping[str, str]:
         version = _query(system, "nvmlSystemGetCudaDriverVersion")
@@ -775,6 +878,13 @@ class Nvidia(Vendor):
 
     def list_backends(self, device: Device, host: HostFacts) -> list[DeviceBackend]:
         selector, torch = device.selector_for("cuda"), host.installed.torch
+        if device.has_note(_NOT_LISTED) and not host.facts.get(_CUDA_DRIVER):
+            fix = _driver_fix(Unavailable("", "NVML_ERROR_LIBRARY_NOT_FOUND"), host.platform)
+            blocked = explain(ReasonCode.NOT_IN_NVML, fix)
+            return [
+                DeviceBackend("torch", selector, "cuda", blocked=blocked),
+                DeviceBackend("onnx", selector, "CUDAExecutionProvider", blocked=blocked),
+            ]
         unlisted = torch is not None and torch.kernels is None
         check = "; run `anyrig doctor` to check its kernels" if unlisted else ""
         onnx = _onnx_cuda(device, host, selector)
@@ -805,10 +915,9 @@ class Nvidia(Vendor):
             return "install torch from NVIDIA JetPack"
         if capability < ((8, 0) if arm else (5, 0)):
             return ""  # no official wheel has kernels for it
+        if update := _find_driver_update(device, host):
+            return update
         driver = (parse_version(host.facts.get(_CUDA_DRIVER, "")) or (13, 0))[0]
-        if driver < 12:
-            last = "580, the last for this card" if capability < (7, 5) else "580 or newer"
-            return f"update the NVIDIA driver to {last}"
         if capability >= (10, 0) and driver == 12:
             return host.torch_command("torch<2.12", "cu128")
         if capability < (7, 5) or driver == 12:

@@ -28,12 +28,13 @@ class ReasonCode(StrEnum):
     PASSED_THROUGH = "passed_through", "passed through to a virtual machine (vfio-pci)"
     NO_DRIVER = "no_driver", "no driver is loaded for it"
     WRONG_DRIVER = "wrong_driver", "it uses the {driver} driver, which does not support {feature}"
-    DRIVER_FAILED = "driver_failed", "the NVIDIA driver is not responding: {error}"
+    DRIVER_FAILED = "driver_failed", "the NVIDIA driver does not work: {error}"
     DRIVER_NOT_IN_CONTAINER = (
         "driver_not_in_container",
         "the NVIDIA driver is not available in this {container} container",
     )
-    LOST = "lost", "GPU {index} is not responding: {error}"
+    NOT_IN_NVML = "not_in_nvml", "the NVIDIA driver does not list it"
+    LOST = "lost", "not responding: {error}"
 
     # A backend cannot use the device.
     NOT_INSTALLED = "not_installed", "{package} is not installed"

@@ -22,13 +22,19 @@ def apply_visibility(
     """The devices with their library indices; the hidden ones are blocked."""
     found = {device.id: device for device in devices}
     for vendor in VENDORS.values():
-        own = [d for d in devices if d.vendor == vendor.name and not d.hardware_block]
+        own = [d for d in devices if d.vendor == vendor.name and _is_counted(d)]
         for device in _number_devices(vendor, own, environment, platform):
             found[device.id] = device
     numbered: Sequence[Device] = [found[device.id] for device in devices]
     for vendor in VENDORS.values():
         numbered = vendor.add_indices(numbered)
     return tuple(numbered)
+
+
+def _is_counted(device: Device) -> bool:
+    """Whether libraries count it: CUDA also counts a GPU that its compute mode forbids to use."""
+    block = device.hardware_block
+    return block is None or block.code is ReasonCode.COMPUTE_PROHIBITED
 
 
 def _number_devices(
@@ -44,6 +50,9 @@ def _number_devices(
     visible = {device.id for device in order.visible}
     for device in order.devices:
         if device.id not in visible:
+            if device.hardware_block:
+                yield device
+                continue
             hiding = _find_hiding(device, vendor, devices, environment)
             setting = " and ".join(f"{name}={environment[name]}" for name in hiding)
             fix = platform.unset_command(*hiding)

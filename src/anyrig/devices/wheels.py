@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Version = tuple[int, int]
 PLAIN_ONNX = "onnxruntime"
 CPU_FLAVOUR = "cpu"
+FIRST_TORCH = "2.6"
+"""Of the extra `torch`."""
 _UNKNOWN_FLAVOUR = "unknown"
 # Beside those of vendors. Nothing else of what a person has installed is read or recorded.
 _PACKAGES = ("torch", "flash-attn", "triton", "triton-windows")
