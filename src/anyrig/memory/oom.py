@@ -46,7 +46,7 @@ _LOST_CLASSES = {("onnxruntime", "DeviceReset")}
 _WINDOWS_CODES = (8, 14, 1455)  # not enough memory, out of memory, paging file too small
 # torch.AcceleratorError.error_code: cudaError_t, and hipError_t where they agree.
 _CODE_OOM = 2
-_CODES_LOST = {214, 220, 226, 700, 702, 710, *range(714, 720), 721, 999}
+_CODES_LOST = {214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 999}
 # Their text is somebody's data, or describes a bug in the program.
 _TEXT_IGNORED = (
     LookupError, ValueError, AssertionError, ImportError, SyntaxError, NameError, AttributeError,

@@ -19,6 +19,11 @@ MemoryLocation = Literal["device", "host"]
 # Where a statement begins: "If you see CUDA out of memory, ..." is advice, not a failure, and
 # "the text 'CUDA out of memory'" quotes what somebody wrote.
 _START = r"(?:^|(?:[\n:;\])}>(]|(?<!\w )['\"`])[ \t]{0,8}|\s-\s|Error\s)"
+# What follows a statement: "CUDA out of memory handling is disabled" is none.
+_END = (
+    r"(?=\s{0,8}(?:$|[^\s\w])| (?:and|at|before|during|error|exception|for|from|in|occurred|on|or"
+    r"|to|when|while|with|[Tt]r(?:ied|ying))\b)"
+)
 _AMOUNT = r"\d[\d.,]{0,40}\s?(?:bytes|[KMGTP]i?B?\b)"
 _GPU = r"\b(?:CUDA|Cuda|cuda|HIP|Hip|hip|ROCm)\b"
 # What stands between "CUDA error" and "out of memory": codes, file names, brackets. The first
@@ -30,9 +35,14 @@ _CODE = (
 )
 _FAILED = r"(?: \w{1,40}+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE
 
+# An error number of Windows: bare digits may be anything.
+_HRESULT = r"(?:\b0x|\btid\(\w{1,16}\) |\b(?:HRESULT|hr|[Ee]rror|[Cc]ode|status)[ :=(]{1,3})"
+
 DEVICE = (
     # torch's caching allocators, its MPS and its cudaMallocAsync allocator
-    _START + r"(?:CUDA|HIP|ROCm|XPU|MPS(?: backend)?|NPU|MTIA|MUSA|MLU|HPU|GPU) out of memory\b",
+    _START
+    + r"(?:CUDA|HIP|ROCm|XPU|MPS(?: backend)?|NPU|MTIA|MUSA|MLU|HPU|GPU) out of memory\b"
+    + _END,
     r"\b[A-Z]\w{2,12}(?: backend)? out of memory\. \(?(?:Tried|tried) to allocate\b",
     r"\bMODULE:PT_DEVMEM Allocation failed\b",  # Gaudi
     r"\bAllocation on device ?\S* would exceed allowed memory\b",
@@ -45,7 +55,8 @@ DEVICE = (
     # the CUDA and HIP run-time, as torch, ONNX Runtime, TensorRT, NCCL, CTranslate2 quote it
     _GPU + _FAILED + r"[Oo]ut of memory\b",
     r"\b(?:CUDA|HIP|ROCM|ROCm|[Cc]uda (?:Runtime|Driver)):? \(?out of memory\b(?=\)|$|\n)",
-    r"\bTriton Error \[(?:CUDA|HIP)\]: out of memory\b",
+    r"\bTriton Error \[\w{2,8}\]: {1,2}(?:Code: \d{1,4}, Mess?s?age: )?out of memory\b",
+    r"\bFailed to CUDA (?:host )?(?:[cm])?alloc(?: async)? \d+ bytes\b",  # NCCL
     r"\b(?:cuda|hip|cu|musa)\w{0,20}(?:[Mm]alloc|Alloc|MemCreate|CtxCreate)\w{0,20}\b"
     r"[^\n]{0,80}?\bout of memory\b",
     r"\b(?:cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY)\b",
@@ -65,7 +76,8 @@ DEVICE = (
     # ONNX Runtime's arena and its providers
     r"\bFailed to allocate memory for requested buffer of size \d+",
     r"\bAvailable memory of \d+ is smaller than requested bytes of \d+",
-    r"\b(?:0x)?8007000[Ee]\b",
+    _HRESULT + r"8007000[Ee]\b",
+    r"\b8007000[Ee] [A-Z][a-z]",
     r"\bE_OUTOFMEMORY\b",
     _START
     + r"Not enough (?:memory resources are|storage is) available to (?:complete|process) this",
@@ -101,7 +113,8 @@ DEVICE = (
     r"\bRan out of memory in memory space \w+",
     r"\bDst tensor is not initialized\b",
     r"\bOut of memory error on (?:GPU|CPU|XPU|\w+ device)\b",
-    r"\b[Oo]ut of memory (?:while trying to allocate|when allocating|allocating|to allocate) \d",
+    r"\b[Oo]ut of memory (?:while trying to allocate|when allocating|allocating|to allocate) "
+    + _AMOUNT,
     r"\b(?:failed|unable) to allocate (?:CUDA|ROCm|Metal|Vulkan|SYCL|CANN|backend|compute)\w*"
     r" (?:pp |tg )?buffers?\b",
     r"\bfailed to allocate buffer for kv cache\b",
@@ -125,6 +138,9 @@ HOST = (
     r"\(-4:?[^)\n]{0,24}\) Failed to allocate \d+ bytes\b",  # OpenCV
     r"\b[Mm]emory allocation error 12: \d+ bytes\b",  # Core ML's Espresso
     r"\bcould not allocate pinned (?:host )?memory\b",
+    r"\bNVRTC_ERROR_OUT_OF_MEMORY\b",
+    r"(?:^|\n)LLVM ERROR: out of memory\b",
+    r"\bMemory allocation still failed after \d+ retries\b",  # OpenBLAS
 )
 
 # An allocation that failed, in any library's words.
@@ -134,6 +150,7 @@ ANY = (
     _CANNOT + r"(?:enough |more |any )?(?:GPU |CPU |device |host |video )?memory\b",
     _CANNOT + r"memory of \d+ size\b",
     r"\b[Mm]emory allocation (?:has )?fail(?:ed|ure)\b",
+    r"\b[Nn]ot enough (?:GPU |CPU |device |host |video )?memory to allocate\b",
     r"\binsufficient memory \(attempted to allocate\b",
 )
 # But not disk space, nor the loader's block of thread-local data.
@@ -157,10 +174,13 @@ LOST = (
     r"\bdevice-side assert triggered\b",
     r"\bunspecified launch failure\b",
     r"\buncorrectable (?:ECC|NVLink) error\b",
+    _GPU + r" error: Invalid access of peer GPU memory over nvlink or a hardware error\b",
+    r"\bHW Exception by GPU node\b",  # ROCr
     r"\bthe launch timed out and was terminated\b",
     r"\ban illegal instruction was encountered\b",
     _GPU + _FAILED + r"(?:misaligned address|invalid program counter|hardware stack error"
-    r"|operation not supported on global/shared address space|unknown error)\b",
+    r"|operation not supported on global/shared address space|context is destroyed"
+    r"|unknown error)\b",
     r"\bcudaError(?:IllegalAddress|Assert|Launch(?:Failure|Timeout)|ECCUncorrectable"
     r"|IllegalInstruction|MisalignedAddress|HardwareStackError|InvalidPc|NvlinkUncorrectable)\b",
     r"\bCUDA_ERROR_(?:ILLEGAL_(?:ADDRESS|INSTRUCTION)|ASSERT|LAUNCH_(?:FAILED|TIMEOUT)"
@@ -171,7 +191,8 @@ LOST = (
     r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR)_DEVICE_LOST\b",
     r"\b(?:VK_)?ERROR_DEVICE_LOST\b|\bErrorDeviceLost\b",
     r"\bDXGI_ERROR_(?:DEVICE_(?:REMOVED|HUNG|RESET)|DRIVER_INTERNAL_ERROR)\b",
-    r"\b(?:0x)?887[Aa]00(?:0[567]|20)\b",
+    _HRESULT + r"887[Aa]00(?:0[567]|20)\b",
+    r"\b887[Aa]00(?:0[567]|20) [A-Z][a-z]",
     r"\bGPU device instance has been suspended\b",
     r"\bThe GPU will not respond to more commands\b",
     r"\bGPU is lost\b|\bGPU_IS_LOST\b|\bGPU has fallen off the bus\b|\bfallen off the bus\b",
@@ -182,10 +203,12 @@ LOST = (
 )  # fmt: skip
 
 # Host memory, although a device's library reports it.
+# Before a quoted name: "after throwing an instance of 'std::bad_alloc'".
+_NAMES_ERRORS = frozenset("code error exception failure of result returned status with".split())
 _HOST_HINT = (
     r"pinned (?:host )?memory|cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|hipHostMalloc"
     r"|cudaHostRegister|bytes on host\b|device:CPU:|by allocator \w*cpu\b|OUT_OF_HOST_MEMORY"
-    r"|OutOfHostMemory|HOST_ALLOC|memory error on CPU\b"
+    r"|OutOfHostMemory|HOST_ALLOC|memory error on CPU\b|\[WinError |CUDA host alloc\b"
 )
 _DEVICE_HINT = (
     r"\bGPU|\bCUDA|\bcuda|\bHIP\b|\bXPU|\bVRAM|\bMetal\b|\bVulkan|\b(?:from|on) device\b|\bdml"
@@ -249,8 +272,7 @@ _TOTAL = (
 
 def find_shortage(text: str) -> tuple[MemoryLocation, bool] | None:
     """Which memory a text says has run out, and whether that broke the device's context."""
-    fatal, device = _any(FATAL).search(text), _any(DEVICE).search(text)
-    host = _any(HOST).search(text)
+    fatal, device, host = (_search(one, text) for one in (FATAL, DEVICE, HOST))
     if not (fatal or device or host or _is_generic_failure(text)):
         return None
     if re.search(_HOST_HINT, text):
@@ -260,14 +282,34 @@ def find_shortage(text: str) -> tuple[MemoryLocation, bool] | None:
     return ("device" if not host and re.search(_DEVICE_HINT, text) else "host"), False
 
 
+def _search(patterns: tuple[str, ...], text: str) -> re.Match[str] | None:
+    """The first match that is not a file's name or a word that the text is about."""
+    return next((one for one in _any(patterns).finditer(text) if not _is_name(text, one)), None)
+
+
+def _is_name(text: str, match: re.Match[str]) -> bool:
+    """Whether a match is in a file's name, or is what the text is about: voice 'std::bad_alloc'."""
+    start, end = match.span()
+    if re.compile(r"[\w-]{0,40}\.[a-z][a-z0-9]{0,4}\b").match(text, end):
+        return True
+    if re.search(r"\s", match[0]):
+        return False
+    if text[start - 1 : start] in ("/", "\\"):
+        return True
+    before = re.search(r"(\w+) ['\"`]$", text[max(0, start - 40) : start])
+    return (
+        bool(before) and text[end : end + 1] in ("'", '"', "`") and before[1] not in _NAMES_ERRORS
+    )
+
+
 def _is_generic_failure(text: str) -> bool:
     return any(
-        _any(ANY).search(line) and not re.search(_NOT_MEMORY, line) for line in text.splitlines()
+        _search(ANY, line) and not re.search(_NOT_MEMORY, line) for line in text.splitlines()
     )
 
 
 def mentions_device_loss(text: str) -> bool:
-    return _any(LOST).search(text) is not None
+    return _search(LOST, text) is not None
 
 
 def parse_amounts(text: str) -> tuple[int | None, int | None, int | None]:
