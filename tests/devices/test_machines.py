@@ -333,7 +333,7 @@ def test_blocked_gpu(machine: Load, name: str, number: int, reason: str, fix: st
     assert block.fix.startswith(fix)
 
 
-NVML_FAILURES = [
+NVML_FAILURES: list[tuple[str, dict[str, Any], str]] = [
     # what NVML answers, where, and what is advised
     ("NVML_ERROR_TIMEOUT: Timeout", {}, "sudo reboot"),
     ("NVML_ERROR_UNKNOWN: Unknown Error", {}, "nvidia-smi; sudo dmesg"),

@@ -297,9 +297,9 @@ def _is_name(text: str, match: re.Match[str]) -> bool:
     if text[start - 1 : start] in ("/", "\\"):
         return True
     before = re.search(r"(\w+) ['\"`]$", text[max(0, start - 40) : start])
-    return (
-        bool(before) and text[end : end + 1] in ("'", '"', "`") and before[1] not in _NAMES_ERRORS
-    )
+    if before is None or before[1] in _NAMES_ERRORS:
+        return False
+    return text[end : end + 1] in ("'", '"', "`")
 
 
 def _is_generic_failure(text: str) -> bool:
