@@ -584,10 +584,40 @@ _ROAD = LazyPattern(r"(?:\b(?:Hwy|Rte|Rt|Highway|Route|US|Road|Interstate)\.? |\
 def _from_a_place(match: re.Match[str]) -> Found | None:
     """`5 km N of the lake`, `0.5 mi. E. on Oak`, `Hwy. 101 S. to Calle`."""
     lead = before(match, 24)
-    if not _DISTANCE.search(lead[-16:]) and not _ROAD.search(lead):
+    turned = "." in match[0] and _MOVING.search(lead)
+    if not turned and not _DISTANCE.search(lead[-16:]) and not _ROAD.search(lead):
         return None
     stop: Stop = "abbreviation" if match[0].endswith(".") else "none"
     return Found(v.Abbreviation(_DIRECTIONS[match[1]].lower()), stop=stop)
+
+
+_STREET_BEFORE = LazyPattern(
+    r"\b(?:St|Ave?|Rd|Blvd|Dr|Ln|Ct|Pl|Pkwy|Hwy|Rte|Street|Avenue|Road|Drive|Lane|Boulevard|Way|"
+    r"Place|Court|Parkway|Highway|Broadway)\.? $"
+)
+
+
+@recognizer("direction", r"(?<= )([NSEW])\.(?!\w)", needs=_DIRECTIONS, weight=1.6)
+def propose_side_of_street(match: re.Match[str]) -> Found | None:
+    """`St. Clair Ave. W. is long`."""
+    if not _STREET_BEFORE.search(before(match, 12)) or re.match(r" ?[A-Z]\.", after(match, 3)):
+        return None
+    return close(v.Abbreviation(_DIRECTIONS[match[1]]), match, names_follow=True)
+
+
+@recognizer(
+    "direction",
+    r"(?:(?<=\b[Ii]n )|(?<=\b[Nn]ear )|(?<=\bacross )|(?<=\bthroughout ))"
+    r"([NSEW])\.(?= [A-Z][a-z]{2})",
+    needs=_DIRECTIONS,
+    weight=1.6,
+)
+def propose_part_of_place(match: re.Match[str]) -> Found | None:
+    """`in S. Boston`, but not `in E. Nesbit's book`."""
+    place = re.match(r" ([A-Z][a-z]+)(['’]s)?", after(match, 20))
+    if place is None or place[2] or place[1].lower() in _STARTERS:
+        return None
+    return Found(v.Abbreviation(_DIRECTIONS[match[1]]), stop="abbreviation")
 
 
 @recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs=_CORNERS, weight=1.3)
@@ -645,7 +675,7 @@ def _dotted_state(match: re.Match[str]) -> Found | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+, $", lead)
     placed = _IN.search(lead) and match[1] not in "B.C. N.S. P.E.I. S.C. N.D. N.M. S.D.".split()
-    if not city and not placed:
+    if not city and not placed and not match[1][-2].islower():
         return None
     return close(v.Abbreviation(english.DOTTED_STATES[match[1]]), match)
 
@@ -729,7 +759,9 @@ def _naming(language: str) -> Callable[[re.Match[str]], Stop]:
 
 
 def _register_english() -> None:
-    ranks = "Lt Sgt Capt Gen Gov Sen Prof Rev Col Maj".split()
+    ranks = (
+        "Lt Sgt Capt Gen Gov Sen Prof Rev Col Maj Rep Supt Insp Cpl Cmdr Adm Amb Atty Msgr Bp Cdr"
+    ).split()
     titles = {f"{rank}.": english.TITLES[rank] for rank in ranks}
     ordered = {
         "fl.": "floor",
@@ -773,9 +805,25 @@ def _register_english() -> None:
     condition = {"Exc. cond.": "Excellent condition", "exc. cond.": "excellent condition"}
     register(condition, _closing("en"), weight=1.5)
     register({"fl.": "flourished"}, _never, rest=r"(?= (?:c\. )?1\d{3}\b)", weight=1.5)
+    register({"Ed.": "Education"}, _closing("en"), lead=r"(?:(?<=Board of )|(?<=Dept\. of )|"
+             r"(?<=of Higher ))", weight=1.6)  # fmt: skip
+    register({"ms.": "manuscript", "mss.": "manuscripts"}, _closing("en"),
+             lead=r"(?:(?<=[Tt]he )|(?<=\ba )|(?<=[Tt]his )|(?<=in )|(?<=original )|(?<=of ))",
+             weight=1.5)  # fmt: skip
+    register({"resp.": "respiration", "Resp.": "Respiration"}, _never, rest=r"(?=:? \d)",
+             weight=1.5)  # fmt: skip
+    sides = {"R.": "right", "L.": "left"}
+    register(sides, _closing("en"), lead=r"(?<=[Tt]urn )", weight=1.6)
+    register(sides, _closing("en"), lead=r"(?<=[Tt]hen )", weight=1.6)
+    register(sides, _closing("en"), lead=r"(?:(?<=[Bb]ear )|(?<=[Kk]eep ))", weight=1.6)
     register({"m.": "measure"}, _never, lead=r"(?:(?<=from )|(?<=at )|(?<=in )|(?<=to ))",
              rest=r"(?= \d{1,3}\b(?! [a-z]))", weight=1.5)  # fmt: skip
-    register({"Co.": "County"}, _never, rest=rf"(?= (?:{counties})\b)", weight=1.8)
+    register(
+        {"Co.": "County"},
+        _never,
+        rest=rf"(?= (?:{counties}|Rd|Road|Hwy|Highway|Rte|Route)\b)",
+        weight=1.8,
+    )
     register({"Conf.": "Conference"}, _never, rest=r"(?= (?:Rm\.|Room\b|Call\b))", weight=1.5)
     register({"c.": "century"}, _closing("en"), lead=r"(?<=[IVX]th )", weight=1.4)
     register({"Flt.": "Flight"}, _never, rest=r"(?= [A-Z]{2} ?\d)", weight=1.5)

@@ -30,7 +30,7 @@ _SHOUTED = LazyPattern(r"[A-Z']{2,}")
 # How English words begin, where they begin with more than one consonant.
 _ONSETS = "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN"
 _DOUBTFUL = ("US", "IT", "ADD", "AM", "AD", "ID", "MA")
-_NATIONS = frozenset("U.S. U.K. U.N. E.U. U.S.A. U.A.E. U.S.S.R. L.A. N.Y. D.C.".split())
+_NATIONS = frozenset("U.S. U.K. U.N. E.U. U.S.A. U.A.E. U.S.S.R. L.A. N.Y. D.C. N.Z. P.R.".split())
 
 
 def is_word(acronym: str) -> bool:
@@ -82,6 +82,8 @@ def _is_spelled(word: str, match: re.Match[str]) -> bool:
         acts = re.match(r" (?:says|said|report|recommend|declare|warn|met)", after(match, 10))
         return word == "WHO" and bool(named or acts)
     if len(word) <= 3:
+        if before(match, 1) == "(" and after(match, 1) == ")":
+            return True  # WASHINGTON (AP)
         return not (_is_shouted(match) and _is_sayable(word))
     return not _is_sayable(word)
 
@@ -216,7 +218,10 @@ def _acronym(match: re.Match[str]) -> v.Value | None:
 
 
 @recognizer(
-    "acronym", r"(?<![\w.])((?:[A-Z]\.){2,6})([A-Z](?![\w.]))?('s|s)?(?!\w)", needs=".", weight=1.2
+    "acronym",
+    r"(?<![\w.])((?:[A-Z]\.){2,6}|LL\.[BDM]\.)([A-Z](?![\w.]))?('s|s)?(?!\w)",
+    needs=".",
+    weight=1.2,
 )
 def _dotted(match: re.Match[str]) -> Found:
     letters = "".join(re.findall("[A-Z]", match[0]))
@@ -238,7 +243,8 @@ def _dotted(match: re.Match[str]) -> Found:
         # "in the U.K. Prices rose", but "the U.K. Treasury", "a U.S. Army man".
         alone = bool(
             re.search(
-                r"\b(?:[Tt]he|[Ii]n|[Ff]rom|[Tt]o|[Ll]eft|[Vv]isited|[Oo]f) (?:the )?$",
+                r"\b(?:[Tt]he|[Ii]n|[Ff]rom|[Tt]o|[Ll]eft|[Vv]isited|[Oo]f|[Ff]or|[Aa]cross|"
+                r"into|near|outside|inside) (?:the )?$",
                 before(match, 16),
             )
         )

@@ -425,6 +425,17 @@ def _year_span(match: re.Match[str]) -> v.Value | None:
     return v.Range(v.Year(first), v.Year(last))
 
 
+@recognizer(
+    "year",
+    r"(?<![\w.,$£€-])([12]\d{3}) ?[-–—] ?(present|today|now|date)(?!\w)",
+    needs=("present", "today", "now", "date"),
+    weight=1.5,
+)
+def propose_open_years(match: re.Match[str]) -> v.Value:
+    """`2017-present`."""
+    return v.Phrase((v.Year(int(match[1])), "to", match[2]))
+
+
 @recognizer("year", r"(?<![\w.,])'(\d\d)(?![\w.,]\w|\w|')", needs="'", weight=0.8)
 def _short_year(match: re.Match[str]) -> v.Value:
     return v.Date(year=int(match[1]), short_year=True)

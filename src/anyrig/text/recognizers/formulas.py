@@ -68,3 +68,31 @@ def _ion(match: re.Match[str]) -> v.Value | None:
 )
 def _simple(match: re.Match[str]) -> v.Value:
     return v.Formula(tuple(_PARTS.findall(match[0])))
+
+
+@recognizer(
+    "formula",
+    r"(?<![\w.,-])(\d{1,3})([A-Z][a-z]?)(?![\w-])",
+    weight=1.6,
+    needs="0123456789",
+    at="number",
+)
+def propose_isotope(match: re.Match[str]) -> v.Value | None:
+    """A mass number and an element of two letters: `206Pb`."""
+    if len(match[2]) < 2 or match[2] not in _ELEMENTS:
+        return None
+    return v.Phrase((v.Label(match[1]), *(v.Letters(match[2].upper()),)))
+
+
+@recognizer(
+    "formula",
+    r"(?<![\w.-])([A-Z]{2,3})[-−](?=[\s,.;)])",
+    needs="-−",
+    weight=1.6,
+    at="capital",
+)
+def propose_negative_ion(match: re.Match[str]) -> v.Value | None:
+    """`OH−`."""
+    if match[1] not in ("OH", "CN", "HS"):
+        return None
+    return v.Formula((*match[1], "-"))

@@ -107,7 +107,8 @@ _PLACE = LazyPattern(
     r"[Ss]tand|[Cc]abin|[Bb]erth|[Tt]erminal|[Dd]ock|[Tt]able|[Ff]igure|[Gg]roup|[Tt]eam|[Pp]art|"
     r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
     r"[Nn]o\.|[Nn]umber|[Bb]us|[Ff]lat|Rte\.?|[Hh]ighway|"
-    r"Hwy\.?|Rwy\.?|[Rr]unway|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin) $"
+    r"Hwy\.?|Rwy\.?|[Rr]unway|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin|"
+    r"(?:am|are|is|was|were|be|sits?|sat|sitting|seated) in|moved to) $"
 )
 _SIZE = LazyPattern(
     r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|loafers?|"
@@ -412,12 +413,42 @@ def _degrees(match: re.Match[str]) -> Found | v.Value:
 
 @recognizer(
     "measure",
+    rf"(?<![\w.])({NUMBER})\+ ?({_UNIT})(?![\w/²³])",
+    needs="+",
+    weight=1.5,
+)
+def propose_at_least(match: re.Match[str]) -> v.Value | None:
+    """`4+ GB`."""
+    if len(match[2]) < 2:
+        return None
+    measure = v.Measure(parse_number(match[1]), find_unit("en", match[2]))
+    return v.Phrase((v.Number(match[1].replace(",", "")), "plus", replace(measure, amount=None)))
+
+
+@recognizer(
+    "size",
+    rf"(?<![\w./])(\d{{1,2}}/\d{{1,2}}|[{VULGAR}])-(\d\d)"
+    r"(?= (?:nut|bolt|screw|thread|tap|stud|x\b))",
+    needs=("/", *VULGAR),
+    at="number",
+    weight=2,
+)
+def propose_thread(match: re.Match[str]) -> v.Value:
+    """Of a screw: `¼-20`."""
+    return v.Phrase((parse_amount(match[1]), v.Number(match[2])))
+
+
+@recognizer(
+    "measure",
     rf"(?<![\w.])(\d{{1,2}}) ?-?(?:ft|foot|feet)\b\.?,? ?-?({AMOUNT}) ?-?(?:in|inch|inches)\b(\.)?",
     needs=("ft", "foot", "feet"),
     weight=1.8,
 )
 def _feet_inches(match: re.Match[str]) -> Found:
-    value = v.Phrase((v.Measure(v.Number(match[1]), "ft"), v.Measure(parse_amount(match[2]), "in")))
+    described = match[0].count("-") > 1
+    feet = v.Measure(v.Number(match[1]), "ft", attributive=described)
+    inches = v.Measure(parse_amount(match[2]), "in", attributive=described)
+    value = v.Phrase((feet, inches))
     return _close(value, match)
 
 
@@ -480,6 +511,10 @@ def _height(match: re.Match[str]) -> v.Value | None:
             return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
         return None
     # "5' 11" is no height where the quotation began before.
+    if _LENGTH.match(match.string, match.end()):
+        return v.Phrase(
+            (v.Measure(v.Number(match[1]), "ft"), v.Measure(parse_amount(match[2]), "in"))
+        )
     return v.Phrase((v.Measure(v.Number(match[1]), "ft", attributive=True), parse_amount(match[2])))
 
 
@@ -507,7 +542,7 @@ def _inches(language: str, match: re.Match[str]) -> v.Value | None:
     needs="'",
     weight=1.1,
 )
-def _feet(match: re.Match[str]) -> v.Value | None:
+def propose_feet(match: re.Match[str]) -> v.Value | None:
     if re.search(r"(?<!\w)'[^']*$", before(match, 200)):
         return None
     if match[1].isdecimal() and _GOAL.search(before(match, 24)) and after(match, 1) in (",", ")"):
@@ -515,6 +550,27 @@ def _feet(match: re.Match[str]) -> v.Value | None:
     return v.Measure(parse_number(match[1]), "ft", attributive=_before_thing(match))
 
 
+@recognizer(
+    "measure",
+    rf"(?<![\w.\"'])(\d{{1,4}})' ?-?({AMOUNT}) ?(?:\"|'')(?![\w\"])",
+    needs="'",
+    weight=1.5,
+)
+def propose_feet_and_inches(match: re.Match[str]) -> v.Value | None:
+    """A length: `2' 3"`, `12'6"`."""
+    inches = parse_amount(match[2])
+    if isinstance(inches, v.Number) and float(f"{inches.digits or 0}.{inches.decimals or 0}") >= 12:
+        return None
+    described = is_attributive(match)
+    feet = v.Measure(v.Number(match[1]), "ft", attributive=described)
+    return v.Phrase((feet, v.Measure(inches, "in", attributive=described)))
+
+
+_LENGTH = LazyPattern(
+    r" (?:long|wide|deep|high|thick|square|across|apart|away|in (?:length|width|height|diameter)|"
+    r"by|from|off|of|above|below)\b"
+)
+"""Behind a length that is no person's height."""
 _GOAL = LazyPattern(r"[(,;] ?(?:[A-Z][\w'-]+ )+(?:\d+', )*$")
 """The scorer of a match, with his minutes: `(Saka 12', 88')`."""
 
@@ -643,6 +699,25 @@ def _per_period(match: re.Match[str]) -> Found:
 
 
 @recognizer(
+    "rate",
+    rf"(?<![\w.$£€/])({NUMBER})(?:(k|K|M|bn)|( thousand| million| billion))? ?/ ?"
+    rf"(?:({one_of(english.UNITS, dots=True)})({POWER})?)(\.)?(?![\w/])",
+    needs="/",
+    weight=1.4,
+    digits=True,
+    at="number",
+)
+def propose_count_per_unit(match: re.Match[str]) -> Found | None:
+    """What has no unit of its own: `1,200/km²`, `3/sq. mi.`."""
+    unit, power = match[4], parse_power(match[5])
+    if power == 1 and (len(unit) < 2 or unit in ("pt", "pc", "in", "ct")):
+        return None
+    scale = (match[2] or match[3] or "").strip()
+    amount = parse_number(match[1], None, english.SCALES[scale] if scale else 0)
+    return _close(v.Rate(amount, find_unit("en", unit), power), match)
+
+
+@recognizer(
     "size",
     r"(?<![\w.])(\d{1,2} ?[½]|\d{1,2}(?:\.5)?) ?([WNDEM]{1,4})(?![\w.])|"
     r"(?<![\w.])(\d{1,2} ?[½]) ([A-Z]{1,3})(?!\w)",
@@ -659,6 +734,20 @@ def _shoe(match: re.Match[str]) -> v.Value | None:
     ):
         return None
     return v.Phrase((parse_amount(amount), v.Letters(width)))
+
+
+@recognizer(
+    "size",
+    r"(?<![\w./])(1\d(?:½|\.5)?|[2-4]\d)(/| ?[x×] ?)([2-4]\d)(?![\w/]|\.\d)",
+    needs="/x×",
+    weight=2,
+)
+def propose_collar_or_waist(match: re.Match[str]) -> v.Value | None:
+    """Two sizes of a garment: `a 16/34 shirt`, `32x34 jeans`."""
+    if not _GARMENT.match(after(match, 16)):
+        return None
+    link = ("by",) if match[2] != "/" else ()
+    return v.Phrase((parse_amount(match[1]), *link, v.Number(match[3])))
 
 
 @per_language(

@@ -152,14 +152,27 @@ def _behind_number(language: str, match: re.Match[str]) -> v.Value | Found | Non
     return _with_rate(language, match, value)
 
 
-@recognizer("money", rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.\w|/))", needs="¢p", weight=1)
+@recognizer(
+    "money",
+    rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.\w))(?: ?/ ?({one_of(english.PERIODS)})(?!\w))?",
+    needs="¢p",
+    weight=1.1,
+)
 def _pence(match: re.Match[str]) -> v.Value | None:
     low, mark = match[1], match[2]
+    if match[3]:
+        return v.Rate(v.Money(parse_number(low), mark), english.PERIODS[match[3]])
     if mark == "p" and (
         match[0][-2] == " " or low in ("240", "360", "480", "720", "1080", "1440", "2160")
     ):
         return None
     return v.Money(parse_number(low), mark)
+
+
+@recognizer("money", r"(?<![\w.])([$£€])([1-9]0{1,3}|[15])s(?!\w)", needs="$£€", weight=2, at="any")
+def propose_notes(match: re.Match[str]) -> v.Value:
+    """Of banks: `$20s`, `£5s`."""
+    return v.Label(match[2], "s")
 
 
 _OLD_MONEY = r"(?:(\d{1,2})s\.?)?(?: ?(\d{1,2}½?)d\b\.?)?(?!\w)"

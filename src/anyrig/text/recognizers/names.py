@@ -136,7 +136,7 @@ def _bare_extension(match: re.Match[str]) -> v.Value:
     r"\b(?:[Tt]el(?:ephone)?\b\.?:?|[Pp]hone:?|[Ff]ax:?|[Pp]in|PIN|[Cc]ode|[Pp]assword|"
     r"[Aa]ccount|[Ss]erial|"
     r"[Oo]rder|[Tt]racking|[Cc]ase|SKU|ID|[Zz]ip|ZIP)(?: (?:number|code|no\.|is|was))?:? "
-    r"#?(\d{3,20})(?![\w,]|\.\d)",
+    r"#?(\d{3,20})(?!\w|[.,]\d)",
     weight=1.3,
     at="word",
 )
@@ -374,6 +374,25 @@ def _software(match: re.Match[str]) -> Found:
 
 
 @recognizer(
+    "version",
+    r"(?:\b[Vv]ersions?\b[^.;:\d]{0,24}(?:\d+(?:\.\d+)+[^.;:\d]{0,8}){0,3}?|"
+    r"(?:\b(?:in|on|with|to|since|needs?|requires?|using|under|than|before|after|install|and|or|"
+    r"of|via) )"
+    r"(?!(?:Exhibit|Group|Lot|Euro|Dow|Section|Article)\b)[A-Z][A-Za-z]{2,}[ -])"
+    r"(\d{1,2}\.\d\d)(?![\w%]|\.\d| ?(?:[-–—] ?\d|percent|million|billion|[a-z]{1,3}[/²³])\b)",
+    needs=".",
+    weight=1.3,
+    at="word",
+)
+def propose_release(match: re.Match[str]) -> Found | None:
+    """A version with two digits behind its point: `versions before 1.32`, `in Automake 1.12`."""
+    unit = word_after(match)
+    if unit in english.UNITS or match[1].startswith("0"):
+        return None
+    return Found(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
+
+
+@recognizer(
     "version", r"(?<=[a-z])(\d{1,2}\.\d{1,3})(?![\w.]\w|\w)", needs=".", weight=1.5, at="number"
 )
 def _glued_version(match: re.Match[str]) -> v.Value:
@@ -401,7 +420,7 @@ def _standard(match: re.Match[str]) -> v.Value:
     r"[Ff]orm|[Pp]ort|[Ee]xit|[Cc]hannel|[Ll]ocker|[Cc]abin|[Cc]ell|[Tt]rain|[Mm]odel|chmod|"
     r"[Aa]ir Force|"
     r"Box|Rm\.?|Ste\.?|Bldg\.?|Flt\.?|Xbox|U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform) "
-    r"(\d{3,5})(?![\w,%]|\.\d)"
+    r"(\d{3,5})(?![\w%]|[.,]\d)"
     r"(?! (?:million|billion|percent|people|men|troops|times|dollars|miles))",
     weight=1.4,
     at="word",
@@ -519,17 +538,51 @@ def _section(match: re.Match[str]) -> v.Value | None:
     parts.append(v.Label(digits) if len(digits) > 2 else v.Number(digits))
     if digits != number:
         parts.append(v.Letters(number[-1]))
-    for item in re.findall(r"\((\w+)\)", inner):
-        if item.isdecimal():
-            parts.append(v.Number(item))
-        elif roman_value(item) and (len(item) > 1 or (item in "ivx" and "(" in inner[1:])):
-            parts.append(v.Roman(roman_value(item)))
-        else:
-            parts.append(v.Letters(item))
+    parts += _parse_subsections(inner)
     if match[4]:
         last = parts[-1]
         parts[-1] = v.Letters(last.letters, "s") if isinstance(last, v.Letters) else last
     return v.Phrase(tuple(parts))
+
+
+@recognizer(
+    "section",
+    r"(?<![\w.])(§§? ?)?(\d{1,4}(?:\.\d{1,4}){1,4})"
+    r"((?:\((?:[a-zA-Z]|[ivx]{2,5}|\d{1,2})\))+)(?!\w)",
+    needs="(",
+    weight=2,
+)
+def propose_dotted_section(match: re.Match[str]) -> v.Value:
+    """`29 C.F.R. § 1604.11(a)`."""
+    lead = ("sections" if "§§" in match[1] else "section",) if match[1] else ()
+    first, *rest = match[2].split(".")
+    parts: list[v.Value | str] = [v.Label(first) if len(first) > 2 else v.Number(first)]
+    for part in rest:
+        parts += ["point", v.Number(part)]
+    return v.Phrase((*lead, *parts, *_parse_subsections(match[3])))
+
+
+@recognizer(
+    "section", r"(?<![\w/.])(\d{2,4})/(\d{1,4})/(E[CU]|EEC|Euratom)(?![\w/])", needs="/", weight=3
+)
+def propose_directive(match: re.Match[str]) -> v.Value:
+    """Of the European Union: `95/46/EC`."""
+    office = v.Letters(match[3]) if match[3].isupper() else match[3]
+    year = v.Label(match[1]) if len(match[1]) < 4 else v.Year(int(match[1]))
+    return v.Phrase((year, v.Number(match[2]), office))
+
+
+def _parse_subsections(written: str) -> list[v.Value | str]:
+    """`(a)(2)(ii)`."""
+    parts: list[v.Value | str] = []
+    for item in re.findall(r"\((\w+)\)", written):
+        if item.isdecimal():
+            parts.append(v.Number(item))
+        elif roman_value(item) and (len(item) > 1 or (item in "ivx" and "(" in written[1:])):
+            parts.append(v.Roman(roman_value(item)))
+        else:
+            parts.append(v.Letters(item))
+    return parts
 
 
 @recognizer("section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+))?(?![\w(])", needs="§", weight=1.5)

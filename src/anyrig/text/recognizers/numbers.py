@@ -50,8 +50,8 @@ _PLACES = LazyPattern(
     r"(?:[Aa]pt\.?|[Aa]partment|[Ss]uite|[Rr]oom|[Uu]nit|[Ss]eat|[Gg]ate|[Gg]rade|"
     r"[Ss]ection|[Rr]ow|[Ee]xit|[Bb]lock|[Ff]lat|[Tt]erminal|[Pp]latform|[Cc]abin|[Bb]uilding|"
     r"[Tt]ier|[Ll]evel|[Ll]ot|[Bb]ay|[Zz]one|[Dd]oor|[Pp]encil|[Ff]igure|[Ff]ig\.|[Tt]able|"
-    r"[Pp]art|[Aa]ppendix|[Cc]lass|[Ff]loor|[Pp]hase|[Oo]ption|[Tt]ype|[Hh]all)s? "
-    r"(?:\d+[A-Z](?:,? and |, | or | to |[-–]))*$"
+    r"[Pp]art|[Aa]ppendix|[Cc]lass|[Ff]loor|[Pp]hase|[Oo]ption|[Tt]ype|[Hh]all)s?"
+    r"(?: numbers?| is| was| are)* (?:\d+[A-Z](?:,? and |, | or | to |[-–]))*$"
 )
 _RATED = LazyPattern(
     r"\b(?:rated?|rating|scored?|gave|give|got|gets|earned|a|quiz|test|mark) [^.]{0,20}$"
@@ -230,6 +230,11 @@ def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
     """Whether the letter is said: of a screen, or of a run."""
     if match[0] in ("4K", "8K", "4k") or _RUNS.match(rest) or _SCREENS.match(rest):
         return True
+    if re.search(
+        r"\b(?:[Rr]un|[Rr]an|[Rr]unning|[Ff]inish\w*|[Rr]aces?d?) (?:an?|the|his|her|my|their) $",
+        lead,
+    ):
+        return match[1] in ("5", "8", "10", "12", "15", "20", "25", "30", "50", "100")
     small = match[1] in ("5", "10", "15", "3", "8", "1.5", "20")
     if small and re.search(r"\b(?:[Tt]he|[Aa]n?|ran|run|[Hh]is|[Hh]er|[Mm]y|first|our) $", lead):
         return not re.match(

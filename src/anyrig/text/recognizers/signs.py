@@ -56,14 +56,15 @@ def _emoticon(match: re.Match[str]) -> v.Value | None:
 _SLASHED = {
     "and/or": "and or", "w/o": "without", "W/O": "without", "w/": "with", "b/c": "because",
     "c/o": "care of", "n/a": "not applicable", "N/A": "not applicable", "s/he": "she or he",
-    "a/c": "account", "a/k/a": "also known as",
+    "a/c": "account", "a/k/a": "also known as", "y/y": "year over year",
+    "q/q": "quarter over quarter", "m/m": "month over month", "Y/Y": "year over year",
 }  # fmt: skip
 
 
 @recognizer(
     "slash",
     r"\b(and/or|[Hh]e/she|[Ss]he/he|him/her|his/hers?|s/he|n/a|N/A|w/o|W/O|w/|b/c|c/o|"
-    r"AC/DC|I/O|TCP/IP|CI/CD|A/C|a/c|a/k/a)(?![\w/])",
+    r"AC/DC|I/O|TCP/IP|CI/CD|A/C|a/c|a/k/a|y/y|Y/Y|q/q|m/m)(?![\w/])",
     needs="/",
     weight=1.5,
 )
@@ -154,15 +155,15 @@ def _minus(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "sign",
-    r"(©|[Cc]opyright ©|© [Cc]opyright|\([cC]\)(?= ?\d{4}))(?= ?(\d{4})?)",
+    r"(copyright )?(?:©|\(c\)(?= ?\d{4}|(?<=copyright \(c\)) ))(?: ?(copyright)(?!\w))? ?",
     needs="©(",
+    flags=re.IGNORECASE,
     weight=1,
 )
-def _copyright(match: re.Match[str]) -> v.Value:
+def propose_copyright(match: re.Match[str]) -> v.Value:
     """The sign beside its word is said once."""
-    return v.Abbreviation(
-        "copyright " if "opyright" not in match[0] else f"{match[0].strip('© ')} "
-    )
+    word = (match[1] or match[2] or "copyright").strip()
+    return v.Abbreviation(f"{word} ")
 
 
 @recognizer("sign", rf"§§|[{re.escape(SAID)}]", needs=SAID, weight=0.5)

@@ -35,6 +35,9 @@ _MEASURE = re.compile(r"\d ?([^\W\d_²³]{1,6})(?:[²³23]?/([^\W\d_]{1,4}))?\Z"
 _BREAK = LazyPattern(r"[.!?:;\n]\s")
 _AFTER_WORDS = ")]}\"'”’»`*%€£$²³"
 _NUMBERED_ITEM = re.compile(r"\s*\(?(?:\d{1,3}|[IVX]{1,5}|[ivx]{1,5})[.)]\s*\Z")
+_ITEMS = frozenset("ii iii iv vi vii viii ix xi xii".split())
+_SMALL_ITEM = LazyPattern(rf"(?:{'|'.join(_ITEMS)})\. [A-Z][a-z]")
+"""The next item of a list: Dry. iii. Fold."""
 _ROMAN = LazyPattern(r"[IVXLCDM]+\b")
 _NO_INITIAL = LazyPattern(
     r"\b(?:an?|letter|vitamin|plan|hepatitis|type|group|class|grade|section|part|exhibit|"
@@ -189,7 +192,7 @@ def is_certain_end(text: str, match: re.Match[str], language: str) -> bool:
     start, end = match.span()
     after = text[end : end + 1]
     mark = text[match.end(1) - 1]
-    if is_small(text[end : end + 6]) or not after:
+    if not after or (is_small(text[end : end + 6]) and not _SMALL_ITEM.match(text, end)):
         return False
     if after in OPEN or after in "-–—":
         following = text[end : end + 20].lstrip(OPEN + "-–— ")
@@ -233,7 +236,7 @@ def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -
             return False
     elif len(word) < 3 and not word.isupper():
         return bool(_JOINED.search(text, max(0, start - 9), start))  # décompressez-la
-    if text[start - len(word) - 1 : start - len(word)] == ".":
+    if text[start - len(word) - 1 : start - len(word)] == "." or word in _ITEMS:
         return False
     if not table.is_known(word.lower()):
         return not _is_without_vowel(word)
@@ -297,7 +300,8 @@ def is_certain_inside(
             return True
     if careless:
         return False
-    if after in tuple(",;:") or is_small(rest.lstrip(OPEN + CLOSE + "-–—>| ")):
+    small = is_small(rest.lstrip(OPEN + CLOSE + "-–—>| "))
+    if after in tuple(",;:") or (small and not _SMALL_ITEM.match(text, match.end())):
         return True
     if after.isdecimal() and rest[0] == after and match[1] == ".":
         return _is_before_number(text, match.start(), match.end(), language)
@@ -412,7 +416,13 @@ def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: b
     if not follows:
         return True
     word = last_word(text, start)
-    if is_small(follows) or follows[0] in ",;:":
+    if (
+        follows[0].isdecimal()
+        and marks == "."
+        and text[start - len(word) - 1 : start - len(word)] == "("
+    ):
+        return False  # (compl. 1936)
+    if (is_small(follows) and not _SMALL_ITEM.match(follows)) or follows[0] in ",;:":
         if closed or marks[-1] != "." or len(marks) > 1:
             return False
         return careless and not _is_abbreviated(word, table)

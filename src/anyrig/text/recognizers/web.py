@@ -6,9 +6,11 @@ A web address is read from its host on: nobody says the protocol, and the last s
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Found, LazyPattern, recognizer
+from anyrig.text.recognizers.stops import STOP_TABLES
 
 _TOP = (
     "com|org|net|edu|gov|io|ai|dev|app|info|biz|eu|co\\.uk|ac\\.uk|org\\.uk|gov\\.uk|de|"
@@ -147,3 +149,46 @@ def _identifier(match: re.Match[str]) -> v.Value | None:
     if name.startswith(_BRANDS) or ("_" not in name and _SURNAME.match(name)):
         return None
     return v.Identifier(name)
+
+
+@recognizer(
+    "code",
+    r"(?<![\w.@#/\\-])[A-Za-z_]\w+(?:\.[A-Za-z_]\w+)+(?:\(\))?(?![\w@]|[./-]\w)",
+    needs=("innerDot",),
+    weight=1.3,
+    at="word",
+)
+def propose_dotted_name(match: re.Match[str]) -> v.Value | None:
+    """A name in code with its module or object: `os.path.join()`.
+
+    A capital behind a small letter begins a sentence whose space is missing: "left.She".
+    """
+    names = match[0].removesuffix("()").split(".")
+    called = match[0].endswith(")") or match.string.startswith(("(", "["), match.end())
+    if (
+        not called
+        and len(names) < 3
+        and any(first[-1].islower() and second[0].isupper() for first, second in pairwise(names))
+    ):
+        return None
+    if not called and (STOP_TABLES["en"].is_known(names[0].lower()) or len(names[0]) < 2):
+        return None
+    parts: list[v.Value | str] = []
+    for name in names:
+        plain = name.islower() and name.isalpha()
+        parts += ["dot"] if parts else []
+        parts.append(name if plain else v.Identifier(name))
+    return v.Phrase(tuple(parts))
+
+
+@recognizer(
+    "code",
+    r"(?<![\w.@#/\\-])([a-z][a-z_]{1,20}(?:\.[a-z_]{1,20})?)\(([1-9])\)(?!\w)",
+    needs="(",
+    digits=True,
+    weight=1.3,
+    at="word",
+)
+def propose_manual_page(match: re.Match[str]) -> v.Value:
+    """A page of the Unix manual and its section: `mount(8)`."""
+    return v.Phrase((match[1], v.Number(match[2])))

@@ -92,7 +92,7 @@ LOWER = {
 
     "rebs": "rebounds", "asts": "assists", "avail": "available", "elev": "elevation",
     "equiv": "equivalent", "exec": "executive",
-    "freq": "frequency", "mfr": "manufacturer",
+    "mfr": "manufacturer",
     "mph": "miles per hour", "pct": "percent", "pkt": "packet",
     "pvt": "private", "recd": "received", "ret": "retired", "supp": "supplement",
     "tbsps": "tablespoons", "tsps": "teaspoons", "wks": "weeks", "sec": "second",
@@ -113,7 +113,7 @@ LOWER = {
     "refrig": "refrigerator", "regs": "regulations", "reqd": "required", "retd": "retired",
     "secy": "secretary", "sgd": "signed", "sgl": "single", "subj": "subject",
     "sugg": "suggested", "temps": "temperatures", "typ": "typically", "unfurn": "unfurnished",
-    "usu": "usually", "util": "utilities", "utils": "utilities", "vic": "vicinity",
+    "util": "utilities", "utils": "utilities", "vic": "vicinity",
     "wkly": "weekly", "wtd": "wanted", "xtra": "extra", "yrly": "yearly", "yng": "young",
     "cond": "condition", "bal": "balance", "chgs": "charges", "whsle": "wholesale",
     "apptd": "appointed", "grad": "graduated", "bibl": "biblical", "lit": "literally",
@@ -132,6 +132,13 @@ LOWER = {
     # Of genealogies.
     "bap": "baptized", "bapt": "baptized", "bur": "buried", "dau": "daughter",
     "daus": "daughters", "rem": "remarried", "unm": "unmarried",
+    # Of buildings and dictionaries.
+    "compl": "completed", "obs": "obsolete", "dial": "dialect", "arch": "archaic",
+    "colloq": "colloquial", "usu": "usually", "freq": "frequently", "orth": "orthography",
+    "ff": "following", "ret'd": "retired", "cttee": "committee", "hist": "historical",
+    "introd": "introduced", "rebt": "rebuilt", "ded": "dedicated", "consec": "consecrated",
+    "enl": "enlarged", "restd": "restored", "demol": "demolished", "dem": "demolished",
+    "circ": "circulation", "incorp": "incorporated", "remod": "remodeled",
 }  # fmt: skip
 """In the middle of a sentence."""
 NUMBERED = {
@@ -249,6 +256,8 @@ DOTTED_STATES = {
     "N.Y.": "New York", "N.J.": "New Jersey", "N.C.": "North Carolina", "S.C.": "South Carolina",
     "N.H.": "New Hampshire", "N.M.": "New Mexico", "N.D.": "North Dakota", "S.D.": "South Dakota",
     "R.I.": "Rhode Island", "W.Va.": "West Virginia", "W. Va.": "West Virginia",
+    "N. Mex.": "New Mexico", "N. Dak.": "North Dakota", "S. Dak.": "South Dakota",
+    "N. Car.": "North Carolina", "S. Car.": "South Carolina",
     "B.C.": "British Columbia", "P.E.I.": "Prince Edward Island", "N.S.": "Nova Scotia",
 }  # fmt: skip
 KINGS = frozenset(
@@ -398,7 +407,22 @@ _PLAIN = (
     "fps dpi ppi "
     "nmi pax wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb kgf"
 ).split()
-_SQUARE = ("sq ft", "sq in", "sq m", "sq km", "sq mi", "sq yd", "cu ft", "cu m", "cu in")
+_SQUARE = (
+    "sq ft",
+    "sq in",
+    "sq m",
+    "sq km",
+    "sq mi",
+    "sq yd",
+    "cu ft",
+    "cu m",
+    "cu in",
+    "cu yd",
+    "cu mi",
+    "cu cm",
+    "cu km",
+    "sq cm",
+)
 _NAMED = {name: name for name in (*_PLAIN, *_SQUARE)} | _WRITTEN
 UNITS = {
     prefix + base: prefix + base
