@@ -409,17 +409,21 @@ def _counted(match: re.Match[str]) -> Found | None:
 
 @recognizer(
     "dose",
-    r"(?<![\w.])q\.? ?(\d{1,2}) ?h\b(?:\.(?= [a-z]))?|\b(?:bid|tid|qid|"
-    r"prn)\b(?<=[a-z])(?= for| with| "
-    r"until|[.,;]|$)",
-    needs=("q", "bid", "tid", "qid", "prn"),
+    r"(?<![\w.])[qQ]\.? ?(\d{1,2})(?: ?[-–] ?(\d{1,2}))? ?(?:h(?:rs?)?|H)\b(?:\.(?= [a-z]))?|"
+    r"\b(?:bid|tid|qid|prn|BID|TID|QID|PRN)\b(?= for| with| until| x ?\d|[.,;]|$)",
+    needs=("q", "Q", "bid", "tid", "qid", "prn", "BID", "TID", "QID", "PRN"),
     weight=1.3,
 )
 def _dose(match: re.Match[str]) -> v.Value | None:
     if match[1]:
-        return v.Phrase(("every", v.Number(match[1]), "hours"))
+        hours: v.Value = v.Number(match[1])
+        hours = v.Range(hours, v.Number(match[2])) if match[2] else hours
+        return v.Phrase(("every", hours, "hours"))
     if not re.search(
-        r"\d ?(?:mg|mcg|mL|ml|g|tabs?|tablets?|units?|capsules?) $", before(match, 20)
+        r"(?:\d ?(?:mg|mcg|mL|ml|g|tabs?|tablets?|units?|capsules?|U|puffs?|drops?)|"
+        r"[qQ]\S{0,6}[hH])"
+        r"(?: [a-zA-Z]{2})? $",
+        before(match, 20),
     ):
         return None
     words = {
@@ -428,7 +432,25 @@ def _dose(match: re.Match[str]) -> v.Value | None:
         "qid": "four times a day",
         "prn": "as needed",
     }
-    return v.Abbreviation(words[match[0]])
+    return v.Abbreviation(words[match[0].lower()])
+
+
+@recognizer(
+    "dose",
+    r"(?<=\w )[x×] ?(\d{1,3}) ?(d|days?|wks?|weeks?|mos?|months?|doses?)\b(\.)?",
+    needs="x×",
+    digits=True,
+    at="any",
+    weight=2,
+)
+def propose_course(match: re.Match[str]) -> Found:
+    """How long something is taken: `BID x7d`."""
+    unit = {"d": "d", "w": "wk", "m": "mo"}.get(match[2][0], "")
+    if match[2].startswith("dose"):
+        value: v.Value = v.Phrase(("for", v.Number(match[1]), match[2]))
+    else:
+        value = v.Phrase(("for", v.Measure(v.Number(match[1]), unit)))
+    return close(value, match)
 
 
 _CONTINUED = frozenset("Inc Ltd Corp Co Bros LLC LLP Plc".split())
@@ -456,6 +478,8 @@ def _after_name(match: re.Match[str]) -> Found | None:
     ):
         return None
     follows = look_behind(match.string, match.end())
+    if short == "Ste" and follows.kind == "capital" and follows.word.lower() not in _STARTERS:
+        return Found(v.Abbreviation("Sainte"), stop="abbreviation")
     if short == "Co" and re.match(r"[A-Z]$", follows.word) and match[1]:
         return Found(v.Abbreviation("Company"), stop="abbreviation")
     words = english.AFTER[short]
@@ -566,6 +590,10 @@ _MOVING = LazyPattern(
 )
 
 
+_LIES = LazyPattern(
+    r"\b(?:lies?|lay|is|are|was|were|located|situated|stands?|stood|just|far|and|"
+    r"area|corner|part) $"
+)
 _DISTANCE = LazyPattern(
     r"(?:\d ?(?:mi|km|m|yd|ft)\.?|\b(?:miles?|kilomet(?:er|re)s?|met(?:er|re)s?|yards?|feet|"
     r"blocks?|leagues?)) $"
@@ -624,7 +652,8 @@ def propose_part_of_place(match: re.Match[str]) -> Found | None:
 def _corner(match: re.Match[str]) -> v.Value | None:
     street = re.search(r"(?:\w\.|reet|enue|Road|Drive|Place|,) $", before(match, 8))
     moving = _MOVING.search(before(match, 20))
-    if not street and not moving or match[1] not in _CORNERS:
+    lies = _LIES.search(before(match, 20)) and after(match, 4).startswith(" of ")
+    if not street and not moving and not lies or match[1] not in _CORNERS:
         return None
     words = _CORNERS[match[1]]
     return v.Abbreviation(words if street else words.lower())
@@ -650,16 +679,27 @@ _IN = LazyPattern(
 )
 
 
+_STATES_FOLLOW = LazyPattern(
+    rf"\.,(?: and| or)? (?:{one_of([*english.SHORT_STATES])})\.(?:,| and\b| or\b)"
+)
+_STREET_FOLLOWS = LazyPattern(r" (?:Ave|Av|St|Blvd|Rd|Pkwy|Tpke|Dr)\b")
+"""`77 Mass. Ave.`"""
+
+
 @recognizer(
     "state",
     rf"(?<![\w.])({one_of(english.SHORT_STATES)})\.(?!\w)",
     needs=english.SHORT_STATES,
     weight=1.4,
 )
-def _short_state(match: re.Match[str]) -> Found | None:
+def propose_short_state(match: re.Match[str]) -> Found | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+(?:, | \()$", lead) or re.match(r", D\.C\.", after(match, 6))
     placed = _IN.search(lead)
+    if not city and _STATES_FOLLOW.match(match.string, match.end() - 1):
+        return Found(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
+    if _STREET_FOLLOWS.match(match.string, match.end()):
+        return Found(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
     if not city and (not placed or (match[1] in ("La", "Del", "Man", "Miss", "Ill", "Ore", "Que"))):
         return None
     return close(v.Abbreviation(english.SHORT_STATES[match[1]]), match)
@@ -674,7 +714,7 @@ def _short_state(match: re.Match[str]) -> Found | None:
 def _dotted_state(match: re.Match[str]) -> Found | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+, $", lead)
-    placed = _IN.search(lead) and match[1] not in "B.C. N.S. P.E.I. S.C. N.D. N.M. S.D.".split()
+    placed = _IN.search(lead) and match[1] not in "B.C. N.S. P.E.I. S.C. S.D.".split()
     if not city and not placed and not match[1][-2].islower():
         return None
     return close(v.Abbreviation(english.DOTTED_STATES[match[1]]), match)
@@ -794,7 +834,7 @@ def _register_english() -> None:
     # Without a name: the 1st Lt. spoke.
     alone = r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] ))"
     register = partial(_abbreviations, "en", ignore_case=False)
-    register(titles, _never, lead=alone, rest=r"(?= [a-z])", weight=1.2)
+    register(titles, _never, lead=alone, rest=r"(?= [a-z(])", weight=1.2)
     register(ordered, _closing("en"), lead=r"(?<=\d(?:st|nd|rd|th) )", weight=1.4)
     register(units, _closing("en"), lead=r"(?<=\bper )", weight=1.4)
     register(versus, _never, rest=r"(?= [A-Z])", weight=1.2)
@@ -816,6 +856,17 @@ def _register_english() -> None:
     register(sides, _closing("en"), lead=r"(?<=[Tt]urn )", weight=1.6)
     register(sides, _closing("en"), lead=r"(?<=[Tt]hen )", weight=1.6)
     register(sides, _closing("en"), lead=r"(?:(?<=[Bb]ear )|(?<=[Kk]eep ))", weight=1.6)
+    people = {"pop.": "population", "Pop.": "Population"}
+    register(people, _never, rest=r"(?= (?:approx|about|est)\b)", weight=1.6)
+    register({"app.": "appendix", "App.": "Appendix", "Sched.": "Schedule"}, _never,
+             rest=r"(?= [A-F](?![\w']))", weight=1.6)  # fmt: skip
+    register({"no.": "number", "nos.": "numbers"}, _closing("en"),
+             lead=r"(?:(?<=acct\. )|(?<=tel\. )|(?<=[Aa]ccount )|(?<=phone )|(?<=[Ss]erial ))",
+             weight=1.6)  # fmt: skip
+    register({"n.": "noun"}, _closing("en"), lead=r"(?<=\ba )", rest=r"(?! ?\d)", weight=1.6)
+    register({"(ret.)": "retired,", "(Ret.)": "retired,"}, _never, weight=1.6)
+    register({"Cir.": "Circuit"}, _closing("en"), lead=r"(?:(?<=\dth )|(?<=\d[ns]t )|(?<=\d[rn]d )|"
+             r"(?<=\dd ))", weight=1.8)  # fmt: skip
     register({"m.": "measure"}, _never, lead=r"(?:(?<=from )|(?<=at )|(?<=in )|(?<=to ))",
              rest=r"(?= \d{1,3}\b(?! [a-z]))", weight=1.5)  # fmt: skip
     register(

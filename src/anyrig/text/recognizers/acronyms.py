@@ -236,6 +236,8 @@ def _dotted(match: re.Match[str]) -> Found:
     word = follows.word.rstrip(".")
     if word.lower() in STOP_TABLES["en"].starters:
         return Found(value, stop="both")
+    if word.removesuffix("s") in english.WEEKDAYS:
+        return Found(value, stop="abbreviation")
     if match[0] in _NATIONS and re.search(r"[A-Z]\w+, $", before(match, 24)):
         # "Washington, D.C. Congress met", but "Washington, D.C. Mayor Jane Bell".
         return Found(value, stop="both" if follows.second[:1].islower() else "abbreviation")

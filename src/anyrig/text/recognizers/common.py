@@ -136,7 +136,7 @@ _COMMA_AMOUNT = (
     rf"(?:\d{{2,3}}/\d{{2,3}}(?= ?mmHg)|"
     rf"(?:\d{{1,3}}(?:[ -]| ?(?=[{VULGAR}])))?(?:\d/\d\d?(?!\d)|[{VULGAR}])|{COMMA_NUMBER})"
 )
-STARTS = {"en": r"(?<![\w.×])(?<!\d:)", "es": NUMBER_START, "fr": NUMBER_START}
+STARTS = {"en": r"(?<![\w.×$£€¥₹#])(?<!\d:)", "es": NUMBER_START, "fr": NUMBER_START}
 NUMBERS = {"en": NUMBER, "es": COMMA_NUMBER, "fr": COMMA_NUMBER}
 AMOUNTS = {"en": AMOUNT, "es": _COMMA_AMOUNT, "fr": _COMMA_AMOUNT}
 SIGNED_AMOUNT = {

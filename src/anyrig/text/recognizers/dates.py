@@ -238,7 +238,9 @@ _DATED = LazyPattern(
     r"deadline of|birthday is|expires|date is|date was|[Dd]ate:|[Dd]ue:|week of|born|"
     r"starting|beginning|"
     r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?\.?,|"
-    r"ending|effective|as of|scheduled for|set for|run|runs|ran|open|closed|starts|ends) $"
+    r"ending|effective|as of|scheduled for|set for|run|runs|ran|open|closed|starts|ends|"
+    r"(?:letter|ltr\.|memo|email|invoice|order|issue|edition|notice|meeting|minutes|[Yy]ours) "
+    r"of) $"
 )
 
 

@@ -106,7 +106,7 @@ _PLACE = LazyPattern(
     r"[Ss]ection|[Bb]lock|[Pp]latform|[Tt]rack|[Bb]ay|[Zz]one|[Hh]all|[Dd]oor|[Bb]uilding|[Ff]loor|"
     r"[Ss]tand|[Cc]abin|[Bb]erth|[Tt]erminal|[Dd]ock|[Tt]able|[Ff]igure|[Gg]roup|[Tt]eam|[Pp]art|"
     r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
-    r"[Nn]o\.|[Nn]umber|[Bb]us|[Ff]lat|Rte\.?|[Hh]ighway|"
+    r"[Nn]o\.|[Nn]umber|[Bb]us|[Ff]lat|Rte?\.?|[Hh]ighway|"
     r"Hwy\.?|Rwy\.?|[Rr]unway|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin|"
     r"(?:am|are|is|was|were|be|sits?|sat|sitting|seated) in|moved to) $"
 )
@@ -409,6 +409,34 @@ def _degrees(match: re.Match[str]) -> Found | v.Value:
     unit = f"°{letter}" if letter else "°"
     value = v.Measure(amount, unit, attributive=not letter and not word and is_attributive(match))  # type: ignore[arg-type]
     return Found(v.Phrase((value, word)) if word else value, stop=stop)
+
+
+@recognizer("angle", r"(?<![\w.])(\d{1,3}°(?:[-–/]\d{1,3}°){2,4})(?!\w)", needs="°", weight=2)
+def propose_angles(match: re.Match[str]) -> v.Value:
+    """Of a triangle: `30°-60°-90°`."""
+    described = is_attributive(match)
+    parts: list[v.Value | str] = []
+    for one in re.findall(r"\d+", match[1]):
+        parts += [","] if parts else []
+        parts.append(v.Measure(v.Number(one), "°", attributive=described))
+    return v.Phrase(tuple(parts))
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.])({NUMBER})(?:({DASH}| to )({NUMBER}))? ?"
+    rf"({_UNIT})/({_UNIT})/({_UNIT}|{one_of(_PERIOD)})"
+    r"(?![\w/²³])",
+    needs="/",
+    weight=2,
+)
+def propose_double_rate(match: re.Match[str]) -> v.Value:
+    """Of a dose: `30 mL/kg/day`."""
+    low, _, high, unit, first, second = match.groups()
+    amount: v.Number | v.Range = parse_number(low)
+    amount = v.Range(amount, parse_number(high)) if high else amount
+    inner = v.Rate(v.Measure(amount, find_unit("en", unit)), find_unit("en", first))
+    return v.Rate(inner, _PERIOD.get(second) or find_unit("en", second))
 
 
 @recognizer(

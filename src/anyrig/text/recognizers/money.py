@@ -152,6 +152,11 @@ def _behind_number(language: str, match: re.Match[str]) -> v.Value | Found | Non
     return _with_rate(language, match, value)
 
 
+@recognizer("money", r"(?<![\w.¢])¢ ?(\d{1,2})(?![\w.,]\d|\w)", needs="¢", weight=1.5, at="any")
+def propose_cents(match: re.Match[str]) -> v.Value:
+    return v.Money(v.Number(match[1]), "¢")
+
+
 @recognizer(
     "money",
     rf"(?<![\w.])({NUMBER}) ?(¢|p\b(?!\.\w))(?: ?/ ?({one_of(english.PERIODS)})(?!\w))?",

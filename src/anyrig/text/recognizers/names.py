@@ -111,7 +111,8 @@ def _pairs(written: str) -> v.Digits:
 
 @recognizer(
     "phone",
-    r"(?<![\w.,$£€-])(?<!Porsche )(911)(?![\w%,]\w|\w|\.\d)(?! [a-z]+s\b)|"
+    r"(?<![\w.,$£€-])(?<!Porsche )(?<!\b[Aa] )(911)(?![\w%,]\w|\w|\.\d)(?! [a-z]+s\b)|"
+    r"(?<!\d)(?<=\b[Aa] )(911)(?= (?:call|operator|dispatch\w*|caller|center|system|tape|line)\b)|"
     r"(?:(?<=[Dd]ial )|(?<=[Cc]all ))(\d{3})(?!\w|[.,]\d| [a-z]+s\b)",
     weight=1.2,
 )
@@ -486,6 +487,17 @@ def _house(match: re.Match[str]) -> v.Value:
 
 @recognizer(
     "label",
+    r"(?:(?<=\b[Aa] )|(?<=\b[Aa]n ))(911|928|356|924|944)"
+    r"(?=[,.;:]|$| (?:[A-Z]|and\b|or\b|that\b|is\b|was\b))",
+    weight=1.3,
+)
+def propose_car(match: re.Match[str]) -> v.Value:
+    """A model without its make: `a 911, an M3`."""
+    return v.Label(match[1])
+
+
+@recognizer(
+    "label",
     r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(s)?(?![\w,%]|\.\d)(?! (?!was|is|has)[a-z]+s\b)",
     needs="7",
     weight=1,
@@ -494,7 +506,9 @@ def _airliner(match: re.Match[str]) -> v.Value:
     return v.Label(match[1], match[2] or "")
 
 
-@recognizer("label", r"(?<![\w.,$£€#-])(7[0-8]7)-(\d00)(?![\w%-]|[.,]\d)", needs="-", weight=1.5)
+@recognizer(
+    "label", r"(?<![\w.,$£€#-])(7[0-8]7)-(\d00|[89]|10)(?![\w%-]|[.,]\d)", needs="-", weight=1.5
+)
 def _jet(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Label(match[1]), v.Label(match[2])))
 
@@ -520,6 +534,77 @@ def _aircraft(match: re.Match[str]) -> Found:
 
 
 # Sections, forms, keys, screens
+
+
+@recognizer("section", r"(?<![\w.,$£€-])(401|403|457)[ -]?([kKbB])(s?)(?![\w(])", weight=2)
+def propose_savings_plan(match: re.Match[str]) -> v.Value:
+    """`a 401k`."""
+    return v.Phrase((v.Label(match[1]), v.Letters(match[2].upper(), match[3])))
+
+
+@recognizer(
+    "code",
+    r"(?<![\w.:-])(?:(\d):)?(\d\d)-(cv|cr|mc|md|bk|ap|CV|CR)-(\d{1,5})(?![\w])",
+    digits=True,
+    at="number",
+    needs="-",
+    weight=2,
+)
+def propose_docket(match: re.Match[str]) -> v.Value:
+    """A case before a court: `1:19-cv-1234`."""
+    first = (v.Number(match[1]),) if match[1] else ()
+    number = v.Label(match[4]) if len(match[4]) < 5 else v.Digits((match[4],))
+    return v.Phrase((*first, v.Number(match[2]), v.Letters(match[3].upper()), number))
+
+
+_MEASURES = {"Res": "Resolution", "J": "Joint", "Con": "Concurrent"}
+
+
+@recognizer(
+    "law",
+    r"(?<![\w.])([HS])\. ?(?:(J|Con)\. ?)?(?:(Res)\. ?|(?<=[HS]\. ))(\d{1,4})(?![\w%]|[.,]\d)",
+    digits=True,
+    weight=2,
+)
+def propose_bill(match: re.Match[str]) -> Found | None:
+    """A measure before Congress: `H.J.Res. 7`, `S. 1253`."""
+    if not match[3] and (
+        match[1] == "H"
+        or not re.search(r"(?:^|[,;(] |\b(?:bill|and|of|on|passed|or) )$", before(match, 12))
+    ):
+        return None
+    words = [_MEASURES[one] for one in (match[2], match[3]) if one]
+    return Found(v.Phrase((v.Letters(match[1]), *words, v.Label(match[4]))))
+
+
+_REPORTERS = {
+    "F.": "F", "F. Supp.": "F Supp", "U.S.": "US", "S. Ct.": "Supreme Court", "A.": "A",
+    "P.": "P", "N.E.": "NE", "N.W.": "NW", "S.E.": "SE", "S.W.": "SW", "So.": "Southern",
+    "L. Ed.": "Lawyers' Edition", "Cal.": "California", "Cal. App.": "California Appeals",
+    "N.Y.": "New York", "Ill.": "Illinois", "F. App'x": "Federal Appendix",
+}  # fmt: skip
+
+
+@recognizer(
+    "law",
+    rf"(?<![\w.,])(\d{{1,4}}) ({one_of(_REPORTERS)}) ?(2d|3d|[4-9]th)?,? (\d{{1,5}})"
+    r"(?!\w|[.,]\d)",
+    digits=True,
+    at="number",
+    weight=2,
+)
+def propose_law_report(match: re.Match[str]) -> v.Value | None:
+    """A decision in a series of reports: `12 F.3d 345`, `410 U.S. 113`."""
+    volume, reporter, series, page = match.groups()
+    if not series and reporter not in ("U.S.", "S. Ct.", "F. Supp.", "L. Ed."):
+        return None
+    name = _REPORTERS[reporter]
+    parts: list[v.Value | str] = [v.Label(volume)]
+    parts.append(v.Letters(name) if name.isupper() else name)
+    if series:
+        parts.append(v.Ordinal(int(series[0])))
+    parts.append(v.Label(page) if len(page) < 5 else v.Number(page))
+    return v.Phrase(tuple(parts))
 
 
 @recognizer(
@@ -646,7 +731,7 @@ def _keys(language: str, match: re.Match[str]) -> v.Value | None:
     "keys",
     lambda language: (
         r"(?<!\w)(Ctrl|Cmd|Esc|PgUp|PgDn|PrtSc|Bksp|Del|Supr|Suppr|Mayús|Échap|AvPág|RePág)"
-        rf"(?!\w| ?[+-]\w)(?=[ .,;)]|$)|(?<={TABLES[language].KEY_WORD} )"
+        rf"(?!\w| ?[+-]\w)(?=[ .,;)/]|$)|(?<={TABLES[language].KEY_WORD} )"
         rf"({one_of(TABLES[language].KEYS)})(?!\w)"
     ),
     languages=RECOGNIZED_LANGUAGES,

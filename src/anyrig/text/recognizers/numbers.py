@@ -18,6 +18,7 @@ from anyrig.text.recognizers.common import (
     DASH,
     FRACTIONS,
     MINUS,
+    NOT_NOUNS,
     NUMBER,
     NUMBER_END,
     NUMBER_START,
@@ -114,8 +115,9 @@ def _is_rating(match: re.Match[str], above: str, below: str) -> bool:
     if below in ("5", "10", "20", "100") and _RATED.search(before(match, 30)):
         return True
     # Some of a number of people: 9/10 dentists.
-    people = re.match(r" ([a-z]+s|people|men|women|children)\b", rest)
-    return below in ("3", "4", "5", "10", "20", "100") and bool(people)
+    people = re.match(r" ([a-z]{3,}s|people|men|women|children)\b", rest)
+    counted = people is not None and people[1] not in NOT_NOUNS
+    return below in ("3", "4", "5", "10", "20", "100") and counted
 
 
 @recognizer(
@@ -282,6 +284,15 @@ def _stone(match: re.Match[str]) -> v.Value | Found | None:
 
 
 _CALIBERS = frozenset("22 25 32 38 40 44 45 50 357 380".split())
+
+
+@recognizer(
+    "number", r"(?<![\w.])(\d{1,3}|[nkmr])!(?= ?[=/×*+÷≈)]| ways\b)", needs="!", weight=2, at="any"
+)
+def propose_factorial(match: re.Match[str]) -> v.Value:
+    """`5! = 120`."""
+    base: v.Value = v.Number(match[1]) if match[1].isdecimal() else v.Letters(match[1].upper())
+    return v.Phrase((base, "factorial"))
 
 
 @recognizer("number", r"(?<=\b[Aa] )\.(\d{2,3})(?!\w|\.\d| ?%)", needs=".", weight=2)

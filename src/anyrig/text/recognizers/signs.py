@@ -100,7 +100,7 @@ def _grade(match: re.Match[str]) -> v.Value:
 @recognizer("sign", r"(?<=[A-Za-z]) > (?=[A-Z][a-z])", needs=">", weight=1.2)
 def _menu(match: re.Match[str]) -> v.Value | None:
     """From a menu to its entry: File > Save As."""
-    chosen = re.search(r"(?:^|[\s(\"'“])[A-Z][\w ]*$", before(match, 30))
+    chosen = re.search(r"(?:^|[\s(\"'“])[A-Z][\w -]*$", before(match, 30))
     return v.Abbreviation(", ") if chosen else None
 
 
@@ -236,6 +236,12 @@ constant(
 )
 constant("sign", "♩ ?", v.Abbreviation("quarter note "), needs="♩", weight=3)
 constant("sign", "♪ ?(?==)", v.Abbreviation("eighth note "), needs="♪", weight=3)
+# Keys that are drawn beside their names are said once.
+constant("sign", r"[↵⏎⌅⇧⇪⌥⌃⌫⌦⎋⇥]", v.Silence(space=True), needs="↵⏎⌅⇧⇪⌥⌃⌫⌦⎋⇥", weight=1)
+# Keys that stand for themselves: ⇧A, ⌥F4.
+constant("sign", r"⌥ ?\+? ?(?=[A-Z]\b|F\d|⌘)", v.Abbreviation("Option "), needs="⌥", weight=2)
+constant("sign", r"⌃ ?\+? ?(?=[A-Z]\b|F\d|⌘|⌥)", v.Abbreviation("Control "), needs="⌃", weight=2)
+constant("sign", r"⇧ ?\+? ?(?=[A-Z]\b|F\d|⌘)", v.Abbreviation("Shift "), needs="⇧", weight=2)
 constant("sign", r"⌘ ?\+? ?(?=[A-Z]\b)", v.Abbreviation("Command "), needs="⌘", weight=2)
 # A line of a table that is drawn with signs.
 constant(

@@ -49,7 +49,9 @@ _NO_INITIAL = LazyPattern(
 _LEADS_IN = LazyPattern(
     r"(?:^|[.!?:;][\"')]* |[\"'(])(?:At|By|On|In|Around|About|Before|After|Until|Since|"
     r"From|During|For|Near|"
-    r"Every|Last|Next|Just (?:before|after)|Shortly (?:before|after)) (?:about |around |the )?\Z"
+    r"Every|Last|Next|Just (?:before|after)|Shortly (?:before|after)) (?:about |around |the )?\Z|"
+    r"\b(?:Because|When|But|And|So|Then|Yet|While|As|That|Though|Although|Since) "
+    r"(?:at|by|on|in|around|about|before|after|until|since|from) (?:about |around |the )?\Z"
 )
 
 
@@ -441,6 +443,8 @@ def _leads_on(word: str, follows: str, language: str) -> bool:
     """Whether an abbreviation by its nature stands before what follows: `Bp. Grey`."""
     table, small = STOP_TABLES[language], word.lower()
     if small in table.leading and (word[:1].isupper() or small not in table.capitals):
+        return True
+    if follows[0].isdecimal() and len(word) > 2 and word.islower() and _is_without_vowel(word):
         return True
     if follows[0].isupper() and len(word) > 1 and _is_without_vowel(word):
         first = _FIRST_WORD.match(follows)

@@ -30,6 +30,11 @@ _GOES_ON = frozenset(
      *_ZONES.split("|"), "Eastern", "Central", "Mountain", "Pacific", "Greenwich", "Tues", "Thurs",
      "Sept", "Christmas", "Easter"]
 )  # fmt: skip
+_REGULAR_DAYS = LazyPattern(
+    r" (?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days"
+    r"(?:[,;.:)]|$| (?:and|or|to|through|thru|only|except|until|from|in|at|[-–—])(?!\w))"
+)
+"""`5 p.m. Fridays`, but not `5 p.m. Fridays are busy`."""
 _RATIO = LazyPattern(
     r"\b(?:ratio|ratios|odds|scale|mix|proportions?|aspect|of about|mixed|favou?red|"
     r"dilut\w*)\b[^.]{0,30}$",
@@ -50,6 +55,8 @@ def _half_stop(match: re.Match[str]) -> Stop:
     """What the full stop of a match that ends in p.m. or in a zone is."""
     if not match[0].endswith("."):
         return "none"
+    if _REGULAR_DAYS.match(match.string, match.end()):
+        return "abbreviation"
     return stop_after(
         match.string, match.end(), digits_follow=False, continues=_GOES_ON, start=match.start()
     )
@@ -405,11 +412,12 @@ def _book(language: str, match: re.Match[str]) -> v.Value:
     "verse",
     rf"\b({one_of(english.BOOKS)})\.(?= \d{{1,3}}(?::\d|[,;.)]|$))",
     needs=english.BOOKS,
-    weight=1.1,
+    weight=1.4,
     at="needs",
 )
-def _short_book(match: re.Match[str]) -> v.Value | None:
-    if match[1] in ("Ex", "Num", "Col", "Mt", "Est", "Rev", "Sam", "Dan"):
+def propose_short_book(match: re.Match[str]) -> v.Value | None:
+    cited = re.search(r"\d{1,3}:\d[^.]{0,12}[;,] $", before(match, 24))
+    if match[1] in ("Ex", "Num", "Col", "Mt", "Est", "Rev", "Sam", "Dan") and not cited:
         return None
     return v.Abbreviation(english.BOOKS[match[1]])
 

@@ -138,7 +138,12 @@ LOWER = {
     "ff": "following", "ret'd": "retired", "cttee": "committee", "hist": "historical",
     "introd": "introduced", "rebt": "rebuilt", "ded": "dedicated", "consec": "consecrated",
     "enl": "enlarged", "restd": "restored", "demol": "demolished", "dem": "demolished",
-    "circ": "circulation", "incorp": "incorporated", "remod": "remodeled",
+    "circ": "circulation", "blt": "built", "stmt": "statement", "addr": "address",
+    "ltr": "letter", "ltrs": "letters", "adj": "adjective", "adv": "adverb",
+    "dicts": "dictionaries",
+    "pron": "pronoun", "conj": "conjunction", "prep": "preposition", "pub": "published",
+    "dict": "dictionary", "illust": "illustrated", "acq": "acquired", "div": "divorced",
+    "incorp": "incorporated", "remod": "remodeled",
 }  # fmt: skip
 """In the middle of a sentence."""
 NUMBERED = {
@@ -222,7 +227,7 @@ WORDS_TOO = frozenset(
     "min exec admin supp ret equiv sec amt apt cont corp cu dist esp ext feat inc max "
     "prev prof pt ref req resp sq temp var bur rem bro bros mod neg vic cond bal "
     "grad lit fem sing trans perf comp intro sym inj tabs mkt conc frt aft inn rel gar disp "
-    "intest".split()
+    "intest pub dial adv prep hist arch div".split()
 )
 """Of `LOWER`, those that are words of their own at the end of a sentence."""
 NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Sta Ter Wash".split())
@@ -250,7 +255,7 @@ SHORT_STATES = {
     "Okla": "Oklahoma", "Ore": "Oregon", "Pa": "Pennsylvania", "Penn": "Pennsylvania",
     "Tenn": "Tennessee", "Tex": "Texas", "Va": "Virginia", "Vt": "Vermont", "Wash": "Washington",
     "Wis": "Wisconsin", "Wyo": "Wyoming", "Ont": "Ontario", "Que": "Quebec", "Alta": "Alberta",
-    "Sask": "Saskatchewan", "Man": "Manitoba",
+    "Sask": "Saskatchewan", "Man": "Manitoba", "Nfld": "Newfoundland",
 }  # fmt: skip
 DOTTED_STATES = {
     "N.Y.": "New York", "N.J.": "New Jersey", "N.C.": "North Carolina", "S.C.": "South Carolina",
@@ -330,7 +335,7 @@ SPELLED_ACRONYMS = frozenset(
     "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc CBS CE CEO CFO CIA CIO CNN COO "
     "CST CTO DC DDS DIY DJ DNA EDM EDT EEG EKG EMS EMT EOD EOF EOS EPA EPS ER ESA ESL ESPN EST "
     "ETA EU EV FAQ FBI FDA GIS GMT GPS GRE HBO HIV HMS HR IAEA IBM IBS ICU ID IDE IDK IED IEEE "
-    "IELTS IMF IOS IOU IP IPA IPCC IPO IPOs IQ IRL IRS ISBN ISO IT ITV IUD IVF JD KPI LA LGBT "
+    "IELTS IMF IOS IOU IP IPA IPCC IPO IPOs IQ IRL IRS ISBN ISO ISSN IT ITV IUD IVF JD KPI LA LGBT "
     "LGBTQ LLC LLP LSE MA MBA MD MI MIT MLA MLB MST MSc MTV MVP NAACP NBA NBC NCAA NFC NFL NGO "
     "NHL NICU NPR NY OAP OCD OCR OECD OED OJ OLED OMG OS PBS PC PDT PLC PM PR PST PhD QA RAF RN "
     "RNA ROI RSVP SAT SATs SOS SUV SUVs TSA TV UAE UAV UCL UCLA UCSF UEA UFC UFO UI UK UN UNHCR "
@@ -388,7 +393,7 @@ _SCALED = {
     "A": "m k µ", "Wh": "k M G T", "Hz": "k M G T", "Pa": "k M h G", "J": "k M G",
     "B": "k K M G T P", "b": "k K M G T", "bit": "k M G T", "eV": "k M G T", "cal": "k",
     "Ah": "m", "N": "k", "s": "m µ n", "ly": "k M G", "pc": "k M G",
-    "mol": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
+    "mol": "m µ n", "Eq": "m", "Osm": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
 }  # fmt: skip
 # How units are written, and the key of each.
 _WRITTEN = {
