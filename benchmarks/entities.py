@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discovery import discover
-from anyrig.documents.entities.finder import Finder, Text
-from anyrig.documents.entities.names import choose as choose_model
-from anyrig.documents.entities.names import installed
+from anyrig.documents.entities.finder import EntityFinder, EntityText
+from anyrig.documents.entities.ner_models import choose_ner_model, list_installed
 from anyrig.placement import plan_placement
 from benchmarks.harness import Row
 
@@ -67,20 +66,20 @@ def read_passages(path: Path = FILE) -> list[Passage]:
 
 def find_entities(texts: Sequence[Passage], *, names: bool = True) -> list[list[Label]]:
     """With the default model; the language is detected."""
-    model = choose_model() if names else None
+    model = choose_ner_model() if names else None
     machine = discover(dict(os.environ))
     choice = choose_device(machine, (DeviceRequest("cpu", "flag"),))
-    placed = plan_placement(machine, choice, model.need) if model is not None else None
-    with Finder(model, placed=placed, environment=dict(os.environ)) as finder:
-        found = list(finder.find(Text(one.text) for one in texts))
+    placed = plan_placement(machine, choice, model.workload) if model is not None else None
+    with EntityFinder(model, placed=placed, environment=dict(os.environ)) as finder:
+        found = list(finder.find(EntityText(one.text) for one in texts))
     return [[Label(one.kind, one.start, one.end) for one in each.entities] for each in found]
 
 
 def find_with_spacy(texts: Sequence[Passage]) -> list[list[Label]]:
     """With each language's model, which is given the language; its labels become our kinds."""
-    from anyrig.documents.entities.engines.spacy_names import load
+    from anyrig.documents.entities.engines import load_spacy
 
-    models = {language: load(name) for language, name in installed().items()}
+    models = {language: load_spacy(name) for language, name in list_installed().items()}
     found = []
     for one in texts:
         spans = models[one.language](one.text).ents if one.language in models else ()

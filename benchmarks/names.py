@@ -15,7 +15,7 @@ from email.utils import getaddresses
 from importlib.metadata import distributions
 from itertools import chain
 
-from anyrig.documents.entities.finder import Finder, Text
+from anyrig.documents.entities.finder import EntityFinder, EntityText
 from anyrig.documents.entities.people import fold, load_lists
 from benchmarks.entities import Label, Passage, find_with_spacy, score
 from benchmarks.harness import Row
@@ -100,8 +100,8 @@ def build_passages() -> list[Passage]:
 
 
 def find_without_model(texts: Sequence[Passage]) -> list[list[Label]]:
-    with Finder(None) as finder:
-        found = list(finder.find(Text(one.text, language=one.language) for one in texts))
+    with EntityFinder(None) as finder:
+        found = list(finder.find(EntityText(one.text, language=one.language) for one in texts))
     return [[Label(one.kind, one.start, one.end) for one in each.entities] for each in found]
 
 

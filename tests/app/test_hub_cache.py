@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from anyrig import Rig
 from anyrig.app.engines import VoiceOptions, find_weights_folder
-from anyrig.documents.entities.names import choose
+from anyrig.documents.entities.ner_models import choose_ner_model
 from anyrig.documents.summarise.abstractive import find as find_writer
 from anyrig.errors import MissingWeightsError
 from anyrig.storage.weights import find_cached_repository, get_repository_name, hash_file
@@ -119,9 +119,9 @@ def test_models_of_the_other_abilities(cache: Path, files: Path) -> None:
     (files / "model.safetensors").write_bytes(b"")
     snapshot = put(cache, "owner/model", files)
     assert find_writer("owner/model", models=Path("none")).folder == snapshot
-    namer = choose(model="owner/model")
+    namer = choose_ner_model(model="owner/model")
     assert namer is not None
-    assert namer.recipe.options["model"] == str(snapshot)
+    assert namer.factory.options["model"] == str(snapshot)
     assert namer.name == "owner/model"
     with pytest.raises(MissingWeightsError, match="owner/missing is not on this machine"):
         find_writer("owner/missing", models=Path("none"))

@@ -335,7 +335,7 @@ def test_a_vector_that_is_not_finite_is_never_given_out(tmp_path: Path) -> None:
     save_file(state, file, {"format": "pt"})
     model = in_folder(tmp_path, name="tiny")
     for backend in ("onnx", "torch"):
-        with pytest.raises(WorkError, match="no finite vector"):
+        with pytest.raises(WorkError, match="no finite numbers"):
             embedded(model, ["the cat"], backend=backend)
 
 

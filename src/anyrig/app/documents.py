@@ -363,7 +363,7 @@ def list_features(environment: Mapping[str, str], language: str = "en") -> list[
         environment: of this process, in which programs are looked for.
         language: ISO 639-1.
     """
-    from anyrig.documents.entities import names
+    from anyrig.documents.entities.ner_models import choose_ner_model
     from anyrig.documents.ocr import choose as ocr
     from anyrig.transcription.models import find_model
 
@@ -378,8 +378,8 @@ def list_features(environment: Mapping[str, str], language: str = "en") -> list[
         found.append(Feature("transcription", True))
     except MissingPackageError as error:
         found.append(Feature("transcription", False, error.message, error.hint))
-    namer = names.choose()
-    if namer is not None and namer.reads(language):
+    model = choose_ner_model()
+    if model is not None and model.reads(language):
         found.append(Feature("names", True))
     else:
         reason = f"no model that finds names in {language!r} is installed"
@@ -389,11 +389,10 @@ def list_features(environment: Mapping[str, str], language: str = "en") -> list[
 
 def _format_names_fix(language: str) -> str:
     """The commands that install a model that finds names; empty for a language without one."""
-    from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
-    from anyrig.documents.entities.names import OFFERED
+    from anyrig.documents.entities.ner_models import INSTALL_SPACY, SPACY_MODELS, is_installed
 
-    offered = [one.install for one in OFFERED if one.language == language]
+    offered = [one.install for one in SPACY_MODELS if one.language == language]
     if not offered:
         return ""
-    first = [] if is_there("spacy") or offered[0] == INSTALL else [INSTALL]
+    first = [] if is_installed("spacy") or offered[0] == INSTALL_SPACY else [INSTALL_SPACY]
     return " && ".join([*first, offered[0]])

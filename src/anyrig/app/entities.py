@@ -33,8 +33,8 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.entities.finder import Finder
-    from anyrig.documents.entities.names import Namer
+    from anyrig.documents.entities.finder import EntityFinder
+    from anyrig.documents.entities.ner_models import NerModel
     from anyrig.documents.reading import TextSource
 
 OUTPUT_FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".txt")
@@ -95,7 +95,7 @@ class FoundEntities(SourceEntities):
 
     def list_rows(self, *, distinct: bool = False) -> list[dict[str, Any]]:
         """A row for each entity, ready for JSON."""
-        from anyrig.documents.entities.listing import list_entities
+        from anyrig.documents.entities.entity import list_entities
 
         name = self.source.name
         if not distinct:
@@ -157,8 +157,8 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
 
     The output is written when all are done, unless none could be read.
     """
-    from anyrig.documents.entities.entity import kinds_of
-    from anyrig.documents.entities.names import choose
+    from anyrig.documents.entities.entity import parse_kinds
+    from anyrig.documents.entities.ner_models import choose_ner_model
 
     if request.distinct and request.redact:
         raise InvalidOptionError(
@@ -168,8 +168,8 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
         raise InvalidOptionError(
             "filter", Message("and {redact} were both given", redact=OptionRef("redact"))
         )
-    kinds = tuple(kinds_of(request.kinds)) if request.kinds else None
-    namer = choose(
+    kinds = tuple(parse_kinds(request.kinds)) if request.kinds else None
+    model = choose_ner_model(
         request.engine, model=request.model, labels=request.labels, threshold=request.threshold
     )
     sources = list_sources(request, on_event, "search")
@@ -178,7 +178,7 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
     done: list[FoundEntities] = []
     on_event(ProgressEvent("finding entities", 0, len(sources)))
     with (
-        _borrow_finder(rig, request, namer, kinds, sources) as finder,
+        _borrow_finder(rig, request, model, kinds, sources) as finder,
         open_ocr(rig, request) as ocr,
     ):
         for found in find_in_sources(
@@ -203,7 +203,7 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
         EntitiesResult(tuple(done)).save(request.output, distinct=request.distinct)
     for warning in dict.fromkeys(text for one in read for text in one.name_warnings):
         on_event(WarningEvent(warning))
-    if request.redact and (namer is None or not namer.own_labels):
+    if request.redact and (model is None or not model.own_labels):
         on_event(WarningEvent(
             Message(
                 "names can be missed, as only grammars and small models looked for them: read the"
@@ -215,13 +215,13 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
 
 def _complete(
     request: EntitiesRequest,
-    finder: Finder,
+    finder: EntityFinder,
     found: SourceEntities,
     kinds: Sequence[str] | None,
 ) -> FoundEntities:
     """Add what depends on the request: the redacted text, and what was not looked for."""
-    from anyrig.documents.entities.listing import redacted
-    from anyrig.documents.entities.names import nameless
+    from anyrig.documents.entities.entity import redact
+    from anyrig.documents.entities.ner_models import describe_missing_names
     from anyrig.documents.entities.people import fold
     from anyrig.documents.entities.redaction import add_possible_names
 
@@ -238,22 +238,24 @@ def _complete(
         found = replace(found, entities=entities)
     missing: tuple[str, ...] = ()
     if by_name and (kinds is None or any(kind in kinds for kind in _NAME_KINDS)):
-        missing = tuple(nameless(finder.namer, code) for code in found.languages_without_names)
+        missing = tuple(
+            describe_missing_names(finder.model, code) for code in found.languages_without_names
+        )
     text = ""
     if request.redact and found.error is None:
         to_redact = [one.entity for one in found.entities]
         if by_name and (kinds is None or "person" in kinds):
             to_redact = add_possible_names(found.text, to_redact, found.languages)
             found = replace(found, entities=tuple(map(found.place, to_redact)))
-        text = redacted(found.text, to_redact)
+        text = redact(found.text, to_redact)
     return FoundEntities(**vars(found), name_warnings=missing, redacted=text)
 
 
 # -- sources and the model -------------------------------------------------------------------------
 
 
-def _describe_engine(request: EntitiesRequest, namer: Namer | None) -> str:
-    return namer.name if namer else "rule" if request.engine == "grammar" else "lists"
+def _describe_engine(request: EntitiesRequest, model: NerModel | None) -> str:
+    return model.name if model else "rule" if request.engine == "grammar" else "lists"
 
 
 def _measure(source: TextSource) -> int:
@@ -267,32 +269,32 @@ def _measure(source: TextSource) -> int:
 def _borrow_finder(
     rig: Rig,
     request: EntitiesRequest,
-    namer: Namer | None,
+    model: NerModel | None,
     kinds: tuple[str, ...] | None,
     sources: Sequence[TextSource],
-) -> Iterator[Finder]:
+) -> Iterator[EntityFinder]:
     """What finds entities: grammars, and workers with a model if names are wanted. One that is kept
     finds all kinds, so that it serves any request.
     """
-    from anyrig.documents.entities.finder import Finder, wants_names
+    from anyrig.documents.entities.finder import EntityFinder, needs_model
     from anyrig.memory.known_sizes import KnownBatchSizes
 
-    if namer is not None and not wants_names(namer, kinds):
-        namer = None
+    if model is not None and not needs_model(model, kinds):
+        model = None
     num_bytes = 0 if rig.models.shared else sum(map(_measure, sources))
     some_kinds = None if rig.models.shared else kinds
 
-    def open_finder() -> Finder:
-        if namer is None:
-            return Finder(
+    def open_finder() -> EntityFinder:
+        if model is None:
+            return EntityFinder(
                 None, kinds=some_kinds, unchecked=request.unchecked,
                 lists=request.engine != "grammar",
             )  # fmt: skip
-        workload = replace(namer.need, max_workers=max(1, num_bytes // _BYTES_PER_WORKER))
+        workload = replace(model.workload, max_workers=max(1, num_bytes // _BYTES_PER_WORKER))
         quiet = replace(request, no_bench=True)
         choice = rig.choose_device(quiet) if workload.gpu else rig.choose_cpu(quiet)
-        return Finder(
-            namer,
+        return EntityFinder(
+            model,
             placed=place(rig, choice, workload, request),
             environment=rig.environment,
             limits=KnownBatchSizes(rig.folders.batch_limits),
@@ -302,7 +304,7 @@ def _borrow_finder(
 
     also = ", unchecked numbers too" if request.unchecked else ""
     with rig.models.borrow(
-        f"entities by {_describe_engine(request, namer)}{also}",
+        f"entities by {_describe_engine(request, model)}{also}",
         open_finder,
         version=f"{request.model} {request.labels} {request.threshold} {some_kinds}"
         f" {describe_model_options(rig, request)}",
@@ -330,10 +332,16 @@ def check_output(request: EntitiesRequest, num_sources: int) -> None:
 def _name_redacted(
     output: Path, found: FoundEntities, num_sources: int, taken: Collection[Path]
 ) -> Path:
-    """The output itself, or a new file in it: files of one name may be from several folders."""
+    """The output itself, or a new file in it, whose name names nobody: files of one name may be
+    from several folders.
+    """
+    from anyrig.documents.entities.redaction import redact_file_name
+
     if num_sources == 1 and not output.is_dir():
         return output
     stem = Path(found.source.name).name if found.source.file else "text"
+    people = [one.entity for one in found.entities]
+    stem = redact_file_name(stem, people, found.languages)
     path, number = output / f"{stem}.redacted.txt", 1
     while path in taken:
         number += 1

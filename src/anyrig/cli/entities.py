@@ -101,14 +101,13 @@ def _print_summary(result: EntitiesResult, request: EntitiesRequest) -> None:
 
 
 def _list_models(*, is_json: bool) -> int:
-    from anyrig.documents.entities.engines.spacy_names import is_there
     from anyrig.documents.entities.entity import CHECKED, NAMES
-    from anyrig.documents.entities.names import OFFERED
+    from anyrig.documents.entities.ner_models import SPACY_MODELS, is_installed
 
     rows: list[dict[str, str]] = [
         {"model": one.module, "language": one.language, "licence": one.licence,
-         "install": "" if is_there(one.module) and is_there("spacy") else one.install}
-        for one in OFFERED
+         "install": "" if is_installed(one.module) and is_installed("spacy") else one.install}
+        for one in SPACY_MODELS
     ]  # fmt: skip
     if is_json:
         models = [{**one, "installed": not one["install"]} for one in rows]

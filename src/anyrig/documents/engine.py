@@ -1,8 +1,8 @@
 """The engine of every model that reads texts: tokenize, pack, run, pool, normalise, join.
 
 A worker receives blocks of texts. Texts become windows of tokens, windows of like length go through
-the network together, and a head joins what it gives for the windows of a text: to its vector, or to
-the probabilities of its labels.
+the network together, and a head joins what it gives for the windows of a text: to its vector, to
+the probabilities of its labels, or to the names in it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _PreparedBlock(NamedTuple):
     windows: Future[Windows]
 
 
-class Head(Protocol):
-    """What becomes of the rows that a network gives for windows."""
+class OutputHead(Protocol):
+    """What becomes of the rows that a network gives for windows, or for their tokens."""
 
     def join(self, block: TextBlock, windows: Windows, rows: Matrix) -> Any:
         """The result of a block."""
@@ -55,7 +55,7 @@ class TextEngine(BaseEngine):
     """Blocks of texts to what a head makes of each.
 
     Args:
-        network: gives a row for each window.
+        network: gives a row for each window, or for each token.
         head: joins rows.
         tokenizer: options of a `TextTokenizer`; None for a network that takes texts.
         prompts: set before texts, by their use.
@@ -71,7 +71,7 @@ class TextEngine(BaseEngine):
     def __init__(
         self,
         network: Network | TextModel,
-        head: Head,
+        head: OutputHead,
         *,
         tokenizer: dict[str, Any] | None = None,
         prompts: dict[str, str] | None = None,
@@ -105,7 +105,9 @@ class TextEngine(BaseEngine):
         """What the head makes of each block."""
         windows = [self._split(one) for one in batch]
         rows = self._compute(windows)
-        edges = np.cumsum([len(part.lengths) for part in windows])[:-1]
+        per_token = self._tokenizer is not None and self.network.per_token  # type: ignore[union-attr]
+        counts = [len(part.tokens if per_token else part.lengths) for part in windows]
+        edges = np.cumsum(counts)[:-1]
         return [
             self._head.join(_block_of(one), part, some)
             for one, part, some in zip(batch, windows, np.split(rows, edges), strict=True)
@@ -124,7 +126,7 @@ class TextEngine(BaseEngine):
         return self._tokenizer.split(block.texts, prompt)
 
     def _compute(self, parts: Sequence[Windows]) -> Matrix:
-        """A finite row for each window of all parts."""
+        """A finite row for each window of all parts, or for each of their tokens."""
         network = self.network
         if self._tokenizer is None:
             texts = [text for part in parts for text in part.texts]
@@ -135,30 +137,35 @@ class TextEngine(BaseEngine):
         tokens = np.concatenate([part.tokens for part in parts])
         lengths = np.concatenate([part.lengths for part in parts])
         rows = self._run(network, tokens, lengths)  # type: ignore[arg-type]
-        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        if len(bad):  # half precision overflowed
-            careful = network.in_full_precision()  # type: ignore[union-attr]
-            mended = None
-            if careful is not None:
-                mended = self._run(careful, *_take(tokens, lengths, bad))
-            if mended is None or not np.isfinite(mended).all():
-                raise _not_finite()
-            rows = np.array(rows)
-            rows[bad] = mended
+        finite = np.isfinite(rows).all(axis=1)
+        if finite.all():
+            return rows
+        if network.per_token:  # type: ignore[union-attr]
+            finite = np.logical_and.reduceat(finite, np.cumsum(lengths) - lengths)
+        bad = np.flatnonzero(~finite)  # half precision overflowed
+        careful = network.in_full_precision()  # type: ignore[union-attr]
+        if careful is None:
+            raise _not_finite()
+        places = _find_tokens(lengths, bad)
+        fixed = self._run(careful, tokens[places], lengths[bad])
+        if not np.isfinite(fixed).all():
+            raise _not_finite()
+        rows = np.array(rows)
+        rows[places if careful.per_token else bad] = fixed
         return rows
 
     def _run(
         self, network: Network, tokens: NDArray[np.int32], lengths: NDArray[np.int32]
     ) -> Matrix:
-        """A row for each window, in batches that the network chooses."""
+        """The rows of all windows, in batches that the network chooses."""
         found: Matrix | None = None
         batches = list(network.plan(lengths))
         while batches:
             members = batches.pop(0)
-            whole = len(members) == len(lengths) and network.any_order
-            part = (tokens, lengths) if whole else _take(tokens, lengths, members)
+            is_whole = len(members) == len(lengths) and network.any_order
+            places = slice(None) if is_whole else _find_tokens(lengths, members)
             try:
-                made = network.compute(*part)
+                made = network.compute(tokens[places], lengths if is_whole else lengths[members])
             except Exception as error:
                 # Windows of one text cannot be sent to the queue again in two items.
                 if len(members) == 1 or detect_oom(error) is None:
@@ -171,11 +178,12 @@ class TextEngine(BaseEngine):
                 network.budget = max(1, int(lengths[members].sum()) // 2)
                 batches[:0] = [members[:half], members[half:]]
                 continue
-            if whole:
+            if is_whole:
                 return made
             if found is None:
-                found = np.empty((len(lengths), made.shape[1]), np.float32)
-            found[members] = made
+                count = len(tokens if network.per_token else lengths)
+                found = np.empty((count, made.shape[1]), np.float32)
+            found[places if network.per_token else members] = made
         if found is None:
             raise InvalidInputError("there are no texts", hint="Send at least one.")
         return found
@@ -202,21 +210,18 @@ def _split_characters(texts: Sequence[str], prompt: str, most: int, cut: bool) -
     return Windows(np.zeros(0, np.int32), lengths, np.array(owners, np.int32), texts=pieces)
 
 
-def _take(
-    tokens: NDArray[np.int32], lengths: NDArray[np.int32], members: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Some windows, in this order."""
-    ends = np.cumsum(lengths)
+def _find_tokens(lengths: NDArray[np.int32], members: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the tokens of some windows stand, window after window; without a loop over them."""
     chosen = lengths[members]
-    starts = ends[members] - chosen
-    # Places of the tokens of each chosen window, without a loop over windows.
+    starts = np.cumsum(lengths)[members] - chosen
     shift = np.repeat(starts - np.concatenate(([0], np.cumsum(chosen)[:-1])), chosen)
-    return tokens[np.arange(int(chosen.sum())) + shift], chosen
+    places: NDArray[np.int64] = np.arange(int(chosen.sum())) + shift
+    return places
 
 
 def _not_finite() -> DeviceError:
     return DeviceError(
-        "the model gives no finite vector for a text", hint="Its weights may be damaged."
+        "the model gives no finite numbers for a text", hint="Its weights may be damaged."
     )
 
 
@@ -236,7 +241,7 @@ class EmbedHead:
     def __init__(
         self, dense: Path | None, *, normalize: bool, is_normalized: bool, batch_invariant: bool
     ) -> None:
-        self._dense = _Dense(dense) if dense is not None else None
+        self._dense = _DenseLayer(dense) if dense is not None else None
         self._normalize, self._is_normalized = normalize, is_normalized
         self._batch_invariant = batch_invariant
 
@@ -270,7 +275,7 @@ def normalize_rows(rows: NDArray[Any]) -> Matrix:
     return found
 
 
-class _Dense:
+class _DenseLayer:
     """A layer that sentence-transformers puts after the pooling: LaBSE has one."""
 
     def __init__(self, folder: Path) -> None:

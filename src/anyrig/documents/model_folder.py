@@ -31,6 +31,7 @@ _TOKENIZERS = (
     "tokenizer.model", "tokenizer_config.json",
 )  # fmt: skip
 _DEFAULT_LONGEST = 512
+_MIN_POSITIONS = 8
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,8 @@ def _read(folder: Path) -> ModelConfig:
 
 
 def _plain(folder: Path, inner: Path) -> ModelConfig:
-    from anyrig.documents.models.families import offset_of
-
     config = read_json(inner / "config.json", {})
-    offset = offset_of(config)
-    most = int(config.get("max_position_embeddings") or _DEFAULT_LONGEST + offset) - offset
+    most = count_positions(config)
     longest = read_max_tokens(inner, read_max_tokens(folder, most) if folder != inner else most)
     size = config.get("hidden_size") or config.get("dim") or config.get("d_model") or 0
     shaping = [inner / "config.json", tokenizer(folder, inner)]
@@ -157,7 +155,7 @@ def weights(folder: Path) -> list[Path]:
     return weight_files(folder)
 
 
-def onnx_file(folder: Path, inner: Path) -> Path | None:
+def find_onnx_file(folder: Path, inner: Path) -> Path | None:
     """An ONNX file of the encoder, if there is one."""
     tries = [base / name for base in dict.fromkeys((folder, inner)) for name in _ONNX]
     return next((path for path in tries if path.is_file()), None)
@@ -174,7 +172,7 @@ def complete(folder: Path) -> bool:
     if not (folder / "config.json").is_file() or any(folder.rglob("*.part")):
         return False
     inner = read(folder).folder
-    return bool(weights(inner)) or onnx_file(folder, inner) is not None
+    return bool(weights(inner)) or find_onnx_file(folder, inner) is not None
 
 
 def form(folder: Path, config: Mapping[str, Any], has_weights: bool, has_onnx: bool) -> Form:
@@ -197,6 +195,29 @@ def tokenizer(folder: Path, inner: Path) -> Path:
         if (base / "tokenizer.json").is_file():
             return base / "tokenizer.json"
     return inner / "tokenizer.json"
+
+
+def read_config(folder: Path, *, hint: str) -> dict[str, Any]:
+    """The config.json of a folder; InvalidInputError if there is none."""
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"{folder} is not a model: config.json: {error}", hint=hint
+        ) from error
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"{folder} is not a model: config.json is not an object", hint=hint)
+    return found
+
+
+def count_positions(config: Mapping[str, Any]) -> int:
+    """The most tokens that a model has positions for; 512 if it does not say."""
+    from anyrig.documents.models.families import get_position_offset
+
+    most = config.get("max_position_embeddings")
+    if not isinstance(most, int) or most < _MIN_POSITIONS:
+        return _DEFAULT_LONGEST
+    return most - get_position_offset(config)
 
 
 def read_json(path: Path, default: Any) -> Any:

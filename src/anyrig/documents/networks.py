@@ -1,5 +1,5 @@
-"""Networks that give a row of numbers for each window of tokens: ONNX Runtime, our packed encoder,
-transformers.
+"""Networks that give a row of numbers for each window of tokens, or for each token: ONNX Runtime,
+our packed encoder, transformers.
 
 On a CPU batches are small: 512 tokens are as fast as any and stay in its caches. On a GPU in half
 precision nothing is padded (`models/encoder`).
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float32]
     Tokens = NDArray[np.int32]
 
-TransformersHead = Literal["embed", "sequence"]
+TransformersHead = Literal["embed", "sequence", "token"]
 _PADDED_BUDGET, _GPU_PADDED_BUDGET = 512, 8192
 _PACKED_BUDGET, _GPU_PACKED_BUDGET = 2048, 1 << 17
 _TRANSFORMERS_BUDGET, _GPU_TRANSFORMERS_BUDGET = 1024, 16_384
@@ -50,13 +50,14 @@ _POOLED = ("sentence_embedding", "sentence_embeddings", "pooled")
 
 
 class Network(Protocol):
-    """Gives a row for each window."""
+    """Gives a row for each window, or for each token."""
 
     @property
     def handle(self) -> DeviceHandle | None: ...
 
     budget: int
     """Tokens of a batch."""
+    per_token: bool
     any_order: bool
     """Whether windows of any length go together as they are."""
     normalizes: bool
@@ -100,6 +101,7 @@ class OnnxNetwork:
         handle: the device.
         source: a graph of `models/graph`, or a file.
         pooling: of a file that gives the states of tokens; "" takes its first output as it is.
+        per_token: whether the row of each token is kept as it is.
         longest: tokens that it has positions for, 0 if unknown: nothing is padded beyond.
         batch_invariant: whether a row is the same bytes in any batch.
         pad: the token that fills rows; None if there is none, and rows go one by one.
@@ -117,13 +119,15 @@ class OnnxNetwork:
         longest: int = 0,
         batch_invariant: bool = False,
         pad: int | None = 0,
+        per_token: bool = False,
     ) -> None:
-        self.handle = handle
+        self.handle, self.per_token = handle, per_token
         self.batch_invariant, self._longest = batch_invariant, longest
         self._step = _STEP if batch_invariant else 1
         self._pad = pad
         self.budget = _PADDED_BUDGET if handle.on_host else _GPU_PADDED_BUDGET
         self._model = _load_onnx(handle, source)
+        self._pooling = pooling
         self._file = _OnnxFile(self._model, pooling, source) if isinstance(source, Path) else None
         self._num_real = self._num_padded = 0
 
@@ -159,7 +163,12 @@ class OnnxNetwork:
         self._num_real += int(lengths.sum())
         self._num_padded += padded.size
         if self._file is not None:
-            return self._file.run(padded, real, lengths)
+            states = self._file.run(padded, real)
+            if self.per_token:
+                return states[real.astype(bool)]
+            if self._file.is_pooled or states.ndim == 2:
+                return states
+            return _pool(states, real.astype(bool)[:, :, None], lengths, self._pooling)
         made: Matrix = self._model.run({"tokens": padded, "lengths": lengths.astype(np.int64)})[0]
         return made
 
@@ -200,7 +209,7 @@ class _OnnxFile:
     """Which inputs a file wants, and what its outputs are."""
 
     def __init__(self, model: OnnxModel, pooling: str, file: Path) -> None:
-        self._model, self._pooling = model, pooling
+        self._model = model
         self._inputs = [one.name for one in model.session.get_inputs()]
         unknown = [name for name in self._inputs if name not in _INPUTS]
         if unknown:
@@ -210,20 +219,15 @@ class _OnnxFile:
         names = [one.name for one in model.session.get_outputs()]
         known = [name for name in (*_STATES, *_POOLED) if name in names] if pooling else []
         self._place = names.index(known[0]) if known else 0
-        self._is_pooled = not pooling or bool(known and known[0] in _POOLED)
+        self.is_pooled = not pooling or bool(known and known[0] in _POOLED)
 
-    def run(
-        self, padded: NDArray[np.int64], real: NDArray[np.int64], lengths: NDArray[np.int32]
-    ) -> Matrix:
+    def run(self, padded: NDArray[np.int64], real: NDArray[np.int64]) -> Matrix:
         given = {
             "input_ids": padded, "attention_mask": real, "token_type_ids": np.zeros_like(padded),
             "position_ids": np.broadcast_to(np.arange(padded.shape[1]), padded.shape),
         }  # fmt: skip
         out = self._model.run({name: given[name] for name in self._inputs})[self._place]
-        states: Matrix = np.asarray(out, np.float32)
-        if self._is_pooled or states.ndim == 2:
-            return states
-        return _pool(states, real.astype(bool)[:, :, None], lengths, self._pooling)
+        return np.asarray(out, np.float32)
 
 
 def _pool(states: Matrix, real: Any, lengths: NDArray[np.int32], pooling: str) -> Matrix:
@@ -252,7 +256,7 @@ def open_torch(placement: Placement) -> TorchHandle:
     return handle
 
 
-def _torch_dtype(precision: str) -> torch.dtype:
+def get_torch_dtype(precision: str) -> torch.dtype:
     import torch
 
     return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
@@ -262,6 +266,7 @@ class PackedNetwork:
     """Our own encoder in torch: the tokens of all windows in one row, nothing padded."""
 
     any_order = True
+    per_token = False
 
     def __init__(
         self, placement: Placement, model: Model, deterministic: bool, *, handle: Any = None
@@ -275,7 +280,7 @@ class PackedNetwork:
         self.budget = _GPU_PACKED_BUDGET if on_gpu else _PACKED_BUDGET
         self.first_batch_cost = _FIRST_TOKENS if on_gpu else 0.0
         self.normalizes = on_gpu and model.normalise and model.dense is None
-        dtype = _torch_dtype(placement.precision)
+        dtype = get_torch_dtype(placement.precision)
         self._encoder: Encoder = load(model.folder, self.handle.device, dtype)
         self._careful: PackedNetwork | None = None
 
@@ -321,7 +326,7 @@ class TransformersNetwork:
     Args:
         placement: where it runs, and in which precision.
         folder: of the model; code that may lie in it is not run.
-        head: the states of tokens, pooled, or the scores of labels.
+        head: the states of tokens, pooled, or the scores of labels: of the text, or of each token.
         pooling: of the states of a row.
         batch_invariant: whether each row goes alone.
         pad: the token that fills rows, or None if there is none; by default as the config says.
@@ -346,8 +351,9 @@ class TransformersNetwork:
         self._pooling, self.batch_invariant = pooling, batch_invariant
         on_gpu = placement.device.kind == "gpu"
         self.budget = _GPU_TRANSFORMERS_BUDGET if on_gpu else _TRANSFORMERS_BUDGET
-        load = _load_encoder if head == "embed" else _load_classifier
-        model = load(folder, _torch_dtype(placement.precision))
+        self.per_token = head == "token"
+        dtype = get_torch_dtype(placement.precision)
+        model = _load_encoder(folder, dtype) if head == "embed" else _load_head(folder, head, dtype)
         self._model = model.to(self.handle.device).eval()
         if pad == "config":
             pad = int(getattr(model.config, "pad_token_id", 0) or 0)
@@ -372,6 +378,8 @@ class TransformersNetwork:
             out = self._model(input_ids=torch.from_numpy(padded).to(device), attention_mask=mask)
             if self._head == "sequence":
                 made = out.logits.float()
+            elif self._head == "token":
+                made = out.logits[mask.bool()].float()
             else:
                 rows = Rows(tuple(lengths.tolist()), device)
                 states = out.last_hidden_state[mask.bool()]
@@ -424,18 +432,22 @@ def _load_encoder(folder: Path, dtype: torch.dtype) -> Any:
     return model
 
 
-def _load_classifier(folder: Path, dtype: torch.dtype) -> Any:
+def _load_head(folder: Path, head: TransformersHead, dtype: torch.dtype) -> Any:
     try:
-        from transformers import AutoModelForSequenceClassification
+        from transformers import (
+            AutoModelForSequenceClassification,
+            AutoModelForTokenClassification,
+        )
     except ImportError as error:
         raise MissingPackageError(
             f"a fine-tuned classifier needs the package {error.name}",
             hint=format_install("anyrig[torch]"),
         ) from error
+    kind: Any = (
+        AutoModelForTokenClassification if head == "token" else AutoModelForSequenceClassification
+    )
     try:
-        return AutoModelForSequenceClassification.from_pretrained(
-            str(folder), dtype=dtype, local_files_only=True
-        )
+        return kind.from_pretrained(str(folder), dtype=dtype, local_files_only=True)
     except (OSError, ValueError, RuntimeError) as error:
         raise MissingWeightsError(
             f"{folder} cannot be loaded: {error}", hint="Save the model again."

@@ -39,6 +39,10 @@ def run_ordered(
     queue = _PartQueue(items, expand, max_pending)
     results: deque[R] = deque()
     while not queue.ended:
+        for kept in queue.take_empty():
+            yield join(kept, [])
+        if queue.ended:
+            return
         # Closed at once if the caller leaves: what runs must not read on.
         with closing(cast("Generator[R]", _as_generator(run(queue.read_parts())))) as stream:
             for result in stream:
@@ -64,8 +68,27 @@ class _PartQueue(Generic[T, C, P]):
         self.pending: deque[tuple[C, int]] = deque()
         """With the number of its parts."""
         self.ended = False
+        self._parts: Sequence[P] = ()
+        """Of the one pending item that `take_empty` has read, until they are in the stream."""
+
+    def take_empty(self) -> Iterator[C]:
+        """The next items as long as they have no parts: nothing is started for those."""
+        while not self.pending:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                self.ended = True
+                return
+            kept, parts = self._expand(item)
+            if parts:
+                self.pending.append((kept, len(parts)))
+                self._parts = parts
+            else:
+                yield kept
 
     def read_parts(self) -> Iterator[P]:
+        yield from self._parts
+        self._parts = ()
         while len(self.pending) < self._max_pending:
             try:
                 item = next(self._items)

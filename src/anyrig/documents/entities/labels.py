@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import replace
 
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.grammars import date_words
+from anyrig.documents.entities.grammars.dates import get_calendar
 
 _KINDS = {
     "person": "per pers person people persona personne name givenname surname human individual",
@@ -37,6 +37,8 @@ _NOT_NAMES = frozenset(
     "ba ma mba cv llame llamar appelez call contact contacto telefax euro euros dollar "
     "dollars".split()
 )
+_ALSO_NAMES = frozenset(("nino", "swift", "iban", "iva"))
+"""Abbreviations of those that are names of people in another spelling: `NINO`, `Nino`."""
 _TITLE = re.compile(
     r"(?:(?:Mr|Mrs|Ms|Miss|Dr|Prof|Sir|Dame|Lord|Lady|M|MM|Mme|Mlle|Me|Sr|Sra|Srta|Dra"
     r"|Don|Do\u00f1a|D"
@@ -77,30 +79,28 @@ _TAIL = re.compile(
     r"|[a-zà-ÿ]+ó)$"
 )
 _IMPERATIVE = re.compile(r"[A-ZÀ-Þ][a-zà-ÿ]+ez")
-_MONTHS = frozenset(
-    (*date_words.get_calendar("").months, *date_words.get_calendar("").short_months)
-)
+_MONTHS = frozenset((*get_calendar("").months, *get_calendar("").short_months))
 
 
-def kind_of(label: str, *, known_only: bool = False) -> str:
-    """The kind that a model's label stands for; its own name if none, or nothing if asked so."""
+def map_label(label: str, *, known_only: bool = False) -> str:
+    """The kind that a model's label stands for; its own name if none, or nothing."""
     plain = re.sub(r"[^a-z]", "", label.lower())
     return _BY_LABEL.get(plain, "" if known_only else label.lower())
 
 
-def cleaned(one: Entity) -> Entity | None:
+def clean_name(one: Entity) -> Entity | None:
     """A name less articles, titles, possessives and marks; None if nothing of a name is left."""
-    start, end = _trimmed(one.text, 0, len(one.text))
+    start, end = _trim(one.text, 0, len(one.text))
     newline = re.compile(r"\s*\n").search(one.text, start, end)
     if newline:
-        start, end = _trimmed(one.text, start, newline.start())
+        start, end = _trim(one.text, start, newline.start())
     for _ in range(3):
         # `de Gaulle` and `del Toro` keep what looks like an article.
         begin = (_TITLE if one.kind == "person" else _DETERMINER).match(one.text, start, end)
         if begin is None or begin.end() >= end:
             break
-        start, end = _trimmed(one.text, begin.end(), end)
-    start, end = _bare(one, start, end)
+        start, end = _trim(one.text, begin.end(), end)
+    start, end = _drop_small_words(one, start, end)
     text = one.text[start:end]
     if not _is_name(text):
         return None
@@ -111,7 +111,7 @@ def cleaned(one: Entity) -> Entity | None:
     )  # fmt: skip
 
 
-def _bare(one: Entity, start: int, end: int) -> tuple[int, int]:
+def _drop_small_words(one: Entity, start: int, end: int) -> tuple[int, int]:
     """Less small words around it: `bureau de Lyon`, `Banco Santander ganó`."""
     if one.kind in ("place", "organisation"):
         generic = _GENERIC if one.kind == "place" else _BODY
@@ -125,7 +125,7 @@ def _bare(one: Entity, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def _trim(text: str, start: int, end: int) -> tuple[int, int]:
     begin = _ENDS.match(text, start, end)
     start = begin.end() if begin else start
     while end > start:
@@ -152,7 +152,7 @@ def _plain(text: str) -> str:
 def is_no_name(word: str) -> bool:
     """Whether a word is known to name nothing: a label, a greeting, a month, a currency."""
     low = _plain(word).lower()
-    return low in _NOT_NAMES or low in _MONTHS
+    return low in _MONTHS or (low in _NOT_NAMES and not (low in _ALSO_NAMES and word.istitle()))
 
 
 def _is_name(text: str) -> bool:
@@ -163,5 +163,5 @@ def _is_name(text: str) -> bool:
         return False
     if text.lower() in _PHRASES or _IMPERATIVE.fullmatch(text):
         return False
-    words = [word.strip(".,:;'°º").lower() for word in _plain(text).split()]
-    return not all(word in _NOT_NAMES or word in _MONTHS or word.isdigit() for word in words)
+    words = [word.strip(".,:;'°º") for word in _plain(text).split()]
+    return not all(is_no_name(word) or word.isdigit() for word in words)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.reading import Reading
+from anyrig.documents.entities.plain_text import PlainText, build_plain_text
 
 SOURCE, GAZETTEER = "marks", "gazetteer"
 _CAPITAL = r"[A-Z][A-Za-z]*(?:['-][A-Z]?[A-Za-z]+){0,3}"
@@ -48,23 +48,23 @@ _OTHER_WORDS = frozenset(
 ) - {"cuba", "chile", "lima", "melbourne", "monaco", "sydney", "mali", "benin", "togo", "oman"}
 
 
-def find(reading: Reading) -> Iterator[Entity]:
+def find(text: PlainText) -> Iterator[Entity]:
     """Every name with a mark, and every country or great city that stands by itself."""
-    for found in reading.matches(_PERSON, reading.islands):
-        if not _DOTLESS_M.match(found[0]) or reading.language(found.start()).startswith("fr"):
+    for found in text.matches(_PERSON, text.islands):
+        if not _DOTLESS_M.match(found[0]) or text.language(found.start()).startswith("fr"):
             span = found.span("name")
-            yield replace(reading.entity("person", span, score=0.9), source=SOURCE)
-    for found in reading.matches(_COMPANY, reading.islands):
+            yield replace(text.build_entity("person", span, score=0.9), source=SOURCE)
+    for found in text.matches(_COMPANY, text.islands):
         start, end = found.span("name")
-        article = _ARTICLE.match(reading.plain, start, end)
+        article = _ARTICLE.match(text.plain, start, end)
         start = article.end() if article else start
-        if reading.plain[end - 1] == "." and not _ABBREVIATED.search(reading.plain, start, end):
+        if text.plain[end - 1] == "." and not _ABBREVIATED.search(text.plain, start, end):
             end -= 1
-        yield replace(reading.entity("organisation", (start, end), score=0.9), source=SOURCE)
-    yield from _places(reading)
+        yield replace(text.build_entity("organisation", (start, end), score=0.9), source=SOURCE)
+    yield from _find_places(text)
 
 
-def settled(names: Sequence[Entity]) -> list[Entity]:
+def correct_places(names: Sequence[Entity]) -> list[Entity]:
     """Names in which a known place is no organisation because a model took it for one."""
     places = {(one.start, one.end) for one in names if one.source == GAZETTEER}
     return [
@@ -75,11 +75,11 @@ def settled(names: Sequence[Entity]) -> list[Entity]:
     ]
 
 
-def _places(reading: Reading) -> Iterator[Entity]:
+def _find_places(text: PlainText) -> Iterator[Entity]:
     """Known names that are no part of a longer one: `England` in `Bank of England` is left out."""
-    for found in reading.matches(_names(), reading.islands):
-        before = reading.plain[max(0, found.start() - 24) : found.start()]
-        after = reading.plain[found.end() : found.end() + 16]
+    for found in text.matches(_build_pattern(), text.islands):
+        before = text.plain[max(0, found.start() - 24) : found.start()]
+        after = text.plain[found.end() : found.end() + 16]
         # A capital before it, or the name of a body of which it is a part.
         inside = re.search(
             r"(?:^|[^.!?\s])\s*\b[A-Z][\w'&-]* (?:(?:of|de|du|del|of the) )?$", before
@@ -87,11 +87,11 @@ def _places(reading: Reading) -> Iterator[Entity]:
         first = re.search(r"(?:^|[.!?:]\s*|\n)[A-Z][\w']* $", before)
         if (inside and not first) or re.match(r"[ -][A-Z]|'s [A-Z]", after):
             continue
-        yield replace(reading.entity("place", found.span(), score=0.7), source=GAZETTEER)
+        yield replace(text.build_entity("place", found.span(), score=0.7), source=GAZETTEER)
 
 
 def is_place(text: str) -> bool:
-    return _names().fullmatch(text) is not None or text.lower() in _AMBIGUOUS_PLACES
+    return _build_pattern().fullmatch(text) is not None or text.lower() in _AMBIGUOUS_PLACES
 
 
 _AMBIGUOUS_PLACES = _OTHER_WORDS | frozenset(
@@ -101,13 +101,11 @@ _AMBIGUOUS_PLACES = _OTHER_WORDS | frozenset(
 
 
 @lru_cache(maxsize=1)
-def _names() -> re.Pattern[str]:
+def _build_pattern() -> re.Pattern[str]:
     """Countries and cities in the three languages, in plain letters."""
-    from anyrig.documents.entities.reading import read
-
     names: set[str] = set()
-    for name in _listed():
-        plain = read(name).plain
+    for name in _list_places():
+        plain = build_plain_text(name).plain
         usual = re.fullmatch(r"[A-Z][a-z]+(?:[ '-][A-Za-z][a-z]*){0,4}", plain) is not None
         if usual and len(plain) > 3 and not set(plain.lower().split()) & _OTHER_WORDS:
             names.add(re.escape(plain))
@@ -115,7 +113,7 @@ def _names() -> re.Pattern[str]:
     return re.compile(rf"(?<![\w@./-])(?:{'|'.join(longest)})(?![\w@]|\.[a-z]|-[a-z])")
 
 
-def _listed() -> Iterator[str]:
+def _list_places() -> Iterator[str]:
     from babel import Locale
 
     for language in ("en", "fr", "es"):
@@ -123,10 +121,10 @@ def _listed() -> Iterator[str]:
         for code, name in locale.territories.items():
             if len(str(code)) == 2 and str(code).isalpha() and str(code) not in ("ZZ", "XA", "XB"):
                 yield str(name)
-        for zone, told in locale.time_zones.items():
+        for zone, names_of_zone in locale.time_zones.items():
             region, _, city = str(zone).rpartition("/")
             if region in ("Europe", "Asia", "America", "Africa", "Australia"):
-                yield str(told.get("city") or city.replace("_", " "))
+                yield str(names_of_zone.get("city") or city.replace("_", " "))
     yield from (
         "Madrid Barcelona Sevilla Valencia Bilbao Zaragoza Granada Lyon Marseille "
         "Toulouse Bordeaux "

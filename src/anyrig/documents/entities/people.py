@@ -21,16 +21,19 @@ from typing import NamedTuple
 from anyrig.documents.analyse.stop_words import is_stop
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.labels import is_no_name
-from anyrig.documents.entities.reading import Reading, Span
+from anyrig.documents.entities.plain_text import PlainText, Span
 
 SOURCE = "names"
 LANGUAGES = frozenset("en es fr it pt nl ca gl".split())
 """In which a capital tells a name; elsewhere fewer are found."""
 PARTICLES = frozenset(
-    "de del della la las los du des da dos di van von der den ter ten bin ibn al el y e le".split()
+    "de del della la las los du des da dos di van von der den ter ten bin ibn al el y e i"
+    " le".split()
 )
 WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _MAX_WORDS = 5
+_MIN_SINGLE = 4
+"""Letters of a first name that is found alone; shorter ones are redacted only."""
 STOP_NAMES = frozenset(
     "will young may jan april june july august abril julio avril mai autumn summer".split()
 )
@@ -135,6 +138,7 @@ _IN_ADDRESS = re.compile(r"[@/\\]|\w[._]\w")
 """In a token that is written in lower case for its own reasons: an address, a path, a file."""
 
 
+@lru_cache(maxsize=1 << 16)
 def fold(word: str) -> str:
     plain = unicodedata.normalize("NFD", word)
     return "".join(one for one in plain if not unicodedata.combining(one)).casefold()
@@ -172,11 +176,19 @@ class CommonWords:
 
     def is_common(self, word: str) -> bool:
         """Whether a word is of daily use in the text's languages, or in lower case here."""
+        return self.is_prose(word) or self.is_daily(word)
+
+    def is_daily(self, word: str) -> bool:
+        """Whether a word is of daily use in the text's languages."""
         low = fold(word)
-        if low in _TECHNICAL or self.is_prose(word):
+        if low in _TECHNICAL:
             return True
         lists = load_lists().common
         return any(low in lists.get(language, ()) for language in self._languages)
+
+    def is_first_name(self, word: str) -> bool:
+        """Whether a word is a first name, and none of daily use."""
+        return fold(word) in load_lists().first and not (self.is_label(word) or self.is_daily(word))
 
 
 # -- names that their place tells ------------------------------------------------------------------
@@ -292,7 +304,7 @@ _POSSESSIVE = re.compile(r"['\u2019]s\b")
 _STARTS = re.compile(r"(?:[.!?:;\u00bb)]|\n|^)[\s\"'(\u00ab\u201c*>-]*$")
 
 
-_IN_NAME = re.compile(r"[-/_.(][A-Za-z0-9]|::|'[^s]| ?[0-9]| ?\(")
+_IN_NAME = re.compile(r"[-/_.(][A-Za-z0-9]|::|'[^\Ws]| ?[0-9]| ?\(")
 _NO_SINGLE_NAME = re.compile(r"[0-9] $|[-/_.:]$|[A-Z][\w']* (?:of )?$|\b(?:in|at|of|en|near) $")
 
 
@@ -310,10 +322,10 @@ class _Piece(NamedTuple):
         return [one[0] for one in self.words if one[0][0].isupper() and len(one[0].strip(".")) > 1]
 
 
-def find(reading: Reading) -> Iterator[Entity]:
+def find(source: PlainText) -> Iterator[Entity]:
     """People whose names are in running text, in order of certainty; they may overlap."""
-    plain = reading.plain
-    common = CommonWords(plain, reading.languages)
+    plain = source.plain
+    common = CommonWords(plain, source.languages)
     spans: dict[Span, float] = dict.fromkeys(find_written(plain, common), 0.9)
     pieces = list(_find_pieces(plain, common))
     single: list[_Piece] = []
@@ -337,7 +349,7 @@ def find(reading: Reading) -> Iterator[Entity]:
         elif _is_single_name(plain, piece, common):
             spans.setdefault(piece.span, 0.6)
     for span, score in sorted(spans.items()):
-        yield replace(reading.entity("person", span, score=score), source=SOURCE)
+        yield replace(source.build_entity("person", span, score=score), source=SOURCE)
 
 
 def _is_place(text: str) -> bool:
@@ -452,11 +464,16 @@ def _score_first_name(
 
 
 def _is_single_name(plain: str, piece: _Piece, common: CommonWords) -> bool:
-    """A first name alone, where nothing else is meant by it."""
-    start, end = piece.span
     word = piece.words[0][0]
-    if word.isupper() or fold(word) not in load_lists().first or len(word) < 4:
+    return len(word) >= _MIN_SINGLE and is_single_name(plain, piece.span, common)
+
+
+def is_single_name(plain: str, span: Span, common: CommonWords) -> bool:
+    """Whether a word is a first name by itself: nothing else is meant by it."""
+    start, end = span
+    word = plain[start:end]
+    if word.isupper() or not common.is_first_name(word) or common.is_prose(word):
         return False
-    if common.is_common(word) or _is_place(word) or _IN_NAME.match(plain, end):
+    if _is_place(word) or _IN_NAME.match(plain, end):
         return False
     return not _NO_SINGLE_NAME.search(plain, max(0, start - 20), start)

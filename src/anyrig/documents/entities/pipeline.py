@@ -6,12 +6,12 @@ A file that cannot be read is reported with its error, and the others are read a
 from __future__ import annotations
 
 import bisect
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.entities.entity import Entity
+from anyrig.documents.ordered import run_ordered
 from anyrig.documents.reading import TextSource, Unread, read_all, textless
 from anyrig.errors import AnyrigError
 from anyrig.text.document import Document, Part
@@ -19,11 +19,11 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.language import detect_document
 
 if TYPE_CHECKING:
-    from anyrig.documents.entities.finder import Finder, Found
+    from anyrig.documents.entities.finder import EntityFinder, TextEntities
     from anyrig.documents.reading import Mode, Reads
 
 
-_CHUNK_CHARACTERS = 50_000
+_PART_CHARACTERS = 50_000
 """Of a page that are searched at a time: a third of a second."""
 
 
@@ -40,7 +40,7 @@ class PlacedEntity:
 
     def to_json(self) -> dict[str, Any]:
         where = {"page": self.page or None, "page_start": self.page_start if self.page else None}
-        return self.entity.plain() | where
+        return self.entity.to_json() | where
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class SourceEntities:
         return PlacedEntity(entity, self.pages[at].page, self.pages[at].start)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _OpenSource:
     source: TextSource
     pages: tuple[Part, ...] = ()
@@ -73,13 +73,9 @@ class _OpenSource:
     text: str = ""
     warnings: tuple[str, ...] = ()
     error: AnyrigError | None = None
-    chunks: tuple[_Chunk, ...] = ()
-    """Of all pages, once they are searched."""
-    found: list[Found] = field(default_factory=list)
-    """Of each chunk so far."""
 
 
-class _Chunk(NamedTuple):
+class _PagePart(NamedTuple):
     """A part of a page that is searched by itself."""
 
     page: Part
@@ -90,7 +86,7 @@ class _Chunk(NamedTuple):
 
 def find_in_sources(
     sources: Iterable[TextSource],
-    finder: Finder,
+    finder: EntityFinder,
     *,
     language: str = "",
     ocr: Reads | None = None,
@@ -107,47 +103,42 @@ def find_in_sources(
         ocr: reads pages that are images.
         limits: how much one file may ask of the machine.
         mode: when images are read.
-        on_step: called after each part of a long text; it may raise an error to stop.
+        on_step: called after each part of a text; it may raise an error to stop.
     """
-    from anyrig.documents.entities.finder import Text  # loads every grammar
-    from anyrig.documents.entities.stretches import main_language
+    from anyrig.documents.entities.finder import EntityText  # loads every grammar
+    from anyrig.documents.entities.windows import detect_main_language
 
-    waiting: deque[_OpenSource] = deque()
+    def expand(
+        opened: _OpenSource,
+    ) -> tuple[tuple[_OpenSource, list[_PagePart]], list[EntityText]]:
+        parts = [part for page in opened.pages for part in _cut_page(page)]
+        texts = []
+        for page, start, end in parts:
+            default = opened.language or "en"
+            if start:  # a long text is of one language, wherever it says too little
+                default = detect_main_language(page.text, default)
+            texts.append(EntityText(page.text[start:end], language, default))
+        return (opened, parts), texts
 
-    def texts() -> Iterator[Text]:
-        for opened in _open(sources, ocr, limits, mode):
-            opened.chunks = tuple(chunk for page in opened.pages for chunk in _cut_page(page))
-            waiting.append(opened)
-            for page, start, end in opened.chunks:
-                default = opened.language or "en"
-                if start:  # a long text is of one language, wherever it says too little
-                    default = main_language(page.text, default)
-                yield Text(page.text[start:end], language, default)
+    def run(texts: Iterator[EntityText]) -> Iterator[TextEntities]:
+        for found in finder.find(texts):
+            if on_step is not None:
+                on_step()
+            yield found
 
-    for found in finder.find(texts()):
-        yield from _take_finished(waiting)
-        waiting[0].found.append(found)
-        if on_step is not None and len(waiting[0].found) < len(waiting[0].chunks):
-            on_step()
-        yield from _take_finished(waiting)
-    yield from _take_finished(waiting)
-
-
-def _take_finished(waiting: deque[_OpenSource]) -> Iterator[SourceEntities]:
-    while waiting and len(waiting[0].found) == len(waiting[0].chunks):
-        yield _finish(waiting.popleft())
+    return run_ordered(_open(sources, ocr, limits, mode), expand, run, _finish)
 
 
-def _cut_page(page: Part) -> Iterator[_Chunk]:
+def _cut_page(page: Part) -> Iterator[_PagePart]:
     """Parts of a page that lie end to end; cut between paragraphs, else lines, else words."""
     start, end = 0, len(page.text)
-    while end - start > _CHUNK_CHARACTERS:
-        low, high = start + _CHUNK_CHARACTERS // 2, start + _CHUNK_CHARACTERS
+    while end - start > _PART_CHARACTERS:
+        low, high = start + _PART_CHARACTERS // 2, start + _PART_CHARACTERS
         gaps = (page.text.rfind(gap, low, high) + len(gap) for gap in ("\n\n", "\n", " "))
         cut = next((at for at in gaps if at > low), high)
-        yield _Chunk(page, start, cut)
+        yield _PagePart(page, start, cut)
         start = cut
-    yield _Chunk(page, start, end)
+    yield _PagePart(page, start, end)
 
 
 def _open(
@@ -192,21 +183,24 @@ def _open_pages(source: TextSource, document: Document) -> _OpenSource:
     )
 
 
-def _finish(opened: _OpenSource) -> SourceEntities:
+def _finish(
+    opened_parts: tuple[_OpenSource, list[_PagePart]], results: Sequence[TextEntities]
+) -> SourceEntities:
+    opened, parts = opened_parts
     entities: list[PlacedEntity] = []
     languages: dict[str, None] = {}
     without_names: dict[str, None] = {}
     warnings = list(opened.warnings)
-    for (page, start, _), found in zip(opened.chunks, opened.found, strict=True):
+    for (page, start, _), found in zip(parts, results, strict=True):
         entities += [
-            PlacedEntity(one.moved(page.start + start), page.page, page.start)
+            PlacedEntity(one.shift(page.start + start), page.page, page.start)
             for one in found.entities
         ]
         languages |= dict.fromkeys(found.languages)
-        without_names |= dict.fromkeys(found.nameless)
-        if found.failed:
+        without_names |= dict.fromkeys(found.languages_without_names)
+        if found.failure:
             where = f"page {page.page}: " if page.page else ""
-            warnings.append(f"{where}some names may be missing: {found.failed}")
+            warnings.append(f"{where}some names may be missing: {found.failure}")
     return SourceEntities(
         opened.source, tuple(entities), opened.text, tuple(languages), tuple(without_names),
         tuple(dict.fromkeys(warnings)), opened.error, opened.pages,

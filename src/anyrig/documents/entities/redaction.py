@@ -14,7 +14,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence, Set
 
-from anyrig.documents.entities.entity import Entity
+from anyrig.documents.entities.entity import Entity, redact
+from anyrig.documents.entities.marked_names import is_place
 from anyrig.documents.entities.people import (
     PARTICLES,
     ROLES,
@@ -22,6 +23,9 @@ from anyrig.documents.entities.people import (
     WORD,
     CommonWords,
     find_written,
+    fold,
+    is_single_name,
+    load_lists,
 )
 from anyrig.documents.entities.people import SOURCE as LISTED
 
@@ -30,9 +34,15 @@ _SCORE = 0.4
 Span = tuple[int, int]
 
 _ATOM = re.compile(r"[^\W\d_]+")
-_GAP = re.compile(r"[ \t]{1,2}|[ \t]?\n[ \t]*(?=\S)")
-_NAME_GAP = re.compile(r"[\s.,_>|*'-]{0,12}")
+_GAP = re.compile(r"[ \t]{1,2}")
+_LINE_BREAK = re.compile(r"[ \t]?\r?\n[ \t]*")
+_NAME_GAP = re.compile(
+    r"[ \t.,_>|*'-]{0,6}(?:\r?\n[ \t>|*-]{0,8})?|\s{1,2}[(\[]?(?:dot|punto|point)[)\]]?\s{1,2}",
+    re.IGNORECASE,
+)
 """Between the words of a name that is known."""
+_CAMEL = re.compile(r"[A-Z]?[a-z]+")
+_SPOKEN_DOTS = frozenset(("dot", "punto", "point"))
 _LONGEST = 5
 _LONGEST_ABBREVIATION = 4
 """Letters of `Fco.` and `Alex.`: a longer word with a stop ends its sentence."""
@@ -47,6 +57,36 @@ _LOCAL = re.compile(r"(?<![\w.+-])[\w.+'-]{2,64}(?=@)|(?<=[\s(]@)[\w.-]{2,64}")
 _INITIALS = re.compile(r"(?<![\w.])(?:[A-Z]\.[ \t]?){2,4}")
 _INITIALS_BEFORE = re.compile(r"(?<![\w.])(?:[A-Z]\.[ \t]?){1,3}$")
 _INITIALS_BEHIND = re.compile(r",?[ \t](?:[A-Z]\.[ \t]?-?){1,3}(?<![ \t])")
+_LAST_FIRST = re.compile(
+    r"(?:^|(?<=[\t|;\"]))[ \t]*(?P<name>[^\W\d_][\w '-]{1,40},[ \t]*[^\W\d_][\w '.-]{1,40}?)"
+    r"(?=[ \t]*(?:$|[\t|;\"(]))",
+    re.MULTILINE,
+)
+_ABBREVIATION_BEHIND = re.compile(
+    r"[ \t]?[(\[](?:[^()\[\]\n]{0,40}?[\s'\"\u201c])?(?P<letters>[A-Z]{2,4})['\"\u201d]?[)\]]"
+)
+"""`Quentin Tarantino (QT)`."""
+_LAST_BEFORE = re.compile(r"(?:^|[^\w \t]|(?<![^\W_])[a-z]\w*)[ \t]*\b([A-Z][\w'-]{2,40}),[ \t]$")
+_CELL_MARK = re.compile(r"[\t;|]|,(?=\S)")
+_CELL_EDGE = " \t\r\n\"'*"
+_NAME_COLUMNS = frozenset(
+    "full name|first name|firstname|given name|forename|middle name|last name|lastname|surname"
+    "|family name|employee name|customer name|contact name|patient|apellido|apellidos|nombre propio"
+    "|primer apellido|segundo apellido|nombre y apellidos|nombre completo|apellidos y nombre"
+    "|paciente|prenom|nom de famille|vorname|nachname|familienname|cognome|sobrenome|apelido"
+    "|voornaam|achternaam".split("|")
+)
+_OTHER_COLUMNS = frozenset(
+    "name names author authors person people contact customer employee student member attendee"
+    " attendees speaker owner assignee reporter manager first last nombre nombres autor titular"
+    " contacto cliente alumno empleado nom noms auteur titulaire client naam nome".split()
+)
+"""Headings of columns with names, and of such that may have others: there a cell counts that has a
+first name or surname."""
+_COUPLE_TITLE = re.compile(
+    r"\b(?:Messrs|Messieurs|Mesdames|MM|Mmes|Sres|Sras|Mr|Mrs|Ms|Señores|Herren)\.?[ \t]"
+    r"(?:[^\W\d_][\w'-]*,?[ \t]){1,6}?(?:and|et|y|und|&)[ \t](?P<name>[A-Z][\w'-]+)"
+)
 _SENTENCE_START = re.compile(r"(?:[.!?:;\n]|^)[\s\"'(>*-]*$")
 
 
@@ -60,7 +100,7 @@ def add_possible_names(
         found: in order, none overlapping.
         languages: of the text, whose common words are no names.
     """
-    view = _View(text)
+    view = _FoldedText(text)
     common = CommonWords(view.plain, languages)
     written = [view.locate(*span) for span in find_written(view.plain, common)]
     people = [(one.start, one.end) for one in found if one.kind == "person"]
@@ -68,7 +108,8 @@ def add_possible_names(
         _fold(word) for start, end in [*written, *people] for word in _ATOM.findall(text[start:end])
     }
     runs = [view.locate(*span) for span in _find_runs(view.plain, common, known)]
-    spans = _beyond(sorted({*written, *runs}), found)
+    written += [view.locate(*span) for span in _find_marked(view.plain, common)]
+    spans = _list_uncovered(sorted({*written, *runs}), found)
     names = _Names(common)
     for start, end in written:
         names.add(text[start:end])
@@ -79,10 +120,29 @@ def add_possible_names(
     for start, end in runs:
         names.add(_drop_stop_word(text, start, end))
     names.add_local_parts(view.plain)
+    names.add_abbreviations(view)
     spans += names.find(view)
-    if broken := _View.of_broken_words(text):
+    if broken := _FoldedText.join_hyphens(text):
         spans += names.find(broken)
     return _merge(text, found, spans)
+
+
+def redact_file_name(name: str, found: Iterable[Entity], languages: Sequence[str] = ()) -> str:
+    """The name of a file without the people that its text names, and without first names."""
+    common = CommonWords("", languages)
+    names = _Names(common)
+    for one in found:
+        if one.kind == "person":
+            names.add(one.text)
+    for word in _ATOM.findall(_FoldedText(name).plain):
+        if common.is_first_name(word):
+            names.add(word)
+    # Every word with a capital, as parts of names are recognised by theirs.
+    spread = _ATOM.sub(lambda word: word[0].title(), name)
+    view = _FoldedText(spread if len(spread) == len(name) else name)
+    spans = sorted(names.find(view))
+    people = [Entity("person", name[start:end], start, end) for start, end in spans]
+    return redact(name, people).replace("[PERSON]", "PERSON")
 
 
 def _drop_stop_word(text: str, start: int, end: int) -> str:
@@ -98,7 +158,7 @@ def _drop_stop_word(text: str, start: int, end: int) -> str:
 # -- the text --------------------------------------------------------------------------------------
 
 
-class _View:
+class _FoldedText:
     """A text as it is compared: without accents, soft hyphens and characters of no width."""
 
     _OTHER = re.compile(r"[^\x00-\x7f]")
@@ -123,7 +183,7 @@ class _View:
         self.plain = "".join([*pieces, text[last:]])
 
     @classmethod
-    def of_broken_words(cls, text: str) -> _View | None:
+    def join_hyphens(cls, text: str) -> _FoldedText | None:
         """The text with the words whole that are hyphenated at ends of lines, if there are any."""
         found = re.search(r"[^\W\d_][-\u2010\u00ad][ \t]*\r?\n[ \t>]*[^\W\d_]", text)
         return cls(text, cls._OTHER_OR_BREAK) if found else None
@@ -190,12 +250,81 @@ def _find_runs(plain: str, common: CommonWords, known: Set[str]) -> Iterator[Spa
 
 
 def _joins(plain: str, last: Span, start: int, common: CommonWords) -> bool:
-    """Whether a word belongs to the run before it: a stop is part of an initial or abbreviation."""
-    between = plain[last[1] : start]
+    """Whether a word belongs to the run before it: a stop is part of an initial or abbreviation, a
+    line ends within a name only behind a first name.
+    """
+    between, word = plain[last[1] : start], plain[slice(*last)]
     if between == ". ":
-        word = plain[slice(*last)]
-        return len(word) <= _LONGEST_ABBREVIATION and not common.is_common(word)
-    return between == "." or _GAP.fullmatch(between) is not None
+        is_short = len(word) <= _LONGEST_ABBREVIATION
+        return is_short and not common.is_common(word)
+    if between == "." or _GAP.fullmatch(between):
+        return True
+    return _LINE_BREAK.fullmatch(between) is not None and common.is_first_name(word)
+
+
+def _find_marked(plain: str, common: CommonWords) -> Iterator[Span]:
+    """First names alone, `PEREZ, LUIS` in a line or a cell, `Messrs Brown and Green`."""
+    for found in WORD.finditer(plain):
+        start, end = found.start(), found.start() + len(found[0].removesuffix("'s"))
+        if (
+            found[0][0].isupper()
+            and end - start > 2
+            and is_single_name(plain, (start, end), common)
+        ):
+            yield start, end
+            if (last := _LAST_BEFORE.search(plain, max(0, start - 44), start)) and not (
+                common.is_label(last[1]) or common.is_common(last[1]) or is_place(last[1])
+            ):
+                yield last.start(1), end
+    for found in _LAST_FIRST.finditer(plain):
+        last, _, first = found["name"].partition(",")
+        words = [WORD.findall(part) for part in (last, first)]
+        if all(words) and fold(words[1][0]) in load_lists().first and all(
+            word[0].isupper() and not common.is_label(word) for some in words for word in some
+            if word.casefold() not in PARTICLES
+        ):  # fmt: skip
+            yield found.span("name")
+    for found in _COUPLE_TITLE.finditer(plain):
+        yield found.span("name")
+    yield from _find_in_tables(plain)
+
+
+def _find_in_tables(plain: str) -> Iterator[Span]:
+    """Cells of rows of text below a heading such as `surname`."""
+    mark, columns, start = "", dict[int, bool](), 0
+    for line in plain.splitlines(keepends=True):
+        if not mark or line.count(mark) < max(columns):
+            found = _CELL_MARK.search(line)
+            mark = found[0] if found else ""
+            columns = dict(_list_name_columns(line.split(mark))) if mark else {}
+            mark = mark if columns else ""
+        elif any(map(str.isalnum, line)):
+            at = start
+            for number, cell in enumerate(line.split(mark)):
+                name = cell.strip(_CELL_EDGE)
+                if number in columns and _is_name_cell(name, is_certain=columns[number]):
+                    begin = at + cell.index(name)
+                    yield begin, begin + len(name)
+                at += len(cell) + len(mark)
+        start += len(line)
+
+
+def _list_name_columns(cells: Sequence[str]) -> Iterator[tuple[int, bool]]:
+    """The columns with names, and whether each cell is one, as in a table with surnames."""
+    headings = [fold(cell.strip(_CELL_EDGE)).replace("_", " ") for cell in cells]
+    is_certain = any(heading in _NAME_COLUMNS for heading in headings)
+    for number, heading in enumerate(headings):
+        if heading in _NAME_COLUMNS or heading in _OTHER_COLUMNS:
+            yield number, is_certain
+
+
+def _is_name_cell(text: str, *, is_certain: bool) -> bool:
+    if sum(map(str.isalpha, text)) < 2 or "@" in text:
+        return False
+    lists = load_lists()
+    return is_certain or any(
+        word[0].isupper() and fold(word) in lists.first | lists.last for word in WORD.findall(text)
+    )
 
 
 def _close_run(plain: str, run: list[Span], common: CommonWords, known: Set[str]) -> Iterator[Span]:
@@ -216,8 +345,10 @@ def _close_run(plain: str, run: list[Span], common: CommonWords, known: Set[str]
     if all(word.casefold() in ROLES for word in words):
         return
     if words[0].casefold() in known or any(
-        len(word) > 1 and not common.is_prose(word) and not common.is_label(word) for word in words
-    ):
+        len(word) > 1 and not common.is_label(word)
+        and (not common.is_prose(word) or common.is_first_name(word))
+        for word in words
+    ):  # fmt: skip
         yield run[0][0], run[-1][1]
 
 
@@ -237,12 +368,16 @@ class _Names:
         self._joined: set[str] = set()
         self._user_names: set[str] = set()
         self._initials: set[str] = set()
+        self._abbreviations: set[str] = set()
 
     def add(self, name: str) -> None:
-        atoms = [_fold(atom) for atom in _ATOM.findall(_View(name).plain)]
+        atoms = [_fold(atom) for atom in _ATOM.findall(_FoldedText(name).plain)]
         for atom in atoms:
             self._add_part(atom)
         words = [atom for atom in atoms if len(atom) > 1 and atom not in PARTICLES]
+        for joined in WORD.findall(_FoldedText(name).plain):
+            if "-" in joined:  # a double name is recognised without the rest
+                self._add_whole(tuple(_fold(atom) for atom in _ATOM.findall(joined)))
         if len(atoms) < 2 or not words:
             return
         self._add_whole(tuple(atoms))
@@ -275,6 +410,13 @@ class _Names:
                 if not self._common.is_label(atom) and not self._common.is_prose(atom):
                     self._parts.add(atom)
 
+    def add_abbreviations(self, view: _FoldedText) -> None:
+        """Letters in brackets that stand for the name before them: `Quentin Tarantino (QT)`."""
+        for _, end in self._find_words(view.plain):
+            found = _ABBREVIATION_BEHIND.match(view.plain, end)
+            if found and found["letters"].casefold() in self._initials:
+                self._abbreviations.add(found["letters"])
+
     def _has_stem(self, word: str) -> bool:
         """Whether a user name begins or ends with a part of a name: `mjgonzalez`."""
         return any(
@@ -296,7 +438,7 @@ class _Names:
             if sum(map(len, atoms)) >= _SHORTEST_JOINED and len(atoms) <= _LONGEST:
                 self._joined.add("".join(atoms))
 
-    def find(self, view: _View) -> list[Span]:
+    def find(self, view: _FoldedText) -> list[Span]:
         """Where the names stand in the text."""
         plain = view.plain
         spans = [*self._find_words(plain), *self._find_local_parts(plain)]
@@ -307,7 +449,10 @@ class _Names:
         return [view.locate(*span) for span in set(spans)]
 
     def _find_words(self, plain: str) -> Iterator[Span]:
-        atoms = [(found.start(), found.end()) for found in _ATOM.finditer(plain)]
+        atoms = [
+            found.span() for found in _ATOM.finditer(plain)
+            if found[0].casefold() not in _SPOKEN_DOTS or found[0].casefold() in self._parts
+        ]  # fmt: skip
         for number, (start, end) in enumerate(atoms):
             form = plain[start:end]
             word = form.casefold()
@@ -319,7 +464,9 @@ class _Names:
                     yield start, following[1]
             if (
                 word in self._joined
-                or (word in self._user_names and _is_user(plain, start, end))
+                or form in self._abbreviations
+                or self._is_user_name(plain, start, end)
+                or (not form.islower() and self._has_part(form))
                 or (form[0].isupper() and self._is_part(plain, start, form, word))
             ):
                 yield start, end
@@ -338,6 +485,28 @@ class _Names:
             )
             if fits:
                 yield span[0][0], span[-1][1]
+
+    def _is_listed(self, word: str) -> bool:
+        """Whether a part is a first name or surname, and no word of daily use."""
+        lists = load_lists()
+        return (word in lists.first or word in lists.last) and not self._common.is_daily(word)
+
+    def _has_part(self, form: str) -> bool:
+        """Whether a word in mixed case is made of a name: `TeamGonzalez`."""
+        words = _CAMEL.findall(form)
+        return len(words) > 1 and any(
+            len(word) >= _SHORTEST_STEM
+            and word.casefold() in self._parts
+            and not self._common.is_daily(word)
+            for word in words
+        )
+
+    def _is_user_name(self, plain: str, start: int, end: int) -> bool:
+        """`mgonzalez` anywhere, and `maria` where nothing but a user name is meant."""
+        word = plain[start:end].casefold()
+        if _is_user(plain, start, end):
+            return word in self._user_names or (word in self._parts and self._is_listed(word))
+        return word in self._user_names and len(word) >= _SHORTEST_JOINED
 
     def _is_part(self, plain: str, start: int, form: str, word: str) -> bool:
         if word in self._parts:
@@ -379,7 +548,7 @@ def _absorb_initials(plain: str, start: int, end: int, initials: Iterable[str]) 
 # -- together --------------------------------------------------------------------------------------
 
 
-def _beyond(spans: Iterable[Span], found: Sequence[Entity]) -> list[Span]:
+def _list_uncovered(spans: Iterable[Span], found: Sequence[Entity]) -> list[Span]:
     """Spans of which no find has a part that the span has not; equal ones are known already."""
     ends = [one.end for one in found]
     kept = []

@@ -24,6 +24,9 @@ Attention = Literal["full", "local"]
 FAMILIES = (
     "bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert",
 )  # fmt: skip
+_OFFSET_FAMILIES = (
+    "roberta", "xlm-roberta", "camembert", "xlm-roberta-xl", "longformer", "roberta-prelayernorm",
+)  # fmt: skip
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu")
 _DAMAGED_HINT = "The weights belong to another model than the config, or are damaged."
 _PREFIX = re.compile(r"^(?:model\.)?(?:bert|roberta|mpnet|distilbert|model)\.")
@@ -139,12 +142,12 @@ def packable(config: Mapping[str, Any]) -> bool:
         return False
 
 
-def offset_of(config: Mapping[str, Any]) -> int:
+def get_position_offset(config: Mapping[str, Any]) -> int:
     """The position of the first token; RoBERTa's kin count from behind the padding's number."""
     family = config.get("model_type")
     if family == "mpnet":  # which does so whatever its padding is
         return 2
-    if family not in ("roberta", "xlm-roberta", "camembert"):
+    if family not in _OFFSET_FAMILIES:
         return 0
     pad = config.get("pad_token_id")
     return 1 + (1 if pad is None else int(pad))
@@ -152,7 +155,7 @@ def offset_of(config: Mapping[str, Any]) -> int:
 
 def _bert(config: Mapping[str, Any]) -> Shape:
     family = str(config["model_type"])
-    offset = offset_of(config)
+    offset = get_position_offset(config)
     kind = str(config.get("position_embedding_type") or "absolute")
     if kind != "absolute":
         raise InvalidInputError(

@@ -10,12 +10,12 @@ sentences and never more tokens than the model reads: nothing is cut off.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyrig.documents.model_folder import read_config
 from anyrig.documents.summarise.extract import split_sentences
 from anyrig.documents.summarise.seq2seq import Piece, open_tokenizer
 from anyrig.errors import (
@@ -322,7 +322,7 @@ def find(
 
 def in_folder(folder: Path, *, name: str = "") -> Seq2SeqModel:
     """The model of a folder; InvalidInputError where it cannot summarise."""
-    config = _config(folder)
+    config = read_config(folder, hint=_HINT)
     kind = str(config.get("model_type", ""))
     if not (config.get("is_encoder_decoder") or kind in _KNOWN):
         raise InvalidInputError(
@@ -342,20 +342,6 @@ def in_folder(folder: Path, *, name: str = "") -> Seq2SeqModel:
         float(task.get("length_penalty") or 1.0),
         sum(path.stat().st_size for path in weights),
     )
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(
-            f"{folder} is not a model: config.json: {error}", hint=_HINT
-        ) from error
-    if not isinstance(found, dict):
-        raise InvalidInputError(
-            f"{folder} is not a model: config.json is not an object", hint=_HINT
-        )
-    return found
 
 
 def _task(config: Mapping[str, Any]) -> Mapping[str, Any]:

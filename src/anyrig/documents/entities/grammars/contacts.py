@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.reading import Reading, Span, label
+from anyrig.documents.entities.plain_text import PlainText, Span, build_label
 
 # -- e-mail ----------------------------------------------------------------------------------------
 
@@ -24,15 +24,15 @@ _DOMAIN = re.compile(
 _EDGE = "'`.*/=?^{|}~!#$%&+-"
 
 
-def find_emails(reading: Reading) -> Iterator[Entity]:
+def find_emails(source: PlainText) -> Iterator[Entity]:
     """Every address, from one @ to the next: the work is bounded around each."""
-    plain = reading.plain
+    plain = source.plain
     at = plain.find("@")
     while at >= 0:
         span = _locate_email(plain, at)
         if span is not None:
-            local, _, domain = reading.text[span[0] : span[1]].partition("@")
-            yield reading.entity("email", span, f"{local}@{domain.lower()}", score=0.99)
+            local, _, domain = source.text[span[0] : span[1]].partition("@")
+            yield source.build_entity("email", span, f"{local}@{domain.lower()}", score=0.99)
         at = plain.find("@", at + 1)
 
 
@@ -84,7 +84,7 @@ _WORDS = (
     r"|(?:appelez|appeler|joindre)(?:[ -]\w{1,5})?(?: au| le)?"
     r"|contact(?:o)?|standard|centralita|joignable au|reached (?:on|at)"
 )
-_LABEL = label(_WORDS)
+_LABEL = build_label(_WORDS)
 _LABELLED = re.compile(
     rf"(?<![A-Za-z])(?:{_WORDS})(?![A-Za-z])[.:#\s)-]{{0,4}}"
     r"(?:(?:no|number|numero|n|is|est|es|al|au|on|at)\b[.:°º\s]{0,3}){0,2}"
@@ -111,25 +111,25 @@ _ANCHOR = re.compile(r"(?:[0-9][ .()/\u2013-]{0,3}){6}")
 _DATE_LIKE = re.compile(r"(?:19|20)[0-9]{2}[ .-][0-9]{2}[ .-][0-9]{2}|[0-9]{1,3}(?:\.[0-9]{3})+")
 
 
-def find_phones(reading: Reading) -> Iterator[Entity]:
+def find_phones(source: PlainText) -> Iterator[Entity]:
     """Every telephone number; `merge.merged` resolves what overlaps."""
-    regions = list(reading.around(_ANCHOR, 40, 40))
-    for found in reading.matches(_INTERNATIONAL, regions):
-        if entity := _read_international(reading, found):
+    regions = list(source.around(_ANCHOR, 40, 40))
+    for found in source.matches(_INTERNATIONAL, regions):
+        if entity := _read_international(source, found):
             yield entity
-    for found in reading.matches(_NATIONAL, regions):
-        if entity := _read_national(reading, found.span()):
+    for found in source.matches(_NATIONAL, regions):
+        if entity := _read_national(source, found.span()):
             yield entity
-    for found in reading.matches(_LABELLED, regions):
+    for found in source.matches(_LABELLED, regions):
         start, end = found.span("rest")
         digits = re.sub(r"[^0-9]", "", found["rest"])
         if not digits.startswith("00"):
-            country, value = _resolve(digits, reading.language(start))
-            start -= reading.plain[start - 1 : start] == "+"
-            yield _build_phone(reading, (start, end), value, country, 0.9)
+            country, value = _resolve(digits, source.language(start))
+            start -= source.plain[start - 1 : start] == "+"
+            yield _build_phone(source, (start, end), value, country, 0.9)
 
 
-def _read_international(reading: Reading, found: re.Match[str]) -> Entity | None:
+def _read_international(source: PlainText, found: re.Match[str]) -> Entity | None:
     """The longest run of digits that is a number of the country whose code it begins with."""
     import phonenumbers
 
@@ -146,35 +146,35 @@ def _read_international(reading: Reading, found: re.Match[str]) -> Entity | None
         if not check(number):
             continue
         start, stop = found.start(), found.start("rest") + end
-        if reading.plain[start] == "(" and ")" not in reading.plain[start:stop]:
+        if source.plain[start] == "(" and ")" not in source.plain[start:stop]:
             start += 1  # of a bracket around it, not of its own
         country = phonenumbers.region_code_for_country_code(number.country_code or 0)
         value = phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
-        return _build_phone(reading, (start, stop), value, country, 0.99)
+        return _build_phone(source, (start, stop), value, country, 0.99)
     return None
 
 
-def _read_national(reading: Reading, span: Span) -> Entity | None:
-    plain = reading.plain
+def _read_national(source: PlainText, span: Span) -> Entity | None:
+    plain = source.plain
     written = plain[slice(*span)]
     digits = re.sub(r"[^0-9]", "", written)
     if not 8 <= len(digits) <= 12 or _DATE_LIKE.fullmatch(written):
         return None
     groups = len(re.findall(r"[0-9]+", written))
-    is_labelled = reading.labelled(span[0], _LABEL)
+    is_labelled = source.has_label(span[0], _LABEL)
     has_form = groups > 2 or "(" in written or (groups == 2 and digits.startswith("0"))
     if not is_labelled:
         if not has_form and not (digits.startswith("0") and groups == 1):
             return None
-        if reading.labelled(span[0], _OTHER_LABEL, 30):
+        if source.has_label(span[0], _OTHER_LABEL, 30):
             return None
         if (groups == 1 or " " in written) and _COUNTED.match(plain, span[1]):
             return None  # `612 345 678 habitantes`
-    country, value = _resolve(digits, reading.language(span[0]))
+    country, value = _resolve(digits, source.language(span[0]))
     if not value:
         return None
     score = 1.0 if is_labelled else 0.92 if has_form else 0.75
-    return _build_phone(reading, span, value, country, score)
+    return _build_phone(source, span, value, country, score)
 
 
 @lru_cache(maxsize=4096)
@@ -195,8 +195,8 @@ def _resolve(digits: str, language: str) -> tuple[str, str]:
     return "", ""
 
 
-def _build_phone(reading: Reading, span: Span, value: str, country: str, score: float) -> Entity:
+def _build_phone(source: PlainText, span: Span, value: str, country: str, score: float) -> Entity:
     # One code serves North America and the islands: which of them is not certain.
     has_country = country and not value.startswith("+1") and country != "001"
     details = {"country": country} if value and has_country else {}
-    return reading.entity("phone", span, value, score=score, details=details)
+    return source.build_entity("phone", span, value, score=score, details=details)

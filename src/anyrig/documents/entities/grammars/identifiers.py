@@ -14,14 +14,20 @@ from importlib import import_module
 from typing import NamedTuple
 
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.reading import Reading, Span, collected, compact, label
+from anyrig.documents.entities.plain_text import (
+    PlainText,
+    Span,
+    build_label,
+    compact,
+    find_code_end,
+)
 
 
-def find(reading: Reading) -> Iterator[Entity]:
+def find(source: PlainText) -> Iterator[Entity]:
     """Every number; those that fail their check are marked as invalid."""
-    yield from _find_ibans(reading)
-    yield from _find_tax_numbers(reading)
-    yield from _find_cards(reading)
+    yield from _find_ibans(source)
+    yield from _find_tax_numbers(source)
+    yield from _find_cards(source)
 
 
 @cache
@@ -34,7 +40,7 @@ def _check(module: str, number: str) -> bool:
 _IBAN_HEAD = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z]{2})[ -]?([0-9]{2})(?=[ -]?[A-Za-z0-9])")
 _IBAN_ANCHOR = re.compile(r"[a-z][ -]?[0-9]{2}")
 _IBAN_NAME = re.compile(r"iban")
-_IBAN_LABEL = label(r"iban|i\.b\.a\.n\.?")
+_IBAN_LABEL = build_label(r"iban|i\.b\.a\.n\.?")
 _IBAN_LABELLED = re.compile(
     r"(?<![A-Za-z])iban\b\W{0,4}(?:(?:no|nr|number|numero|is|est|es)\b\W{0,3})?"
     r"([A-Za-z]{2}[0-9]{2}(?:[ \-]?[A-Za-z0-9]){8,34})",
@@ -63,37 +69,37 @@ def _is_iban(number: str) -> bool:
     return bool(iban.is_valid(number, check_country=False))
 
 
-def _find_ibans(reading: Reading) -> Iterator[Entity]:
+def _find_ibans(source: PlainText) -> Iterator[Entity]:
     last = 0
-    for head in reading.matches(_IBAN_HEAD, reading.around(_IBAN_ANCHOR, 4, 8)):
+    for head in source.matches(_IBAN_HEAD, source.around(_IBAN_ANCHOR, 4, 8)):
         size, form = iban_form(head[1].upper())
         if not size or head.start() < last:
             continue
-        end = collected(reading.plain, head.start(), size, " -\n.")
+        end = find_code_end(source.plain, head.start(), size, " -\n.")
         if end is None:
             continue
-        number = compact(reading.plain[head.start() : end])
-        is_labelled = reading.labelled(head.start(), _IBAN_LABEL)
+        number = compact(source.plain[head.start() : end])
+        is_labelled = source.has_label(head.start(), _IBAN_LABEL)
         is_valid = _is_iban(number)
         if not is_valid and not is_labelled and not re.fullmatch(form, number[4:]):
             continue  # words and numbers that happen to be as long
-        yield _build_iban(reading, (head.start(), end), number, is_valid, is_labelled)
+        yield _build_iban(source, (head.start(), end), number, is_valid, is_labelled)
         last = end
     # What is called an IBAN and has not the length of one is nothing else either.
-    for found in reading.matches(_IBAN_LABELLED, reading.around(_IBAN_NAME, 2, 80)):
+    for found in source.matches(_IBAN_LABELLED, source.around(_IBAN_NAME, 2, 80)):
         number = compact(found[1])
         size = iban_form(number[:2])[0]
         has_digits = sum(map(str.isdigit, number)) > 8
         if len(number) != size and has_digits and not (size and _is_iban(number[:size])):
-            yield _build_iban(reading, found.span(1), number, False, True)
+            yield _build_iban(source, found.span(1), number, False, True)
 
 
 def _build_iban(
-    reading: Reading, span: Span, number: str, is_valid: bool, is_labelled: bool
+    source: PlainText, span: Span, number: str, is_valid: bool, is_labelled: bool
 ) -> Entity:
     score = (1.0 if is_labelled else 0.98) if is_valid else 0.3
     details = {"country": number[:2]}
-    return reading.entity("iban", span, number, score=score, valid=is_valid, details=details)
+    return source.build_entity("iban", span, number, score=score, valid=is_valid, details=details)
 
 
 # -- tax numbers -----------------------------------------------------------------------------------
@@ -133,7 +139,7 @@ _VAT = {
 _VAT_PREFIX = re.compile(
     rf"(?<![A-Za-z0-9_])({'|'.join(sorted(_VAT, key=len, reverse=True))})[ .-]?(?=[0-9A-Z])"
 )
-_VAT_LABEL = label(
+_VAT_LABEL = build_label(
     r"vat(?: reg(?:istration)?)?|tva|iva|btw|mwst|ust|usc|tax(?: id)?|tin|nif|cif|vies|fiscal"
     r"|intracom\w*|ust-?id(?:nr)?\.?|p\. ?iva|partita iva"
 )
@@ -165,7 +171,9 @@ def _shape(body: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9_.-])(?:{body})(?![A-Za-z0-9_]|[.-][0-9])")
 
 
-_ES_LABEL = label(r"d\.?n\.?i\.?|n\.?i\.?f\.?|n\.?i\.?e\.?|c\.?i\.?f\.?|documento|identidad|fiscal")
+_ES_LABEL = build_label(
+    r"d\.?n\.?i\.?|n\.?i\.?f\.?|n\.?i\.?e\.?|c\.?i\.?f\.?|documento|identidad|fiscal"
+)
 _SHAPES = (
     _Shape("es-nif", _shape(r"(?:[0-9]{8}|[0-9]{1,2}\.[0-9]{3}\.[0-9]{3})[ -]?[A-HJ-NP-TV-Z]"),
            "es.dni", _ES_LABEL),
@@ -175,17 +183,18 @@ _SHAPES = (
            "es.cif", _ES_LABEL),
     _Shape("fr-nir", _shape(r"[12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]|[2-9][0-9]) ?(?:[0-9]{2}|2[AB]) ?"
                             r"[0-9]{3} ?[0-9]{3}[ /-]?[0-9]{2}"),
-           "fr.nir", label(r"nir|securite sociale|secu|insee|ss|assure")),
+           "fr.nir", build_label(r"nir|securite sociale|secu|insee|ss|assure")),
     _Shape("us-ssn", _shape(r"[0-9]{3}-[0-9]{2}-[0-9]{4}"), "us.ssn",
-           label(r"ssn|social security"), has_check=False),
+           build_label(r"ssn|social security"), has_check=False),
     _Shape("gb-nino", _shape(r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?"
                              r"(?:[0-9]{2} ?){3}[A-D]"),
-           "", label(r"nino|ni|national insurance"), has_check=False),
+           "", build_label(r"nino|ni|national insurance"), has_check=False),
     _Shape("it-cf", _shape(r"[A-Z]{6}[0-9]{2}[ABCDEHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z]"),
-           "it.codicefiscale", label(r"codice fiscale|c\.?f\.?")),
-    _Shape("br-cpf", _shape(r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}"), "br.cpf", label(r"cpf")),
+           "it.codicefiscale", build_label(r"codice fiscale|c\.?f\.?")),
+    _Shape("br-cpf", _shape(r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}"), "br.cpf",
+           build_label(r"cpf")),
     _Shape("br-cnpj", _shape(r"[0-9]{2}\.[0-9]{3}\.[0-9]{3}/[0-9]{4}-[0-9]{2}"), "br.cnpj",
-           label(r"cnpj")),
+           build_label(r"cnpj")),
 )  # fmt: skip
 _LABELLED = (
     _Labelled("fr-siret", r"siret", "[0-9]{14}", "fr.siret"),
@@ -216,18 +225,18 @@ _TAX_WORDS = re.compile(
 )
 
 
-def _find_tax_numbers(reading: Reading) -> Iterator[Entity]:
-    regions = list(reading.around(_TAX_ANCHOR, 60, 30))
-    yield from _find_vat_numbers(reading, regions)
+def _find_tax_numbers(source: PlainText) -> Iterator[Entity]:
+    regions = list(source.around(_TAX_ANCHOR, 60, 30))
+    yield from _find_vat_numbers(source, regions)
     for shape in _SHAPES:
-        for found in reading.matches(shape.pattern, regions):
+        for found in source.matches(shape.pattern, regions):
             number = compact(found[0])
             is_valid = not shape.module or _check(shape.module, number)
-            is_labelled = reading.labelled(found.start(), shape.label)
-            yield _build_tax(reading, found.span(), number, shape.scheme, is_valid,
+            is_labelled = source.has_label(found.start(), shape.label)
+            yield _build_tax(source, found.span(), number, shape.scheme, is_valid,
                              has_check=shape.has_check, is_labelled=is_labelled)  # fmt: skip
-    for words in reading.matches(_TAX_WORDS, regions):
-        digits = _TAX_DIGITS.match(reading.plain, words.end())
+    for words in source.matches(_TAX_WORDS, regions):
+        digits = _TAX_DIGITS.match(source.plain, words.end())
         if digits is None:
             continue
         number = compact(digits[0])
@@ -239,35 +248,35 @@ def _find_tax_numbers(reading: Reading) -> Iterator[Entity]:
         valid = [one for one in fitting if _check(one.module, number)]
         if fitting:  # a label that serves several countries
             one = (valid or fitting)[0]
-            yield _build_tax(reading, digits.span(), number, one.scheme, bool(valid),
+            yield _build_tax(source, digits.span(), number, one.scheme, bool(valid),
                              has_check=one.has_check, is_labelled=True)  # fmt: skip
 
 
-def _find_vat_numbers(reading: Reading, regions: Sequence[Span]) -> Iterator[Entity]:
-    for head in reading.matches(_VAT_PREFIX, regions):
+def _find_vat_numbers(source: PlainText, regions: Sequence[Span]) -> Iterator[Entity]:
+    for head in source.matches(_VAT_PREFIX, regions):
         vat = _VAT[head[1]]
         candidates = []
         for size in vat.sizes:
-            end = collected(reading.plain, head.end(), size, " .-")
-            number = compact(reading.plain[head.end() : end or head.end()])
+            end = find_code_end(source.plain, head.end(), size, " .-")
+            number = compact(source.plain[head.end() : end or head.end()])
             if end is not None and re.fullmatch(vat.form, number):
                 candidates.append((end, number, _check(vat.module, vat.prefix + number)))
         if candidates:
             end, number, is_valid = max(candidates, key=lambda one: one[2])
-            is_labelled = reading.labelled(head.start(), _VAT_LABEL)
+            is_labelled = source.has_label(head.start(), _VAT_LABEL)
             scheme = f"{head[1][:2].lower()}-vat"
-            yield _build_tax(reading, (head.start(), end), head[1] + number, scheme, is_valid,
+            yield _build_tax(source, (head.start(), end), head[1] + number, scheme, is_valid,
                              has_check=True, is_labelled=is_labelled)  # fmt: skip
 
 
 def _build_tax(
-    reading: Reading, span: Span, number: str, scheme: str, is_valid: bool, *, has_check: bool,
+    source: PlainText, span: Span, number: str, scheme: str, is_valid: bool, *, has_check: bool,
     is_labelled: bool,
 ) -> Entity:  # fmt: skip
     score = (0.99 if is_labelled else 0.93 if has_check else 0.7) if is_valid else 0.3
     details = {"scheme": scheme, "country": scheme[:2].upper()}
     valid = is_valid if has_check or not is_valid else None
-    return reading.entity("tax", span, number, score=score, valid=valid, details=details)
+    return source.build_entity("tax", span, number, score=score, valid=valid, details=details)
 
 
 # -- payment cards ---------------------------------------------------------------------------------
@@ -287,20 +296,20 @@ _CARD_NETWORKS = (
     ("maestro", re.compile(r"(?:50|5[6-9]|6[0-9])[0-9]{10,17}")),
 )  # fmt: skip
 _CARD_ANCHOR = re.compile(r"(?:[0-9][ -]?){12}")
-_CARD_LABEL = label(
+_CARD_LABEL = build_label(
     r"card|credit card|debit card|visa|mastercard|amex|american express|carte(?: bancaire| bleue)?"
     r"|cb|tarjeta(?: de credito| de debito)?|pan|carta di credito|cartao|kreditkarte"
 )
 
 
-def _find_cards(reading: Reading) -> Iterator[Entity]:
+def _find_cards(source: PlainText) -> Iterator[Entity]:
     """A bare run of digits needs a label unless its network is a large one."""
     from stdnum import luhn
 
-    for found in reading.matches(_CARD, reading.around(_CARD_ANCHOR, 2, 30)):
+    for found in source.matches(_CARD, source.around(_CARD_ANCHOR, 2, 30)):
         number = compact(found[0])
         network = next((name for name, form in _CARD_NETWORKS if form.fullmatch(number)), "")
-        is_labelled = reading.labelled(found.start(), _CARD_LABEL)
+        is_labelled = source.has_label(found.start(), _CARD_LABEL)
         is_grouped = len(found[0]) > len(number)
         if not network and not (is_grouped and is_labelled):
             continue
@@ -310,6 +319,6 @@ def _find_cards(reading: Reading) -> Iterator[Entity]:
             continue
         score = (1.0 if is_labelled else 0.9 if is_grouped else 0.75) if is_valid else 0.3
         details = {"network": network} if network else {}
-        yield reading.entity(
+        yield source.build_entity(
             "card", found.span(), number, score=score, valid=is_valid, details=details
         )

@@ -17,7 +17,7 @@ from anyrig.documents.entities.grammars.numbers import (
     parse_number,
     times,
 )
-from anyrig.documents.entities.reading import Reading
+from anyrig.documents.entities.plain_text import PlainText
 
 # -- currencies ------------------------------------------------------------------------------------
 
@@ -104,12 +104,12 @@ def _known_words(name: str) -> dict[str, str]:
         return _WORDS
     from babel.numbers import get_currency_name
 
-    from anyrig.documents.entities.reading import read
+    from anyrig.documents.entities.plain_text import build_plain_text
 
     known = dict(_COLLOQUIAL.get(name, {}))
     for code in _NAMED:
         for count in (1, 2, 5):
-            full = read(get_currency_name(code, count, name)).plain.lower()
+            full = build_plain_text(get_currency_name(code, count, name)).plain.lower()
             known.setdefault(re.escape(full), code)
     longest = sorted(known, key=len, reverse=True)
     return {word: known[word] for word in longest} | _WORDS
@@ -224,26 +224,26 @@ def _rest() -> re.Pattern[str]:
     )
 
 
-def find(reading: Reading) -> Iterator[Entity]:
+def find(source: PlainText) -> Iterator[Entity]:
     """Every amount."""
-    for name in dict.fromkeys(map(_words_name, reading.languages)):
-        regions = list(reading.around(_anchor(name), 70, 70))
+    for name in dict.fromkeys(map(_words_name, source.languages)):
+        regions = list(source.around(_anchor(name), 70, 70))
         for pattern, build in (
             (_before(name), _first), (_after(name), _last), (_amount_words(name), _in_words),
         ):  # fmt: skip
-            for found in reading.matches(pattern, regions):
-                if _words_name(reading.language(found.start())) == name and (
-                    entity := build(reading, found)
+            for found in source.matches(pattern, regions):
+                if _words_name(source.language(found.start())) == name and (
+                    entity := build(source, found)
                 ):
                     yield entity
 
 
-def _in_words(reading: Reading, found: re.Match[str]) -> Entity | None:
-    language, mark = reading.language(found.start()), found["mark"]
+def _in_words(source: PlainText, found: re.Match[str]) -> Entity | None:
+    language, mark = source.language(found.start()), found["mark"]
     skip = 0 if found["whole"] else numbers.without_article(found["number"])
     span = (found.start() + skip, found.end())
     number = numbers.read_words(found["number"][skip:], language)
-    if number is None or _no_money(reading, span, mark):
+    if number is None or _no_money(source, span, mark):
         return None
     amount = Decimal(number)
     if found["half"]:
@@ -251,14 +251,14 @@ def _in_words(reading: Reading, found: re.Match[str]) -> Entity | None:
     if whole := found["whole"]:
         count = int(whole) if whole.isdigit() else numbers.word_values().get(whole.lower(), 0)
         amount *= count + Decimal("0.5")
-    elif part := _PART.search(reading.lower, max(0, found.start() - 24), found.start()):
+    elif part := _PART.search(source.lower, max(0, found.start() - 24), found.start()):
         quarters = 2 if part["half"] else 3 if part["three"] else 1
         span, amount = (part.start(), found.end()), amount * quarters / 4
-    return _entity(reading, span, [amount], mark, language, 0.95)
+    return _entity(source, span, [amount], mark, language, 0.95)
 
 
-def _first(reading: Reading, found: re.Match[str]) -> Entity | None:
-    language = reading.language(found.start())
+def _first(source: PlainText, found: re.Match[str]) -> Entity | None:
+    language = source.language(found.start())
     mark = found["mark2"] or found["mark3"] or found["mark"]
     amounts = _numbers(found, language, found["scale"] or "")
     if not amounts:
@@ -269,18 +269,18 @@ def _first(reading: Reading, found: re.Match[str]) -> Entity | None:
     if found["mark3"] and _currency_code(mark, language) == "":
         mark = found["mark"]
     sign = found["sign"] or found["sign2"]
-    if sign and reading.plain[max(0, span[0] - 1) : span[0]].strip(" \n\t("):
+    if sign and source.plain[max(0, span[0] - 1) : span[0]].strip(" \n\t("):
         sign, span = None, (span[0] + 1, span[1])
     amounts = [-number for number in amounts] if sign else amounts
-    return _entity(reading, span, amounts, mark, language, 0.99)
+    return _entity(source, span, amounts, mark, language, 0.99)
 
 
-def _last(reading: Reading, found: re.Match[str]) -> Entity | None:
-    language = reading.language(found.start())
+def _last(source: PlainText, found: re.Match[str]) -> Entity | None:
+    language = source.language(found.start())
     mark = found["mark"] or found["code"] or found["word"]
-    if found["word"] and _no_money(reading, found.span(), mark):
+    if found["word"] and _no_money(source, found.span(), mark):
         return None
-    if mark == "$" and reading.plain[found.end() : found.end() + 1].isalnum():
+    if mark == "$" and source.plain[found.end() : found.end() + 1].isalnum():
         return None
     amounts = _numbers(found, language, found["scale"] or found["glued"] or "")
     if not amounts:
@@ -292,7 +292,7 @@ def _last(reading: Reading, found: re.Match[str]) -> Entity | None:
     if found["sign"]:
         amounts = [-number for number in amounts]
     score = 0.9 if found["word"] and _currency_code(mark, language) == "" else 0.98
-    return _entity(reading, found.span(), amounts, mark, language, score)
+    return _entity(source, found.span(), amounts, mark, language, score)
 
 
 def _numbers(found: re.Match[str], language: str, scale: str) -> list[Decimal]:
@@ -305,26 +305,26 @@ def _numbers(found: re.Match[str], language: str, scale: str) -> list[Decimal]:
 
 
 def _entity(
-    reading: Reading, span: tuple[int, int], amounts: list[Decimal], mark: str, language: str,
+    source: PlainText, span: tuple[int, int], amounts: list[Decimal], mark: str, language: str,
     score: float,
 ) -> Entity:  # fmt: skip
     if _HUNDREDTHS.fullmatch(mark):
         amounts = [number / 100 for number in amounts]
     elif len(amounts) == 1 and amounts[0] == int(amounts[0]):
-        span, cents = _cents(reading, span, mark, language)
+        span, cents = _cents(source, span, mark, language)
         amounts = [amounts[0] + cents.copy_sign(amounts[0])] if cents else amounts
     amount = "-".join(format_number(number) for number in amounts)
     currency = _currency_code("PLN" if mark == "zł" else mark, language)
     details = {"amount": amount} | ({"currency": currency} if currency else {})
     value = f"{amount} {currency}" if currency else ""
-    return reading.entity("money", span, value, score=score, details=details)
+    return source.build_entity("money", span, value, score=score, details=details)
 
 
 def _cents(
-    reading: Reading, span: tuple[int, int], mark: str, language: str
+    source: PlainText, span: tuple[int, int], mark: str, language: str
 ) -> tuple[tuple[int, int], Decimal]:
     """The hundredths that follow an amount, with where both end: `dollars and 99 cents`."""
-    found = _rest().match(reading.plain, span[1])
+    found = _rest().match(source.plain, span[1])
     bare = found is not None and found["bare"] is not None
     if found is None or (bare and not (mark.isalpha() and language[:2] in ("fr", "es"))):
         return span, Decimal(0)
@@ -335,13 +335,13 @@ def _cents(
     return (span[0], found.end("bare") if bare else found.end()), Decimal(count) / 100
 
 
-def _no_money(reading: Reading, span: tuple[int, int], mark: str) -> bool:
+def _no_money(source: PlainText, span: tuple[int, int], mark: str) -> bool:
     """Pounds of sugar or of a person, a French `cents`, which is a number, and `point five`."""
-    if numbers.is_fraction(reading.lower, span[0]):
+    if numbers.is_fraction(source.lower, span[0]):
         return True
     if mark.lower() in ("cent", "cents"):
-        return not reading.language(span[0]).startswith("en")
+        return not source.language(span[0]).startswith("en")
     if mark.lower() not in ("pound", "pounds"):
         return False
-    before = reading.plain[max(0, span[0] - 40) : span[0]]
-    return bool(_WEIGHT.search(before) or _OF_WEIGHT.match(reading.plain, span[1]))
+    before = source.plain[max(0, span[0] - 40) : span[0]]
+    return bool(_WEIGHT.search(before) or _OF_WEIGHT.match(source.plain, span[1]))

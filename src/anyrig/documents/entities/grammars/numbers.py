@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.reading import Reading
+from anyrig.documents.entities.plain_text import PlainText
 
 NUMBER = (
     r"(?:[0-9]{1,3}(?:,[0-9]{2,3}){0,5},[0-9]{3}(?:\.[0-9]{1,4})?(?![0-9])"
@@ -259,22 +259,22 @@ def _percent_words() -> re.Pattern[str]:
     return re.compile(rf"({word_pattern()}){_PERCENT}", re.IGNORECASE)
 
 
-def find_percents(reading: Reading) -> Iterator[Entity]:
+def find_percents(source: PlainText) -> Iterator[Entity]:
     """Every percentage."""
-    regions = list(reading.around(_PERCENT_ANCHOR, 60, 12))
-    for found in reading.matches(_percent_digits(), regions):
-        yield _read_percent(reading, found)
-    for found in reading.matches(_percent_words(), reading.around(_PERCENT_WORD, 120, 12)):
+    regions = list(source.around(_PERCENT_ANCHOR, 60, 12))
+    for found in source.matches(_percent_digits(), regions):
+        yield _read_percent(source, found)
+    for found in source.matches(_percent_words(), source.around(_PERCENT_WORD, 120, 12)):
         skip = without_article(found[1])
-        number = read_words(found[1][skip:], reading.language(found.start()))
-        if number is not None and not is_fraction(reading.lower, found.start()):
+        number = read_words(found[1][skip:], source.language(found.start()))
+        if number is not None and not is_fraction(source.lower, found.start()):
             span = (found.start() + skip, found.end())
-            yield reading.entity("percent", span, f"{number}%", score=0.97)
+            yield source.build_entity("percent", span, f"{number}%", score=0.97)
 
 
-def _read_percent(reading: Reading, found: re.Match[str]) -> Entity:
-    language = reading.language(found.start())
+def _read_percent(source: PlainText, found: re.Match[str]) -> Entity:
+    language = source.language(found.start())
     numbers = [parse_number(text, language) for text in (found["low"], found["high"]) if text]
     sign = "-" if found["sign"] == "-" else ""
     value = "-".join(format_number(number) for number in numbers if number is not None)
-    return reading.entity("percent", found.span(), f"{sign}{value}%", score=0.99)
+    return source.build_entity("percent", found.span(), f"{sign}{value}%", score=0.99)

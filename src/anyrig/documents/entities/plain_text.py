@@ -1,7 +1,7 @@
 """A text as the grammars look at it: without accents and odd spaces, each character in its place.
 
 `plain` has the length of the text, so that what is found in one stands at the same offset in the
-other. Which language a stretch is in decides what `1.234` or 03/04/2024 means.
+other. Which language a part is in decides what `1.234` or 03/04/2024 means.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ODD = {
 
 
 _RUN = re.compile(r"[0-9]{41,}|@{2,}|[.,:;+$%()/-]{12,}")  # nothing that is looked for
-_SEA = re.compile(r"~{64,}|[ \n]{64,}")
+_EMPTY = re.compile(r"~{64,}|[ \n]{64,}")
 
 
 @lru_cache(maxsize=1)
@@ -41,8 +41,8 @@ def _table() -> dict[int, str]:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A text, its plain form, and the language of each stretch."""
+class PlainText:
+    """A text, its plain form, and the language of each part."""
 
     text: str
     plain: str
@@ -79,7 +79,7 @@ class Reading:
         for start, end in regions:
             yield from pattern.finditer(self.plain, start, end)
 
-    def entity(
+    def build_entity(
         self,
         kind: str,
         span: Span,
@@ -89,19 +89,19 @@ class Reading:
         valid: bool | None = None,
         details: Mapping[str, str] | None = None,
     ) -> Entity:
-        """Something that stands there."""
         start, end = span
         return Entity(
             kind, self.text[start:end], start, end, value, "grammar", score, valid, details or {}
         )
 
-    def labelled(self, at: int, label: re.Pattern[str], reach: int = 40) -> bool:
+    def has_label(self, at: int, label: re.Pattern[str], max_distance: int = 40) -> bool:
         """Whether a label, such as `Tel.:`, stands right before an offset on the same line."""
-        start = max(0, at - reach, self.plain.rfind("\n", max(0, at - reach), at) + 1)
+        start = max(0, at - max_distance)
+        start = max(start, self.plain.rfind("\n", start, at) + 1)
         return label.search(self.plain, start, at) is not None
 
 
-def label(words: str) -> re.Pattern[str]:
+def build_label(words: str) -> re.Pattern[str]:
     """A pattern of label words with what may stand between them and the thing: `no.:`."""
     return re.compile(
         rf"(?<![A-Za-z])(?:{words})(?![A-Za-z])[\W_]{{0,4}}"
@@ -110,12 +110,12 @@ def label(words: str) -> re.Pattern[str]:
     )
 
 
-def read(text: str, languages: Mapping[int, str] | str = "en") -> Reading:
-    """A text made ready.
+def build_plain_text(text: str, languages: Mapping[int, str] | str = "en") -> PlainText:
+    """The plain form of a text.
 
     Args:
         text: any.
-        languages: of all of it, or by the offset at which a stretch begins.
+        languages: of all of it, or by the offset at which a part begins.
     """
     plain = text if text.isascii() else text.translate(_table())
     plain = _RUN.sub(lambda run: "~" * len(run[0]), plain)
@@ -125,26 +125,26 @@ def read(text: str, languages: Mapping[int, str] | str = "en") -> Reading:
     if isinstance(languages, str):
         languages = {0: languages}
     ordered = sorted(languages.items()) or [(0, "en")]
-    return Reading(
+    return PlainText(
         text,
         plain,
         lower,
-        _islands(plain),
+        _find_islands(plain),
         tuple(start for start, _ in ordered),
         tuple(name for _, name in ordered),
     )
 
 
-def _islands(plain: str) -> tuple[Span, ...]:
+def _find_islands(plain: str) -> tuple[Span, ...]:
     found, last = [], 0
-    for sea in _SEA.finditer(plain):
-        if sea.start() > last:
-            found.append((last, sea.start()))
-        last = sea.end()
+    for gap in _EMPTY.finditer(plain):
+        if gap.start() > last:
+            found.append((last, gap.start()))
+        last = gap.end()
     return (*found, (last, len(plain))) if last < len(plain) else tuple(found)
 
 
-def collected(plain: str, at: int, count: int, between: str = " -") -> int | None:
+def find_code_end(plain: str, at: int, count: int, between: str = " -") -> int | None:
     """Where `count` letters and digits end that begin at an offset; None if they do not fit there.
 
     One separator may stand between two of them. Neither letter nor digit may follow.

@@ -1,1 +1,0 @@
-"""Models that find names, each as an engine of `work`."""
