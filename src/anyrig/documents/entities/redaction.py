@@ -293,12 +293,12 @@ def _find_in_tables(plain: str) -> Iterator[Span]:
     """Cells of rows of text below a heading such as `surname`."""
     mark, columns, start = "", dict[int, bool](), 0
     for line in plain.splitlines(keepends=True):
-        if not mark or line.count(mark) < max(columns):
+        if not mark or line.count(mark) < max(1, *columns):
             found = _CELL_MARK.search(line)
             mark = found[0] if found else ""
             columns = dict(_list_name_columns(line.split(mark))) if mark else {}
             mark = mark if columns else ""
-        elif any(map(str.isalnum, line)):
+        else:
             at = start
             for number, cell in enumerate(line.split(mark)):
                 name = cell.strip(_CELL_EDGE)
