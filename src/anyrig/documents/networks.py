@@ -165,7 +165,8 @@ class OnnxNetwork:
         if self._file is not None:
             states = self._file.run(padded, real)
             if self.per_token:
-                return states[real.astype(bool)]
+                rows: Matrix = states[real.astype(bool)]
+                return rows
             if self._file.is_pooled or states.ndim == 2:
                 return states
             return _pool(states, real.astype(bool)[:, :, None], lengths, self._pooling)

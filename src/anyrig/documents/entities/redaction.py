@@ -277,8 +277,7 @@ def _find_marked(plain: str, common: CommonWords) -> Iterator[Span]:
             ):
                 yield last.start(1), end
     for found in _LAST_FIRST.finditer(plain):
-        last, _, first = found["name"].partition(",")
-        words = [WORD.findall(part) for part in (last, first)]
+        words = [WORD.findall(part) for part in found["name"].split(",")]
         if all(words) and fold(words[1][0]) in load_lists().first and all(
             word[0].isupper() and not common.is_label(word) for some in words for word in some
             if word.casefold() not in PARTICLES
