@@ -230,11 +230,7 @@ def test_deterministic_means_no_company() -> None:
 def test_a_failure_names_the_options_that_need_less_memory() -> None:
     batch, engine = Batch((WorkItem(0, 500, 500.0),)), Memory(100)
     (outcome,) = run_batch(
-        batch,
-        lambda batch: engine([one.payload for one in batch.items]),
-        sizer=BatchSizer(),
-        stats=BatchStats(),
-        memory_options=["--length 256"],
+        batch, engine, sizer=BatchSizer(), stats=BatchStats(), memory_options=["--length 256"]
     )
     assert outcome.failure is not None
     assert outcome.failure.hint == "Try --length 256."

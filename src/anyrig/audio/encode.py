@@ -129,12 +129,10 @@ class Encoder:
         """Take samples: mono, -1 to 1; what is beyond is clipped."""
         self.num_samples += len(samples)
         ready = np.asarray(samples, dtype=np.float32)
-        self._put(self._resampler.feed(ready) if self._resampler else ready)
-
-    def _put(self, samples: Samples) -> None:
+        if self._resampler:
+            ready = self._resampler.feed(ready)
         try:
-            if len(samples):
-                self._writer.write(np.clip(samples, -1.0, 1.0))
+            self._writer.write(np.clip(ready, -1.0, 1.0))
             self._sink.check()
             if self._part is None:
                 self._raw.flush()  # somebody listens
@@ -146,9 +144,9 @@ class Encoder:
         """End it: the file is in its place, complete."""
         if self._done:
             return
-        if self._resampler:
-            self._put(self._resampler.finish())
         try:
+            if self._resampler:
+                self._writer.write(np.clip(self._resampler.finish(), -1.0, 1.0))
             self._writer.close()
             self._sink.check()
             self._raw.flush()

@@ -15,9 +15,9 @@ from anyrig.app.books import BookRequest, parse_output
 from anyrig.audiobooks.progress import BookProgressEvent
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import PlainEventPrinter, format_table, print_json, print_line
-from anyrig.cli.prompts import retry_with_voice
+from anyrig.cli.prompts import offer_voice
 from anyrig.cli.rig import open_rig
-from anyrig.errors import AnyrigError, InvalidInputError, render
+from anyrig.errors import AnyrigError, InvalidInputError, MissingVoiceError, render
 from anyrig.events import BookStartedEvent, BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.install import localize_install_commands
 from anyrig.options import list_options
@@ -82,10 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             given = _read_arguments(arguments)
             rig = open_rig(arguments, printer)
-            return retry_with_voice(
-                lambda: _run(rig, arguments, dict(given), printer), rig, printer,
-                ask=not arguments.json,
-            )  # fmt: skip
+            try:
+                return _run(rig, arguments, dict(given), printer)
+            except MissingVoiceError as error:
+                offer_voice(error, rig, printer, ask=not arguments.json)
+            return _run(rig, arguments, dict(given), printer)
         except AnyrigError as error:
             if has_events:  # a program that follows gets it as an event
                 print_line("failed", {"error": error.message, "hint": error.hint})

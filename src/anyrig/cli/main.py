@@ -87,35 +87,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         contextlib.redirect_stdout(cast(TextIO, EscapedStream(sys.stdout))),
         contextlib.redirect_stderr(cast(TextIO, EscapedStream(sys.stderr))),
     ):
-        return _run(words)
+        try:
+            with _raise_on_signals():
+                code = run_command(words)
+                sys.stdout.flush()
+                return code
+        except KeyboardInterrupt as error:
+            return _report_interrupt(error, words)
+        except BrokenPipeError:
+            # The reader has gone: nothing more is printed, not at exit either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_CLOSED_PIPE
+        except OSError as error:
+            return _report_system_error(error, as_json=wants_json(words))
 
 
-def _run(words: list[str]) -> int:
-    """Run a command; whatever happens becomes an exit code, and with `--json` a document."""
-    try:
-        with _raise_on_signals():
-            code = _dispatch(words)
-            sys.stdout.flush()
-    except KeyboardInterrupt as error:
-        terminated = isinstance(error, _Terminated)
-        print(f"\n{'terminated' if terminated else 'interrupted'}", file=sys.stderr)
-        if resume := _describe_resume(words):
-            print(f"  hint: {resume}", file=sys.stderr)
-        return 128 + error.number if isinstance(error, _Terminated) else EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone: nothing more is printed, not at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_CLOSED_PIPE
-    except OSError as error:
-        return _report_system_error(error, as_json=wants_json(words))
-    return code
-
-
-def _describe_resume(words: list[str]) -> str:
-    """What the command that was interrupted has kept, and how to continue it."""
+def _report_interrupt(error: KeyboardInterrupt, words: list[str]) -> int:
+    """Say how to continue what the command has kept."""
+    terminated = isinstance(error, _Terminated)
+    print(f"\n{'terminated' if terminated else 'interrupted'}", file=sys.stderr)
     name = next((word for word in words if word in COMMANDS), "")
     module = sys.modules.get(f"anyrig.cli.{name}") if name else None
-    return str(getattr(module, "RESUME", ""))
+    if resume := getattr(module, "RESUME", ""):
+        print(f"  hint: {resume}", file=sys.stderr)
+    return 128 + error.number if isinstance(error, _Terminated) else EXIT_INTERRUPTED
 
 
 class _Terminated(KeyboardInterrupt):
@@ -170,7 +165,8 @@ def _report_system_error(error: OSError, *, as_json: bool) -> int:
     return 1
 
 
-def _dispatch(words: list[str]) -> int:
+def run_command(words: list[str]) -> int:
+    """Find a command and run it; an error of ours is printed, with `--json` as a document."""
     from anyrig.cli.output import print_error
     from anyrig.errors import AnyrigError, render
 
@@ -215,7 +211,7 @@ def _missing_package(error: ModuleNotFoundError) -> AnyrigError:
 
 def _print_help(words: list[str]) -> int:
     if name := next((word for word in words if word in COMMANDS), ""):
-        return _dispatch([name, "--help"])
+        return run_command([name, "--help"])
     print(format_overview())
     return 0
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from anyrig.cli.output import EventPrinter, PlainEventPrinter, paint
 from anyrig.devices.choose import choose_device, match_devices, suggest_workers
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.devices.choose import MeasuredDevices
     from anyrig.devices.machine import Device, Machine
-
-Result = TypeVar("Result")
 
 
 def can_ask() -> bool:
@@ -50,40 +47,26 @@ def read_answer(question: str) -> str:
     return line.strip() if line else "q"
 
 
-def retry_with_voice(
-    action: Callable[[], Result], rig: Rig, printer: EventPrinter, *, ask: bool
-) -> Result:
-    """Do something; if no voice speaks the language of its text, offer to download one, and do it
-    again.
+def offer_voice(error: MissingVoiceError, rig: Rig, printer: EventPrinter, *, ask: bool) -> None:
+    """Download a voice for the language of a text, or raise the error.
 
     Args:
-        action: what to do.
+        error: no voice speaks the language.
         rig: this machine.
         printer: shows its events.
         ask: whether a person may be asked; else the error is raised.
     """
-    try:
-        return action()
-    except MissingVoiceError as error:
-        if not ask or not can_ask() or not _get_voice(rig, error.language, printer):
-            raise
-    return action()
-
-
-def _get_voice(rig: Rig, language: str, printer: EventPrinter) -> bool:
-    """Whether a person wanted the voice of a language; it is installed then."""
     from anyrig.app.engines import find_offer
     from anyrig.app.voice_downloads import VoiceDownloadRequest, download_voice
 
-    offer = find_offer(rig, language)
+    offer = find_offer(rig, error.language) if ask and can_ask() else None
     if offer is None:
-        return False
+        raise error
     with printer.hold():
         if read_answer(f"Get {offer.describe()}? [Y/n] ").lower() not in ("", "y", "yes"):
-            return False
+            raise error
         with PlainEventPrinter() as own:
-            download_voice(rig, VoiceDownloadRequest(language=language), own)
-    return True
+            download_voice(rig, VoiceDownloadRequest(language=error.language), own)
 
 
 def ask_device(machine: Machine, measured: MeasuredDevices) -> str | None:

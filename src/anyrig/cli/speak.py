@@ -15,13 +15,14 @@ from anyrig.app.files import check_writable, find_unused_name
 from anyrig.app.speech import Speech, SpeechRequest, resolve_format
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, print_json, print_warning
-from anyrig.cli.prompts import retry_with_voice
+from anyrig.cli.prompts import offer_voice
 from anyrig.cli.rig import open_rig
 from anyrig.cli.text_input import looks_like_path
 from anyrig.errors import (
     InvalidInputError,
     Message,
     MissingPackageError,
+    MissingVoiceError,
     OptionRef,
     UnspeakableTextError,
     WorkError,
@@ -103,9 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
         request = rig.request(SpeechRequest, text=text, **read_flags(arguments, SpeechRequest))
         if arguments.dry_run:
             return _print_script(rig, request, arguments)
-        return retry_with_voice(
-            lambda: _speak(rig, request, arguments, printer), rig, printer, ask=not arguments.json
-        )
+        try:
+            return _speak(rig, request, arguments, printer)
+        except MissingVoiceError as error:
+            offer_voice(error, rig, printer, ask=not arguments.json)
+        return _speak(rig, request, arguments, printer)
 
 
 # -- one text --------------------------------------------------------------------------------------
@@ -154,11 +157,10 @@ def _speak(
             from anyrig.app.word_times import check_word_times
 
             check_word_times(made.engine, made.script)
-        parts = (chunk.samples for chunk in chunks)
         if target.play or target.path is None:
-            _play(parts, made, target)
+            _play((chunk.samples for chunk in chunks), made, target)
         else:
-            for _ in parts:
+            for _ in chunks:
                 pass
     with made:
         if target.path is not None:
@@ -342,18 +344,24 @@ def _run_lines(arguments: argparse.Namespace) -> int:
             read_lines(file)  # what is wrong with it is reported now
             return print_queued([rig.jobs.submit("batch", **options)], as_json=arguments.json)
         action = plan_batch if arguments.dry_run else speak_lines
-        result = retry_with_voice(
-            lambda: action(rig, request, printer), rig, printer, ask=not arguments.json
-        )
-        if arguments.dry_run:
-            _print_plan(result, is_json=arguments.json)
-        elif arguments.json:
-            printer.end(result.to_json())
-        else:
-            _report_batch(result)
+        try:
+            result = action(rig, request, printer)
+        except MissingVoiceError as error:
+            offer_voice(error, rig, printer, ask=not arguments.json)
+            result = action(rig, request, printer)
+        _print_batch(result, arguments, printer)
     if result.failed:
         raise _failure(result.failed)
     return 0
+
+
+def _print_batch(result: BatchResult, arguments: argparse.Namespace, printer: EventPrinter) -> None:
+    if arguments.dry_run:
+        _print_plan(result, is_json=arguments.json)
+    elif arguments.json:
+        printer.end(result.to_json())
+    else:
+        _report_batch(result)
 
 
 def _print_plan(result: BatchResult, *, is_json: bool) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -32,7 +32,7 @@ from anyrig.speech.engine import (
     join_parts,
 )
 from anyrig.speech.repetition import find_repetition, is_repetitive
-from anyrig.work.engine import BaseEngine, EmitPart
+from anyrig.work.engine import BaseEngine, OnPart
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -307,32 +307,31 @@ class CheckedEngine(BaseEngine):
         self._on_host = placement.device.kind == "cpu"
         self._num_made = 0
 
-    def run(self, batch: Sequence[Utterance]) -> list[CheckedTake]:
-        return self.run_with_parts(batch, [None] * len(batch))
-
-    def run_with_parts(
-        self, batch: Sequence[Utterance], emitters: Sequence[EmitPart | None]
+    def run(
+        self, batch: Sequence[Utterance], on_parts: Sequence[OnPart | None] = ()
     ) -> list[CheckedTake]:
+        on_parts = on_parts or [None] * len(batch)
         before, self._num_made = self._num_made, self._num_made + len(batch)
         if self._on_host and self._num_made // _TRIM_EVERY > before // _TRIM_EVERY:
             trim_heap()
         if self._threads is None or len(batch) == 1:
-            return self._record(batch, emitters)
+            return self._record(batch, on_parts)
         # One each, the longest first, so that none ends long after the others.
         order = sorted(range(len(batch)), key=lambda n: -batch[n].cost)
-        done = self._threads.map(lambda n: (n, self._record([batch[n]], [emitters[n]])[0]), order)
+        done = self._threads.map(lambda n: (n, self._record([batch[n]], [on_parts[n]])[0]), order)
         return [recording for _, recording in sorted(done, key=lambda pair: pair[0])]
 
     def _record(
-        self, batch: Sequence[Utterance], emitters: Sequence[EmitPart | None]
+        self, batch: Sequence[Utterance], on_parts: Sequence[OnPart | None]
     ) -> list[CheckedTake]:
         from anyrig.speech.takes import encode_take
 
-        takes = self._synthesize(batch, emitters)
+        parts = _pass_on(self._engine.synthesize(batch), on_parts)
+        takes = join_parts(parts, len(batch), self._engine.sample_rate)
         best = [(take, self._check(take, one)) for take, one in zip(takes, batch, strict=True)]
         tries = [1] * len(batch)
         for attempt in range(1, _MAX_RETRIES + 1 if self._varies else 1):
-            bad = [n for n, (_, found) in enumerate(best) if found.problems and not emitters[n]]
+            bad = [n for n, (_, found) in enumerate(best) if found.problems and not on_parts[n]]
             if not bad:
                 break
             other = [replace(batch[n], seed=batch[n].seed + attempt * _OTHER_SEED) for n in bad]
@@ -344,33 +343,27 @@ class CheckedEngine(BaseEngine):
         return [
             CheckedTake(
                 encode_take(take), tuple(problem.message for problem in found.problems), count,
-                unusable=found.score <= 0.0, streamed=emit is not None,
+                unusable=found.score <= 0.0, streamed=on_part is not None,
             )
-            for (take, found), count, emit in zip(best, tries, emitters, strict=True)
+            for (take, found), count, on_part in zip(best, tries, on_parts, strict=True)
         ]  # fmt: skip
-
-    def _synthesize(
-        self, batch: Sequence[Utterance], emitters: Sequence[EmitPart | None]
-    ) -> list[Take]:
-        if not any(emitters):
-            return self._engine.run(batch)
-        num_sent = [0] * len(batch)
-
-        def send(part: TakePart) -> TakePart:
-            emit = emitters[part.index]
-            if emit is not None and len(part.samples):
-                emit(StreamedSamples(num_sent[part.index], part.samples))
-                num_sent[part.index] += len(part.samples)
-            return part
-
-        parts = map(send, self._engine.synthesize(batch))
-        return join_parts(parts, len(batch), self._engine.sample_rate)
 
     def _check(self, take: Take, utterance: Utterance) -> QualityReport:
         found = check_take(take, utterance, repetition=self._varies)
         for problem in found.problems:
             log.info("%s: %r", problem.message, utterance.text[:80])
         return found
+
+
+def _pass_on(parts: Iterator[TakePart], on_parts: Sequence[OnPart | None]) -> Iterator[TakePart]:
+    """Give each part to whoever waits for it."""
+    num_sent = [0] * len(on_parts)
+    for part in parts:
+        on_part = on_parts[part.index]
+        if on_part is not None and len(part.samples):
+            on_part(StreamedSamples(num_sent[part.index], part.samples))
+            num_sent[part.index] += len(part.samples)
+        yield part
 
 
 def _open_threads(placement: Placement, engine: SpeechEngine) -> ThreadPoolExecutor | None:

@@ -16,7 +16,6 @@ by device too. What is read again (to write what was recorded) comes from the ca
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -41,7 +40,7 @@ from anyrig.speech.engine import (
     resolve_options,
 )
 from anyrig.speech.engines import describe_engine, engine_class
-from anyrig.speech.take_jobs import TakeJobs, Ticket
+from anyrig.speech.take_jobs import TakeJobs, TakeReader, Ticket
 from anyrig.speech.takes import CachedTake, TakeCache, decode_take, precision_class
 from anyrig.units import pluralize
 from anyrig.work.dispatch import SILENCE_LIMIT_S
@@ -273,11 +272,8 @@ class Synthesizer:
             wait_s: how long a segment may wait for its turn.
             client: for whom it is; clients take turns.
         """
-        return Reading(
-            self, segments, lane=lane, fresh=fresh,
-            stream=lane == "live" and self.info.streams,
-            look_ahead=look_ahead, wait_s=wait_s, client=client,
-        )  # fmt: skip
+        streams = lane == "live" and self.info.streams
+        return Reading(self, segments, TakeReader(lane, client, streams, fresh, wait_s), look_ahead)
 
     def retake(self, segments: Sequence[Segment]) -> Iterator[SpokenSegment]:
         """Another take of each segment, cached in the place of the one there is."""
@@ -287,7 +283,7 @@ class Synthesizer:
             replace(segment, utterance=vary(segment.utterance, count, self.info))
             for segment, count in zip(segments, counts, strict=True)
         ]
-        reading = Reading(self, others, lane="bulk", fresh=True, keys=keys, retakes=counts)
+        reading = Reading(self, others, TakeReader("bulk", fresh=True), keys=keys, retakes=counts)
         with closing(reading):
             for spoken in reading:
                 yield replace(spoken, segment=segments[spoken.index])
@@ -340,17 +336,14 @@ class Reading:
     """
 
     def __init__(
-        self, synthesizer: Synthesizer, segments: Sequence[Segment], *, lane: Lane,
-        fresh: bool = False, stream: bool = False, look_ahead: int = 0,
-        wait_s: float | None = None, client: str = "", keys: Sequence[str] = (),
-        retakes: Sequence[int] = (),
+        self, synthesizer: Synthesizer, segments: Sequence[Segment], reader: TakeReader,
+        look_ahead: int = 0, keys: Sequence[str] = (), retakes: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.stats = SynthesisStats()
-        self._synthesizer, self._segments = synthesizer, segments
-        self._lane, self._fresh, self._stream = lane, fresh, stream
-        self._look_ahead, self._wait_s, self._client = look_ahead, wait_s, client
+        self._synthesizer, self._segments, self._reader = synthesizer, segments, reader
+        self._look_ahead = look_ahead
         self._keys: list[str] = list(keys)
-        self._retakes = retakes
+        self._retakes = dict(enumerate(retakes))
         self._existing: set[str] = set()
         self._uses: Counter[str] = Counter()
         """Of each key, what is still to come; not in the lane `live`, where nobody may wait."""
@@ -364,7 +357,7 @@ class Reading:
         self._num_heard = 0
         """Samples of the current take that were given."""
         self._is_first, self._closed = True, False
-        if lane == "bulk":
+        if reader.lane == "bulk":
             self._extend_keys(len(segments))
             self._uses.update(self._keys)
 
@@ -425,7 +418,8 @@ class Reading:
 
         A segment that could not be spoken ends it with an error, after the rest was made.
         """
-        from anyrig.speech.chunks import ChunkBuilder  # late: NumPy loads beside the worker
+        self.request_ahead()
+        from anyrig.speech.chunks import ChunkBuilder  # late: NumPy loads while workers compute
 
         builder = ChunkBuilder(self._synthesizer.rate)
         failed: list[SpokenSegment] = []
@@ -466,45 +460,39 @@ class Reading:
 
     def request_ahead(self) -> None:
         """Request the segments that follow. Whoever listens requests the first one alone."""
-        alone = self._is_first and self._lane == "live"
+        alone = self._is_first and self._reader.lane == "live"
         most = 1 if alone else self._num_begun + self._ahead
         while not self._closed and self._num_requested < min(len(self._segments), most):
-            self._tickets.append(self._request(self._num_requested))
+            number = self._num_requested
+            if number >= len(self._keys):
+                self._extend_keys(1 if self._num_begun == 0 else self._ahead)
+            key = self._keys[number]
+            self._uses[key] -= 1
+            ticket = self._shared.get(key)
+            if ticket is None and key in self._existing:
+                ticket = Ticket(key)
+            elif ticket is None:
+                ticket = self._synthesizer.jobs.request(
+                    self._segments[number].utterance, key, self._reader, number,
+                    self._retakes.get(number, 0),
+                )  # fmt: skip
+            if self._uses[key] > 0:
+                self._shared[key] = ticket
+            else:
+                self._shared.pop(key, None)
+            self._tickets.append(ticket)
             self._num_requested += 1
 
     @property
     def _ahead(self) -> int:
         return max(1, self._look_ahead or self._synthesizer.look_ahead)
 
-    def _request(self, number: int) -> Ticket:
-        if number >= len(self._keys):
-            self._extend_keys(1 if self._num_begun == 0 else self._ahead)
-        key = self._keys[number]
-        self._uses[key] -= 1
-        ticket = self._shared.get(key)
-        if ticket is None:
-            is_cached = not self._fresh and key in self._existing
-            ticket = Ticket(key) if is_cached else self._make(number)
-        if self._uses[key] > 0:
-            self._shared[key] = ticket
-        else:
-            self._shared.pop(key, None)
-        return ticket
-
-    def _make(self, number: int) -> Ticket:
-        deadline = None if self._wait_s is None else time.monotonic() + self._wait_s
-        return self._synthesizer.jobs.request(
-            self._segments[number].utterance, self._keys[number], self._lane, priority=number,
-            admitted=number > 0, deadline=deadline, client=self._client, stream=self._stream,
-            replace=self._fresh, num_retakes=self._retakes[number] if self._retakes else 0,
-        )  # fmt: skip
-
     def _extend_keys(self, count: int) -> None:
         """The keys of some more segments, and which of them are cached."""
         takes, known = self._synthesizer.takes, len(self._keys)
         new = self._segments[known : known + count]
         self._keys += [takes.make_key(one.utterance) for one in new]
-        if not self._fresh:
+        if not self._reader.fresh:
             self._existing |= takes.find_existing(self._keys[known:])
 
     def _follow_current(self) -> Future[SegmentPart]:
@@ -521,7 +509,9 @@ class Reading:
                 part.set_result(SegmentPart(number, segment, cached=cached))
                 return part
             # Evicted or damaged meanwhile: it is made like the others.
-            made = self._make(number)
+            made = self._synthesizer.jobs.request(
+                segment.utterance, ticket.key, self._reader, number, self._retakes.get(number, 0)
+            )
             ticket.future, ticket.job = made.future, made.job
         assert ticket.future is not None
         assert ticket.job is not None
@@ -545,7 +535,7 @@ class Reading:
             _set(part, SegmentPart(number, segment, samples))
 
         ticket.future.add_done_callback(finish)
-        if streamed is not None and self._stream:
+        if streamed is not None and self._reader.streams:
             streamed.call_when_longer(heard, hear)
         return part
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anyrig.backends.memory import trim_heap
@@ -46,7 +48,7 @@ class TakeJobs:
         self, takes: TakeCache, open_queue: Callable[[], LiveQueue[Utterance, CheckedTake]]
     ) -> None:
         self.takes, self._open_queue = takes, open_queue
-        self.by_key: dict[str, _Job] = {}
+        self.by_key: dict[str, _TakeJob] = {}
         """What is being made, or waits to be stored."""
         self._lock = threading.RLock()
         self._queue: LiveQueue[Utterance, CheckedTake] | None = None
@@ -71,42 +73,52 @@ class TakeJobs:
         self._storing.shutdown(wait=True)
 
     def request(
-        self, utterance: Utterance, key: str, lane: Lane, *, priority: float, admitted: bool,
-        deadline: float | None, client: str, stream: bool, replace: bool, num_retakes: int,
-    ) -> Ticket:  # fmt: skip
-        """Have a take made, unless it is being made for somebody else: then share it."""
+        self, utterance: Utterance, key: str, reader: TakeReader, number: int, num_retakes: int = 0
+    ) -> Ticket:
+        """Have a take made, unless it is being made for somebody else: then share it.
+
+        Args:
+            utterance: what to speak.
+            key: of the take in the cache.
+            reader: for whom it is.
+            number: of the segment in the reader's text.
+            num_retakes: how often it was made again on request.
+        """
         self._num_requested += 1  # by several threads: it need not be exact
         if self._num_requested % _TRIM_EVERY == 0:
             trim_heap()
+        deadline = None if reader.wait_s is None else time.monotonic() + reader.wait_s
         mine: Future[CheckedTake] = Future()
         with self._lock:
             job = self.by_key.get(key)
             if job is None:
-                job = _Job(utterance, key, lane, priority, client, replace, num_retakes)
-                if stream:
-                    job.streamed = StreamedTake()
-                job.waiting.append((lane, mine))
-                job.future = self._submit(job, deadline, admitted)
+                streamed = StreamedTake() if reader.streams else None
+                submit = partial(
+                    self.queue.submit, utterance, client=reader.client,
+                    on_part=streamed.add if streamed is not None else None,
+                )  # fmt: skip
+                job = _TakeJob(
+                    submit, key, reader.lane, number, reader.fresh, num_retakes, streamed=streamed
+                )
+                job.waiting.append((reader.lane, mine))
+                job.future = submit(
+                    lane=reader.lane, priority=number, deadline=deadline, admitted=number > 0
+                )
                 self.by_key[key] = job
             elif job.checked is not None:
                 mine.set_result(job.checked)
                 return Ticket(key, mine, job)
             else:
-                job.waiting.append((lane, mine))
-                if not self._hasten(job, lane, priority, deadline):
+                job.waiting.append((reader.lane, mine))
+                if not self._move_forward(job, reader.lane, number, deadline):
                     return Ticket(key, mine, job)
             future = job.future
         future.add_done_callback(lambda done: self._finish(job, done))
         return Ticket(key, mine, job)
 
-    def _submit(self, job: _Job, deadline: float | None, admitted: bool) -> ItemFuture[CheckedTake]:
-        return self.queue.submit(
-            job.utterance, lane=job.lane, priority=job.priority, deadline=deadline,
-            admitted=admitted, client=job.client,
-            on_part=job.streamed.add if job.streamed is not None else None,
-        )  # fmt: skip
-
-    def _hasten(self, job: _Job, lane: Lane, priority: float, deadline: float | None) -> bool:
+    def _move_forward(
+        self, job: _TakeJob, lane: Lane, priority: float, deadline: float | None
+    ) -> bool:
         """Whether a take that still waits was moved to the front for another who wants it.
 
         One that is only wanted for longer keeps its place: requested again and again, it would
@@ -120,7 +132,7 @@ class TakeJobs:
             return False
         job.lane, job.priority = lane, priority
         try:
-            job.future = self._submit(job, before, admitted=True)
+            job.future = job.submit(lane=lane, priority=priority, deadline=before, admitted=True)
         except AnyrigError as error:  # closed: nobody may be left waiting
             job.future = ItemFuture()
             job.future.set_exception(error)
@@ -137,7 +149,7 @@ class TakeJobs:
             if not job.waiting and job.checked is None and job.future.cancel():
                 self._forget(job)
 
-    def _finish(self, job: _Job, done: Future[CheckedTake]) -> None:
+    def _finish(self, job: _TakeJob, done: Future[CheckedTake]) -> None:
         """A take is made, or was given up; called by the thread that hears the workers."""
         if done.cancelled():  # requested again, or nobody wants it
             return
@@ -161,7 +173,10 @@ class TakeJobs:
             _answer(rest, done.result())
 
     def _store(
-        self, job: _Job, checked: CheckedTake, waiting: Sequence[tuple[Lane, Future[CheckedTake]]]
+        self,
+        job: _TakeJob,
+        checked: CheckedTake,
+        waiting: Sequence[tuple[Lane, Future[CheckedTake]]],
     ) -> None:
         failure: Exception | None = None
         try:
@@ -177,7 +192,7 @@ class TakeJobs:
         else:
             _answer(waiting, checked)
 
-    def _forget(self, job: _Job) -> None:
+    def _forget(self, job: _TakeJob) -> None:
         if self.by_key.get(job.key) is job:
             del self.by_key[job.key]
 
@@ -202,15 +217,29 @@ def _fail(waiting: Sequence[tuple[Lane, Future[CheckedTake]]], error: BaseExcept
             mine.set_exception(WorkError(problem, hint="See the log."))
 
 
+@dataclass(frozen=True)
+class TakeReader:
+    """For whom takes are made: one text on its way to one reader."""
+
+    lane: Lane
+    client: str = ""
+    streams: bool = False
+    """Whether parts of a take are given while the rest is made."""
+    fresh: bool = False
+    """Whether what is made replaces what is cached."""
+    wait_s: float | None = None
+    """How long a take may wait for its turn."""
+
+
 @dataclass(eq=False)
-class _Job:
+class _TakeJob:
     """A take that is being made, or waits to be, and everybody who wants it."""
 
-    utterance: Utterance
+    submit: Callable[..., ItemFuture[CheckedTake]]
+    """Puts it into the queue: lane, priority, deadline, admitted."""
     key: str
     lane: Lane
     priority: float
-    client: str
     replace: bool
     num_retakes: int
     future: ItemFuture[CheckedTake] = field(default_factory=ItemFuture)
@@ -227,7 +256,7 @@ class Ticket:
 
     key: str
     future: Future[CheckedTake] | None = None
-    job: _Job | None = None
+    job: _TakeJob | None = None
     taken: bool = False
     """Whether a segment has it; the same words may come again."""
 

@@ -48,8 +48,8 @@ class WorkItem(Generic[T]):
     payload: T
     cost: float
     """In the engine's own unit: tokens, characters, pixels."""
-    wants_parts: bool = False
-    """Whether somebody waits for parts of its result."""
+    on_part: Callable[[Any], None] | None = None
+    """Called with parts of its result, before that is whole."""
 
 
 @dataclass(frozen=True)

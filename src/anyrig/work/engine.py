@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import InvalidInputError, OptionRef
 
-EmitPart = Callable[[Any], None]
-"""Sends a part of an item's result to whoever waits for it, before the result is whole."""
+OnPart = Callable[[Any], None]
+"""Takes a part of an item's result, before the result is whole."""
 
 if TYPE_CHECKING:
     from anyrig.backends import DeviceHandle
@@ -37,7 +37,8 @@ class BaseEngine:
     memory_options: Sequence[OptionRef | str] = ()
     """What needs less memory, for errors."""
     emits_parts = False
-    """Whether it has `run_with_parts`."""
+    """Whether `run` takes a second argument: of each item what to call with parts of its result
+    while they are made, or None."""
     handle: DeviceHandle | None = None
     """The device, to synchronise with and to free memory of; None if there is nothing to do."""
 
@@ -53,16 +54,6 @@ class BaseEngine:
         of the host can be started while others are computed.
         """
         return item
-
-    def run_with_parts(
-        self, batch: Sequence[Any], emitters: Sequence[EmitPart | None]
-    ) -> Sequence[Any]:
-        """The same; parts of results are emitted while they are made.
-
-        Args:
-            emitters: of each item; None if nobody waits for its parts.
-        """
-        raise NotImplementedError
 
     # An engine that keeps several models overrides these.
 

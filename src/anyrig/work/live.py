@@ -256,8 +256,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
         """
         while (taken := self._take_one()) is not None:
             index, request = taken
-            wants_parts = request.on_part is not None
-            yield WorkItem(self.first + index, request.payload, request.cost, wants_parts)
+            yield WorkItem(self.first + index, request.payload, request.cost, request.on_part)
 
     def record_part(self, index: int, part: Any) -> None:
         with self._lock:

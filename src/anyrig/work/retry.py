@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
-EngineCall = Callable[[Sequence[T]], Sequence[R]]
-BatchCall = Callable[[Batch[T]], Sequence[R]]
+EngineCall = Callable[..., Sequence[R]]
+"""Takes the items, and where any has an `on_part` those of all of them; `BaseEngine.run`."""
 _TRIES = 2
 _JOIN_S = 5.0
 _NEW_PROCESS = "A new process is needed."
@@ -57,7 +57,7 @@ _NEW_PROCESS = "A new process is needed."
 
 def run_batches(
     payloads: Iterable[T],
-    call: EngineCall[T, R],
+    call: Callable[[Sequence[T]], Sequence[R]],
     *,
     cost: Callable[[T], float],
     sizer: BatchSizer | None = None,
@@ -85,9 +85,6 @@ def run_batches(
     ready: OutcomeQueue[R] = queue.SimpleQueue()
     stop = threading.Event()
 
-    def call_batch(batch: Batch[T]) -> Sequence[R]:
-        return call([item.payload for item in batch.items])
-
     def compute() -> None:
         waiting: BatchQueue[T] = BatchQueue()
         try:
@@ -97,9 +94,7 @@ def run_batches(
                 if not len(waiting):
                     break
                 batch = waiting.take_batch(waiting.oldest(), sizer.budget)
-                for outcome in run_batch(
-                    batch, call_batch, sizer=sizer, stats=report, handle=handle
-                ):
+                for outcome in run_batch(batch, call, sizer=sizer, stats=report, handle=handle):
                     report.add(outcome)
                     ready.put(outcome)
                     if stop.is_set():
@@ -122,7 +117,7 @@ def run_batches(
 
 def run_batch(
     batch: Batch[T],
-    call: BatchCall[T, R],
+    call: EngineCall[R],
     *,
     sizer: BatchSizer,
     stats: BatchStats,
@@ -170,7 +165,7 @@ def run_batch(
 
 def _call_engine(
     part: Batch[T],
-    call: BatchCall[T, R],
+    call: EngineCall[R],
     sizer: BatchSizer,
     stats: BatchStats,
     handle: DeviceHandle | None,
@@ -181,7 +176,9 @@ def _call_engine(
         handle.reset_peak()
     start = time.perf_counter()
     try:
-        results = list(call(part))
+        payloads = [item.payload for item in part.items]
+        listeners = [item.on_part for item in part.items]
+        results = list(call(payloads, listeners) if any(listeners) else call(payloads))
         if len(results) != len(part.items):
             raise RuntimeError(
                 f"the engine returned {len(results)} results for {len(part.items)} items"

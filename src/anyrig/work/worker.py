@@ -368,7 +368,7 @@ class LocalWorker:
         for item in items:
             try:
                 data = pickle_value(item.payload)
-                pickled.append((item.index, data, item.cost, item.wants_parts))
+                pickled.append((item.index, data, item.cost, item.on_part is not None))
             except PICKLE_ERRORS as error:
                 refused.append((item.index, f"the item cannot be pickled: {error}"))
         if pickled:

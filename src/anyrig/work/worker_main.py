@@ -121,7 +121,24 @@ class EngineProcess:
                 if batch is None:
                     continue
                 self._connection.send(ItemsStarted(batch.indices))
-            batch = self._compute(batch)
+            # Which batch is next is sent with the results of this one, in one message.
+            stats, outcomes = BatchStats(), list[ItemOutcome[Any]]()
+            try:
+                outcomes.extend(
+                    run_batch(
+                        batch, self._engine.run, sizer=self._sizer, stats=stats,
+                        handle=self._engine.handle, memory_options=self._engine.memory_options,
+                    )
+                )  # fmt: skip
+            except DeviceLostError:  # what was done before is sent
+                done = {outcome.index for outcome in outcomes}
+                left = tuple(index for index in batch.indices if index not in done)
+                self._send_outcomes(outcomes, stats, left)
+                raise
+            self._take_messages(wait=False)
+            batch = self._next_batch()
+            self._send_outcomes(outcomes, stats, batch.indices if batch is not None else ())
+            del outcomes  # before it waits
 
     def _run_together(self) -> NoReturn:
         """Each item in a thread of its own, for an engine that lets it join the others."""
@@ -141,7 +158,7 @@ class EngineProcess:
         try:
             # Without the device: to synchronise with it would be to wait for the others.
             outcomes += run_batch(
-                Batch((item,)), self._call_engine, sizer=BatchSizer(grow=False), stats=stats,
+                Batch((item,)), self._engine.run, sizer=BatchSizer(grow=False), stats=stats,
                 memory_options=self._engine.memory_options,
             )  # fmt: skip
         except DeviceLostError as error:
@@ -156,43 +173,6 @@ class EngineProcess:
         if not len(self._waiting):
             return None
         return self._waiting.take_batch(self._waiting.oldest(), self._sizer.budget)
-
-    def _compute(self, batch: Batch[Any]) -> Batch[Any] | None:
-        """Compute a batch; which one is next is sent with its results, in one message.
-
-        What was done of it is sent even if the device is lost in the middle.
-        """
-        stats = BatchStats()
-        outcomes: list[ItemOutcome[Any]] = []
-        try:
-            outcomes.extend(
-                run_batch(
-                    batch,
-                    self._call_engine,
-                    sizer=self._sizer,
-                    stats=stats,
-                    handle=self._engine.handle,
-                    memory_options=self._engine.memory_options,
-                )
-            )
-        except DeviceLostError:
-            done = {outcome.index for outcome in outcomes}
-            self._send_outcomes(outcomes, stats, tuple(i for i in batch.indices if i not in done))
-            raise
-        self._take_messages(wait=False)
-        following = self._next_batch()
-        self._send_outcomes(outcomes, stats, following.indices if following is not None else ())
-        return following
-
-    def _call_engine(self, batch: Batch[Any]) -> Sequence[Any]:
-        payloads = [item.payload for item in batch.items]
-        if not (self._engine.emits_parts and any(item.wants_parts for item in batch.items)):
-            return self._engine.run(payloads)
-        emitters = [
-            partial(self._send_part, item.index) if item.wants_parts else None
-            for item in batch.items
-        ]
-        return self._engine.run_with_parts(payloads, emitters)
 
     def _send_part(self, index: int, part: Any) -> None:
         self._connection.send(ItemPart(index, pickle_value(part)))
@@ -259,7 +239,9 @@ class EngineProcess:
         for index, data, cost, wants_parts in items:
             try:
                 payload = self._engine.prepare_item(data.load())
-                found.append(WorkItem(index, payload, cost, wants_parts))
+                emits = wants_parts and self._engine.emits_parts
+                on_part = partial(self._send_part, index) if emits else None
+                found.append(WorkItem(index, payload, cost, on_part))
             except Exception as error:  # noqa: BLE001 - pickle raises whatever a class raises
                 failure = ItemFailure("error", f"the item cannot be unpickled: {error}", 1)
                 found.append(ItemOutcome(index, failure=failure))
