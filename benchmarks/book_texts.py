@@ -29,7 +29,7 @@ from typing import Literal, get_args
 from xml.sax.saxutils import escape
 
 from anyrig.audiobooks.options import ContentOptions
-from anyrig.audiobooks.plan import Plan, build_plan, select_chapters
+from anyrig.audiobooks.plan import NarrationPlan, build_plan, select_chapters
 from anyrig.speech.prepare import SpeechOptions
 from anyrig.speech.segment import OmissionKind, check_script
 from anyrig.text.document import Block, Document
@@ -215,7 +215,7 @@ def cache_folder() -> Path:
 class TextCoverage:
     """The plan of a text, and what of it is not spoken."""
 
-    plan: Plan
+    plan: NarrationPlan
     num_words: int
     """Of the chapters that are spoken."""
     num_characters: int
@@ -271,7 +271,9 @@ def _is_ornament(source: str, span: tuple[int, int]) -> bool:
     return not any(map(str.isalnum, source[start : end if end >= 0 else len(source)]))
 
 
-def plan_document(document: Document, languages: tuple[str, ...], ways: ContentOptions) -> Plan:
+def plan_document(
+    document: Document, languages: tuple[str, ...], ways: ContentOptions
+) -> NarrationPlan:
     """Plan as for the default voices."""
     from anyrig.speech.language import match_language
 
@@ -282,7 +284,7 @@ def plan_document(document: Document, languages: tuple[str, ...], ways: ContentO
     )
 
 
-def spoken_words(plan: Plan) -> list[str]:
+def spoken_words(plan: NarrationPlan) -> list[str]:
     return " ".join(segment.spoken for segment in plan.segments).split()
 
 

@@ -94,7 +94,7 @@ def _compare(language: str, folder: Path, speaker: _Speaker, listener: _Listener
     ]  # fmt: skip
 
 
-def _join(words: Sequence[phonemes.Word]) -> str:
+def _join(words: Sequence[phonemes.PronouncedWord]) -> str:
     return "".join(word.phonemes + " " * word.space for word in words)
 
 
@@ -108,7 +108,7 @@ class _Speaker:
         self._vocabulary = packages.read_table("hibari", "assets/vocab.json")
         self._folder, self._sounds = folder, sounds
 
-    def speak(self, words: Sequence[phonemes.Word], voice: str) -> Path:
+    def speak(self, words: Sequence[phonemes.PronouncedWord], voice: str) -> Path:
         """A file of samples."""
         ids = phonemes.encode(words, self._vocabulary).ids
         digest = hashlib.sha256(f"{voice} {ids}".encode()).hexdigest()

@@ -15,7 +15,7 @@ from anyrig.app.rig import Rig
 from anyrig.audiobooks.make import BookResult
 from anyrig.audiobooks.make import make as make_book
 from anyrig.audiobooks.metadata import number_tracks
-from anyrig.audiobooks.plan import Plan, build_plan
+from anyrig.audiobooks.plan import NarrationPlan, build_plan
 from anyrig.audiobooks.progress import BookProgress, BookProgressEvent, OverallProgress, Pace
 from anyrig.audiobooks.record import ChapterPauses, UnfinishedBookError, record, stream_audio
 from anyrig.audiobooks.write import BookTarget, check_disk_space
@@ -25,7 +25,7 @@ from anyrig.estimates import TimeLeft
 from anyrig.events import BookUnfinishedEvent, Event, ProgressEvent
 from anyrig.options import request_from_json, request_to_json
 from anyrig.placement import Placement, PlacementPlan
-from anyrig.speech.choose import EngineChoice, ReasonCode
+from anyrig.speech.choose import EngineChoice, EngineReason
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import SpeechOptions, compute_seed
 from anyrig.speech.synthesis import Synthesizer
@@ -41,7 +41,9 @@ TEXT = {
 }  # fmt: skip
 
 
-def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **more: Any) -> Plan:
+def plan(
+    text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **more: Any
+) -> NarrationPlan:
     chapters = tuple(
         Chapter(title, tuple(map(Block, blocks))) for title, blocks in (text or TEXT).items()
     )
@@ -67,7 +69,7 @@ def store(tmp_path: Path) -> Iterator[ResultCache]:
 def make(
     reader: Synthesizer,
     store: ResultCache,
-    what: Plan | None = None,
+    what: NarrationPlan | None = None,
     *,
     output: str = "book.m4b",
     format: str = "m4b",
@@ -75,7 +77,7 @@ def make(
     **options: Any,
 ) -> BookResult:
     request = BookRequest(file=Path("book.txt"), **options)
-    engine = EngineChoice("tone", Tone, Tone.find_weights(), {}, ReasonCode.REQUESTED)
+    engine = EngineChoice("tone", Tone, Tone.find_weights(), {}, EngineReason.REQUESTED)
     on_event = (events if events is not None else []).append
     target = BookTarget(
         Path(output), format, captions=request.captions, read_along=request.read_along
@@ -89,7 +91,7 @@ def make(
     )  # fmt: skip
 
 
-def made(store: ResultCache, what: Plan | None = None, **more: Any) -> BookResult:
+def made(store: ResultCache, what: NarrationPlan | None = None, **more: Any) -> BookResult:
     engine = more.pop("engine", {})
     with synthesizer(store, **engine) as reader:
         return make(reader, store, what, **more)

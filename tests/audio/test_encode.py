@@ -17,7 +17,7 @@ import soundfile
 
 from anyrig.audio import encode
 from anyrig.audio.decode import open_audio
-from anyrig.audio.encode import Encoder, open_encoder
+from anyrig.audio.encode import AudioEncoder, open_encoder
 from anyrig.audio.formats import FORMATS, find_format
 from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, StorageError
@@ -157,7 +157,7 @@ def test_raw_samples_are_just_that() -> None:
     assert np.frombuffer(pipe.sent, dtype="<i2").tolist() == [0, 32767, -32767, 32767, -32767]
 
 
-def _stop(out: Encoder, sound: Samples) -> None:
+def _stop(out: AudioEncoder, sound: Samples) -> None:
     out.write(sound)
     raise RuntimeError("stop")
 

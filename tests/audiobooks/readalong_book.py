@@ -12,7 +12,7 @@ import numpy as np
 from lxml import etree
 
 from anyrig.audio.encode import open_encoder
-from anyrig.audiobooks.plan import Part, Plan
+from anyrig.audiobooks.plan import ChapterPlan, NarrationPlan
 from anyrig.audiobooks.readalong import write_readalong
 from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
 from anyrig.errors import UnspeakableTextError
@@ -31,14 +31,14 @@ NAMES = {
 }
 
 
-def part(chapter: Chapter, number: int = 1, script: Script | None = None) -> Part:
+def part(chapter: Chapter, number: int = 1, script: Script | None = None) -> ChapterPlan:
     """A chapter with every block spoken."""
     places, at = [], 0
     for block in chapter.blocks:
         places.append(at)
         at += len(block.text) + 2
     source = "\n\n".join(block.text for block in chapter.blocks)
-    return Part(
+    return ChapterPlan(
         number, chapter.title, chapter.level, chapter, script or _script(source), tuple(places)
     )
 
@@ -56,14 +56,16 @@ def plan(
     about: Metadata | None = None,
     outside: Sequence[Chapter] = (),
     main: str = "en",
-) -> Plan:
+) -> NarrationPlan:
     """A book of these chapters; those outside are in the document and not spoken."""
     about = about or Metadata("A trial", ("The anyrig authors",), "en")
     document = Document(about, (*chapters, *outside), format="epub")
-    return Plan(document, tuple(part(each, at) for at, each in enumerate(chapters, 1)), main)
+    return NarrationPlan(
+        document, tuple(part(each, at) for at, each in enumerate(chapters, 1)), main
+    )
 
 
-def timeline(of: Plan, rate: int = RATE, *, words: bool = False) -> Timeline:
+def timeline(of: NarrationPlan, rate: int = RATE, *, words: bool = False) -> Timeline:
     """Fifty milliseconds for each letter, and pauses; if requested, with the times of words."""
     marks, cues, at = [], [], 0
     for number, each in enumerate(of.parts):
@@ -158,7 +160,7 @@ def seconds(clock: str) -> float:
 
 
 def make(
-    folder: Path, of: Plan, ending: str = ".m4a", *, words: bool = False,
+    folder: Path, of: NarrationPlan, ending: str = ".m4a", *, words: bool = False,
     cover: Picture | None = None, narrator: str = "",
 ) -> Book:  # fmt: skip
     times = timeline(of, words=words)
@@ -168,7 +170,7 @@ def make(
     return Book(path)
 
 
-def odd() -> Plan:
+def odd() -> NarrationPlan:
     """A book with one of everything, and characters that XML cannot hold."""
     said = "He stopped.1 She said: bonjour, mes amis. Was it late? It was. 12"
     first = Chapter(

@@ -11,7 +11,7 @@ import numpy as np
 from anyrig.audio.loudness import level_whole
 from anyrig.audio.samples import Samples, fade, silence
 from anyrig.audiobooks.metadata import BookTags
-from anyrig.audiobooks.plan import Part, Plan
+from anyrig.audiobooks.plan import ChapterPlan, NarrationPlan
 from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
 from anyrig.audiobooks.write import write_book, write_chapters
 from anyrig.speech.chunks import trim
@@ -49,14 +49,14 @@ Sound = list[list[Samples]]
 
 
 @lru_cache(maxsize=1)
-def plan() -> Plan:
+def plan() -> NarrationPlan:
     parts, chapters = [], []
     for number, (title, text) in enumerate(TEXTS.items(), 1):
         chapter = Chapter(title, (Block(text),))
         script = prepare(text, SpeechOptions(language="en", languages=("en",)))
-        parts.append(Part(number, title, 1, chapter, script, (0,)))
+        parts.append(ChapterPlan(number, title, 1, chapter, script, (0,)))
         chapters.append(chapter)
-    return Plan(Document(Metadata("A Book", language="en"), tuple(chapters)), tuple(parts))
+    return NarrationPlan(Document(Metadata("A Book", language="en"), tuple(chapters)), tuple(parts))
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ from anyrig.audiobooks.plan import build_plan
 from anyrig.errors import InvalidInputError
 from anyrig.speech.prepare import SpeechOptions
 from anyrig.speech.segment import check_script
-from anyrig.speech.source_text import Style
+from anyrig.speech.source_text import VoiceStyle
 from anyrig.text.document import Block, Chapter, Document, Metadata
 
 _FILE = """
@@ -39,12 +39,12 @@ chapter = "3-4,9"
 voice = "rex"
 """
 NORA, TIM, REX, DAN = (
-    Style(voice="nora"),
-    Style(voice="tim"),
-    Style(voice="rex"),
-    Style("", "dan", 1.1),
+    VoiceStyle(voice="nora"),
+    VoiceStyle(voice="tim"),
+    VoiceStyle(voice="rex"),
+    VoiceStyle("", "dan", 1.1),
 )
-VERA = Style("en-GB", "vera", 0.95)
+VERA = VoiceStyle("en-GB", "vera", 0.95)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def cast() -> Cast:
     return parse_cast(_FILE)
 
 
-def _spoken(cast: Cast, *texts: str, number: int = 1) -> list[list[tuple[str, str, Style]]]:
+def _spoken(cast: Cast, *texts: str, number: int = 1) -> list[list[tuple[str, str, VoiceStyle]]]:
     blocks = [Block(text) for text in texts]
     return [
         [(block.text[s.start : s.end], s.role, s.style) for s in found]
@@ -106,7 +106,7 @@ def test_who_has_no_role_has_the_voice_of_dialogue(cast: Cast) -> None:
     (found,) = _spoken(cast, "“Yes,” said Huck.")
     assert found[0] == ("“Yes,”", DIALOGUE, DAN)
     (found,) = _spoken(parse_cast('[roles]\nTom = "tim"'), "“Yes,” said Huck.")
-    assert found[0] == ("“Yes,”", DIALOGUE, Style())
+    assert found[0] == ("“Yes,”", DIALOGUE, VoiceStyle())
 
 
 def test_turns_and_pronouns_go_by_roles(cast: Cast) -> None:

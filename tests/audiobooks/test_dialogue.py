@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.audiobooks.dialogue import Speech, find_speeches
+from anyrig.audiobooks.dialogue import QuotedSpeech, find_speeches
 from anyrig.audiobooks.speakers import attribute_speeches
 
 TABLES = sorted((Path(__file__).parent / "dialogue").glob("*.txt"))
@@ -54,7 +54,7 @@ def test_a_scene_is_told_apart(subtests: pytest.Subtests) -> None:
 
 def test_a_speech_goes_on_in_the_next_paragraph_only_where_that_takes_it_up() -> None:
     (first,) = find_speeches("“It was dark.")
-    assert first == Speech(0, 13, continued=False, open=True)
+    assert first == QuotedSpeech(0, 13, continued=False, open=True)
     (second,) = find_speeches("“And cold.”", open=first.open)
     assert (second.continued, second.open) == (True, False)
     assert find_speeches("The wind blew.", open=True) == ()

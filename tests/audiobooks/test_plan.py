@@ -17,7 +17,7 @@ from anyrig.audiobooks.metadata import (
 )
 from anyrig.audiobooks.options import ContentOptions
 from anyrig.audiobooks.plan import (
-    Plan,
+    NarrationPlan,
     add_title,
     build_plan,
     choose_titles,
@@ -55,14 +55,16 @@ def chapter(*blocks: Block | str, title: str = "", **more: object) -> Chapter:
     return Chapter(title, made, **more)  # type: ignore[arg-type]
 
 
-def planned(document: Document, ways: ContentOptions | None = None, *languages: str) -> Plan:
+def planned(
+    document: Document, ways: ContentOptions | None = None, *languages: str
+) -> NarrationPlan:
     plan = build_plan(document, terms(*languages), language="en", content=ways or ContentOptions())
     for part in plan.parts:
         check_script(part.script)
     return plan
 
 
-def said(plan: Plan) -> list[str]:
+def said(plan: NarrationPlan) -> list[str]:
     return [segment.utterance.text for segment in plan.segments]
 
 

@@ -11,11 +11,11 @@ import pytest
 from anyrig.audiobooks.cast import Cast
 from anyrig.audiobooks.casting import Casting
 from anyrig.audiobooks.options import CONTENT_CHOICES, ContentOptions
-from anyrig.audiobooks.plan import Plan, build_plan, move_notes
+from anyrig.audiobooks.plan import NarrationPlan, build_plan, move_notes
 from anyrig.errors import UnspeakableTextError
 from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.segment import check_script
-from anyrig.speech.source_text import Style
+from anyrig.speech.source_text import VoiceStyle
 from anyrig.text.document import (
     Block,
     BlockKind,
@@ -94,16 +94,16 @@ class Voices(Casting):
 
     def chapter(
         self, blocks: Sequence[Block], number: int
-    ) -> tuple[tuple[tuple[int, int, Style], ...], ...]:
-        found: list[tuple[tuple[int, int, Style], ...]] = []
+    ) -> tuple[tuple[tuple[int, int, VoiceStyle], ...], ...]:
+        found: list[tuple[tuple[int, int, VoiceStyle], ...]] = []
         for block in blocks:
             start = self._die.randint(0, len(block.text))
             end = self._die.randint(start, len(block.text))
-            found.append(((start, end, Style("", "tono", 1.2)),) if start < end else ())
+            found.append(((start, end, VoiceStyle("", "tono", 1.2)),) if start < end else ())
         return tuple(found)
 
 
-def assert_whole(plan: Plan) -> None:
+def assert_whole(plan: NarrationPlan) -> None:
     for part in plan.parts:
         check_script(part.script)
         assert part.script.source == "\n\n".join(block.text for block in part.chapter.blocks)

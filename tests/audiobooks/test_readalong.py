@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from lxml import etree
 from PIL import Image
 
-from anyrig.audiobooks.plan import Plan
+from anyrig.audiobooks.plan import NarrationPlan
 from anyrig.audiobooks.readalong import (
     build_clips,
     build_pages,
     time_part_words,
     write_readalong,
 )
-from anyrig.audiobooks.readalong_epub import Piece, Track, build_overlay
+from anyrig.audiobooks.readalong_epub import Highlight, OverlayTrack, build_overlay
 from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
 from anyrig.errors import StorageError
 from anyrig.speech.engine import Utterance
@@ -310,7 +310,7 @@ def _inline(one: int, two: int, kind: str, value: str) -> Inline:
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
+def plans(draw: st.DrawFn) -> NarrationPlan:
     """A chapter cut anywhere, its stretches dealt to segments in any order."""
     chapter = Chapter(draw(TEXT), tuple(draw(st.lists(blocks(), max_size=5))))
     source = "\n\n".join(block.text for block in chapter.blocks)
@@ -323,11 +323,11 @@ def plans(draw: st.DrawFn) -> Plan:
         segments.append(Segment(Utterance("x", "en"), own, "".join(source[a:b] for a, b in own)))
     script = Script(source, tuple(segments))
     document = Document(Metadata(), (chapter,))
-    return Plan(document, (part(chapter, 1, script),))
+    return NarrationPlan(document, (part(chapter, 1, script),))
 
 
 @given(plans(), st.lists(st.integers(0, 50), min_size=8, max_size=8))
-def test_pages_are_well_formed_and_clips_in_order(plan: Plan, lengths: list[int]) -> None:
+def test_pages_are_well_formed_and_clips_in_order(plan: NarrationPlan, lengths: list[int]) -> None:
     at, cues = 7, []
     for number in reversed(range(len(plan.parts[0].script.segments))):
         cues.append(Cue(0, number, at, at + lengths[number], "", (0, 0)))
@@ -343,13 +343,13 @@ def test_pages_are_well_formed_and_clips_in_order(plan: Plan, lengths: list[int]
         assert (made[0].start_ms, made[-1].end_ms) == (0, at + 3 - 7)
         edges = [clip.start_ms for clip in made] + [made[-1].end_ms]
         assert edges == sorted(set(edges))
-        track = Track("audio/a.m4a", "audio/mp4", made)
+        track = OverlayTrack("audio/a.m4a", "audio/mp4", made)
         assert track.duration_ms == at + 3 - 7
         assert len(etree.fromstring(build_overlay(page, track).encode())[0][0]) == len(made)
 
 
 @given(plans())
-def test_no_word_is_lost_or_told_twice(plan: Plan) -> None:
+def test_no_word_is_lost_or_told_twice(plan: NarrationPlan) -> None:
     (page,) = build_pages(plan, "en")
     body = etree.fromstring(page.xhtml.encode()).find(".//{*}body")
     assert body is not None
@@ -359,7 +359,7 @@ def test_no_word_is_lost_or_told_twice(plan: Plan) -> None:
 
 
 def test_a_segment_over_two_paragraphs_shares_its_time_by_length() -> None:
-    pieces = [Piece("s1", 0, 30), Piece("s1-2", 0, 10), Piece("s2", 1, 5)]
+    pieces = [Highlight("s1", 0, 30), Highlight("s1-2", 0, 10), Highlight("s2", 1, 5)]
     times = Timeline(
         1000, (ChapterSpan("", 0, 500), ChapterSpan("", 500, 3000)),
         (Cue(1, 0, 600, 1400, "", (0, 0)), Cue(1, 1, 2000, 2900, "", (0, 0))),

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.audiobooks.plan import Plan
-from anyrig.audiobooks.verify import Finding, Report, verify
+from anyrig.audiobooks.plan import NarrationPlan
+from anyrig.audiobooks.verify import BookFinding, Report, verify
 from anyrig.audiobooks.verify_audio import AudioMeter, Levels, find_preset
 from anyrig.errors import InvalidInputError
 from tests.audiobooks.spoken_book import TEXTS, Sound, plan, spoken, timeline, transcribe, write
@@ -26,7 +26,7 @@ def told(report: Report) -> list[tuple[str, int]]:
     return [(found.kind, found.chapter) for found in report.problems]
 
 
-def only(report: Report, kind: str) -> Finding:
+def only(report: Report, kind: str) -> BookFinding:
     found = [one for one in report.problems if one.kind == kind]
     assert len(found) == 1, report.problems
     return found[0]
@@ -226,7 +226,7 @@ def test_what_cannot_be_transcribed_is_named(tmp_path: Path) -> None:
     assert report.is_good, "nothing else is wrong"
 
 
-def _in_language(code: str) -> Plan:
+def _in_language(code: str) -> NarrationPlan:
     parts = []
     for part in plan().parts:
         segments = tuple(

@@ -18,7 +18,7 @@ import soundfile
 from anyrig import Rig
 from anyrig.app import word_times
 from anyrig.app.speech import TimedTake
-from anyrig.transcription.engines import Line, Recording, Transcript, Word
+from anyrig.transcription.engines import Recording, TranscribedLine, TranscribedWord, Transcript
 from tests.conftest import Anyrig
 
 TEXT = "Dr. Lee paid $3.50 for tea, and left. It was 1984.\n\nNobody came — nobody at all."
@@ -98,8 +98,10 @@ class FakeRecogniser:
             self.heard.append(recording)
             words, whole_s = next(self.texts).split(), len(recording.samples) / recording.rate
             step = whole_s / max(1, len(words))
-            timed = tuple(Word(word, at * step, (at + 1) * step) for at, word in enumerate(words))
-            lines = (Line(" ".join(words), 0.0, whole_s, timed),)
+            timed = tuple(
+                TranscribedWord(word, at * step, (at + 1) * step) for at, word in enumerate(words)
+            )
+            lines = (TranscribedLine(" ".join(words), 0.0, whole_s, timed),)
             yield SimpleNamespace(result=Transcript(" ".join(words), "en", lines))
 
 

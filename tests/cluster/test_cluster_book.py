@@ -23,7 +23,7 @@ from anyrig.cluster.speech import identify_engine
 from anyrig.documents.protocol import TextBlock
 from anyrig.errors import InvalidInputError, WorkError
 from anyrig.jobs import JobQueue, run_jobs
-from anyrig.speech.choose import EngineChoice, ReasonCode
+from anyrig.speech.choose import EngineChoice, EngineReason
 from anyrig.speech.engine import Voice
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import SpeechOptions, prepare
@@ -97,7 +97,7 @@ def test_a_recording_of_this_machine_is_refused_before_work_begins() -> None:
 def test_voices_made_of_recordings_must_be_with_the_workers() -> None:
     found = Tone.find_weights()
     own = replace(found, voices=(*found.voices, Voice("anna", "en", "tone", digest="abc")))
-    choice = EngineChoice("tone", Tone, own, {}, ReasonCode.REQUESTED)
+    choice = EngineChoice("tone", Tone, own, {}, EngineReason.REQUESTED)
     has, lacks = (WorkerInfo("w", "1", engines=(identify_engine(one),)) for one in (own, found))
     _check_voices_match(choice, identify_engine(own), [has, lacks])
     _check_voices_match(choice, identify_engine(own), [])

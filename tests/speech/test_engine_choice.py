@@ -11,7 +11,7 @@ from anyrig.app.rig import Rig
 from anyrig.errors import InvalidInputError, MissingPackageError, render
 from anyrig.speech.choose import (
     EngineCatalog,
-    ReasonCode,
+    EngineReason,
     choose_by_language,
     choose_by_voices,
     rank_engines,
@@ -58,13 +58,13 @@ def test_the_best_engine_for_a_language(
 ) -> None:
     choice = choose_by_language(catalog(*installed), language)
     assert choice.name == chosen
-    expected = ReasonCode.DEFAULT if chosen == "hibari" else ReasonCode.LANGUAGE
+    expected = EngineReason.DEFAULT if chosen == "hibari" else EngineReason.LANGUAGE
     assert choice.reason_code is expected
 
 
 def test_without_the_default_engine() -> None:
     choice = choose_by_language(catalog("nanotts"), "en")
-    assert (choice.name, choice.reason_code) == ("nanotts", ReasonCode.NOT_INSTALLED)
+    assert (choice.name, choice.reason_code) == ("nanotts", EngineReason.NOT_INSTALLED)
     with pytest.raises(MissingPackageError):
         choose_by_language(catalog("nanotts"), "")
 
@@ -72,8 +72,8 @@ def test_without_the_default_engine() -> None:
 def test_an_engine_with_all_voices() -> None:
     installed = catalog("hibari", "kokoro", "nanotts")
     choice = choose_by_voices(installed, ["kokoro_en:2+kokoro_es", "kokoro_fr"])
-    assert (choice.name, choice.reason_code) == ("kokoro", ReasonCode.VOICES)
-    assert choose_by_voices(installed, ["hibari_en"]).reason_code is ReasonCode.DEFAULT
+    assert (choice.name, choice.reason_code) == ("kokoro", EngineReason.VOICES)
+    assert choose_by_voices(installed, ["hibari_en"]).reason_code is EngineReason.DEFAULT
     with pytest.raises(InvalidInputError, match="no engine has all"):
         choose_by_voices(installed, ["kokoro_en", "nanotts_en"])
     with pytest.raises(InvalidInputError, match="unknown voice 'kokoro_xx'") as error:

@@ -10,7 +10,7 @@ import re2
 
 from anyrig.app.lexicons import LexiconFiles
 from anyrig.errors import InvalidInputError
-from anyrig.speech.lexicon import Entry, LayeredLexicon, Lexicon, load, parse
+from anyrig.speech.lexicon import LayeredLexicon, Lexicon, LexiconEntry, load, parse
 from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.segment import check_script
 from tests.conftest import ROOT
@@ -32,7 +32,7 @@ say = 'version \1'
 """
 
 
-def _said(text: str, *entries: Entry, **wishes: object) -> str:
+def _said(text: str, *entries: LexiconEntry, **wishes: object) -> str:
     settings: dict[str, object] = {"language": "en", "lexicon": Lexicon(entries), **wishes}
     script = prepare(text, SpeechOptions(**settings))  # type: ignore[arg-type]
     check_script(script)
@@ -40,19 +40,19 @@ def _said(text: str, *entries: Entry, **wishes: object) -> str:
 
 
 ENTRIES = [
-    ("I saw Kokoro here.", Entry("Kokoro", say="ko-KO-ro"), "I saw ko-KO-ro here."),
-    ("I saw Kokoros here.", Entry("Kokoro", say="ko-KO-ro"), "I saw Kokoros here."),
-    ("I saw KOKORO here.", Entry("kokoro", say="x"), "I saw x here."),
-    ("I saw Kokoro here.", Entry("kokoro", say="x", case="sensitive"), "I saw Kokoro here."),
-    ("A New\n York minute", Entry("New York", say="Nieuw York"), "A Nieuw York minute"),
-    ("An élan and élans", Entry("élan", say="ay-lahn"), "An ay-lahn and élans"),
-    ("He knows C++ well", Entry("C++", say="see plus plus"), "He knows see plus plus well"),
-    ("Call Dr. Lee now", Entry("Dr.", say="Doc"), "Call Doc Lee now"),
-    ("It cost $3.50 today", Entry("$3.50", say="a pittance"), "It cost a pittance today"),
-    ("Get v12 and v3 now", Entry(pattern=r"v(\d+)", say=r"version \1"),
+    ("I saw Kokoro here.", LexiconEntry("Kokoro", say="ko-KO-ro"), "I saw ko-KO-ro here."),
+    ("I saw Kokoros here.", LexiconEntry("Kokoro", say="ko-KO-ro"), "I saw Kokoros here."),
+    ("I saw KOKORO here.", LexiconEntry("kokoro", say="x"), "I saw x here."),
+    ("I saw Kokoro here.", LexiconEntry("kokoro", say="x", case="sensitive"), "I saw Kokoro here."),
+    ("A New\n York minute", LexiconEntry("New York", say="Nieuw York"), "A Nieuw York minute"),
+    ("An élan and élans", LexiconEntry("élan", say="ay-lahn"), "An ay-lahn and élans"),
+    ("He knows C++ well", LexiconEntry("C++", say="see plus plus"), "He knows see plus plus well"),
+    ("Call Dr. Lee now", LexiconEntry("Dr.", say="Doc"), "Call Doc Lee now"),
+    ("It cost $3.50 today", LexiconEntry("$3.50", say="a pittance"), "It cost a pittance today"),
+    ("Get v12 and v3 now", LexiconEntry(pattern=r"v(\d+)", say=r"version \1"),
      "Get version 12 and version 3 now"),
-    ("Der Hund ist da", Entry("Hund", say="x", language="de"), "Der Hund ist da"),
-    ("It is 5 GB here", Entry("GB", say="gigs"), "It is five gigs here"),
+    ("Der Hund ist da", LexiconEntry("Hund", say="x", language="de"), "Der Hund ist da"),
+    ("It is 5 GB here", LexiconEntry("GB", say="gigs"), "It is five gigs here"),
 ]  # fmt: skip
 
 
@@ -63,14 +63,18 @@ def test_entries(subtests: pytest.Subtests) -> None:
 
 
 def test_the_longest_and_the_nearest_win() -> None:
-    entries = (Entry("York", say="a"), Entry("New York City", say="b"), Entry("New York", say="c"))
+    entries = (
+        LexiconEntry("York", say="a"),
+        LexiconEntry("New York City", say="b"),
+        LexiconEntry("New York", say="c"),
+    )
     assert _said("In New York City and New York, not York", *entries) == "In b and c, not a"
-    own = (Entry("cat", say="any"), Entry("cat", say="own", language="en"))
+    own = (LexiconEntry("cat", say="any"), LexiconEntry("cat", say="own", language="en"))
     assert _said("A cat sat here", *own) == "A own sat here"
 
 
 def test_ipa_is_for_engines_that_take_it() -> None:
-    entry = Entry("tomato", ipa="təˈmɑːtəʊ")
+    entry = LexiconEntry("tomato", ipa="təˈmɑːtəʊ")
     assert _said("One tomato only", entry, reads=("ipa",)) == "One [[təˈmɑːtəʊ]] only"
     assert _said("One tomato only", entry) == "One tomato only"
 
@@ -88,14 +92,14 @@ def test_ipa_is_for_engines_that_take_it() -> None:
     ],
 )  # fmt: skip
 def test_inline(text: str, phonemes: bool, said: str) -> None:
-    assert _said(text, Entry("Kokoro", say="overruled"), reads=("ipa",) * phonemes) == said
+    assert _said(text, LexiconEntry("Kokoro", say="overruled"), reads=("ipa",) * phonemes) == said
 
 
 def test_a_change_is_felt_only_where_it_is() -> None:
     text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
     plain = prepare(text, SpeechOptions(language="en"))
     changed = prepare(
-        text, SpeechOptions(language="en", lexicon=Lexicon((Entry("Dinah", say="Deena"),)))
+        text, SpeechOptions(language="en", lexicon=Lexicon((LexiconEntry("Dinah", say="Deena"),)))
     )
     check_script(changed)
     before = {segment.spans: segment.utterance for segment in plain.segments}
@@ -120,7 +124,7 @@ def test_files(tmp_path: Path) -> None:
     assert load(table).entries == lexicon.entries[:2]
     commas = table.with_suffix(".csv")
     commas.write_text('Kokoro,ko-KO-ro\n"a, b","a and b"\n', encoding="utf-8")
-    assert load(commas).entries == (lexicon.entries[0], Entry("a, b", say="a and b"))
+    assert load(commas).entries == (lexicon.entries[0], LexiconEntry("a, b", say="a and b"))
 
 
 WRONG_ENTRIES = [
@@ -172,7 +176,7 @@ def test_wrong_lines_are_named(text: str, words: str) -> None:
 
 
 def test_many_entries() -> None:
-    entries = tuple(Entry(f"word{number}", say=f"say{number}") for number in range(20_000))
+    entries = tuple(LexiconEntry(f"word{number}", say=f"say{number}") for number in range(20_000))
     text = " ".join(f"word{number}" for number in range(0, 20_000, 7))
     marks = Lexicon(entries).find_marks(text, 0, len(text), "en")
     assert [mark.say for mark in marks] == [f"say{number}" for number in range(0, 20_000, 7)]
@@ -215,7 +219,7 @@ def test_patterns_match_as_python_does(subtests: pytest.Subtests) -> None:
 
 
 def test_groups_and_names_are_filled_in() -> None:
-    entry = Entry(pattern=r"(?P<n>\d+)(kt|kn)(s)?", say=r"\g<n> knots\3 \\ \2")
+    entry = LexiconEntry(pattern=r"(?P<n>\d+)(kt|kn)(s)?", say=r"\g<n> knots\3 \\ \2")
     text = "12kt"
     [mark] = Lexicon((entry,)).find_marks(text, 0, len(text), "en")
     assert mark.say == "12 knots \\ kt"
@@ -275,9 +279,13 @@ def test_a_damaged_entry_leaves_the_others() -> None:
 
 
 def test_of_several_lexicons_the_first_counts() -> None:
-    own = Lexicon((Entry("York", say="own"), Entry("gif", say="jiff")))
+    own = Lexicon((LexiconEntry("York", say="own"), LexiconEntry("gif", say="jiff")))
     owner = Lexicon(
-        (Entry("New York", say="all"), Entry("GIF", say="all"), Entry("sea", say="all"))
+        (
+            LexiconEntry("New York", say="all"),
+            LexiconEntry("GIF", say="all"),
+            LexiconEntry("sea", say="all"),
+        )
     )
     both = LayeredLexicon((own, owner))
     assert _said("New York, a GIF and the sea.", lexicon=both) == "New own, a jiff and the all."

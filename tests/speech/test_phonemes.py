@@ -8,7 +8,7 @@ import pytest
 
 from anyrig.devices.discovery import discover
 from anyrig.speech import phonemes
-from anyrig.speech.phonemes import Word
+from anyrig.speech.phonemes import PronouncedWord
 from anyrig.speech.phonemes.english import EnglishReader
 from anyrig.speech.phonemes.letters import spell_ipa
 from benchmarks.pronunciation import is_right, read_homographs
@@ -19,7 +19,7 @@ def english() -> EnglishReader:
     return EnglishReader(discover().cpu_device)
 
 
-def said(words: list[Word]) -> str:
+def said(words: list[PronouncedWord]) -> str:
     return "".join(word.phonemes + " " * word.space for word in words)
 
 
@@ -61,7 +61,7 @@ def test_typographic_signs_read_as_plain_ones(english: EnglishReader) -> None:
 
 
 def test_unknown_signs_are_dropped_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    words = [Word("ab", "aǂb", True), Word("c", "c", True)]
+    words = [PronouncedWord("ab", "aǂb", True), PronouncedWord("c", "c", True)]
     with caplog.at_level(logging.INFO):
         found = phonemes.encode(words, {"a": 1, "b": 2, "c": 3, " ": 9})
     assert found.ids == [1, 2, 9, 3]

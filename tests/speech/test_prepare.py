@@ -16,7 +16,7 @@ from anyrig.errors import (
     render,
 )
 from anyrig.speech import ssml
-from anyrig.speech.lexicon import Entry, Lexicon
+from anyrig.speech.lexicon import Lexicon, LexiconEntry
 from anyrig.speech.paragraphs import find_paragraphs
 from anyrig.speech.prepare import SpeechOptions, compute_seed, prepare
 from anyrig.speech.segment import Pauses, Script, check_script
@@ -229,8 +229,9 @@ _PIECES = st.lists(
 ).map("".join)  # fmt: skip
 _LEXICON = Lexicon(
     (
-        Entry("cat", say="feline"), Entry("the cat sat", ipa="kæt"), Entry("Dr.", say="Doc"),
-        Entry(pattern=r"(\d)\d", say=r"\1 and so on"), Entry("50", say="many"),
+        LexiconEntry("cat", say="feline"), LexiconEntry("the cat sat", ipa="kæt"),
+        LexiconEntry("Dr.", say="Doc"),
+        LexiconEntry(pattern=r"(\d)\d", say=r"\1 and so on"), LexiconEntry("50", say="many"),
     )
 )  # fmt: skip
 _TAGS = st.sampled_from(

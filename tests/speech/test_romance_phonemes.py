@@ -11,7 +11,7 @@ import pytest
 
 from anyrig.errors import MissingWeightsError
 from anyrig.speech.engines import packages
-from anyrig.speech.phonemes import Reader, french_words
+from anyrig.speech.phonemes import PhonemeReader, french_words
 from anyrig.speech.phonemes.readers import can_read, open_reader
 from anyrig.storage import derived
 from benchmarks.pronunciation_voices import read_sentences
@@ -55,7 +55,7 @@ def _string(text: str) -> bytes:
     return struct.pack("<H", len(data)) + data
 
 
-def say(reader: Reader, text: str) -> str:
+def say(reader: PhonemeReader, text: str) -> str:
     return "".join(word.phonemes + " " * word.space for word in reader.read(text)).strip()
 
 

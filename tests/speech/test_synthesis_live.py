@@ -15,7 +15,7 @@ import pytest
 from anyrig.errors import WorkError
 from anyrig.speech.engine import Utterance
 from anyrig.speech.segment import Segment
-from anyrig.speech.synthesis import Reading, SegmentPart
+from anyrig.speech.synthesis import ScriptReading, SegmentPart
 from anyrig.storage.cache import ResultCache
 from tests.speech.conftest import open_tone
 from tests.waiting import wait_until
@@ -153,7 +153,7 @@ def test_a_line_that_is_asked_for_again_keeps_its_place() -> None:
     with serve(sleep_s=0.01) as made:
 
         def ask(text: str, wait_s: float = 60) -> Future[SegmentPart]:
-            reading: Reading = made.read([segment(text)], lane="live", wait_s=wait_s)
+            reading: ScriptReading = made.read([segment(text)], lane="live", wait_s=wait_s)
             return reading.next()
 
         running = [ask(f"at work, number {n}") for n in range(8)]

@@ -9,7 +9,7 @@ import pytest
 
 from anyrig.audio import SPEECH_RATE as RATE
 from anyrig.audio.samples import Samples
-from anyrig.transcription.segment import MAX_S, WINDOW_S, Silence, SpeechChunk, split_speech
+from anyrig.transcription.segment import MAX_S, WINDOW_S, SilentStretch, SpeechChunk, split_speech
 
 rng = np.random.default_rng(7)
 
@@ -30,7 +30,7 @@ def blocks(samples: Samples, size: int = 50_000) -> Iterator[Samples]:
         yield samples[at : at + size]
 
 
-def checked(samples: Samples, size: int = 50_000) -> list[SpeechChunk | Silence]:
+def checked(samples: Samples, size: int = 50_000) -> list[SpeechChunk | SilentStretch]:
     """The parts, after a look whether each sample is in one of them and as it was."""
     parts = list(split_speech(blocks(samples, size)))
     at = 0
@@ -44,7 +44,7 @@ def checked(samples: Samples, size: int = 50_000) -> list[SpeechChunk | Silence]
     return parts
 
 
-def pieces(parts: list[SpeechChunk | Silence]) -> list[SpeechChunk]:
+def pieces(parts: list[SpeechChunk | SilentStretch]) -> list[SpeechChunk]:
     return [part for part in parts if isinstance(part, SpeechChunk)]
 
 
@@ -85,7 +85,7 @@ def test_silence_is_named() -> None:
     (piece,) = pieces(parts)
     assert 39 < piece.start / RATE < 40
     assert 45 <= piece.end / RATE < 46
-    quiet = sum(part.end - part.start for part in parts if isinstance(part, Silence))
+    quiet = sum(part.end - part.start for part in parts if isinstance(part, SilentStretch))
     assert quiet / RATE > 138
 
 

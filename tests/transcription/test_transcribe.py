@@ -21,7 +21,7 @@ from anyrig.placement import PlacementPlan, Workload, plan_placement
 from anyrig.storage.cache import ResultCache
 from anyrig.text.captions_cut import LINE, width
 from anyrig.transcription.compare import count_word_errors
-from anyrig.transcription.engines import Line, Transcript, Word
+from anyrig.transcription.engines import TranscribedLine, TranscribedWord, Transcript
 from anyrig.transcription.formats import (
     build_captions,
     describe,
@@ -32,7 +32,7 @@ from anyrig.transcription.formats import (
 from anyrig.transcription.models import MOONSHINE, WHISPER_BASE, find_model, find_verifier
 from anyrig.transcription.transcribe import (
     Gap,
-    Progress,
+    RecordingProgress,
     Transcriber,
     Transcription,
     TranscriptionOptions,
@@ -113,7 +113,7 @@ def test_what_was_said_is_written_down_and_kept(
 
 
 def test_progress_comes_in_order(talk: Path, store: ResultCache, tmp_path: Path) -> None:
-    told: list[Progress] = []
+    told: list[RecordingProgress] = []
     half, rate = soundfile.read(talk, dtype="float32", frames=VOICE_RATE * 20)
     soundfile.write(tmp_path / "half.wav", half, rate)
     with Transcriber(
@@ -221,14 +221,14 @@ SAID = "The ship sailed from Liverpool on the fourth of July with three hundred 
 
 def test_loops_haste_and_low_confidence_are_doubtful() -> None:
     loop = "thank you very much for watching " * 12
-    assert Line(loop, 0.0, 28.0).doubt == "the text repeats itself"
-    assert Line(SAID, 0.0, 1.0).doubt == "the text is too long for its time"
-    assert Line(SAID, 0.0, 6.0, avg_logprob=-1.4).doubt == "low confidence"
-    assert Line(SAID, 0.0, 6.0, avg_logprob=-0.2).doubt == ""
-    assert Line("No, no!", 0.0, 0.1).doubt == ""
+    assert TranscribedLine(loop, 0.0, 28.0).doubt == "the text repeats itself"
+    assert TranscribedLine(SAID, 0.0, 1.0).doubt == "the text is too long for its time"
+    assert TranscribedLine(SAID, 0.0, 6.0, avg_logprob=-1.4).doubt == "low confidence"
+    assert TranscribedLine(SAID, 0.0, 6.0, avg_logprob=-0.2).doubt == ""
+    assert TranscribedLine("No, no!", 0.0, 0.1).doubt == ""
 
 
-def transcription(*lines: Line) -> Transcription:
+def transcription(*lines: TranscribedLine) -> Transcription:
     return Transcription(
         "talk #1.mp3", 100.0, "en", "requested", (("en", 1.0),), "moonshine", "moonshine",
         lines, gaps=(Gap(80.0, 90.0, "no memory"),),
@@ -236,9 +236,9 @@ def transcription(*lines: Line) -> Transcription:
 
 
 LINES = (
-    Line(SAID, 0.5, 6.0, avg_logprob=-0.2, no_speech_prob=0.01),
-    Line("It was *cold* --> & <b>windy</b>.", 6.2, 8.0),
-    Line("A " + "very " * 60 + "long story.", 12.0, 40.0),
+    TranscribedLine(SAID, 0.5, 6.0, avg_logprob=-0.2, no_speech_prob=0.01),
+    TranscribedLine("It was *cold* --> & <b>windy</b>.", 6.2, 8.0),
+    TranscribedLine("A " + "very " * 60 + "long story.", 12.0, 40.0),
 )
 
 
@@ -276,8 +276,10 @@ def test_programs_get_what_is_known() -> None:
 
 
 def test_what_is_kept_comes_back_as_it_was() -> None:
-    words = (Word("Hello", 0.0, 0.5, 0.9),)
-    heard = Transcript("Hello", "en", (Line("Hello", 0.0, 0.5, words, -0.1),), (("en", 0.9),))
+    words = (TranscribedWord("Hello", 0.0, 0.5, 0.9),)
+    heard = Transcript(
+        "Hello", "en", (TranscribedLine("Hello", 0.0, 0.5, words, -0.1),), (("en", 0.9),)
+    )
     assert from_json(json.dumps(to_json(heard)).encode()) == heard
     assert from_json(b"{}") is None
     assert from_json(b"not json") is None

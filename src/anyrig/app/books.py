@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.audiobooks.casting import Casting
     from anyrig.audiobooks.make import BookResult
-    from anyrig.audiobooks.plan import Plan
+    from anyrig.audiobooks.plan import NarrationPlan
     from anyrig.audiobooks.record import ChapterPauses
     from anyrig.audiobooks.write import BookTarget
     from anyrig.speech.voice_rates import VoiceRate
@@ -179,7 +179,7 @@ class OpenBook:
 class PlannedBook(OpenBook):
     """A book, segment by segment as it will be spoken."""
 
-    plan: Plan
+    plan: NarrationPlan
 
 
 # -- making ----------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def _report_start(
     request: BookRequest,
     target: BookTarget,
     book: OpenBook,
-    plan: Plan,
+    plan: NarrationPlan,
     estimate: VoiceRate,
     on_event: OnEvent,
 ) -> None:
@@ -402,7 +402,7 @@ def _match_language(rig: Rig, request: BookRequest, book: OpenBook) -> str:
     return main
 
 
-def build_book_plan(rig: Rig, request: BookRequest, book: OpenBook) -> Plan:
+def build_book_plan(rig: Rig, request: BookRequest, book: OpenBook) -> NarrationPlan:
     from anyrig.audiobooks.plan import build_plan, select_chapters
 
     engine = book.engine

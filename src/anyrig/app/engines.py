@@ -24,7 +24,7 @@ from anyrig.speech import engines
 from anyrig.speech.choose import (
     EngineCatalog,
     EngineChoice,
-    ReasonCode,
+    EngineReason,
     choose_by_language,
     choose_by_voices,
     find_engine_of_repository,
@@ -123,7 +123,7 @@ def choose_engine(
     catalog = catalog or open_catalog(rig, options)
     requested = find_requested_engine(rig, options)
     if requested:
-        return replace(catalog.open(requested), reason_code=ReasonCode.REQUESTED)
+        return replace(catalog.open(requested), reason_code=EngineReason.REQUESTED)
     if options.voice:
         if is_recording(options.voice):
             raise InvalidInputError(
@@ -136,7 +136,7 @@ def choose_engine(
     engine = _engine_of_model(rig.settings.speech.model)
     if engine and (choice := catalog.try_open(engine)) is not None:
         reason = f"its model is {choice.info.repository}"
-        return replace(choice, reason_code=ReasonCode.MODEL, reason=reason)
+        return replace(choice, reason_code=EngineReason.MODEL, reason=reason)
     return choose_by_language(catalog, language)
 
 
@@ -224,7 +224,7 @@ def resolve_voice(rig: Rig, options: VoiceOptions, choice: EngineChoice) -> str:
     saved: str = rig.settings.speech.voice
     if not saved or any(voice.name == saved for voice in choice.weights.voices):
         return saved
-    if not options.engine and choice.reason_code is not ReasonCode.LANGUAGE:
+    if not options.engine and choice.reason_code is not EngineReason.LANGUAGE:
         rig.warn(
             f"{rig.describe_origin('speech.voice')}: {choice.name} has no voice {saved!r}; using"
             " its default. `anyrig voices` lists the voices of each engine: speech.engine must"
@@ -398,7 +398,10 @@ def suggest_engines(
 
     own = choice.weights.languages[0] if choice.weights.languages else "en"
     base = error.language.partition("-")[0].lower()
-    if choice.reason_code is ReasonCode.DEFAULT and base == text_language.partition("-")[0].lower():
+    if (
+        choice.reason_code is EngineReason.DEFAULT
+        and base == text_language.partition("-")[0].lower()
+    ):
         offer = find_offer(rig, base)
         if offer is not None and offer.size_bytes:
             return _offer_voice(offer, own)

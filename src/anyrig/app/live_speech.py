@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from anyrig.speech.chunks import ChunkBuilder
     from anyrig.speech.engine import OptionValue, Voice
     from anyrig.speech.segment import Script
-    from anyrig.speech.synthesis import Reading, SegmentPart, Synthesizer
+    from anyrig.speech.synthesis import ScriptReading, SegmentPart, Synthesizer
     from anyrig.storage.cache import Cache
 
 OPENAI_VOICES = {
@@ -97,7 +97,7 @@ class SpeechSession:
     voice: str
     """As a client may request it."""
     sample_rate: int
-    _reading: Reading
+    _reading: ScriptReading
     _chunks: ChunkBuilder
     _leveller: Leveller | None
     words: WordTimer | None

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.prepare import SpeechOptions
     from anyrig.speech.segment import Script, Segment
-    from anyrig.speech.synthesis import Reading, SynthesisStats, Synthesizer
+    from anyrig.speech.synthesis import ScriptReading, SynthesisStats, Synthesizer
     from anyrig.speech.word_times import Timing, WrittenWord
     from anyrig.storage.cache import Cache
     from anyrig.work.live import Lane
@@ -329,7 +329,7 @@ def stream(
 
 def collect_speech(
     synthesizer: Synthesizer,
-    reading: Reading,
+    reading: ScriptReading,
     speech: Speech,
     on_event: OnEvent,
     *,

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from anyrig.placement import PlacementPlan, Workload
     from anyrig.storage.cache import Cache
     from anyrig.storage.keys import JsonValue
-    from anyrig.transcription.models import Model
-    from anyrig.transcription.transcribe import Progress, Transcriber, Transcription
+    from anyrig.transcription.models import RecognitionModel
+    from anyrig.transcription.transcribe import RecordingProgress, Transcriber, Transcription
 
 _MAX_DOUBTFUL = 5  # lines of a recording that are warned of one by one
 
@@ -228,10 +228,10 @@ def _transcribe_file(
 
 def _follow(
     plan: OutputPlan, recording: RecordingFile, number: int, sound: AudioFile, on_event: OnEvent
-) -> Callable[[Progress], None]:
+) -> Callable[[RecordingProgress], None]:
     work, heard_s = WorkEstimate(sound.duration_s or 0.0), 0.0
 
-    def report(progress: Progress) -> None:
+    def report(progress: RecordingProgress) -> None:
         nonlocal heard_s
         if progress.cached:
             work.total -= progress.done_s - heard_s
@@ -338,7 +338,7 @@ def resolve_language(request: TranscriptionRequest) -> str:
     return "" if request.language.lower() == "auto" else request.language
 
 
-def find_model(request: TranscriptionRequest) -> Model:
+def find_model(request: TranscriptionRequest) -> RecognitionModel:
     """The model that a request names, or the usual one of its language. Raises if it is not here
     or does not fit the request.
     """

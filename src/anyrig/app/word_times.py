@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.speech.chunks import AudioChunk
     from anyrig.speech.segment import Script
-    from anyrig.transcription.engines import Line
+    from anyrig.transcription.engines import TranscribedLine
     from anyrig.transcription.transcribe import TakeTranscriber
 
 _MAX_WINDOW_S = 28.0
@@ -182,13 +182,13 @@ def write_captions(speech: Speech, audio: Path, kinds: Sequence[CaptionKind]) ->
 
 def _build_lines(
     takes: Sequence[TimedTake], words: Sequence[Sequence[WrittenWord]], rate: int
-) -> Iterator[Line]:
+) -> Iterator[TranscribedLine]:
     """A line of captions for each segment, with a time for each word between spaces."""
-    from anyrig.transcription.engines import Line, Word
+    from anyrig.transcription.engines import TranscribedLine, TranscribedWord
 
     for take, own in zip(takes, words, strict=True):
         tokens = take.segment.text.split()
-        shown: list[Word] = []
+        shown: list[TranscribedWord] = []
         number, last_s = 0, take.start / rate
         for token in tokens:
             begins_s, rest = None, token
@@ -197,8 +197,8 @@ def _build_lines(
                 begins_s = word.start_s if begins_s is None else begins_s
                 rest = rest.partition(word.text)[2]
                 number, last_s = number + 1, word.end_s
-            shown.append(Word(token, last_s if begins_s is None else begins_s, last_s))
-        yield Line(
+            shown.append(TranscribedWord(token, last_s if begins_s is None else begins_s, last_s))
+        yield TranscribedLine(
             " ".join(tokens), take.start / rate, take.end / rate, tuple(shown) if own else ()
         )
 

@@ -58,7 +58,7 @@ def open_encoder(
     tags: Mapping[str, str] | None = None,
     picture: Picture | None = None,
     chapters: Sequence[ChapterMark] = (),
-) -> Encoder:
+) -> AudioEncoder:
     """A file or a pipe that takes samples.
 
     Args:
@@ -84,7 +84,7 @@ def open_encoder(
             f"the sample rate must be between 1,000 and 192,000, not {rate}", hint="Resample it."
         )
     about = FileTags(clean_tags(tags or {}), picture, tuple(chapters))
-    return Encoder(target, chosen, rate, bitrate or chosen.bitrate, about)
+    return AudioEncoder(target, chosen, rate, bitrate or chosen.bitrate, about)
 
 
 def check_bitrate(format: Format, bitrate: int) -> None:
@@ -100,7 +100,7 @@ def check_bitrate(format: Format, bitrate: int) -> None:
         )
 
 
-class Encoder:
+class AudioEncoder:
     """Takes samples; `close` puts the file in its place, `abort` leaves nothing behind."""
 
     def __init__(
@@ -167,7 +167,7 @@ class Encoder:
             return
         self._done = True
         self._sink.is_dead = True
-        writer: _Writer | None = getattr(self, "_writer", None)
+        writer: _FormatWriter | None = getattr(self, "_writer", None)
         if writer is not None:
             writer.abort()
         if self._path is not None:
@@ -176,7 +176,7 @@ class Encoder:
         if self._part is not None:
             self._part.unlink(missing_ok=True)
 
-    def __enter__(self) -> Encoder:
+    def __enter__(self) -> AudioEncoder:
         return self
 
     def __exit__(
@@ -299,7 +299,7 @@ def _move_chapters(tags: FileTags, rate: int, written: int) -> FileTags:
 # -- formats ---------------------------------------------------------------------------------------
 
 
-class _Writer(Protocol):
+class _FormatWriter(Protocol):
     """What a format does with samples at its rate."""
 
     def write(self, samples: Samples) -> None: ...
@@ -313,7 +313,7 @@ class _Writer(Protocol):
 
 def _open_writer(
     name: str, sink: Sink, part: Path | None, rate: int, bitrate: int, tags: FileTags
-) -> _Writer:
+) -> _FormatWriter:
     if name == "m4a":
         return _AacWriter(str(part), "mp4", rate, bitrate, tags)
     if name == "aac":

@@ -105,7 +105,7 @@ def open_speaker(rate: int) -> Speaker:
     path = shutil.which(name) or name
     for known in PLAYERS:
         if known.program == name:
-            return _Program(known, path, rate)
+            return _PlayerProcess(known, path, rate)
     for known in FILE_PLAYERS:
         if known.program == name:
             return _FileProgram(known, path, rate)
@@ -141,7 +141,7 @@ def _player_error(program: str, said: bytes, code: int) -> AnyrigError:
     )
 
 
-class _Program:
+class _PlayerProcess:
     """A player program, fed through a pipe."""
 
     def __init__(self, player: Player, path: str, rate: int) -> None:

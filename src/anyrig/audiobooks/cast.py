@@ -39,7 +39,7 @@ from typing import cast
 
 from anyrig.audiobooks.dialogue_words import Gender, get_words
 from anyrig.errors import InvalidInputError, Message
-from anyrig.speech.source_text import Style
+from anyrig.speech.source_text import VoiceStyle
 from anyrig.speech.user_pattern import UserPattern, compile_pattern
 from anyrig.text import toml
 from anyrig.text.decode import written
@@ -62,16 +62,16 @@ class Role:
     """Somebody in the story."""
 
     name: str
-    style: Style
+    style: VoiceStyle
     aliases: tuple[str, ...] = ()
     gender: Gender = ""
 
 
 @dataclass(frozen=True)
-class Rule:
+class CastRule:
     """Paragraphs that have a teller of their own."""
 
-    style: Style
+    style: VoiceStyle
     role: str = ""
     pattern: str = ""
     chapters: tuple[tuple[int, int], ...] = ()
@@ -94,11 +94,11 @@ class Rule:
 class Cast:
     """All voices of a book."""
 
-    narrator: Style = Style()
-    dialogue: Style | None = None
+    narrator: VoiceStyle = VoiceStyle()
+    dialogue: VoiceStyle | None = None
     """Of speech by people without a role; None: the narrator's."""
     roles: tuple[Role, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CastRule, ...] = ()
 
     @property
     def voices(self) -> tuple[str, ...]:
@@ -231,7 +231,7 @@ def _parse_role(name: str, given: object, place: str) -> Role:
     return Role(name, style, tuple(aliases), _GENDERS.get(pronoun, ""))
 
 
-def _parse_rules(given: object, roles: tuple[Role, ...], name: str) -> tuple[Rule, ...]:
+def _parse_rules(given: object, roles: tuple[Role, ...], name: str) -> tuple[CastRule, ...]:
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise InvalidInputError(
             f"{name}: `rules` must be a list of tables", hint="Begin each with [[rules]]."
@@ -241,7 +241,7 @@ def _parse_rules(given: object, roles: tuple[Role, ...], name: str) -> tuple[Rul
     )
 
 
-def _parse_rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str) -> Rule:
+def _parse_rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str) -> CastRule:
     _check_names(given, _RULE_KEYS, place)
     if "chapter" not in given and "pattern" not in given:
         raise InvalidInputError(
@@ -270,17 +270,21 @@ def _parse_rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str
             f"{place}: `whole` must be true or false, not {whole!r:.60}",
             hint="Write whole = true.",
         )
-    return Rule(style, teller, str(pattern), _parse_chapters(given.get("chapter"), place), whole)
+    return CastRule(
+        style, teller, str(pattern), _parse_chapters(given.get("chapter"), place), whole
+    )
 
 
 def _find_teller(
-    name: object, roles: tuple[Role, ...], own: Style, place: str
-) -> tuple[str, Style]:
+    name: object, roles: tuple[Role, ...], own: VoiceStyle, place: str
+) -> tuple[str, VoiceStyle]:
     """The role that a rule names, with what the rule says of its own."""
     for role in roles:
         if role.name == name:
             rate = own.rate if own.rate != 1.0 else role.style.rate
-            return role.name, Style(own.language or role.style.language, role.style.voice, rate)
+            return role.name, VoiceStyle(
+                own.language or role.style.language, role.style.voice, rate
+            )
     raise InvalidInputError(
         f"{place}: there is no role {name!r:.60}",
         hint=_suggest_name(str(name), [role.name for role in roles]),
@@ -306,7 +310,7 @@ def _parse_chapters(given: object, place: str) -> tuple[tuple[int, int], ...]:
 
 def _parse_style(
     given: object, place: str, *, allowed: Collection[str] = _VOICE_KEYS, needed: bool = True
-) -> Style:
+) -> VoiceStyle:
     """A voice's name, or a table with one."""
     if isinstance(given, str):
         given = {"voice": given}
@@ -329,7 +333,7 @@ def _parse_style(
         raise InvalidInputError(
             f"{place}: invalid language {language!r:.60}", hint="Such as en, es, fr-CA."
         )
-    return Style(language, voice, _parse_rate(table.get("rate", 1.0), place))
+    return VoiceStyle(language, voice, _parse_rate(table.get("rate", 1.0), place))
 
 
 def _parse_rate(given: object, place: str) -> float:

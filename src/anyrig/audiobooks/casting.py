@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from anyrig.audiobooks.cast import Cast, Rule
+from anyrig.audiobooks.cast import Cast, CastRule
 from anyrig.audiobooks.speakers import AttributedSpeech, attribute_speeches
 from anyrig.speech.language import match_language
-from anyrig.speech.source_text import Style
+from anyrig.speech.source_text import VoiceStyle
 from anyrig.text.document import Block, Document
 from anyrig.text.language import detect
 
@@ -39,7 +39,7 @@ class VoiceSpan(NamedTuple):
     end: int
     role: str
     """A role's name, `dialogue`, or nothing for the narrator."""
-    style: Style
+    style: VoiceStyle
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ class Casting:
 
     def list_voice_spans(
         self, blocks: Sequence[Block], number: int
-    ) -> tuple[tuple[tuple[int, int, Style], ...], ...]:
+    ) -> tuple[tuple[tuple[int, int, VoiceStyle], ...], ...]:
         """For each block the stretches that another voice than the default one speaks."""
         return tuple(
-            tuple((s.start, s.end, s.style) for s in found if s.style != Style())
+            tuple((s.start, s.end, s.style) for s in found if s.style != VoiceStyle())
             for found in self.split(blocks, number)
         )
 
@@ -146,11 +146,11 @@ class Casting:
         if position < len(block.text):
             yield VoiceSpan(position, len(block.text), teller, style)
 
-    def _find_rule(self, block: Block, number: int) -> Rule | None:
+    def _find_rule(self, block: Block, number: int) -> CastRule | None:
         rules = self.cast.rules if block.kind in _TALK | {"poem", "item"} else ()
         return next((rule for rule in rules if rule.fits(number, block.text)), None)
 
-    def _choose_speaker(self, name: str, teller: Style) -> tuple[str, Style]:
+    def _choose_speaker(self, name: str, teller: VoiceStyle) -> tuple[str, VoiceStyle]:
         role = self.cast.find_role(name)
         if role is not None:
             return role.name, role.style

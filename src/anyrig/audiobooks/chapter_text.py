@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from anyrig.audiobooks.options import ContentOptions
 from anyrig.speech.language import PARAGRAPH_WORDS, choose_language, excerpt, match_language
-from anyrig.speech.paragraphs import Paragraph, find_paragraphs
-from anyrig.speech.source_text import SourceText, SourceTextBuilder, Style
+from anyrig.speech.paragraphs import SpokenParagraph, find_paragraphs
+from anyrig.speech.source_text import SourceText, SourceTextBuilder, VoiceStyle
 from anyrig.text.document import SEPARATOR, Block, BlockKind, Inline
 from anyrig.text.language import detect, num_words
 
@@ -31,7 +31,7 @@ _SKIPPABLE: dict[BlockKind, str] = {
 }  # fmt: skip
 """By kind of block, the option that may leave it out."""
 T = TypeVar("T")
-VoiceSpans = Sequence[tuple[int, int, Style]]
+VoiceSpans = Sequence[tuple[int, int, VoiceStyle]]
 """Stretches of a block that another voice than the narrator's speaks."""
 
 
@@ -40,7 +40,7 @@ class ChapterText:
     """A chapter, ready to become a script."""
 
     source: SourceText
-    paragraphs: tuple[Paragraph, ...]
+    paragraphs: tuple[SpokenParagraph, ...]
     places: tuple[int, ...]
     """Where each block of the chapter begins in the source."""
     foreign: tuple[tuple[str, str], ...] = ()
@@ -67,7 +67,7 @@ class ChapterReader:
         self._main, self._languages, self._content = main, languages, content
         self._can_speak = can_speak
         self._source = SourceTextBuilder("")
-        self._paragraphs: list[Paragraph] = []
+        self._paragraphs: list[SpokenParagraph] = []
         self._foreign: dict[tuple[str, str], None] = {}
 
     def read(
@@ -176,7 +176,7 @@ class ChapterReader:
         text = self._source.text_since(begun)
         end = self._source.length - len(text) + len(text.rstrip())
         start = min(end, self._source.length - len(text.lstrip()))
-        self._paragraphs.append(Paragraph(start, end, _segment_kind(block, text.strip())))
+        self._paragraphs.append(SpokenParagraph(start, end, _segment_kind(block, text.strip())))
 
     def _find_inline_omission(
         self, block: Block, inlines: Sequence[Inline], start: int, end: int
@@ -205,7 +205,7 @@ class ChapterReader:
 
     def _choose_style(
         self, inlines: Sequence[Inline], voices: VoiceSpans, start: int, end: int, language: str
-    ) -> Style:
+    ) -> VoiceStyle:
         """The voice of the cast, unless it does not speak the language: then the engine's does."""
         if language == self._main:
             language = ""
@@ -222,8 +222,8 @@ class ChapterReader:
                     or self._can_speak(style.voice, language)
                 )
                 voice = style.voice if can_speak else ""
-                return Style(style.language or language, voice, style.rate)
-        return Style(language)
+                return VoiceStyle(style.language or language, voice, style.rate)
+        return VoiceStyle(language)
 
 
 class _Overlaps(Generic[T]):
@@ -248,7 +248,7 @@ def _inline_span(one: Inline) -> tuple[int, int]:
     return one.start, one.end
 
 
-def _voice_span(one: tuple[int, int, Style]) -> tuple[int, int]:
+def _voice_span(one: tuple[int, int, VoiceStyle]) -> tuple[int, int]:
     return one[:2]
 
 

@@ -33,7 +33,7 @@ _MIN_CITED_WORDS = 8
 
 
 @dataclass(frozen=True)
-class Speech:
+class QuotedSpeech:
     """Words that somebody speaks, with the marks around them."""
 
     start: int
@@ -48,7 +48,7 @@ class Speech:
 
 def find_speeches(
     paragraph: str, language: str = "en", *, open: bool = False, names: Collection[str] = ()
-) -> tuple[Speech, ...]:
+) -> tuple[QuotedSpeech, ...]:
     """The spoken stretches of a paragraph, in order and apart.
 
     Args:
@@ -62,23 +62,23 @@ def find_speeches(
         return (script,)
     spans = split_dash_dialogue(paragraph, language)
     if spans:
-        return tuple(Speech(start, end) for start, end in spans)
+        return tuple(QuotedSpeech(start, end) for start, end in spans)
     found = find_quotes(paragraph)
     if not found:
         return ()
     goes_on = open and starts_with_quote(paragraph)
     spoken = _select_speech(paragraph, found, language, taken_up=goes_on)
-    made: list[Speech] = []
+    made: list[QuotedSpeech] = []
     for quote in spoken:
         last = not quote.closed
         pieces = cut_french_incises(paragraph, quote.start, quote.end, language)
         for number, (start, end) in enumerate(pieces, 1):
             first = goes_on and not made
-            made.append(Speech(start, end, first, last and number == len(pieces)))
+            made.append(QuotedSpeech(start, end, first, last and number == len(pieces)))
     return tuple(made)
 
 
-def _parse_script(paragraph: str, names: Collection[str]) -> Speech | None:
+def _parse_script(paragraph: str, names: Collection[str]) -> QuotedSpeech | None:
     match = _SCRIPT_LINE.match(paragraph)
     if match is None:
         return None
@@ -86,7 +86,7 @@ def _parse_script(paragraph: str, names: Collection[str]) -> Speech | None:
     bare = name.casefold().rstrip(".")
     capitals = name.isupper() and sum(map(str.isalpha, name)) > 1 and len(name.split()) <= 4
     if bare in names or (capitals and bare.split()[0] not in _NOT_ROLES):
-        return Speech(match.end(), len(paragraph.rstrip()), name=name)
+        return QuotedSpeech(match.end(), len(paragraph.rstrip()), name=name)
     return None
 
 

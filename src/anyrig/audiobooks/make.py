@@ -42,7 +42,7 @@ from anyrig.events import (
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.metadata import Tracks
-    from anyrig.audiobooks.plan import Plan
+    from anyrig.audiobooks.plan import NarrationPlan
     from anyrig.speech.choose import EngineChoice
     from anyrig.speech.segment import OmissionKind
     from anyrig.speech.synthesis import SynthesisStats, Synthesizer
@@ -66,7 +66,7 @@ class BookResult:
     """Captions, the playlist, the read-along EPUB."""
     target: BookTarget
     engine: EngineChoice
-    plan: Plan
+    plan: NarrationPlan
     timeline: Timeline
     """When each chapter, segment and word is heard."""
     stats: SynthesisStats
@@ -111,7 +111,7 @@ class BookResult:
 
 
 def make(
-    plan: Plan,
+    plan: NarrationPlan,
     synthesizer: Synthesizer,
     target: BookTarget,
     cache: Cache,
@@ -198,7 +198,7 @@ def open_book_cache(
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def list_left_out(plan: Plan, *, chapters_chosen: bool) -> Iterator[LeftOut]:
+def list_left_out(plan: NarrationPlan, *, chapters_chosen: bool) -> Iterator[LeftOut]:
     """What is not read although nobody chose so, and the options that have it read."""
     spoken = {part.number for part in plan.parts}
     titles = tuple(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from anyrig.audiobooks.options import ContentOptions
-    from anyrig.audiobooks.plan import Plan
+    from anyrig.audiobooks.plan import NarrationPlan
     from anyrig.audiobooks.record import ChapterSpan
 
 _MAX_TITLE = 120
@@ -85,7 +85,7 @@ class BookTags:
         return replace(self, title=title, album=book, track=track, num_tracks=num_tracks)
 
 
-def build_tags(plan: Plan, narrator: str = "", genre: str = "Audiobook") -> BookTags:
+def build_tags(plan: NarrationPlan, narrator: str = "", genre: str = "Audiobook") -> BookTags:
     """The tags of a whole book."""
     known = plan.document.metadata
     return BookTags(
@@ -193,7 +193,7 @@ class Tracks(NamedTuple):
         return len(self.numbers) == self.num_all
 
 
-def number_tracks(plan: Plan, content: ContentOptions, *, selected: bool) -> Tracks:
+def number_tracks(plan: NarrationPlan, content: ContentOptions, *, selected: bool) -> Tracks:
     """Number and name chapters as in the whole book, so that one can be written again.
 
     Args:

@@ -51,7 +51,7 @@ _WORDLESS = ("page", "rule", "image", "note")
 
 
 @dataclass(frozen=True)
-class Part:
+class ChapterPlan:
     """A chapter as it will be spoken."""
 
     number: int
@@ -66,18 +66,18 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Plan:
+class NarrationPlan:
     """A book as it will be spoken."""
 
     document: Document
-    parts: tuple[Part, ...]
+    parts: tuple[ChapterPlan, ...]
     language: str = "en"
     """Of the whole."""
     foreign: tuple[tuple[str, str], ...] = ()
     """What no voice here speaks, by language and beginning; it is among the omissions, or read
     by a voice of another language where that was asked for."""
 
-    silent: tuple[Part, ...] = ()
+    silent: tuple[ChapterPlan, ...] = ()
     """Chapters that were chosen and of which nothing is spoken."""
 
     @cached_property
@@ -160,7 +160,7 @@ def build_plan(
     content: ContentOptions = ContentOptions(),  # noqa: B008 - it is frozen
     chapters: Sequence[int] | None = None,
     casting: Casting | None = None,
-) -> Plan:
+) -> NarrationPlan:
     """A book as it will be spoken; UnspeakableTextError when nothing of it can be.
 
     Args:
@@ -174,8 +174,8 @@ def build_plan(
     positions = range(len(document.chapters)) if chapters is None else chapters
     document = move_notes(document, content, set(positions))
     titles = choose_titles(document)
-    parts: list[Part] = []
-    silent: list[Part] = []
+    parts: list[ChapterPlan] = []
+    silent: list[ChapterPlan] = []
     foreign: dict[tuple[str, str], None] = {}
     begun = content.matter == "speak" or not any(_has_prose(document, n) for n in positions)
     for position in positions:
@@ -198,7 +198,7 @@ def build_plan(
                 matter=OptionRef("matter", "speak"),
             ),
         )
-    return Plan(document, tuple(parts), language, tuple(foreign), tuple(silent))
+    return NarrationPlan(document, tuple(parts), language, tuple(foreign), tuple(silent))
 
 
 def _build_part(
@@ -211,7 +211,7 @@ def _build_part(
     casting: Casting | None,
     *,
     opening: bool,
-) -> tuple[Part, ChapterText]:
+) -> tuple[ChapterPlan, ChapterText]:
     if content.titles == "speak":
         chapter = add_title(chapter)
     voices = casting.list_voice_spans(chapter.blocks, number) if casting is not None else ()
@@ -219,7 +219,7 @@ def _build_part(
     reader = ChapterReader(language, options.languages, content, can_speak)
     text = reader.read(chapter.blocks, voices, opening=opening)
     script = prepare_paragraphs(text.source, text.paragraphs, replace(options, language=language))
-    return Part(number, title, chapter.level, chapter, script, text.places), text
+    return ChapterPlan(number, title, chapter.level, chapter, script, text.places), text
 
 
 def _has_prose(document: Document, position: int) -> bool:
@@ -398,7 +398,7 @@ def count_spoken_characters(document: Document, content: ContentOptions) -> list
     ]
 
 
-def choose_passage(plan: Plan, num_characters: int) -> Script:
+def choose_passage(plan: NarrationPlan, num_characters: int) -> Script:
     """Segments of about so many characters, from the longest chapter, as that has most prose."""
     part = max(plan.parts, key=lambda part: len(part.script.source))
     segments, count = [], 0

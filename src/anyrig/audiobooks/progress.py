@@ -18,7 +18,7 @@ from anyrig.events import EstimatedProgress, ProgressEvent
 from anyrig.results import in_json
 
 if TYPE_CHECKING:
-    from anyrig.audiobooks.plan import Plan
+    from anyrig.audiobooks.plan import NarrationPlan
     from anyrig.audiobooks.record import Timeline
 
 Stage = Literal["making", "writing", "read-along"]
@@ -147,7 +147,7 @@ class OverallProgress:
         self._on_progress(replace(now, done=self._done, left=left))
 
     def follow_writing(
-        self, plan: Plan, timeline: Timeline, stage: Stage
+        self, plan: NarrationPlan, timeline: Timeline, stage: Stage
     ) -> Callable[[float], None]:
         """Turns the share that an encoder reports into progress."""
         ends = [chapter.end for chapter in timeline.chapters]

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from anyrig.audiobooks import readalong_epub as epub
 from anyrig.audiobooks.metadata import prepare_cover
-from anyrig.audiobooks.readalong_epub import Clip, Page, PageBreak, Piece, Track
+from anyrig.audiobooks.readalong_epub import Clip, Highlight, OverlayTrack, PageBreak, XhtmlPage
 from anyrig.speech.word_times import place_words
 
 if TYPE_CHECKING:
-    from anyrig.audiobooks.plan import Part, Plan
+    from anyrig.audiobooks.plan import ChapterPlan, NarrationPlan
     from anyrig.audiobooks.record import Cue, Timeline
     from anyrig.text.document import Block, Inline, Metadata
 
@@ -36,7 +36,7 @@ _MATTER = {"body": "bodymatter", "notes": "backmatter", "back": "backmatter"}
 
 def write_readalong(
     path: Path,
-    plan: Plan,
+    plan: NarrationPlan,
     timeline: Timeline,
     audio: Sequence[Path],
     *,
@@ -88,17 +88,17 @@ def write_readalong(
     epub.write_archive(path, files)
 
 
-def _choose_language(about: Metadata, plan: Plan) -> str:
+def _choose_language(about: Metadata, plan: NarrationPlan) -> str:
     """As the file says, unless its text is in another."""
     main, said = epub.parse_language(plan.language), epub.parse_language(about.language)
     alike = said.lower().partition("-")[0] == main.lower().partition("-")[0]
     return said if said and (alike or not main) else main or "und"
 
 
-def _build_track(page: Page, heard: tuple[Clip, ...], audio: Path) -> Track | None:
+def _build_track(page: XhtmlPage, heard: tuple[Clip, ...], audio: Path) -> OverlayTrack | None:
     """The audio of a part, or nothing where none of its text is heard."""
     ending = audio.suffix.lower()
-    return Track(f"audio/{page.name}{ending}", MEDIA_TYPES[ending], heard) if heard else None
+    return OverlayTrack(f"audio/{page.name}{ending}", MEDIA_TYPES[ending], heard) if heard else None
 
 
 def _build_cover_page(picture: str, title: str, language: str) -> str:
@@ -124,7 +124,7 @@ TimedWords = Mapping[int, Sequence[_TimedWord]]
 """By segment; those without the times of words are not in it."""
 
 
-def time_part_words(part: Part, cues: Sequence[Cue], rate: int) -> TimedWords:
+def time_part_words(part: ChapterPlan, cues: Sequence[Cue], rate: int) -> TimedWords:
     """The words of a part that have times."""
     found: dict[int, list[_TimedWord]] = {}
     script = part.script
@@ -139,7 +139,7 @@ def time_part_words(part: Part, cues: Sequence[Cue], rate: int) -> TimedWords:
 
 
 def build_clips(
-    pieces: Sequence[Piece], cues: Sequence[Cue], timeline: Timeline, number: int
+    pieces: Sequence[Highlight], cues: Sequence[Cue], timeline: Timeline, number: int
 ) -> tuple[Clip, ...]:
     """The clips of a part from its beginning to its end.
 
@@ -148,7 +148,7 @@ def build_clips(
     """
     mark, rate = timeline.chapters[number], timeline.rate
     whole_ms = round((mark.end - mark.start) * 1000 / rate)
-    begun: list[tuple[int, Piece]] = []
+    begun: list[tuple[int, Highlight]] = []
     for start, piece in _find_starts(pieces, cues):
         start_ms = round((start - mark.start) * 1000 / rate) if begun else 0
         if start_ms < whole_ms and (not begun or start_ms > begun[-1][0]):
@@ -160,11 +160,13 @@ def build_clips(
     )
 
 
-def _find_starts(pieces: Sequence[Piece], cues: Sequence[Cue]) -> Iterator[tuple[float, Piece]]:
+def _find_starts(
+    pieces: Sequence[Highlight], cues: Sequence[Cue]
+) -> Iterator[tuple[float, Highlight]]:
     """When each piece begins, in samples; where words have no times, pieces of one segment share
     its time by their length.
     """
-    of: dict[int, list[Piece]] = {}
+    of: dict[int, list[Highlight]] = {}
     for piece in pieces:
         of.setdefault(piece.segment, []).append(piece)
     for cue in cues:
@@ -194,7 +196,7 @@ def format_page_name(number: int) -> str:
     return f"part-{number + 1:03d}"
 
 
-def find_notes(plan: Plan) -> Notes:
+def find_notes(plan: NarrationPlan) -> Notes:
     """The address of each note; those that lie outside the parts go to the first who names them."""
     places: dict[str, str] = {}
     for number, part in enumerate(plan.parts):
@@ -221,7 +223,7 @@ def _is_linkable(block: Block) -> bool:
     return block.kind == "note" and bool(block.id) and bool(block.text.strip())
 
 
-def _list_note_references(part: Part) -> Iterator[str]:
+def _list_note_references(part: ChapterPlan) -> Iterator[str]:
     for block in part.chapter.blocks:
         for mark in block.inlines:
             if mark.kind == "noteref" and mark.value:
@@ -239,8 +241,8 @@ def group_key(block: Block) -> tuple[str, str]:
 
 
 def build_pages(
-    plan: Plan, language: str, words: Mapping[int, TimedWords] | None = None
-) -> Iterator[Page]:
+    plan: NarrationPlan, language: str, words: Mapping[int, TimedWords] | None = None
+) -> Iterator[XhtmlPage]:
     """Every part of a plan as a page, in order; `words` are those with times, by part."""
     notes = find_notes(plan)
     for number, part in enumerate(plan.parts):
@@ -253,7 +255,7 @@ def build_pages(
         xhtml = epub.build_xhtml(
             title, language, f'<section id="part">\n{body}</section>\n', kind=kind
         )
-        yield Page(
+        yield XhtmlPage(
             format_page_name(number), title, part.level, part.chapter.role == "body", xhtml,
             tuple(writer.pieces), tuple(writer.breaks),
         )  # fmt: skip
@@ -263,11 +265,11 @@ def build_pages(
 class _PageWriter:
     """Writes one part."""
 
-    part: Part
+    part: ChapterPlan
     notes: Mapping[str, str]
     language: str
     words: TimedWords
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Highlight] = field(default_factory=list)
     breaks: list[PageBreak] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -360,7 +362,7 @@ class _PageWriter:
         """A new stretch, and its id."""
         self._counts[segment] = count = self._counts.get(segment, 0) + 1
         name = f"s{segment + 1}" if count == 1 else f"s{segment + 1}-{count}"
-        self.pieces.append(Piece(name, segment, weight, _TYPES.get(kind, ""), heard_at))
+        self.pieces.append(Highlight(name, segment, weight, _TYPES.get(kind, ""), heard_at))
         return name
 
 

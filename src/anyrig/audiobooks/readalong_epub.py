@@ -61,7 +61,7 @@ _RIGHT_TO_LEFT = frozenset(("ar", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi"
 
 
 @dataclass(frozen=True)
-class Piece:
+class Highlight:
     """A stretch of text that is highlighted while it is heard: a word, or a sentence."""
 
     id: str
@@ -84,7 +84,7 @@ class PageBreak:
 
 
 @dataclass(frozen=True)
-class Page:
+class XhtmlPage:
     """A part of the book as XHTML."""
 
     name: str
@@ -93,7 +93,7 @@ class Page:
     is_body: bool
     """Whether it is the book itself, not what stands before or after."""
     xhtml: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Highlight, ...]
     """As they stand on the page."""
     breaks: tuple[PageBreak, ...]
 
@@ -102,13 +102,13 @@ class Page:
 class Clip:
     """What of a part's audio belongs to a piece of its text, in milliseconds."""
 
-    piece: Piece
+    piece: Highlight
     start_ms: int
     end_ms: int
 
 
 @dataclass(frozen=True)
-class Track:
+class OverlayTrack:
     """A part that is heard: its audio and its clips."""
 
     file: str
@@ -171,7 +171,7 @@ def language_attributes(language: str, around: str) -> str:
 # -- contents and package --------------------------------------------------------------------------
 
 
-def build_contents(pages: Sequence[Page], language: str, title: str, *, cover: bool) -> str:
+def build_contents(pages: Sequence[XhtmlPage], language: str, title: str, *, cover: bool) -> str:
     """The table of build_contents, nested as the book's is, and the pages of the printed book."""
     body = f'<nav epub:type="toc" role="doc-toc" id="toc">\n{_nest_contents(pages)}</nav>\n'
     stops = [
@@ -194,12 +194,12 @@ def build_contents(pages: Sequence[Page], language: str, title: str, *, cover: b
     return build_xhtml(title, language, body, depth="")
 
 
-def _find_body(pages: Sequence[Page]) -> str:
+def _find_body(pages: Sequence[XhtmlPage]) -> str:
     first = next((page for page in pages if page.is_body), pages[0])
     return f"text/{first.name}.xhtml"
 
 
-def _nest_contents(pages: Sequence[Page]) -> str:
+def _nest_contents(pages: Sequence[XhtmlPage]) -> str:
     """Lists within lists; a level that is jumped over makes no empty one."""
     made: list[str] = []
     open_levels: list[int] = []
@@ -275,8 +275,8 @@ def _describe_series(about: Metadata) -> list[str]:
 
 
 def build_package(
-    pages: Sequence[Page],
-    tracks: Sequence[Track | None],
+    pages: Sequence[XhtmlPage],
+    tracks: Sequence[OverlayTrack | None],
     described: str,
     language: str,
     cover: tuple[str, str] | None,
@@ -358,7 +358,7 @@ def format_smil_time(milliseconds: int) -> str:
     return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:03d}"
 
 
-def build_overlay(page: Page, track: Track) -> str:
+def build_overlay(page: XhtmlPage, track: OverlayTrack) -> str:
     """The SMIL file of a part."""
     text, sound = f"../text/{page.name}.xhtml", f"../{track.file}"
     pars = "".join(
@@ -377,7 +377,7 @@ def build_overlay(page: Page, track: Track) -> str:
     )
 
 
-def _epub_type(piece: Piece) -> str:
+def _epub_type(piece: Highlight) -> str:
     return f' epub:type="{piece.type}"' if piece.type else ""
 
 

@@ -24,7 +24,7 @@ from anyrig.units import pluralize
 if TYPE_CHECKING:
     from anyrig.audio.loudness import Meter
     from anyrig.audio.samples import Samples
-    from anyrig.audiobooks.plan import Plan
+    from anyrig.audiobooks.plan import NarrationPlan
     from anyrig.speech.chunks import AudioChunk
     from anyrig.speech.engine import WordTime
     from anyrig.speech.segment import Segment
@@ -180,7 +180,7 @@ class TakeSource(Protocol):
 
 
 def record(
-    plan: Plan,
+    plan: NarrationPlan,
     synthesizer: TakeSource,
     *,
     loudness_lufs: float = -19.0,
@@ -224,7 +224,7 @@ def record(
 
 
 def stream_audio(
-    plan: Plan,
+    plan: NarrationPlan,
     synthesizer: TakeSource,
     recording: BookRecording,
     *,
@@ -245,7 +245,7 @@ def stream_audio(
             yield limiter.apply(samples)
 
 
-def retake_segments(plan: Plan, synthesizer: Synthesizer, places: Sequence[str]) -> int:
+def retake_segments(plan: NarrationPlan, synthesizer: Synthesizer, places: Sequence[str]) -> int:
     """Make other takes of segments that somebody did not like; returns how many.
 
     Args:
@@ -284,7 +284,7 @@ def parse_places(places: Sequence[str]) -> list[tuple[int, int]]:
     return found
 
 
-def _find_segment(plan: Plan, chapter: int, number: int) -> Segment:
+def _find_segment(plan: NarrationPlan, chapter: int, number: int) -> Segment:
     part = next((part for part in plan.parts if part.number == chapter), None)
     if part is None:
         raise InvalidInputError(
@@ -300,7 +300,7 @@ def _find_segment(plan: Plan, chapter: int, number: int) -> Segment:
     return part.script.segments[number - 1]
 
 
-def list_missing(plan: Plan, missing: Sequence[MissingSegment]) -> list[dict[str, object]]:
+def list_missing(plan: NarrationPlan, missing: Sequence[MissingSegment]) -> list[dict[str, object]]:
     """Where each is, with the numbers that a person counts by, and why it is missing."""
     return [
         {"chapter": plan.parts[one.part].number, "segment": one.segment + 1,
@@ -327,7 +327,7 @@ def build_unfinished_error(rows: Sequence[Mapping[str, object]]) -> UnfinishedBo
 
 
 def _read_cached(
-    plan: Plan, synthesizer: TakeSource, missing: Sequence[MissingSegment]
+    plan: NarrationPlan, synthesizer: TakeSource, missing: Sequence[MissingSegment]
 ) -> Generator[SpokenSegment]:
     """The takes that were recorded, and none for those that are missing."""
     from anyrig.speech.synthesis import SpokenSegment
@@ -346,7 +346,7 @@ def _read_cached(
 
 
 def _place_takes(
-    plan: Plan, rate: int, pauses: ChapterPauses, takes: Iterator[SpokenSegment]
+    plan: NarrationPlan, rate: int, pauses: ChapterPauses, takes: Iterator[SpokenSegment]
 ) -> Iterator[tuple[SpokenSegment, AudioChunk, Cue]]:
     """Each take at its place; pauses around a chapter belong to its first and last segment."""
     from anyrig.audio.samples import count_samples
@@ -385,7 +385,7 @@ def _build_silence(spoken: SpokenSegment, rate: int, position: int) -> AudioChun
     return AudioChunk(silence, rate, position, spoken.index, segment.text, segment.span)
 
 
-def _build_chapter_spans(plan: Plan, ends: Mapping[int, int]) -> tuple[ChapterSpan, ...]:
+def _build_chapter_spans(plan: NarrationPlan, ends: Mapping[int, int]) -> tuple[ChapterSpan, ...]:
     starts = [0, *(ends[number] for number in range(len(plan.parts)))]
     return tuple(
         ChapterSpan(part.title, starts[number], starts[number + 1], part.level)
@@ -424,7 +424,9 @@ class _VoiceLevels:
         }
 
 
-def _report_recording(plan: Plan, pace: Pace, part: int, stats: SynthesisStats) -> BookProgress:
+def _report_recording(
+    plan: NarrationPlan, pace: Pace, part: int, stats: SynthesisStats
+) -> BookProgress:
     return BookProgress(
         "making", pace.done, part + 1, len(plan.parts), plan.parts[part].title,
         stats.num_segments, plan.num_segments, stats.audio_s, pace.wall_s, pace.speed,

@@ -14,14 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from anyrig.audiobooks.dialogue import Speech, find_speeches
+from anyrig.audiobooks.dialogue import QuotedSpeech, find_speeches
 from anyrig.audiobooks.dialogue_words import (
     Gender,
     get_words,
     guess_gender,
     list_unnamed_genders,
 )
-from anyrig.audiobooks.speech_tags import ADJECTIVES, Tag, find_tags, split_words
+from anyrig.audiobooks.speech_tags import ADJECTIVES, SpeechTag, find_tags, split_words
 
 _PRONOUN_WINDOW = 4
 """Paragraphs in which a pronoun's person must have been named."""
@@ -56,8 +56,8 @@ class _Turn:
     paragraph: int
     text: str
     language: str
-    found: tuple[Speech, ...]
-    tags: list[Tag] = field(default_factory=list)
+    found: tuple[QuotedSpeech, ...]
+    tags: list[SpeechTag] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     """One for each speech."""
 
@@ -149,7 +149,7 @@ def _spread_names(turn: _Turn, known: Mapping[str, Gender]) -> list[str]:
     return names
 
 
-def _fits(tag: Tag, name: str, known: Mapping[str, Gender]) -> bool:
+def _fits(tag: SpeechTag, name: str, known: Mapping[str, Gender]) -> bool:
     """Whether what stands beside a speech leaves room for a speaker."""
     if tag.kind == "pronoun":
         return "" in (tag.gender, known.get(name, "")) or known[name] == tag.gender
@@ -168,7 +168,7 @@ def _apply_actions(turn: _Turn, known: Mapping[str, Gender], who: Callable[[str]
                 acting.add(name)
     name = next(iter(acting), "")
     if len(acting) == 1 and all(_fits(tag, name, known) for tag in turn.tags):
-        turn.tags = [Tag("name", name), *turn.tags[1:]]
+        turn.tags = [SpeechTag("name", name), *turn.tags[1:]]
 
 
 def _gaps(turn: _Turn) -> list[tuple[int, int]]:

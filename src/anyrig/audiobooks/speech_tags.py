@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from anyrig.audiobooks.dialogue import Speech
+from anyrig.audiobooks.dialogue import QuotedSpeech
 from anyrig.audiobooks.dialogue_words import DialogueWords, Gender, get_words
 
 TagKind = Literal["name", "pronoun", "other", "none"]
@@ -37,7 +37,7 @@ _REACH = 240
 
 
 @dataclass(frozen=True)
-class Tag:
+class SpeechTag:
     """What is said of a speaker."""
 
     kind: TagKind = "none"
@@ -47,16 +47,18 @@ class Tag:
     """Whether it stands before the speech, and so says nothing of the speeches before it."""
 
 
-_NO_TAG = Tag()
+_NO_TAG = SpeechTag()
 
 
-def find_tags(paragraph: str, found: Sequence[Speech], language: str = "en") -> list[Tag]:
+def find_tags(
+    paragraph: str, found: Sequence[QuotedSpeech], language: str = "en"
+) -> list[SpeechTag]:
     """For each speech of a paragraph, what stands beside it."""
     words = get_words(language)
-    given: list[Tag] = []
+    given: list[SpeechTag] = []
     for number, speech in enumerate(found):
         if speech.name:
-            given.append(Tag("name", speech.name))
+            given.append(SpeechTag("name", speech.name))
             continue
         low = found[number - 1].end if number else 0
         high = found[number + 1].start if number + 1 < len(found) else len(paragraph)
@@ -67,7 +69,7 @@ def find_tags(paragraph: str, found: Sequence[Speech], language: str = "en") -> 
         if tag.kind == "none":
             tag = _read_before(leading, words)
         if tag.kind == "none" and number and _turns_away(leading):
-            tag = Tag("other")
+            tag = SpeechTag("other")
         given.append(tag)
     return given
 
@@ -108,7 +110,7 @@ def _is_abbreviation(word: str, words: DialogueWords) -> bool:
 # The words behind a speech
 
 
-def _read_after(gap: str, spoken: str, words: DialogueWords) -> Tag:
+def _read_after(gap: str, spoken: str, words: DialogueWords) -> SpeechTag:
     given = split_words(gap, words)
     while given and given[0] in _CLAUSE_ENDS:
         given.pop(0)
@@ -119,7 +121,7 @@ def _read_after(gap: str, spoken: str, words: DialogueWords) -> Tag:
         return _NO_TAG
     if clause[0].lower() in words.verbs:
         tag = _parse_verb_first(clause, words)
-        return Tag("other") if tag.name and _goes_on(given, words) else tag
+        return SpeechTag("other") if tag.name and _goes_on(given, words) else tag
     subject, used = _parse_subject(clause, words)
     if subject.kind == "none":
         return _NO_TAG
@@ -151,17 +153,17 @@ def _goes_on(given: list[str], words: DialogueWords) -> bool:
     return plain and not known and rest[0] not in words.pronouns and given[comma - 1].islower()
 
 
-def _parse_verb_first(clause: list[str], words: DialogueWords) -> Tag:
+def _parse_verb_first(clause: list[str], words: DialogueWords) -> SpeechTag:
     if not clause[0].islower():
         return _NO_TAG
     if clause[0].lower() in words.first_person:
-        return Tag("name", words.me)
+        return SpeechTag("name", words.me)
     rest = clause[1:]
     while rest and rest[0].islower() and rest[0] in ("out", "on", "again", "then", "back", "in"):
         rest = rest[1:]
     subject, _ = _parse_subject(rest, words)
     if subject.kind == "none" and words.first_person:
-        return Tag("other")  # Spanish needs no subject: somebody spoke
+        return SpeechTag("other")  # Spanish needs no subject: somebody spoke
     return subject
 
 
@@ -181,7 +183,7 @@ def _is_light(word: str, words: DialogueWords) -> bool:
 # The words before a speech
 
 
-def _read_before(gap: str, words: DialogueWords) -> Tag:
+def _read_before(gap: str, words: DialogueWords) -> SpeechTag:
     given = split_words(gap, words)
     if not given or given[-1] in _SENTENCE_ENDS:
         return _NO_TAG
@@ -191,9 +193,9 @@ def _read_before(gap: str, words: DialogueWords) -> Tag:
     if verb is None:
         return _NO_TAG
     if clause[verb].lower() in words.first_person:
-        return Tag("name", words.me, before=True)
+        return SpeechTag("name", words.me, before=True)
     tag = _find_subject(clause, verb, words)
-    return Tag(tag.kind, tag.name, tag.gender, before=True) if tag.kind != "none" else _NO_TAG
+    return SpeechTag(tag.kind, tag.name, tag.gender, before=True) if tag.kind != "none" else _NO_TAG
 
 
 def _find_last_verb(clause: list[str], words: DialogueWords) -> int | None:
@@ -203,7 +205,7 @@ def _find_last_verb(clause: list[str], words: DialogueWords) -> int | None:
     return None
 
 
-def _find_subject(clause: list[str], verb: int, words: DialogueWords) -> Tag:
+def _find_subject(clause: list[str], verb: int, words: DialogueWords) -> SpeechTag:
     """Right before the verb; else the one that opens the sentence; else right behind."""
     for start in range(max(0, verb - 7), verb):
         subject, used = _parse_subject(clause[start:verb], words)
@@ -221,7 +223,7 @@ def _reaches_verb(clause: list[str], place: int, verb: int, words: DialogueWords
     return place <= verb <= place + 2 and all(_is_light(w, words) for w in clause[place:verb])
 
 
-def _find_opening_subject(clause: list[str], verb: int, words: DialogueWords) -> Tag:
+def _find_opening_subject(clause: list[str], verb: int, words: DialogueWords) -> SpeechTag:
     """`Tom looked at Mary and said,`: the first subject, if no other could have taken over."""
     start = 0
     while start < verb and clause[start].lower() in words.no_names - words.articles.keys():
@@ -245,24 +247,24 @@ def _find_opening_subject(clause: list[str], verb: int, words: DialogueWords) ->
 # Subjects
 
 
-def _parse_subject(clause: list[str], words: DialogueWords) -> tuple[Tag, int]:
+def _parse_subject(clause: list[str], words: DialogueWords) -> tuple[SpeechTag, int]:
     """The person a clause begins with, and how many words that took."""
     if not clause:
         return _NO_TAG, 0
     first = clause[0].lower()
     if first == words.me.lower() and (first != "i" or clause[0] == "I"):
-        return Tag("name", words.me), 1
+        return SpeechTag("name", words.me), 1
     if first in words.pronouns:
         kind = words.pronouns[first]  # `it` and `they` are somebody, but who fits them is open
-        return (Tag("pronoun", gender=kind) if kind else Tag("other")), 1
+        return (SpeechTag("pronoun", gender=kind) if kind else SpeechTag("other")), 1
     if first in words.owners:
-        return Tag("other"), min(len(clause), 2)
+        return SpeechTag("other"), min(len(clause), 2)
     if first in words.articles:
         return _parse_description(clause, words)
     return _parse_name(clause, words)
 
 
-def _parse_name(clause: list[str], words: DialogueWords, start: int = 0) -> tuple[Tag, int]:
+def _parse_name(clause: list[str], words: DialogueWords, start: int = 0) -> tuple[SpeechTag, int]:
     place = start
     parts: list[str] = []
     while place < len(clause) and len(parts) < 5:
@@ -280,10 +282,10 @@ def _parse_name(clause: list[str], words: DialogueWords, start: int = 0) -> tupl
     if not any(map(_is_capitalised, parts)):
         return _NO_TAG, 0
     if parts[-1].endswith(("'s", "s'")):
-        return Tag("other"), place - start + 1
+        return SpeechTag("other"), place - start + 1
     if place + 1 < len(clause) and clause[place].lower() in ("and", "y", "et", "und"):
-        return Tag("other"), place - start
-    return Tag("name", " ".join(parts)), place - start
+        return SpeechTag("other"), place - start
+    return SpeechTag("name", " ".join(parts)), place - start
 
 
 def _is_capitalised(token: str) -> bool:
@@ -296,14 +298,14 @@ def _name_follows(clause: list[str], place: int) -> bool:
     return place < len(clause) and _is_capitalised(clause[place])
 
 
-def _parse_description(clause: list[str], words: DialogueWords) -> tuple[Tag, int]:
+def _parse_description(clause: list[str], words: DialogueWords) -> tuple[SpeechTag, int]:
     """`the King`, `la señora Pérez`, `the old man`: as it is written."""
     article = clause[0]
     if article.lower() in _INDEFINITE:
-        return Tag("other"), min(len(clause), 2)
+        return SpeechTag("other"), min(len(clause), 2)
     named, used = _parse_name(clause, words, 1)
     if named.kind == "name":
-        return Tag("name", _join_article(article.lower(), named.name)), used + 1
+        return SpeechTag("name", _join_article(article.lower(), named.name)), used + 1
     parts: list[str] = []
     for token in clause[1:]:
         low = token.lower()
@@ -312,10 +314,10 @@ def _parse_description(clause: list[str], words: DialogueWords) -> tuple[Tag, in
             break
         parts.append(low)
     if not parts or len(parts) > _MAX_DESCRIBING or parts[0] in _VAGUE or named.kind == "other":
-        return Tag("other"), len(parts) + 1
+        return SpeechTag("other"), len(parts) + 1
     if parts[-1].endswith(("'s", "s'")):
-        return Tag("other"), len(parts) + 2
-    return Tag("name", _join_article(article.lower(), " ".join(parts))), len(parts) + 1
+        return SpeechTag("other"), len(parts) + 2
+    return SpeechTag("name", _join_article(article.lower(), " ".join(parts))), len(parts) + 1
 
 
 def _join_article(article: str, name: str) -> str:

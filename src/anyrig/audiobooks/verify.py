@@ -35,7 +35,7 @@ from anyrig.transcription.engines import Recording, Transcript
 from anyrig.units import format_duration, pluralize, shorten
 
 if TYPE_CHECKING:
-    from anyrig.audiobooks.plan import Part, Plan
+    from anyrig.audiobooks.plan import ChapterPlan, NarrationPlan
     from anyrig.audiobooks.record import Cue, Timeline
 
 FindingKind = Literal["chapters", "duration", "words"] | AudioProblemKind
@@ -58,7 +58,7 @@ _MAX_SHOWN = 200
 
 
 @dataclass(frozen=True)
-class Finding:
+class BookFinding:
     """Something that is not as it should be."""
 
     kind: FindingKind
@@ -145,7 +145,7 @@ class Report:
     path: str
     levels: str
     """The preset that it was checked against."""
-    problems: tuple[Finding, ...]
+    problems: tuple[BookFinding, ...]
     chapters: tuple[ChapterReport, ...]
     whole: ChapterReport
     notes: tuple[str, ...] = ()
@@ -196,10 +196,10 @@ class Report:
 
 
 @dataclass
-class _Track:
+class _CheckedChapter:
     """A chapter of the file, with what should be in it."""
 
-    part: Part
+    part: ChapterPlan
     title: str
     file: Path
     start: int
@@ -215,7 +215,7 @@ class _Track:
     transcribed_s: float = 0.0
     words: int = 0
     errors: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[BookFinding] = field(default_factory=list)
 
     def add(
         self, kind: FindingKind, message: str, start_s: float | None = None,
@@ -224,7 +224,9 @@ class _Track:
         """Times are from the beginning of the chapter."""
         start, end = (None if s is None else self.offset_s + s for s in (start_s, end_s))
         self.findings.append(
-            Finding(kind, message, self.part.number, self.title, start, end, start_s, segment, text)
+            BookFinding(
+                kind, message, self.part.number, self.title, start, end, start_s, segment, text
+            )
         )
 
     def report(self, figures: AudioFigures) -> ChapterReport:
@@ -236,7 +238,7 @@ class _Track:
 
 def verify(
     path: Path,
-    plan: Plan,
+    plan: NarrationPlan,
     timeline: Timeline,
     *,
     words: Words = "sample",
@@ -270,7 +272,7 @@ def verify(
         unchecked += _check_words(tracks, cues, timeline, transcribe, on_progress)
     figures = [track.meter.measure() for track in tracks]
     whole = AudioMeter.measure_all([track.meter for track in tracks])
-    problems = [Finding(one.kind, one.message) for one in find_whole_problems(whole, levels)]
+    problems = [BookFinding(one.kind, one.message) for one in find_whole_problems(whole, levels)]
     for track, measured in zip(tracks, figures, strict=True):
         pauses = [s.pause_before_s + s.pause_after_s for s in track.part.script.segments]
         one: AudioProblem
@@ -288,7 +290,7 @@ def verify(
     )
 
 
-def _count_characters(parts: Iterable[Part]) -> int:
+def _count_characters(parts: Iterable[ChapterPlan]) -> int:
     return sum(len(s.spoken) for part in parts for s in part.script.segments)
 
 
@@ -301,13 +303,13 @@ def _longest(figures: Sequence[AudioFigures]) -> tuple[tuple[float, float], ...]
 
 
 def _open_tracks(
-    path: Path, plan: Plan, timeline: Timeline, levels: Levels
-) -> tuple[list[_Track], list[str]]:
+    path: Path, plan: NarrationPlan, timeline: Timeline, levels: Levels
+) -> tuple[list[_CheckedChapter], list[str]]:
     """The chapters where the timeline has them, and notes; a book of other takes is refused."""
     titles = build_chapter_titles(timeline.chapters)
     by_part = timeline.group_cues()
     files = _list_files(path)
-    tracks: list[_Track] = []
+    tracks: list[_CheckedChapter] = []
     notes: list[str] = []
     num_alike = 0
     for number, (part, mark) in enumerate(zip(plan.parts, timeline.chapters, strict=True)):
@@ -318,7 +320,7 @@ def _open_tracks(
             scale = file.rate / timeline.rate
             origin = mark.start if is_folder else 0
             start, end = (round((place - origin) * scale) for place in (mark.start, mark.end))
-            track = _Track(
+            track = _CheckedChapter(
                 part, titles[number], files[number] if is_folder else files[0], start, end,
                 origin, mark.start / timeline.rate, file.rate, by_part.get(number, []),
                 AudioMeter(file.rate),
@@ -335,11 +337,11 @@ def _open_tracks(
         )
     missing = [titles[number] for number in range(len(tracks), len(timeline.chapters))]
     for title in missing:
-        tracks[-1].findings.append(Finding("chapters", f"{title!r} is not in the folder"))
+        tracks[-1].findings.append(BookFinding("chapters", f"{title!r} is not in the folder"))
     return tracks, notes
 
 
-def _check_mark(track: _Track, file: AudioFile, number: int, *, is_folder: bool) -> bool:
+def _check_mark(track: _CheckedChapter, file: AudioFile, number: int, *, is_folder: bool) -> bool:
     """Note what is wrong with a chapter's mark; whether it is where it should be."""
     if is_folder:
         length_s = (track.end - track.start) / track.rate
@@ -396,7 +398,9 @@ def _natural_order(path: Path) -> tuple[tuple[int, str], ...]:
     return tuple((int(one), "") if one.isdecimal() else (1 << 60, one) for one in pieces)
 
 
-def _measure(tracks: Sequence[_Track], timeline: Timeline, on_progress: OnProgress) -> None:
+def _measure(
+    tracks: Sequence[_CheckedChapter], timeline: Timeline, on_progress: OnProgress
+) -> None:
     """Feed every sample to the meters; what follows the last mark belongs to the last chapter."""
     done_s = 0.0
     for file in dict.fromkeys(track.file for track in tracks):
@@ -422,10 +426,10 @@ def _measure(tracks: Sequence[_Track], timeline: Timeline, on_progress: OnProgre
 
 
 def _choose_cues(
-    tracks: Sequence[_Track], timeline: Timeline, sample_s: float
-) -> list[tuple[_Track, Cue]]:
+    tracks: Sequence[_CheckedChapter], timeline: Timeline, sample_s: float
+) -> list[tuple[_CheckedChapter, Cue]]:
     """All segments, or a sample of `sample_s` by the length of chapters, one of each at least."""
-    chosen: list[tuple[_Track, Cue]] = []
+    chosen: list[tuple[_CheckedChapter, Cue]] = []
     whole_s = sum((cue.end - cue.start) / timeline.rate for cue in timeline.cues)
     for track in tracks:
         spoken = [cue for cue in track.cues if not cue.is_gap]
@@ -444,15 +448,15 @@ def _choose_cues(
 
 
 def _check_words(
-    tracks: Sequence[_Track],
-    cues: Sequence[tuple[_Track, Cue]],
+    tracks: Sequence[_CheckedChapter],
+    cues: Sequence[tuple[_CheckedChapter, Cue]],
     timeline: Timeline,
     transcribe: Transcribe,
     on_progress: OnProgress,
 ) -> list[str]:
     """Compare each segment with its text; what could not be transcribed, and why."""
     unchecked: list[str] = []
-    by_language: dict[str, list[tuple[_Track, Cue]]] = {}
+    by_language: dict[str, list[tuple[_CheckedChapter, Cue]]] = {}
     for track, cue in cues:
         language = track.part.script.segments[cue.segment].utterance.language
         by_language.setdefault(language, []).append((track, cue))
@@ -477,7 +481,7 @@ def _check_words(
 
 
 def _read_segments(
-    chosen: Sequence[tuple[_Track, Cue]], timeline: Timeline, language: str
+    chosen: Sequence[tuple[_CheckedChapter, Cue]], timeline: Timeline, language: str
 ) -> Generator[Recording]:
     """The segments, cut out of the files with a little around them."""
     for file in dict.fromkeys(track.file for track, _ in chosen):
@@ -493,7 +497,9 @@ def _read_segments(
                 yield Recording(samples, rate, language)
 
 
-def _compare(track: _Track, cue: Cue, transcript: str, language: str, timeline: Timeline) -> None:
+def _compare(
+    track: _CheckedChapter, cue: Cue, transcript: str, language: str, timeline: Timeline
+) -> None:
     segment = track.part.script.segments[cue.segment]
     found = count_word_errors(segment.spoken, transcript, language)
     track.words += found.words

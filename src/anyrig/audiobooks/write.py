@@ -41,7 +41,7 @@ from anyrig.units import format_bytes, format_duration
 if TYPE_CHECKING:
     from anyrig.audio.formats import Format
     from anyrig.audio.samples import Samples
-    from anyrig.audiobooks.plan import Plan
+    from anyrig.audiobooks.plan import NarrationPlan
     from anyrig.audiobooks.progress import OverallProgress
     from anyrig.audiobooks.record import BookRecording, ChapterSpan, Timeline
     from anyrig.speech.synthesis import Synthesizer
@@ -230,7 +230,7 @@ class WrittenBook:
 
 
 def write(
-    plan: Plan,
+    plan: NarrationPlan,
     recording: BookRecording,
     synthesizer: Synthesizer,
     target: BookTarget,
@@ -280,7 +280,7 @@ def write(
 
 
 def _write_read_along(
-    plan: Plan,
+    plan: NarrationPlan,
     timeline: Timeline,
     target: BookTarget,
     tags: BookTags,

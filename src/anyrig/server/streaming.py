@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from anyrig.app.live_speech import SpeechSession
-    from anyrig.audio.encode import Encoder
+    from anyrig.audio.encode import AudioEncoder
     from anyrig.audio.resample import Resampler
     from anyrig.server.state import ServerState
     from anyrig.speech.synthesis import SegmentPart
@@ -84,7 +84,7 @@ class SpeechStream:
         self._busy = threading.Lock()
         """Held by the thread that works for it."""
         self._session: SpeechSession | None = None
-        self._encoder: Encoder | None = None
+        self._encoder: AudioEncoder | None = None
         self._buffer = io.BytesIO()
         self._resampler: Resampler | None = None
         self._next: Future[SegmentPart] | None = None
@@ -195,7 +195,7 @@ class SpeechStream:
         if self._closed:
             raise WorkError("the client disconnected", hint="Send the request again.")
 
-    def _open_encoder(self, sample_rate: int) -> Encoder:
+    def _open_encoder(self, sample_rate: int) -> AudioEncoder:
         from anyrig.audio.encode import open_encoder
 
         if self._format == "pcm" and sample_rate != PCM_RATE:

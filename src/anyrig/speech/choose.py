@@ -31,7 +31,7 @@ TEST_ENGINE = "tone"
 _RESTRICTED_LICENCES = ("CPML", "-NC", "non-commercial", "bilibili")
 
 
-class ReasonCode(Enum):
+class EngineReason(Enum):
     """Why an engine was chosen."""
 
     REQUESTED = "requested"
@@ -54,7 +54,7 @@ class EngineChoice:
     engine_class: type[SpeechEngine]
     weights: EngineWeights
     options: dict[str, OptionValue]
-    reason_code: ReasonCode = ReasonCode.DEFAULT
+    reason_code: EngineReason = EngineReason.DEFAULT
     reason: str = ""
     """The same for a person; empty if there is nothing to explain."""
 
@@ -65,7 +65,7 @@ class EngineChoice:
     @property
     def requested(self) -> bool:
         """Whether the user named it."""
-        return self.reason_code is ReasonCode.REQUESTED
+        return self.reason_code is EngineReason.REQUESTED
 
 
 # -- what is installed -----------------------------------------------------------------------------
@@ -205,9 +205,9 @@ def choose_by_language(catalog: EngineCatalog, language: str) -> EngineChoice:
         if other is not None and match_language(language, other.weights.languages):
             if default is None:
                 reason = f"{engines.DEFAULT} is not installed"
-                return replace(other, reason_code=ReasonCode.NOT_INSTALLED, reason=reason)
+                return replace(other, reason_code=EngineReason.NOT_INSTALLED, reason=reason)
             reason = f"{engines.DEFAULT} does not speak {name_language(language)}"
-            return replace(other, reason_code=ReasonCode.LANGUAGE, reason=reason)
+            return replace(other, reason_code=EngineReason.LANGUAGE, reason=reason)
     return default or catalog.open(engines.DEFAULT)
 
 
@@ -226,7 +226,7 @@ def choose_by_voices(catalog: EngineCatalog, voices: Sequence[str]) -> EngineCho
             if name == engines.DEFAULT:
                 return choice
             reason = f"it has {', '.join(requested)}"
-            return replace(choice, reason_code=ReasonCode.VOICES, reason=reason)
+            return replace(choice, reason_code=EngineReason.VOICES, reason=reason)
         known += own if name != TEST_ENGINE else []
     missing = next((part for part in requested if part not in known), "")
     if missing:

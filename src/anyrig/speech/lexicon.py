@@ -54,7 +54,7 @@ _TABLE = re.compile(r"\s*\[\[\s*say\s*\]\]")
 
 
 @dataclass(frozen=True)
-class Entry:
+class LexiconEntry:
     """How a word, a phrase or all that a pattern matches is said."""
 
     word: str = ""
@@ -87,7 +87,7 @@ class Entry:
 class Lexicon:
     """Entries, ready to be found in a text."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LexiconEntry, ...] = ()
     left_out: tuple[str, ...] = ()
     """Why entries were left out, where it was read so."""
 
@@ -116,9 +116,9 @@ class Lexicon:
                         yield Mark(left, right, said, entry.ipa)
 
     @cached_property
-    def _by_head(self) -> Mapping[str, Sequence[Entry]]:
+    def _by_head(self) -> Mapping[str, Sequence[LexiconEntry]]:
         """The entries of words by their first word, longer ones first."""
-        index: dict[str, list[Entry]] = {}
+        index: dict[str, list[LexiconEntry]] = {}
         for entry in self.entries:
             if entry.word and (head := _HEAD.match(entry.word)):
                 index.setdefault(head[0].casefold(), []).append(entry)
@@ -127,7 +127,7 @@ class Lexicon:
         return index
 
     @cached_property
-    def _with_pattern(self) -> Sequence[Entry]:
+    def _with_pattern(self) -> Sequence[LexiconEntry]:
         return [entry for entry in self.entries if entry.pattern]
 
 
@@ -146,7 +146,7 @@ class LayeredLexicon:
         return kept
 
 
-def _match_end(entry: Entry, text: str, start: int, limit: int) -> int:
+def _match_end(entry: LexiconEntry, text: str, start: int, limit: int) -> int:
     """Where an entry that begins here ends, or 0: whole words, any white space between them."""
     position = start
     for number, word in enumerate(entry.word.split()):
@@ -209,7 +209,7 @@ def parse(
             f"{name} has more than {_MAX_PATTERNS} patterns",
             hint="Use `word` instead where possible.",
         )
-    entries: list[Entry] = []
+    entries: list[LexiconEntry] = []
     left_out: list[str] = []
     lines = _find_table_lines(text, len(rows)) if not is_table else []
     for number, (place, given) in enumerate(rows):
@@ -274,7 +274,7 @@ def _read_rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[s
         ) from None
 
 
-def _parse_entry(given: Mapping[str, object], place: str) -> Entry:
+def _parse_entry(given: Mapping[str, object], place: str) -> LexiconEntry:
     """An entry, checked."""
     for key, value in given.items():
         if key not in _FIELDS:
@@ -300,7 +300,7 @@ def _parse_entry(given: Mapping[str, object], place: str) -> Entry:
         )
     if any(sign in texts.get("ipa", "") for sign in "[]|\n"):
         raise InvalidInputError(f"{place}: IPA is written without brackets", hint="Remove them.")
-    entry = Entry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above
+    entry = LexiconEntry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above
     if entry.pattern:
         try:
             entry.compiled  # noqa: B018 - it is held by the entry

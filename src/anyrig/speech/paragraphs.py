@@ -28,7 +28,7 @@ _MOST_CAPITALS = 60
 
 
 @dataclass(frozen=True)
-class Paragraph:
+class SpokenParagraph:
     """A paragraph of the text, a heading, or one speech."""
 
     start: int
@@ -36,7 +36,7 @@ class Paragraph:
     kind: SegmentKind
 
 
-def find_paragraphs(text: str) -> list[Paragraph]:
+def find_paragraphs(text: str) -> list[SpokenParagraph]:
     """The paragraphs of a plain text in order; between them is only white space.
 
     A heading is a line of its own that begins with `#`, is underlined with `===` or `---`, names a
@@ -45,13 +45,13 @@ def find_paragraphs(text: str) -> list[Paragraph]:
     paragraph, so that the voice rests between them. In a paragraph of wrapped lines a quotation
     mark at the start of a line is mere chance, so there only a line after a short one counts.
     """
-    found: list[Paragraph] = []
+    found: list[SpokenParagraph] = []
     for start, end in split_paragraphs(text):
         found += _split_lines(text, start, end)
     return found
 
 
-def _split_lines(text: str, start: int, end: int) -> list[Paragraph]:
+def _split_lines(text: str, start: int, end: int) -> list[SpokenParagraph]:
     lines = [match.span() for match in _LINE.finditer(text, start, end) if match[0].strip()]
     longest = max(right - left for left, right in lines)
     edges = [0, *(at for at in range(1, len(lines)) if _begins_paragraph(text, lines, at, longest))]
@@ -62,7 +62,9 @@ def _split_lines(text: str, start: int, end: int) -> list[Paragraph]:
         piece = text[low:high]
         low += len(piece) - len(piece.lstrip())
         high -= len(piece) - len(piece.rstrip())
-        found.append(Paragraph(low, high, _paragraph_kind(text, group, alone=len(group) == 1)))
+        found.append(
+            SpokenParagraph(low, high, _paragraph_kind(text, group, alone=len(group) == 1))
+        )
     return found
 
 
@@ -120,13 +122,13 @@ def _is_in_capitals(line: str) -> bool:
     return letters > 3 and len(line) <= _MOST_CAPITALS and line.isupper() and line[-1] not in "!?,;"
 
 
-def find_source_paragraphs(source: SourceText) -> list[Paragraph]:
+def find_source_paragraphs(source: SourceText) -> list[SpokenParagraph]:
     """The paragraphs of a text, those that its markup asks for among them."""
     edges = {position for position, kind in source.edges if kind == "paragraph"}
-    paragraphs: list[Paragraph] = []
+    paragraphs: list[SpokenParagraph] = []
     for start, end in pairwise(sorted({0, len(source.text)} | edges)):
         paragraphs += [
-            Paragraph(start + each.start, start + each.end, each.kind)
+            SpokenParagraph(start + each.start, start + each.end, each.kind)
             for each in find_paragraphs(source.text[start:end])
         ]
     return paragraphs

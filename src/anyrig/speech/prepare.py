@@ -39,13 +39,13 @@ from anyrig.speech.language import (
 )
 from anyrig.speech.lexicon import LayeredLexicon, Lexicon
 from anyrig.speech.normalize import SpokenUnit, verbalize
-from anyrig.speech.paragraphs import Paragraph, find_source_paragraphs
+from anyrig.speech.paragraphs import SpokenParagraph, find_source_paragraphs
 from anyrig.speech.segment import Omission, OmissionKind, Pauses, Script, Segment, SegmentKind, Span
 from anyrig.speech.source_text import (
     STAND_IN,
     Mark,
     SourceText,
-    Style,
+    VoiceStyle,
     overlaps_any,
     read_plain,
     select_outermost,
@@ -124,7 +124,7 @@ def prepare(text: str, options: SpeechOptions | None = None) -> Script:
 
 
 def prepare_paragraphs(
-    source: SourceText, paragraphs: Sequence[Paragraph], options: SpeechOptions
+    source: SourceText, paragraphs: Sequence[SpokenParagraph], options: SpeechOptions
 ) -> Script:
     """The script of a text whose paragraphs are known; what lies between them is not spoken.
 
@@ -177,7 +177,7 @@ class _StyledClause:
     """A clause with its voice, on its way to a segment."""
 
     clause: Clause
-    style: Style
+    style: VoiceStyle
     kind: SegmentKind
     paragraph: int
 
@@ -200,7 +200,7 @@ class _ParagraphReader:
         self._edges = {position for position, _ in source.edges}
         self._cuts = sorted(self._edges | set(self._breaks))
 
-    def choose_languages(self, paragraphs: Sequence[Paragraph]) -> Sequence[str]:
+    def choose_languages(self, paragraphs: Sequence[SpokenParagraph]) -> Sequence[str]:
         """Of each paragraph; what markup names is not guessed, and tells nothing about the rest."""
         options = self.options
         chosen: ParagraphLanguages
@@ -217,7 +217,7 @@ class _ParagraphReader:
         self.warnings.update(dict.fromkeys(chosen.warnings))
         return chosen.each
 
-    def read(self, paragraph: Paragraph, number: int, language: str) -> list[_StyledClause]:
+    def read(self, paragraph: SpokenParagraph, number: int, language: str) -> list[_StyledClause]:
         """All that is said of a paragraph, in order."""
         marks = self._read_marks(paragraph, language)
         runs = list(self._style_runs(paragraph, language))
@@ -235,9 +235,9 @@ class _ParagraphReader:
         return list(self._join_short(clauses))
 
     def _read_sentences(
-        self, paragraph: Paragraph, marks: _MarkSpans, runs: Sequence[tuple[int, Style]],
+        self, paragraph: SpokenParagraph, marks: _MarkSpans, runs: Sequence[tuple[int, VoiceStyle]],
         cuts: Sequence[int], language: str,
-    ) -> Iterator[tuple[Clause, Style]]:  # fmt: skip
+    ) -> Iterator[tuple[Clause, VoiceStyle]]:  # fmt: skip
         text = self.source.text
         starts = [start for start, _ in runs]
         mark_starts = [mark.start for mark, _ in marks]
@@ -245,7 +245,7 @@ class _ParagraphReader:
             if self.options.on_step is not None:
                 self.options.on_step()
             edges = [start, *_between(cuts, start, end), end]
-            clauses: list[tuple[Clause, Style]] = []
+            clauses: list[tuple[Clause, VoiceStyle]] = []
             for left, right in pairwise(edges):
                 style = runs[max(0, bisect_right(starts, left) - 1)][1]
                 own = marks[bisect_left(mark_starts, left) : bisect_left(mark_starts, right)]
@@ -304,7 +304,7 @@ class _ParagraphReader:
     def _join_short(self, clauses: Sequence[_StyledClause]) -> Iterator[_StyledClause]:
         """Short ones put to a neighbour of the same voice, unless a break stands between them."""
 
-        def group_key(one: _StyledClause) -> tuple[Style, int]:
+        def group_key(one: _StyledClause) -> tuple[VoiceStyle, int]:
             return one.style, bisect_right(self._breaks, one.clause.start)
 
         options = self.options
@@ -316,18 +316,20 @@ class _ParagraphReader:
 
     # Voices
 
-    def _style_at(self, position: int) -> Style:
+    def _style_at(self, position: int) -> VoiceStyle:
         """The style that the markup gives to a position."""
         return self.source.styles[bisect_right(self._style_starts, position) - 1][1]
 
-    def _unnamed_text(self, paragraph: Paragraph) -> str:
+    def _unnamed_text(self, paragraph: SpokenParagraph) -> str:
         """The text of a paragraph whose language the markup leaves open."""
         start, end = paragraph.start, paragraph.end
         starts = [start, *_between(self._style_starts, start, end), end]
         unnamed = [pair for pair in pairwise(starts) if not self._style_at(pair[0]).language]
         return " ".join(self.source.text[left:right] for left, right in unnamed)
 
-    def _style_runs(self, paragraph: Paragraph, language: str) -> Iterator[tuple[int, Style]]:
+    def _style_runs(
+        self, paragraph: SpokenParagraph, language: str
+    ) -> Iterator[tuple[int, VoiceStyle]]:
         """Where each voice begins."""
         start, end = paragraph.start, paragraph.end
         current = None
@@ -337,7 +339,7 @@ class _ParagraphReader:
                 yield left, style
             current = style
 
-    def _resolve_style(self, start: int, end: int, language: str) -> Style:
+    def _resolve_style(self, start: int, end: int, language: str) -> VoiceStyle:
         """A style with everything filled in."""
         style, options = self._style_at(start), self.options
         spoken = match_language(style.language or language, options.languages)
@@ -348,7 +350,7 @@ class _ParagraphReader:
         own = options.voice if base == self._main.partition("-")[0] else ""
         named = options.voices.get(spoken) or options.voices.get(base)
         voice = style.voice or own or named or options.voice
-        return Style(spoken, voice, ssml.bound_rate(style.rate * options.rate))
+        return VoiceStyle(spoken, voice, ssml.bound_rate(style.rate * options.rate))
 
     def _check_foreign(self, wanted: str, text: str, language: str) -> None:
         what = excerpt(text)
@@ -360,7 +362,9 @@ class _ParagraphReader:
 
     # Marks
 
-    def _read_marks(self, paragraph: Paragraph, language: str) -> list[tuple[Mark, SpokenSpan]]:
+    def _read_marks(
+        self, paragraph: SpokenParagraph, language: str
+    ) -> list[tuple[Mark, SpokenSpan]]:
         """The marks of a paragraph with their spans: the text's own before the lexicon's."""
         text = self.source.text
         low, high = (bisect_left(self._mark_starts, at) for at in (paragraph.start, paragraph.end))
@@ -405,7 +409,7 @@ class _ParagraphReader:
 
 
 def _sentences(
-    text: str, paragraph: Paragraph, marks: _MarkSpans, language: str
+    text: str, paragraph: SpokenParagraph, marks: _MarkSpans, language: str
 ) -> Iterator[tuple[int, int, Sequence[Token]]]:
     """The sentences of a paragraph; none ends within a mark."""
     tokens = _tokenize(text, paragraph.start, paragraph.end, language)
@@ -464,10 +468,10 @@ def _have_crossing(tokens: Sequence[Token], marks: Sequence[Mark]) -> bool:
 
 
 def _merge_unspeakable(
-    clauses: Sequence[tuple[Clause, Style]],
-) -> Iterator[tuple[Clause, Style]]:
+    clauses: Sequence[tuple[Clause, VoiceStyle]],
+) -> Iterator[tuple[Clause, VoiceStyle]]:
     """The clauses of a sentence, those that are mere signs put to the one before, or the next."""
-    merged: list[tuple[Clause, Style]] = []
+    merged: list[tuple[Clause, VoiceStyle]] = []
     for clause, style in clauses:
         if merged and not (clause.is_speakable and merged[-1][0].is_speakable):
             before, own = merged.pop()

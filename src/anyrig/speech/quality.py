@@ -53,7 +53,7 @@ _WEIGHT: dict[ProblemKind, float] = {
 }  # fmt: skip
 
 
-class Problem(NamedTuple):
+class TakeProblem(NamedTuple):
     """Something that is wrong with a take."""
 
     kind: ProblemKind
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
 class QualityReport:
     """What is wrong with a take."""
 
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TakeProblem, ...] = ()
     score: float = 1.0
     """1 if nothing is wrong, 0 if nothing of the text can be heard."""
 
@@ -81,18 +81,18 @@ def check_take(take: Take, utterance: Utterance, *, repetition: bool = True) -> 
     """
     samples, rate = take.samples, take.rate
     if not len(samples):
-        return QualityReport((Problem("empty", "it has no samples"),), 0.0)
+        return QualityReport((TakeProblem("empty", "it has no samples"),), 0.0)
     power = frame_power(samples, max(1, round(_FRAME_S * rate)))
     if not np.isfinite(power).all():
-        return QualityReport((Problem("non-finite", "some samples are not finite"),), 0.0)
+        return QualityReport((TakeProblem("non-finite", "some samples are not finite"),), 0.0)
     expected = expect_duration(utterance)
     loudest = float(power.max())
     speech = np.flatnonzero(power > loudest * _SPEECH)
     if loudest < _FAINT or not len(speech):
         if not expected.max_s:
             return QualityReport()
-        return QualityReport((Problem("silence", "it is silent"),), 0.0)
-    problems: list[Problem] = []
+        return QualityReport((TakeProblem("silence", "it is silent"),), 0.0)
+    problems: list[TakeProblem] = []
     spoken_s = (int(speech[-1]) - int(speech[0]) + 1) * _FRAME_S
     breaks_off = float(power[-2:].max()) > _LOUD * loudest
     off = _check_length(problems, spoken_s, breaks_off, expected)
@@ -103,7 +103,7 @@ def check_take(take: Take, utterance: Utterance, *, repetition: bool = True) -> 
     return _build_report(problems, off)
 
 
-def _build_report(problems: list[Problem], off: float) -> QualityReport:
+def _build_report(problems: list[TakeProblem], off: float) -> QualityReport:
     """Args: off: how far the length is off, 0 to 1: it decides between equals."""
     if not problems:
         return QualityReport()
@@ -112,36 +112,39 @@ def _build_report(problems: list[Problem], off: float) -> QualityReport:
 
 
 def _check_length(
-    problems: list[Problem], seconds: float, breaks_off: bool, expected: ExpectedDuration
+    problems: list[TakeProblem], seconds: float, breaks_off: bool, expected: ExpectedDuration
 ) -> float:
     if seconds > expected.max_s:
         message = f"it takes {seconds:.1f} s, expected at most {expected.max_s:.1f} s"
-        problems.append(Problem("length", message))
+        problems.append(TakeProblem("length", message))
         return min(1.0, (seconds - expected.max_s) / (expected.max_s + 1.0))
     if seconds < expected.min_s:
         message = f"it takes {seconds:.1f} s, expected at least {expected.min_s:.1f} s"
-        problems.append(Problem("length", message))
+        problems.append(TakeProblem("length", message))
         return min(1.0, (expected.min_s - seconds) / expected.min_s)
     if breaks_off and seconds < _SHORT * expected.usual_s:
-        problems.append(Problem("length", f"it ends abruptly after {seconds:.1f} s"))
+        problems.append(TakeProblem("length", f"it ends abruptly after {seconds:.1f} s"))
         return 1.0 - seconds / expected.usual_s
     return 0.0
 
 
 def _check_silence(
-    problems: list[Problem], speech: NDArray[np.intp], num_frames: int, expected: ExpectedDuration
+    problems: list[TakeProblem],
+    speech: NDArray[np.intp],
+    num_frames: int,
+    expected: ExpectedDuration,
 ) -> None:
     gap_s = float(np.diff(speech).max(initial=1) - 1) * _FRAME_S
     if gap_s > expected.max_gap_s:
-        problems.append(Problem("silence", f"{gap_s:.1f} s of silence in the middle"))
+        problems.append(TakeProblem("silence", f"{gap_s:.1f} s of silence in the middle"))
     edge_s = max(int(speech[0]), num_frames - 1 - int(speech[-1])) * _FRAME_S
     spoken_s = (int(speech[-1]) - int(speech[0])) * _FRAME_S
     usual_s = _EDGE_S if spoken_s > _SHORT * expected.usual_s else _EDGE_S / 2
     if edge_s > usual_s * expected.slowness:
-        problems.append(Problem("silence", f"{edge_s:.1f} s of silence at an end"))
+        problems.append(TakeProblem("silence", f"{edge_s:.1f} s of silence at an end"))
 
 
-def _check_clipping(problems: list[Problem], samples: Samples) -> None:
+def _check_clipping(problems: list[TakeProblem], samples: Samples) -> None:
     peak = max(float(samples.max()), -float(samples.min()))
     if peak < 0.97:
         return
@@ -151,16 +154,16 @@ def _check_clipping(problems: list[Problem], samples: Samples) -> None:
         held &= top[_CLIP_RUN - 1 - back : len(top) - back]
     share = float(np.count_nonzero(held)) / len(samples)
     if share > _CLIP_SHARE:
-        problems.append(Problem("clipping", f"{100 * share:.1f} % of the samples are clipped"))
+        problems.append(TakeProblem("clipping", f"{100 * share:.1f} % of the samples are clipped"))
 
 
 def _check_repetition(
-    problems: list[Problem], samples: Samples, rate: int, slowness: float
+    problems: list[TakeProblem], samples: Samples, rate: int, slowness: float
 ) -> None:
     found = find_repetition(samples, rate, slowness=slowness)
     if found is not None:
         message = f"{found.period_s:.1f} s are repeated from {found.start_s:.1f} s on"
-        problems.append(Problem("repetition", message))
+        problems.append(TakeProblem("repetition", message))
 
 
 # -- how long a take may be ----------------------------------------------------------------------

@@ -38,7 +38,7 @@ STAND_IN = "\ufffc"
 
 
 @dataclass(frozen=True)
-class Style:
+class VoiceStyle:
     """Whose voice a stretch is spoken in, and how fast."""
 
     language: str = ""
@@ -92,7 +92,7 @@ class SourceText:
     """Where in the text each begins, and its start and end in the source."""
     omissions: tuple[Omission, ...] = ()
     marks: tuple[Mark, ...] = ()
-    styles: tuple[tuple[int, Style], ...] = ((0, Style()),)
+    styles: tuple[tuple[int, VoiceStyle], ...] = ((0, VoiceStyle()),)
     """Each holds from its position on."""
     breaks: tuple[tuple[int, float], ...] = ()
     """Silence at a position, in seconds."""
@@ -132,7 +132,7 @@ class SourceTextBuilder:
         self.source = source
         self.length = 0
         self.marks: list[Mark] = []
-        self.styles: list[tuple[int, Style]] = [(0, Style())]
+        self.styles: list[tuple[int, VoiceStyle]] = [(0, VoiceStyle())]
         self.breaks: list[tuple[int, float]] = []
         self.edges: list[tuple[int, EdgeKind]] = []
         self._texts: list[str] = []
@@ -154,7 +154,7 @@ class SourceTextBuilder:
         if start < end:
             self._omissions.append(Omission((start, end), kind))
 
-    def set_style(self, style: Style) -> None:
+    def set_style(self, style: VoiceStyle) -> None:
         """The style of what is taken from here on."""
         start, current = self.styles[-1]
         if style != current:

@@ -40,7 +40,7 @@ from xml.parsers import expat
 from anyrig.errors import InvalidInputError
 from anyrig.speech.normalize import LANGUAGES, normalize
 from anyrig.speech.normalize.words import digits, integer, ordinal
-from anyrig.speech.source_text import STAND_IN, Mark, SourceText, SourceTextBuilder, Style
+from anyrig.speech.source_text import STAND_IN, Mark, SourceText, SourceTextBuilder, VoiceStyle
 from anyrig.text.tokens import Token, tokenize
 
 _BEFORE = re.compile(r"[\s\ufeff]*(?:<\?xml[^>]{0,200}\?>)?\s*")
@@ -99,14 +99,14 @@ def is_ssml(text: str) -> bool:
 
 def read_ssml(source: str) -> SourceText:
     """The text of an SSML document; InvalidInputError says where it is broken."""
-    return _Reader(source).read()
+    return _SsmlReader(source).read()
 
 
 @dataclass(frozen=True)
 class _Open:
     """An element whose end has not come yet."""
 
-    style: Style
+    style: VoiceStyle
     mark: Mark | None
     unheard: bool
     at: int
@@ -115,10 +115,10 @@ class _Open:
     """Where its tag begins in the source."""
 
 
-_OUTSIDE = _Open(Style(), None, False, 0, 0)
+_OUTSIDE = _Open(VoiceStyle(), None, False, 0, 0)
 
 
-class _Reader:
+class _SsmlReader:
     """Follows expat's events: the characters up to an event are put down when it comes."""
 
     def __init__(self, source: str) -> None:
@@ -226,7 +226,7 @@ class _Reader:
 
     # What they ask for
 
-    def _apply_style(self, name: str, given: dict[str, str], style: Style) -> Style:
+    def _apply_style(self, name: str, given: dict[str, str], style: VoiceStyle) -> VoiceStyle:
         language = given.get("xml:lang", "") or (given.get("language", "") * (name == "voice"))
         if language.strip():
             style = replace(style, language=language.strip().lower().replace("_", "-"))
@@ -243,7 +243,7 @@ class _Reader:
             return replace(style, voice=given["name"].strip())
         return style
 
-    def _apply_prosody(self, given: dict[str, str], style: Style) -> Style:
+    def _apply_prosody(self, given: dict[str, str], style: VoiceStyle) -> VoiceStyle:
         for other in sorted(given.keys() - {"rate", "xml:lang"}):
             self.out.warn(f"SSML: {other} of <prosody> is not supported and has no effect")
         factor = parse_rate(given.get("rate", "medium"))

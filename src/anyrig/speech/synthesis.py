@@ -10,7 +10,7 @@ listens: the first segment is made alone, before all others, and an engine that 
 part by part.
 
 A book is one reading in the lane `bulk` of all its segments in order. Segments that could not be
-spoken come with their `failure`, the others are made all the same. `Reading.stats` has the figures,
+spoken come with their `failure`, the others are made all the same. `ScriptReading.stats` has the figures,
 by device too. What is read again (to write what was recorded) comes from the cache, by content.
 """
 
@@ -260,7 +260,7 @@ class Synthesizer:
         look_ahead: int = 0,
         wait_s: float | None = None,
         client: str = "",
-    ) -> Reading:
+    ) -> ScriptReading:
         """A text for one reader.
 
         Args:
@@ -273,7 +273,9 @@ class Synthesizer:
             client: for whom it is; clients take turns.
         """
         streams = lane == "live" and self.info.streams
-        return Reading(self, segments, TakeReader(lane, client, streams, fresh, wait_s), look_ahead)
+        return ScriptReading(
+            self, segments, TakeReader(lane, client, streams, fresh, wait_s), look_ahead
+        )
 
     def retake(self, segments: Sequence[Segment]) -> Iterator[SpokenSegment]:
         """Another take of each segment, cached in the place of the one there is."""
@@ -283,7 +285,9 @@ class Synthesizer:
             replace(segment, utterance=vary(segment.utterance, count, self.info))
             for segment, count in zip(segments, counts, strict=True)
         ]
-        reading = Reading(self, others, TakeReader("bulk", fresh=True), keys=keys, retakes=counts)
+        reading = ScriptReading(
+            self, others, TakeReader("bulk", fresh=True), keys=keys, retakes=counts
+        )
         with closing(reading):
             for spoken in reading:
                 yield replace(spoken, segment=segments[spoken.index])
@@ -328,7 +332,7 @@ class SegmentPart:
         )  # fmt: skip
 
 
-class Reading:
+class ScriptReading:
     """A text on its way to one reader, some segments ahead of them. For one thread at a time.
 
     Take it by iterating (`SpokenSegment`s, with the failures among them), as audio (`chunks`), or
@@ -452,7 +456,7 @@ class Reading:
         for ticket in left:
             self._synthesizer.jobs.leave(ticket)
 
-    def __enter__(self) -> Reading:
+    def __enter__(self) -> ScriptReading:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -94,19 +94,19 @@ def count_word_errors(text: str, transcript: str, language: str = "en") -> WordE
 
 
 @dataclass(frozen=True)
-class _Edge:
+class _WordEdge:
     word: str
     end: int
     num_words: int = 1
 
 
 @dataclass
-class _Graph:
+class _WordGraph:
     """Readings of a text: every path from the first node to the last is one."""
 
-    edges: list[list[_Edge]] = field(default_factory=lambda: [[]])
+    edges: list[list[_WordEdge]] = field(default_factory=lambda: [[]])
     """By the node that they leave; every edge leads to a higher node."""
-    compounds: list[list[_Edge]] = field(default_factory=list)
+    compounds: list[list[_WordEdge]] = field(default_factory=list)
     """Two words written as one."""
 
     def add(self, token: Token) -> None:
@@ -117,18 +117,18 @@ class _Graph:
         for reading in token:
             at = start
             for word in reading[:-1]:
-                self.edges[at].append(_Edge(word, free))
+                self.edges[at].append(_WordEdge(word, free))
                 at, free = free, free + 1
-            self.edges[at].append(_Edge(reading[-1], end))
+            self.edges[at].append(_WordEdge(reading[-1], end))
 
 
-def _build_graph(text: str, language: str) -> _Graph:
-    graph = _Graph()
+def _build_graph(text: str, language: str) -> _WordGraph:
+    graph = _WordGraph()
     for token in _tokenize(text, language):
         graph.add(token)
     graph.compounds = [
         [
-            _Edge(one.word + two.word, two.end, 2)
+            _WordEdge(one.word + two.word, two.end, 2)
             for one in leaving
             for two in graph.edges[one.end]
         ]
@@ -149,7 +149,7 @@ class _Step:
     start: tuple[int, int]
 
 
-def _align(left: _Graph, right: _Graph) -> list[_Step]:
+def _align(left: _WordGraph, right: _WordGraph) -> list[_Step]:
     """The cheapest way through both graphs, in order."""
     last = len(left.edges) - 1, len(right.edges) - 1
     # Cheapest first, so that only the places near the best way are looked at.
@@ -175,7 +175,7 @@ def _align(left: _Graph, right: _Graph) -> list[_Step]:
 
 
 def _list_moves(
-    left: _Graph, right: _Graph, i: int, j: int
+    left: _WordGraph, right: _WordGraph, i: int, j: int
 ) -> Iterator[tuple[tuple[int, int], str, str, int, int]]:
     for one in left.edges[i]:
         for other in right.edges[j]:

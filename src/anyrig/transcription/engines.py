@@ -77,7 +77,7 @@ class Recording(NamedTuple):
         return len(self.samples) / self.rate + 0.3
 
 
-class Word(NamedTuple):
+class TranscribedWord(NamedTuple):
     """A word and when it is heard, in seconds."""
 
     text: str
@@ -88,13 +88,13 @@ class Word(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Line:
+class TranscribedLine:
     """A stretch of speech, mostly a sentence or a clause, in seconds."""
 
     text: str
     start_s: float
     end_s: float
-    words: tuple[Word, ...] = ()
+    words: tuple[TranscribedWord, ...] = ()
     """Where word times were requested."""
     avg_logprob: float | None = None
     """Of its tokens, where the engine knows: near 0 is sure, below -1 is doubtful."""
@@ -122,7 +122,7 @@ class Line:
             return "low confidence"
         return ""
 
-    def shift(self, seconds: float) -> Line:
+    def shift(self, seconds: float) -> TranscribedLine:
         words = tuple(
             word._replace(start_s=word.start_s + seconds, end_s=word.end_s + seconds)
             for word in self.words
@@ -138,7 +138,7 @@ class Transcript:
 
     text: str
     language: str
-    lines: tuple[Line, ...] = ()
+    lines: tuple[TranscribedLine, ...] = ()
     """With times, unless the task was `text`."""
     languages: tuple[tuple[str, float], ...] = ()
     """The likeliest with their probabilities, where the language was detected."""
@@ -150,7 +150,7 @@ def compression_ratio(text: str) -> float:
     return len(data) / len(zlib.compress(data)) if data else 0.0
 
 
-class Recognizer(BaseEngine):
+class SpeechRecognizer(BaseEngine):
     """One recording at a time."""
 
     modules: ClassVar[tuple[str, ...]]
@@ -182,7 +182,7 @@ def _missing_package(name: str, error: ImportError) -> MissingPackageError:
     return MissingPackageError(f"{name} needs the package {error.name}", hint=INSTALL)
 
 
-class Moonshine(Recognizer):
+class Moonshine(SpeechRecognizer):
     """Moonshine tiny: English whatever the language. Its weights are in its package."""
 
     name = "moonshine"
@@ -228,11 +228,11 @@ class Moonshine(Recognizer):
             text, lasts_s = line.text.strip(), float(line.duration)
             if text and lasts_s >= self._MIN_LINE_S:
                 start_s = min(max(0.0, float(line.start_time)), whole_s)
-                lines.append(Line(text, start_s, min(whole_s, start_s + lasts_s)))
+                lines.append(TranscribedLine(text, start_s, min(whole_s, start_s + lasts_s)))
         return Transcript(" ".join(line.text for line in lines), "en", tuple(lines))
 
 
-class FasterWhisper(Recognizer):
+class FasterWhisper(SpeechRecognizer):
     """Whisper through CTranslate2."""
 
     name = "whisper"
@@ -296,7 +296,7 @@ class FasterWhisper(Recognizer):
         return _likeliest(self._model.detect_language(samples)[2])
 
 
-def _fit_to_sound(lines: Iterable[Line], samples: Samples) -> Iterable[Line]:
+def _fit_to_sound(lines: Iterable[TranscribedLine], samples: Samples) -> Iterable[TranscribedLine]:
     """Lines without the quiet at their ends, as Whisper often rounds its times to seconds; words
     that it hears where there is no sound are dropped.
     """
@@ -346,17 +346,19 @@ def _likeliest(found: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], .
     return tuple((str(code), float(share)) for code, share in ordered[:5])
 
 
-def _convert_segment(segment: Any, whole_s: float) -> Line:
+def _convert_segment(segment: Any, whole_s: float) -> TranscribedLine:
     """A segment of faster-whisper, within the recording."""
 
     def inside(seconds: float) -> float:
         return min(max(0.0, float(seconds)), whole_s)
 
     words = tuple(
-        Word(word.word.strip(), inside(word.start), inside(word.end), float(word.probability))
+        TranscribedWord(
+            word.word.strip(), inside(word.start), inside(word.end), float(word.probability)
+        )
         for word in segment.words or ()
     )
-    return Line(
+    return TranscribedLine(
         segment.text.strip(), inside(segment.start), inside(segment.end), words,
         avg_logprob=float(segment.avg_logprob), no_speech_prob=float(segment.no_speech_prob),
         compression_ratio=float(segment.compression_ratio), temperature=segment.temperature,
@@ -445,7 +447,7 @@ class TransformersWhisper(BaseEngine):
 
     def _generate(
         self, samples: Sequence[Samples], task: Task, codes: list[str]
-    ) -> list[tuple[Line, ...]]:
+    ) -> list[tuple[TranscribedLine, ...]]:
         """The lines of each recording; texts that loop are decoded again at other temperatures."""
         options: dict[str, Any] = {}
         if getattr(self._config, "is_multilingual", False):
@@ -466,7 +468,7 @@ class TransformersWhisper(BaseEngine):
 
     def _convert(
         self, segments: Iterable[Mapping[str, Any]], whole_s: float, *, words: bool
-    ) -> Iterable[Line]:
+    ) -> Iterable[TranscribedLine]:
         for segment in segments:
             text = str(self._tokenizer.decode(segment["tokens"], skip_special_tokens=True)).strip()
             if not text:
@@ -475,9 +477,9 @@ class TransformersWhisper(BaseEngine):
             end_s = min(max(start_s, float(segment["end"])), whole_s)
             found = tuple(self._align_words(segment, whole_s)) if words else ()
             ratio = compression_ratio(text)
-            yield Line(text, start_s, end_s, found, compression_ratio=ratio)
+            yield TranscribedLine(text, start_s, end_s, found, compression_ratio=ratio)
 
-    def _align_words(self, segment: Mapping[str, Any], whole_s: float) -> Iterable[Word]:
+    def _align_words(self, segment: Mapping[str, Any], whole_s: float) -> Iterable[TranscribedWord]:
         """Tokens with their times from the cross-attention, joined to words."""
         text, start_s, end_s = "", 0.0, 0.0
         for token, time_s in zip(
@@ -487,14 +489,14 @@ class TransformersWhisper(BaseEngine):
             if not piece:
                 continue
             if text and piece.startswith(" "):
-                yield Word(text.strip(), start_s, min(max(start_s, time_s), whole_s))
+                yield TranscribedWord(text.strip(), start_s, min(max(start_s, time_s), whole_s))
                 text = ""
             if not text:
                 start_s = min(time_s, whole_s)
             text, end_s = text + piece, time_s
         if text.strip():
             last_s = max(start_s, end_s, float(segment["end"]))
-            yield Word(text.strip(), start_s, min(last_s, whole_s))
+            yield TranscribedWord(text.strip(), start_s, min(last_s, whole_s))
 
     def _detect_language(self, samples: Samples) -> tuple[tuple[str, float], ...]:
         import torch

@@ -12,7 +12,7 @@ from anyrig.audio import SPEECH_RATE
 from anyrig.text.captions import Caption, apart, srt, vtt
 from anyrig.text.captions_cut import pieces, width, wrapped
 from anyrig.text.labels import one_line
-from anyrig.transcription.engines import Line, Transcript, Word
+from anyrig.transcription.engines import TranscribedLine, TranscribedWord, Transcript
 
 if TYPE_CHECKING:
     from anyrig.storage.keys import JsonValue
@@ -72,7 +72,7 @@ def describe(transcription: Transcription) -> dict[str, JsonValue]:
     }  # fmt: skip
 
 
-def _describe_line(line: Line, number: int) -> dict[str, JsonValue]:
+def _describe_line(line: TranscribedLine, number: int) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {
         "id": number,
         "start": round(line.start_s, 3),
@@ -89,7 +89,7 @@ def _describe_line(line: Line, number: int) -> dict[str, JsonValue]:
     return found
 
 
-def describe_word(word: Word) -> dict[str, JsonValue]:
+def describe_word(word: TranscribedWord) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {
         "word": word.text,
         "start": round(word.start_s, 3),
@@ -100,9 +100,9 @@ def describe_word(word: Word) -> dict[str, JsonValue]:
     return found
 
 
-def split_paragraphs(lines: Sequence[Line]) -> Iterator[list[Line]]:
+def split_paragraphs(lines: Sequence[TranscribedLine]) -> Iterator[list[TranscribedLine]]:
     """A long pause ends a paragraph, and a sentence's end where there is much already."""
-    held: list[Line] = []
+    held: list[TranscribedLine] = []
     size = 0
     for line in lines:
         pause_s = line.start_s - held[-1].end_s if held else 0.0
@@ -116,7 +116,7 @@ def split_paragraphs(lines: Sequence[Line]) -> Iterator[list[Line]]:
         yield held
 
 
-def build_captions(lines: Sequence[Line]) -> list[Caption]:
+def build_captions(lines: Sequence[TranscribedLine]) -> list[Caption]:
     """Two lines of 42 letters at most, up to seven seconds, none over another."""
     found: list[Caption] = []
     for number, line in enumerate(lines):
@@ -125,7 +125,7 @@ def build_captions(lines: Sequence[Line]) -> list[Caption]:
     return list(apart(found))
 
 
-def _split_caption(line: Line, following_s: float) -> Iterator[Caption]:
+def _split_caption(line: TranscribedLine, following_s: float) -> Iterator[Caption]:
     text = one_line(line.text, _MAX_LINE)
     if not text:
         return
@@ -138,7 +138,7 @@ def _split_caption(line: Line, following_s: float) -> Iterator[Caption]:
         yield Caption(math.floor(begin * 1000), math.floor(max(begin, end) * 1000), lines)
 
 
-def _find_begins(line: Line, parts: Sequence[str]) -> list[float]:
+def _find_begins(line: TranscribedLine, parts: Sequence[str]) -> list[float]:
     """When each part begins: by the times of words, else by its share of the letters."""
     counts = [len(part.split()) for part in parts]
     if line.words and sum(counts) == len(line.words):
@@ -152,7 +152,7 @@ def _find_begins(line: Line, parts: Sequence[str]) -> list[float]:
     return found
 
 
-def _join(lines: Sequence[Line]) -> str:
+def _join(lines: Sequence[TranscribedLine]) -> str:
     return " ".join(one_line(line.text, _MAX_LINE) for line in lines)
 
 
@@ -208,11 +208,11 @@ def from_json(data: bytes) -> Transcript | None:
     try:
         found = json.loads(data)
         lines = tuple(
-            Line(
+            TranscribedLine(
                 line["text"],
                 line["start"],
                 line["end"],
-                tuple(Word(*word) for word in line["words"]),
+                tuple(TranscribedWord(*word) for word in line["words"]),
                 **{name: line[name] for name in _FACTS},
             )
             for line in found["lines"]

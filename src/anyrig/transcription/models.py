@@ -71,7 +71,7 @@ _BASE_HASHES = {
 
 
 @dataclass(frozen=True)
-class Model:
+class RecognitionModel:
     """A speech recognition model."""
 
     name: str
@@ -130,11 +130,11 @@ class Model:
         )
 
 
-MOONSHINE = Model(
+MOONSHINE = RecognitionModel(
     "moonshine", "moonshine", ("en",), "",
     hashlib.sha256("".join(sorted(Moonshine.HASHES.values())).encode()).hexdigest(), 60 << 20,
 )  # fmt: skip
-WHISPER_BASE = Model(
+WHISPER_BASE = RecognitionModel(
     BASE, "whisper", tuple(LANGUAGES), "", _BASE_HASHES["model.bin"], 148 << 20
 )  # fmt: skip
 
@@ -147,7 +147,7 @@ def find_model(
     translate: bool = False,
     words: bool = False,
     fetch: bool = False,
-) -> Model:
+) -> RecognitionModel:
     """The model of a name, or the usual one: Whisper base.
 
     Args:
@@ -182,7 +182,7 @@ def find_model(
     return found
 
 
-def find_verifier(language: str) -> Model:
+def find_verifier(language: str) -> RecognitionModel:
     """The model that checks single takes of a language: the quickest on a few seconds.
 
     Whisper computes half a minute for every take; moonshine needs a third of that.
@@ -193,7 +193,7 @@ def find_verifier(language: str) -> Model:
     return found
 
 
-def _check_language(model: Model, language: str) -> None:
+def _check_language(model: RecognitionModel, language: str) -> None:
     code = language.partition("-")[0].lower()
     if code and code not in model.languages:
         listed = ", ".join(model.languages[:12]) + (", ..." if len(model.languages) > 12 else "")
@@ -203,7 +203,7 @@ def _check_language(model: Model, language: str) -> None:
         )
 
 
-def _find_default(engine: str) -> Model:
+def _find_default(engine: str) -> RecognitionModel:
     """Whisper base: as fast as moonshine on recordings, with fewer wrong words and false stops."""
     if engine == "transformers":
         raise InvalidInputError(
@@ -215,7 +215,7 @@ def _find_default(engine: str) -> Model:
     return MOONSHINE if engine == "moonshine" else WHISPER_BASE
 
 
-def _find_named(name: str, engine: str, fetch: bool) -> Model:
+def _find_named(name: str, engine: str, fetch: bool) -> RecognitionModel:
     plain = name.strip()
     if plain.lower() in ("moonshine", "moonshine-tiny"):
         return MOONSHINE
@@ -283,13 +283,13 @@ def _find_on_hub(name: str, fetch: bool) -> Path:
         ) from error
 
 
-def _inspect_folder(folder: Path, name: str) -> Model:
+def _inspect_folder(folder: Path, name: str) -> RecognitionModel:
     """A model by the files of its folder."""
     config = _read_json(folder / "config.json")
     weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
     if (folder / "model.bin").is_file() and not weights:
         is_multilingual = _count_tokens(folder) >= _MULTILINGUAL_TOKENS
-        return Model(
+        return RecognitionModel(
             name, "whisper", tuple(LANGUAGES) if is_multilingual else ("en",), str(folder),
             _fingerprint([folder / "model.bin", folder / "config.json"]),
             (folder / "model.bin").stat().st_size,
@@ -306,7 +306,7 @@ def _inspect_folder(folder: Path, name: str) -> Model:
             f"{folder} contains a model of type {kind or 'unknown'!r}, not a Whisper",
             hint=Message("Pass a Whisper, or leave {model} out.", model=OptionRef("model")),
         )
-    return Model(
+    return RecognitionModel(
         name, "transformers", _list_languages(folder, config), str(folder),
         _fingerprint([*weights, folder / "config.json"]),
         sum(path.stat().st_size for path in weights),
@@ -352,7 +352,7 @@ def _fingerprint(files: list[Path]) -> str:
     return whole.hexdigest()
 
 
-def _check_installed(model: Model) -> None:
+def _check_installed(model: RecognitionModel) -> None:
     """Name what is missing before hours of work."""
     modules: tuple[str, ...] = {
         "moonshine": Moonshine.modules,

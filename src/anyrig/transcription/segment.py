@@ -54,7 +54,7 @@ class SpeechChunk(NamedTuple):
         return self.start + len(self.samples)
 
 
-class Silence(NamedTuple):
+class SilentStretch(NamedTuple):
     """A stretch in which nobody speaks."""
 
     start: int
@@ -63,7 +63,7 @@ class Silence(NamedTuple):
     """Whether it is a steady noise rather than silence."""
 
 
-def split_speech(blocks: Iterable[Samples]) -> Iterator[SpeechChunk | Silence]:
+def split_speech(blocks: Iterable[Samples]) -> Iterator[SpeechChunk | SilentStretch]:
     """The chunks of a stream and the silence between them, in order and without a gap."""
     splitter = _Splitter()
     for block in blocks:
@@ -89,7 +89,7 @@ class _Splitter:
 
         self._held = np.concatenate([self._held, block])
 
-    def split(self, *, last: bool) -> Iterator[SpeechChunk | Silence]:
+    def split(self, *, last: bool) -> Iterator[SpeechChunk | SilentStretch]:
         """What is certain from the audio so far; all of it at the end."""
         while len(self._held) and (last or len(self._held) >= self._num_needed):
             part = self._split_first(last=last and len(self._held) <= self._num_needed)
@@ -112,7 +112,7 @@ class _Splitter:
         self._held = self._held[count:]
         self._start += count
 
-    def _split_first(self, *, last: bool) -> SpeechChunk | Silence | None:
+    def _split_first(self, *, last: bool) -> SpeechChunk | SilentStretch | None:
         import numpy as np
 
         here = measure_levels(self._held[: self._num_needed])
@@ -121,10 +121,10 @@ class _Splitter:
         places = np.flatnonzero(loud)
         if not len(places):
             stop = len(self._held) if last else (len(here) - _MARGIN) * FRAME
-            return Silence(self._start, self._start + stop, steady)
+            return SilentStretch(self._start, self._start + stop, steady)
         onset = max(0, int(places[0]) - _MARGIN)
         if onset >= _MIN_SILENCE:
-            return Silence(self._start, self._start + onset * FRAME, steady)
+            return SilentStretch(self._start, self._start + onset * FRAME, steady)
         end = self._find_end(here, loud, int(places[0]), last=last)
         if end is None:
             return None

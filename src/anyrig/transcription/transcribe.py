@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from anyrig.audio import SPEECH_RATE
 from anyrig.errors import Message, MissingPackageError
 from anyrig.storage.keys import CacheKey
-from anyrig.transcription.engines import Line, Recording, Task, Transcript, has_cuda
+from anyrig.transcription.engines import Recording, Task, TranscribedLine, Transcript, has_cuda
 from anyrig.transcription.formats import from_json, to_json
 from anyrig.transcription.models import (
     BASE,
     MOONSHINE,
     WHISPER_BASE,
-    Model,
+    RecognitionModel,
     find_model,
     find_verifier,
 )
-from anyrig.transcription.segment import Silence, SpeechChunk, split_speech
+from anyrig.transcription.segment import SilentStretch, SpeechChunk, split_speech
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 
@@ -71,7 +71,7 @@ class TranscriptionOptions:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RecordingProgress:
     done_s: float
     """Of the recording, silence included."""
     whole_s: float | None
@@ -93,7 +93,7 @@ class Gap:
 class ChosenLanguage(NamedTuple):
     """Who transcribes a recording, in which language, and why."""
 
-    model: Model
+    model: RecognitionModel
     code: str
     """Empty: detected for each chunk."""
     reason: str
@@ -112,9 +112,9 @@ class Transcription:
     """Those detected, with their share of what is said."""
     model: str
     engine: str
-    lines: tuple[Line, ...]
+    lines: tuple[TranscribedLine, ...]
     translated: bool = False
-    silences: tuple[Silence, ...] = ()
+    silences: tuple[SilentStretch, ...] = ()
     """Stretches in which nobody speaks, in samples of `SPEECH_RATE`."""
     chunks: tuple[tuple[float, float], ...] = ()
     """What was transcribed, in seconds."""
@@ -129,7 +129,7 @@ class Transcription:
         return " ".join(line.text for line in self.lines)
 
     @property
-    def doubtful(self) -> tuple[Line, ...]:
+    def doubtful(self) -> tuple[TranscribedLine, ...]:
         return tuple(line for line in self.lines if line.doubt)
 
 
@@ -169,7 +169,7 @@ class TakeTranscriber:
 
     def __init__(
         self,
-        model: Model,
+        model: RecognitionModel,
         placements: Sequence[Placement],
         *,
         environment: Mapping[str, str],
@@ -227,11 +227,11 @@ class Transcriber:
         self._place, self._environment, self._folder = place, environment, folder
         self._cache, self._options = cache, options
         self._pools: dict[str, tuple[WorkerPool, int]] = {}
-        self._model: Model | None = None
+        self._model: RecognitionModel | None = None
         if options.model or options.engine or options.language:
             self._model = self._find_model(options.language)
 
-    def _find_model(self, language: str) -> Model:
+    def _find_model(self, language: str) -> RecognitionModel:
         options = self._options
         return find_model(
             options.model, language=language, engine=options.engine, translate=options.translate,
@@ -239,7 +239,7 @@ class Transcriber:
         )  # fmt: skip
 
     def transcribe(
-        self, file: AudioFile, on_progress: Callable[[Progress], None] = lambda _: None
+        self, file: AudioFile, on_progress: Callable[[RecordingProgress], None] = lambda _: None
     ) -> Transcription:
         """All that is said; `on_progress` is called for every chunk, in order."""
         result = _Result(file, on_progress)
@@ -268,8 +268,8 @@ class Transcriber:
     # -- the language ----------------------------------------------------------------------------
 
     def _choose_language(
-        self, parts: Iterator[SpeechChunk | Silence]
-    ) -> tuple[ChosenLanguage, Iterator[SpeechChunk | Silence]]:
+        self, parts: Iterator[SpeechChunk | SilentStretch]
+    ) -> tuple[ChosenLanguage, Iterator[SpeechChunk | SilentStretch]]:
         """Who transcribes, in which language; and all parts, those looked at included."""
         requested, model = self._options.language, self._model
         if requested and model is not None:
@@ -284,7 +284,7 @@ class Transcriber:
             except MissingPackageError as error:
                 fallback = self._find_fallback(error)
                 return ChosenLanguage(fallback, "en", _explain_fallback(error)), parts
-        looked: list[SpeechChunk | Silence] = []
+        looked: list[SpeechChunk | SilentStretch] = []
         first: list[SpeechChunk] = []
         for part in parts:
             looked.append(part)
@@ -303,7 +303,7 @@ class Transcriber:
         code, reason = choose_language(votes)
         return ChosenLanguage(self._model or self._find_model(code), code, reason), everything
 
-    def _find_fallback(self, error: MissingPackageError) -> Model:
+    def _find_fallback(self, error: MissingPackageError) -> RecognitionModel:
         """moonshine, where only that is installed and it can do what is wanted."""
         if self._options.words or self._options.translate:
             raise error
@@ -312,7 +312,11 @@ class Transcriber:
     # -- the chunks ------------------------------------------------------------------------------
 
     def _run(
-        self, parts: Iterator[SpeechChunk | Silence], model: Model, language: str, task: Task
+        self,
+        parts: Iterator[SpeechChunk | SilentStretch],
+        model: RecognitionModel,
+        language: str,
+        task: Task,
     ) -> Iterator[tuple[int, int, Transcript | str, bool]]:
         """Start, end and transcript of each chunk, or why there is none; whether it was cached."""
         waiting: deque[tuple[int, int, Transcript | None]] = deque()
@@ -342,7 +346,7 @@ class Transcriber:
     def _transcribe_missing(
         self,
         missing: Iterator[Recording],
-        model: Model,
+        model: RecognitionModel,
         task: Task,
         save: Callable[[ItemOutcome[Any]], None],
     ) -> Iterator[ItemOutcome[Transcript]]:
@@ -354,7 +358,7 @@ class Transcriber:
                 chain([first], missing), cost=model.estimate_cost, look_ahead=ahead, on_outcome=save
             )
 
-    def _open_pool(self, model: Model, task: Task) -> tuple[WorkerPool, int]:
+    def _open_pool(self, model: RecognitionModel, task: Task) -> tuple[WorkerPool, int]:
         """Workers of a model; one alone to detect the language where another may then be chosen."""
         name, alone = f"{model.name} {model.fingerprint}", False
         if name not in self._pools and task == "language" and self._model is None:
@@ -371,7 +375,7 @@ class Transcriber:
             self._pools[name] = WorkerPool(workers), ahead
         return self._pools[name]
 
-    def _plan_placement(self, model: Model, max_workers: int) -> PlacementPlan:
+    def _plan_placement(self, model: RecognitionModel, max_workers: int) -> PlacementPlan:
         """CTranslate2 uses NVIDIA's GPUs only."""
         if model.engine != "whisper":
             return self._place(model.describe_workload(max_workers))
@@ -387,7 +391,9 @@ class Transcriber:
 
     # -- the cache -------------------------------------------------------------------------------
 
-    def _build_key(self, chunk: SpeechChunk, model: Model, language: str, task: Task) -> str:
+    def _build_key(
+        self, chunk: SpeechChunk, model: RecognitionModel, language: str, task: Task
+    ) -> str:
         audio = (chunk.samples * 32767.0).astype("<i2").tobytes()
         options: dict[str, JsonValue] = {
             "language": language, "task": task, "words": self._options.words
@@ -403,7 +409,7 @@ class Transcriber:
         found = self._cache.get(key)
         return None if found is None else from_json(found.data)
 
-    def _save(self, key: str, made: Transcript, model: Model) -> None:
+    def _save(self, key: str, made: Transcript, model: RecognitionModel) -> None:
         if self._cache is not None:
             data = json.dumps(to_json(made), ensure_ascii=False).encode()
             put = self._cache.replace if self._options.fresh else self._cache.put
@@ -450,23 +456,25 @@ class _Result:
     """A transcription while it grows."""
 
     file: AudioFile
-    on_progress: Callable[[Progress], None]
-    silences: list[Silence] = field(default_factory=list)
+    on_progress: Callable[[RecordingProgress], None]
+    silences: list[SilentStretch] = field(default_factory=list)
     chunks: list[tuple[float, float]] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    lines: list[TranscribedLine] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     spoken_s: dict[str, float] = field(default_factory=dict)
     end: int = 0
     num_cached: int = 0
 
-    def watch(self, parts: Iterator[SpeechChunk | Silence]) -> Iterator[SpeechChunk | Silence]:
+    def watch(
+        self, parts: Iterator[SpeechChunk | SilentStretch]
+    ) -> Iterator[SpeechChunk | SilentStretch]:
         """The same parts; silences and the end are noted on the way."""
         for part in parts:
             self.end = part.end
-            if isinstance(part, Silence):
+            if isinstance(part, SilentStretch):
                 last = self.silences[-1] if self.silences else None
                 if last is not None and last.end == part.start and last.steady == part.steady:
-                    self.silences[-1] = Silence(last.start, part.end, part.steady)
+                    self.silences[-1] = SilentStretch(last.start, part.end, part.steady)
                 else:
                     self.silences.append(part)
             yield part
@@ -490,7 +498,7 @@ class _Result:
                 self.spoken_s[made.language] = self.spoken_s.get(made.language, 0.0) + lasts_s
                 text = line.text
         self.chunks.append((start_s, end_s))
-        self.on_progress(Progress(end_s, self.file.duration_s, text, cached))
+        self.on_progress(RecordingProgress(end_s, self.file.duration_s, text, cached))
 
     def finish(self, language: ChosenLanguage, *, translated: bool) -> Transcription:
         whole_s = sum(self.spoken_s.values())

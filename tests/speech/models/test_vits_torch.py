@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import VitsConfig
 
-from anyrig.speech.models.layers import TensorFormat, Upsample, Weights, draw_normal
+from anyrig.speech.models.layers import NamedTensors, TensorFormat, Upsample, draw_normal
 from anyrig.speech.models.vits import VitsInput, VitsTorch, import_vits_model
 
 SMALL: dict[str, Any] = {
@@ -84,7 +84,9 @@ def test_given_durations_are_kept() -> None:
 @pytest.mark.parametrize(("taps", "stride"), [(16, 8), (4, 2), (20, 10), (12, 6), (11, 5)])
 def test_a_step_up_is_torchs_transposed_convolution(taps: int, stride: int) -> None:
     theirs = torch.nn.ConvTranspose1d(6, 4, taps, stride, padding=(taps - stride) // 2)
-    ours = Upsample(Weights(theirs.state_dict()), TensorFormat(torch.device("cpu")), stride=stride)
+    ours = Upsample(
+        NamedTensors(theirs.state_dict()), TensorFormat(torch.device("cpu")), stride=stride
+    )
     sound = torch.randn(2, 6, 9)
     with torch.no_grad():
         torch.testing.assert_close(ours(sound.transpose(1, 2)), theirs(sound).transpose(1, 2))

@@ -131,7 +131,7 @@ class Kokoro(SpeechEngine):
         self._files = _find_packs(where)
         self._voices = tuple(_build_voice(name) for name in self._files)
         self._packs: dict[str, Samples] = {}
-        self._readers: dict[str, phonemes.Reader] = {}
+        self._readers: dict[str, phonemes.PhonemeReader] = {}
         self._vocabulary = packages.read_table("hibari", "assets/vocab.json")
 
     @classmethod
@@ -178,7 +178,7 @@ class Kokoro(SpeechEngine):
             _build_take([(part, next(results)) for part in parts]) for parts in batches
         )
 
-    def _prepare(self, line: Utterance) -> list[_Part]:
+    def _prepare(self, line: Utterance) -> list[_UtterancePart]:
         weights = _parse_blend(line.voice or voices.choose_voice(self._voices, line).name)
         first = self._find_voice(weights[0][0], line)
         names = [(self._find_voice(name, line).name, weight) for name, weight in weights]
@@ -188,7 +188,7 @@ class Kokoro(SpeechEngine):
             ids, owners = phonemes.encode(words, self._vocabulary)
             if ids:
                 style = self._mix_style(names, len(ids))
-                parts.append(_Part(PhonemeInput(ids, style, line.rate), words, owners))
+                parts.append(_UtterancePart(PhonemeInput(ids, style, line.rate), words, owners))
         if not parts:
             raise UnspeakableTextError(
                 f"nothing to say in {line.text!r}", hint="Use a text with words."
@@ -198,7 +198,7 @@ class Kokoro(SpeechEngine):
     def _find_voice(self, name: str, line: Utterance) -> Voice:
         return voices.choose_voice(self._voices, Utterance(line.text, line.language, name))
 
-    def _open_reader(self, letter: str, language: str) -> phonemes.Reader:
+    def _open_reader(self, letter: str, language: str) -> phonemes.PhonemeReader:
         spoken = LANGUAGES[letter][0]
         key = letter if spoken == "en" else language or spoken
         if key not in self._readers:
@@ -226,15 +226,15 @@ class Kokoro(SpeechEngine):
         return self._packs[name]
 
 
-class _Part(NamedTuple):
+class _UtterancePart(NamedTuple):
     """A part of an utterance, and the words in it."""
 
     inputs: PhonemeInput
-    words: Sequence[phonemes.Word]
+    words: Sequence[phonemes.PronouncedWord]
     owners: list[int]
 
 
-def _build_take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
+def _build_take(parts: Sequence[tuple[_UtterancePart, tuple[Samples, list[int]]]]) -> Take:
     builder = TakeBuilder(UNIT, RATE, KOKORO_EARLY)
     for part, (wave, durations) in parts:
         builder.add(wave, durations, part.words, part.owners)

@@ -246,7 +246,9 @@ class _LoadedVoice:
         return samples, durations
 
 
-def _encode(words: Sequence[phonemes.Word], config: _VoiceConfig) -> tuple[list[int], list[int]]:
+def _encode(
+    words: Sequence[phonemes.PronouncedWord], config: _VoiceConfig
+) -> tuple[list[int], list[int]]:
     """Numbers as Piper sets them, a pad after each; and of each but the ends, its word."""
     pad = config.ids[_PAD]
     ids, owners = [*config.ids[_BEGIN], *pad], []
@@ -267,16 +269,18 @@ def _join_ends(durations: list[int]) -> list[int]:
 class _LetterReader:
     """Reads a text as its letters, for voices trained on them."""
 
-    def read(self, text: str) -> list[phonemes.Word]:
+    def read(self, text: str) -> list[phonemes.PronouncedWord]:
         """Each word as it is written."""
         plain = phonemes.INLINE.sub(r"\1", text).split()
         return [
-            phonemes.Word(word, unicodedata.normalize("NFD", word), index + 1 < len(plain))
+            phonemes.PronouncedWord(
+                word, unicodedata.normalize("NFD", word), index + 1 < len(plain)
+            )
             for index, word in enumerate(plain)
         ]
 
 
-def _open_reader(config: _VoiceConfig) -> phonemes.Reader:
+def _open_reader(config: _VoiceConfig) -> phonemes.PhonemeReader:
     if not config.espeak:
         return _LetterReader()
     from anyrig.speech.phonemes.espeak import Espeak

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.speech.engine import Take, WordTime
-    from anyrig.speech.phonemes import Word
+    from anyrig.speech.phonemes import PronouncedWord
 
 _MARK_PAUSE_S = 0.3
 """Between two parts that are cut at punctuation: hibari makes 0.2 to 0.45 s at a comma."""
@@ -38,7 +38,11 @@ class TakeBuilder:
         self._ends_with_mark = False
 
     def add(
-        self, wave: Samples, durations: Sequence[int], words: Sequence[Word], owners: Sequence[int]
+        self,
+        wave: Samples,
+        durations: Sequence[int],
+        words: Sequence[PronouncedWord],
+        owners: Sequence[int],
     ) -> None:
         """Add a part.
 

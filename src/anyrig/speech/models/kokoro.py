@@ -34,8 +34,8 @@ from anyrig.speech.models.layers import (
     DTYPES,
     Conv,
     HostCopy,
+    NamedTensors,
     TensorFormat,
-    Weights,
     has_triton,
     to_device,
 )
@@ -115,7 +115,7 @@ class KokoroNet:
         )  # there padding costs and a batch gains nothing
         self._block_frames, self._tf32 = block_frames, precision != "fp32"
         self._limit: int = config["plbert"]["max_position_embeddings"]
-        weights, exact = Weights(tensors), TensorFormat(self.device)
+        weights, exact = NamedTensors(tensors), TensorFormat(self.device)
         format = TensorFormat(
             self.device, DTYPES.get(precision, torch.float32),
             has_triton(self.device) if fused is None else fused,
@@ -299,7 +299,7 @@ def _store(
 
 
 class Linear:
-    def __init__(self, weights: Weights, format: TensorFormat) -> None:
+    def __init__(self, weights: NamedTensors, format: TensorFormat) -> None:
         self.weight, bias = format.put(weights.get("weight")), weights.bias()
         self.bias = None if bias is None else format.put(bias)
 
@@ -309,7 +309,7 @@ class Linear:
 
 class _Norm:
     def __init__(
-        self, weights: Weights, format: TensorFormat, eps: float, names: tuple[str, str]
+        self, weights: NamedTensors, format: TensorFormat, eps: float, names: tuple[str, str]
     ) -> None:
         self._scale, self._shift = (format.put(weights.get(name)) for name in names)
         self._eps = eps
@@ -345,7 +345,9 @@ class TextBatch(NamedTuple):
 class Albert:
     """The phoneme encoder: one layer, gone through many times."""
 
-    def __init__(self, weights: Weights, settings: dict[str, Any], format: TensorFormat) -> None:
+    def __init__(
+        self, weights: NamedTensors, settings: dict[str, Any], format: TensorFormat
+    ) -> None:
         eps = settings.get("layer_norm_eps", 1e-12)
         usual = ("weight", "bias")
         embeddings = weights.at("embeddings")
@@ -396,7 +398,7 @@ class TextFeatures(NamedTuple):
 class TextPart:
     """The encoders of text and the predictor of durations."""
 
-    def __init__(self, weights: Weights, config: dict[str, Any], format: TensorFormat) -> None:
+    def __init__(self, weights: NamedTensors, config: dict[str, Any], format: TensorFormat) -> None:
         predictor, sound = weights.at("predictor"), weights.at("text_encoder")
         self._albert = Albert(weights.at("bert"), config["plbert"], format)
         self._into = Linear(weights.at("bert_encoder"), format)

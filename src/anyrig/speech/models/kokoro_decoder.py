@@ -21,10 +21,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from anyrig.speech.models.layers import (
     Conv,
+    NamedTensors,
     PaddingMask,
     TensorFormat,
     Upsample,
-    Weights,
     draw_normal,
     expand_ranges,
     to_device,
@@ -49,7 +49,7 @@ class Extent(NamedTuple):
 class Adain:
     """A norm over a row's time, whose scale and shift come from the style."""
 
-    def __init__(self, weights: Weights, format: TensorFormat, pad: int = 0) -> None:
+    def __init__(self, weights: NamedTensors, format: TensorFormat, pad: int = 0) -> None:
         features = weights.get("fc.weight"), weights.get("fc.bias")
         size = features[0].shape[0] // 2
         own = [weights.get(f"norm.{n}") if f"norm.{n}" in weights else None
@@ -129,7 +129,9 @@ class SnakeBlock:
     none is added inside, and `bias` is what the block's output lacks.
     """
 
-    def __init__(self, weights: Weights, dilations: Sequence[int], format: TensorFormat) -> None:
+    def __init__(
+        self, weights: NamedTensors, dilations: Sequence[int], format: TensorFormat
+    ) -> None:
         self._rounds = []
         self._snake = _fused_snake if format.fused else _snake
         for number, dilation in enumerate(dilations):
@@ -159,7 +161,9 @@ class ResBlock:
     Channels are filled up with zeros to a multiple of eight, which the fast kernels ask for.
     """
 
-    def __init__(self, weights: Weights, format: TensorFormat, *, doubles: bool = False) -> None:
+    def __init__(
+        self, weights: NamedTensors, format: TensorFormat, *, doubles: bool = False
+    ) -> None:
         first = weights.at("conv1").weight()
         self.pad = -first.shape[1] % 8
         self.doubles = doubles
@@ -222,7 +226,7 @@ class TransformShape(NamedTuple):
 class HarmonicSource:
     """A sum of harmonics of the pitch, and noise where there is none."""
 
-    def __init__(self, weights: Weights, shape: TransformShape, format: TensorFormat) -> None:
+    def __init__(self, weights: NamedTensors, shape: TransformShape, format: TensorFormat) -> None:
         mix = weights.at("l_linear")
         self._mix: list[float] = mix.get("weight")[0].tolist()
         self._bias = float(mix.get("bias")[0])
@@ -335,7 +339,7 @@ class Transform:
 class Lstm:
     """A layer that reads both ways, over rows of unequal length, the longest first."""
 
-    def __init__(self, weights: Weights, format: TensorFormat) -> None:
+    def __init__(self, weights: NamedTensors, format: TensorFormat) -> None:
         size, hidden = weights.get("weight_ih_l0").shape[1], weights.get("weight_hh_l0").shape[1]
         self._net = nn.LSTM(size, hidden, batch_first=True, bidirectional=True)
         self._net.load_state_dict({name: weights.get(name) for name in self._net.state_dict()})
@@ -382,7 +386,7 @@ class FrameRows:
 class Curves:
     """Pitch and loudness of each half frame, in fp32."""
 
-    def __init__(self, weights: Weights, format: TensorFormat) -> None:
+    def __init__(self, weights: NamedTensors, format: TensorFormat) -> None:
         self._shared = Lstm(weights.at("shared"), format)
         self._blocks = [
             [ResBlock(weights.at(name, n), format, doubles=n == 1) for n in range(3)]
@@ -418,7 +422,7 @@ class Curves:
 class KokoroDecoder:
     """From features of each frame to those of the generator."""
 
-    def __init__(self, weights: Weights, format: TensorFormat) -> None:
+    def __init__(self, weights: NamedTensors, format: TensorFormat) -> None:
         self._format = format
         self._curve_convs = [
             (layer.weight().to(format.device), layer.get("bias").to(format.device))
@@ -472,7 +476,9 @@ class _UpsampleStage(NamedTuple):
 class WaveGenerator:
     """From half frames and pitch to samples."""
 
-    def __init__(self, weights: Weights, settings: dict[str, Any], format: TensorFormat) -> None:
+    def __init__(
+        self, weights: NamedTensors, settings: dict[str, Any], format: TensorFormat
+    ) -> None:
         rates, size = settings["upsample_rates"], settings["gen_istft_n_fft"]
         self._format, self._rates = format, list(rates)
         self.hop: int = settings["gen_istft_hop_size"]
@@ -487,7 +493,9 @@ class WaveGenerator:
             F.pad(last.get("bias"), (0, self._fill)), format,
         )  # fmt: skip
 
-    def _stage(self, weights: Weights, settings: dict[str, Any], number: int) -> _UpsampleStage:
+    def _stage(
+        self, weights: NamedTensors, settings: dict[str, Any], number: int
+    ) -> _UpsampleStage:
         kinds = settings["resblock_dilation_sizes"]
         follow = math.prod(self._rates[number + 1 :])
         hidden = weights.at("noise_convs", number)

@@ -29,14 +29,14 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _BITS = 0xFFFFFFFF
 
 
-class Weights:
+class NamedTensors:
     """Tensors by name, under a prefix, with weight norm undone."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor], prefix: str = "") -> None:
         self._tensors, self._prefix = tensors, prefix
 
-    def at(self, *names: str | int) -> Weights:
-        return Weights(self._tensors, self._prefix + "".join(f"{name}." for name in names))
+    def at(self, *names: str | int) -> NamedTensors:
+        return NamedTensors(self._tensors, self._prefix + "".join(f"{name}." for name in names))
 
     def __contains__(self, name: str) -> bool:
         return self._prefix + name in self._tensors
@@ -128,7 +128,7 @@ class Conv:
 
     @classmethod
     def of(
-        cls, weights: Weights, format: TensorFormat, *, dilation: int = 1, scale: float = 1.0
+        cls, weights: NamedTensors, format: TensorFormat, *, dilation: int = 1, scale: float = 1.0
     ) -> Conv:
         """One that keeps the length; `scale` is of its input."""
         return cls(weights.weight() * scale, weights.bias(), format, dilation=dilation)
@@ -154,7 +154,7 @@ class Upsample:
     """A transposed convolution that makes `stride` times as many steps, phase by phase."""
 
     def __init__(
-        self, weights: Weights, format: TensorFormat, *, stride: int, scale: float = 1.0
+        self, weights: NamedTensors, format: TensorFormat, *, stride: int, scale: float = 1.0
     ) -> None:
         weight, bias = weights.weight() * scale, weights.bias()
         self.stride = stride

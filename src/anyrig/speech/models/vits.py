@@ -27,8 +27,8 @@ from anyrig.devices.machine import Precision
 from anyrig.speech.models.layers import (
     DTYPES,
     HostCopy,
+    NamedTensors,
     TensorFormat,
-    Weights,
     draw_normal,
     has_triton,
     to_device,
@@ -101,9 +101,9 @@ class VitsTorch:
         self._one_by_one = block_frames == 1
         state = model.state_dict()
         dtype = DTYPES.get(precision, torch.float32)
-        self._flow = CouplingFlow(Weights(state).at("flow"), config, TensorFormat(self.device))
+        self._flow = CouplingFlow(NamedTensors(state).at("flow"), config, TensorFormat(self.device))
         self._vocoder = Vocoder(
-            Weights(state).at("decoder"),
+            NamedTensors(state).at("decoder"),
             config,
             TensorFormat(self.device, dtype, has_triton(self.device) if fused is None else fused),
         )

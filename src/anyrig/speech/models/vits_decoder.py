@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from anyrig.speech.models.layers import (
     Conv,
+    NamedTensors,
     PaddingMask,
     TensorFormat,
     Upsample,
-    Weights,
     expand_ranges,
     to_device,
 )
@@ -122,7 +122,7 @@ def _fill_lanes(
 class CouplingFlow:
     """The coupling layers backwards: from the prior of the text to the latents of the vocoder."""
 
-    def __init__(self, weights: Weights, config: Any, format: TensorFormat) -> None:
+    def __init__(self, weights: NamedTensors, config: Any, format: TensorFormat) -> None:
         self._layers = [
             _Coupling(weights.at("flows", number), config, format)
             for number in range(config.prior_encoder_num_flows)
@@ -141,7 +141,7 @@ class CouplingFlow:
 class _Coupling:
     """Half of the channels predict what is subtracted from the others."""
 
-    def __init__(self, weights: Weights, config: Any, format: TensorFormat) -> None:
+    def __init__(self, weights: NamedTensors, config: Any, format: TensorFormat) -> None:
         net = weights.at("wavenet")
         self._half, self._hidden = config.flow_size // 2, config.hidden_size
         self._pre = Conv.of(weights.at("conv_pre"), format)
@@ -203,7 +203,7 @@ class Vocoder:
         format: where it runs and in which format.
     """
 
-    def __init__(self, weights: Weights, config: Any, format: TensorFormat) -> None:
+    def __init__(self, weights: NamedTensors, config: Any, format: TensorFormat) -> None:
         self._slope = config.leaky_relu_slope
         self._format = format
         self._pre = Conv.of(weights.at("conv_pre"), format)
@@ -280,7 +280,7 @@ class Vocoder:
         return x
 
 
-def _build_stages(weights: Weights, config: Any, format: TensorFormat) -> list[Stage]:
+def _build_stages(weights: NamedTensors, config: Any, format: TensorFormat) -> list[Stage]:
     stages: list[Stage] = []
     rate, num = 1, len(config.resblock_kernel_sizes)
     for number, stride in enumerate(config.upsample_rates):
@@ -299,7 +299,7 @@ def _build_stages(weights: Weights, config: Any, format: TensorFormat) -> list[S
 
 
 def _build_block(
-    weights: Weights, dilations: Sequence[int], format: TensorFormat
+    weights: NamedTensors, dilations: Sequence[int], format: TensorFormat
 ) -> list[tuple[Conv, Conv]]:
     return [
         (

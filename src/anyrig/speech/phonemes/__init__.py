@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 INLINE = re.compile(r"\[\[(.+?)\]\]")
 
 
-class Word(NamedTuple):
+class PronouncedWord(NamedTuple):
     """A word and how it is said; punctuation is a word without letters."""
 
     text: str
@@ -37,10 +37,10 @@ def has_espeak() -> bool:
     return all(find_spec(name) is not None for name in ("espeakng_loader", "phonemizer"))
 
 
-class Reader(Protocol):
+class PhonemeReader(Protocol):
     """Something that knows how a text is said."""
 
-    def read(self, text: str) -> list[Word]:
+    def read(self, text: str) -> list[PronouncedWord]:
         """Its words with their phonemes."""
 
 
@@ -94,7 +94,7 @@ class EncodedWords(NamedTuple):
     """For each id, the index of its word."""
 
 
-def encode(words: Sequence[Word], vocabulary: dict[str, int]) -> EncodedWords:
+def encode(words: Sequence[PronouncedWord], vocabulary: dict[str, int]) -> EncodedWords:
     """The phonemes of words as numbers; those that the model does not have are left out."""
     ids, owners, unknown = [], [], set()
     for index, word in enumerate(words):
@@ -113,7 +113,9 @@ def encode(words: Sequence[Word], vocabulary: dict[str, int]) -> EncodedWords:
     return EncodedWords(ids, owners)
 
 
-def split_words(words: Sequence[Word], max_phonemes: int) -> Iterator[Sequence[Word]]:
+def split_words(
+    words: Sequence[PronouncedWord], max_phonemes: int
+) -> Iterator[Sequence[PronouncedWord]]:
     """Words in as few parts as keep a limit, of about one length, cut after punctuation where
     there is some. A word alone may exceed the limit.
     """
@@ -128,7 +130,7 @@ def split_words(words: Sequence[Word], max_phonemes: int) -> Iterator[Sequence[W
 
 
 def _find_cut(
-    words: Sequence[Word], lengths: Sequence[int], start: int, limit: int, wanted: float
+    words: Sequence[PronouncedWord], lengths: Sequence[int], start: int, limit: int, wanted: float
 ) -> int:
     """Where a part that begins at `start` ends: near the wanted length, below the limit."""
     ends: list[tuple[float, int]] = []

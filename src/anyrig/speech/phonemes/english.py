@@ -15,7 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.speech.phonemes import INLINE, Word, from_ipa, tables
+from anyrig.speech.phonemes import INLINE, PronouncedWord, from_ipa, tables
 from anyrig.speech.phonemes.homographs import resolve
 from anyrig.speech.phonemes.names import find_name
 
@@ -39,12 +39,12 @@ class EnglishReader:
         self._unknown_words: Any = None
         self._g2p = _build_g2p(british, self._read_unknown)
 
-    def read(self, text: str) -> list[Word]:
+    def read(self, text: str) -> list[PronouncedWord]:
         """Its words with their phonemes."""
         tokens = self._g2p.tokenize(self._mark_ipa(text.translate(_PLAIN)))
         self._apply_readings(tokens)
         tokens = self._g2p.phonemize_tokens(tokens)
-        return [Word(t.text, t.phonemes or "", bool(t.whitespace)) for t in tokens]
+        return [PronouncedWord(t.text, t.phonemes or "", bool(t.whitespace)) for t in tokens]
 
     def _apply_readings(self, tokens: Sequence[Any]) -> None:
         """Names and homographs, before hibari's own rules."""

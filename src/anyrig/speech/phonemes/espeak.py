@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from anyrig.errors import MissingPackageError
 from anyrig.install import format_install
-from anyrig.speech.phonemes import INLINE, Word
+from anyrig.speech.phonemes import INLINE, PronouncedWord
 
 INSTALL = format_install("anyrig[espeak]")
 TIE = "^"
@@ -62,9 +62,9 @@ class Espeak:
         self._map_phonemes, self._map_inline = map_phonemes, map_inline
         self._english = language.startswith("en")
 
-    def read(self, text: str) -> list[Word]:
+    def read(self, text: str) -> list[PronouncedWord]:
         """Its words with their phonemes."""
-        words: list[Word] = []
+        words: list[PronouncedWord] = []
         last = 0
         if self._english:
             text = _SPELT_A.sub("[[ˈeɪ]]", text)
@@ -72,22 +72,22 @@ class Espeak:
             words += self._plain(text[last : match.start()])
             ipa = match.group(1).strip()
             follows = text[match.end() : match.end() + 1].isspace()
-            words.append(Word(ipa, self._map_inline(ipa.strip("/")), follows))
+            words.append(PronouncedWord(ipa, self._map_inline(ipa.strip("/")), follows))
             last = match.end()
         return words + self._plain(text[last:])
 
-    def _plain(self, text: str) -> list[Word]:
+    def _plain(self, text: str) -> list[PronouncedWord]:
         written = text.split()
         if not written:
             return []
         spoken = self._backend.phonemize([" ".join(written)], strip=True)[0].split()
-        words: list[Word] = []
+        words: list[PronouncedWord] = []
         for index, (before, chunk) in enumerate(_paired(written, spoken)):
             follows = index + 1 < len(spoken) or text[-1:].isspace()
             words += self._split(before, chunk, follows)
         return words
 
-    def _split(self, written: str, chunk: str, follows: bool) -> list[Word]:
+    def _split(self, written: str, chunk: str, follows: bool) -> list[PronouncedWord]:
         """A word and the punctuation around it."""
         found = _TAIL.match(chunk)
         assert found is not None
@@ -95,7 +95,7 @@ class Espeak:
         parts = [("", head), (written.strip(_MARKS), core), ("", tail)]
         kept = [(name, signs) for name, signs in parts if signs]
         return [
-            Word(
+            PronouncedWord(
                 name,
                 self._map_phonemes(signs) if name or signs is core else signs,
                 last and follows,

@@ -71,7 +71,7 @@ _MIN_NAME = 4
 _VOWEL_SOUNDS = "aeiouyøœɔəɛɑ"
 
 
-class _Piece(NamedTuple):
+class _FrenchWord(NamedTuple):
     """A written word: what was elided before it, and the rest."""
 
     elided: str
@@ -92,15 +92,15 @@ class FrenchRules:
             self._read_piece(pieces, index, alone=len(words) == 1) for index in range(len(pieces))
         ]
 
-    def _split(self, word: str) -> _Piece:
+    def _split(self, word: str) -> _FrenchWord:
         plain = word.rstrip("-").rstrip("'")
         hyphen = word.endswith("-")
         before, apostrophe, after = plain.partition("'")
         if apostrophe and after and before.lower() in _ELIDED and plain.lower() not in _WORDS:
-            return _Piece(_ELIDED[before.lower()], after, hyphen)
-        return _Piece("", plain, hyphen)
+            return _FrenchWord(_ELIDED[before.lower()], after, hyphen)
+        return _FrenchWord("", plain, hyphen)
 
-    def _read_piece(self, pieces: Sequence[_Piece], index: int, *, alone: bool) -> str:
+    def _read_piece(self, pieces: Sequence[_FrenchWord], index: int, *, alone: bool) -> str:
         piece = pieces[index]
         word = piece.core.lower()
         after = pieces[index + 1] if index + 1 < len(pieces) else None
@@ -133,7 +133,9 @@ _DETERMINERS = frozenset(
 _UNITS = frozenset("et deux trois quatre cinq six sept huit neuf".split())
 
 
-def _adapt_number(word: str, sounds: str, before: _Piece | None, after: _Piece | None) -> str:
+def _adapt_number(
+    word: str, sounds: str, before: _FrenchWord | None, after: _FrenchWord | None
+) -> str:
     """How a numeral ends before another word."""
     if after is None:
         return sounds
@@ -151,11 +153,11 @@ def _adapt_number(word: str, sounds: str, before: _Piece | None, after: _Piece |
     return sounds
 
 
-def _is_quatre(piece: _Piece | None) -> bool:
+def _is_quatre(piece: _FrenchWord | None) -> bool:
     return piece is not None and piece.core.lower() == "quatre"
 
 
-def _find_liaison(piece: _Piece, after: _Piece | None) -> str:
+def _find_liaison(piece: _FrenchWord, after: _FrenchWord | None) -> str:
     """The consonant that is heard between two words; empty for none."""
     if after is None or after.elided or not _starts_with_vowel(after):
         return ""
@@ -177,7 +179,7 @@ def _find_liaison(piece: _Piece, after: _Piece | None) -> str:
     return ""
 
 
-def _starts_with_vowel(piece: _Piece) -> bool:
+def _starts_with_vowel(piece: _FrenchWord) -> bool:
     word = piece.core.lower()
     if word.startswith(_ASPIRATED):
         return False

@@ -35,7 +35,7 @@ _NEAR = 7
 """Words to either side that show what a text is about."""
 
 
-class Rule(NamedTuple):
+class WordRule(NamedTuple):
     """How a word is read if all its conditions hold."""
 
     reading: str
@@ -84,98 +84,108 @@ _PAST = "yesterday ago last once earlier before previously already had"
 _HABITS = "every each always often usually daily sometimes weekly nightly regularly rarely seldom"
 _HAVE = "have has had 've having be is are was were been being 's is get got well widely"
 
-RULES: Mapping[str, tuple[Rule, ...]] = {
+RULES: Mapping[str, tuple[WordRule, ...]] = {
     "lead": (
-        Rule("NN", before=_NOT_LEAD),
-        Rule("led", near=_METAL, tags="NN JJ VBD VBN"),
-        Rule("led", before="of with", near=_METAL),
-        Rule("led", before="of", near=_AMOUNTS),
-        Rule("led", after="pipe pipes paint poisoning bullet bullets weight weights"),
+        WordRule("NN", before=_NOT_LEAD),
+        WordRule("led", near=_METAL, tags="NN JJ VBD VBN"),
+        WordRule("led", before="of with", near=_METAL),
+        WordRule("led", before="of", near=_AMOUNTS),
+        WordRule("led", after="pipe pipes paint poisoning bullet bullets weight weights"),
     ),
     "wound": (
-        Rule("VBN", before="was were is been be being", after="up down around round tightly into"),
-        Rule("VB", before="to will would could can may might not n't did do does"),
-        Rule("NN", tags_before="DT PRP$ JJ CD"),
-        Rule("VBD", after=_ROADS, tags_before="N PRP W"),
+        WordRule(
+            "VBN", before="was were is been be being", after="up down around round tightly into"
+        ),
+        WordRule("VB", before="to will would could can may might not n't did do does"),
+        WordRule("NN", tags_before="DT PRP$ JJ CD"),
+        WordRule("VBD", after=_ROADS, tags_before="N PRP W"),
     ),
     "tear": (
-        Rule("VB", before="and", near="wear"),
-        Rule("NN", near=_EYES, tags="N"),
-        Rule("VB", near=_CLOTH),
-        Rule("VB", after="in"),
+        WordRule("VB", before="and", near="wear"),
+        WordRule("NN", near=_EYES, tags="N"),
+        WordRule("VB", near=_CLOTH),
+        WordRule("VB", after="in"),
     ),
-    "tears": (Rule("VBZ", near=_CLOTH, tags_before="N PRP"),),
+    "tears": (WordRule("VBZ", near=_CLOTH, tags_before="N PRP"),),
     "bow": (
-        Rule("bough", near=_SHIPS),
-        Rule("bough", before="a", near="take took takes taking taken actor actors curtain"),
-        Rule("beau", tags_before="DT PRP$ JJ"),
-        Rule("bough", tags_before="TO MD NNS PRP"),
+        WordRule("bough", near=_SHIPS),
+        WordRule("bough", before="a", near="take took takes taking taken actor actors curtain"),
+        WordRule("beau", tags_before="DT PRP$ JJ"),
+        WordRule("bough", tags_before="TO MD NNS PRP"),
     ),
     "row": (
-        Rule("/ˈɹaʊ/", before=_QUARRELS),
-        Rule("/ˈɹaʊ/", after="about over between with", near="had have has having started money"),
+        WordRule("/ˈɹaʊ/", before=_QUARRELS),
+        WordRule(
+            "/ˈɹaʊ/", after="about over between with", near="had have has having started money"
+        ),
     ),
     "resume": (
-        Rule("/ˈrɛzəˌmeɪ/", tags_before="DT PRP$ JJ"),
-        Rule("/ˈrɛzəˌmeɪ/", near=_JOBS, tags="N"),
-        Rule("/ˈrɛzəˌmeɪ/", before=_PAPERS),
+        WordRule("/ˈrɛzəˌmeɪ/", tags_before="DT PRP$ JJ"),
+        WordRule("/ˈrɛzəˌmeɪ/", near=_JOBS, tags="N"),
+        WordRule("/ˈrɛzəˌmeɪ/", before=_PAPERS),
     ),
     "read": (
-        Rule("VB", before="to will would can could shall should may might must do does did not"),
-        Rule("VBN", before=_HAVE),
-        Rule("VBD", before="he she it"),
-        Rule("VB", near=_HABITS),
-        Rule("VBD", near=_PAST),
-        Rule("VBN", before="you", near="have had"),
+        WordRule(
+            "VB", before="to will would can could shall should may might must do does did not"
+        ),
+        WordRule("VBN", before=_HAVE),
+        WordRule("VBD", before="he she it"),
+        WordRule("VB", near=_HABITS),
+        WordRule("VBD", near=_PAST),
+        WordRule("VBN", before="you", near="have had"),
     ),
     "does": (
-        Rule("doze", near=_DEER, tags_before="CD DT JJ IN"),
+        WordRule("doze", near=_DEER, tags_before="CD DT JJ IN"),
     ),
     "sow": (
-        Rule("NN", tags_before="DT PRP$ JJ", near=_PIGS),
-        Rule("NN", before="the a"),
-        Rule("VB", tags_before="N PRP MD TO"),
+        WordRule("NN", tags_before="DT PRP$ JJ", near=_PIGS),
+        WordRule("NN", before="the a"),
+        WordRule("VB", tags_before="N PRP MD TO"),
     ),
-    "sewer": (Rule("sower", near=_SEWING),),
+    "sewer": (WordRule("sower", near=_SEWING),),
     "bass": (
-        Rule("NN", near=_FISH),
-        Rule("NN", before="sea striped black largemouth smallmouth"),
-        Rule("base"),
+        WordRule("NN", near=_FISH),
+        WordRule("NN", before="sea striped black largemouth smallmouth"),
+        WordRule("base"),
     ),
     "dove": (
-        Rule("VBD", after="into in off for under down through from to deep headfirst behind",
+        WordRule("VBD", after="into in off for under down through from to deep headfirst behind",
              tags_before="N PRP W"),
     ),
     "minute": (
-        Rule("JJ", after=_TINY),
-        Rule("JJ", tags_before="VB", tags_after="NNS"),
-        Rule("JJ", before="with", tags_after="NNS"),
+        WordRule("JJ", after=_TINY),
+        WordRule("JJ", tags_before="VB", tags_after="NNS"),
+        WordRule("JJ", before="with", tags_after="NNS"),
     ),
     "conduct": (
-        Rule("VB", after="electricity heat business research experiments interviews tests surveys"),
+        WordRule(
+            "VB", after="electricity heat business research experiments interviews tests surveys"
+        ),
     ),
     "invalid": (
-        Rule("NN", after=_KIN),
-        Rule("NN", before="old poor elderly chronic bedridden helpless an the this that",
+        WordRule("NN", after=_KIN),
+        WordRule("NN", before="old poor elderly chronic bedridden helpless an the this that",
              tags_after="V MD IN . RB"),
-        Rule("NN", tags_before="DT JJ", near="chair bed wheelchair nurse nursed"),
+        WordRule("NN", tags_before="DT JJ", near="chair bed wheelchair nurse nursed"),
     ),
-    "crooked": (Rule("JJ"),),
+    "crooked": (WordRule("JJ"),),
     "learned": (
-        Rule("JJ", before="a the this that my your his her our their most very",
+        WordRule("JJ", before="a the this that my your his her our their most very",
              tags_after="NN"),
     ),
     "aged": (
-        Rule("/ˈeɪdʒɪd/", after=_KIN + " man woman men women people couple face hands"),
-        Rule("/ˈeɪdʒɪd/", before="the", tags_after=". V CC"),
+        WordRule("/ˈeɪdʒɪd/", after=_KIN + " man woman men women people couple face hands"),
+        WordRule("/ˈeɪdʒɪd/", before="the", tags_after=". V CC"),
     ),
     "blessed": (
-        Rule("/ˈblɛsɪd/", before="the every this that", tags_after="N"),
+        WordRule("/ˈblɛsɪd/", before="the every this that", tags_after="N"),
     ),
     "axes": (
-        Rule("VBZ", near="wood chop chopped trees swords spears hammers shields saws woodcutters"),
+        WordRule(
+            "VBZ", near="wood chop chopped trees swords spears hammers shields saws woodcutters"
+        ),
     ),
-    "job": (Rule("/ˈdʒoʊb/", before="of", near="book bible patience prophet sufferings"),),
+    "job": (WordRule("/ˈdʒoʊb/", before="of", near="book bible patience prophet sufferings"),),
 }  # fmt: skip
 
 _CITIES = {"Nice": "/ˈniːs/", "Reading": "/ˈrɛdɪŋ/"}
@@ -236,7 +246,7 @@ def _is_capital(text: str) -> bool:
     return text[:1].isupper() and len(text.rstrip(".")) == 1
 
 
-def _holds(rule: Rule, tokens: Sequence[Token], words: Sequence[str], index: int) -> bool:
+def _holds(rule: WordRule, tokens: Sequence[Token], words: Sequence[str], index: int) -> bool:
     near = {*words[max(0, index - _NEAR) : index], *words[index + 1 : index + 1 + _NEAR]}
     return (
         (not rule.before or _get(words, index - 1) in rule.before.split())

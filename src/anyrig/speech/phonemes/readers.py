@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from anyrig.speech.phonemes import Reader, french_words, has_espeak
+from anyrig.speech.phonemes import PhonemeReader, french_words, has_espeak
 from anyrig.speech.phonemes.spelling import ReadClause, SpellingReader
 
 _RULES_ONLY = ("es", "it", "pt")
@@ -31,7 +31,7 @@ def can_read(language: str, folder: Path | None) -> bool:
     return language == "fr" and (french_words.find_file(folder) is not None or has_espeak())
 
 
-def open_reader(language: str, folder: Path | None, *, use_espeak: bool = False) -> Reader:
+def open_reader(language: str, folder: Path | None, *, use_espeak: bool = False) -> PhonemeReader:
     """A reader of Spanish, French, Italian or Portuguese.
 
     Args:
@@ -66,7 +66,7 @@ def _load_rules(base: str, language: str, folder: Path | None) -> ReadClause:
     return french.FrenchRules(french_words.FrenchWords(path)).read_clause
 
 
-def _open_espeak(name: str) -> Reader:
+def _open_espeak(name: str) -> PhonemeReader:
     from anyrig.speech.phonemes.espeak import Espeak
 
     inline: Callable[[str], str] = partial(_map_signs, tie="͡")

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from anyrig.speech.phonemes import INLINE, Word
+from anyrig.speech.phonemes import INLINE, PronouncedWord
 from anyrig.speech.phonemes.letters import spell_ipa
 
 ReadClause = Callable[[Sequence[str]], Sequence[str]]
@@ -40,7 +40,7 @@ _LETTERS = re.compile("[B-DF-HJ-NP-TV-XZ]{1,5}")
 
 
 @dataclass
-class _Token:
+class _SpellingToken:
     """A stretch of text: words that are read together, or something whose phonemes are known."""
 
     text: str
@@ -67,11 +67,11 @@ class SpellingReader:
     ) -> None:
         self._read_clause, self._language, self._from_ipa = read_clause, language, from_ipa
 
-    def read(self, text: str) -> list[Word]:
+    def read(self, text: str) -> list[PronouncedWord]:
         """Its words with their phonemes."""
         tokens = self._tokenize(unicodedata.normalize("NFC", text))
-        words: list[Word] = []
-        clause: list[_Token] = []
+        words: list[PronouncedWord] = []
+        clause: list[_SpellingToken] = []
         for token in tokens:
             clause.append(token)
             if token.pause:
@@ -79,7 +79,7 @@ class SpellingReader:
                 clause = []
         return words + self._read_tokens(clause)
 
-    def _tokenize(self, text: str) -> list[_Token]:
+    def _tokenize(self, text: str) -> list[_SpellingToken]:
         tokens = []
         for match in _TOKEN.finditer(text):
             space = text[match.end() : match.end() + 1].isspace()
@@ -90,22 +90,22 @@ class SpellingReader:
                 tokens[-1].space = True
         return tokens
 
-    def _build_token(self, match: re.Match[str], space: bool) -> _Token | None:
+    def _build_token(self, match: re.Match[str], space: bool) -> _SpellingToken | None:
         if match[1]:
             ipa = match[1].strip()
-            return _Token(ipa, [""], self._from_ipa(ipa.strip("/")), False, space)
+            return _SpellingToken(ipa, [""], self._from_ipa(ipa.strip("/")), False, space)
         if match["number"]:
-            return _Token(match[0], self._spell_number(match), "", False, space, " ")
+            return _SpellingToken(match[0], self._spell_number(match), "", False, space, " ")
         if _LETTERS.fullmatch(match["word"] or ""):
             sounds = self._from_ipa(_stress_vowels(spell_ipa(match["word"], self._language)))
-            return _Token(match[0], [""], sounds, False, space)
+            return _SpellingToken(match[0], [""], sounds, False, space)
         if match["word"]:
             plain = match["word"].replace("’", "'")
-            return _Token(match[0], re.findall("[^-]+-?", plain), "", False, space)
+            return _SpellingToken(match[0], re.findall("[^-]+-?", plain), "", False, space)
         if match["mark"] in _SILENT_MARKS:
             return None
         mark = _MARKS.get(match["mark"], match["mark"])
-        return _Token(match["mark"], [], mark, True, space)
+        return _SpellingToken(match["mark"], [], mark, True, space)
 
     def _spell_number(self, match: re.Match[str]) -> list[str]:
         from num2words import num2words
@@ -125,12 +125,12 @@ class SpellingReader:
             spoken += f" {_PER_CENT[self._language]}"
         return re.findall(r"[^\W\d_]+", spoken)
 
-    def _read_tokens(self, tokens: Sequence[_Token]) -> list[Word]:
+    def _read_tokens(self, tokens: Sequence[_SpellingToken]) -> list[PronouncedWord]:
         sounds = iter(self._read_clause([word for token in tokens for word in token.words]))
         words = []
         for token in tokens:
             said = token.joint.join([next(sounds) for _ in token.words])
-            words.append(Word(token.text, token.phonemes or said, token.space))
+            words.append(PronouncedWord(token.text, token.phonemes or said, token.space))
         return words
 
 

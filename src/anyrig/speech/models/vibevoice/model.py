@@ -180,7 +180,7 @@ class LanguageLayer:
     down: Tensor
 
 
-class LanguageModel:
+class SpeechLanguageModel:
     """Layers of Qwen2, with their keys and values in buffers that never move.
 
     A row is a sequence of its own length. A step takes a few inputs of every row; keys and values
@@ -503,7 +503,7 @@ class VibeVoiceModel:
         self.device, self.dtype = weights.device, weights.dtype
         inner = weights.under("model")
         self.embedding = inner["language_model.embed_tokens.weight"]
-        self.language = LanguageModel(shape.text, inner.under("language_model"))
+        self.language = SpeechLanguageModel(shape.text, inner.under("language_model"))
         self.head = DiffusionHead(shape.head, inner.under("diffusion_head"), num_steps)
         self.decoder = CodecDecoder(shape.acoustic, inner.under("audio_tower.decoder"))
         self.semantic_encoder = CodecEncoder(

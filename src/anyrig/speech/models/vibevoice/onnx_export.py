@@ -34,7 +34,7 @@ from anyrig.speech.models.vibevoice.checkpoint import read_config
 from anyrig.speech.models.vibevoice.codec import LazyWeights
 from anyrig.speech.models.vibevoice.model import (
     DiffusionHead,
-    LanguageModel,
+    SpeechLanguageModel,
     open_weights,
     run_mlp,
 )
@@ -69,7 +69,7 @@ class _LanguageStep(nn.Module):
     """
 
     def __init__(
-        self, language: LanguageModel, finish: Callable[[Tensor], tuple[Tensor, ...]]
+        self, language: SpeechLanguageModel, finish: Callable[[Tensor], tuple[Tensor, ...]]
     ) -> None:
         super().__init__()
         self.language, self.finish = language, finish
@@ -160,11 +160,11 @@ def build_part(name: str, shape: RealtimeShape, weights: LazyWeights) -> GraphPa
     rows, steps = 2, 3
     if name == "text":
         kind = inner["tts_input_types.weight"][TEXT]
-        language = LanguageModel(shape.text, inner.under("language_model"), norm=False)
+        language = SpeechLanguageModel(shape.text, inner.under("language_model"), norm=False)
         return _build_language(language, lambda x: (x + kind,), ("speech_inputs",))
     if name == "speech":
         end = EndClassifier(weights.under("tts_eos_classifier"))
-        language = LanguageModel(shape.speech, inner.under("tts_language_model"))
+        language = SpeechLanguageModel(shape.speech, inner.under("tts_language_model"))
         return _build_language(language, lambda x: (x, end(x)), ("hidden", "end"))
     if name == "frame":
         frames = FrameDecoder(shape, inner)
@@ -188,7 +188,9 @@ def build_part(name: str, shape: RealtimeShape, weights: LazyWeights) -> GraphPa
 
 
 def _build_language(
-    language: LanguageModel, finish: Callable[[Tensor], tuple[Tensor, ...]], outputs: Sequence[str]
+    language: SpeechLanguageModel,
+    finish: Callable[[Tensor], tuple[Tensor, ...]],
+    outputs: Sequence[str],
 ) -> GraphPart:
     shape: TextShape = language.shape
     rows, count, span = 2, 3, 7

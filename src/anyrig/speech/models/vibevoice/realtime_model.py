@@ -26,7 +26,7 @@ from anyrig.speech.models.vibevoice.codec import CodecDecoder, LazyWeights
 from anyrig.speech.models.vibevoice.model import (
     Connector,
     DiffusionHead,
-    LanguageModel,
+    SpeechLanguageModel,
     open_weights,
 )
 from anyrig.speech.models.vibevoice.presets import Preset
@@ -93,9 +93,9 @@ class RealtimeVoice:
         self.captures = graphs and self.device.type == "cuda"
         inner = weights.under("model")
         self.embedding = inner["language_model.embed_tokens.weight"]
-        self.text = LanguageModel(shape.text, inner.under("language_model"), norm=False)
+        self.text = SpeechLanguageModel(shape.text, inner.under("language_model"), norm=False)
         self.text_type = inner["tts_input_types.weight"][TEXT]
-        self.speech = LanguageModel(shape.speech, inner.under("tts_language_model"))
+        self.speech = SpeechLanguageModel(shape.speech, inner.under("tts_language_model"))
         self.head = DiffusionHead(shape.head, inner.under("diffusion_head"), 1)
         self.frames = FrameDecoder(shape, inner)
         self.compute_end = EndClassifier(weights.under("tts_eos_classifier"))
