@@ -154,6 +154,7 @@ def test_estimates_of_others_become_steady() -> None:
         (245.0, 245.0, "4 min 05 s left"), (130.0, 290.0, "2 to 5 min left"),
         (4.2, 20.0, "4 to 20 s left"), (40.0, 200.0, "up to 4 min left"),
         (4000.0, 9000.0, "1 to 3 h left"), (0.2, 0.9, "up to 1 s left"),
+        (0.0085, 0.0085, "under 1 s left"),
     ],
 )  # fmt: skip
 def test_format(low_s: float, high_s: float, text: str) -> None:

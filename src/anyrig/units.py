@@ -53,7 +53,7 @@ def format_duration(seconds: float) -> str:
 def format_time_left(low_s: float, high_s: float) -> str:
     """Format what an estimate says: `4 min 05 s left`, or a range, `2 to 5 min left`."""
     if low_s == high_s:
-        return f"{format_duration(low_s)} left"
+        return f"{format_duration(low_s)} left" if low_s >= 1 else "under 1 s left"
     low, high, unit = round_range(low_s, high_s)
     if not low:
         return f"up to {high} {unit} left"

@@ -32,7 +32,7 @@ def test_a_line_with_nothing_to_say_costs_its_own_file_alone(anyrig: Anyrig) -> 
     told = json.loads(done.stdout)
     assert (told["made"], told["failed"]) == (2, ["0002"])
     assert sorted(path.name for path in Path("talk").glob("*.wav")) == ["0001.wav", "0003.wav"]
-    assert "0002: There is nothing to say" in done.stderr
+    assert "0002: there is nothing to say" in done.stderr
     again = anyrig("speak", "--lines", "talk.txt", *TONE)
     told = json.loads(again.stdout)
     assert (again.returncode, told["made"], told["left"], told["failed"]) == (1, 0, 2, ["0002"])

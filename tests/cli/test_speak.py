@@ -55,7 +55,8 @@ def test_text_from_a_file_and_from_a_pipe_is_the_same(anyrig: Anyrig) -> None:
         (["Hi.", "-f", "missing.txt"], "a text and a file"),
         (["Hi.", "--voice", "nobody", "-o", "a.wav"], "nobody"),
         (["Hi.", "--set", "loud=1", "-o", "a.wav"], "no option 'loud'"),
-        (["🙂", "-o", "a.wav"], "hint"),
+        (["🙂", "-o", "a.wav"], "there is nothing to say"),
+        (["Hi.", "--language", "xx", "-o", "a.wav"], "unknown language 'xx'"),
     ],
 )
 def test_bad_input_is_one_error_with_a_hint(anyrig: Anyrig, words: list[str], said: str) -> None:

@@ -333,7 +333,7 @@ class WorkerContext:
         if self.stop_at is not None and time.monotonic() > self.stop_at:
             raise TaskTooLong
         if self.waiting_file and not os.path.exists(self.waiting_file):
-            raise WorkError("The client disconnected", hint="Send the request again.")
+            raise WorkError("the client disconnected", hint="Send the request again.")
 
     def resolve_model(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """What is given, with the model as a name or folder that a client may use."""

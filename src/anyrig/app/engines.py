@@ -410,8 +410,11 @@ def suggest_engines(
     )
     names = [name for name in rank_engines(error.language, known=True) if name != choice.name]
     if not names:
-        hint = f"No engine speaks {name_language(error.language)}. " + override
-        return UnspeakableTextError(error.message, hint=hint)
+        name = name_language(error.language)
+        if name == error.language:  # not one that Babel knows either: a slip
+            message = f"unknown language {name!r}"
+            return UnspeakableTextError(message, hint="Use a code such as en, es or fr, or auto.")
+        return UnspeakableTextError(error.message, hint=f"No engine speaks {name}. " + override)
     hint = _describe_installation(rig, options, names[0], error.language)
     if len(names) > 1:
         hint += f" So do {', '.join(names[1:_MAX_SUGGESTIONS])}."

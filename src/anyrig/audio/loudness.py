@@ -101,7 +101,6 @@ class Leveller:
     Args:
         rate: samples per second.
         target_lufs: how loud it should be.
-        ceiling_dbtp: what no true peak exceeds.
         gain_db: one gain for all parts; None decides while it runs.
     """
 
@@ -110,7 +109,6 @@ class Leveller:
         rate: int,
         *,
         target_lufs: float = TARGET_LUFS,
-        ceiling_dbtp: float = CEILING_DBTP,
         gain_db: float | None = None,
     ) -> None:
         self._rate = rate
@@ -118,7 +116,7 @@ class Leveller:
         self._fixed = gain_db
         self._now: float | None = gain_db
         self._meter = Meter(rate, subsample_after_s=_RUNNING_S)
-        self._limiter = Limiter(rate, ceiling_dbtp)
+        self._limiter = Limiter(rate, CEILING_DBTP)
 
     def apply(self, samples: Samples) -> Samples:
         """A part, levelled: the same number of samples."""
@@ -155,7 +153,6 @@ def level_parts(
     rate: int,
     *,
     target_lufs: float = TARGET_LUFS,
-    ceiling_dbtp: float = CEILING_DBTP,
 ) -> Iterator[Samples]:
     """Parts whose whole is at the target: measured first, then given with one gain.
 
@@ -163,16 +160,15 @@ def level_parts(
         parts: gives the same parts each time it is called.
         rate: samples per second.
         target_lufs: how loud the whole should be.
-        ceiling_dbtp: what no true peak exceeds.
     """
     meter, peak = Meter(rate, subsample_after_s=_WHOLE_S), 0.0
     for part in parts():
         meter.add(part)
         peak = max(peak, float(part.max(initial=0.0)), -float(part.min(initial=0.0)))
     gain = compute_gain_db(meter.integrated_lufs, target_lufs)
-    if peak * db_to_amplitude(gain) > db_to_amplitude(ceiling_dbtp + _HEAVY_DB):
-        gain += _measure_limiting_loss(parts(), rate, gain, target_lufs, ceiling_dbtp)
-    leveller = Leveller(rate, ceiling_dbtp=ceiling_dbtp, gain_db=gain)
+    if peak * db_to_amplitude(gain) > db_to_amplitude(CEILING_DBTP + _HEAVY_DB):
+        gain += _measure_limiting_loss(parts(), rate, gain, target_lufs)
+    leveller = Leveller(rate, gain_db=gain)
     for part in parts():
         yield leveller.apply(part)
 
@@ -182,20 +178,16 @@ def level_whole(
     rate: int,
     *,
     target_lufs: float = TARGET_LUFS,
-    ceiling_dbtp: float = CEILING_DBTP,
 ) -> Samples:
     """A whole sound at the target."""
-    leveled = level_parts(
-        lambda: [samples], rate, target_lufs=target_lufs, ceiling_dbtp=ceiling_dbtp
-    )
-    return next(leveled)
+    return next(level_parts(lambda: [samples], rate, target_lufs=target_lufs))
 
 
 def _measure_limiting_loss(
-    parts: Iterable[Samples], rate: int, gain: float, target_lufs: float, ceiling_dbtp: float
+    parts: Iterable[Samples], rate: int, gain: float, target_lufs: float
 ) -> float:
     """How much loudness heavy limiting costs, to be added to the gain once."""
-    leveller = Leveller(rate, ceiling_dbtp=ceiling_dbtp, gain_db=gain)
+    leveller = Leveller(rate, gain_db=gain)
     meter = Meter(rate, subsample_after_s=_WHOLE_S)
     for part in parts:
         meter.add(leveller.apply(part))

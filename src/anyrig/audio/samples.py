@@ -72,16 +72,14 @@ def to_int16_bytes(samples: Samples) -> bytes:
     return scaled.astype("<i2").tobytes()
 
 
-def find_sound(
-    samples: Samples, rate: int, *, threshold_db: float = THRESHOLD_DB, keep_s: float = KEEP_S
-) -> tuple[int, int]:
+def find_sound(samples: Samples, rate: int, *, keep_s: float = KEEP_S) -> tuple[int, int]:
     """Where the sound begins and ends without the silence around it, but for a margin.
 
     Both are 0 where nothing is heard.
     """
     size = max(1, count_samples(_FRAME_S, rate))
     power = frame_power(samples, size)
-    loud = np.flatnonzero(power > _threshold(float(power.max(initial=0.0)), threshold_db))
+    loud = np.flatnonzero(power > _threshold(float(power.max(initial=0.0))))
     if not len(loud):
         return 0, 0
     keep = count_samples(keep_s, rate)
@@ -95,12 +93,9 @@ class Trimmer:
     The loudest vowel is not known yet at the start, so the level is that of what was heard so far.
     """
 
-    def __init__(
-        self, rate: int, *, threshold_db: float = THRESHOLD_DB, keep_s: float = KEEP_S
-    ) -> None:
+    def __init__(self, rate: int) -> None:
         self._size = max(1, count_samples(_FRAME_S, rate))
-        self._keep = count_samples(keep_s, rate)
-        self._threshold_db = threshold_db
+        self._keep = count_samples(KEEP_S, rate)
         self._loudest = 0.0
         self._held: Samples = np.zeros(0, dtype=np.float32)
         self._begun = False
@@ -112,7 +107,7 @@ class Trimmer:
         held = np.concatenate([self._held, samples])
         power = frame_power(held[: len(held) // self._size * self._size], self._size)
         self._loudest = max(self._loudest, float(power.max(initial=0.0)))
-        loud = np.flatnonzero(power > _threshold(self._loudest, self._threshold_db))
+        loud = np.flatnonzero(power > _threshold(self._loudest))
         if not len(loud):
             if not self._begun:
                 held = self._cut(held, max(0, len(held) - self._keep - self._size))
@@ -149,5 +144,5 @@ def frame_power(samples: Samples, size: int) -> NDArray[np.float32]:
     return power
 
 
-def _threshold(loudest: float, threshold_db: float) -> float:
-    return float(max(_INAUDIBLE, loudest * 10.0 ** (threshold_db / 10.0)))
+def _threshold(loudest: float) -> float:
+    return float(max(_INAUDIBLE, loudest * 10.0 ** (THRESHOLD_DB / 10.0)))

@@ -23,22 +23,21 @@ _LOOKED_AT = 600  # characters of a paragraph: a hundred words tell as surely as
 
 
 def build_language_error(
-    language: str, candidates: Sequence[str], *, hint: str = "", what: str = ""
+    language: str, candidates: Sequence[str], *, what: str = ""
 ) -> UnsupportedLanguageError:
     """The error for a text in `language`, where `candidates` are what the engine speaks.
 
-    `hint` says what would speak it, such as an install line, not how to insist; `what` is the
-    beginning of the paragraph, when it is not the whole text.
+    `what` is the beginning of the paragraph, when it is not the whole text.
     """
     spoken = ", ".join(map(name_language, candidates)) or "another language"
-    where = f"A paragraph ({what!r}) is" if what else "The text is"
-    insist = Message(
+    where = f"a paragraph ({what!r}) is" if what else "the text is"
+    hint = Message(
         "Choose an engine that speaks {name}. If that is wrong, pass {language}.",
         name=name_language(language), language=OptionRef("language", (candidates or ("en",))[0]),
     )  # fmt: skip
     return UnsupportedLanguageError(
         f"{where} in {name_language(language)}, but this voice speaks {spoken}",
-        hint=hint or insist, language=language,
+        hint=hint, language=language,
     )  # fmt: skip
 
 

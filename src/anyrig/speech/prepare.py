@@ -118,7 +118,7 @@ def prepare(text: str, options: SpeechOptions | None = None) -> Script:
     script = prepare_paragraphs(source, find_source_paragraphs(source), options)
     if not script.segments:
         raise UnspeakableTextError(
-            "There is nothing to say in the text", hint="Pass a text with words or numbers in it."
+            "there is nothing to say in the text", hint="Pass a text with words or numbers in it."
         )
     return script
 

@@ -39,16 +39,13 @@ class Repetition(NamedTuple):
     """1 when both are the same, about 0 for two stretches of speech."""
 
 
-def find_repetition(
-    samples: Samples, rate: int, *, slowness: float = 1.0, alike: float = _ALIKE
-) -> Repetition | None:
+def find_repetition(samples: Samples, rate: int, *, slowness: float = 1.0) -> Repetition | None:
     """The stretch that comes again most clearly, if any does.
 
     Args:
         samples: of a take.
         rate: samples per second.
         slowness: how many times as slowly as usual it is spoken.
-        alike: how much like the other a stretch must be, up to 1.
     """
     size = max(1 << _OCTAVES, round(_REPEAT_FRAME_S * rate) >> _OCTAVES << _OCTAVES)
     frame_s = size / rate
@@ -56,7 +53,7 @@ def find_repetition(
     skipped = max(0, len(samples) // size - most)
     features, spoken = _extract_features(samples[skipped * size :], size)
     found = _find_most_alike(features, spoken, frame_s, slowness)
-    if found is None or found.alike < alike:
+    if found is None or found.alike < _ALIKE:
         return None
     return found._replace(start_s=found.start_s + found.period_s + skipped * frame_s)
 

@@ -292,7 +292,7 @@ class _SsmlReader:
         line, column = place.count("\n") + 1, len(place) - place.rfind("\n")
         words = expat.errors.messages[error.code]
         return InvalidInputError(
-            f"Invalid SSML at line {line}, column {column}: {words}",
+            f"invalid SSML at line {line}, column {column}: {words}",
             hint=_HINTS.get(words, "Write & in text as &amp; and < as &lt;, and quote attributes."),
         )
 

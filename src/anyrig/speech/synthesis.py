@@ -10,8 +10,8 @@ listens: the first segment is made alone, before all others, and an engine that 
 part by part.
 
 A book is one reading in the lane `bulk` of all its segments in order. Segments that could not be
-spoken come with their `failure`, the others are made all the same. `ScriptReading.stats` has the figures,
-by device too. What is read again (to write what was recorded) comes from the cache, by content.
+spoken come with their `failure`, the others are made all the same. `ScriptReading.stats` has the
+figures, by device too. What is read again (to write what was recorded) comes from the cache.
 """
 
 from __future__ import annotations

@@ -49,6 +49,15 @@ def test_levels_fragments_and_chapters_over_files(tmp_path: Path, version: int) 
     assert document.chapters[2].source == "OEBPS/both.xhtml#b"
 
 
+def test_a_page_with_only_a_picture_does_not_name_the_next(tmp_path: Path) -> None:
+    plate = Page("p.xhtml", '<p><img src="a.png" alt=""/></p>', title="Plate 1")
+    document = read(epub(tmp_path / "a.epub", [plate, ONE, TWO]))
+    assert outline(document) == [(1, "Chapter One"), (1, "Chapter Two")]
+    contents = [Line("Part I", "p.xhtml", (Line("One", "c1.xhtml"),))]
+    document = read(epub(tmp_path / "b.epub", [plate, ONE], contents=contents))
+    assert outline(document) == [(1, "Part I: One")]
+
+
 def test_what_no_entry_names_is_kept(tmp_path: Path) -> None:
     before = Page("t.xhtml", "<h1>Title</h1>", title=None)
     document = read(epub(tmp_path / "a.epub", [before, ONE, TWO]))

@@ -109,11 +109,14 @@ def _listed(
     numbers = {file.path: number for number, file in reversed(list(enumerate(files)))}
     starts: list[_Start] = []
     nowhere: list[str] = []
-    for entry in entries:
+    for index, entry in enumerate(entries):
         number = numbers.get(entry.place.path) if entry.place else None
         if entry.place is None or number is None:
             nowhere.append(entry.title or "(no title)")
             continue
+        is_part = any(below.level > entry.level for below in entries[index + 1 : index + 2])
+        if not files[number].blocks and not is_part:
+            continue  # a picture without words: its title must not go to what follows
         at, end = offsets[number], offsets[number + 1]
         place = files[number].places.get(entry.place.key)
         if place:
