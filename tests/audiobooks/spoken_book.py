@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from anyrig.audio.limiter import Limiter
 from anyrig.audio.loudness import level_whole
 from anyrig.audio.samples import Samples, fade, silence
 from anyrig.audiobooks.metadata import BookTags
@@ -74,9 +75,8 @@ def _spoken() -> Sound:
         rows[-1] = np.concatenate([rows[-1], silence(1.2, RATE)])
         made.append(rows)
     lengths = [len(row) for rows in made for row in rows]
-    whole = level_whole(
-        np.concatenate([row for rows in made for row in rows]), RATE, ceiling_dbtp=-4.0
-    )
+    whole = level_whole(np.concatenate([row for rows in made for row in rows]), RATE)
+    whole = Limiter(RATE, -4.0).apply(whole)
     cut = iter(np.split(whole, np.cumsum(lengths)[:-1]))
     return [[next(cut) for _ in rows] for rows in made]
 

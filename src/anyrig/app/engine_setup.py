@@ -99,11 +99,11 @@ def download_weights(
         _require(agree, restriction)
     elif info.weights_licence:
         on_event(NoticeEvent(f"The weights of {name} are under: {info.weights_licence}."))
-    is_usual = not request.to and not request.repository
-    if is_usual:
+    is_default = not request.to and not request.repository
+    if is_default:
         install_packages(rig, name, on_event, agree)
     made = _download(rig, request, on_event, folder, repository, from_index)
-    if is_usual:  # some engines say what they need only when their weights are there
+    if is_default:  # some engines say what they need only when their weights are there
         install_packages(rig, name, on_event, agree)
     next_step = _describe_next(rig, name, request.to, downloaded=True)
     return replace(made, next_step=next_step)

@@ -39,7 +39,7 @@ class LexiconFiles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[Path, bool], tuple[_FileState | None, Lexicon]] = (
+        self._loaded: OrderedDict[tuple[Path, bool], tuple[_FileState | None, Lexicon]] = (
             OrderedDict()
         )
 
@@ -49,21 +49,21 @@ class LexiconFiles:
 
         state = _get_state(path)
         with self._lock:
-            held_state, held = self._held.get((path, lenient), (None, None))
-            if held is not None and held_state == state:
-                self._held.move_to_end((path, lenient))
-                return held, False
+            loaded_state, loaded = self._loaded.get((path, lenient), (None, None))
+            if loaded is not None and loaded_state == state:
+                self._loaded.move_to_end((path, lenient))
+                return loaded, False
         lexicon = load(path, lenient=lenient)
         with self._lock:
-            self._held[path, lenient] = (state, lexicon)
-            self._held.move_to_end((path, lenient))
+            self._loaded[path, lenient] = (state, lexicon)
+            self._loaded.move_to_end((path, lenient))
             self._evict()
         return lexicon, True
 
     def _evict(self) -> None:
-        size = sum(_count(lexicon) for _, lexicon in self._held.values())
-        while len(self._held) > 1 and (size > _MAX_ENTRIES or len(self._held) > _MAX_FILES):
-            _, (_, lexicon) = self._held.popitem(last=False)
+        size = sum(_count(lexicon) for _, lexicon in self._loaded.values())
+        while len(self._loaded) > 1 and (size > _MAX_ENTRIES or len(self._loaded) > _MAX_FILES):
+            _, (_, lexicon) = self._loaded.popitem(last=False)
             size -= _count(lexicon)
 
 

@@ -399,7 +399,7 @@ def find_nearest_voices(
         raise InvalidInputError(
             f"no speech was found in {request.sample.name}", hint="Name another recording."
         )
-    wanted = normalize(embedder.embed(read_speech(at_speech_rate, spans)).mean(axis=0))
+    target = normalize(embedder.embed(read_speech(at_speech_rate, spans)).mean(axis=0))
     language = "" if request.language == "auto" else request.language
     engine = request.engine or _choose_nearest_engine(rig)
     listed = list_voices(
@@ -415,11 +415,11 @@ def find_nearest_voices(
             yield name, normalize(embedder.embed(_resample(audio, own_rate)).mean(axis=0))
 
     vectors = dict(embed([voice.name for voice in listed]))
-    ranked = sorted(vectors, key=lambda name: -float(vectors[name] @ wanted))
+    ranked = sorted(vectors, key=lambda name: -float(vectors[name] @ target))
     if request.blend and len(ranked) > 1 and engine == "kokoro":
         vectors |= dict(embed(_list_blends(ranked[:_MAX_BLENDED])))
     found = [
-        NearestVoice(name, engine, round(float(vector @ wanted), 3))
+        NearestVoice(name, engine, round(float(vector @ target), 3))
         for name, vector in vectors.items()
     ]
     return sorted(found, key=lambda one: -one.likeness)[: request.limit]

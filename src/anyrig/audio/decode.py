@@ -143,16 +143,16 @@ class AudioFile:
 
     def blocks(self) -> Iterator[Samples]:
         """All of it at `SPEECH_RATE`, seconds at a time: finite, -1 to 1, gaps as silence."""
-        held: list[Samples] = []
+        pending: list[Samples] = []
         size = 0
         for part in self._read_at(SPEECH_RATE):
-            held.append(part)
+            pending.append(part)
             size += len(part)
             if size >= _BLOCK_S * SPEECH_RATE:
-                yield _replace_invalid_samples(np.concatenate(held))
-                held, size = [], 0
+                yield _replace_invalid_samples(np.concatenate(pending))
+                pending, size = [], 0
         if size:
-            yield _replace_invalid_samples(np.concatenate(held))
+            yield _replace_invalid_samples(np.concatenate(pending))
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[Samples]:
         """The samples from `start` to `end` at the file's own rate, in parts.
@@ -191,12 +191,12 @@ class AudioFile:
             for start, end in spans:
                 yield np.concatenate([np.zeros(0, np.float32), *self.read(start, end)])
             return
-        parts, held, place = self.read(), np.zeros(0, np.float32), 0
+        parts, pending, place = self.read(), np.zeros(0, np.float32), 0
         for start, end in spans:
-            while place + len(held) < end and (part := next(parts, None)) is not None:
-                gone = min(max(0, start - place), len(held))
-                held, place = np.concatenate([held[gone:], part]), place + gone
-            yield held[max(0, start - place) : max(0, end - place)]
+            while place + len(pending) < end and (part := next(parts, None)) is not None:
+                gone = min(max(0, start - place), len(pending))
+                pending, place = np.concatenate([pending[gone:], part]), place + gone
+            yield pending[max(0, start - place) : max(0, end - place)]
 
     def close(self) -> None:
         self._container.close()

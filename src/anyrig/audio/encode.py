@@ -358,18 +358,20 @@ class _WavWriter(_PcmWriter):
 
     def _build_header(self, num_bytes: int | None = None) -> bytes:
         shape = struct.pack("<HHIIHH", 1, 1, self._rate, 2 * self._rate, 2, 16)
-        room = _build_chunk(b"JUNK", bytes(28)) if self._sink.is_seekable else b""
+        reserve = _build_chunk(b"JUNK", bytes(28)) if self._sink.is_seekable else b""
         rest = _build_chunk(b"fmt ", shape) + self._info + b"data"
         size = data_size = _MAX_SIZE
         kind = b"RIFF"
         if num_bytes is not None:
-            size = len(b"WAVE") + len(room) + len(rest) + 4 + num_bytes
+            size = len(b"WAVE") + len(reserve) + len(rest) + 4 + num_bytes
             data_size = num_bytes
         if size > _MAX_SIZE:
             kind = b"RF64"
-            room = _build_chunk(b"ds64", struct.pack("<QQQI", size, data_size, data_size // 2, 0))
+            reserve = _build_chunk(
+                b"ds64", struct.pack("<QQQI", size, data_size, data_size // 2, 0)
+            )
             size = data_size = _MAX_SIZE
-        header = kind + struct.pack("<I", size) + b"WAVE" + room + rest
+        header = kind + struct.pack("<I", size) + b"WAVE" + reserve + rest
         return header + struct.pack("<I", data_size)
 
 
@@ -454,8 +456,8 @@ class _AacWriter:
 
         self._av, self._rate = av, rate
         self._place = 0
-        self._held: list[Samples] = []
-        self._num_held = 0
+        self._pending: list[Samples] = []
+        self._num_pending = 0
         # What is listened to goes out packet by packet.
         options, self._waits = {"flush_packets": "1"}, container == "mp4"
         if container == "mp4":
@@ -485,13 +487,13 @@ class _AacWriter:
             _attach_picture(self._container, tags.picture)
 
     def write(self, samples: Samples) -> None:
-        self._held.append(samples)
-        self._num_held += len(samples)
-        if self._num_held >= _BLOCK or not self._waits:
-            self._encode_held()
+        self._pending.append(samples)
+        self._num_pending += len(samples)
+        if self._num_pending >= _BLOCK or not self._waits:
+            self._encode_pending()
 
     def close(self) -> None:
-        self._encode_held()
+        self._encode_pending()
         self._container.mux(self._stream.encode(None))
         self._container.close()
 
@@ -499,11 +501,11 @@ class _AacWriter:
         with contextlib.suppress(self._av.FFmpegError, OSError):  # an index of nothing
             self._container.close()
 
-    def _encode_held(self) -> None:
-        if not self._num_held:
+    def _encode_pending(self) -> None:
+        if not self._num_pending:
             return
-        joined = np.concatenate(self._held).astype(np.float32, copy=False)
-        self._held, self._num_held = [], 0
+        joined = np.concatenate(self._pending).astype(np.float32, copy=False)
+        self._pending, self._num_pending = [], 0
         for start in range(0, len(joined), _BLOCK):
             row = joined[start : start + _BLOCK].reshape(1, -1)
             frame = self._av.AudioFrame.from_ndarray(row, format="fltp", layout="mono")

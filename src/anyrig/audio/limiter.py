@@ -52,11 +52,11 @@ class Limiter:
         if is_idle and not len(loud):
             self._last = 1.0
             return samples
-        wanted = self._compute_block_gains(samples, loud)
-        if is_idle and not (wanted < 1.0).any():
+        block_gains = self._compute_block_gains(samples, loud)
+        if is_idle and not (block_gains < 1.0).any():
             self._last = 1.0
             return samples
-        places, gains = self._smooth_gains(wanted)
+        places, gains = self._smooth_gains(block_gains)
         limited = samples.copy()
         self._apply_gains(limited, places, gains)
         self._last = float(gains[-1])
@@ -82,18 +82,18 @@ class Limiter:
     def _compute_block_gains(self, samples: Samples, loud: NDArray[np.intp]) -> NDArray[np.float32]:
         """The gain that each block needs; only those with loud samples need any."""
         size = self._size
-        wanted = np.ones(-(-len(samples) // size), dtype=np.float32)
+        block_gains = np.ones(-(-len(samples) // size), dtype=np.float32)
         near = loud // size
         near = near[np.diff(near, prepend=-1) > 0]
         peaks = _find_true_peaks(samples, near * size, size)
-        wanted[near] = np.minimum(1.0, self._ceiling * _MARGIN / peaks)
-        return wanted
+        block_gains[near] = np.minimum(1.0, self._ceiling * _MARGIN / peaks)
+        return block_gains
 
     def _smooth_gains(
-        self, wanted: NDArray[np.float32]
+        self, block_gains: NDArray[np.float32]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """A smooth gain by places in the part, nowhere above what a block needs."""
-        lowest = _sliding_minimum(np.pad(wanted, _LOOKAHEAD + 1, constant_values=1.0))
+        lowest = _sliding_minimum(np.pad(block_gains, _LOOKAHEAD + 1, constant_values=1.0))
         window = np.hanning(2 * _LOOKAHEAD + 3)[1:-1].astype(np.float32)
         edged = np.pad(lowest, _LOOKAHEAD, mode="edge")
         smooth = np.convolve(edged, window / window.sum(), mode="valid")
@@ -105,9 +105,9 @@ class Limiter:
 
 def _sliding_minimum(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """The least of every `2 * _LOOKAHEAD + 3` neighbours, by doubling: 15 is 8 and 8 - 1."""
-    width, wanted = 1, 2 * _LOOKAHEAD + 3
-    while width < wanted:
-        step = min(width, wanted - width)
+    width, whole = 1, 2 * _LOOKAHEAD + 3
+    while width < whole:
+        step = min(width, whole - width)
         values = np.minimum(values[:-step], values[step:])
         width += step
     return values

@@ -143,8 +143,8 @@ class Leveller:
             return self._now, self._now
         before = self._now
         most = _SLEW_DB_PER_S * len(samples) / self._rate
-        wanted = compute_gain_db(heard, self._target) if math.isfinite(heard) else before
-        self._now = before + min(max(wanted - before, -most), most)
+        target = compute_gain_db(heard, self._target) if math.isfinite(heard) else before
+        self._now = before + min(max(target - before, -most), most)
         return before, self._now
 
 

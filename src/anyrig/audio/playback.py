@@ -133,8 +133,8 @@ _WRITE_A_FILE = Message(
 )
 
 
-def _player_error(program: str, said: bytes, code: int) -> AnyrigError:
-    lines = said.decode(errors="replace").strip().splitlines() or [f"it ended with code {code}"]
+def _player_error(program: str, messages: bytes, code: int) -> AnyrigError:
+    lines = messages.decode(errors="replace").strip().splitlines() or [f"it ended with code {code}"]
     return AnyrigError(
         f"the player {program} stopped: {lines[-1].strip()}",
         hint=Message("Check that there is an audio device. {instead}", instead=_WRITE_A_FILE),
@@ -184,9 +184,9 @@ class _PlayerProcess:
 
     def _exit_error(self) -> AnyrigError:
         code = self._process.wait()
-        said = self._process.stderr.read() if self._process.stderr else b""
+        messages = self._process.stderr.read() if self._process.stderr else b""
         self._close_pipes()
-        return _player_error(self._name, said, code)
+        return _player_error(self._name, messages, code)
 
     def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stderr):

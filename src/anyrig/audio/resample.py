@@ -41,7 +41,7 @@ class Resampler:
         self._filters = _build_filters(self._up, self._down)
         self._half = self._filters.shape[1] // 2
         # The samples from `_first` on, in the counting of the input; silence lies before it.
-        self._held: Samples = np.zeros(self._half, dtype=np.float32)
+        self._pending: Samples = np.zeros(self._half, dtype=np.float32)
         self._first = -self._half
         self._taken = 0
         self._given = 0
@@ -49,14 +49,14 @@ class Resampler:
     def feed(self, samples: Samples) -> Samples:
         """What can be told from the input so far."""
         self._taken += len(samples)
-        self._held = np.concatenate([self._held, samples.astype(np.float32, copy=False)])
+        self._pending = np.concatenate([self._pending, samples.astype(np.float32, copy=False)])
         # Output n stands at n * down / up of the input and looks `half` to the right of it.
-        reach = self._taken - self._half
-        return self._produce_until(max(0, -(-reach * self._up // self._down)))
+        available = self._taken - self._half
+        return self._produce_until(max(0, -(-available * self._up // self._down)))
 
     def finish(self) -> Samples:
         """The rest, as though silence followed."""
-        self._held = np.concatenate([self._held, np.zeros(self._half + 1, dtype=np.float32)])
+        self._pending = np.concatenate([self._pending, np.zeros(self._half + 1, dtype=np.float32)])
         return self._produce_until(-(-self._taken * self._up // self._down))
 
     def _produce_until(self, end: int) -> Samples:
@@ -65,7 +65,7 @@ class Resampler:
         if count <= 0:
             return np.zeros(0, dtype=np.float32)
         out = np.empty(count, dtype=np.float32)
-        windows = np.lib.stride_tricks.sliding_window_view(self._held, self._filters.shape[1])
+        windows = np.lib.stride_tricks.sliding_window_view(self._pending, self._filters.shape[1])
         for offset in range(min(self._up, count)):
             place = (self._given + offset) * self._down
             phase, centre = place % self._up, place // self._up
@@ -75,7 +75,7 @@ class Resampler:
             np.einsum("ij,j->i", chosen, self._filters[phase], out=out[offset :: self._up])
         self._given = end
         keep_from = end * self._down // self._up - self._half + 1
-        self._held = self._held[max(0, keep_from - self._first) :].copy()
+        self._pending = self._pending[max(0, keep_from - self._first) :].copy()
         self._first = max(self._first, keep_from)
         return out
 

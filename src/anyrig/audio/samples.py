@@ -97,40 +97,40 @@ class Trimmer:
         self._size = max(1, count_samples(_FRAME_S, rate))
         self._keep = count_samples(KEEP_S, rate)
         self._loudest = 0.0
-        self._held: Samples = np.zeros(0, dtype=np.float32)
-        self._begun = False
+        self._pending: Samples = np.zeros(0, dtype=np.float32)
+        self._has_started = False
         self.dropped = 0
         """How many samples were cut before the first that was given: words move by as much."""
 
     def feed(self, samples: Samples) -> Samples:
         """What is sure to stay, of this part and of what was held back."""
-        held = np.concatenate([self._held, samples])
-        power = frame_power(held[: len(held) // self._size * self._size], self._size)
+        pending = np.concatenate([self._pending, samples])
+        power = frame_power(pending[: len(pending) // self._size * self._size], self._size)
         self._loudest = max(self._loudest, float(power.max(initial=0.0)))
         loud = np.flatnonzero(power > _threshold(self._loudest))
         if not len(loud):
-            if not self._begun:
-                held = self._cut(held, max(0, len(held) - self._keep - self._size))
-            self._held = held
-            return held[:0]
-        if not self._begun:
+            if not self._has_started:
+                pending = self._cut(pending, max(0, len(pending) - self._keep - self._size))
+            self._pending = pending
+            return pending[:0]
+        if not self._has_started:
             first = max(0, int(loud[0]) * self._size - self._keep)
-            held = self._cut(held, first)
-            self._begun = True
+            pending = self._cut(pending, first)
+            self._has_started = True
             last = (int(loud[-1]) + 1) * self._size - first
         else:
             last = (int(loud[-1]) + 1) * self._size
-        self._held = held[last:]
-        return held[:last]
+        self._pending = pending[last:]
+        return pending[:last]
 
     def finish(self) -> Samples:
         """The margin that is kept at the end."""
-        held, self._held = self._held, self._held[:0]
-        return held[: self._keep] if self._begun else held[:0]
+        pending, self._pending = self._pending, self._pending[:0]
+        return pending[: self._keep] if self._has_started else pending[:0]
 
-    def _cut(self, held: Samples, count: int) -> Samples:
+    def _cut(self, pending: Samples, count: int) -> Samples:
         self.dropped += count
-        return held[count:]
+        return pending[count:]
 
 
 def frame_power(samples: Samples, size: int) -> NDArray[np.float32]:

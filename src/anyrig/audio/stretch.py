@@ -19,26 +19,26 @@ def stretch(samples: Samples, rate: int, speed: float) -> Samples:
     size = 2 * (int(rate * _WINDOW_S) // 2)
     if speed == 1.0 or len(samples) < 3 * size:
         return samples
-    hop, reach = size // 2, int(rate * _SEARCH_S)
+    hop, radius = size // 2, int(rate * _SEARCH_S)
     window = np.hanning(size + 1)[:size].astype(np.float32)
     count = int(len(samples) / speed) // hop
     padded = np.concatenate(
-        [np.zeros(reach, np.float32), samples, np.zeros(2 * size + reach, np.float32)]
+        [np.zeros(radius, np.float32), samples, np.zeros(2 * size + radius, np.float32)]
     )
     out = np.zeros((count + 2) * hop, np.float32)
-    follows = padded[reach : reach + size]
+    follows = padded[radius : radius + size]
     for step in range(count + 1):
-        middle = reach + min(int(step * hop * speed), len(samples))
-        place = _find_best_offset(padded, middle, reach, follows) if step else middle
+        middle = radius + min(int(step * hop * speed), len(samples))
+        place = _find_best_offset(padded, middle, radius, follows) if step else middle
         out[step * hop : step * hop + size] += window * padded[place : place + size]
         follows = padded[place + hop : place + hop + size]
     return out[hop // 2 : hop // 2 + round(len(samples) / speed)]
 
 
-def _find_best_offset(padded: Samples, middle: int, reach: int, follows: Samples) -> int:
+def _find_best_offset(padded: Samples, middle: int, radius: int, follows: Samples) -> int:
     """Near `middle`, where the sound goes on most like what would have followed."""
-    around = padded[middle - reach : middle + reach + len(follows)]
+    around = padded[middle - radius : middle + radius + len(follows)]
     if not follows.any() or not around.any():
         return middle
     alike = np.correlate(around, follows, mode="valid")
-    return middle - reach + int(np.argmax(alike))
+    return middle - radius + int(np.argmax(alike))

@@ -109,8 +109,8 @@ class FileTags:
 
 def clean_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """The tags that have a name and a value, without what breaks formats: NUL, lone surrogates."""
-    kept = {name: clean_text(tags.get(name, ""), lines=name in _MULTILINE) for name in NAMES}
-    return {name: text for name, text in kept.items() if text}
+    cleaned = {name: clean_text(tags.get(name, ""), lines=name in _MULTILINE) for name in NAMES}
+    return {name: text for name, text in cleaned.items() if text}
 
 
 def clean_text(text: str, *, lines: bool = False) -> str:

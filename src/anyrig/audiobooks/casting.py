@@ -99,10 +99,10 @@ class Casting:
             blocks: Of the chapter, in order.
             number: Of the chapter, from 1, as rules count.
         """
-        said = self._find_speeches(blocks)
+        speeches = self._find_speeches(blocks)
         return [
             tuple(self._split_block(block, number, found))
-            for block, found in zip(blocks, said, strict=True)
+            for block, found in zip(blocks, speeches, strict=True)
         ]
 
     def count_words(self, document: Document) -> list[RoleShare]:
@@ -129,7 +129,7 @@ class Casting:
         return _find_speeches(blocks, self._language, who=who, cast=self.cast)
 
     def _split_block(
-        self, block: Block, number: int, said: Sequence[AttributedSpeech]
+        self, block: Block, number: int, speeches: Sequence[AttributedSpeech]
     ) -> Iterable[VoiceSpan]:
         teller = NARRATOR
         style = self.cast.narrator
@@ -137,7 +137,7 @@ class Casting:
         if rule is not None:
             teller, style = rule.role, rule.style
         position = 0
-        for each in () if rule is not None and rule.whole else said:
+        for each in () if rule is not None and rule.whole else speeches:
             role, own = self._choose_speaker(each.speaker, style)
             if position < each.start:
                 yield VoiceSpan(position, each.start, teller, style)
@@ -163,8 +163,8 @@ def suggest_roles(document: Document, cast: Cast | None = None) -> list[RoleSugg
     times: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for chapter in document.chapters:
-        said = _find_speeches(chapter.blocks, document.metadata.language, cast=cast)
-        for block, found in zip(chapter.blocks, said, strict=True):
+        speeches = _find_speeches(chapter.blocks, document.metadata.language, cast=cast)
+        for block, found in zip(chapter.blocks, speeches, strict=True):
             for each in found:
                 if each.speaker and cast.find_role(each.speaker) is None:
                     times[each.speaker] += 1
@@ -192,6 +192,6 @@ def _find_speeches(
     codes = [blocks[n].language or language for n in places]
     found: list[tuple[AttributedSpeech, ...]] = [()] * len(blocks)
     talk = attribute_speeches(texts, codes, who=who, genders=cast.genders, names=cast.names)
-    for place, said in zip(places, talk, strict=True):
-        found[place] = said
+    for place, speeches in zip(places, talk, strict=True):
+        found[place] = speeches
     return found

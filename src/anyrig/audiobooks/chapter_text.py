@@ -136,7 +136,7 @@ class ChapterReader:
         inlines: Sequence[Inline], voices: VoiceSpans,
     ) -> None:  # fmt: skip
         """A stretch of a block, as one paragraph of speech."""
-        begun = self._source.num_pieces
+        first_piece = self._source.num_pieces
         announced = _ANNOUNCED.get(block.kind) if start == 0 else None
         inlines = [one for one in inlines if one.start < end and one.end > start]
         edges = {start, end}
@@ -156,7 +156,7 @@ class ChapterReader:
                 self._source.take(at + left, at + left + 1, f"{word}: {block.text[left]}")
                 left, announced = left + 1, None
             self._take_words(block, at, left, right)
-        self._end_paragraph(block, begun)
+        self._end_paragraph(block, first_piece)
 
     def _take_words(self, block: Block, at: int, start: int, end: int) -> None:
         """Words; between the cells of a table the voice halts."""
@@ -171,9 +171,9 @@ class ChapterReader:
                 self._source.take(at + position, at + position + 1, ", ")
                 position += 1
 
-    def _end_paragraph(self, block: Block, begun: int) -> None:
+    def _end_paragraph(self, block: Block, first_piece: int) -> None:
         """Close the paragraph that began with a piece."""
-        text = self._source.text_since(begun)
+        text = self._source.text_since(first_piece)
         end = self._source.length - len(text) + len(text.rstrip())
         start = min(end, self._source.length - len(text.lstrip()))
         self._paragraphs.append(SpokenParagraph(start, end, _segment_kind(block, text.strip())))

@@ -92,24 +92,28 @@ def _parse_script(paragraph: str, names: Collection[str]) -> QuotedSpeech | None
 
 def _select_speech(text: str, found: list[Quote], language: str, *, taken_up: bool) -> list[Quote]:
     """The quotations that are speech."""
-    kept: list[Quote] = []
+    speeches: list[Quote] = []
     for number, quote in enumerate(found):
         follower = found[number + 1].start if number + 1 < len(found) else len(text)
-        begun = kept[-1] if kept and number and kept[-1] is found[number - 1] else None
-        if (taken_up and not number) or _is_speech(text, quote, begun, follower, language):
-            kept.append(quote)
-    return kept
+        previous = (
+            speeches[-1] if speeches and number and speeches[-1] is found[number - 1] else None
+        )
+        if (taken_up and not number) or _is_speech(text, quote, previous, follower, language):
+            speeches.append(quote)
+    return speeches
 
 
-def _is_speech(text: str, quote: Quote, begun: Quote | None, follower: int, language: str) -> bool:
+def _is_speech(
+    text: str, quote: Quote, previous: Quote | None, follower: int, language: str
+) -> bool:
     inner = text[quote.start + 1 : quote.end - quote.closed].strip(" \u00a0\u202f'’\"*_")
     if not any(map(str.isalnum, inner)):
         return bool(inner) and not text[: quote.start].strip() and inner[-1] in "!?…"
-    before = text[begun.end if begun else 0 : quote.start]
+    before = text[previous.end if previous else 0 : quote.start]
     after = text[quote.end : follower]
     if not quote.closed:
-        return _at_edge(before) or begun is not None
-    if begun is not None and _is_interlude(text[begun.end - 2], before, inner, language):
+        return _at_edge(before) or previous is not None
+    if previous is not None and _is_interlude(text[previous.end - 2], before, inner, language):
         return True
     if not before.strip(" ([—–*_"):
         return _is_opening_speech(inner, after, language)
@@ -151,15 +155,15 @@ def _is_interlude(ended: str, between: str, inner: str, language: str) -> bool:
     bare = between.strip(" *_")
     if not bare:
         return True
-    told = _says_before(bare, language) or _verb_after(bare, language)
+    is_attributed = _says_before(bare, language) or _verb_after(bare, language)
     if len(bare) > 300 or bare[-1] not in ",;:)" + _ENDS + _DASHES:
-        return told and len(bare.split()) < _MIN_CITED_WORDS
+        return is_attributed and len(bare.split()) < _MIN_CITED_WORDS
     if bare[-1] in _ENDS:
         return inner[-1] in _ENDS + "," + _DASHES
     if bare[0] in _DASHES or bare[0] == "(":
         return True
     soon = len(bare.split()) < _MIN_CITED_WORDS and inner[-1] in _ENDS
-    return told or soon or ended in ",;" + _DASHES
+    return is_attributed or soon or ended in ",;" + _DASHES
 
 
 def _list_words(text: str) -> list[str]:

@@ -235,13 +235,13 @@ def build_file_names(tracks: Tracks) -> list[str]:
 def make_file_name(text: str) -> str:
     """One file name of a text: no folder, nothing hidden, nothing that Windows keeps to itself."""
     text = unicodedata.normalize("NFC", clean_text(text))
-    kept = "".join(" " if sign in _FORBIDDEN or _is_invisible(sign) else sign for sign in text)
-    kept = " ".join(kept.split()).strip(" .").lstrip("#-~ .")
-    if kept.partition(".")[0].rstrip().casefold() in _RESERVED:
-        kept = f"_{kept}"
-    while len(kept.encode()) > _NAME_BYTES:
-        kept = kept[:-1]
-    return kept.rstrip(" .") or "untitled"
+    cleaned = "".join(" " if sign in _FORBIDDEN or _is_invisible(sign) else sign for sign in text)
+    cleaned = " ".join(cleaned.split()).strip(" .").lstrip("#-~ .")
+    if cleaned.partition(".")[0].rstrip().casefold() in _RESERVED:
+        cleaned = f"_{cleaned}"
+    while len(cleaned.encode()) > _NAME_BYTES:
+        cleaned = cleaned[:-1]
+    return cleaned.rstrip(" .") or "untitled"
 
 
 def _is_invisible(sign: str) -> bool:
@@ -317,5 +317,5 @@ def _encode_jpeg(image: Image) -> bytes:
 
 
 def _describe_error(error: Exception) -> str:
-    said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return "no picture" if "cannot identify" in said else said[:80]
+    message = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return "no picture" if "cannot identify" in message else message[:80]

@@ -112,27 +112,27 @@ class NarrationPlan:
         return counted
 
 
-def select_chapters(document: Document, wanted: str, content: ContentOptions) -> tuple[int, ...]:
+def select_chapters(document: Document, selection: str, content: ContentOptions) -> tuple[int, ...]:
     """Which chapters are spoken, as positions in the book's list.
 
     Args:
         document: the book.
-        wanted: such as `3-7,9` or `5-`; empty is all but what `content` leaves out.
+        selection: such as `3-7,9` or `5-`; empty is all but what `content` leaves out.
         content: what is done with covers, contents and the like.
     """
     count = len(document.chapters)
-    if not wanted.strip():
+    if not selection.strip():
         spoken = [n for n in range(count) if _is_selected(document.chapters[n], content)]
         return tuple(spoken or range(count))
     found: dict[int, None] = {}
-    for piece in wanted.split(","):
+    for piece in selection.split(","):
         span = parse_range(piece, count)
         if span is None:
             raise InvalidInputError(
                 Message(
-                    "{chapters} must be numbers such as 3-7,9 or 5-, not {wanted!r:.80}",
+                    "{chapters} must be numbers such as 3-7,9 or 5-, not {selection!r:.80}",
                     chapters=OptionRef("chapters"),
-                    wanted=wanted,
+                    selection=selection,
                 ),
                 hint=Message("{list} shows the chapters.", list=OptionRef("list")),
             )
@@ -177,14 +177,14 @@ def build_plan(
     parts: list[ChapterPlan] = []
     silent: list[ChapterPlan] = []
     foreign: dict[tuple[str, str], None] = {}
-    begun = content.matter == "speak" or not any(_has_prose(document, n) for n in positions)
+    has_prose = content.matter == "speak" or not any(_has_prose(document, n) for n in positions)
     for position in positions:
         chapter = document.chapters[position]
         part, text = _build_part(
             chapter, position + 1, titles[position], options, language, content, casting,
-            opening=not begun,
+            opening=not has_prose,
         )  # fmt: skip
-        begun = begun or _has_prose(document, position)
+        has_prose = has_prose or _has_prose(document, position)
         foreign.update(dict.fromkeys(text.foreign))
         (parts if part.script.segments else silent).append(part)
     if foreign and content.foreign == "refuse":
@@ -320,10 +320,10 @@ def add_title(chapter: Chapter) -> Chapter:
 
 def _begins_with(title: str, blocks: Sequence[Block]) -> bool:
     """Whether the first words of a chapter are its title, whatever case and signs it is in."""
-    wanted = _LETTERS.findall(title.lower())
+    title_words = _LETTERS.findall(title.lower())
     words = [word for block in blocks for word in _LETTERS.findall(block.text.lower()[:400])]
-    alone = len(wanted) > 1 or len(blocks[0].text) <= len(title) + 2  # "I was born" is no "I."
-    return alone and words[: len(wanted)] == wanted
+    alone = len(title_words) > 1 or len(blocks[0].text) <= len(title) + 2  # "I was born" is no "I."
+    return alone and words[: len(title_words)] == title_words
 
 
 def move_notes(
@@ -376,7 +376,7 @@ def _place_notes(
 ) -> list[Block]:
     """The blocks of a chapter with the notes that they name, each note once in the book."""
     blocks: list[Block] = []
-    held: list[Block] = []
+    at_end: list[Block] = []
     for block in chapter.blocks:
         if block.kind == "note" and block.id in named:
             continue  # it goes where it is named
@@ -386,8 +386,8 @@ def _place_notes(
         for name in [one.value for one in block.inlines if one.kind == "noteref"]:
             if name in notes and name not in placed:
                 placed.add(name)
-                (blocks if content.notes == "inline" else held).extend(notes[name])
-    return blocks + held
+                (blocks if content.notes == "inline" else at_end).extend(notes[name])
+    return blocks + at_end
 
 
 def count_spoken_characters(document: Document, content: ContentOptions) -> list[int]:

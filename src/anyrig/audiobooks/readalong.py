@@ -90,9 +90,9 @@ def write_readalong(
 
 def _choose_language(about: Metadata, plan: NarrationPlan) -> str:
     """As the file says, unless its text is in another."""
-    main, said = epub.parse_language(plan.language), epub.parse_language(about.language)
-    alike = said.lower().partition("-")[0] == main.lower().partition("-")[0]
-    return said if said and (alike or not main) else main or "und"
+    main, declared = epub.parse_language(plan.language), epub.parse_language(about.language)
+    alike = declared.lower().partition("-")[0] == main.lower().partition("-")[0]
+    return declared if declared and (alike or not main) else main or "und"
 
 
 def _build_track(page: XhtmlPage, heard: tuple[Clip, ...], audio: Path) -> OverlayTrack | None:
@@ -148,15 +148,15 @@ def build_clips(
     """
     mark, rate = timeline.chapters[number], timeline.rate
     whole_ms = round((mark.end - mark.start) * 1000 / rate)
-    begun: list[tuple[int, Highlight]] = []
+    starts: list[tuple[int, Highlight]] = []
     for start, piece in _find_starts(pieces, cues):
-        start_ms = round((start - mark.start) * 1000 / rate) if begun else 0
-        if start_ms < whole_ms and (not begun or start_ms > begun[-1][0]):
-            begun.append((start_ms, piece))
-    ends = [start_ms for start_ms, _ in begun[1:]] + [whole_ms]
+        start_ms = round((start - mark.start) * 1000 / rate) if starts else 0
+        if start_ms < whole_ms and (not starts or start_ms > starts[-1][0]):
+            starts.append((start_ms, piece))
+    ends = [start_ms for start_ms, _ in starts[1:]] + [whole_ms]
     return tuple(
         Clip(piece, start_ms, end_ms)
-        for (start_ms, piece), end_ms in zip(begun, ends, strict=bool(begun))
+        for (start_ms, piece), end_ms in zip(starts, ends, strict=bool(starts))
     )
 
 
@@ -307,31 +307,31 @@ class _PageWriter:
 
     def _write_block(self, block: Block, place: int) -> str:
         text = _BlockWriter(self, block, place)
-        said = epub.language_attributes(block.language, self.language)
+        attributes = epub.language_attributes(block.language, self.language)
         if block.kind == "page":
             return f"<div{self.add_break(block.text)}>{text.write()}</div>\n"
         if not block.text.strip():
             return "<hr/>\n" if block.kind == "rule" else ""
         if block.kind == "heading":
             name = f"h{min(6, max(1, block.level))}"
-            return f"<{name}{said}>{text.write()}</{name}>\n"
+            return f"<{name}{attributes}>{text.write()}</{name}>\n"
         if block.kind == "table":
-            return f"<table{said}>\n{text.write_rows()}</table>\n"
+            return f"<table{attributes}>\n{text.write_rows()}</table>\n"
         opening, closing = {
-            "item": (f"<li{said}>", "</li>"),
-            "poem": (f'<p class="poem"{said}>', "</p>"),
-            "code": (f"<pre{said}><code>", "</code></pre>"),
-            "image": (f"<figure{said}><figcaption>", "</figcaption></figure>"),
-            "rule": (f'<p class="rule"{said}>', "</p>"),
-        }.get(block.kind, (f"<p{said}>", "</p>"))
+            "item": (f"<li{attributes}>", "</li>"),
+            "poem": (f'<p class="poem"{attributes}>', "</p>"),
+            "code": (f"<pre{attributes}><code>", "</code></pre>"),
+            "image": (f"<figure{attributes}><figcaption>", "</figcaption></figure>"),
+            "rule": (f'<p class="rule"{attributes}>', "</p>"),
+        }.get(block.kind, (f"<p{attributes}>", "</p>"))
         return f"{opening}{text.write()}{closing}\n"
 
     def add_break(self, label: str) -> str:
         """What makes an element a page number of the printed book; readers go there by it."""
         name = f"page-{len(self.breaks) + 1}"
         self.breaks.append(PageBreak(name, label))
-        said = f' aria-label="{epub.escape_label(label)}"' if epub.escape_label(label) else ""
-        return f' class="page" epub:type="pagebreak" role="doc-pagebreak" id="{name}"{said}'
+        aria = f' aria-label="{epub.escape_label(label)}"' if epub.escape_label(label) else ""
+        return f' class="page" epub:type="pagebreak" role="doc-pagebreak" id="{name}"{aria}'
 
     def find_spoken(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """What of a stretch of the source is spoken: from, to, by which segment."""
@@ -476,8 +476,8 @@ class _BlockWriter:
             label = mark.value or self._block.text[mark.start : mark.end]
             return f"<span{self._writer.add_break(label)}>{inner}</span>"
         if mark.kind == "language":
-            said = epub.language_attributes(mark.value, "")
-            return f"<span{said}>{inner}</span>" if said and inner else inner
+            attributes = epub.language_attributes(mark.value, "")
+            return f"<span{attributes}>{inner}</span>" if attributes and inner else inner
         if not inner.strip():
             return inner
         address = self._writer.notes.get(mark.value)

@@ -251,8 +251,8 @@ def build_metadata(about: Metadata, language: str, name: str, narrator: str) -> 
         if escape_label(each)
     ]
     made += _describe_series(about)
-    if said := escape_label(narrator):
-        made.append(f'<meta property="media:narrator">{said}</meta>')
+    if escaped := escape_label(narrator):
+        made.append(f'<meta property="media:narrator">{escaped}</meta>')
     made += [
         f'<meta property="schema:accessMode">{each}</meta>' for each in ("textual", "auditory")
     ]

@@ -158,8 +158,8 @@ def _fits(tag: SpeechTag, name: str, known: Mapping[str, Gender]) -> bool:
 
 def _apply_actions(turn: _Turn, known: Mapping[str, Gender], who: Callable[[str], str]) -> None:
     """Gives a speech without a name to the person who acts right beside it."""
-    told = any(tag.kind in ("name", "other") for tag in turn.tags)
-    if told or not turn.language.lower().startswith("en"):
+    is_named = any(tag.kind in ("name", "other") for tag in turn.tags)
+    if is_named or not turn.language.lower().startswith("en"):
         return
     acting: set[str] = set()
     for low, high in _gaps(turn):
@@ -201,9 +201,9 @@ def _find_genders(
     }
     for turn in turns:
         names = {tag.name for tag in turn.tags if tag.kind == "name"}
-        told = {tag.gender for tag in turn.tags if tag.kind == "pronoun" and tag.gender}
-        if len(names) == len(told) == 1 and not known[name := names.pop()]:
-            known[name] = told.pop()
+        genders = {tag.gender for tag in turn.tags if tag.kind == "pronoun" and tag.gender}
+        if len(names) == len(genders) == 1 and not known[name := names.pop()]:
+            known[name] = genders.pop()
     return known
 
 
@@ -216,19 +216,19 @@ def _resolve_pronouns(
 ) -> None:
     """Gives `he said` its person, where only one can be meant."""
     turn = turns[number]
-    told = {tag.gender for tag in turn.tags if tag.kind == "pronoun" and tag.gender}
-    if len(told) != 1 or any(tag.kind in ("name", "other") for tag in turn.tags):
+    genders = {tag.gender for tag in turn.tags if tag.kind == "pronoun" and tag.gender}
+    if len(genders) != 1 or any(tag.kind in ("name", "other") for tag in turn.tags):
         return
-    wanted = told.pop()
+    gender = genders.pop()
     near = paragraphs[max(0, turn.paragraph - _PRONOUN_WINDOW) : turn.paragraph]
-    told_here = "".join(turn.text[low:high] for low, high in _gaps(turn))
-    texts = [*filter(None, near), told_here]
+    narration = "".join(turn.text[low:high] for low, high in _gaps(turn))
+    texts = [*filter(None, near), narration]
     people = _find_mentioned(texts, turn.language, known, who)
-    fitting = [name for name, kind in people.items() if kind == wanted]
+    fitting = [name for name, kind in people.items() if kind == gender]
     others = list_unnamed_genders(
         re.findall(r"\w+", " ".join(texts))
     )  # small letters only: they have no name
-    if len(fitting) != 1 or "" in people.values() or others & {wanted, ""}:
+    if len(fitting) != 1 or "" in people.values() or others & {gender, ""}:
         return
     if (
         fitting[0] not in known
@@ -345,8 +345,8 @@ def _is_near(number: int, named: Mapping[int, str]) -> bool:
 
 def _mentions_someone(turn: _Turn, known: Mapping[str, Gender]) -> bool:
     """Whether the narrator names somebody beside the speech, which leaves a doubt."""
-    told = " ".join(turn.text[low:high] for low, high in _gaps(turn))
-    return any(word in known for word in re.findall(r"\w+", told)) and len(told) > 1
+    narration = " ".join(turn.text[low:high] for low, high in _gaps(turn))
+    return any(word in known for word in re.findall(r"\w+", narration)) and len(narration) > 1
 
 
 def _agrees(turn: _Turn, name: str, known: Mapping[str, Gender]) -> bool:

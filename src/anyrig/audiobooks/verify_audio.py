@@ -135,13 +135,13 @@ class AudioMeter:
         self.num_samples += len(samples)
         self._total += float(samples.sum(dtype=np.float64))
         self._peak = max(self._peak, float(np.abs(samples).max()))
-        held = np.concatenate([self._rest, samples])
-        whole = len(held) // self._size * self._size
-        self._rest = held[whole:]
+        samples_left = np.concatenate([self._rest, samples])
+        whole = len(samples_left) // self._size * self._size
+        self._rest = samples_left[whole:]
         if not whole:
             return
-        frames = held[:whole].reshape(-1, self._size)
-        power = frame_power(held[:whole], self._size)
+        frames = samples_left[:whole].reshape(-1, self._size)
+        power = frame_power(samples_left[:whole], self._size)
         self._squares += float(power.sum(dtype=np.float64)) * self._size
         middle = frames.mean(axis=1)  # with a DC offset there are silences as well
         self._clipped.append(self._num_frames + np.flatnonzero(_find_clipped(frames)))
@@ -232,13 +232,13 @@ def find_chapter_problems(
 
 
 def _check_loudness(figures: AudioFigures, levels: Levels) -> Iterator[AudioProblem]:
-    for what, value, wanted, unit in (
+    for what, value, limits, unit in (
         ("loudness", figures.lufs, levels.lufs, "LUFS"),
         ("RMS", figures.rms_db, levels.rms_db, "dB"),
     ):
         # Meters differ by a tenth.
-        if wanted is not None and not wanted[0] <= round(value, 1) <= wanted[1]:
-            message = f"its {what} is {value:.1f} {unit}, not {wanted[0]:g} to {wanted[1]:g}"
+        if limits is not None and not limits[0] <= round(value, 1) <= limits[1]:
+            message = f"its {what} is {value:.1f} {unit}, not {limits[0]:g} to {limits[1]:g}"
             yield AudioProblem("loudness", message)
 
 
@@ -267,8 +267,8 @@ def _find_clipped(frames: NDArray[np.float32]) -> NDArray[np.bool_]:
     if len(loud):
         some = frames[loud]
         same = (some[:, 1:] == some[:, :-1]) & (np.abs(some[:, 1:]) > _FLAT)
-        held = same[:, 3:] & same[:, 2:-1] & same[:, 1:-2] & same[:, :-3]
-        found[loud] |= held.any(axis=1)
+        is_flat = same[:, 3:] & same[:, 2:-1] & same[:, 1:-2] & same[:, :-3]
+        found[loud] |= is_flat.any(axis=1)
     return found
 
 

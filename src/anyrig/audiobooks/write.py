@@ -434,10 +434,10 @@ class _ChapterSplitter:
             samples = self._rest if self._rest is not None else next(self._parts, None)
             if samples is None:
                 return
-            room = end - self._place
-            self._rest = samples[room:] if len(samples) > room else None
-            self._place += min(room, len(samples))
-            yield samples[:room]
+            left = end - self._place
+            self._rest = samples[left:] if len(samples) > left else None
+            self._place += min(left, len(samples))
+            yield samples[:left]
 
     def finish(self) -> None:
         """Nothing may be left."""

@@ -164,8 +164,8 @@ def check_longer_text(subject: Subject) -> None:
 
 def check_rate(subject: Subject) -> None:
     """Twice as fast is about half as long."""
-    usual = subject.take(subject.line(_LONG)).duration_s
-    share = subject.take(subject.line(_LONG, rate=2.0)).duration_s / usual
+    normal = subject.take(subject.line(_LONG)).duration_s
+    share = subject.take(subject.line(_LONG, rate=2.0)).duration_s / normal
     low, high = subject.half
     assert low <= share <= high, f"twice as fast is {share:.2f} as long"
 
@@ -181,8 +181,8 @@ def check_determinism(subject: Subject) -> None:
 
 def check_seed(subject: Subject) -> None:
     """Another seed is a take that can be told from the first, exactly where the info says so."""
-    usual, other = subject.take(subject.line(_LONG)), subject.take(subject.line(_LONG, seed=6))
-    alike = _correlate(usual.samples, other.samples)
+    normal, other = subject.take(subject.line(_LONG)), subject.take(subject.line(_LONG, seed=6))
+    alike = _correlate(normal.samples, other.samples)
     varies = subject.engine.info.varies_with_seed
     assert (alike < _SAME_TAKE) == varies, f"another seed: correlation {alike:.5f}"
 
@@ -229,9 +229,12 @@ def check_longest_line(subject: Subject) -> None:
     """The longest line its info allows, to the end."""
     limit, text = subject.engine.info.max_chars, subject.line(_LONG).text
     full = (f"{text} " * (limit // len(text) + 1))[:limit].strip()
-    longest, usual = subject.take(subject.line(_LONG, text=full)), subject.take(subject.line(_LONG))
+    longest, normal = (
+        subject.take(subject.line(_LONG, text=full)),
+        subject.take(subject.line(_LONG)),
+    )
     _check_samples(longest, subject.loaded.sample_rate)
-    share = longest.duration_s / usual.duration_s / (len(full) / len(text))
+    share = longest.duration_s / normal.duration_s / (len(full) / len(text))
     assert share > 0.5, f"a line of {limit} characters is only {longest.duration_s:.1f} s"
 
 

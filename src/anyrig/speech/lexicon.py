@@ -79,8 +79,8 @@ class LexiconEntry:
 
     def applies_to(self, language: str) -> bool:
         """Whether it holds in text of this language."""
-        wanted, given = self.language.lower(), language.lower()
-        return not wanted or given == wanted or given.startswith(f"{wanted}-")
+        own, given = self.language.lower(), language.lower()
+        return not own or given == own or given.startswith(f"{own}-")
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ class Lexicon:
     def _find_patterns(self, text: str, start: int, end: int, language: str) -> Iterator[Mark]:
         for entry in self._with_pattern:
             if entry.applies_to(language):
-                for left, right, said in entry.compiled.find_all(text, start, end, entry.say):
-                    if said or entry.ipa:
-                        yield Mark(left, right, said, entry.ipa)
+                for left, right, reading in entry.compiled.find_all(text, start, end, entry.say):
+                    if reading or entry.ipa:
+                        yield Mark(left, right, reading, entry.ipa)
 
     @cached_property
     def _by_head(self) -> Mapping[str, Sequence[LexiconEntry]]:
@@ -138,12 +138,12 @@ class LayeredLexicon:
     layers: tuple[Lexicon, ...]
 
     def find_marks(self, text: str, start: int, end: int, language: str) -> list[Mark]:
-        kept: list[Mark] = []
+        marks: list[Mark] = []
         for layer in self.layers:
             found = layer.find_marks(text, start, end, language)
-            kept += [mark for mark in found if not overlaps_any(mark, kept)] if kept else found
-            kept.sort(key=lambda mark: mark.start)
-        return kept
+            marks += [mark for mark in found if not overlaps_any(mark, marks)] if marks else found
+            marks.sort(key=lambda mark: mark.start)
+        return marks
 
 
 def _match_end(entry: LexiconEntry, text: str, start: int, limit: int) -> int:
@@ -264,8 +264,8 @@ def _read_rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[s
                     hint=f"Columns: {', '.join(_COLUMNS)}.",
                 )
             given = {key: cell for key, cell in zip(_COLUMNS, cells, strict=False) if cell}
-            said = given.get("say", "")
-            if len(said) > 2 and said[0] == said[-1] == "/":
+            say = given.get("say", "")
+            if len(say) > 2 and say[0] == say[-1] == "/":
                 given["ipa"] = given.pop("say").strip("/ ")
             yield place, given
     except csv.Error as error:

@@ -158,15 +158,15 @@ def limit_marks(text: str) -> str:
     """
     if not _MAY_COMBINE.search(text):
         return text
-    kept: list[str] = []
+    limited: list[str] = []
     for is_mark, run in groupby(text, lambda char: unicodedata.category(char) in _COMBINING):
         chars = "".join(run)
         if is_mark and len(chars) > _MAX_COMBINING:
-            composed = unicodedata.normalize("NFC", (kept.pop() if kept else "") + chars)
-            kept += [char for char in composed if unicodedata.category(char) not in _COMBINING]
+            composed = unicodedata.normalize("NFC", (limited.pop() if limited else "") + chars)
+            limited += [char for char in composed if unicodedata.category(char) not in _COMBINING]
         else:
-            kept += chars
-    return "".join(kept)
+            limited += chars
+    return "".join(limited)
 
 
 # Reading paragraphs
@@ -286,11 +286,11 @@ class _ParagraphReader:
     def _build_span(self, start: int, end: int, units: Sequence[SpokenUnit]) -> SpokenSpan:
         """What is said for units of one place."""
         if len(units) == 1 and units[0].kind == "words":
-            said = _UNSAID.sub(" ", units[0].text)
-            return SpokenSpan(start, end, said, plain=units[0].plain and len(said) == end - start)
-        said = "".join([self._engine_text(unit) for unit in units])
+            text = _UNSAID.sub(" ", units[0].text)
+            return SpokenSpan(start, end, text, plain=units[0].plain and len(text) == end - start)
+        text = "".join([self._engine_text(unit) for unit in units])
         return SpokenSpan(
-            start, end, said, "".join([_UNSAID.sub(" ", one.readable) for one in units])
+            start, end, text, "".join([_UNSAID.sub(" ", one.readable) for one in units])
         )
 
     def _engine_text(self, unit: SpokenUnit) -> str:
@@ -352,12 +352,12 @@ class _ParagraphReader:
         voice = style.voice or own or named or options.voice
         return VoiceStyle(spoken, voice, ssml.bound_rate(style.rate * options.rate))
 
-    def _check_foreign(self, wanted: str, text: str, language: str) -> None:
+    def _check_foreign(self, marked: str, text: str, language: str) -> None:
         what = excerpt(text)
         if num_words(text) >= PARAGRAPH_WORDS:
-            raise build_language_error(wanted, self.options.languages, what=what)
+            raise build_language_error(marked, self.options.languages, what=what)
         if text.strip():
-            named, instead = name_language(wanted), name_language(language)
+            named, instead = name_language(marked), name_language(language)
             self._warn(f"{what!r} is marked as {named} and is read as {instead}")
 
     # Marks
@@ -502,16 +502,16 @@ def _build_segments(
         after = clauses[number + 1] if number + 1 < len(clauses) else None
         silence = silences.get(number)
         start, end = _trim(source.text, one.clause)
-        said, spoken = limit_marks(one.clause.engine_text), limit_marks(one.clause.spoken)
+        text, spoken = limit_marks(one.clause.engine_text), limit_marks(one.clause.spoken)
         is_last = after is None or after.paragraph != one.paragraph
-        has_no_stop = said[-1].isalnum() or said.endswith("]]")
-        if one.kind == "heading" and is_last and has_no_stop and len(said) < options.max_chars:
+        has_no_stop = text[-1].isalnum() or text.endswith("]]")
+        if one.kind == "heading" and is_last and has_no_stop and len(text) < options.max_chars:
             # A title has no full stop on paper and needs one in the voice.
-            said, spoken = said + ".", spoken + "."
+            text, spoken = text + ".", spoken + "."
         style = one.style
         yield Segment(
             Utterance(
-                said, style.language, style.voice, style.rate, compute_seed(said, options.seed)
+                text, style.language, style.voice, style.rate, compute_seed(text, options.seed)
             ),
             source.spans(start, end),
             source.text[start:end],

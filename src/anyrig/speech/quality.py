@@ -149,10 +149,10 @@ def _check_clipping(problems: list[TakeProblem], samples: Samples) -> None:
     if peak < 0.97:
         return
     top = np.abs(samples) >= 0.999 * peak
-    held = top[_CLIP_RUN - 1 :].copy()
+    clipped = top[_CLIP_RUN - 1 :].copy()
     for back in range(1, _CLIP_RUN):
-        held &= top[_CLIP_RUN - 1 - back : len(top) - back]
-    share = float(np.count_nonzero(held)) / len(samples)
+        clipped &= top[_CLIP_RUN - 1 - back : len(top) - back]
+    share = float(np.count_nonzero(clipped)) / len(samples)
     if share > _CLIP_SHARE:
         problems.append(TakeProblem("clipping", f"{100 * share:.1f} % of the samples are clipped"))
 

@@ -66,11 +66,11 @@ class Mark:
 
 def select_outermost(marks: Iterable[Mark]) -> list[Mark]:
     """Marks in order and apart: of two that overlap, the one that begins first, then the longer."""
-    kept: list[Mark] = []
+    outermost: list[Mark] = []
     for mark in sorted(marks, key=lambda mark: (mark.start, -mark.end)):
-        if not kept or mark.start >= kept[-1].end:
-            kept.append(mark)
-    return kept
+        if not outermost or mark.start >= outermost[-1].end:
+            outermost.append(mark)
+    return outermost
 
 
 def overlaps_any(mark: Mark, others: Sequence[Mark]) -> bool:

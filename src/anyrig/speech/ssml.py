@@ -186,8 +186,8 @@ class _SsmlReader:
                 f"SSML begins with <speak>, not with <{name}>", hint="Put <speak> around it."
             )
         if name not in _KNOWN:
-            told = "left out" if name in _UNHEARD else "its text is spoken"
-            self.out.warn(f"SSML: <{name}> is not supported; {told}")
+            effect = "left out" if name in _UNHEARD else "its text is spoken"
+            self.out.warn(f"SSML: <{name}> is not supported; {effect}")
         style = self._apply_style(name, given, above.style)
         unheard = name in _UNHEARD or above.unheard
         mark = self._find_mark(name, given)
@@ -266,8 +266,8 @@ class _SsmlReader:
         if name == "sub" and given.get("alias", "").strip():
             return Mark(0, 0, say=given["alias"].strip(), fixed=False)
         if name == "say-as" and given.get("interpret-as", "").strip():
-            wanted = f"{given['interpret-as'].strip()} {given.get('format', '')}"
-            return Mark(0, 0, interpret=wanted.strip().lower())
+            interpretation = f"{given['interpret-as'].strip()} {given.get('format', '')}"
+            return Mark(0, 0, interpret=interpretation.strip().lower())
         if name != "phoneme":
             return None
         alphabet, sounds = given.get("alphabet", "ipa"), given.get("ph", "").strip()

@@ -354,7 +354,7 @@ class ScriptReading:
         self._shared: dict[str, Ticket] = {}
         """Takes that come again."""
         self._tickets: deque[Ticket] = deque()
-        self._num_requested = self._num_begun = 0
+        self._num_requested = self._num_started = 0
         self._current: Ticket | None = None
         self._part: Future[SegmentPart] | None = None
         """The one that `next` returned last."""
@@ -368,7 +368,7 @@ class ScriptReading:
     @property
     def done(self) -> bool:
         """Whether every segment was given to its end."""
-        return self._num_begun == len(self._segments) and self._is_current_done
+        return self._num_started == len(self._segments) and self._is_current_done
 
     @property
     def _is_current_done(self) -> bool:
@@ -393,7 +393,7 @@ class ScriptReading:
             raise _disconnected_error()
         if self._is_current_done:
             self._current, self._num_heard = self._tickets.popleft(), 0
-            self._num_begun += 1
+            self._num_started += 1
         self._part = self._follow_current()
         return self._part
 
@@ -465,11 +465,11 @@ class ScriptReading:
     def request_ahead(self) -> None:
         """Request the segments that follow. Whoever listens requests the first one alone."""
         alone = self._is_first and self._reader.lane == "live"
-        most = 1 if alone else self._num_begun + self._ahead
+        most = 1 if alone else self._num_started + self._ahead
         while not self._closed and self._num_requested < min(len(self._segments), most):
             number = self._num_requested
             if number >= len(self._keys):
-                self._extend_keys(1 if self._num_begun == 0 else self._ahead)
+                self._extend_keys(1 if self._num_started == 0 else self._ahead)
             key = self._keys[number]
             self._uses[key] -= 1
             ticket = self._shared.get(key)
@@ -501,7 +501,7 @@ class ScriptReading:
 
     def _follow_current(self) -> Future[SegmentPart]:
         """What comes next of the current segment: the rest of it, or a part before."""
-        number, ticket = self._num_begun - 1, self._current
+        number, ticket = self._num_started - 1, self._current
         assert ticket is not None
         segment, heard = self._segments[number], self._num_heard
         part: Future[SegmentPart] = Future()
@@ -551,7 +551,7 @@ class ScriptReading:
         return error
 
     def _build_failed(self, error: AnyrigError) -> SpokenSegment:
-        number = self._num_begun - 1
+        number = self._num_started - 1
         return SpokenSegment(number, self._segments[number], None, failure=error)
 
 

@@ -53,11 +53,11 @@ def _speaks(voice: Voice, language: str) -> bool:
 
 
 def _find_first(voices: Sequence[Voice], language: str) -> Voice:
-    wanted = language.replace("_", "-").lower()
+    requested = language.replace("_", "-").lower()
     fits = [voice for voice in voices if _speaks(voice, language)]
     if not fits:
         raise _no_voice_error(voices, language)
-    return next((voice for voice in fits if voice.language.lower() == wanted), fits[0])
+    return next((voice for voice in fits if voice.language.lower() == requested), fits[0])
 
 
 def _wrong_language_error(

@@ -254,17 +254,19 @@ def _read_number(piece: re.Match[str], language: str) -> Token:
     written = piece["number"]
     if piece["percent"]:
         unit = _PER_CENT.get(language, "%")
-        return _merge_readings([f"{said} {unit}" for said in _list_quantities(written, language)])
+        return _merge_readings(
+            [f"{phrase} {unit}" for phrase in _list_quantities(written, language)]
+        )
     readings = _list_quantities(written, language)
     if written.isdigit():
         readings += _list_years(int(written), language) if len(written) == 4 else []
         if len(written) <= 4:
-            readings += [f"the {said}" for said in _ordinal(int(written), language)]
+            readings += [f"the {phrase}" for phrase in _ordinal(int(written), language)]
             readings += _ordinal(int(written), language)
         if len(written) > 1:
             readings += _list_digit_groups(written, language)
     if piece["plural"]:
-        readings = [re.sub(r"y$", "ie", said) + "s" for said in readings]
+        readings = [re.sub(r"y$", "ie", phrase) + "s" for phrase in readings]
     return _merge_readings(readings)
 
 
@@ -278,7 +280,7 @@ def _list_quantities(written: str, language: str) -> list[str]:
     if fraction:
         named = {"en": "point", "es": "coma", "fr": "virgule", "de": "komma"}.get(language, "")
         after = " ".join(_digits(fraction, language))
-        readings = [f"{said} {named} {after}" for said in readings]
+        readings = [f"{phrase} {named} {after}" for phrase in readings]
         if language != "en":
             readings += [
                 f"{_cardinal(int(whole), language)} {named} {_cardinal(int(fraction), language)}"
@@ -287,11 +289,11 @@ def _list_quantities(written: str, language: str) -> list[str]:
 
 
 def _list_cardinals(number: int, language: str) -> list[str]:
-    usual = _cardinal(number, language)
-    readings = [usual]
+    cardinal = _cardinal(number, language)
+    readings = [cardinal]
     if language == "en":
-        readings.append(usual.replace(" and ", " "))
-        readings += [re.sub(r"^one ", "a ", said) for said in list(readings)]
+        readings.append(cardinal.replace(" and ", " "))
+        readings += [re.sub(r"^one ", "a ", phrase) for phrase in list(readings)]
     return readings
 
 
@@ -312,10 +314,10 @@ def _list_digit_groups(written: str, language: str) -> list[str]:
     readings = [" ".join(_digits(written, language))]
     if len(written) in (3, 4):
         head, tail = written[:-2], written[-2:]
-        tail_said = _cardinal(int(tail), language)
+        tail_reading = _cardinal(int(tail), language)
         if tail.startswith("0"):
-            tail_said = f"o {tail_said}" if tail != "00" else "hundred"
-        readings.append(f"{_cardinal(int(head), language)} {tail_said}")
+            tail_reading = f"o {tail_reading}" if tail != "00" else "hundred"
+        readings.append(f"{_cardinal(int(head), language)} {tail_reading}")
     return readings
 
 
@@ -323,9 +325,9 @@ def _read_money(written: str, scale: str, language: str) -> Token:
     unit = _UNITS[written[0]]
     amount = written[1:].strip()
     readings = []
-    for said in _list_quantities(amount, language):
+    for phrase in _list_quantities(amount, language):
         many = unit if amount in ("1", "1.00") and not scale else f"{unit}s"
-        readings.append(" ".join(filter(None, (said, scale, many))))
+        readings.append(" ".join(filter(None, (phrase, scale, many))))
     whole, point, cents = amount.replace(",", "").partition(".")
     if point and len(cents) == 2 and whole.isdigit() and not scale:
         few, rest = _cardinal(int(whole), language), _cardinal(int(cents), language)
@@ -350,20 +352,20 @@ def _cardinal(number: int, language: str) -> str:
     from num2words import num2words
 
     try:
-        said = str(num2words(number, lang=language))
+        phrase = str(num2words(number, lang=language))
     except NotImplementedError:
-        said = str(number)
-    return said.lower().replace("-", " ").replace(",", "")
+        phrase = str(number)
+    return phrase.lower().replace("-", " ").replace(",", "")
 
 
 def _ordinal(number: int, language: str) -> list[str]:
     from num2words import num2words
 
     try:
-        said = str(num2words(number, lang=language, to="ordinal"))
+        phrase = str(num2words(number, lang=language, to="ordinal"))
     except (NotImplementedError, OverflowError):
         return [str(number)]
-    plain = said.lower().replace("-", " ").replace(",", "")
+    plain = phrase.lower().replace("-", " ").replace(",", "")
     return [plain, plain.replace(" and ", " ")] if " and " in plain else [plain]
 
 
@@ -373,5 +375,5 @@ def _digits(written: str, language: str) -> list[str]:
 
 def _merge_readings(*groups: list[str]) -> Token:
     """Readings without those that come twice."""
-    split = (tuple(said.split()) for group in groups for said in group)
+    split = (tuple(phrase.split()) for group in groups for phrase in group)
     return tuple(dict.fromkeys(reading for reading in split if reading))

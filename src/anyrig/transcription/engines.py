@@ -431,8 +431,8 @@ class TransformersWhisper(BaseEngine):
                 for (number, window), found in zip(windows, made, strict=True):
                     lines = tuple(line.shift(window.start / SPEECH_RATE) for line in found)
                     text = " ".join([done[number].text, *(line.text for line in lines)]).strip()
-                    kept = () if task == "text" else (*done[number].lines, *lines)
-                    done[number] = replace(done[number], text=text, lines=kept)
+                    all_lines = () if task == "text" else (*done[number].lines, *lines)
+                    done[number] = replace(done[number], text=text, lines=all_lines)
         return [done[number] for number in range(len(batch))]
 
     def _extract(self, samples: Sequence[Samples]) -> dict[str, Tensor]:

@@ -102,18 +102,18 @@ def describe_word(word: TranscribedWord) -> dict[str, JsonValue]:
 
 def split_paragraphs(lines: Sequence[TranscribedLine]) -> Iterator[list[TranscribedLine]]:
     """A long pause ends a paragraph, and a sentence's end where there is much already."""
-    held: list[TranscribedLine] = []
+    paragraph: list[TranscribedLine] = []
     size = 0
     for line in lines:
-        pause_s = line.start_s - held[-1].end_s if held else 0.0
-        full = bool(held) and size >= _PARAGRAPH and bool(_ENDS.search(held[-1].text))
-        if held and (pause_s >= _PAUSE_S or full):
-            yield held
-            held, size = [], 0
-        held.append(line)
+        pause_s = line.start_s - paragraph[-1].end_s if paragraph else 0.0
+        full = bool(paragraph) and size >= _PARAGRAPH and bool(_ENDS.search(paragraph[-1].text))
+        if paragraph and (pause_s >= _PAUSE_S or full):
+            yield paragraph
+            paragraph, size = [], 0
+        paragraph.append(line)
         size += len(line.text)
-    if held:
-        yield held
+    if paragraph:
+        yield paragraph
 
 
 def build_captions(lines: Sequence[TranscribedLine]) -> list[Caption]:

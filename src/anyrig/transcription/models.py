@@ -103,15 +103,16 @@ class RecognitionModel:
 
     def describe_workload(self, max_workers: int = 1 << 30, *, cuda: bool = False) -> Workload:
         """What it needs of a machine; `cuda`: CTranslate2 can use a GPU here."""
-        held = _RUNTIME_BYTES + round(1.3 * self.weights_bytes)
+        needed_bytes = _RUNTIME_BYTES + round(1.3 * self.weights_bytes)
         if self.engine == "transformers":
             return Workload(
                 self.name, libraries=("torch",), precisions=("fp16", "bf16", "fp32"),
-                worker_bytes=held, cores=None, max_workers=max_workers,
+                worker_bytes=needed_bytes, cores=None, max_workers=max_workers,
             )  # fmt: skip
         return Workload(
-            self.name, libraries=("torch", "onnx"), worker_bytes=held, max_workers=max_workers,
+            self.name, libraries=("torch", "onnx"), worker_bytes=needed_bytes,
             precisions=("fp16", "fp32") if cuda else ("fp32",), gpu=cuda, cores=1,
+            max_workers=max_workers,
         )  # fmt: skip
 
     def build_factory(self, folder: str, *, words: bool = False) -> EngineFactory:

@@ -79,7 +79,7 @@ class _Splitter:
         import numpy as np
 
         self._start = 0
-        self._held: Samples = np.zeros(0, np.float32)
+        self._pending: Samples = np.zeros(0, np.float32)
         self._past: Levels = np.zeros(0)
         self._window = round(WINDOW_S * 100)
         """Frames of the next chunk, unless it has no pause."""
@@ -87,12 +87,12 @@ class _Splitter:
     def feed(self, block: Samples) -> None:
         import numpy as np
 
-        self._held = np.concatenate([self._held, block])
+        self._pending = np.concatenate([self._pending, block])
 
     def split(self, *, last: bool) -> Iterator[SpeechChunk | SilentStretch]:
         """What is certain from the audio so far; all of it at the end."""
-        while len(self._held) and (last or len(self._held) >= self._num_needed):
-            part = self._split_first(last=last and len(self._held) <= self._num_needed)
+        while len(self._pending) and (last or len(self._pending) >= self._num_needed):
+            part = self._split_first(last=last and len(self._pending) <= self._num_needed)
             if part is None:  # no pause: look further
                 self._window = min(2 * self._window, round(MAX_S * 100))
                 continue
@@ -107,20 +107,20 @@ class _Splitter:
     def _drop(self, count: int) -> None:
         import numpy as np
 
-        gone = measure_levels(self._held[:count])
+        gone = measure_levels(self._pending[:count])
         self._past = np.concatenate([self._past, gone])[-_PAST:]
-        self._held = self._held[count:]
+        self._pending = self._pending[count:]
         self._start += count
 
     def _split_first(self, *, last: bool) -> SpeechChunk | SilentStretch | None:
         import numpy as np
 
-        here = measure_levels(self._held[: self._num_needed])
+        here = measure_levels(self._pending[: self._num_needed])
         limit, steady = _find_limit(np.concatenate([self._past, here]), here)
         loud = _find_loud(here, limit)
         places = np.flatnonzero(loud)
         if not len(places):
-            stop = len(self._held) if last else (len(here) - _MARGIN) * FRAME
+            stop = len(self._pending) if last else (len(here) - _MARGIN) * FRAME
             return SilentStretch(self._start, self._start + stop, steady)
         onset = max(0, int(places[0]) - _MARGIN)
         if onset >= _MIN_SILENCE:
@@ -128,8 +128,12 @@ class _Splitter:
         end = self._find_end(here, loud, int(places[0]), last=last)
         if end is None:
             return None
-        stop = len(self._held) if last and end >= len(here) else min(end * FRAME, len(self._held))
-        return SpeechChunk(self._start, self._held[:stop])
+        stop = (
+            len(self._pending)
+            if last and end >= len(here)
+            else min(end * FRAME, len(self._pending))
+        )
+        return SpeechChunk(self._start, self._pending[:stop])
 
     def _find_end(
         self, here: Levels, loud: NDArray[np.bool_], onset: int, *, last: bool

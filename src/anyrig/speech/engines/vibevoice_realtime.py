@@ -258,8 +258,8 @@ def _load_model(
 
     assert isinstance(handle, TorchHandle)
     dtype = torch.bfloat16 if placement.precision == "bf16" else torch.float32
-    graphs_wanted = bool(options.get("graphs", True))
-    return load_realtime_model(folder, handle.device, dtype, graphs=graphs_wanted)
+    use_graphs = bool(options.get("graphs", True))
+    return load_realtime_model(folder, handle.device, dtype, graphs=use_graphs)
 
 
 def _require_model(folder: Path | None) -> Path:

@@ -349,7 +349,7 @@ class Albert:
         self, weights: NamedTensors, settings: dict[str, Any], format: TensorFormat
     ) -> None:
         eps = settings.get("layer_norm_eps", 1e-12)
-        usual = ("weight", "bias")
+        affine = ("weight", "bias")
         embeddings = weights.at("embeddings")
         layer = weights.at("encoder", "albert_layer_groups", 0, "albert_layers", 0)
         attention = layer.at("attention")
@@ -357,12 +357,12 @@ class Albert:
         places = places + embeddings.get("token_type_embeddings.weight")[0]
         self._words = format.put(embeddings.get("word_embeddings.weight"))
         self._places = format.put(places)
-        self._norm = _Norm(embeddings.at("LayerNorm"), format, eps, usual)
+        self._norm = _Norm(embeddings.at("LayerNorm"), format, eps, affine)
         self._into = Linear(weights.at("encoder", "embedding_hidden_mapping_in"), format)
         self._projections = [Linear(attention.at(n), format) for n in ("query", "key", "value")]
         self._dense = Linear(attention.at("dense"), format)
-        self._inner_norm = _Norm(attention.at("LayerNorm"), format, eps, usual)
-        self._outer_norm = _Norm(layer.at("full_layer_layer_norm"), format, eps, usual)
+        self._inner_norm = _Norm(attention.at("LayerNorm"), format, eps, affine)
+        self._outer_norm = _Norm(layer.at("full_layer_layer_norm"), format, eps, affine)
         self._up, self._down = (Linear(layer.at(n), format) for n in ("ffn", "ffn_output"))
         self._heads: int = settings["num_attention_heads"]
         self._times: int = settings.get("num_hidden_layers", 12)

@@ -158,9 +158,9 @@ class Upsample:
     ) -> None:
         weight, bias = weights.weight() * scale, weights.bias()
         self.stride = stride
-        phases, self.reach = _split_phases(weight, stride)
+        phases, self.margin = _split_phases(weight, stride)
         repeated = None if bias is None else bias.repeat(stride)
-        self.conv = Conv(phases, repeated, format, padding=self.reach)
+        self.conv = Conv(phases, repeated, format, padding=self.margin)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[rows, time, in] to [rows, time * stride, out]."""
@@ -184,14 +184,14 @@ def _split_phases(weight: torch.Tensor, stride: int) -> tuple[torch.Tensor, int]
     assert taps >= stride, "steps that nothing reaches"
     assert (taps - stride) % 2 == 0, "only those that keep whole steps"
     padding = (taps - stride) // 2
-    reach = max((taps - 1 - padding) // stride, (padding + stride - 1) // stride)
-    phases = weight.new_zeros(stride, num_out, num_in, 2 * reach + 1)
+    margin = max((taps - 1 - padding) // stride, (padding + stride - 1) // stride)
+    phases = weight.new_zeros(stride, num_out, num_in, 2 * margin + 1)
     for phase in range(stride):
-        for shift in range(-reach, reach + 1):
+        for shift in range(-margin, margin + 1):
             tap = phase + padding - stride * shift
             if 0 <= tap < taps:
-                phases[phase, :, :, shift + reach] = weight[:, :, tap].T
-    return phases.reshape(stride * num_out, num_in, -1), reach
+                phases[phase, :, :, shift + margin] = weight[:, :, tap].T
+    return phases.reshape(stride * num_out, num_in, -1), margin
 
 
 class PaddingMask:

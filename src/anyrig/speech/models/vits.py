@@ -107,7 +107,7 @@ class VitsTorch:
             config,
             TensorFormat(self.device, dtype, has_triton(self.device) if fused is None else fused),
         )
-        self._gap = max(self._vocoder.gap, self._flow.reach)
+        self._gap = max(self._vocoder.gap, self._flow.margin)
         self._model = _strip_decoder(model).to(self.device).eval()
         if self.device.type == "cuda":
             without_cudnn(self._model)
@@ -172,10 +172,10 @@ class VitsTorch:
         """
         tables, logs, order = [], [], []
         for group in _group_by_length(rows, self._one_by_one):
-            batch, kept = self._batch([rows[number] for number in group])
+            batch, indices = self._batch([rows[number] for number in group])
             encoded = encode_text(self._model, batch, self._duration_noise)
-            tables.append(encoded.prior.flatten(0, 1).index_select(0, kept))
-            logs.append(encoded.log_durations.flatten().index_select(0, kept))
+            tables.append(encoded.prior.flatten(0, 1).index_select(0, indices))
+            logs.append(encoded.log_durations.flatten().index_select(0, indices))
             order += group
         table = torch.cat([*tables, tables[0].new_zeros(1, tables[0].shape[1])])
         flat = torch.exp(torch.cat(logs)).cpu().numpy()
@@ -237,7 +237,7 @@ class VitsTorch:
             voices = table[speakers]
         latents = self._flow(means, mask, voices)
         stages = self._vocoder.stages
-        reaches = [(1, self._gap), *((stage.rate, stage.reach) for stage in stages)]
+        reaches = [(1, self._gap), *((stage.rate, stage.margin) for stage in stages)]
         paddings = [lanes.padding_mask(frames, *pair, self.device) for pair in reaches]
         return self._vocoder(latents, paddings, voices)
 
@@ -408,8 +408,8 @@ def invert_spline(
     low, heights = _bin_edges(heights, bound)
     edge = math.log(math.exp(1 - _LEAST_SLOPE) - 1)
     slopes = _LEAST_SLOPE + F.softplus(F.pad(slopes, (1, 1), value=edge))
-    held = values.clamp(-bound, bound).unsqueeze(-1)
-    which = (held >= low[..., 1:-1]).sum(-1, keepdim=True)
+    clamped = values.clamp(-bound, bound).unsqueeze(-1)
+    which = (clamped >= low[..., 1:-1]).sum(-1, keepdim=True)
 
     def here(table: torch.Tensor) -> torch.Tensor:
         return table.gather(-1, which).squeeze(-1)
@@ -417,7 +417,7 @@ def invert_spline(
     width, height = here(widths), here(heights)
     slope, after = here(slopes[..., :-1]), here(slopes[..., 1:])
     steep = here(heights / widths)
-    rise = held.squeeze(-1) - here(low[..., :-1])
+    rise = clamped.squeeze(-1) - here(low[..., :-1])
     bow = rise * (slope + after - 2 * steep)
     a, b, c = height * (steep - slope) + bow, height * slope - bow, -steep * rise
     root = 2 * c / (-b - torch.sqrt((b * b - 4 * a * c).clamp(min=0)))

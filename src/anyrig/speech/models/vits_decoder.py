@@ -58,7 +58,7 @@ class Lanes(NamedTuple):
         )
 
     def padding_mask(
-        self, frames: Sequence[int], rate: int, reach: int, device: torch.device
+        self, frames: Sequence[int], rate: int, margin: int, device: torch.device
     ) -> PaddingMask:
         """What to zero at `rate` steps a frame, for convolutions that read `reach` steps away."""
         size = self.length * rate
@@ -66,8 +66,8 @@ class Lanes(NamedTuple):
         for place in self.places:
             base, first = place.lane * size, place.start * rate
             last = first + frames[place.row] * rate
-            starts += [base + max(0, first - reach), base + last]
-            ends += [base + first, base + min(size, last + reach)]
+            starts += [base + max(0, first - margin), base + last]
+            ends += [base + first, base + min(size, last + margin)]
         positions = np.unique(expand_ranges(starts, ends))
         return PaddingMask(to_device(positions, device) if len(positions) else None)
 
@@ -104,7 +104,7 @@ def _fill_lanes(
     places, left = [], []
     for row in order:
         need = frames[row]
-        lane = next((number for number, room in enumerate(free) if room >= need), None)
+        lane = next((number for number, space in enumerate(free) if space >= need), None)
         if lane is None and len(free) < lanes:
             lane = len(free)
             free.append(length)
@@ -127,7 +127,7 @@ class CouplingFlow:
             _Coupling(weights.at("flows", number), config, format)
             for number in range(config.prior_encoder_num_flows)
         ]
-        self.reach = max(layer.reach for layer in self._layers)
+        self.margin = max(layer.margin for layer in self._layers)
 
     def __call__(
         self, x: torch.Tensor, mask: torch.Tensor, speakers: torch.Tensor | None
@@ -153,7 +153,7 @@ class _Coupling:
             self._outs.append(Conv.of(net.at("res_skip_layers", number), format))
         spoken = config.speaker_embedding_size != 0
         self._speaker = Conv.of(net.at("cond_layer"), format) if spoken else None
-        self.reach = max(conv.padding for conv in self._gates)
+        self.margin = max(conv.padding for conv in self._gates)
 
     def __call__(
         self, x: torch.Tensor, mask: torch.Tensor, speakers: torch.Tensor | None
@@ -190,7 +190,7 @@ class Stage(NamedTuple):
     blocks: Sequence[Block]
     rate: int
     """Steps a frame."""
-    reach: int
+    margin: int
     """How far its convolutions, and the upsampling after it, read."""
 
 
@@ -222,7 +222,7 @@ class Vocoder:
         self.samples = self.stages[-1].rate
         """A frame."""
         self.gap = max(
-            self._pre.padding, *(math.ceil(stage.reach / stage.rate) for stage in self.stages)
+            self._pre.padding, *(math.ceil(stage.margin / stage.rate) for stage in self.stages)
         )
 
     def __call__(

@@ -61,22 +61,22 @@ _BRITISH = (("əʊ", "Q"), ("oʊ", "Q"), ("ou", "Q"), ("eə", "ɛː"), ("ɚ", "�
 
 def from_ipa(ipa: str, *, british: bool = False) -> str:
     """IPA in the alphabet of the English models; a sound they never heard becomes its nearest."""
-    said = re.sub("(.)\u0329", "ᵊ\\1", ipa.strip("/ "))
-    said = said.replace("\u0303", "n")
+    sounds = re.sub("(.)\u0329", "ᵊ\\1", ipa.strip("/ "))
+    sounds = sounds.replace("\u0303", "n")
     for theirs, ours in (*_SAME, *(_BRITISH if british else _AMERICAN)):
-        said = said.replace(theirs, ours)
-    return _stress_on_vowels(said)
+        sounds = sounds.replace(theirs, ours)
+    return _stress_on_vowels(sounds)
 
 
-def _stress_on_vowels(said: str) -> str:
+def _stress_on_vowels(sounds: str) -> str:
     """IPA sets the stress before a syllable, these models before its vowel."""
-    out, held = [], ""
-    for sign in said:
+    out, stress = [], ""
+    for sign in sounds:
         if sign in "ˈˌ":
-            held = sign
-        elif sign in _VOWELS and held:
-            out.append(held + sign)
-            held = ""
+            stress = sign
+        elif sign in _VOWELS and stress:
+            out.append(stress + sign)
+            stress = ""
         else:
             out.append(sign)
     return "".join(out)
@@ -130,7 +130,7 @@ def split_words(
 
 
 def _find_cut(
-    words: Sequence[PronouncedWord], lengths: Sequence[int], start: int, limit: int, wanted: float
+    words: Sequence[PronouncedWord], lengths: Sequence[int], start: int, limit: int, target: float
 ) -> int:
     """Where a part that begins at `start` ends: near the wanted length, below the limit."""
     ends: list[tuple[float, int]] = []
@@ -140,8 +140,8 @@ def _find_cut(
         length += lengths[index]
         if length > limit and ends:
             break
-        penalty = wanted / 3 if words[index].spoken else 0.0
-        ends.append((abs(length - wanted) + penalty, index + 1))
+        penalty = target / 3 if words[index].spoken else 0.0
+        ends.append((abs(length - target) + penalty, index + 1))
     else:
         return len(words)
     if len(ends) > 1 and not words[ends[-1][1]].spoken:

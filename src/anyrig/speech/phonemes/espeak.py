@@ -93,14 +93,14 @@ class Espeak:
         assert found is not None
         head, core, tail = found.groups()
         parts = [("", head), (written.strip(_MARKS), core), ("", tail)]
-        kept = [(name, signs) for name, signs in parts if signs]
+        signed = [(name, signs) for name, signs in parts if signs]
         return [
             PronouncedWord(
                 name,
                 self._map_phonemes(signs) if name or signs is core else signs,
                 last and follows,
             )
-            for (name, signs), last in zip(kept, _lasts(len(kept)), strict=True)
+            for (name, signs), last in zip(signed, _lasts(len(signed)), strict=True)
         ]
 
 

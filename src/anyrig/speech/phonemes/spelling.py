@@ -129,8 +129,8 @@ class SpellingReader:
         sounds = iter(self._read_clause([word for token in tokens for word in token.words]))
         words = []
         for token in tokens:
-            said = token.joint.join([next(sounds) for _ in token.words])
-            words.append(PronouncedWord(token.text, token.phonemes or said, token.space))
+            joined = token.joint.join([next(sounds) for _ in token.words])
+            words.append(PronouncedWord(token.text, token.phonemes or joined, token.space))
         return words
 
 

@@ -46,18 +46,18 @@ class Table:
 
 def find_line(lines: bytes, key: bytes) -> bytes | None:
     """What follows a key and a tab in sorted lines; None without that key."""
-    wanted, low, high = key + b"\t", 0, len(lines)
+    prefix, low, high = key + b"\t", 0, len(lines)
     while low < high:
         middle = (low + high) // 2
         start = lines.rfind(b"\n", low, middle) + 1 or low
-        if lines[start : start + len(wanted)] < wanted:
+        if lines[start : start + len(prefix)] < prefix:
             low = lines.find(b"\n", middle, high) + 1 or high
         else:
             high = start
-    if not lines.startswith(wanted, low):
+    if not lines.startswith(prefix, low):
         return None
     end = lines.find(b"\n", low)
-    return lines[low + len(wanted) : end if end >= 0 else len(lines)]
+    return lines[low + len(prefix) : end if end >= 0 else len(lines)]
 
 
 class DictionaryFile:

@@ -347,11 +347,11 @@ def _read_parts(
     return parts
 
 
-def _cover_both(wanted: tuple[int, int], current: tuple[int, int]) -> tuple[int, int]:
+def _cover_both(required: tuple[int, int], current: tuple[int, int]) -> tuple[int, int]:
     """Rows and length for what is wanted and what there is, unless that is far more than either."""
-    rows, length = max(wanted[0], current[0]), max(wanted[1], current[1])
-    either = max(wanted[0] * wanted[1], current[0] * current[1])
-    return (rows, length) if rows * length <= 2 * either else wanted
+    rows, length = max(required[0], current[0]), max(required[1], current[1])
+    either = max(required[0] * required[1], current[0] * current[1])
+    return (rows, length) if rows * length <= 2 * either else required
 
 
 def _batch_size(count: int) -> int:

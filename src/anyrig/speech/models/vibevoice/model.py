@@ -121,10 +121,10 @@ def _read_codec(codec: Mapping[str, Any], latent: int) -> CodecShape:
     )
 
 
-def _expect(value: object, wanted: object) -> None:
-    if value != wanted:
+def _expect(value: object, required: object) -> None:
+    if value != required:
         raise InvalidInputError(
-            f"this VibeVoice model is built with {value!r}, where {wanted!r} was expected",
+            f"this VibeVoice model is built with {value!r}, where {required!r} was expected",
             hint="A variant of the model that anyrig does not know; use the published 1.5B or 7B.",
         )
 

@@ -54,13 +54,13 @@ class TokenFeed:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._rest = ""
-        self._begun = False
+        self._has_started = False
 
     def add(self, text: str) -> list[int]:
         self._rest += text.replace("’", "'")
-        if not self._begun:
+        if not self._has_started:
             self._rest = self._rest.lstrip()
-            self._begun = bool(self._rest)
+            self._has_started = bool(self._rest)
         found = _LAST_SPACE.match(self._rest)
         if found is None:
             return []
@@ -318,8 +318,8 @@ class RealtimeRuntime:
         ends = np.flatnonzero(ended[:count])
         count = int(ends[0]) + 1 if len(ends) else count
         speech.num_frames += count
-        room = self.model.shape.max_positions - speech.length
-        is_full = self._window is None and room < WINDOW_POSITIONS
+        space = self.model.shape.max_positions - speech.length
+        is_full = self._window is None and space < WINDOW_POSITIONS
         speech.done = bool(len(ends)) or speech.num_frames >= speech.max_frames or is_full
         samples = np.ascontiguousarray(audio[:count]).reshape(-1)
         speech.parts.append(SpeechPart(samples, speech.done, bool(len(ends))))
