@@ -412,8 +412,8 @@ def suggest_engines(
     if not names:
         name = name_language(error.language)
         if name == error.language:  # not one that Babel knows either: a slip
-            message = f"unknown language {name!r}"
-            return UnspeakableTextError(message, hint="Use a code such as en, es or fr, or auto.")
+            hint = "Use a code such as en, es or fr. " + override
+            return UnspeakableTextError(f"unknown language {name!r}", hint=hint)
         return UnspeakableTextError(error.message, hint=f"No engine speaks {name}. " + override)
     hint = _describe_installation(rig, options, names[0], error.language)
     if len(names) > 1:

@@ -586,7 +586,7 @@ class SegmentCheck:
     """A segment and what the recogniser heard."""
 
     segment: int
-    said: str
+    expected: str
     heard: str
     errors: int
     words: int
