@@ -20,7 +20,13 @@ from anyrig.app.books import (
 from anyrig.app.cache import open_cache
 from anyrig.app.engines import resolve_voice
 from anyrig.app.files import check_writable
-from anyrig.app.speech import Speech, collect_speech, open_synthesizer, resolve_format
+from anyrig.app.speech import (
+    Speech,
+    collect_speech,
+    open_recogniser,
+    open_synthesizer,
+    resolve_format,
+)
 from anyrig.errors import InvalidInputError
 from anyrig.events import OnEvent, ProgressEvent
 from anyrig.options import option
@@ -114,10 +120,9 @@ def _write_sample(
 def verify_book(rig: Rig, request: VerifyRequest, on_event: OnEvent) -> Report:
     """Check a finished book against its source: chapters, lengths, levels and words."""
     from anyrig.app.book_chapters import load_timeline
-    from anyrig.app.speech import place_recogniser
     from anyrig.audiobooks.verify import format_clock, verify
     from anyrig.audiobooks.verify_audio import find_preset
-    from anyrig.transcription.transcribe import transcribe_takes
+    from anyrig.transcription.models import find_verifier
 
     if not request.finished.exists():
         raise InvalidInputError(
@@ -129,12 +134,10 @@ def verify_book(rig: Rig, request: VerifyRequest, on_event: OnEvent) -> Report:
     timeline = load_timeline(rig, request, book)
 
     def transcribe(recordings: Iterable[Recording], language: str) -> Iterator[Transcript | None]:
-        placements = place_recogniser(rig, request, len(timeline.cues))
-        folder = str(rig.folders.models / "recognise")
-        for outcome in transcribe_takes(
-            recordings, language, placements, environment=rig.environment, folder=folder
-        ):
-            yield outcome.result
+        model = find_verifier(language)
+        with open_recogniser(rig, request, model, len(timeline.cues)) as recogniser:
+            for outcome in recogniser.transcribe(recordings):
+                yield outcome.result
 
     def on_progress(stage: str, done_s: float, total_s: float) -> None:
         place = f"{format_clock(done_s)} of {format_clock(total_s)}"

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.app.word_times import WordTimes
     from anyrig.audio.samples import Samples
-    from anyrig.placement import Placement, PlacementPlan
+    from anyrig.placement import PlacementPlan
     from anyrig.speech.chunks import AudioChunk
     from anyrig.speech.engine import WordTime
     from anyrig.speech.lexicon import Lexicon
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from anyrig.speech.synthesis import ScriptReading, SynthesisStats, Synthesizer
     from anyrig.speech.word_times import Timing, WrittenWord
     from anyrig.storage.cache import Cache
+    from anyrig.transcription.models import RecognitionModel
+    from anyrig.transcription.transcribe import TakeTranscriber
     from anyrig.work.live import Lane
 
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth the start of another process
@@ -635,37 +637,34 @@ def check_words(rig: Rig, speech: Speech, options: DeviceOptions, on_event: OnEv
     from anyrig.transcription.compare import count_word_errors
     from anyrig.transcription.engines import Recording
     from anyrig.transcription.models import find_verifier
-    from anyrig.transcription.transcribe import transcribe_takes
 
     segments, checks, recognisers = speech.script.segments, {}, []
     for language in dict.fromkeys(segment.utterance.language for segment in segments):
         numbers = [
             n for n, segment in enumerate(segments) if segment.utterance.language == language
         ]
-        recognisers.append(find_verifier(language).name)
+        model = find_verifier(language)
+        recognisers.append(model.name)
         recordings = [
             Recording(_read_segment(speech, number), speech.sample_rate, language)
             for number in numbers
         ]
-        outcomes = transcribe_takes(
-            recordings, language, place_recogniser(rig, options, len(recordings)),
-            environment=rig.environment, folder=str(rig.folders.models / "recognise"),
-        )  # fmt: skip
-        for number, outcome in zip(numbers, outcomes, strict=True):
-            if outcome.result is None:
-                problem = outcome.failure.message if outcome.failure else "no result"
-                message = Message(
-                    "segment {number} could not be recognised: {problem}",
-                    number=number, problem=problem,
-                )  # fmt: skip
-                on_event(WarningEvent(message))
-                continue
-            text, transcript = segments[number].spoken, outcome.result.text
-            found = count_word_errors(text, transcript, language)
-            checks[number] = SegmentCheck(
-                number, text, transcript, found.errors, found.words, found.pairs
-            )
-            on_event(ProgressEvent("listening", len(checks), len(segments), transcript))
+        with open_recogniser(rig, options, model, len(recordings)) as recogniser:
+            for number, outcome in zip(numbers, recogniser.transcribe(recordings), strict=True):
+                if outcome.result is None:
+                    problem = outcome.failure.message if outcome.failure else "no result"
+                    message = Message(
+                        "segment {number} could not be recognised: {problem}",
+                        number=number, problem=problem,
+                    )  # fmt: skip
+                    on_event(WarningEvent(message))
+                    continue
+                text, transcript = segments[number].spoken, outcome.result.text
+                found = count_word_errors(text, transcript, language)
+                checks[number] = SegmentCheck(
+                    number, text, transcript, found.errors, found.words, found.pairs
+                )
+                on_event(ProgressEvent("listening", len(checks), len(segments), transcript))
     names = ", ".join(dict.fromkeys(recognisers))
     return WordCheck(tuple(checks[number] for number in sorted(checks)), names)
 
@@ -679,11 +678,13 @@ def _read_segment(speech: Speech, number: int) -> Samples:
     return samples if len(samples) else np.zeros(1, np.float32)
 
 
-def place_recogniser(
-    rig: Rig, options: DeviceOptions, num_recordings: int
-) -> tuple[Placement, ...]:
-    """On the CPU, whatever speaks: the recognisers are small."""
+def open_recogniser(
+    rig: Rig, options: DeviceOptions, model: RecognitionModel, num_recordings: int, *,
+    words: bool = False,
+) -> TakeTranscriber:  # fmt: skip
+    """A recogniser of takes, on the CPU whatever speaks: its models are small."""
     from anyrig.placement import Workload, plan_placement
+    from anyrig.transcription.transcribe import TakeTranscriber
 
     workload = Workload(
         "the recogniser", libraries=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20,
@@ -692,4 +693,7 @@ def place_recogniser(
     plan = plan_placement(
         rig.machine, rig.choose_cpu(options), workload, environment=rig.environment
     )
-    return plan.placements
+    return TakeTranscriber(
+        model, plan.placements, environment=rig.environment,
+        folder=str(rig.folders.models / "recognise"), words=words,
+    )  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from anyrig.app.speech import TimedTake, place_recogniser
+from anyrig.app.speech import TimedTake, open_recogniser
 from anyrig.errors import AnyrigError, Message, OptionRef, WorkError
 from anyrig.speech.choose import EngineChoice, list_infos
 from anyrig.speech.engine import WordTime
@@ -269,15 +269,11 @@ def _borrow_recogniser(
 ) -> Iterator[TakeTranscriber]:
     """Whisper, as it gives the times of words; a server keeps it for the next text."""
     from anyrig.transcription.models import find_model
-    from anyrig.transcription.transcribe import TakeTranscriber
 
     model = [find_model(language=language, words=True) for language in languages][0]
 
     def load() -> TakeTranscriber:
-        return TakeTranscriber(
-            model, place_recogniser(rig, options, num_recordings), environment=rig.environment,
-            folder=str(rig.folders.models / "recognise"), words=True,
-        )  # fmt: skip
+        return open_recogniser(rig, options, model, num_recordings, words=True)
 
     with rig.models.borrow(f"word times {model.name}", load, version=model.version) as recogniser:
         yield recogniser

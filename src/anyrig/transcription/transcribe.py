@@ -30,7 +30,6 @@ from anyrig.transcription.models import (
     WHISPER_BASE,
     RecognitionModel,
     find_model,
-    find_verifier,
 )
 from anyrig.transcription.segment import SilentStretch, SpeechChunk, split_speech
 from anyrig.work.pool import WorkerPool
@@ -131,29 +130,6 @@ class Transcription:
     @property
     def doubtful(self) -> tuple[TranscribedLine, ...]:
         return tuple(line for line in self.lines if line.doubt)
-
-
-def transcribe_takes(
-    recordings: Iterable[Recording],
-    language: str,
-    placements: Sequence[Placement],
-    *,
-    environment: Mapping[str, str],
-    folder: str,
-) -> Iterator[ItemOutcome[Transcript]]:
-    """Short recordings of a language, in order, by the model that verifies it.
-
-    Args:
-        recordings: of the task `text`.
-        language: ISO 639-1.
-        placements: where workers run.
-        environment: this process's own.
-        folder: where a model that comes in parts is put together.
-    """
-    with TakeTranscriber(
-        find_verifier(language), placements, environment=environment, folder=folder
-    ) as transcriber:
-        yield from transcriber.transcribe(recordings)
 
 
 class TakeTranscriber:
