@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
@@ -77,6 +76,8 @@ def _is_street(match: re.Match[str], follows: Following) -> bool:
         r"\b\d+[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][\w'-]+ ?){1,3}$", before(match, 60)
     ) or re.match(r"\d+(?:st|nd|rd|th)$", word)
     if numbered or re.search(r"\bSt\. [A-Z]\w+ $", before(match, 24)):
+        return True
+    if re.match(r"[A-Z]$", word) and _ON.search(before(match, 24).removesuffix(word + " ")):
         return True
     if not re.match(r"[A-Z][\w'-]+$", word):
         return False
@@ -315,12 +316,19 @@ def _is_numbering(match: re.Match[str]) -> bool:
         return False
     if (short in WORDS_BEFORE_NUMBERS or short == "No") and " " in match[0]:
         other = OTHER_NUMBER.match(match.string, match.end())
+        listed = other is not None and other[0][-1].isupper()
         named = short == "No" and re.search(r"[a-z,] $", lead)  # beat No. 8. Fans cheered.
-        if other and not (named and other[0][-1].isupper()):
+        named = named or (listed and short not in ("no", "No"))  # See sec. 4. Then call.
+        if other and not (named and listed) and not _NUMBERED_PAPER.search(lead):
             return False
     return short != "Col" or bool(re.search(r"\b(?:[Ss]ee|[Ii]n|[Pp]\.|,) ?$", lead))
 
 
+_NUMBERED_PAPER = LazyPattern(
+    r"\b(?:order|invoice|account|acct\.|policy|case|serial|patent|part|model|licen[cs]e|permit|file|"
+    r"reference|ref\.|cheque|check|passport|flight|contract|bill|lot|item) $",
+    re.IGNORECASE,
+)
 _LETTERED = frozenset(
     "Sched Exh App Fig Apt Bldg Rm Sec Ex Att Ste Blk Grp Gp Div Pl Encl Ques Prob Cat Ann "
     "Doc".split()
@@ -621,7 +629,7 @@ def _from_a_place(match: re.Match[str]) -> Found | None:
 
 _STREET_BEFORE = LazyPattern(
     r"\b(?:St|Ave?|Rd|Blvd|Dr|Ln|Ct|Pl|Pkwy|Hwy|Rte|Street|Avenue|Road|Drive|Lane|Boulevard|Way|"
-    r"Place|Court|Parkway|Highway|Broadway)\.? $"
+    r"Place|Court|Parkway|Highway|Broadway|Park|Row|Square|Terrace)\.? $"
 )
 
 
@@ -717,7 +725,10 @@ def _dotted_state(match: re.Match[str]) -> Found | None:
     placed = _IN.search(lead) and match[1] not in "B.C. N.S. P.E.I. S.C. S.D.".split()
     if not city and not placed and not match[1][-2].islower():
         return None
-    return close(v.Abbreviation(english.DOTTED_STATES[match[1]]), match)
+    state = v.Abbreviation(english.DOTTED_STATES[match[1]])
+    if re.match(r" (?:State|City|Times|County)\b", after(match, 8)):
+        return Found(state, stop="abbreviation")
+    return close(state, match)
 
 
 _PARTIES = {"D": "Democrat", "R": "Republican", "I": "Independent"}
@@ -798,128 +809,16 @@ def _naming(language: str) -> Callable[[re.Match[str]], Stop]:
     return lambda match: stop_after(match.string, match.end(), language, names_follow=True)
 
 
-def _register_english() -> None:
-    ranks = (
-        "Lt Sgt Capt Gen Gov Sen Prof Rev Col Maj Rep Supt Insp Cpl Cmdr Adm Amb Atty Msgr Bp Cdr"
-    ).split()
-    titles = {f"{rank}.": english.TITLES[rank] for rank in ranks}
-    ordered = {
-        "fl.": "floor",
-        "ed.": "edition",
-        "c.": "century",
-        "cent.": "century",
-        "gr.": "grade",
-        "min.": "minute",
-        "hr.": "hour",
-        "wk.": "week",
-        "yr.": "year",
-        "qtr.": "quarter",
-        "inn.": "inning",
-        "mvt.": "movement", "mvmt.": "movement", "flr.": "floor", "gen.": "generation",
-        "blk.": "block", "prec.": "precinct", "Mvt.": "Movement",
-        "Fl.": "Floor", "Ed.": "Edition", "Cent.": "Century", "Gr.": "Grade", "Qtr.": "Quarter",
-        "Inn.": "Inning",
-    }  # fmt: skip
-    units = {
-        "yr.": "year", "hr.": "hour", "mo.": "month", "wk.": "week", "min.": "minute",
-        "sec.": "second", "lb.": "pound", "oz.": "ounce", "gal.": "gallon", "ft.": "foot",
-        "in.": "inch", "mi.": "mile", "doz.": "dozen",
-    }  # fmt: skip
-    versus = {"v.": "versus", "vs.": "versus"}
-    counties = (
-        "Antrim|Armagh|Carlow|Cavan|Clare|Cork|Derry|Donegal|Down|Dublin|Durham|Fermanagh|Galway|"
-        "Kerry|Kildare|Kilkenny|Laois|Leitrim|Limerick|Longford|Louth|Mayo|Meath|Monaghan|Offaly|"
-        "Roscommon|Sligo|Tipperary|Tyrone|Waterford|Westmeath|Wexford|Wicklow"
+for _form in english.SHORT_FORMS:
+    _abbreviations(
+        "en",
+        _form.words,
+        _closing("en") if _form.closes else _never,
+        lead=_form.lead,
+        rest=_form.rest,
+        ignore_case=False,
+        weight=_form.weight,
     )
-    # Without a name: the 1st Lt. spoke.
-    alone = r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] ))"
-    register = partial(_abbreviations, "en", ignore_case=False)
-    register(titles, _never, lead=alone, rest=r"(?= [a-z(])", weight=1.2)
-    register(ordered, _closing("en"), lead=r"(?<=\d(?:st|nd|rd|th) )", weight=1.4)
-    register(units, _closing("en"), lead=r"(?<=\bper )", weight=1.4)
-    register(versus, _never, rest=r"(?= [A-Z])", weight=1.2)
-    register({"v": "versus"}, _never, lead=r"(?<=[a-z] )", rest=r"(?= [A-Z][a-z])", weight=1.6)
-    register({"&c.": "et cetera", "&c": "et cetera"}, _closing("en"), weight=1.5)
-    works = {"Sym.": "Symphony", "Conc.": "Concerto", "Son.": "Sonata", "Qt.": "Quartet"}
-    register(works, _never, rest=r"(?= (?:No\.|in [A-G]\b|#\d))", weight=1.6)
-    condition = {"Exc. cond.": "Excellent condition", "exc. cond.": "excellent condition"}
-    register(condition, _closing("en"), weight=1.5)
-    register({"fl.": "flourished"}, _never, rest=r"(?= (?:c\. )?1\d{3}\b)", weight=1.5)
-    register({"Ed.": "Education"}, _closing("en"), lead=r"(?:(?<=Board of )|(?<=Dept\. of )|"
-             r"(?<=of Higher ))", weight=1.6)  # fmt: skip
-    register({"ms.": "manuscript", "mss.": "manuscripts"}, _closing("en"),
-             lead=r"(?:(?<=[Tt]he )|(?<=\ba )|(?<=[Tt]his )|(?<=in )|(?<=original )|(?<=of ))",
-             weight=1.5)  # fmt: skip
-    register({"resp.": "respiration", "Resp.": "Respiration"}, _never, rest=r"(?=:? \d)",
-             weight=1.5)  # fmt: skip
-    sides = {"R.": "right", "L.": "left"}
-    register(sides, _closing("en"), lead=r"(?<=[Tt]urn )", weight=1.6)
-    register(sides, _closing("en"), lead=r"(?<=[Tt]hen )", weight=1.6)
-    register(sides, _closing("en"), lead=r"(?:(?<=[Bb]ear )|(?<=[Kk]eep ))", weight=1.6)
-    people = {"pop.": "population", "Pop.": "Population"}
-    register(people, _never, rest=r"(?= (?:approx|about|est)\b)", weight=1.6)
-    register({"app.": "appendix", "App.": "Appendix", "Sched.": "Schedule"}, _never,
-             rest=r"(?= [A-F](?![\w']))", weight=1.6)  # fmt: skip
-    register({"no.": "number", "nos.": "numbers"}, _closing("en"),
-             lead=r"(?:(?<=acct\. )|(?<=tel\. )|(?<=[Aa]ccount )|(?<=phone )|(?<=[Ss]erial ))",
-             weight=1.6)  # fmt: skip
-    register({"n.": "noun"}, _closing("en"), lead=r"(?<=\ba )", rest=r"(?! ?\d)", weight=1.6)
-    register({"(ret.)": "retired,", "(Ret.)": "retired,"}, _never, weight=1.6)
-    register({"Cir.": "Circuit"}, _closing("en"), lead=r"(?:(?<=\dth )|(?<=\d[ns]t )|(?<=\d[rn]d )|"
-             r"(?<=\dd ))", weight=1.8)  # fmt: skip
-    register({"m.": "measure"}, _never, lead=r"(?:(?<=from )|(?<=at )|(?<=in )|(?<=to ))",
-             rest=r"(?= \d{1,3}\b(?! [a-z]))", weight=1.5)  # fmt: skip
-    register(
-        {"Co.": "County"},
-        _never,
-        rest=rf"(?= (?:{counties}|Rd|Road|Hwy|Highway|Rte|Route)\b)",
-        weight=1.8,
-    )
-    register({"Conf.": "Conference"}, _never, rest=r"(?= (?:Rm\.|Room\b|Call\b))", weight=1.5)
-    register({"c.": "century"}, _closing("en"), lead=r"(?<=[IVX]th )", weight=1.4)
-    register({"Flt.": "Flight"}, _never, rest=r"(?= [A-Z]{2} ?\d)", weight=1.5)
-    register(
-        {"K.": "K", "D.": "D"},
-        _never,
-        rest=r"(?= \d{2,3}[a-z]?\b(?! [A-Z]\w+ (?:St|Ave|Rd)))",
-        weight=1.4,
-    )
-    register({"Tel": "Telephone"}, _never, rest=r"(?=:)", weight=1.5)
-    register({"no.": "number"}, _never, rest=r"(?= is\b)", weight=1.5)
-    register({"est.": "established"}, _never, rest=r"(?= (?:in|c\.|ca\.) )", weight=1.5)
-    register({"co.": "company"}, _closing("en"), lead=r"(?<=[Tt]he )", weight=1.5)
-    register({"pk.": "pack"}, _closing("en"), lead=r"(?<=\d )", weight=1.5)
-    register({"Assoc.": "Associate"}, _never, rest=r"(?= Prof)", weight=1.5)
-    register({"dat.": "dated"}, _never, rest=r"(?= \d)", weight=1.5)
-    timetable = {"Dep.": "Departs", "dep.": "departs", "Arr.": "Arrives", "arr.": "arrives"}
-    register(
-        timetable, _never, rest=r"(?= (?:[A-Z][\w'-]+ ){0,3}(?:at )?\d{1,2}[:.h]\d\d)", weight=1.6
-    )
-    register({"Adm.": "Admission"}, _never, rest=r"(?= ?:? ?[$£€]| free)", weight=1.6)
-    register({"srs.": "seniors"}, _never, rest=r"(?= [$£€\d])", weight=1.5)
-    register({"pp.": "pages"}, _closing("en"), lead=r"(?<=\d )", rest=r"(?! ?\d)", weight=1.5)
-    register({"Bros.": "Brothers"}, _never, lead=r"(?<=[Tt]he )", rest=r"(?= [A-Z])", weight=1.6)
-    register({"sc.": "scene"}, _never, rest=r"(?= [ivx]+\b)", weight=1.5)
-    register({"Dep.": "Deposit"}, _never, rest=r"(?= ?:? ?[$£€])", weight=1.6)
-    register({"MS.": "Manuscript", "MSS.": "Manuscripts"}, _never, rest=r"(?= \d)", weight=1.6)
-    priced = r"(?:(?<=[£$€]\d\d )|(?<=[£$€]\d\d\d ))"
-    register({"pp.": "per person", "pp": "per person"}, _closing("en"), lead=priced, weight=2)
-    register({"ea.": "each"}, _closing("en"), lead=r"(?:(?<=\d )|(?<=[a-z] ))", weight=1.5)
-    register({"Bp.": "Bishop", "Abp.": "Archbishop"}, _never, rest=r"(?= of )", weight=1.5)
-    register({"Ref.": "Reference", "Acct.": "Account", "acct.": "account"}, _never, weight=1.3)
-    register(
-        {"long.": "longitude", "Long.": "Longitude"},
-        _never,
-        rest=r"(?= \d+(?:\.\d+)? ?°)",
-        weight=1.5,
-    )
-    register({"S.": "Section", "s.": "section", "Ss.": "Sections", "ss.": "sections"}, _never,
-             rest=r"(?= ?\d+[A-Z]?(?:\(|[-–]\d+ of| of the))", weight=1.5)  # fmt: skip
-    register({"hx": "history", "dx": "diagnosis", "Hx": "History", "Dx": "Diagnosis"}, _never,
-             rest=r"(?= of|:)", weight=1.5)  # fmt: skip
-
-
-_register_english()
 
 
 # Spanish and French

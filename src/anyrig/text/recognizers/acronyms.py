@@ -13,12 +13,13 @@ from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
     Found,
     LazyPattern,
+    Stop,
     per_language,
     recognizer,
 )
 from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, close, is_shouted, one_of
 from anyrig.text.recognizers.languages import TABLES, english
-from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
+from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
 
 _IN_ADDRESS = frozenset(
     "ai api au bbc br cdn cfg ch cn cnn cpp css csv de dll docx eu exe faq flac fm fr ftp gg "
@@ -31,6 +32,10 @@ _SHOUTED = LazyPattern(r"[A-Z']{2,}")
 _ONSETS = "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN"
 _DOUBTFUL = ("US", "IT", "ADD", "AM", "AD", "ID", "MA")
 _NATIONS = frozenset("U.S. U.K. U.N. E.U. U.S.A. U.A.E. U.S.S.R. L.A. N.Y. D.C. N.Z. P.R.".split())
+
+
+_THINGS = frozenset("ID TV CD DVD DNA RNA HIV IQ UFO GPA PC VIP IOU RSVP AC".split())
+"""No name goes on with these."""
 
 
 def is_word(acronym: str) -> bool:
@@ -238,38 +243,32 @@ def _dotted(match: re.Match[str]) -> Found:
         return Found(value, stop="both")
     if word.removesuffix("s") in english.WEEKDAYS:
         return Found(value, stop="abbreviation")
-    if match[0] in _NATIONS and re.search(r"[A-Z]\w+, $", before(match, 24)):
-        # "Washington, D.C. Congress met", but "Washington, D.C. Mayor Jane Bell".
-        return Found(value, stop="both" if follows.second[:1].islower() else "abbreviation")
+    if letters in _THINGS and follows.second[:1].islower():
+        return Found(value, stop="both")
     if match[0] in _NATIONS:
-        # "in the U.K. Prices rose", but "the U.K. Treasury", "a U.S. Army man".
-        alone = bool(
-            re.search(
-                r"\b(?:[Tt]he|[Ii]n|[Ff]rom|[Tt]o|[Ll]eft|[Vv]isited|[Oo]f|[Ff]or|[Aa]cross|"
-                r"into|near|outside|inside) (?:the )?$",
-                before(match, 16),
-            )
-        )
-        second = follows.second[:1].islower() or not follows.second
-        if word in english.INSTITUTIONS or not alone or not before(match, 16).strip():
-            return Found(value, stop="abbreviation")
-        placed = bool(
-            re.search(
-                r"\b(?:in|from|to|of|across|for|into|left|visited|at|by|with|outside|"
-                r"inside) (?:the )?$",
-                before(match, 16),
-                re.IGNORECASE,
-            )
-        )
-        return Found(value, stop="both" if second and placed else "abbreviation")
-    if re.search(
-        r"\b(?:[Tt]he|[Aa]n?|[Hh]is|[Hh]er|[Aa]|for the|by the|of the) $", before(match, 9)
-    ):
-        ship = letters in ("USS", "HMS", "SS", "RMS")
-        return Found(
-            value, stop="abbreviation" if ship or not follows.second[:1].islower() else "both"
-        )
-    return Found(value, stop="abbreviation")
+        return Found(value, stop=_stop_after_nation(match, follows))
+    ship = letters in ("USS", "HMS", "SS", "RMS")
+    ends = _HAS_ARTICLE.search(before(match, 9)) and follows.second[:1].islower() and not ship
+    return Found(value, stop="both" if ends else "abbreviation")
+
+
+_HAS_ARTICLE = LazyPattern(r"\b(?:[Tt]he|[Aa]n?|[Hh]is|[Hh]er) $")
+_PLACED = LazyPattern(
+    r"\b(?:[Ii]n|[Ff]rom|[Tt]o|[Oo]f|[Aa]cross|[Ff]or|[Ii]nto|[Ll]eft|[Vv]isited|[Aa]t|[Bb]y|[Ww]ith|"
+    r"near|outside|inside) (?:the )?$"
+)
+
+
+def _stop_after_nation(match: re.Match[str], follows: Following) -> Stop:
+    """Whether the U.K. ends its sentence: "in the U.K. Prices rose", but "the U.K. Treasury"."""
+    ended = follows.second[:1].islower()
+    if re.search(r"[A-Z]\w+, $", before(match, 24)):
+        # "Washington, D.C. Congress met", but "Washington, D.C. Mayor Jane Bell".
+        return "both" if ended else "abbreviation"
+    if follows.word.rstrip(".") in english.INSTITUTIONS:
+        return "abbreviation"
+    placed = _PLACED.search(before(match, 16))
+    return "both" if placed and (ended or not follows.second) else "abbreviation"
 
 
 _NO_INITIALS = LazyPattern(
@@ -309,6 +308,8 @@ def _initials(match: re.Match[str]) -> Found | None:
         return None  # seat 12 A. Row 5 is free.
     bare = match[1].rstrip(" -")
     letters = "".join(re.findall("[A-Z]", match[1]))
+    if letters in _THINGS:
+        return None
     return Found(v.Letters(letters), end=match.start() + len(bare), stop="abbreviation")
 
 

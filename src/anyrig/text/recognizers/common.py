@@ -101,7 +101,7 @@ def is_attributive(match: re.Match[str]) -> bool:
     rest = match.string[match.end() : match.end() + 24]
     if rest.startswith("-a-"):
         return True
-    noun = re.match(r"([ -])([a-z]{2,})\b", rest)
+    noun = re.match(r"([ -])([a-z]{2,}|[A-Z]{2,5})\b", rest)
     if not noun or noun[2] in NOT_NOUNS:
         return False
     if noun[1] == "-":

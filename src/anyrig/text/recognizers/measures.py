@@ -57,7 +57,7 @@ _PERIOD = {
     "second": "s", "minute": "min", "hour": "h", "day": "d", "week": "wk", "month": "mo",
     "year": "yr", "yr": "yr", "mo": "mo", "wk": "wk", "hr": "h", "sec": "s", "d": "d",
     "person": "person", "capita": "capita", "serving": "serving", "acre": "ac", "inch": "in",
-    "foot": "ft", "mile": "mi", "gallon": "gal",
+    "foot": "ft", "mile": "mi", "gallon": "gal", "dose": "dose", "shift": "shift", "cycle": "cycle",
 }  # fmt: skip
 # Units that may be other things when they touch the number, and whether they still count there:
 # "5m" is five meters, "5B" a seat or billions.
@@ -592,6 +592,19 @@ def propose_feet_and_inches(match: re.Match[str]) -> v.Value | None:
     described = is_attributive(match)
     feet = v.Measure(v.Number(match[1]), "ft", attributive=described)
     return v.Phrase((feet, v.Measure(inches, "in", attributive=described)))
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.\"'])({AMOUNT})([\"'])({DASH}| to | or )({AMOUNT})\2(?![\w\"'])",
+    needs="\"'",
+    weight=2,
+)
+def propose_marked_span(match: re.Match[str]) -> v.Value:
+    """`18"–24"`, `3'–4'`."""
+    link = "or" if match[3].strip() == "or" else ""
+    span = v.Range(parse_amount(match[1]), parse_amount(match[4]), link)
+    return v.Measure(span, _MARKS["en"][match[2]], attributive=is_attributive(match))
 
 
 _LENGTH = LazyPattern(

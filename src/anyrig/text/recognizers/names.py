@@ -409,6 +409,54 @@ def _standard(match: re.Match[str]) -> v.Value:
     return v.Phrase((*parts, v.Letters(match[2])) if match[2] else parts)
 
 
+@recognizer(
+    "model", r"(?<![\w.])([A-Z])\.(\d{2,3})(?!\w|[.,]\w)", needs=".", at="capital", weight=1.6
+)
+def propose_recommendation(match: re.Match[str]) -> v.Value:
+    """Of the telegraph union: `H.264`, `V.90`."""
+    return v.Phrase((v.Letters(match[1]), "dot", v.Label(match[2])))
+
+
+@recognizer(
+    "model",
+    r"(?<![\w./])(?:(P|LT)?(\d{3})/(\d{2})) ?(ZR|R)(\d{2})(?!\w)",
+    needs="/",
+    weight=3,
+    digits=True,
+    at="any",
+)
+def propose_tire(match: re.Match[str]) -> v.Value:
+    """`225/65R17`."""
+    lead = (v.Letters(match[1]),) if match[1] else ()
+    numbers = v.Label(match[2]), v.Number(match[3]), v.Letters(match[4]), v.Number(match[5])
+    return v.Phrase((*lead, *numbers))
+
+
+@recognizer(
+    "label",
+    r"(?<![\w./])(\d{1,2})/(\d{1,3})(?= (?:Cav|Marines|Inf|Infantry|Cavalry|FA|Bn|Para)\b)",
+    needs="/",
+    weight=2,
+)
+def propose_battalion(match: re.Match[str]) -> v.Value:
+    """`2/7 Cav.`: a battalion of a regiment."""
+    return v.Phrase((v.Number(match[1]), v.Label(match[2])))
+
+
+@recognizer(
+    "label",
+    r"(?<![\w.,-])(\d{1,4})([A-Za-z])[-–](\d{1,4})([A-Za-z])(?![\w-])",
+    needs="-–",
+    weight=1.6,
+)
+def propose_lettered_span(match: re.Match[str]) -> v.Value | None:
+    """Pages or seats: `fols. 12r–15v`."""
+    if int(match[3]) <= int(match[1]):
+        return None
+    first = v.Label(match[1]), v.Letters(match[2].upper())
+    return v.Phrase((*first, "to", v.Label(match[3]), v.Letters(match[4].upper())))
+
+
 # Rooms, flights, houses, models
 
 

@@ -76,6 +76,8 @@ def _fraction(match: re.Match[str]) -> v.Value | Found | None:
     number = int(whole) if whole else None
     if not whole and len(above) == len(below) == 2 and int(above) + int(below) == 100:
         return v.Score((v.Number(above), v.Number(below)), "even")
+    if not whole and not suffix and _ODDS.search(before(match, 40)):
+        return v.Score((v.Number(above), v.Number(below)))
     if not whole and len(above) > 1 and len(below) < 3 and _is_of_cricket(match):
         return v.Phrase((v.Number(above), "for", v.Number(below)))
     if (not whole and int(above) > 20 and int(below) > 20) or int(below) > 1000:
@@ -87,6 +89,10 @@ def _fraction(match: re.Match[str]) -> v.Value | Found | None:
     return v.Fraction(int(above), int(below), number)
 
 
+_ODDS = LazyPattern(
+    r"(?i)\b(?:odds (?:of|at|were|are|on)|bet at|bets at|priced at|backed at|favou?rite at|"
+    r"outsider at|shot at|returned at|won at|starting price(?: of)?|at odds of) $"
+)
 _RUNS_MADE = LazyPattern(
     r"\b(?:made|reach\w*|score\w*|post\w*|slump\w*|collaps\w*|declar\w*|total\w*|were|on|at) $"
 )
@@ -148,6 +154,16 @@ def _vulgar(match: re.Match[str]) -> v.Value:
 def _ordinal(match: re.Match[str]) -> v.Value | None:
     digits = match[1].replace(",", "")
     return v.Ordinal(int(digits), plural=bool(match[2])) if len(digits) < 400 else None
+
+
+@recognizer(
+    "ordinal",
+    r"(?<![\w.,])(\d{1,3})(?:st|nd|rd|th) ?[-–—] ?(\d{1,3})(?:st|nd|rd|th)(?!\w)",
+    weight=1.6,
+)
+def propose_ordinal_span(match: re.Match[str]) -> v.Value:
+    """`13th–14th`."""
+    return v.Range(v.Ordinal(int(match[1])), v.Ordinal(int(match[2])))
 
 
 @per_language(
@@ -230,13 +246,16 @@ _SCREENS = LazyPattern(r" (?:screen|monitor|display|video|TV|resolution|film|foo
 
 def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
     """Whether the letter is said: of a screen, or of a run."""
-    if match[0] in ("4K", "8K", "4k") or _RUNS.match(rest) or _SCREENS.match(rest):
+    crowd = re.match(r" runners?\b", rest) and match[1] not in ("5", "8", "10", "15")
+    if match[0] in ("4K", "8K", "4k") or (_RUNS.match(rest) and not crowd) or _SCREENS.match(rest):
         return True
     if re.search(
         r"\b(?:[Rr]un|[Rr]an|[Rr]unning|[Ff]inish\w*|[Rr]aces?d?) (?:an?|the|his|her|my|their) $",
         lead,
     ):
         return match[1] in ("5", "8", "10", "12", "15", "20", "25", "30", "50", "100")
+    if match[1] in ("21", "42") and re.search(r"(?i)marathon|\brace|\brun|\bran\b", lead):
+        return True
     small = match[1] in ("5", "10", "15", "3", "8", "1.5", "20")
     if small and re.search(r"\b(?:[Tt]he|[Aa]n?|ran|run|[Hh]is|[Hh]er|[Mm]y|first|our) $", lead):
         return not re.match(

@@ -111,6 +111,22 @@ def _part(match: re.Match[str]) -> Found | None:
     return Found(v.Phrase(tuple(parts)), end=end, weight=2.5)
 
 
+@recognizer(
+    "roman",
+    r"(?<=[a-z] )([IVX]{1,4})([a-dA-D])(?![\w'-])",
+    needs="IVX",
+    weight=1.8,
+    at="capital",
+)
+def propose_lettered_part(match: re.Match[str]) -> v.Value | None:
+    """`stage IIIb`, `type IIA`."""
+    preceding = _NOUN.search(before(match, 24))
+    number = roman_value(match[1])
+    if not number or preceding is None or not _is_numbered_noun(preceding[1]):
+        return None
+    return v.Phrase((v.Roman(number), v.Letters(match[2].upper())))
+
+
 @recognizer("roman", r"(?<![\w.])(pp?)\. ?([ivxlc]+)(?![\w'])", needs="ivxlc", weight=2)
 def _page(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[2])

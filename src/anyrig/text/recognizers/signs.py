@@ -15,7 +15,7 @@ from anyrig.text.recognizers import (
     per_language,
     recognizer,
 )
-from anyrig.text.recognizers.common import after, before, close, one_of
+from anyrig.text.recognizers.common import SUBSCRIPT, after, before, close, one_of, parse_number
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
 GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
@@ -109,6 +109,30 @@ def _absolute(match: re.Match[str]) -> v.Value:
     return v.Phrase(("the absolute value of", v.Identifier(match[1])))
 
 
+@recognizer(
+    "code", r"(?<![\w.])([fgh])\(([a-z]|-?\d{1,4})\)(?!\w)", needs="(", weight=1.6, at="word"
+)
+def propose_function(match: re.Match[str]) -> v.Value:
+    """`f(x)`."""
+    inner: v.Value = v.Letters(match[2].upper())
+    if not match[2].isalpha():
+        inner = v.Number(match[2].lstrip("-"), sign="-" if match[2][0] == "-" else "")
+    return v.Phrase((v.Letters(match[1].upper()), "of", inner))
+
+
+@recognizer(
+    "number",
+    r"\blog([₀-₉]+) ?\(?(\d+(?:\.\d+)?|[a-z])\b\)?",
+    needs="₀₁₂₃₄₅₆₇₈₉",
+    weight=2,
+    at="any",
+)
+def propose_logarithm(match: re.Match[str]) -> v.Value:
+    base = v.Number(match[1].translate(SUBSCRIPT))
+    of: v.Value = parse_number(match[2]) if match[2][0].isdecimal() else v.Letters(match[2].upper())
+    return v.Phrase(("log base", base, "of", of))
+
+
 _DIED = {"en": "died", "es": "murió en", "fr": "mort en"}
 
 
@@ -166,7 +190,7 @@ def propose_copyright(match: re.Match[str]) -> v.Value:
     return v.Abbreviation(f"{word} ")
 
 
-@recognizer("sign", rf"§§|[{re.escape(SAID)}]", needs=SAID, weight=0.5)
+@recognizer("sign", rf"§§|¶¶|[{re.escape(SAID)}]", needs=SAID, weight=0.5)
 def _sign(match: re.Match[str]) -> v.Value:
     sign = match[0]
     if sign * 3 in match.string[max(0, match.start() - 2) : match.end() + 2]:

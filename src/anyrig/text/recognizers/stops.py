@@ -87,11 +87,20 @@ class StopTable:
 _ENGLISH = frozenset(
     word.lower()
     for table in (
-        english.TITLES, english.AFTER, english.LOWER, english.NUMBERED,
-        english.SHORT_STATES, english.FIRST_NAMES,
+        english.TITLES,
+        english.AFTER,
+        english.LOWER,
+        english.NUMBERED,
+        english.SHORT_STATES,
+        english.FIRST_NAMES,
     )
     for word in table
-)  # fmt: skip
+) | frozenset(
+    word.lower()
+    for form in english.SHORT_FORMS
+    for words in form.words
+    for word in re.findall(r"[A-Za-z]{2,}(?=\.)", words)
+) - {"son", "port", "span", "dan", "no"}
 
 
 def _romance_table(table: ModuleType) -> StopTable:

@@ -16,6 +16,7 @@ from anyrig.text.recognizers import (
 from anyrig.text.recognizers.common import DASH, NUMBER, after, before, close, one_of, parse_number
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import stop_after
+from anyrig.text.roman_numerals import roman_value
 
 _HALF = r"(?:([ap])\. ?m\.|([AaPp])\.?[Mm](?!\w)\.?)"
 _ZONES = (
@@ -420,6 +421,23 @@ def propose_short_book(match: re.Match[str]) -> v.Value | None:
     if match[1] in ("Ex", "Num", "Col", "Mt", "Est", "Rev", "Sam", "Dan") and not cited:
         return None
     return v.Abbreviation(english.BOOKS[match[1]])
+
+
+@recognizer(
+    "verse",
+    rf"(?<!\w)(?:([123]|I{{1,3}}) )?({one_of(english.BOOKS)})\. ([ivxlc]+)(?![\w'])",
+    needs=english.BOOKS,
+    weight=2,
+    digits=False,
+    at="any",
+)
+def propose_roman_chapter(match: re.Match[str]) -> v.Value | None:
+    """`Rev. xiii`, `I Cor. xiii`."""
+    chapter = roman_value(match[3])
+    if not chapter or match[2] in ("Ex", "Num", "Est"):
+        return None
+    name = english.name_book(english.BOOKS[match[2]], _order(match[1]))
+    return v.Phrase((name, v.Roman(chapter)))
 
 
 @recognizer("time", r"(?<![\w.])([ap])\. ?m\.(?!\w)", digits=False, needs=".", weight=1, at="word")
