@@ -127,10 +127,10 @@ class Ours:
         return [(one.labels[0], one.probability) for one in self._classify(head, test)]
 
     def predict_zero_shot(self, kinds: dict[str, str], rows: Sequence[labelled.Row]) -> list[str]:
-        from anyrig.documents.classify.labels import Label
+        from anyrig.documents.classify.labels import NamedLabel
         from anyrig.documents.classify.zero import ByName
 
-        classifier = ByName([Label(*pair) for pair in kinds.items()], self._embedder)
+        classifier = ByName([NamedLabel(*pair) for pair in kinds.items()], self._embedder)
         return [one.labels[0] for one in self._classify(classifier, rows)]
 
 

@@ -150,13 +150,13 @@ def _ocr() -> list[Row]:
 
 def _read_pages(pages: list[bytes]) -> float:
     from anyrig.documents.ocr.choose import choose as choose_engine
-    from anyrig.documents.ocr.run import Pages
+    from anyrig.documents.ocr.run import OcrReader
 
     machine = discover(os.environ)
     chosen = choose_engine("en", os.environ, wanted="rapidocr")
     choice = choose_device(machine, (DeviceRequest("auto", "flag"),))
     placed = plan_placement(machine, choice, chosen.need(len(pages)), environment=os.environ)
-    with Pages(chosen, placed=placed, environment=os.environ, language="en") as reader:
+    with OcrReader(chosen, placed=placed, environment=os.environ, language="en") as reader:
         list(reader.read(pages[:1]))
         start = time.perf_counter()
         found = list(reader.read(pages))

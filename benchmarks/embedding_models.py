@@ -118,10 +118,10 @@ def save_model(folder: Path, model: Any, tokenizer: Path, max_tokens: int = MAX_
 def save_minilm(folder: Path) -> None:
     """The default model with its own weights."""
     from anyrig.documents.model import find
-    from anyrig.documents.models.arrays import read
+    from anyrig.documents.models.arrays import read_encoder
 
     model = find("minilm", models=Path())
-    shape, weights = read(model.folder)
+    shape, weights = read_encoder(model.folder)
     assert model.tokenizer is not None
     bert = build_bert(MINILM_SIZE)
     _copy_weights(bert, shape.hidden, weights)

@@ -23,7 +23,7 @@ from PIL import Image
 from anyrig import Rig
 from anyrig.devices.discovery import discover
 from anyrig.documents.ocr import tesseract
-from anyrig.documents.ocr.engine import Sheet
+from anyrig.documents.ocr.engine import PagePicture
 from anyrig.placement import Placement
 from benchmarks.harness import Row
 from benchmarks.processes import cpu_seconds
@@ -70,7 +70,7 @@ def _compare(
     image: Image.Image,
     text: str,
 ) -> list[Row]:
-    (found,) = ours.run([Sheet(png(image))])
+    (found,) = ours.run([PagePicture(png(image))])
     wrong = 100 * error(text, found.text)
     print(f"{what}: {wrong:.3f} %, {found.cpu_s:.1f} CPU-s", file=sys.stderr, flush=True)
     rows: list[Row] = []
@@ -97,7 +97,7 @@ def _rapidocr(engine: Any, image: Image.Image) -> str:
     return "\n".join(found.txts or ())
 
 
-def _tesseract(program: tesseract.Program, language: str, image: Image.Image) -> str:
+def _tesseract(program: tesseract.TesseractProgram, language: str, image: Image.Image) -> str:
     out = io.BytesIO()
     image.save(out, "PNG")
     code = tesseract.CODES[language]

@@ -24,13 +24,13 @@ from typing import Any
 
 from anyrig import Rig
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_embedder, open_vectors
-from anyrig.documents.index.db import IndexFile, list_known, put_link
+from anyrig.documents.index.db import IndexDatabase, list_known, put_link
 from anyrig.documents.index.files import FolderReader, resolve_folders
-from anyrig.documents.index.progress import Progress
+from anyrig.documents.index.progress import IndexProgress
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.status import read_status
 from anyrig.documents.index.update import IndexChanges, update_index
-from anyrig.documents.model import Model
+from anyrig.documents.model import EmbeddingModel
 from anyrig.documents.protocol import Vectors
 from benchmarks.harness import Row, percentile
 from benchmarks.processes import cpu_seconds
@@ -113,7 +113,7 @@ def _draw_queries(folder: Path) -> list[str]:
 class _RandomVectors:
     """Random vectors of a model's size; fits `protocol.Vectors`."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: EmbeddingModel) -> None:
         import numpy as np
 
         self.model, self._rng = model, np.random.default_rng(3)
@@ -130,7 +130,7 @@ class _RandomVectors:
 
 
 @contextmanager
-def _vectors(rig: Rig, model: Model) -> Iterator[Vectors]:
+def _vectors(rig: Rig, model: EmbeddingModel) -> Iterator[Vectors]:
     if RANDOM:
         yield _RandomVectors(model)
     else:
@@ -139,11 +139,11 @@ def _vectors(rig: Rig, model: Model) -> Iterator[Vectors]:
 
 
 def _build_index(
-    rig: Rig, model: Model, path: Path, folder: Path
+    rig: Rig, model: EmbeddingModel, path: Path, folder: Path
 ) -> tuple[IndexChanges, float, float]:
     last_s = 0.0
 
-    def report(now: Progress) -> None:
+    def report(now: IndexProgress) -> None:
         nonlocal last_s
         if time.monotonic() > last_s + 15:
             last_s = time.monotonic()
@@ -160,7 +160,7 @@ def _build_index(
     return done, cpu_seconds() - before, time.process_time() - own
 
 
-def _rerun_index(rig: Rig, model: Model, path: Path, folder: Path) -> float:
+def _rerun_index(rig: Rig, model: EmbeddingModel, path: Path, folder: Path) -> float:
     """Seconds of a run that finds nothing new."""
     start = time.perf_counter()
     with _vectors(rig, model) as vectors:
@@ -251,7 +251,7 @@ def _by_hand(path: Path, searcher: Searcher, vectors: Vectors) -> Any:
 def _live_rows(path: Path, folder: Path) -> list[Row]:
     """What a searcher that is open does after each file that is written."""
     times = []
-    with Searcher(path) as searcher, IndexFile(path) as index:
+    with Searcher(path) as searcher, IndexDatabase(path) as index:
         searcher.refresh()
         known = index.read(list_known)
         stamps = [known[one].stamp for one in sorted(known)[:50]]

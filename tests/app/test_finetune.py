@@ -19,11 +19,11 @@ from anyrig.app.finetune import (
     tune_embedding,
 )
 from anyrig.app.training_tasks import TASKS, build, split_pairs
-from anyrig.documents.classify.examples import examples
-from anyrig.documents.classify.finetuned import in_folder as classifier_in
+from anyrig.documents.classify.examples import list_examples
+from anyrig.documents.classify.finetuned import find_classifier as classifier_in
 from anyrig.documents.classify.pipeline import classify_with_model
-from anyrig.documents.model import Model, find, in_folder
-from anyrig.documents.pairs import pairs
+from anyrig.documents.model import EmbeddingModel, find, in_folder
+from anyrig.documents.pairs import read_pairs
 from anyrig.documents.reading import TextSource, read_all
 from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
 from anyrig.events import Event, ProgressEvent
@@ -42,7 +42,7 @@ EXAMPLES = ROOT / "examples" / "train"
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Model:
+def tiny(tmp_path: Path) -> EmbeddingModel:
     sentence_transformer(tmp_path / "tiny", "bert")
     return in_folder(tmp_path / "tiny", name="tiny")
 
@@ -71,8 +71,8 @@ def quick(**more: Any) -> TrainConfig:
     )
 
 
-def test_examples_become_a_folder_that_sorts(tiny: Model, tmp_path: Path) -> None:
-    found = examples(written(tmp_path / "some.jsonl", [*rows(80), {"text": "no label"}]))
+def test_examples_become_a_folder_that_sorts(tiny: EmbeddingModel, tmp_path: Path) -> None:
+    found = list_examples(written(tmp_path / "some.jsonl", [*rows(80), {"text": "no label"}]))
     seen: list[Event] = []
     folder = tmp_path / "made"
     tuned = tune_classifier(
@@ -100,9 +100,9 @@ def test_examples_become_a_folder_that_sorts(tiny: Model, tmp_path: Path) -> Non
 
 
 def test_a_stopped_run_goes_on_where_it_was(
-    tiny: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: EmbeddingModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = examples(written(tmp_path / "some.jsonl", rows(64)))
+    found = list_examples(written(tmp_path / "some.jsonl", rows(64)))
     whole = tune_classifier(found, tiny, tmp_path / "whole", read_all, settings=quick(epochs=3))
 
     def stop(event: Event) -> None:
@@ -125,8 +125,8 @@ def test_a_stopped_run_goes_on_where_it_was(
     assert again.before == pytest.approx(whole.before)
 
 
-def test_nothing_is_written_over(tiny: Model, tmp_path: Path) -> None:
-    found = examples(written(tmp_path / "some.jsonl", rows(16)))
+def test_nothing_is_written_over(tiny: EmbeddingModel, tmp_path: Path) -> None:
+    found = list_examples(written(tmp_path / "some.jsonl", rows(16)))
     there = tmp_path / "there"
     there.mkdir()
     (there / "mine.txt").write_text("mine")
@@ -143,15 +143,15 @@ def test_nothing_is_written_over(tiny: Model, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_learnt_from_is_refused(
-    told: list[dict[str, Any]], said: str, tiny: Model, tmp_path: Path
+    told: list[dict[str, Any]], said: str, tiny: EmbeddingModel, tmp_path: Path
 ) -> None:
-    found: Manifest = examples(written(tmp_path / "some.jsonl", told))
+    found: Manifest = list_examples(written(tmp_path / "some.jsonl", told))
     with pytest.raises(InvalidInputError, match=said):
         tune_classifier(found, tiny, tmp_path / "made", read_all)
     assert not (tmp_path / "made").exists()
 
 
-def test_pairs_become_a_folder_that_embeds(tiny: Model, tmp_path: Path) -> None:
+def test_pairs_become_a_folder_that_embeds(tiny: EmbeddingModel, tmp_path: Path) -> None:
     dice = random.Random(3)
     words = "cat dog house river stone green small old runs sleeps opens casa perro verde".split()
     told = []
@@ -160,7 +160,7 @@ def test_pairs_become_a_folder_that_embeds(tiny: Model, tmp_path: Path) -> None:
         told.append({"query": " ".join(some[:4]), "passage": " ".join(reversed(some[1:]))})
     file = written(tmp_path / "pairs.jsonl", [*told, {"query": "alone"}])
     tuned = tune_embedding(
-        pairs(file), tiny, tmp_path / "made",
+        read_pairs(file), tiny, tmp_path / "made",
         settings=embedding_settings(learning_rate=2e-3, precision="fp32"),
     )  # fmt: skip
     assert tuned.num_learnt + tuned.num_held == 120
@@ -239,7 +239,7 @@ def test_the_command_fine_tunes_and_sorts(anyrig: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_packaged_model_learns_the_example(tmp_path: Path) -> None:
-    found = examples(EXAMPLES / "data" / "messages.jsonl")
+    found = list_examples(EXAMPLES / "data" / "messages.jsonl")
     model = find("minilm", models=tmp_path)
     tuned = tune_classifier(
         found, model, tmp_path / "made", read_all,

@@ -8,7 +8,7 @@ import pytest
 
 from anyrig import Rig
 from anyrig.app.reader import ReadRequest, read_part
-from anyrig.documents.passages import passages
+from anyrig.documents.passages import split_passages
 from anyrig.errors import InvalidInputError
 from tests.text.formats.office_files import docx, p
 from tests.text.page_reading import read_pages
@@ -20,7 +20,7 @@ def test_a_part_is_the_chapter_with_the_passage(tmp_path: Path) -> None:
     body = p("The lease", HEADING) + p("The rent is due on Monday.") + p("It is 850 euros.")
     body += p("The roof", HEADING) + p("The landlord mends the roof.")
     file = docx(tmp_path / "lease.docx", body)
-    passage = next(one for one in passages(read_pages(file)) if "mends" in one.text)
+    passage = next(one for one in split_passages(read_pages(file)) if "mends" in one.text)
     request = ReadRequest(file=file, start=passage.file_start, words=passage.text[:20])
     found = read_part(Rig(), request)
     assert (found.type, found.part, found.num_parts) == ("docx", 2, 2)

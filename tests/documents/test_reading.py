@@ -14,9 +14,9 @@ from anyrig.documents.reading import (
     ReadPicture,
     Unread,
     apply_all,
+    build_textless_error,
     read,
     read_all,
-    textless,
 )
 from anyrig.errors import (
     DeviceLostError,
@@ -104,10 +104,10 @@ def test_a_tiff_page_by_page(tmp_path: Path) -> None:
 
 def test_a_file_of_pictures_alone_says_what_to_do(tmp_path: Path) -> None:
     path = tiff(tmp_path / "a.tif", [2, 5])
-    missing = textless(read(path))
+    missing = build_textless_error(read(path))
     assert missing.message.endswith("pages 1-2: a picture without a text layer, " + NONE[:23])
     assert missing.hint == "pip install 'anyrig[ocr]'"
-    assert "--ocr never" in render(textless(read(path, mode="never")).hint, "command")
+    assert "--ocr never" in render(build_textless_error(read(path, mode="never")).hint, "command")
 
 
 def test_a_picture_that_cannot_be_drawn_is_the_file_s_error(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from anyrig.documents.engine import TextEngine, open_embedding_engine
-from anyrig.documents.model import Model, in_folder
+from anyrig.documents.model import EmbeddingModel, in_folder
 from anyrig.documents.protocol import TextBlock
 from tests.documents.engines.toy import sentence_transformer, sentences
 from tests.documents.test_embed import embedded, on_cpu
@@ -20,19 +20,19 @@ from tests.waiting import wait_until
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Model:
+def model(tmp_path: Path) -> EmbeddingModel:
     sentence_transformer(tmp_path)
     return in_folder(tmp_path, name="tiny")
 
 
-def _open(model: Model, backend: str = "onnx", processes: int = 0) -> TextEngine:
+def _open(model: EmbeddingModel, backend: str = "onnx", processes: int = 0) -> TextEngine:
     (placement,) = on_cpu(model, backend).placements[:1]
     engine = open_embedding_engine(placement, model=model)
     engine._num_processes = processes  # as on a GPU
     return engine
 
 
-def test_processes_tokenize_what_arrives_and_end_with_the_worker(model: Model) -> None:
+def test_processes_tokenize_what_arrives_and_end_with_the_worker(model: EmbeddingModel) -> None:
     texts = sentences(200, longest=60)
     engine = _open(model, processes=2)
     blocks = [TextBlock(texts[:120]), TextBlock(texts[120:])]
@@ -55,7 +55,7 @@ def _tokenizers() -> list[psutil.Process]:
 
 @pytest.mark.parametrize("count", [1, 40])
 def test_a_block_that_does_not_fit_is_computed_in_parts(
-    model: Model, count: int, monkeypatch: pytest.MonkeyPatch
+    model: EmbeddingModel, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A text of many windows cannot be split by the queue."""
     texts = [" ".join(sentences(count * 12, longest=40))] if count > 1 else sentences(30)
@@ -85,7 +85,7 @@ def test_blocks_of_several_uses_have_their_own_prompts(tmp_path: Path) -> None:
     assert not np.allclose(query, plain, atol=1e-3)
 
 
-def test_padding_stays_below_five_percent(model: Model) -> None:
+def test_padding_stays_below_five_percent(model: EmbeddingModel) -> None:
     engine = _open(model)
     engine.run([TextBlock(sentences(600, longest=40))])
     assert engine.network.padding < 1.05  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.documents.classify.finetuned import in_folder, open_engine
+from anyrig.documents.classify.finetuned import find_classifier, open_engine
 from anyrig.documents.protocol import TextBlock
 from anyrig.training.tasks import Task
 from anyrig.training.tasks.classifier import (
@@ -91,7 +91,7 @@ def test_what_was_learnt_sorts_with_the_same_scores(
     assert task.finish is not None
     told = task.finish(made.parent)
     assert told["labels"] == list(LABELS)
-    model = in_folder(made)
+    model = find_classifier(made)
     assert (model.labels, model.kind, model.longest) == (LABELS, kind, 32)
     texts = [one.text for one in examples(20, kind, 5)]
     placement = on_cpu(model).placements[0]  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from anyrig.documents.model import find, in_folder
-from anyrig.documents.model_folder import read
-from anyrig.documents.models.arrays import packaged_floats
+from anyrig.documents.model_folder import read_model_config
+from anyrig.documents.models.arrays import read_packaged_floats
 from anyrig.errors import InvalidInputError
 from anyrig.training import TrainConfig, Trainer
 from anyrig.training.tasks import Task
@@ -46,7 +46,7 @@ def pairs(count: int, seed: int = 0) -> list[Pair]:
 def model_of(folder: Path, family: str = "bert", **more: Any) -> tuple[SentenceModel, Cutter]:
     """A tiny model and its cutter, in the way that its folder says."""
     sentence_transformer(folder, family, **more)
-    told = read(folder)
+    told = read_model_config(folder)
     model = from_folder(
         told.folder, dense=told.dense, pooling=told.pooling, normalise=told.normalise
     )
@@ -311,7 +311,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
 
 def test_the_packaged_model_has_its_own_vectors() -> None:
     found = find("minilm", models=Path())
-    config, state = packaged_floats(found.folder)
+    config, state = read_packaged_floats(found.folder)
     model = from_state(
         config, {name: torch.from_numpy(value) for name, value in state.items()}
     ).eval()

@@ -24,7 +24,7 @@ from anyrig.options import option
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.analyse.folder import Analysis, Doc
+    from anyrig.documents.analyse.folder import AnalysedDocument, Analysis
     from anyrig.documents.analyse.phrases import Phrase
     from anyrig.documents.protocol import Vectors
     from anyrig.text.document import Document
@@ -162,7 +162,7 @@ def _phrase_to_json(one: Phrase) -> dict[str, Any]:
     return {"text": one.text, "score": round(one.score, 4), "count": one.count}
 
 
-def _document_to_json(found: Analysis, doc: Doc) -> dict[str, Any]:
+def _document_to_json(found: Analysis, doc: AnalysedDocument) -> dict[str, Any]:
     statistics = asdict(doc.statistics)
     return {
         "file": doc.facts.name,

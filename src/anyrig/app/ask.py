@@ -70,13 +70,13 @@ class AskResult:
 
 def ask(rig: Rig, request: AskRequest, on_event: OnEvent) -> AskResult:
     """Answer a question from the passages of an index."""
-    from anyrig.documents.answers import LanguageModel
+    from anyrig.documents.answers import ChatModel
 
     if not request.question.strip():
         raise InvalidInputError("nothing to answer", hint="Ask a question.")
     llm = None
     if request.llm:
-        llm = LanguageModel(request.llm, request.llm_model, request.llm_seconds)
+        llm = ChatModel(request.llm, request.llm_model, request.llm_seconds)
     notes: list[str] = []
     hits = _find_passages(rig, request, notes, on_event)
     if not hits:

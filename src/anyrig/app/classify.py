@@ -42,8 +42,8 @@ from anyrig.units import pluralize
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.classify.finetuned import FineTuned
-    from anyrig.documents.classify.head import About
-    from anyrig.documents.classify.pipeline import Classified
+    from anyrig.documents.classify.head import ClassifierInfo
+    from anyrig.documents.classify.pipeline import Classification
     from anyrig.documents.classify.probability import Kind
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.reading import TextSource, Unread
@@ -120,7 +120,7 @@ class TrainClassifierRequest(ClassifierModelOptions):
 class ClassifyResult:
     by: str
     """What classified: a classifier, a model, or labels by name."""
-    texts: tuple[Classified, ...]
+    texts: tuple[Classification, ...]
 
     @property
     def failed(self) -> tuple[FailedFile, ...]:
@@ -149,7 +149,7 @@ def classify(
     rig: Rig,
     request: ClassifyRequest,
     on_event: OnEvent,
-    on_text: Callable[[Classified], None] = lambda _: None,
+    on_text: Callable[[Classification], None] = lambda _: None,
 ) -> ClassifyResult:
     """Classify files and texts, and pass each to `on_text`; one that cannot be read does not stop
     the others.
@@ -168,7 +168,7 @@ def classify(
         check_writable(request.output, OUTPUT_FORMATS)
     sources = list_sources(request, on_event, "classify")
     sources.sort(key=lambda one: one.file is None)  # files first
-    done: list[Classified] = []
+    done: list[Classification] = []
     with ExitStack() as stack:
         reader = FileReader(rig, request, [one.file for one in sources if one.file is not None])
         by, found = _start(rig, request, stack, sources, reader, on_event)
@@ -185,7 +185,7 @@ def classify(
     return result
 
 
-def _warn_of_languages(done: Sequence[Classified], on_event: OnEvent) -> None:
+def _warn_of_languages(done: Sequence[Classification], on_event: OnEvent) -> None:
     counts = Counter(one.answer.unknown_language for one in done
                      if one.answer and one.answer.unknown_language)  # fmt: skip
     if counts:
@@ -205,7 +205,7 @@ def _start(
     sources: Sequence[TextSource],
     reader: FileReader,
     on_event: OnEvent,
-) -> tuple[str, Iterator[Classified]]:
+) -> tuple[str, Iterator[Classification]]:
     """What classifies, in words, and its answers."""
     from anyrig.documents.classify import registry
     from anyrig.documents.classify.decide import AnswerOptions
@@ -293,20 +293,24 @@ class FileReader:
 def find_fine_tuned(rig: Rig, request: ClassifyRequest, on_event: OnEvent) -> FineTuned | None:
     """The fine-tuned model that a request names by its folder or its name on the hub, if any."""
     from anyrig.documents.classify import registry
-    from anyrig.documents.classify.finetuned import in_folder, is_one
+    from anyrig.documents.classify.finetuned import find_classifier, is_transformers_folder
 
     name = request.classifier or ""
     folder = Path(name).expanduser()
     is_bare = folder.name == name
     if is_bare and registry.list_versions(rig.folders.classifiers, name.partition("@")[0]):
         return None  # the folder of its examples may have the same name
-    if folder.is_dir() and (is_one(folder) or not is_bare):
-        return in_folder(folder.resolve())
+    if folder.is_dir() and (is_transformers_folder(folder) or not is_bare):
+        return find_classifier(folder.resolve())
     if name.count("/") != 1 or name.startswith((".", "~", "/")):
         return None
     place_of_hub = rig.folders.models / "documents" / name.replace("/", "--")
     cached = find_cached_repository(name)
-    if not (place_of_hub / "config.json").is_file() and cached is not None and is_one(cached):
+    if (
+        not (place_of_hub / "config.json").is_file()
+        and cached is not None
+        and is_transformers_folder(cached)
+    ):
         place_of_hub = cached
     if not (place_of_hub / "config.json").is_file():
         if not request.fetch:
@@ -319,7 +323,7 @@ def find_fine_tuned(rig: Rig, request: ClassifyRequest, on_event: OnEvent) -> Fi
                 ),
             )
         download_model(name, place_of_hub, on_event)
-    return replace(in_folder(place_of_hub), name=name)
+    return replace(find_classifier(place_of_hub), name=name)
 
 
 def _open_workers(rig: Rig, request: ClassifyRequest, model: FineTuned) -> WorkerPool:
@@ -342,7 +346,7 @@ def _open_workers(rig: Rig, request: ClassifyRequest, model: FineTuned) -> Worke
 class TrainedResult:
     """A classifier that was trained and saved."""
 
-    about: About
+    about: ClassifierInfo
     is_new: bool
     """Whether it differs from its last version; if not, that was kept."""
     notes: list[str] = field(default_factory=list)
@@ -387,20 +391,20 @@ def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEven
 
 
 def load_examples(path: Path) -> Manifest:
-    from anyrig.documents.classify.examples import examples
+    from anyrig.documents.classify.examples import list_examples
 
     if not path.exists():
         raise InvalidInputError(f"no such file or folder: {path}", hint=_EXAMPLES_HINT)
-    return examples(path)
+    return list_examples(path)
 
 
-def list_classifiers(rig: Rig) -> list[About]:
+def list_classifiers(rig: Rig) -> list[ClassifierInfo]:
     from anyrig.documents.classify import registry
 
     return registry.list_classifiers(rig.folders.classifiers)
 
 
-def show_classifier(rig: Rig, title: str) -> tuple[About, list[int], Path]:
+def show_classifier(rig: Rig, title: str) -> tuple[ClassifierInfo, list[int], Path]:
     """What is known of a classifier, its versions, and its folder."""
     from anyrig.documents.classify import registry
 
@@ -418,7 +422,7 @@ def list_deleted(rig: Rig, title: str) -> list[int]:
     return [number] if number is not None else registry.list_versions(rig.folders.classifiers, name)
 
 
-def delete_classifier(rig: Rig, title: str) -> list[About]:
+def delete_classifier(rig: Rig, title: str) -> list[ClassifierInfo]:
     """Delete a version (`name@2`), or all of a name."""
     from anyrig.documents.classify import registry
 
@@ -428,7 +432,7 @@ def delete_classifier(rig: Rig, title: str) -> list[About]:
 # -- output ----------------------------------------------------------------------------------------
 
 
-def classified_to_json(one: Classified) -> dict[str, Any]:
+def classified_to_json(one: Classification) -> dict[str, Any]:
     from anyrig.text.labels import one_line
 
     answer = one.answer
@@ -457,7 +461,7 @@ def classified_to_json(one: Classified) -> dict[str, Any]:
     }
 
 
-def _to_row(one: Classified) -> dict[str, Any]:
+def _to_row(one: Classification) -> dict[str, Any]:
     if one.error is None:
         return classified_to_json(one)
     return {"name": one.source.name, "error": one.error.message}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from anyrig.cluster.protocol import Codec
     from anyrig.cluster.registry import ClusterStatus, EngineId, WorkerInfo
     from anyrig.devices.machine import Precision
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.protocol import LongTexts
     from anyrig.placement import PlacementPlan, Workload
     from anyrig.speech.segment import Segment
@@ -153,7 +153,7 @@ def open_embedding_pool(
     rig: Rig,
     compute: ComputeOptions,
     cluster: ClusterOptions,
-    model: Model,
+    model: EmbeddingModel,
     *,
     long: LongTexts,
     deterministic: bool,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.cluster.protocol import Codec, TaskRequest
     from anyrig.cluster.registry import EngineId
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.protocol import LongTexts
     from anyrig.placement import PlacementOptions, PlacementPlan, Workload
     from anyrig.speech.engine import Utterance
@@ -209,15 +209,15 @@ class EmbeddingModels(EngineSource):
         from anyrig.cluster.embedding import EmbeddingCodec
 
         self.codec = EmbeddingCodec()
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, EmbeddingModel] = {}
         super().__init__(rig, request, node)
 
     def find_engines(self) -> Iterator[tuple[EngineId, Workload]]:
         from anyrig.cluster.embedding import identify_model
-        from anyrig.documents.model import find, listed
+        from anyrig.documents.model import find, list_models
 
         folder = self.rig.folders.models / "documents"
-        names = [one.name for one in listed() if not one.lack]
+        names = [one.name for one in list_models() if not one.lack]
         if folder.is_dir():
             names += [one.name.replace("--", "/") for one in sorted(folder.iterdir())]
         for name in names:

@@ -54,8 +54,8 @@ from anyrig.work.live import LiveQueue
 if TYPE_CHECKING:
     from anyrig.app.books import BookRequest
     from anyrig.app.entities import FoundEntities
-    from anyrig.documents.classify.pipeline import Classified
-    from anyrig.documents.index.remove import Removed
+    from anyrig.documents.classify.pipeline import Classification
+    from anyrig.documents.index.remove import RemovalResult
     from anyrig.documents.ocr.pipeline import OcrFile
     from anyrig.documents.summarise.files import FileSummary
     from anyrig.placement import Placement
@@ -437,8 +437,8 @@ class PassagesRequest(FileOptions):
 
 
 def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
-    from anyrig.documents.passages import Passage, passages
-    from anyrig.documents.reading import Unread, textless
+    from anyrig.documents.passages import Passage, split_passages
+    from anyrig.documents.reading import Unread, build_textless_error
 
     def describe(passage: Passage) -> dict[str, Any]:
         context.check()
@@ -450,7 +450,7 @@ def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
         context.check()
         if isinstance(document, Unread):
             rows.append({"error": error_to_dict(document.error)})
-        elif found := list(map(describe, passages(document))):
+        elif found := list(map(describe, split_passages(document))):
             result = {
                 "format": document.format,
                 "passages": found,
@@ -458,7 +458,7 @@ def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
             }
             rows.append({"result": result})
         else:
-            rows.append({"error": error_to_dict(textless(document))})
+            rows.append({"error": error_to_dict(build_textless_error(document))})
     return rows
 
 
@@ -493,7 +493,7 @@ def _run_classify(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
         if isinstance(event, LanguageWarningEvent):
             warnings.append(event.message)
 
-    def convert(one: Classified) -> dict[str, Any]:
+    def convert(one: Classification) -> dict[str, Any]:
         row = classified_to_json(one)
         del row["name"], row["file"]
         return {**row, "warnings": [*warnings, *row["warnings"]]}
@@ -705,7 +705,7 @@ def _run_delete(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, A
     return _removed_to_json(context, request.index, removed)
 
 
-def _removed_to_json(context: WorkerContext, index: str, removed: Removed) -> dict[str, Any]:
+def _removed_to_json(context: WorkerContext, index: str, removed: RemovalResult) -> dict[str, Any]:
     """What was removed; `elsewhere` are the uploads among it that another index holds too."""
     from anyrig.app.index import list_names
 

@@ -26,9 +26,9 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.ocr.choose import Chosen
-    from anyrig.documents.ocr.run import Pages
-    from anyrig.documents.reading import ReadPicture, Reads, TextSource, Unread
+    from anyrig.documents.ocr.choose import OcrChoice
+    from anyrig.documents.ocr.run import OcrReader
+    from anyrig.documents.reading import PictureReader, ReadPicture, TextSource, Unread
     from anyrig.placement import PlacementPlan
     from anyrig.storage.cache import Cache
     from anyrig.text.document import Document
@@ -134,7 +134,9 @@ def read_files(
             yield from read_all(files, ocr=ocr, limits=build_limits(options), mode=options.ocr)
 
 
-def _read_file(rig: Rig, options: FileOptions, path: Path, ocr: Reads | None) -> Document | Unread:
+def _read_file(
+    rig: Rig, options: FileOptions, path: Path, ocr: PictureReader | None
+) -> Document | Unread:
     """A file by a process that may be kept: starting one takes longer than most files."""
     from anyrig.documents.reading import Unread, read
     from anyrig.text.sandbox import ReaderPool
@@ -223,7 +225,7 @@ def build_limits(options: FileLimitOptions) -> Limits:
 
 
 @contextmanager
-def open_ocr(rig: Rig, options: FileOptions) -> Iterator[Reads | None]:
+def open_ocr(rig: Rig, options: FileOptions) -> Iterator[PictureReader | None]:
     """What reads pictures of pages; None if OCR is off or no engine is installed.
 
     Engines are loaded when the first picture comes; cached pages are not read again.
@@ -239,7 +241,7 @@ def open_ocr(rig: Rig, options: FileOptions) -> Iterator[Reads | None]:
     with ExitStack() as stack:
 
         @cache
-        def open_reader() -> Pages:
+        def open_reader() -> OcrReader:
             return stack.enter_context(open_ocr_reader(rig, options, engine))
 
         yield LimitedReader(open_reader, options)
@@ -249,12 +251,12 @@ def open_ocr(rig: Rig, options: FileOptions) -> Iterator[Reads | None]:
 def open_ocr_reader(
     rig: Rig,
     options: FileLimitOptions,
-    engine: Chosen,
+    engine: OcrChoice,
     language: str = "",
     *,
     num_pages: int = _ANY_NUMBER_OF_PAGES,
     fresh: bool = False,
-) -> Iterator[Pages]:
+) -> Iterator[OcrReader]:
     """An OCR engine for some files, with no more workers than `num_pages` keep busy. One that uses
     no cache may be kept for other files.
     """
@@ -278,7 +280,7 @@ def open_ocr_reader(
 
 def choose_ocr_engine(
     rig: Rig, options: ComputeOptions, language: str = "", name: str = "auto"
-) -> Chosen:
+) -> OcrChoice:
     """The OCR engine for a language: the one named, or the best for the chosen device."""
     from anyrig.documents.ocr.choose import choose
 
@@ -297,20 +299,20 @@ def choose_ocr_engine(
 def build_ocr_reader(
     rig: Rig,
     options: ComputeOptions,
-    engine: Chosen,
+    engine: OcrChoice,
     language: str = "",
     *,
     cache: Cache | None = None,
     num_pages: int = _ANY_NUMBER_OF_PAGES,
-) -> Pages:
+) -> OcrReader:
     """An OCR engine; its workers start with the first page."""
-    from anyrig.documents.ocr.run import Pages
+    from anyrig.documents.ocr.run import OcrReader
 
     def place_workers() -> PlacementPlan:
         choice = rig.choose_device(replace(options, no_bench=True))
         return place(rig, choice, engine.need(num_pages), options)
 
-    return Pages(
+    return OcrReader(
         engine, placed=place_workers, environment=rig.environment, store=cache, language=language
     )
 
@@ -318,7 +320,7 @@ def build_ocr_reader(
 class LimitedReader:
     """Reads pages up to the limits of a call; the rest are pages that could not be read."""
 
-    def __init__(self, open_reader: Callable[[], Reads], options: FileLimitOptions) -> None:
+    def __init__(self, open_reader: Callable[[], PictureReader], options: FileLimitOptions) -> None:
         self._open_reader, self._max_pages = open_reader, options.max_ocr_pages
         self._num_left = options.max_ocr_pages or _ANY_NUMBER_OF_PAGES
         self._end = time.monotonic() + (options.max_ocr_seconds or math.inf)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.devices.machine import Cpu
     from anyrig.documents.embed import Embedder
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.vector_cache import VectorCache
     from anyrig.placement import PlacementPlan, Workload
@@ -178,7 +178,7 @@ def _read_texts(
     rig: Rig, request: EmbedRequest, on_event: OnEvent
 ) -> tuple[list[tuple[str, str]], list[FailedFile]]:
     """The names and texts of all sources, and the files that could not be read."""
-    from anyrig.documents.reading import Unread, textless
+    from anyrig.documents.reading import Unread, build_textless_error
 
     sources = list_sources(request, on_event, "embed", default_name="")
     texts: list[tuple[str, str]] = []
@@ -191,7 +191,7 @@ def _read_texts(
         if isinstance(found, Unread):
             failed.append(FailedFile(source.name, found.error))
         elif not found.text.strip():
-            failed.append(FailedFile(source.name, textless(found)))
+            failed.append(FailedFile(source.name, build_textless_error(found)))
         else:
             report_warnings(source.name, found.warnings, on_event)
             texts.append((source.name, found.text))
@@ -254,7 +254,7 @@ def detect_languages(texts: Sequence[str]) -> dict[str, float]:
 
 def find_model(
     rig: Rig, options: EmbeddingOptions, languages: Mapping[str, float], on_event: OnEvent
-) -> Model:
+) -> EmbeddingModel:
     """The requested embedding model, that of the settings, or one for the texts' languages; warns
     of languages that it was not trained on.
     """
@@ -276,13 +276,13 @@ def look_up_model(
     name: str,
     languages: Mapping[str, float] = {},
     fetch: Callable[[str, Path], None] | None = None,
-) -> Model:
+) -> EmbeddingModel:
     """The model of a name. Looking one up reads its files, so the answer may be kept."""
     from anyrig.documents.model import find, needs_multilingual
 
     mostly = "other languages" if needs_multilingual(languages) else "English"
 
-    def look_up() -> AbstractContextManager[Model]:
+    def look_up() -> AbstractContextManager[EmbeddingModel]:
         return nullcontext(find(name, models=rig.folders.models, languages=languages, fetch=fetch))
 
     with rig.models.borrow(
@@ -291,7 +291,7 @@ def look_up_model(
         return model
 
 
-def format_reference(requested: str, model: Model) -> str:
+def format_reference(requested: str, model: EmbeddingModel) -> str:
     """What a model is found by again, from any folder: its name, or the path of its folder."""
     from anyrig.documents.packaged import PACKAGED
 
@@ -324,7 +324,7 @@ def download_model(repository: str, folder: Path, on_event: OnEvent) -> None:
 def open_embedder(
     rig: Rig,
     options: EmbeddingOptions,
-    model: Model,
+    model: EmbeddingModel,
     on_event: OnEvent,
     *,
     num_characters: int | None = None,
@@ -371,7 +371,7 @@ def open_embedder(
 def _place_model(
     rig: Rig,
     options: EmbeddingOptions,
-    model: Model,
+    model: EmbeddingModel,
     num_characters: int | None,
     *,
     few: bool,
@@ -390,7 +390,7 @@ def _place_model(
 def borrow_embedder(
     rig: Rig,
     options: EmbeddingOptions,
-    model: Model,
+    model: EmbeddingModel,
     on_event: OnEvent,
     *,
     num_characters: int | None = None,
@@ -417,7 +417,9 @@ def borrow_embedder(
         yield embedder
 
 
-def build_workload(model: Model, cpu: Cpu, *, num_characters: int | None, shared: bool) -> Workload:
+def build_workload(
+    model: EmbeddingModel, cpu: Cpu, *, num_characters: int | None, shared: bool
+) -> Workload:
     """What a model's workers need, by how much there is to do and for how long.
 
     A CPU with bf16 tiles is used as a GPU is, through torch and in bf16, if the model stays loaded:
@@ -435,7 +437,7 @@ def build_workload(model: Model, cpu: Cpu, *, num_characters: int | None, shared
 def open_vectors(
     rig: Rig,
     options: EmbeddingOptions,
-    model: Model,
+    model: EmbeddingModel,
     on_event: OnEvent,
     *,
     num_characters: int | None = None,
@@ -458,7 +460,7 @@ def open_vectors(
 
 
 def open_vector_cache(
-    cache: Cache, model: Model, precision: str, long: LongTexts, deterministic: bool
+    cache: Cache, model: EmbeddingModel, precision: str, long: LongTexts, deterministic: bool
 ) -> VectorCache:
     """The cached vectors of a model: their key is everything beside a text that determines one."""
     from anyrig.documents.model import VERSION

@@ -38,8 +38,8 @@ from anyrig.units import pluralize
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.classify.pipeline import Read
-    from anyrig.documents.model import Model
-    from anyrig.documents.pairs import Couples
+    from anyrig.documents.model import EmbeddingModel
+    from anyrig.documents.pairs import PairFile
     from anyrig.placement import Placement
     from anyrig.text.manifest import Manifest, Trouble
     from anyrig.training.config import TrainConfig
@@ -123,7 +123,7 @@ def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> Tuned:
 
 def tune_classifier(
     found: Manifest,
-    model: Model,
+    model: EmbeddingModel,
     folder: Path,
     read: Read,
     *,
@@ -153,8 +153,8 @@ def tune_classifier(
 
 
 def tune_embedding(
-    found: Couples,
-    model: Model,
+    found: PairFile,
+    model: EmbeddingModel,
     folder: Path,
     *,
     settings: TrainConfig | None = None,
@@ -202,7 +202,7 @@ def check_new_folder(folder: Path) -> None:
 
 def _find_base_model(
     rig: Rig, request: FineTuneRequest, texts: list[str], on_event: OnEvent
-) -> Model:
+) -> EmbeddingModel:
     name = request.model if request.model != "auto" else rig.settings.documents.model
     name = _DEFAULT_MODEL if name in ("auto", "") else name
     model = check_trainable(find_model(rig, replace(request, model=name), {}, on_event))
@@ -251,7 +251,7 @@ def _build_settings(request: FineTuneRequest, placement: Placement) -> TrainConf
 
 def _tune(
     prepared: PreparedTask,
-    model: Model,
+    model: EmbeddingModel,
     folder: Path,
     settings: TrainConfig,
     placement: Placement | None,

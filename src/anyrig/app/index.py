@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.index.db import Known
     from anyrig.documents.index.files import FolderReader
-    from anyrig.documents.index.progress import Progress
-    from anyrig.documents.index.remove import DropSources, DropTexts, Removed
+    from anyrig.documents.index.progress import IndexProgress
+    from anyrig.documents.index.remove import DropSources, DropTexts, RemovalResult
     from anyrig.documents.index.search import Searcher
     from anyrig.documents.index.status import Status
     from anyrig.documents.index.update import IndexChanges
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
 
 DEFAULT_INDEX = "default"
 _PRECISION_CLASSES = ("fp32", "half", "int8")
@@ -91,7 +91,7 @@ class IndexStartedEvent(ProgressEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class IndexProgressEvent(ProgressEvent):
-    progress: Progress
+    progress: IndexProgress
 
     def to_json(self) -> dict[str, Any]:
         return {"event": "progress", **self.progress.to_json()}
@@ -177,7 +177,7 @@ class _Reporter:
         self._stage = ""
         self._estimate = SteadyEstimate()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: IndexProgress) -> None:
         if progress.stage != self._stage:
             self._stage, self._estimate = progress.stage, SteadyEstimate()
         left = self._estimate.update(progress.left_s)
@@ -198,7 +198,7 @@ def _choose_model(
     roots: Sequence[bytes],
     reader: FolderReader,
     on_event: OnEvent,
-) -> tuple[Model, str]:
+) -> tuple[EmbeddingModel, str]:
     """The requested model, or one for the files' languages; with a warning about languages that it
     was not trained on.
     """
@@ -218,7 +218,9 @@ def _choose_model(
     return model, warning
 
 
-def find_index_model(rig: Rig, options: EmbeddingOptions, path: Path, on_event: OnEvent) -> Model:
+def find_index_model(
+    rig: Rig, options: EmbeddingOptions, path: Path, on_event: OnEvent
+) -> EmbeddingModel:
     """The requested model, or the one that the index was made with."""
     name = _get_requested_model(rig, options, path)
     return find_model(rig, replace(options, model=name), {}, on_event)
@@ -305,7 +307,7 @@ def list_indexes(rig: Rig) -> tuple[list[Status], list[FailedFile]]:
     return found, failed
 
 
-def remove(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Removed:
+def remove(rig: Rig, request: IndexRequest, on_event: OnEvent) -> RemovalResult:
     """Remove files or folders from an index for good, and what is cached of them; they stay
     excluded until `include`.
     """
@@ -338,12 +340,12 @@ def drop(rig: Rig, name: str) -> None:
     delete_index(find_index_file(rig, name))
 
 
-def delete_for_good(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Removed:
+def delete_for_good(rig: Rig, request: IndexRequest, on_event: OnEvent) -> RemovalResult:
     """Delete an index with the vectors and pages that are cached of its texts. `StorageBusyError`
     if another process fills it: then nothing was removed.
     """
     from anyrig.documents.index.db import lock_index
-    from anyrig.documents.index.remove import Removed, delete_index
+    from anyrig.documents.index.remove import RemovalResult, delete_index
     from anyrig.documents.index.status import read_status
 
     path = check_index(rig, request.index)
@@ -353,7 +355,7 @@ def delete_for_good(rig: Rig, request: IndexRequest, on_event: OnEvent) -> Remov
             pass
     except StorageError as error:
         raise StorageBusyError(error.message, hint=error.hint) from error
-    removed = Removed((), 0, 0, (), ())
+    removed = RemovalResult((), 0, 0, (), ())
     if roots := tuple(root for root, _ in read_status(path).roots):
         removed = remove(rig, replace(request, folders=roots), on_event)
     delete_index(path)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from anyrig.app.rig import Rig
     from anyrig.documents.embed import Embedder
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.protocol import Matrix, TextBlock, Use
     from anyrig.documents.vector_cache import VectorCache
     from anyrig.work.live import Lane
@@ -58,7 +58,7 @@ _WRITTEN_BLOCKS = 64
 class EmbeddingModel:
     """A model that clients may name, and its tokenizer."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: EmbeddingModel) -> None:
         self.model = model
 
     @property
@@ -416,7 +416,7 @@ class LiveEmbedding:
         return futures
 
     @contextmanager
-    def _open(self, model: Model) -> Iterator[LiveEmbedder]:
+    def _open(self, model: EmbeddingModel) -> Iterator[LiveEmbedder]:
         rig, settings = self._rig, self._rig.settings.server
         rig.reload_saved_device()
         options = rig.request(EmbeddingOptions, **self._options)
@@ -439,13 +439,13 @@ class LiveEmbedding:
 
 def _find_models(root: Path, *, itself: bool = False) -> Iterator[Path]:
     """The folders below one that hold a model, and the folder itself if it does."""
-    from anyrig.documents.model_folder import complete
+    from anyrig.documents.model_folder import is_complete
 
     with suppress(OSError):
         below = sorted(one for one in root.iterdir() if one.is_dir()) if root.is_dir() else []
         for folder in [root, *below] if itself else below:
             with suppress(AnyrigError, OSError, ValueError):
-                if complete(folder):
+                if is_complete(folder):
                     yield folder.resolve()
 
 

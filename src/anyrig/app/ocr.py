@@ -35,9 +35,9 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.ocr.choose import Chosen
+    from anyrig.documents.ocr.choose import OcrChoice
     from anyrig.documents.ocr.pipeline import OcrFile, OcrPlan
-    from anyrig.documents.ocr.run import Pages
+    from anyrig.documents.ocr.run import OcrReader
 
 OnFile = Callable[["OcrFile", int], None]
 _FORMAT_NAMES = {"html": "hocr", "htm": "hocr", "text": "txt"}
@@ -72,7 +72,7 @@ class OcrRequest(FileLimitOptions):
 
 @dataclass(frozen=True)
 class OcrResult:
-    engine: Chosen
+    engine: OcrChoice
     files: tuple[OcrFile, ...]
     """In the order of the request."""
     outputs: tuple[Path, ...] = ()
@@ -141,7 +141,7 @@ def read_text(
 
 
 def _read_files(
-    request: OcrRequest, plan: OcrPlan, reader: Pages, on_event: OnEvent
+    request: OcrRequest, plan: OcrPlan, reader: OcrReader, on_event: OnEvent
 ) -> Iterator[OcrFile]:
     """Each file when its pages are read; an error if they take longer than one call may."""
     from anyrig.documents.ocr.pipeline import FilePage, read_files

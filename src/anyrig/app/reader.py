@@ -63,14 +63,14 @@ class DocumentPart:
 
 def read_part(rig: Rig, request: ReadRequest) -> DocumentPart:
     """The part of a file with a number, or the one with a passage."""
-    from anyrig.documents.reading import Unread, textless
+    from anyrig.documents.reading import Unread, build_textless_error
 
     (document,) = read_files(rig, request, (request.file,))
     if isinstance(document, Unread):
         raise document.error
     parts = [(page, spans) for page in document.parts("page") for spans in _cut_page(page.text)]
     if not parts:
-        raise textless(document)
+        raise build_textless_error(document)
     start = _find_passage(document, request.start, request.words)
     number = request.part or _find_part(parts, request.start if start is None else start)
     number = min(number, len(parts))

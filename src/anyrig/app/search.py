@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.app.rig import Rig
-    from anyrig.documents.index.search import Answer, FileRow, Filters, Hit, Place
-    from anyrig.documents.model import Model
+    from anyrig.documents.index.search import FileRow, Filters, Hit, HitPlace, SearchAnswer
+    from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.protocol import Use, Vectors
     from anyrig.documents.reading import TextSource
 
@@ -76,7 +76,7 @@ class SearchRequest(FilterOptions, IndexOptions, EmbeddingOptions):
     model: str = option("", "embedding model; default: the index's own", metavar="NAME")
 
 
-def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> Answer:
+def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> SearchAnswer:
     """The passages of an index that answer a question best."""
     from anyrig.documents.index.search import MIN_SIMILARITY
 
@@ -156,7 +156,7 @@ class Comparison:
         }
 
 
-def search_similar(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> Answer:
+def search_similar(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> SearchAnswer:
     """The files of an index that are most similar to a text or a file, by their best passage."""
     path = find_index_file(rig, request.index)
     with ExitStack() as stack:
@@ -222,17 +222,17 @@ def _embed_means(
 ) -> Iterator[tuple[str, Vector] | AnyrigError]:
     """The text of each source, and the mean of its passages' vectors."""
     from anyrig.documents.embed import document_vectors
-    from anyrig.documents.passages import passages
-    from anyrig.documents.reading import Unread, textless
+    from anyrig.documents.passages import split_passages
+    from anyrig.documents.reading import Unread, build_textless_error
 
     for number, document in enumerate(read_sources(rig, request, sources)):
         on_event(ProgressEvent("comparing", number, len(sources)))
         if isinstance(document, Unread):
             yield document.error
             continue
-        found = list(passages(document))
+        found = list(split_passages(document))
         if not found:
-            yield textless(document)
+            yield build_textless_error(document)
             continue
         found = found[:: 1 + len(found) // _SIMILAR_PASSAGES]
         matrix = vectors.matrix([one.text for one in found])
@@ -242,7 +242,7 @@ def _embed_means(
 class _KnownVector:
     """A vector that is known already, where a search embeds its question."""
 
-    def __init__(self, model: Model, vector: Vector) -> None:
+    def __init__(self, model: EmbeddingModel, vector: Vector) -> None:
         self.model, self._vector = model, vector
 
     def embed(self, texts: Iterable[str], *, use: Use = "passage") -> Iterator[Vector]:
@@ -346,7 +346,7 @@ def _lower(names: Sequence[str]) -> list[str]:
 # -- as JSON ---------------------------------------------------------------------------------------
 
 
-def answer_to_json(answer: Answer) -> dict[str, Any]:
+def answer_to_json(answer: SearchAnswer) -> dict[str, Any]:
     return {
         "words": list(answer.words),
         "hits": [hit_to_json(hit) for hit in answer.hits],
@@ -368,7 +368,7 @@ def hit_to_json(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _place_to_json(place: Place, length: int) -> dict[str, Any]:
+def _place_to_json(place: HitPlace, length: int) -> dict[str, Any]:
     return {
         "file": str(place.file), "name": get_display_name(place.file),
         "page": place.page or None, "title": place.title,

@@ -22,8 +22,8 @@ from anyrig.units import pluralize
 if TYPE_CHECKING:
     from anyrig.documents.classify.pipeline import Read
     from anyrig.documents.classify.probability import Kind
-    from anyrig.documents.model import Model
-    from anyrig.documents.pairs import Couples
+    from anyrig.documents.model import EmbeddingModel
+    from anyrig.documents.pairs import PairFile
     from anyrig.text.manifest import Manifest, Trouble
     from anyrig.training.lora import LoraConfig
     from anyrig.training.tasks import Task
@@ -67,7 +67,7 @@ class PreparedTask:
 
 def prepare_classifier(
     found: Manifest,
-    model: Model,
+    model: EmbeddingModel,
     read: Read,
     *,
     kind: Kind | None = None,
@@ -114,8 +114,8 @@ def prepare_classifier(
 
 
 def prepare_embedding(
-    found: Couples,
-    model: Model,
+    found: PairFile,
+    model: EmbeddingModel,
     *,
     held: float = HELD_OUT_SHARE,
     scale: float = 0.0,
@@ -173,7 +173,7 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def check_trainable(model: Model) -> Model:
+def check_trainable(model: EmbeddingModel) -> EmbeddingModel:
     """The model, if its weights can be trained."""
     if model.form in ("encoder", "auto"):
         return model
@@ -198,7 +198,7 @@ def _check_count(count: int, held: float) -> None:
         )
 
 
-def _build_cutter(model: Model) -> Cutter:
+def _build_cutter(model: EmbeddingModel) -> Cutter:
     from anyrig.documents.tokenizer import open_tokenizer
     from anyrig.training.tasks.texts import Cutter
 
@@ -208,7 +208,11 @@ def _build_cutter(model: Model) -> Cutter:
 
 
 def _load_weights(
-    loader: Any, model: Model, seed: int, folder_options: Mapping[str, Any] = {}, **options: Any
+    loader: Any,
+    model: EmbeddingModel,
+    seed: int,
+    folder_options: Mapping[str, Any] = {},
+    **options: Any,
 ) -> Any:
     """The torch module of a model, by a module of `training.tasks`."""
     import torch
@@ -217,9 +221,9 @@ def _load_weights(
         torch.manual_seed(seed)  # new layers are the same in every run
         if model.folder.suffix != ".onnx":
             return loader.from_folder(model.folder, **options, **folder_options)
-        from anyrig.documents.models.arrays import packaged_floats
+        from anyrig.documents.models.arrays import read_packaged_floats
 
-        config, state = packaged_floats(model.folder)
+        config, state = read_packaged_floats(model.folder)
         tensors = {name: torch.from_numpy(value) for name, value in state.items()}
         return loader.from_state(config, tensors, **options)
 
@@ -275,7 +279,7 @@ class EmbeddingTable:
 
 
 def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
-    from anyrig.documents.classify.examples import examples
+    from anyrig.documents.classify.examples import list_examples
     from anyrig.documents.reading import read_all
     from anyrig.training.tasks import config
 
@@ -283,7 +287,7 @@ def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path,
     path = _find_file(folder, table.examples, "examples")
     resolve = config.read_allowed_files(folder, table.files)
     return prepare_classifier(
-        examples(path, resolve=resolve), _find_model(folder, table.model), read_all,
+        list_examples(path, resolve=resolve), _find_model(folder, table.model), read_all,
         kind="many" if table.multi else None, held=table.validation,
         class_weights=table.class_weights, lora=config.read_lora(table.lora), folder=folder,
         seed=seed,
@@ -291,7 +295,7 @@ def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path,
 
 
 def build_embedding_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
-    from anyrig.documents.pairs import pairs
+    from anyrig.documents.pairs import read_pairs
     from anyrig.training.tasks import config
 
     table = config.read(EmbeddingTable, values)
@@ -300,7 +304,7 @@ def build_embedding_task(values: Mapping[str, Any], *, folder: Path, run: Path, 
             f"[task] piece is {table.piece}", hint="From 1 up; 0 is all at once."
         )
     return prepare_embedding(
-        pairs(_find_file(folder, table.pairs, "pairs")), _find_model(folder, table.model),
+        read_pairs(_find_file(folder, table.pairs, "pairs")), _find_model(folder, table.model),
         held=table.validation, scale=table.scale, piece=table.piece, seed=seed,
     ).task  # fmt: skip
 
@@ -313,7 +317,7 @@ def _find_file(folder: Path, name: str, key: str) -> Path:
     return config.require_path(folder, name, f"the file of {key}")
 
 
-def _find_model(folder: Path, name: str) -> Model:
+def _find_model(folder: Path, name: str) -> EmbeddingModel:
     """A packaged model, one of a folder beside the TOML file, or one in the hub's cache."""
     from anyrig.documents.model import find
     from anyrig.documents.packaged import PACKAGED

@@ -20,7 +20,7 @@ from anyrig.cli.rig import open_rig
 from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.analyse.folder import Analysis, Doc
+    from anyrig.documents.analyse.folder import AnalysedDocument, Analysis
 
 HELP = """Analyse documents: languages, key phrases, near-duplicates and their differences, named
 clusters. Give a folder, or files. -o writes a page of HTML with
@@ -88,7 +88,7 @@ def _format_head(found: Analysis) -> str:
     return "\n".join(lines)
 
 
-def _format_one(doc: Doc) -> str:
+def _format_one(doc: AnalysedDocument) -> str:
     statistics = doc.statistics
     lines = [
         f"{statistics.num_sentences} sentences of {statistics.words_a_sentence:.1f} words, "

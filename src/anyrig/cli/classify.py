@@ -36,9 +36,9 @@ from anyrig.units import format_duration, pluralize
 if TYPE_CHECKING:
     from anyrig.app.finetune import Tuned
     from anyrig.app.rig import Rig
-    from anyrig.documents.classify.decide import Answer
-    from anyrig.documents.classify.head import About
-    from anyrig.documents.classify.pipeline import Classified
+    from anyrig.documents.classify.decide import LabelAnswer
+    from anyrig.documents.classify.head import ClassifierInfo
+    from anyrig.documents.classify.pipeline import Classification
     from anyrig.text.manifest import Trouble
 
 HELP = """Classify documents by labels. `--labels invoice,letter` needs no examples: the names
@@ -160,7 +160,7 @@ def _classify(rig: Rig, arguments: argparse.Namespace, events: EventPrinter) -> 
     })  # fmt: skip
     is_printed = request.output is None and not arguments.json
 
-    def print_text(one: Classified) -> None:
+    def print_text(one: Classification) -> None:
         if is_printed and one.answer is not None:
             events.pause()
             print(f"{_format_answer(one.answer)}  {one.source.name}", flush=True)
@@ -180,7 +180,7 @@ def _classify(rig: Rig, arguments: argparse.Namespace, events: EventPrinter) -> 
     return report_failed(result.failed, len(result.texts), "text")
 
 
-def _format_answer(answer: Answer) -> str:
+def _format_answer(answer: LabelAnswer) -> str:
     """`0.93 invoice`, or several labels, or that none fits; single labels are padded alike.
 
     Without a number where the model does not know the text's language.
@@ -199,7 +199,7 @@ def _format_answer(answer: Answer) -> str:
     return f"{text}  [{language}: not a language of the model]" if language else text
 
 
-def _format_share(answer: Answer, label: str) -> str:
+def _format_share(answer: LabelAnswer, label: str) -> str:
     """A probability, which is never certainty."""
     if answer.unknown_language:
         return "   ?"
@@ -303,7 +303,7 @@ def _left_out_to_json(notes: Sequence[str], left_out: Sequence[Trouble]) -> dict
     }
 
 
-def _format_about(about: About) -> Iterator[str]:
+def _format_about(about: ClassifierInfo) -> Iterator[str]:
     count = "any number" if about.kind == "many" else "one"
     yield f"{paint(about.title, 'bold')}: {pluralize(len(about.labels), 'label')}, {count} per text"
     yield (
@@ -319,7 +319,7 @@ def _format_about(about: About) -> Iterator[str]:
         yield "its probabilities are not calibrated: there are too few examples"
 
 
-def _format_figures(figures: Mapping[str, Any], about: About) -> Iterator[str]:
+def _format_figures(figures: Mapping[str, Any], about: ClassifierInfo) -> Iterator[str]:
     times = f", {figures['repeats']} times" if figures["repeats"] > 1 else ""
     how = f"in {figures['folds']} folds{times}"
     if figures["folds"] == figures["num_tested"]:

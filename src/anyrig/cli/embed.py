@@ -93,9 +93,9 @@ def _print_similar(result: Embeddings, *, as_json: bool) -> None:
 
 
 def _list_models(*, as_json: bool) -> int:
-    from anyrig.documents.model import listed
+    from anyrig.documents.model import list_models
 
-    models = listed()
+    models = list_models()
     if as_json:
         print_json([one.__dict__ for one in models])
         return 0

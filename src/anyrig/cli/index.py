@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from anyrig.app.index import IndexResult
     from anyrig.app.rig import Rig
-    from anyrig.documents.index.progress import Progress
+    from anyrig.documents.index.progress import IndexProgress
     from anyrig.documents.index.status import Status
     from anyrig.documents.index.update import Failed
     from anyrig.events import Event
@@ -223,7 +223,7 @@ class IndexPrinter(EventPrinter):
         super().__call__(event)
 
 
-def format_progress(now: Progress) -> str:
+def format_progress(now: IndexProgress) -> str:
     """`800 of 950 passages embedded, 160/s, 1 not read, 3 min left  letter.pdf`."""
     parts = []
     if now.stage == "indexing" and now.num_asked:

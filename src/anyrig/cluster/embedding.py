@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
 
 _VERSION = "2"
 """Of how texts travel; to version 1 they were tokens."""
 _MAX_CHARACTERS = 16 << 20
 
 
-def identify_model(model: Model) -> EngineId:
+def identify_model(model: EmbeddingModel) -> EngineId:
     return EngineId(f"embed:{model.name}", _VERSION, model.fingerprint)
 
 

@@ -134,7 +134,7 @@ def _list_sentences(number: int, hit: Hit) -> list[_Sentence]:
 # -- by a language model ---------------------------------------------------------------------------
 
 
-class LanguageModel:
+class ChatModel:
     """A language model behind a server with OpenAI's interface.
 
     Args:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anyrig.documents.model import ENGINE, VERSION, Model
+from anyrig.documents.model import ENGINE, VERSION, EmbeddingModel
 from anyrig.documents.ordered import iter_chunks, run_ordered
 from anyrig.documents.protocol import TextBlock, estimate_cost
 from anyrig.documents.tokenizer import TextTokenizer
@@ -69,7 +69,7 @@ class Embedder:
 
     def __init__(
         self,
-        model: Model,
+        model: EmbeddingModel,
         *,
         placed: PlacementPlan,
         environment: Mapping[str, str],
@@ -285,7 +285,7 @@ def pack_texts(
     return found
 
 
-def make_factory(model: Model, *, long: LongTexts, deterministic: bool) -> EngineFactory:
+def make_factory(model: EmbeddingModel, *, long: LongTexts, deterministic: bool) -> EngineFactory:
     """How a worker makes the engine of a model."""
     options = {"model": model, "long": long, "deterministic": deterministic}
     return EngineFactory(

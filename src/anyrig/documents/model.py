@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from anyrig.documents import model_folder
-from anyrig.documents.packaged import PACKAGED, packaged
+from anyrig.documents.packaged import PACKAGED, get_packaged
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Workload
 from anyrig.storage.weights import find_cached_repository
@@ -42,7 +42,7 @@ VERSION = "1"
 
 
 @dataclass(frozen=True)
-class Model:
+class EmbeddingModel:
     """An embedding model, found without loading it."""
 
     name: str
@@ -106,7 +106,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ModelListing:
     """A model that can be named, and what it lacks here."""
 
     name: str
@@ -117,7 +117,7 @@ class Listed:
     hint: str = ""
 
 
-def listed() -> list[Listed]:
+def list_models() -> list[ModelListing]:
     """The models that have names."""
     found = []
     for name, one in PACKAGED.items():
@@ -126,7 +126,7 @@ def listed() -> list[Listed]:
             one.find()
         except MissingWeightsError as error:
             lack, hint = error.message, error.hint
-        found.append(Listed(name, one.summary, one.licence, one.languages, lack, hint))
+        found.append(ModelListing(name, one.summary, one.licence, one.languages, lack, hint))
     return found
 
 
@@ -136,7 +136,7 @@ def find(
     models: Path,
     languages: Mapping[str, float] | None = None,
     fetch: Callable[[str, Path], None] | None = None,
-) -> Model:
+) -> EmbeddingModel:
     """The model that a name stands for.
 
     Args:
@@ -148,7 +148,7 @@ def find(
     if name in ("auto", ""):
         return choose_embedding_model(languages or {}).model
     if name in PACKAGED:
-        return _packaged(name)
+        return _build_packaged(name)
     folder = Path(name).expanduser()
     if folder.is_dir():
         return in_folder(folder.resolve(), name=folder.resolve().name)
@@ -165,7 +165,7 @@ def find(
 class ModelChoice(NamedTuple):
     """A model, and why it was chosen."""
 
-    model: Model
+    model: EmbeddingModel
     reason: str
 
 
@@ -179,11 +179,13 @@ def choose_embedding_model(languages: Mapping[str, float]) -> ModelChoice:
         foreign = 1 - known.get("en", 0.0) / sum(known.values())
         main = sorted(known, key=lambda code: -known[code])[:5]
         return ModelChoice(
-            _packaged("use-multilingual"),
+            _build_packaged("use-multilingual"),
             f"Embedding model: use-multilingual, as {foreign:.0%} of the texts are not in English"
             f" ({', '.join(main)})",
         )
-    return ModelChoice(_packaged("minilm"), "Embedding model: minilm, as the texts are in English")
+    return ModelChoice(
+        _build_packaged("minilm"), "Embedding model: minilm, as the texts are in English"
+    )
 
 
 def needs_multilingual(languages: Mapping[str, float]) -> bool:
@@ -193,7 +195,7 @@ def needs_multilingual(languages: Mapping[str, float]) -> bool:
     return total > 0 and total - known.get("en", 0.0) >= MIN_FOREIGN * total
 
 
-def advice(model: Model, languages: Mapping[str, float]) -> str:
+def advice(model: EmbeddingModel, languages: Mapping[str, float]) -> str:
     """What to tell a person whose texts the model was not made for; nothing where it was."""
     known = _known(languages)
     total = sum(known.values())
@@ -215,10 +217,10 @@ def _known(languages: Mapping[str, float]) -> dict[str, float]:
     return {code: share for code, share in languages.items() if code not in ("", "und")}
 
 
-def _packaged(name: str) -> Model:
-    one = packaged(name)
+def _build_packaged(name: str) -> EmbeddingModel:
+    one = get_packaged(name)
     files = one.find()
-    return Model(
+    return EmbeddingModel(
         name, files.weights, one.longest, one.dimension, one.pooling, one.normalise,
         _fingerprint(one.sha256, one.tokenizer_sha256, name),
         form=one.form, tokenizer=files.tokenizer, languages=one.languages, licence=one.licence,
@@ -226,12 +228,12 @@ def _packaged(name: str) -> Model:
     )  # fmt: skip
 
 
-def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) -> Model:
+def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) -> EmbeddingModel:
     if not (folder / "weights.json").is_file():
-        if fetch is None and model_folder.complete(folder):  # put there by hand
+        if fetch is None and model_folder.is_complete(folder):  # put there by hand
             return in_folder(folder, name=name)
         cached = find_cached_repository(name)
-        if cached is not None and model_folder.complete(cached):
+        if cached is not None and model_folder.is_complete(cached):
             return in_folder(cached, name=name)
         if fetch is None:
             raise MissingWeightsError(
@@ -243,18 +245,18 @@ def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) 
     return in_folder(folder, name=name)
 
 
-def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
+def in_folder(folder: Path, *, name: str, file: Path | None = None) -> EmbeddingModel:
     """The model of a folder, as sentence-transformers or transformers saved it."""
-    from anyrig.documents.models.graph import writable
+    from anyrig.documents.models.graph import is_writable
     from anyrig.storage.weights import hash_files
 
-    told = model_folder.read(folder)
+    told = model_folder.read_model_config(folder)
     inner = told.folder
-    files = model_folder.weights(inner)
+    files = model_folder.list_weights(inner)
     onnx = file or model_folder.find_onnx_file(folder, inner)
     family = str(told.config.get("model_type", ""))
     activation = str(told.config.get("hidden_act") or told.config.get("activation") or "gelu")
-    form = model_folder.form(
+    form = model_folder.detect_form(
         folder, told.config, bool(files), onnx is not None and (file is not None or not files)
     )
     if not told.dimension:
@@ -263,8 +265,8 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
             hint="Its config.json, with hidden_size, belongs beside the weights.",
         )
     whole = [onnx] if onnx is not None and form == "onnx" else files
-    hashed: list[Path] = [*whole, *told.shaping, *model_folder.beside(whole)]
-    model = Model(
+    hashed: list[Path] = [*whole, *told.shaping, *model_folder.list_extra_files(whole)]
+    model = EmbeddingModel(
         name,
         (onnx or inner) if form == "onnx" else inner,
         told.longest,
@@ -273,12 +275,13 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
         told.normalise,
         form=form,
         overlap=min(32, told.longest // 8),
-        tokenizer=model_folder.tokenizer(folder, inner),
+        tokenizer=model_folder.find_tokenizer(folder, inner),
         dense=told.dense,
         lower=told.lower,
         prompts=told.prompts,
         weights_bytes=sum([path.stat().st_size for path in hashed]),
-        graph=form == "onnx" or (form == "encoder" and writable(family, activation, told.pooling)),
+        graph=form == "onnx"
+        or (form == "encoder" and is_writable(family, activation, told.pooling)),
         torch=form != "onnx",
     )
     mark = hash_files(hashed)
@@ -295,9 +298,9 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
     )
 
 
-def hashing(dimension: int = 256) -> Model:
+def hashing(dimension: int = 256) -> EmbeddingModel:
     """Words counted into places by their hash: no weights, for tests and a first try."""
-    return Model(
+    return EmbeddingModel(
         "hashing", Path(), 1 << 20, dimension, form="hashing", licence="MIT",
         fingerprint=_fingerprint("hashing", str(dimension)), torch=False,
     )  # fmt: skip

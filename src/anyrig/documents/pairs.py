@@ -39,7 +39,7 @@ _HINT = (
 
 
 @dataclass(frozen=True)
-class Couple:
+class TextPair:
     """Two texts, and what is known of them."""
 
     one: str
@@ -50,10 +50,10 @@ class Couple:
 
 
 @dataclass(frozen=True)
-class Couples:
+class PairFile:
     """What a file holds."""
 
-    found: list[Couple]
+    found: list[TextPair]
     troubles: list[Trouble] = field(default_factory=list)
 
     @property
@@ -62,12 +62,12 @@ class Couples:
         return bool(self.found) and self.found[0].score is not None
 
 
-def pairs(path: Path) -> Couples:
+def read_pairs(path: Path) -> PairFile:
     """All pairs of a file.
 
     InvalidInputError where there are none, or where only some have scores.
     """
-    told = Couples([])
+    told = PairFile([])
     for place, row in _rows(path):
         one = row if isinstance(row, Trouble) else _couple(row, place)
         if isinstance(one, Trouble):
@@ -105,7 +105,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Trouble]]:
                 yield f"{path.name}, line {line}", dict(zip(head, row, strict=False))
 
 
-def _couple(named: Mapping[str, Any], place: str) -> Couple | Trouble:
+def _couple(named: Mapping[str, Any], place: str) -> TextPair | Trouble:
     one, other = (
         next((named[name] for name in names if isinstance(named.get(name), str)), "")
         for names in (_FIRST, _SECOND)
@@ -114,14 +114,14 @@ def _couple(named: Mapping[str, Any], place: str) -> Couple | Trouble:
         return Trouble(place, "one of its two texts is missing or empty")
     given = next((named[name] for name in _SCORE if named.get(name) not in (None, "")), None)
     if given is None:
-        return Couple(one, other, _negatives(named))
+        return TextPair(one, other, _negatives(named))
     try:
         score = float(given)
     except (TypeError, ValueError):
         return Trouble(place, f"the score is not a number: {str(given)[:40]!r}")
     if not math.isfinite(score) or not -1 <= score <= 1:
         return Trouble(place, f"its score is {score:g}, and must be from -1 to 1")
-    return Couple(one, other, score=score)
+    return TextPair(one, other, score=score)
 
 
 def _negatives(named: Mapping[str, Any]) -> tuple[str, ...]:

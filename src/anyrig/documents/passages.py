@@ -61,7 +61,9 @@ class Passage:
         return self.start + len(self.text)
 
 
-def passages(document: Document, *, language: str = "", budget: int = BUDGET) -> Iterator[Passage]:
+def split_passages(
+    document: Document, *, language: str = "", budget: int = BUDGET
+) -> Iterator[Passage]:
     """The passages of a file in order; each `page.text[start:end]` but for characters of no text.
 
     Args:
@@ -72,27 +74,31 @@ def passages(document: Document, *, language: str = "", budget: int = BUDGET) ->
     language = language or detect_document(document).language.partition("-")[0]
     number = 0
     for page in document.parts("page"):
-        for start, end in spans(page.text, page.headings, language=language, budget=budget):
+        for start, end in split_page(page.text, page.headings, language=language, budget=budget):
             yield _passage(page, number, start, end)
             number += 1
 
 
-def spans(
+def split_page(
     text: str, headings: Sequence[Span] = (), *, language: str = "en", budget: int = BUDGET
 ) -> list[Span]:
     """Where the passages of a page's text begin and end."""
     paragraphs = list(split_paragraphs(text))
-    if len(paragraphs) == 1 and not headings and weight(text[slice(*paragraphs[0])]) <= budget:
+    if (
+        len(paragraphs) == 1
+        and not headings
+        and measure_weight(text[slice(*paragraphs[0])]) <= budget
+    ):
         units = [_Unit(paragraphs[0], 0, True)]  # its sentences would be joined again
     else:
         units = list(_units(text, paragraphs, language, budget))
     if headings:
         units = list(_join_headings(units, headings))
-    found = _packed(text, units, budget)
+    found = _pack_units(text, units, budget)
     return [span for span in found if any(map(str.isalnum, text[span[0] : span[1]]))]
 
 
-def weight(text: str) -> int:
+def measure_weight(text: str) -> int:
     """How long a text is for a model, in characters of a script with spaces."""
     if text.isascii():
         return len(text)
@@ -123,7 +129,7 @@ class _Unit:
 def _units(text: str, paragraphs: Iterable[Span], language: str, budget: int) -> Iterator[_Unit]:
     for start, end in paragraphs:
         if end - start <= min(_PLAIN_PARAGRAPH, budget // 4):
-            yield _Unit((start, end), weight(text[start:end]), True)
+            yield _Unit((start, end), measure_weight(text[start:end]), True)
             continue
         for begin, stop in cut_paragraph(text, start, end):
             pieces = [
@@ -132,7 +138,7 @@ def _units(text: str, paragraphs: Iterable[Span], language: str, budget: int) ->
                 for piece in _pieces(text, begin + first, begin + last, budget)
             ]
             for place, piece in enumerate(pieces, 1):
-                heavy = weight(text[piece[0] : piece[1]])
+                heavy = measure_weight(text[piece[0] : piece[1]])
                 yield _Unit(piece, heavy, stop == end and place == len(pieces))
 
 
@@ -155,7 +161,7 @@ def _join_headings(units: Iterable[_Unit], headings: Sequence[Span]) -> Iterator
 
 def _pieces(text: str, start: int, end: int, budget: int) -> Iterator[Span]:
     """A sentence, in several pieces where it is longer than a passage may be."""
-    while end - start > budget or weight(text[start:end]) > budget:
+    while end - start > budget or measure_weight(text[start:end]) > budget:
         start_next = start + _cut(text[start : min(end, start + budget)], budget)
         yield start, start_next
         start = start_next
@@ -168,13 +174,13 @@ def _pieces(text: str, start: int, end: int, budget: int) -> Iterator[Span]:
 def _cut(text: str, budget: int) -> int:
     """Where a text that is too long is cut: at the last space in its second half, or anywhere."""
     most = len(text)
-    while most > 1 and weight(text[:most]) > budget:
-        most = max(1, most * budget // weight(text[:most]))
+    while most > 1 and measure_weight(text[:most]) > budget:
+        most = max(1, most * budget // measure_weight(text[:most]))
     space = max(text.rfind(" ", most // 2, most), text.rfind("\n", most // 2, most))
     return space if space > 0 else most
 
 
-def _packed(text: str, units: Iterable[_Unit], budget: int) -> list[Span]:
+def _pack_units(text: str, units: Iterable[_Unit], budget: int) -> list[Span]:
     """Units joined to passages."""
     found: list[Span] = []
     held: list[_Unit] = []
@@ -182,7 +188,7 @@ def _packed(text: str, units: Iterable[_Unit], budget: int) -> list[Span]:
     for unit in units:
         if num_new and held_weight + unit.weight > budget:
             found.append((held[0].span[0], held[-1].span[1]))
-            held = _carried(held, unit, budget)
+            held = _list_carried(held, unit, budget)
             held_weight, num_new = sum(one.weight for one in held), 0
         held.append(unit)
         held_weight += unit.weight
@@ -192,10 +198,10 @@ def _packed(text: str, units: Iterable[_Unit], budget: int) -> list[Span]:
             held, held_weight, num_new = [], 0, 0
     if num_new:
         found.append((held[0].span[0], held[-1].span[1]))
-    return _without_runt(text, found, budget)
+    return _join_runt(text, found, budget)
 
 
-def _carried(held: Sequence[_Unit], following: _Unit, budget: int) -> list[_Unit]:
+def _list_carried(held: Sequence[_Unit], following: _Unit, budget: int) -> list[_Unit]:
     """The last sentences of a passage that the next one begins with, if they leave it room."""
     carried: list[_Unit] = []
     for unit in reversed(held[1:]):
@@ -206,11 +212,11 @@ def _carried(held: Sequence[_Unit], following: _Unit, budget: int) -> list[_Unit
     return carried
 
 
-def _without_runt(text: str, found: list[Span], budget: int) -> list[Span]:
+def _join_runt(text: str, found: list[Span], budget: int) -> list[Span]:
     """The passages, a tiny last one joined to the one before it."""
-    if len(found) < 2 or weight(text[slice(*found[-1])]) > min(_RUNT, budget // 4):
+    if len(found) < 2 or measure_weight(text[slice(*found[-1])]) > min(_RUNT, budget // 4):
         return found
     joined = (found[-2][0], found[-1][1])
-    if weight(text[slice(*joined)]) > _ROOM * budget:
+    if measure_weight(text[slice(*joined)]) > _ROOM * budget:
         return found
     return [*found[:-2], joined]

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
 
     Matrix = NDArray[np.float32]
 
@@ -42,7 +42,7 @@ class Vectors(Protocol):
     """Texts to vectors: an `Embedder`, perhaps behind a cache."""
 
     @property
-    def model(self) -> Model: ...
+    def model(self) -> EmbeddingModel: ...
 
     def embed(self, texts: Iterable[str], *, use: Use = "passage") -> Iterator[Matrix]:
         """The vectors in order, in blocks of rows; of length 1 if the model normalizes."""

@@ -93,7 +93,7 @@ def digest_file(path: Path | bytes) -> str:
     return found.hexdigest()
 
 
-class Reads(Protocol):
+class PictureReader(Protocol):
     """Whatever reads the text on pictures."""
 
     def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
@@ -147,7 +147,7 @@ class Unread:
 def read(
     path: Path,
     *,
-    ocr: Reads | None = None,
+    ocr: PictureReader | None = None,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
     dpi: int = DPI,
@@ -179,7 +179,7 @@ def read(
 def read_all(
     paths: Iterable[Path],
     *,
-    ocr: Reads | None = None,
+    ocr: PictureReader | None = None,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
     dpi: int = DPI,
@@ -207,7 +207,7 @@ def apply_all(
     function: str,
     paths: Iterable[Path],
     *,
-    ocr: Reads | None = None,
+    ocr: PictureReader | None = None,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
 ) -> Iterator[Any | Unread]:
@@ -275,7 +275,7 @@ def _resolve(function: str) -> Callable[[Document], Any]:
     return found
 
 
-def textless(document: Document) -> InvalidInputError:
+def build_textless_error(document: Document) -> InvalidInputError:
     """That a file holds no text: why, and what to do, in the same words for every command."""
     name = one_line(document.path.name)
     scans = [scan for scan in document.scans if scan.reason]
@@ -310,7 +310,7 @@ def _name_setting(error: AnyrigError) -> AnyrigError:
 
 
 def _read_groups(
-    found: Iterable[Any], pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
+    found: Iterable[Any], pool: ReaderPool, ocr: PictureReader | None, mode: Mode, dpi: int
 ) -> Iterator[Any]:
     """Documents with the text on the pictures of their pages, in order; anything else as it is.
 
@@ -329,7 +329,7 @@ def _read_groups(
 
 
 def _read_group(
-    group: list[Any], pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
+    group: list[Any], pool: ReaderPool, ocr: PictureReader | None, mode: Mode, dpi: int
 ) -> Iterator[Any]:
     documents = [one for one in group if isinstance(one, Document)]
     finished = _add_ocr(documents, pool, ocr, mode, dpi)
@@ -402,7 +402,7 @@ class _OpenDocument:
 
 
 def _add_ocr(
-    documents: Sequence[Document], pool: ReaderPool, ocr: Reads | None, mode: Mode, dpi: int
+    documents: Sequence[Document], pool: ReaderPool, ocr: PictureReader | None, mode: Mode, dpi: int
 ) -> Iterator[Document | Exception]:
     """Documents with the text on the pictures of their pages, each when its last page was read; the
     pages of all are one stream.
@@ -431,7 +431,7 @@ def _add_ocr(
 
 
 def _read_pictures(
-    documents: Sequence[_OpenDocument], pool: ReaderPool, ocr: Reads, dpi: int
+    documents: Sequence[_OpenDocument], pool: ReaderPool, ocr: PictureReader, dpi: int
 ) -> Iterator[None]:
     """Read the pictures of documents; yields when one more may be complete."""
     drawn: deque[tuple[_OpenDocument, int]] = deque()

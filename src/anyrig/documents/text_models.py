@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.backends import DeviceHandle
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
     from anyrig.placement import Placement
 
     Matrix = NDArray[np.float32]
@@ -45,7 +45,7 @@ class TextModel(Protocol):
     def compute_texts(self, texts: Sequence[str]) -> Matrix: ...
 
 
-def open_text_model(placement: Placement, model: Model, deterministic: bool) -> TextModel:
+def open_text_model(placement: Placement, model: EmbeddingModel, deterministic: bool) -> TextModel:
     if model.form == "hashing":
         return WordHashing(model.dimension)
     if model.form == "usem3":
@@ -128,7 +128,7 @@ class TextGraph:
     first_batch_cost = 0.0
     max_characters = _WINDOW
 
-    def __init__(self, placement: Placement, model: Model, deterministic: bool) -> None:
+    def __init__(self, placement: Placement, model: EmbeddingModel, deterministic: bool) -> None:
         import onnxruntime
 
         try:

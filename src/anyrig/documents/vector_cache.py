@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.protocol import Use, Vectors
     from anyrig.storage.cache import Cache
 
@@ -164,7 +164,7 @@ class VectorCache:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _CachedBlock:
     """Texts that were looked up together."""
 
     keys: list[str]
@@ -196,14 +196,14 @@ class CachedEmbedder:
         """Over all calls so far."""
 
     @property
-    def model(self) -> Model:
+    def model(self) -> EmbeddingModel:
         return self._vectors.model
 
     def embed(self, texts: Iterable[str], *, use: Use = "passage") -> Iterator[Matrix]:
         keys: deque[str] = deque()
         """Of the vectors that are being made, in order."""
 
-        def look_up(some: Sequence[str]) -> tuple[_Block, list[str]]:
+        def look_up(some: Sequence[str]) -> tuple[_CachedBlock, list[str]]:
             block = self._look_up(some, use)
             keys.extend(block.missing)
             return block, list(block.missing.values())
@@ -220,14 +220,14 @@ class CachedEmbedder:
     def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> Matrix:
         return stack_blocks(self.embed(texts, use=use), self.model.dimension)
 
-    def _look_up(self, texts: Sequence[str], use: Use) -> _Block:
+    def _look_up(self, texts: Sequence[str], use: Use) -> _CachedBlock:
         keys = [self._cache.make_key(text, use) for text in texts]
         by_key = dict(zip(keys, texts, strict=True))
         found = self._cache.get_many(by_key)
         self._on_found([by_key[key] for key in found], use)
-        return _Block(keys, found, {key: by_key[key] for key in by_key if key not in found})
+        return _CachedBlock(keys, found, {key: by_key[key] for key in by_key if key not in found})
 
-    def _join(self, block: _Block, made: list[Matrix]) -> Matrix:
+    def _join(self, block: _CachedBlock, made: list[Matrix]) -> Matrix:
         import numpy as np
 
         self.num_made += len(made)

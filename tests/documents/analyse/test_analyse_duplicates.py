@@ -26,7 +26,7 @@ def test_looks_do_not_matter() -> None:
 def test_copies_with_edits_are_found_among_others() -> None:
     texts = pieces(20)
     copy = edited(texts[3], 25)
-    found = duplicates.groups([build_shingles(text) for text in [*texts, copy, texts[7]]])
+    found = duplicates.group_duplicates([build_shingles(text) for text in [*texts, copy, texts[7]]])
     members = {(one.first, *(member.index for member in one.members)) for one in found}
     assert {frozenset(one) for one in members} == {frozenset({3, 20}), frozenset({7, 21})}
     near = next(one for one in found if not one.exact)
@@ -34,13 +34,13 @@ def test_copies_with_edits_are_found_among_others() -> None:
 
 
 def test_texts_on_one_subject_are_no_copies() -> None:
-    assert duplicates.groups([build_shingles(text) for text in pieces(25)]) == []
+    assert duplicates.group_duplicates([build_shingles(text) for text in pieces(25)]) == []
 
 
 def test_what_differs_is_said() -> None:
     before = "The fee is 40 euros. It is due in May. Write to us."
     after = "The fee is 55 euros. It is due in May. Write to us. Or call."
-    found, count = duplicates.changes(before, after, "en")
+    found, count = duplicates.list_changes(before, after, "en")
     assert count == 2
     assert (found[0].before, found[0].after) == ("The fee is 40 euros.", "The fee is 55 euros.")
     assert (found[1].before, found[1].after) == ("", "Or call.")
@@ -48,5 +48,5 @@ def test_what_differs_is_said() -> None:
 
 def test_nothing_and_almost_nothing() -> None:
     made = [build_shingles(text) for text in ("", "", "yes", "yes", "one two")]
-    assert duplicates.groups(made) == []
-    assert duplicates.groups([]) == []
+    assert duplicates.group_duplicates(made) == []
+    assert duplicates.group_duplicates([]) == []

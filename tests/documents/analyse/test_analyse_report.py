@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.analyse.digest import digest, language_shares, measure_text
-from anyrig.documents.analyse.folder import Analysis, Left, analyse
+from anyrig.documents.analyse.digest import digest_document, language_shares, measure_text
+from anyrig.documents.analyse.folder import Analysis, UnreadDocument, analyse
 from anyrig.documents.analyse.report import html
 from anyrig.text.document import Document
 from anyrig.text.tokens import split_text
@@ -46,7 +46,9 @@ def build(name: str, text: str) -> Document:
 
 
 def made(texts: dict[str, str], **more: object) -> Analysis:
-    digests = [digest(build(name, text), name=name, vectors=False) for name, text in texts.items()]
+    digests = [
+        digest_document(build(name, text), name=name, vectors=False) for name, text in texts.items()
+    ]
     return analyse(digests, title="A folder", **more)  # type: ignore[arg-type]
 
 
@@ -64,7 +66,7 @@ def test_hostile_names_and_contents_stay_text() -> None:
     evil = f"{TEXT} <script>alert('body')</script> <b onclick=x>bold</b> {HOSTILE} " * 2
     found = made(
         {HOSTILE: evil, "copy.txt": evil + " And more.", "third.txt": evil},
-        left=[Left(HOSTILE, f"why {HOSTILE}")],
+        left=[UnreadDocument(HOSTILE, f"why {HOSTILE}")],
         similar_to=0,
     )
     page = html(found)
@@ -113,7 +115,7 @@ def test_languages_of_a_mixed_text() -> None:
 
 def test_a_giant_text_is_cut_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anyrig.documents.analyse.digest._LONGEST", 500)
-    found = digest(build("log.txt", TEXT * 20), name="log.txt", vectors=False)
+    found = digest_document(build("log.txt", TEXT * 20), name="log.txt", vectors=False)
     assert found.statistics.num_characters == 500
     assert "first 500" in found.facts.warnings[-1]
 

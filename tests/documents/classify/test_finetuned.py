@@ -18,7 +18,7 @@ from anyrig.devices.discovery import discover
 from anyrig.documents.classify.finetuned import (
     FineTuned,
     LabelPrediction,
-    in_folder,
+    find_classifier,
     open_engine,
 )
 from anyrig.documents.protocol import TextBlock
@@ -93,7 +93,7 @@ def _theirs(folder: Path, ids: list[int]) -> Any:
 def test_answers_are_those_of_transformers(folder: Path) -> None:
     from tokenizers import Tokenizer
 
-    model = in_folder(folder)
+    model = find_classifier(folder)
     assert (model.labels, model.kind, model.longest) == (("invoice", "letter", "recipe"), "one", 32)
     told = _told(model, "torch", TEXTS)
     tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -106,7 +106,7 @@ def test_answers_are_those_of_transformers(folder: Path) -> None:
 def test_a_long_text_is_the_mean_of_its_windows(folder: Path) -> None:
     from tokenizers import Tokenizer
 
-    model = in_folder(folder)
+    model = find_classifier(folder)
     (one,) = _told(model, "torch", [TEXTS[3]])
     tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokens.enable_truncation(32, stride=7)
@@ -132,7 +132,7 @@ def test_an_onnx_file_is_run_as_it_is(folder: Path, tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(folder / name, tmp_path / name)
     (tmp_path / "onnx" / "model.onnx").write_bytes(_graph(rows, lines))
-    model = in_folder(tmp_path)
+    model = find_classifier(tmp_path)
     assert not model.weights
     assert model.need().libraries == ("onnx",)
     tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -166,7 +166,7 @@ def _graph(rows: NDArray[np.float32], lines: NDArray[np.float32]) -> bytes:
 
 def test_labels_on_their_own(tmp_path: Path) -> None:
     folder = _saved(tmp_path / "multi", problem_type="multi_label_classification")
-    model = in_folder(folder)
+    model = find_classifier(folder)
     assert model.kind == "many"
     (one,) = _told(model, "torch", ["pay the bill"])
     assert sum(one.probabilities) != pytest.approx(1.0, abs=1e-3)
@@ -190,13 +190,13 @@ def test_folders_that_are_no_classifier(
     told = json.loads(file.read_text())
     file.write_text(json.dumps({**told, **change} if isinstance(change, dict) else change))
     with pytest.raises(error, match=said):
-        in_folder(tmp_path / "changed")
+        find_classifier(tmp_path / "changed")
 
 
 def test_a_folder_without_weights(folder: Path, tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(folder / name, tmp_path / name)
     with pytest.raises(MissingWeightsError, match="no weights"):
-        in_folder(tmp_path)
+        find_classifier(tmp_path)
     with pytest.raises(InvalidInputError, match="is not a model"):
-        in_folder(tmp_path / "nowhere")
+        find_classifier(tmp_path / "nowhere")

@@ -11,10 +11,10 @@ import pytest
 
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discovery import discover
-from anyrig.documents.classify.decide import AnswerOptions, Chooser
-from anyrig.documents.classify.labels import Label
+from anyrig.documents.classify.decide import AnswerOptions, LabelScorer
+from anyrig.documents.classify.labels import NamedLabel
 from anyrig.documents.classify.pipeline import (
-    Classified,
+    Classification,
     TrainedClassifier,
     check_model_fits,
     classify_sources,
@@ -61,13 +61,16 @@ def _no_files(paths: Iterable[Path]) -> Iterator[Document]:
 
 
 def _asked(
-    rows: Sequence[Row], chooser: Chooser, vectors: Vectors, options: AnswerOptions | None = None
-) -> list[Classified]:
+    rows: Sequence[Row],
+    chooser: LabelScorer,
+    vectors: Vectors,
+    options: AnswerOptions | None = None,
+) -> list[Classification]:
     sources = [TextSource(str(number), text=row.text) for number, row in enumerate(rows)]
     return list(classify_sources(sources, chooser, vectors, _no_files, options))
 
 
-def _share(rows: Sequence[Row], found: Sequence[Classified]) -> float:
+def _share(rows: Sequence[Row], found: Sequence[Classification]) -> float:
     """Of the rows, how many have the label that they should have, or none."""
     right = 0
     for row, one in zip(rows, found, strict=True):
@@ -93,15 +96,15 @@ def _dealt(rows: Sequence[Row], count: int) -> tuple[list[Row], list[Row]]:
     return first, [row for row in rows if row not in first]
 
 
-def _labels(described: bool) -> list[Label]:
-    return [Label(name, words if described else "") for name, words in labelled.KINDS.items()]
+def _labels(described: bool) -> list[NamedLabel]:
+    return [NamedLabel(name, words if described else "") for name, words in labelled.KINDS.items()]
 
 
 def test_by_names_alone(minilm: Embedder) -> None:
     kinds, topics = labelled.rows("kinds", "en"), labelled.rows("topics")
     named = _share(kinds, _asked(kinds, ByName(_labels(False), minilm), minilm))
     told = _share(kinds, _asked(kinds, ByName(_labels(True), minilm), minilm))
-    by_topic = ByName([Label(name) for name in sorted({row.label for row in topics})], minilm)
+    by_topic = ByName([NamedLabel(name) for name in sorted({row.label for row in topics})], minilm)
     about = _share(topics, _asked(topics, by_topic, minilm))
     assert named >= 0.7
     assert told >= 0.85
@@ -128,7 +131,7 @@ MAIL = ("cancellation", "complaint", "quotation", "job application", "order", "i
 
 def test_labels_by_name_are_not_too_sure_of_other_texts(multilingual: Embedder) -> None:
     """Letters to a firm in three languages, which nothing was fitted on."""
-    chooser = ByName([Label(name) for name in MAIL], multilingual)
+    chooser = ByName([NamedLabel(name) for name in MAIL], multilingual)
     rows = [row for code in ("en", "es", "de") for row in labelled.rows("mail", code)]
     fitting, others = [row for row in rows if row.label], [row for row in rows if not row.label]
     found = [
@@ -146,7 +149,7 @@ def test_labels_by_name_are_not_too_sure_of_other_texts(multilingual: Embedder) 
 
 
 def test_a_language_that_the_model_does_not_know_is_named(minilm: Embedder) -> None:
-    chooser = ByName([Label(name) for name in MAIL], minilm)
+    chooser = ByName([NamedLabel(name) for name in MAIL], minilm)
     for code in ("en", "es", "de"):
         for one in _asked(labelled.rows("mail", code), chooser, minilm):
             assert one.answer is not None
@@ -216,7 +219,7 @@ def test_several_labels_a_text(minilm: Embedder) -> None:
 
 def test_several_labels_by_name(minilm: Embedder) -> None:
     by_label = {row.label: row.text for row in labelled.rows("topics")[::3]}
-    names = [Label(name) for name in ("sport", "medicine", "finance", "weather")]
+    names = [NamedLabel(name) for name in ("sport", "medicine", "finance", "weather")]
     chooser = ByName(names, minilm, kind="many")
     both, none = _asked(
         [Row(f"{by_label['sport']} {by_label['weather']}", ""), labelled.rows("odd")[2]],
@@ -231,7 +234,7 @@ def test_several_labels_by_name(minilm: Embedder) -> None:
 def test_a_long_text_names_the_passage_that_decides(minilm: Embedder) -> None:
     filler = "The road ran along the river for a while and then turned away from it. " * 14
     bill = "Total due: 1,240.00 euros. Please pay this invoice within thirty days by transfer. " * 6
-    chooser = ByName([Label("invoice"), Label("recipe"), Label("contract")], minilm)
+    chooser = ByName([NamedLabel("invoice"), NamedLabel("recipe"), NamedLabel("contract")], minilm)
     for options in (AnswerOptions(other=False), AnswerOptions(pooling="vote")):
         (found,) = _asked([Row(f"{filler}\n\n{bill}\n\n{filler}", "")], chooser, minilm, options)
         assert found.answer is not None
@@ -280,4 +283,4 @@ def test_examples_that_teach_nothing() -> None:
         assert lonely.about.figures is None
         assert not lonely.calibrated
         with pytest.raises(InvalidInputError, match="leaves nothing to choose"):
-            ByName([Label("invoice")], vectors)
+            ByName([NamedLabel("invoice")], vectors)

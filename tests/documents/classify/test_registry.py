@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from anyrig.documents.classify import registry
-from anyrig.documents.classify.head import Head
+from anyrig.documents.classify.head import TrainedHead
 from anyrig.documents.classify.train import train
 from anyrig.documents.model import hashing
 from anyrig.errors import InvalidInputError, StorageError
@@ -25,7 +25,7 @@ def spot(tmp_path: Path) -> Path:
 
 
 @functools.cache
-def _head(seed: int = 0) -> Head:
+def _head(seed: int = 0) -> TrainedHead:
     dice = np.random.default_rng(seed)
     rows = dice.normal(size=(12, 16)) + np.repeat(np.eye(2, 16) * 6, 6, axis=0)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

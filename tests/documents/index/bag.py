@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anyrig.documents.model import Model
+from anyrig.documents.model import EmbeddingModel
 from anyrig.documents.protocol import Use
 from anyrig.errors import WorkError
 
@@ -25,7 +25,9 @@ class Bag:
     """Fits `protocol.Vectors`; counts what it was asked for."""
 
     def __init__(self, name: str = "bag", dimension: int = 64, bad: str = "") -> None:
-        self.model = Model(name, Path(), 1 << 20, dimension, fingerprint=f"{name} {dimension}")
+        self.model = EmbeddingModel(
+            name, Path(), 1 << 20, dimension, fingerprint=f"{name} {dimension}"
+        )
         self.asked: list[str] = []
         self.bad = bad
         """A text with this in it cannot be embedded."""

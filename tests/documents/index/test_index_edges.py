@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from anyrig.documents.index.db import IndexFile, Stamp
+from anyrig.documents.index.db import IndexDatabase, Stamp
 from anyrig.documents.index.files import FolderReader, resolve_folders, sample_languages
-from anyrig.documents.index.progress import FileCounter, Progress
+from anyrig.documents.index.progress import FileCounter, IndexProgress
 from anyrig.documents.index.remove import remove_files
 from anyrig.documents.index.search import Filters, Searcher
 from anyrig.documents.index.status import read_status
@@ -89,11 +89,11 @@ def test_a_removal_that_was_killed_before_its_bytes_were_gone_is_made_good(
     index(path, tmp_path / "more", bag)
     index(path, tmp_path / "docs", bag)
 
-    def killed(_: IndexFile) -> bool:
+    def killed(_: IndexDatabase) -> bool:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(IndexFile, "purge", killed)
+        patched.setattr(IndexDatabase, "purge", killed)
         with pytest.raises(KeyboardInterrupt):
             remove_files(path, [tmp_path / "docs"], lambda texts: 0)
     assert b"quokkaberg" in path.read_bytes()  # FTS5 has it still
@@ -246,7 +246,7 @@ def test_a_large_picture_does_not_spoil_the_time_left() -> None:
     stamps = [Stamp(b"/a/%d.txt" % n, 2000, 0) for n in range(30)]
     stamps.append(Stamp(b"/a/scan.tiff", 19_000_000, 0))
     counter = FileCounter(stamps, clock)
-    reports: list[Progress] = []
+    reports: list[IndexProgress] = []
     for stamp in stamps:
         clock.s += 0.3
         counter.read(stamp, 2)

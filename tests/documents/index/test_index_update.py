@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from anyrig.documents.index import db
-from anyrig.documents.index.db import IndexFile, lock_index
+from anyrig.documents.index.db import IndexDatabase, lock_index
 from anyrig.documents.index.files import resolve_folders
-from anyrig.documents.index.progress import Progress
+from anyrig.documents.index.progress import IndexProgress
 from anyrig.documents.index.status import read_status
 from anyrig.documents.index.update import update_index, watch_index
 from anyrig.errors import InvalidInputError, StorageError, render
@@ -60,7 +60,7 @@ def test_an_interrupted_run_is_in_the_status_until_one_is_finished(
     path, bag = tmp_path / "i.sqlite", Bag()
     seen: list[tuple[int, int, bool]] = []
 
-    def interrupt(now: Progress) -> None:
+    def interrupt(now: IndexProgress) -> None:
         if now.num_passages:  # within the first file: none is in the index
             found = read_status(path)
             seen.append((found.num_files, found.num_pending, found.indexing))
@@ -205,7 +205,7 @@ def test_a_change_of_the_model_that_was_cut_off_goes_on(folder: Path, tmp_path: 
     path = tmp_path / "i.sqlite"
     index(path, folder, Bag())
     other = Bag("other", 32)
-    with IndexFile(path) as file:
+    with IndexDatabase(path) as file:
         file.write(lambda c: db.set_model(c, other.model.fingerprint, "other", 32))
     answer = search(path, "rabbits", other)
     assert "have no vector yet" in answer.notes[0]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from anyrig.documents.models.attend import Rows
-from anyrig.documents.models.encoder import load
+from anyrig.documents.models.encoder import load_encoder
 from anyrig.errors import InvalidInputError, MissingWeightsError
 
 COMMON: Any = {
@@ -63,7 +63,7 @@ FAMILIES = ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "modernbert
 def test_every_family_gives_what_transformers_gives(family: str, tmp_path: Path) -> None:
     theirs = model(family)
     theirs.save_pretrained(tmp_path)
-    ours = load(tmp_path, torch.device("cpu"), torch.float32)
+    ours = load_encoder(tmp_path, torch.device("cpu"), torch.float32)
     batch = texts()
     rows = Rows(tuple(map(len, batch)), torch.device("cpu"))
     with torch.inference_mode():
@@ -77,10 +77,10 @@ def test_every_family_gives_what_transformers_gives(family: str, tmp_path: Path)
 
 def test_what_is_no_encoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingWeightsError):
-        load(tmp_path, torch.device("cpu"), torch.float32)
+        load_encoder(tmp_path, torch.device("cpu"), torch.float32)
     made = model("bert")
     made.save_pretrained(tmp_path)
     config = tmp_path / "config.json"
     config.write_text(config.read_text().replace('"bert"', '"gpt2"'))
     with pytest.raises(InvalidInputError, match="gpt2"):
-        load(tmp_path, torch.device("cpu"), torch.float32)
+        load_encoder(tmp_path, torch.device("cpu"), torch.float32)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from anyrig.documents.models.encoder import load
+from anyrig.documents.models.encoder import load_encoder
 from tests.documents.models.test_encoder import FAMILIES, model, texts
 
 pytestmark = pytest.mark.gpu
@@ -23,7 +23,7 @@ def test_vectors_are_near_those_of_transformers(
     theirs.save_pretrained(tmp_path)
     theirs = theirs.cuda()
     torch.backends.cuda.matmul.fp32_precision = "ieee"
-    ours = load(tmp_path, torch.device("cuda"), dtype)
+    ours = load_encoder(tmp_path, torch.device("cuda"), dtype)
     assert ours.varlen is (dtype is not torch.float32 and family != "mpnet")
     rows = [np.array(text, np.int32) for text in texts(40)]
     got = ours.embed(np.concatenate(rows), np.array([len(row) for row in rows], np.int32))

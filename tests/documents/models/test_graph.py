@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from anyrig.backends.onnx_graph import BuiltModel
-from anyrig.documents.models.arrays import read, weight_files
-from anyrig.documents.models.graph import POOLINGS, write
+from anyrig.documents.models.arrays import list_weight_files, read_encoder
+from anyrig.documents.models.graph import POOLINGS, build_graph
 from anyrig.errors import MissingWeightsError
 from tests.documents.models.test_encoder import model, texts
 
@@ -50,7 +50,7 @@ def test_a_written_graph_gives_what_transformers_gives(family: str, tmp_path: Pa
     theirs.save_pretrained(tmp_path)
     batch = texts()
     for pooling in POOLINGS:
-        made = session(write(*read(tmp_path), pooling)).run(None, feeds(batch))[0]
+        made = session(build_graph(*read_encoder(tmp_path), pooling)).run(None, feeds(batch))[0]
         for vector, text in zip(made, batch, strict=True):
             with torch.inference_mode():
                 states = theirs(input_ids=torch.tensor([text])).last_hidden_state[0]
@@ -60,9 +60,9 @@ def test_a_written_graph_gives_what_transformers_gives(family: str, tmp_path: Pa
 def test_weights_in_half_precision_and_in_several_files(tmp_path: Path) -> None:
     theirs = model("bert").to(torch.bfloat16)
     theirs.save_pretrained(tmp_path, max_shard_size="20KB")
-    assert len(weight_files(tmp_path)) > 1
+    assert len(list_weight_files(tmp_path)) > 1
     batch = texts(4)
-    made = session(write(*read(tmp_path), "mean")).run(None, feeds(batch))[0]
+    made = session(build_graph(*read_encoder(tmp_path), "mean")).run(None, feeds(batch))[0]
     wide = theirs.to(torch.float32)
     for vector, text in zip(made, batch, strict=True):
         with torch.inference_mode():
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_an_error_with_a_hint(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:1000])
     with pytest.raises(MissingWeightsError, match="cannot be read"):
-        read(tmp_path)
+        read_encoder(tmp_path)
 
 
 def test_the_packaged_model_is_read_out_of_its_file() -> None:
@@ -84,7 +84,7 @@ def test_the_packaged_model_is_read_out_of_its_file() -> None:
     assert spec is not None
     assert spec.submodule_search_locations
     file = Path(next(iter(spec.submodule_search_locations))) / "model.onnx"
-    ours = session(write(*read(file), "mean"))
+    ours = session(build_graph(*read_encoder(file), "mean"))
     theirs = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     batch = [[101, 1996, 4937, 2938, 2006, 1996, 13523, 102], [101, 7592, 102]]
     made = ours.run(None, feeds(batch))[0]

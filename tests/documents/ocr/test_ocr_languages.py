@@ -69,7 +69,7 @@ def test_a_language_is_downloaded_once_and_tesseract_has_it(tmp_path: Path, regi
     nowhere = {"HOME": str(tmp_path), "NPM_CONFIG_REGISTRY": "http://127.0.0.1:9"}
     assert install_language("es", folder, environment=nowhere) == path
     own = "/usr/share/tessdata"
-    program = tesseract.Program("tesseract", own, "5", ("eng", "spa"), str(folder))
+    program = tesseract.TesseractProgram("tesseract", own, "5", ("eng", "spa"), str(folder))
     assert program.environment("spa")["TESSDATA_PREFIX"] == str(folder)
     assert program.environment("eng")["TESSDATA_PREFIX"] == own
 

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
 from anyrig.documents.ocr import hocr, pdf, tesseract
-from anyrig.documents.ocr.engine import PageEngine, Sheet
-from anyrig.documents.ocr.order import Place, blocks
-from anyrig.documents.ocr.page import Line, ReadPage, Word, box, from_bytes
+from anyrig.documents.ocr.engine import PageEngine, PagePicture
+from anyrig.documents.ocr.order import PlacedBox, order_blocks
+from anyrig.documents.ocr.page import OcrLine, OcrWord, ReadPage, box, page_from_bytes
 from anyrig.documents.ocr.picture import decode_picture
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.errors import InvalidInputError
@@ -39,7 +39,7 @@ MOST = 0.001
 
 def read(engine: PageEngine, image: Image.Image, language: str = "", *, jpeg: int = 0) -> ReadPage:
     data = png(image, "JPEG", quality=jpeg) if jpeg else png(image)
-    (found,) = engine.run([Sheet(data, language)])
+    (found,) = engine.run([PagePicture(data, language)])
     return found
 
 
@@ -117,7 +117,7 @@ def test_what_is_no_picture_is_refused_in_words(rapid: Rapid) -> None:
     image, _ = page(TEXTS["en"][:60], dpi=80, name="")
     for data in (b"", b"junk", png(image)[:200], b"P5 99999 99999 255\n"):
         with pytest.raises(InvalidInputError) as caught:
-            rapid.run([Sheet(data)])
+            rapid.run([PagePicture(data)])
         assert caught.value.hint
 
 
@@ -125,7 +125,7 @@ def test_what_is_no_picture_is_refused_in_words(rapid: Rapid) -> None:
 def test_words_have_boxes_on_the_picture_and_pages_come_back_from_bytes(rapid: Rapid) -> None:
     image, _ = page("Alpha beta", dpi=150, name=SANS)
     found = read(rapid, image, "en")
-    assert from_bytes(found.to_bytes()) == found
+    assert page_from_bytes(found.to_bytes()) == found
     alpha, beta = found.lines[0].words
     assert (alpha.text, beta.text) == ("Alpha", "beta")
     drawn = font(SANS, 23)
@@ -133,7 +133,7 @@ def test_words_have_boxes_on_the_picture_and_pages_come_back_from_bytes(rapid: R
     assert alpha.box[1][0] == pytest.approx(105 + drawn.getlength("Alpha"), abs=12)
     assert beta.box[0][0] == pytest.approx(edge, abs=12)
     with pytest.raises(ValueError, match="another form"):
-        from_bytes(b'{"format": 0}')
+        page_from_bytes(b'{"format": 0}')
 
 
 def test_tesseract_reads_turns_and_names_what_it_lacks(seat: Placement) -> None:
@@ -142,10 +142,10 @@ def test_tesseract_reads_turns_and_names_what_it_lacks(seat: Placement) -> None:
     engine = tesseract.Tesseract(seat, program=program)
     image, text = page(TEXTS["en"].replace("é", "e").replace("£", "$"), dpi=200, name="")
     for turned in (0, 180, 90, 270):
-        (found,) = engine.run([Sheet(png(image.rotate(turned, expand=True)), "en")])
+        (found,) = engine.run([PagePicture(png(image.rotate(turned, expand=True)), "en")])
         assert error(text, found.text) <= 0.01
         assert found.turned_degrees == turned
-    (blank,) = engine.run([Sheet(png(Image.new("L", (300, 300), 255)), "en")])
+    (blank,) = engine.run([PagePicture(png(Image.new("L", (300, 300), 255)), "en")])
     assert blank.text == ""
     assert not program.reads("xx")
     assert "xx.traineddata" in tesseract.describe_missing("xx", program)
@@ -157,7 +157,7 @@ def test_data_in_a_folder_of_its_own_are_read_with(seat: Placement, tmp_path: Pa
     shutil.copy(Path(packaged.data) / "eng.traineddata", tmp_path)
     program = replace(packaged, data="/nonexistent", more_data=str(tmp_path))
     image, text = page("Three chairs and a lamp.", dpi=150, name="", inches=5)
-    (found,) = tesseract.Tesseract(seat, program=program).run([Sheet(png(image), "en")])
+    (found,) = tesseract.Tesseract(seat, program=program).run([PagePicture(png(image), "en")])
     assert found.text == text
 
 
@@ -245,16 +245,18 @@ def test_whole_pages_stay_within_half_a_hundredth(
     assert error(text, found.text) <= 0.005
 
 
-def order(places: list[Place]) -> list[int]:
-    return [place.number for rows in blocks(places) for row in rows for place in row]
+def order(places: list[PlacedBox]) -> list[int]:
+    return [place.number for rows in order_blocks(places) for row in rows for place in row]
 
 
-def column(left: float, right: float, top: float, count: int, first: int) -> list[Place]:
-    return [Place(left, top + 30 * n, right, top + 30 * n + 28, first + n) for n in range(count)]
+def column(left: float, right: float, top: float, count: int, first: int) -> list[PlacedBox]:
+    return [
+        PlacedBox(left, top + 30 * n, right, top + 30 * n + 28, first + n) for n in range(count)
+    ]
 
 
 def test_two_columns_under_a_title_with_a_note_across_the_foot() -> None:
-    title, foot = Place(100, 10, 900, 50, 0), Place(100, 500, 900, 528, 99)
+    title, foot = PlacedBox(100, 10, 900, 50, 0), PlacedBox(100, 500, 900, 528, 99)
     left, right = column(100, 480, 80, 10, 1), column(520, 900, 91, 12, 20)
     found = order([foot, *right, title, *left])
     assert found == [0, *range(1, 11), *range(20, 32), 99]
@@ -267,7 +269,7 @@ def test_three_columns_of_unequal_length() -> None:
 
 def test_a_table_of_short_cells_is_read_row_by_row() -> None:
     cells = [
-        Place(x, 50 + 40 * row, x + 60, 78 + 40 * row, 10 * row + n)
+        PlacedBox(x, 50 + 40 * row, x + 60, 78 + 40 * row, 10 * row + n)
         for row in range(5)
         for n, x in enumerate((0, 200, 400))
     ]
@@ -275,13 +277,13 @@ def test_a_table_of_short_cells_is_read_row_by_row() -> None:
 
 
 def test_words_of_one_row_stay_together_and_wide_white_begins_a_block() -> None:
-    first = [Place(0, 0, 200, 28, 0), Place(215, 2, 400, 30, 1), *column(0, 400, 30, 4, 2)]
+    first = [PlacedBox(0, 0, 200, 28, 0), PlacedBox(215, 2, 400, 30, 1), *column(0, 400, 30, 4, 2)]
     second = column(0, 400, 200, 3, 6)
-    found = blocks([*second, *first])
+    found = order_blocks([*second, *first])
     assert [[[place.number for place in row] for row in rows] for rows in found] == [
         [[0, 1], [2], [3], [4], [5]], [[6], [7], [8]],
     ]  # fmt: skip
-    assert blocks([]) == []
+    assert order_blocks([]) == []
 
 
 EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
@@ -309,10 +311,10 @@ WORDS = "Señor ¡Æther! œuvre «été» Ωμέγα Привет 漢字 😀 l
 def read_page(turned: int = 0) -> ReadPage:
     """A picture of 600 x 400 with a line of words, as it would be read."""
     words = tuple(
-        Word(text, ((x, 100.0), (x + 50, 100.0), (x + 50, 130.0), (x, 130.0)), 0.9)
+        OcrWord(text, ((x, 100.0), (x + 50, 100.0), (x + 50, 130.0), (x, 130.0)), 0.9)
         for text, x in zip(WORDS, range(20, 600, 60), strict=False)
     )
-    line = Line(" ".join(WORDS), (*words[0].box[:1], *words[-1].box[1:3], words[0].box[3]), 0.9,
+    line = OcrLine(" ".join(WORDS), (*words[0].box[:1], *words[-1].box[1:3], words[0].box[3]), 0.9,
                 words)  # fmt: skip
     return ReadPage((line,), 600, 400, turned, language="es", engine="test")
 
@@ -334,7 +336,7 @@ def words_of(path: Path, index: int = 0) -> tuple[str, tuple[float, float, float
 def test_a_picture_becomes_a_page_whose_words_are_found(tmp_path: Path, form: str) -> None:
     target = tmp_path / "made.pdf"
     data = png(Image.new("L", (600, 400), 200), form)
-    assert pdf.write(target, [pdf.Picture(data, read_page(), 100.0)] * 2) == 2
+    assert pdf.write(target, [pdf.PdfPicture(data, read_page(), 100.0)] * 2) == 2
     for index in (0, 1):
         text, (left, bottom, right, top) = words_of(target, index)
         assert text.split() == WORDS
@@ -350,7 +352,7 @@ def test_a_picture_becomes_a_page_whose_words_are_found(tmp_path: Path, form: st
 def test_a_page_that_stood_on_its_head_is_shown_upright(tmp_path: Path) -> None:
     target = tmp_path / "turned.pdf"
     data = png(Image.new("L", (600, 400), 255))
-    pdf.write(target, [pdf.Picture(data, read_page(turned=180), 100.0)])
+    pdf.write(target, [pdf.PdfPicture(data, read_page(turned=180), 100.0)])
     document = pdfium.PdfDocument(target)
     assert document[0].get_rotation() == 180
     document.close()
@@ -366,7 +368,7 @@ def test_a_pdf_keeps_its_pages_and_gains_words(tmp_path: Path, turned: int) -> N
     made.new_page(50, 60)
     made.save(source)
     made.close()
-    with pdf.Document(source) as document:
+    with pdf.PdfWriter(source) as document:
         document.layer(0, read_page())
         document.save(target)
     text, _ = words_of(target)
@@ -384,13 +386,13 @@ def test_a_pdf_keeps_its_pages_and_gains_words(tmp_path: Path, turned: int) -> N
 
 
 def test_hocr_holds_every_word_with_its_box() -> None:
-    made = hocr.written("a <b>", [(1, read_page())])
+    made = hocr.format_hocr("a <b>", [(1, read_page())])
     assert "a &lt;b&gt;" in made
     assert made.count("ocrx_word") == len(WORDS) + 1
     assert 'title="bbox 20 100 70 130; x_wconf 90">Señor</span> ' in made
 
 
-def drawn(*lines: str) -> tuple[Image.Image, list[Word]]:
+def drawn(*lines: str) -> tuple[Image.Image, list[OcrWord]]:
     """A picture of 600 x 400 with words on it, and where each stands."""
     image = Image.new("L", (600, 400), 255)
     draw = ImageDraw.Draw(image)
@@ -402,14 +404,14 @@ def drawn(*lines: str) -> tuple[Image.Image, list[Word]]:
             y = 40.0 + 40 * row
             draw.text((x, y), text, fill=0, font_size=20)
             right = x + wide
-            words.append(Word(text, ((x, y), (right, y), (right, y + 24), (x, y + 24)), 0.9))
+            words.append(OcrWord(text, ((x, y), (right, y), (right, y + 24), (x, y + 24)), 0.9))
             x = right + 8
     return image, words
 
 
-def layered(path: Path, image: Image.Image, words: list[Word]) -> Path:
-    lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in words)
-    pdf.write(path, [pdf.Picture(png(image), ReadPage(lines, 600, 400), 100.0)])
+def layered(path: Path, image: Image.Image, words: list[OcrWord]) -> Path:
+    lines = tuple(OcrLine(word.text, word.box, 0.9, (word,)) for word in words)
+    pdf.write(path, [pdf.PdfPicture(png(image), ReadPage(lines, 600, 400), 100.0)])
     return path
 
 
@@ -419,8 +421,8 @@ def test_a_short_layer_is_trusted_where_it_covers_what_is_seen(tmp_path: Path) -
     assert not whole.scans
     assert whole.text.split() == [word.text for word in words]
     turned = [replace(word, box=box([(400 - y, x) for x, y in word.box])) for word in words]
-    lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in turned)
-    picture = pdf.Picture(
+    lines = tuple(OcrLine(word.text, word.box, 0.9, (word,)) for word in turned)
+    picture = pdf.PdfPicture(
         png(image.rotate(270, expand=True)), ReadPage(lines, 400, 600, 270), 100.0
     )
     pdf.write(tmp_path / "turned.pdf", [picture])
@@ -432,8 +434,8 @@ def test_a_short_layer_is_trusted_where_it_covers_what_is_seen(tmp_path: Path) -
 def test_words_are_not_laid_twice(tmp_path: Path) -> None:
     image, words = drawn("Warranty card")
     source = layered(tmp_path / "one.pdf", image, words)
-    with pdf.Document(source) as document:
-        lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in words)
+    with pdf.PdfWriter(source) as document:
+        lines = tuple(OcrLine(word.text, word.box, 0.9, (word,)) for word in words)
         document.layer(0, ReadPage(lines, 600, 400))
         document.save(tmp_path / "two.pdf")
     assert read_pages(tmp_path / "two.pdf").text.split() == ["Warranty", "card"]

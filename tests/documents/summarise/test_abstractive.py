@@ -16,7 +16,7 @@ from anyrig.documents.summarise.abstractive import (
     find,
     in_folder,
 )
-from anyrig.documents.summarise.seq2seq import Piece, Seq2Seq
+from anyrig.documents.summarise.seq2seq import Seq2Seq, SummaryWindow
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import PlacementPlan, plan_placement
 from anyrig.text.document import Document
@@ -115,7 +115,7 @@ def test_the_engine_writes_what_transformers_writes(bart: Seq2SeqModel) -> None:
 
     theirs: Any = transformers
     text = "Alice was beginning to get very tired of sitting by her sister on the bank."
-    [ours] = engine(bart).run([Piece(text, 30, 4, 12)])
+    [ours] = engine(bart).run([SummaryWindow(text, 30, 4, 12)])
     model = theirs.BartForConditionalGeneration.from_pretrained(bart.folder).eval()
     tokenizer = theirs.AutoTokenizer.from_pretrained(bart.folder)
     with torch.inference_mode():
@@ -130,7 +130,7 @@ def test_the_engine_writes_what_transformers_writes(bart: Seq2SeqModel) -> None:
 
 def test_each_piece_keeps_its_own_limits_in_any_company(bart: Seq2SeqModel) -> None:
     made = engine(bart)
-    short = Piece("Alice was tired.", 6, 2, 4)
-    long = Piece("The White Rabbit ran by in a hurry with a watch.", 20, 10, 30)
+    short = SummaryWindow("Alice was tired.", 6, 2, 4)
+    long = SummaryWindow("The White Rabbit ran by in a hurry with a watch.", 20, 10, 30)
     alone = [made.run([short])[0], made.run([long])[0]]
     assert made.run([short, long]) == alone

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse.phrases import Phrase
-from anyrig.documents.analyse.space import condensed, unit
+from anyrig.documents.analyse.space import condense, normalize
 from anyrig.documents.analyse.words import plain, stem, words
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ class Clustering:
         return len(self.clusters) > 1
 
 
-def divide(points: Points, *, seed: int = 0, most: int = _MOST_CLUSTERS) -> tuple[Labels, float]:
+def divide_documents(
+    points: Points, *, seed: int = 0, most: int = _MOST_CLUSTERS
+) -> tuple[Labels, float]:
     """A label for each point, and the silhouette of the division."""
     import numpy as np
 
@@ -73,7 +75,7 @@ def divide(points: Points, *, seed: int = 0, most: int = _MOST_CLUSTERS) -> tupl
     labels = np.zeros(len(points), np.int64)
     if len(there) < 3:
         return labels, 0.0
-    rows = condensed(points[there], _DIRECTIONS, seed)
+    rows = condense(points[there], _DIRECTIONS, seed)
     best, chosen = 0.0, np.zeros(len(rows), np.int64)
     for count in range(2, _upper(len(rows), most) + 1):
         found = _k_means(rows, count, seed)
@@ -94,7 +96,7 @@ def _by_chance(rows: Points, count: int, seed: int) -> float:
     dice = np.random.default_rng(seed)
     found = []
     for _ in range(2):
-        shuffled = unit(dice.permuted(rows, axis=0))
+        shuffled = normalize(dice.permuted(rows, axis=0))
         found.append(_silhouette(shuffled, _k_means(shuffled, count, seed), seed))
     return max(found)
 
@@ -122,7 +124,7 @@ def _k_means(rows: Points, count: int, seed: int) -> Labels:
         reached = float((rows * centres[labels]).sum())
         if reached > most + 1e-6:
             most, best = reached, labels
-    return _renumbered(best)
+    return _number_labels(best)
 
 
 def _starts(rows: Points, count: int, dice: np.random.Generator) -> Points:
@@ -143,13 +145,13 @@ def _centres(rows: Points, labels: Labels, before: Points) -> Points:
     import numpy as np
 
     mine = (labels[None, :] == np.arange(len(before))[:, None]).astype(np.float32)
-    centres = unit(mine @ rows)
+    centres = normalize(mine @ rows)
     empty = mine.sum(axis=1) == 0
     centres[empty] = before[empty]
     return centres
 
 
-def _renumbered(labels: Labels) -> Labels:
+def _number_labels(labels: Labels) -> Labels:
     """Labels from 0 without holes, the largest cluster first."""
     import numpy as np
 
@@ -185,7 +187,9 @@ def _silhouette(rows: Points, labels: Labels, seed: int) -> float:
     return float(scores.mean())
 
 
-def named(points: Points, labels: Labels, phrases: Sequence[Sequence[Phrase]]) -> list[Cluster]:
+def name_clusters(
+    points: Points, labels: Labels, phrases: Sequence[Sequence[Phrase]]
+) -> list[Cluster]:
     """The clusters with their most typical documents first, each by what tells it from the rest."""
     import numpy as np
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse import phrases, space
 from anyrig.documents.analyse.duplicates import build_shingles
-from anyrig.documents.analyse.words import plain, unspaced, words
+from anyrig.documents.analyse.words import is_unspaced, plain, words
 from anyrig.text import language as languages
 from anyrig.text.labels import one_line
 from anyrig.text.tokens import split_paragraphs, split_text
@@ -49,7 +49,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FileFacts:
     """A document as its file shows it."""
 
     name: str
@@ -84,10 +84,10 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Digest:
+class DocumentDigest:
     """What an analysis needs of one document."""
 
-    facts: Facts
+    facts: FileFacts
     language: str
     languages: tuple[Share, ...]
     """The largest first; one of them is `language`."""
@@ -104,9 +104,9 @@ class Digest:
         return zlib.decompress(self.packed).decode("utf-8", "surrogatepass")
 
 
-def digest(
+def digest_document(
     document: Document, *, name: str, vectors: bool, on_step: Callable[[], None] = lambda: None
-) -> Digest:
+) -> DocumentDigest:
     """What is kept of a document that was read.
 
     Args:
@@ -120,23 +120,23 @@ def digest(
     shares = language_shares(text)
     main = shares[0].language
     spans = split_text(text, main)
-    told = facts(document, name)
+    told = read_facts(document, name)
     if len(whole) > _LONGEST:
         cut = f"of {len(whole):,} characters the first {_LONGEST:,} were looked at"
         told = replace(told, warnings=(*told.warnings, cut))
-    return Digest(
+    return DocumentDigest(
         told,
         main,
         shares,
         measure_text(text, spans, main),
         phrases.candidates(text, spans, main, on_step),
         build_shingles(text),
-        space.passages_of(document, main) if vectors else (),
+        space.select_passages(document, main) if vectors else (),
         zlib.compress(text.encode("utf-8", "surrogatepass"), 1),
     )
 
 
-def facts(document: Document, name: str) -> Facts:
+def read_facts(document: Document, name: str) -> FileFacts:
     """What the file tells of itself."""
     try:
         status = document.path.stat()
@@ -148,7 +148,7 @@ def facts(document: Document, name: str) -> Facts:
     read = {scan.page for scan in document.scans if scan.source == "ocr"}
     used = {"ocr" if page.page in read else "text" for page in pages if page.text}
     day = named or changed
-    return Facts(
+    return FileFacts(
         one_line(name, 200) or "(a name without letters)",
         document.path,
         document.format,
@@ -192,7 +192,7 @@ def _as_shares(counts: Counter[str], main: str) -> tuple[Share, ...]:
     return tuple(Share(one, kept[one] / whole) for one in order)
 
 
-def overall(digests: Sequence[Digest]) -> tuple[Share, ...]:
+def share_languages(digests: Sequence[DocumentDigest]) -> tuple[Share, ...]:
     """The languages of a folder, weighed by words."""
     counts: Counter[str] = Counter()
     for one in digests:
@@ -218,7 +218,7 @@ def measure_text(text: str, spans: Sequence[Span], language: str) -> Statistics:
 
 
 def _reading_s(said: Sequence[str], language: str) -> float:
-    signs = sum(map(unspaced, said))
+    signs = sum(map(is_unspaced, said))
     pace = _WORDS_A_MINUTE.get(language.partition("-")[0], 230)
     return 60.0 * ((len(said) - signs) / pace + signs / _SIGNS_A_MINUTE)
 

@@ -57,7 +57,7 @@ class Spot(NamedTuple):
     colour: int
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Text that can do nothing but be read, in an element or an attribute."""
     return html.escape(_ILLEGAL.sub("\ufffd", text), quote=True)
 
@@ -80,10 +80,10 @@ def bars(title: str, told: str, rows: Sequence[Bar]) -> str:
         width = max(2.0, row.value / most * WIDTH)
         room = int((WIDTH - _LETTER * (len(row.text) + 2)) / _LETTER)
         parts += [
-            f'<text x="0" y="{y + 14}">{escaped(short(row.label, room))}'
-            f"<title>{escaped(row.label)}</title></text>",
+            f'<text x="0" y="{y + 14}">{escape_text(short(row.label, room))}'
+            f"<title>{escape_text(row.label)}</title></text>",
             f'<text x="{WIDTH}" y="{y + 14}" class="value" text-anchor="end">'
-            f"{escaped(row.text)}</text>",
+            f"{escape_text(row.text)}</text>",
             f'<rect x="0" y="{y + 19}" width="{WIDTH}" height="9" rx="2" class="track"/>',
             f'<rect x="0" y="{y + 19}" width="{width:.1f}" height="9" rx="2" '
             f'class="c{row.colour % COLOURS}"/>',
@@ -104,7 +104,7 @@ def columns(title: str, told: str, rows: Sequence[Bar], *, height: int = 190) ->
         parts.append(
             f'<rect x="{x + step * 0.1:.1f}" y="{floor - tall:.1f}" width="{step * 0.8:.1f}" '
             f'height="{tall:.1f}" class="c{row.colour % COLOURS}">'
-            f"<title>{escaped(row.label)}: {escaped(row.text)}</title></rect>"
+            f"<title>{escape_text(row.label)}: {escape_text(row.text)}</title></rect>"
         )
         if row.value and len(row.text) * _LETTER < step * 1.2:
             parts.append(_middle(x + step / 2, floor - tall - 6, row.text, "value"))
@@ -126,7 +126,7 @@ def scatter(
     for dot, (x, y) in zip(dots, places, strict=True):
         parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="c{dot.colour % COLOURS} dot">'
-            f"<title>{escaped(dot.label)}</title></circle>"
+            f"<title>{escape_text(dot.label)}</title></circle>"
         )
     taken: list[Box] = []
     for spot in spots:
@@ -162,7 +162,9 @@ def _names(
         if left < 0 or any(_meet(box, other) for other in taken):
             continue
         taken.append(box)
-        found.append(f'<text x="{left:.1f}" y="{y + 4:.1f}" class="name">{escaped(text)}</text>')
+        found.append(
+            f'<text x="{left:.1f}" y="{y + 4:.1f}" class="name">{escape_text(text)}</text>'
+        )
     return found
 
 
@@ -172,15 +174,15 @@ def _meet(one: Box, other: Box) -> bool:
 
 def _middle(x: float, y: float, text: str, kind: str) -> str:
     marked = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle"{marked}>{escaped(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle"{marked}>{escape_text(text)}</text>'
 
 
 def _svg(title: str, told: str, height: int, parts: Iterable[str]) -> str:
     return "\n".join(
         [
             f'<svg viewBox="0 0 {WIDTH} {height}" role="img" xmlns="http://www.w3.org/2000/svg">',
-            f"<title>{escaped(title)}</title>",
-            f"<desc>{escaped(told)}</desc>",
+            f"<title>{escape_text(title)}</title>",
+            f"<desc>{escape_text(told)}</desc>",
             *parts,
             "</svg>",
         ]

@@ -115,7 +115,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Member:
+class DuplicateText:
     """A text of a group, beside the group's first."""
 
     index: int
@@ -127,11 +127,11 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
+class DuplicateGroup:
     """Texts that are nearly the same."""
 
     first: int
-    members: tuple[Member, ...]
+    members: tuple[DuplicateText, ...]
     """The others, the most alike first."""
 
     @property
@@ -140,18 +140,20 @@ class Group:
         return all(member.exact for member in self.members)
 
 
-def groups(texts: Sequence[Shingled], *, near: float = NEAR, fewest_words: int = 3) -> list[Group]:
+def group_duplicates(
+    texts: Sequence[Shingled], *, near: float = NEAR, fewest_words: int = 3
+) -> list[DuplicateGroup]:
     """Groups of near-duplicates, the largest first; a text is in one at most."""
     found: dict[tuple[int, int], float] = {}
     for pair in _candidates(texts, fewest_words):
         alike = similarity(texts[pair[0]], texts[pair[1]])
         if alike >= near:
             found[pair] = alike
-    made = [_group(members, texts) for members in _joined(found)]
+    made = [_group(members, texts) for members in _group_pairs(found)]
     return sorted(made, key=lambda group: (-len(group.members), group.first))
 
 
-def _group(members: Sequence[int], texts: Sequence[Shingled]) -> Group:
+def _group(members: Sequence[int], texts: Sequence[Shingled]) -> DuplicateGroup:
     # What has most copies; then the longest, from which others were cut as a rule.
     copies = Counter(texts[index].digest for index in members)
     first = max(
@@ -159,11 +161,13 @@ def _group(members: Sequence[int], texts: Sequence[Shingled]) -> Group:
         key=lambda index: (copies[texts[index].digest], texts[index].num_words, -index),
     )
     others = [
-        Member(index, similarity(texts[first], texts[index]),
+        DuplicateText(index, similarity(texts[first], texts[index]),
                texts[first].digest == texts[index].digest)
         for index in members if index != first
     ]  # fmt: skip
-    return Group(first, tuple(sorted(others, key=lambda one: (-one.similarity, one.index))))
+    return DuplicateGroup(
+        first, tuple(sorted(others, key=lambda one: (-one.similarity, one.index)))
+    )
 
 
 def _candidates(texts: Sequence[Shingled], fewest_words: int) -> Iterable[tuple[int, int]]:
@@ -212,7 +216,7 @@ def _signature(text: Shingled) -> NDArray[np.uint64]:
     return found
 
 
-def _joined(pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
+def _group_pairs(pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
     """Pairs that hang together as sorted groups."""
     parent: dict[int, int] = {}
 
@@ -231,43 +235,46 @@ def _joined(pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
     return list(found.values())
 
 
-def changes(before: str, after: str, language: str) -> tuple[tuple[Change, ...], int]:
+def list_changes(before: str, after: str, language: str) -> tuple[tuple[Change, ...], int]:
     """The first places where two texts differ, sentence by sentence, and how many there are."""
     one = [before[slice(*span)] for span in split_text(before, language)[:_MOST_SENTENCES]]
     other = [after[slice(*span)] for span in split_text(after, language)[:_MOST_SENTENCES]]
     matcher = difflib.SequenceMatcher(
-        None, [_folded(text) for text in one], [_folded(text) for text in other], autojunk=False
+        None,
+        [_fold_sentence(text) for text in one],
+        [_fold_sentence(text) for text in other],
+        autojunk=False,
     )
     found = [
         Change(" ".join(one[a:b]), " ".join(other[c:d]))
         for what, a, b, c, d in matcher.get_opcodes()
         if what != "equal"
     ]
-    return tuple(_focused(change) for change in found[:_MOST_SHOWN]), len(found)
+    return tuple(_focus_change(change) for change in found[:_MOST_SHOWN]), len(found)
 
 
-def _folded(text: str) -> str:
+def _fold_sentence(text: str) -> str:
     return " ".join(stem(plain(word.text)) for word in words(text))
 
 
-def _focused(change: Change) -> Change:
+def _focus_change(change: Change) -> Change:
     """A change cut to the words that differ, with a few around them."""
     one, other = change.before.split(), change.after.split()
     start = 0
     while start < min(len(one), len(other)) and one[start] == other[start]:
         start += 1
     start = max(0, start - 4)
-    return Change(*(_shown(side, start) for side in (one, other)))
+    return Change(*(_cut_side(side, start) for side in (one, other)))
 
 
-def _shown(said: Sequence[str], start: int) -> str:
+def _cut_side(said: Sequence[str], start: int) -> str:
     text = one_line(" ".join(said[start:]), 4 * _SHOWN)
     if len(text) > _SHOWN:
         text = (text[:_SHOWN].rpartition(" ")[0] or text[:_SHOWN]) + " …"
     return f"… {text}" if start and text else text
 
 
-def counted(groups: Iterable[Group]) -> Counter[str]:
+def count_copies(groups: Iterable[DuplicateGroup]) -> Counter[str]:
     """How many texts are exact and how many are near copies of another."""
     return Counter(
         "exact" if member.exact else "near" for group in groups for member in group.members

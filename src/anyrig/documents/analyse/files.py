@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse import folder
-from anyrig.documents.analyse.digest import Digest, digest, overall
-from anyrig.documents.analyse.folder import Analysis, Left
-from anyrig.documents.reading import Unread, textless
+from anyrig.documents.analyse.digest import DocumentDigest, digest_document, share_languages
+from anyrig.documents.analyse.folder import Analysis, UnreadDocument
+from anyrig.documents.reading import Unread, build_textless_error
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text.labels import one_line
 
@@ -56,18 +56,18 @@ def analyse_files(
     """
     wanted = _with(files, similar_to)
     total = len(wanted) * (2 if model is not None else 1) + 1
-    left: list[Left] = []
-    digests: list[Digest] = []
+    left: list[UnreadDocument] = []
+    digests: list[DocumentDigest] = []
     if wanted:
         tell(f"reading {one_line(wanted[0].name, 80)}", 0, total)
     for number, (path, one) in enumerate(zip(wanted, read(wanted), strict=True), 1):
         report = partial(tell, f"reading {one_line(path.name, 80)}")
         step = partial(report, number - 1, total)
-        digests.extend(_digested(path, one, root, model is not None, left, step))
+        digests.extend(_digest_file(path, one, root, model is not None, left, step))
         report(number, total)
     steps = iter(range(len(wanted) + 1, total + 2 * len(wanted) + 2))
     chosen = _index(digests, similar_to, left)
-    shares = {one.language: one.share for one in overall(digests)}
+    shares = {one.language: one.share for one in share_languages(digests)}
     return folder.analyse(
         digests,
         title=one_line(title or (root.resolve().name if root else ""), 200) or "Documents",
@@ -84,28 +84,30 @@ def _with(files: Sequence[Path], named: Path | None) -> list[Path]:
     return [*files, *([named] if named is not None and _real(named) not in known else [])]
 
 
-def _digested(
+def _digest_file(
     path: Path,
     one: Document | Unread,
     root: Path | None,
     vectors: bool,
-    left: list[Left],
+    left: list[UnreadDocument],
     on_step: Callable[[], None],
-) -> Iterator[Digest]:
-    name = shown_name(path, root)
+) -> Iterator[DocumentDigest]:
+    name = show_name(path, root)
     if isinstance(one, Unread):
         left.append(_leave_out(name, one.error))
     elif not any(map(str.isalnum, one.text)):
-        left.append(_leave_out(name, textless(one)))
+        left.append(_leave_out(name, build_textless_error(one)))
     else:
-        yield digest(one, name=name, vectors=vectors, on_step=on_step)
+        yield digest_document(one, name=name, vectors=vectors, on_step=on_step)
 
 
-def _leave_out(name: str, error: AnyrigError) -> Left:
-    return Left(name, one_line(error.message, 300), error.hint)
+def _leave_out(name: str, error: AnyrigError) -> UnreadDocument:
+    return UnreadDocument(name, one_line(error.message, 300), error.hint)
 
 
-def _index(digests: Sequence[Digest], named: Path | None, left: Sequence[Left]) -> int | None:
+def _index(
+    digests: Sequence[DocumentDigest], named: Path | None, left: Sequence[UnreadDocument]
+) -> int | None:
     """Where the file stands whose neighbours are wanted; an error if it could not be read."""
     if named is None:
         return None
@@ -119,7 +121,7 @@ def _index(digests: Sequence[Digest], named: Path | None, left: Sequence[Left]) 
     )
 
 
-def shown_name(path: Path, root: Path | None) -> str:
+def show_name(path: Path, root: Path | None) -> str:
     """A file's name within the folder, as one harmless line."""
     try:
         inside = path.relative_to(root) if root is not None else Path(path.name)

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse import clusters, duplicates, phrases, space
 from anyrig.documents.analyse.clusters import Clustering
-from anyrig.documents.analyse.digest import Digest, Facts, Share, Statistics, overall
-from anyrig.documents.analyse.duplicates import Group
+from anyrig.documents.analyse.digest import (
+    DocumentDigest,
+    FileFacts,
+    Share,
+    Statistics,
+    share_languages,
+)
+from anyrig.documents.analyse.duplicates import DuplicateGroup
 from anyrig.documents.analyse.phrases import Phrase
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ Done = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Left:
+class UnreadDocument:
     """A file that could not be read."""
 
     name: str
@@ -40,10 +46,10 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Doc:
+class AnalysedDocument:
     """A document of the analysis."""
 
-    facts: Facts
+    facts: FileFacts
     language: str
     languages: tuple[Share, ...]
     statistics: Statistics
@@ -59,13 +65,13 @@ class Analysis:
     """What a folder holds."""
 
     title: str
-    docs: tuple[Doc, ...]
+    docs: tuple[AnalysedDocument, ...]
     languages: tuple[Share, ...]
     phrases: tuple[Phrase, ...]
     """Of the whole; `count` is how often each stands in all documents."""
     clustering: Clustering
-    groups: tuple[Group, ...]
-    left: tuple[Left, ...]
+    groups: tuple[DuplicateGroup, ...]
+    left: tuple[UnreadDocument, ...]
     model: str
     """Whose vectors were used; empty for none: words alone."""
     similar: tuple[tuple[int, float], ...] = ()
@@ -74,10 +80,10 @@ class Analysis:
 
 
 def analyse(
-    digests: Sequence[Digest],
+    digests: Sequence[DocumentDigest],
     *,
     title: str,
-    left: Iterable[Left] = (),
+    left: Iterable[UnreadDocument] = (),
     vectors: Vectors | None = None,
     seed: int = 0,
     similar_to: int | None = None,
@@ -99,14 +105,14 @@ def analyse(
     points = points_of(digests, vectors, done)
     found = phrases_of(digests, points, vectors)
     done("comparing the documents")
-    labels, silhouette = clusters.divide(points, seed=seed)
-    grouped = clusters.named(points, labels, found) if digests else []
-    groups = duplicates.groups([one.shingled for one in digests])
-    similar = () if similar_to is None else space.nearest(points, similar_to, most_similar)
+    labels, silhouette = clusters.divide_documents(points, seed=seed)
+    grouped = clusters.name_clusters(points, labels, found) if digests else []
+    groups = duplicates.group_duplicates([one.shingled for one in digests])
+    similar = () if similar_to is None else space.find_nearest(points, similar_to, most_similar)
     return Analysis(
         title,
         _docs(digests, points, found, grouped),
-        overall(digests),
+        share_languages(digests),
         tuple(folder_phrases(found, digests)),
         Clustering(tuple(grouped), silhouette),
         tuple(_with_changes(groups, digests)),
@@ -118,30 +124,32 @@ def analyse(
 
 
 def _docs(
-    digests: Sequence[Digest],
+    digests: Sequence[DocumentDigest],
     points: NDArray[np.float32],
     found: Sequence[Sequence[Phrase]],
     grouped: Sequence[clusters.Cluster],
-) -> tuple[Doc, ...]:
+) -> tuple[AnalysedDocument, ...]:
     where = {index: place for place, one in enumerate(grouped) for index in one.members}
-    places = space.flat(points)
+    places = space.project_flat(points)
     return tuple(
-        Doc(one.facts, one.language, one.languages, one.statistics, tuple(found[index]),
-            where[index], (float(places[index][0]), float(places[index][1])))
+        AnalysedDocument(
+            one.facts, one.language, one.languages, one.statistics, tuple(found[index]),
+            where[index], (float(places[index][0]), float(places[index][1])),
+        )
         for index, one in enumerate(digests)
     )  # fmt: skip
 
 
 def points_of(
-    digests: Sequence[Digest], vectors: Vectors | None, done: Done = lambda _: None
+    digests: Sequence[DocumentDigest], vectors: Vectors | None, done: Done = lambda _: None
 ) -> NDArray[np.float32]:
     """The documents as points."""
     import numpy as np
 
     if vectors is None or not digests:
-        return space.lexical([one.candidates.terms for one in digests])
+        return space.build_lexical_points([one.candidates.terms for one in digests])
     through = iter(digests)
-    rows = space.embedded(
+    rows = space.embed_documents(
         (one.passages for one in digests),
         vectors,
         lambda: done(f"vectors of {next(through).facts.name}"),
@@ -149,7 +157,7 @@ def points_of(
     return np.stack(list(rows))
 
 
-def frequencies(digests: Sequence[Digest]) -> dict[str, Counter[str]]:
+def frequencies(digests: Sequence[DocumentDigest]) -> dict[str, Counter[str]]:
     """By language: in how many documents each stem stands; copies count once."""
     found: dict[str, Counter[str]] = {}
     seen: set[str] = set()
@@ -161,7 +169,7 @@ def frequencies(digests: Sequence[Digest]) -> dict[str, Counter[str]]:
 
 
 def phrases_of(
-    digests: Sequence[Digest],
+    digests: Sequence[DocumentDigest],
     points: NDArray[np.float32],
     vectors: Vectors | None,
     most: int = PHRASES,
@@ -178,10 +186,10 @@ def phrases_of(
     ]  # fmt: skip
     if vectors is None:
         return [own[:most] for own in ranked]
-    return _refined(ranked, points, vectors, most)
+    return _refine_phrases(ranked, points, vectors, most)
 
 
-def _refined(
+def _refine_phrases(
     ranked: Sequence[Sequence[Phrase]],
     points: NDArray[np.float32],
     vectors: Vectors,
@@ -202,11 +210,13 @@ def _refined(
             found.append(best)
             continue
         mine = made[[rows[phrase.text] for phrase in best]]
-        found.append(phrases.refined(best, mine, point, most=most))
+        found.append(phrases.refine_phrases(best, mine, point, most=most))
     return found
 
 
-def folder_phrases(found: Sequence[Sequence[Phrase]], digests: Sequence[Digest]) -> list[Phrase]:
+def folder_phrases(
+    found: Sequence[Sequence[Phrase]], digests: Sequence[DocumentDigest]
+) -> list[Phrase]:
     """The phrases of a folder: those that weigh in several documents before those of one.
 
     Of equals, which stand once in a single document, the first document's come first.
@@ -234,7 +244,9 @@ def folder_phrases(found: Sequence[Sequence[Phrase]], digests: Sequence[Digest])
     ]  # fmt: skip
 
 
-def _with_changes(groups: Sequence[Group], digests: Sequence[Digest]) -> list[Group]:
+def _with_changes(
+    groups: Sequence[DuplicateGroup], digests: Sequence[DocumentDigest]
+) -> list[DuplicateGroup]:
     """The groups with what differs, for the first of them."""
     found, compared = [], 0
     for group in groups:
@@ -243,7 +255,7 @@ def _with_changes(groups: Sequence[Group], digests: Sequence[Digest]) -> list[Gr
             if not member.exact and compared < _COMPARED:
                 compared += 1
                 first, other = digests[group.first], digests[member.index]
-                shown, count = duplicates.changes(first.text, other.text, first.language)
+                shown, count = duplicates.list_changes(first.text, other.text, first.language)
                 member = replace(member, changes=shown, num_changes=count)
             members.append(member)
         found.append(replace(group, members=tuple(members)))

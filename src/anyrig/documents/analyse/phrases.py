@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse.stop_words import before_verbs, is_stop, joints
-from anyrig.documents.analyse.words import Word, plain, stem, unspaced, words
+from anyrig.documents.analyse.words import TextWord, is_unspaced, plain, stem, words
 from anyrig.text.tokens import Span
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Phrase:
 
 
 @dataclass
-class _Found:
+class _Candidate:
     """A candidate, while a text is gone through."""
 
     stems: tuple[str, ...]
@@ -80,7 +80,7 @@ class _Found:
 class Candidates:
     """What may be a phrase of a text, kept small: the best few hundred."""
 
-    found: tuple[_Found, ...]
+    found: tuple[_Candidate, ...]
     num_words: int
     terms: Mapping[str, int]
     """Stems that are no stop-words, with their counts."""
@@ -93,7 +93,7 @@ def candidates(
 
     `on_step` is called now and then; it may raise an error to stop.
     """
-    found: dict[tuple[str, ...], _Found] = {}
+    found: dict[tuple[str, ...], _Candidate] = {}
     terms: Counter[str] = Counter()
     position = 0
     for number, (start, end) in enumerate(spans):
@@ -104,22 +104,22 @@ def candidates(
         said = list(words(text[start:end]))
         for run in _runs(text[start:end], said, language):
             content = [stem(plain(said[n].text)) for n in run if not _small(said[n], language)]
-            terms.update(one for one in content if len(one) > 1 or unspaced(one))
+            terms.update(one for one in content if len(one) > 1 or is_unspaced(one))
             for first, last in _cuts(run, said, language):
                 sentence = text[start:end]
                 one = _note(found, sentence, said[first : last + 1], position + first, number)
-                one.led += _led(sentence, said, first, language)
+                one.led += _rate_lead(sentence, said, first, language)
                 one.whole += (first, last) == (run[0], run[-1])
         position += len(said)
     kept = sorted(found.values(), key=lambda one: (-one.count * len(one.stems), one.first))
     return Candidates(tuple(kept[:600]), position, dict(terms.most_common(2_000)))
 
 
-def _small(word: Word, language: str) -> bool:
+def _small(word: TextWord, language: str) -> bool:
     return is_stop(plain(word.text), language) or is_stop(plain(word.text).rstrip("'"), language)
 
 
-def _runs(text: str, said: Sequence[Word], language: str) -> Iterator[list[int]]:
+def _runs(text: str, said: Sequence[TextWord], language: str) -> Iterator[list[int]]:
     """Words, by number, that no mark and no stop-word parts, joints aside."""
     run: list[int] = []
     for number, word in enumerate(said):
@@ -142,9 +142,9 @@ def _joint_words(language: str) -> frozenset[str]:
     return frozenset(word for joint in joints(language) for word in joint.split())
 
 
-def _cuts(run: Sequence[int], said: Sequence[Word], language: str) -> Iterator[tuple[int, int]]:
+def _cuts(run: Sequence[int], said: Sequence[TextWord], language: str) -> Iterator[tuple[int, int]]:
     """The stretches of a run that may be a phrase: first and last word."""
-    signs = unspaced(said[run[0]].text)
+    signs = is_unspaced(said[run[0]].text)
     least, most = _SIGNS if signs else (1, _MOST_WORDS)
     small = [_small(said[n], language) for n in run]
     for begin in range(len(run)):
@@ -160,13 +160,13 @@ def _cuts(run: Sequence[int], said: Sequence[Word], language: str) -> Iterator[t
 
 
 def _well_made(
-    said: Sequence[Word], first: int, last: int, small: Sequence[bool], language: str
+    said: Sequence[TextWord], first: int, last: int, small: Sequence[bool], language: str
 ) -> bool:
     """Whether a stretch begins and ends like a name of something."""
     head, tail = plain(said[first].text), plain(said[last].text)
     if not (any(map(str.isalpha, head)) and any(map(str.isalpha, tail))):
         return False
-    if len(tail) < 2 and not unspaced(tail):
+    if len(tail) < 2 and not is_unspaced(tail):
         return False
     if any(small):
         between = [plain(said[n].text) for n in range(first, last + 1) if small[n - first]]
@@ -176,16 +176,16 @@ def _well_made(
 
 
 def _note(
-    found: dict[tuple[str, ...], _Found],
+    found: dict[tuple[str, ...], _Candidate],
     sentence: str,
-    said: Sequence[Word],
+    said: Sequence[TextWord],
     position: int,
     number: int,
-) -> _Found:
+) -> _Candidate:
     stems = tuple(stem(plain(word.text)) for word in said)
     one = found.get(stems)
     if one is None:
-        one = found[stems] = _Found(stems, first=position)
+        one = found[stems] = _Candidate(stems, first=position)
     written = sentence[said[0].start : said[-1].end]
     one.count += 1
     one.written[" ".join(written.split())] += 1
@@ -194,7 +194,7 @@ def _note(
     return one
 
 
-def _led(sentence: str, said: Sequence[Word], first: int, language: str) -> float:
+def _rate_lead(sentence: str, said: Sequence[TextWord], first: int, language: str) -> float:
     """What the word before a phrase says of it: after `they` stands a verb."""
     if first == 0 or _BREAK.search(sentence, said[first - 1].end, said[first].start):
         return 1.0
@@ -219,7 +219,7 @@ def rank(
         frequencies: in how many texts of the folder each stem stands.
         num_texts: of the folder.
     """
-    nested = _nested(found.found)
+    nested = _count_nested(found.found)
     scored = []
     for one in found.found:
         weight = _weight(one, nested.get(one.stems, (0, 0)), found, language)
@@ -228,17 +228,19 @@ def rank(
             scored.append((weight * rare, one))
     scored.sort(key=lambda pair: (-pair[0], pair[1].first, pair[1].stems))
     best = scored[0][0] if scored else 1.0
-    phrases = [(Phrase(_written(one), score / best, one.count), one.stems) for score, one in scored]
-    return _without_echoes(phrases)
+    phrases = [
+        (Phrase(_choose_spelling(one), score / best, one.count), one.stems) for score, one in scored
+    ]
+    return _drop_echoes(phrases)
 
 
-def _weight(one: _Found, nested: tuple[int, int], found: Candidates, language: str) -> float:
+def _weight(one: _Candidate, nested: tuple[int, int], found: Candidates, language: str) -> float:
     inside, parents = nested
     alone = one.count - (inside / parents if parents else 0.0)
     if alone <= 0 or (inside >= one.count and one.count > 0 and parents == 1):
         return 0.0  # it never stands without the longer one
     length = sum(not is_stop(part.rstrip("'"), language) for part in one.stems)
-    if unspaced(one.stems[0]):
+    if is_unspaced(one.stems[0]):
         length = min(3, max(1, len(one.stems) // 2))
     size = (0.0, 0.8, 1.5, 1.6, 1.5)[min(4, length)]
     words_share = sum(found.terms.get(part, 0) for part in one.stems) / len(one.stems)
@@ -259,7 +261,7 @@ def _weight(one: _Found, nested: tuple[int, int], found: Candidates, language: s
     )
 
 
-def _shape(one: _Found, language: str) -> float:
+def _shape(one: _Candidate, language: str) -> float:
     """How much it looks like the name of a thing: an adverb or a verb does not."""
     weak = _WEAK_ENDS.get(language.partition("-")[0])
     if weak is None or one.named:
@@ -287,7 +289,7 @@ def _rarity(
     return 0.15 + sum(each) / len(each) / math.log(1.0 + num_texts)
 
 
-def _nested(found: Sequence[_Found]) -> dict[tuple[str, ...], tuple[int, int]]:
+def _count_nested(found: Sequence[_Candidate]) -> dict[tuple[str, ...], tuple[int, int]]:
     """By phrase: how often it stands inside longer candidates, and in how many of them."""
     known = {one.stems for one in found}
     counts: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -308,10 +310,10 @@ def _nested(found: Sequence[_Found]) -> dict[tuple[str, ...], tuple[int, int]]:
     return counts
 
 
-def _written(one: _Found) -> str:
+def _choose_spelling(one: _Candidate) -> str:
     """As it is most often written; in small letters unless it is a name."""
     best = max(one.written.items(), key=lambda pair: (pair[1], -len(pair[0]), pair[0]))[0]
-    if best.isupper() and (len(one.stems) > 1 or len(best) > 6) and not unspaced(best):
+    if best.isupper() and (len(one.stems) > 1 or len(best) > 6) and not is_unspaced(best):
         return best.lower()  # a text in capitals; a short word is an acronym
     if one.named * 2 >= one.count or best.isupper():
         return best
@@ -321,7 +323,7 @@ def _written(one: _Found) -> str:
     return best[:1].lower() + best[1:] if best[1:].islower() else best
 
 
-def _without_echoes(phrases: Sequence[tuple[Phrase, tuple[str, ...]]]) -> list[Phrase]:
+def _drop_echoes(phrases: Sequence[tuple[Phrase, tuple[str, ...]]]) -> list[Phrase]:
     """Without those that lie inside a better one, or are a better one with a word more."""
     kept: list[tuple[Phrase, frozenset[str]]] = []
     for phrase, stems in phrases:
@@ -333,7 +335,7 @@ def _without_echoes(phrases: Sequence[tuple[Phrase, tuple[str, ...]]]) -> list[P
     return [phrase for phrase, _ in kept]
 
 
-def refined(
+def refine_phrases(
     phrases: Sequence[Phrase],
     vectors: NDArray[np.float32],
     text: NDArray[np.float32],

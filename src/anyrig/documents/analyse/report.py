@@ -16,11 +16,11 @@ from anyrig.documents.analyse.draw import (
     Spot,
     bars,
     columns,
-    escaped,
+    escape_text,
     scatter,
 )  # fmt: skip
-from anyrig.documents.analyse.duplicates import Member, counted
-from anyrig.documents.analyse.folder import Analysis, Doc
+from anyrig.documents.analyse.duplicates import DuplicateText, count_copies
+from anyrig.documents.analyse.folder import AnalysedDocument, Analysis
 from anyrig.units import format_bytes, format_duration, pluralize
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -54,7 +54,7 @@ def html(found: Analysis) -> str:
         _documents(found),
         _left(found),
     ]
-    title = escaped(found.title)
+    title = escape_text(found.title)
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -63,13 +63,13 @@ def html(found: Analysis) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<style>{_STYLE}</style></head><body><main>",
             f"<h1>{title}</h1>",
-            f'<p class="dim">{escaped(_subtitle(found))}</p>',
+            f'<p class="dim">{escape_text(_subtitle(found))}</p>',
             _tiles(found),
             '<div class="plots">',
             f"<div>{''.join(left)}</div><div>{''.join(right)}</div>",
             "</div>",
             *filter(None, tables),
-            f"<footer>{escaped(_footer(found))}</footer>",
+            f"<footer>{escape_text(_footer(found))}</footer>",
             "</main></body></html>",
             "",
         ]
@@ -91,7 +91,7 @@ def _footer(found: Analysis) -> str:
 def _tiles(found: Analysis) -> str:
     num_words = sum(doc.statistics.num_words for doc in found.docs)
     reading_s = sum(doc.statistics.reading_s for doc in found.docs)
-    copies = counted(found.groups)
+    copies = count_copies(found.groups)
     tiles = [
         (f"{len(found.docs):,}", "documents"),
         (f"{num_words:,}", "words"),
@@ -101,7 +101,7 @@ def _tiles(found: Analysis) -> str:
         (f"{len(found.clustering.clusters) if found.clustering.stands_out else 0}", "clusters"),
         (f"{sum(copies.values())}", "copies"),
     ]
-    rows = (f"<li><b>{escaped(value)}</b><span>{what}</span></li>" for value, what in tiles)
+    rows = (f"<li><b>{escape_text(value)}</b><span>{what}</span></li>" for value, what in tiles)
     return f'<ul class="tiles">{"".join(rows)}</ul>'
 
 
@@ -120,12 +120,14 @@ def _clusters(found: Analysis) -> str:
         return _section("Clusters", none) if len(found.docs) > 1 else ""
     rows = []
     for number, cluster in enumerate(found.clustering.clusters):
-        names = ", ".join(escaped(found.docs[index].facts.name) for index in cluster.members[:4])
+        names = ", ".join(
+            escape_text(found.docs[index].facts.name) for index in cluster.members[:4]
+        )
         more = len(cluster.members) - 4
         names += f" and {more} more" if more > 0 else ""
         rows.append(
             f'<li><span class="chip k{number % COLOURS}">{number + 1}</span><div>'
-            f"<b>{escaped(cluster.name)}</b>"
+            f"<b>{escape_text(cluster.name)}</b>"
             f'<br><span class="dim">{pluralize(len(cluster.members), "document")}: {names}</span>'
             "</div></li>"
         )
@@ -150,21 +152,21 @@ def _differences(found: Analysis) -> str:
     """What differs in near-duplicates."""
     parts = []
     for group in found.groups[:_MOST_GROUPS]:
-        first = escaped(found.docs[group.first].facts.name)
+        first = escape_text(found.docs[group.first].facts.name)
         members = "".join(_member(found, member) for member in group.members[:20])
         parts.append(f"<h3>{first}</h3>{members}")
     body = f"<details><summary>Where they differ</summary>{''.join(parts)}</details>"
     return _section("Copies, one by one", body) if parts else ""
 
 
-def _member(found: Analysis, member: Member) -> str:
-    name = escaped(found.docs[member.index].facts.name)
+def _member(found: Analysis, member: DuplicateText) -> str:
+    name = escape_text(found.docs[member.index].facts.name)
     if member.exact:
         return f"<p>{name}: the same words</p>"
     shown = "".join(
         '<span class="change">'
-        + (f"<del>{escaped(change.before)}</del>" if change.before else "")
-        + (f"<ins>{escaped(change.after)}</ins>" if change.after else "")
+        + (f"<del>{escape_text(change.before)}</del>" if change.before else "")
+        + (f"<ins>{escape_text(change.after)}</ins>" if change.after else "")
         + "</span>"
         for change in member.changes
     )
@@ -182,7 +184,7 @@ def _documents(found: Analysis) -> str:
     return _section("Every document", body) if rows else ""
 
 
-def _row(doc: Doc) -> list[tuple[str, str]]:
+def _row(doc: AnalysedDocument) -> list[tuple[str, str]]:
     by = "" if doc.facts.read_by == "text" else f" ({doc.facts.read_by})"
     return [
         (doc.facts.name, ""),
@@ -196,7 +198,7 @@ def _row(doc: Doc) -> list[tuple[str, str]]:
     ]
 
 
-def _languages(doc: Doc) -> str:
+def _languages(doc: AnalysedDocument) -> str:
     if len(doc.languages) == 1:
         return doc.language
     return ", ".join(f"{one.language} {one.share:.0%}" for one in doc.languages[:3])
@@ -221,7 +223,7 @@ def summary(found: Analysis) -> str:
 
 def _section(title: str, body: str) -> str:
     """A box of the page; the title is escaped here, the body must be so already."""
-    return f"<section><h2>{escaped(title)}</h2>{body}</section>"
+    return f"<section><h2>{escape_text(title)}</h2>{body}</section>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Cell]], kind: str = "") -> str:
@@ -229,10 +231,13 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Cell]], kind: str = "") 
     rows = list(rows)
     classes = [cell[1] for cell in rows[0]] if rows else [""] * len(head)
     top = "".join(
-        f"<th{_class(one)}>{escaped(name)}</th>" for name, one in zip(head, classes, strict=True)
+        f"<th{_class(one)}>{escape_text(name)}</th>"
+        for name, one in zip(head, classes, strict=True)
     )
     body = "".join(
-        "<tr>" + "".join(f"<td{_class(one)}>{escaped(text)}</td>" for text, one in row) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{_class(one)}>{escape_text(text)}</td>" for text, one in row)
+        + "</tr>"
         for row in rows
     )
     made = f"<table{_class(kind)}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
@@ -266,11 +271,11 @@ def _draw_phrases(found: Analysis) -> str:
     if not best:
         return ""
     if not rows:  # bars of one length say nothing
-        every = ", ".join(escaped(one.text) for one in found.phrases)
+        every = ", ".join(escape_text(one.text) for one in found.phrases)
         return _section("Key phrases", f'<p>{every}</p><p class="dim">Each stands there once.</p>')
     best = tuple(one for one in best if one.count > 1)
     told = "; ".join(one.text for one in best)
-    more = ", ".join(escaped(one.text) for one in found.phrases if one not in best)
+    more = ", ".join(escape_text(one.text) for one in found.phrases if one not in best)
     note = f'<p class="dim">also: {more}</p>' if more else ""
     return _section("Key phrases", bars("Key phrases by weight", told, rows) + note)
 
@@ -310,7 +315,9 @@ def _draw_lengths(found: Analysis) -> str:
     under = _numbers(["words", "documents"], [[(row.label, ""), (row.text, "n")] for row in rows])
     return _section(
         "Length in words",
-        f'<p class="dim">{escaped(told)}</p>' + columns("Documents by words", told, rows) + under,
+        f'<p class="dim">{escape_text(told)}</p>'
+        + columns("Documents by words", told, rows)
+        + under,
     )
 
 
@@ -354,7 +361,9 @@ def _draw_timeline(found: Analysis) -> str:
     )
     return _section(
         "Dates",
-        f'<p class="dim">{escaped(told)}</p>' + columns("Documents over time", told, rows) + under,
+        f'<p class="dim">{escape_text(told)}</p>'
+        + columns("Documents over time", told, rows)
+        + under,
     )
 
 

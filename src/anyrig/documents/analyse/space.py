@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anyrig.documents.ordered import iter_rows, run_ordered
-from anyrig.documents.passages import passages
+from anyrig.documents.passages import split_passages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,15 +24,17 @@ MOST_PASSAGES = 32
 _MOST_TERMS = 3_000
 
 
-def passages_of(document: Document, language: str, most: int = MOST_PASSAGES) -> tuple[str, ...]:
+def select_passages(
+    document: Document, language: str, most: int = MOST_PASSAGES
+) -> tuple[str, ...]:
     """The passages that stand for a document: those of its index, so that vectors are shared."""
-    found = [passage.text for passage in passages(document, language=language)]
+    found = [passage.text for passage in split_passages(document, language=language)]
     if len(found) > most:
         found = [found[n * len(found) // most] for n in range(most)]
     return tuple(found)
 
 
-def embedded(
+def embed_documents(
     texts: Iterable[Sequence[str]],
     vectors: Vectors,
     done: Callable[[], None] = lambda: None,
@@ -57,7 +59,7 @@ def embedded(
     )
 
 
-def lexical(terms: Sequence[Mapping[str, int]]) -> NDArray[np.float32]:
+def build_lexical_points(terms: Sequence[Mapping[str, int]]) -> NDArray[np.float32]:
     """Documents by the words that tell them apart: tf-idf over the commonest telling stems."""
     import numpy as np
 
@@ -72,10 +74,10 @@ def lexical(terms: Sequence[Mapping[str, int]]) -> NDArray[np.float32]:
             if column is not None:
                 rare = np.log((1.0 + len(terms)) / (1.0 + in_texts[term])) + 0.2
                 found[row, column] = (1.0 + np.log(count)) * rare
-    return unit(found)
+    return normalize(found)
 
 
-def unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def normalize(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows of length 1; those of length 0 stay."""
     import numpy as np
 
@@ -84,7 +86,7 @@ def unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return scaled
 
 
-def condensed(points: NDArray[np.float32], most: int, seed: int) -> NDArray[np.float32]:
+def condense(points: NDArray[np.float32], most: int, seed: int) -> NDArray[np.float32]:
     """The same points in their `most` main directions (a randomised SVD), again of length 1."""
     import numpy as np
 
@@ -95,13 +97,13 @@ def condensed(points: NDArray[np.float32], most: int, seed: int) -> NDArray[np.f
     for _ in range(3):  # each turn leans them more towards the main directions
         sides, _ = np.linalg.qr(points.T @ (points @ sides))
     values, turn = np.linalg.eigh((seen := points @ sides).T @ seen)
-    return unit(seen @ turn[:, np.argsort(-values)[:most]])
+    return normalize(seen @ turn[:, np.argsort(-values)[:most]])
 
 
 _NOTHING = 0.0005
 
 
-def nearest(points: NDArray[np.float32], index: int, most: int) -> list[tuple[int, float]]:
+def find_nearest(points: NDArray[np.float32], index: int, most: int) -> list[tuple[int, float]]:
     """The documents most like one, with their cosines, the most alike first.
 
     One that has nothing in common with it is not like it at all, and left out.
@@ -116,7 +118,7 @@ def nearest(points: NDArray[np.float32], index: int, most: int) -> list[tuple[in
     return found[:most]
 
 
-def flat(points: NDArray[np.float32]) -> NDArray[np.float32]:
+def project_flat(points: NDArray[np.float32]) -> NDArray[np.float32]:
     """Points on a plane that keeps most of their spread (principal components), within -1 to 1."""
     import numpy as np
 

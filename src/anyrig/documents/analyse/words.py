@@ -22,7 +22,7 @@ _LATIN = re.compile(r"[a-z]+\Z")
 _LONGEST = 60
 
 
-class Word(NamedTuple):
+class TextWord(NamedTuple):
     """A word where it stands."""
 
     text: str
@@ -30,18 +30,18 @@ class Word(NamedTuple):
     end: int
 
 
-def words(text: str) -> Iterator[Word]:
+def words(text: str) -> Iterator[TextWord]:
     """The words in order; what is elided stands apart: `l'`, `homme`."""
     for found in _WORD.finditer(text):
         start, piece = found.start(), found[0]
         elided = _ELIDED.match(piece)
         if elided and elided.end() <= len(piece):
             end = start + elided.end()
-            yield Word(text[start:end], start, end)
+            yield TextWord(text[start:end], start, end)
             start, piece = end, piece[elided.end() :]
         piece = piece.rstrip("'’")
         if piece:
-            yield Word(piece, start, start + len(piece))
+            yield TextWord(piece, start, start + len(piece))
 
 
 @lru_cache(maxsize=65_536)
@@ -70,6 +70,6 @@ def stem(word: str) -> str:
     return bare.rstrip("e") if len(bare) > 4 else bare
 
 
-def unspaced(text: str) -> bool:
+def is_unspaced(text: str) -> bool:
     """Whether a word is a character of a script that writes no spaces."""
     return bool(_UNSPACED.match(text))

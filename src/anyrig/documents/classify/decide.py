@@ -19,7 +19,7 @@ Pooling = Literal["mean", "vote"]
 HALF = 0.5
 
 
-class Chooser(Protocol):
+class LabelScorer(Protocol):
     """Whatever gives labels to vectors."""
 
     @property
@@ -74,7 +74,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Answer:
+class LabelAnswer:
     """What a text is."""
 
     labels: tuple[str, ...]
@@ -97,10 +97,10 @@ class Answer:
 def decide(
     passages: Sequence[Passage],
     vectors: Array,
-    chooser: Chooser,
+    chooser: LabelScorer,
     options: AnswerOptions,
     unknown_language: str = "",
-) -> Answer:
+) -> LabelAnswer:
     """The labels of a text by its passages' vectors."""
     sizes = [len(passage.text) for passage in passages]
     texts = [passage.text for passage in passages]
@@ -124,7 +124,7 @@ def decide(
         chooser.labels[first], passages[best].text, passages[best].page,
         passages[best].file_start, float(each[best, first]),
     )  # fmt: skip
-    return Answer(
+    return LabelAnswer(
         tuple(chooser.labels[n] for n in given),
         tuple((chooser.labels[n], float(shares[n])) for n in order),
         len(passages),

@@ -18,7 +18,7 @@ from anyrig.text.manifest import Example, Manifest, Resolve, Trouble, read_manif
 _HINT = "A folder of folders, a CSV with the columns text,label or file,label, or JSON lines."
 
 
-def examples(path: Path, *, resolve: Resolve | None = None) -> Manifest:
+def list_examples(path: Path, *, resolve: Resolve | None = None) -> Manifest:
     """All examples of a folder or a manifest; InvalidInputError where there are none.
 
     `resolve` says where a file lies that a row of a manifest names.

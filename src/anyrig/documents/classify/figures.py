@@ -15,7 +15,7 @@ HALF = 0.5
 
 
 @dataclass(frozen=True)
-class Line:
+class LabelFigures:
     """One label's figures."""
 
     label: str
@@ -53,7 +53,7 @@ class Figures:
     ece: float
     """How far predicted and true probabilities lie apart, on average, in ten bins."""
     brier: float
-    lines: tuple[Line, ...]
+    lines: tuple[LabelFigures, ...]
     confusion: tuple[tuple[int, ...], ...] = ()
     """Rows are true labels, columns given ones, over all repeats; empty for many labels a text."""
     unmeasured: tuple[str, ...] = ()
@@ -160,10 +160,10 @@ def measure_figures(
     )  # fmt: skip
 
 
-def _line(name: str, count: int, found: Array, true: Array) -> Line:
+def _line(name: str, count: int, found: Array, true: Array) -> LabelFigures:
     both = float((found * true).sum())
     precision = both / float(found.sum()) if found.any() else None
-    return Line(name, count, precision, both / float(true.sum()) if true.any() else None)
+    return LabelFigures(name, count, precision, both / float(true.sum()) if true.any() else None)
 
 
 def _confusion(found: Array, truth: Array) -> tuple[tuple[int, ...], ...]:

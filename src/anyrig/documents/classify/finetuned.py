@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anyrig.documents.engine import TextEngine
     from anyrig.documents.networks import Network
     from anyrig.documents.protocol import Matrix, TextBlock
-    from anyrig.documents.tokenizer import Windows
+    from anyrig.documents.tokenizer import TokenWindows
     from anyrig.placement import Placement
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
@@ -82,7 +82,7 @@ class SequenceHead:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
 
-    def join(self, block: TextBlock, windows: Windows, rows: Matrix) -> list[LabelPrediction]:
+    def join(self, block: TextBlock, windows: TokenWindows, rows: Matrix) -> list[LabelPrediction]:
         import numpy as np
 
         from anyrig.documents.classify.probability import probabilities
@@ -120,7 +120,7 @@ def open_engine(placement: Placement, *, model: FineTuned) -> TextEngine:
     return TextEngine(network, SequenceHead(model.kind), tokenizer=tokenizer)
 
 
-def in_folder(folder: Path, *, name: str = "") -> FineTuned:
+def find_classifier(folder: Path, *, name: str = "") -> FineTuned:
     """The classifier of a folder; InvalidInputError when it is none."""
     config = _read_config(folder)
     names = _labels(config)
@@ -138,7 +138,7 @@ def in_folder(folder: Path, *, name: str = "") -> FineTuned:
     )  # fmt: skip
 
 
-def is_one(folder: Path) -> bool:
+def is_transformers_folder(folder: Path) -> bool:
     """Whether a folder looks like a model of transformers."""
     return (folder / "config.json").is_file()
 

@@ -19,7 +19,7 @@ _MAX_LOST = 0.1
 
 
 @dataclass(frozen=True)
-class About:
+class ClassifierInfo:
     """What is known of a classifier without opening it."""
 
     labels: tuple[str, ...]
@@ -58,7 +58,7 @@ class About:
         return f"{self.name}@{self.version}"
 
 
-class Weights(NamedTuple):
+class HeadWeights(NamedTuple):
     """All numbers of a head, in float32 as they are kept."""
 
     weights: NDArray[np.float32]
@@ -72,11 +72,11 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Head:
+class TrainedHead:
     """A trained classifier."""
 
-    about: About
-    weights: Weights = field(repr=False)
+    about: ClassifierInfo
+    weights: HeadWeights = field(repr=False)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -110,7 +110,9 @@ class Head:
         return found
 
 
-def digest(weights: Weights, labels: tuple[str, ...], kind: Kind, fingerprint: str) -> str:
+def digest_weights(
+    weights: HeadWeights, labels: tuple[str, ...], kind: Kind, fingerprint: str
+) -> str:
     """One name for all that a head computes with."""
     found = hashlib.sha256(repr((labels, kind, fingerprint)).encode())
     for part in weights:
@@ -138,13 +140,13 @@ def find_reach(vectors: Array, truth: Array) -> tuple[Array, Array]:
             outside.append(others)
         if (sizes > 1e-9).any():
             inside.append(max(kin, others))
-    line = _between(np.array(inside), np.array(outside))
+    line = _find_border(np.array(inside), np.array(outside))
     if inside:
         line = min(line, float(np.quantile(inside, _MAX_LOST)))
     return centres, np.full(truth.shape[1], line)
 
 
-def _between(inside: Array, outside: Array) -> float:
+def _find_border(inside: Array, outside: Array) -> float:
     """The line that parts two groups with the fewest mistakes, as shares of each group."""
     if not len(inside) or not len(outside):
         return -1.0
@@ -155,7 +157,7 @@ def _between(inside: Array, outside: Array) -> float:
     return float((places[best] + below) / 2)
 
 
-def plain(figures: Figures | None) -> dict[str, Any] | None:
+def figures_to_json(figures: Figures | None) -> dict[str, Any] | None:
     """Figures as JSON has them."""
     if figures is None:
         return None

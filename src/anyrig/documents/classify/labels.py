@@ -19,7 +19,7 @@ _LONGEST = 200
 
 
 @dataclass(frozen=True)
-class Label:
+class NamedLabel:
     """What a text may be."""
 
     name: str
@@ -35,17 +35,17 @@ def split_labels(text: str) -> list[str]:
     return next(csv.reader([text.replace("\n", ",")], skipinitialspace=True), [])
 
 
-def build_labels(items: Iterable[str]) -> tuple[Label, ...]:
+def build_labels(items: Iterable[str]) -> tuple[NamedLabel, ...]:
     """Labels of `invoice` and `letter: a personal one`."""
-    return checked(_label(item) for item in items if item.strip())
+    return check_labels(_label(item) for item in items if item.strip())
 
 
-def _label(text: str) -> Label:
+def _label(text: str) -> NamedLabel:
     name, _, description = text.partition(":")
-    return Label(" ".join(name.split()), " ".join(description.split()))
+    return NamedLabel(" ".join(name.split()), " ".join(description.split()))
 
 
-def checked(found: Iterable[Label]) -> tuple[Label, ...]:
+def check_labels(found: Iterable[NamedLabel]) -> tuple[NamedLabel, ...]:
     """The labels, if they can be told apart."""
     found = tuple(found)
     names = [label.name for label in found]

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.ordered import iter_rows, run_ordered
-from anyrig.documents.passages import Passage, passages
+from anyrig.documents.passages import Passage, split_passages
 from anyrig.documents.protocol import TextBlock, estimate_cost
-from anyrig.documents.reading import TextSource, Unread, textless
+from anyrig.documents.reading import TextSource, Unread, build_textless_error
 from anyrig.errors import (
     MORE_DETAILS,
     AnyrigError,
@@ -31,9 +31,9 @@ from anyrig.text.language import detect_document
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.classify.decide import Answer, AnswerOptions, Chooser
+    from anyrig.documents.classify.decide import AnswerOptions, LabelAnswer, LabelScorer
     from anyrig.documents.classify.finetuned import FineTuned, LabelPrediction
-    from anyrig.documents.classify.head import Head
+    from anyrig.documents.classify.head import TrainedHead
     from anyrig.documents.classify.probability import Array, Kind
     from anyrig.documents.classify.train import Prior
     from anyrig.documents.protocol import Vectors
@@ -45,11 +45,11 @@ Read = Callable[[Iterable[Path]], Iterator[Document | Unread]]
 
 
 @dataclass(frozen=True)
-class Classified:
+class Classification:
     """A source and its labels, or why it has none."""
 
     source: TextSource
-    answer: Answer | None = None
+    answer: LabelAnswer | None = None
     error: AnyrigError | None = None
     warnings: tuple[str, ...] = ()
     """What was wrong with the file though it could be read."""
@@ -59,13 +59,13 @@ class Classified:
 class TrainedClassifier:
     """A classifier, and what was left out on the way to it."""
 
-    head: Head
+    head: TrainedHead
     troubles: list[Trouble] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class _OpenSource:
+class _SplitSource:
     """A source in passages; none when there is an error."""
 
     source: TextSource
@@ -78,11 +78,11 @@ class _OpenSource:
 
 def classify_sources(
     sources: Iterable[TextSource],
-    chooser: Chooser,
+    chooser: LabelScorer,
     vectors: Vectors,
     read: Read,
     options: AnswerOptions | None = None,
-) -> Iterator[Classified]:
+) -> Iterator[Classification]:
     """What each source is, in order; files are read while those before are embedded.
 
     Args:
@@ -97,12 +97,12 @@ def classify_sources(
     options = options or AnswerOptions()
     for piece, rows in _embed_sources(sources, vectors, read):
         if piece.error is not None:
-            yield Classified(piece.source, error=piece.error)
+            yield Classification(piece.source, error=piece.error)
             continue
         known = vectors.model.languages
         unknown = piece.language if known and piece.language not in known else ""
         answer = decide(piece.passages, rows, chooser, options, unknown)
-        yield Classified(piece.source, answer, warnings=piece.warnings)
+        yield Classification(piece.source, answer, warnings=piece.warnings)
 
 
 def classify_with_model(
@@ -111,7 +111,7 @@ def classify_with_model(
     pool: WorkerPool,
     read: Read,
     options: AnswerOptions | None = None,
-) -> Iterator[Classified]:
+) -> Iterator[Classification]:
     """What each source is by a fine-tuned model, in order.
 
     Args:
@@ -124,7 +124,7 @@ def classify_with_model(
     from anyrig.documents.classify.decide import AnswerOptions
 
     options = options or AnswerOptions()
-    waiting: deque[tuple[_OpenSource, str]] = deque()
+    waiting: deque[tuple[_SplitSource, str]] = deque()
 
     def blocks() -> Iterator[TextBlock]:
         for source, document in _read_sources(sources, read):
@@ -140,26 +140,26 @@ def classify_with_model(
             problem = outcome.failure.message if outcome.failure else "no answer"
             message = Message("{name}: {problem}", name=piece.source.name, problem=problem)
             error = WorkError(message, hint=MORE_DETAILS)
-            yield Classified(piece.source, error=error)
+            yield Classification(piece.source, error=error)
         else:
             answer = _answer(model, outcome.result[0], text, options)
-            yield Classified(piece.source, answer, warnings=piece.warnings)
+            yield Classification(piece.source, answer, warnings=piece.warnings)
     yield from _take_failed(waiting)
 
 
-def _take_failed(waiting: deque[tuple[_OpenSource, str]]) -> Iterator[Classified]:
+def _take_failed(waiting: deque[tuple[_SplitSource, str]]) -> Iterator[Classification]:
     """Those in front that gave no text."""
     while waiting and waiting[0][0].error is not None:
         piece, _ = waiting.popleft()
-        yield Classified(piece.source, error=piece.error)
+        yield Classification(piece.source, error=piece.error)
 
 
 def _answer(
     model: FineTuned, predicted: LabelPrediction, text: str, options: AnswerOptions
-) -> Answer:
+) -> LabelAnswer:
     import numpy as np
 
-    from anyrig.documents.classify.decide import HALF, Answer, Reason, choose_labels
+    from anyrig.documents.classify.decide import HALF, LabelAnswer, Reason, choose_labels
 
     shares = np.array(predicted.probabilities)
     if options.other and not options.at_least:
@@ -170,14 +170,14 @@ def _answer(
     reason = Reason(
         model.labels[int(order[0])], text[start:end], 0, start, predicted.window_probability
     )
-    return Answer(
+    return LabelAnswer(
         tuple(model.labels[n] for n in given),
         tuple((model.labels[int(n)], float(shares[n])) for n in order),
         predicted.num_windows, False, reason,
     )  # fmt: skip
 
 
-def check_model_fits(head: Head, vectors: Vectors) -> Head:
+def check_model_fits(head: TrainedHead, vectors: Vectors) -> TrainedHead:
     """The classifier, if these are the vectors it was trained on."""
     about, model = head.about, vectors.model
     if about.fingerprint != model.fingerprint or about.dimension != model.dimension:
@@ -347,15 +347,15 @@ def _drop_copies(
 
 def _embed_sources(
     sources: Iterable[TextSource], vectors: Vectors, read: Read
-) -> Iterator[tuple[_OpenSource, Array]]:
+) -> Iterator[tuple[_SplitSource, Array]]:
     """Sources with the vectors of their passages, in order; many sources share a batch."""
     import numpy as np
 
-    def expand(opened: tuple[TextSource, Document | AnyrigError]) -> tuple[_OpenSource, list[str]]:
+    def expand(opened: tuple[TextSource, Document | AnyrigError]) -> tuple[_SplitSource, list[str]]:
         piece = _split(*opened)
         return piece, [passage.text for passage in piece.passages]
 
-    def join(piece: _OpenSource, rows: list[Array]) -> tuple[_OpenSource, Array]:
+    def join(piece: _SplitSource, rows: list[Array]) -> tuple[_SplitSource, Array]:
         return piece, np.array(rows, np.float64) if rows else np.zeros((0, 0))
 
     return run_ordered(
@@ -390,22 +390,22 @@ def _read_sources(
     yield from texts()
 
 
-def _split(source: TextSource, document: Document | AnyrigError) -> _OpenSource:
+def _split(source: TextSource, document: Document | AnyrigError) -> _SplitSource:
     """A source in passages."""
     if isinstance(document, AnyrigError):
-        return _OpenSource(source, [], error=document)
+        return _SplitSource(source, [], error=document)
     detected = detect_document(document)
     language = detected.language.partition("-")[0]
-    found = list(passages(document, language=language))
+    found = list(split_passages(document, language=language))
     if not found:
-        return _OpenSource(source, [], error=textless(document))
-    return _OpenSource(source, found, document.warnings, language=language * detected.sure)
+        return _SplitSource(source, [], error=build_textless_error(document))
+    return _SplitSource(source, found, document.warnings, language=language * detected.sure)
 
 
-def _take_whole(source: TextSource, document: Document | AnyrigError) -> tuple[_OpenSource, str]:
+def _take_whole(source: TextSource, document: Document | AnyrigError) -> tuple[_SplitSource, str]:
     """A source in one piece."""
     if isinstance(document, AnyrigError):
-        return _OpenSource(source, [], error=document), ""
+        return _SplitSource(source, [], error=document), ""
     if not any(map(str.isalnum, document.text)):
-        return _OpenSource(source, [], error=textless(document)), ""
-    return _OpenSource(source, [], document.warnings), document.text
+        return _SplitSource(source, [], error=build_textless_error(document)), ""
+    return _SplitSource(source, [], document.warnings), document.text

@@ -20,7 +20,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from anyrig.documents.classify.head import About, Head, Weights, digest
+from anyrig.documents.classify.head import ClassifierInfo, HeadWeights, TrainedHead, digest_weights
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.storage.files import make_folder, opener, write_atomic
 from anyrig.version import __version__
@@ -57,7 +57,7 @@ def list_versions(folder: Path, name: str) -> list[int]:
     return sorted(int(p.name) for p in there if p.name.isdigit() and (p / _ABOUT).is_file())
 
 
-def list_classifiers(folder: Path) -> list[About]:
+def list_classifiers(folder: Path) -> list[ClassifierInfo]:
     """All that can be read, by name and version."""
     try:
         names = sorted(path.name for path in folder.iterdir() if _NAME.fullmatch(path.name))
@@ -66,7 +66,7 @@ def list_classifiers(folder: Path) -> list[About]:
     return [about for name in names for about in _read_versions(folder, name)]
 
 
-def _read_versions(folder: Path, name: str) -> Iterator[About]:
+def _read_versions(folder: Path, name: str) -> Iterator[ClassifierInfo]:
     for number in list_versions(folder, name):
         try:
             yield _read_about(folder / name / str(number))
@@ -89,7 +89,7 @@ def find_version(folder: Path, title: str) -> Path:
     return folder / name / str(number or there[-1])
 
 
-def open_classifier(folder: Path, title: str) -> Head:
+def open_classifier(folder: Path, title: str) -> TrainedHead:
     """A classifier, whole; StorageError where its files are damaged."""
     import numpy as np
 
@@ -97,15 +97,15 @@ def open_classifier(folder: Path, title: str) -> Head:
     about = _read_about(place)
     try:
         with np.load(place / _HEAD, allow_pickle=False) as arrays:
-            weights = Weights(*(arrays[name] for name in Weights._fields))
+            weights = HeadWeights(*(arrays[name] for name in HeadWeights._fields))
     except Exception as error:  # noqa: BLE001 - numpy raises of many kinds on a damaged file
-        raise _damaged(about.title, f"{type(error).__name__}: {error}") from error
-    if digest(weights, about.labels, about.kind, about.fingerprint) != about.digest:
-        raise _damaged(about.title, "its numbers are not those that were saved")
-    return Head(about, weights)
+        raise _build_damaged_error(about.title, f"{type(error).__name__}: {error}") from error
+    if digest_weights(weights, about.labels, about.kind, about.fingerprint) != about.digest:
+        raise _build_damaged_error(about.title, "its numbers are not those that were saved")
+    return TrainedHead(about, weights)
 
 
-def save_classifier(folder: Path, name: str, head: Head) -> tuple[About, bool]:
+def save_classifier(folder: Path, name: str, head: TrainedHead) -> tuple[ClassifierInfo, bool]:
     """Save a classifier as the next version; whether it is new: the newest may be the same."""
     validate_name(name)
     there = list_versions(folder, name)
@@ -120,12 +120,12 @@ def save_classifier(folder: Path, name: str, head: Head) -> tuple[About, bool]:
     while True:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         about = replace(head.about, name=name, version=number, made=now, anyrig=__version__)
-        if _write(folder / name / str(number), Head(about, head.weights)):
+        if _write(folder / name / str(number), TrainedHead(about, head.weights)):
             return about, True
         number += 1  # another process was faster
 
 
-def _write(place: Path, head: Head) -> bool:
+def _write(place: Path, head: TrainedHead) -> bool:
     """Write both files aside and give the folder its name; False when that is taken."""
     import numpy as np
 
@@ -155,7 +155,7 @@ def _write(place: Path, head: Head) -> bool:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def delete_versions(folder: Path, title: str) -> list[About]:
+def delete_versions(folder: Path, title: str) -> list[ClassifierInfo]:
     """Delete a version, or all of a name; what was deleted. Their numbers are not given again."""
     name, number = split_title(title)
     find_version(folder, title)
@@ -185,23 +185,23 @@ def _read_last_number(place: Path) -> int:
         return 0
 
 
-def _describe_unread(name: str, number: int) -> About:
-    return About((), "one", "", "", 0, 0, {}, 0.0, False, name=name, version=number)
+def _describe_unread(name: str, number: int) -> ClassifierInfo:
+    return ClassifierInfo((), "one", "", "", 0, 0, {}, 0.0, False, name=name, version=number)
 
 
-def _read_about(place: Path) -> About:
+def _read_about(place: Path) -> ClassifierInfo:
     title = f"{place.parent.name}@{place.name}"
     try:
         data: dict[str, Any] = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
-        known = {field.name for field in fields(About)}
+        known = {field.name for field in fields(ClassifierInfo)}
         data = {key: value for key, value in data.items() if key in known}
         data["labels"] = tuple(map(str, data["labels"]))
-        return About(**{**data, "name": place.parent.name, "version": int(place.name)})
+        return ClassifierInfo(**{**data, "name": place.parent.name, "version": int(place.name)})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _damaged(title, str(error)) from error
+        raise _build_damaged_error(title, str(error)) from error
 
 
-def _damaged(title: str, reason: str) -> StorageError:
+def _build_damaged_error(title: str, reason: str) -> StorageError:
     return StorageError(
         f"the classifier {title} is damaged: {reason}",
         hint=f"`anyrig classify delete {title}`, then train it again.",

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from anyrig.documents.classify.figures import Figures, measure_figures
-from anyrig.documents.classify.head import About, Head, Weights, digest, find_reach, plain
+from anyrig.documents.classify.head import (
+    ClassifierInfo,
+    HeadWeights,
+    TrainedHead,
+    digest_weights,
+    figures_to_json,
+    find_reach,
+)
 from anyrig.documents.classify.probability import (
     Array,
     Kind,
@@ -28,7 +35,7 @@ from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
 
 Prior = Literal["even", "examples"]
 """How common each of several labels is taken to be: all alike, or as among the examples."""
@@ -249,11 +256,11 @@ def train(
     vectors: Array,
     labels: Sequence[tuple[str, ...]],
     kind: Kind,
-    model: Model,
+    model: EmbeddingModel,
     *,
     word: str = "",
     prior: Prior = "even",
-) -> Head:
+) -> TrainedHead:
     """A classifier of examples.
 
     Args:
@@ -271,8 +278,8 @@ def train(
     figures = measure_left_out(learnt, truth, kind, names, prior)
     centres, reach = find_reach(vectors.astype(np.float64), truth)
     parts = (learnt.weights, learnt.bias, *learnt.scale, centres, reach)
-    weights = Weights(*(np.ascontiguousarray(part, np.float32) for part in parts))
-    about = About(
+    weights = HeadWeights(*(np.ascontiguousarray(part, np.float32) for part in parts))
+    about = ClassifierInfo(
         labels=names,
         kind=kind,
         embedding=model.name,
@@ -285,10 +292,10 @@ def train(
         calibrated=learnt.calibrated,
         prior=prior if kind == "one" else "examples",
         rejects=kind == "one",
-        figures=plain(figures),
-        digest=digest(weights, names, kind, model.fingerprint),
+        figures=figures_to_json(figures),
+        digest=digest_weights(weights, names, kind, model.fingerprint),
     )
-    return Head(about, weights)
+    return TrainedHead(about, weights)
 
 
 def _check_labels(names: tuple[str, ...], labels: Sequence[tuple[str, ...]], kind: Kind) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anyrig.documents.classify.labels import Label
+from anyrig.documents.classify.labels import NamedLabel
 from anyrig.documents.classify.probability import Array, Kind, probabilities
 from anyrig.errors import InvalidInputError, Message, OptionRef
 
@@ -49,7 +49,7 @@ class ByName:
 
     def __init__(
         self,
-        labels: Sequence[Label],
+        labels: Sequence[NamedLabel],
         vectors: Vectors,
         *,
         kind: Kind = "one",
@@ -74,7 +74,7 @@ class ByName:
         self.labels = tuple(label.name for label in labels)
         self.kind: Kind = kind
         texts = [_sentences(label, templates) for label in labels]
-        neutral = _sentences(Label(_ANYTHING), templates)
+        neutral = _sentences(NamedLabel(_ANYTHING), templates)
         rows = vectors.matrix([text for some in (*texts, neutral) for text in some])
         edges = np.cumsum([len(some) for some in texts])
         parts = np.split(rows.astype(np.float64), edges)
@@ -119,7 +119,7 @@ def _remove_shared(means: Array, neutral: Array, kind: Kind) -> Array:
     return found
 
 
-def _sentences(label: Label, templates: Sequence[str]) -> list[str]:
+def _sentences(label: NamedLabel, templates: Sequence[str]) -> list[str]:
     found = [template.replace("{}", label.name) for template in templates]
     if label.description:
         described = f"{label.name}: {label.description}"

@@ -308,7 +308,7 @@ _IN_NAME = re.compile(r"[-/_.(][A-Za-z0-9]|::|'[^\Ws]| ?[0-9]| ?\(")
 _NO_SINGLE_NAME = re.compile(r"[0-9] $|[-/_.:]$|[A-Z][\w']* (?:of )?$|\b(?:in|at|of|en|near) $")
 
 
-class _Piece(NamedTuple):
+class _NameRun(NamedTuple):
     """Capitalised words in a row, with particles and initials between them."""
 
     words: list[re.Match[str]]
@@ -328,7 +328,7 @@ def find(source: PlainText) -> Iterator[Entity]:
     common = CommonWords(plain, source.languages)
     spans: dict[Span, float] = dict.fromkeys(find_written(plain, common), 0.9)
     pieces = list(_find_pieces(plain, common))
-    single: list[_Piece] = []
+    single: list[_NameRun] = []
     for piece in pieces:
         if len(piece.names()) > 1 or len(piece.words) > 1:
             score = _score(plain, piece, common)
@@ -358,7 +358,7 @@ def _is_place(text: str) -> bool:
     return is_place(text)
 
 
-def _find_pieces(plain: str, common: CommonWords) -> Iterator[_Piece]:
+def _find_pieces(plain: str, common: CommonWords) -> Iterator[_NameRun]:
     """Runs of capitalised words on a line, parted at words that are no part of a name."""
     words: list[re.Match[str]] = []
     last_end = -1
@@ -384,7 +384,7 @@ def _find_pieces(plain: str, common: CommonWords) -> Iterator[_Piece]:
     yield from _close(words)
 
 
-def _close(words: list[re.Match[str]], behind: str = "") -> Iterator[_Piece]:
+def _close(words: list[re.Match[str]], behind: str = "") -> Iterator[_NameRun]:
     """The names in a run: words of bodies and of computing part it, and a body takes what stands
     before it: `Johns Hopkins University`.
     """
@@ -402,7 +402,7 @@ def _close(words: list[re.Match[str]], behind: str = "") -> Iterator[_Piece]:
         yield from _trim(piece)
 
 
-def _trim(words: list[re.Match[str]]) -> Iterator[_Piece]:
+def _trim(words: list[re.Match[str]]) -> Iterator[_NameRun]:
     """A run without particles at its ends; `Ana Ruiz y Luis Gil` are two people."""
     parts: list[list[re.Match[str]]] = [[]]
     for at, word in enumerate(words):
@@ -417,10 +417,10 @@ def _trim(words: list[re.Match[str]]) -> Iterator[_Piece]:
         while last > first and part[last - 1][0] in PARTICLES:
             last -= 1
         if any(len(one[0].strip(".")) > 1 for one in part[first:last]):
-            yield _Piece(part[first:last])
+            yield _NameRun(part[first:last])
 
 
-def _score(plain: str, piece: _Piece, common: CommonWords) -> float:
+def _score(plain: str, piece: _NameRun, common: CommonWords) -> float:
     """How sure a piece of several words is a person; 0 for something else."""
     lists = load_lists()
     start, end = piece.span
@@ -463,7 +463,7 @@ def _score_first_name(
     return 0.75 if is_credited or (is_last and not all(rest)) else 0.0
 
 
-def _is_single_name(plain: str, piece: _Piece, common: CommonWords) -> bool:
+def _is_single_name(plain: str, piece: _NameRun, common: CommonWords) -> bool:
     word = piece.words[0][0]
     return len(word) >= _MIN_SINGLE and is_single_name(plain, piece.span, common)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.ordered import run_ordered
-from anyrig.documents.reading import TextSource, Unread, read_all, textless
+from anyrig.documents.reading import TextSource, Unread, build_textless_error, read_all
 from anyrig.errors import AnyrigError
 from anyrig.text.document import Document, Part
 from anyrig.text.formats.limits import Limits
@@ -20,7 +20,7 @@ from anyrig.text.language import detect_document
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.finder import EntityFinder, TextEntities
-    from anyrig.documents.reading import Mode, Reads
+    from anyrig.documents.reading import Mode, PictureReader
 
 
 _PART_CHARACTERS = 50_000
@@ -89,7 +89,7 @@ def find_in_sources(
     finder: EntityFinder,
     *,
     language: str = "",
-    ocr: Reads | None = None,
+    ocr: PictureReader | None = None,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
     on_step: Callable[[], None] | None = None,
@@ -142,7 +142,7 @@ def _cut_page(page: Part) -> Iterator[_PagePart]:
 
 
 def _open(
-    sources: Iterable[TextSource], ocr: Reads | None, limits: Limits, mode: Mode
+    sources: Iterable[TextSource], ocr: PictureReader | None, limits: Limits, mode: Mode
 ) -> Iterator[_OpenSource]:
     """Sources in pages; runs of files are read ahead by other processes."""
     files: list[TextSource] = []
@@ -157,7 +157,7 @@ def _open(
 
 
 def _read(
-    files: list[TextSource], ocr: Reads | None, limits: Limits, mode: Mode
+    files: list[TextSource], ocr: PictureReader | None, limits: Limits, mode: Mode
 ) -> Iterator[_OpenSource]:
     if not files:
         return
@@ -173,7 +173,7 @@ def _read(
 
 def _open_pages(source: TextSource, document: Document) -> _OpenSource:
     if document.scans and not any(map(str.isalnum, document.text)):
-        return _OpenSource(source, error=textless(document))
+        return _OpenSource(source, error=build_textless_error(document))
     return _OpenSource(
         source,
         document.parts("page"),

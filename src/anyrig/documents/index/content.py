@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.index.keywords import list_stems, list_words
-from anyrig.documents.passages import Passage, passages
-from anyrig.documents.reading import textless
+from anyrig.documents.passages import Passage, split_passages
+from anyrig.documents.reading import build_textless_error
 from anyrig.text.document import SEPARATOR
 from anyrig.text.language import detect_document
 
@@ -66,10 +66,10 @@ def build_content(document: Document) -> Content:
     web pages are left out where there is anything else.
     """
     language = find_language(document)
-    found = list(passages(document, language=language or "en"))
+    found = list(split_passages(document, language=language or "en"))
     num_unread = sum(scan.source == "none" for scan in document.scans)
     if not found and num_unread:
-        raise textless(document)
+        raise build_textless_error(document)
     rows = tuple(_build_rows(found, list(_list_left_out(document)), language))
     if not rows:  # there is nothing else
         whole = [replace(one, is_heading=False) for one in found]

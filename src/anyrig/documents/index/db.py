@@ -150,7 +150,7 @@ def check_exists(path: Path) -> None:
 # -- connections -----------------------------------------------------------------------------------
 
 
-class IndexFile:
+class IndexDatabase:
     """An index that is written: one connection, one transaction at a time, for all threads."""
 
     def __init__(self, path: Path) -> None:
@@ -159,7 +159,7 @@ class IndexFile:
             self._connection = connect(path, wal=not detect_network_drive(path))
         self._lock = threading.RLock()
 
-    def __enter__(self) -> IndexFile:
+    def __enter__(self) -> IndexDatabase:
         return self
 
     def __exit__(self, *_: object) -> None:

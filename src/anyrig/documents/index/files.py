@@ -24,7 +24,7 @@ from anyrig.text.formats.picture import FORMATS as PICTURES
 
 if TYPE_CHECKING:
     from anyrig.documents.reading import Mode as OcrMode
-    from anyrig.documents.reading import Reads
+    from anyrig.documents.reading import PictureReader
 
 _SAMPLES, _PICTURES, _SAMPLE_BYTES, _SAMPLE_S = 24, 3, 5_000_000, 5.0
 """What languages are sampled by: files, pictures where there is nothing else, seconds for each."""
@@ -44,7 +44,7 @@ class FolderReader:
     def __init__(
         self,
         *,
-        ocr: Reads | None = None,
+        ocr: PictureReader | None = None,
         mode: OcrMode = "auto",
         limits: Limits | None = None,
         types: Sequence[str] = (),

@@ -132,7 +132,7 @@ def build_plan(
     unseen = [one for one in unseen if not _is_deleted_file(one.path, known)]
     there = {stamp.path for stamp in stamps}
     kept = [stamp for stamp in stamps if not is_under(stamp.path, excluded)]
-    todo = [one for one in kept if _changed(one, known.get(one.path), how, retry)]
+    todo = [one for one in kept if _has_changed(one, known.get(one.path), how, retry)]
     if wait_for is not None:
         todo = [stamp for stamp in todo if wait_for.get(stamp.path) == stamp]
     hidden = [os.fsencode(one.path.absolute()) for one in unseen]
@@ -193,7 +193,7 @@ def _is_gone(path: bytes, there: Set[bytes], is_partial: bool) -> bool:
     return path not in there and not (is_partial and os.path.exists(path))
 
 
-def _changed(stamp: Stamp, before: Known | None, how: str, retry: bool) -> bool:
+def _has_changed(stamp: Stamp, before: Known | None, how: str, retry: bool) -> bool:
     if before is None or before.stamp != stamp:
         return True
     if abs(stamp.mtime_ns / 1e9 - before.seen) < _TICK_S:

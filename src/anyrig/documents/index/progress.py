@@ -29,7 +29,7 @@ _SMALL_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Progress(EstimatedProgress):
+class IndexProgress(EstimatedProgress):
     """An index on its way."""
 
     stage: Stage
@@ -53,7 +53,7 @@ class Progress(EstimatedProgress):
     """Passages of the files that were read, for which the model is asked."""
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[IndexProgress], None]
 
 
 class StepCounter:
@@ -64,14 +64,14 @@ class StepCounter:
         self._total, self._clock, self._start = total, clock, clock()
         self._num_done = self._num_passages = 0
 
-    def add(self, count: int = 1, *, passages: int = 0, title: str = "") -> Progress:
+    def add(self, count: int = 1, *, passages: int = 0, title: str = "") -> IndexProgress:
         """So many more are done."""
         self._num_done += count
         self._num_passages += passages
         wall = max(self._clock() - self._start, 1e-9)
         done = min(1.0, self._num_done / self._total) if self._total else 1.0
         left = wall / done * (1 - done) if done == 1 or (done and wall >= _MIN_WALL_S) else None
-        return Progress(
+        return IndexProgress(
             self._stage, done, self._num_done, self._total, self._num_passages, 0, title, wall,
             self._num_done / wall, self._num_passages / wall,
             left=None if left is None else TimeLeft.exactly(left),
@@ -101,20 +101,20 @@ class FileCounter:
         self._num_asked += passages
         self._title = stamp.file.name
 
-    def written(self, stamp: Stamp, *, failed: bool = False) -> None:
+    def add_written(self, stamp: Stamp, *, failed: bool = False) -> None:
         self._num_written = min(self._num_written + 1, self._num_files)
         self._num_failed += failed
         self._title = stamp.file.name
 
     @property
-    def now(self) -> Progress:
+    def now(self) -> IndexProgress:
         wall = max(self._clock() - self._start, 1e-9)
         rate = self.num_embedded / wall
         over = self._num_written >= self._num_files
         left = 0.0 if over else self._estimate_left(wall)
         share = wall / (wall + left) if left is not None else 0.0
         self._share = 1.0 if over else max(self._share, min(share, 0.99))  # it never goes back
-        return Progress(
+        return IndexProgress(
             "indexing", self._share, self._num_written, self._num_files, self.num_embedded,
             self._num_failed, self._title, wall, self._num_read / wall, rate, self._num_read,
             self._num_asked, left=None if left is None else TimeLeft.exactly(left),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anyrig.documents.index import db, vectors
-from anyrig.documents.index.db import IndexFile
+from anyrig.documents.index.db import IndexDatabase
 from anyrig.documents.index.plan import resolve_path
 from anyrig.documents.reading import digest_file
 from anyrig.errors import InvalidInputError, StorageError
@@ -29,7 +29,7 @@ DropSources = Callable[[Sequence[str]], int]
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovalResult:
     """What was removed."""
 
     files: tuple[Path, ...]
@@ -51,13 +51,13 @@ def remove_files(
     named: Sequence[Path],
     drop_texts: DropTexts,
     drop_sources: DropSources = lambda _: 0,
-) -> Removed:
+) -> RemovalResult:
     """Remove files, or all files of folders, from an index. What other indexes beside it have too
     stays in the cache.
     """
     db.check_exists(path)
     others = [one for one in path.parent.glob(f"*{db.SUFFIX}") if one != path]
-    with IndexFile(path) as index:
+    with IndexDatabase(path) as index:
         places = _resolve(index, named)
         completed = index.is_unclean and index.purge()  # of a removal that was killed
         known = index.read(db.list_known)
@@ -89,7 +89,7 @@ def remove_files(
             vectors.erase_rows(path, ids)
 
         index.write(work)
-        return Removed(
+        return RemovalResult(
             _to_paths(found), len(texts), num_cached, _to_paths(places), _to_paths(gone_roots),
             sum(known[one].content is None for one in found), index.purge(),
         )  # fmt: skip
@@ -98,7 +98,7 @@ def remove_files(
 def include_files(path: Path, named: Sequence[Path]) -> int:
     """Let removed files and folders be indexed again; returns how many of them were excluded."""
     db.check_exists(path)
-    with IndexFile(path) as index:
+    with IndexDatabase(path) as index:
         places = _resolve(index, named)
 
         def work(connection: sqlite3.Connection) -> int:
@@ -128,7 +128,7 @@ def delete_index(path: Path) -> None:
             path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
 
-def _resolve(index: IndexFile, named: Sequence[Path]) -> list[bytes]:
+def _resolve(index: IndexDatabase, named: Sequence[Path]) -> list[bytes]:
     """Places as the index names them: some were reached through a link within a folder."""
     known = [*index.read(db.list_known), *index.read(db.list_excluded)]
     found = []

@@ -132,7 +132,7 @@ class FileRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class HitPlace:
     """Where a passage stands."""
 
     file: Path
@@ -162,7 +162,7 @@ class Hit:
     text: str
     score: float
     """From 0 to 1: how near the top of the lists it stood."""
-    places: tuple[Place, ...]
+    places: tuple[HitPlace, ...]
     """The first is shown; the others are files that say the same."""
     matches: tuple[tuple[int, int], ...]
     """What to mark, in the text."""
@@ -174,13 +174,13 @@ class Hit:
     """Further passages of the file that were found, when files are asked for."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HitPlace:
         """Where it stands first."""
         return self.places[0]
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchAnswer:
     """What a search found."""
 
     hits: tuple[Hit, ...]
@@ -195,7 +195,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class IndexSnapshot:
     """What a search needs in memory, of one state of the index."""
 
     changed: str
@@ -225,7 +225,7 @@ class Searcher:
         self.path = path
         self._lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
-        self._snapshot: Snapshot | None = None
+        self._snapshot: IndexSnapshot | None = None
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="anyrig-words")
 
     def __enter__(self) -> Searcher:
@@ -253,7 +253,7 @@ class Searcher:
         filters: Filters = Filters(),  # noqa: B008 - it is frozen
         per_file: bool = False,
         min_similarity: float | None = None,
-    ) -> Answer:
+    ) -> SearchAnswer:
         """The passages that answer a question best.
 
         Args:
@@ -268,12 +268,12 @@ class Searcher:
         """
         query = parse_question(question)
         if query.is_empty:
-            return Answer((), (), notes=("there is no word in the question",))
+            return SearchAnswer((), (), notes=("there is no word in the question",))
         snapshot = self.refresh(matrix=mode != "keywords")
         if mode != "keywords":
             _check_model(snapshot, embedder, self.path)
         depth = max(DEPTH, 4 * limit)
-        search = _Search(snapshot, query, _join_filters(filters, query), depth)
+        search = _OpenSearch(snapshot, query, _join_filters(filters, query), depth)
         with self._connect() as connection:
             search.prepare(connection)
             similar: dict[int, float] = {}
@@ -298,9 +298,9 @@ class Searcher:
                 nearest = next(iter(search.build_hits(connection, order, similar, 1, False)), None)
             notes = _list_notes(connection, snapshot, mode)
         num_far = len(order) - len(chosen)
-        return Answer(tuple(hits), search.keywords.words, nearest, num_far, notes)
+        return SearchAnswer(tuple(hits), search.keywords.words, nearest, num_far, notes)
 
-    def refresh(self, *, matrix: bool = True) -> Snapshot:
+    def refresh(self, *, matrix: bool = True) -> IndexSnapshot:
         """The present state of the index. Of one that has changed only what is new is read."""
         with self._connect() as connection:
             changed = db.get_meta(connection, "changed")
@@ -343,15 +343,15 @@ class Searcher:
                 with self._lock:
                     self._idle.append(connection)
 
-    def _rank_by_words(self, search: _Search) -> dict[int, float]:
+    def _rank_by_words(self, search: _OpenSearch) -> dict[int, float]:
         with self._connect() as connection:
             return rank_passages(connection, search.keywords, search.depth, search.contents)
 
 
-class _Search:
+class _OpenSearch:
     """A question on its way."""
 
-    def __init__(self, snapshot: Snapshot, query: Query, filters: Filters, depth: int) -> None:
+    def __init__(self, snapshot: IndexSnapshot, query: Query, filters: Filters, depth: int) -> None:
         self.snapshot, self.query, self.filters, self.depth = snapshot, query, filters, depth
         self.contents: set[int] | None = None
         """The only ones that may be found."""
@@ -565,10 +565,10 @@ def _join_filters(filters: Filters, query: Query) -> Filters:
     )  # fmt: skip
 
 
-def _build_place(file: FileRow, row: Sequence[Any]) -> Place:
+def _build_place(file: FileRow, row: Sequence[Any]) -> HitPlace:
     _, _, page, start, file_start, title = row
     path = Path(os.fsdecode(file.path))
-    return Place(path, page, start, file_start, title, file.format, file.language, file.modified)
+    return HitPlace(path, page, start, file_start, title, file.format, file.language, file.modified)
 
 
 def _build_mask(passages: Sequence[int], count: int) -> Mask:
@@ -606,8 +606,8 @@ def _list_files(connection: sqlite3.Connection, content: int | None = None) -> l
 
 
 def _take_snapshot(
-    connection: sqlite3.Connection, path: Path, held: Snapshot | None, *, matrix: bool
-) -> Snapshot:
+    connection: sqlite3.Connection, path: Path, held: IndexSnapshot | None, *, matrix: bool
+) -> IndexSnapshot:
     """The present state; the caller's transaction holds it still.
 
     Ids of contents only grow, so passages with a later one are what is new; rows of passages that
@@ -634,7 +634,7 @@ def _take_snapshot(
         if not (same_model and is_mapped and now == file):
             rows = vectors.open_matrix(connection, path, writing=db.is_locked(path))
             file = now
-    return Snapshot(
+    return IndexSnapshot(
         db.get_meta(connection, "changed"), fingerprint, model, dimension, contents,
         int(new[:, 1].max(initial=after)), int(np.count_nonzero(contents)),
         tuple(db.list_languages(connection)), bool(db.get_meta(connection, db.INCOMPLETE)),
@@ -642,7 +642,9 @@ def _take_snapshot(
     )  # fmt: skip
 
 
-def _list_notes(connection: sqlite3.Connection, snapshot: Snapshot, mode: Mode) -> tuple[str, ...]:
+def _list_notes(
+    connection: sqlite3.Connection, snapshot: IndexSnapshot, mode: Mode
+) -> tuple[str, ...]:
     if mode == "keywords" or not snapshot.is_incomplete:
         return ()
     count = db.count_missing_vectors(connection)
@@ -650,7 +652,7 @@ def _list_notes(connection: sqlite3.Connection, snapshot: Snapshot, mode: Mode) 
     return (f"{count:,} {have} no vector yet: run `anyrig index` to the end",)
 
 
-def _check_model(snapshot: Snapshot, embedder: Vectors | None, path: Path) -> None:
+def _check_model(snapshot: IndexSnapshot, embedder: Vectors | None, path: Path) -> None:
     if embedder is None:
         hint = Message("{mode} needs none.", mode=_KEYWORDS)
         raise InvalidInputError("vectors are needed for this", hint=hint)

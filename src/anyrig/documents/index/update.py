@@ -29,7 +29,7 @@ import numpy as np  # noqa: TID253 - vectors are what it writes
 
 from anyrig.documents.index import db
 from anyrig.documents.index.content import Content
-from anyrig.documents.index.db import FailureReason, IndexFile, Known, Stamp
+from anyrig.documents.index.db import FailureReason, IndexDatabase, Known, Stamp
 from anyrig.documents.index.plan import Unseen, UpdatePlan, build_plan
 from anyrig.documents.index.progress import FileCounter, OnProgress, StepCounter
 from anyrig.documents.index.vectors import VectorWriter, erase_rows, normalize_rows
@@ -144,7 +144,7 @@ def watch_index(
     that changed it. A changed file is read when two looks in a row have found it the same.
     """
     ended = stop or threading.Event()
-    with db.lock_index(path), IndexFile(path) as index:
+    with db.lock_index(path), IndexDatabase(path) as index:
         if index.is_unclean:
             index.purge()
         chosen = _register_roots(index, roots)
@@ -163,11 +163,11 @@ def watch_index(
 
 def add_folders(path: Path, roots: Sequence[bytes]) -> None:
     """Add folders to an index before the long work, so that one that is stopped early has them."""
-    with db.lock_index(path), IndexFile(path) as index:
+    with db.lock_index(path), IndexDatabase(path) as index:
         _register_roots(index, roots)
 
 
-def _register_roots(index: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
+def _register_roots(index: IndexDatabase, roots: Sequence[bytes]) -> list[bytes]:
     """The folders to look through; new ones are added."""
     known = index.read(db.list_roots)
     excluded = index.read(db.list_excluded)
@@ -190,7 +190,7 @@ def _register_roots(index: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
     return chosen
 
 
-def _set_model(index: IndexFile, vectors: Vectors, reference: str) -> None:
+def _set_model(index: IndexDatabase, vectors: Vectors, reference: str) -> None:
     model = vectors.model
     name = reference or model.name
     if index.read(db.read_model)[:2] != (model.fingerprint, name):
@@ -198,7 +198,7 @@ def _set_model(index: IndexFile, vectors: Vectors, reference: str) -> None:
 
 
 @dataclass
-class _File:
+class _IndexedFile:
     """A file on its way: read, and waiting for vectors."""
 
     stamp: Stamp
@@ -216,10 +216,10 @@ class _File:
 
 
 @dataclass
-class _Chunk:
+class _FileChunk:
     """Files that are embedded together."""
 
-    files: list[_File] = field(default_factory=list)
+    files: list[_IndexedFile] = field(default_factory=list)
 
     @property
     def texts(self) -> list[str]:
@@ -237,9 +237,9 @@ class _ReadAhead:
         collect: yields chunks; its argument is set when they are not wanted any more.
     """
 
-    def __init__(self, collect: Callable[[threading.Event], Iterator[_Chunk]]) -> None:
+    def __init__(self, collect: Callable[[threading.Event], Iterator[_FileChunk]]) -> None:
         self._collect = collect
-        self._ready: queue.Queue[_Chunk | BaseException | None] = queue.Queue(1)
+        self._ready: queue.Queue[_FileChunk | BaseException | None] = queue.Queue(1)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reading files", daemon=True)
 
@@ -251,7 +251,7 @@ class _ReadAhead:
         self._ended.set()
         self._thread.join()
 
-    def take(self, on_wait: Callable[[], None]) -> Iterator[_Chunk]:
+    def take(self, on_wait: Callable[[], None]) -> Iterator[_FileChunk]:
         """Chunks in order; whatever went wrong is raised here."""
         while True:
             try:
@@ -276,7 +276,7 @@ class _ReadAhead:
             with suppress(_Stopped):
                 self._put(error)
 
-    def _put(self, item: _Chunk | BaseException | None) -> None:
+    def _put(self, item: _FileChunk | BaseException | None) -> None:
         while not self._ended.is_set():
             try:
                 self._ready.put(item, timeout=_REPORT_S)
@@ -291,7 +291,7 @@ class _Update:
 
     def __init__(
         self,
-        index: IndexFile,
+        index: IndexDatabase,
         vectors: Vectors,
         reader: FolderReader,
         plan: UpdatePlan,
@@ -403,7 +403,7 @@ class _Update:
             ahead = _ReadAhead(lambda ended, stamps=waiting: self._collect(stamps, ended))  # type: ignore[misc]
             with ahead, ThreadPoolExecutor(1, "embedding") as thread:
                 try:
-                    embedding: deque[tuple[_Chunk, Future[Matrix]]] = deque()
+                    embedding: deque[tuple[_FileChunk, Future[Matrix]]] = deque()
                     for chunk in ahead.take(self._report):
                         embedding.append((chunk, thread.submit(self._embed, chunk.texts)))
                         if len(embedding) > 1:
@@ -418,10 +418,10 @@ class _Update:
 
     def _collect(
         self, stamps: Sequence[Stamp], ended: threading.Event
-    ) -> Generator[_Chunk, None, None]:
+    ) -> Generator[_FileChunk, None, None]:
         """Files as they are read, in chunks."""
-        order: deque[_File] = deque()
-        ready: list[_File] = []
+        order: deque[_IndexedFile] = deque()
+        ready: list[_IndexedFile] = []
 
         def paths() -> Iterator[Path]:
             for stamp in stamps:
@@ -434,7 +434,7 @@ class _Update:
                 else:
                     ready.append(file)
 
-        chunk, num_texts, start = _Chunk(), 0, time.monotonic()
+        chunk, num_texts, start = _FileChunk(), 0, time.monotonic()
         reading = self._reader.read(paths())
         try:
             for found in reading:
@@ -446,7 +446,7 @@ class _Update:
                 num_texts += len(file.texts)
                 if num_texts >= CHUNK_PASSAGES or time.monotonic() - start > _CHUNK_S:
                     yield chunk
-                    chunk, num_texts, start = _Chunk(), 0, time.monotonic()
+                    chunk, num_texts, start = _FileChunk(), 0, time.monotonic()
             chunk.files += ready
             if chunk.files:
                 yield chunk
@@ -455,20 +455,20 @@ class _Update:
             if close is not None:
                 close()  # ends its processes
 
-    def _look_up(self, stamp: Stamp) -> _File:
+    def _look_up(self, stamp: Stamp) -> _IndexedFile:
         """A file that need not be read, as its content is in the index; or one that has to be."""
         try:
             digest = f"{_digest(stamp, self._reader.max_bytes)} {self._reader.how}"
         except OSError as error:
             message = f"{stamp.file.name} cannot be read: {error.strerror or error}"
             hint = "Check the permissions; it is tried again when it changes."
-            return _File(stamp, error=InvalidInputError(message, hint=hint))
+            return _IndexedFile(stamp, error=InvalidInputError(message, hint=hint))
         if self._index.read(lambda c: db.find_content(c, digest)) is not None:
             self._counter.read(stamp, 0)
-            return _File(stamp, digest)
-        return _File(stamp, digest, content=_UNREAD)
+            return _IndexedFile(stamp, digest)
+        return _IndexedFile(stamp, digest, content=_UNREAD)
 
-    def _fill(self, file: _File, found: object) -> None:
+    def _fill(self, file: _IndexedFile, found: object) -> None:
         """What a file says; whatever is wrong with it is in the file, not raised."""
         file.content = None
         try:
@@ -488,7 +488,7 @@ class _Update:
         if file.stamp.path in self._before:
             file.known = self._index.read(lambda c: db.list_vectors(c, file.stamp.path))
 
-    def _finish(self, chunk: _Chunk, future: Future[Matrix]) -> list[Stamp]:
+    def _finish(self, chunk: _FileChunk, future: Future[Matrix]) -> list[Stamp]:
         """Write the files of a chunk when its vectors are there; those to be looked at again."""
         try:
             embedded = dict(zip(chunk.texts, self._wait(future), strict=True))
@@ -511,7 +511,7 @@ class _Update:
                     raise
                 self._on_progress(self._counter.now)
 
-    def _write_alone(self, file: _File) -> list[Stamp]:
+    def _write_alone(self, file: _IndexedFile) -> list[Stamp]:
         """A file by itself, after a chunk failed; if it fails alone, it is its own fault."""
         texts = list(dict.fromkeys(file.texts))
         try:
@@ -526,7 +526,7 @@ class _Update:
             self.done.num_embedded += len(texts)
         return self._write(file, dict(zip(texts, matrix, strict=True)))
 
-    def _write(self, file: _File, embedded: Mapping[str, Matrix]) -> list[Stamp]:
+    def _write(self, file: _IndexedFile, embedded: Mapping[str, Matrix]) -> list[Stamp]:
         """Write a file; returned if it has to be looked at again."""
         stamp, content, seen = file.stamp, file.content, self._plan.seen
         if file.error is not None:
@@ -558,7 +558,7 @@ class _Update:
         if outcome == "again":
             return [stamp]
         self._count(file, outcome)
-        self._counter.written(stamp)
+        self._counter.add_written(stamp)
         self._on_progress(self._counter.now)
         return []
 
@@ -567,7 +567,7 @@ class _Update:
             matrix = np.frombuffer(b"".join(rows), np.float32)
             self._writer.write(ids, matrix.reshape(len(ids), -1))
 
-    def _count(self, file: _File, outcome: str) -> None:
+    def _count(self, file: _IndexedFile, outcome: str) -> None:
         done, before = self.done, self._before.get(file.stamp.path)
         if outcome == "excluded":
             done.num_excluded += 1
@@ -595,7 +595,7 @@ class _Update:
 
         self._ids.give_back(self._index.write(work))
         self.done.failed.append(Failed(stamp.file, message, hint))
-        self._counter.written(stamp, failed=True)
+        self._counter.add_written(stamp, failed=True)
         self._on_progress(self._counter.now)
 
     # -- deleted files -------------------------------------------------------------------------
@@ -616,7 +616,7 @@ class _Update:
 class _FreeIds:
     """Ids for passages: of those that are gone first, so that the file of vectors stays small."""
 
-    def __init__(self, index: IndexFile) -> None:
+    def __init__(self, index: IndexDatabase) -> None:
         used = index.read(lambda c: c.execute("SELECT id FROM passages").fetchall())
         ids = np.fromiter((id for (id,) in used), np.int64, len(used))
         self._next = int(ids.max(initial=0)) + 1

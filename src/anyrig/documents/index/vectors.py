@@ -23,7 +23,7 @@ from anyrig.storage.files import open_atomic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from anyrig.documents.model import Model
+    from anyrig.documents.model import EmbeddingModel
 
     Matrix = NDArray[np.float32]
     Ids = NDArray[np.int64]
@@ -43,7 +43,7 @@ def get_vector_file(index: Path) -> Path:
     return index.with_name(f"{index.name}{SUFFIX}")
 
 
-def normalize_rows(matrix: Matrix, model: Model) -> Matrix:
+def normalize_rows(matrix: Matrix, model: EmbeddingModel) -> Matrix:
     """Vectors of length 1, whose products are cosines: not every model gives such."""
     matrix = np.ascontiguousarray(matrix, np.float32)
     if model.normalise:

@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from anyrig.documents.models.families import Array, Shape, Weights, shape_of, weights_of
+from anyrig.documents.models.families import (
+    Array,
+    EncoderShape,
+    EncoderWeights,
+    build_weights,
+    read_shape,
+)
 from anyrig.errors import InvalidInputError, MissingWeightsError
 
 _ONE = ("model.safetensors", "pytorch_model.safetensors")
@@ -33,29 +39,29 @@ _HEADS, _HIDDEN, _EPS = 12, 384, 1e-12
 _PLACES = "embeddings.position_embeddings.weight"
 
 
-def read(folder: Path) -> tuple[Shape, Weights[Array]]:
+def read_encoder(folder: Path) -> tuple[EncoderShape, EncoderWeights[Array]]:
     """The shape and the weights of a folder's encoder, or of a packaged file."""
     if folder.suffix == ".onnx":
-        return _packaged(folder)
+        return _read_packaged(folder)
     config = folder / "config.json"
-    files = weight_files(folder)
+    files = list_weight_files(folder)
     if not config.is_file() or not files:
         raise MissingWeightsError(
             f"{folder} contains no encoder", hint="It needs config.json and model.safetensors."
         )
-    shape = shape_of(json.loads(config.read_text(encoding="utf-8")))
+    shape = read_shape(json.loads(config.read_text(encoding="utf-8")))
     state: dict[str, Array] = {}
     for file in files:
-        state |= tensors(file)
+        state |= read_tensors(file)
     try:
-        return shape, weights_of(state, shape)
+        return shape, build_weights(state, shape)
     except InvalidInputError as error:
         raise InvalidInputError(
             f"{files[0]} does not fit its config.json: {error.message}", hint=error.hint
         ) from None
 
 
-def weight_files(folder: Path) -> list[Path]:
+def list_weight_files(folder: Path) -> list[Path]:
     """The safetensors of a folder's model."""
     for name in _ONE:
         if (folder / name).is_file():
@@ -73,7 +79,7 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def tensors(file: Path) -> dict[str, Array]:
+def read_tensors(file: Path) -> dict[str, Array]:
     """The arrays of a safetensors file, floats as fp32."""
     from safetensors import SafetensorError, deserialize
 
@@ -103,11 +109,11 @@ def _array(told: Mapping[str, Any]) -> Array:
     return found.astype(np.float32) if kind in ("F16", "F64") else found
 
 
-def _packaged(file: Path) -> tuple[Shape, Weights[Array]]:
+def _read_packaged(file: Path) -> tuple[EncoderShape, EncoderWeights[Array]]:
     """BERT out of an ONNX file; its hash was checked, so what is where is known."""
     state = _state(file)
-    shape = Shape("bert", _HEADS, _HIDDEN, _EPS, "gelu", len(state[_PLACES]))
-    return shape, weights_of(state, shape)
+    shape = EncoderShape("bert", _HEADS, _HIDDEN, _EPS, "gelu", len(state[_PLACES]))
+    return shape, build_weights(state, shape)
 
 
 def _state(file: Path) -> dict[str, Array]:
@@ -130,7 +136,7 @@ def _state(file: Path) -> dict[str, Array]:
     return state
 
 
-def packaged_floats(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+def read_packaged_floats(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """The packaged BERT as transformers knows it: a config, and all its weights in fp32."""
     state = _state(file)
     words = "embeddings.word_embeddings"

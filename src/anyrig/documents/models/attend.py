@@ -83,7 +83,7 @@ class Grouped:
     """
 
     def __init__(self, rows: Rows, bias: Tensor | None = None) -> None:
-        self._groups = [_Group(rows, members, bias) for members in _groups(rows.lengths)]
+        self._groups = [_PaddedGroup(rows, members, bias) for members in _groups(rows.lengths)]
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
         """Attention."""
@@ -93,7 +93,7 @@ class Grouped:
         return out
 
 
-class _Group:
+class _PaddedGroup:
     """Some texts, padded to the longest of them."""
 
     def __init__(self, rows: Rows, members: Sequence[int], bias: Tensor | None) -> None:

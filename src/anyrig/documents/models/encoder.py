@@ -20,9 +20,15 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anyrig.documents.models.arrays import read
+from anyrig.documents.models.arrays import read_encoder
 from anyrig.documents.models.attend import Attend, Grouped, Rows, Varlen
-from anyrig.documents.models.families import ACTIVATIONS, Array, Layer, Shape, Weights
+from anyrig.documents.models.families import (
+    ACTIVATIONS,
+    Array,
+    EncoderLayer,
+    EncoderShape,
+    EncoderWeights,
+)
 from anyrig.errors import InvalidInputError
 
 Pooling = Literal["mean", "cls", "max", "last", "mean_sqrt"]
@@ -36,11 +42,15 @@ _STEPS: tuple[Callable[[Tensor], Tensor], ...] = (F.gelu, _tanh_gelu, _tanh_gelu
 _ACTIVATIONS = dict(zip(ACTIVATIONS, _STEPS, strict=True))
 
 
-class Encoder:
+class PackedEncoder:
     """An encoder on a device, in a precision."""
 
     def __init__(
-        self, shape: Shape, weights: Weights[Array], device: torch.device, dtype: torch.dtype
+        self,
+        shape: EncoderShape,
+        weights: EncoderWeights[Array],
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> None:
         if shape.activation not in _ACTIVATIONS:
             raise InvalidInputError(
@@ -48,7 +58,7 @@ class Encoder:
                 hint=f"Valid names: {', '.join(_ACTIVATIONS)}.",
             )
         self.shape, self.device, self.dtype = shape, device, dtype
-        self._weights = _placed(weights, device, dtype)
+        self._weights = _place_weights(weights, device, dtype)
         self._activation = _ACTIVATIONS[shape.activation]
         self._angles = {theta: _angles(shape, theta, device) for theta in set(shape.thetas)}
         self.varlen = _has_varlen(shape, device, dtype)
@@ -72,7 +82,9 @@ class Encoder:
         flat = torch.from_numpy(np.ascontiguousarray(tokens))
         if self.device.type == "cuda":
             flat = flat.pin_memory()
-        return pooled(self.hidden(flat.to(self.device, non_blocking=True), rows), rows, pooling)
+        return pool_tokens(
+            self.hidden(flat.to(self.device, non_blocking=True), rows), rows, pooling
+        )
 
     def hidden(self, tokens: Tensor, rows: Rows) -> Tensor:
         """The last layer's state of every token, [tokens, hidden]."""
@@ -92,7 +104,7 @@ class Encoder:
         )  # fmt: skip
 
     def _after(
-        self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows
+        self, x: Tensor, layer: EncoderLayer[Tensor], number: int, attend: Attend, rows: Rows
     ) -> Tensor:
         """BERT's way: each half adds, then normalises."""
         x = self._norm(
@@ -105,7 +117,7 @@ class Encoder:
         )
 
     def _before(
-        self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows
+        self, x: Tensor, layer: EncoderLayer[Tensor], number: int, attend: Attend, rows: Rows
     ) -> Tensor:
         """ModernBERT's way: each half normalises, then adds."""
         y = x if layer.norm_1 is None else self._norm(x, layer.norm_1, layer.norm_1_bias)
@@ -115,14 +127,14 @@ class Encoder:
         return x + F.linear(self._activation(value) * gate, layer.down, layer.down_bias)
 
     def _attention(
-        self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows
+        self, x: Tensor, layer: EncoderLayer[Tensor], number: int, attend: Attend, rows: Rows
     ) -> Tensor:
         shape = self.shape
         qkv = F.linear(x, layer.qkv, layer.qkv_bias).view(-1, 3, shape.heads, shape.head)
         q, k, v = qkv.unbind(1)
         if shape.thetas:
             cos, sin = (table[rows.places] for table in self._angles[shape.thetas[number]])
-            q, k = _turned(q, cos, sin), _turned(k, cos, sin)
+            q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         local = bool(shape.attention) and shape.attention[number] == "local"
         found = attend(q, k, v, shape.window if local else 0)
         return F.linear(found.reshape(x.shape), layer.out, layer.out_bias)
@@ -131,7 +143,7 @@ class Encoder:
         return F.layer_norm(x, (self.shape.hidden,), weight, bias, self.shape.eps)
 
 
-def pooled(hidden: Tensor, rows: Rows, pooling: Pooling) -> Tensor:
+def pool_tokens(hidden: Tensor, rows: Rows, pooling: Pooling) -> Tensor:
     """A vector for each text, in fp32."""
     if pooling not in get_args(Pooling):
         raise InvalidInputError(
@@ -151,16 +163,18 @@ def pooled(hidden: Tensor, rows: Rows, pooling: Pooling) -> Tensor:
     return total / (lengths if pooling == "mean" else lengths.sqrt())
 
 
-def load(folder: Path, device: torch.device, dtype: torch.dtype) -> Encoder:
+def load_encoder(folder: Path, device: torch.device, dtype: torch.dtype) -> PackedEncoder:
     """The encoder of a folder. No code of the folder is run."""
-    shape, weights = read(folder)
-    return Encoder(shape, weights, device, dtype)
+    shape, weights = read_encoder(folder)
+    return PackedEncoder(shape, weights, device, dtype)
 
 
-def _placed(weights: Weights[Array], device: torch.device, dtype: torch.dtype) -> Weights[Tensor]:
+def _place_weights(
+    weights: EncoderWeights[Array], device: torch.device, dtype: torch.dtype
+) -> EncoderWeights[Tensor]:
     """On a device: matrices in a precision, what is added or scales in fp32."""
 
-    def moved(name: str, value: Array) -> Tensor:
+    def move(name: str, value: Array) -> Tensor:
         wide = "norm" in name or name in ("positions", "types", "scale")
         made = torch.from_numpy(np.require(value, requirements=["C", "W"]))
         return made.to(device=device, dtype=torch.float32 if wide else dtype)
@@ -168,10 +182,10 @@ def _placed(weights: Weights[Array], device: torch.device, dtype: torch.dtype) -
     if weights.scale is not None:
         words = weights.words.astype(np.float32) * weights.scale
         weights = replace(weights, words=words, scale=None)
-    return weights.mapped(moved)
+    return weights.map_arrays(move)
 
 
-def _has_varlen(shape: Shape, device: torch.device, dtype: torch.dtype) -> bool:
+def _has_varlen(shape: EncoderShape, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether Flash Attention takes this: half precision, a GPU that has it, no bias."""
     if device.type != "cuda" or dtype not in (torch.float16, torch.bfloat16) or shape.buckets:
         return False
@@ -185,7 +199,7 @@ def _has_varlen(shape: Shape, device: torch.device, dtype: torch.dtype) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 0) and (windows or not shape.window)
 
 
-def _angles(shape: Shape, theta: float, device: torch.device) -> tuple[Tensor, Tensor]:
+def _angles(shape: EncoderShape, theta: float, device: torch.device) -> tuple[Tensor, Tensor]:
     """Cosines and sines by place, in fp32."""
     steps = torch.arange(0, shape.head, 2, device=device, dtype=torch.float32) / shape.head
     places = torch.arange(shape.longest, device=device, dtype=torch.float32)
@@ -194,7 +208,7 @@ def _angles(shape: Shape, theta: float, device: torch.device) -> tuple[Tensor, T
     return both.cos()[:, None, :], both.sin()[:, None, :]
 
 
-def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary positions, in fp32."""
     wide = x.float()
     one, other = wide.chunk(2, dim=-1)

@@ -33,7 +33,7 @@ _PREFIX = re.compile(r"^(?:model\.)?(?:bert|roberta|mpnet|distilbert|model)\.")
 
 
 @dataclass(frozen=True)
-class Layer(Generic[A]):
+class EncoderLayer(Generic[A]):
     """One layer's weights; a bias that is not there is None."""
 
     qkv: A
@@ -52,13 +52,13 @@ class Layer(Generic[A]):
 
 
 @dataclass(frozen=True)
-class Weights(Generic[A]):
+class EncoderWeights(Generic[A]):
     """All weights of an encoder."""
 
     words: A
     norm: A
     norm_bias: A | None
-    layers: tuple[Layer[A], ...]
+    layers: tuple[EncoderLayer[A], ...]
     positions: A | None = None
     types: A | None = None
     """The row of the first token type."""
@@ -70,23 +70,25 @@ class Weights(Generic[A]):
     scale: A | None = None
     """Of each word's row, where words are kept as 8-bit numbers."""
 
-    def mapped(self, change: Callable[[str, A], B]) -> Weights[B]:
+    def map_arrays(self, change: Callable[[str, A], B]) -> EncoderWeights[B]:
         """Every array changed by a function that is told its name."""
 
-        def moved(name: str, value: Any) -> Any:
+        def change_value(name: str, value: Any) -> Any:
             if value is None:
                 return None
             if isinstance(value, tuple):
-                return tuple(moved(name, one) for one in value)
-            if isinstance(value, Layer):
-                return Layer(**{inner: moved(inner, one) for inner, one in vars(value).items()})
+                return tuple(change_value(name, one) for one in value)
+            if isinstance(value, EncoderLayer):
+                return EncoderLayer(
+                    **{inner: change_value(inner, one) for inner, one in vars(value).items()}
+                )
             return change(name, value)
 
-        return Weights(**{name: moved(name, one) for name, one in vars(self).items()})
+        return EncoderWeights(**{name: change_value(name, one) for name, one in vars(self).items()})
 
 
 @dataclass(frozen=True)
-class Shape:
+class EncoderShape:
     """What an encoder is, apart from its weights."""
 
     family: str
@@ -116,7 +118,7 @@ class Shape:
         return self.hidden // self.heads
 
 
-def shape_of(config: Mapping[str, Any]) -> Shape:
+def read_shape(config: Mapping[str, Any]) -> EncoderShape:
     """The shape that a config.json tells."""
     family = str(config.get("model_type", ""))
     if family not in FAMILIES:
@@ -134,10 +136,10 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
     return shape
 
 
-def packable(config: Mapping[str, Any]) -> bool:
+def is_packable(config: Mapping[str, Any]) -> bool:
     """Whether an encoder can be run by our own forward pass; transformers has more variants."""
     try:
-        return shape_of(config).activation in ACTIVATIONS
+        return read_shape(config).activation in ACTIVATIONS
     except (InvalidInputError, KeyError, TypeError, ValueError):
         return False
 
@@ -153,7 +155,7 @@ def get_position_offset(config: Mapping[str, Any]) -> int:
     return 1 + (1 if pad is None else int(pad))
 
 
-def _bert(config: Mapping[str, Any]) -> Shape:
+def _bert(config: Mapping[str, Any]) -> EncoderShape:
     family = str(config["model_type"])
     offset = get_position_offset(config)
     kind = str(config.get("position_embedding_type") or "absolute")
@@ -161,7 +163,7 @@ def _bert(config: Mapping[str, Any]) -> Shape:
         raise InvalidInputError(
             f"positions of the kind {kind}", hint="Absolute ones can be packed."
         )
-    return Shape(
+    return EncoderShape(
         family, int(config["num_attention_heads"]), int(config["hidden_size"]),
         float(config.get("layer_norm_eps", 1e-12)), str(config.get("hidden_act", "gelu")),
         int(config["max_position_embeddings"]) - offset, offset,
@@ -169,14 +171,14 @@ def _bert(config: Mapping[str, Any]) -> Shape:
     )  # fmt: skip
 
 
-def _distilbert(config: Mapping[str, Any]) -> Shape:
-    return Shape(
+def _distilbert(config: Mapping[str, Any]) -> EncoderShape:
+    return EncoderShape(
         "distilbert", int(config["n_heads"]), int(config["dim"]), 1e-12,
         str(config.get("activation", "gelu")), int(config["max_position_embeddings"]),
     )  # fmt: skip
 
 
-def _modernbert(config: Mapping[str, Any]) -> Shape:
+def _modernbert(config: Mapping[str, Any]) -> EncoderShape:
     count = int(config["num_hidden_layers"])
     every = int(config.get("global_attn_every_n_layers") or 3)
     kinds: tuple[Attention, ...] = tuple(
@@ -187,7 +189,7 @@ def _modernbert(config: Mapping[str, Any]) -> Shape:
     near = rope.get("sliding_attention", {}).get(
         "rope_theta", config.get("local_rope_theta") or far
     )
-    return Shape(
+    return EncoderShape(
         "modernbert", int(config["num_attention_heads"]), int(config["hidden_size"]),
         float(config.get("norm_eps", 1e-5)), str(config.get("hidden_activation", "gelu")),
         int(config["max_position_embeddings"]), before=True, gated=True,
@@ -196,10 +198,10 @@ def _modernbert(config: Mapping[str, Any]) -> Shape:
     )  # fmt: skip
 
 
-def weights_of(state: Mapping[str, Array], shape: Shape) -> Weights[Array]:
+def build_weights(state: Mapping[str, Array], shape: EncoderShape) -> EncoderWeights[Array]:
     """The weights of a state dict under our names; InvalidInputError when one is missing."""
-    named = {_named(name): value for name, value in state.items()}
-    build: Callable[[_Taker], Weights[Array]] = {
+    named = {_strip_prefix(name): value for name, value in state.items()}
+    build: Callable[[_Taker], EncoderWeights[Array]] = {
         "distilbert": _distilbert_weights, "modernbert": _modernbert_weights,
     }.get(shape.family, _bert_weights)  # fmt: skip
     try:
@@ -210,7 +212,7 @@ def weights_of(state: Mapping[str, Array], shape: Shape) -> Weights[Array]:
     return weights
 
 
-def _check_shapes(weights: Weights[Array], shape: Shape) -> None:
+def _check_shapes(weights: EncoderWeights[Array], shape: EncoderShape) -> None:
     """Refuse weights that no forward pass of this shape can use."""
     size, gates = shape.hidden, 2 if shape.gated else 1
     for name, table, rows in (("words", weights.words, 1),
@@ -244,7 +246,7 @@ def _misfit(name: str, found: Array) -> InvalidInputError:
     return InvalidInputError(f"{name} has the shape {form} ({found.dtype})", hint=_DAMAGED_HINT)
 
 
-def _named(name: str) -> str:
+def _strip_prefix(name: str) -> str:
     """Without the head's prefix; the first BERTs call a norm's weight gamma and its bias beta."""
     bare = _PREFIX.sub("", name)
     for old, new in (("gamma", "weight"), ("beta", "bias")):
@@ -256,7 +258,7 @@ def _named(name: str) -> str:
 class _Taker:
     """Takes weights by name."""
 
-    def __init__(self, named: Mapping[str, Array], shape: Shape) -> None:
+    def __init__(self, named: Mapping[str, Array], shape: EncoderShape) -> None:
         self._named, self.shape = named, shape
 
     def __call__(self, name: str) -> Array:
@@ -274,7 +276,7 @@ class _Taker:
         found = {int(m[1]) for name in self._named if (m := re.match(pattern, name))}
         return len(found)
 
-    def joined(self, names: tuple[str, ...], end: str) -> Array | None:
+    def join(self, names: tuple[str, ...], end: str) -> Array | None:
         found = [self.maybe(f"{name}.{end}") for name in names]
         return np.concatenate([one for one in found if one is not None]) if all(
             one is not None for one in found
@@ -282,14 +284,14 @@ class _Taker:
 
     def layer(
         self, qkv: tuple[str, ...], out: str, norms: tuple[str, str], up: str, down: str
-    ) -> Layer[Array]:
+    ) -> EncoderLayer[Array]:
         """A layer whose parts have these names."""
-        joined = self.joined(qkv, "weight")
+        joined = self.join(qkv, "weight")
         if joined is None:
             self(f"{qkv[0]}.weight")
         assert joined is not None
-        return Layer(
-            joined, self.joined(qkv, "bias"), self(f"{out}.weight"), self.maybe(f"{out}.bias"),
+        return EncoderLayer(
+            joined, self.join(qkv, "bias"), self(f"{out}.weight"), self.maybe(f"{out}.bias"),
             self.maybe(f"{norms[0]}.weight"), self.maybe(f"{norms[0]}.bias"),
             self(f"{up}.weight"), self.maybe(f"{up}.bias"),
             self(f"{down}.weight"), self.maybe(f"{down}.bias"),
@@ -297,7 +299,7 @@ class _Taker:
         )  # fmt: skip
 
 
-def _bert_weights(take: _Taker) -> Weights[Array]:
+def _bert_weights(take: _Taker) -> EncoderWeights[Array]:
     mpnet = take.shape.family == "mpnet"
     parts = ("attn.q", "attn.k", "attn.v") if mpnet else ("self.query", "self.key", "self.value")
     out = "attn.o" if mpnet else "output.dense"
@@ -315,7 +317,7 @@ def _bert_weights(take: _Taker) -> Weights[Array]:
             )  # fmt: skip
         )
     types = take.maybe("embeddings.token_type_embeddings.weight")
-    return Weights(
+    return EncoderWeights(
         take("embeddings.word_embeddings.weight"), take("embeddings.LayerNorm.weight"),
         take("embeddings.LayerNorm.bias"), tuple(layers),
         take("embeddings.position_embeddings.weight"), None if types is None else types[0],
@@ -324,7 +326,7 @@ def _bert_weights(take: _Taker) -> Weights[Array]:
     )  # fmt: skip
 
 
-def _distilbert_weights(take: _Taker) -> Weights[Array]:
+def _distilbert_weights(take: _Taker) -> EncoderWeights[Array]:
     layers = []
     for number in range(take.count(r"transformer\.layer\.(\d+)\.")):
         at = f"transformer.layer.{number}"
@@ -337,14 +339,14 @@ def _distilbert_weights(take: _Taker) -> Weights[Array]:
                 f"{at}.ffn.lin2",
             )  # fmt: skip
         )
-    return Weights(
+    return EncoderWeights(
         take("embeddings.word_embeddings.weight"), take("embeddings.LayerNorm.weight"),
         take("embeddings.LayerNorm.bias"), tuple(layers),
         take("embeddings.position_embeddings.weight"),
     )  # fmt: skip
 
 
-def _modernbert_weights(take: _Taker) -> Weights[Array]:
+def _modernbert_weights(take: _Taker) -> EncoderWeights[Array]:
     layers = [
         take.layer(
             (f"layers.{n}.attn.Wqkv",),
@@ -355,7 +357,7 @@ def _modernbert_weights(take: _Taker) -> Weights[Array]:
         )  # fmt: skip
         for n in range(take.count(r"layers\.(\d+)\."))
     ]
-    return Weights(
+    return EncoderWeights(
         take("embeddings.tok_embeddings.weight"), take("embeddings.norm.weight"),
         take.maybe("embeddings.norm.bias"), tuple(layers),
         last_norm=take("final_norm.weight"), last_norm_bias=take.maybe("final_norm.bias"),

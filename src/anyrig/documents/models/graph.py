@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from anyrig.backends.onnx_graph import BuiltModel, GraphBuilder
-from anyrig.documents.models.families import Array, Layer, Shape, Weights
+from anyrig.documents.models.families import Array, EncoderLayer, EncoderShape, EncoderWeights
 from anyrig.errors import InvalidInputError
 from anyrig.install import format_install
 
@@ -30,12 +30,12 @@ _LEAST = -1e9
 """What is added to the score of a place that is not there."""
 
 
-def writable(family: str, activation: str, pooling: str) -> bool:
+def is_writable(family: str, activation: str, pooling: str) -> bool:
     """Whether such an encoder can be written."""
     return family in WRITTEN and activation in _ACTIVATIONS and pooling in POOLINGS
 
 
-def write(shape: Shape, weights: Weights[Array], pooling: str) -> BuiltModel:
+def build_graph(shape: EncoderShape, weights: EncoderWeights[Array], pooling: str) -> BuiltModel:
     """The model.
 
     Args:
@@ -50,25 +50,25 @@ def write(shape: Shape, weights: Weights[Array], pooling: str) -> BuiltModel:
         )
     if pooling not in POOLINGS:
         raise InvalidInputError(f"pooling {pooling!r}", hint=f"Valid names: {', '.join(POOLINGS)}.")
-    return _Writer(shape, weights).written(pooling)
+    return _EncoderGraph(shape, weights).write(pooling)
 
 
-class _Writer:
+class _EncoderGraph:
     """The graph as it grows."""
 
-    def __init__(self, shape: Shape, weights: Weights[Array]) -> None:
+    def __init__(self, shape: EncoderShape, weights: EncoderWeights[Array]) -> None:
         self._shape, self._weights = shape, weights
         self._graph = GraphBuilder()
 
-    def written(self, pooling: str) -> BuiltModel:
+    def write(self, pooling: str) -> BuiltModel:
         graph = self._graph
         graph.add_input("tokens", "int64", ("texts", "tokens"))
         graph.add_input("lengths", "int64", ("texts",))
         self._places()
-        x = self._embedded()
+        x = self._embed()
         for number, layer in enumerate(self._weights.layers):
             x = self._layer(x, layer, f"layer{number}")
-        graph.add_node("Identity", [self._pooled(x, pooling)], "vectors")
+        graph.add_node("Identity", [self._pool(x, pooling)], "vectors")
         graph.add_output("vectors", "float32", ("texts", self._shape.hidden))
         return graph.build()
 
@@ -113,7 +113,7 @@ class _Writer:
             "Unsqueeze", ["scores by head", graph.add_constant(np.array([0]))], "relative"
         )
 
-    def _embedded(self) -> str:
+    def _embed(self) -> str:
         graph, weights = self._graph, self._weights
         x = graph.add_node(
             "Gather", [graph.add_weight("words", weights.words), "tokens"], "words.x"
@@ -134,7 +134,7 @@ class _Writer:
             x = graph.add_node("Add", [x, "positions.x"], "sum")
         return self._norm(x, weights.norm, weights.norm_bias, "start")
 
-    def _layer(self, x: str, layer: Layer[Array], at: str) -> str:
+    def _layer(self, x: str, layer: EncoderLayer[Array], at: str) -> str:
         graph = self._graph
         parts, size = [], self._shape.hidden
         for number, name in enumerate("qkv"):
@@ -174,7 +174,7 @@ class _Writer:
             "LayerNormalization", inputs, f"{at}.norm", epsilon=self._shape.eps, axis=-1
         )
 
-    def _pooled(self, x: str, pooling: str) -> str:
+    def _pool(self, x: str, pooling: str) -> str:
         graph = self._graph
         if pooling == "cls":
             return graph.add_node("Gather", [x, graph.add_constant(np.int64(0))], "first", axis=1)

@@ -24,14 +24,14 @@ _BETTER_BY_RAPID = {"zh", "ja"}
 
 
 @dataclass(frozen=True)
-class Chosen:
+class OcrChoice:
     """An engine, with the reason."""
 
     engine: EngineName
     version: str
     weights: str
     reason: str
-    program: tesseract.Program | None = None
+    program: tesseract.TesseractProgram | None = None
     use_rapid: bool = False
     """Whether RapidOCR reads the pages that Tesseract has no data for."""
     passed_over: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def choose(
     wanted: str = "auto",
     on_gpu: bool = False,
     more_data: Path | None = None,
-) -> Chosen:
+) -> OcrChoice:
     """The engine for a language.
 
     Args:
@@ -80,7 +80,7 @@ def choose(
 
 def _choose_best(
     language: str, environment: Mapping[str, str], on_gpu: bool, more_data: Path | None
-) -> Chosen:
+) -> OcrChoice:
     against_rapid = list(_list_reasons_against_rapid(language))
     against_tesseract = list(
         tesseract.list_reasons_against(language or "en", environment, more_data)
@@ -110,7 +110,7 @@ def _choose_best(
 
 def _choose_named(
     wanted: str, language: str, environment: Mapping[str, str], more_data: Path | None
-) -> Chosen:
+) -> OcrChoice:
     if wanted == "rapidocr":
         return _choose_rapid("requested")
     if wanted != "tesseract":
@@ -130,21 +130,23 @@ def _choose_named(
     return _choose_tesseract(program, "requested")
 
 
-def _choose_rapid(reason: str, passed_over: Sequence[str] = ()) -> Chosen:
+def _choose_rapid(reason: str, passed_over: Sequence[str] = ()) -> OcrChoice:
     if find_spec("rapidocr") is None:
         raise MissingPackageError("RapidOCR needs the package rapidocr", hint=INSTALL)
-    return Chosen("rapidocr", Rapid.version, Rapid.weights, reason, passed_over=tuple(passed_over))
+    return OcrChoice(
+        "rapidocr", Rapid.version, Rapid.weights, reason, passed_over=tuple(passed_over)
+    )
 
 
 def _choose_tesseract(
-    program: tesseract.Program,
+    program: tesseract.TesseractProgram,
     reason: str,
     *,
     use_rapid: bool = False,
     passed_over: Sequence[str] = (),
-) -> Chosen:
+) -> OcrChoice:
     weights = ",".join([*program.languages, Rapid.weights] if use_rapid else program.languages)
-    return Chosen("tesseract", program.version, weights, reason, program, use_rapid,
+    return OcrChoice("tesseract", program.version, weights, reason, program, use_rapid,
                   tuple(passed_over))  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from anyrig.documents.ocr.page import Line, ReadPage, Word, box, confidence, renumbered
+from anyrig.documents.ocr.page import OcrLine, OcrWord, ReadPage, box, confidence, number_blocks
 from anyrig.errors import OptionRef
 from anyrig.work.engine import BaseEngine
 
@@ -27,7 +27,7 @@ _FEWEST_LETTERS = 3
 _LEAST_CONTRAST = 40
 
 
-class Sheet(NamedTuple):
+class PagePicture(NamedTuple):
     """A picture to be read."""
 
     data: bytes
@@ -37,10 +37,10 @@ class Sheet(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
+class PageReading:
     """The lines of a picture that lies as it was read."""
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[OcrLine, ...] = ()
 
     @property
     def text(self) -> str:
@@ -79,7 +79,7 @@ class PageEngine(BaseEngine):
     max_items = 1
     memory_options = (OptionRef("dpi", "150"), OptionRef("workers_per_device", "1"))
 
-    def run(self, batch: Sequence[Sheet]) -> list[ReadPage]:
+    def run(self, batch: Sequence[PagePicture]) -> list[ReadPage]:
         pages: list[ReadPage] = []
         for sheet in batch:
             start = _get_cpu_s()
@@ -87,7 +87,7 @@ class PageEngine(BaseEngine):
             pages.append(replace(page, cpu_s=_get_cpu_s() - start))
         return pages
 
-    def read(self, sheet: Sheet) -> ReadPage:
+    def read(self, sheet: PagePicture) -> ReadPage:
         from anyrig.documents.ocr import straighten
         from anyrig.documents.ocr.picture import clean, decode_picture
 
@@ -109,12 +109,12 @@ class PageEngine(BaseEngine):
             reading = engine.recognize(upright, language, sample.x_height)
         if turned:
             back = straighten.join(back, unturned)
-        lines = renumbered(_move(line, back) for line in reading.lines)
+        lines = number_blocks(_move(line, back) for line in reading.lines)
         language = language or detect_language(reading.text)
         return ReadPage(lines, width, height, turned, skew, language, engine.name, engine.device,
                         notes=notes)  # fmt: skip
 
-    def recognize(self, page: Grey, language: str, x_height: float) -> Reading:
+    def recognize(self, page: Grey, language: str, x_height: float) -> PageReading:
         """The lines of an upright page, in reading order.
 
         Args:
@@ -128,7 +128,7 @@ class PageEngine(BaseEngine):
         """The language that a sample is read in."""
         return language
 
-    def engine_for(self, sample: Reading, language: str) -> PageEngine:
+    def engine_for(self, sample: PageReading, language: str) -> PageEngine:
         """The engine that reads a page: another one where that reads its language better."""
         return self
 
@@ -156,7 +156,7 @@ class PageEngine(BaseEngine):
 
 @dataclass(frozen=True)
 class _Sample:
-    reading: Reading
+    reading: PageReading
     language: str
     x_height: float
     is_whole: bool
@@ -171,15 +171,15 @@ def detect_language(text: str) -> str:
     return found.language if found.sure else ""
 
 
-def _move(line: Line, back: Matrix) -> Line:
+def _move(line: OcrLine, back: Matrix) -> OcrLine:
     """A line with its boxes on the picture as it came."""
     from anyrig.documents.ocr.straighten import move_points
 
     def move(corners: Box) -> Box:
         return box(move_points(np.array(corners, np.float32), back).tolist())
 
-    words = tuple(Word(word.text, move(word.box), word.confidence) for word in line.words)
-    return Line(line.text, move(line.box), line.confidence, words, line.block)
+    words = tuple(OcrWord(word.text, move(word.box), word.confidence) for word in line.words)
+    return OcrLine(line.text, move(line.box), line.confidence, words, line.block)
 
 
 def _get_cpu_s() -> float:

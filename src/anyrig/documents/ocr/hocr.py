@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anyrig.documents.ocr.page import Box, Line, ReadPage
+    from anyrig.documents.ocr.page import Box, OcrLine, ReadPage
 
 _HEAD = """<!DOCTYPE html>
 <html xmlns="http://www.w3.org/1999/xhtml" lang="{language}">
@@ -21,7 +21,7 @@ _HEAD = """<!DOCTYPE html>
 """
 
 
-def written(title: str, pages: Iterable[tuple[int, ReadPage]]) -> str:
+def format_hocr(title: str, pages: Iterable[tuple[int, ReadPage]]) -> str:
     """Numbered pages as one file."""
     every = list(pages)
     first = every[0][1] if every else None
@@ -48,7 +48,7 @@ def _page(number: int, page: ReadPage) -> Iterator[str]:
     yield "</div>\n</div>\n" if block >= 0 else "</div>\n"
 
 
-def _line(name: str, line: Line) -> Iterator[str]:
+def _line(name: str, line: OcrLine) -> Iterator[str]:
     yield f'<span class="ocr_line" id="line_{name}" title="{_bounds(line.box)}">'
     for count, word in enumerate(line.words, 1):
         told = f"{_bounds(word.box)}; x_wconf {round(100 * word.confidence)}"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacedBox:
     """An upright box and the number of what stands in it."""
 
     left: float
@@ -34,7 +34,7 @@ class Place:
         return (self.top + self.bottom) / 2
 
 
-Row = list[Place]
+Row = list[PlacedBox]
 Gap = tuple[float, float]
 # In line heights: the least gutter, and how wide the lines of a column are at least.
 _GUTTER, _COLUMN = 0.7, 5.0
@@ -45,12 +45,12 @@ _BREAK = 1.4
 _SAME_ROW = 0.5
 
 
-class _Group(NamedTuple):
-    places: list[Place]
+class _GutterGroup(NamedTuple):
+    places: list[PlacedBox]
     gutters: list[Gap]
 
 
-def blocks(places: Sequence[Place]) -> list[list[Row]]:
+def order_blocks(places: Sequence[PlacedBox]) -> list[list[Row]]:
     """Blocks in reading order: rows from top to bottom, places of a row from left to right."""
     if not places:
         return []
@@ -62,23 +62,23 @@ def blocks(places: Sequence[Place]) -> list[list[Row]]:
     return found
 
 
-def _groups(places: Sequence[Place], unit: float) -> list[_Group]:
+def _groups(places: Sequence[PlacedBox], unit: float) -> list[_GutterGroup]:
     """Bands that share a gutter, and bands between those."""
-    groups: list[_Group] = []
+    groups: list[_GutterGroup] = []
     for band in _bands(places):
         gutters = _gutters(band, unit)
         last = groups[-1] if groups else None
-        shared = _shared(last.gutters, band, unit) if last else []
+        shared = _list_shared_gutters(last.gutters, band, unit) if last else []
         if last is not None and (shared or not (last.gutters or gutters)):
-            groups[-1] = _Group(last.places + band, shared)
+            groups[-1] = _GutterGroup(last.places + band, shared)
         else:
-            groups.append(_Group(band, gutters))
+            groups.append(_GutterGroup(band, gutters))
     return groups
 
 
-def _bands(places: Sequence[Place]) -> list[list[Place]]:
+def _bands(places: Sequence[PlacedBox]) -> list[list[PlacedBox]]:
     """What lies between rows of white. Boxes are a little higher than their letters."""
-    bands: list[list[Place]] = []
+    bands: list[list[PlacedBox]] = []
     end = float("-inf")
     for place in sorted(places, key=lambda one: one.top):
         slack = place.height * 0.25
@@ -90,7 +90,7 @@ def _bands(places: Sequence[Place]) -> list[list[Place]]:
     return bands
 
 
-def _gutters(places: Sequence[Place], unit: float) -> list[Gap]:
+def _gutters(places: Sequence[PlacedBox], unit: float) -> list[Gap]:
     """White that runs down between places."""
     gaps: list[Gap] = []
     reached = float("-inf")
@@ -101,7 +101,9 @@ def _gutters(places: Sequence[Place], unit: float) -> list[Gap]:
     return gaps
 
 
-def _shared(gutters: Sequence[Gap], band: Sequence[Place], unit: float) -> list[Gap]:
+def _list_shared_gutters(
+    gutters: Sequence[Gap], band: Sequence[PlacedBox], unit: float
+) -> list[Gap]:
     """What a further band leaves of gutters."""
     left: list[Gap] = []
     for start, end in gutters:
@@ -119,9 +121,9 @@ def _shared(gutters: Sequence[Gap], band: Sequence[Place], unit: float) -> list[
     return left
 
 
-def _columns(group: _Group, unit: float) -> list[list[Place]]:
+def _columns(group: _GutterGroup, unit: float) -> list[list[PlacedBox]]:
     """The columns of a group, from left to right; all of it where it has none."""
-    parts: list[list[Place]] = [group.places]
+    parts: list[list[PlacedBox]] = [group.places]
     for start, end in group.gutters:
         middle = (start + end) / 2
         last = parts.pop()
@@ -133,7 +135,7 @@ def _columns(group: _Group, unit: float) -> list[list[Place]]:
     return parts if wide else [group.places]
 
 
-def _rows(places: Sequence[Place]) -> list[Row]:
+def _rows(places: Sequence[PlacedBox]) -> list[Row]:
     """Places of like height beside each other."""
     rows: list[Row] = []
     for place in sorted(places, key=lambda one: one.middle):
@@ -144,7 +146,7 @@ def _rows(places: Sequence[Place]) -> list[Row]:
     return [sorted(row, key=lambda one: one.left) for row in rows]
 
 
-def _beside(row: Row, place: Place) -> bool:
+def _beside(row: Row, place: PlacedBox) -> bool:
     last = row[-1]
     common = min(last.bottom, place.bottom) - max(last.top, place.top)
     if common < _SAME_ROW * min(last.height, place.height):

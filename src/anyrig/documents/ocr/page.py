@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Word:
+class OcrWord:
     """A word, where it stands."""
 
     text: str
@@ -28,13 +28,13 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Line:
+class OcrLine:
     """A line of text; in two columns, each has its own lines."""
 
     text: str
     box: Box
     confidence: float
-    words: tuple[Word, ...] = ()
+    words: tuple[OcrWord, ...] = ()
     block: int = 0
     """Which paragraph or column it belongs to, from 0."""
 
@@ -43,7 +43,7 @@ class Line:
 class ReadPage:
     """All that was read on one picture, in reading order."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[OcrLine, ...]
     width: int
     height: int
     turned_degrees: int = 0
@@ -93,24 +93,24 @@ class ReadPage:
         }  # fmt: skip
 
 
-def _line_json(line: Line, words: bool) -> dict[str, Any]:
+def _line_json(line: OcrLine, words: bool) -> dict[str, Any]:
     plain: dict[str, Any] = {
-        "text": line.text, "box": _rounded(line.box), "confidence": round(line.confidence, 4),
+        "text": line.text, "box": _round_box(line.box), "confidence": round(line.confidence, 4),
         "block": line.block,
     }  # fmt: skip
     if words:
         plain["words"] = [
-            {"text": w.text, "box": _rounded(w.box), "confidence": round(w.confidence, 4)}
+            {"text": w.text, "box": _round_box(w.box), "confidence": round(w.confidence, 4)}
             for w in line.words
         ]
     return plain
 
 
-def _rounded(box: Box) -> list[list[float]]:
+def _round_box(box: Box) -> list[list[float]]:
     return [[round(x, 1), round(y, 1)] for x, y in box]
 
 
-def from_bytes(data: bytes) -> ReadPage:
+def page_from_bytes(data: bytes) -> ReadPage:
     """A page as `to_bytes` wrote it; ValueError when it is none."""
     plain = json.loads(data)
     if plain.pop("format", None) != FORMAT:
@@ -120,9 +120,9 @@ def from_bytes(data: bytes) -> ReadPage:
     return ReadPage(lines, notes=notes, **plain)
 
 
-def _line(row: dict[str, Any]) -> Line:
-    words = tuple(Word(w["text"], box(w["box"]), w["confidence"]) for w in row["words"])
-    return Line(row["text"], box(row["box"]), row["confidence"], words, row["block"])
+def _line(row: dict[str, Any]) -> OcrLine:
+    words = tuple(OcrWord(w["text"], box(w["box"]), w["confidence"]) for w in row["words"])
+    return OcrLine(row["text"], box(row["box"]), row["confidence"], words, row["block"])
 
 
 def box(points: Iterable[Iterable[float]]) -> Box:
@@ -131,22 +131,22 @@ def box(points: Iterable[Iterable[float]]) -> Box:
     return first, second, third, fourth
 
 
-def confidence(lines: Sequence[Line]) -> float:
+def confidence(lines: Sequence[OcrLine]) -> float:
     """Of lines together, each weighed by its characters."""
     count = sum(len(line.text) for line in lines)
     return sum(line.confidence * len(line.text) for line in lines) / count if count else 1.0
 
 
-def join_words(words: Sequence[Word], block: int) -> Line:
+def join_words(words: Sequence[OcrWord], block: int) -> OcrLine:
     """A line of words, from left to right."""
     first, last = words[0].box, words[-1].box
     count = sum(len(word.text) for word in words)
     sure = sum(word.confidence * len(word.text) for word in words) / max(1, count)
     text = " ".join(word.text for word in words)
-    return Line(text, (first[0], last[1], last[2], first[3]), sure, tuple(words), block)
+    return OcrLine(text, (first[0], last[1], last[2], first[3]), sure, tuple(words), block)
 
 
-def renumbered(lines: Iterable[Line]) -> tuple[Line, ...]:
+def number_blocks(lines: Iterable[OcrLine]) -> tuple[OcrLine, ...]:
     """Blocks counted from 0 without holes, in the order of the lines."""
     seen: dict[int, int] = {}
     return tuple(replace(line, block=seen.setdefault(line.block, len(seen))) for line in lines)

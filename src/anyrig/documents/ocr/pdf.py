@@ -19,7 +19,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.storage.files import open_atomic
 
 if TYPE_CHECKING:
-    from anyrig.documents.ocr.page import Line, Point, ReadPage, Word
+    from anyrig.documents.ocr.page import OcrLine, OcrWord, Point, ReadPage
 
 _POINTS = 72.0
 _TO_UNICODE = """/CIDInit /ProcSet findresource begin
@@ -41,7 +41,7 @@ end
 """
 
 
-class Picture(NamedTuple):
+class PdfPicture(NamedTuple):
     """A page that is a picture."""
 
     data: bytes
@@ -50,7 +50,7 @@ class Picture(NamedTuple):
     dpi: float
 
 
-class Document:
+class PdfWriter:
     """A PDF that is being made."""
 
     def __init__(self, source: Path | None = None) -> None:
@@ -61,13 +61,13 @@ class Document:
         self._font: Any = None
         self._kept: list[Any] = []  # what PDFium reads as long as the document is open
 
-    def __enter__(self) -> Document:
+    def __enter__(self) -> PdfWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._pdf.close()
 
-    def add(self, picture: Picture) -> None:
+    def add(self, picture: PdfPicture) -> None:
         """A page with a picture, and its words."""
         read = picture.page
         scale = _POINTS / picture.dpi
@@ -78,7 +78,7 @@ class Document:
         self._write(page, read, scale, scale, height)
         page.close()
 
-    def _draw(self, page: Any, picture: Picture, width: float, height: float) -> None:
+    def _draw(self, page: Any, picture: PdfPicture, width: float, height: float) -> None:
         import pypdfium2 as pdfium
 
         image = pdfium.PdfImage.new(self._pdf)
@@ -130,7 +130,7 @@ class Document:
         for line in read.lines:
             for word, last in _with_last(line):
                 corners = [(x * across, height - y * down) for x, y in word.box]
-                placed = [_unturned(point, turned, page.get_size(), origin) for point in corners]
+                placed = [_turn_back(point, turned, page.get_size(), origin) for point in corners]
                 self._word(page, word.text if last else word.text + " ", placed, len(word.text))
         if read.turned_degrees and not turned:
             raw.FPDFPage_SetRotation(page, read.turned_degrees // 90)
@@ -199,12 +199,12 @@ def to_unicode() -> str:
     return head + body + tail
 
 
-def _with_last(line: Line) -> Iterator[tuple[Word, bool]]:
+def _with_last(line: OcrLine) -> Iterator[tuple[OcrWord, bool]]:
     for number, word in enumerate(line.words, 1):
         yield word, number == len(line.words)
 
 
-def _unturned(point: Point, turned: int, size: tuple[float, float], origin: Point) -> Point:
+def _turn_back(point: Point, turned: int, size: tuple[float, float], origin: Point) -> Point:
     """A point of the page as it is shown, on the page as it is written."""
     x, y = point
     width, height = size
@@ -225,10 +225,10 @@ def plain_jpeg(data: bytes, read: ReadPage) -> bool:
         return upright and image.size == (read.width, read.height) and image.mode in ("L", "RGB")
 
 
-def write(path: Path, pictures: Iterable[Picture]) -> int:
+def write(path: Path, pictures: Iterable[PdfPicture]) -> int:
     """A PDF of pictures; how many pages it has."""
     count = 0
-    with Document() as document:
+    with PdfWriter() as document:
         for picture in pictures:
             document.add(picture)
             count += 1

@@ -31,15 +31,15 @@ def decode_picture(data: bytes) -> Grey:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with warnings.catch_warnings(), _opened(data) as image:
+        with warnings.catch_warnings(), _open_image(data) as image:
             warnings.simplefilter("ignore")  # a bomb is told by its size, below
             check_size(image.width, image.height)
             if image.format == "JPEG":  # decodes at a half or a quarter where that is enough
-                image.draft("L", _bounded(image.width, image.height))
-            flat = _flat(image)
+                image.draft("L", _limit_size(image.width, image.height))
+            flat = _flatten(image)
             page = flat if flat is not image else image.copy()
             page = ImageOps.exif_transpose(page)
-            small = _bounded(page.width, page.height)
+            small = _limit_size(page.width, page.height)
             if small != page.size:
                 page = page.resize(small, Image.Resampling.BOX)
             return np.asarray(page, np.uint8).copy()
@@ -56,7 +56,7 @@ def decode_picture(data: bytes) -> Grey:
         ) from error
 
 
-def _opened(data: bytes) -> Image.Image:
+def _open_image(data: bytes) -> Image.Image:
     from PIL import Image as Images
 
     return Images.open(io.BytesIO(data), formats=pillow_formats())
@@ -71,14 +71,14 @@ def check_size(width: int, height: int) -> None:
         )
 
 
-def _bounded(width: int, height: int) -> tuple[int, int]:
+def _limit_size(width: int, height: int) -> tuple[int, int]:
     share = (_MAX_PIXELS / max(1, width * height)) ** 0.5
     if share >= 1:
         return width, height
     return max(1, int(width * share)), max(1, int(height * share))
 
 
-def _flat(image: Image.Image) -> Image.Image:
+def _flatten(image: Image.Image) -> Image.Image:
     """In grey, what is clear laid on white; sixteen bits brought down to eight."""
     from PIL import Image as Images
 

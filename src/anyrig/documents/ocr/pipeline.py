@@ -31,7 +31,7 @@ from anyrig.text.sandbox import ReaderPool
 if TYPE_CHECKING:
     from anyrig.documents.ocr import OcrFormat
     from anyrig.documents.ocr.page import ReadPage
-    from anyrig.documents.ocr.run import Found, Pages
+    from anyrig.documents.ocr.run import OcrReader, PageResult
     from anyrig.text.document import Document
     from anyrig.text.page_reader import RenderedPage
 
@@ -104,7 +104,7 @@ class OcrFile:
             return json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
         if format == "hocr":
             pages = [(page.number, page.page) for page in self.pages if page.page]
-            return hocr.written(self.path.name, pages)
+            return hocr.format_hocr(self.path.name, pages)
         return self.text
 
     def write(self, path: Path, format: OcrFormat) -> None:
@@ -218,7 +218,7 @@ class _OpenFile:
     pages: list[FilePage] = field(default_factory=list)
 
 
-def read_files(plan: OcrPlan, reader: Pages) -> Iterator[FilePage | OcrFile]:
+def read_files(plan: OcrPlan, reader: OcrReader) -> Iterator[FilePage | OcrFile]:
     """Every page as it is read, and every file once all its pages are."""
     waiting: deque[tuple[_OpenFile, RenderedPage] | OcrFile | _OpenFile] = deque()
 
@@ -267,7 +267,9 @@ def _take_finished(
         waiting.popleft()
 
 
-def _add_page(file: _OpenFile, drawn: RenderedPage, found: Found, options: PageOptions) -> FilePage:
+def _add_page(
+    file: _OpenFile, drawn: RenderedPage, found: PageResult, options: PageOptions
+) -> FilePage:
     reason = found.failure.message if found.failure else "no answer"
     page = FilePage(
         drawn.number, found.page, error="" if found.page is not None else reason,
@@ -296,12 +298,12 @@ def _write_pdf(file: OcrFile, path: Path) -> None:
 
     with ExitStack() as stack:
         if file.format == "pdf":
-            document = stack.enter_context(pdf.Document(file.path))
+            document = stack.enter_context(pdf.PdfWriter(file.path))
             for page in file.pages:
                 if page.page is not None:
                     document.layer(page.number - 1, page.page)
         else:
-            document = stack.enter_context(pdf.Document())
+            document = stack.enter_context(pdf.PdfWriter())
             for page in file.pages:
                 document.add(_build_pdf_page(file, page))
         document.save(path)
@@ -316,13 +318,13 @@ def _build_pdf_page(file: OcrFile, page: FilePage) -> Any:
     dpi = read_resolution(file.path, page.number)
     if page.page is not None:
         data = original if original and pdf.plain_jpeg(original, page.page) else page.image
-        return pdf.Picture(data, page.page, dpi)
+        return pdf.PdfPicture(data, page.page, dpi)
     if not page.image:
-        return pdf.Picture(b"", ReadPage((), round(8 * dpi), round(11 * dpi)), dpi)
+        return pdf.PdfPicture(b"", ReadPage((), round(8 * dpi), round(11 * dpi)), dpi)
     from anyrig.documents.ocr.picture import decode_picture
 
     height, width = decode_picture(page.image).shape
-    return pdf.Picture(page.image, ReadPage((), width, height), dpi)
+    return pdf.PdfPicture(page.image, ReadPage((), width, height), dpi)
 
 
 def read_resolution(path: Path, number: int = 1) -> float:

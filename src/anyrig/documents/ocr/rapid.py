@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from anyrig.documents.ocr import order
-from anyrig.documents.ocr.engine import PageEngine, Reading
-from anyrig.documents.ocr.page import Box, Line, Word, box, join_words
+from anyrig.documents.ocr.engine import PageEngine, PageReading
+from anyrig.documents.ocr.page import Box, OcrLine, OcrWord, box, join_words
 from anyrig.documents.ocr.straighten import find_bands
 from anyrig.documents.reading import INSTALL_OCR
 from anyrig.errors import MissingPackageError
@@ -63,17 +63,17 @@ class Rapid(PageEngine):
         self.device = handle.name
         self._ocr = _open_rapidocr(models, handle)
 
-    def recognize(self, page: Grey, language: str, x_height: float) -> Reading:
+    def recognize(self, page: Grey, language: str, x_height: float) -> PageReading:
         """The lines of a page. A line alone on a large white page is not found by the detector at
         any size: so the written parts are looked at one by one.
         """
-        lines: list[list[Word]] = []
+        lines: list[list[OcrWord]] = []
         for rows, columns in find_bands(page, x_height):
             words = self._find_words(page[rows, columns], x_height)
             lines += [_shift(line, columns.start, rows.start) for line in words]
-        return Reading(_arrange(lines))
+        return PageReading(_arrange(lines))
 
-    def _find_words(self, page: Grey, x_height: float) -> list[list[Word]]:
+    def _find_words(self, page: Grey, x_height: float) -> list[list[OcrWord]]:
         import cv2
 
         scale = min(1.0, _DETECTED_X_HEIGHT / x_height) if x_height else 1.0
@@ -143,38 +143,38 @@ def _drop_subnormals(model: bytes) -> bytes:
 
 def _words(
     corners: Sequence[Sequence[float]], text: str, score: float, parts: Sequence[Any]
-) -> list[Word]:
+) -> list[OcrWord]:
     """The words of a line; the package's parts may be single characters of a word."""
-    words: list[Word] = []
+    words: list[OcrWord] = []
     left = list(parts or ())
     for word in text.split():
         mine: list[Any] = []
         while left and len("".join(part[0] for part in mine)) < len(word):
             mine.append(left.pop(0))
         if "".join(part[0] for part in mine) != word:
-            return [Word(text, box(corners), score)]
+            return [OcrWord(text, box(corners), score)]
         sure = sum(part[1] * len(part[0]) for part in mine) / len(word)
         first, last = mine[0][2], mine[-1][2]
-        words.append(Word(word, box((first[0], last[1], last[2], first[3])), float(sure)))
+        words.append(OcrWord(word, box((first[0], last[1], last[2], first[3])), float(sure)))
     return words
 
 
-def _shift(words: Sequence[Word], left: float, top: float) -> list[Word]:
+def _shift(words: Sequence[OcrWord], left: float, top: float) -> list[OcrWord]:
     return [replace(word, box=box([(x + left, y + top) for x, y in word.box])) for word in words]
 
 
-def _arrange(lines: Sequence[Sequence[Word]]) -> tuple[Line, ...]:
+def _arrange(lines: Sequence[Sequence[OcrWord]]) -> tuple[OcrLine, ...]:
     """Lines in reading order; what stands beside each other in a row is one line."""
     places = [_place(words, number) for number, words in enumerate(lines) if words]
     return tuple(
         join_words([word for place in row for word in lines[place.number]], block)
-        for block, rows in enumerate(order.blocks(places))
+        for block, rows in enumerate(order.order_blocks(places))
         for row in rows
     )
 
 
-def _place(words: Sequence[Word], number: int) -> order.Place:
+def _place(words: Sequence[OcrWord], number: int) -> order.PlacedBox:
     corners: list[Box] = [words[0].box, words[-1].box]
     across = [point[0] for one in corners for point in one]
     down = [point[1] for one in corners for point in one]
-    return order.Place(min(across), min(down), max(across), max(down), number)
+    return order.PlacedBox(min(across), min(down), max(across), max(down), number)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.documents.ocr.engine import Sheet
-from anyrig.documents.ocr.page import ReadPage, from_bytes
+from anyrig.documents.ocr.engine import PagePicture
+from anyrig.documents.ocr.page import ReadPage, page_from_bytes
 from anyrig.documents.reading import PageImage, ReadPicture
 from anyrig.storage.keys import CacheKey
 from anyrig.work.outcome import ItemFailure, RunReport
@@ -24,7 +24,7 @@ from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 
 if TYPE_CHECKING:
-    from anyrig.documents.ocr.choose import Chosen
+    from anyrig.documents.ocr.choose import OcrChoice
     from anyrig.placement import PlacementPlan
     from anyrig.storage.cache import Cache
 
@@ -34,7 +34,7 @@ _METHOD = 2
 
 
 @dataclass(frozen=True)
-class Found:
+class PageResult:
     """What came of one picture: a page, or why there is none."""
 
     page: ReadPage | None
@@ -43,7 +43,7 @@ class Found:
     """Whether an earlier run had read it."""
 
 
-class _Asked(NamedTuple):
+class _OpenPicture(NamedTuple):
     """A picture on its way."""
 
     key: str
@@ -51,12 +51,12 @@ class _Asked(NamedTuple):
     kept: ReadPage | None
 
 
-class Pages:
+class OcrReader:
     """An engine of OCR on every device that was placed."""
 
     def __init__(
         self,
-        chosen: Chosen,
+        chosen: OcrChoice,
         *,
         placed: Callable[[], PlacementPlan] | PlacementPlan,
         environment: Mapping[str, str],
@@ -78,7 +78,7 @@ class Pages:
         self._pool: WorkerPool | None = None
         self._look_ahead = 4
 
-    def __enter__(self) -> Pages:
+    def __enter__(self) -> OcrReader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -106,45 +106,45 @@ class Pages:
 
     def pages(
         self, pictures: Iterable[bytes], *, report: RunReport | None = None
-    ) -> Iterator[Found]:
+    ) -> Iterator[PageResult]:
         """What came of each picture, in order; pages are kept as they come."""
         waiting = iter(pictures)
         for data in waiting:
             key = self._key(data)
-            kept = self._kept(key)
+            kept = self._get_cached(key)
             if kept is None:
                 yield from self._read(chain([data], waiting), report)
                 return
-            yield Found(kept, kept=True)
+            yield PageResult(kept, kept=True)
 
-    def _read(self, pictures: Iterable[bytes], report: RunReport | None) -> Iterator[Found]:
+    def _read(self, pictures: Iterable[bytes], report: RunReport | None) -> Iterator[PageResult]:
         """The same, through the pool; pages that are kept already pass it by."""
-        told: deque[_Asked] = deque()
+        told: deque[_OpenPicture] = deque()
 
-        def sheets() -> Iterator[Sheet]:
+        def sheets() -> Iterator[PagePicture]:
             for data in pictures:
                 key = self._key(data)
-                kept = self._kept(key)
-                told.append(_Asked(key, _source_of(data), kept))
+                kept = self._get_cached(key)
+                told.append(_OpenPicture(key, _source_of(data), kept))
                 if kept is None:
-                    yield Sheet(bytes(data), self._language)
+                    yield PagePicture(bytes(data), self._language)
 
-        pool = self._started()
+        pool = self._open_pool()
         for outcome in pool.run(
             sheets(), cost=lambda _: 1.0, look_ahead=self._look_ahead, report=report
         ):
-            yield from self._passed(told)
+            yield from self._take_cached(told)
             asked = told.popleft()
             if outcome.result is not None:
-                self._keep(asked, outcome.result)
-            yield Found(outcome.result, outcome.failure)
-        yield from self._passed(told)
+                self._cache(asked, outcome.result)
+            yield PageResult(outcome.result, outcome.failure)
+        yield from self._take_cached(told)
 
-    def _passed(self, told: deque[_Asked]) -> Iterator[Found]:
+    def _take_cached(self, told: deque[_OpenPicture]) -> Iterator[PageResult]:
         while told and told[0].kept is not None:
-            yield Found(told.popleft().kept, kept=True)
+            yield PageResult(told.popleft().kept, kept=True)
 
-    def _started(self) -> WorkerPool:
+    def _open_pool(self) -> WorkerPool:
         if self._pool is None:
             placed = self._placed() if callable(self._placed) else self._placed
             workers = sum(one.workers for one in placed.placements)
@@ -168,16 +168,16 @@ class Pages:
             options={"language": self._language, "source": _source_of(data), "method": _METHOD},
         ).digest  # fmt: skip
 
-    def _kept(self, key: str) -> ReadPage | None:
+    def _get_cached(self, key: str) -> ReadPage | None:
         found = self._store.get(key) if self._store is not None else None
         if found is None:
             return None
         try:
-            return from_bytes(found.data)
+            return page_from_bytes(found.data)
         except (ValueError, KeyError, TypeError):
             return None  # of an older form: it is read again and takes its place
 
-    def _keep(self, asked: _Asked, page: ReadPage) -> None:
+    def _cache(self, asked: _OpenPicture, page: ReadPage) -> None:
         if self._store is not None:
             metadata = {"engine": page.engine, "source": asked.source}
             self._store.replace(asked.key, page.to_bytes(), kind=KIND, metadata=metadata)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anyrig.documents.ocr.engine import PageEngine, Reading, Sheet
-from anyrig.documents.ocr.page import Box, Line, ReadPage, Word, join_words
+from anyrig.documents.ocr.engine import PageEngine, PagePicture, PageReading
+from anyrig.documents.ocr.page import Box, OcrLine, OcrWord, ReadPage, join_words
 from anyrig.errors import Message, MissingPackageError, OptionRef, WorkError
 from anyrig.install import format_install
 
@@ -52,7 +52,7 @@ _MAX_PIXELS = 40_000_000
 
 
 @dataclass(frozen=True)
-class Program:
+class TesseractProgram:
     """Where Tesseract is and what it can read."""
 
     binary: str
@@ -77,11 +77,13 @@ class Program:
         return {**variables, "TESSDATA_PREFIX": data} if data else variables
 
 
-def find_programs(environment: Mapping[str, str], more_data: Path | None = None) -> list[Program]:
+def find_programs(
+    environment: Mapping[str, str], more_data: Path | None = None
+) -> list[TesseractProgram]:
     """Every Tesseract on this machine, the system's own first; each with the data in a folder of
     ours.
     """
-    found: list[Program] = []
+    found: list[TesseractProgram] = []
     packaged = _find_packaged()
     own = shutil.which("tesseract", path=environment.get("PATH"))
     if own and not (packaged and _is_script(own)):
@@ -101,7 +103,7 @@ def find_programs(environment: Mapping[str, str], more_data: Path | None = None)
 
 def find_program(
     environment: Mapping[str, str], language: str = "", more_data: Path | None = None
-) -> Program:
+) -> TesseractProgram:
     """The Tesseract that reads a language, or the first.
 
     MissingPackageError where there is none.
@@ -112,7 +114,7 @@ def find_program(
     return next((one for one in every if one.reads(language)), every[0])
 
 
-def describe_missing(language: str, program: Program) -> str:
+def describe_missing(language: str, program: TesseractProgram) -> str:
     """What to say of a language whose data are not there."""
     code = CODES.get(language, language)
     have = ", ".join(program.languages) or "none"
@@ -146,7 +148,7 @@ def _is_script(path: str) -> bool:
         return file.read(2) == b"#!"
 
 
-def _ask(binary: str, data: str) -> list[Program]:
+def _ask(binary: str, data: str) -> list[TesseractProgram]:
     """What a program says of itself; nothing where it does not run."""
     variables = {**os.environ, **({"TESSDATA_PREFIX": data} if data else {})}
     try:
@@ -161,7 +163,7 @@ def _ask(binary: str, data: str) -> list[Program]:
         return []
     version = (about.split() + ["", "?"])[1]
     languages = tuple(line.strip() for line in listed.splitlines()[1:] if line.strip())
-    return [Program(binary, data, version, languages)]
+    return [TesseractProgram(binary, data, version, languages)]
 
 
 class Tesseract(PageEngine):
@@ -170,7 +172,12 @@ class Tesseract(PageEngine):
     name = "tesseract"
 
     def __init__(
-        self, placement: Placement, *, program: Program, language: str = "", use_rapid: bool = False
+        self,
+        placement: Placement,
+        *,
+        program: TesseractProgram,
+        language: str = "",
+        use_rapid: bool = False,
     ) -> None:
         """Nothing is loaded: the program loads itself for each page.
 
@@ -186,13 +193,13 @@ class Tesseract(PageEngine):
         self._use_rapid = use_rapid
         self._rapid: PageEngine | None = None
 
-    def read(self, sheet: Sheet) -> ReadPage:
+    def read(self, sheet: PagePicture) -> ReadPage:
         return super().read(sheet._replace(language=sheet.language or self._language))
 
     def sample_language(self, language: str) -> str:
         return language or "en"
 
-    def engine_for(self, sample: Reading, language: str) -> PageEngine:
+    def engine_for(self, sample: PageReading, language: str) -> PageEngine:
         if not self._use_rapid:
             return self
         is_legible = sample.confidence >= _LEGIBLE and sample.num_letters > 0
@@ -204,7 +211,7 @@ class Tesseract(PageEngine):
             self._rapid = Rapid(self._placement)
         return self._rapid
 
-    def recognize(self, page: Grey, language: str, x_height: float) -> Reading:
+    def recognize(self, page: Grey, language: str, x_height: float) -> PageReading:
         """The lines of a page; small print is read from a larger picture."""
         import cv2
 
@@ -216,7 +223,7 @@ class Tesseract(PageEngine):
             return self._run_program(np.asarray(large, np.uint8), language, scale)
         return self._run_program(page, language)
 
-    def _run_program(self, page: Grey, language: str, scale: float = 1.0) -> Reading:
+    def _run_program(self, page: Grey, language: str, scale: float = 1.0) -> PageReading:
         height, width = page.shape
         code = CODES.get(language, language)
         if code not in self._program.languages:
@@ -245,9 +252,9 @@ class Tesseract(PageEngine):
         return _parse_table(done.stdout.decode("utf-8", "replace"), scale)
 
 
-def _parse_table(table: str, scale: float) -> Reading:
+def _parse_table(table: str, scale: float) -> PageReading:
     """The lines of Tesseract's table of words."""
-    rows: dict[tuple[str, ...], list[Word]] = {}
+    rows: dict[tuple[str, ...], list[OcrWord]] = {}
     blocks: dict[tuple[str, ...], int] = {}
     for row in table.splitlines()[1:]:
         cells = row.split("\t")
@@ -255,13 +262,13 @@ def _parse_table(table: str, scale: float) -> Reading:
             continue
         left, top, wide, high = (int(cell) / scale for cell in cells[6:10])
         sure = max(0.0, float(cells[10])) / 100
-        word = Word(cells[11], _make_box(left, top, left + wide, top + high), sure)
+        word = OcrWord(cells[11], _make_box(left, top, left + wide, top + high), sure)
         rows.setdefault(tuple(cells[1:5]), []).append(word)
         blocks.setdefault(tuple(cells[1:4]), len(blocks))
-    return Reading(tuple(_make_line(words, blocks[where[:3]]) for where, words in rows.items()))
+    return PageReading(tuple(_make_line(words, blocks[where[:3]]) for where, words in rows.items()))
 
 
-def _make_line(words: Sequence[Word], block: int) -> Line:
+def _make_line(words: Sequence[OcrWord], block: int) -> OcrLine:
     """A line, as high as its highest word."""
     top = min(word.box[0][1] for word in words)
     bottom = max(word.box[3][1] for word in words)

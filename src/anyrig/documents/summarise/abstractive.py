@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.model_folder import read_config
 from anyrig.documents.summarise.extract import split_sentences
-from anyrig.documents.summarise.seq2seq import Piece, open_tokenizer
+from anyrig.documents.summarise.seq2seq import SummaryWindow, open_tokenizer
 from anyrig.errors import (
     MORE_DETAILS,
     InvalidInputError,
@@ -93,7 +93,7 @@ class Seq2SeqModel:
 
 
 @dataclass(frozen=True)
-class Part:
+class WindowSummary:
     """A stretch of the text, and what was written of it."""
 
     start: int
@@ -103,11 +103,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenSummary:
     """A summary by a model."""
 
     text: str
-    parts: tuple[Part, ...]
+    parts: tuple[WindowSummary, ...]
     """The summaries of the windows, in order; one where the text fits into one."""
     rounds: int
     num_words: int
@@ -169,7 +169,7 @@ class AbstractiveSummarizer:
         words: int = WORDS,
         language: str = "",
         on_progress: Report | None = None,
-    ) -> Written:
+    ) -> WrittenSummary:
         """A file in about so many words.
 
         Args:
@@ -185,7 +185,7 @@ class AbstractiveSummarizer:
         wanted = max(8, round(words * _TOKENS_A_WORD))
         texts = self._write([text[a:b] for a, b in windows], wanted, on_progress)
         parts = tuple(
-            Part(start, end, document.page_at(start), one)
+            WindowSummary(start, end, document.page_at(start), one)
             for (start, end), one in zip(windows, texts, strict=True)
         )
         joined, rounds = " ".join(texts), 1
@@ -195,7 +195,7 @@ class AbstractiveSummarizer:
             ]
             texts = self._write(pieces, wanted, on_progress)
             joined, rounds = " ".join(texts), rounds + 1
-        return Written(
+        return WrittenSummary(
             joined, parts, rounds, languages.num_words(text), spoken,
             f"written by {self.model.name}",
         )  # fmt: skip
@@ -235,10 +235,10 @@ class AbstractiveSummarizer:
                 on_progress(len(found), len(pieces))
         return found
 
-    def _piece(self, text: str, wanted: int) -> Piece:
+    def _piece(self, text: str, wanted: int) -> SummaryWindow:
         size = self._count(text)
         most = max(4, min(wanted, round(_SHRINK * size))) if size > 20 else max(4, size)
-        return Piece(text, size, min(most // 3, 30), most)
+        return SummaryWindow(text, size, min(most // 3, 30), most)
 
 
 def _make_counter(folder: Path) -> tuple[Callable[[str], int], int]:

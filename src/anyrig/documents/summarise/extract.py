@@ -95,7 +95,7 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Taken:
+class SummarySentence:
     """A sentence of the summary."""
 
     text: str
@@ -114,7 +114,7 @@ class Taken:
 class Summary:
     """A text in a few of its sentences."""
 
-    taken: tuple[Taken, ...]
+    taken: tuple[SummarySentence, ...]
     """In the order of the text."""
     num_sentences: int
     """Of the whole text."""
@@ -153,7 +153,7 @@ def extract(
     best = max(summary.values(), default=1.0) or 1.0
     return Summary(
         tuple(
-            Taken(" ".join(text[slice(*spans[n])].split()), *spans[n],
+            SummarySentence(" ".join(text[slice(*spans[n])].split()), *spans[n],
                   document.page_at(spans[n][0]), n + 1, round(summary[n] / best, 4))
             for n in order
         ),

@@ -8,14 +8,14 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from anyrig.documents.reading import Unread, textless
+from anyrig.documents.reading import Unread, build_textless_error
 from anyrig.documents.summarise.extract import Length, Summary, extract
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
-    from anyrig.documents.summarise.abstractive import AbstractiveSummarizer, Written
+    from anyrig.documents.summarise.abstractive import AbstractiveSummarizer, WrittenSummary
     from anyrig.text.document import Chapter, Document
     from anyrig.text.formats.limits import Limits
 
@@ -31,7 +31,7 @@ class ChapterSummary:
 
     title: str
     """Of the chapter; empty for a whole file."""
-    summary: Summary | Written
+    summary: Summary | WrittenSummary
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ def _summarise(
     vectors: Callable[[], Vectors] | None,
     summarizer: Callable[[], AbstractiveSummarizer] | None,
     on_progress: Report,
-) -> Summary | Written:
+) -> Summary | WrittenSummary:
     if not any(map(str.isalnum, part.text)):
-        raise textless(part)
+        raise build_textless_error(part)
     if summarizer is None:
         made = vectors() if vectors is not None else None
         step = partial(on_progress, one_line(part.path.name, 80))

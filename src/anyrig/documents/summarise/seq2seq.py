@@ -22,7 +22,7 @@ _MOST_ITEMS = 16
 _REPEATS = 3  # no three words twice: beams love to say a thing again
 
 
-class Piece(NamedTuple):
+class SummaryWindow(NamedTuple):
     """A stretch of a text, cut so that the model takes it whole."""
 
     text: str
@@ -69,7 +69,7 @@ class Seq2Seq(BaseEngine):
         self._tokenizer = open_tokenizer(folder)
         self._model = _load(folder, placement.precision).to(self._device).eval()
 
-    def run(self, batch: Sequence[Piece]) -> list[str]:
+    def run(self, batch: Sequence[SummaryWindow]) -> list[str]:
         """A summary of each; how much may be written is each one's own, whatever its company."""
         found = [""] * len(batch)
         for limits in dict.fromkeys((piece.least, piece.most) for piece in batch):

@@ -145,7 +145,7 @@ _VAT_LABEL = build_label(
 )
 
 
-class _Shape(NamedTuple):
+class _TaxForm(NamedTuple):
     """A tax number that its form gives away."""
 
     scheme: str
@@ -157,7 +157,7 @@ class _Shape(NamedTuple):
     """Whether there are check digits: a rule of which numbers are issued proves nothing."""
 
 
-class _Labelled(NamedTuple):
+class _LabelledTaxForm(NamedTuple):
     """A tax number of plain digits, which needs its label."""
 
     scheme: str
@@ -175,45 +175,47 @@ _ES_LABEL = build_label(
     r"d\.?n\.?i\.?|n\.?i\.?f\.?|n\.?i\.?e\.?|c\.?i\.?f\.?|documento|identidad|fiscal"
 )
 _SHAPES = (
-    _Shape("es-nif", _shape(r"(?:[0-9]{8}|[0-9]{1,2}\.[0-9]{3}\.[0-9]{3})[ -]?[A-HJ-NP-TV-Z]"),
+    _TaxForm("es-nif", _shape(r"(?:[0-9]{8}|[0-9]{1,2}\.[0-9]{3}\.[0-9]{3})[ -]?[A-HJ-NP-TV-Z]"),
            "es.dni", _ES_LABEL),
-    _Shape("es-nie", _shape(r"[XYZKLM][ -]?[0-9]{7}[ -]?[A-HJ-NP-TV-Z]"), "es.nif", _ES_LABEL),
-    _Shape("es-cif", _shape(r"[ABCDEFGHJNPQRSUVW][ -]?[0-9]{7}[ -]?[0-9A-J]"
+    _TaxForm("es-nie", _shape(r"[XYZKLM][ -]?[0-9]{7}[ -]?[A-HJ-NP-TV-Z]"), "es.nif", _ES_LABEL),
+    _TaxForm("es-cif", _shape(r"[ABCDEFGHJNPQRSUVW][ -]?[0-9]{7}[ -]?[0-9A-J]"
                             r"|[ABCDEFGHJNPQRSUVW]-?[0-9]{2}\.[0-9]{3}\.[0-9]{2}[0-9A-J]"),
            "es.cif", _ES_LABEL),
-    _Shape("fr-nir", _shape(r"[12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]|[2-9][0-9]) ?(?:[0-9]{2}|2[AB]) ?"
+    _TaxForm("fr-nir", _shape(r"[12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]|[2-9][0-9]) ?(?:[0-9]{2}|2[AB]) ?"
                             r"[0-9]{3} ?[0-9]{3}[ /-]?[0-9]{2}"),
            "fr.nir", build_label(r"nir|securite sociale|secu|insee|ss|assure")),
-    _Shape("us-ssn", _shape(r"[0-9]{3}-[0-9]{2}-[0-9]{4}"), "us.ssn",
+    _TaxForm("us-ssn", _shape(r"[0-9]{3}-[0-9]{2}-[0-9]{4}"), "us.ssn",
            build_label(r"ssn|social security"), has_check=False),
-    _Shape("gb-nino", _shape(r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?"
+    _TaxForm("gb-nino", _shape(r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?"
                              r"(?:[0-9]{2} ?){3}[A-D]"),
            "", build_label(r"nino|ni|national insurance"), has_check=False),
-    _Shape("it-cf", _shape(r"[A-Z]{6}[0-9]{2}[ABCDEHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z]"),
+    _TaxForm("it-cf", _shape(r"[A-Z]{6}[0-9]{2}[ABCDEHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z]"),
            "it.codicefiscale", build_label(r"codice fiscale|c\.?f\.?")),
-    _Shape("br-cpf", _shape(r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}"), "br.cpf",
+    _TaxForm("br-cpf", _shape(r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}"), "br.cpf",
            build_label(r"cpf")),
-    _Shape("br-cnpj", _shape(r"[0-9]{2}\.[0-9]{3}\.[0-9]{3}/[0-9]{4}-[0-9]{2}"), "br.cnpj",
+    _TaxForm("br-cnpj", _shape(r"[0-9]{2}\.[0-9]{3}\.[0-9]{3}/[0-9]{4}-[0-9]{2}"), "br.cnpj",
            build_label(r"cnpj")),
 )  # fmt: skip
 _LABELLED = (
-    _Labelled("fr-siret", r"siret", "[0-9]{14}", "fr.siret"),
-    _Labelled("fr-siren", r"siren|rcs(?: [a-z-]{1,20}){0,3}", "[0-9]{9}", "fr.siren"),
-    _Labelled("fr-spi", r"numero fiscal|spi|identifiant fiscal", "[0-3][0-9]{12}", "fr.nif"),
-    _Labelled("us-ein", r"f?ein|employer identification|tax(?:payer)? id(?:entification)?|tin",
-              "[0-9]{9}", "us.ein", has_check=False),
-    _Labelled("us-ssn", r"ssn|social security", "[0-9]{9}", "us.ssn", has_check=False),
-    _Labelled("gb-utr", r"utr|(?:unique )?taxpayer reference", "[0-9]{10}", "gb.utr"),
-    _Labelled("gb-vat", r"vat(?: reg(?:istration)?)?", "[0-9]{9}", "gb.vat"),
-    _Labelled("it-iva", r"p(?:artita|\.)? ?iva", "[0-9]{11}", "it.iva"),
-    _Labelled("de-steuer-id", r"steuer-?id(?:entifikations)?(?:nummer|nr\.?)?|idnr\.?",
+    _LabelledTaxForm("fr-siret", r"siret", "[0-9]{14}", "fr.siret"),
+    _LabelledTaxForm("fr-siren", r"siren|rcs(?: [a-z-]{1,20}){0,3}", "[0-9]{9}", "fr.siren"),
+    _LabelledTaxForm("fr-spi", r"numero fiscal|spi|identifiant fiscal", "[0-3][0-9]{12}",
+                     "fr.nif"),
+    _LabelledTaxForm("us-ein",
+                     r"f?ein|employer identification|tax(?:payer)? id(?:entification)?|tin",
+                     "[0-9]{9}", "us.ein", has_check=False),
+    _LabelledTaxForm("us-ssn", r"ssn|social security", "[0-9]{9}", "us.ssn", has_check=False),
+    _LabelledTaxForm("gb-utr", r"utr|(?:unique )?taxpayer reference", "[0-9]{10}", "gb.utr"),
+    _LabelledTaxForm("gb-vat", r"vat(?: reg(?:istration)?)?", "[0-9]{9}", "gb.vat"),
+    _LabelledTaxForm("it-iva", r"p(?:artita|\.)? ?iva", "[0-9]{11}", "it.iva"),
+    _LabelledTaxForm("de-steuer-id", r"steuer-?id(?:entifikations)?(?:nummer|nr\.?)?|idnr\.?",
               "[0-9]{11}", "de.idnr"),
-    _Labelled("pt-nif", r"nif|nipc|contribuinte|n\.?i\.?f\.?", "[0-9]{9}", "pt.nif"),
-    _Labelled("be-number", r"numero d'entreprise|ondernemingsnummer|btw|bce|kbo", "[01][0-9]{9}",
-              "be.vat"),
-    _Labelled("pl-nip", r"nip", "[0-9]{10}", "pl.nip"),
-    _Labelled("br-cpf", r"cpf", "[0-9]{11}", "br.cpf"),
-    _Labelled("ar-cuit", r"cui[tl]", "[0-9]{11}", "ar.cuit"),
+    _LabelledTaxForm("pt-nif", r"nif|nipc|contribuinte|n\.?i\.?f\.?", "[0-9]{9}", "pt.nif"),
+    _LabelledTaxForm("be-number", r"numero d'entreprise|ondernemingsnummer|btw|bce|kbo",
+                     "[01][0-9]{9}", "be.vat"),
+    _LabelledTaxForm("pl-nip", r"nip", "[0-9]{10}", "pl.nip"),
+    _LabelledTaxForm("br-cpf", r"cpf", "[0-9]{11}", "br.cpf"),
+    _LabelledTaxForm("ar-cuit", r"cui[tl]", "[0-9]{11}", "ar.cuit"),
 )  # fmt: skip
 _TAX_ANCHOR = re.compile(r"(?:[0-9][ ./-]{0,2}){3}")
 _TAX_DIGITS = re.compile(r"[0-9](?:[ .-]?[0-9]){8,13}(?![0-9A-Za-z])")
