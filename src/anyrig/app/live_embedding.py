@@ -55,7 +55,7 @@ _WRITTEN_BLOCKS = 64
 """Blocks that are written to the cache at once."""
 
 
-class EmbeddingModel:
+class ServedEmbeddingModel:
     """A model that clients may name, and its tokenizer."""
 
     def __init__(self, model: EmbeddingModel) -> None:
@@ -309,7 +309,7 @@ class LiveEmbedding:
         self._rig = rig
         self._options = {name: one for name, one in (options or {}).items() if name in known}
         self._lock = threading.Lock()
-        self._models: dict[str, EmbeddingModel] = {}
+        self._models: dict[str, ServedEmbeddingModel] = {}
         """Those that were found, by the names they were asked for."""
 
     # -- which model -------------------------------------------------------------------------------
@@ -319,19 +319,19 @@ class LiveEmbedding:
         name = self._rig.settings.documents.model
         return name if name not in ("", "auto") else _DEFAULT_MODEL
 
-    def list_models(self) -> list[EmbeddingModel]:
+    def list_models(self) -> list[ServedEmbeddingModel]:
         """Those that clients may name, the default first."""
-        found: dict[str, EmbeddingModel] = {}
+        found: dict[str, ServedEmbeddingModel] = {}
         for name in (self.default_name, *self._list_names()):
             with suppress(AnyrigError):  # its files are damaged
                 one = self.find_model(name)
                 found.setdefault(one.name, one)
         return list(found.values())
 
-    def is_default(self, model: EmbeddingModel) -> bool:
+    def is_default(self, model: ServedEmbeddingModel) -> bool:
         return self._models.get(self.default_name) is model
 
-    def find_model(self, name: str = "") -> EmbeddingModel:
+    def find_model(self, name: str = "") -> ServedEmbeddingModel:
         """The model of a name; the default one for OpenAI's names, unless a model is called so."""
         if name in ("", "auto") or self._is_openai(name):
             name = self.default_name
@@ -348,21 +348,25 @@ class LiveEmbedding:
     def _is_openai(self, name: str) -> bool:
         return name.startswith(OPENAI_PREFIX) and name not in self._list_names()
 
-    def _look_up(self, name: str) -> EmbeddingModel:
+    def _look_up(self, name: str) -> ServedEmbeddingModel:
         from anyrig.documents.model import find, in_folder
 
         models = self._rig.folders.models
         names = self._list_names()
         if name == self.default_name and name not in names:
-            return EmbeddingModel(find(name, models=models))  # not of a client: of the settings
+            return ServedEmbeddingModel(
+                find(name, models=models)
+            )  # not of a client: of the settings
         if name not in names and find_cached_repository(name) is not None:
-            return EmbeddingModel(find(name, models=models))
+            return ServedEmbeddingModel(find(name, models=models))
         if name not in names:
             raise ModelNotFoundError(
                 f"unknown embedding model {name[:200]!r}", hint=f"Models: {', '.join(names)}."
             )
         folder = names[name]
-        return EmbeddingModel(in_folder(folder, name=name) if folder else find(name, models=models))
+        return ServedEmbeddingModel(
+            in_folder(folder, name=name) if folder else find(name, models=models)
+        )
 
     def _list_names(self) -> dict[str, Path | None]:
         """Every name that a client may use, with the folder of the model if it has one."""

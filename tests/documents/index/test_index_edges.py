@@ -251,7 +251,7 @@ def test_a_large_picture_does_not_spoil_the_time_left() -> None:
         clock.s += 0.3
         counter.read(stamp, 2)
         counter.num_embedded += 2
-        counter.written(stamp)
+        counter.add_written(stamp)
         reports.append(counter.now)
     guessed = [(one.left_s, clock.s - one.wall_s) for one in reports if one.left_s is not None]
     assert len(guessed) > 20

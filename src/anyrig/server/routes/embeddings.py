@@ -18,7 +18,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import current_client
-from anyrig.app.live_embedding import OPENAI_PREFIX, EmbeddingModel
+from anyrig.app.live_embedding import OPENAI_PREFIX, ServedEmbeddingModel
 from anyrig.errors import InvalidInputError, LimitExceededError, WorkError
 from anyrig.server.errors import (
     Problem,
@@ -185,7 +185,7 @@ def _start(server: ServerState, body: EmbeddingsRequest, client: str) -> _Starte
 
 
 def _read_texts(
-    server: ServerState, body: EmbeddingsRequest, model: EmbeddingModel
+    server: ServerState, body: EmbeddingsRequest, model: ServedEmbeddingModel
 ) -> tuple[list[str], int]:
     """The texts, and how many tokens they have."""
     limits = server.settings
