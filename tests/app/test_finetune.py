@@ -19,9 +19,8 @@ from anyrig.app.finetune import (
     tune_embedding,
 )
 from anyrig.app.training_tasks import TASKS, build, split_pairs
-from anyrig.documents.classify.examples import list_examples
 from anyrig.documents.classify.finetuned import find_classifier as classifier_in
-from anyrig.documents.classify.pipeline import classify_with_model
+from anyrig.documents.classify.pipeline import classify_with_model, list_examples
 from anyrig.documents.model import EmbeddingModel, find, in_folder
 from anyrig.documents.pairs import read_pairs
 from anyrig.documents.reading import TextSource, read_all

@@ -41,10 +41,10 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
+    from anyrig.documents.classify.figures import Kind
     from anyrig.documents.classify.finetuned import FineTuned
     from anyrig.documents.classify.head import ClassifierInfo
     from anyrig.documents.classify.pipeline import Classification
-    from anyrig.documents.classify.probability import Kind
     from anyrig.documents.protocol import Vectors
     from anyrig.documents.reading import TextSource, Unread
     from anyrig.text.document import Document
@@ -391,7 +391,7 @@ def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEven
 
 
 def load_examples(path: Path) -> Manifest:
-    from anyrig.documents.classify.examples import list_examples
+    from anyrig.documents.classify.pipeline import list_examples
 
     if not path.exists():
         raise InvalidInputError(f"no such file or folder: {path}", hint=_EXAMPLES_HINT)

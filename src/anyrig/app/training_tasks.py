@@ -20,8 +20,8 @@ from anyrig.storage.weights import find_cached_repository
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
+    from anyrig.documents.classify.figures import Kind
     from anyrig.documents.classify.pipeline import Read
-    from anyrig.documents.classify.probability import Kind
     from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.pairs import PairFile
     from anyrig.text.manifest import Manifest, Trouble
@@ -279,7 +279,7 @@ class EmbeddingTable:
 
 
 def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
-    from anyrig.documents.classify.examples import list_examples
+    from anyrig.documents.classify.pipeline import list_examples
     from anyrig.documents.reading import read_all
     from anyrig.training.tasks import config
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.classify.examples import list_examples
 from anyrig.documents.classify.labels import NamedLabel, build_labels, split_labels
+from anyrig.documents.classify.pipeline import list_examples
 from anyrig.errors import InvalidInputError
 from anyrig.text.manifest import parse_labels
 

@@ -12,6 +12,7 @@ import pytest
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discovery import discover
 from anyrig.documents.classify.decide import AnswerOptions, LabelScorer
+from anyrig.documents.classify.figures import Kind
 from anyrig.documents.classify.labels import NamedLabel
 from anyrig.documents.classify.pipeline import (
     Classification,
@@ -20,7 +21,6 @@ from anyrig.documents.classify.pipeline import (
     classify_sources,
     train_on_examples,
 )
-from anyrig.documents.classify.probability import Kind
 from anyrig.documents.classify.zero import ByName
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from anyrig.documents.classify import figures
+from anyrig.documents.classify.figures import Array, Kind
 from anyrig.documents.classify.head import find_reach
-from anyrig.documents.classify.probability import Array, Kind
 from anyrig.documents.classify.train import _Decomposition, fit_ridge, measure_left_out
 
 

@@ -12,11 +12,12 @@ import pypdfium2 as pdfium
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
-from anyrig.documents.ocr import hocr, pdf, tesseract
+from anyrig.documents.ocr import pdf, tesseract
 from anyrig.documents.ocr.engine import PageEngine, PagePicture
 from anyrig.documents.ocr.order import PlacedBox, order_blocks
 from anyrig.documents.ocr.page import OcrLine, OcrWord, ReadPage, box, page_from_bytes
 from anyrig.documents.ocr.picture import decode_picture
+from anyrig.documents.ocr.pipeline import format_hocr
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.errors import InvalidInputError
 from anyrig.placement import Placement
@@ -386,7 +387,7 @@ def test_a_pdf_keeps_its_pages_and_gains_words(tmp_path: Path, turned: int) -> N
 
 
 def test_hocr_holds_every_word_with_its_box() -> None:
-    made = hocr.format_hocr("a <b>", [(1, read_page())])
+    made = format_hocr("a <b>", [(1, read_page())])
     assert "a &lt;b&gt;" in made
     assert made.count("ocrx_word") == len(WORDS) + 1
     assert 'title="bbox 20 100 70 130; x_wconf 90">Señor</span> ' in made

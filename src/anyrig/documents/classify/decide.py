@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
-from anyrig.documents.classify.probability import Array, Kind
+from anyrig.documents.classify.figures import Array, Kind
 from anyrig.documents.embed import document_vectors
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.documents.classify.probability import Kind
+from anyrig.documents.classify.figures import Kind
 from anyrig.documents.model_folder import count_positions, find_onnx_file, read_config
 from anyrig.documents.tokenizer import read_max_tokens
 from anyrig.errors import InvalidInputError, MissingWeightsError
@@ -85,7 +85,7 @@ class SequenceHead:
     def join(self, block: TextBlock, windows: TokenWindows, rows: Matrix) -> list[LabelPrediction]:
         import numpy as np
 
-        from anyrig.documents.classify.probability import probabilities
+        from anyrig.documents.classify.figures import probabilities
 
         each = probabilities(rows.astype(np.float64), self._kind)
         found = []

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anyrig.documents.classify.figures import Figures
-from anyrig.documents.classify.probability import Array, Kind, probabilities
+from anyrig.documents.classify.figures import Array, Figures, Kind, probabilities
 
 _MAX_LOST = 0.1
 """Share of the examples that may be further from their own kind than the line of `find_reach`."""

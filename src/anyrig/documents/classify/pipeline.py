@@ -4,6 +4,13 @@
     for one in classify_sources(sources, ByName(labels, vectors), vectors, read): ...
 
 A text of several passages counts as the mean of their vectors, unless their votes are asked for.
+
+Examples to learn from are a folder of folders, or a manifest (`anyrig.text.manifest`):
+
+    folder/invoice/a.pdf, folder/letter/b.txt      a label is the name of a folder
+    examples.csv, examples.jsonl
+
+A link that leads out of a folder of examples is reported and not followed.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.ordered import iter_rows, run_ordered
 from anyrig.documents.passages import Passage, split_passages
@@ -27,17 +34,19 @@ from anyrig.errors import (
     WorkError,
 )
 from anyrig.text.document import Document
+from anyrig.text.folder import LEADS_OUT, leads_out
 from anyrig.text.language import detect_document
+from anyrig.text.manifest import Example, Manifest, Resolve, Trouble, read_manifest
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import AnswerOptions, LabelAnswer, LabelScorer
+    from anyrig.documents.classify.figures import Array, Kind
     from anyrig.documents.classify.finetuned import FineTuned, LabelPrediction
     from anyrig.documents.classify.head import TrainedHead
-    from anyrig.documents.classify.probability import Array, Kind
     from anyrig.documents.classify.train import Prior
     from anyrig.documents.protocol import Vectors
-    from anyrig.text.manifest import Example, Manifest, Trouble
+    from anyrig.work.outcome import ItemOutcome
     from anyrig.work.pool import WorkerPool
 
 Read = Callable[[Iterable[Path]], Iterator[Document | Unread]]
@@ -119,39 +128,34 @@ def classify_with_model(
         model: what it is.
         pool: workers that have it loaded.
         read: files to their pages.
-        options: how probabilities become an answer; long texts are aloptions read in windows.
+        options: how probabilities become an answer; long texts are always read in windows.
     """
     from anyrig.documents.classify.decide import AnswerOptions
 
-    options = options or AnswerOptions()
-    waiting: deque[tuple[_SplitSource, str]] = deque()
+    chosen = options or AnswerOptions()
 
-    def blocks() -> Iterator[TextBlock]:
-        for source, document in _read_sources(sources, read):
-            piece, text = _take_whole(source, document)
-            waiting.append((piece, text))
-            if piece.error is None:
-                yield TextBlock([text])
+    def expand(
+        opened: tuple[TextSource, Document | AnyrigError],
+    ) -> tuple[tuple[_SplitSource, str], list[TextBlock]]:
+        piece, text = _take_whole(*opened)
+        return (piece, text), [TextBlock([text])] if piece.error is None else []
 
-    for outcome in pool.run(blocks(), cost=estimate_cost):
-        yield from _take_failed(waiting)
-        piece, text = waiting.popleft()
+    def join(kept: tuple[_SplitSource, str], outcomes: list[ItemOutcome[Any]]) -> Classification:
+        piece, text = kept
+        if piece.error is not None:
+            return Classification(piece.source, error=piece.error)
+        (outcome,) = outcomes
         if outcome.result is None:
             problem = outcome.failure.message if outcome.failure else "no answer"
             message = Message("{name}: {problem}", name=piece.source.name, problem=problem)
-            error = WorkError(message, hint=MORE_DETAILS)
-            yield Classification(piece.source, error=error)
-        else:
-            answer = _answer(model, outcome.result[0], text, options)
-            yield Classification(piece.source, answer, warnings=piece.warnings)
-    yield from _take_failed(waiting)
+            return Classification(piece.source, error=WorkError(message, hint=MORE_DETAILS))
+        answer = _answer(model, outcome.result[0], text, chosen)
+        return Classification(piece.source, answer, warnings=piece.warnings)
 
-
-def _take_failed(waiting: deque[tuple[_SplitSource, str]]) -> Iterator[Classification]:
-    """Those in front that gave no text."""
-    while waiting and waiting[0][0].error is not None:
-        piece, _ = waiting.popleft()
-        yield Classification(piece.source, error=piece.error)
+    return run_ordered(
+        _read_sources(sources, read), expand,
+        lambda blocks: pool.run(blocks, cost=estimate_cost), join,
+    )  # fmt: skip
 
 
 def _answer(
@@ -286,7 +290,7 @@ def detect_kind(found: Manifest) -> Kind:
 
 
 def select_examples(found: Manifest, kind: Kind) -> tuple[list[Example], list[Trouble]]:
-    """Examples to learn from in an order that is aloptions the same, and those left out."""
+    """Examples to learn from in an order that is always the same, and those left out."""
     taken, troubles = [], list(found.troubles)
     for one in found.examples:
         if kind == "one" and not one.labels:
@@ -299,8 +303,6 @@ def select_examples(found: Manifest, kind: Kind) -> tuple[list[Example], list[Tr
 
 
 def _trouble(example: Example, said: str) -> Trouble:
-    from anyrig.text.manifest import Trouble
-
     return Trouble(example.place, said)
 
 
@@ -409,3 +411,51 @@ def _take_whole(source: TextSource, document: Document | AnyrigError) -> tuple[_
     if not any(map(str.isalnum, document.text)):
         return _SplitSource(source, [], error=build_textless_error(document)), ""
     return _SplitSource(source, [], document.warnings), document.text
+
+
+# -- examples --------------------------------------------------------------------------------------
+
+_EXAMPLES_HINT = (
+    "A folder of folders, a CSV with the columns text,label or file,label, or JSON lines."
+)
+
+
+def list_examples(path: Path, *, resolve: Resolve | None = None) -> Manifest:
+    """All examples of a folder or a manifest; InvalidInputError where there are none.
+
+    `resolve` says where a file lies that a row of a manifest names.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return read_manifest(path, resolve=resolve)
+    found = Manifest([], [])
+    for one in _list_folder(path):
+        if isinstance(one, Trouble):
+            found.troubles.append(one)
+        else:
+            found.examples.append(one)
+    if not found.examples:
+        why = f": {found.troubles[0].place}: {found.troubles[0].said}" if found.troubles else ""
+        raise InvalidInputError(f"there are no examples in {path}{why}", hint=_EXAMPLES_HINT)
+    return found
+
+
+def _list_folder(folder: Path) -> Iterator[Example | Trouble]:
+    inside = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
+    for place in inside:
+        if not place.is_dir():
+            yield Trouble(place.name, "it is not in a label's folder")
+            continue
+        label = " ".join(place.name.split())
+        empty = True
+        for file in sorted(place.rglob("*")):
+            hidden = any(part.startswith(".") for part in file.relative_to(place).parts)
+            if file.is_file() and not hidden:
+                empty = False
+                linked = place.is_symlink() or file.is_symlink()
+                if linked and leads_out(file, folder):
+                    yield Trouble(str(file.relative_to(folder)), LEADS_OUT)
+                    continue
+                yield Example((label,), str(file.relative_to(folder)), file=file)
+        if empty:
+            yield Trouble(place.name, "the folder is empty")

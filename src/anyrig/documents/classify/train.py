@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from anyrig.documents.classify.figures import Figures, measure_figures
+from anyrig.documents.classify.figures import (
+    Array,
+    Figures,
+    Kind,
+    log_softmax,
+    measure_figures,
+    probabilities,
+    sigmoid,
+    weigh_evenly,
+)
 from anyrig.documents.classify.head import (
     ClassifierInfo,
     HeadWeights,
@@ -22,14 +31,6 @@ from anyrig.documents.classify.head import (
     digest_weights,
     figures_to_json,
     find_reach,
-)
-from anyrig.documents.classify.probability import (
-    Array,
-    Kind,
-    log_softmax,
-    probabilities,
-    sigmoid,
-    weigh_evenly,
 )
 from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.units import pluralize

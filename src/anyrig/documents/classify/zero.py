@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from anyrig.documents.classify.figures import Array, Kind, probabilities
 from anyrig.documents.classify.labels import NamedLabel
-from anyrig.documents.classify.probability import Array, Kind, probabilities
 from anyrig.errors import InvalidInputError, Message, OptionRef
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ctypes
 import io
 import math
+import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.documents.ocr.font import ADVANCE, UNITS, glyphless
 from anyrig.errors import InvalidInputError
 from anyrig.storage.files import open_atomic
 
@@ -147,7 +147,7 @@ class PdfWriter:
         raw.FPDFTextObj_SetTextRenderMode(obj, raw.FPDF_TEXTRENDERMODE_INVISIBLE)
         _, _, (x2, y2), (x3, y3) = corners
         (x0, y0) = corners[0]
-        natural = max(1, letters) * ADVANCE / UNITS
+        natural = max(1, letters) * _ADVANCE / _UNITS
         a, b = (x2 - x3) / natural, (y2 - y3) / natural
         c, d = x0 - x3, y0 - y3
         if not (math.hypot(a, b) > 0 and math.hypot(c, d) > 0):
@@ -161,7 +161,7 @@ class PdfWriter:
         if self._font is None:
             import pypdfium2.raw as raw
 
-            data = glyphless()
+            data = build_font()
             buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
             ids = bytes(65536 * 2)
             places = (ctypes.c_uint8 * len(ids)).from_buffer_copy(ids)
@@ -234,3 +234,115 @@ def write(path: Path, pictures: Iterable[PdfPicture]) -> int:
             count += 1
         document.save(path)
     return count
+
+
+# -- the font --------------------------------------------------------------------------------------
+#
+# A TrueType font for text that is there to be found, not to be seen. Every character has the same
+# glyph, a block half as wide as it is high, so that a viewer that marks a word marks its whole box.
+# What a character means stands beside the font, in a map from its code to Unicode.
+
+_UNITS = 1000
+_ADVANCE = 500
+"""How wide each character is, in thousandths of the size."""
+
+
+def build_font() -> bytes:
+    """The font."""
+    tables = {
+        b"head": _build_head(),
+        b"hhea": struct.pack(
+            ">IhhhHhhhhhhhhhhhH",
+            0x10000,
+            _UNITS,
+            0,
+            0,
+            _ADVANCE,
+            0,
+            0,
+            0,
+            1,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            1,
+        ),
+        b"maxp": struct.pack(">IHHHHHHHHHHHHHH", 0x10000, 2, 4, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0),
+        b"hmtx": struct.pack(">Hhh", _ADVANCE, 0, 0),
+        b"cmap": _build_cmap(),
+        b"loca": struct.pack(">HHH", 0, len(_build_glyph()) // 2, len(_build_glyph()) // 2),
+        b"glyf": _build_glyph(),
+        b"name": _build_name("Glyphless"),
+        b"post": struct.pack(">IIhhIIIII", 0x30000, 0, 0, 0, 1, 0, 0, 0, 0),
+        b"OS/2": _build_os2(),
+    }
+    return _join_tables(dict(sorted(tables.items())))
+
+
+def _build_glyph() -> bytes:
+    """A glyph of four corners."""
+    head = struct.pack(">hhhhhHH", 1, 0, 0, _ADVANCE, _UNITS, 3, 0)
+    across = struct.pack(">hhhh", 0, 0, _ADVANCE, 0)
+    down = struct.pack(">hhhh", 0, _UNITS, 0, -_UNITS)
+    glyph = head + b"\x01" * 4 + across + down
+    return glyph + b"\0" * (-len(glyph) % 4)
+
+
+def _build_head() -> bytes:
+    return struct.pack(
+        ">IIIIHHqqhhhhHHhhh", 0x10000, 0x10000, 0, 0x5F0F3CF5, 0, _UNITS, 0, 0, 0, 0, _ADVANCE,
+        _UNITS, 0, 8, 2, 0, 0,
+    )  # fmt: skip
+
+
+def _build_cmap() -> bytes:
+    """One segment, which every format 4 table must end with, and none before it."""
+    table = struct.pack(">HHHHHHH", 4, 24, 0, 2, 2, 0, 0) + struct.pack(
+        ">HHHhH", 0xFFFF, 0, 0xFFFF, 1, 0
+    )
+    return struct.pack(">HHHHI", 0, 1, 3, 1, 12) + table
+
+
+def _build_name(text: str) -> bytes:
+    encoded = text.encode("utf-16-be")
+    records = b"".join(
+        struct.pack(">HHHHHH", 3, 1, 0x409, number, len(encoded), 0) for number in (1, 4, 6)
+    )
+    return struct.pack(">HHH", 0, 3, 6 + len(records)) + records + encoded
+
+
+def _build_os2() -> bytes:
+    return struct.pack(
+        ">HhHHHhhhhhhhhhhh10sIIII4sHHHhhhHH", 1, _ADVANCE, 400, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, b"\0" * 10, 0, 0, 0, 0, b"none", 0x40, 0, 0xFFFF, _UNITS, 0, 0, _UNITS, 0,
+    ) + struct.pack(">II", 1, 0)  # fmt: skip
+
+
+def _join_tables(tables: dict[bytes, bytes]) -> bytes:
+    """Tables with their directory and checksums."""
+    count = len(tables)
+    power = 1 << (count.bit_length() - 1)
+    out = struct.pack(
+        ">IHHHH", 0x10000, count, power * 16, power.bit_length() - 1, count * 16 - power * 16
+    )
+    at = 12 + 16 * count
+    body = b""
+    for tag, data in tables.items():
+        padded = data + b"\0" * (-len(data) % 4)
+        out += struct.pack(">4sIII", tag, _checksum(padded), at, len(data))
+        at += len(padded)
+        body += padded
+    whole = bytearray(out + body)
+    where = whole.index(tables[b"head"]) + 8
+    rest = (0xB1B0AFBA - _checksum(bytes(whole))) & 0xFFFFFFFF
+    whole[where : where + 4] = struct.pack(">I", rest)
+    return bytes(whole)
+
+
+def _checksum(data: bytes) -> int:
+    words: tuple[int, ...] = struct.unpack(f">{len(data) // 4}I", data)
+    return sum(words) & 0xFFFFFFFF

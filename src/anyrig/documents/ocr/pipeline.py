@@ -10,14 +10,14 @@ large one. A page that cannot be read does not stop the others.
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from anyrig.documents.ocr import hocr
+from anyrig.documents.ordered import run_ordered
 from anyrig.documents.reading import PageImage, digest_file
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError
 from anyrig.storage.files import write_atomic
@@ -30,10 +30,13 @@ from anyrig.text.sandbox import ReaderPool
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr import OcrFormat
-    from anyrig.documents.ocr.page import ReadPage
+    from anyrig.documents.ocr.page import Box, OcrLine, ReadPage
     from anyrig.documents.ocr.run import OcrReader, PageResult
     from anyrig.text.document import Document
     from anyrig.text.page_reader import RenderedPage
+
+    _Step: TypeAlias = "tuple[_OpenFile, RenderedPage] | OcrFile | _OpenFile"
+    """A page of a file, a file that could not be opened, or the end of one."""
 
 _PAGE_BREAK = "\n\n"
 _DPI_BOUNDS = (40.0, 2400.0)
@@ -104,7 +107,7 @@ class OcrFile:
             return json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
         if format == "hocr":
             pages = [(page.number, page.page) for page in self.pages if page.page]
-            return hocr.format_hocr(self.path.name, pages)
+            return format_hocr(self.path.name, pages)
         return self.text
 
     def write(self, path: Path, format: OcrFormat) -> None:
@@ -215,69 +218,55 @@ def parse_pages(text: str, count: int) -> list[int]:
 class _OpenFile:
     path: Path
     document: Document
+    digest: str
     pages: list[FilePage] = field(default_factory=list)
 
 
 def read_files(plan: OcrPlan, reader: OcrReader) -> Iterator[FilePage | OcrFile]:
     """Every page as it is read, and every file once all its pages are."""
-    waiting: deque[tuple[_OpenFile, RenderedPage] | OcrFile | _OpenFile] = deque()
 
-    def draw() -> Iterator[bytes]:
-        with ReaderPool(limits=plan.limits) as pool:
-            for planned in plan.files:
-                if planned.document is None:
-                    waiting.append(OcrFile(planned.path, error=planned.error))
-                    continue
-                file = _OpenFile(planned.path, planned.document)
-                source = digest_file(planned.path) if planned.numbers else ""
-                for drawn in pool.render(
-                    planned.path, planned.numbers, dpi=plan.options.dpi
-                ):  # fmt: skip
-                    waiting.append((file, drawn))
-                    if not drawn.error:
-                        yield PageImage(drawn.data, source)
-                waiting.append(file)
+    def expand(step: _Step) -> tuple[_Step, list[PageImage]]:
+        if isinstance(step, tuple) and not step[1].error:
+            return step, [PageImage(step[1].data, step[0].digest)]
+        return step, []
 
-    for found in reader.pages(draw()):
-        yield from _take_finished(waiting, plan.options)
-        entry = waiting.popleft()
-        assert isinstance(entry, tuple)
-        file, drawn = entry
-        yield _add_page(file, drawn, found, plan.options)
-    yield from _take_finished(waiting, plan.options)
+    def join(step: _Step, results: list[PageResult]) -> FilePage | OcrFile:
+        if isinstance(step, OcrFile):
+            return step
+        if isinstance(step, _OpenFile):
+            return _finish_file(step, plan.options)
+        file, drawn = step
+        page = FilePage(drawn.number, error=drawn.error)
+        if not drawn.error:
+            page = _build_page(file, drawn, results[0], plan.options)
+        file.pages.append(page)
+        return page
+
+    return run_ordered(_draw_pages(plan), expand, reader.pages, join)
 
 
-def _take_finished(
-    waiting: deque[tuple[_OpenFile, RenderedPage] | OcrFile | _OpenFile], options: PageOptions
-) -> Iterator[FilePage | OcrFile]:
-    """What does not wait for the reader: pages that could not be drawn, finished files."""
-    while waiting:
-        first = waiting[0]
-        if isinstance(first, tuple):
-            file, drawn = first
-            if not drawn.error:
-                return
-            page = FilePage(drawn.number, error=drawn.error)
-            file.pages.append(page)
-            yield page
-        elif isinstance(first, _OpenFile):
-            yield _finish_file(first, options)
-        else:
-            yield first
-        waiting.popleft()
+def _draw_pages(plan: OcrPlan) -> Iterator[_Step]:
+    with ReaderPool(limits=plan.limits) as pool:
+        for planned in plan.files:
+            if planned.document is None:
+                yield OcrFile(planned.path, error=planned.error)
+                continue
+            digest = digest_file(planned.path) if planned.numbers else ""
+            file = _OpenFile(planned.path, planned.document, digest)
+            for drawn in pool.render(planned.path, planned.numbers, dpi=plan.options.dpi):
+                yield file, drawn
+            yield file
 
 
-def _add_page(
+def _build_page(
     file: _OpenFile, drawn: RenderedPage, found: PageResult, options: PageOptions
 ) -> FilePage:
     reason = found.failure.message if found.failure else "no answer"
-    page = FilePage(
+    return FilePage(
         drawn.number, found.page, error="" if found.page is not None else reason,
-        cached=found.kept,
+        cached=found.is_cached,
         image=drawn.data if options.keep_images and file.document.format != "pdf" else b"",
     )  # fmt: skip
-    file.pages.append(page)
-    return page
 
 
 def _finish_file(file: _OpenFile, options: PageOptions) -> OcrFile:
@@ -338,3 +327,60 @@ def read_resolution(path: Path, number: int = 1) -> float:
     except (OSError, EOFError, ValueError, TypeError, SyntaxError, Image.DecompressionBombError):
         return _DEFAULT_DPI
     return dpi if _DPI_BOUNDS[0] <= dpi <= _DPI_BOUNDS[1] else _DEFAULT_DPI
+
+
+# -- hOCR ------------------------------------------------------------------------------------------
+
+_HOCR_HEAD = """<!DOCTYPE html>
+<html xmlns="http://www.w3.org/1999/xhtml" lang="{language}">
+<head>
+<meta charset="utf-8"/>
+<title>{title}</title>
+<meta name="ocr-system" content="{engine}"/>
+<meta name="ocr-capabilities" content="ocr_page ocr_carea ocr_line ocrx_word"/>
+</head>
+<body>
+"""
+
+
+def format_hocr(title: str, pages: Iterable[tuple[int, ReadPage]]) -> str:
+    """Numbered pages as one file."""
+    every = list(pages)
+    first = every[0][1] if every else None
+    language = escape(first.language if first else "", quote=True)
+    engine = escape(first.engine if first else "", quote=True)
+    head = _HOCR_HEAD.format(language=language, title=escape(title), engine=engine)
+    body = "".join(line for number, page in every for line in _format_page(number, page))
+    return f"{head}{body}</body>\n</html>\n"
+
+
+def _format_page(number: int, page: ReadPage) -> Iterator[str]:
+    yield (
+        f'<div class="ocr_page" id="page_{number}" '
+        f'title="bbox 0 0 {page.width} {page.height}; ppageno {number - 1}">\n'
+    )
+    block = -1
+    for count, line in enumerate(page.lines, 1):
+        if line.block != block:
+            if block >= 0:
+                yield "</div>\n"
+            block = line.block
+            yield f'<div class="ocr_carea" id="block_{number}_{block + 1}">\n'
+        yield from _format_line(f"{number}_{count}", line)
+    yield "</div>\n</div>\n" if block >= 0 else "</div>\n"
+
+
+def _format_line(name: str, line: OcrLine) -> Iterator[str]:
+    yield f'<span class="ocr_line" id="line_{name}" title="{_format_bounds(line.box)}">'
+    for count, word in enumerate(line.words, 1):
+        title = f"{_format_bounds(word.box)}; x_wconf {round(100 * word.confidence)}"
+        space = " " if count < len(line.words) else ""
+        yield f'<span class="ocrx_word" id="word_{name}_{count}" title="{title}">'
+        yield f"{escape(word.text)}</span>{space}"
+    yield "</span>\n"
+
+
+def _format_bounds(box: Box) -> str:
+    across, down = [point[0] for point in box], [point[1] for point in box]
+    edges = (min(across), min(down), max(across), max(down))
+    return "bbox " + " ".join(str(max(0, round(edge))) for edge in edges)

@@ -9,17 +9,16 @@ It is also what `documents.reading` wants of whoever reads pictures.
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.documents.ocr.engine import PagePicture
 from anyrig.documents.ocr.page import ReadPage, page_from_bytes
+from anyrig.documents.ordered import run_ordered
 from anyrig.documents.reading import PageImage, ReadPicture
 from anyrig.storage.keys import CacheKey
-from anyrig.work.outcome import ItemFailure, RunReport
+from anyrig.work.outcome import ItemFailure, ItemOutcome, RunReport
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 
@@ -39,7 +38,7 @@ class PageResult:
 
     page: ReadPage | None
     failure: ItemFailure | None = None
-    kept: bool = False
+    is_cached: bool = False
     """Whether an earlier run had read it."""
 
 
@@ -48,7 +47,7 @@ class _OpenPicture(NamedTuple):
 
     key: str
     source: str
-    kept: ReadPage | None
+    cached: ReadPage | None
 
 
 class OcrReader:
@@ -107,42 +106,34 @@ class OcrReader:
     def pages(
         self, pictures: Iterable[bytes], *, report: RunReport | None = None
     ) -> Iterator[PageResult]:
-        """What came of each picture, in order; pages are kept as they come."""
-        waiting = iter(pictures)
-        for data in waiting:
-            key = self._key(data)
-            kept = self._get_cached(key)
-            if kept is None:
-                yield from self._read(chain([data], waiting), report)
-                return
-            yield PageResult(kept, kept=True)
+        """What came of each picture, in order; pages are cached as they come."""
+        return run_ordered(
+            pictures, self._look_up, lambda some: self._run(some, report), self._finish
+        )
 
-    def _read(self, pictures: Iterable[bytes], report: RunReport | None) -> Iterator[PageResult]:
-        """The same, through the pool; pages that are kept already pass it by."""
-        told: deque[_OpenPicture] = deque()
+    def _look_up(self, data: bytes) -> tuple[_OpenPicture, list[PagePicture]]:
+        key = self._key(data)
+        cached = self._get_cached(key)
+        picture = [PagePicture(bytes(data), self._language)] if cached is None else []
+        return _OpenPicture(key, _source_of(data), cached), picture
 
-        def sheets() -> Iterator[PagePicture]:
-            for data in pictures:
-                key = self._key(data)
-                kept = self._get_cached(key)
-                told.append(_OpenPicture(key, _source_of(data), kept))
-                if kept is None:
-                    yield PagePicture(bytes(data), self._language)
-
+    def _run(
+        self, pictures: Iterator[PagePicture], report: RunReport | None
+    ) -> Iterator[ItemOutcome[ReadPage]]:
         pool = self._open_pool()
-        for outcome in pool.run(
-            sheets(), cost=lambda _: 1.0, look_ahead=self._look_ahead, report=report
-        ):
-            yield from self._take_cached(told)
-            asked = told.popleft()
-            if outcome.result is not None:
-                self._cache(asked, outcome.result)
-            yield PageResult(outcome.result, outcome.failure)
-        yield from self._take_cached(told)
+        yield from pool.run(
+            pictures, cost=lambda _: 1.0, look_ahead=self._look_ahead, report=report
+        )
 
-    def _take_cached(self, told: deque[_OpenPicture]) -> Iterator[PageResult]:
-        while told and told[0].kept is not None:
-            yield PageResult(told.popleft().kept, kept=True)
+    def _finish(
+        self, opened: _OpenPicture, outcomes: Sequence[ItemOutcome[ReadPage]]
+    ) -> PageResult:
+        if opened.cached is not None:
+            return PageResult(opened.cached, is_cached=True)
+        (outcome,) = outcomes
+        if outcome.result is not None:
+            self._cache(opened, outcome.result)
+        return PageResult(outcome.result, outcome.failure)
 
     def _open_pool(self) -> WorkerPool:
         if self._pool is None:
