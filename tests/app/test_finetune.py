@@ -28,7 +28,7 @@ from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
 from anyrig.events import Event, ProgressEvent
 from anyrig.text.manifest import Manifest
 from anyrig.training.config import TrainConfig
-from anyrig.training.tasks.embedding import Pair, searched
+from anyrig.training.tasks.embedding import Pair, evaluate_retrieval
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 from tests.conftest import ROOT
@@ -196,7 +196,7 @@ def test_the_examples_are_tasks(tables: dict[str, Any], tmp_path: Path) -> None:
     for table in tables.values():
         TrainConfig.from_table(table["train"])
     assert measured(task)["accuracy"] < 0.5
-    assert searched(other)["recall_at_1"] < 0.5
+    assert evaluate_retrieval(other)["recall_at_1"] < 0.5
 
 
 @pytest.mark.parametrize("kind", [["language"], "langauge"])

@@ -37,9 +37,9 @@ def test_other_devices_are_left_as_they_are() -> None:
 
 def test_code_compiled_with_one_kernel_is_not_taken_for_another() -> None:
     config: Any = torch.compiler.config
-    with attending._compiled_apart(("cudnn",)):
+    with attending._separate_compiler_cache(("cudnn",)):
         one = config.cache_key_tag
-    with attending._compiled_apart(("flash",)):
+    with attending._separate_compiler_cache(("flash",)):
         assert config.cache_key_tag != one
     assert config.cache_key_tag == ""
 

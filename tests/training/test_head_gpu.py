@@ -16,7 +16,7 @@ from anyrig.training.checkpoint import Checkpointer, TrainingState
 from anyrig.training.config import CheckpointConfig, LoadingConfig
 from anyrig.training.losses import IGNORED, LanguageLoss, linear_cross_entropy
 from anyrig.training.models.gpt import Gpt, GptShape
-from anyrig.training.precision import Fp8Linear, convert
+from anyrig.training.precision import Fp8Linear, convert_to_fp8
 
 pytestmark = pytest.mark.gpu
 GIB = 1 << 30
@@ -109,7 +109,7 @@ def test_an_fp8_layer_gives_what_fp32_gives(rows: int) -> None:
     plain = nn.Linear(256, 512).cuda()
     layer = nn.Linear(256, 512).cuda()
     layer.load_state_dict(plain.state_dict())
-    assert convert(layer, least=16) == [layer]
+    assert convert_to_fp8(layer, least=16) == [layer]
     assert isinstance(layer, Fp8Linear)
     inputs = torch.randn(4, rows // 4, 256, device="cuda")
     found = []

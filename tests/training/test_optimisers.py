@@ -19,8 +19,8 @@ from anyrig.training.optim import (
     NAMES,
     MasterWeights,
     RateScheduler,
+    build_groups,
     build_optimizer,
-    groups_of,
     materialize_state,
     rate_at,
     skip_on_device,
@@ -53,7 +53,7 @@ def test_matrices_decay_and_vectors_do_not() -> None:
     split = split_weights(model)
     assert [id(weight) for weight in split.decayed] == [id(model.table.weight)]
     assert len(split.spared) == 2  # the norm's; the frozen layer's are in neither
-    decayed, spared = groups_of(split, 0.3)
+    decayed, spared = build_groups(split, 0.3)
     assert decayed["weight_decay"] == 0.3
     assert spared["weight_decay"] == 0.0
 

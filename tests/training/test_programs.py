@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training import Callback, Trainer, prepare_model
 
 # -- a module, a data set and a loader of one's own ------------------------------------------------
@@ -174,3 +175,132 @@ def test_a_run_is_stopped_and_goes_on(stop: int, tmp_path: Path) -> None:
     assert (rest.resumed_from, rest.steps, rest.finished) == (stop, whole.steps, True)
     for name, value in model.state_dict().items():
         assert torch.equal(value, expected.state_dict()[name]), name
+
+
+# -- what people try as well -----------------------------------------------------------------------
+
+
+def classify() -> tuple[nn.Module, torch.utils.data.TensorDataset]:
+    torch.manual_seed(0)
+    inputs = torch.randn(60, 4)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    return model, torch.utils.data.TensorDataset(inputs, (inputs[:, 0] > 0).long())
+
+
+def test_a_scheduler_of_torch_steps_and_goes_on_after_a_resume(tmp_path: Path) -> None:
+    from torch.optim.lr_scheduler import OneCycleLR
+
+    def run(folder: str, steps: int) -> list[float]:
+        model, data = classify()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        with Trainer(
+            model, data, loss=nn.CrossEntropyLoss(), optimizer=optimizer,
+            scheduler=OneCycleLR(optimizer, max_lr=0.5, total_steps=12), steps=steps, batch_size=20,
+            folder=tmp_path / folder, device="cpu",
+        ) as trainer:  # fmt: skip
+            trainer.fit()
+            return [row.rate for row in trainer.history()]
+
+    whole = run("whole", 12)
+    assert len(set(whole)) > 6
+    assert run("parts", 5) == whole[:5]
+    assert run("parts", 12) == whole
+
+
+def test_a_scheduler_made_of_the_optimizer_that_is_built() -> None:
+    model, data = classify()
+    with Trainer(
+        model, data, loss=nn.CrossEntropyLoss(), steps=4, batch_size=20, lr=0.1, device="cpu",
+        scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2),
+    ) as trainer:  # fmt: skip
+        trainer.fit()
+        rates = [row.rate for row in trainer.history()]
+    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01])
+
+
+@pytest.mark.parametrize("kind", ["plateau", "other", "both"])
+def test_a_scheduler_that_cannot_be_used_is_refused(kind: str) -> None:
+    from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
+
+    model, data = classify()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    other = torch.optim.SGD(classify()[0].parameters(), lr=0.1)
+    choices: dict[str, dict[str, Any]] = {
+        "plateau": {"scheduler": ReduceLROnPlateau(optimizer)},
+        "other": {"scheduler": StepLR(other, 2)},
+        "both": {"scheduler": StepLR(optimizer, 2), "schedule": "cosine"},
+    }
+    options = choices[kind]
+    trainer = Trainer(
+        model, data, loss=nn.CrossEntropyLoss(), optimizer=optimizer, device="cpu", **options
+    )
+    with pytest.raises(InvalidSettingError, match="schedule"):
+        trainer.fit()
+
+
+def test_a_first_small_batch_does_not_cut_larger_ones() -> None:
+    model, data = classify()
+
+    class Sizes:
+        def __iter__(self) -> Any:
+            inputs, targets = data.tensors
+            return iter([(inputs[:size], targets[:size]) for size in (3, 40, 7)])
+
+    with Trainer(model, Sizes(), loss=nn.CrossEntropyLoss(), steps=3, device="cpu") as trainer:
+        trainer.fit()
+        assert [row.num_micro for row in trainer.history()] == [1, 1, 1]
+
+
+def test_a_criterion_is_known_by_the_names_of_its_targets() -> None:
+    model, data = classify()
+    with Trainer(
+        model, data, loss=lambda p, y: nn.functional.cross_entropy(p, y), steps=2, device="cpu"
+    ) as trainer:
+        assert trainer.fit().steps == 2
+
+
+def test_starting_over_leaves_the_checkpoints_of_before_out(tmp_path: Path) -> None:
+    def run(learning_rate: float) -> Any:
+        model, data = classify()
+        with Trainer(
+            model, data, loss=nn.CrossEntropyLoss(), validation=data, lr=learning_rate, epochs=3,
+            batch_size=20, load_best=True, folder=tmp_path, resume=False, device="cpu",
+            checkpoints={"every_steps": 1},
+        ) as trainer:  # fmt: skip
+            result = trainer.fit()
+            return result, trainer.evaluate()["loss"]
+
+    good, loss = run(0.1)
+    bad, worse = run(1e-6)
+    assert worse > 1.5 * loss
+    # Those of the first run are gone, or there would be a second folder for a step.
+    names = sorted(path.name for path in (tmp_path / "checkpoints").glob("step-*"))
+    assert names == ["step-00000008", "step-00000009"]
+    assert good.steps == bad.steps == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "problem", "hint"),
+    [
+        ({"metrics": [len]}, "metrics is a list", "names"),
+        ({"val_loader": []}, "val_loader", "Use validation"),
+        ({"validaton": []}, "validaton", "'validation'"),
+        ({"loss_fn": nn.MSELoss()}, "loss_fn", "Use loss"),
+    ],
+)
+def test_other_names_get_the_one_that_is_meant(
+    options: dict[str, Any], problem: str, hint: str
+) -> None:
+    model, data = classify()
+    with pytest.raises(InvalidSettingError, match=problem) as caught:
+        Trainer(model, data, device="cpu", **options)
+    assert hint in caught.value.hint
+
+
+def test_columns_and_a_missing_loss_are_explained() -> None:
+    model, data = classify()
+    with pytest.raises(InvalidInputError, match="tuple of arrays"):
+        Trainer(model, tuple(data.tensors), loss=nn.CrossEntropyLoss(), device="cpu").fit()
+    with pytest.raises(InvalidSettingError, match="without a loss") as caught:
+        Trainer(model, data, device="cpu").fit()
+    assert "CrossEntropyLoss" in caught.value.hint

@@ -16,10 +16,10 @@ from anyrig.documents.protocol import TextBlock
 from anyrig.training.tasks import Task
 from anyrig.training.tasks.classifier import (
     Kind,
-    Labelled,
+    LabelledText,
     classifier,
+    compute_logits,
     from_folder,
-    logits_of,
     split,
 )
 from anyrig.training.tasks.texts import Cutter
@@ -36,7 +36,7 @@ OF = {
 FILL = "the a and of with under over runs sleeps".split()
 
 
-def examples(count: int, kind: Kind = "one", seed: int = 0) -> list[Labelled]:
+def examples(count: int, kind: Kind = "one", seed: int = 0) -> list[LabelledText]:
     """Texts whose label is told by one of their words."""
     dice = random.Random(seed)
     found = []
@@ -47,7 +47,7 @@ def examples(count: int, kind: Kind = "one", seed: int = 0) -> list[Labelled]:
             labels = tuple(n for n in range(3) if dice.random() < 0.5)
         words = [dice.choice(OF[n]) for n in labels] + dice.choices(FILL, k=dice.randint(1, 9))
         dice.shuffle(words)
-        found.append(Labelled(" ".join(words), labels))
+        found.append(LabelledText(" ".join(words), labels))
     return found
 
 
@@ -100,7 +100,7 @@ def test_what_was_learnt_sorts_with_the_same_scores(
     for text, row, answer in zip(texts, rows, engine.run([TextBlock(texts)])[0], strict=True):
         batch = {"input_ids": torch.tensor([row]), "attention_mask": torch.ones(1, len(row))}
         with torch.no_grad():
-            scores = logits_of(task.model, batch)[0]
+            scores = compute_logits(task.model, batch)[0]
         wanted = scores.softmax(0) if kind == "one" else scores.sigmoid()
         np.testing.assert_allclose(answer.probabilities, wanted.numpy(), atol=1e-6, err_msg=text)
 
@@ -165,7 +165,11 @@ def test_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
 
 
 def test_a_split_holds_out_a_share_of_every_label() -> None:
-    some = examples(200) + [Labelled("once", (3,))] + [Labelled(f"few {n}", (4,)) for n in range(3)]
+    some = (
+        examples(200)
+        + [LabelledText("once", (3,))]
+        + [LabelledText(f"few {n}", (4,)) for n in range(3)]
+    )
     learnt, held = split(some, 0.2, seed=4)
     assert sorted(learnt + held) == list(range(len(some)))
     assert split(some, 0.2, seed=4) == (learnt, held)

@@ -21,12 +21,14 @@ from anyrig.training.tasks.embedding import (
     PairRow,
     Scored,
     ScoredRow,
+    SentenceModel,
     embedding,
+    evaluate_retrieval,
+    from_folder,
+    from_state,
     pair_loss,
     pair_scores,
-    searched,
 )
-from anyrig.training.tasks.sentence import SentenceModel, from_folder, from_state
 from anyrig.training.tasks.texts import Cutter, pad_rows
 from tests.documents.engines.toy import WORDS, sentence_transformer, sentences
 from tests.documents.test_embed import embedded
@@ -116,9 +118,9 @@ def test_sentence_transformers_reads_the_folder(tmp_path: Path) -> None:
 def test_learning_from_pairs_finds_more_of_them(tmp_path: Path) -> None:
     model, cutter = model_of(tmp_path)
     task = embedding(model, cutter, pairs(400), pairs(60, 1))
-    before, loss_before = searched(task), measured(task)["loss"]
+    before, loss_before = evaluate_retrieval(task), measured(task)["loss"]
     trained(task, 60, 2e-3)
-    after = searched(task)
+    after = evaluate_retrieval(task)
     assert after["recall_at_1"] > before["recall_at_1"] + 0.1
     assert after["mean_reciprocal_rank"] > before["mean_reciprocal_rank"]
     assert measured(task)["loss"] < loss_before
@@ -135,11 +137,11 @@ def test_learning_from_scores_orders_by_them(tmp_path: Path) -> None:
 
     model, cutter = model_of(tmp_path)
     task = embedding(model, cutter, scored(200, 0), scored(60, 1))
-    before = searched(task)["spearman"]
+    before = evaluate_retrieval(task)["spearman"]
     told = measured(task)
     trained(task, 60, 2e-3)
     after = measured(task)
-    assert searched(task)["spearman"] > max(0.5, before)
+    assert evaluate_retrieval(task)["spearman"] > max(0.5, before)
     assert after["loss"] < told["loss"]
     assert after["cosine_error"] < told["cosine_error"]
 
@@ -286,7 +288,7 @@ def test_figures_of_the_held_out_part_are_those_by_hand() -> None:
 
     rows = [PairRow((10,), (12,)), PairRow((50,), (80,)), PairRow((40,), (51,)),
             PairRow((52,), (51,))]  # fmt: skip
-    told = searched(task(rows))  # 50 is nearest to 51, which two share; 80 comes second
+    told = evaluate_retrieval(task(rows))  # 50 is nearest to 51, which two share; 80 comes second
     assert told["recall_at_1"] == pytest.approx(3 / 4)
     assert told["mean_reciprocal_rank"] == pytest.approx((1 + 1 / 2 + 1 + 1) / 4)
     apart = [ScoredRow((0,), (10,), 0.9), ScoredRow((0,), (20,), 0.9), ScoredRow((0,), (90,), 0.5),
@@ -294,7 +296,7 @@ def test_figures_of_the_held_out_part_are_those_by_hand() -> None:
     stats = pytest.importorskip("scipy.stats")
     cosines = np.cos(np.deg2rad([10, 20, 90, 30]))
     wanted = stats.spearmanr(cosines, [0.9, 0.9, 0.5, 0.1]).statistic
-    assert searched(task(apart))["spearman"] == pytest.approx(wanted)
+    assert evaluate_retrieval(task(apart))["spearman"] == pytest.approx(wanted)
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:

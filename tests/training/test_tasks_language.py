@@ -262,7 +262,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_taken(place: Path) 
 
 
 def _all(task: Task) -> list[int]:
-    row = corpus.Windows(task.data.row, task.data.row.num_tokens - 1, 0, 1)
+    row = corpus.TokenWindows(task.data.row, task.data.row.num_tokens - 1, 0, 1)
     found: list[int] = row[0]["tokens"].tolist()
     return found
 

@@ -17,7 +17,7 @@ from anyrig.training import TrainConfig, Trainer
 from anyrig.training.config import CheckpointConfig, LoadingConfig
 from anyrig.training.losses import LanguageLoss
 from anyrig.training.models.gpt import gpt
-from anyrig.training.tasks.language import Perplexity, units
+from anyrig.training.tasks.language import Perplexity, count_targets
 
 TEXT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB"
 
@@ -144,7 +144,7 @@ def test_perplexity_costs_no_forward_pass_of_its_own(make: Callable[[], Any]) ->
     loss = make() or plain
     settings = TrainConfig(batch=4, micro_batch=4, steps=1, precision="fp32")
     with Trainer(
-        model, data=Rows(), validation=Rows(), loss=loss, units=units, config=settings,
+        model, data=Rows(), validation=Rows(), loss=loss, units=count_targets, config=settings,
         metrics={"perplexity": Perplexity()}, device="cpu",
     ) as trainer:  # fmt: skip
         trainer.evaluate()

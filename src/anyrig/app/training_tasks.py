@@ -95,7 +95,7 @@ def prepare_classifier(
     _check_count(len(examples.texts), held)
     numbers = {name: number for number, name in enumerate(names)}
     rows = [
-        classifier.Labelled(text, tuple(numbers[name] for name in labels))
+        classifier.LabelledText(text, tuple(numbers[name] for name in labels))
         for text, labels in zip(examples.texts, examples.labels, strict=True)
     ]
     cutter = _build_cutter(model)
@@ -122,24 +122,27 @@ def prepare_embedding(
     piece: int = PIECE,
     seed: int = 0,
 ) -> PreparedTask:
-    from anyrig.training.tasks import sentence
-    from anyrig.training.tasks.embedding import SCALE, Pair, Scored, embedding, searched
+    from anyrig.training.tasks import embedding
 
     _check_count(len(found.found), held)
     rows: list[Any] = [
-        Pair(one.one, one.other, one.negatives) if one.score is None
-        else Scored(one.one, one.other, one.score)
+        embedding.Pair(one.one, one.other, one.negatives) if one.score is None
+        else embedding.Scored(one.one, one.other, one.score)
         for one in found.found
     ]  # fmt: skip
     cutter = _build_cutter(model)
     options = {"pooling": model.pooling, "normalise": model.normalise, "piece": piece}
-    weights = _load_weights(sentence, model, seed, {"dense": model.dense}, **options)
+    weights = _load_weights(embedding, model, seed, {"dense": model.dense}, **options)
     parts = ([rows[n] for n in part] for part in split_pairs(rows, held, seed=seed))
-    task = embedding(weights, cutter, *parts, scale=scale or SCALE, prompts=model.prompts)
+    task = embedding.embedding(
+        weights, cutter, *parts, scale=scale or embedding.SCALE, prompts=model.prompts
+    )
     task.skipped = _list_skipped(found.troubles)
     digest = digest_of(model.fingerprint, str(held), str(scale), *map(repr, rows))
     notes = _describe_cut(cutter, [text for row in rows for text in row[:2]])
-    return PreparedTask(task, digest, troubles=found.troubles, notes=notes, measure=searched)
+    return PreparedTask(
+        task, digest, troubles=found.troubles, notes=notes, measure=embedding.evaluate_retrieval
+    )
 
 
 def split_pairs(rows: Sequence[Any], held: float, *, seed: int = 0) -> tuple[list[int], list[int]]:

@@ -152,6 +152,7 @@ class Checkpointer:
         self._lock = contextlib.ExitStack()
         self._serial: int | None = None
         """Of the last one; None as long as the folder is not locked."""
+        self._ignored_serial = 0
         self._copy: _StateCopy | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -178,6 +179,11 @@ class Checkpointer:
             shutil.rmtree(leftover, ignore_errors=True)
         valid, _ = list_checkpoints(self.folder)
         self._serial = max([one.serial for one in valid], default=0)
+
+    def start_over(self) -> None:
+        """Ignore the existing checkpoints; they are deleted when the first new one is written."""
+        valid, _ = list_checkpoints(self.folder)
+        self._ignored_serial = max([one.serial for one in valid], default=0)
 
     def save(self, state: TrainingState, *, wait: bool = False) -> None:
         """Start to write a state; it may be changed as soon as this returns.
@@ -243,7 +249,8 @@ class Checkpointer:
 
     def _delete_old(self) -> None:
         valid, _ = list_checkpoints(self.folder)
-        keep = select_checkpoints(valid, self._config)
+        new = [one for one in valid if one.serial > self._ignored_serial]
+        keep = select_checkpoints(new, self._config)
         for one in valid:
             if one.path not in keep:
                 _delete(one.path)
@@ -252,7 +259,8 @@ class Checkpointer:
 
     def all(self) -> list[CheckpointInfo]:
         """The valid ones, in the order they were written."""
-        return list_checkpoints(self.folder)[0]
+        valid, _ = list_checkpoints(self.folder)
+        return [one for one in valid if one.serial > self._ignored_serial]
 
     def latest(self) -> CheckpointInfo | None:
         """The one that was written last."""

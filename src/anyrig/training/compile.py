@@ -117,7 +117,7 @@ def compile_model(
         on_message: is given the reason of a fall-back.
     """
     decision = decide_compile(
-        how, device_type, triton=_has_triton(how), capability=_capability(how, device_type)
+        how, device_type, triton=_has_triton(how), capability=_read_capability(how, device_type)
     )
     compiled = Compiled(target, decision, on_message)
     if decision.used:
@@ -129,7 +129,7 @@ def _has_triton(how: CompileOption) -> bool:
     return how == "auto" and find_spec("triton") is not None
 
 
-def _capability(how: CompileOption, device_type: str) -> tuple[int, int] | None:
+def _read_capability(how: CompileOption, device_type: str) -> tuple[int, int] | None:
     if how != "auto" or device_type != "cuda" or torch.version.hip or not torch.cuda.is_available():
         return None
     return torch.cuda.get_device_capability()
@@ -146,7 +146,7 @@ class Compiled:
     ) -> None:
         self.used, self.reason = decision
         self._target, self._on_message = target, on_message
-        self._quick: Callable[..., Any] | None = None
+        self._function: Callable[..., Any] | None = None
         self._listener: _LimitListener | None = None
 
     def begin(self, **options: Any) -> None:
@@ -155,15 +155,15 @@ class Compiled:
             if isinstance(self._target, nn.Module):
                 _compile_in_place(self._target, options)
             else:
-                self._quick = torch.compile(self._target, **options)
+                self._function = torch.compile(self._target, **options)
         except Exception as error:  # noqa: BLE001  # a Python that torch does not know yet, and so on
-            self._fall_back(self.failure(error) or _first_line(error))
+            self._fall_back(self.failure(error) or _summarize_error(error))
         else:
-            self._listener = _LimitListener(self._say)
+            self._listener = _LimitListener(self._report)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call what was given, compiled as long as that works."""
-        function = self._quick or self._target
+        function = self._function or self._target
         return function(*args, **kwargs)
 
     def failure(self, error: BaseException) -> str | None:
@@ -172,7 +172,11 @@ class Compiled:
             return None
         if detect_oom(error) is not None or detect_device_loss(error) is not None:
             return None
-        return _first_line(error) if any(_compiling(link) for link in _chain(error)) else None
+        return (
+            _summarize_error(error)
+            if any(_is_from_compiler(link) for link in _iterate_causes(error))
+            else None
+        )
 
     def falls_back(self, error: BaseException) -> bool:
         """Whether an error came from compiling. If so, all goes on without, from the next call on.
@@ -214,7 +218,7 @@ class Compiled:
 
     def undo(self) -> None:
         """Run as it was before, for good."""
-        self.used, self._quick = False, None
+        self.used, self._function = False, None
         if isinstance(self._target, nn.Module):
             self._target._compiled_call_impl = None
         if self._listener is not None:
@@ -235,9 +239,9 @@ class Compiled:
     def _fall_back(self, why: str) -> None:
         self.undo()
         self.reason = f"not compiled: {why}"
-        self._say(self.reason)
+        self._report(self.reason)
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         if self._on_message is not None:
             self._on_message(text)
 
@@ -250,10 +254,10 @@ def _compile_in_place(model: nn.Module, options: dict[str, Any]) -> None:
     """
     plain: Any = model._call_impl
 
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def call_plain(*args: Any, **kwargs: Any) -> Any:
         return plain(*args, **kwargs)
 
-    compiled, sizes = torch.compile(called, **options), set[int]()
+    compiled, sizes = torch.compile(call_plain, **options), set[int]()
 
     def call(*args: Any, **kwargs: Any) -> Any:
         _compile_for_batch_size((args, kwargs), sizes)
@@ -287,15 +291,15 @@ def _compile_for_batch_size(inputs: Any, sizes: set[int]) -> None:
 class _LimitListener(logging.Handler):
     """Hears torch say that it compiles something no more because its shapes keep changing."""
 
-    def __init__(self, say: OnMessage) -> None:
+    def __init__(self, report: OnMessage) -> None:
         super().__init__(logging.WARNING)
-        self._say, self._said = say, False
+        self._report, self._has_reported = report, False
         logging.getLogger(_LIMIT_LOG).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "recompile_limit" in record.getMessage() and not self._said:
-            self._said = True
-            self._say(
+        if "recompile_limit" in record.getMessage() and not self._has_reported:
+            self._has_reported = True
+            self._report(
                 "a part of the model runs as it is: it was compiled too often, as shapes or values "
                 "keep changing; items of equal length help"
             )
@@ -308,7 +312,7 @@ class _LimitListener(logging.Handler):
 # -- recognising -----------------------------------------------------------------------------------
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
     """An error and what it was raised from."""
     seen: set[int] = set()
     link: BaseException | None = error
@@ -318,7 +322,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = getattr(link, "inner_exception", None) or link.__cause__ or link.__context__
 
 
-def _compiling(error: BaseException) -> bool:
+def _is_from_compiler(error: BaseException) -> bool:
     """Whether an error is of the compiler's own, or came up while it was at work."""
     if type(error).__module__.startswith(_CLASSES):
         return True
@@ -340,9 +344,9 @@ _HINTS = (
 )
 
 
-def _first_line(error: BaseException) -> str:
+def _summarize_error(error: BaseException) -> str:
     """A compiler's error in a line: the innermost cause, or what is missing where that is known."""
-    links = list(_chain(error))
+    links = list(_iterate_causes(error))
     whole = "\n".join(f"{type(link).__name__}: {link}" for link in links)
     for words, meaning in _HINTS:
         if any(word in whole for word in words):
@@ -412,22 +416,22 @@ def record_attention_calls(model: nn.Module, loss: Loss, batch: Batch) -> tuple[
 
     found: dict[AttentionCall, None] = {}
 
-    class Listening(TorchFunctionMode):
+    class CallRecorder(TorchFunctionMode):
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             if func is F.scaled_dot_product_attention:
-                found[_call(*args, **(kwargs or {}))] = None
+                found[_describe_call(*args, **(kwargs or {}))] = None
             return func(*args, **(kwargs or {}))
 
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fake = copy_model_as_fake(model, mode)
-        with torch.no_grad(), Listening():
+        with torch.no_grad(), CallRecorder():
             loss(fake, copy_batch_as_fake(batch, mode))
     return tuple(found)
 
 
-def _call(
+def _describe_call(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -463,16 +467,16 @@ def best_attention(
         why = "no call of torch's attention" if not calls else f"{device.type} has no choice"
         yield AttentionChoice((), why)
         return
-    chosen = choose_attention(calls[:_MAX_CALLS], device, _format(precision))
+    chosen = choose_attention(calls[:_MAX_CALLS], device, _attention_precision(precision))
     # In this order, since compiled code for any size of batch cannot call cuDNN's kernel, and plain
     # attention takes twice the time and memory of the next best.
     order = [ATTENTION_BACKENDS[name] for name in (*chosen.kernels, "math")]
-    with sdpa_kernel(order, set_priority=True), _compiled_apart(chosen.kernels):
+    with sdpa_kernel(order, set_priority=True), _separate_compiler_cache(chosen.kernels):
         yield chosen
 
 
 @contextlib.contextmanager
-def _compiled_apart(kernels: Sequence[str]) -> Iterator[None]:
+def _separate_compiler_cache(kernels: Sequence[str]) -> Iterator[None]:
     """Keep torch's compiler from taking code of its cache that has another kernel inside.
 
     Which kernel runs is settled while a model is traced, and the cache's keys do not hold it.
@@ -489,7 +493,7 @@ def _compiled_apart(kernels: Sequence[str]) -> Iterator[None]:
         config.cache_key_tag = before
 
 
-def _format(precision: Precision) -> Precision:
+def _attention_precision(precision: Precision) -> Precision:
     """What attention is computed in under a precision."""
     return {"fp8": "bf16", "tf32": "fp32"}.get(precision, precision)  # type: ignore[return-value]
 
@@ -503,14 +507,14 @@ def choose_attention(
     wrong: dict[str, str] = {}
     there: set[str] = set()
     for call in calls:
-        for result in check_attention(device, (precision,), _cases(call)):
+        for result in check_attention(device, (precision,), _build_cases(call)):
             name = result.backend
             if result.verdict == "wrong":
                 wrong.setdefault(name, f"{name} is wrong at {call.text}: {result.problem}")
             elif result.verdict == "right" and name != "math":
                 there.add(name)
     right = sorted(there - set(wrong))
-    measured = {name: _seconds(name, calls, device, precision) for name in right}
+    measured = {name: _measure_item_s(name, calls, device, precision) for name in right}
     times = {name: seconds for name, seconds in measured.items() if seconds is not None}
     if not times:
         return AttentionChoice((), "; ".join(["plain attention", *wrong.values()]))
@@ -522,7 +526,7 @@ def choose_attention(
     )
 
 
-def _cases(call: AttentionCall) -> list[AttentionCase]:
+def _build_cases(call: AttentionCall) -> list[AttentionCase]:
     """A call's shape on plain values, and on those that faults are known by."""
     from anyrig.precision.kernel_checks import AttentionCase
 
@@ -539,7 +543,7 @@ def _cases(call: AttentionCall) -> list[AttentionCase]:
     return [plain, AttentionCase(**{**vars(plain), "logit": -120.0})]
 
 
-def _seconds(
+def _measure_item_s(
     name: str, calls: Sequence[AttentionCall], device: torch.device, precision: Precision
 ) -> float | None:
     """Of an item through all calls and back; None where the kernel takes one of them not."""
@@ -553,17 +557,19 @@ def _seconds(
         for call in calls:
             batch = timed_batch(call, DTYPES[precision].itemsize)
             try:
-                total += _with_room(call, batch, device, DTYPES[precision])
+                total += _measure_within_memory(call, batch, device, DTYPES[precision])
             except RuntimeError:
                 return None
     return total
 
 
-def _with_room(call: AttentionCall, batch: int, device: torch.device, dtype: torch.dtype) -> float:
+def _measure_within_memory(
+    call: AttentionCall, batch: int, device: torch.device, dtype: torch.dtype
+) -> float:
     """How long an item takes, among fewer where memory is short."""
     while True:
         try:
-            return _timed(call, *_tensors(call, batch, device, dtype)) / batch
+            return _time_call(call, *_draw_tensors(call, batch, device, dtype)) / batch
         except torch.OutOfMemoryError:
             if batch == 1:
                 raise
@@ -577,7 +583,7 @@ def timed_batch(call: AttentionCall, itemsize: int) -> int:
     return max(1, min(round(_ENOUGH_FLOPS / flops), _TENSOR_BYTES // size))
 
 
-def _tensors(
+def _draw_tensors(
     call: AttentionCall, batch: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[torch.Tensor, ...]:
     query = torch.randn(batch, call.heads, call.queries, call.head_dim, device=device, dtype=dtype)
@@ -585,7 +591,7 @@ def _tensors(
     return query.requires_grad_(), key.requires_grad_(), key.clone().detach().requires_grad_()
 
 
-def _timed(
+def _time_call(
     call: AttentionCall, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
 ) -> float:
     mask = None

@@ -34,7 +34,7 @@ from anyrig.precision.settings import FallbackSettings, ScalerSettings
 log = logging.getLogger(__name__)
 
 
-class Range(NamedTuple):
+class NumberRange(NamedTuple):
     """What a number must be."""
 
     ge: float | None = None
@@ -58,12 +58,12 @@ class Range(NamedTuple):
 
 
 Auto: TypeAlias = Literal["auto"]
-Count: TypeAlias = Annotated[int, Range(ge=1)]
-CountOrZero: TypeAlias = Annotated[int, Range(ge=0)]
-Positive: TypeAlias = Annotated[float, Range(gt=0)]
-NotNegative: TypeAlias = Annotated[float, Range(ge=0)]
-Fraction: TypeAlias = Annotated[float, Range(ge=0, le=1)]
-Beta: TypeAlias = Annotated[float, Range(ge=0, lt=1)]
+Count: TypeAlias = Annotated[int, NumberRange(ge=1)]
+CountOrZero: TypeAlias = Annotated[int, NumberRange(ge=0)]
+Positive: TypeAlias = Annotated[float, NumberRange(gt=0)]
+NotNegative: TypeAlias = Annotated[float, NumberRange(ge=0)]
+Fraction: TypeAlias = Annotated[float, NumberRange(ge=0, le=1)]
+Beta: TypeAlias = Annotated[float, NumberRange(ge=0, lt=1)]
 Recompute: TypeAlias = Literal["none", "blocks", "selective"]
 Strategy: TypeAlias = Literal["auto", "ddp", "fsdp"]
 Schedule: TypeAlias = Literal["constant", "linear", "cosine", "trapezoid"]
@@ -153,7 +153,7 @@ class TrainConfig:
     was passed as an object."""
     guard: bool = True
     """Skip steps whose gradients are not finite, in every precision."""
-    ema: Annotated[float, Range(ge=0, lt=1)] = 0.0
+    ema: Annotated[float, NumberRange(ge=0, lt=1)] = 0.0
     """Decay of an exponential moving average of the weights, which is validated and is what the
     model has at the end; 0: none."""
 
@@ -271,23 +271,33 @@ RENAMED = {
 }
 """Other spellings of options: those of older files, and those of other tools."""
 OTHER_TOOLS = {
+    "accelerator": "device",
     "accumulate_grad_batches": "batch, the items of a whole step",
     "bf16": 'precision = "bf16"',
+    "criterion": "loss",
     "early_stopping_patience": "patience",
+    "eval_dataset": "validation",
     "eval_steps": "validate_every",
     "fp16": 'precision = "fp16"',
     "gradient_accumulation_steps": "batch, the items of a whole step",
     "gradient_checkpointing": 'recompute = "blocks"',
+    "gpus": "devices",
     "gradient_clip_val": "max_norm",
     "load_best_model_at_end": "load_best",
     "log_every_n_steps": "log_every",
     "logging_steps": "log_every",
+    "loss_fn": "loss",
+    "lr_scheduler": "scheduler",
     "max_grad_norm": "max_norm",
     "metric_for_best_model": "best_metric",
     "num_train_epochs": "epochs",
     "num_workers": "loading.num_workers",
     "per_device_train_batch_size": "micro_batch",
+    "output_dir": "folder",
     "save_steps": "checkpoints.every_steps",
+    "train_dataset": "data, the second argument",
+    "val_dataloaders": "validation",
+    "val_loader": "validation",
     "val_check_interval": "validate_every",
     "warmup_ratio": "warmup",
     "warmup_steps": "warmup",
@@ -338,15 +348,15 @@ _accept_other_spellings(TrainConfig)
 
 
 def _read(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
-    known = [one.name for one in dataclasses.fields(kind)]
+    hints = _hints(kind)
     given: dict[str, Any] = {}
     for name, value in values.items():
-        check_name(name, known, where)
+        check_name(name, list(hints), where)
         if kind is TrainConfig and name in TABLES:
             if not isinstance(value, Mapping):
                 raise InvalidSettingError(f"[{where}] {name} is {value!r}", hint="It is a table.")
             value = _read(TABLES[name], value, f"{where}.{name}")
-        given[name] = tuple(value) if isinstance(value, list) else value
+        given[name] = convert_value(value, hints[name])
     return kind(**given)
 
 
@@ -375,11 +385,25 @@ def check_fields(config: Any, where: str = "") -> None:
         value = getattr(config, name)
         if name == "precision":
             hint = Literal["auto", *typing.get_args(Precision)]
-        if not _fits(value, hint):
-            must = f"It must be {_describe(hint)}."
-            if value == "fp64":
-                must += " Convert the model instead: model.double() trains in fp64."
-            raise InvalidSettingError(f"{where}{name} is {value!r}"[:300], hint=must)
+        check_value(value, hint, f"{where}{name}")
+
+
+def check_value(value: Any, hint: Any, name: str) -> None:
+    """Refuse a value that an annotation does not allow."""
+    if not _fits(value, hint):
+        must = f"It must be {_describe(hint)}."
+        if value == "fp64":
+            must += " Convert the model instead: model.double() trains in fp64."
+        raise InvalidSettingError(f"{name} is {value!r}"[:300], hint=must)
+
+
+def convert_value(value: Any, hint: Any) -> Any:
+    """What TOML has no type for: a tuple, of a list or of a single text; a float of an integer."""
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, str) and typing.get_origin(hint) is tuple:
+        return (value,)
+    return float(value) if hint is float and type(value) is int else value
 
 
 def _hints(kind: type[Any]) -> dict[str, Any]:
@@ -394,6 +418,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, one) for one in args)
     if origin is Literal:
         return isinstance(value, str) and value in args
+    if origin is Mapping:
+        return isinstance(value, Mapping)
     if origin is tuple:
         if not isinstance(value, tuple) or (args[-1] is not ... and len(value) != len(args)):
             return False
@@ -416,6 +442,8 @@ def _describe(hint: Any) -> str:
     if origin is tuple:
         count = "a list of" if args[-1] is ... else f"{len(args)} values, each"
         return f"{count} {_describe(args[0])}"
+    if origin is Mapping:
+        return "a table"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
     return words.get(hint, f"a {getattr(hint, '__name__', hint)}")
 

@@ -191,7 +191,7 @@ class DataSource:
                 return collate(next(iter(data)) if isinstance(data, IterableDataset) else data[0])
             wanted = count or self.data.batch_size or 1
         elif self.kind == "batches":
-            return _first(data)
+            return _take_first(data)
         wanted = wanted or 1
         if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__"):
             items = list(itertools.islice(iter(data), wanted))
@@ -242,7 +242,7 @@ class DataSource:
             )  # fmt: skip
             self._loader = self._options.build(
                 data, batch_sampler=self._own_sampler,
-                collate_fn=_keep if rows else self._collate, seed=config.seed,
+                collate_fn=_return_batch if rows else self._collate, seed=config.seed,
             )  # fmt: skip
         assert self._loader is not None
         self._own_sampler.start(position)
@@ -330,6 +330,11 @@ def _find_kind(data: Any, collate: Collate | None) -> str:
         )
     if isinstance(data, IterableDataset):
         return "stream"
+    if isinstance(data, tuple) and _are_columns(data):
+        raise InvalidInputError(
+            "a tuple of arrays is not a data set",
+            hint="Pass torch.utils.data.TensorDataset(inputs, targets), made of tensors.",
+        )
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return "items"
     if hasattr(data, "__iter__"):
@@ -340,7 +345,13 @@ def _find_kind(data: Any, collate: Collate | None) -> str:
     )
 
 
-def _first(data: Iterable[Any]) -> Any:
+def _are_columns(data: tuple[Any, ...]) -> bool:
+    """Inputs and targets side by side, as other libraries take them."""
+    lengths = {one.shape[0] if getattr(one, "shape", ()) else None for one in data}
+    return 2 <= len(data) <= 3 and len(lengths) == 1 and None not in lengths
+
+
+def _take_first(data: Iterable[Any]) -> Any:
     for batch in data:
         return batch
     raise InvalidInputError("there is no batch in the data", hint="Pass at least one.")
@@ -586,7 +597,7 @@ def _take_rows(tensor: torch.Tensor, numbers: list[int]) -> torch.Tensor:
     return tensor.index_select(0, torch.tensor(numbers, dtype=torch.long, device=tensor.device))
 
 
-def _keep(batch: Batch) -> Batch:
+def _return_batch(batch: Batch) -> Batch:
     return batch
 
 
@@ -756,7 +767,7 @@ def plan_loading(
         host = host or HostCapacity.measure()
         cores = host.cores / num_processes
         num, why = _count_workers(cost, step_s, cores, device_type)
-        room = _room_for_workers(cost, host)
+        room = _max_workers_in_memory(cost, host)
         if num > room:
             num, why = room, f"{pluralize(room, 'worker')} instead of {num}: memory is short"
     can_pin = device_type in _PINNING
@@ -792,7 +803,7 @@ def _count_workers(
     )
 
 
-def _room_for_workers(cost: ReadingCost, host: HostCapacity) -> int:
+def _max_workers_in_memory(cost: ReadingCost, host: HostCapacity) -> int:
     each = max(1, cost.num_bytes * 3)  # batches under way
     limits = []
     if host.shared_bytes is not None:

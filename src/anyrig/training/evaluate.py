@@ -82,7 +82,7 @@ class Evaluator:
         self._data, self._loss, self._units = data, loss, units
         self._batch, self.micro_batch = batch, micro_batch
         self._policy, self._device, self._group = policy, device, group
-        self._metrics = {name: _adapt(one, device) for name, one in (metrics or {}).items()}
+        self._metrics = {name: _wrap_metric(one, device) for name, one in (metrics or {}).items()}
         self._collate, self._handle = collate, handle
         self._options = options or LoaderOptions()
         self._whole = bool(getattr(loss, "whole_batch", False))
@@ -110,7 +110,7 @@ class Evaluator:
         with torch.no_grad(), contextlib.closing(self._batches()) as batches:
             for batch, counts in batches:
                 for name, sums in self._measure_batch(model, batch).items():
-                    totals[name].add(sums if counts else sums.zeroed())
+                    totals[name].add(sums if counts else sums.without_count())
         return {name: self._compute(name, one) for name, one in totals.items()}
 
     def _measure_batch(self, model: nn.Module, batch: Batch) -> dict[str, _Sums]:
@@ -143,9 +143,9 @@ class Evaluator:
 
     def _run(
         self, model: nn.Module, batch: Batch, size: int | None, step: int | None
-    ) -> tuple[dict[str, _Sums], list[tuple[_Stateful, Any, Any]]]:
+    ) -> tuple[dict[str, _Sums], list[tuple[_MetricObject, Any, Any]]]:
         found: dict[str, _Sums] = {}
-        updates: list[tuple[_Stateful, Any, Any]] = []
+        updates: list[tuple[_MetricObject, Any, Any]] = []
         for start, stop in divide(size, step) if size and step else ((0, 0),):
             part = slice_batch(batch, start, stop) if size else batch
             given = self._policy.cast_inputs(to_device(part, self._device))
@@ -157,7 +157,7 @@ class Evaluator:
                 loss = output.loss.detach().double() if count else torch.zeros(())
                 sums = {"loss": _Sums(loss.cpu() * count, torch.tensor(float(count)))}
                 for name, metric in self._metrics.items():
-                    if isinstance(metric, _Stateful):
+                    if isinstance(metric, _MetricObject):
                         outputs, targets = _outputs_and_targets(remembering, given, output)
                         updates.append((metric, outputs, targets))
                     else:
@@ -173,7 +173,7 @@ class Evaluator:
 
     def _compute(self, name: str, totals: _Totals) -> float:
         metric = self._metrics.get(name)
-        if isinstance(metric, _Stateful):
+        if isinstance(metric, _MetricObject):
             return metric.compute()
         row = totals.value(self._group)
         after = getattr(metric, "after", None)
@@ -189,7 +189,7 @@ class Evaluator:
         """
         group, data = self._group, self._data
         if isinstance(data, DataLoader) or not hasattr(data, "__getitem__"):
-            yield from self._deal(iter(data))
+            yield from self._take_turns(iter(data))
             return
         size = min(self._batch, len(data)) if self._whole else self.micro_batch
         starts = range(0, len(data), size)
@@ -202,12 +202,12 @@ class Evaluator:
         rows = TensorRows.wrap(data) if self._collate is None else None
         loader = self._options.build(
             rows or data, seed=0, batch_sampler=[*mine, *fill],
-            collate_fn=_keep if rows else self._collate,
+            collate_fn=_return_batch if rows else self._collate,
         )  # fmt: skip
         for number, batch in enumerate(loader):
             yield batch, number < len(mine)
 
-    def _deal(self, batches: Iterator[Batch]) -> Iterator[tuple[Batch, bool]]:
+    def _take_turns(self, batches: Iterator[Batch]) -> Iterator[tuple[Batch, bool]]:
         """Ready batches in turn to the processes; every process reads all of them."""
         group = self._group
         first: Batch = None
@@ -229,7 +229,7 @@ class _Sums(NamedTuple):
     def plus(self, other: _Sums) -> _Sums:
         return _Sums(self.total + other.total, self.weight + other.weight)
 
-    def zeroed(self) -> _Sums:
+    def without_count(self) -> _Sums:
         return _Sums(torch.zeros_like(self.total), torch.zeros_like(self.weight))
 
 
@@ -270,7 +270,7 @@ def check_validation_data(data: Any) -> None:
         )
 
 
-def _keep(batch: Batch) -> Batch:
+def _return_batch(batch: Batch) -> Batch:
     return batch
 
 
@@ -308,7 +308,7 @@ def _outputs_and_targets(model: nn.Module, batch: Batch, output: LossOutput) -> 
     return getattr(outputs, "logits", outputs), targets
 
 
-class _Stateful:
+class _MetricObject:
     """A torchmetrics object."""
 
     def __init__(self, metric: Any, device: torch.device) -> None:
@@ -324,7 +324,7 @@ class _Stateful:
         return float(self._metric.compute())
 
 
-class _Function:
+class _MetricFunction:
     """A function of outputs and targets, or of the model and a batch."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -349,10 +349,10 @@ class _Function:
         return _Sums(_to_host(found) * count, torch.tensor(count))
 
 
-def _adapt(metric: Metric, device: torch.device) -> _Stateful | _Function:
+def _wrap_metric(metric: Metric, device: torch.device) -> _MetricObject | _MetricFunction:
     if all(callable(getattr(metric, name, None)) for name in ("update", "compute", "reset")):
-        return _Stateful(metric, device)
-    return _Function(metric)
+        return _MetricObject(metric, device)
+    return _MetricFunction(metric)
 
 
 def _to_host(value: float | torch.Tensor) -> torch.Tensor:

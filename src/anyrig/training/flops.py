@@ -59,14 +59,14 @@ def count_flops(model: nn.Module, loss: Loss, batch: Batch, num_samples: int) ->
         num_samples: how many items it has.
     """
     try:
-        total = _count(_plain(model), loss, batch)
+        total = _count(_unwrap(model), loss, batch)
     except Exception as error:  # noqa: BLE001 - a model may do anything; it still can be trained
         log.info("FLOPs are not counted, so there is no MFU: %s: %s", type(error).__name__, error)
         return None
     return Flops(total, num_samples) if total > 0 and num_samples > 0 else None
 
 
-def _plain(model: nn.Module) -> nn.Module:
+def _unwrap(model: nn.Module) -> nn.Module:
     """The model below torch.compile, whose products are not seen."""
     inner = getattr(model, "_orig_mod", model)
     return inner if isinstance(inner, nn.Module) else model
@@ -92,7 +92,7 @@ def _formulas() -> dict[Any, Formula]:
     from torch.utils.flop_counter import flop_registry
 
     formulas = {**flop_registry, **dict(_attention())}
-    return {operator: _once(formula) for operator, formula in formulas.items()}
+    return {operator: _count_first_pass(formula) for operator, formula in formulas.items()}
 
 
 def _attention() -> Iterable[tuple[Any, Formula]]:
@@ -105,7 +105,7 @@ def _attention() -> Iterable[tuple[Any, Formula]]:
             yield backward, _attention_backward
 
 
-def _products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
+def _count_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
     """Scores, and what they weigh. Shapes end in heads, length, width."""
     *batch, length, width = query.shape
     rows = length
@@ -115,25 +115,25 @@ def _products(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> in
 
 
 def _attention_forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    return _products(query, key, value)
+    return _count_attention(query, key, value)
 
 
 def _attention_backward(
     _gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any
 ) -> int:
-    return 2 * _products(query, key, value)
+    return 2 * _count_attention(query, key, value)
 
 
-def _once(formula: Formula) -> Formula:
+def _count_first_pass(formula: Formula) -> Formula:
     """A formula that gives nothing for what gradient checkpointing computes again.
 
     The backward pass itself runs without recording gradients; only what is computed again in it
     records them.
     """
 
-    def counted(*args: Any, **kwargs: Any) -> int:
+    def count_once(*args: Any, **kwargs: Any) -> int:
         again = torch._C._current_graph_task_id() != -1 and torch.is_grad_enabled()
         return 0 if again else formula(*args, **kwargs)
 
-    counted._get_raw = True  # type: ignore[attr-defined]  # torch's sign for "give me the tensors"
-    return counted
+    count_once._get_raw = True  # type: ignore[attr-defined]  # torch's sign for "give me the tensors"
+    return count_once

@@ -152,8 +152,8 @@ class Fp8Pieces:
         self, states: torch.Tensor, weight: torch.Tensor, vocabulary: int, rows: int
     ) -> None:
         self._rows = rows
-        self._states, self._of_states = _narrowed(states)
-        self._weight, self._of_weight = _narrowed(weight)
+        self._states, self._of_states = _to_e4m3(states)
+        self._weight, self._of_weight = _to_e4m3(weight)
         self._turned = self._weight.t().contiguous()
         self._states_turned = self._states.t().contiguous()
         self._of_gradients = torch.full((), 1.0 / _SCALE, device=states.device)
@@ -212,7 +212,7 @@ class Fp8Pieces:
         return self._along[:count], self._across.flatten()[: width * count].view(width, count)
 
 
-def _narrowed(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _to_e4m3(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A tensor in e4m3, and the factor that brings it back.
 
     The largest value becomes the format's largest, so none can pass it by more than a rounding.

@@ -52,6 +52,9 @@ _CRITERION_INPUTS = ("input", "inputs", "output", "outputs", "logits", "pred", "
                      "prediction", "predictions", "y_pred", "y_hat")  # fmt: skip
 
 
+_CRITERION_TARGETS = ("target", "targets", "label", "labels", "truth", "y", "y_true")
+
+
 def resolve_loss(loss: Any) -> Loss:
     """The loss of a model and a batch.
 
@@ -71,6 +74,7 @@ def resolve_loss(loss: Any) -> Loss:
 
 
 def is_criterion(loss: Callable[..., Any]) -> bool:
+    """Whether a loss is of outputs and targets, by the names of its parameters."""
     if isinstance(loss, nn.modules.loss._Loss):
         return True
     function = loss.forward if isinstance(loss, nn.Module) else loss
@@ -78,7 +82,10 @@ def is_criterion(loss: Callable[..., Any]) -> bool:
         names = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         return False
-    return len(names) > 1 and names[0] in _CRITERION_INPUTS
+    if len(names) < 2:
+        return False
+    is_of_model = names[0] in ("model", "net", "network", "module")
+    return names[0] in _CRITERION_INPUTS or (names[1] in _CRITERION_TARGETS and not is_of_model)
 
 
 class CriterionLoss:
@@ -120,7 +127,14 @@ def call_model(model: nn.Module, inputs: Any) -> Any:
 
 def model_loss(model: nn.Module, batch: Batch) -> LossOutput:
     """The loss that a model returns itself, as those of transformers do."""
-    found = call_model(model, batch if isinstance(batch, Mapping) else (batch,))
+    try:
+        found = call_model(model, batch if isinstance(batch, Mapping) else (batch,))
+    except TypeError as error:
+        raise InvalidSettingError(
+            f"without a loss the model is called with a whole batch, which failed: {error}",
+            hint="Pass `loss`, a criterion such as nn.CrossEntropyLoss(), or a function of the "
+            "model and a batch.",
+        ) from error
     loss = found["loss"] if isinstance(found, Mapping) else getattr(found, "loss", found)
     if not isinstance(loss, torch.Tensor) or loss.dim():
         raise InvalidSettingError(
@@ -218,10 +232,10 @@ def _plan(
         size = -(-rows.shape[0] // chunks)
     if fp8:  # fp8 products take multiples of 16
         size = -(-size // 64) * 64
-    return HeadPlan(max(1, min(size, _rounded(rows.shape[0], fp8))), kernels, fp8)
+    return HeadPlan(max(1, min(size, _round_up(rows.shape[0], fp8))), kernels, fp8)
 
 
-def _rounded(count: int, fp8: bool) -> int:
+def _round_up(count: int, fp8: bool) -> int:
     return -(-count // 64) * 64 if fp8 else count
 
 
@@ -302,7 +316,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         with torch.autocast(states.device.type, enabled=False):
             first, second = ctx.needs_input_grad[:2]
             needs = (plan.trains and first, plan.trains and second)
-            sums = _summed(states.to(kind), weight.to(kind), targets, vocabulary, plan, needs)
+            sums = _sum_pieces(states.to(kind), weight.to(kind), targets, vocabulary, plan, needs)
         total, count, of_states, of_weight = sums
         ctx.save_for_backward(of_states, of_weight, count)
         ctx.kinds = (states.dtype, weight.dtype)
@@ -317,7 +331,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return first, second, None, None, None
 
 
-def _summed(
+def _sum_pieces(
     states: torch.Tensor,
     weight: torch.Tensor,
     targets: torch.Tensor,
@@ -397,15 +411,15 @@ class LanguageLoss:
     def head(self, model: nn.Module) -> tuple[int, int] | None:
         """The sides of the head's weight; None for a model that computes its logits by itself."""
         own = hasattr(model, "head") and hasattr(model, "vocabulary")
-        if not own and _body(model) is None:
+        if not own and _find_body(model) is None:
             return None
-        head: Any = model.head if own else _head_of(model)
+        head: Any = model.head if own else _find_head(model)
         rows, width = head.weight.shape
         return rows, width
 
     def core(self, model: nn.Module) -> nn.Module:
         """The part of a model that compiling is worth it for: all but the head."""
-        body = _body(model)
+        body = _find_body(model)
         return model if body is None else body
 
     def __call__(self, model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -429,23 +443,23 @@ class LanguageLoss:
             inputs: dict[str, Any] = {"input_ids": given}
             if "positions" in batch:
                 inputs["position_ids"] = batch["positions"]
-            if _body(model) is None:
-                return _plain(model, inputs, targets)
-            return self._inside(model, inputs, targets)
+            if _find_body(model) is None:
+                return _compute_all_logits(model, inputs, targets)
+            return self._run_with_loss_as_head(model, inputs, targets)
         assert isinstance(weight, torch.Tensor)
         return linear_cross_entropy(
             states, weight, targets,
             chunks=self.chunks, vocabulary=size, fp8=self.fp8,
         )  # fmt: skip
 
-    def _inside(
+    def _run_with_loss_as_head(
         self, model: nn.Module, inputs: Mapping[str, Any], targets: torch.Tensor
     ) -> torch.Tensor:
         """Through the model's own forward, with the loss in place of its head.
 
         The body alone would run outside of the forward pass in which sharded weights are whole.
         """
-        head = _head_of(model)
+        head = _find_head(model)
 
         def loss(states: torch.Tensor) -> torch.Tensor:
             return linear_cross_entropy(
@@ -466,14 +480,16 @@ def _replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterato
         del module.__dict__["forward"]
 
 
-def _plain(model: nn.Module, inputs: Mapping[str, Any], targets: torch.Tensor) -> torch.Tensor:
+def _compute_all_logits(
+    model: nn.Module, inputs: Mapping[str, Any], targets: torch.Tensor
+) -> torch.Tensor:
     logits = model(**inputs, use_cache=False).logits
     return nn.functional.cross_entropy(
         logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORED
     )
 
 
-def _head_of(model: nn.Module) -> Any:
+def _find_head(model: nn.Module) -> Any:
     get = getattr(model, "get_output_embeddings", None)
     return get() if callable(get) else None
 
@@ -481,9 +497,9 @@ def _head_of(model: nn.Module) -> Any:
 _CHANGED = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 
 
-def _body(model: nn.Module) -> nn.Module | None:
+def _find_body(model: nn.Module) -> nn.Module | None:
     """A causal model of transformers without its head; None where its logits are more than that."""
-    head, body = _head_of(model), getattr(model, "base_model", None)
+    head, body = _find_head(model), getattr(model, "base_model", None)
     if not isinstance(head, nn.Linear) or head.bias is not None or body is model:
         return None
     config = getattr(model, "config", None)

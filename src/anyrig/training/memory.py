@@ -66,8 +66,8 @@ def find_blocks(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Mod
         types: class names of the blocks, to say it oneself.
     """
     if types:
-        return _named(model, types)
-    found = _repeated(model)
+        return _find_by_class(model, types)
+    found = _find_repeated(model)
     if not found:
         raise InvalidSettingError(
             f"{type(model).__name__} has no repeated blocks",
@@ -76,24 +76,26 @@ def find_blocks(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Mod
     return found
 
 
-def parts_of(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Module]:
+def find_parts(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Module]:
     """What of a model can be computed again: of every model something, none inside another.
 
     Its repeated blocks; else a single block in a list, as in a model of one layer; else plain
     sequences of layers, which `recompute` cuts into segments; else the whole model.
     """
     if types:
-        return _named(model, types)
-    found = _repeated(model)
+        return _find_by_class(model, types)
+    found = _find_repeated(model)
     if found:
         return found
-    single = _outermost(dict(_candidates(model, in_containers=True)))
-    sequences = _outermost({name: one for name, one in model.named_modules() if is_sequence(one)})
+    single = _keep_outermost(dict(_iterate_candidates(model, in_containers=True)))
+    sequences = _keep_outermost(
+        {name: one for name, one in model.named_modules() if is_sequence(one)}
+    )
     # Embeddings and a head may well be larger than a single block, and keep next to nothing.
     for some, least in ((single, 0.1), (sequences, 0.5)):
         others = sequences if some is single else single
-        share = _total(some) / max(1, _size(model))
-        if some and share >= least and _total(some) >= _total(others):
+        share = _count_all_parameters(some) / max(1, _count_parameters(model))
+        if some and share >= least and _count_all_parameters(some) >= _count_all_parameters(others):
             return some
     return {"": model}
 
@@ -107,50 +109,56 @@ def is_sequence(module: nn.Module) -> bool:
     )
 
 
-def _repeated(model: nn.Module) -> dict[str, nn.Module]:
+def _find_repeated(model: nn.Module) -> dict[str, nn.Module]:
     for inside in (True, False):
-        kinds = _kinds(model, in_containers=inside)
+        kinds = _group_by_class(model, in_containers=inside)
         if kinds:
-            return _outermost(_chosen(kinds, _size(model)))
+            return _keep_outermost(_choose_blocks(kinds, _count_parameters(model)))
     return {}
 
 
-def _chosen(kinds: Sequence[BlockKind], total: int) -> dict[str, nn.Module]:
+def _choose_blocks(kinds: Sequence[BlockKind], total: int) -> dict[str, nn.Module]:
     first = max(kinds, key=lambda kind: kind.num_parameters)
     while len(first.members) <= _STAGES:
-        inner = [kind for kind in kinds if _finer(kind, first)]
+        inner = [kind for kind in kinds if _is_unit_of(kind, first)]
         if not inner:
             break
         first = max(inner, key=lambda kind: kind.num_parameters)
     found = dict(first.members)
     for kind in sorted(kinds, key=lambda one: -one.num_parameters):
-        if kind.num_parameters >= _ALSO * total and not _overlaps(kind.members, found):
+        if kind.num_parameters >= _ALSO * total and not _do_overlap(kind.members, found):
             found.update(kind.members)
     return found
 
 
-def _finer(kind: BlockKind, outer: BlockKind) -> bool:
+def _is_unit_of(kind: BlockKind, outer: BlockKind) -> bool:
     """Whether a kind's members are the units that stages are made of."""
     if kind is outer or len(kind.members) <= len(outer.members):
         return False
-    inside = all(any(_within(name, stage) for stage in outer.members) for name in kind.members)
+    inside = all(any(_is_within(name, stage) for stage in outer.members) for name in kind.members)
     return inside and kind.num_parameters >= _UNIT_SHARE * outer.num_parameters
 
 
-def _kinds(model: nn.Module, *, in_containers: bool) -> list[BlockKind]:
+def _group_by_class(model: nn.Module, *, in_containers: bool) -> list[BlockKind]:
     """Classes with several members that are worth a block; one that lies in its own kind is not."""
     members: dict[type[nn.Module], dict[str, nn.Module]] = {}
-    for name, module in _candidates(model, in_containers=in_containers):
+    for name, module in _iterate_candidates(model, in_containers=in_containers):
         members.setdefault(type(module), {})[name] = module
     found = []
     for kind, those in members.items():
-        outer = _outermost(those)
+        outer = _keep_outermost(those)
         if len(outer) > 1:
-            found.append(BlockKind(kind.__name__, outer, sum(_size(one) for one in outer.values())))
+            found.append(
+                BlockKind(
+                    kind.__name__, outer, sum(_count_parameters(one) for one in outer.values())
+                )
+            )
     return [kind for kind in found if kind.num_parameters]
 
 
-def _candidates(model: nn.Module, *, in_containers: bool) -> Iterator[tuple[str, nn.Module]]:
+def _iterate_candidates(
+    model: nn.Module, *, in_containers: bool
+) -> Iterator[tuple[str, nn.Module]]:
     """Modules made of others. What is one layer saves nothing when it is computed again."""
     for name, module in model.named_modules():
         direct = isinstance(module, _CONTAINERS)
@@ -162,7 +170,7 @@ def _candidates(model: nn.Module, *, in_containers: bool) -> Iterator[tuple[str,
             yield f"{name}.{inner}" if name else inner, child
 
 
-def _named(model: nn.Module, types: Sequence[str]) -> dict[str, nn.Module]:
+def _find_by_class(model: nn.Module, types: Sequence[str]) -> dict[str, nn.Module]:
     classes = {type(one).__name__ for one in model.modules()}
     for word in types:
         if word not in classes:
@@ -173,35 +181,35 @@ def _named(model: nn.Module, types: Sequence[str]) -> dict[str, nn.Module]:
                 f"{type(model).__name__} has no module of class {word!r}", hint=hint
             )
     wanted = set(types)
-    return _outermost(
+    return _keep_outermost(
         {name: one for name, one in model.named_modules() if type(one).__name__ in wanted}
     )
 
 
-def _outermost(found: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+def _keep_outermost(found: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
     """Without those that lie in another one."""
     return {
         name: one for name, one in found.items()
-        if not any(_within(name, other) for other in found if other != name)
+        if not any(_is_within(name, other) for other in found if other != name)
     }  # fmt: skip
 
 
-def _overlaps(some: Mapping[str, nn.Module], others: Mapping[str, nn.Module]) -> bool:
+def _do_overlap(some: Mapping[str, nn.Module], others: Mapping[str, nn.Module]) -> bool:
     return any(
-        name == other or _within(name, other) or _within(other, name)
+        name == other or _is_within(name, other) or _is_within(other, name)
         for name in some for other in others
     )  # fmt: skip
 
 
-def _within(name: str, outer: str) -> bool:
+def _is_within(name: str, outer: str) -> bool:
     return not outer or name.startswith(f"{outer}.")
 
 
-def _total(some: Mapping[str, nn.Module]) -> int:
-    return sum(_size(one) for one in some.values())
+def _count_all_parameters(some: Mapping[str, nn.Module]) -> int:
+    return sum(_count_parameters(one) for one in some.values())
 
 
-def _size(module: nn.Module) -> int:
+def _count_parameters(module: nn.Module) -> int:
     return sum(one.numel() for one in module.parameters())
 
 
@@ -279,7 +287,7 @@ def recompute(
             raise InvalidSettingError(
                 f"{name or 'the model'} is recomputed already", hint="Undo it first."
             )
-    blocks = parts_of(model, types)
+    blocks = find_parts(model, types)
     kinds = tuple(dict.fromkeys(type(block).__name__ for block in blocks.values()))
     done = Recomputing(how, tuple(blocks), kinds)
     for block in {id(one): one for one in blocks.values()}.values():
@@ -308,11 +316,15 @@ class _Checkpointed:
             # The compiler cuts the graph by itself: it does not run a block twice.
             if self.how == "selective":
                 return checkpoint(
-                    self.plain, *args, use_reentrant=False, context_fn=_contexts, **kwargs
+                    self.plain, *args, use_reentrant=False, context_fn=_build_contexts, **kwargs
                 )
             return checkpoint(self.plain, *args, use_reentrant=False, **kwargs)
         return checkpoint(
-            self._own_casts, *args, use_reentrant=False, context_fn=self._passes, **kwargs
+            self._run_without_cast_cache,
+            *args,
+            use_reentrant=False,
+            context_fn=self._pass_contexts,
+            **kwargs,
         )
 
     def plain(self, *args: Any, **kwargs: Any) -> Any:
@@ -321,7 +333,7 @@ class _Checkpointed:
             return self.before(*args, **kwargs)
         return type(self.block).forward(self.block, *args, **kwargs)
 
-    def _own_casts(self, *args: Any, **kwargs: Any) -> Any:
+    def _run_without_cast_cache(self, *args: Any, **kwargs: Any) -> Any:
         """Under autocast without its memory of cast weights.
 
         A weight that was cast outside a block is not cast again in it, but is when the block runs
@@ -334,11 +346,11 @@ class _Checkpointed:
         finally:
             torch.set_autocast_cache_enabled(before)
 
-    def _passes(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    def _pass_contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
         """What is around the first pass, and around the second."""
         from torch.utils.checkpoint import noop_context_fn
 
-        first, second = (_contexts if self.how == "selective" else noop_context_fn)()
+        first, second = (_build_contexts if self.how == "selective" else noop_context_fn)()
         return first, _statistics_kept(self.block, second)
 
 
@@ -350,12 +362,12 @@ class _Segments:
         self._parts: list[_Checkpointed] = []
 
     def __call__(self, given: Any) -> Any:
-        for part in self._cut():
+        for part in self._split_layers():
             part.block.training = self.whole.training
             given = part(given)
         return given
 
-    def _cut(self) -> list[_Checkpointed]:
+    def _split_layers(self) -> list[_Checkpointed]:
         layers = list(self.whole)
         held = [layer for part in self._parts for layer in part.block.children()]
         if len(held) != len(layers) or any(a is not b for a, b in zip(held, layers, strict=True)):
@@ -425,22 +437,22 @@ def _copy(buffer: torch.Tensor | None) -> torch.Tensor | None:
     return None if buffer is None else buffer.clone()
 
 
-def _contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+def _build_contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
     made: tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
-    made = create_selective_checkpoint_contexts(_policy)  # type: ignore[no-untyped-call]
+    made = create_selective_checkpoint_contexts(_choose_policy)  # type: ignore[no-untyped-call]
     return made
 
 
-def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> Any:
+def _choose_policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> Any:
     from torch.utils.checkpoint import CheckpointPolicy
 
-    expensive = _packet(operation) in _EXPENSIVE
+    expensive = _find_packet(operation) in _EXPENSIVE
     return CheckpointPolicy.MUST_SAVE if expensive else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def _packet(operation: Any) -> str:
+def _find_packet(operation: Any) -> str:
     """`aten.mm` of `aten.mm.default`; the name itself of what is no plain operation."""
     found = getattr(operation, "overloadpacket", operation)
     return str(found)
@@ -469,7 +481,7 @@ class CopyStream:
         self._module: Any = getattr(torch, device.type) if device.type in _STREAMS else None
         self._stream: Any = None if self._module is None else self._module.Stream(device)
 
-    def out(self, tensor: torch.Tensor, host: torch.Tensor | None = None) -> torch.Tensor:
+    def to_host(self, tensor: torch.Tensor, host: torch.Tensor | None = None) -> torch.Tensor:
         """The tensor on the host, underway, after all that the device was given before.
 
         Args:
@@ -487,7 +499,7 @@ class CopyStream:
         tensor.record_stream(self._stream)
         return host
 
-    def back(self, host: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    def to_device_async(self, host: torch.Tensor) -> tuple[torch.Tensor, Any]:
         """A copy on the device, underway, and the event after which it is there."""
         made = torch.empty_strided(host.size(), host.stride(), dtype=host.dtype, device=self.device)
         if self._stream is None:
@@ -522,7 +534,7 @@ class CopyStream:
 _PIECE_BYTES = 128 * MIB
 _MARK = "anyrig_offloaded"
 ParamGroup = dict[str, Any]
-Piece = list[tuple[ParamGroup, list[torch.Tensor]]]
+ParameterChunk = list[tuple[ParamGroup, list[torch.Tensor]]]
 
 
 class OffloadedState:
@@ -537,7 +549,7 @@ class OffloadedState:
         self._own: dict[str, Any] = {}
         self._hook: Any = optimizer.register_state_dict_pre_hook(lambda _: self.finish())
         for weight in list(optimizer.state):
-            self._leave(weight, {})
+            self._evict(weight, {})
         self._patch("step", lambda _, closure=None: self.step(closure))
         self._patch("load_state_dict", lambda _, state: self.load(state))
 
@@ -560,7 +572,7 @@ class OffloadedState:
         self.finish()
         for weight, held in self._optimizer.state.items():
             self._optimizer.state[weight] = {
-                key: value.to(weight.device) if _large(value) else value
+                key: value.to(weight.device) if _is_large(value) else value
                 for key, value in held.items()
             }
         for name, before in (("step", self._step), ("load_state_dict", self._load)):
@@ -597,11 +609,11 @@ class OffloadedState:
         try:
             for hook in before.values():
                 hook(self._optimizer, (), {})
-            pieces = list(_pieces(groups, self._piece_bytes))
-            coming = self._bring(pieces[0]) if pieces else {}
+            pieces = list(_split_parameters(groups, self._piece_bytes))
+            coming = self._fetch(pieces[0]) if pieces else {}
             for number, piece in enumerate(pieces):
                 here = coming
-                coming = self._bring(pieces[number + 1]) if number + 1 < len(pieces) else {}
+                coming = self._fetch(pieces[number + 1]) if number + 1 < len(pieces) else {}
                 self._compute(piece, here)
         finally:
             for group, weights in zip(groups, whole, strict=True):
@@ -611,12 +623,14 @@ class OffloadedState:
             hook(self._optimizer, (), {})
         return loss
 
-    def _compute(self, piece: Piece, here: Mapping[torch.Tensor, Mapping[str, Any]]) -> None:
+    def _compute(
+        self, piece: ParameterChunk, here: Mapping[torch.Tensor, Mapping[str, Any]]
+    ) -> None:
         state, hosts = self._optimizer.state, {}
         for weight, arrived in here.items():
             hosts[weight] = {key: state[weight][key] for key in arrived}
             for key, (value, ready) in arrived.items():
-                self._stream_of(weight.device).wait(ready)
+                self._find_stream(weight.device).wait(ready)
                 state[weight][key] = value
         for group in self._optimizer.param_groups:
             group["params"] = []
@@ -625,25 +639,30 @@ class OffloadedState:
         self._step()
         for _, weights in piece:
             for weight in weights:
-                self._leave(weight, hosts.get(weight, {}))
+                self._evict(weight, hosts.get(weight, {}))
 
-    def _bring(self, piece: Piece) -> dict[torch.Tensor, dict[str, Any]]:
+    def _fetch(self, piece: ParameterChunk) -> dict[torch.Tensor, dict[str, Any]]:
         """Begin to bring a piece's state in."""
         found: dict[torch.Tensor, dict[str, Any]] = {}
         for _, weights in piece:
             for weight in weights:
-                stream, held = self._stream_of(weight.device), self._optimizer.state.get(weight, {})
+                stream, held = (
+                    self._find_stream(weight.device),
+                    self._optimizer.state.get(weight, {}),
+                )
                 found[weight] = {
-                    key: stream.back(value) for key, value in held.items() if _away(value, weight)
+                    key: stream.to_device_async(value)
+                    for key, value in held.items()
+                    if _is_elsewhere(value, weight)
                 }
         return found
 
-    def _leave(self, weight: torch.Tensor, hosts: Mapping[str, torch.Tensor]) -> None:
+    def _evict(self, weight: torch.Tensor, hosts: Mapping[str, torch.Tensor]) -> None:
         """Send a weight's state to the host, into the memory that it had there."""
         held = self._optimizer.state.get(weight, {})
         for key, value in held.items():
-            if _large(value) and value.device == weight.device and value.device.type != "cpu":
-                held[key] = self._stream_of(weight.device).out(value, hosts.get(key))
+            if _is_large(value) and value.device == weight.device and value.device.type != "cpu":
+                held[key] = self._find_stream(weight.device).to_host(value, hosts.get(key))
 
     def load(self, state_dict: Mapping[str, Any]) -> None:
         """As the optimizer's own, but the state goes to the host without passing the device."""
@@ -658,11 +677,11 @@ class OffloadedState:
         for number, (weight, group) in zip(numbers, pairs, strict=True):
             if number in saved:
                 self._optimizer.state[weight] = {
-                    key: self._loaded(key, value, weight, group)
+                    key: self._convert_loaded(key, value, weight, group)
                     for key, value in saved[number].items()
                 }
 
-    def _loaded(self, key: str, value: Any, weight: torch.Tensor, group: ParamGroup) -> Any:
+    def _convert_loaded(self, key: str, value: Any, weight: torch.Tensor, group: ParamGroup) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         if key == "step":
@@ -671,11 +690,11 @@ class OffloadedState:
             return value.to(weight.device if on_device else "cpu", torch.float32, copy=True)
         if weight.is_floating_point() and value.is_floating_point():
             value = value.to(weight.dtype)
-        if not _large(value):
+        if not _is_large(value):
             return value.to(weight.device, copy=True)
-        return self._stream_of(weight.device).host_like(value).copy_(value)
+        return self._find_stream(weight.device).host_like(value).copy_(value)
 
-    def _stream_of(self, device: torch.device) -> CopyStream:
+    def _find_stream(self, device: torch.device) -> CopyStream:
         if device not in self._streams:
             self._streams[device] = CopyStream(device)
         return self._streams[device]
@@ -717,9 +736,9 @@ def is_offloaded(optimizer: torch.optim.Optimizer) -> bool:
     return _MARK in optimizer.__dict__
 
 
-def _pieces(groups: Sequence[ParamGroup], piece_bytes: int) -> Iterator[Piece]:
+def _split_parameters(groups: Sequence[ParamGroup], piece_bytes: int) -> Iterator[ParameterChunk]:
     """Weights with gradients, a few at a time, in order."""
-    piece: Piece = []
+    piece: ParameterChunk = []
     size = 0
     for group in groups:
         for weight in group["params"]:
@@ -736,12 +755,12 @@ def _pieces(groups: Sequence[ParamGroup], piece_bytes: int) -> Iterator[Piece]:
         yield piece
 
 
-def _large(value: Any) -> bool:
+def _is_large(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.numel() > 1
 
 
-def _away(value: Any, weight: torch.Tensor) -> bool:
-    return _large(value) and value.device != weight.device
+def _is_elsewhere(value: Any, weight: torch.Tensor) -> bool:
+    return _is_large(value) and value.device != weight.device
 
 
 def _without_hooks(optimizer: Any) -> tuple[OrderedDict[int, Any], OrderedDict[int, Any]]:
@@ -785,10 +804,10 @@ def fit_micro_batch(
     snapshot = step.snapshot
     snapshot.take()
     materialize_state(step.optimizer)
-    least = _least(step, batch)
+    least = _min_trial_size(step, batch)
     try:
         return find_batch_size(
-            _trial(step, batch, handle, least),
+            _build_trial(step, batch, handle, least),
             handle,
             start=least,
             budget_bytes=budget_bytes,
@@ -814,8 +833,8 @@ def fit_micro_batch_in_lockstep(
     snapshot = step.snapshot
     snapshot.take()
     materialize_state(step.optimizer)
-    least = _least(step, batch)
-    trial = _trial(step, batch, handle, least)
+    least = _min_trial_size(step, batch)
+    trial = _build_trial(step, batch, handle, least)
     peaks = []
     for size in (least, least + 1):
         for _ in range(2):
@@ -837,14 +856,16 @@ def fit_micro_batch_in_lockstep(
     )
 
 
-def _least(step: TrainStep, batch: Batch) -> int:
+def _min_trial_size(step: TrainStep, batch: Batch) -> int:
     """The fewest items that can be tried: statistics of a single one are refused by torch."""
     normed = any(isinstance(module, nn.modules.batchnorm._BatchNorm)
                  for module in step.model.modules())  # fmt: skip
     return 2 if normed and count_items(batch) > 1 else 1
 
 
-def _trial(step: TrainStep, batch: Batch, handle: TorchHandle, least: int) -> Callable[[int], None]:
+def _build_trial(
+    step: TrainStep, batch: Batch, handle: TorchHandle, least: int
+) -> Callable[[int], None]:
     def run(size: int) -> None:
         step.zero_grad()
         piece = to_device(slice_batch(batch, 0, max(size, least)), handle.device)

@@ -60,7 +60,7 @@ def find_nonfinite(model: nn.Module, run: Callable[[], torch.Tensor | None]) -> 
     found = _inspect_state(model)
     if found is not None:
         return found
-    search = _Search(model)
+    search = _NonfiniteFinder(model)
     with _restore_after(model), search.hook_modules():
         try:
             loss = run()
@@ -111,7 +111,7 @@ def _inspect_state(model: nn.Module) -> NotFinite | None:
     return None
 
 
-class _Search:
+class _NonfiniteFinder:
     """Hooks on every module; the first find ends the forward pass."""
 
     def __init__(self, model: nn.Module) -> None:

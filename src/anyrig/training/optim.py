@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.memory.oom import detect_oom
@@ -72,18 +73,19 @@ def build_optimizer(
     """
     split = split_weights(model)
     if isinstance(wanted, torch.optim.Optimizer):
-        return BuiltOptimizer(wanted, _checked(wanted, split))
+        return BuiltOptimizer(wanted, _describe_given(wanted, split))
     if not (split.decayed or split.spared):
         raise InvalidInputError(
             "the model has no weights to train", hint="Set requires_grad on those that should be."
         )
-    groups = groups_of(split, weight_decay)
+    groups = build_groups(split, weight_decay)
     if not isinstance(wanted, str):
         return BuiltOptimizer(
-            _by_factory(wanted, groups, learning_rate, split), f"{_name(wanted)}, as given"
+            _call_factory(wanted, groups, learning_rate, split),
+            f"{_name_factory(wanted)}, as given",
         )
     options = _optimizer_options(wanted, learning_rate, betas, momentum)
-    quick, why = _fused(wanted, fused, split, model)
+    quick, why = _choose_fused(wanted, fused, split, model)
     if quick:
         options["fused"] = True
     optimizer = _CLASSES[wanted](groups, **options)
@@ -138,7 +140,7 @@ def split_weights(model: nn.Module | Named) -> WeightSplit:
     return split
 
 
-def groups_of(split: WeightSplit, weight_decay: float) -> list[dict[str, Any]]:
+def build_groups(split: WeightSplit, weight_decay: float) -> list[dict[str, Any]]:
     """Groups as an optimizer takes them; an empty one is left out."""
     groups = [
         {"params": split.decayed, "weight_decay": weight_decay},
@@ -147,7 +149,7 @@ def groups_of(split: WeightSplit, weight_decay: float) -> list[dict[str, Any]]:
     return [group for group in groups if group["params"]]
 
 
-def _checked(optimizer: torch.optim.Optimizer, split: WeightSplit) -> str:
+def _describe_given(optimizer: torch.optim.Optimizer, split: WeightSplit) -> str:
     held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
     ours = {id(weight) for weight in (*split.decayed, *split.spared)}
     if ours and not held & ours:
@@ -156,15 +158,15 @@ def _checked(optimizer: torch.optim.Optimizer, split: WeightSplit) -> str:
             hint="Make it of the parameters of this very model, after the model was last changed.",
         )
     left = len(ours - held)
-    told = (
+    note = (
         f"; {pluralize(left, 'trainable weight')} are not in it and stay as they are"
         if left
         else ""
     )
-    return f"{type(optimizer).__name__}, as given{told}"
+    return f"{type(optimizer).__name__}, as given{note}"
 
 
-def _by_factory(
+def _call_factory(
     factory: Factory, groups: list[dict[str, Any]], learning_rate: float, split: WeightSplit
 ) -> torch.optim.Optimizer:
     options: dict[str, Any] = {}
@@ -174,21 +176,21 @@ def _by_factory(
     optimizer = factory(groups, **options)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidInputError(
-            f"{_name(factory)} made {type(optimizer).__name__}, which is not an optimizer",
+            f"{_name_factory(factory)} made {type(optimizer).__name__}, which is not an optimizer",
             hint="It is given groups of weights and must return a torch.optim.Optimizer.",
         )
-    _checked(optimizer, split)
+    _describe_given(optimizer, split)
     return optimizer
 
 
-def _name(factory: Factory) -> str:
+def _name_factory(factory: Factory) -> str:
     return getattr(factory, "__name__", type(factory).__name__)
 
 
 # -- fused kernels ---------------------------------------------------------------------------------
 
 
-def _fused(
+def _choose_fused(
     name: str, wanted: bool | Literal["auto"], split: WeightSplit, model: nn.Module | Named
 ) -> tuple[bool, str]:
     """Whether fused kernels are used, and why in words."""
@@ -211,13 +213,13 @@ def _why_not_fused(name: str, split: WeightSplit, model: nn.Module | Named) -> s
     for device, dtype in sorted(kinds, key=str):
         if device.type not in _FUSED_DEVICES:
             return f"{device.type} has no fused kernels"
-        why_not = _trial(name, device, dtype)
+        why_not = _try_fused(name, device, dtype)
         if why_not:
             return why_not
     return ""
 
 
-def _trial(name: str, device: torch.device, dtype: torch.dtype) -> str:
+def _try_fused(name: str, device: torch.device, dtype: torch.dtype) -> str:
     """What goes wrong when one small weight takes a fused step; nothing when it works."""
     if device.type == "meta":
         return ""
@@ -229,8 +231,8 @@ def _trial(name: str, device: torch.device, dtype: torch.dtype) -> str:
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         if detect_oom(error) is not None:
             raise
-        said = str(error).strip().splitlines()
-        return f"the kernel does not run on {device.type}: {said[0] if said else repr(error)}"
+        lines = str(error).strip().splitlines()
+        return f"the kernel does not run on {device.type}: {lines[0] if lines else repr(error)}"
     return ""
 
 
@@ -263,7 +265,7 @@ def materialize_state(optimizer: torch.optim.Optimizer) -> MaterializedState:
     ]
     if not missing:
         return MaterializedState(True, state_bytes(optimizer), "the state was there already")
-    fresh = type(optimizer) in _ZERO_IS_FRESH and not _damped(optimizer)
+    fresh = type(optimizer) in _ZERO_IS_FRESH and not _is_damped(optimizer)
     with _without_gradients_and_hooks(optimizer, missing):
         if supports_found_inf(optimizer):
             with skip_on_device(optimizer, torch.ones((), device=missing[0].device)):
@@ -271,22 +273,22 @@ def materialize_state(optimizer: torch.optim.Optimizer) -> MaterializedState:
             return MaterializedState(
                 True, state_bytes(optimizer), "made by a step that was called off"
             )
-        return _step_with_zeros(optimizer, missing) if fresh else _counted(optimizer, missing)
+        return _step_with_zeros(optimizer, missing) if fresh else _count_state(optimizer, missing)
 
 
 def state_bytes(optimizer: torch.optim.Optimizer) -> int:
     """What the state takes in this process."""
     found = (value for state in optimizer.state.values() for value in state.values())
-    return sum(_local(value).nbytes for value in found if isinstance(value, torch.Tensor))
+    return sum(_to_local(value).nbytes for value in found if isinstance(value, torch.Tensor))
 
 
-def _local(tensor: torch.Tensor) -> torch.Tensor:
+def _to_local(tensor: torch.Tensor) -> torch.Tensor:
     shard = getattr(tensor, "to_local", None)
     found: torch.Tensor = shard() if shard is not None else tensor
     return found
 
 
-def _damped(optimizer: torch.optim.Optimizer) -> bool:
+def _is_damped(optimizer: torch.optim.Optimizer) -> bool:
     """Damped momentum takes its first gradient whole, so zeros are not how it begins."""
     return any(group.get("dampening") for group in optimizer.param_groups)
 
@@ -305,7 +307,7 @@ def _step_with_zeros(
     return MaterializedState(True, state_bytes(optimizer), "made by a step of nothing")
 
 
-def _counted(
+def _count_state(
     optimizer: torch.optim.Optimizer, missing: Sequence[torch.Tensor]
 ) -> MaterializedState:
     """For optimizers nobody knows here: make the state, count it, and leave no trace of it."""
@@ -449,7 +451,7 @@ def rate_at(
     rise = warmup_steps(warmup, total)
     if step < rise:
         return peak * (step + 1) / (rise + 1)  # step 0 already learns a little
-    falls = _decay_left(schedule, min(step, total), rise, total)
+    falls = _remaining_share(schedule, min(step, total), rise, total)
     return peak * (final + (1.0 - final) * falls)
 
 
@@ -458,7 +460,7 @@ def warmup_steps(warmup: float, total: int) -> int:
     return min(total, round(warmup * total) if warmup < 1 else round(warmup))
 
 
-def _decay_left(schedule: Schedule, step: int, rise: int, total: int) -> float:
+def _remaining_share(schedule: Schedule, step: int, rise: int, total: int) -> float:
     """How much of the way from final to peak is left: 1 at the peak, 0 at the end."""
     if schedule == "constant":
         return 1.0
@@ -555,6 +557,51 @@ class RateScheduler:
             )
         self.num_steps = steps
         self._set()
+
+
+class TorchScheduler:
+    """A learning rate scheduler of torch, with the calls of `RateScheduler`.
+
+    Args:
+        scheduler: of the optimizer, or a function of it.
+        optimizer: that trains.
+    """
+
+    def __init__(
+        self,
+        scheduler: LRScheduler | Callable[[torch.optim.Optimizer], LRScheduler],
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
+        built = scheduler if isinstance(scheduler, LRScheduler) else scheduler(optimizer)
+        if not isinstance(built, LRScheduler) or isinstance(built, ReduceLROnPlateau):
+            raise InvalidSettingError(
+                f"a {type(built).__name__} is not a scheduler that steps by itself",
+                hint="Pass one of torch.optim.lr_scheduler, or a function of the optimizer that "
+                "returns one; step ReduceLROnPlateau in on_validate of a callback.",
+            )
+        if built.optimizer is not optimizer:
+            raise InvalidSettingError(
+                "the scheduler is of another optimizer",
+                hint="Pass its optimizer too, or scheduler=lambda optimizer: StepLR(optimizer, 5).",
+            )
+        self._scheduler, self._optimizer = built, optimizer
+
+    def step(self) -> float:
+        """A step is done: set the next one's rates; the rate that the done one had."""
+        before = float(self._optimizer.param_groups[0]["lr"])
+        self._scheduler.step()
+        return before
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self._scheduler.last_epoch, "scheduler": self._scheduler.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if "scheduler" not in state:
+            raise InvalidInputError(
+                "the checkpoint has no state of a scheduler",
+                hint="Resume without scheduler, as the run was started, or start over.",
+            )
+        self._scheduler.load_state_dict(dict(state["scheduler"]))
 
 
 # -- fp32 master weights --------------------------------------------------------------------------

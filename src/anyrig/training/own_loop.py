@@ -75,7 +75,7 @@ def memory_usage(device: str | torch.device | None = None) -> MemoryUsage:
 
     On a CPU it is the process's resident memory.
     """
-    placement = _place(_selector(device))
+    placement = _choose_placement(_selector(device))
     usage = read_torch_memory(placement.device)
     return _open(_selector(device)).memory() if usage is None else usage
 
@@ -101,14 +101,14 @@ def _selector(device: str | torch.device | None) -> str | None:
 
 
 @functools.cache
-def _place(selector: str | None) -> Placement:
+def _choose_placement(selector: str | None) -> Placement:
     return choose_placement(TrainConfig(), selector)
 
 
 @functools.cache
 def _open(selector: str | None) -> TorchHandle:
     """One for the whole process: on a CPU a second one would forget the peak."""
-    placement = _place(selector)
+    placement = _choose_placement(selector)
     handle = open_device(placement.device, placement.backend)
     assert isinstance(handle, TorchHandle)
     return handle
@@ -196,7 +196,7 @@ def find_batch_size(
         OutOfMemoryError: not even a batch of one fits.
     """
     options = _TrialOptions(memory_gb, memory_fraction, str(device or ""), str(dtype))
-    with _trials(model, shape, options, training, vocab_size) as trials:
+    with _open_trials(model, shape, options, training, vocab_size) as trials:
         found = batch_size.find_batch_size(
             trials.step, trials.handle, budget_bytes=trials.placement.budget_bytes,
             max_size=max_size, start=min(trials.least, max_size), max_trial_s=_MAX_TRIAL_S,
@@ -267,7 +267,7 @@ def profile_memory(
     The others are those of `find_batch_size`.
     """
     options = _TrialOptions(memory_gb, memory_fraction, str(device or ""), str(dtype))
-    with _trials(model, shape, options, training, vocab_size) as trials:
+    with _open_trials(model, shape, options, training, vocab_size) as trials:
         placement, requested = trials.placement, bool(sizes)
         if trials.least > 1 and not sizes:
             sizes = [1 << power for power in range(1, _MAX_SIZE.bit_length())]
@@ -296,7 +296,7 @@ class _Trials(NamedTuple):
 
 
 @contextlib.contextmanager
-def _trials(
+def _open_trials(
     model: nn.Module,
     shape: Sequence[int],
     options: _TrialOptions,
@@ -316,7 +316,7 @@ def _trials(
         if budget and total and handle.limit(budget):
             stack.callback(handle.limit, total)
         stack.callback(handle.release)
-        stack.enter_context(_unchanged(model, handle.device))
+        stack.enter_context(_preserved_model(model, handle.device))
         if any(one._compiled_call_impl is not None for one in model.modules()):
             # Each size would be compiled by itself, for longer than all trials together take.
             stack.enter_context(torch.compiler.set_stance("force_eager"))
@@ -329,7 +329,7 @@ def _trials(
 
 
 @contextlib.contextmanager
-def _unchanged(model: nn.Module, device: torch.device) -> Iterator[None]:
+def _preserved_model(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Put weights, buffers, gradients, modes and random numbers back; copies wait on the host."""
     weights = [
         (one, one.device, one.detach().to("cpu", copy=True), one.grad) for one in model.parameters()
@@ -401,7 +401,7 @@ class MixedPrecision:
         With the optimizer, its gradients of the step before are dropped first; those of earlier
         calls since that step add up.
         """
-        for one in _listed(optimizer):
+        for one in _as_list(optimizer):
             if id(one) in self._stepped:
                 one.zero_grad()
                 self._stepped.discard(id(one))
@@ -410,7 +410,7 @@ class MixedPrecision:
     def step(self, optimizer: Optimizers, max_norm: float | None = None) -> StepOutcome:
         """Clip to `max_norm`, and step; or skip the step where gradients are not finite."""
         outcome = self.policy.step(optimizer, None, max_norm)
-        self._stepped.update(id(one) for one in _listed(optimizer))
+        self._stepped.update(id(one) for one in _as_list(optimizer))
         return outcome
 
     def state_dict(self) -> dict[str, Any]:
@@ -420,7 +420,7 @@ class MixedPrecision:
         self.policy.load_state_dict(state)
 
 
-def _listed(optimizer: Optimizers | None) -> Sequence[torch.optim.Optimizer]:
+def _as_list(optimizer: Optimizers | None) -> Sequence[torch.optim.Optimizer]:
     if optimizer is None:
         return ()
     return (optimizer,) if isinstance(optimizer, torch.optim.Optimizer) else optimizer

@@ -42,7 +42,7 @@ class Fp8Policy(PrecisionPolicy):
 
     def cast_model(self, model: nn.Module) -> nn.Module:
         """Large linear layers compute in fp8; weights stay as they are."""
-        self._changed = convert(model, self._least)
+        self._changed = convert_to_fp8(model, self._least)
         return model
 
     def restore(self) -> None:
@@ -183,7 +183,7 @@ class Fp8Linear(nn.Linear):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """The layer's product, in bf16."""
-        function: Any = _Product
+        function: Any = _Fp8Product
         flat = inputs.reshape(-1, self.in_features).to(torch.bfloat16)
         if flat.shape[0] % _MULTIPLE:
             return nn.functional.linear(inputs, self.weight, self.bias)
@@ -194,7 +194,7 @@ class Fp8Linear(nn.Linear):
         return found
 
 
-def convert(model: nn.Module, least: int = _LEAST_SIDE) -> list[nn.Linear]:
+def convert_to_fp8(model: nn.Module, least: int = _LEAST_SIDE) -> list[nn.Linear]:
     """Let a model's large linear layers compute in fp8, in place; which ones.
 
     Args:
@@ -213,38 +213,38 @@ def convert(model: nn.Module, least: int = _LEAST_SIDE) -> list[nn.Linear]:
     return found
 
 
-class _Product(torch.autograd.Function):
+class _Fp8Product(torch.autograd.Function):
     """inputs @ weight.T in e4m3; gradients in e5m2."""
 
     @staticmethod
     def forward(ctx: Any, inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        narrow, of_inputs = _narrowed(inputs, _E4M3)
-        rows, of_weight = _narrowed(weight, _E4M3)
+        narrow, of_inputs = _to_fp8(inputs, _E4M3)
+        rows, of_weight = _to_fp8(weight, _E4M3)
         ctx.save_for_backward(narrow, of_inputs, rows, of_weight)
         ctx.kinds = (inputs.dtype, weight.dtype)
-        return _multiplied(narrow, rows, of_inputs, of_weight, fast=True)
+        return _multiply_fp8(narrow, rows, of_inputs, of_weight, fast=True)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         narrow, of_inputs, rows, of_weight = ctx.saved_tensors
-        gradient, of_gradient = _narrowed(gradients[0], _E5M2)
+        gradient, of_gradient = _to_fp8(gradients[0], _E5M2)
         first = second = None
         if ctx.needs_input_grad[0]:
-            turned = rows.t().contiguous()
-            first = _multiplied(gradient, turned, of_gradient, of_weight).to(ctx.kinds[0])
+            transposed = rows.t().contiguous()
+            first = _multiply_fp8(gradient, transposed, of_gradient, of_weight).to(ctx.kinds[0])
         if ctx.needs_input_grad[1]:
             left, right = gradient.t().contiguous(), narrow.t().contiguous()
-            second = _multiplied(left, right, of_gradient, of_inputs).to(ctx.kinds[1])
+            second = _multiply_fp8(left, right, of_gradient, of_inputs).to(ctx.kinds[1])
         return first, second
 
 
-def _narrowed(tensor: torch.Tensor, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+def _to_fp8(tensor: torch.Tensor, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     largest = torch.finfo(kind).max
     factor = (tensor.abs().amax().float() / largest).clamp(min=1e-12)
     return (tensor.float() / factor).clamp(-largest, largest).to(kind), factor
 
 
-def _multiplied(
+def _multiply_fp8(
     left: torch.Tensor,
     right: torch.Tensor,
     of_left: torch.Tensor,

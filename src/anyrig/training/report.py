@@ -43,7 +43,7 @@ _MAX_ROWS = 300
 
 
 @dataclass(frozen=True)
-class RunHistory:
+class RunRecords:
     """The records of a run, sorted by kind."""
 
     steps: tuple[StepMetrics, ...]
@@ -52,7 +52,7 @@ class RunHistory:
     alerts: tuple[Alert, ...]
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> RunHistory:
+    def of(cls, records: Sequence[Record]) -> RunRecords:
         return cls(
             tuple(one for one in records if isinstance(one, StepMetrics)),
             tuple(one for one in records if isinstance(one, ValidationMetrics)),
@@ -84,7 +84,7 @@ def write_report(folder: Path, *, title: str | None = None, unit: str | None = N
 
 def render_page(records: Sequence[Record], *, title: str, unit: str | None = None) -> str:
     """The report as text."""
-    history = RunHistory.of(records)
+    history = RunRecords.of(records)
     unit = unit or ("samples" if all(s.units == s.samples for s in history.steps) else "units")
     drawn = build_charts(history.steps, history.validations, history.events, history.alerts, unit)
     body = [
@@ -106,7 +106,7 @@ def render_page(records: Sequence[Record], *, title: str, unit: str | None = Non
     )
 
 
-def _subtitle(history: RunHistory) -> str:
+def _subtitle(history: RunRecords) -> str:
     if not history.steps:
         return "No step was logged."
     first, last = history.steps[0], history.steps[-1]
@@ -121,7 +121,7 @@ def _tile(name: str, value: str, note: str = "") -> str:
     return f'<div class="tile"><span>{escape(name)}</span><b>{escape(value)}</b>{more}</div>'
 
 
-def _tiles(history: RunHistory, unit: str) -> Iterator[str]:
+def _tiles(history: RunRecords, unit: str) -> Iterator[str]:
     if not history.steps:
         return
     last = history.steps[-1]
@@ -172,7 +172,7 @@ def _card(chart: LineChart) -> str:
     )
 
 
-def _totals(history: RunHistory, unit: str) -> Iterator[tuple[str, str]]:
+def _totals(history: RunRecords, unit: str) -> Iterator[tuple[str, str]]:
     """Totals and means of the whole run."""
     if not history.steps:
         return
@@ -200,7 +200,7 @@ def _totals(history: RunHistory, unit: str) -> Iterator[tuple[str, str]]:
     yield "precisions", ", ".join(dict.fromkeys(one.precision for one in steps))
 
 
-def _setup(history: RunHistory) -> Iterator[tuple[str, str]]:
+def _setup(history: RunRecords) -> Iterator[tuple[str, str]]:
     """What the last start of the run recorded."""
     start = next((one for one in reversed(history.events) if one.kind == "start"), None)
     if start is not None:

@@ -138,6 +138,8 @@ class TrainStep:
     ) -> None:
         self.model, self.optimizer, self.policy = model, optimizer, policy
         self.micro_batch = micro_batch
+        self.can_grow = False
+        """Whether a batch larger than any before is first tried whole, as those before fitted."""
         self.reference_units = 0
         """What losses are divided by before all processes' units are known; see `_finish`."""
         self._loss, self._units, self._device = loss, units, torch.device(device)
@@ -157,9 +159,12 @@ class TrainStep:
         self.snapshot.take()
         known = self._known_units(given)
         reference = self._find_reference(given, known)
+        if self.can_grow:
+            sizes = (slice_length(part) or 0 for part in given.parts)
+            self.micro_batch = max(self.micro_batch, *sizes)
         micro_batch, retries = self.micro_batch, 0
         while True:
-            pieces = list(_cut(given, micro_batch))
+            pieces = list(_split(given, micro_batch))
             attempt = self._attempt(given, pieces, reference)
             ran_out = attempt.backward is None
             done = attempt.backward or _Backward(None, 0)
@@ -187,15 +192,17 @@ class TrainStep:
 
     def gradients(self, piece: Batch) -> torch.Tensor:
         """Forward and backward of one micro batch on the device, as in a step; its loss."""
-        return self._run_piece(self.policy.cast_inputs(piece), 1.0, 1.0).loss
+        return self._run_micro_batch(self.policy.cast_inputs(piece), 1.0, 1.0).loss
 
-    def _attempt(self, given: StepBatch, pieces: Sequence[_Piece], reference: float) -> _Attempt:
+    def _attempt(
+        self, given: StepBatch, pieces: Sequence[_MicroBatch], reference: float
+    ) -> _Attempt:
         """Forward and backward of all pieces, or what they ran out of; a step whose compiling
         failed is one more to repeat.
         """
         try:
             outcome = run_with_recovery(
-                lambda: self._run_pieces(given, pieces, reference), self._handle
+                lambda: self._run_micro_batches(given, pieces, reference), self._handle
             )
             return _Attempt(outcome.result, outcome.shortage)
         except Exception as error:
@@ -203,8 +210,8 @@ class TrainStep:
                 raise
         return _Attempt(None, None)
 
-    def _run_pieces(
-        self, given: StepBatch, pieces: Sequence[_Piece], reference: float
+    def _run_micro_batches(
+        self, given: StepBatch, pieces: Sequence[_MicroBatch], reference: float
     ) -> _Backward:
         if not given.samples:
             pieces = pieces[:1]  # a process that only takes part
@@ -215,20 +222,22 @@ class TrainStep:
             known = self._count(batch, given)  # on the host, where counting waits for no device
             batch = self.policy.cast_inputs(to_device(batch, self._device))
             with self._group.accumulate(last=number == len(pieces) - 1):
-                done = self._run_piece(batch, known, reference)
+                done = self._run_micro_batch(batch, known, reference)
             units += done.units
             total = done.loss if total is None else total + done.loss
             del batch, done
         assert total is not None
         return _Backward(total, units)
 
-    def _run_piece(self, batch: Batch, known: float | None, reference: float) -> _PieceResult:
+    def _run_micro_batch(
+        self, batch: Batch, known: float | None, reference: float
+    ) -> _MicroBatchResult:
         """Forward and backward; the loss times its share of the reference."""
         if known == 0 and not self._group.lockstep:
             # A mean over nothing may be NaN, and its gradients too, whatever it is multiplied by.
             nothing = torch.zeros((), device=self._device, requires_grad=True)
             self.policy.backward(nothing)
-            return _PieceResult(nothing.detach(), 0)
+            return _MicroBatchResult(nothing.detach(), 0)
         with self.policy.autocast():
             found = self._loss(self.model, batch)
             output = found if isinstance(found, LossOutput) else LossOutput(found)
@@ -243,7 +252,7 @@ class TrainStep:
         self.policy.backward(weighted)
         if self._masters is not None:
             self._masters.take_gradients()
-        return _PieceResult(weighted.detach(), int(units))
+        return _MicroBatchResult(weighted.detach(), int(units))
 
     # -- units -------------------------------------------------------------------------------------
 
@@ -290,7 +299,7 @@ class TrainStep:
     # -- out of memory -----------------------------------------------------------------------------
 
     def _shrink(
-        self, pieces: Sequence[_Piece], micro_batch: int, shortage: MemoryShortage | None
+        self, pieces: Sequence[_MicroBatch], micro_batch: int, shortage: MemoryShortage | None
     ) -> int:
         """Drop what the step made; the micro batch to repeat it with, the same in all processes."""
         self.zero_grad()
@@ -322,7 +331,7 @@ class TrainStep:
         self._shortages.append(ran_out and micro_batch < self.micro_batch)
         if self._shortages[-1] and sum(self._shortages) >= _SHORTAGES:
             self._shortages.clear()
-            self.micro_batch = micro_batch
+            self.micro_batch, self.can_grow = micro_batch, False
             self._on_event(
                 "smaller batch",
                 f"memory ran out in {_SHORTAGES} of the last {_WINDOW} steps: the micro batch is "
@@ -348,7 +357,7 @@ class TrainStep:
             lambda: self.policy.step(self.optimizer, None, self._max_norm), self._handle
         )
         if outcome.result is None:
-            raise _no_room_for_state(outcome.shortage)
+            raise _state_too_large(outcome.shortage)
         return outcome.result
 
     def _update_unless_nonfinite(self) -> _Update:
@@ -376,7 +385,7 @@ class TrainStep:
             outcome = run_with_recovery(self.optimizer.step, self._handle)
             if outcome.shortage is None:
                 return
-        raise _no_room_for_state(outcome.shortage)
+        raise _state_too_large(outcome.shortage)
 
     def zero_grad(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
@@ -388,7 +397,7 @@ class _Backward(NamedTuple):
     units: int
 
 
-class _PieceResult(NamedTuple):
+class _MicroBatchResult(NamedTuple):
     loss: torch.Tensor
     units: int
 
@@ -414,7 +423,7 @@ def _too_large(shortage: MemoryShortage | None) -> OutOfMemoryError:
     )
 
 
-def _no_room_for_state(shortage: MemoryShortage | None) -> OutOfMemoryError:
+def _state_too_large(shortage: MemoryShortage | None) -> OutOfMemoryError:
     return OutOfMemoryError(
         "out of memory in the optimizer's step" + (f": {shortage.message}" if shortage else ""),
         hint="Set offload_optimizer = true, use an optimizer with less state (sgd, adafactor) or "
@@ -425,7 +434,7 @@ def _no_room_for_state(shortage: MemoryShortage | None) -> OutOfMemoryError:
 # -- pieces ----------------------------------------------------------------------------------------
 
 
-class _Piece(NamedTuple):
+class _MicroBatch(NamedTuple):
     """A micro batch: items of one part of the step."""
 
     part: int
@@ -442,14 +451,14 @@ class _Piece(NamedTuple):
         return batch if self.stop is None else slice_batch(batch, self.start, self.stop)
 
 
-def _cut(given: StepBatch, micro_batch: int) -> Iterator[_Piece]:
+def _split(given: StepBatch, micro_batch: int) -> Iterator[_MicroBatch]:
     for number, part in enumerate(given.parts):
         size = slice_length(part)
         if not size:
-            yield _Piece(number, 0, None)
+            yield _MicroBatch(number, 0, None)
             continue
         for start, stop in divide(size, micro_batch):
-            yield _Piece(number, start, stop)
+            yield _MicroBatch(number, start, stop)
 
 
 def divide(size: int, micro_batch: int) -> tuple[tuple[int, int], ...]:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import os
 import platform
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from anyrig.backends import open_device
 from anyrig.backends.torch import TorchHandle
@@ -39,7 +41,14 @@ from anyrig.errors import (
 from anyrig.memory.oom import detect_oom
 from anyrig.memory.recovery import run_with_recovery
 from anyrig.training import rng
-from anyrig.training.batch import Batch, slice_batch, slice_length, tensors_of, to_device
+from anyrig.training.batch import (
+    Batch,
+    count_items,
+    slice_batch,
+    slice_length,
+    tensors_of,
+    to_device,
+)
 from anyrig.training.callbacks import BestMetric, Callback, WeightAverage
 from anyrig.training.config import (
     RENAMED,
@@ -76,11 +85,12 @@ if TYPE_CHECKING:
     from anyrig.training.compile import Compiled
     from anyrig.training.distributed.group import Group
     from anyrig.training.metrics import Logger
-    from anyrig.training.optim import MasterWeights, RateScheduler
+    from anyrig.training.optim import MasterWeights, RateScheduler, TorchScheduler
     from anyrig.training.tasks import Task
 
 log = logging.getLogger(__name__)
 OptimizerLike = str | Callable[..., torch.optim.Optimizer] | torch.optim.Optimizer
+SchedulerLike = LRScheduler | Callable[[torch.optim.Optimizer], LRScheduler]
 CHECKPOINTS = "checkpoints"
 _RECENT_BATCHES = 4
 """How far back a batch can still be looked at: a loss is read a step late."""
@@ -147,6 +157,7 @@ class Trainer:
         loss: of the model and a batch, a mean over the batch's units, or a criterion such as
             `nn.CrossEntropyLoss()`. None uses the loss that the model returns.
         optimizer: `adamw` and others by name, a class or function of the weights, or an optimizer.
+        scheduler: of torch, for the optimizer; or a function of it. It steps after each step.
         validation: data that is only measured.
         metrics: what else to measure there; see `evaluate.Metric`.
         folder: of the run: checkpoints, metrics, report. None keeps nothing.
@@ -175,6 +186,7 @@ class Trainer:
         *,
         loss: Any = None,
         optimizer: OptimizerLike | None = None,
+        scheduler: SchedulerLike | None = None,
         validation: Any = None,
         metrics: Mapping[str, Metric] | None = None,
         folder: Path | str | None = None,
@@ -204,6 +216,11 @@ class Trainer:
         self.model, self.data, self.validation = model, data, validation
         self.loss: Loss = resolve_loss(loss)
         self._optimizer_like: OptimizerLike = optimizer or "adamw"
+        self._scheduler_like = scheduler
+        if metrics is not None and not isinstance(metrics, Mapping):
+            raise InvalidSettingError(
+                f"metrics is a {type(metrics).__name__}", hint='Pass names: {"accuracy": metric}.'
+            )
         self._metrics, self._units, self._collate = dict(metrics or {}), units, collate
         self.folder = Path(folder) if folder is not None else None
         self._resume, self._finish_task = resume, finish
@@ -445,12 +462,16 @@ class Trainer:
             compiled=compiled, on_event=lambda kind, text: self._event(run, kind, text),
         )  # fmt: skip
         run.masters, run.total_steps = masters, _count_total_steps(config, source)
-        run.rates = _build_rates(config, optimizer, run.total_steps, own=own)
+        run.rates = _build_rates(
+            config, optimizer, run.total_steps, self._scheduler_like, own=own
+        )  # fmt: skip
         if config.ema:
             run.ema = WeightAverage(masters or model, config.ema)
         run.best = BestMetric(config.best_metric, highest=config.highest_is_best)
         if self.folder is not None:
             run.checkpoints = Checkpointer(self.folder / CHECKPOINTS, config.checkpoints)
+            if self._resume is False:
+                run.checkpoints.start_over()
             if group.rank == 0:
                 run.checkpoints.acquire()
             group.barrier()
@@ -769,7 +790,7 @@ class Trainer:
             return None
         found = fit_micro_batch(step, first, run.handle, budget_bytes=budget, on_message=log.info)
         run.fit = found
-        step.micro_batch = found.batch_size
+        step.micro_batch, step.can_grow = found.batch_size, found.batch_size >= count_items(first)
         run.explain_micro_batch(f"{step.micro_batch}: {found.reason}")
         rate = found.best.rate
         return run.source.batch / run.group.size / rate if rate else None
@@ -875,6 +896,7 @@ class Trainer:
             "best": run.best.state_dict(),
             "ema": run.ema.state_dict() if run.ema is not None else None,
             "micro_batch": step.micro_batch,
+            "micro_batch_can_grow": step.can_grow,
             "reference_units": step.reference_units,
             "precision": run.policy.precision,
             "settings": asdict(self.config),
@@ -932,7 +954,7 @@ class Trainer:
         micro = plain.get("micro_batch")
         if self.config.micro_batch == "auto" and same and isinstance(micro, int):
             run.is_fitted = True
-            step.micro_batch = micro
+            step.micro_batch, step.can_grow = micro, bool(plain.get("micro_batch_can_grow"))
             run.explain_micro_batch(f"{micro}, as before")
         return saved.random
 
@@ -1090,7 +1112,7 @@ class _OpenRun:
         self.config, self.placement, self.handle = config, placement, handle
         self.group, self.source, self.model, self.reasons = group, source, model, reasons
         self.masters: MasterWeights | None = None
-        self.rates: RateScheduler | None = None
+        self.rates: RateScheduler | TorchScheduler | None = None
         self.ema: WeightAverage | None = None
         self.checkpoints: Checkpointer | None = None
         self.evaluator: Evaluator | None = None
@@ -1266,10 +1288,11 @@ def _build_config(config: TrainConfig | None, options: Mapping[str, Any]) -> Tra
         )
     from anyrig.training.config import check_name
 
+    arguments = list(inspect.signature(Trainer.__init__).parameters)[1:-1]
     known = [*TrainConfig.__dataclass_fields__, *RENAMED]
     for name in options:
         if name not in known:
-            check_name(name, known, "Trainer")
+            check_name(name, [*arguments, *known], "Trainer")
     if config is None:
         return TrainConfig(**options)
     return replace(config, **rename_keys(options)) if options else config
@@ -1385,11 +1408,22 @@ def _count_total_steps(config: TrainConfig, source: DataSource) -> int:
 
 
 def _build_rates(
-    config: TrainConfig, optimizer: torch.optim.Optimizer, total: int, *, own: bool
-) -> RateScheduler | None:
+    config: TrainConfig,
+    optimizer: torch.optim.Optimizer,
+    total: int,
+    scheduler: SchedulerLike | None,
+    *,
+    own: bool,
+) -> RateScheduler | TorchScheduler | None:
     """None where a given optimizer keeps its rate, or what the program does with it."""
-    from anyrig.training.optim import RateScheduler
+    from anyrig.training.optim import RateScheduler, TorchScheduler
 
+    if scheduler is not None:
+        if config.schedule != "auto":
+            raise InvalidSettingError(
+                "schedule and scheduler are both set", hint="Set one of them."
+            )
+        return TorchScheduler(scheduler, optimizer)
     if own and config.schedule == "auto":
         return None
     schedule: Any = "cosine" if config.schedule == "auto" else config.schedule

@@ -80,9 +80,9 @@ def _counting(group: Ddp) -> Iterator[list[int]]:
     reducer, counted = group._reducer, [0]
     finish = reducer.finish
 
-    def finishing(*, void: bool) -> None:
+    def finishing(*, zeros: bool) -> None:
         counted[0] = reducer._started
-        finish(void=void)
+        finish(zeros=zeros)
 
     reducer.finish = finishing  # type: ignore[method-assign]
     yield counted
@@ -178,7 +178,7 @@ def measured(environment: Environment) -> dict[str, Any]:
 def on_gpu(environment: Environment, carried_by: str) -> dict[str, Any]:
     """Gradients and a shortage on a GPU that the processes share."""
     place, device = read_rank(environment), torch.device("cuda", 0)
-    join(place, device, timeout_s=60, carried_by=carried_by)
+    join(place, device, timeout_s=60, backends=carried_by)
     shares = Shares(place.size, "measured", device)
     group = Ddp(place.rank, place.size, shares, bucket_bytes=600)
     model = toy.Model(seed=group.rank).to(device)

@@ -129,7 +129,7 @@ class Reducer:
             bucket.come.clear()
 
     def _hook(self, number: int) -> Callable[[torch.Tensor], None]:
-        def came(parameter: torch.Tensor) -> None:
+        def record_gradient(parameter: torch.Tensor) -> None:
             if not self._armed:
                 return
             bucket = self._bucket_of[id(parameter)]
@@ -144,25 +144,25 @@ class Reducer:
             bucket.come.add(id(parameter))
             self._start_ready()
 
-        return came
+        return record_gradient
 
     def _start_ready(self) -> None:
         while self._started < len(self.buckets):
             bucket = self.buckets[self._started]
             if len(bucket.come) < len(bucket.parameters):
                 return
-            self._start(bucket, void=False)
+            self._start(bucket, zeros=False)
 
-    def _start(self, bucket: Bucket, *, void: bool) -> None:
+    def _start(self, bucket: Bucket, *, zeros: bool) -> None:
         """Counted as started only once it is: memory may run out in here too."""
         import torch.distributed as dist
 
         first = bucket.parameters[0]
-        make = torch.zeros if void else torch.empty
+        make = torch.zeros if zeros else torch.empty
         flat = make(bucket.num_elements, dtype=first.dtype, device=first.device)
         views = bucket_views(bucket, flat)
-        if not void:
-            _fill(bucket, views)
+        if not zeros:
+            _copy_gradients(bucket, views)
         work = dist.all_reduce(flat, async_op=True)
         bucket.work, bucket.flat = work, flat
         self._started += 1
@@ -170,22 +170,22 @@ class Reducer:
         for parameter, view in zip(bucket.parameters, views, strict=True):
             parameter.grad = view
 
-    def finish(self, *, void: bool) -> None:
+    def finish(self, *, zeros: bool) -> None:
         """Start what has not started and wait for the sums; they are the parameters' gradients.
 
         On a GPU it is the device that waits, not the host.
 
         Args:
-            void: this process' gradients are worth nothing: they are dropped and zeros sent, a
+            zeros: this process' gradients are worth nothing: they are dropped and zeros sent, a
                 bucket at a time, since memory is short.
         """
         self._armed = False
-        if void:
+        if zeros:
             self._drop(self.buckets[self._started :])
         while self._started < len(self.buckets):
             bucket = self.buckets[self._started]
-            self._start(bucket, void=void)
-            if void:
+            self._start(bucket, zeros=zeros)
+            if zeros:
                 self._wait(bucket)
                 self._drop([bucket])
         for bucket in self.buckets:
@@ -245,14 +245,14 @@ def bucket_views(bucket: Bucket, flat: torch.Tensor) -> list[torch.Tensor]:
     views = []
     for parameter, start in zip(bucket.parameters, bucket.starts, strict=True):
         part = flat[start : start + parameter.numel()]
-        if _dense(parameter):
+        if _is_dense(parameter):
             views.append(part.as_strided(parameter.size(), parameter.stride()))
         else:
             views.append(part.view(parameter.size()))
     return views
 
 
-def _dense(tensor: torch.Tensor) -> bool:
+def _is_dense(tensor: torch.Tensor) -> bool:
     """Whether its elements fill a stretch of memory, each once, in whatever order of sides."""
     expected = 1
     for stride, side in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
@@ -263,7 +263,7 @@ def _dense(tensor: torch.Tensor) -> bool:
     return True
 
 
-def _fill(bucket: Bucket, views: Sequence[torch.Tensor]) -> None:
+def _copy_gradients(bucket: Bucket, views: Sequence[torch.Tensor]) -> None:
     into, of = [], []
     bucket.used.clear()
     for parameter, view in zip(bucket.parameters, views, strict=True):
@@ -439,19 +439,19 @@ class Shares:
         return self._samples / max(measured, 1e-9)
 
     def _compare(self, group: SumGroup) -> None:
-        told = torch.zeros(2, group.size, dtype=torch.float64)
-        told[0, group.rank] = self._speed()
-        told[1, group.rank] = self._taken
-        group.sum(told)
+        table = torch.zeros(2, group.size, dtype=torch.float64)
+        table[0, group.rank] = self._speed()
+        table[1, group.rank] = self._taken
+        group.sum(table)
         self._steps, self._samples = 0, 0
         self._pace.clear()
         self._comparisons += 1
-        speeds = tuple(told[0].tolist())
+        speeds = tuple(table[0].tolist())
         if min(speeds) <= 0:  # a process without items has no speed to tell
             return
         new, old = divide_items(self._batch, speeds), self.counts(self._batch)
         if step_time(new, speeds) < (1 - GAIN) * step_time(old, speeds):
-            self._plans.append(_SpeedPlan(int(told[1].max()), speeds))
+            self._plans.append(_SpeedPlan(int(table[1].max()), speeds))
 
 
 # -- the group ------------------------------------------------------------------------------------
@@ -465,10 +465,10 @@ def peer_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        said = str(error)
-        if not isinstance(error, DistError) and not _speaks_of_peers(said):
+        text = str(error)
+        if not isinstance(error, DistError) and not _is_about_peers(text):
             raise
-        late = "time" in said.lower() and "out" in said.lower()
+        late = "time" in text.lower() and "out" in text.lower()
         why = "did not answer in time" if late else "ended"
         raise PeerLostError(
             f"another process of the group {why} while {doing}",
@@ -477,7 +477,7 @@ def peer_errors(doing: str) -> Iterator[None]:
         ) from error
 
 
-def _speaks_of_peers(text: str) -> bool:
+def _is_about_peers(text: str) -> bool:
     text = text.lower()
     return any(
         word in text
@@ -497,11 +497,11 @@ def broadcast_from_first(model: nn.Module) -> None:
     import torch.distributed as dist
 
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    told = [
+    table = [
         (plain_name(name), tuple(one.shape), str(one.dtype), one.requires_grad)
         for name, one in tensors.items()
     ]
-    print_ = int.from_bytes(hashlib.sha256(repr(told).encode()).digest()[:7], "big")
+    print_ = int.from_bytes(hashlib.sha256(repr(table).encode()).digest()[:7], "big")
     mine = torch.tensor([print_, -print_])
     with peer_errors("comparing models"):
         dist.all_reduce(mine, dist.ReduceOp.MAX)
@@ -641,7 +641,7 @@ class Ddp(ReplicatedState, Collective):
         waited for.
         """
         with peer_errors("adding up gradients"):
-            self._reducer.finish(void=ran_out)
+            self._reducer.finish(zeros=ran_out)
         used = self._reducer.used
         row = torch.tensor([float(ran_out), *sums, *used], dtype=torch.float64)
         short, *rest = self.sum(row).tolist()

@@ -74,7 +74,7 @@ class Fsdp(Collective):
         self._block_types = block_types
         self._sync_every_micro = sync_every_micro
         self._root: nn.Module | None = None
-        self._was: dict[str, weakref.ref[torch.Tensor]] = {}
+        self._before: dict[str, weakref.ref[torch.Tensor]] = {}
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """The same model with the first process' weights, cut into parts in place.
@@ -85,22 +85,22 @@ class Fsdp(Collective):
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
         broadcast_from_first(model)
-        self._was = {name: weakref.ref(one) for name, one in model.named_parameters()}
+        self._before = {name: weakref.ref(one) for name, one in model.named_parameters()}
         mesh = init_device_mesh(self._device.type, (self.size,))
         policy = MixedPrecisionPolicy(
             param_dtype=self._param_dtype, reduce_dtype=self._reduce_dtype
         )
-        for block in self._blocks(model):
+        for block in self._find_blocks(model):
             fully_shard(block, mesh=mesh, mp_policy=policy)
         fully_shard(model, mesh=mesh, mp_policy=policy)
-        for part in _parts(model):
+        for part in _list_shards(model):
             # Sums, not means: and as plain sums, since gloo knows no sum of multiples.
             part.set_gradient_divide_factor(1.0)
             part.set_force_sum_reduction_for_comms(True)
         self._root = model
         return model
 
-    def _blocks(self, model: nn.Module) -> list[nn.Module]:
+    def _find_blocks(self, model: nn.Module) -> list[nn.Module]:
         from anyrig.training.memory import find_blocks
 
         try:
@@ -114,7 +114,7 @@ class Fsdp(Collective):
         """Point an optimizer that was made before `prepare` at the parts, by name."""
         assert self._root is not None, "prepare the model first"
         now = dict(self._root.named_parameters())
-        new = {id(old()): now[name] for name, old in self._was.items() if old() is not None}
+        new = {id(old()): now[name] for name, old in self._before.items() if old() is not None}
         held = [one for group in optimizer.param_groups for one in group["params"]]
         stale = [one for one in held if id(one) in new and new[id(one)] is not one]
         if any(optimizer.state.get(one) for one in stale):
@@ -143,11 +143,11 @@ class Fsdp(Collective):
 
     def accumulate(self, *, last: bool) -> AbstractContextManager[object]:
         """Around a micro batch; gradients are added up and cut in the last one."""
-        return self._syncing(last or self._sync_every_micro)
+        return self._set_sync(last or self._sync_every_micro)
 
     @contextlib.contextmanager
-    def _syncing(self, sync: bool) -> Iterator[None]:
-        for part in _parts(self._root)[-1:]:
+    def _set_sync(self, sync: bool) -> Iterator[None]:
+        for part in _list_shards(self._root)[-1:]:
             part.set_requires_gradient_sync(sync)
         yield
 
@@ -170,10 +170,10 @@ class Fsdp(Collective):
         return {
             name: whole
             for name, value in plain_state_dict(model).items()
-            if (whole := self._whole(value)) is not None
+            if (whole := self._gather_whole(value)) is not None
         }
 
-    def _whole(self, value: torch.Tensor) -> torch.Tensor | None:
+    def _gather_whole(self, value: torch.Tensor) -> torch.Tensor | None:
         """One tensor at a time is whole on the device."""
         from torch.distributed.tensor import DTensor
 
@@ -189,7 +189,7 @@ class Fsdp(Collective):
         whole: dict[str, dict[str, Any]] = {}
         for name, values in state["state"].items():
             made = {
-                key: self._whole(value) if isinstance(value, torch.Tensor) else value
+                key: self._gather_whole(value) if isinstance(value, torch.Tensor) else value
                 for key, value in values.items()
             }
             whole[name] = {key: value for key, value in made.items() if value is not None}
@@ -208,20 +208,20 @@ class Fsdp(Collective):
         with torch.no_grad():
             for name, value in plain_state_dict(model).items():
                 if name in weights:
-                    value.copy_(_cut_like(value, weights[name]))
+                    value.copy_(_shard_like(value, weights[name]))
         if optimizer is not None and optimizer_state is not None:
             load_optimizer_state(
-                model, optimizer, self._cut_state(model, optimizer, optimizer_state)
+                model, optimizer, self._shard_state(model, optimizer, optimizer_state)
             )
 
-    def _cut_state(
+    def _shard_state(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]
     ) -> dict[str, Any]:
         held = [one for group in optimizer.param_groups for one in group["params"]]
         named = dict(zip(parameter_names(model, optimizer), held, strict=True))
         inner = {
             name: {
-                key: _cut_like(named[name], value)
+                key: _shard_like(named[name], value)
                 if isinstance(value, torch.Tensor) and value.shape == named[name].shape
                 else value
                 for key, value in values.items()
@@ -232,7 +232,7 @@ class Fsdp(Collective):
         return {**state, "state": inner}
 
 
-def _parts(model: nn.Module | None) -> Sequence[FSDPModule]:
+def _list_shards(model: nn.Module | None) -> Sequence[FSDPModule]:
     """What is gathered as one, blocks first, the root last."""
     from torch.distributed.fsdp import FSDPModule
 
@@ -243,11 +243,11 @@ def _parts(model: nn.Module | None) -> Sequence[FSDPModule]:
 
 def _reshard(model: nn.Module) -> None:
     """After a forward pass without a backward one the root's weights are still whole."""
-    for part in _parts(model):
+    for part in _list_shards(model):
         part.reshard()
 
 
-def _cut_like(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+def _shard_like(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
     """This process' part of a whole tensor that every process has; nothing travels."""
     from torch.distributed.tensor import DTensor, distribute_tensor
 

@@ -195,9 +195,9 @@ def _check_groups(
     theirs = [set(group["params"]) for group in saved]
     if mine != theirs:
         odd = sorted(set().union(*mine) ^ set().union(*theirs))[:3]
-        told = f": {', '.join(odd)}" if odd else " in other groups"
+        which = f": {', '.join(odd)}" if odd else " in other groups"
         raise InvalidInputError(
-            f"the optimizer's parameters are not those of the checkpoint{told}",
+            f"the optimizer's parameters are not those of the checkpoint{which}",
             hint="Make the model and the optimizer's groups as they were, or leave its state out.",
         )
 
@@ -248,26 +248,26 @@ def check_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None
     """
     state = model.state_dict(keep_vars=True)
     wanted = {plain_name(n): one for n, one in state.items() if isinstance(one, torch.Tensor)}
-    missing = _missing(wanted, weights)
+    missing = _find_missing(wanted, weights)
     extra = [name for name in weights if name not in wanted]
     shaped = [
-        f"{name} is {_shape(weights[name])}, the model's {_shape(tensor)}"
+        f"{name} is {_format_shape(weights[name])}, the model's {_format_shape(tensor)}"
         for name, tensor in wanted.items()
         if name in weights and weights[name].shape != tensor.shape
     ]
     parts = [
-        _told("the weights lack", missing),
-        _told("the model does not know", extra),
-        _told("", shaped),
+        _list_names("the weights lack", missing),
+        _list_names("the model does not know", extra),
+        _list_names("", shaped),
     ]
-    said = "; ".join(filter(None, parts))
-    if said:
+    problems = "; ".join(filter(None, parts))
+    if problems:
         raise InvalidInputError(
-            f"the weights are not this model's: {said}", hint=_hint(wanted, weights)
+            f"the weights are not this model's: {problems}", hint=_suggest_fix(wanted, weights)
         )
 
 
-def _missing(wanted: Mapping[str, torch.Tensor], weights: Mapping[str, object]) -> list[str]:
+def _find_missing(wanted: Mapping[str, torch.Tensor], weights: Mapping[str, object]) -> list[str]:
     """Names without a weight, other than those whose twin (a tied weight) has one."""
     there = {id(tensor) for name, tensor in wanted.items() if name in weights}
     return [
@@ -275,16 +275,16 @@ def _missing(wanted: Mapping[str, torch.Tensor], weights: Mapping[str, object]) 
     ]
 
 
-def _shape(tensor: torch.Tensor) -> str:
+def _format_shape(tensor: torch.Tensor) -> str:
     return "x".join(map(str, tensor.shape)) or "a single number"
 
 
-def _told(start: str, names: Sequence[str]) -> str:
+def _list_names(start: str, names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{start} {', '.join(names[:_SHOWN])}{more}".strip() if names else ""
 
 
-def _hint(wanted: Mapping[str, object], weights: Mapping[str, object]) -> str:
+def _suggest_fix(wanted: Mapping[str, object], weights: Mapping[str, object]) -> str:
     for prefix in _PREFIXES if set(wanted) != set(weights) else ():
         if {name.removeprefix(prefix) for name in weights} == set(wanted):
             return f"The names differ by {prefix!r} alone: take it off the weights' names."

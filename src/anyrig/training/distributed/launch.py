@@ -125,7 +125,7 @@ def parse_strategy(name: str) -> Literal["auto", "ddp", "fsdp"]:
     )
 
 
-def libraries(device_type: str) -> str:
+def choose_backends(device_type: str) -> str:
     """The libraries that carry tensors, in the words of torch."""
     import torch.distributed as dist
 
@@ -149,7 +149,7 @@ def join(
     device: torch.device,
     *,
     timeout_s: float = TIMEOUT_S,
-    carried_by: str | None = None,
+    backends: str | None = None,
 ) -> None:
     """Meet the other processes; torch's default process group stands after it.
 
@@ -157,20 +157,20 @@ def join(
         place: who this is.
         device: what this process computes on; it is made the current one.
         timeout_s: how long a process waits for the others, here and in every later exchange.
-        carried_by: the libraries that carry tensors, as torch names them; those of the device when
+        backends: the libraries that carry tensors, as torch names them; those of the device when
             None. NCCL refuses two processes on one GPU, gloo does not.
     """
     import torch
     import torch.distributed as dist
 
-    carried = carried_by or libraries(device.type)
+    chosen = backends or choose_backends(device.type)
     patience = timedelta(seconds=timeout_s)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
         dist.init_process_group(
-            carried,
-            store=_store(place, patience),
+            chosen,
+            store=_open_store(place, patience),
             rank=place.rank,
             world_size=place.size,
             timeout=patience,
@@ -189,7 +189,7 @@ def join(
         ) from error
 
 
-def _store(place: RankInfo, patience: timedelta) -> Store:
+def _open_store(place: RankInfo, patience: timedelta) -> Store:
     import torch.distributed as dist
 
     serves = place.rank == 0 and not place.store_there
@@ -264,7 +264,7 @@ def gather(value: T, size: int) -> list[T]:
 _MODULE = "anyrig.training.distributed.launch"
 _END_S = 15.0
 """How long the others have after one failed: to see that it is gone, and to say so."""
-_CONSEQUENCE = "PeerLostError"
+_PEER_LOST = "PeerLostError"
 """Who says this tells of another's end."""
 _HINT = "Its output above says more. Resume the run once it is put right."
 
@@ -313,15 +313,15 @@ def launch(
     """
     if nproc < 1:
         raise InvalidSettingError(f"nproc is {nproc}", hint="Start one process or more.")
-    surroundings = _surroundings(environment, nproc, cores)
+    surroundings = _build_environment(environment, nproc, cores)
 
     def start(number: int) -> Failure | None:
-        return _once(words if number == 0 or again is None else again, nproc, surroundings)
+        return _launch_once(words if number == 0 or again is None else again, nproc, surroundings)
 
-    return _until_done(start, nproc, restarts, on_message)
+    return _run_with_restarts(start, nproc, restarts, on_message)
 
 
-def _until_done(
+def _run_with_restarts(
     start: Callable[[int], Failure | None],
     nproc: int,
     restarts: int,
@@ -351,7 +351,9 @@ def _until_done(
     )
 
 
-def _surroundings(environment: Mapping[str, str], nproc: int, cores: int | None) -> dict[str, str]:
+def _build_environment(
+    environment: Mapping[str, str], nproc: int, cores: int | None
+) -> dict[str, str]:
     if cores is None:
         affinity = getattr(os, "sched_getaffinity", None)
         cores = len(affinity(0)) if affinity else os.cpu_count() or 1
@@ -359,17 +361,19 @@ def _surroundings(environment: Mapping[str, str], nproc: int, cores: int | None)
     return {"OMP_NUM_THREADS": str(max(1, cores // nproc)), **environment}
 
 
-def _once(words: Sequence[str], nproc: int, environment: Mapping[str, str]) -> Failure | None:
+def _launch_once(
+    words: Sequence[str], nproc: int, environment: Mapping[str, str]
+) -> Failure | None:
     with tempfile.TemporaryDirectory(prefix="anyrig-launch-") as reports:
         child = start_module(
             _MODULE, environment, "agent", reports, str(nproc), *words,
             stdin=subprocess.DEVNULL, stdout=None, stderr=None,
         )  # fmt: skip
-        code = _awaited(child)
+        code = _wait_for_child(child)
         return find_first_failure(Path(reports), code) if code else None
 
 
-def _awaited(child: ChildModule) -> int:
+def _wait_for_child(child: ChildModule) -> int:
     """Its exit code; a Ctrl-C is passed on and raised once all have ended."""
     try:
         return child.wait()
@@ -390,19 +394,17 @@ def find_first_failure(reports: Path, code: int) -> Failure:
     A process that asks for a new start comes before all others; one that only saw another end
     comes last, as do those that torchrun ended itself.
     """
-    told = [_read(path) for path in reports.glob("rank*.json")]
-    ends: dict[str, int] = _read(reports / AGENT_FILE)
-    told.sort(
-        key=lambda one: (one["code"] != RESTART_CODE, one["kind"] == _CONSEQUENCE, one["time"])
-    )
-    if told and told[0]["kind"] != _CONSEQUENCE:
-        return _to_failure(told[0])
+    rows = [_read_json(path) for path in reports.glob("rank*.json")]
+    ends: dict[str, int] = _read_json(reports / AGENT_FILE)
+    rows.sort(key=lambda one: (one["code"] != RESTART_CODE, one["kind"] == _PEER_LOST, one["time"]))
+    if rows and rows[0]["kind"] != _PEER_LOST:
+        return _to_failure(rows[0])
     silent = {
         rank: end for rank, end in ends.items() if not (reports / f"rank{rank}.json").exists()
     }
     for rank, end in sorted(silent.items(), key=lambda pair: pair[1] == -signal.SIGTERM):
-        return Failure(int(rank), end, _ending(end), _HINT)
-    for one in told:
+        return Failure(int(rank), end, _describe_exit(end), _HINT)
+    for one in rows:
         return _to_failure(one)
     return Failure(0, code, f"torchrun ended with exit code {code}", _HINT)
 
@@ -412,7 +414,7 @@ def _to_failure(row: Mapping[str, Any]) -> Failure:
     return Failure(row["rank"], row["code"], message, hint or _HINT)
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"it ended with exit code {code}"
     try:
@@ -423,7 +425,7 @@ def _ending(code: int) -> str:
     return f"it was killed by {name}{why}"
 
 
-def _read(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -514,7 +516,7 @@ def _fork(
     def start(number: int) -> Failure | None:
         return _fork_once(function, nproc, environment)
 
-    _until_done(start, nproc, 10, on_message)
+    _run_with_restarts(start, nproc, 10, on_message)
 
 
 def _fork_once(
@@ -662,28 +664,28 @@ def run_entry(words: Sequence[str]) -> int:
     """Run the words; the exit code."""
     reports, *words = words
     end_with_parent(lambda: os._exit(1))
-    return _run_reported(Path(reports), lambda: _run(words))
+    return _run_reported(Path(reports), lambda: _run_program(words))
 
 
 def _run_reported(reports: Path, function: Callable[[], object]) -> int:
     try:
         function()
     except AnyrigError as error:
-        _report(reports, error.exit_code, type(error).__name__, error.message, error.hint)
+        _write_failure(reports, error.exit_code, type(error).__name__, error.message, error.hint)
         return error.exit_code
     except SystemExit as leaving:
-        return _left(reports, leaving.code)
+        return _report_exit(reports, leaving.code)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  whatever the script raises ends this process
-        told = "".join(traceback.format_exception_only(error)).strip()
-        _report(reports, 1, type(error).__name__, told, "")
+        message = "".join(traceback.format_exception_only(error)).strip()
+        _write_failure(reports, 1, type(error).__name__, message, "")
         traceback.print_exc()
         return 1
     return 0
 
 
-def _run(words: Sequence[str]) -> None:
+def _run_program(words: Sequence[str]) -> None:
     if words[0] == "-m":
         sys.argv = list(words[1:])
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
@@ -693,20 +695,20 @@ def _run(words: Sequence[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
-def _left(reports: Path, code: object) -> int:
+def _report_exit(reports: Path, code: object) -> int:
     if code is None or code == 0:
         return 0
     number = code if isinstance(code, int) else 1
-    told = f"it ended with exit code {number}" if isinstance(code, int) else str(code)
-    _report(reports, number, "SystemExit", told, "")
+    message = f"it ended with exit code {number}" if isinstance(code, int) else str(code)
+    _write_failure(reports, number, "SystemExit", message, "")
     return number
 
 
-def _report(reports: Path, code: int, kind: str, message: str, hint: str) -> None:
+def _write_failure(reports: Path, code: int, kind: str, message: str, hint: str) -> None:
     rank = int(os.environ["RANK"])  # torchrun's word on who this is; nothing else is read
     texts = {"message": dump_message(message), "hint": dump_message(hint)}
-    told = {"rank": rank, "code": code, "kind": kind, **texts}
-    write_atomic(reports / f"rank{rank}.json", json.dumps({**told, "time": time.time()}))
+    row = {"rank": rank, "code": code, "kind": kind, **texts}
+    write_atomic(reports / f"rank{rank}.json", json.dumps({**row, "time": time.time()}))
 
 
 _LOOK_S = 0.5

@@ -253,14 +253,14 @@ _ENDS = {
 }
 
 
-def _theirs(name: str) -> str:
+def _list_transposed(name: str) -> str:
     if name in _ENDS:
         return _ENDS[name]
     _, number, *path, leaf = name.split(".")
     return f"transformer.h.{number}.{_PARTS['.'.join(path)]}.{leaf}"
 
 
-def _turned(name: str, tensor: torch.Tensor) -> torch.Tensor:
+def _transpose(name: str, tensor: torch.Tensor) -> torch.Tensor:
     """GPT-2 in transformers keeps the matrices of its blocks input first."""
     is_matrix = name.startswith("blocks.") and tensor.dim() == 2
     return tensor.t().contiguous() if is_matrix else tensor
@@ -279,7 +279,7 @@ def to_gpt2_names(
             continue
         if name == "tokens.weight" and vocabulary is not None:
             tensor = tensor[:vocabulary].contiguous()
-        named[_theirs(name)] = _turned(name, tensor)
+        named[_list_transposed(name)] = _transpose(name, tensor)
     return named
 
 
@@ -289,15 +289,18 @@ def from_gpt2(model: Gpt, state: Mapping[str, torch.Tensor]) -> None:
     given = {prefix + name: tensor for name, tensor in state.items()}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            tensor = given.get(_theirs(name))
+            tensor = given.get(_list_transposed(name))
             if tensor is None:
                 raise InvalidSettingError(
-                    f"the weights have no {_theirs(name)}", hint="Pass those of a GPT-2 model."
+                    f"the weights have no {_list_transposed(name)}",
+                    hint="Pass those of a GPT-2 model.",
                 )
-            _put(parameter, _turned(name, tensor), _theirs(name), model.vocabulary)
+            _copy_weight(
+                parameter, _transpose(name, tensor), _list_transposed(name), model.vocabulary
+            )
 
 
-def _put(parameter: torch.Tensor, tensor: torch.Tensor, name: str, vocabulary: int) -> None:
+def _copy_weight(parameter: torch.Tensor, tensor: torch.Tensor, name: str, vocabulary: int) -> None:
     target = parameter[:vocabulary] if name == "transformer.wte.weight" else parameter
     if target.shape != tensor.shape:
         raise InvalidSettingError(

@@ -35,14 +35,14 @@ _MOST_WEIGHT = 20.0
 """How much more a rare label may count than by its share: one example must not drown the rest."""
 
 
-class Labelled(NamedTuple):
+class LabelledText(NamedTuple):
     """A text and the numbers of its labels."""
 
     text: str
     labels: tuple[int, ...]
 
 
-class Row(NamedTuple):
+class TokenizedText(NamedTuple):
     """A text in tokens, and for each label whether it has it."""
 
     ids: Ids
@@ -53,9 +53,9 @@ def from_folder(folder: Path, labels: Sequence[str], *, kind: Kind = "one") -> n
     """A model of a folder with a head for these labels; a head of other labels is left out."""
     model, missing = texts.load_pretrained(
         "AutoModelForSequenceClassification", folder,
-        ignore_mismatched_sizes=True, **_head(labels, kind),
+        ignore_mismatched_sizes=True, **_head_options(labels, kind),
     )  # fmt: skip
-    _pass_on(model, missing)
+    _start_as_identity(model, missing)
     return model
 
 
@@ -77,15 +77,15 @@ def from_state(
     """A BERT of these weights under a new head."""
     transformers = texts.import_transformers()
     with texts.quiet_transformers():
-        made = transformers.BertConfig(**config, **_head(labels, kind))
+        made = transformers.BertConfig(**config, **_head_options(labels, kind))
         model: nn.Module = transformers.BertForSequenceClassification(made)
     inner: Any = model
     missing, _ = inner.bert.load_state_dict(dict(state), strict=False)
-    _pass_on(model, missing)
+    _start_as_identity(model, missing)
     return model
 
 
-def _pass_on(model: nn.Module, missing: Iterable[str]) -> None:
+def _start_as_identity(model: nn.Module, missing: Iterable[str]) -> None:
     """A layer between encoder and head that the weights lack begins by passing on what it gets.
 
     Models made for embedding have none. Beside one that begins at random, the loss on the held-out
@@ -97,7 +97,7 @@ def _pass_on(model: nn.Module, missing: Iterable[str]) -> None:
         nn.init.zeros_(pooler.dense.bias)
 
 
-def _head(labels: Sequence[str], kind: Kind) -> dict[str, Any]:
+def _head_options(labels: Sequence[str], kind: Kind) -> dict[str, Any]:
     if not labels:
         raise InvalidInputError("there are no labels", hint="Pass examples of at least two.")
     problem = "single_label_classification" if kind == "one" else "multi_label_classification"
@@ -112,8 +112,8 @@ def _head(labels: Sequence[str], kind: Kind) -> dict[str, Any]:
 def classifier(
     model: nn.Module,
     cutter: Cutter,
-    learnt: Sequence[Labelled],
-    held: Sequence[Labelled] = (),
+    learnt: Sequence[LabelledText],
+    held: Sequence[LabelledText] = (),
     labels: Sequence[str] = (),
     *,
     kind: Kind = "one",
@@ -132,9 +132,9 @@ def classifier(
         class_weights: `balanced` lets rare labels count as much as common ones; or a weight each.
         adapted: the model with a LoRA adapter, of `add_adapter`.
     """
-    check(learnt, len(labels), kind)
-    check(held, len(labels), kind)
-    weights = _weights(class_weights, learnt, len(labels), kind)
+    check_labels(learnt, len(labels), kind)
+    check_labels(held, len(labels), kind)
+    weights = _weigh_labels(class_weights, learnt, len(labels), kind)
     texts.set_pad_token(model, cutter)
 
     def finish(folder: Path) -> Mapping[str, Any]:
@@ -143,33 +143,33 @@ def classifier(
         with replace_folder(folder / "model") as place:
             texts.save_weights(model if adapted is None else merge_lora(adapted), place)
             cutter.save(place)
-        said = {"model": str(folder / "model"), "labels": list(labels), "kind": kind}
+        written = {"model": str(folder / "model"), "labels": list(labels), "kind": kind}
         if adapted is not None:
-            said["adapter"] = str(save_lora(adapted, folder / "adapter"))
-        return said
+            written["adapter"] = str(save_lora(adapted, folder / "adapter"))
+        return written
 
     return Task(
-        "classifier", model, _rows(cutter, learnt, len(labels)), _loss(kind, weights),
-        collate=Filled(texts.get_pad_token(model)),
-        validation=_rows(cutter, held, len(labels)) or None,
+        "classifier", model, _tokenize(cutter, learnt, len(labels)), _build_loss(kind, weights),
+        collate=PaddedCollate(texts.get_pad_token(model)),
+        validation=_tokenize(cutter, held, len(labels)) or None,
         metrics=classification_metrics(kind), finish=finish,
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Filled:
+class PaddedCollate:
     """Rows to a batch, filled up to the longest of them."""
 
     pad: int
 
-    def __call__(self, rows: Sequence[Row]) -> Batch:
+    def __call__(self, rows: Sequence[TokenizedText]) -> Batch:
         """The batch."""
         ids, mask = texts.pad_rows([row.ids for row in rows], self.pad)
         truth = torch.tensor([row.truth for row in rows])
         return {"input_ids": ids, "attention_mask": mask, "truth": truth}
 
 
-def check(examples: Sequence[Labelled], num_labels: int, kind: Kind) -> None:
+def check_labels(examples: Sequence[LabelledText], num_labels: int, kind: Kind) -> None:
     """Refuse examples whose labels make no sense."""
     for one in examples:
         if kind == "one" and len(one.labels) != 1:
@@ -184,28 +184,30 @@ def check(examples: Sequence[Labelled], num_labels: int, kind: Kind) -> None:
             )
 
 
-def _rows(cutter: Cutter, examples: Sequence[Labelled], num_labels: int) -> list[Row]:
+def _tokenize(
+    cutter: Cutter, examples: Sequence[LabelledText], num_labels: int
+) -> list[TokenizedText]:
     cut = cutter.rows([one.text for one in examples])
     return [
-        Row(ids, tuple(float(number in one.labels) for number in range(num_labels)))
+        TokenizedText(ids, tuple(float(number in one.labels) for number in range(num_labels)))
         for ids, one in zip(cut, examples, strict=True)
     ]
 
 
-def logits_of(model: nn.Module, batch: Batch) -> Tensor:
+def compute_logits(model: nn.Module, batch: Batch) -> Tensor:
     """The model's scores, not in half precision."""
     found = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
     return texts.upcast_half(found.logits)
 
 
-def _loss(kind: Kind, weights: Tensor | None) -> TensorLoss:
+def _build_loss(kind: Kind, weights: Tensor | None) -> TensorLoss:
     """The mean over texts. Weights have a mean of 1 over the examples, and are not divided by in a
     batch: so a batch in pieces gives what it gives whole.
     """
     placed: dict[torch.device, Tensor | None] = {}
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
-        scores = logits_of(model, batch)
+        scores = compute_logits(model, batch)
         truth = batch["truth"].to(scores.dtype)
         if scores.device not in placed:
             placed[scores.device] = None if weights is None else weights.to(scores.device)
@@ -219,16 +221,16 @@ def _loss(kind: Kind, weights: Tensor | None) -> TensorLoss:
     return loss
 
 
-def _weights(
-    asked: ClassWeights, learnt: Sequence[Labelled], num_labels: int, kind: Kind
+def _weigh_labels(
+    choice: ClassWeights, learnt: Sequence[LabelledText], num_labels: int, kind: Kind
 ) -> Tensor | None:
     """What each label counts: by hand, or against its share among the examples."""
-    if isinstance(asked, str):
-        if asked == "none":
+    if isinstance(choice, str):
+        if choice == "none":
             return None
-        if asked != "balanced":
+        if choice != "balanced":
             raise InvalidInputError(
-                f"class weights {asked!r}", hint="none, balanced, or a number for each label."
+                f"class weights {choice!r}", hint="none, balanced, or a number for each label."
             )
         counts = torch.zeros(num_labels)
         for one in learnt:
@@ -241,22 +243,26 @@ def _weights(
         even = len(learnt) / num_labels
         weights = (even / counts.clamp(min=1)).clamp(max=_MOST_WEIGHT)
         return weights * len(learnt) / (weights * counts).sum().clamp(min=1e-6)
-    given = torch.tensor([float(one) for one in asked])
-    if len(given) != num_labels or bool((given <= 0).any()) or not bool(given.isfinite().all()):
+    predict = torch.tensor([float(one) for one in choice])
+    if (
+        len(predict) != num_labels
+        or bool((predict <= 0).any())
+        or not bool(predict.isfinite().all())
+    ):
         raise InvalidInputError(
-            f"class weights {list(asked)}", hint=f"Pass {num_labels} numbers above 0."
+            f"class weights {list(choice)}", hint=f"Pass {num_labels} numbers above 0."
         )
-    return given
+    return predict
 
 
 def classification_metrics(kind: Kind) -> dict[str, Metric]:
     """Accuracy, where all labels of a text must be right, and macro F1."""
     last: list[tuple[Batch, Tensor]] = []  # scores that accuracy leaves for macro F1
 
-    def given(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        asked, scores = last.pop() if last else (None, None)
+    def predict(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        choice, scores = last.pop() if last else (None, None)
         truth = batch["truth"]
-        scores = scores if scores is not None and asked is batch else logits_of(model, batch)
+        scores = scores if scores is not None and choice is batch else compute_logits(model, batch)
         last.append((batch, scores))
         if kind == "many":
             return (scores > 0).float(), truth
@@ -264,28 +270,28 @@ def classification_metrics(kind: Kind) -> dict[str, Metric]:
 
     def accuracy(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         last.clear()
-        told, truth = given(model, batch)
-        right = (told == truth).all(1).float()
+        predicted, truth = predict(model, batch)
+        right = (predicted == truth).all(1).float()
         return right.sum(), torch.tensor(float(len(right)), device=right.device)
 
     def macro_f1(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        told, truth = given(model, batch)
+        predicted, truth = predict(model, batch)
         last.clear()
-        return 2 * (told * truth).sum(0), told.sum(0) + truth.sum(0)
+        return 2 * (predicted * truth).sum(0), predicted.sum(0) + truth.sum(0)
 
     return {"accuracy": accuracy, "macro_f1": macro_f1}
 
 
 def split(
-    examples: Sequence[Labelled], share: float, *, seed: int = 0
+    examples: Sequence[LabelledText], share: float, *, seed: int = 0
 ) -> tuple[list[int], list[int]]:
     """Numbers of the examples to learn from and of those to hold out, by label.
 
     Each label gives its share, the rarest first, and keeps at least one example to learn from. The
     same for the same seed.
     """
-    dice = random.Random(seed)
-    order = dice.sample(range(len(examples)), len(examples))
+    random_order = random.Random(seed)
+    order = random_order.sample(range(len(examples)), len(examples))
     by_label: dict[int, list[int]] = {}
     for number in order:
         for label in examples[number].labels or (-1,):
@@ -298,7 +304,11 @@ def split(
             want = max(1, want)
         for number in numbers:
             its = examples[number].labels or (-1,)
-            if len(numbers) - left[label] < want and number not in held and _spare(its, left):
+            if (
+                len(numbers) - left[label] < want
+                and number not in held
+                and _can_hold_out(its, left)
+            ):
                 held.add(number)
                 for one in its:
                     left[one] -= 1
@@ -306,5 +316,5 @@ def split(
     return learnt, sorted(held)
 
 
-def _spare(labels: Sequence[int], left: Mapping[int, int]) -> bool:
+def _can_hold_out(labels: Sequence[int], left: Mapping[int, int]) -> bool:
     return all(left[one] > 1 for one in labels)

@@ -1,11 +1,8 @@
-"""A job's table as a frozen dataclass: unknown keys and values of a wrong type are refused."""
+"""The `[task]` table as a frozen dataclass, and the files that it names."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import json
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,70 +13,21 @@ import torch
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.text.manifest import Resolve
+from anyrig.training.config import check_name, check_value, convert_value
 from anyrig.training.lora import LoraConfig
 
-Config = TypeVar("Config")
-_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+T = TypeVar("T")
 
 
-def read(kind: type[Config], values: Mapping[str, Any], where: str = "task") -> Config:
+def read(kind: type[T], values: Mapping[str, Any], where: str = "task") -> T:
     """A table's values in a dataclass; a number may stand for a float, one text for a list."""
     hints = typing.get_type_hints(kind)
-    known = [one.name for one in dataclasses.fields(kind)]  # type: ignore[arg-type]  # a dataclass
     given = {}
     for name, value in values.items():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Valid names: {', '.join(known)}."
-            raise InvalidSettingError(f"[{where}] has no setting {name!r}", hint=hint)
-        given[name] = _convert(value, hints[name], f"[{where}] {name}")
+        check_name(name, list(hints), where)
+        given[name] = convert_value(value, hints[name])
+        check_value(given[name], hints[name], f"[{where}] {name}")
     return kind(**given)
-
-
-def _convert(value: Any, hint: Any, where: str) -> Any:
-    for option in _options(hint):
-        fits, made = _as(value, option)
-        if fits:
-            return made
-    raise InvalidSettingError(f"{where} is {value!r}", hint=f"It must be {_describe(hint)}.")
-
-
-def _options(hint: Any) -> tuple[Any, ...]:
-    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return typing.get_args(hint) if is_union else (hint,)
-
-
-def _as(value: Any, hint: Any) -> tuple[bool, Any]:
-    origin = typing.get_origin(hint)
-    if origin is typing.Literal:
-        return value in typing.get_args(hint), value
-    if origin is tuple:
-        return _as_tuple(value, typing.get_args(hint)[0])
-    if origin is not None:  # Mapping[str, Any]
-        return isinstance(value, Mapping), value
-    if hint is float and type(value) is int:
-        return True, float(value)
-    return type(value) is hint, value
-
-
-def _as_tuple(value: Any, hint: Any) -> tuple[bool, Any]:
-    items = [value] if type(value) is hint else value
-    if not isinstance(items, (list, tuple)):
-        return False, value
-    pairs = [_as(item, hint) for item in items]
-    return all(fits for fits, _ in pairs), tuple(made for _, made in pairs)
-
-
-def _describe(hint: Any) -> str:
-    return " or ".join(_word(option) for option in _options(hint))
-
-
-def _word(hint: Any) -> str:
-    if typing.get_origin(hint) is typing.Literal:
-        return "one of " + ", ".join(str(one) for one in typing.get_args(hint))
-    if typing.get_origin(hint) is tuple:
-        return "a list of " + _WORDS.get(typing.get_args(hint)[0], "values")
-    return _WORDS.get(hint, "a table")
 
 
 def resolve_path(folder: Path, text: str) -> Path:

@@ -103,7 +103,7 @@ class ManifestCorpus:
 def _read(path: Path, pool: ReaderPool) -> Iterator[str]:
     with files.guarded(path, _limits()):
         plain = files.format_of(path) in _PLAIN
-    yield from _plain(path) if plain else [pool.read_file(path).text]
+    yield from _read_plain(path) if plain else [pool.read_file(path).text]
 
 
 def _limits() -> Limits:
@@ -111,7 +111,7 @@ def _limits() -> Limits:
     return Limits(file_bytes=1 << 50)
 
 
-def _plain(path: Path) -> Iterator[str]:
+def _read_plain(path: Path) -> Iterator[str]:
     """A text file as it stands: UTF-8 in pieces, all else by a look at the whole file."""
     with open_text(path, "Pass files with text.") as file:
         while lines := file.readlines(_PIECE_BYTES):
@@ -191,7 +191,7 @@ def tokenize_corpus(
         "tokens": num_tokens,
         "bytes": num_bytes,
         "skipped": found.skipped,
-        "files": {str(one): _stamp(one) for one in found.paths},
+        "files": {str(one): _read_stamp(one) for one in found.paths},
     }
     write_atomic(about, json.dumps(summary, indent=1))
     return TokenFile(path, kind, num_tokens, num_bytes, found.skipped)
@@ -234,7 +234,7 @@ def _read_cached(about: Path, path: Path, kind: str) -> TokenFile | None:
         if path.stat().st_size != made.num_tokens * width:
             return None
         changed = [
-            one for one, was in summary["files"].items() if _stamp(Path(one)) not in ([], was)
+            one for one, was in summary["files"].items() if _read_stamp(Path(one)) not in ([], was)
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -245,7 +245,7 @@ def _read_cached(about: Path, path: Path, kind: str) -> TokenFile | None:
     return made
 
 
-def _stamp(path: Path) -> list[int]:
+def _read_stamp(path: Path) -> list[int]:
     """What tells that a file changed; nothing if it is gone."""
     try:
         status = path.stat()
@@ -285,7 +285,7 @@ def _group_pieces(text: Iterator[str | None]) -> Iterator[list[str | None]]:
         yield group
 
 
-class Windows:
+class TokenWindows:
     """Windows of a row of tokens, each one token longer than what a model sees of it.
 
     A window's last token is the next one's first: each token is the target of one window. The file
@@ -339,7 +339,7 @@ class Windows:
 
 def split_windows(
     row: TokenFile, context: int, share: float, end: int | None = None
-) -> tuple[Windows, Windows | None]:
+) -> tuple[TokenWindows, TokenWindows | None]:
     """Windows to train on, and those of the end, which are only measured; `end` keeps documents
     apart.
     """
@@ -353,5 +353,5 @@ def split_windows(
     if share > 0 and num_windows > 1:
         held = max(held, 1)
     kept = num_windows - held
-    validation = Windows(row, context, kept, held, end) if held else None
-    return Windows(row, context, 0, kept, end), validation
+    validation = TokenWindows(row, context, kept, held, end) if held else None
+    return TokenWindows(row, context, 0, kept, end), validation

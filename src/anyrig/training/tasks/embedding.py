@@ -1,6 +1,6 @@
 """Fine-tuning an embedding model: texts that belong together come to lie near each other.
 
-    model = sentence.load_sentence_model(folder)
+    model = from_folder(folder)
     task = embedding(model, Cutter.of(tokenizer, 256), pairs, held)
 
 From pairs: an anchor should find its positive among the positives of its batch and all negatives
@@ -16,10 +16,11 @@ batch is cut.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,8 +29,7 @@ from torch import Tensor, nn
 from anyrig.errors import InvalidInputError
 from anyrig.training.batch import Batch
 from anyrig.training.tasks import Task, texts
-from anyrig.training.tasks.sentence import SentenceModel, save
-from anyrig.training.tasks.texts import Cutter, Ids
+from anyrig.training.tasks.texts import Cutter, Ids, write_json
 
 SCALE = 20.0
 """What cosines are multiplied by before the softmax; a higher one looks at the nearest alone."""
@@ -100,7 +100,7 @@ def embedding(
         from anyrig.training.export import replace_folder
 
         with replace_folder(folder / "model") as place:
-            save(model, cutter, place, prompts=prompts)
+            save_sentence_model(model, cutter, place, prompts=prompts)
         return {"model": str(folder / "model")}
 
     def loss(module: nn.Module, batch: Batch) -> Tensor:
@@ -110,9 +110,10 @@ def embedding(
     cut = _scored_rows if scored else _pair_rows
     return Task(
         "embedding", model, cut(cutter, learnt, prompts), loss,
-        collate=Filled(texts.get_pad_token(model), scored),
+        collate=PairCollate(texts.get_pad_token(model), scored),
         validation=cut(cutter, held, prompts) or None,
-        metrics={"cosine_error": cosine_error} if scored else {"recall_at_1": first}, finish=finish,
+        metrics={"cosine_error": cosine_error} if scored else {"recall_at_1": recall_at_1},
+        finish=finish,
     )  # fmt: skip
 
 
@@ -139,7 +140,7 @@ def _scored_rows(cutter: Cutter, pairs: Sequence[Any], prompts: Mapping[str, str
 
 
 @dataclass(frozen=True)
-class Filled:
+class PairCollate:
     """Rows to a batch, filled up to the longest of them."""
 
     pad: int
@@ -186,7 +187,9 @@ def pair_scores(model: nn.Module, batch: Batch) -> Tensor:
     anchors = F.normalize(model(batch["ids"], batch["mask"]), dim=-1)
     candidates = F.normalize(model(batch["other_ids"], batch["other_mask"]), dim=-1)
     cosines = _cosines(anchors, candidates)
-    twin = _equal(batch["ids"], batch["mask"]) | _equal(batch["other_ids"], batch["other_mask"])
+    twin = _find_equal_rows(batch["ids"], batch["mask"]) | _find_equal_rows(
+        batch["other_ids"], batch["other_mask"]
+    )
     twin &= ~torch.eye(len(twin), dtype=torch.bool, device=twin.device)
     cosines = cosines.masked_fill(twin, -torch.inf)
     if "negatives" not in batch:
@@ -205,7 +208,7 @@ def _cosines(some: Tensor, others: Tensor) -> Tensor:
         return texts.upcast_half(some) @ texts.upcast_half(others).T
 
 
-def _equal(ids: Tensor, mask: Tensor) -> Tensor:
+def _find_equal_rows(ids: Tensor, mask: Tensor) -> Tensor:
     """Which rows hold the same tokens."""
     clean = torch.where(mask > 0, ids, -1)
     return (clean[:, None] == clean[None]).all(-1)
@@ -217,7 +220,7 @@ def pair_loss(model: nn.Module, batch: Batch, scale: float = SCALE) -> Tensor:
     return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
 
 
-def cosines_of(model: nn.Module, batch: Batch) -> Tensor:
+def compute_cosines(model: nn.Module, batch: Batch) -> Tensor:
     """The cosine of each scored pair."""
     one, other = model(batch["ids"], batch["mask"]), model(batch["other_ids"], batch["other_mask"])
     return F.cosine_similarity(one, other, dim=-1)
@@ -225,10 +228,10 @@ def cosines_of(model: nn.Module, batch: Batch) -> Tensor:
 
 def cosine_loss(model: nn.Module, batch: Batch) -> Tensor:
     """The mean of squares that cosines miss their scores by."""
-    return F.mse_loss(cosines_of(model, batch), batch["score"])
+    return F.mse_loss(compute_cosines(model, batch), batch["score"])
 
 
-def first(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+def recall_at_1(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     """How many anchors have their positive nearest among the batch's candidates."""
     scores = pair_scores(model, batch)
     right = scores.argmax(1) == torch.arange(len(scores), device=scores.device)
@@ -237,7 +240,7 @@ def first(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 
 def cosine_error(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     """How far cosines lie from their scores."""
-    apart = (cosines_of(model, batch) - batch["score"]).abs()
+    apart = (compute_cosines(model, batch) - batch["score"]).abs()
     return apart.sum(), torch.tensor(float(len(apart)), device=apart.device)
 
 
@@ -245,7 +248,7 @@ def cosine_error(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def searched(task: Task) -> dict[str, float]:
+def evaluate_retrieval(task: Task) -> dict[str, float]:
     """How well the model finds each held-out anchor's positive among all held-out positives, or
     how well its cosines order held-out pairs by their scores (Spearman's correlation).
 
@@ -257,16 +260,18 @@ def searched(task: Task) -> dict[str, float]:
     was = task.model.training
     task.model.eval()
     pad = texts.get_pad_token(task.model)
-    firsts = _matrix(task.model, [row[0] for row in rows], pad)
-    seconds = _matrix(task.model, [row[1] for row in rows], pad)
+    firsts = _embed_rows(task.model, [row[0] for row in rows], pad)
+    seconds = _embed_rows(task.model, [row[1] for row in rows], pad)
     task.model.train(was)
     if isinstance(rows[0], ScoredRow):
         cosines = (firsts * seconds).sum(1)
         return {"spearman": _spearman(cosines, torch.tensor([row.score for row in rows]))}
-    return _ranked(firsts, seconds, rows)
+    return _rank_positives(firsts, seconds, rows)
 
 
-def _ranked(anchors: Tensor, positives: Tensor, rows: Sequence[PairRow]) -> dict[str, float]:
+def _rank_positives(
+    anchors: Tensor, positives: Tensor, rows: Sequence[PairRow]
+) -> dict[str, float]:
     numbers: dict[Ids, int] = {}
     firsts: list[int] = []
     for number, row in enumerate(rows):
@@ -287,7 +292,7 @@ def _ranked(anchors: Tensor, positives: Tensor, rows: Sequence[PairRow]) -> dict
     }
 
 
-def _matrix(model: nn.Module, rows: Sequence[Ids], pad: int) -> Tensor:
+def _embed_rows(model: nn.Module, rows: Sequence[Ids], pad: int) -> Tensor:
     """Vectors of length one, on the host."""
     device = next(model.parameters()).device
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
@@ -310,9 +315,200 @@ def _spearman(one: Tensor, other: Tensor) -> float:
 
 def _ranks(values: Tensor) -> Tensor:
     """Places in order; equal ones share the middle of theirs."""
-    told: tuple[Tensor, ...] = torch.unique(
+    found: tuple[Tensor, ...] = torch.unique(
         values.double(), return_inverse=True, return_counts=True
     )
-    _, places, counts = told
+    _, places, counts = found
     ends = counts.cumsum(0).double()
     return (ends - (counts - 1) / 2)[places]
+
+
+# -- the model -------------------------------------------------------------------------------------
+# Saved as sentence-transformers keeps such models: modules.json, a pooling, perhaps a dense layer,
+# perhaps vectors of length one.
+
+Pooling = Literal["mean", "cls", "max", "last", "mean_sqrt"]
+_FLAGS: dict[Pooling, str] = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+    "mean_sqrt": "pooling_mode_mean_sqrt_len_tokens",
+    "last": "pooling_mode_lasttoken",
+}
+_MODULES = "sentence_transformers.models"
+
+
+class DenseLayer(nn.Module):
+    """A layer behind the pooling, as some models have one."""
+
+    def __init__(self, size: int, out: int, *, bias: bool = True, tanh: bool = True) -> None:
+        super().__init__()
+        self.linear = nn.Linear(size, out, bias=bias)
+        self.tanh = tanh
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """The vectors behind it."""
+        outputs: Tensor = self.linear(vectors)
+        return outputs.tanh() if self.tanh else outputs
+
+    @classmethod
+    def of(cls, folder: Path) -> DenseLayer:
+        """The layer of a folder."""
+        from safetensors.torch import load_file
+
+        try:
+            settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            state = load_file(str(folder / "model.safetensors"))
+            weight = state["linear.weight"]
+        except (OSError, ValueError, KeyError) as error:
+            raise InvalidInputError(
+                f"{folder} contains no dense layer: {error}", hint="Get the model again."
+            ) from error
+        kind = str(settings.get("activation_function", "")).rpartition(".")[2]
+        if kind not in ("Tanh", "Identity", ""):
+            raise InvalidInputError(
+                f"a dense layer with {kind}", hint="Tanh and Identity are supported."
+            )
+        out, size = weight.shape
+        layer = cls(size, out, bias="linear.bias" in state, tanh=kind == "Tanh")
+        layer.load_state_dict({name: value.float() for name, value in state.items()})
+        return layer
+
+
+class SentenceModel(nn.Module):
+    """Token numbers and their mask to a vector for each row, not in half precision.
+
+    Args:
+        encoder: of transformers; a pooler that it has is left out, since nothing reads it.
+        pooling: how a row's tokens become one vector.
+        normalise: whether vectors have length one.
+        dense: a layer behind the pooling.
+        piece: rows that are computed at once while learning. More are computed piece by piece, and
+            each piece again on the way back: memory holds one piece's activations, the loss sees
+            all vectors. 0 computes all at once.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        *,
+        pooling: Pooling = "mean",
+        normalise: bool = True,
+        dense: DenseLayer | None = None,
+        piece: int = 0,
+    ) -> None:
+        super().__init__()
+        if pooling not in _FLAGS:
+            raise InvalidInputError(
+                f"pooling {pooling!r}", hint=f"Valid names: {', '.join(_FLAGS)}."
+            )
+        if getattr(encoder, "pooler", None) is not None:
+            encoder.pooler = None  # type: ignore[assignment]  # a module or none
+        self.encoder, self.dense = encoder, dense
+        self.pooling: Pooling = pooling
+        self.normalise, self.piece = normalise, piece
+
+    @property
+    def config(self) -> Any:
+        """The encoder's."""
+        return self.encoder.config
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """A vector for each row."""
+        if not self.piece or len(ids) <= self.piece or not torch.is_grad_enabled():
+            return self._vectors(ids, mask)
+        from torch.utils.checkpoint import checkpoint
+
+        pieces = [slice(at, at + self.piece) for at in range(0, len(ids), self.piece)]
+        return torch.cat(
+            [checkpoint(self._vectors, ids[n], mask[n], use_reentrant=False) for n in pieces]
+        )
+
+    def _vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
+        if ids.device.type == "cpu":  # where looking does not make anything wait
+            width = max(1, int(mask.sum(1).max()))
+            ids, mask = ids[:, :width], mask[:, :width]
+        hidden = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        vectors = pool_tokens(texts.upcast_half(hidden), mask, self.pooling)
+        if self.dense is not None:
+            vectors = texts.upcast_half(self.dense(vectors))
+        return F.normalize(vectors, dim=-1, eps=1e-12) if self.normalise else vectors
+
+
+def pool_tokens(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+    """One vector of a row's tokens; rows are filled up at their ends."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    if pooling == "last":
+        last = (mask.sum(1) - 1).clamp(min=0)
+        return hidden[torch.arange(len(hidden), device=hidden.device), last]
+    there = mask[:, :, None].to(hidden.dtype)
+    if pooling == "max":
+        return hidden.masked_fill(there == 0, -torch.inf).amax(1)
+    count = there.sum(1).clamp(min=1)
+    return (hidden * there).sum(1) / (count if pooling == "mean" else count.sqrt())
+
+
+def from_folder(folder: Path, *, dense: Path | None = None, **options: Any) -> SentenceModel:
+    """The model of an encoder's folder."""
+    layer = None if dense is None else DenseLayer.of(dense)
+    encoder, _ = texts.load_pretrained("AutoModel", folder)
+    return SentenceModel(encoder, dense=layer, **options)
+
+
+def from_state(
+    config: Mapping[str, Any], state: Mapping[str, Tensor], **options: Any
+) -> SentenceModel:
+    """A BERT of these weights."""
+    transformers = texts.import_transformers()
+    with texts.quiet_transformers():
+        encoder = transformers.BertModel(transformers.BertConfig(**config), add_pooling_layer=False)
+    encoder.load_state_dict(dict(state))
+    return SentenceModel(encoder, **options)
+
+
+def save_sentence_model(
+    model: SentenceModel, cutter: Cutter, folder: Path, *, prompts: Mapping[str, str] | None = None
+) -> None:
+    """A folder that sentence-transformers and `anyrig embed --model` take."""
+    texts.save_weights(model.encoder, folder)
+    cutter.save(folder)
+    names = ["Transformer", "Pooling"]
+    size = int(model.config.hidden_size)
+    settings: dict[str, Any] = {"word_embedding_dimension": size, "include_prompt": True}
+    settings |= {flag: name == model.pooling for name, flag in _FLAGS.items()}
+    write_json(folder / "1_Pooling" / "config.json", settings)
+    if model.dense is not None:
+        _save_dense(model.dense, folder / f"{len(names)}_Dense")
+        names.append("Dense")
+    if model.normalise:
+        (folder / f"{len(names)}_Normalize").mkdir(exist_ok=True)
+        names.append("Normalize")
+    modules = [
+        {"idx": number, "name": str(number), "path": f"{number}_{name}" if number else "",
+         "type": f"{_MODULES}.{name}"}
+        for number, name in enumerate(names)
+    ]  # fmt: skip
+    write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": cutter.longest, "do_lower_case": cutter.lower},
+    )
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": dict(prompts or {}), "default_prompt_name": None},
+    )
+    write_json(folder / "modules.json", modules)
+
+
+def _save_dense(layer: DenseLayer, folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    linear = layer.linear
+    kind = "activation.Tanh" if layer.tanh else "linear.Identity"
+    settings = {"in_features": linear.in_features, "out_features": linear.out_features,
+            "bias": linear.bias is not None,
+            "activation_function": f"torch.nn.modules.{kind}"}  # fmt: skip
+    write_json(folder / "config.json", settings)
+    state = {f"linear.{name}": value.detach().float().cpu().contiguous()
+             for name, value in linear.state_dict().items()}  # fmt: skip
+    save_file(state, str(folder / "model.safetensors"))

@@ -88,17 +88,17 @@ class ImagesConfig:
     """Cache decoded images in the run's folder, up to this size."""
 
     def __post_init__(self) -> None:
-        _demand(bool(self.data), "data is not set", "Name the folder of pictures.")
-        _demand(
+        _require(bool(self.data), "data is not set", "Name the folder of pictures.")
+        _require(
             self.size == 0 or self.size >= 8, f"size is {self.size}", "It must be from 8 up, or 0."
         )
-        _demand(0 <= self.validation < 1, f"validation is {self.validation}", "From 0, below 1.")
-        _demand(0 <= self.smoothing < 1, f"smoothing is {self.smoothing}", "From 0, below 1.")
+        _require(0 <= self.validation < 1, f"validation is {self.validation}", "From 0, below 1.")
+        _require(0 <= self.smoothing < 1, f"smoothing is {self.smoothing}", "From 0, below 1.")
 
 
-def _demand(holds: bool, said: str, hint: str) -> None:
+def _require(holds: bool, problem: str, hint: str) -> None:
     if not holds:
-        raise InvalidSettingError(f"[task] {said}", hint=hint)
+        raise InvalidSettingError(f"[task] {problem}", hint=hint)
 
 
 def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
@@ -108,7 +108,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     resolve = config.read_allowed_files(folder, chosen.files)
     source, trained_on = _find_pretrained(chosen, folder)
     size = chosen.size or (trained_on.size if trained_on else _DEFAULT_SIZE)
-    _demand(0 <= chosen.crop < size, f"crop is {chosen.crop}", "It must be less than the size.")
+    _require(0 <= chosen.crop < size, f"crop is {chosen.crop}", "It must be less than the size.")
     found = gather(place, run, size, chosen.channels, chosen.cache_gb, resolve)
     classes, labels, stray = _classes(found)
     skipped = {**found.skipped, **stray}
@@ -121,7 +121,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         else:
             body, shape = load_transformers(source, classes), {"kind": "transformers"}
     known = trained_on or found
-    model = Normalised(body, known.mean, known.std, each=chosen.normalise == "each")
+    model = NormalizedModel(body, known.mean, known.std, each=chosen.normalise == "each")
     _check_size(model, size, chosen.channels)
     changes = Augmentation(chosen.crop, chosen.flip)
     weights = _weights([labels[one] for one in kept], len(classes), chosen.class_weights)
@@ -152,7 +152,7 @@ def _find_pretrained(
         if source is None:
             return None, None
         found = read_preprocessing(source)
-        _demand(
+        _require(
             found.channels == chosen.channels, f"channels is {chosen.channels}",
             f"The model has {found.channels}.",
         )  # fmt: skip
@@ -217,7 +217,7 @@ def _weights(labels: Sequence[int], num_classes: int, kind: str) -> torch.Tensor
     return (len(labels) / (num_classes * counts.clamp(min=1))).float()
 
 
-class Normalised(nn.Module):
+class NormalizedModel(nn.Module):
     """A model that takes bytes (0 to 255) and brings them to mean 0 and deviation 1 first."""
 
     mean: torch.Tensor
@@ -343,7 +343,7 @@ class ImagesOutput:
         """What was written where."""
         from anyrig.training.export import replace_folder
 
-        said: dict[str, Any] = {"model": str(folder / "model")}
+        written: dict[str, Any] = {"model": str(folder / "model")}
         with replace_folder(folder / "model") as place:
             about = dict(self.about)
             if self.source is None:
@@ -351,8 +351,8 @@ class ImagesOutput:
             else:
                 about |= self._write_transformers(place)
             write_atomic(place / _LABELS, json.dumps(about, indent=2))
-            said["onnx"] = self._onnx(place / "model.onnx")
-        return {**said, "classes": list(self.about["classes"])}
+            written["onnx"] = self._onnx(place / "model.onnx")
+        return {**written, "classes": list(self.about["classes"])}
 
     def _write_transformers(self, place: Path) -> dict[str, Any]:
         """A folder that transformers opens; what the normalisation adds for our own `load`."""
@@ -428,11 +428,11 @@ def load(folder: Path | str) -> Classifier:
         each = about["normalise"] == "each"
         if about["model"]["kind"] == "transformers":
             body: nn.Module = load_transformers(folder, about["classes"])
-            return Classifier(Normalised(body, about["mean"], about["std"], each=each), about)
+            return Classifier(NormalizedModel(body, about["mean"], about["std"], each=each), about)
         state = load_file(folder / _WEIGHTS)
         body, _ = build_model(about["model"], len(about["classes"]), about["channels"])
-        nought, one = [0.0] * about["channels"], [1.0] * about["channels"]
-        model = Normalised(body, nought, one, each=each)
+        zeros, one = [0.0] * about["channels"], [1.0] * about["channels"]
+        model = NormalizedModel(body, zeros, one, each=each)
         model.load_state_dict(state)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise InvalidInputError(

@@ -76,9 +76,9 @@ class LanguageConfig:
 
     def __post_init__(self) -> None:
         if bool(self.text) == bool(self.data):
-            said = "both text and data" if self.text else "no text"
+            problem = "both text and data" if self.text else "no text"
             raise InvalidSettingError(
-                f"[task] names {said}", hint='Set text = "folder", or data = "file".'
+                f"[task] names {problem}", hint='Set text = "folder", or data = "file".'
             )
         if self.data and self.tokenizer == "train" and not is_manifest(Path(self.data)):
             raise InvalidSettingError(
@@ -96,20 +96,20 @@ class LanguageConfig:
 
 def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
     """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
-    chosen = config.read(LanguageConfig, values)
-    words = _tokens(chosen, folder, run)
-    if chosen.data and not is_manifest(Path(chosen.data)):
+    settings = config.read(LanguageConfig, values)
+    words = _open_tokenizer(settings, folder, run)
+    if settings.data and not is_manifest(Path(settings.data)):
         row = corpus.open_token_file(
-            config.require_path(folder, chosen.data, "the row of tokens"), words
+            config.require_path(folder, settings.data, "the row of tokens"), words
         )
     else:
-        name = [chosen.data] if chosen.data else chosen.text
-        row = corpus.tokenize_corpus(run, name, lambda: _open_corpus(chosen, folder), words)
+        name = [settings.data] if settings.data else settings.text
+        row = corpus.tokenize_corpus(run, name, lambda: _open_corpus(settings, folder), words)
     for path, reason in row.skipped.items():
         log.warning("%s is left out: %s", path, reason)
     with config.seed_torch(seed):
-        model, context = _model(chosen, folder, words)
-    lora = config.read_lora(chosen.lora)
+        model, context = _build_model(settings, folder, words)
+    lora = config.read_lora(settings.lora)
     adapted = None
     if lora is not None:
         if isinstance(model, Gpt):
@@ -119,53 +119,53 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
             )
         adapted = adapt(model, lora, folder)
     loss = LanguageLoss()
-    end = _boundary(model, words) if chosen.separate_documents else None
-    data, validation = corpus.split_windows(row, context, chosen.validation, end)
+    end = _find_boundary(model, words) if settings.separate_documents else None
+    data, validation = corpus.split_windows(row, context, settings.validation, end)
     return Task(
         name="language",
         model=model,
         data=data,
         validation=validation,
         loss=loss,
-        units=units,
+        units=count_targets,
         metrics={"perplexity": Perplexity()},
         finish=LanguageOutput(
-            model, words, chosen, seed, context, _source(chosen, folder), adapted
+            model, words, settings, seed, context, _find_source(settings, folder), adapted
         ),
         skipped=row.skipped,
     )
 
 
-def _open_corpus(chosen: LanguageConfig, folder: Path) -> corpus.Corpus | corpus.ManifestCorpus:
-    if not chosen.data:
-        return corpus.find_files(chosen.text, folder)
-    path = config.require_path(folder, chosen.data, "the manifest")
-    return corpus.ManifestCorpus(path, config.read_allowed_files(folder, chosen.files))
+def _open_corpus(settings: LanguageConfig, folder: Path) -> corpus.Corpus | corpus.ManifestCorpus:
+    if not settings.data:
+        return corpus.find_files(settings.text, folder)
+    path = config.require_path(folder, settings.data, "the manifest")
+    return corpus.ManifestCorpus(path, config.read_allowed_files(folder, settings.files))
 
 
-def _tokens(chosen: LanguageConfig, folder: Path, run: Path) -> tokens.Tokens:
-    word = chosen.tokenizer
-    source = _source(chosen, folder)
+def _open_tokenizer(settings: LanguageConfig, folder: Path, run: Path) -> tokens.Tokens:
+    word = settings.tokenizer
+    source = _find_source(settings, folder)
     if source is not None:
         return tokens.load_tokenizer(source)
     if word in ("auto", "bytes"):
         return tokens.build_byte_tokenizer()
     if word != "train":
         return tokens.load_tokenizer(config.require_path(folder, word, "the tokenizer"))
-    kept = run / f"tokenizer-{chosen.vocabulary}.json"
+    kept = run / f"tokenizer-{settings.vocabulary}.json"
     if kept.exists():
         return tokens.load_tokenizer(kept)
-    text = _open_corpus(chosen, folder).pieces()
-    made = tokens.train_tokenizer((piece for piece in text if piece), chosen.vocabulary)
+    text = _open_corpus(settings, folder).pieces()
+    made = tokens.train_tokenizer((piece for piece in text if piece), settings.vocabulary)
     made.save(kept)
     return made
 
 
-def _source(chosen: LanguageConfig, folder: Path) -> Path | None:
+def _find_source(settings: LanguageConfig, folder: Path) -> Path | None:
     """The model's folder where its own tokenizer is wanted."""
-    if chosen.tokenizer != "auto" or not isinstance(chosen.model, str):
+    if settings.tokenizer != "auto" or not isinstance(settings.model, str):
         return None
-    return _find_folder(chosen.model, folder)
+    return _find_folder(settings.model, folder)
 
 
 def _find_folder(name: str, folder: Path) -> Path | None:
@@ -180,17 +180,19 @@ def _find_folder(name: str, folder: Path) -> Path | None:
     return path if is_there else find_cached_repository(name)
 
 
-def _model(chosen: LanguageConfig, folder: Path, words: tokens.Tokens) -> tuple[nn.Module, int]:
-    if isinstance(chosen.model, str) and (path := _find_folder(chosen.model, folder)):
-        return _pretrained(path, chosen.context, words)
-    shape = _shape(chosen)
-    context = chosen.context or shape.context
+def _build_model(
+    settings: LanguageConfig, folder: Path, words: tokens.Tokens
+) -> tuple[nn.Module, int]:
+    if isinstance(settings.model, str) and (path := _find_folder(settings.model, folder)):
+        return _load_pretrained(path, settings.context, words)
+    shape = _read_shape(settings)
+    context = settings.context or shape.context
     shape = dataclasses.replace(shape, vocabulary=words.size, context=max(context, shape.context))
     return Gpt(shape), context
 
 
-def _shape(chosen: LanguageConfig) -> GptShape:
-    sizes = {"preset": chosen.model} if isinstance(chosen.model, str) else dict(chosen.model)
+def _read_shape(settings: LanguageConfig) -> GptShape:
+    sizes = {"preset": settings.model} if isinstance(settings.model, str) else dict(settings.model)
     preset = sizes.pop("preset", "tiny")
     if preset not in PRESETS:
         raise InvalidSettingError(
@@ -200,7 +202,7 @@ def _shape(chosen: LanguageConfig) -> GptShape:
     return config.read(GptShape, {**dataclasses.asdict(PRESETS[preset]), **sizes}, "task.model")
 
 
-def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Module, int]:
+def _load_pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Module, int]:
     """A Hugging Face causal model; nothing is fetched, and no code of the folder is run."""
     model: Any
     model, _ = texts.load_pretrained("AutoModelForCausalLM", path)
@@ -219,7 +221,7 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
     return model, context or min(longest, 1024)
 
 
-def _boundary(model: nn.Module, words: tokens.Tokens) -> int:
+def _find_boundary(model: nn.Module, words: tokens.Tokens) -> int:
     """The token that ends a document, for a model that can keep documents apart."""
     if words.end is None:
         raise InvalidSettingError(
@@ -253,14 +255,14 @@ def _keeps_documents_apart(model: nn.Module) -> bool:
     return torch.allclose(packed, alone, atol=1e-4, rtol=1e-3)
 
 
-def logits_of(model: nn.Module, window: torch.Tensor) -> torch.Tensor:
+def compute_logits(model: nn.Module, window: torch.Tensor) -> torch.Tensor:
     """Logits of our models and of transformers'."""
     made = model(window)
     logits: torch.Tensor = made if isinstance(made, torch.Tensor) else made.logits
     return logits
 
 
-def units(batch: Batch) -> int:
+def count_targets(batch: Batch) -> int:
     """How many targets count."""
     return int((batch.get("labels", batch["tokens"])[:, 1:] != IGNORED).sum())
 
@@ -283,7 +285,7 @@ class LanguageOutput:
 
     model: nn.Module
     words: tokens.Tokens
-    chosen: LanguageConfig
+    settings: LanguageConfig
     seed: int
     context: int
     source: Path | None = None
@@ -293,41 +295,41 @@ class LanguageOutput:
 
     def __call__(self, folder: Path) -> Mapping[str, Any]:
         """What was written where."""
-        said: dict[str, Any] = {"model": str(folder / "model")}
+        written: dict[str, Any] = {"model": str(folder / "model")}
         model = self.model
         if self.adapted is not None:
-            said["adapter"] = str(save_lora(self.adapted, folder / "adapter"))
+            written["adapter"] = str(save_lora(self.adapted, folder / "adapter"))
             model = merge_lora(self.adapted)
         _export(model, self.words, folder / "model", self.source, self.context)
-        if self.chosen.sample > 0:
-            text = self.chosen.prompt + self.sample()
+        if self.settings.sample > 0:
+            text = self.settings.prompt + self.sample()
             write_atomic(folder / "sample.txt", text)
-            said["sample"] = text
-        return said
+            written["sample"] = text
+        return written
 
     def sample(self) -> str:
         """A text drawn from the model, the same for the same weights and seed."""
         device = next(self.model.parameters()).device
-        start = [int(one) for one in next(self.words.encode([self.chosen.prompt or "\n"]))]
+        start = [int(one) for one in next(self.words.encode([self.settings.prompt or "\n"]))]
         row = torch.tensor([start], device=device)
         generator = torch.Generator(device=device).manual_seed(self.seed)
-        made = generate(self.model, row, self.chosen, generator)
+        made = generate(self.model, row, self.settings, generator)
         return self.words.decode(made[0, len(start) :].tolist())
 
 
 @torch.no_grad()
 def generate(
-    model: nn.Module, row: torch.Tensor, chosen: LanguageConfig, generator: torch.Generator
+    model: nn.Module, row: torch.Tensor, settings: LanguageConfig, generator: torch.Generator
 ) -> torch.Tensor:
     """More tokens after a row, from any causal model."""
     if isinstance(model, Gpt):
-        return model.generate(row, chosen.sample, chosen.temperature, chosen.top_k, generator)
+        return model.generate(row, settings.sample, settings.temperature, settings.top_k, generator)
     longest = int(getattr(getattr(model, "config", None), "max_position_embeddings", 1024))
     was_training = model.training
     model.eval()
-    for _ in range(chosen.sample):
-        logits = logits_of(model, row[:, -longest:])[:, -1].float()
-        row = torch.cat((row, draw(logits, chosen.temperature, chosen.top_k, generator)), dim=1)
+    for _ in range(settings.sample):
+        logits = compute_logits(model, row[:, -longest:])[:, -1].float()
+        row = torch.cat((row, draw(logits, settings.temperature, settings.top_k, generator)), dim=1)
     model.train(was_training)
     return row
 

@@ -74,10 +74,10 @@ def _read(
     except (AnyrigError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
-        said = re.sub(
+        problem = re.sub(
             r" ?<_io\.BytesIO[^>]*>", "", str(error)
         )  # Pillow names our buffer, not the file
-        raise InvalidInputError(f"{name} is damaged: {said}", hint=_HINT) from error
+        raise InvalidInputError(f"{name} is damaged: {problem}", hint=_HINT) from error
 
 
 def _bytes(source: Path | bytes, name: str) -> bytes:
@@ -185,7 +185,7 @@ def _stretch_range(image: Image) -> Image:
     return images.fromarray(((values - low) * scale).round().astype(np.uint8))
 
 
-class _Listed(NamedTuple):
+class _PictureEntry(NamedTuple):
     """A picture to read."""
 
     path: Path
@@ -239,16 +239,16 @@ def gather(
 
 def _read_cached(about: Path, source: Path, size: int, channels: int) -> PictureSet | None:
     try:
-        said = json.loads(about.read_text(encoding="utf-8"))
-        array = about.with_suffix(".uint8") if said["cached"] else None
-        expected = len(said["names"]) * channels * size * size
+        summary = json.loads(about.read_text(encoding="utf-8"))
+        array = about.with_suffix(".uint8") if summary["cached"] else None
+        expected = len(summary["names"]) * channels * size * size
         if array is not None and array.stat().st_size != expected:
             return None
-        names = tuple(said["names"])
-        labels = said.get("labels") or [_label_by_folder(name) for name in names]  # of 0.1.0
+        names = tuple(summary["names"])
+        labels = summary.get("labels") or [_label_by_folder(name) for name in names]  # of 0.1.0
         return PictureSet(
-            names, tuple(labels), _folder_of(source), size, channels, tuple(said["mean"]),
-            tuple(said["std"]), array, dict(said["skipped"]),
+            names, tuple(labels), _folder_of(source), size, channels, tuple(summary["mean"]),
+            tuple(summary["std"]), array, dict(summary["skipped"]),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -263,20 +263,22 @@ def _label_by_folder(name: str) -> str:
     return folder if rest else ""
 
 
-def _list_folder(folder: Path, skipped: dict[str, str]) -> list[_Listed]:
+def _list_folder(folder: Path, skipped: dict[str, str]) -> list[_PictureEntry]:
     found = folders.find(folder, types=("picture",))
     left_out = (*found.skipped, *found.unreadable, *found.outside)
     skipped |= {str(one.path): one.reason for one in left_out}
     listed = []
     for path in found.files:
         name = path.relative_to(folder).as_posix()
-        listed.append(_Listed(path, name, _label_by_folder(name), str(path)))
+        listed.append(_PictureEntry(path, name, _label_by_folder(name), str(path)))
     return listed
 
 
-def _list_manifest(path: Path, skipped: dict[str, str], resolve: Resolve | None) -> list[_Listed]:
+def _list_manifest(
+    path: Path, skipped: dict[str, str], resolve: Resolve | None
+) -> list[_PictureEntry]:
     check_size(path, "Make it smaller.")
-    listed: dict[Path, _Listed] = {}
+    listed: dict[Path, _PictureEntry] = {}
     for one in iterate_manifest(path, resolve=resolve):
         if isinstance(one, Trouble):
             skipped[one.place] = one.said
@@ -289,7 +291,7 @@ def _list_manifest(path: Path, skipped: dict[str, str], resolve: Resolve | None)
         else:
             inside = one.file.is_relative_to(path.parent)
             name = one.file.relative_to(path.parent) if inside else one.file
-            listed[one.file] = _Listed(one.file, name.as_posix(), one.labels[0], one.place)
+            listed[one.file] = _PictureEntry(one.file, name.as_posix(), one.labels[0], one.place)
     return list(listed.values())
 
 
@@ -316,11 +318,11 @@ def _gather(
         array.unlink(missing_ok=True)  # another process of the run may have been faster
     mean, std = _statistics(sums, len(used) * size * size)
     names, labels = [one.name for one in used], [one.label for one in used]
-    said = {
+    summary = {
         "names": names, "labels": labels, "mean": mean, "std": std, "cached": cached,
         "skipped": skipped,
     }  # fmt: skip
-    write_atomic(about, json.dumps(said, indent=1))
+    write_atomic(about, json.dumps(summary, indent=1))
     return PictureSet(
         tuple(names), tuple(labels), _folder_of(source), size, channels, mean, std,
         array if cached else None, skipped,
@@ -328,8 +330,8 @@ def _gather(
 
 
 def _decode(
-    listed: Sequence[_Listed], size: int, channels: int, skipped: dict[str, str], file: Any
-) -> tuple[list[_Listed], torch.Tensor]:
+    listed: Sequence[_PictureEntry], size: int, channels: int, skipped: dict[str, str], file: Any
+) -> tuple[list[_PictureEntry], torch.Tensor]:
     """Those that can be decoded, and the sums of their values and squares by channel."""
     used, sums = [], torch.zeros(2, channels, dtype=torch.float64)
 

@@ -167,9 +167,9 @@ def load_pretrained(kind: str, folder: Path, **options: Any) -> tuple[nn.Module,
                 output_loading_info=True, **options,
             )  # fmt: skip
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
+        problem = (str(error).splitlines() or [type(error).__name__])[0]
         raise InvalidInputError(
-            f"{folder} cannot be fine-tuned: {said}",
+            f"{folder} cannot be fine-tuned: {problem}",
             hint="It needs config.json and model.safetensors of a family that transformers knows.",
         ) from error
     return model, frozenset(loading["missing_keys"])
