@@ -94,7 +94,7 @@ _NO_GAIN = {
 
 
 def compile_model(
-    target: nn.Module | Callable[..., Any],
+    model: nn.Module,
     how: CompileOption,
     device_type: str,
     *,
@@ -104,10 +104,10 @@ def compile_model(
     fullgraph: bool = False,
     on_message: OnMessage | None = None,
 ) -> Compiled:
-    """A model compiled in place, or a function to be called as `compiled.call`.
+    """A model compiled in place.
 
     Args:
-        target: a model, or a function such as a loss.
+        model: that is compiled when it is called next.
         how: true forces, false forbids, `auto` where a GPU gains from it.
         device_type: where it runs.
         mode: of torch.compile, such as "reduce-overhead" for recorded kernels.
@@ -119,7 +119,7 @@ def compile_model(
     decision = decide_compile(
         how, device_type, triton=_has_triton(how), capability=_read_capability(how, device_type)
     )
-    compiled = Compiled(target, decision, on_message)
+    compiled = Compiled(model, decision, on_message)
     if decision.used:
         compiled.begin(backend=backend, mode=mode, dynamic=dynamic, fullgraph=fullgraph)
     return compiled
@@ -136,35 +136,23 @@ def _read_capability(how: CompileOption, device_type: str) -> tuple[int, int] | 
 
 
 class Compiled:
-    """Something that is compiled, until that fails."""
+    """A model that is compiled, until that fails."""
 
     def __init__(
-        self,
-        target: nn.Module | Callable[..., Any],
-        decision: CompileDecision,
-        on_message: OnMessage | None,
+        self, model: nn.Module, decision: CompileDecision, on_message: OnMessage | None
     ) -> None:
         self.used, self.reason = decision
-        self._target, self._on_message = target, on_message
-        self._function: Callable[..., Any] | None = None
+        self._model, self._on_message = model, on_message
         self._listener: _LimitListener | None = None
 
     def begin(self, **options: Any) -> None:
         """Have it compiled when it is called next."""
         try:
-            if isinstance(self._target, nn.Module):
-                _compile_in_place(self._target, options)
-            else:
-                self._function = torch.compile(self._target, **options)
+            _compile_in_place(self._model, options)
         except Exception as error:  # noqa: BLE001  # a Python that torch does not know yet, and so on
             self._fall_back(self.failure(error) or _summarize_error(error))
         else:
             self._listener = _LimitListener(self._report)
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call what was given, compiled as long as that works."""
-        function = self._function or self._target
-        return function(*args, **kwargs)
 
     def failure(self, error: BaseException) -> str | None:
         """Why compiling failed, in a line, when an error means that; None for every other error."""
@@ -218,9 +206,8 @@ class Compiled:
 
     def undo(self) -> None:
         """Run as it was before, for good."""
-        self.used, self._function = False, None
-        if isinstance(self._target, nn.Module):
-            self._target._compiled_call_impl = None
+        self.used = False
+        self._model._compiled_call_impl = None
         if self._listener is not None:
             self._listener.close()
             self._listener = None

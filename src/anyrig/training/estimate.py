@@ -132,7 +132,7 @@ def estimate(
 
             def run_micro_batch() -> None:
                 tracker.phase = "forward"
-                with tracker.paused():
+                with tracker.pause():
                     items = copy_batch_as_fake(batch(micro_batch), mode, "cpu")
                 tracker.add(tensors_of(items), "batch")
                 with _autocast(precision):
@@ -300,7 +300,7 @@ class MemoryTracker(TorchDispatchMode):
         self._update_peaks(0)
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         self._counting = False
         try:
             yield

@@ -458,14 +458,6 @@ def _find_packet(operation: Any) -> str:
     return str(found)
 
 
-def recomputed(model: nn.Module) -> Mapping[str, RecomputeMode]:
-    """Which modules are recomputed now, and how."""
-    return {
-        name: one.how for name, module in model.named_modules()
-        if isinstance(one := module.__dict__.get("forward"), (_Checkpointed, _Segments))
-    }  # fmt: skip
-
-
 # -- optimizer state in host memory ---------------------------------------------------------------
 
 
@@ -721,14 +713,6 @@ def offload_optimizer(
     made = OffloadedState(optimizer, piece_bytes)
     optimizer.__dict__[_MARK] = True
     return made
-
-
-def offload_state(
-    optimizer: torch.optim.Optimizer, *, piece_bytes: int = _PIECE_BYTES
-) -> torch.optim.Optimizer:
-    """The same optimizer, whose state is in the host's memory from now on: `offload_optimizer`."""
-    offload_optimizer(optimizer, piece_bytes=piece_bytes)
-    return optimizer
 
 
 def is_offloaded(optimizer: torch.optim.Optimizer) -> bool:

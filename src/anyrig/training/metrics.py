@@ -325,10 +325,10 @@ class MetricsRecorder:
         self._read(keep=1)
 
     def record_event(self, kind: str, text: str, **facts: Any) -> None:
-        self._emit(RunEvent(kind, text, self._step, self._elapsed(), time.time(), facts))
+        self._emit(RunEvent(kind, text, self._step, self._measure_elapsed(), time.time(), facts))
 
     def record_validation(self, step: int, figures: Mapping[str, float]) -> None:
-        self._emit(ValidationMetrics(step, dict(figures), self._elapsed(), time.time()))
+        self._emit(ValidationMetrics(step, dict(figures), self._measure_elapsed(), time.time()))
 
     def flush(self) -> None:
         """Read all that was recorded; every process of a group calls it at the same step."""
@@ -367,7 +367,7 @@ class MetricsRecorder:
         self._step = last.step
         self._skipped, self._retries = last.total_skipped, last.total_retries
 
-    def _elapsed(self) -> float:
+    def _measure_elapsed(self) -> float:
         return time.perf_counter() - self._began
 
     def _end_epoch(self, now: float) -> None:

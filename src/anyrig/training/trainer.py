@@ -646,10 +646,10 @@ class Trainer:
         )  # fmt: skip
         run.reasons.append(f"optimizer: {built.reason}")
         if config.offload_optimizer:
-            from anyrig.training.memory import offload_state
+            from anyrig.training.memory import offload_optimizer
 
             run.reasons.append("optimizer: its state is kept in the host's memory")
-            return offload_state(built.optimizer)
+            offload_optimizer(built.optimizer)
         return built.optimizer
 
     def _compile(self, run: _OpenRun, stack: contextlib.ExitStack) -> Compiled:

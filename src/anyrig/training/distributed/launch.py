@@ -269,12 +269,6 @@ _PEER_LOST = "PeerLostError"
 _HINT = "Its output above says more. Resume the run once it is put right."
 
 
-class Launched(NamedTuple):
-    """How a launch went."""
-
-    num_restarts: int
-
-
 class Failure(NamedTuple):
     """The process that failed first, and what it said."""
 
@@ -289,48 +283,45 @@ def launch(
     nproc: int,
     *,
     environment: Mapping[str, str],
-    again: Sequence[str] | None = None,
     restarts: int = 10,
     cores: int | None = None,
     on_message: Callable[[str], None] | None = None,
-) -> Launched:
-    """Run a script or a module in several processes until all of them are done.
+) -> int:
+    """Run a script or a module in several processes until all of them are done; how often they
+    were started again.
 
     Each finds RANK, WORLD_SIZE and the rest of torchrun's variables in its environment, which
-    `joining.open_group` takes.
+    `open_group` takes.
 
     Args:
         words: a script and its arguments, or `-m`, a module and its arguments.
         nproc: how many processes.
         environment: theirs. OMP_NUM_THREADS is set to their share of the cores unless it is there.
-        again: the words of a new start, such as ones that resume; the same when None.
         restarts: how often all may be started again.
         cores: of this machine; those this process may use when None.
-        on_message: is told of a new start.
+        on_message: receives a text at each new start.
 
     Raises:
         WorkError: a process failed; it says which one was first, and why.
     """
     if nproc < 1:
         raise InvalidSettingError(f"nproc is {nproc}", hint="Start one process or more.")
-    surroundings = _build_environment(environment, nproc, cores)
-
-    def start(number: int) -> Failure | None:
-        return _launch_once(words if number == 0 or again is None else again, nproc, surroundings)
-
-    return _run_with_restarts(start, nproc, restarts, on_message)
+    own = _build_environment(environment, nproc, cores)
+    return _run_with_restarts(
+        lambda: _launch_once(words, nproc, own), nproc, restarts, on_message
+    )  # fmt: skip
 
 
 def _run_with_restarts(
-    start: Callable[[int], Failure | None],
+    start: Callable[[], Failure | None],
     nproc: int,
     restarts: int,
     on_message: Callable[[str], None] | None,
-) -> Launched:
+) -> int:
     for number in range(restarts + 1):
-        failed = start(number)
+        failed = start()
         if failed is None:
-            return Launched(number)
+            return number
         if failed.code != RESTART_CODE:
             raise WorkError(
                 Message(
@@ -513,10 +504,9 @@ def _fork(
             "program to a file and run it with python.",
         )
 
-    def start(number: int) -> Failure | None:
-        return _fork_once(function, nproc, environment)
-
-    _run_with_restarts(start, nproc, 10, on_message)
+    _run_with_restarts(
+        lambda: _fork_once(function, nproc, environment), nproc, 10, on_message
+    )  # fmt: skip
 
 
 def _fork_once(

@@ -338,7 +338,7 @@ _FLAGS: dict[Pooling, str] = {
 _MODULES = "sentence_transformers.models"
 
 
-class DenseLayer(nn.Module):
+class SentenceDense(nn.Module):
     """A layer behind the pooling, as some models have one."""
 
     def __init__(self, size: int, out: int, *, bias: bool = True, tanh: bool = True) -> None:
@@ -352,7 +352,7 @@ class DenseLayer(nn.Module):
         return outputs.tanh() if self.tanh else outputs
 
     @classmethod
-    def of(cls, folder: Path) -> DenseLayer:
+    def of(cls, folder: Path) -> SentenceDense:
         """The layer of a folder."""
         from safetensors.torch import load_file
 
@@ -394,7 +394,7 @@ class SentenceModel(nn.Module):
         *,
         pooling: Pooling = "mean",
         normalise: bool = True,
-        dense: DenseLayer | None = None,
+        dense: SentenceDense | None = None,
         piece: int = 0,
     ) -> None:
         super().__init__()
@@ -451,7 +451,7 @@ def pool_tokens(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
 
 def from_folder(folder: Path, *, dense: Path | None = None, **options: Any) -> SentenceModel:
     """The model of an encoder's folder."""
-    layer = None if dense is None else DenseLayer.of(dense)
+    layer = None if dense is None else SentenceDense.of(dense)
     encoder, _ = texts.load_pretrained("AutoModel", folder)
     return SentenceModel(encoder, dense=layer, **options)
 
@@ -500,7 +500,7 @@ def save_sentence_model(
     write_json(folder / "modules.json", modules)
 
 
-def _save_dense(layer: DenseLayer, folder: Path) -> None:
+def _save_dense(layer: SentenceDense, folder: Path) -> None:
     from safetensors.torch import save_file
 
     linear = layer.linear
