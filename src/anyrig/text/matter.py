@@ -28,7 +28,9 @@ _TITLES: dict[Role, str] = {
     "contents": r"(?:table of )?contents|toc|table des mati[eè]res|sommaire|"
     r"[ií]ndice(?: general)?|"
     r"tabla de contenidos?|contenidos?|inhalt(?:sverzeichnis|s[uü]bersicht)?|indice|brief contents|"
-    r"contents at a glance|list of chapters",
+    r"contents at a glance|short contents|list of chapters|sommario|inhoud(?:sopgave)?|sum[aá]rio|"
+    r"содержание|оглавление|spis tre[sś]ci|obsah|inneh[aå]ll|indhold|sis[aä]llys|tartalom|"
+    r"目次|目录|目錄|المحتويات|فهرس المحتويات",
     "front": r"copyright(?: page| notice| information)?|rights|imprint|imprimatur|"
     r"legal(?: notice)?|"
     r"disclaimer|colophon|mentions l[eé]gales|droits d auteur|cr[eé]ditos|p[aá]gina de cr[eé]ditos|"

@@ -515,6 +515,165 @@ def test_a_line_that_runs_over_the_edge_is_whole(tmp_path: Path) -> None:
     assert address in texts(document)
 
 
+def test_bullets_of_any_kind_begin_items(tmp_path: Path) -> None:
+    """A bullet far before its text is no cell of a table; in a font of pictures, `q` is a box."""
+    symbols = "<< /Type /Font /Subtype /Type1 /BaseFont /Wingdings /Encoding /WinAnsiEncoding >>"
+    leaf = Leaf()
+    base = leaf.set(60, 540, HARBOUR) - 12
+    for at, (sign, font) in enumerate(
+        [("\u2022", "F1"), ("\u2022", "F1"), ("q", "F9"), ("q", "F9")]
+    ):
+        leaf.put(70, base - 12 * at, sign, 10, font).put(90, base - 12 * at, f"Boat number {at}")
+    document = read_leaves(tmp_path, [leaf], extra_fonts={"F9": symbols})
+    assert texts(document, "item") == [f"\u2022 Boat number {at}" for at in range(4)]
+
+
+def test_a_number_in_a_sentence_begins_no_item(tmp_path: Path) -> None:
+    leaf = Leaf()
+    lines = ["There are three reasons why nobody went out there: (1) it was cold in the",
+             "harbour and the nets were wet and there were no people who could do it and",
+             "(2) the boats did not move at their ropes in the harbour and the captain (p.",
+             "55) said that they had to wait for the others, who had not come as they said.",
+    ]  # fmt: skip
+    for at, line in enumerate(lines):
+        leaf.put(60, 500 - 12 * at, line)
+    assert texts(read_leaves(tmp_path, [leaf])) == [" ".join(lines)]
+
+
+def test_capitals_are_broken_at_the_line_s_end_too(tmp_path: Path) -> None:
+    leaf = Leaf()
+    leaf.put(60, 500, "Without any warranty of fitness for a particular PUR-")
+    leaf.put(60, 488, "POSE. See the licence for more of it, and what is said there.")
+    (text,) = texts(read_leaves(tmp_path, [leaf]))
+    assert "particular PURPOSE. See" in text
+
+
+def test_a_power_behind_a_bracket_is_no_note(tmp_path: Path) -> None:
+    leaf = Leaf().put(60, 500, "It takes O(N").put(60 + width_of("It takes O(N", 10), 504, "2", 6)
+    leaf.put(60 + width_of("It takes O(N", 10) + 3.2, 500, ") steps for all of the nets.")
+    document = read_leaves(tmp_path, [leaf])
+    assert texts(document) == ["It takes O(N2) steps for all of the nets."]
+    assert not [one for block in document.blocks for one in block.inlines]
+
+
+def test_a_cell_of_several_lines_is_one_cell(tmp_path: Path) -> None:
+    leaf = Leaf()
+    rows = [("RX8E", "controller with two drives and"), ("", "one cable"), ("RK", "disk"),
+            ("DT", "tape that is"), ("", "wound up"), ("TT", "terminal")]  # fmt: skip
+    for at, (name, text) in enumerate([("CPU", "the memory"), ("LPT", "printer"), *rows]):
+        if name:
+            leaf.put(60, 500 - 12 * at, name)
+        leaf.put(140, 500 - 12 * at, text)
+    (table,) = texts(read_leaves(tmp_path, [leaf]), "table")
+    assert table.splitlines()[2:] == [
+        "RX8E\tcontroller with two drives and one cable", "RK\tdisk",
+        "DT\ttape that is wound up", "TT\tterminal",
+    ]  # fmt: skip
+
+
+def test_the_labels_of_a_drawing_are_a_picture_s(tmp_path: Path) -> None:
+    leaf = Leaf()
+    leaf.set(60, 540, HARBOUR, indent=14)
+    for at, word in enumerate(["harbour", "boat", "net", "rope", "sea", "old pier", "gate"]):
+        leaf.put(70 + (at * 83) % 240, 440 - 9 * at, word, 7)
+    leaf.put(60, 350, "Figure 1: The harbour from above.")
+    leaf.set(60, 320, HARBOUR, indent=14)
+    document = read_leaves(tmp_path, [leaf])
+    assert len(texts(document, "image")) == 1
+    assert texts(document)[2] == "Figure 1: The harbour from above."
+
+
+def test_an_outline_s_chapter_begins_at_its_number(tmp_path: Path) -> None:
+    leaves = []
+    for number, name in enumerate(("The Net", "The Storm"), 1):
+        leaf = Leaf().put(60, 540, f"Chapter {number}", 14, "F2").put(60, 510, name, 18, "F2")
+        leaf.set(60, 480, HARBOUR, indent=14)
+        leaves.append(leaf)
+    entries = [(1, "The Net", 1, 520.0), (1, "The Storm", 2, 520.0)]
+    document = read_leaves(tmp_path, leaves, outline=entries)
+    assert [(chapter.title, chapter.blocks[0].text) for chapter in document.chapters] == [
+        ("The Net", "Chapter 1"), ("The Storm", "Chapter 2"),
+    ]  # fmt: skip
+
+
+def test_an_outline_may_word_its_titles_otherwise(tmp_path: Path) -> None:
+    leaf = Leaf().put(60, 550, "FIRST PART - WHO AM I THEN?", 14, "F2")
+    leaf.set(60, 520, HARBOUR, indent=14)
+    leaf.put(60, 400, "SECOND PART - WHERE AM I THEN?", 14, "F2")
+    leaf.set(60, 370, f"There. {HARBOUR}", indent=14)
+    entries = [(1, "I - Who am I then?", 1, 0.0), (1, "II - Where am I then?", 1, 0.0)]
+    document = read_leaves(tmp_path, [leaf], outline=entries)
+    assert [chapter.title for chapter in document.chapters] == [title for _, title, _, _ in entries]
+    assert all(chapter.num_characters > 100 for chapter in document.chapters)
+
+
+def test_titles_of_slides_are_no_running_heads(tmp_path: Path) -> None:
+    leaves = []
+    names = "nets ropes sails boats gulls piers nests stairs walls bread lamps doors".split()
+    for number, name in enumerate(names):
+        title = "The harbour, continued" if number in (3, 4, 5) else f"What is known of {name}"
+        leaf = Leaf(width=600, height=420).put(40, 390, title, 11, "F2")
+        leaf.set(40, 300, f"Boat {number}. {HARBOUR}", measure=500)
+        leaves.append(leaf)
+    found = texts(read_leaves(tmp_path, leaves), "heading", "paragraph")
+    assert "What is known of ropes" in found
+    assert "What is known of bread" in found
+
+
+def test_a_title_on_two_pages_is_two_headings(tmp_path: Path) -> None:
+    leaves = [Leaf().put(60, 540, "One and the same", 24, "F2") for _ in range(2)]
+    leaves += [Leaf() for _ in range(4)]
+    for leaf in leaves[1:]:
+        leaf.set(60, 300, HARBOUR)
+    assert texts(read_leaves(tmp_path, leaves), "heading") == ["One and the same"] * 2
+
+
+def test_a_title_page_is_one_chapter(tmp_path: Path) -> None:
+    title = Leaf().centre(500, "Manual of", 16, "F2").centre(460, "The Harbour", 26, "F2")
+    title.centre(420, "for people with boats", 18, "F2")
+    leaves = [title]
+    for name in ("Nets", "Ropes", "Sails"):
+        leaf = Leaf().put(60, 540, name, 16, "F2")
+        leaf.set(60, 510, HARBOUR, indent=14)
+        leaves.append(leaf)
+    titles = [chapter.title for chapter in read_leaves(tmp_path, leaves).chapters]
+    assert titles == ["The Harbour", "Nets", "Ropes", "Sails"]
+
+
+def test_a_list_in_bold_is_no_row_of_headings(tmp_path: Path) -> None:
+    leaf = Leaf().put(60, 560, "What is in the box", 10, "F2")
+    base = leaf.set(60, 530, HARBOUR)
+    for at in range(5):
+        leaf.put(60, base - 20 * at - 20, f"file_{at}.c", 10, "F2")
+    for at in range(3):
+        leaf.set(60, base - 140 - 90 * at, HARBOUR)
+    assert texts(read_leaves(tmp_path, [leaf]), "heading") == ["What is in the box"]
+
+
+def test_contents_may_have_a_title_in_any_language(tmp_path: Path) -> None:
+    title, contents = Leaf().centre(400, "A Book", 24, "F2"), Leaf()
+    contents.put(60, 540, "Cuprins pe scurt", 16, "F2")
+    for at in range(8):
+        contents.put(60, 500 - 14 * at, f"Chapter of boat {at}").put(
+            350, 500 - 14 * at, f"{3 + at:2}"
+        )
+    text = Leaf().put(60, 540, "Chapter of boat 0", 16, "F2")
+    text.set(60, 500, HARBOUR)
+    document = read_leaves(tmp_path, [title, contents, text])
+    listed = [chapter for chapter in document.chapters if chapter.role == "contents"]
+    assert [chapter.title for chapter in listed] == ["Cuprins pe scurt"]
+
+
+def test_letters_whose_boxes_overlap_have_spaces_between_words(tmp_path: Path) -> None:
+    leaf, place = Leaf(), 60.0
+    for word in ("Table", "And", "Contents"):
+        for letter in word:
+            leaf.put(place, 500, letter, 20)
+            place += width_of(letter, 20) - 3
+        place += 3.6
+    assert texts(read_leaves(tmp_path, [leaf])) == ["Table And Contents"]
+
+
 def test_text_from_right_to_left_with_numbers_and_foreign_words(tmp_path: Path) -> None:
     """Small letters stand for Hebrew; the line is drawn as one sees it, from the left."""
     letters = {code: chr(0x05D0 + code - 97) if 97 <= code <= 122 else chr(code)

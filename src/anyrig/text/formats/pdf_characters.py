@@ -12,6 +12,7 @@ import math
 import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from ctypes import addressof, c_double, c_int, c_void_p
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise, repeat
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pypdfium2 as pdfium
     from numpy.typing import NDArray
 
+_BULLET = "\u2022"
 _HYPHENS = "\x02\ufffe"  # PDFium's marks for a hyphen at a line's end
 _FLAG_FIXED, _FLAG_FORCE_BOLD = 1, 1 << 18
 _FAR = 1e6  # points
@@ -40,6 +42,7 @@ _TIGHT = 0.05  # ems between letters that touch
 _INITIAL = 0.45  # a letter that is larger still stands over several lines
 _SMALL = 0.85  # how much smaller the type of a note's number is
 _MAX_ASIDE = 400
+_MAX_STACKED = 4  # letters over each other
 
 Span = tuple[int, int]
 
@@ -95,12 +98,19 @@ class _TextObject(NamedTuple):
     size: float
     turn: int
     """Degrees against the page, as the file has it."""
-    bold: bool
-    mono: bool
+    font: _Font
     invisible: bool
 
 
-_BLANK = _TextObject(1.0, 0, bold=False, mono=False, invisible=False)
+class _Font(NamedTuple):
+    bold: bool = False
+    mono: bool = False
+    """All its characters are of one width."""
+    symbols: bool = False
+    """Its letters are drawn as pictures: Wingdings."""
+
+
+_BLANK = _TextObject(1.0, 0, _Font(), invisible=False)
 
 
 @dataclass(frozen=True)
@@ -164,27 +174,30 @@ def read_page(document: pdfium.PdfDocument, index: int, max_characters: int) -> 
 
 
 @cache
-def _function(name: str, *arguments: type, result: type = ctypes.c_int) -> Callable[..., int]:
+def _function(name: str, *arguments: type, result: type = c_int) -> Callable[..., int]:
     """A function of PDFium that takes addresses as numbers: half the cost of a call."""
-    address = ctypes.cast(getattr(api, name), ctypes.c_void_p).value
+    address = ctypes.cast(getattr(api, name), c_void_p).value
     assert address
     return ctypes.PYFUNCTYPE(result, *arguments)(address)
 
 
 def _read_glyphs(text: pdfium.PdfTextPage) -> tuple[_Glyphs, list[_TextObject]]:
     """Every character, and all text objects; white space is noted at the character after it."""
-    count, page = text.count_chars(), ctypes.cast(text.raw, ctypes.c_void_p).value
+    count, page = text.count_chars(), ctypes.cast(text.raw, c_void_p).value
     letters = _read_letters(text.raw, count)
     boxes = np.zeros((max(count, 1), 4), np.float32)
     start = boxes.ctypes.data
-    ask = _function("FPDFText_GetLooseCharBox", ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+    ask = _function("FPDFText_GetLooseCharBox", c_void_p, c_int, c_void_p)
     places = range(start, start + 16 * count, 16)
     deque(map(ask, repeat(page), range(count), places), maxlen=0)
     numbers, firsts = _find_objects(page or 0, count)
-    fonts: dict[int, tuple[bool, bool]] = {}
+    fonts: dict[int, _Font] = {}
     is_letter = np.array([bool(one) and not one.isspace() for one in letters], np.bool_)
+    num_letters = np.append(0, np.cumsum(is_letter)).tolist()
     objects = [
-        _read_object(text.raw, first, fonts) if is_letter[first : last + 1].any() else _BLANK
+        _read_object(text.raw, page or 0, first, fonts)
+        if num_letters[last + 1] > num_letters[first]
+        else _BLANK
         for first, last in firsts
     ]
     base = np.zeros(count)
@@ -192,6 +205,10 @@ def _read_glyphs(text: pdfium.PdfTextPage) -> tuple[_Glyphs, list[_TextObject]]:
     for (first, last), one in zip(firsts, objects, strict=True):
         if one is _BLANK:
             continue
+        if one.font.symbols:
+            letters[first : last + 1] = [
+                _BULLET if letter.isalnum() else letter for letter in letters[first : last + 1]
+            ]
         across = _read_base(text.raw, first, one.turn)
         base[first : last + 1] = across
         if last > first and abs(_read_base(text.raw, last, one.turn) - across) > 0.01:
@@ -241,7 +258,7 @@ def _find_objects(page: int, count: int) -> tuple[NDArray[np.int64], list[Span]]
 
     The characters of an object are in a row, so that those between two of one object are its own.
     """
-    ask = _function("FPDFText_GetTextObject", ctypes.c_void_p, ctypes.c_int, result=ctypes.c_void_p)
+    ask = _function("FPDFText_GetTextObject", c_void_p, c_int, result=c_void_p)
     numbers = np.zeros(count, np.int64)
     firsts: list[Span] = []
     at = 0
@@ -263,25 +280,27 @@ def _find_objects(page: int, count: int) -> tuple[NDArray[np.int64], list[Span]]
     return numbers, firsts
 
 
-def _read_object(page: object, at: int, fonts: dict[int, tuple[bool, bool]]) -> _TextObject:
+def _read_object(text: object, page: int, at: int, fonts: dict[int, _Font]) -> _TextObject:
     matrix = api.FS_MATRIX()
     scale, turn = 1.0, 0
-    if api.FPDFText_GetMatrix(page, at, matrix):
+    if _function("FPDFText_GetMatrix", c_void_p, c_int, c_void_p)(page, at, addressof(matrix)):
         scale = math.hypot(matrix.c, matrix.d) or 1.0
         turn = round(math.degrees(math.atan2(matrix.b, matrix.a))) % 360
-    size = abs(api.FPDFText_GetFontSize(page, at) * scale)
-    drawn = api.FPDFText_GetTextObject(page, at)
-    font = ctypes.cast(api.FPDFTextObj_GetFont(drawn), ctypes.c_void_p).value if drawn else 0
+    size = abs(
+        _function("FPDFText_GetFontSize", c_void_p, c_int, result=c_double)(page, at) * scale
+    )
+    drawn = _function("FPDFText_GetTextObject", c_void_p, c_int, result=c_void_p)(page, at)
+    font = _function("FPDFTextObj_GetFont", c_void_p, result=c_void_p)(drawn) if drawn else 0
     if not font or font not in fonts:
-        fonts[font or 0] = _read_font(page, at)
-    bold, mono = fonts[font or 0]
-    invisible = bool(drawn) and api.FPDFTextObj_GetTextRenderMode(drawn) in _INVISIBLE_MODES
-    return _TextObject(size if 0.5 < size < 2000 else 1.0, turn, bold, mono, invisible)
+        fonts[font or 0] = _read_font(text, at)
+    mode = _function("FPDFTextObj_GetTextRenderMode", c_void_p)(drawn) if drawn else 0
+    return _TextObject(
+        size if 0.5 < size < 2000 else 1.0, turn, fonts[font or 0], mode in _INVISIBLE_MODES
+    )
 
 
-def _read_font(page: object, at: int) -> tuple[bool, bool]:
-    """Whether it is bold, and whether all its characters are of one width."""
-    flags, room = ctypes.c_int(), ctypes.create_string_buffer(128)
+def _read_font(page: object, at: int) -> _Font:
+    flags, room = c_int(), ctypes.create_string_buffer(128)
     api.FPDFText_GetFontInfo(page, at, room, 128, flags)
     name = room.value.decode("utf-8", "replace").lower()
     bold = (
@@ -290,7 +309,8 @@ def _read_font(page: object, at: int) -> tuple[bool, bool]:
         or api.FPDFText_GetFontWeight(page, at) >= 650
     )
     mono = any(word in name for word in ("courier", "mono", "cmtt", "consolas", "menlo"))
-    return bold, mono or bool(flags.value & _FLAG_FIXED)
+    symbols = any(word in name for word in ("wingdings", "webdings", "dingbats"))
+    return _Font(bold, mono or bool(flags.value & _FLAG_FIXED), symbols)
 
 
 def _read_base(page: object, at: int, turn: int) -> float:
@@ -411,8 +431,8 @@ def _build_runs(glyphs: _Glyphs, objects: Sequence[_TextObject]) -> list[TextRun
     """The runs of a page, from the top to the bottom and from left to right."""
     if not len(glyphs):
         return []
-    bold = np.array([one.bold for one in objects], np.bool_)[glyphs.drawn]
-    mono = np.array([one.mono for one in objects], np.bool_)[glyphs.drawn]
+    bold = np.array([one.font.bold for one in objects], np.bool_)[glyphs.drawn]
+    mono = np.array([one.font.mono for one in objects], np.bool_)[glyphs.drawn]
     builder = _RunBuilder(glyphs, bold, mono)
     runs = [builder.build(one.places) for one in _join_stretches(_find_stretches(glyphs))]
     return sorted((run for run in runs if run.text), key=lambda run: (-run.base, run.left))
@@ -579,7 +599,11 @@ class _RunBuilder:
     def build(self, places: list[Span]) -> TextRun:
         glyphs = self._glyphs
         run = np.concatenate([np.arange(start, end) for start, end in places])
+        directions = self._direction[run]
+        is_leftward = bool((directions == -1).sum() > (directions == 1).sum())
         run = run[np.argsort(glyphs.left[run], kind="stable")]
+        if is_leftward:
+            run = self._order_overlaps(run)
         sizes = glyphs.size[run]
         size, base = float(sizes[0]), float(glyphs.base[run[0]])
         flat = bool((sizes == size).all() and (glyphs.base[run] == base).all())
@@ -587,8 +611,6 @@ class _RunBuilder:
             rounded = Counter(np.round(sizes, 1).tolist())
             size = max(rounded, key=lambda one: (rounded[one], one))
             base = float(np.median(glyphs.base[run][sizes > 0.9 * sizes.max()]))
-        directions = self._direction[run]
-        is_leftward = bool((directions == -1).sum() > (directions == 1).sum())
         over = self._find_accents(run) if self._is_accent[run].any() else {}
         if over:
             run = np.array([at for at in run.tolist() if at not in over], np.int64)
@@ -614,6 +636,23 @@ class _RunBuilder:
             bold=bool(self._bold[run].sum() > 0.8 * len(run)),
             mono=bool(self._mono[run].sum() > 0.9 * len(run)), raised=tuple(raised),
         )  # fmt: skip
+
+    def _order_overlaps(self, run: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Letters that stand over each other, as they do in Arabic, in the order of the file."""
+        left, right = self._glyphs.left, self._glyphs.right
+        order = run.tolist()
+        is_logical = 2 * int((np.diff(run) < 0).sum()) > len(run)
+        for _ in range(_MAX_STACKED):
+            swapped = False
+            for place in range(len(order) - 1):
+                one, two = order[place], order[place + 1]
+                shared = min(right[one], right[two]) - max(left[one], left[two])
+                is_over = shared > 0.5 * min(right[one] - left[one], right[two] - left[two])
+                if is_over and (one < two) == is_logical:
+                    order[place], order[place + 1], swapped = two, one, True
+            if not swapped:
+                break
+        return np.array(order, np.int64)
 
     def _find_accents(self, run: NDArray[np.int64]) -> dict[int, int]:
         """Accents that are drawn over a letter beside them, and that letter."""
@@ -667,7 +706,9 @@ class _RunBuilder:
         if len(inside) >= 3:
             usual = float(inside[len(inside) // 2])
             wider = inside[inside > usual + _TIGHT]
-            if usual >= 0.12:  # spaced out: PDFium takes every gap for a space
+            if usual < -_TIGHT:  # boxes are wider than the letters in them
+                unseen, seen = _WIDE + usual, _TIGHT + usual
+            elif usual >= 0.12:  # spaced out: PDFium takes every gap for a space
                 unseen = seen = usual + _WIDE
             elif len(wider) >= 3 and len(inside) < 20 * len(wider) < 10 * len(inside):
                 half = usual + (float(wider[len(wider) // 2]) - usual) / 2

@@ -204,17 +204,19 @@ def _near(pages: set[int]) -> bool:
 def _same_slot(edges: list[Edge], found: set[Edge], body: float) -> set[Edge]:
     """Heads that are printed once only: alone in the place that heads have on other pages."""
     slots = Counter((edge.top, round(edge.base), round(edge.size)) for edge in found)
-    made: set[Edge] = set()
+    single: dict[tuple[bool, int, int], set[Edge]] = defaultdict(set)
     for edge in edges:
         if edge in found or edge.depth or not edge.apart or edge.size > 1.15 * body:
             continue
         if label(edge.text) is not None and not edge.has_page_number:
             continue  # a chapter's own heading
-        near = sum(
-            slots[edge.top, round(edge.base) + step, round(edge.size)] for step in (-1, 0, 1)
-        )
-        if near >= 3 and len(edge.text) < 120:
-            made.add(edge)
+        if len(edge.text) < 120:
+            single[edge.top, round(edge.base), round(edge.size)].add(edge)
+    made: set[Edge] = set()
+    for (top, base, size), alone in single.items():
+        near = sum(slots[top, base + step, size] for step in (-1, 0, 1))
+        if near >= max(3, len(alone)):  # else they are the titles of slides
+            made |= alone
     return made
 
 

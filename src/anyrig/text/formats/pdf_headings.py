@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyrig.text.document import Role
 from anyrig.text.formats.pdf_lines import PdfLine
-from anyrig.text.formats.pdf_paragraphs import CAPTION, Paragraph, Style
+from anyrig.text.formats.pdf_paragraphs import CAPTION, Paragraph, Style, is_bulleted
 from anyrig.text.formats.titles import RANK, label
 
 _LARGER = 1.12
 _LONGEST = 200
+_FEW_CHARACTERS = 40
+"""Between the lines of a title page: `by`, a date."""
 _MOST_LINES = 5
+_MOST_ALIKE = 3
+"""Bold paragraphs in a row that may still be headings."""
+_WORD = re.compile(r"\w{2,}")
 _CUTS = frozenset(("volume", "book", "part", "chapter", "named", "contents"))
 
 
@@ -53,8 +58,23 @@ def heading_levels(paragraphs: Sequence[Paragraph], style: Style) -> dict[int, i
     if len(looks) > max(6, 0.5 * len(paragraphs)):
         # A form, a leaflet, slides: large or bold is nothing special here.
         looks = {n: look for n, look in looks.items() if look[0] > _LARGER * style.body}
+    for run in _list_runs(looks):
+        if len(run) > _MOST_ALIKE and looks[run[0]][0] <= _LARGER * style.body:
+            for number in run:  # a list in bold
+                del looks[number]
     order = sorted(set(looks.values()), reverse=True)
     return {number: min(order.index(look) + 1, 6) for number, look in looks.items()}
+
+
+def _list_runs(looks: dict[int, tuple[float, bool]]) -> list[list[int]]:
+    """Headings of one look with nothing in between."""
+    runs: list[list[int]] = []
+    for number, look in sorted(looks.items()):
+        if runs and runs[-1][-1] == number - 1 and looks[number - 1] == look:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
 
 
 def _is_heading(paragraphs: Sequence[Paragraph], number: int, style: Style) -> bool:
@@ -64,6 +84,7 @@ def _is_heading(paragraphs: Sequence[Paragraph], number: int, style: Style) -> b
         paragraph.shape not in ("text", "item")
         or len(text) > _LONGEST
         or len(paragraph.lines) > _MOST_LINES
+        or is_bulleted(text)
         or not any(letter.isalnum() for letter in text)
     ):
         return False
@@ -121,7 +142,38 @@ def starts_by_looks(paragraphs: Sequence[Paragraph], levels: dict[int, int]) -> 
     chosen = [
         n for n in sorted(levels) if levels[n] <= deepest or n in called and called[n].sort in _CUTS
     ]
-    return _merged([Start(n, levels[n], _text(paragraphs[n])) for n in chosen], paragraphs, levels)
+    starts = [Start(n, levels[n], _text(paragraphs[n])) for n in chosen]
+    return _join_titles(_merged(starts, paragraphs, levels), paragraphs, levels)
+
+
+def _join_titles(
+    starts: list[Start], paragraphs: Sequence[Paragraph], levels: dict[int, int]
+) -> list[Start]:
+    """Headings one under the other, as on a title page, are one chapter, called as the largest."""
+    joined: list[Start] = []
+    before, largest = 0, 0.0
+    for start in starts:
+        size = paragraphs[start.paragraph].size
+        if joined and _is_under(before, start, paragraphs, levels):
+            if size > largest:
+                joined[-1], largest = replace(joined[-1], title=start.title), size
+        else:
+            joined.append(start)
+            largest = size
+        before = start.paragraph
+    return joined
+
+
+def _is_under(
+    before: int, start: Start, paragraphs: Sequence[Paragraph], levels: dict[int, int]
+) -> bool:
+    between = [n for n in range(before, start.paragraph) if n not in levels]
+    return (
+        _page(paragraphs[before]) == _page(paragraphs[start.paragraph])
+        and label(_text(paragraphs[before])) is None
+        and label(start.title) is None
+        and sum(len(_text(paragraphs[n])) for n in between) < _FEW_CHARACTERS
+    )
 
 
 def _chapter_level(paragraphs: Sequence[Paragraph], levels: dict[int, int]) -> int:
@@ -165,14 +217,14 @@ def _ranks(starts: list[Start], paragraphs: Sequence[Paragraph]) -> dict[int, in
 
 
 def _is_its_title(last: Start, start: Start, paragraphs: Sequence[Paragraph]) -> bool:
-    found = label(last.title)
+    found, after = label(last.title), label(start.title)
     return (
         start.paragraph == last.paragraph + 1
         and found is not None
         and found.sort in RANK
         and not found.title
         and ": " not in last.title
-        and label(start.title) is None
+        and (after is None or after.sort == "named" and found.sort == "chapter")
         and _page(paragraphs[start.paragraph]) == _page(paragraphs[last.paragraph])
     )
 
@@ -200,15 +252,37 @@ def starts_by_outline(
     made: list[Start] = []
     begin = _first_of_pages(paragraphs)
     for entry in entries:
-        made.append(Start(_place(paragraphs, entry, begin), entry.level, entry.title))
+        place = _place(paragraphs, entry, begin)
+        if _is_label(paragraphs, place - 1) and _matches(entry.title, _text(paragraphs[place])):
+            place -= 1  # "Chapter 1" stands over the title
+        made.append(Start(place, entry.level, entry.title))
     return sorted(made, key=lambda start: start.paragraph)
 
 
-def named_by(start: Start, paragraphs: Sequence[Paragraph]) -> bool:
-    """Whether the paragraph where a chapter begins is its heading."""
-    if start.paragraph >= len(paragraphs):
+def _is_label(paragraphs: Sequence[Paragraph], number: int) -> bool:
+    """Whether a paragraph is "Chapter 1" and no more, right over the next one."""
+    if not 0 <= number < len(paragraphs) - 1:
         return False
-    return _matches(start.title, _text(paragraphs[start.paragraph]))
+    found = label(_text(paragraphs[number]))
+    return (
+        found is not None
+        and found.sort in RANK
+        and found.sort not in ("numeral", "titled")
+        and not found.title
+        and _page(paragraphs[number]) == _page(paragraphs[number + 1])
+    )
+
+
+def list_headings(start: Start, paragraphs: Sequence[Paragraph]) -> list[int]:
+    """The paragraphs that are the heading of a chapter."""
+    place = start.paragraph
+    if place >= len(paragraphs):
+        return []
+    if _matches(start.title, _text(paragraphs[place])):
+        return [place]
+    if _is_label(paragraphs, place) and _matches(start.title, _text(paragraphs[place + 1])):
+        return [place, place + 1]
+    return []
 
 
 def _first_of_pages(paragraphs: Sequence[Paragraph]) -> dict[int, int]:
@@ -256,7 +330,13 @@ def _matches(title: str, text: str) -> bool:
         len(shorter) > 2
         and len(longer) < 2 * len(shorter) + 12
         and (longer.startswith(shorter) or longer.endswith(shorter))
-    )
+    ) or _share_words(title, text)
+
+
+def _share_words(title: str, text: str) -> bool:
+    """Whether a paragraph has nearly all words of a title, and few others."""
+    one, two = set(_WORD.findall(title.casefold())), set(_WORD.findall(text.casefold()))
+    return len(one) >= 3 and len(one & two) >= max(3, 0.75 * len(one), 0.6 * len(two))
 
 
 def _bare(text: str) -> str:

@@ -113,7 +113,10 @@ def _before(text: str, following: str, words: Words) -> tuple[str, str]:
         return (text, "") if _is_east(text[-1]) and _is_east(following[:1]) else (text, " ")
     one = re.search(r"[^\W\d_]+(?:-[^\W\d_]+)*$", text[:-1])
     two = re.match(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*", following)
-    if one is None or two is None or not two[0][0].islower():
+    if one is None or two is None:
+        return text, ""
+    is_capitals = one[0].isupper() and two[0].isupper() and len(one[0]) > 1
+    if not (two[0][0].islower() or is_capitals):
         return text, ""
     if _hangs(one[0], two[0]):
         return text, " "

@@ -15,7 +15,7 @@ from anyrig.text.formats.pdf_headings import (
     OutlineEntry,
     Start,
     heading_levels,
-    named_by,
+    list_headings,
     starts_by_looks,
     starts_by_outline,
 )
@@ -25,6 +25,7 @@ from anyrig.text.formats.pdf_lists import ListedMatter, find_lists
 from anyrig.text.formats.pdf_notes import Note, cut_notes, is_mark
 from anyrig.text.formats.pdf_paragraphs import (
     Paragraph,
+    build_rows,
     paragraphs_of,
     style_of,
     widened,
@@ -34,7 +35,7 @@ from anyrig.text.matter import is_titled
 
 _KINDS: dict[str, BlockKind] = {
     "text": "paragraph", "item": "item", "code": "code", "table": "table", "verse": "poem",
-    "contents": "item",
+    "contents": "item", "figure": "image",
 }  # fmt: skip
 
 
@@ -188,7 +189,7 @@ def _outlined(
     starts: Sequence[Start], paragraphs: Sequence[Paragraph], levels: dict[int, int]
 ) -> dict[int, int]:
     """The levels of headings, where the outline says them; others stand one below."""
-    named = {start.paragraph: start.level for start in starts if named_by(start, paragraphs)}
+    named = {number: start.level for start in starts for number in list_headings(start, paragraphs)}
     made: dict[int, int] = {}
     above = 0
     places = {start.paragraph: start.level for start in starts}
@@ -209,8 +210,8 @@ def _block(
         text = join_lines(paragraph.lines, words).text
         return Block(without_leaders(text) or text, "heading", level, page=page)
     if paragraph.shape == "table":
-        rows = ("\t".join(cell for _, _, cell in line.cells) for line in paragraph.lines)
-        return Block("\n".join(rows), "table", page=page)
+        rows = build_rows(paragraph.lines)
+        return Block("\n".join(map("\t".join, rows)), "table", page=page)
     if paragraph.shape in ("code", "verse"):
         text = "\n".join(_set_in(paragraph.lines, paragraph.shape))
         return Block(text, _KINDS[paragraph.shape], page=page)
@@ -241,7 +242,7 @@ def _reference(text: str, raised: Raised, marks: dict[tuple[int, str], str]) -> 
         if (page, mark) in marks:
             return Inline(raised.start, raised.end, "noteref", marks[page, mark])
     before = text[: raised.start].rstrip()
-    word = before.rpartition(" ")[2]
+    word = re.split(r"[^\w'\u2019-]", before)[-1] if before[-1:].isalnum() else "  "
     if mark.isalpha() or (mark.isdigit() and (before[-1:].isdigit() or len(word) < 2)):
         return None  # a power, or the letters of an ordinal
     return Inline(raised.start, raised.end, "noteref")

@@ -7,6 +7,8 @@ taken for columns: the cells of a table stay on their lines.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +19,8 @@ from anyrig.text.formats.pdf_characters import PdfPage, Span, TextRun
 _FEWEST = 4
 """Lines on each side of a gutter."""
 _MOST_TRIES = 60
+_BULLETS = frozenset("\u2022\u2023\u2043\u2219\u22c5\u00b7-\u2010\u2013*")
+_NUMBER = re.compile(r"\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,10 @@ class PdfLine:
 def line_of(runs: list[TextRun], page: int) -> PdfLine:
     """The line that runs on one base line make, from left to right."""
     ordered = sorted(runs, key=lambda run: run.left)
+    if is_bullet(ordered[0].text[:1]) and ordered[0].text[1:2] in ("", " "):
+        sign = ordered[0].text[0]
+        bullet = "\u2022" if unicodedata.category(sign) == "Co" else sign
+        ordered[0] = replace(ordered[0], text=bullet + ordered[0].text[1:])
     text, raised = "", []
     for run in ordered:
         start = len(text) + bool(text)
@@ -68,11 +76,23 @@ def line_of(runs: list[TextRun], page: int) -> PdfLine:
     )  # fmt: skip
 
 
+def is_bullet(text: str) -> bool:
+    """Whether a text is one of the signs that items of a list begin with."""
+    if len(text) != 1:
+        return False
+    is_sign = "\u2190" <= text < "\u2200" or "\u2500" <= text < "\u27c0"  # arrows, boxes, dingbats
+    return text in _BULLETS or is_sign or unicodedata.category(text) == "Co"
+
+
 def _cells(ordered: list[TextRun]) -> tuple[tuple[float, float, str], ...]:
-    """The runs as a table's cells: parted by more than wide words' gaps."""
+    """The runs as a table's cells: parted by more than wide words' gaps.
+
+    The bullet or number of an item is no cell.
+    """
     cells: list[tuple[float, float, str]] = []
     for run in ordered:
-        if cells and run.left - cells[-1][1] < 1.2 * run.size:
+        is_item = len(cells) == 1 and (is_bullet(cells[0][2]) or _NUMBER.fullmatch(cells[0][2]))
+        if cells and (is_item or run.left - cells[-1][1] < 1.2 * run.size):
             left, _, text = cells[-1]
             cells[-1] = (left, run.right, f"{text} {run.text}")
         else:
@@ -211,7 +231,7 @@ def lines_of(page: PdfPage, runs: Sequence[TextRun], first_region: int) -> list[
     made: list[PdfLine] = []
     for number, region in enumerate(regions_of(runs)):
         usual = median(run.size for run in region)
-        initials = [p for p in region if p.size > 1.6 * usual and len(p.text) <= 2]
+        initials = [run for run in region if _is_initial(run, region, usual)]
         rows = rows_of(p for p in region if p not in initials) + [[p] for p in initials]
         rows.sort(key=lambda row: -row[0].base)
         lines = _with_initials([line_of(row, page.number) for row in rows])
@@ -220,12 +240,27 @@ def lines_of(page: PdfPage, runs: Sequence[TextRun], first_region: int) -> list[
     return made
 
 
+def _is_initial(run: TextRun, region: list[TextRun], usual: float) -> bool:
+    """A large letter that stands alone on its base line."""
+    return (
+        run.size > 1.6 * usual
+        and len(run.text) <= 2
+        and run.text[-1:].isalpha()
+        and not any(
+            other is not run and abs(other.base - run.base) < 1 and other.size > 0.8 * run.size
+            for other in region
+        )
+    )
+
+
 def _bounds(lines: list[PdfLine]) -> tuple[float, float]:
     """Where a column begins and ends: what its full lines share, not what sticks out."""
     lefts = Counter(round(line.left) for line in lines)
     usual = [place for place, count in lefts.items() if count >= max(2, 0.12 * len(lines))]
     margin = min(usual) if usual else min(line.left for line in lines)
-    return float(margin), max(line.right for line in lines)
+    rights = Counter(round(line.right) for line in lines)
+    full = [place for place, count in rights.items() if count >= max(4, 0.25 * len(lines))]
+    return float(margin), float(max(full)) if full else max(line.right for line in lines)
 
 
 def _with_initials(lines: list[PdfLine]) -> list[PdfLine]:

@@ -27,6 +27,7 @@ _INDEX_ENTRY = re.compile(
 )
 _MIN_ENTRIES = 4
 _MIN_INDEX_ENTRIES = 12
+_MAX_TITLE = 40
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,17 @@ def _find_index(lines: list[tuple[int, PdfLine]]) -> list[int]:
     )]]  # fmt: skip
 
 
+def _is_heading_of(paragraphs: Sequence[Paragraph], start: int, first: int) -> bool:
+    """Whether the one line over a list, at the top of a page, is its title in any language."""
+    over, entry = paragraphs[first], paragraphs[start]
+    return (
+        first == start - 1
+        and over.lines[0].page > 1
+        and over.size > 1.15 * entry.size
+        and len(over.lines[0].text) <= _MAX_TITLE
+    )
+
+
 def _add(
     found: list[ListedMatter],
     paragraphs: Sequence[Paragraph],
@@ -136,7 +148,9 @@ def _add(
     start, title = min(entries), ""
     for number in range(first, start + 1):
         text = " ".join(line.text for line in paragraphs[number].lines)
-        if is_titled(text, role) and len(paragraphs[number].lines) == 1:
+        if len(paragraphs[number].lines) == 1 and (
+            is_titled(text, role) or number < start and _is_heading_of(paragraphs, start, first)
+        ):
             start, title = number, text
             break
     found.append(ListedMatter(start, end, role, title))

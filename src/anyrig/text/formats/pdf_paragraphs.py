@@ -8,15 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from anyrig.text.formats.pdf_lines import PdfLine
+from anyrig.text.formats.pdf_lines import PdfLine, is_bullet
 
-Shape = Literal["text", "item", "code", "table", "verse", "contents"]
+Shape = Literal["text", "item", "code", "table", "verse", "contents", "figure"]
 _ENDS = re.compile(r"[.!?:;\u2026\u3002\uff01\uff1f][\"'\u201d\u2019\u00bb)\]\d*\u2020]*$")
-_ITEM = re.compile(r"(?:[\u2022\u25cf\u25aa\u25e6\u2023\u00b7\u25a0\uf0b7*]|[-\u2013])\s+\S")
-_COUNTED = re.compile(r"\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]\s+\S")
+_COUNTED = re.compile(r"(?!p\.\s+\d)\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]\s+\S")
+_REFERS = re.compile(r"(?:^|[\s(\[])(?:pp?|pgs?|S|Abb|figs?|nos?|nr|ch|secs?|vol|cap|art)\.$", re.I)
 _LEADERS = re.compile(r"(?:\s?[.\u2026\u00b7]){4,}\s*|\s_{4,}\s")
 _LAST = re.compile(r"[^\s.\u2026]{1,8}$")
 _PAGE_NUMBER = re.compile(r"\d+|[ivxlc]+")
+_FIGURE = re.compile(r"(?:figure|fig\.|abbildung|abb\.|figura|рис\.)\s*\d", re.IGNORECASE)
+_LONGEST_LABEL = 48
 _NUMBERED = re.compile(r".*[^\W\d].*\s(?:\d{1,4}|[ivxlc]{1,7})")
 CAPTION = re.compile(
     r"(?:figure|fig\.|table|plate|abbildung|abb\.|tabelle|tableau|figura|tabla|chart)\s*\d",
@@ -111,7 +113,7 @@ def paragraphs_of(lines: Sequence[PdfLine], style: Style) -> list[Paragraph]:
     shaped = [
         Paragraph(tuple(group), "table" if table else _shape(group, style)) for group, table in made
     ]
-    return _verses(shaped, style)
+    return find_figures(_verses(shaped, style), style)
 
 
 def _begins(group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: Style) -> bool:
@@ -136,7 +138,11 @@ def _begins(group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: S
         return True
     if (line.mono and not style.mono) or line.size > 1.15 * style.body:
         return False
-    return _is_item(line) or _begins_by_place(group, line, after, style)
+    if is_bulleted(line.text):
+        return True
+    if _COUNTED.match(line.text) and not _counts_on(before, line, style):
+        return True
+    return _begins_by_place(group, line, after, style)
 
 
 def _begins_by_place(
@@ -184,7 +190,7 @@ def _is_full(before: PdfLine, line: PdfLine, style: Style) -> bool:
 def _goes_over(group: list[PdfLine], line: PdfLine, style: Style) -> bool:
     """Whether a paragraph goes on in the next column or on the next page."""
     before = group[-1]
-    if before.bold != line.bold or _is_item(line):
+    if before.bold != line.bold or _is_item(line) or before.size > 1.15 * style.body:
         return False
     if before.text[-1] in "-\u00ad\u2010,":
         return True
@@ -211,8 +217,22 @@ def _continues_small(before: PdfLine, line: PdfLine) -> bool:
     )
 
 
+def is_bulleted(text: str) -> bool:
+    """Whether a line begins with a bullet or a dash, as an item of a list does."""
+    return is_bullet(text[:1]) and text[1:2] == " " and len(text) > 2
+
+
 def _is_item(line: PdfLine) -> bool:
-    return bool(_ITEM.match(line.text) or _COUNTED.match(line.text))
+    return is_bulleted(line.text) or bool(_COUNTED.match(line.text))
+
+
+def _counts_on(before: PdfLine, line: PdfLine, style: Style) -> bool:
+    """A number that only happens to begin a line: of a list inside a sentence, or of a page."""
+    return (
+        abs(line.left - before.left) < 0.5 * line.size
+        and _is_full(before, line, style)
+        and (not _ENDS.search(before.text) or _REFERS.search(before.text) is not None)
+    )
 
 
 def _is_contents(line: PdfLine, style: Style) -> bool:
@@ -250,7 +270,7 @@ def _shape(group: list[PdfLine], style: Style) -> Shape:
         return "code"
     if _is_contents(group[-1], style):
         return "contents"
-    if _ITEM.match(group[0].text) or (_COUNTED.match(group[0].text) and not group[0].bold):
+    if is_bulleted(group[0].text) or (_COUNTED.match(group[0].text) and not group[0].bold):
         return "item"
     return "text"
 
@@ -262,7 +282,8 @@ def _table_rows(lines: Sequence[PdfLine], style: Style) -> dict[int, int]:
     tables = 0
     for number, line in enumerate(lines):
         row = bool(line.cells) and not _is_contents(line, style)
-        if row and run and _under([lines[n] for n in run], line, style):
+        goes_on = len(run) > 1 and _continues_cell(lines[run[-1]], line, style)
+        if goes_on or (row and run and _under([lines[n] for n in run], line, style)):
             run.append(number)
         else:
             run = [number] if row else []
@@ -291,6 +312,67 @@ def _under(rows: list[PdfLine], line: PdfLine, style: Style) -> bool:
         for left, right, _ in line.cells
     )
     return aligned >= 0.6 * len(line.cells) and abs(len(last.cells) - len(line.cells)) <= 2
+
+
+def _continues_cell(row: PdfLine, line: PdfLine, style: Style) -> bool:
+    """Whether a line is the rest of a cell that is not the row's first."""
+    lefts = [left for left, _, _ in row.cells[1:]] or [row.left]
+    return (
+        not line.cells
+        and row.region == line.region
+        and 0 < row.base - line.base < 1.25 * style.leading * line.size
+        and any(abs(left - line.left) < 0.5 * line.size for left in lefts)
+    )
+
+
+def build_rows(lines: Sequence[PdfLine]) -> list[list[str]]:
+    """The cells of a table's rows; a line without cells goes on with the one that it is under."""
+    rows: list[list[str]] = []
+    places: list[float] = []
+    for line in lines:
+        if line.cells or not rows:
+            rows.append([text for _, _, text in line.cells] or [line.text])
+            places = [left for left, _, _ in line.cells] or [line.left]
+        else:
+            column = min(range(len(places)), key=lambda at: abs(places[at] - line.left))
+            rows[-1][column] = f"{rows[-1][column]} {line.text}"
+    return rows
+
+
+def find_figures(paragraphs: Sequence[Paragraph], style: Style) -> list[Paragraph]:
+    """The labels inside a drawing are one paragraph, right above its caption."""
+    found: list[Paragraph] = []
+    for paragraph in paragraphs:
+        if _FIGURE.match(paragraph.lines[0].text):
+            first = len(found)
+            while first and _is_drawn(found[first - 1], paragraph, style):
+                first -= 1
+            if labels := _labels(found[first:], style):
+                found[first:] = [Paragraph(labels, "figure")]
+        found.append(paragraph)
+    return found
+
+
+def _is_drawn(paragraph: Paragraph, caption: Paragraph, style: Style) -> bool:
+    return (
+        paragraph.shape in ("text", "table", "verse", "item")
+        and paragraph.lines[-1].page == caption.lines[0].page
+        and paragraph.size <= 1.05 * style.body
+        and all(len(line.text) <= _LONGEST_LABEL for line in paragraph.lines)
+        and not _ENDS.search(paragraph.lines[-1].text)
+    )
+
+
+def _labels(paragraphs: Sequence[Paragraph], style: Style) -> tuple[PdfLine, ...]:
+    """Their lines, if they stand about as in a drawing: in small type, or not under each other."""
+    lines = tuple(line for paragraph in paragraphs for line in paragraph.lines)
+    if len(lines) < 3:
+        return ()
+    small = sum(line.size < 0.93 * style.body for line in lines)
+    lefts = Counter(round(line.left / 6) for line in lines)
+    scattered = lefts.most_common(1)[0][1] <= max(2, 0.4 * len(lines))
+    is_drawing = scattered and (2 * small > len(lines) or len(lines) >= 5)
+    return lines if is_drawing else ()
 
 
 def _verses(paragraphs: list[Paragraph], style: Style) -> list[Paragraph]:
