@@ -21,7 +21,7 @@ from pathlib import Path
 
 from anyrig.audiobooks.options import ContentOptions
 from anyrig.text.files import read
-from anyrig.text.matter import settle
+from anyrig.text.matter import apply_matter
 from anyrig.units import MIB
 from benchmarks.book_texts import TEXTS, cache_folder, fetch_text, plan_document
 from benchmarks.harness import Row
@@ -140,7 +140,7 @@ def _measure_ours(folder: Path, words: int) -> BookCost:
 def _measure_peer(folder: Path, words: int) -> tuple[BookCost, BookCost]:
     """The peer with its own encoder settings, and with ours."""
     source, num_words = _write_source(folder, words)
-    plan = plan_document(settle(read(source)), ("en",), ContentOptions(foreign="skip"))
+    plan = plan_document(apply_matter(read(source)), ("en",), ContentOptions(foreign="skip"))
     sentences = folder / "sentences.json"
     sentences.write_text(json.dumps([segment.utterance.text for segment in plan.segments]))
     outputs = [str(folder / "peer.m4b"), str(folder / "fast.m4b")]

@@ -35,7 +35,7 @@ from anyrig.speech.segment import OmissionKind, check_script
 from anyrig.text.document import Block, Document
 from anyrig.text.files import read
 from anyrig.text.language import detect_document
-from anyrig.text.matter import settle
+from anyrig.text.matter import apply_matter
 from benchmarks.harness import Row
 from tests.text.epub_maker import Page, epub
 
@@ -239,7 +239,7 @@ def measure_coverage(
 ) -> TextCoverage:
     """Read and plan a file as the command does, and check that no character is lost."""
     times = [time.process_time()]
-    document = settle(read(path))
+    document = apply_matter(read(path))
     times.append(time.process_time())
     plan = plan_document(document, languages, ways or ContentOptions(foreign="skip"))
     times.append(time.process_time())
@@ -337,7 +337,7 @@ def _compare_epub(cache: Path) -> Row:
     path = fetch_text(text, cache)
     with tempfile.TemporaryDirectory() as folder:
         epub = Path(folder, "book.epub")
-        write_epub(settle(read(path)), epub)
+        write_epub(apply_matter(read(path)), epub)
         ours, other = (spoken_words(measure_coverage(one).plan) for one in (path, epub))
     differing = sum(one != two for one, two in zip_longest(ours, other))
     return Row(f"words that differ in an EPUB of {text.name}", differing, "", high=0,

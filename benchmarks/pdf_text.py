@@ -34,7 +34,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from anyrig.text.document import Document
-from anyrig.text.matter import settle
+from anyrig.text.matter import apply_matter
 from anyrig.text.sandbox import ReaderPool
 from benchmarks.harness import Row
 
@@ -139,7 +139,7 @@ def run(hardware: str) -> list[Row]:
                 continue
             reference = _read_reference(manual, Path(folder))
             started = _child_cpu_s(pool)
-            document = settle(pool.read_file(pdf, form="book"))
+            document = apply_matter(pool.read_file(pdf, form="book"))
             cpu_s, num_pages = cpu_s + _child_cpu_s(pool) - started, num_pages + len(pages)
             texts = {"ours": _spoken_text(document), "pdftotext": "\n".join(pages)}
             if markdown := _run_pymupdf4llm(pdf):

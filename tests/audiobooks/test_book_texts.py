@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.text.files import read
-from anyrig.text.matter import settle
+from anyrig.text.matter import apply_matter
 from benchmarks.book_texts import (
     MAX_OMITTED,
     TextCoverage,
@@ -36,7 +36,7 @@ def test_a_novel_is_spoken_nearly_whole(alice: TextCoverage) -> None:
 
 
 def test_an_epub_of_a_novel_says_the_same_words(alice: TextCoverage, tmp_path: Path) -> None:
-    write_epub(settle(read(ALICE)), tmp_path / "alice.epub")
+    write_epub(apply_matter(read(ALICE)), tmp_path / "alice.epub")
     other = measure_coverage(tmp_path / "alice.epub")
     assert spoken_words(other.plan) == spoken_words(alice.plan)
     assert len(other.plan.parts) == len(alice.plan.parts)

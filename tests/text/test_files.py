@@ -15,7 +15,7 @@ import pytest
 
 from anyrig.errors import InvalidInputError
 from anyrig.text import files
-from anyrig.text.files import format_of, read
+from anyrig.text.files import detect_format, read
 from anyrig.text.folder import find
 from anyrig.text.formats.limits import Limits
 from tests.text.epub_maker import Page, epub, write
@@ -48,7 +48,7 @@ from tests.text.picture_making import sheet
 )
 def test_content_counts_before_the_name(tmp_path: Path, name: str, data: bytes, found: str) -> None:
     (tmp_path / name).write_bytes(data)
-    assert format_of(tmp_path / name) == found
+    assert detect_format(tmp_path / name) == found
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_content_counts_before_the_name(tmp_path: Path, name: str, data: bytes, 
 def test_archives_are_told_apart_by_what_they_hold(
     tmp_path: Path, members: dict[str, str], mimetype: bytes | None, found: str
 ) -> None:
-    assert format_of(write(tmp_path / "a.zip", members, mimetype=mimetype)) == found
+    assert detect_format(write(tmp_path / "a.zip", members, mimetype=mimetype)) == found
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anyrig.errors import InvalidInputError
 from anyrig.text.decode import decode
 from anyrig.text.files import read
-from anyrig.text.garbage import fault, readable
+from anyrig.text.garbage import find_fault, is_readable
 from anyrig.text.labels import cell, one_line
 from anyrig.text.language import _NOISE, detect, detect_document
 from anyrig.text.tokens import split_paragraphs, split_text
@@ -240,13 +240,13 @@ GARBAGE = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_text_is_text(name: str) -> None:
-    assert fault(TEXTS[name]) == ""
-    assert readable(TEXTS[name])
+    assert find_fault(TEXTS[name]) == ""
+    assert is_readable(TEXTS[name])
 
 
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_is_none(name: str) -> None:
-    assert fault(GARBAGE[name])
+    assert find_fault(GARBAGE[name])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anyrig.text.document import Block, Chapter, Document, Metadata, Role
-from anyrig.text.matter import settle
+from anyrig.text.matter import apply_matter
 
 _PROSE = "He walked along the road for a long time and thought of nothing at all. " * 40
 _IMPRINT = "Copyright © 2019 by Jane Roe. All rights reserved. ISBN 978-3-16-148410-0."
@@ -21,7 +21,7 @@ def _book(*chapters: Chapter, title: str = "The Road", author: str = "Jane Roe")
 
 
 def _roles(*chapters: Chapter) -> list[Role]:
-    return [chapter.role for chapter in settle(_book(*chapters)).chapters]
+    return [chapter.role for chapter in apply_matter(_book(*chapters)).chapters]
 
 
 _STORY = tuple(_chapter(name) for name in ("One", "Two", "Three", "Four", "Five", "Six"))
@@ -100,7 +100,7 @@ def test_a_story_of_copyright_is_a_story() -> None:
 def test_something_of_a_book_is_always_its_body() -> None:
     assert _roles(_chapter("Notes"), _chapter("Index", "A, 1"))[0] == "body"
     assert _roles(_chapter("Contents")) == ["body"]
-    assert settle(Document(Metadata(), ())).chapters == ()
+    assert apply_matter(Document(Metadata(), ())).chapters == ()
 
 
 def _licensed() -> Document:
@@ -117,12 +117,12 @@ def _licensed() -> Document:
 
 def test_a_licence_is_cut_off_and_nothing_is_lost() -> None:
     before = _licensed()
-    after = settle(before)
+    after = apply_matter(before)
     assert [chapter.role for chapter in after.chapters] == ["front", "body", "back"]
     assert [len(chapter.blocks) for chapter in after.chapters] == [2, 2, 2]
     assert [b for c in after.chapters for b in c.blocks] == list(before.chapters[0].blocks)
     assert after.chapters[1].title == "The Road"
-    assert settle(after) == after
+    assert apply_matter(after) == after
 
 
 def test_chapters_around_the_marks_are_not_the_book() -> None:
@@ -134,7 +134,7 @@ def test_chapters_around_the_marks_are_not_the_book() -> None:
 
 def test_an_epilogue_that_no_contents_name_is_a_chapter() -> None:
     last = _chapter("Six", _PROSE, "Epilogue", _PROSE, _PROSE)
-    found = settle(_book(*_STORY[:5], last)).chapters
+    found = apply_matter(_book(*_STORY[:5], last)).chapters
     assert [(one.title, len(one.blocks)) for one in found[-2:]] == [("Six", 2), ("Epilogue", 3)]
     assert (found[-1].blocks[0].kind, found[-1].role) == ("heading", "body")
     assert [b.text for one in found for b in one.blocks] == [
@@ -151,4 +151,4 @@ def test_an_epilogue_that_no_contents_name_is_a_chapter() -> None:
     ],
 )
 def test_the_word_alone_makes_no_chapter(texts: tuple[str, ...]) -> None:
-    assert len(settle(_book(*_STORY, _chapter("Seven", *texts))).chapters) == 7
+    assert len(apply_matter(_book(*_STORY, _chapter("Seven", *texts))).chapters) == 7

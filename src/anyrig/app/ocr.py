@@ -186,13 +186,13 @@ def install_language(rig: Rig, language: str, source: Path | None, on_event: OnE
 
 def find_images(request: OcrRequest, on_event: OnEvent) -> list[Path]:
     """The files whose pages can be drawn; others in folders are skipped, with a warning."""
-    from anyrig.text.files import format_of_name
+    from anyrig.text.files import guess_format
     from anyrig.text.formats.picture import FORMATS as PICTURES
 
     found = find_files(request.files, request.type, on_event)
     pages = (None, "", "pdf", *PICTURES)
     named = set(request.files)
-    files = [file for file in found if file in named or format_of_name(file.name) in pages]
+    files = [file for file in found if file in named or guess_format(file.name) in pages]
     chosen = set(files)
     skipped = [file for file in found if file not in chosen]
     if skipped:

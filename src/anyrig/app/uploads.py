@@ -28,7 +28,7 @@ from types import TracebackType
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, StorageError
 from anyrig.storage.files import make_folder, opener, write_atomic
-from anyrig.text.files import FORMATS, format_of, format_of_name, guarded
+from anyrig.text.files import FORMATS, detect_format, guard_reading, guess_format
 from anyrig.text.formats.limits import Limits
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -446,7 +446,7 @@ def _detect_type(path: Path) -> str:
 def _guess_type(name: str) -> str:
     """The type that a file's name suggests; `other` if none."""
     suffix = PurePosixPath(name).suffix.lower().lstrip(".")
-    return suffix if suffix in _TEXT_TYPES else format_of_name(name) or _OTHER
+    return suffix if suffix in _TEXT_TYPES else guess_format(name) or _OTHER
 
 
 def _get_suffix(file_type: str) -> str:
@@ -464,8 +464,8 @@ def _detect_audio(head: bytes) -> str:
 
 def _detect_document(path: Path, head: bytes) -> str:
     try:
-        with guarded(path, Limits()):
-            found = format_of(path)
+        with guard_reading(path, Limits()):
+            found = detect_format(path)
     except AnyrigError:  # a program, an archive, a video: stored, and refused where it is used
         return "zip" if head.startswith(b"PK\x03\x04") else _OTHER
     if found == "txt" and b"\x00" in head:

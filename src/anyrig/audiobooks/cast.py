@@ -42,7 +42,7 @@ from anyrig.errors import InvalidInputError, Message
 from anyrig.speech.source_text import VoiceStyle
 from anyrig.speech.user_pattern import UserPattern, compile_pattern
 from anyrig.text import toml
-from anyrig.text.decode import written
+from anyrig.text.decode import read_text
 from anyrig.units import parse_range
 
 _TOP_KEYS = ("narrator", "dialogue", "roles", "rules")
@@ -162,7 +162,7 @@ def _name_parts(name: str) -> set[str]:
 
 def load_cast(path: Path) -> Cast:
     """The cast of a file; InvalidInputError names what is wrong in it."""
-    text = written(path, "the cast", hint="Pass a UTF-8 file; see docs/cast.md.")
+    text = read_text(path, "the cast", hint="Pass a UTF-8 file; see docs/cast.md.")
     return parse_cast(text, name=str(path))
 
 

@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.audio.tags import clean_text
 from anyrig.text.document import Picture
-from anyrig.text.formats.picture import MOST_DECODE_BYTES, decode_bytes, pillow_formats
+from anyrig.text.formats.picture import (
+    MOST_DECODE_BYTES,
+    estimate_decode_bytes,
+    list_pillow_formats,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -268,7 +272,7 @@ def prepare_cover(picture: Picture | None) -> PreparedCover:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # we have our own bound
-            with Image.open(io.BytesIO(picture.data), formats=pillow_formats()) as image:
+            with Image.open(io.BytesIO(picture.data), formats=list_pillow_formats()) as image:
                 return _convert(picture, image)
     except MemoryError:
         return PreparedCover(None, "the cover is left out: it is too large")
@@ -283,7 +287,7 @@ def _convert(picture: Picture, image: Image) -> PreparedCover:
     kind = image.format or ""
     if min(width, height) < 1 or width * height > _MAX_PIXELS:
         return PreparedCover(None, f"the cover is left out: it has {width:,} by {height:,} pixels")
-    if decode_bytes(image) > MOST_DECODE_BYTES:
+    if estimate_decode_bytes(image) > MOST_DECODE_BYTES:
         return PreparedCover(
             None,
             f"the cover is left out: it takes too much memory ({kind} of {width:,} by {height:,}"

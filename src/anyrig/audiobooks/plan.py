@@ -1,6 +1,6 @@
 """What of a book is spoken, and how: every character in a segment or in a named omission.
 
-    document = settle(read(path))
+    document = apply_matter(read(path))
     plan = build_plan(document, SpeechOptions(languages=("en",)), language="en")
 
 A pure function of its arguments: the same book gives the same plan in any process. How each chapter

@@ -18,12 +18,12 @@ def looks_like_path(word: str) -> bool:
         return True
     if any(letter.isspace() for letter in word):
         return False
-    from anyrig.text.files import format_of_name
+    from anyrig.text.files import guess_format
 
     return (
         word.startswith(("/", "./", "../", "~/"))
         or word.endswith(("/", os.sep))
-        or bool(format_of_name(word))
+        or bool(guess_format(word))
     )
 
 

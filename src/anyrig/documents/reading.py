@@ -34,7 +34,7 @@ from anyrig.install import format_install
 from anyrig.text.document import Document, Scan, document_from_json, document_to_json
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
-from anyrig.text.garbage import readable
+from anyrig.text.garbage import is_readable
 from anyrig.text.labels import format_pages, one_line
 from anyrig.text.page_reader import DPI
 from anyrig.text.sandbox import ReaderPool, ReadError
@@ -511,7 +511,7 @@ def _choose_text(
         return replace(scan, source="ocr", layer=""), found.text.strip("\n")
     if found is not None and not own:
         problems.bare.append(scan.page)
-    if scan.reason and readable(scan.layer):
+    if scan.reason and is_readable(scan.layer):
         problems.doubtful.append(scan.page)
         return replace(scan, source="layer", layer=""), scan.layer
     return None
@@ -524,7 +524,7 @@ def _with_layers(document: Document, ocr: Literal["", "missing", "off"]) -> Docu
     texts: dict[int, str] = {}
     for scan in document.scans:
         by_reason.setdefault(scan.reason, []).append(scan.page)
-        if readable(scan.layer):
+        if is_readable(scan.layer):
             texts[scan.page] = scan.layer
             scan = replace(scan, source="layer", layer="")
         scans.append(replace(scan, ocr=ocr))

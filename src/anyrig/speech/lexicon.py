@@ -40,7 +40,7 @@ from anyrig.errors import InvalidInputError, Message
 from anyrig.speech.source_text import Mark, overlaps_any, select_outermost
 from anyrig.speech.user_pattern import UserPattern, compile_pattern
 from anyrig.text import toml
-from anyrig.text.decode import written
+from anyrig.text.decode import read_text
 from anyrig.units import pluralize
 
 Case = Literal["sensitive", "insensitive", "smart"]
@@ -183,7 +183,7 @@ def load(path: Path, *, lenient: bool = False) -> Lexicon:
     """
     form = path.suffix.lower().lstrip(".")
     try:
-        text = written(path, "the lexicon", hint="Pass a UTF-8 .toml, .tsv or .csv.")
+        text = read_text(path, "the lexicon", hint="Pass a UTF-8 .toml, .tsv or .csv.")
         return parse(text, name=str(path), form=form, lenient=lenient)
     except InvalidInputError as error:
         if not lenient:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from anyrig.speech.segment import SegmentKind
 from anyrig.speech.source_text import SourceText
-from anyrig.text.formats.titles import label
+from anyrig.text.formats.titles import parse_label
 from anyrig.text.tokens import split_paragraphs
 
 _NAMED = re.compile(
@@ -108,7 +108,7 @@ def _opens_chapter(line: str) -> bool:
     """`Chapter IV`, `Acte premier`, `Prologue`; not `Act now.` or `Part of it was lost.`."""
     if _NAMED.fullmatch(line):
         return True
-    found = label(line) if len(line) <= 2 * _LONGEST_TITLE else None
+    found = parse_label(line) if len(line) <= 2 * _LONGEST_TITLE else None
     return found is not None and found.sort in _NUMBERED and len(found.title) <= _LONGEST_TITLE
 
 

@@ -36,7 +36,7 @@ _OTHERS = (
 )
 
 
-def written(path: Path, what: str, *, hint: str) -> str:
+def read_text(path: Path, what: str, *, hint: str) -> str:
     """A small file that a person wrote for anyrig: UTF-8, or an error that says why not.
 
     Args:
@@ -71,7 +71,7 @@ def decode(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        return _guessed(data, name, error.start)
+        return _guess(data, name, error.start)
 
 
 def _wide(data: bytes) -> str:
@@ -106,7 +106,7 @@ def _strict(data: bytes, encoding: str, name: str) -> str:
         ) from error
 
 
-def _guessed(data: bytes, name: str, odd: int) -> str:
+def _guess(data: bytes, name: str, odd: int) -> str:
     """Text that is no UTF-8, judged by what is around the first byte that tells."""
     if text := _western(data, odd):
         log.info("%s reads as Windows-1252", name)
@@ -116,14 +116,14 @@ def _guessed(data: bytes, name: str, odd: int) -> str:
     start = max(0, odd - 2_000) // 4 * 4
     best = from_bytes(data[start : start + 200_000]).best()
     if best is None or b"\x00" in data[:4096] and not best.encoding.startswith("utf"):
-        return _mended(data, name)
+        return _repair(data, name)
     encoding = best.encoding
     if encoding in _CYRILLIC:
         encoding = max(_CYRILLIC, key=lambda one: _sense(data[start : start + 20_000], one))
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
-        return _mended(data, name)
+        return _repair(data, name)
     log.info("%s reads as %s", name, encoding)
     return text
 
@@ -160,7 +160,7 @@ def _western(data: bytes, odd: int) -> str:
     return text if detect(around, default="en").language in _WESTERN else ""
 
 
-def _mended(data: bytes, name: str) -> str:
+def _repair(data: bytes, name: str) -> str:
     """UTF-8 with a few damaged bytes, which are left out; anything else is no text."""
     mended = data.decode("utf-8", "replace")
     if "\x00" in mended or mended.count("\ufffd") > _FEW_BAD * len(mended):

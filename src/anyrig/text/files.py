@@ -117,7 +117,7 @@ _KNOWN = ", ".join(FORMATS)
 OnPage = Callable[[int, int], None]
 
 
-class _Reader(Protocol):
+class FormatReader(Protocol):
     def read(self, path: Path, limits: Limits) -> Document: ...
 
 
@@ -138,19 +138,19 @@ def read(
             with how many there are.
     """
     path = Path(path)
-    with guarded(path, limits):
-        name = format_of(path, limits=limits)
+    with guard_reading(path, limits):
+        name = detect_format(path, limits=limits)
         if name == "pdf":
             from anyrig.text.formats import pdf
 
             document = pdf.read(path, limits, on_page)
         else:
-            document = cast(_Reader, importlib.import_module(FORMATS[name])).read(path, limits)
+            document = cast(FormatReader, importlib.import_module(FORMATS[name])).read(path, limits)
         return clean_labels(_check_text(replace(document, path=path), limits))
 
 
 @contextlib.contextmanager
-def guarded(path: Path, limits: Limits) -> Iterator[None]:
+def guard_reading(path: Path, limits: Limits) -> Iterator[None]:
     """Whatever goes wrong with a file inside is one `AnyrigError` on one line.
 
     Args:
@@ -183,20 +183,22 @@ def guarded(path: Path, limits: Limits) -> Iterator[None]:
         ) from error
 
 
-def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - it is frozen
+def detect_format(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - it is frozen
     """The format of a file, one of `FORMATS`: what it holds counts before what it is called."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith(b"PK\x03\x04") or head.startswith(b"PK\x05\x06"):
-        return _zip_format(path, limits)
-    found = picture.format_of_head(head) or _by_magic(head, path) or _by_mark_up(head)
+        return _detect_zip_format(path, limits)
+    found = (
+        picture.detect_picture_format(head) or _detect_by_magic(head, path) or _detect_markup(head)
+    )
     named = _BY_NAME.get(path.suffix.lower(), "")
     if found == "html" and named == "md":
         return "md"  # one that begins with a piece of HTML
     if found:
         return found
-    if named == "epub" and b"PK\x05\x06" in _tail(path):
-        return _zip_format(path, limits)  # with something before the archive
+    if named == "epub" and b"PK\x05\x06" in _read_tail(path):
+        return _detect_zip_format(path, limits)  # with something before the archive
     suffix = path.suffix.lower()
     if named in _TOLD or suffix in _LABELS:
         label = f"{_LABELS[suffix]} (damaged?)" if suffix in _LABELS else f"{path.suffix} file"
@@ -207,7 +209,7 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
     return named or ("eml" if _is_message(head) else "txt")
 
 
-def format_of_name(name: str) -> str:
+def guess_format(name: str) -> str:
     """The format that a file's name says, whatever it holds; empty if it says none.
 
     That of a compressed file is what it holds: `txt` of `a.txt.gz`.
@@ -251,7 +253,7 @@ def _refuse_odd(path: Path, limits: Limits) -> None:
         ) from None
 
 
-def _by_magic(head: bytes, path: Path) -> str:
+def _detect_by_magic(head: bytes, path: Path) -> str:
     is_text = not _CONTROLS.search(head)
     for magic, seller in _SELLERS:
         if head.startswith(magic) and not is_text:
@@ -266,7 +268,7 @@ def _by_magic(head: bytes, path: Path) -> str:
     if head[60:68] in (b"BOOKMOBI", b"TEXtREAd"):
         return "mobi"
     if head.startswith(ole.MAGIC):
-        return ole.format_of(path)
+        return ole.detect_format(path)
     if head.startswith(compressed.MAGIC):
         compressed.check_content(path)
         return "gz"
@@ -277,7 +279,7 @@ def _by_magic(head: bytes, path: Path) -> str:
 
 def _is_pdf(head: bytes, path: Path) -> bool:
     """PDFs may have something before them; a text that speaks of PDF is none."""
-    if format_of_name(path.name) in ("txt", "md", "html", "csv", "eml"):
+    if guess_format(path.name) in ("txt", "md", "html", "csv", "eml"):
         return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"%PDF-")
     return b"%PDF-" in head[:1024]
 
@@ -292,7 +294,7 @@ def _refuse_others(head: bytes, path: Path) -> None:
             raise InvalidInputError(f"{path.name} is {what}, not text", hint=hint)
 
 
-def _by_mark_up(head: bytes) -> str:
+def _detect_markup(head: bytes) -> str:
     text = head.replace(b"\x00", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
     if not text.startswith(b"<"):
         return ""
@@ -305,19 +307,19 @@ def _by_mark_up(head: bytes) -> str:
     return ""
 
 
-def _zip_format(path: Path, limits: Limits) -> str:
-    from anyrig.text.formats.zipped import opened
+def _detect_zip_format(path: Path, limits: Limits) -> str:
+    from anyrig.text.formats.zipped import open_archive
 
-    with opened(path, limits) as archive:
+    with open_archive(path, limits) as archive:
         names = {name.lower() for name in archive.names}
         kind = b""
         if "mimetype" in archive and archive.size("mimetype") < 200:
             kind = archive.read("mimetype").strip()
     if kind.startswith(_OPEN_DOCUMENT):
-        return _open_document_format(path, kind.removeprefix(_OPEN_DOCUMENT))
+        return _detect_open_document(path, kind.removeprefix(_OPEN_DOCUMENT))
     if kind.startswith(b"application/epub") or "meta-inf/container.xml" in names:
         return "epub"
-    if found := _by_member(path, names):
+    if found := _detect_by_member(path, names):
         return found
     for ending, found in ((".opf", "epub"), (".fb2", "fb2")):
         if any(name.endswith(ending) for name in names):
@@ -330,14 +332,14 @@ def _zip_format(path: Path, limits: Limits) -> str:
     )
 
 
-def _by_member(path: Path, names: set[str]) -> str:
+def _detect_by_member(path: Path, names: set[str]) -> str:
     for member, what, hint in _UNREAD_MEMBERS:
         if member in names:
             raise InvalidInputError(f"{path.name} is {what}", hint=hint)
     return next((found for member, found in _MEMBERS if member in names), "")
 
 
-def _open_document_format(path: Path, kind: bytes) -> str:
+def _detect_open_document(path: Path, kind: bytes) -> str:
     if kind.startswith(b"text"):
         return "odt"
     if kind.startswith(b"spreadsheet"):
@@ -348,7 +350,7 @@ def _open_document_format(path: Path, kind: bytes) -> str:
     )
 
 
-def _tail(path: Path) -> bytes:
+def _read_tail(path: Path) -> bytes:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 66_000))
         return file.read()

@@ -109,7 +109,7 @@ def parse_types(types: Collection[str]) -> frozenset[str]:
     made: set[str] = set()
     for each in types:
         word = each.strip().lower().removeprefix("*").removeprefix(".")
-        by_name = files.format_of_name(f"x.{word}")
+        by_name = files.guess_format(f"x.{word}")
         if word in ("picture", "pictures", "image", "images"):
             made.update(picture.FORMATS)
         elif by_name or word in files.FORMATS:
@@ -174,7 +174,7 @@ class _Walk:
         return low.startswith(".") and not self._hidden
 
     def _judge(self, path: Path) -> None:
-        form = files.format_of_name(path.name)
+        form = files.guess_format(path.name)
         if form and self._wanted and form not in self._wanted:
             return
         if not os.path.isfile(path):
@@ -198,7 +198,7 @@ class _Walk:
     def _look_inside(self, path: Path) -> None:
         """A file whose name says nothing."""
         try:
-            form = files.format_of(path)
+            form = files.detect_format(path)
             if form in ("txt", "gz") and not _is_text(path):
                 self.skipped.append(Skipped(path, "of a kind that is not read here"))
                 return

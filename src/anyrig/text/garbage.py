@@ -33,7 +33,7 @@ _LEAST_PAIRS = 0.3
 _VOWELS = frozenset("aeiouy")
 
 
-def fault(text: str, num_unknown: int = 0) -> str:
+def find_fault(text: str, num_unknown: int = 0) -> str:
     """What is wrong with a text as a whole; empty if nothing is.
 
     Args:
@@ -54,7 +54,7 @@ def fault(text: str, num_unknown: int = 0) -> str:
     return _odd_letters(text)
 
 
-def readable(text: str) -> bool:
+def is_readable(text: str) -> bool:
     """Whether at least half of a text is letters that someone could read."""
     text = _sample(text)
     signs = [sign for sign in text if not sign.isspace()]

@@ -13,8 +13,8 @@ from anyrig.errors import LimitExceededError
 from anyrig.text import files
 from anyrig.text.document import Block, Chapter, Document
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.plain import content
-from anyrig.text.formats.xml import local, page
+from anyrig.text.formats.plain import read_content
+from anyrig.text.formats.xml import local_name, parse_page
 from anyrig.text.sandbox import ReaderPool, ReadError
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def list_linked_pages(path: Path, limits: Limits = _LIMITS) -> list[Path]:
     Pages that name the next one (`<link rel="next">`) are followed; else the links of the page
     count, where they are most of it. Only pages in its folder and below are taken.
     """
-    with files.guarded(path, limits):
-        if files.format_of(path, limits=limits) != "html":
+    with files.guard_reading(path, limits):
+        if files.detect_format(path, limits=limits) != "html":
             return [path]
         return _list_pages(path, limits)
 
@@ -104,7 +104,7 @@ def _list_pages(path: Path, limits: Limits) -> list[Path]:
 
 
 def _parse(path: Path, limits: Limits) -> Element:
-    return page(content(path, limits), name=path.name, limits=limits)
+    return parse_page(read_content(path, limits), name=path.name, limits=limits)
 
 
 def _follow_next(path: Path, root: Element, folder: Path, limits: Limits) -> list[Path]:
@@ -121,7 +121,10 @@ def _follow_next(path: Path, root: Element, folder: Path, limits: Limits) -> lis
 
 def _find_relation(root: Element, name: str) -> str:
     for element in root.iter():
-        if local(element) in ("link", "a") and name in (element.get("rel") or "").lower().split():
+        if (
+            local_name(element) in ("link", "a")
+            and name in (element.get("rel") or "").lower().split()
+        ):
             return element.get("href") or ""
     return ""
 
@@ -129,7 +132,7 @@ def _find_relation(root: Element, name: str) -> str:
 def _resolve_links(root: Element, path: Path, folder: Path) -> Iterator[Path]:
     own = path.resolve()
     for element in root.iter():
-        if local(element) == "a":
+        if local_name(element) == "a":
             target = _resolve(element.get("href") or "", path, folder)
             if target is not None and target != own and target.stem not in _NO_CHAPTERS:
                 yield target
@@ -149,12 +152,12 @@ def _resolve(href: str, path: Path, folder: Path) -> Path | None:
 
 def _measure_links(root: Element) -> float:
     """How much of the letters of a page are in links."""
-    body = next((each for each in root if local(each) == "body"), root)
+    body = next((each for each in root if local_name(each) == "body"), root)
     letters = sum(len("".join(text.split())) for text in map(str, body.itertext()))
     linked = sum(
         len("".join("".join(map(str, each.itertext())).split()))
         for each in body.iter()
-        if local(each) == "a" and each.get("href")
+        if local_name(each) == "a" and each.get("href")
     )
     return linked / letters if letters else 0.0
 

@@ -116,7 +116,7 @@ def is_titled(title: str, role: Role) -> bool:
     return bool(_PATTERNS[role].fullmatch(_bare(title)))
 
 
-def settle(document: Document) -> Document:
+def apply_matter(document: Document) -> Document:
     """The document with a role for each chapter; where a licence is part of one, it is cut off."""
     chapters = _cut(document.chapters)
     if len(chapters) > 1:
@@ -129,14 +129,14 @@ def settle(document: Document) -> Document:
         sum(chapter.num_characters for chapter in chapters),
         Counter(_row(_title(chapter)) for chapter in chapters),
     )
-    found = [_told(book, chapter, number) for number, chapter in enumerate(chapters)]
+    found = [_find_role(book, chapter, number) for number, chapter in enumerate(chapters)]
     for number in _front(chapters, found):
         roles[number] = _at_front(found[number] or "body")
     for number in _back(chapters, found):
         if roles[number] == "body":
             roles[number] = _at_back(found[number] or "body", chapters[number])
     roles = [
-        _marked(chapter.role, role, _bare(_title(chapter)))
+        _resolve_role(chapter.role, role, _bare(_title(chapter)))
         for chapter, role in zip(chapters, roles, strict=True)
     ]
     if "body" not in roles:  # a book of nothing but notes is a book
@@ -146,7 +146,7 @@ def settle(document: Document) -> Document:
     return replace(document, chapters=tuple(settled))
 
 
-def _marked(given: Role, found: Role, title: str) -> Role:
+def _resolve_role(given: Role, found: Role, title: str) -> Role:
     """What the file says of a chapter comes before what it looks like.
 
     But `front` only says where a preface stands, not that nobody wants to hear it.
@@ -193,7 +193,7 @@ def _at_back(role: Role, chapter: Chapter) -> Role:
 # One chapter
 
 
-def _told(book: _Book, chapter: Chapter, number: int) -> Role | None:
+def _find_role(book: _Book, chapter: Chapter, number: int) -> Role | None:
     """What a chapter's title or content say it is; None: nothing but text."""
     if chapter.role != "body":
         return chapter.role
@@ -328,7 +328,7 @@ def _pieces(chapter: Chapter, low: int, high: int) -> list[Chapter]:
         if start < end or (size == 0 and role == "body"):
             whole = (start, end) == (0, size)
             title = chapter.title if whole or role == "body" else _ABOUT
-            kept = _marked(chapter.role, cast("Role", role), "")
+            kept = _resolve_role(chapter.role, cast("Role", role), "")
             blocks = chapter.blocks[start:end]
             pieces.append(replace(chapter, title=title, blocks=blocks, role=kept))
     return pieces

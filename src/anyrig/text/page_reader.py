@@ -20,7 +20,7 @@ from anyrig.text import files
 from anyrig.text.document import Block, Chapter, Document, Metadata, Scan
 from anyrig.text.formats import compressed, eml, picture
 from anyrig.text.formats.limits import Limits
-from anyrig.text.garbage import fault
+from anyrig.text.garbage import find_fault
 from anyrig.text.labels import clean_labels
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class RenderedPage:
 
 def read_pages(path: Path, limits: Limits, on_page: OnPage) -> Document:
     """A file by its own text; each page keeps what stands on it."""
-    with files.guarded(path, limits):
-        format = files.format_of(path, limits=limits)
+    with files.guard_reading(path, limits):
+        format = files.detect_format(path, limits=limits)
         if format == "gz":
             with compressed.unpack(path, limits) as inner:
                 return replace(read_pages(inner, limits, on_page), path=path)
@@ -71,8 +71,8 @@ def read_pages(path: Path, limits: Limits, on_page: OnPage) -> Document:
 
 def render_pages(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -> Iterator[bytes]:
     """Pages as PNG, one for each number; `InvalidInputError` at the first that cannot be drawn."""
-    with files.guarded(path, limits):
-        format = files.format_of(path, limits=limits)
+    with files.guard_reading(path, limits):
+        format = files.detect_format(path, limits=limits)
         if format == "gz":
             with compressed.unpack(path, limits) as inner:
                 yield from render_pages(inner, numbers, dpi, limits)
@@ -81,7 +81,7 @@ def render_pages(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -
 
             yield from pdf.render(path, list(numbers), dpi, limits)
         elif format in picture.FORMATS:
-            yield from picture.drawn(path, format, list(numbers), limits)
+            yield from picture.draw_pages(path, format, list(numbers), limits)
         elif format in eml.FORMATS:
             yield from _render_attachments(path, numbers, dpi, limits)
         else:
@@ -92,20 +92,20 @@ def render_pages(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -
 
 def _read_plain(path: Path, limits: Limits) -> Document:
     from anyrig.text.decode import decode
-    from anyrig.text.formats.plain import content, empty, refuse_binary
+    from anyrig.text.formats.plain import build_empty_error, read_content, refuse_binary
 
-    text = decode(content(path, limits), path.name).removeprefix("\ufeff")
+    text = decode(read_content(path, limits), path.name).removeprefix("\ufeff")
     refuse_binary(text, path.name)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise empty(path.name)
-    bad = fault(text)
+        raise build_empty_error(path.name)
+    bad = find_fault(text)
     warnings = (f"the text of {path.name} may be of no use: {bad}",) if bad else ()
     return replace(Document.from_text(text), warnings=warnings)
 
 
 def _read_picture(path: Path, format: str, limits: Limits) -> Document:
-    numbers = range(1, picture.num_pages(path, format, limits) + 1)
+    numbers = range(1, picture.count_pages(path, format, limits) + 1)
     moving = format != "tiff" and picture.is_animation(path, format, limits)
     warning = f"{path.name} is an animation; only its first picture is taken"
     return Document(
@@ -129,7 +129,7 @@ class _Place:
 
 
 def _list_messages(path: Path, limits: Limits) -> list[Email]:
-    return [each for top in eml.messages(path, limits) for each in eml.thread(top)]
+    return [each for top in eml.read_messages(path, limits) for each in eml.iterate_thread(top)]
 
 
 def _read_message(
@@ -164,7 +164,7 @@ def _read_message(
         chapters = [replace(chapters[0], blocks=bare)]
     document = Document(
         Metadata(title=messages[0].subject if messages else ""), tuple(chapters),
-        format=eml.format_of(path), warnings=tuple(warnings), scans=tuple(scans),
+        format=eml.detect_format(path), warnings=tuple(warnings), scans=tuple(scans),
     )  # fmt: skip
     return document, places
 
@@ -198,14 +198,14 @@ def _read_attachment(
     """None, and a warning, where it cannot be read."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            path = eml.saved(attachment, Path(folder))
-            format = files.format_of(path, limits=limits)
+            path = eml.save_attachment(attachment, Path(folder))
+            format = files.detect_format(path, limits=limits)
             if attachment.inside and format in picture.FORMATS and _is_small(path, format, limits):
                 warnings.append("small pictures inside the message, as logos are, were left out")
                 return None
             inner = read_pages(path, _limit_depth(format, limits), on_page)
         except AnyrigError as error:
-            warnings.append(eml.said_of(attachment, error))
+            warnings.append(eml.describe_error(attachment, error))
             return None
     warnings.extend(f"{attachment.name}: {warning}" for warning in inner.warnings)
     name = attachment.name
@@ -219,7 +219,7 @@ def _read_attachment(
 
 
 def _is_small(path: Path, format: str, limits: Limits) -> bool:
-    width, height = picture.size_of(path, format, limits)
+    width, height = picture.read_size(path, format, limits)
     return width * height < _SMALL_PIXELS
 
 
@@ -249,8 +249,8 @@ def _render_attachments(
 
     for at, run in groupby(map(find_place, numbers), key=lambda place: place.attachment):
         with tempfile.TemporaryDirectory() as folder:
-            file = eml.saved(attachments[at], Path(folder))
-            below = _limit_depth(files.format_of(file, limits=limits), limits)
+            file = eml.save_attachment(attachments[at], Path(folder))
+            below = _limit_depth(files.detect_format(file, limits=limits), limits)
             yield from render_pages(file, [place.number for place in run], dpi, below)
 
 

@@ -100,7 +100,7 @@ def _read(path: Path, form: str, limits: Limits, out: BinaryIO) -> None:
     document = files.read(path, limits=limits, on_page=_PageReports(out))
     _send(out, {"document": document_to_json(document)})
     cover = document.cover
-    if document.format == "pdf" and files.format_of(path, limits=limits) == "pdf":
+    if document.format == "pdf" and files.detect_format(path, limits=limits) == "pdf":
         from anyrig.text.formats.pdf import draw_cover
 
         _limit_page_time(_COVER_CPU_S)
@@ -141,7 +141,7 @@ class _PageReports:
 
 def _render(path: Path, request: dict[str, object], limits: Limits, out: BinaryIO) -> None:
     numbers, dpi = cast("list[int]", request["numbers"]), int(str(request["dpi"]))
-    if files.format_of_name(path.name) not in eml.FORMATS:  # those take time before the first page
+    if files.guess_format(path.name) not in eml.FORMATS:  # those take time before the first page
         _limit_page_time(_RENDER_CPU_S)
     for page in _render_pages(path, numbers, dpi, limits):
         content = {"rendered": page.number, "bytes": len(page.data), "error": page.error}

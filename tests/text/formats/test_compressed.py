@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.errors import InvalidInputError, LimitExceededError
-from anyrig.text.files import format_of_name, read
+from anyrig.text.files import guess_format, read
 from anyrig.text.folder import find
 from tests.text.formats.pdf_making import pdf
 from tests.text.formats.test_pdf import leaf
@@ -28,7 +28,7 @@ def test_the_file_inside_is_read_by_its_own_format(tmp_path: Path) -> None:
     assert (document.format, document.path, document.metadata.title) == ("md", path, "Title")
     assert "Some words." in document.text
     assert read_pages(path).path == path
-    assert format_of_name("a.txt.gz") == "txt"
+    assert guess_format("a.txt.gz") == "txt"
 
 
 def test_pages_of_a_compressed_pdf_can_be_drawn(tmp_path: Path) -> None:

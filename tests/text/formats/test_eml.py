@@ -10,7 +10,7 @@ import pytest
 
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
-from anyrig.text.files import format_of, read
+from anyrig.text.files import detect_format, read
 from anyrig.text.formats.limits import Limits
 from tests.text.formats.pdf_making import pdf
 from tests.text.formats.test_pdf import leaf
@@ -152,7 +152,7 @@ def test_a_mailbox_is_its_messages(tmp_path: Path) -> None:
     date = b"From ann@example.org Mon Feb  5 10:00:00 2024\n"
     for name in ("box.mbox", "Inbox"):
         (tmp_path / name).write_bytes(date + one + b"\n" + date + two)
-        assert format_of(tmp_path / name) == "eml"
+        assert detect_format(tmp_path / name) == "eml"
         assert [c.title for c in read(tmp_path / name).chapters] == ["one", "two"]
 
 
@@ -182,6 +182,6 @@ def test_a_message_of_nothing_is_refused(tmp_path: Path, data: bytes) -> None:
 
 def test_notes_that_begin_like_a_header_are_text(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("Subject: boats\nThey came in.\n")
-    assert format_of(tmp_path / "notes") == "txt"
+    assert detect_format(tmp_path / "notes") == "txt"
     (tmp_path / "mail").write_bytes(bytes(message()))
-    assert format_of(tmp_path / "mail") == "eml"
+    assert detect_format(tmp_path / "mail") == "eml"

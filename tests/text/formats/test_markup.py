@@ -7,16 +7,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anyrig.text.document import Block
-from anyrig.text.formats.markup import blocks, flow
-from anyrig.text.formats.xml import page_of
+from anyrig.text.formats.markup import build_blocks, build_flow
+from anyrig.text.formats.xml import parse_page_text
 
 
 def said(html: str) -> list[tuple[str, str]]:
-    return [(block.kind, block.text) for block in blocks(html)]
+    return [(block.kind, block.text) for block in build_blocks(html)]
 
 
 def one(html: str) -> Block:
-    made = blocks(html)
+    made = build_blocks(html)
     assert len(made) == 1, made
     return made[0]
 
@@ -106,12 +106,12 @@ def test_stanzas_are_parted_and_lines_ended_by_hand_are_verse() -> None:
 
 
 def test_heading_levels_are_kept() -> None:
-    made = blocks("<h1>a</h1><h4>b</h4><div role='heading' aria-level='3'>c</div>")
+    made = build_blocks("<h1>a</h1><h4>b</h4><div role='heading' aria-level='3'>c</div>")
     assert [block.level for block in made] == [1, 4, 3]
 
 
 def test_languages_are_marked_where_they_change() -> None:
-    made = blocks(
+    made = build_blocks(
         '<html lang="en"><p xml:lang="fr">Oui</p><p>He said <i lang="de">nein danke</i>.</p>'
         '<p><span lang="la">Alea iacta est</span></p></html>'
     )
@@ -119,7 +119,7 @@ def test_languages_are_marked_where_they_change() -> None:
     (inline,) = made[1].inlines
     assert (inline.kind, inline.value) == ("language", "de")
     assert made[1].text[inline.start : inline.end] == "nein danke"
-    assert flow(page_of('<html lang="en"><p>x</p></html>', name="")).language == "en"
+    assert build_flow(parse_page_text('<html lang="en"><p>x</p></html>', name="")).language == "en"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ _NOTES = {
 
 @pytest.mark.parametrize("html", _NOTES.values(), ids=_NOTES.keys())
 def test_a_reference_names_its_note(html: str) -> None:
-    made = blocks(html)
+    made = build_blocks(html)
     (reference,) = made[0].inlines
     assert reference.kind == "noteref"
     assert made[0].text[: reference.start] == "W"
@@ -167,7 +167,7 @@ def test_a_reference_names_its_note(html: str) -> None:
 
 
 def test_a_note_in_a_list_of_terms_is_whole() -> None:
-    made = blocks(
+    made = build_blocks(
         '<p>W<a href="#fn1">1</a></p><dl><dt id="fn1">1</dt><dd><p>One.</p><p>More.</p></dd>'
         "<dt>Term</dt><dd>Meaning.</dd></dl>"
     )
@@ -185,12 +185,12 @@ def test_a_note_in_a_list_of_terms_is_whole() -> None:
     ],
 )
 def test_other_links_are_no_references(html: str) -> None:
-    made = blocks(html)
+    made = build_blocks(html)
     assert all(block.kind != "note" and not block.inlines for block in made)
 
 
 def test_a_list_of_notes_is_notes_but_for_its_heading() -> None:
-    made = blocks(
+    made = build_blocks(
         '<section epub:type="endnotes"><h2>Notes</h2><ol><li id="a"><p>One.</p><p>More.</p></li>'
         '<li id="b">Two.</li></ol></section>'
     )
@@ -220,9 +220,9 @@ def _trees() -> st.SearchStrategy[str]:
 @example("<pre><blockquote>  a</blockquote></pre>")
 @example("<pre><h2>  a  b</h2>  c</pre>")
 def test_no_letter_is_lost_or_moved(html: str) -> None:
-    root = page_of(html, name="")
+    root = parse_page_text(html, name="")
     shown = "".join("".join(root.itertext()).split())
-    made = blocks(root)
+    made = build_blocks(root)
     assert "".join("".join(block.text for block in made).split()) == shown
     for block in made:
         assert block.kind in ("poem", "code", "table") or "\n" not in block.text

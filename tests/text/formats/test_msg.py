@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
-from anyrig.text.files import format_of, read
+from anyrig.text.files import detect_format, read
 from tests.text.formats.office_binary import attachment, msg, ole, properties
 from tests.text.formats.pdf_making import pdf
 from tests.text.formats.test_pdf import leaf
@@ -24,7 +24,7 @@ def _write(path: Path, streams: dict[str, bytes]) -> Path:
 def test_a_message_says_what_who_and_when(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.msg", msg("The boats", "Dear Bo,\r\n\r\nin the port.", sent=SENT))
     document = read(path)
-    assert (format_of(path), document.format) == ("msg", "msg")
+    assert (detect_format(path), document.format) == ("msg", "msg")
     head, about, *body = document.chapters[0].blocks
     assert (head.text, head.kind, document.metadata.year) == ("The boats", "heading", "2024")
     assert about.text.splitlines() == [

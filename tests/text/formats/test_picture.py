@@ -11,14 +11,14 @@ import pytest
 from PIL import Image
 
 from anyrig.errors import InvalidInputError, LimitExceededError, MissingPackageError
-from anyrig.text.files import format_of, read
+from anyrig.text.files import detect_format, read
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.picture import drawn, format_of_head, num_pages
+from anyrig.text.formats.picture import count_pages, detect_picture_format, draw_pages
 from tests.text.picture_making import bomb_png, sheet, squares, tiff
 
 
 def _drawn(path: Path, number: int = 1, limits: Limits = Limits()) -> bytes:  # noqa: B008
-    return next(drawn(path, format_of(path), [number], limits))
+    return next(draw_pages(path, detect_format(path), [number], limits))
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,10 @@ def _drawn(path: Path, number: int = 1, limits: Limits = Limits()) -> bytes:  # 
 def test_every_kind_is_known_and_drawn_and_no_book(tmp_path: Path, name: str, form: str) -> None:
     path = tmp_path / name
     sheet(3, mode="RGB").save(path)
-    assert format_of(path) == form
+    assert detect_format(path) == form
     assert squares(_drawn(path)) == 3
     lying = path.rename(tmp_path / "b.epub")
-    assert format_of(lying) == form
+    assert detect_format(lying) == form
     with pytest.raises(InvalidInputError, match="is an image, not text") as caught:
         read(lying)
     assert "OCR" in caught.value.hint
@@ -67,16 +67,16 @@ def test_a_camera_s_turn_is_undone(tmp_path: Path, turn: int, undo: Image.Transp
 
 def test_a_tiff_has_pages_and_an_animation_one(tmp_path: Path) -> None:
     path = tiff(tmp_path / "a.tif", [1, 2, 3])
-    assert num_pages(path, "tiff", Limits()) == 3
-    assert [squares(data) for data in drawn(path, "tiff", [3, 1, 2], Limits())] == [3, 1, 2]
+    assert count_pages(path, "tiff", Limits()) == 3
+    assert [squares(data) for data in draw_pages(path, "tiff", [3, 1, 2], Limits())] == [3, 1, 2]
     with pytest.raises(InvalidInputError, match="no page 4"):
-        list(drawn(path, "tiff", [4], Limits()))
+        list(draw_pages(path, "tiff", [4], Limits()))
     with pytest.raises(LimitExceededError, match="more than 2 pages") as caught:
-        num_pages(path, "tiff", Limits(pages=2))
+        count_pages(path, "tiff", Limits(pages=2))
     assert caught.value.limit == "pages"
     gif = tmp_path / "a.gif"
     sheet(1).save(gif, save_all=True, append_images=[sheet(2), sheet(3)])
-    assert num_pages(gif, "gif", Limits()) == 1
+    assert count_pages(gif, "gif", Limits()) == 1
 
 
 def test_bombs_are_refused_by_their_size_before_they_are_unpacked(tmp_path: Path) -> None:
@@ -115,20 +115,20 @@ def test_a_chain_of_pages_that_turns_back_ends(tmp_path: Path) -> None:
     count = int.from_bytes(data[first : first + 2], "little")
     data[first + 2 + 12 * count : first + 6 + 12 * count] = first.to_bytes(4, "little")
     path.write_bytes(data)
-    assert num_pages(path, "tiff", Limits(pages=50)) <= 50
+    assert count_pages(path, "tiff", Limits(pages=50)) <= 50
 
 
 @pytest.mark.parametrize(
     "head", [b"BM is how it begins", b"II. The second", b"RIFF raff", b"GIF of mine", b"MM", b""]
 )
 def test_words_are_no_pictures(head: bytes) -> None:
-    assert format_of_head(head) == ""
+    assert detect_picture_format(head) == ""
 
 
 def test_called_a_picture_and_none(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("just words")
     with pytest.raises(InvalidInputError, match=r"not a valid \.png file"):
-        format_of(tmp_path / "a.png")
+        detect_format(tmp_path / "a.png")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_head_and_nothing_behind_it_is_a_damaged_picture(tmp_path: Path, head:
     path = tmp_path / "scan"
     path.write_bytes(head + bytes(100))
     with pytest.raises(InvalidInputError, match="scan") as caught:
-        num_pages(path, format_of_head(head + bytes(100)), Limits())
+        count_pages(path, detect_picture_format(head + bytes(100)), Limits())
     assert "MPO" not in caught.value.message
 
 
@@ -155,7 +155,7 @@ HEIC = Path(__file__).parent / "files" / "invoice.heic"
 
 def test_pictures_of_phones_are_drawn() -> None:
     pytest.importorskip("pi_heif")
-    assert format_of(HEIC) == "heic"
+    assert detect_format(HEIC) == "heic"
     with Image.open(io.BytesIO(_drawn(HEIC))) as image:
         assert (image.size, image.mode) == ((640, 120), "L")
         assert min(image.tobytes()) < 60

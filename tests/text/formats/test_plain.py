@@ -16,7 +16,7 @@ from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.document import Block, Document
 from anyrig.text.files import read
 from anyrig.text.formats import plain
-from anyrig.text.formats.csv import ROWS, dialect_of
+from anyrig.text.formats.csv import ROWS, detect_dialect
 from anyrig.text.formats.limits import Limits
 
 PROSE = """The rain fell on the roof of the old house all through the long night, and the
@@ -25,7 +25,7 @@ last and the light grew strong enough to read by."""
 
 
 def doc(text: str) -> Document:
-    return plain.document(text, "a.txt")
+    return plain.build_document(text, "a.txt")
 
 
 def blocks(text: str) -> list[Block]:
@@ -230,7 +230,7 @@ _LINES = st.sampled_from(
 def test_nothing_is_lost_and_order_stays(lines: list[str]) -> None:
     text = "\n".join(lines)
     try:
-        made = plain.document(text, "a.txt")
+        made = plain.build_document(text, "a.txt")
     except InvalidInputError:
         return
     kept = [block.text for chapter in made.chapters for block in chapter.blocks]
@@ -264,7 +264,7 @@ def _text(path: Path, data: bytes | str) -> str:
     ],
 )
 def test_marks_inside_of_cells_do_not_mislead(text: str, mark: str) -> None:
-    assert dialect_of(text).mark == mark
+    assert detect_dialect(text).mark == mark
 
 
 def test_cells_may_hold_quotes_marks_and_lines(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.document import Document
-from anyrig.text.files import format_of, read
+from anyrig.text.files import detect_format, read
 from anyrig.text.folder import find
 from tests.text.formats.office_binary import ods, xlsx
 from tests.text.page_reading import read_pages
@@ -34,7 +34,7 @@ def test_each_sheet_of_a_workbook_is_a_chapter(tmp_path: Path) -> None:
     path = xlsx(tmp_path / "a.xlsx", {"Prices": ROWS, "Empty": "", "More": ROWS}, shared=SHARED)
     document = read(path)
     assert _texts(document) == [("Prices", TABLE), ("More", TABLE)]
-    assert (document.format, format_of(path)) == ("xlsx", "xlsx")
+    assert (document.format, detect_format(path)) == ("xlsx", "xlsx")
     assert read_pages(path).text == document.text
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from anyrig.errors import InvalidInputError
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.xml import decoded, page, page_of, parse
+from anyrig.text.formats.xml import decode_page, parse, parse_page, parse_page_text
 
 
 def xml(data: bytes | str, limits: Limits = Limits()) -> str:  # noqa: B008 - it is frozen
@@ -18,7 +18,7 @@ def xml(data: bytes | str, limits: Limits = Limits()) -> str:  # noqa: B008 - it
 
 def html(data: bytes | str, limits: Limits = Limits()) -> str:  # noqa: B008 - it is frozen
     data = data.encode() if isinstance(data, str) else data
-    return "".join(page(data, name="a.xhtml", limits=limits).itertext())
+    return "".join(parse_page(data, name="a.xhtml", limits=limits).itertext())
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_xml_is_read_though_slightly_broken(data: str, text: str) -> None:
     ],
 )  # fmt: skip
 def test_encodings_are_found_whatever_is_said_of_them(data: bytes, text: str) -> None:
-    assert text in decoded(data)
+    assert text in decode_page(data)
     assert html(data).strip().startswith(text)
 
 
@@ -115,7 +115,7 @@ def test_a_tag_has_256_attributes_at_most() -> None:
 
     assert html(tag(256)) == "x"
     assert xml(tag(256)) == "x"
-    for read in (html, xml, lambda text: page_of(text, name="a.html")):
+    for read in (html, xml, lambda text: parse_page_text(text, name="a.html")):
         with pytest.raises(InvalidInputError, match="more than 256 attributes"):
             read(tag(257))
 

@@ -13,7 +13,7 @@ import pytest
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.zipped import opened
+from anyrig.text.formats.zipped import open_archive
 
 SMALL = Limits(
     member_bytes=50_000, total_bytes=120_000, members=50, ratio=100, ratio_from_bytes=20_000
@@ -29,7 +29,7 @@ def made(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLAT
 
 def test_members_are_read_by_name_and_by_what_was_meant(tmp_path: Path) -> None:
     path = made(tmp_path / "a.zip", {"Text/Chapter One.xhtml": b"one", "b.txt": b"two"})
-    with opened(path, Limits()) as archive:
+    with open_archive(path, Limits()) as archive:
         assert archive.names == ("Text/Chapter One.xhtml", "b.txt")
         assert archive.read("b.txt") == b"two"
         assert archive.find("text/chapter%20one.XHTML") == "Text/Chapter One.xhtml"
@@ -46,7 +46,7 @@ def test_accents_in_names_are_found_however_they_were_written(tmp_path: Path) ->
         struct.pack_into("<H", unflagged, at, struct.unpack_from("<H", unflagged, at)[0] & ~0x800)
     (tmp_path / "b.zip").write_bytes(unflagged)
     for name in ("a.zip", "b.zip"):
-        with opened(tmp_path / name, Limits()) as archive:
+        with open_archive(tmp_path / name, Limits()) as archive:
             for wanted in ("Café.html", "Caf%C3%A9.html", "Cafe\u0301.html"):
                 member = archive.find(wanted)
                 assert member is not None
@@ -56,7 +56,10 @@ def test_accents_in_names_are_found_however_they_were_written(tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/etc/evil", "C:/evil", "..\\evil"])
 def test_names_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     path = made(tmp_path / "a.zip", {"fine": b"x", name: b"x"})
-    with pytest.raises(InvalidInputError, match="a path outside of it"), opened(path, Limits()):
+    with (
+        pytest.raises(InvalidInputError, match="a path outside of it"),
+        open_archive(path, Limits()),
+    ):
         pass
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["a.zip"]
 
@@ -134,7 +137,7 @@ def test_archives_made_to_do_harm_are_refused(
     tmp_path: Path, harm: Callable[[Path], None], message: str
 ) -> None:
     harm(tmp_path / "a.zip")
-    with pytest.raises(InvalidInputError, match=message), opened(tmp_path / "a.zip", SMALL):
+    with pytest.raises(InvalidInputError, match=message), open_archive(tmp_path / "a.zip", SMALL):
         pass
 
 
@@ -142,7 +145,7 @@ def test_sizes_are_held_to_one_by_one_and_together(tmp_path: Path) -> None:
     noise = bytes(range(256)) * 190
     path = made(tmp_path / "a.zip", {"a": noise, "b": noise, "c": noise, "d": noise * 2},
                 zipfile.ZIP_STORED)  # fmt: skip
-    with opened(path, SMALL) as archive:
+    with open_archive(path, SMALL) as archive:
         assert archive.read("a") == noise
         with pytest.raises(InvalidInputError, match="unpacks to more than"):
             archive.read("a", 100)
@@ -159,14 +162,14 @@ def test_a_header_that_lies_gives_an_error_and_not_its_bytes(tmp_path: Path) -> 
     for sign, offset in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
         struct.pack_into("<I", data, data.rindex(sign) + offset, 10)
     path.write_bytes(data)
-    with opened(path, SMALL) as archive, pytest.raises(InvalidInputError, match="damaged"):
+    with open_archive(path, SMALL) as archive, pytest.raises(InvalidInputError, match="damaged"):
         archive.read("a")
 
 
 def test_damage_in_one_member_leaves_the_others(tmp_path: Path) -> None:
     path = made(tmp_path / "a.zip", {"a": b"first" * 50, "b": b"second"}, zipfile.ZIP_STORED)
     path.write_bytes(path.read_bytes().replace(b"first", b"fi\x00st", 1))
-    with opened(path, Limits()) as archive:
+    with open_archive(path, Limits()) as archive:
         assert archive.read("b") == b"second"
         with pytest.raises(InvalidInputError, match="damaged"):
             archive.read("a")
@@ -180,5 +183,8 @@ def test_a_password_is_named_as_such(tmp_path: Path) -> None:
     for sign, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
         data[data.index(sign) + offset] |= 1
     (tmp_path / "a.zip").write_bytes(data)
-    with pytest.raises(ProtectedFileError, match="password"), opened(tmp_path / "a.zip", Limits()):
+    with (
+        pytest.raises(ProtectedFileError, match="password"),
+        open_archive(tmp_path / "a.zip", Limits()),
+    ):
         pass

@@ -62,9 +62,9 @@ def _planned(path: Path, pool: ReaderPool) -> dict[str, object]:
     from anyrig.speech.prepare import SpeechOptions
     from anyrig.speech.segment import check_script
     from anyrig.text.language import detect_document
-    from anyrig.text.matter import settle
+    from anyrig.text.matter import apply_matter
 
-    document = settle(pool.read_file(path, form="book"))
+    document = apply_matter(pool.read_file(path, form="book"))
     detect_document(document)
     ways = ContentOptions(foreign="skip")
     terms = SpeechOptions(languages=("en",))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anyrig.errors import InvalidInputError, Message, OptionRef
-from anyrig.text.decode import written
+from anyrig.text.decode import read_text
 
 _HINT = Message(
     "Pass {labels}, or {file} with one label per line.",
@@ -30,7 +30,9 @@ class NamedLabel:
 def split_labels(text: str) -> list[str]:
     """The labels of `invoice,letter: a personal one`, or of a file `@FILE` with one per line."""
     if text.startswith("@"):
-        lines = written(Path(text[1:]).expanduser(), "the list of labels", hint=_HINT).splitlines()
+        lines = read_text(
+            Path(text[1:]).expanduser(), "the list of labels", hint=_HINT
+        ).splitlines()
         return [line for line in lines if not line.lstrip().startswith("#")]
     return next(csv.reader([text.replace("\n", ",")], skipinitialspace=True), [])
 

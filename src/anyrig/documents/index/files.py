@@ -17,7 +17,7 @@ from anyrig.documents.index.plan import NO_OCR, FolderListing, resolve_path
 from anyrig.documents.reading import Unread, apply_all, read_all
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
-from anyrig.text.files import format_of_name
+from anyrig.text.files import guess_format
 from anyrig.text.folder import Skipped, find, parse_types
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
@@ -110,7 +110,7 @@ def sample_languages(
     """
     found = [file for root in roots for file in reader.list_files(Path(os.fsdecode(root))).files]
     small = [file for file in found if _get_size(file) <= _SAMPLE_BYTES]
-    texts = [file for file in small if format_of_name(file.name) not in PICTURES]
+    texts = [file for file in small if guess_format(file.name) not in PICTURES]
     counts = _count_languages(reader, _draw(texts, _SAMPLES), use_ocr=False)
     if not counts and small:
         on_pictures()

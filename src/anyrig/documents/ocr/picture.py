@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.formats.picture import pillow_formats
+from anyrig.text.formats.picture import list_pillow_formats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def decode_picture(data: bytes) -> Grey:
 def _open_image(data: bytes) -> Image.Image:
     from PIL import Image as Images
 
-    return Images.open(io.BytesIO(data), formats=pillow_formats())
+    return Images.open(io.BytesIO(data), formats=list_pillow_formats())
 
 
 def check_size(width: int, height: int) -> None:

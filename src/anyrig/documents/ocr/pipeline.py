@@ -23,8 +23,8 @@ from anyrig.errors import AnyrigError, InvalidInputError, InvalidOptionError
 from anyrig.storage.files import write_atomic
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
-from anyrig.text.formats.picture import pillow_formats
-from anyrig.text.garbage import readable
+from anyrig.text.formats.picture import list_pillow_formats
+from anyrig.text.garbage import is_readable
 from anyrig.text.page_reader import DPI
 from anyrig.text.sandbox import ReaderPool
 
@@ -184,7 +184,7 @@ def _select_pages(options: PageOptions, document: Document) -> tuple[int, ...]:
     with_text = {
         page.page
         for page in pages
-        if page.text.strip() and page.page not in scanned and readable(page.text)
+        if page.text.strip() and page.page not in scanned and is_readable(page.text)
     }
     return tuple(number for number in numbers if options.always or number not in with_text)
 
@@ -321,7 +321,7 @@ def read_resolution(path: Path, number: int = 1) -> float:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=pillow_formats()) as image:
+        with Image.open(path, formats=list_pillow_formats()) as image:
             image.seek(number - 1)
             dpi = float(image.info.get("dpi", (0, 0))[0])
     except (OSError, EOFError, ValueError, TypeError, SyntaxError, Image.DecompressionBombError):

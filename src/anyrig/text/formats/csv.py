@@ -19,7 +19,7 @@ from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.decode import decode
 from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.plain import content, empty
+from anyrig.text.formats.plain import build_empty_error, read_content
 
 ROWS = 1_000
 """Of a page, where a table is longer."""
@@ -40,14 +40,14 @@ class Dialect(NamedTuple):
 
 def read(path: Path, limits: Limits) -> Document:
     """A table as a document: pages of rows, cells parted by tabs."""
-    text = decode(content(path, limits), path.name).lstrip("\ufeff").replace("\x00", "")
-    rows = rows_of(text, dialect_of(text, path.suffix), path.name, limits)
+    text = decode(read_content(path, limits), path.name).lstrip("\ufeff").replace("\x00", "")
+    rows = read_rows(text, detect_dialect(text, path.suffix), path.name, limits)
     if not rows:
-        raise empty(path.name)
+        raise build_empty_error(path.name)
     return Document(Metadata(), tuple(cut_rows(rows)), format="csv")
 
 
-def dialect_of(text: str, suffix: str = "") -> Dialect:
+def detect_dialect(text: str, suffix: str = "") -> Dialect:
     """How the cells of a table are parted.
 
     Args:
@@ -81,7 +81,7 @@ def _score(sample: str, mark: str) -> float:
     return times / sum(widths.values()) + 0.02 * min(width, 20)
 
 
-def rows_of(text: str, dialect: Dialect, name: str, limits: Limits) -> list[list[str]]:
+def read_rows(text: str, dialect: Dialect, name: str, limits: Limits) -> list[list[str]]:
     """The rows, blank ones left out, each cell on one line."""
     rows: list[list[str]] = []
     num_cells = 0

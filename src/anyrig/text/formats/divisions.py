@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Literal
 
 from anyrig.text.document import Block, Chapter, Role
-from anyrig.text.formats.titles import RANK, Label, Sort, label
+from anyrig.text.formats.titles import RANK, HeadingLabel, Sort, parse_label
 
 _CLOSED = re.compile(r"""[.!?:;…。！？*\-—_]['"”’»)\]*_]*$""")
 _EMPHASIS = re.compile(r"(?<!\w)_|_(?!\w)")
@@ -24,47 +24,47 @@ _LONG = 100  # characters of a block that is surely text and not a line of a tit
 
 
 @dataclass(frozen=True)
-class Entry:
+class DivisionEntry:
     """A block of a plain text with what is needed to find chapters."""
 
     block: Block
     num_lines: int = 1
     gap: int = 0
     """Blank lines before it."""
-    label: Label | None = None
+    parse_label: HeadingLabel | None = None
     listing: bool = False
     """One of several lines in a row that each look like a chapter's."""
 
 
-Found = dict[int, Label]
+Found = dict[int, HeadingLabel]
 _Sense = Literal["chapters", "pages", "nothing"]
 
 
-def chapters(entries: Sequence[Entry]) -> list[Chapter]:
+def cut_divisions(entries: Sequence[DivisionEntry]) -> list[Chapter]:
     """The chapters of a text; what stands before the first heading is one of its own."""
     found = {at: entry.label for at, entry in enumerate(entries) if entry.label is not None}
     blocks = [entry.block for entry in entries]
     for at in [at for at in found if _heads_notes(entries, at)]:
         del found[at]
         blocks[at] = replace(blocks[at], kind="note")
-    found = _counted(entries, found, blocks)
+    found = _find_counted(entries, found, blocks)
     listed = _printed_contents(entries, found)
     found |= _named_in_contents(entries, listed, found)
     opened = {at: one for at, one in found.items() if at not in listed}
     if not any(one.sort not in {"named", "contents"} for one in opened.values()):
-        opened |= _shouted(entries, listed)
+        opened |= _find_shouted(entries, listed)
     levels = _levels(opened)
     heads = _subtitles(entries, opened)
     return list(_cut(blocks, opened, listed, levels, heads))
 
 
-def _heads_notes(entries: Sequence[Entry], at: int) -> bool:
+def _heads_notes(entries: Sequence[DivisionEntry], at: int) -> bool:
     """Whether a line stands above the notes of a page or chapter, which goes on after them."""
     named = entries[at].block.text.lower().strip(" .:_*") in ("footnotes", "footnote")
     return named and at + 1 < len(entries) and entries[at + 1].block.kind == "note"
 
 
-def _counted(entries: Sequence[Entry], found: Found, blocks: list[Block]) -> Found:
+def _find_counted(entries: Sequence[DivisionEntry], found: Found, blocks: list[Block]) -> Found:
     """Without the numerals that count no chapters; those that count pages become pages."""
     kept = dict(found)
     sorts: tuple[Sort, ...] = ("numeral", "titled")
@@ -81,7 +81,7 @@ def _counted(entries: Sequence[Entry], found: Found, blocks: list[Block]) -> Fou
     return kept
 
 
-def _sense(entries: Sequence[Entry], found: Found, places: Sequence[int]) -> _Sense:
+def _sense(entries: Sequence[DivisionEntry], found: Found, places: Sequence[int]) -> _Sense:
     """What numerals of one form count."""
     if len(places) < 2:
         return "nothing"
@@ -95,7 +95,7 @@ def _sense(entries: Sequence[Entry], found: Found, places: Sequence[int]) -> _Se
     return "chapters" if ordered and texts >= 0.4 * len(steps) else "nothing"
 
 
-def _through(entries: Sequence[Entry], places: Sequence[int]) -> int:
+def _through(entries: Sequence[DivisionEntry], places: Sequence[int]) -> int:
     """How many of these lines stand in the middle of a sentence."""
     count = 0
     for at in places:
@@ -106,7 +106,7 @@ def _through(entries: Sequence[Entry], places: Sequence[int]) -> int:
     return count
 
 
-def _printed_contents(entries: Sequence[Entry], found: Found) -> set[int]:
+def _printed_contents(entries: Sequence[DivisionEntry], found: Found) -> set[int]:
     """The places that belong to a printed table of contents, its heading included."""
     listed: set[int] = set()
     places = sorted(found)
@@ -126,12 +126,12 @@ def _printed_contents(entries: Sequence[Entry], found: Found) -> set[int]:
     return listed
 
 
-def _named_in_contents(entries: Sequence[Entry], listed: set[int], found: Found) -> Found:
+def _named_in_contents(entries: Sequence[DivisionEntry], listed: set[int], found: Found) -> Found:
     """Lines that stand alone and are rows of the printed table of contents word for word."""
     rows = {_letters(row) for at in listed for row in entries[at].block.text.split("\n")}
     rows -= {_letters(entries[at].block.text) for at in listed if _heads_contents(found.get(at))}
     return {
-        at: Label("named", 0, entry.block.text)
+        at: HeadingLabel("named", 0, entry.block.text)
         for at, entry in enumerate(entries)
         if at not in listed and at not in found and entry.gap and entry.num_lines <= 2
         and entry.block.kind == "paragraph" and len(entry.block.text) < _LONG
@@ -139,7 +139,7 @@ def _named_in_contents(entries: Sequence[Entry], listed: set[int], found: Found)
     }  # fmt: skip
 
 
-def _heads_contents(label: Label | None) -> bool:
+def _heads_contents(label: HeadingLabel | None) -> bool:
     return label is not None and label.sort == "contents"
 
 
@@ -153,7 +153,10 @@ def _is_contents(run: Sequence[int], headed: bool, again: int) -> bool:
 
 
 def _run(
-    entries: Sequence[Entry], places: Sequence[int], at: int, paths: dict[int, tuple[str, ...]]
+    entries: Sequence[DivisionEntry],
+    places: Sequence[int],
+    at: int,
+    paths: dict[int, tuple[str, ...]],
 ) -> list[int]:
     """Headings from one on with no text between, up to one that comes for the second time."""
     run = [places[at]]
@@ -168,11 +171,11 @@ def _run(
     return run
 
 
-def _is_slight(entry: Entry) -> bool:
+def _is_slight(entry: DivisionEntry) -> bool:
     return entry.block.kind in {"rule", "page"} or len(entry.block.text) < 80
 
 
-def _is_list(entries: Sequence[Entry], at: int, found: Found) -> bool:
+def _is_list(entries: Sequence[DivisionEntry], at: int, found: Found) -> bool:
     """Whether an entry under a heading "Contents" still belongs to the list."""
     entry = entries[at]
     if at in found and not entry.listing:
@@ -197,7 +200,7 @@ def _paths(found: Found) -> dict[int, tuple[str, ...]]:
     return paths
 
 
-def _shouted(entries: Sequence[Entry], listed: set[int]) -> Found:
+def _find_shouted(entries: Sequence[DivisionEntry], listed: set[int]) -> Found:
     """Lines in capitals with room above and below, where a text has no other headings."""
     found: Found = {}
     for at, entry in enumerate(entries[:-1]):
@@ -207,7 +210,7 @@ def _shouted(entries: Sequence[Entry], listed: set[int]) -> Found:
             continue
         plain = entry.block.kind == "paragraph" and not _heads_notes(entries, at)
         if text.isupper() and plain:
-            found[at] = Label("chapter", 0, text)
+            found[at] = HeadingLabel("chapter", 0, text)
     return found if len(found) >= 2 else {}
 
 
@@ -220,7 +223,7 @@ def _levels(opened: Found) -> dict[int, int]:
     }
 
 
-def _subtitles(entries: Sequence[Entry], opened: Found) -> dict[int, int]:
+def _subtitles(entries: Sequence[DivisionEntry], opened: Found) -> dict[int, int]:
     """The place of the title that stands alone under a heading without one."""
     under: dict[int, int] = {}
     for at, one in opened.items():
@@ -232,7 +235,7 @@ def _subtitles(entries: Sequence[Entry], opened: Found) -> dict[int, int]:
     return under
 
 
-def _is_subtitle(entry: Entry) -> bool:
+def _is_subtitle(entry: DivisionEntry) -> bool:
     text = entry.block.text
     if entry.num_lines > 3 or len(text) > 120 or entry.block.kind not in {"paragraph", "poem"}:
         return False
@@ -295,7 +298,7 @@ def _without_signs(block: Block) -> str:
 
 
 def _contents(part: list[Block]) -> Chapter:
-    named = label(part[0].text)
+    named = parse_label(part[0].text)
     headed = named is not None and named.sort == "contents"
     if headed:
         part[0] = replace(part[0], kind="heading", level=1)

@@ -21,11 +21,11 @@ from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, BlockKind, Chapter, Document, Role
 from anyrig.text.formats import outline
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.office import attribute, find_target, part, read_metadata
+from anyrig.text.formats.office import find_target, read_attribute, read_metadata, read_part
 from anyrig.text.formats.paragraphs import is_rule
-from anyrig.text.formats.runs import Run, Woven, table, woven
-from anyrig.text.formats.xml import local
-from anyrig.text.formats.zipped import opened
+from anyrig.text.formats.runs import InlineRun, InlineText, build_table, join_runs
+from anyrig.text.formats.xml import local_name
+from anyrig.text.formats.zipped import open_archive
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -38,18 +38,20 @@ _BLOCK_WRAPS = frozenset(
 
 def read(path: Path, limits: Limits) -> Document:
     """A docx as a document."""
-    with opened(path, limits) as archive:
+    with open_archive(path, limits) as archive:
         main = find_target(archive, "", "officeDocument", limits) or "word/document.xml"
-        root = part(archive, main, limits)
+        root = read_part(archive, main, limits)
         if root is None:
             raise InvalidInputError(
                 f"{path.name} has no text part", hint="Open it in Word and save it again as docx."
             )
         about, cover = read_metadata(archive, limits)
-        styles = Styles(part(archive, find_target(archive, main, "styles", limits), limits))
-        reader = _Reader(styles)
+        styles = DocxStyles(
+            read_part(archive, find_target(archive, main, "styles", limits), limits)
+        )
+        reader = _DocxReader(styles)
         for kind in ("footnote", "endnote"):
-            notes = part(archive, find_target(archive, main, f"{kind}s", limits), limits)
+            notes = read_part(archive, find_target(archive, main, f"{kind}s", limits), limits)
             reader.keep_notes(kind, notes)
     chapters = reader.chapters(root)
     title = about.title or reader.title
@@ -58,10 +60,10 @@ def read(path: Path, limits: Limits) -> Document:
     return Document(about, tuple(chapters), cover, "docx", tuple(reader.warnings))
 
 
-class _Reader:
+class _DocxReader:
     """One file on its way to blocks."""
 
-    def __init__(self, styles: Styles) -> None:
+    def __init__(self, styles: DocxStyles) -> None:
         self._styles = styles
         self._notes: dict[str, Element] = {}
         self._numbers: dict[str, int] = {}
@@ -77,12 +79,12 @@ class _Reader:
     def keep_notes(self, kind: str, root: Element | None) -> None:
         """Remember the notes of a part until they are referred to."""
         for element in root if root is not None else ():
-            if local(element) == kind and attribute(element, "type") in ("", "normal"):
-                self._notes[f"{kind}-{attribute(element, 'id')}"] = element
+            if local_name(element) == kind and read_attribute(element, "type") in ("", "normal"):
+                self._notes[f"{kind}-{read_attribute(element, 'id')}"] = element
 
     def chapters(self, root: Element) -> list[Chapter]:
         """All that the main part holds."""
-        bodies = [element for element in root if local(element) == "body"] or [root]
+        bodies = [element for element in root if local_name(element) == "body"] or [root]
         for body in bodies:
             self._take(body)
         last = [note for note in self._numbers if note.startswith("endnote-")]
@@ -90,11 +92,11 @@ class _Reader:
         for note in last:
             self._add_note(note)
         self._roles.update(dict.fromkeys(range(start, len(self._blocks)), "notes"))
-        return outline.chapters(self._blocks, self._roles)
+        return outline.cut_at_headings(self._blocks, self._roles)
 
     def _take(self, element: Element) -> None:
         for child in element:
-            name = local(child)
+            name = local_name(child)
             if name == "p":
                 self._paragraph(child)
             elif name == "tbl":
@@ -113,7 +115,7 @@ class _Reader:
         walked = self._walked(element)
         lines = self._styles.is_verse(style) or self._styles.is_code(style)
         block = _block(
-            woven(self._numbered(walked.runs), lines=lines), *self._kind(style, level, numbered)
+            join_runs(self._numbered(walked.runs), lines=lines), *self._kind(style, level, numbered)
         )
         listed = self._listing or walked.in_contents or self._styles.is_contents(style)
         if block.text:
@@ -122,8 +124,8 @@ class _Reader:
             self.title = block.text
         self._after(walked, block)
 
-    def _walked(self, element: Element) -> Paragraph:
-        walked = Paragraph(self._styles.language, self._fields)
+    def _walked(self, element: Element) -> DocxParagraph:
+        walked = DocxParagraph(self._styles.language, self._fields)
         walked.walk(element)
         return walked
 
@@ -131,10 +133,14 @@ class _Reader:
         """A paragraph's style, its level as a heading, and whether it is an item."""
         style, level, numbered = self._styles.default, -1, False
         for properties in element:
-            if local(properties) == "ppr":
-                level = outline_of(properties)
+            if local_name(properties) == "ppr":
+                level = read_outline_level(properties)
                 numbered = is_numbered(properties)
-                named = [attribute(each, "val") for each in properties if local(each) == "pstyle"]
+                named = [
+                    read_attribute(each, "val")
+                    for each in properties
+                    if local_name(each) == "pstyle"
+                ]
                 style = named[0] if named else style
         heading = level + 1 if 0 <= level < 9 else self._styles.level(style) if level < 0 else 0
         return style, heading, numbered or self._styles.is_numbered(style)
@@ -163,7 +169,7 @@ class _Reader:
         else:
             self._blocks.append(block)
 
-    def _after(self, walked: Paragraph, block: Block) -> None:
+    def _after(self, walked: DocxParagraph, block: Block) -> None:
         """What hangs on a paragraph: pictures, text boxes, footnotes."""
         for said in walked.pictures:
             self._blocks.append(Block(" ".join(said.split()), "image"))
@@ -176,7 +182,7 @@ class _Reader:
             if inline.kind == "noteref" and inline.value.startswith("footnote-"):
                 self._add_note(inline.value)
 
-    def _numbered(self, runs: Iterable[Run]) -> Iterator[Run]:
+    def _numbered(self, runs: Iterable[InlineRun]) -> Iterator[InlineRun]:
         """The runs, references to notes with their numbers as Word prints them."""
         for run in runs:
             if run.kind != "noteref":
@@ -193,8 +199,8 @@ class _Reader:
         if element is None:
             return
         for child in element.iter():
-            if local(child) == "p":
-                said = woven(self._numbered(self._walked(child).runs))
+            if local_name(child) == "p":
+                said = join_runs(self._numbered(self._walked(child).runs))
                 if said.text:
                     self._blocks.append(
                         Block(
@@ -208,23 +214,25 @@ class _Reader:
             for cell in _parts(next(_parts(element, "tr")), "tc"):
                 self._take(cell)  # a frame around text, no table
             return
-        met: list[Paragraph] = []
-        filled: list[list[list[Run]]] = []
+        met: list[DocxParagraph] = []
+        filled: list[list[list[InlineRun]]] = []
         for row in rows:
             filled.append([])
             for paragraphs in row:
                 walked = [self._walked(each) for each in paragraphs]
                 met += walked
-                runs = [run for one in walked for run in (Run(" "), *self._numbered(one.runs))]
+                runs = [
+                    run for one in walked for run in (InlineRun(" "), *self._numbered(one.runs))
+                ]
                 filled[-1].append(runs)
-        block = _block(table(filled), "table", 0)
+        block = _block(build_table(filled), "table", 0)
         if block.text.strip():
             self._add(block, self._listing)
         for place, one in enumerate(met):
             self._after(one, block if place == len(met) - 1 else Block(""))
 
 
-def _block(said: Woven, kind: BlockKind, level: int) -> Block:
+def _block(said: InlineText, kind: BlockKind, level: int) -> Block:
     if kind == "paragraph" and is_rule(said.text):
         kind = "rule"
     return Block(said.text, kind, level, said.language, inlines=said.inlines)
@@ -232,14 +240,16 @@ def _block(said: Woven, kind: BlockKind, level: int) -> Block:
 
 def _cell(element: Element) -> list[Element]:
     """The paragraphs of a cell, those of tables inside it too."""
-    return [each for each in element.iter() if local(each) == "p" and not _in_box(each, element)]
+    return [
+        each for each in element.iter() if local_name(each) == "p" and not _in_box(each, element)
+    ]
 
 
 def _in_box(element: Element, top: Element) -> bool:
     for above in element.iterancestors():
         if above is top:
             return False
-        if local(above) in ("txbxcontent", "del", "movefrom", "fallback"):
+        if local_name(above) in ("txbxcontent", "del", "movefrom", "fallback"):
             return True
     return False
 
@@ -247,7 +257,7 @@ def _in_box(element: Element, top: Element) -> bool:
 def _parts(element: Element, name: str) -> Iterator[Element]:
     """Rows or cells, also those inside content controls and insertions."""
     for child in element:
-        kind = local(child)
+        kind = local_name(child)
         if kind == name:
             yield child
         elif kind in _BLOCK_WRAPS:
@@ -262,12 +272,12 @@ def _version(element: Element, name: str) -> Element:
 
 def _is_listing(element: Element) -> bool:
     """Whether a content control is Word's own table of contents."""
-    if local(element) != "sdt":
+    if local_name(element) != "sdt":
         return False
     return any(
-        local(each) == "docpartgallery" and attribute(each, "val") == "Table of Contents"
+        local_name(each) == "docpartgallery" and read_attribute(each, "val") == "Table of Contents"
         for properties in element
-        if local(properties) == "sdtpr"
+        if local_name(properties) == "sdtpr"
         for each in properties.iter()
     )
 
@@ -285,7 +295,7 @@ _DEEPEST = 30  # styles based on styles
 # -- styles ----------------------------------------------------------------------------------------
 
 
-class Style(NamedTuple):
+class DocxStyle(NamedTuple):
     """What is known of one."""
 
     name: str = ""
@@ -295,21 +305,21 @@ class Style(NamedTuple):
     numbered: bool = False
 
 
-class Styles:
+class DocxStyles:
     """All styles of a file."""
 
     def __init__(self, root: Element | None) -> None:
-        self._styles: dict[str, Style] = {}
-        self._chains: dict[str, tuple[Style, ...]] = {}
+        self._styles: dict[str, DocxStyle] = {}
+        self._chains: dict[str, tuple[DocxStyle, ...]] = {}
         self.language = ""
         """The file's own, where its defaults say it."""
         self.default = ""
         for element in root if root is not None else ():
-            if local(element) == "style":
-                self._styles[attribute(element, "styleId")] = _style(element)
-                if attribute(element, "default") in ("1", "true") and _is_paragraph(element):
-                    self.default = attribute(element, "styleId")
-            elif local(element) == "docdefaults":
+            if local_name(element) == "style":
+                self._styles[read_attribute(element, "styleId")] = _style(element)
+                if read_attribute(element, "default") in ("1", "true") and _is_paragraph(element):
+                    self.default = read_attribute(element, "styleId")
+            elif local_name(element) == "docdefaults":
                 self.language = _language(element)
 
     def level(self, style: str) -> int:
@@ -346,43 +356,43 @@ class Styles:
         """Whether it is an item of a list by its style alone."""
         return any(one.numbered for one in self._chain(style))
 
-    def _chain(self, style: str) -> tuple[Style, ...]:
+    def _chain(self, style: str) -> tuple[DocxStyle, ...]:
         """A style and those it is based on, the nearest first; asked for at every paragraph."""
         known = self._chains.get(style)
         if known is None:
             known = self._chains[style] = tuple(self._followed(style))
         return known
 
-    def _followed(self, style: str) -> Iterator[Style]:
+    def _followed(self, style: str) -> Iterator[DocxStyle]:
         for _ in range(_DEEPEST):
             one = self._styles.get(style)
             if one is None:
                 if style:
-                    yield Style(re.sub(r"(?<=[a-z])(?=\d)", " ", style.lower()))
+                    yield DocxStyle(re.sub(r"(?<=[a-z])(?=\d)", " ", style.lower()))
                 return
             yield one
             style = one.based_on
 
 
-def _style(element: Element) -> Style:
+def _style(element: Element) -> DocxStyle:
     name, based_on, outline, numbered = "", "", -1, False
     for child in element:
-        kind = local(child)
+        kind = local_name(child)
         if kind == "name":
-            name = attribute(child, "val").strip().lower()
+            name = read_attribute(child, "val").strip().lower()
         elif kind == "basedon":
-            based_on = attribute(child, "val")
+            based_on = read_attribute(child, "val")
         elif kind == "ppr":
-            outline = outline_of(child)
+            outline = read_outline_level(child)
             numbered = is_numbered(child)
-    return Style(name, based_on, outline, numbered)
+    return DocxStyle(name, based_on, outline, numbered)
 
 
-def outline_of(properties: Element) -> int:
+def read_outline_level(properties: Element) -> int:
     """The outline level of a paragraph's properties, from 0; -1 where they do not say."""
     for child in properties:
-        if local(child) == "outlinelvl":
-            value = attribute(child, "val")
+        if local_name(child) == "outlinelvl":
+            value = read_attribute(child, "val")
             return int(value) if value.isdecimal() and len(value) < 3 else -1
     return -1
 
@@ -390,20 +400,20 @@ def outline_of(properties: Element) -> int:
 def is_numbered(properties: Element) -> bool:
     """Whether a paragraph's properties make it an item of a list."""
     for child in properties:
-        if local(child) == "numpr":
-            ids = [attribute(each, "val") for each in child if local(each) == "numid"]
+        if local_name(child) == "numpr":
+            ids = [read_attribute(each, "val") for each in child if local_name(each) == "numid"]
             return bool(ids) and ids[0] != "0"
     return False
 
 
 def _is_paragraph(element: Element) -> bool:
-    return attribute(element, "type") == "paragraph"
+    return read_attribute(element, "type") == "paragraph"
 
 
 def _language(defaults: Element) -> str:
     for element in defaults.iter():
-        if local(element) == "lang":
-            return attribute(element, "val")
+        if local_name(element) == "lang":
+            return read_attribute(element, "val")
     return ""
 
 
@@ -426,7 +436,7 @@ _SYMBOL = dict(
 # -- runs ------------------------------------------------------------------------------------------
 
 
-class Paragraph:
+class DocxParagraph:
     """The runs of one paragraph, with what else was met on the way."""
 
     def __init__(self, language: str = "", fields: list[str] | None = None) -> None:
@@ -434,7 +444,7 @@ class Paragraph:
         """Of the file: a run in it is not marked."""
         self.fields = [] if fields is None else fields
         """The fields that are open, outermost first; one may span paragraphs."""
-        self.runs: list[Run] = []
+        self.runs: list[InlineRun] = []
         self.boxes: list[Element] = []
         """Text boxes that hang on the paragraph."""
         self.pictures: list[str] = []
@@ -447,12 +457,12 @@ class Paragraph:
         stack: list[tuple[Element, str]] = [(child, "") for child in reversed(element)]
         while stack:
             child, language = stack.pop()
-            name = local(child)
+            name = local_name(child)
             if name == "r":
                 language, hidden = _properties(child)
                 if hidden:
                     continue
-            if name == "fldsimple" and _is_page(attribute(child, "instr")):
+            if name == "fldsimple" and _is_page(read_attribute(child, "instr")):
                 continue
             if name in _INTO:
                 stack.extend((each, language) for each in reversed(_inside(child, name)))
@@ -461,14 +471,14 @@ class Paragraph:
 
     def _take(self, element: Element, name: str, language: str) -> None:
         if name == "fldchar":
-            self._field(attribute(element, "fldCharType"))
+            self._field(read_attribute(element, "fldCharType"))
         elif name == "instrtext":
             self._instruct(element.text or "")
         elif name in ("drawing", "pict", "object"):
             self._drawn(element)
         elif name in ("footnotereference", "endnotereference"):
-            note = f"{name[:-9]}-{attribute(element, 'id')}"
-            self.runs.append(Run(note, "noteref", note))
+            note = f"{name[:-9]}-{read_attribute(element, 'id')}"
+            self.runs.append(InlineRun(note, "noteref", note))
         else:
             self._say(_text(element, name), language)
 
@@ -476,7 +486,7 @@ class Paragraph:
         self.in_contents = self.in_contents or any(field.startswith("TOC") for field in self.fields)
         if text and not any(map(_is_page, self.fields)):
             own = language.split("-")[0].lower() == self.language.split("-")[0].lower()
-            self.runs.append(Run(text, language="" if own else language))
+            self.runs.append(InlineRun(text, language="" if own else language))
 
     def _field(self, kind: str) -> None:
         if kind == "begin":
@@ -491,9 +501,11 @@ class Paragraph:
     def _drawn(self, element: Element) -> None:
         self.boxes.extend(_boxes(element))
         for each in element.iter():
-            if local(each) in ("docpr", "shape"):
+            if local_name(each) in ("docpr", "shape"):
                 said = (
-                    attribute(each, "descr") or attribute(each, "alt") or attribute(each, "title")
+                    read_attribute(each, "descr")
+                    or read_attribute(each, "alt")
+                    or read_attribute(each, "title")
                 )
                 if said.strip() and said.strip() not in self.pictures:
                     self.pictures.append(said.strip())
@@ -504,7 +516,7 @@ def _boxes(element: Element) -> Iterator[Element]:
     stack = [element]
     while stack:
         each = stack.pop()
-        name = local(each)
+        name = local_name(each)
         if name == "txbxcontent":
             yield each
         elif name != "fallback":
@@ -515,10 +527,10 @@ def _inside(element: Element, name: str) -> list[Element]:
     """The children that count: of several versions of one thing the first that is understood."""
     children = list(element)
     if name == "alternatecontent":
-        chosen = [each for each in children if local(each) == "choice"]
+        chosen = [each for each in children if local_name(each) == "choice"]
         return chosen[:1] or [each for fall in children for each in fall]
     if name == "ruby":
-        return [each for each in children if local(each) == "rubybase"]
+        return [each for each in children if local_name(each) == "rubybase"]
     return children
 
 
@@ -526,13 +538,13 @@ def _properties(run: Element) -> tuple[str, bool]:
     """A run's language, and whether it is hidden."""
     language, hidden = "", False
     for properties in run:
-        if local(properties) != "rpr":
+        if local_name(properties) != "rpr":
             continue
         for each in properties:
-            if local(each) == "lang":
-                language = attribute(each, "val")
-            elif local(each) in ("vanish", "specvanish"):
-                hidden = attribute(each, "val") not in ("0", "false", "off")
+            if local_name(each) == "lang":
+                language = read_attribute(each, "val")
+            elif local_name(each) in ("vanish", "specvanish"):
+                hidden = read_attribute(each, "val") not in ("0", "false", "off")
     return language, hidden
 
 
@@ -540,8 +552,8 @@ def _text(element: Element, name: str) -> str:
     if name == "t":
         return element.text or ""
     if name == "sym":
-        return _symbol(attribute(element, "char"), attribute(element, "font"))
-    if name == "br" and attribute(element, "type") == "page":
+        return _symbol(read_attribute(element, "char"), read_attribute(element, "font"))
+    if name == "br" and read_attribute(element, "type") == "page":
         return " "
     if name in ("omath", "omathpara"):
         return _formula(element)
@@ -550,7 +562,7 @@ def _text(element: Element, name: str) -> str:
 
 def _formula(element: Element) -> str:
     """The signs of a formula in a row."""
-    return " ".join(each.text for each in element.iter() if local(each) == "t" and each.text)
+    return " ".join(each.text for each in element.iter() if local_name(each) == "t" and each.text)
 
 
 def _symbol(code: str, font: str) -> str:

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.xml import local, parse
-from anyrig.text.formats.zipped import Zipped
+from anyrig.text.formats.xml import local_name, parse
+from anyrig.text.formats.zipped import ZipArchive
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -32,7 +32,7 @@ _RIGHTS = (
 _HINT = "Open it in the seller's own program, or ask the seller for a copy without DRM."
 
 
-def refuse(archive: Zipped, limits: Limits) -> None:
+def refuse(archive: ZipArchive, limits: Limits) -> None:
     """`ProtectedFileError` if an archive's text is locked.
 
     Args:
@@ -48,7 +48,7 @@ def refuse(archive: Zipped, limits: Limits) -> None:
         )
 
 
-def _marked(archive: Zipped) -> str:
+def _marked(archive: ZipArchive) -> str:
     """Whose lock the files beside the text speak of."""
     if _find(archive, "META-INF/sinf.xml"):
         return "Apple's DRM (FairPlay)"
@@ -64,7 +64,7 @@ def _marked(archive: Zipped) -> str:
     return "Readium LCP" if b"readium.org/2014/01/lcp" in encryption else ""
 
 
-def _is_encrypted(archive: Zipped, limits: Limits) -> bool:
+def _is_encrypted(archive: ZipArchive, limits: Limits) -> bool:
     data = _read(archive, "META-INF/encryption.xml")
     if not data:
         return False
@@ -72,14 +72,14 @@ def _is_encrypted(archive: Zipped, limits: Limits) -> bool:
         root = parse(data, name="encryption.xml", limits=limits)
     except InvalidInputError:
         return False  # the text itself will show whether it can be read
-    return any(_locks(element) for element in root.iter() if local(element) == "encrypteddata")
+    return any(_locks(element) for element in root.iter() if local_name(element) == "encrypteddata")
 
 
 def _locks(encrypted: Element) -> bool:
     """Whether one entry is more than a scrambled font."""
     algorithm, target = "", ""
     for element in encrypted.iter():
-        name = local(element)
+        name = local_name(element)
         if name == "encryptionmethod" and not algorithm:
             algorithm = element.get("Algorithm") or ""
         elif name == "cipherreference":
@@ -87,14 +87,14 @@ def _locks(encrypted: Element) -> bool:
     return algorithm not in _SCRAMBLED_FONT or target.endswith(_TEXT)
 
 
-def _read(archive: Zipped, name: str) -> bytes:
+def _read(archive: ZipArchive, name: str) -> bytes:
     member = _find(archive, name)
     if member is None or archive.size(member) > _MOST_BYTES:
         return b""
     return archive.read(member)
 
 
-def _find(archive: Zipped, name: str) -> str | None:
+def _find(archive: ZipArchive, name: str) -> str | None:
     """A member, also where all of the book lies in one folder."""
     ending = f"/{name}".casefold()
     inside = (each for each in archive.names if each.casefold().endswith(ending))

@@ -24,7 +24,7 @@ from anyrig.text.decode import decode
 from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.ole import MAGIC
-from anyrig.text.formats.plain import content, empty
+from anyrig.text.formats.plain import build_empty_error, read_content
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
@@ -70,47 +70,47 @@ class Email:
 
 def read(path: Path, limits: Limits) -> Document:
     """A message or a mailbox as a document: a chapter for each message and each file with it."""
-    found = messages(path, limits)
+    found = read_messages(path, limits)
     chapters: list[Chapter] = []
     warnings: list[str] = []
     for message in found:
-        for each in thread(message):
+        for each in iterate_thread(message):
             chapters.append(Chapter(each.subject, tuple(each.blocks)))
             warnings += each.warnings
-            _attached(each, limits, chapters, warnings)
+            _read_attachment(each, limits, chapters, warnings)
     if not any(block.text for chapter in chapters for block in chapter.blocks):
-        raise empty(path.name)
+        raise build_empty_error(path.name)
     first = found[0]
     authors = (first.sender,) if first.sender else ()
     about = Metadata(title=first.subject, authors=authors, year=first.year)
     unique = tuple(dict.fromkeys(warnings))
-    return Document(about, tuple(chapters), None, format_of(path), unique)
+    return Document(about, tuple(chapters), None, detect_format(path), unique)
 
 
-def thread(message: Email) -> Iterator[Email]:
+def iterate_thread(message: Email) -> Iterator[Email]:
     """A message and all that are attached to it, in order."""
     yield message
     for inner in message.inner:
-        yield from thread(inner)
+        yield from iterate_thread(inner)
 
 
-def messages(path: Path, limits: Limits) -> list[Email]:
+def read_messages(path: Path, limits: Limits) -> list[Email]:
     """The messages of a file: one, or those of a mailbox."""
     counter = MessageCounter(limits)
-    if format_of(path) == "msg":
+    if detect_format(path) == "msg":
         from anyrig.text.formats import msg
 
         return [msg.read_message(path, counter)]
-    data = content(path, limits)
+    data = read_content(path, limits)
     try:
-        return [_message(one, path.name, counter, 0) for one in _parsed(data)]
+        return [_message(one, path.name, counter, 0) for one in _parse(data)]
     except RecursionError:
         raise InvalidInputError(
             f"{path.name} nests messages without end", hint="Save the message you want by itself."
         ) from None
 
 
-def saved(attachment: Attachment, folder: Path) -> Path:
+def save_attachment(attachment: Attachment, folder: Path) -> Path:
     """The file of an attachment, in a folder, under an ending that tells its kind."""
     suffix = Path(attachment.name).suffix[:12]
     safe = suffix if re.fullmatch(r"\.[A-Za-z0-9]+", suffix) else ""
@@ -119,7 +119,7 @@ def saved(attachment: Attachment, folder: Path) -> Path:
     return path
 
 
-def said_of(attachment: Attachment, error: AnyrigError) -> str:
+def describe_error(attachment: Attachment, error: AnyrigError) -> str:
     """Why an attachment was not read, by the name its sender gave it."""
     suffix = re.escape(Path(attachment.name).suffix[:12])
     reason = re.sub(rf"\S*attachment(?:{suffix})?", "it", error.message, count=1)
@@ -197,25 +197,25 @@ def split_paragraphs(text: str) -> list[Block]:
 def read_html(source: str | bytes, name: str, limits: Limits) -> list[Block]:
     """What a message in HTML says."""
     from anyrig.text.formats import html
-    from anyrig.text.formats.xml import page
+    from anyrig.text.formats.xml import parse_page
 
     if not source.strip():
         return []
     data = source.encode("utf-8", "replace") if isinstance(source, str) else source
     try:
-        document = html.document(page(data, name=name, limits=limits), name, "html")
+        document = html.build_document(parse_page(data, name=name, limits=limits), name, "html")
     except EmptyFileError:
         return []
     return [block for chapter in document.chapters for block in chapter.blocks if block.text]
 
 
-def format_of(path: Path) -> str:
+def detect_format(path: Path) -> str:
     """Which of `FORMATS` a message is."""
     with path.open("rb") as file:
         return "msg" if file.read(len(MAGIC)) == MAGIC else "eml"
 
 
-def _parsed(data: bytes) -> Iterator[EmailMessage]:
+def _parse(data: bytes) -> Iterator[EmailMessage]:
     starts = [found.start() for found in _FROM.finditer(data)] if data[:5] == b"From " else []
     if not starts:
         yield _of(data)
@@ -362,16 +362,18 @@ def _keep(part: EmailMessage, made: Email, counter: MessageCounter) -> None:
     )  # fmt: skip
 
 
-def _attached(message: Email, limits: Limits, chapters: list[Chapter], warnings: list[str]) -> None:
+def _read_attachment(
+    message: Email, limits: Limits, chapters: list[Chapter], warnings: list[str]
+) -> None:
     """The files that came with a message, as chapters."""
     from anyrig.text import files
 
     for attachment in message.attachments:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                document = files.read(saved(attachment, Path(folder)), limits=limits)
+                document = files.read(save_attachment(attachment, Path(folder)), limits=limits)
             except AnyrigError as error:
-                warnings.append(said_of(attachment, error))
+                warnings.append(describe_error(attachment, error))
                 continue
         warnings.extend(f"{attachment.name}: {said}" for said in document.warnings)
         for chapter in document.chapters:

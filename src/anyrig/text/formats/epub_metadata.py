@@ -1,14 +1,19 @@
-"""What an EPUB says of itself: titles, people, series, dates, as EPUB 2 and EPUB 3 write them."""
+"""What an EPUB says of itself, as EPUB 2 and EPUB 3 write it, and its cover."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from anyrig.text.document import Metadata
-from anyrig.text.formats.markup import blocks
-from anyrig.text.formats.xml import local
+from anyrig.errors import InvalidInputError
+from anyrig.text.document import Metadata, Picture
+from anyrig.text.formats.epub_contents import EpubContents
+from anyrig.text.formats.epub_package import EpubPackage, ManifestItem
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.markup import build_blocks
+from anyrig.text.formats.xml import local_name, parse_page
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -62,7 +67,7 @@ def read_metadata(root: Element) -> Metadata:
     )
 
 
-def cover_name(root: Element) -> str:
+def find_cover_name(root: Element) -> str:
     """The id of the cover as EPUB 2 names it, or empty."""
     for line in _lines(root):
         if line.name == "meta" and line.attributes.get("name", "").strip().lower() == "cover":
@@ -72,18 +77,18 @@ def cover_name(root: Element) -> str:
 
 def _lines(root: Element) -> list[_Line]:
     holder = next(
-        (each for each in root.iter() if local(each) in ("metadata", "dc-metadata")), None
+        (each for each in root.iter() if local_name(each) in ("metadata", "dc-metadata")), None
     )
     if holder is None:
         return []
     lines: list[_Line] = []
     refining: list[tuple[str, str, str]] = []
     for element in holder.iter():
-        name = local(element)
+        name = local_name(element)
         if not name or name in ("metadata", "dc-metadata", "x-metadata"):
             continue
         text = " ".join("".join(element.itertext()).split())[:_LONGEST]
-        attributes = {local_name(key): value for key, value in element.attrib.items()}
+        attributes = {strip_namespace(key): value for key, value in element.attrib.items()}
         refines = attributes.get("refines", "").lstrip("#").strip()
         if refines:
             refining.append((refines, attributes.get("property", "").strip(), text))
@@ -96,7 +101,7 @@ def _lines(root: Element) -> list[_Line]:
     return lines
 
 
-def local_name(key: str) -> str:
+def strip_namespace(key: str) -> str:
     """An attribute's name without a namespace or prefix."""
     return key.rpartition("}")[2].rpartition(":")[2]
 
@@ -186,7 +191,7 @@ def _plain(description: str) -> str:
     """A description without its mark-up."""
     if "<" not in description and "&" not in description:
         return description
-    return "\n\n".join(block.text for block in blocks(description) if block.text)
+    return "\n\n".join(block.text for block in build_blocks(description) if block.text)
 
 
 def _number(written: str) -> float:
@@ -194,3 +199,101 @@ def _number(written: str) -> float:
         return float(written)
     except ValueError:
         return 1e9
+
+
+# -- the cover -------------------------------------------------------------------------------------
+
+_MOST_BYTES = 40_000_000
+_LINK = "{http://www.w3.org/1999/xlink}href"
+
+
+def find_cover(package: EpubPackage, contents: EpubContents, limits: Limits) -> Picture | None:
+    """The first that can be had: EPUB 3's mark, EPUB 2's, the guide, a name, the first page."""
+    tried: set[str] = set()
+    for path in _candidates(package, contents, limits):
+        if path in tried:
+            continue
+        tried.add(path)
+        picture = _picture(package, path)
+        if picture:
+            return picture
+    return None
+
+
+def detect_picture_type(data: bytes) -> str:
+    """The media type of a picture by its first bytes; empty if it is none that players show."""
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else ""
+
+
+def _candidates(package: EpubPackage, contents: EpubContents, limits: Limits) -> Iterator[str]:
+    items = list(package.items.values())
+    for item in items:
+        if "cover-image" in item.properties:
+            yield from _pictures_of(package, item, limits)
+    name = find_cover_name(package.root)
+    for item in items:
+        if name and name in (item.id, item.href):
+            yield from _pictures_of(package, item, limits)
+    said = [path for path, role in contents.roles.items() if role in ("cover", "doc-cover")]
+    for item in items:
+        if item.path and item.path in said:
+            yield from _pictures_of(package, item, limits)
+    for item in items:
+        if item.is_image and "cover" in f"{item.id} {item.path}".lower():
+            yield item.path
+    for item in package.pages[:1]:
+        yield from _pictures_of(package, item, limits, alone=True)
+
+
+def _pictures_of(
+    package: EpubPackage, item: ManifestItem, limits: Limits, alone: bool = False
+) -> Iterator[str]:
+    """A picture itself, or the first one of a page."""
+    if not item.path:
+        return
+    if item.is_image and item.media_type != "image/svg+xml":
+        yield item.path
+        return
+    try:
+        root = parse_page(package.archive.read(item.path, 2_000_000), name=item.path, limits=limits)
+    except InvalidInputError:
+        return
+    if alone and _says_much(root):
+        return
+    for element in root.iter():
+        href = _source(element)
+        place = package.resolve(item.path, href) if href else None
+        if place and place.path in package.archive:
+            yield place.path
+            return
+
+
+def _source(element: Element) -> str:
+    name = local_name(element)
+    if name == "img":
+        return element.get("src") or ""
+    if name == "image":
+        return element.get(_LINK) or element.get("xlink:href") or element.get("href") or ""
+    return (element.get("data") or "") if name == "object" else ""
+
+
+def _says_much(root: Element) -> bool:
+    body = next((each for each in root.iter() if local_name(each) == "body"), root)
+    return len("".join(body.itertext()).split()) > 30
+
+
+def _picture(package: EpubPackage, path: str) -> Picture | None:
+    if path not in package.archive or package.archive.size(path) > _MOST_BYTES:
+        return None
+    try:
+        data = package.archive.read(path)
+    except InvalidInputError:
+        return None
+    kind = detect_picture_type(data)
+    return Picture(data, kind) if kind else None

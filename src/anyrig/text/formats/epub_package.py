@@ -15,8 +15,8 @@ from urllib.parse import unquote
 
 from anyrig.errors import InvalidInputError
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.xml import local, parse
-from anyrig.text.formats.zipped import Zipped
+from anyrig.text.formats.xml import local_name, parse
+from anyrig.text.formats.zipped import ZipArchive
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -30,7 +30,7 @@ _LONGEST_HREF = 4_000
 _REMOTE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}:")
 
 
-class Place(NamedTuple):
+class EpubPlace(NamedTuple):
     """What a reference names: a member of the archive, and an id in it."""
 
     path: str
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Item:
+class ManifestItem:
     """A file of the book."""
 
     id: str
@@ -67,21 +67,21 @@ class Item:
 
 
 @dataclass
-class Package:
+class EpubPackage:
     """What the package file says."""
 
-    archive: Zipped
+    archive: ZipArchive
     path: str
     root: Element
-    items: dict[str, Item]
-    pages: list[Item] = field(default_factory=list)
+    items: dict[str, ManifestItem]
+    pages: list[ManifestItem] = field(default_factory=list)
     """In reading order."""
-    aside: list[Item] = field(default_factory=list)
+    aside: list[ManifestItem] = field(default_factory=list)
     """What stands outside of that order (`linear="no"`)."""
     warnings: list[str] = field(default_factory=list)
     _basenames: dict[str, str] = field(default_factory=dict)
 
-    def resolve(self, base: str, href: str) -> Place | None:
+    def resolve(self, base: str, href: str) -> EpubPlace | None:
         """What a reference in a file names; None if it leads out of the book.
 
         Args:
@@ -94,7 +94,7 @@ class Package:
         plain, _, fragment = href.partition("#")
         plain = plain.partition("?")[0]
         path = self._found(base, plain) if plain else base
-        return Place(path, unquote(fragment).strip())
+        return EpubPlace(path, unquote(fragment).strip())
 
     def _found(self, base: str, href: str) -> str:
         joined = _joined(base, href)
@@ -106,33 +106,33 @@ class Package:
             self._basenames.update(_unique_basenames(self.archive.names))
         return self._basenames.get(posixpath.basename(unquote(href)).casefold(), joined)
 
-    def by_path(self, path: str) -> Item | None:
+    def by_path(self, path: str) -> ManifestItem | None:
         """The item of a member."""
         return next((item for item in self.items.values() if item.path == path), None)
 
 
-def package(archive: Zipped, limits: Limits) -> Package:
+def read_package(archive: ZipArchive, limits: Limits) -> EpubPackage:
     """The package of an archive; without one, its pages in the order of their names."""
     path = _package_path(archive, limits)
     if not path:
         return _bare(archive)
     root = parse(archive.read(path, limits.text_bytes), name=path, limits=limits)
-    made = Package(archive, path, root, {})
+    made = EpubPackage(archive, path, root, {})
     if not path.lower().endswith(".opf"):
         made.warnings.append(f"the package file is called {path}")
-    for element in children(root, "item"):
+    for element in iterate_children(root, "item"):
         item = _item(made, element)
         made.items.setdefault(item.id, item)
     _order(made)
     return made
 
 
-def children(root: Element, name: str) -> Iterator[Element]:
+def iterate_children(root: Element, name: str) -> Iterator[Element]:
     """All elements of a name, whatever their namespace."""
-    return (element for element in root.iter() if local(element) == name)
+    return (element for element in root.iter() if local_name(element) == name)
 
 
-def _package_path(archive: Zipped, limits: Limits) -> str:
+def _package_path(archive: ZipArchive, limits: Limits) -> str:
     container = archive.find("META-INF/container.xml")
     if container:
         try:
@@ -140,7 +140,7 @@ def _package_path(archive: Zipped, limits: Limits) -> str:
             root = parse(data, name=container, limits=limits)
         except InvalidInputError:
             root = None
-        for element in children(root, "rootfile") if root is not None else ():
+        for element in iterate_children(root, "rootfile") if root is not None else ():
             member = archive.find((element.get("full-path") or "").strip().lstrip("/"))
             if member:
                 return member
@@ -154,7 +154,7 @@ def _is_own(name: str) -> bool:
     return not name.startswith("__MACOSX/") and not posixpath.basename(name).startswith("._")
 
 
-def _bare(archive: Zipped) -> Package:
+def _bare(archive: ZipArchive) -> EpubPackage:
     from lxml import etree
 
     endings = (".xhtml", ".html", ".htm")
@@ -166,29 +166,31 @@ def _bare(archive: Zipped) -> Package:
         )
     names.sort(key=lambda name: [int(part) if part.isdecimal() else part.casefold()
                                  for part in re.split(r"(\d{1,9})", name)])  # fmt: skip
-    items = {name: Item(name, name, name, "application/xhtml+xml", frozenset()) for name in names}
-    made = Package(archive, "", etree.Element("package"), items, list(items.values()))
+    items = {
+        name: ManifestItem(name, name, name, "application/xhtml+xml", frozenset()) for name in names
+    }
+    made = EpubPackage(archive, "", etree.Element("package"), items, list(items.values()))
     made.warnings.append("there is no package file: pages are read in the order of their names")
     return made
 
 
-def _item(package: Package, element: Element) -> Item:
+def _item(package: EpubPackage, element: Element) -> ManifestItem:
     href = (element.get("href") or "").strip()
     place = package.resolve(package.path, href) if href else None
     path = place.path if place and place.path in package.archive else ""
-    return Item(
+    return ManifestItem(
         (element.get("id") or href).strip(), path, href,
         (element.get("media-type") or "").strip().lower(),
         frozenset((element.get("properties") or "").split()),
     )  # fmt: skip
 
 
-def _order(package: Package) -> None:
+def _order(package: EpubPackage) -> None:
     """Fill in what is read, and in which order; each file once."""
     seen: set[str] = set()
     missing: list[str] = []
     num_named = 0
-    for element in children(package.root, "itemref"):
+    for element in iterate_children(package.root, "itemref"):
         num_named += 1
         name = (element.get("idref") or "").strip()
         item = package.items.get(name)

@@ -16,11 +16,11 @@ from anyrig.errors import InvalidInputError
 from anyrig.text.document import Chapter, Document, Metadata, Picture
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.markup import read_blocks
-from anyrig.text.formats.office import attribute
+from anyrig.text.formats.office import read_attribute
 from anyrig.text.formats.paragraphs import is_rule
-from anyrig.text.formats.plain import content
-from anyrig.text.formats.xml import local, parse
-from anyrig.text.formats.zipped import opened
+from anyrig.text.formats.plain import read_content
+from anyrig.text.formats.xml import local_name, parse
+from anyrig.text.formats.zipped import open_archive
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -42,11 +42,11 @@ _LARGEST_COVER = 20_000_000  # characters of base64
 def read(path: Path, limits: Limits) -> Document:
     """An fb2 as a document."""
     root = parse(_data(path, limits), name=path.name, limits=limits)
-    if local(root) != "fictionbook":
+    if local_name(root) != "fictionbook":
         raise InvalidInputError(f"{path.name} is not a FictionBook file", hint="Pass an fb2 file.")
     book = _Book()
     cover, metadata = _cover(root), _about(root)
-    for body in [each for each in root if local(each) == "body"]:
+    for body in [each for each in root if local_name(each) == "body"]:
         book.add_body(body)
     if not book.chapters:
         raise InvalidInputError(f"{path.name} has no body", hint="Get another copy of the file.")
@@ -57,8 +57,8 @@ def _data(path: Path, limits: Limits) -> bytes:
     with path.open("rb") as file:
         zipped = file.read(2) == b"PK"
     if not zipped:
-        return content(path, limits)
-    with opened(path, limits) as archive:
+        return read_content(path, limits)
+    with open_archive(path, limits) as archive:
         books = [name for name in archive.names if name.lower().endswith((".fb2", ".xml"))]
         if not books:
             raise InvalidInputError(f"{path.name} contains no fb2", hint="Pass an fb2 file.")
@@ -71,7 +71,7 @@ class _Book:
 
     def add_body(self, body: Element) -> None:
         """The chapters of one body; that of the notes is a single one."""
-        if attribute(body, "name").strip().lower() in _NOTES:
+        if read_attribute(body, "name").strip().lower() in _NOTES:
             title = _title(body)
             _rename(body, notes=True)
             blocks, _ = read_blocks(body)
@@ -117,11 +117,11 @@ def _list_sections(body: Element) -> list[_Section]:
     inner = {body: 1}
     for element in body.iter():
         above = element.getparent()
-        if local(element) != "section" or above is None:
+        if local_name(element) != "section" or above is None:
             continue
         level, title = inner.get(above, 1), _title(element)
         inner[element] = level + 1 if title else level
-        found.append(_Section(element, level, title, attribute(element, "id")))
+        found.append(_Section(element, level, title, read_attribute(element, "id")))
     return found
 
 
@@ -129,7 +129,7 @@ def _rename(body: Element, *, notes: bool = False) -> None:
     """Turn a body into HTML: headings by the depth of sections, notes as EPUB marks them."""
     depths = {body: 0}
     for element in list(body.iter()):
-        name = local(element)
+        name = local_name(element)
         if not name:
             continue
         above = element.getparent()
@@ -144,19 +144,19 @@ def _rename(body: Element, *, notes: bool = False) -> None:
 
 def _rename_one(element: Element, name: str, depth: int, *, notes: bool) -> None:
     above = element.getparent()
-    attributes = {"lang": attribute(element, "lang"), "class": _CLASSES.get(name, "")}
+    attributes = {"lang": read_attribute(element, "lang"), "class": _CLASSES.get(name, "")}
     tag = _TAGS.get(name, "span")
     if name == "section" and notes:
-        attributes["id"] = attribute(element, "id")
+        attributes["id"] = read_attribute(element, "id")
         attributes["role"] = "doc-footnote" if attributes["id"] else ""
     elif name == "a":
-        href = attribute(element, "href")
-        is_note = attribute(element, "type") == "note"
+        href = read_attribute(element, "href")
+        is_note = read_attribute(element, "type") == "note"
         tag, attributes["href"] = "a", href if href.startswith("#") else ""
         attributes["role"] = "doc-noteref" if is_note and attributes["href"] else ""
     elif name == "image":
         tag = "img"
-        attributes["alt"] = attribute(element, "alt") or attribute(element, "title")
+        attributes["alt"] = read_attribute(element, "alt") or read_attribute(element, "title")
     elif name == "table":
         attributes["role"] = "table"
     elif name == "code" and above is not None and above.tag in ("section", "div", "blockquote"):
@@ -174,7 +174,7 @@ def _rename_one(element: Element, name: str, depth: int, *, notes: bool) -> None
 def _title(element: Element) -> str:
     """The lines of a section's title as one."""
     for child in element:
-        if local(child) == "title":
+        if local_name(child) == "title":
             lines = ["".join(map(str, each.itertext())) for each in child]
             return ". ".join(" ".join(line.split()).rstrip(".") for line in lines if line.strip())
     return ""
@@ -191,22 +191,24 @@ def _about(root: Element) -> Metadata:
     found = re.search(r"\d{4}", year)
     return Metadata(
         title=_text(info, "book-title"),
-        authors=tuple(_person(each) for each in info if local(each) == "author" and _person(each)),
+        authors=tuple(
+            _person(each) for each in info if local_name(each) == "author" and _person(each)
+        ),
         language=_text(info, "lang"),
-        series=attribute(sequence, "name") if sequence is not None else "",
-        series_index=attribute(sequence, "number") if sequence is not None else "",
+        series=read_attribute(sequence, "name") if sequence is not None else "",
+        series_index=read_attribute(sequence, "number") if sequence is not None else "",
         year=found[0] if found else "",
         description=" ".join(" ".join(annotation.itertext()).split())
         if annotation is not None
         else "",
         publisher=_text(published, "publisher") if published is not None else "",
         identifier=_text(published, "isbn") if published is not None else "",
-        subjects=tuple(each.text for each in info if local(each) == "genre" and each.text),
+        subjects=tuple(each.text for each in info if local_name(each) == "genre" and each.text),
     )
 
 
 def _find(element: Element, name: str) -> Element | None:
-    return next((each for each in element.iter() if local(each) == name), None)
+    return next((each for each in element.iter() if local_name(each) == name), None)
 
 
 def _text(element: Element, name: str) -> str:
@@ -224,9 +226,9 @@ def _cover(root: Element) -> Picture | None:
     image = _find(page, "image") if page is not None else None
     if image is None:
         return None
-    name = attribute(image, "href").lstrip("#")
+    name = read_attribute(image, "href").lstrip("#")
     for each in root:
-        if local(each) == "binary" and attribute(each, "id") == name:
+        if local_name(each) == "binary" and read_attribute(each, "id") == name:
             return _picture(each)
     return None
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from anyrig.text.document import Block, Document, Metadata, Role
 from anyrig.text.formats import outline
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.markup import Flow, flow, mark_rules
-from anyrig.text.formats.markup_notes import settled
-from anyrig.text.formats.plain import content, empty
-from anyrig.text.formats.xml import local, page
+from anyrig.text.formats.markup import build_flow, mark_rules
+from anyrig.text.formats.markup_line import MarkupFlow
+from anyrig.text.formats.markup_notes import resolve_notes
+from anyrig.text.formats.plain import build_empty_error, read_content
+from anyrig.text.formats.xml import local_name, parse_page
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -40,11 +41,11 @@ _TITLES = ("dc.title", "dcterms.title", "og:title", "citation_title")
 
 def read(path: Path, limits: Limits) -> Document:
     """A page as a document."""
-    root = page(content(path, limits), name=path.name, limits=limits)
-    return document(root, path.name, "html")
+    root = parse_page(read_content(path, limits), name=path.name, limits=limits)
+    return build_document(root, path.name, "html")
 
 
-def document(root: Element, name: str, form: str, about: Metadata | None = None) -> Document:
+def build_document(root: Element, name: str, form: str, about: Metadata | None = None) -> Document:
     """A document from the tree of a page.
 
     Args:
@@ -53,26 +54,26 @@ def document(root: Element, name: str, form: str, about: Metadata | None = None)
         form: what `Document.format` says.
         about: what is known from elsewhere; the page's own head by default.
     """
-    marked = list(_marked(root))
-    read_flow = flow(root)
-    blocks = settled([read_flow])[0]
+    marked = list(_find_marked(root))
+    read_flow = build_flow(root)
+    blocks = resolve_notes([read_flow])[0]
     if form not in ("html", "md"):
         blocks = mark_rules(blocks)
     if not any(block.text for block in blocks):
-        raise empty(name)
-    chapters = outline.chapters(blocks, _roles(read_flow, blocks, marked))
+        raise build_empty_error(name)
+    chapters = outline.cut_at_headings(blocks, _roles(read_flow, blocks, marked))
     about = about or _about(root)
-    titled = outline.title_in(chapters)
+    titled = outline.find_title(chapters)
     if titled is not None:
         about = replace(about, title=about.title or chapters[titled].title)
         if form == "md":
-            chapters = outline.without_title(chapters, titled)
+            chapters = outline.remove_title(chapters, titled)
     return Document(about, tuple(chapters), format=form)
 
 
-def _marked(root: Element) -> Iterator[tuple[str, str]]:
+def _find_marked(root: Element) -> Iterator[tuple[str, str]]:
     """What surrounds the text, by an id that is given to it where it has none, and its name."""
-    found = [(element, local(element)) for element in root.iter()]
+    found = [(element, local_name(element)) for element in root.iter()]
     ids = (f"anyrig-{number}" for number in count(1))
     mains = [element for element, name in found if name == "main" or _is_main(element)]
     mains = mains or [element for element, name in found if name == "article"]
@@ -85,7 +86,7 @@ def _marked(root: Element) -> Iterator[tuple[str, str]]:
 
 def _surrounding(element: Element, name: str) -> str:
     """What an element is of the page around the text: `nav`, `header`, `footer`, or nothing."""
-    if name == "nav" or name in ("header", "footer") and local(_above(element)) == "body":
+    if name == "nav" or name in ("header", "footer") and local_name(_above(element)) == "body":
         return name
     if not name or not element.attrib:
         return ""
@@ -112,7 +113,9 @@ def _id(element: Element, ids: Iterator[str]) -> str:
     return name
 
 
-def _roles(read_flow: Flow, blocks: list[Block], marked: list[tuple[str, str]]) -> dict[int, Role]:
+def _roles(
+    read_flow: MarkupFlow, blocks: list[Block], marked: list[tuple[str, str]]
+) -> dict[int, Role]:
     roles: dict[int, Role] = {}
     meant: dict[str, Role] = {
         "nav": "contents", "header": "front", "footer": "back", "endnotes": "notes",
@@ -142,13 +145,13 @@ def _about(root: Element) -> Metadata:
     metas: dict[str, list[str]] = {}
     title = ""
     for element in root.iter():
-        name = local(element)
+        name = local_name(element)
         if name == "meta":
             key = (element.get("name") or element.get("property") or "").lower()
             text = " ".join((element.get("content") or "").split())
             if key and text:
                 metas.setdefault(key, []).append(text)
-        elif name == "title" and not title and local(_above(element)) == "head":
+        elif name == "title" and not title and local_name(_above(element)) == "head":
             title = " ".join("".join(map(str, element.itertext())).split())
 
     def first(*names: str) -> str:
@@ -168,7 +171,7 @@ def _about(root: Element) -> Metadata:
 
 
 def _language(root: Element) -> str:
-    for element in (root, *(child for child in root if local(child) == "body")):
+    for element in (root, *(child for child in root if local_name(child) == "body")):
         for key, value in element.attrib.items():
             if str(key).rpartition("}")[2] in ("lang", "xml:lang") and value:
                 return str(value)

@@ -21,8 +21,8 @@ from anyrig.text.decode import decode
 from anyrig.text.document import Document, Metadata
 from anyrig.text.formats import html
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.plain import content, empty
-from anyrig.text.formats.xml import page_of
+from anyrig.text.formats.plain import build_empty_error, read_content
+from anyrig.text.formats.xml import parse_page_text
 
 if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
@@ -39,15 +39,17 @@ _DEEPEST = 60  # quotes in lists in quotes; markdown-it's own way goes by recurs
 
 def read(path: Path, limits: Limits) -> Document:
     """A Markdown file as a document."""
-    text = decode(content(path, limits), path.name).lstrip("\ufeff")
-    values, body = parted(text)
+    text = decode(read_content(path, limits), path.name).lstrip("\ufeff")
+    values, body = split_front_matter(text)
     if not body.strip():
-        raise empty(path.name)
-    root = page_of(f"<html><body>{rendered(body, path.name)}</body></html>", name=path.name)
-    return html.document(root, path.name, "md", read_metadata(values))
+        raise build_empty_error(path.name)
+    root = parse_page_text(
+        f"<html><body>{render_html(body, path.name)}</body></html>", name=path.name
+    )
+    return html.build_document(root, path.name, "md", read_metadata(values))
 
 
-def rendered(text: str, name: str) -> str:
+def render_html(text: str, name: str) -> str:
     """Markdown as HTML, its footnotes as EPUB marks them."""
     from markdown_it import MarkdownIt
 
@@ -109,7 +111,7 @@ _PAIR = re.compile(r"([A-Za-z][\w .-]{0,40}?)\s*[:=](?:\s+(.*)|$)")
 _MOST_HEAD_LINES = 500
 
 
-def parted(text: str) -> tuple[dict[str, list[str]], str]:
+def split_front_matter(text: str) -> tuple[dict[str, list[str]], str]:
     """The names and values above a text, and the text itself."""
     lines = text.splitlines(keepends=True)
     fence = lines[0].strip() if lines else ""

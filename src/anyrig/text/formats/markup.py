@@ -19,20 +19,18 @@ from lxml import etree
 from anyrig.text.document import Block
 from anyrig.text.formats import markup_elements as elements
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.markup_elements import Style
-from anyrig.text.formats.markup_line import Flow
-from anyrig.text.formats.markup_notes import settled
-from anyrig.text.formats.markup_walk import Walk
+from anyrig.text.formats.markup_elements import CssStyle
+from anyrig.text.formats.markup_line import MarkupFlow
+from anyrig.text.formats.markup_notes import resolve_notes
+from anyrig.text.formats.markup_walk import MarkupWalker
 from anyrig.text.formats.paragraphs import is_rule
-from anyrig.text.formats.xml import page, page_of
+from anyrig.text.formats.xml import parse_page, parse_page_text
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-__all__ = ["Flow", "blocks", "flow", "mark_rules", "read_blocks"]
 
-
-def blocks(source: Element | str | bytes, *, skip: Collection[str] = ()) -> list[Block]:
+def build_blocks(source: Element | str | bytes, *, skip: Collection[str] = ()) -> list[Block]:
     """The blocks of one page.
 
     Args:
@@ -40,16 +38,16 @@ def blocks(source: Element | str | bytes, *, skip: Collection[str] = ()) -> list
         skip: names of elements that are left out with all they hold, such as `nav`.
     """
     if isinstance(source, bytes):
-        source = page(source, name="the page", limits=Limits())
+        source = parse_page(source, name="the page", limits=Limits())
     elif isinstance(source, str):
-        source = page_of(source, name="the page")
-    return settled([flow(source, skip=skip)])[0]
+        source = parse_page_text(source, name="the page")
+    return resolve_notes([build_flow(source, skip=skip)])[0]
 
 
 def read_blocks(root: Element) -> tuple[list[Block], dict[str, tuple[int, int]]]:
     """The blocks of a file that was renamed to HTML, rows of stars as rules; and where ids are."""
-    read = flow(root)
-    return mark_rules(settled([read])[0]), read.places
+    read = build_flow(root)
+    return mark_rules(resolve_notes([read])[0]), read.places
 
 
 def mark_rules(blocks: list[Block]) -> list[Block]:
@@ -63,10 +61,10 @@ def _inside(href: str) -> str:
     return href[1:] if href.startswith("#") else ""
 
 
-def flow(
-    root: Element, *, resolve: Callable[[str], str] = _inside, style: Style = Style(),  # noqa: B008
+def build_flow(
+    root: Element, *, resolve: Callable[[str], str] = _inside, style: CssStyle = CssStyle(),  # noqa: B008
     skip: Collection[str] = (),
-) -> Flow:  # fmt: skip
+) -> MarkupFlow:  # fmt: skip
     """A page as blocks, notes not yet settled.
 
     Args:
@@ -75,7 +73,7 @@ def flow(
         style: what the page's style sheets hide.
         skip: names of elements that are left out with all they hold.
     """
-    walk = Walk(resolve, style, elements.SKIPPED.union(skip))
+    walk = MarkupWalker(resolve, style, elements.SKIPPED.union(skip))
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         if event == "start":

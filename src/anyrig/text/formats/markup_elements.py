@@ -55,14 +55,14 @@ class Attributes(Protocol):
         ...
 
 
-class Style(NamedTuple):
+class CssStyle(NamedTuple):
     """The little of style sheets that changes what is read: `.class`, `tag.class`, `#id`, `tag`."""
 
     hidden: frozenset[str] = frozenset()
     blocks: frozenset[str] = frozenset()
 
 
-class Said(NamedTuple):
+class ElementTraits(NamedTuple):
     """What an element's attributes say of it."""
 
     id: str = ""
@@ -85,10 +85,10 @@ class Said(NamedTuple):
     """Whether it is a poem or a piece of one."""
 
 
-NOTHING = Said()
+NOTHING = ElementTraits()
 
 
-def said(tag: str, attributes: Attributes, style: Style) -> Said:
+def find_traits(tag: str, attributes: Attributes, style: CssStyle) -> ElementTraits:
     """The attributes of an element, read.
 
     Args:
@@ -103,7 +103,7 @@ def said(tag: str, attributes: Attributes, style: Style) -> Said:
     types += [each for each in (get("role") or "").lower().split() if each[:4] in ("doc-", "head")]
     inline_style = get("style") or ""
     names = _selectors(tag, classes, get("id") or "") if style.hidden or style.blocks else ()
-    return Said(
+    return ElementTraits(
         id=(get("id") or "").strip(),
         name=(get("name") or "").strip() if tag == "a" else "",
         classes=classes,
@@ -119,7 +119,7 @@ def said(tag: str, attributes: Attributes, style: Style) -> Said:
     )
 
 
-def page_label(said: Said, attributes: Attributes, text: str) -> str:
+def page_label(said: ElementTraits, attributes: Attributes, text: str) -> str:
     """The number of the page that an element begins, as it is printed."""
     for given in (attributes.get("title"), attributes.get("aria-label"), text):
         clean = _AROUND.sub("", (given or "").strip())
@@ -141,7 +141,7 @@ def _selectors(tag: str, classes: tuple[str, ...], identity: str) -> tuple[str, 
 _SIMPLE = re.compile(r"(?:[a-z][a-z0-9]*)?(?:[.#][\w-]+)?$", re.IGNORECASE)
 
 
-def style_of(sheets: list[str]) -> Style:
+def parse_style_sheets(sheets: list[str]) -> CssStyle:
     """What style sheets hide and what they set on lines of its own."""
     hidden: set[str] = set()
     blocks: set[str] = set()
@@ -151,16 +151,16 @@ def style_of(sheets: list[str]) -> Style:
             if "display" not in body and "visibility" not in body:
                 continue
             names = {each.strip() for each in re.split("[;{]", head)[-1].split(",")}
-            simple = {_folded(each) for each in names if each and _SIMPLE.match(each)}
+            simple = {_normalize_selector(each) for each in names if each and _SIMPLE.match(each)}
             if _HIDING.search(body):
                 hidden |= simple
             elif _BLOCKING.search(body) and "float" not in body:  # that is a large first letter
                 blocks |= simple
                 hidden -= simple
-    return Style(frozenset(hidden), frozenset(blocks))
+    return CssStyle(frozenset(hidden), frozenset(blocks))
 
 
-def _folded(selector: str) -> str:
+def _normalize_selector(selector: str) -> str:
     """Classes and tags in small letters; an id as it stands."""
     return selector if "#" in selector else selector.lower()
 

@@ -19,7 +19,7 @@ _RAISED = str.maketrans("0123456789+-\u2212=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹�
 _FIGURES = re.compile(r"[-+\u2212]?\d{1,4}$")
 
 
-class Link(NamedTuple):
+class MarkupLink(NamedTuple):
     """A short link that may be the reference of a note, or the way back from one."""
 
     start: int
@@ -35,13 +35,13 @@ class Link(NamedTuple):
 
 
 @dataclass
-class Flow:
+class MarkupFlow:
     """One page, read."""
 
     blocks: list[Block] = field(default_factory=list)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of every id: its first block, and the one after its last."""
-    links: list[Link] = field(default_factory=list)
+    links: list[MarkupLink] = field(default_factory=list)
     language: str = ""
     """Of the page as a whole."""
     types: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Flow:
 
 
 @dataclass
-class Line:
+class LineBuilder:
     """The text gathered so far."""
 
     parts: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Line:
     """Of what is gathered, without a space that may yet come."""
     space: bool = False
     inlines: list[Inline] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
+    links: list[MarkupLink] = field(default_factory=list)
     anchors: list[tuple[str, int]] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
     num_breaks: int = 0
@@ -131,7 +131,7 @@ def _held(text: str) -> str:
     return text if text.isascii() else _IN_NUMBER.sub(_HELD, text)
 
 
-def in_order(inlines: Iterable[Inline], text: str) -> tuple[Inline, ...]:
+def sort_inlines(inlines: Iterable[Inline], text: str) -> tuple[Inline, ...]:
     """Inlines without the white space before them, sorted, none over another but a language."""
     kept: list[Inline] = []
     ends = {"language": 0, "other": 0}

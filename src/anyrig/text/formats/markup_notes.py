@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anyrig.text.document import Block, Inline
-from anyrig.text.formats.markup_line import Flow, Link, in_order
+from anyrig.text.formats.markup_line import MarkupFlow, MarkupLink, sort_inlines
 
 _MARK = re.compile(
     r"(?:note|fn|n\.)?\s*[\[({]?\s*(?:\d{1,4}[a-z]?|[*†‡§¶‖#⁎∗]{1,5}|[a-z]|[ivxlc]{1,7}|[⁰¹²³⁴-⁹]{1,4}"
@@ -54,7 +54,7 @@ def could_be_mark(text: str) -> bool:
     return bool(_MARK.fullmatch(text))
 
 
-def settled(flows: Sequence[Flow]) -> list[list[Block]]:
+def resolve_notes(flows: Sequence[MarkupFlow]) -> list[list[Block]]:
     """The blocks of each file, with references marked and notes named.
 
     Args:
@@ -62,14 +62,14 @@ def settled(flows: Sequence[Flow]) -> list[list[Block]]:
     """
     everything = [block for flow in flows for block in flow.blocks]
     places: dict[str, tuple[int, int]] = {}
-    links: list[Link] = []
+    links: list[MarkupLink] = []
     at = 0
     for flow in flows:
         for key, (first, end) in flow.places.items():
             places.setdefault(key, (first + at, end + at))
         links += [link._replace(block=link.block + at) for link in flow.links]
         at += len(flow.blocks)
-    _settle(everything, places, links)
+    _resolve_flow(everything, places, links)
     cut: list[list[Block]] = []
     at = 0
     for flow in flows:
@@ -78,7 +78,9 @@ def settled(flows: Sequence[Flow]) -> list[list[Block]]:
     return cut
 
 
-def _settle(blocks: list[Block], places: dict[str, tuple[int, int]], links: Sequence[Link]) -> None:
+def _resolve_flow(
+    blocks: list[Block], places: dict[str, tuple[int, int]], links: Sequence[MarkupLink]
+) -> None:
     marks: dict[int, list[Inline]] = {}
     referred: set[int] = {index for index, block in enumerate(blocks) if block.kind == "note"}
     for link in links:
@@ -97,11 +99,11 @@ def _settle(blocks: list[Block], places: dict[str, tuple[int, int]], links: Sequ
                 blocks[index] = _as_note(blocks[index], link.target)
     for index, found in marks.items():
         block = blocks[index]
-        blocks[index] = replace(block, inlines=in_order([*block.inlines, *found], block.text))
+        blocks[index] = replace(block, inlines=sort_inlines([*block.inlines, *found], block.text))
 
 
 def _leads_back(
-    link: Link, blocks: list[Block], places: dict[str, tuple[int, int]], notes: set[int]
+    link: MarkupLink, blocks: list[Block], places: dict[str, tuple[int, int]], notes: set[int]
 ) -> bool:
     """Whether a link in a note leads to where the note is referred to."""
     if link.sure:
@@ -113,7 +115,9 @@ def _leads_back(
     return link.block in notes and place is not None and place[0] not in notes
 
 
-def _is_reference(link: Link, blocks: list[Block], places: dict[str, tuple[int, int]]) -> bool:
+def _is_reference(
+    link: MarkupLink, blocks: list[Block], places: dict[str, tuple[int, int]]
+) -> bool:
     text = blocks[link.block].text
     whole = link.end - link.start >= len(text.strip())
     if link.sure:
@@ -129,7 +133,7 @@ def _is_reference(link: Link, blocks: list[Block], places: dict[str, tuple[int, 
     return place[0] > link.block and all(block.kind != "heading" for block in target)
 
 
-def _note_at(link: Link, blocks: list[Block], places: dict[str, tuple[int, int]]) -> range:
+def _note_at(link: MarkupLink, blocks: list[Block], places: dict[str, tuple[int, int]]) -> range:
     """The blocks of the note that a reference names."""
     first, end = places.get(link.target, (0, 0))
     end = min(end, len(blocks))

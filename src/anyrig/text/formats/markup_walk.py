@@ -6,13 +6,12 @@ from collections.abc import Callable, Collection
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.text.document import Block, Inline
+from anyrig.text.document import Block, BlockKind, Inline
 from anyrig.text.formats import markup_elements as elements
-from anyrig.text.formats.markup_elements import NOTHING, Attributes, Said, Style
-from anyrig.text.formats.markup_kinds import LOOKED_AT, Context, block_of, within
-from anyrig.text.formats.markup_line import Flow, Line, Link
+from anyrig.text.formats.markup_elements import NOTHING, Attributes, CssStyle, ElementTraits
+from anyrig.text.formats.markup_line import LineBuilder, MarkupFlow, MarkupLink, sort_inlines
 from anyrig.text.formats.markup_notes import could_be_mark, is_mark
-from anyrig.text.formats.xml import local
+from anyrig.text.formats.xml import local_name
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -25,12 +24,137 @@ _PERMALINKS = ("¶", "#", "§", "🔗", "\uf0c1")
 _UNSEEN_LISTS = frozenset("page-list landmarks doc-pagelist".split())
 
 
+LOOKED_AT = 3_000
+"""Descendants that are seen to tell what an element is: a bound, since they nest."""
+_LONGEST_HEADING = 400  # longer ones are a heading that was never closed
+_LONGEST_VERSE = 60  # characters of a line that its author ended by hand
+_FEWEST_VERSES = 3
+_LAYING_OUT = frozenset("table h1 h2 h3 h4 h5 h6 ul ol dl pre hr blockquote section".split())
+
+
+class MarkupContext(NamedTuple):
+    """What holds for text at some place of a page."""
+
+    kind: BlockKind = "paragraph"
+    level: int = 0
+    language: str = ""
+    note: str = ""
+    notes: bool = False
+    raw: bool = False
+    poem: bool = False
+    table: bool = False
+
+
+def enter_element(
+    tag: str, said: ElementTraits, outer: MarkupContext, key: str, element: Element
+) -> MarkupContext:
+    """What holds inside of a block element."""
+    if said is elements.NOTHING and tag in ("p", "div"):
+        return outer
+    inner = outer._replace(language=said.language or outer.language)
+    if tag in ("html", "body"):
+        return outer
+    if said.notes:
+        return inner._replace(kind="note", notes=True, note="")
+    if said.note or outer.notes and key and not outer.note:
+        return inner._replace(kind="note", note=key or outer.note, notes=False)
+    if tag in elements.HEADINGS or "heading" in said.types:
+        return _heading(tag, outer, inner, element)
+    if tag in ("pre", "listing", "xmp"):
+        kind: BlockKind = "poem" if outer.poem or said.poem else "code"
+        return inner._replace(kind=_unless_note(kind, outer), raw=True)
+    if said.poem:
+        return inner._replace(kind=_unless_note("poem", outer), poem=True)
+    if tag == "table" and _holds_data(element):
+        return inner._replace(kind=_unless_note("table", outer), table=True)
+    if tag == "caption":
+        return inner._replace(kind=_unless_note("paragraph", outer), table=False)
+    kind = outer.kind if outer.poem else _plain_kind(tag, outer)
+    return inner._replace(kind=kind, raw=outer.raw and kind == outer.kind)
+
+
+def _plain_kind(tag: str, outer: MarkupContext) -> BlockKind:
+    kinds: dict[str, BlockKind] = {"li": "item", "dt": "item", "dd": "item", "blockquote": "quote"}
+    return _unless_note(kinds[tag], outer) if tag in kinds else outer.kind
+
+
+def _heading(
+    tag: str, outer: MarkupContext, inner: MarkupContext, element: Element
+) -> MarkupContext:
+    if outer.kind == "note" and outer.note:
+        return inner
+    given = element.get("aria-level") or ""
+    level = int(given) if given.isdecimal() and len(given) < 3 else elements.HEADINGS.get(tag, 2)
+    return inner._replace(kind="heading", level=max(level, 1), poem=False, raw=False)
+
+
+def _unless_note(kind: BlockKind, outer: MarkupContext) -> BlockKind:
+    return "note" if outer.kind == "note" else kind
+
+
+def build_block(text: str, line: LineBuilder, context: MarkupContext, cut: int) -> Block:
+    """A block of what was gathered.
+
+    Args:
+        text: of the line, without what does not count at its ends.
+        line: what was gathered.
+        context: where it stands.
+        cut: how many characters were cut off at the beginning.
+    """
+    kind: BlockKind = context.kind
+    if kind == "heading" and len(text) > _LONGEST_HEADING:
+        kind = "paragraph"
+    if kind in ("paragraph", "quote") and line.num_breaks + 1 >= _FEWEST_VERSES and _is_verse(text):
+        kind = "poem"
+    if kind not in ("poem", "code", "table"):
+        text = text.replace("\n", " ").replace("\t", " ")
+    shifted = [
+        Inline(max(each.start - cut, 0), max(each.end - cut, 0), each.kind, each.value)
+        for each in line.inlines
+    ]
+    inlines = sort_inlines(shifted, text)
+    language = context.language
+    if (
+        inlines
+        and inlines[0].kind == "language"
+        and (inlines[0].start, inlines[0].end) == (0, len(text))
+    ):
+        language, inlines = inlines[0].value, inlines[1:]
+    level = context.level if kind == "heading" else 0
+    return Block(text, kind, level, language, context.note if kind == "note" else "", 0, inlines)
+
+
+def _is_verse(text: str) -> bool:
+    lines = text.split("\n")
+    return len(lines) >= _FEWEST_VERSES and max(map(len, lines)) <= _LONGEST_VERSE
+
+
+def _holds_data(table: Element) -> bool:
+    """Whether a table is one, and not a way to lay out a page."""
+    role = (table.get("role") or "").lower()
+    if role in ("presentation", "table"):
+        return role == "table"
+    widest = 0
+    for each in islice(table.iter(), 1, LOOKED_AT):
+        name = local_name(each)
+        if name in _LAYING_OUT:
+            return False
+        if name == "tr":
+            widest = max(widest, len(each))
+        elif name in ("td", "th") and sum(local_name(inner) in ("p", "div") for inner in each) > 1:
+            return False
+    return widest > 1
+
+
+# -- the walk --------------------------------------------------------------------------------------
+
+
 class _Frame(NamedTuple):
     """An open element: what was so when it began."""
 
     tag: str
-    said: Said
-    context: Context
+    said: ElementTraits
+    context: MarkupContext
     block: bool
     first: int
     start: int
@@ -41,22 +165,22 @@ class _Frame(NamedTuple):
 
 # Most elements inside a paragraph: they change nothing, and must cost nothing.
 _PLAIN_TAGS = frozenset("b i em strong span small big u font cite code tt s abbr".split())
-_PLAIN = _Frame("span", NOTHING, Context(), False, 0, 0, 0, 0)
+_PLAIN = _Frame("span", NOTHING, MarkupContext(), False, 0, 0, 0, 0)
 
 
-class Walk:
+class MarkupWalker:
     """The walk through one tree."""
 
     def __init__(
-        self, resolve: Callable[[str], str], style: Style, skipped: Collection[str]
+        self, resolve: Callable[[str], str], style: CssStyle, skipped: Collection[str]
     ) -> None:
-        self.flow = Flow()
+        self.flow = MarkupFlow()
         self._resolve, self._style, self._skipped = resolve, style, skipped
-        self._line = Line()
-        self._context = Context()
+        self._line = LineBuilder()
+        self._context = MarkupContext()
         self._frames: list[_Frame] = []
         self._names: dict[str, str] = {}
-        self._known: dict[tuple[object, ...], Said] = {}
+        self._known: dict[tuple[object, ...], ElementTraits] = {}
         by_id = any("#" in name for name in (*style.hidden, *style.blocks))
         self._own = ("href", "title", "name") if by_id else ("href", "title", "name", "id")
         self._quotes = 0
@@ -116,13 +240,13 @@ class Walk:
         """What was gathered, as a block."""
         if self._line.is_new():
             return
-        line, self._line = self._line, Line()
+        line, self._line = self._line, LineBuilder()
         text = line.text()
         text = text.strip("\n").rstrip() if self._context.raw else text.rstrip("\n\t ")
         cut = len(line.text()) - len(line.text().lstrip("\n")) if self._context.raw else 0
         index = len(self.flow.blocks)
         if text.strip():
-            self.flow.blocks.append(block_of(text, line, self._context, cut))
+            self.flow.blocks.append(build_block(text, line, self._context, cut))
             self.flow.links += [link._replace(block=index) for link in line.links]
         for key, offset in line.anchors:
             # One at the very end of a paragraph is there for what comes next.
@@ -132,7 +256,12 @@ class Walk:
             self.flow.blocks.append(Block(alt, "image", language=self._context.language))
 
     def _push(
-        self, tag: str, said: Said, before: Context, block: bool, skipped: bool = False
+        self,
+        tag: str,
+        said: ElementTraits,
+        before: MarkupContext,
+        block: bool,
+        skipped: bool = False,
     ) -> None:
         line = self._line
         if tag in self._open:
@@ -148,16 +277,16 @@ class Walk:
             return ""
         name = self._names.get(tag)
         if name is None:
-            name = self._names[tag] = local(element)
+            name = self._names[tag] = local_name(element)
         return name
 
-    def _said(self, tag: str, attributes: Attributes) -> Said:
+    def _said(self, tag: str, attributes: Attributes) -> ElementTraits:
         """What attributes say; but for their own names, most elements say one of a few things."""
         given = attributes.items()
         key = (tag, *((name, value) for name, value in given if name not in self._own))
         said = self._known.get(key)
         if said is None:
-            said = elements.said(tag, attributes, self._style)
+            said = elements.find_traits(tag, attributes, self._style)
             if len(self._known) < _MOST_KNOWN:
                 self._known[key] = said
         name = (attributes.get("name") or "").strip() if tag == "a" else ""
@@ -172,7 +301,7 @@ class Walk:
         else:
             self._line.add(text)
 
-    def _left_out(self, tag: str, said: Said, element: Element) -> bool:
+    def _left_out(self, tag: str, said: ElementTraits, element: Element) -> bool:
         if not tag or tag in self._skipped or tag == "case" and self._in_switch():
             return True
         if any(each in _UNSEEN_LISTS for each in said.types):
@@ -189,12 +318,12 @@ class Walk:
     def _in_switch(self) -> bool:
         return bool(self._frames) and self._frames[-1].tag == "switch"
 
-    def _is_verse(self, tag: str, said: Said) -> bool:
+    def _is_verse(self, tag: str, said: ElementTraits) -> bool:
         return tag == "span" and self._context.poem and any(
             each.startswith(("line", "verse")) or each == "l" for each in said.classes
         )  # fmt: skip
 
-    def _note_page(self, tag: str, said: Said) -> None:
+    def _note_page(self, tag: str, said: ElementTraits) -> None:
         if tag in ("html", "body") and said.language:
             self.flow.language = said.language
         if not self.flow.blocks and said.types:
@@ -202,7 +331,7 @@ class Walk:
 
     # Blocks
 
-    def _block_begins(self, tag: str, said: Said, element: Element) -> None:
+    def _block_begins(self, tag: str, said: ElementTraits, element: Element) -> None:
         context = self._context
         if context.table and tag != "caption" or context.kind == "heading" and tag != "p":
             self._line.space = True
@@ -214,7 +343,7 @@ class Walk:
             return
         else:
             self.flush()
-        self._context = within(tag, said, context, self._key(said), element)
+        self._context = enter_element(tag, said, context, self._key(said), element)
 
     def _block_ends(self, frame: _Frame, element: Element) -> None:
         outer = frame.context
@@ -292,13 +421,13 @@ class Walk:
         sure = "noteref" in frame.said.types or "doc-noteref" in frame.said.types
         back = any(each in frame.said.types for each in ("backlink", "doc-backlink"))
         raised = self._open["sup"] > 0 or any(
-            local(each) in ("sup", "img") for each in islice(element.iter(), 8)
+            local_name(each) in ("sup", "img") for each in islice(element.iter(), 8)
         )
         clues = " ".join((*frame.said.classes, href.rpartition("#")[2], frame.said.id))
         likely = sure or back or is_mark(text, raised=raised, clues=clues)
         target = self._resolve(href) if likely or could_be_mark(text) else ""
         if target:
-            link = Link(frame.start, self._line.length, target, sure, back, likely)
+            link = MarkupLink(frame.start, self._line.length, target, sure, back, likely)
             self._line.links.append(link)
 
     def _quote(self, element: Element) -> bool:
@@ -307,7 +436,7 @@ class Walk:
         return True
 
     def _image(self, element: Element) -> bool:
-        alt = alternative(element)
+        alt = find_alternative_text(element)
         if any(open.tag == "a" and "noteref" in open.said.types for open in self._frames[-3:]):
             return False
         if len(alt) == 1 and (element.tail or "")[:1].isalpha():
@@ -319,7 +448,7 @@ class Walk:
         return False
 
     def _drawing(self, element: Element) -> bool:
-        self._show(drawing(element))
+        self._show(read_drawing(element))
         return False
 
     def _show(self, alt: str) -> None:
@@ -330,7 +459,7 @@ class Walk:
             self.flow.blocks.append(Block(alt, "image", language=self._context.language))
 
     def _formula(self, element: Element) -> bool:
-        words = formula(element)
+        words = read_formula(element)
         self._line.add(f" {words} " if element.get("display") == "block" else words)
         return False
 
@@ -342,23 +471,25 @@ class Walk:
             and len(self.flow.blocks) == frame.first
         )
 
-    def _page_block(self, said: Said, element: Element) -> None:
+    def _page_block(self, said: ElementTraits, element: Element) -> None:
         label = elements.page_label(said, element.attrib, self._line.text())
-        self._line = Line()
+        self._line = LineBuilder()
         self.flow.blocks.append(Block(label, "page"))
 
-    def _page(self, said: Said, element: Element, text: str, frame: _Frame | None = None) -> None:
+    def _page(
+        self, said: ElementTraits, element: Element, text: str, frame: _Frame | None = None
+    ) -> None:
         """The start of a page: inside a block if one is open, else between two."""
         label = elements.page_label(said, element.attrib, text or (element.text or "")[:40])
         outside = not self._frames or self._frames[-1].tag in elements.CONTAINERS
         start = frame.start if frame else self._line.length
         if outside and start == 0 and self._line.length == len(text):
-            self._line = Line()
+            self._line = LineBuilder()
             self.flow.blocks.append(Block(label, "page"))
         else:
             self._line.inlines.append(Inline(start, self._line.length, "page", label))
 
-    def _key(self, said: Said) -> str:
+    def _key(self, said: ElementTraits) -> str:
         return self._resolve(f"#{said.id}") if said.id else ""
 
     def _remember(self, frame: _Frame) -> None:
@@ -395,38 +526,38 @@ def _go_on(element: Element) -> bool:
 _PICTURES = (".jpg", ".jpeg", ".png", ".gif", ".svg", ".webp")
 
 
-def alternative(image: Element) -> str:
+def find_alternative_text(image: Element) -> str:
     """What stands for a picture in words; empty if that says nothing."""
     alt = " ".join((image.get("alt") or "").split())
     names_file = " " not in alt and alt.lower().endswith(_PICTURES)
     return "" if names_file or not any(map(str.isalnum, alt)) else alt
 
 
-def drawing(svg: Element) -> str:
+def read_drawing(svg: Element) -> str:
     """The words of a drawing: its title, what it says of itself, what is written in it."""
     words = [svg.get("aria-label") or ""]
     words += [
         "".join(each.itertext())
         for each in islice(svg.iter(), LOOKED_AT)
-        if local(each) in ("title", "desc", "text")
+        if local_name(each) in ("title", "desc", "text")
     ]
     return " ".join(" ".join(words).split())
 
 
-def formula(math: Element) -> str:
+def read_formula(math: Element) -> str:
     """A formula as its author says it, else sign by sign."""
     said = (math.get("alttext") or "").strip()
     return said or " ".join(
         (each.text or "").strip()
         for each in islice(math.iter(), LOOKED_AT)
-        if local(each) in ("mi", "mn", "mo", "mtext", "ms")
+        if local_name(each) in ("mi", "mn", "mo", "mtext", "ms")
     )
 
 
 def holds_notes(element: Element) -> bool:
     """Whether there are notes in it: they are often hidden until they are asked for."""
     return any(
-        elements.said("", each.attrib, elements.Style()).note
+        elements.find_traits("", each.attrib, elements.CssStyle()).note
         for each in islice(element.iter(), LOOKED_AT)
         if each.attrib
     )

@@ -49,9 +49,9 @@ def read(path: Path, limits: Limits, *, time_limit_s: float = TIME_LIMIT_S) -> D
         time_limit_s: for Calibre.
     """
     refuse_locked(path)
-    program = converter()
+    program = find_converter()
     with tempfile.TemporaryDirectory(prefix="anyrig-book-", ignore_cleanup_errors=True) as folder:
-        made = _converted(program, path, Path(folder), time_limit_s)
+        made = _convert(program, path, Path(folder), time_limit_s)
         if made.stat().st_size > limits.file_bytes:
             raise InvalidInputError(f"{path.name} unpacks to too large a book", hint="Split it.")
         from anyrig.text.formats.epub import read as read_epub
@@ -59,7 +59,7 @@ def read(path: Path, limits: Limits, *, time_limit_s: float = TIME_LIMIT_S) -> D
         return replace(read_epub(made, limits), format="mobi")
 
 
-def converter() -> str:
+def find_converter() -> str:
     """Where Calibre's program is."""
     found = shutil.which("ebook-convert")
     if found:
@@ -110,7 +110,7 @@ def _cut_short(path: Path) -> InvalidInputError:
     )
 
 
-def _converted(program: str, path: Path, folder: Path, time_limit_s: float) -> Path:
+def _convert(program: str, path: Path, folder: Path, time_limit_s: float) -> Path:
     """The EPUB that Calibre makes of a book."""
     source = path.resolve()
     if path.suffix.lower() not in _ENDINGS:  # Calibre goes by the name

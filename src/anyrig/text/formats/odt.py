@@ -16,9 +16,9 @@ from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import Document, Metadata
 from anyrig.text.formats import html
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.office import attribute, part, picture
-from anyrig.text.formats.xml import local
-from anyrig.text.formats.zipped import Zipped, opened
+from anyrig.text.formats.office import read_attribute, read_part, read_picture
+from anyrig.text.formats.xml import local_name
+from anyrig.text.formats.zipped import ZipArchive, open_archive
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -50,32 +50,34 @@ _MOST_SPACES = 100
 
 def read(path: Path, limits: Limits) -> Document:
     """An odt as a document."""
-    with opened(path, limits) as archive:
+    with open_archive(path, limits) as archive:
         _refuse_locked(archive, limits)
-        root = part(archive, "content.xml", limits)
+        root = read_part(archive, "content.xml", limits)
         if root is None:
             raise InvalidInputError(
                 f"{path.name} has no text part", hint="Open it in LibreOffice and save it again."
             )
-        styles = _Styles(root, part(archive, "styles.xml", limits))
-        about = _about(part(archive, "meta.xml", limits), styles.language)
-        cover = picture(archive, "Thumbnails/thumbnail.png")
-    return replace(html.document(_Page(styles).build(root), path.name, "odt", about), cover=cover)
+        styles = _OdtStyles(root, read_part(archive, "styles.xml", limits))
+        about = _about(read_part(archive, "meta.xml", limits), styles.language)
+        cover = read_picture(archive, "Thumbnails/thumbnail.png")
+    return replace(
+        html.build_document(_OdtPage(styles).build(root), path.name, "odt", about), cover=cover
+    )
 
 
-def _refuse_locked(archive: Zipped, limits: Limits) -> None:
-    manifest = part(archive, "META-INF/manifest.xml", limits)
+def _refuse_locked(archive: ZipArchive, limits: Limits) -> None:
+    manifest = read_part(archive, "META-INF/manifest.xml", limits)
     if manifest is None:
         return
     for each in manifest.iter():
-        if local(each) in ("encryption-data", "encrypteddata", "keyinfo"):
+        if local_name(each) in ("encryption-data", "encrypteddata", "keyinfo"):
             raise ProtectedFileError(
                 f"{archive.name} is encrypted with a password",
                 hint="Open it in LibreOffice, and save it again without a password.",
             )
 
 
-class _Styles:
+class _OdtStyles:
     """What styles are called and based on, and the languages they set."""
 
     def __init__(self, *roots: Element | None) -> None:
@@ -85,16 +87,16 @@ class _Styles:
         self.language = ""
         for root in roots:
             for element in root.iter() if root is not None else ():
-                if local(element) == "style":
+                if local_name(element) == "style":
                     self._keep(element)
-                elif local(element) == "default-style" and not self.language:
+                elif local_name(element) == "default-style" and not self.language:
                     self.language = _language(element)
 
     def _keep(self, element: Element) -> None:
-        name = attribute(element, "name")
-        self._parents.setdefault(name, attribute(element, "parent-style-name"))
+        name = read_attribute(element, "name")
+        self._parents.setdefault(name, read_attribute(element, "parent-style-name"))
         self._languages.setdefault(name, _language(element))
-        level = attribute(element, "default-outline-level")
+        level = read_attribute(element, "default-outline-level")
         if level.isdecimal():
             self._levels.setdefault(name, int(level))
 
@@ -119,10 +121,10 @@ class _Styles:
         return ""
 
 
-class _Page:
+class _OdtPage:
     """The tree of a file, on its way to HTML."""
 
-    def __init__(self, styles: _Styles) -> None:
+    def __init__(self, styles: _OdtStyles) -> None:
         self._styles = styles
         self._moved: list[tuple[Element, Element]] = []
         """What hangs in a paragraph and stands after it: notes and text boxes, with their tail."""
@@ -135,7 +137,7 @@ class _Page:
     def build(self, root: Element) -> Element:
         body = etree.Element("body")
         for element in root.iter():
-            if local(element) == "text" and _name_above(element) == "body":
+            if local_name(element) == "text" and _name_above(element) == "body":
                 body.append(element)
         for element in list(body.iterdescendants()):
             self._rename(element)
@@ -151,10 +153,10 @@ class _Page:
     def _rename(self, element: Element) -> None:
         name = self._names.get(element.tag)
         if name is None:
-            name = self._names[element.tag] = local(element)
+            name = self._names[element.tag] = local_name(element)
         if not name or element.tag == "aside":  # of a note, which came before it
             return
-        style = attribute(element, "style-name") if element.attrib else ""
+        style = read_attribute(element, "style-name") if element.attrib else ""
         if style not in self._languages:
             self._languages[style] = self._styles.language_of(style)
         language = self._languages[style]
@@ -167,7 +169,7 @@ class _Page:
         elif name == "frame":
             self._rename_frame(element)
         elif name in ("s", "tab"):
-            count = attribute(element, "c")
+            count = read_attribute(element, "c")
             spaces = min(int(count), _MOST_SPACES) if count.isdecimal() else 1
             _become(element, "span")
             element.text = " " * spaces
@@ -180,7 +182,7 @@ class _Page:
 
     def _rename_paragraph(self, element: Element, name: str, style: str) -> None:
         if name == "h":
-            level = attribute(element, "outline-level")
+            level = read_attribute(element, "outline-level")
             deep = int(level) if level.isdecimal() and len(level) < 3 else 1
             _become(element, _HEADINGS[min(max(deep, 1), len(_HEADINGS)) - 1])
             return
@@ -200,11 +202,11 @@ class _Page:
 
     def _rename_note(self, element: Element) -> None:
         self._num_notes += 1
-        identifier = attribute(element, "id") or f"note-{self._num_notes}"
-        is_endnote = attribute(element, "note-class") == "endnote"
+        identifier = read_attribute(element, "id") or f"note-{self._num_notes}"
+        is_endnote = read_attribute(element, "note-class") == "endnote"
         _become(element, "a", href=f"#{identifier}", role="doc-noteref")
         for child in list(element):
-            if local(child) == "note-body":
+            if local_name(child) == "note-body":
                 _become(child, "aside", role="doc-footnote", id=identifier)
                 if is_endnote:
                     child.tail = None
@@ -215,8 +217,8 @@ class _Page:
             element.text = "*"
 
     def _rename_table(self, element: Element) -> None:
-        rows = [each for each in element.iter() if local(each) == "table-row"]
-        cells = [each for row in rows for each in row if local(each) == "table-cell"]
+        rows = [each for each in element.iter() if local_name(each) == "table-row"]
+        cells = [each for row in rows for each in row if local_name(each) == "table-cell"]
         # One of a single cell is a frame around text.
         if len(cells) == 1:
             _become(element, "div")
@@ -226,7 +228,7 @@ class _Page:
     def _rename_frame(self, element: Element) -> None:
         said: dict[str, None] = {}
         for child in list(element):
-            name = local(child)
+            name = local_name(child)
             if name in ("title", "desc"):
                 said[" ".join("".join(map(str, child.itertext())).split())] = None
             elif name == "text-box":
@@ -254,13 +256,13 @@ def _become(element: Element, tag: str, **attributes: str) -> None:
 
 def _name_above(element: Element) -> str:
     above = element.getparent()
-    return "" if above is None else local(above)
+    return "" if above is None else local_name(above)
 
 
 def _language(element: Element) -> str:
     for each in element:
-        if local(each) == "text-properties":
-            language, country = attribute(each, "language"), attribute(each, "country")
+        if local_name(each) == "text-properties":
+            language, country = read_attribute(each, "language"), read_attribute(each, "country")
             if language and language != "none":
                 return f"{language}-{country}" if country not in ("", "none") else language
     return ""
@@ -271,7 +273,7 @@ def _about(root: Element | None, language: str) -> Metadata:
     for each in root.iter() if root is not None else ():
         text = " ".join((each.text or "").split())
         if text:
-            said.setdefault(local(each), []).append(text)
+            said.setdefault(local_name(each), []).append(text)
 
     def first(*names: str) -> str:
         return next((said[name][0] for name in names if name in said), "")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from anyrig.text.document import Metadata, Picture
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.xml import local, parse
-from anyrig.text.formats.zipped import Zipped
+from anyrig.text.formats.xml import local_name, parse
+from anyrig.text.formats.zipped import ZipArchive
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 
-def part(archive: Zipped, name: str, limits: Limits) -> Element | None:
+def read_part(archive: ZipArchive, name: str, limits: Limits) -> Element | None:
     """The tree of a part, None where there is none."""
     member = archive.find(name) if name else None
     if member is None:
@@ -26,7 +26,7 @@ def part(archive: Zipped, name: str, limits: Limits) -> Element | None:
     return parse(data, name=f"{member} in {archive.name}", limits=limits)
 
 
-def attribute(element: Element, name: str) -> str:
+def read_attribute(element: Element, name: str) -> str:
     """An attribute by its name without a namespace, as strict and usual files differ in those."""
     for key, value in element.attrib.items():
         if str(key).rpartition("}")[2] == name:
@@ -34,7 +34,7 @@ def attribute(element: Element, name: str) -> str:
     return ""
 
 
-def picture(archive: Zipped, name: str) -> Picture | None:
+def read_picture(archive: ZipArchive, name: str) -> Picture | None:
     """A picture of the archive, if it is of a kind that players show."""
     member = archive.find(name)
     if member is None or archive.size(member) > 20_000_000:
@@ -45,25 +45,25 @@ def picture(archive: Zipped, name: str) -> Picture | None:
     return Picture(data, "image/png") if data.startswith(b"\x89PNG") else None
 
 
-def list_targets(archive: Zipped, of: str, limits: Limits) -> dict[str, str]:
+def list_targets(archive: ZipArchive, of: str, limits: Limits) -> dict[str, str]:
     """The parts that another one names, by the ids of the relations."""
     return {
-        attribute(each, "Id"): _resolve(of, attribute(each, "Target"))
+        read_attribute(each, "Id"): _resolve(of, read_attribute(each, "Target"))
         for each in _relations(archive, of, limits)
     }
 
 
-def find_target(archive: Zipped, of: str, kind: str, limits: Limits) -> str:
+def find_target(archive: ZipArchive, of: str, kind: str, limits: Limits) -> str:
     """The part that stands in a relation to another one, by the file's own table or by custom."""
     for each in _relations(archive, of, limits):
-        if attribute(each, "Type").rpartition("/")[2] == kind:
-            return _resolve(of, attribute(each, "Target"))
+        if read_attribute(each, "Type").rpartition("/")[2] == kind:
+            return _resolve(of, read_attribute(each, "Target"))
     return posixpath.join(posixpath.dirname(of), f"{kind}.xml") if of else ""
 
 
-def _relations(archive: Zipped, of: str, limits: Limits) -> Iterable[Element]:
+def _relations(archive: ZipArchive, of: str, limits: Limits) -> Iterable[Element]:
     folder, base = posixpath.split(of)
-    root = part(archive, posixpath.join(folder, "_rels", f"{base}.rels"), limits)
+    root = read_part(archive, posixpath.join(folder, "_rels", f"{base}.rels"), limits)
     return () if root is None else root
 
 
@@ -73,13 +73,13 @@ def _resolve(of: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(of), target))
 
 
-def read_metadata(archive: Zipped, limits: Limits) -> tuple[Metadata, Picture | None]:
+def read_metadata(archive: ZipArchive, limits: Limits) -> tuple[Metadata, Picture | None]:
     """What an Office file says of itself, and its preview."""
     core = find_target(archive, "", "core-properties", limits) or "docProps/core.xml"
-    root = part(archive, core, limits)
+    root = read_part(archive, core, limits)
     said: dict[str, str] = {}
     for each in root if root is not None else ():
-        said.setdefault(local(each), " ".join((each.text or "").split()))
+        said.setdefault(local_name(each), " ".join((each.text or "").split()))
     authors = tuple(name.strip() for name in said.get("creator", "").split(";") if name.strip())
     subjects = said.get("keywords", "") or said.get("subject", "")
     metadata = Metadata(
@@ -91,4 +91,4 @@ def read_metadata(archive: Zipped, limits: Limits) -> tuple[Metadata, Picture | 
         subjects=tuple(word.strip() for word in subjects.split(",") if word.strip()),
     )
     shown = find_target(archive, "", "thumbnail", limits)
-    return metadata, picture(archive, shown) if shown else None
+    return metadata, read_picture(archive, shown) if shown else None

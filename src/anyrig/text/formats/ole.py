@@ -17,7 +17,7 @@ _OLD = (
 _LOCKED = ("EncryptedPackage", "DRMEncryptedDataSpace")
 
 
-def format_of(path: Path) -> str:
+def detect_format(path: Path) -> str:
     """`msg` or `xls`; `InvalidInputError` that names what it is for all others."""
     import olefile
 

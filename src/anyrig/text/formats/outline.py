@@ -14,14 +14,16 @@ from itertools import pairwise
 
 from anyrig.text.document import Block, Chapter, Role
 from anyrig.text.formats import divisions
-from anyrig.text.formats.divisions import Entry
-from anyrig.text.formats.titles import Label, label
+from anyrig.text.formats.divisions import DivisionEntry
+from anyrig.text.formats.titles import HeadingLabel, parse_label
 
 _DEPTH = 3
 _SLIGHT = 300  # characters: no more than this stands on a title page
 
 
-def chapters(blocks: Sequence[Block], roles: Mapping[int, Role] | None = None) -> list[Chapter]:
+def cut_at_headings(
+    blocks: Sequence[Block], roles: Mapping[int, Role] | None = None
+) -> list[Chapter]:
     """The chapters that the headings make.
 
     Args:
@@ -56,12 +58,14 @@ def _searched(blocks: Sequence[Block], roles: Mapping[int, Role]) -> list[Chapte
         if role is not None:
             made.append(_chapter(part, {}, role))
         else:
-            made += divisions.chapters([Entry(block, label=_label(block)) for block in part])
+            made += divisions.cut_divisions(
+                [DivisionEntry(block, label=_label(block)) for block in part]
+            )
     return made
 
 
-def _label(block: Block) -> Label | None:
-    return label(block.text) if block.kind == "paragraph" and len(block.text) < 120 else None
+def _label(block: Block) -> HeadingLabel | None:
+    return parse_label(block.text) if block.kind == "paragraph" and len(block.text) < 120 else None
 
 
 def _opens(block: Block) -> bool:
@@ -78,7 +82,7 @@ def _chapter(part: Sequence[Block], depth: Mapping[int, int], role: Role | None)
     return Chapter(head.text, tuple(part), depth.get(head.level, 1))
 
 
-def title_in(chapters: Sequence[Chapter]) -> int | None:
+def find_title(chapters: Sequence[Chapter]) -> int | None:
     """The place of the chapter whose heading is the title of it all: the first, alone on top."""
     told = [at for at, chapter in enumerate(chapters) if chapter.role in ("body", "title")]
     if not told or not any(_opens(block) for block in chapters[told[0]].blocks):
@@ -90,7 +94,7 @@ def title_in(chapters: Sequence[Chapter]) -> int | None:
     return told[0]
 
 
-def without_title(chapters: Sequence[Chapter], at: int) -> list[Chapter]:
+def remove_title(chapters: Sequence[Chapter], at: int) -> list[Chapter]:
     """A title that has no text of its own is the beginning of the first chapter under it."""
     if chapters[at].role != "title" or [one.role for one in chapters[at + 1 : at + 2]] != ["body"]:
         return list(chapters)

@@ -25,7 +25,7 @@ _WIDE = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _CELLS = re.compile(r"\s*\t\s*|\s{3,}")
 
 
-class Shape(NamedTuple):
+class TextShape(NamedTuple):
     """How the whole text is set."""
 
     width: int
@@ -35,7 +35,7 @@ class Shape(NamedTuple):
     """Blank lines part paragraphs."""
 
 
-class Piece(NamedTuple):
+class LineGroup(NamedTuple):
     """Some lines that belong together."""
 
     lines: tuple[str, ...]
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
     """Blank lines before it."""
 
 
-def groups(lines: Sequence[str]) -> Iterator[Piece]:
+def group_lines(lines: Sequence[str]) -> Iterator[LineGroup]:
     """The runs of lines between blank ones."""
     run: list[str] = []
     gap = blank = 0
@@ -56,18 +56,18 @@ def groups(lines: Sequence[str]) -> Iterator[Piece]:
             blank = 0
             continue
         if run:
-            yield Piece(tuple(run), gap=gap)
+            yield LineGroup(tuple(run), gap=gap)
             run = []
         blank += 1
     if run:
-        yield Piece(tuple(run), gap=gap)
+        yield LineGroup(tuple(run), gap=gap)
 
 
-def shape(runs: Sequence[Piece]) -> Shape:
+def find_shape(runs: Sequence[LineGroup]) -> TextShape:
     """How a text is set, from all its runs of lines."""
     pairs = [pair for run in runs for pair in pairwise(_widths(run.lines))]
     if not pairs:
-        return Shape(width=0, wrapped=False, spaced=True)
+        return TextShape(width=0, wrapped=False, spaced=True)
     lengths = sorted(first.length for first, _ in pairs)
     width = lengths[int(0.98 * (len(lengths) - 1))]
     full = sum(first.length + 1 + second.word > width - 10 for first, second in pairs)
@@ -75,14 +75,14 @@ def shape(runs: Sequence[Piece]) -> Shape:
     following = [line for run in runs for line in run.lines[1:]]
     verse = len(following) >= 5 and _capitals(following) >= 0.85
     num_lines = sum(len(run.lines) for run in runs)
-    return Shape(
+    return TextShape(
         width=width,
         wrapped=30 <= width <= _WIDEST_WRAP and full >= len(pairs) / 2 and not verse,
         spaced=num_lines <= 25 * len(runs),
     )
 
 
-def split(run: Piece, form: Shape) -> Iterator[Piece]:
+def split_group(run: LineGroup, form: TextShape) -> Iterator[LineGroup]:
     """The paragraphs, stanzas, tables and rules in one run of lines."""
     lines = run.lines
     gap = run.gap
@@ -90,7 +90,7 @@ def split(run: Piece, form: Shape) -> Iterator[Piece]:
     for at, line in enumerate(lines):
         if is_rule(line):
             yield from _sorted(lines[start:at], gap if not start else 0, form)
-            yield Piece((line,), "rule", gap if not at else 0)
+            yield LineGroup((line,), "rule", gap if not at else 0)
             start = at + 1
     yield from _sorted(lines[start:], 0 if start else gap, form)
 
@@ -113,7 +113,7 @@ def is_rule(line: str) -> bool:
     }
 
 
-def joined(lines: Sequence[str], words: frozenset[str] = frozenset()) -> str:
+def join_text_lines(lines: Sequence[str], words: frozenset[str] = frozenset()) -> str:
     """Hard-wrapped lines as one paragraph.
 
     Args:
@@ -134,14 +134,14 @@ def joined(lines: Sequence[str], words: frozenset[str] = frozenset()) -> str:
     return "".join(parts)
 
 
-def vocabulary(text: str) -> frozenset[str]:
+def build_vocabulary(text: str) -> frozenset[str]:
     """The words of a text, needed only where lines end with a hyphen."""
     if not re.search(r"[^\W\d_]-[ \t]*\n", text):
         return frozenset()
     return frozenset(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", text.lower()))
 
 
-def cells(line: str) -> str:
+def split_cells(line: str) -> str:
     """A table's row with one tab between cells."""
     return "\t".join(" ".join(cell.split()) for cell in _CELLS.split(line.strip()))
 
@@ -174,31 +174,31 @@ def _glue(before: str, after: str) -> str:
     return "" if _WIDE.match(before[-1:]) and _WIDE.match(after) else " "
 
 
-def _sorted(lines: tuple[str, ...], gap: int, form: Shape) -> Iterator[Piece]:
+def _sorted(lines: tuple[str, ...], gap: int, form: TextShape) -> Iterator[LineGroup]:
     """Lines without a rule among them, by what they are."""
     if not lines:
         return
     if _is_table(lines):
-        yield Piece(lines, "table", gap)
+        yield LineGroup(lines, "table", gap)
     elif len(lines) == 1:
-        yield Piece(lines, "paragraph", gap)
+        yield LineGroup(lines, "paragraph", gap)
     elif _is_ragged(lines):
         yield from _gapped(_paragraphs(lines, form), gap)
     elif form.wrapped:
         if _is_verse(lines, form.width):
-            yield Piece(lines, "poem", gap)
+            yield LineGroup(lines, "poem", gap)
         else:
             yield from _gapped(_paragraphs(lines, form), gap)
     elif _is_loose_verse(lines):
-        yield Piece(lines, "poem", gap)
+        yield LineGroup(lines, "poem", gap)
     else:
         yield from _gapped([(line,) for line in lines], gap)
 
 
-def _gapped(parts: Sequence[tuple[str, ...]], gap: int) -> Iterator[Piece]:
+def _gapped(parts: Sequence[tuple[str, ...]], gap: int) -> Iterator[LineGroup]:
     for at, part in enumerate(parts):
         quoted = len(part) > 1 and min(map(_indent, part)) >= 4
-        yield Piece(part, "quote" if quoted else "paragraph", 0 if at else gap)
+        yield LineGroup(part, "quote" if quoted else "paragraph", 0 if at else gap)
 
 
 def _is_table(lines: Sequence[str]) -> bool:
@@ -245,7 +245,7 @@ def _capitals(lines: Sequence[str]) -> float:
     return sum(first.isupper() for first in firsts) / len(firsts)
 
 
-def _paragraphs(lines: tuple[str, ...], form: Shape) -> list[tuple[str, ...]]:
+def _paragraphs(lines: tuple[str, ...], form: TextShape) -> list[tuple[str, ...]]:
     """Wrapped lines cut where a first line is indented or, with no blank lines, a last is short."""
     indents = [_indent(line) for line in lines]
     base = min(indents)
@@ -259,7 +259,7 @@ def _paragraphs(lines: tuple[str, ...], form: Shape) -> list[tuple[str, ...]]:
     return [lines[start:end] for start, end in pairwise([*starts, len(lines)])]
 
 
-def _ends(line: str, after: str, form: Shape) -> bool:
+def _ends(line: str, after: str, form: TextShape) -> bool:
     """Whether a paragraph ends with this line: the next word would have fitted."""
     first, second = _widths((line, after))
     return first.length + 1 + second.word < 0.85 * form.width and bool(_LAST.search(line[-20:]))

@@ -28,7 +28,7 @@ from anyrig.text.formats.pdf_characters import PdfPage, TooManyCharacters, read_
 from anyrig.text.formats.pdf_headings import OutlineEntry
 from anyrig.text.formats.pdf_layout import build_chapters, build_pages
 from anyrig.text.formats.picture import read_first
-from anyrig.text.garbage import fault
+from anyrig.text.garbage import find_fault
 from anyrig.text.labels import format_pages
 
 OnPage = Callable[[int, int], None]
@@ -315,7 +315,7 @@ def _find_reason(contents: _Contents, number: int, text: str) -> str:
         if drawn in ("picture", "text"):
             return _NO_LAYER
         return "drawn without a text layer" if drawn or page.num_characters else ""
-    if reason := fault(text, page.num_unknown):
+    if reason := find_fault(text, page.num_unknown):
         return reason
     return "a picture with little text on it" if drawn == "picture" else ""
 

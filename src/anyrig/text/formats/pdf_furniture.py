@@ -3,6 +3,7 @@
 A line at the top or the foot is furniture when it comes again on other pages at the same height,
 or when it is a number that counts as the pages do. What merely happens to stand at the top of a
 page is text: it does not come again, or it follows on without the space that a head has.
+Footnotes are small type at the foot that begins with a mark from the text above.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from anyrig.text.formats.pdf_characters import PdfPage, TextRun
-from anyrig.text.formats.pdf_lines import rows_of
-from anyrig.text.formats.titles import label
+from anyrig.text.formats.pdf_lines import PdfLine, group_rows
+from anyrig.text.formats.titles import parse_label
 from anyrig.text.roman_numerals import roman_value
 
 _ZONE = 0.16  # of the height, at the top and at the foot
@@ -33,7 +34,7 @@ _DATE = re.compile(r"\d+[/.:-]\d+[/.:-]\d+")
 
 
 @dataclass(frozen=True)
-class Edge:
+class EdgeRow:
     """A row near the top or the foot of a page."""
 
     page: int
@@ -54,20 +55,20 @@ class Edge:
         return len(self.bare) < len(" ".join(self.text.casefold().split()))
 
 
-def furniture(pages: Sequence[PdfPage]) -> dict[int, list[TextRun]]:
+def find_furniture(pages: Sequence[PdfPage]) -> dict[int, list[TextRun]]:
     """What is furniture, by the page's number: what stands aside, and heads, feet, numbers."""
     found: dict[int, list[TextRun]] = {page.number: [] for page in pages}
     for page in pages:
         found[page.number] += [run for run in page.runs if run.aside]
-    leading = _leading(pages)
-    body = body_size(pages)
-    edges = _without_page_numbers([edge for page in pages for edge in _edges(page, leading)])
-    for edge in _repeated(edges, len(pages), body) | _counted(edges, pages):
+    leading = _find_leading(pages)
+    body = find_body_size(pages)
+    edges = _remove_page_numbers([edge for page in pages for edge in _find_edges(page, leading)])
+    for edge in _find_repeated(edges, len(pages), body) | _find_counted(edges, pages):
         found[edge.page] += edge.runs
     return found
 
 
-def body_size(pages: Sequence[PdfPage]) -> float:
+def find_body_size(pages: Sequence[PdfPage]) -> float:
     """The size that most letters have."""
     sizes: Counter[float] = Counter()
     for page in pages:
@@ -77,20 +78,20 @@ def body_size(pages: Sequence[PdfPage]) -> float:
     return sizes.most_common(1)[0][0] if sizes else 10.0
 
 
-def _leading(pages: Sequence[PdfPage]) -> float:
+def _find_leading(pages: Sequence[PdfPage]) -> float:
     """From one base line to the next, as it mostly is."""
     steps: Counter[float] = Counter()
     for page in pages[:400]:
-        rows = rows_of(run for run in page.runs if not run.aside)
+        rows = group_rows(run for run in page.runs if not run.aside)
         for above, below in zip(rows, rows[1:], strict=False):
             if abs(above[0].size - below[0].size) < 0.5:
                 steps[round((above[0].base - below[0].base) * 2) / 2] += 1
     return steps.most_common(1)[0][0] if steps else 14.0
 
 
-def _edges(page: PdfPage, leading: float) -> list[Edge]:
-    rows = rows_of(run for run in page.runs if not run.aside)
-    made: list[Edge] = []
+def _find_edges(page: PdfPage, leading: float) -> list[EdgeRow]:
+    rows = group_rows(run for run in page.runs if not run.aside)
+    made: list[EdgeRow] = []
     for top, ordered in ((True, rows), (False, rows[::-1])):
         limit = page.height * (1 - _ZONE) if top else page.height * _ZONE
         for depth, row in enumerate(ordered[:_DEEP]):
@@ -100,7 +101,7 @@ def _edges(page: PdfPage, leading: float) -> list[Edge]:
             inner = ordered[depth + 1][0].base if depth + 1 < len(ordered) else None
             apart = inner is None or abs(base - inner) > 1.3 * leading
             made.append(
-                Edge(
+                EdgeRow(
                     page.number, top, depth, base, max(run.size for run in row), apart,
                     " ".join(run.text for run in row), tuple(row),
                 )
@@ -108,13 +109,13 @@ def _edges(page: PdfPage, leading: float) -> list[Edge]:
     return made
 
 
-def _without_page_numbers(edges: list[Edge]) -> list[Edge]:
+def _remove_page_numbers(edges: list[EdgeRow]) -> list[EdgeRow]:
     """Rows with their text less the number that goes up as the pages do."""
     offsets: dict[int, set[int]] = defaultdict(set)
     for edge in edges:
         for _, number in _list_numbers(edge.text):
             offsets[number - edge.page].add(edge.page)
-    usual = {offset for offset, pages in offsets.items() if len(pages) >= 2 and _near(pages)}
+    usual = {offset for offset, pages in offsets.items() if len(pages) >= 2 and _are_near(pages)}
     made = []
     for edge in edges:
         words = edge.text.split()
@@ -123,7 +124,7 @@ def _without_page_numbers(edges: list[Edge]) -> list[Edge]:
             ends = min(numbered), max(numbered)
             del words[ends[0] if ends[0] == 0 else ends[1]]
         bare = " ".join(words)
-        if label(edge.text) is not None and label(bare) is None:
+        if parse_label(edge.text) is not None and parse_label(bare) is None:
             bare = edge.text  # the number is the chapter's
         made.append(replace(edge, bare=bare.casefold()))
     return made
@@ -143,24 +144,24 @@ def _list_numbers(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def _repeated(edges: list[Edge], num_pages: int, body: float) -> set[Edge]:
+def _find_repeated(edges: list[EdgeRow], num_pages: int, body: float) -> set[EdgeRow]:
     """Rows that come again at the same height, and what else stands in the place of a head."""
-    groups: dict[tuple[bool, str], list[Edge]] = defaultdict(list)
+    groups: dict[tuple[bool, str], list[EdgeRow]] = defaultdict(list)
     for edge in edges:
         if any(letter.isalpha() for letter in edge.bare):
             groups[edge.top, edge.bare].append(edge)
-    found: set[Edge] = set()
+    found: set[EdgeRow] = set()
     for group in groups.values():
-        for level in _levels(group):
+        for level in _group_by_height(group):
             if _comes_again(level, num_pages, body):
                 found |= set(level)
-    found |= _same_slot(edges, found, body)
-    return _from_the_edge(found, edges)
+    found |= _find_in_same_slot(edges, found, body)
+    return _keep_outermost(found, edges)
 
 
-def _levels(group: list[Edge]) -> list[list[Edge]]:
+def _group_by_height(group: list[EdgeRow]) -> list[list[EdgeRow]]:
     """The group's rows by height: a head keeps its place."""
-    levels: list[list[Edge]] = []
+    levels: list[list[EdgeRow]] = []
     for edge in sorted(group, key=lambda edge: edge.base):
         if levels and edge.base - levels[-1][-1].base <= 2.5:
             levels[-1].append(edge)
@@ -169,11 +170,11 @@ def _levels(group: list[Edge]) -> list[list[Edge]]:
     return levels
 
 
-def _comes_again(level: list[Edge], num_pages: int, body: float) -> bool:
+def _comes_again(level: list[EdgeRow], num_pages: int, body: float) -> bool:
     pages = {edge.page for edge in level}
     if len(pages) < 2 or max(len(edge.text) for edge in level) > 160:
         return False
-    if num_pages > 4 and not _near(pages):
+    if num_pages > 4 and not _are_near(pages):
         return False  # a heading that the book has again, far away
     large = level[0].size > 1.2 * body
     if large and 2 * len(pages) < num_pages:
@@ -187,7 +188,7 @@ def _comes_again(level: list[Edge], num_pages: int, body: float) -> bool:
     return other or numbered
 
 
-def _heads_every_page(level: list[Edge], pages: set[int]) -> bool:
+def _heads_every_page(level: list[EdgeRow], pages: set[int]) -> bool:
     """A head right above the text: the outermost row of nearly all pages, and always the same."""
     return (
         len(pages) > 2
@@ -196,23 +197,23 @@ def _heads_every_page(level: list[Edge], pages: set[int]) -> bool:
     )
 
 
-def _near(pages: set[int]) -> bool:
+def _are_near(pages: set[int]) -> bool:
     ordered = sorted(pages)
     return any(later - sooner <= 2 for sooner, later in zip(ordered, ordered[1:], strict=False))
 
 
-def _same_slot(edges: list[Edge], found: set[Edge], body: float) -> set[Edge]:
+def _find_in_same_slot(edges: list[EdgeRow], found: set[EdgeRow], body: float) -> set[EdgeRow]:
     """Heads that are printed once only: alone in the place that heads have on other pages."""
     slots = Counter((edge.top, round(edge.base), round(edge.size)) for edge in found)
-    single: dict[tuple[bool, int, int], set[Edge]] = defaultdict(set)
+    single: dict[tuple[bool, int, int], set[EdgeRow]] = defaultdict(set)
     for edge in edges:
         if edge in found or edge.depth or not edge.apart or edge.size > 1.15 * body:
             continue
-        if label(edge.text) is not None and not edge.has_page_number:
+        if parse_label(edge.text) is not None and not edge.has_page_number:
             continue  # a chapter's own heading
         if len(edge.text) < 120:
             single[edge.top, round(edge.base), round(edge.size)].add(edge)
-    made: set[Edge] = set()
+    made: set[EdgeRow] = set()
     for (top, base, size), alone in single.items():
         near = sum(slots[top, base + step, size] for step in (-1, 0, 1))
         if near >= max(3, len(alone)):  # else they are the titles of slides
@@ -220,11 +221,13 @@ def _same_slot(edges: list[Edge], found: set[Edge], body: float) -> set[Edge]:
     return made
 
 
-def _from_the_edge(found: set[Edge], edges: list[Edge]) -> set[Edge]:
+def _keep_outermost(found: set[EdgeRow], edges: list[EdgeRow]) -> set[EdgeRow]:
     """Without rows that have text of the page outside of them."""
     taken = {(edge.page, edge.top, edge.depth) for edge in found}
     outer = {
-        (edge.page, edge.top, edge.depth): edge for edge in edges if _number(edge.text) is not None
+        (edge.page, edge.top, edge.depth): edge
+        for edge in edges
+        if _parse_page_number(edge.text) is not None
     }
     return {
         edge
@@ -236,13 +239,13 @@ def _from_the_edge(found: set[Edge], edges: list[Edge]) -> set[Edge]:
     }
 
 
-def _counted(edges: list[Edge], pages: Sequence[PdfPage]) -> set[Edge]:
+def _find_counted(edges: list[EdgeRow], pages: Sequence[PdfPage]) -> set[EdgeRow]:
     """Numbers at the edge that go up as the pages do."""
     labels = {page.number: page.label for page in pages}
-    by_offset: dict[tuple[bool, bool, int], list[Edge]] = defaultdict(list)
-    found: set[Edge] = set()
+    by_offset: dict[tuple[bool, bool, int], list[EdgeRow]] = defaultdict(list)
+    found: set[EdgeRow] = set()
     for edge in edges:
-        number = _number(edge.text)
+        number = _parse_page_number(edge.text)
         if number is None:
             continue
         value, roman = number
@@ -260,7 +263,7 @@ def _counted(edges: list[Edge], pages: Sequence[PdfPage]) -> set[Edge]:
     return found
 
 
-def _number(text: str) -> tuple[int, bool] | None:
+def _parse_page_number(text: str) -> tuple[int, bool] | None:
     """The number that a row is, and whether it is a Roman one."""
     match = _DRESSED.fullmatch(text.strip())
     if match is None or _DATE.search(text):
@@ -270,3 +273,87 @@ def _number(text: str) -> tuple[int, bool] | None:
         return int(said), False
     value = roman_value(said)
     return (value, True) if value else None
+
+
+# -- footnotes -------------------------------------------------------------------------------------
+
+_MARK = re.compile(r"(?P<mark>\d{1,3}|[*\u2020\u2021\u00a7\u00b6#]{1,4}|[a-z])(?=[\s.)\]:]|\D)")
+_RAISED_MARK = re.compile(r"\d{1,3}|[*\u2020\u2021\u00a7\u00b6#]{1,4}|[a-z]")
+_SMALLER = 0.93
+
+
+@dataclass(frozen=True)
+class Footnote:
+    """A footnote, or the part of one that stands on this page."""
+
+    mark: str
+    """Empty when it goes on from the page before."""
+    lines: tuple[PdfLine, ...]
+
+
+def is_note_mark(text: str) -> bool:
+    """Whether raised text can be a reference to a note."""
+    return _RAISED_MARK.fullmatch(text.strip("[]() ,")) is not None
+
+
+def cut_notes(
+    lines: list[PdfLine], body: float, *, goes_on: bool
+) -> tuple[list[PdfLine], list[Footnote]]:
+    """A page's lines without its notes, and the notes.
+
+    Args:
+        lines: of one page, in reading order.
+        body: the size of the document's text.
+        goes_on: whether the page before ended inside a note.
+    """
+    marks = {
+        line.text[start:end].strip("[]() ")
+        for line in lines
+        for start, end in line.raised
+        if start > 0 and is_note_mark(line.text[start:end])
+    }
+    found: set[int] = set()
+    notes: list[Footnote] = []
+    for region in dict.fromkeys(line.region for line in lines):
+        column = [line for line in lines if line.region == region]
+        foot = _find_foot(column, body)
+        made = _split_notes(foot, marks, goes_on=goes_on)
+        if made:
+            notes += made
+            found |= {id(line) for line in foot}
+    return [line for line in lines if id(line) not in found], notes
+
+
+def _find_foot(column: list[PdfLine], body: float) -> list[PdfLine]:
+    """The small type that a column ends with."""
+    foot: list[PdfLine] = []
+    for line in reversed(column):
+        if line.size > _SMALLER * body:
+            break
+        foot.insert(0, line)
+    return foot
+
+
+def _split_notes(foot: list[PdfLine], marks: set[str], *, goes_on: bool) -> list[Footnote]:
+    """The notes in a foot; none if nothing in it answers to a mark of the page."""
+    starts = [_find_mark(line, marks) for line in foot]
+    if not any(starts):
+        return []
+    if not starts[0] and not goes_on:
+        # Small type before the first mark, such as a caption: not this page's note.
+        return []
+    notes: list[Footnote] = []
+    for line, mark in zip(foot, starts, strict=True):
+        if mark or not notes:
+            notes.append(Footnote(mark, (line,)))
+        else:
+            notes[-1] = Footnote(notes[-1].mark, (*notes[-1].lines, line))
+    return notes
+
+
+def _find_mark(line: PdfLine, marks: set[str]) -> str:
+    """The mark that a line begins with, if it is one that the page's text has."""
+    match = _MARK.match(line.text)
+    if match is None or match["mark"] not in marks:
+        return ""
+    return match["mark"]

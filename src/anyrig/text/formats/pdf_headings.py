@@ -2,18 +2,33 @@
 
 The file's own outline decides where there is one. Else headings are what stands in larger type,
 what is short and bold, and what calls itself a chapter and stands alone.
+
+Tables of contents and indexes, which nobody wants to hear or find, are known by their layout.
+Contents are lines that end in page numbers, which stand one below the other at the right edge and
+do not go down. An index has short lines in the order of the alphabet that end in page numbers.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
 
 from anyrig.text.document import Role
 from anyrig.text.formats.pdf_lines import PdfLine
-from anyrig.text.formats.pdf_paragraphs import CAPTION, Paragraph, Style, is_bulleted
-from anyrig.text.formats.titles import RANK, label
+from anyrig.text.formats.pdf_paragraphs import (
+    CAPTION,
+    PdfParagraph,
+    PdfStyle,
+    is_bulleted,
+    is_dotted,
+)
+from anyrig.text.formats.titles import RANK, parse_label
+from anyrig.text.matter import is_titled
+from anyrig.text.roman_numerals import roman_value
 
 _LARGER = 1.12
 _LONGEST = 200
@@ -40,7 +55,7 @@ class OutlineEntry:
 
 
 @dataclass(frozen=True)
-class Start:
+class ChapterStart:
     """Where a chapter begins."""
 
     paragraph: int
@@ -49,7 +64,7 @@ class Start:
     role: Role = "body"
 
 
-def heading_levels(paragraphs: Sequence[Paragraph], style: Style) -> dict[int, int]:
+def find_heading_levels(paragraphs: Sequence[PdfParagraph], style: PdfStyle) -> dict[int, int]:
     """The paragraphs that are headings by their looks, with their levels."""
     looks: dict[int, tuple[float, bool]] = {}
     for number, paragraph in enumerate(paragraphs):
@@ -77,9 +92,9 @@ def _list_runs(looks: dict[int, tuple[float, bool]]) -> list[list[int]]:
     return runs
 
 
-def _is_heading(paragraphs: Sequence[Paragraph], number: int, style: Style) -> bool:
+def _is_heading(paragraphs: Sequence[PdfParagraph], number: int, style: PdfStyle) -> bool:
     paragraph = paragraphs[number]
-    text = _text(paragraph)
+    text = _join_text(paragraph)
     if (
         paragraph.shape not in ("text", "item")
         or len(text) > _LONGEST
@@ -91,8 +106,8 @@ def _is_heading(paragraphs: Sequence[Paragraph], number: int, style: Style) -> b
     if any(len(line.cells) > 2 for line in paragraph.lines):
         return False  # the head of a table
     if paragraph.size > _LARGER * style.body:
-        return any(letter.isalpha() for letter in text) or label(text) is not None
-    if paragraph.size < 0.93 * style.body or text[-1] in ".,;:" and label(text) is None:
+        return any(letter.isalpha() for letter in text) or parse_label(text) is not None
+    if paragraph.size < 0.93 * style.body or text[-1] in ".,;:" and parse_label(text) is None:
         return False
     if CAPTION.match(text):
         return False
@@ -101,13 +116,13 @@ def _is_heading(paragraphs: Sequence[Paragraph], number: int, style: Style) -> b
     return _stands_alone(paragraphs, number, style) and _calls_itself(paragraph, text)
 
 
-def _same_row(one: Paragraph, two: Paragraph) -> bool:
+def _same_row(one: PdfParagraph, two: PdfParagraph) -> bool:
     above, below = one.lines[-1], two.lines[0]
     return above.region == below.region and abs(above.base - below.base) < 1
 
 
-def _calls_itself(paragraph: Paragraph, text: str) -> bool:
-    found = label(text)
+def _calls_itself(paragraph: PdfParagraph, text: str) -> bool:
+    found = parse_label(text)
     centred = _is_centred(paragraph.lines[0])
     if found is not None and found.sort in ("numeral", "titled"):
         return centred
@@ -121,7 +136,7 @@ def _is_centred(line: PdfLine) -> bool:
     return before > 2 * line.size and abs(before - after) < 0.1 * (line.edge - line.margin)
 
 
-def _stands_alone(paragraphs: Sequence[Paragraph], number: int, style: Style) -> bool:
+def _stands_alone(paragraphs: Sequence[PdfParagraph], number: int, style: PdfStyle) -> bool:
     """With more space around it than lines have between them, or at the top."""
     line, end = paragraphs[number].lines[0], paragraphs[number].lines[-1]
     space = 1.3 * style.leading * line.size
@@ -132,9 +147,11 @@ def _stands_alone(paragraphs: Sequence[Paragraph], number: int, style: Style) ->
     return free_above and free_below
 
 
-def starts_by_looks(paragraphs: Sequence[Paragraph], levels: dict[int, int]) -> list[Start]:
+def find_starts_by_looks(
+    paragraphs: Sequence[PdfParagraph], levels: dict[int, int]
+) -> list[ChapterStart]:
     """Where chapters begin, in a file without an outline."""
-    called = {n: found for n in levels if (found := label(_text(paragraphs[n])))}
+    called = {n: found for n in levels if (found := parse_label(_join_text(paragraphs[n])))}
     cuts = {levels[n] for n, found in called.items() if found.sort in RANK and RANK[found.sort] < 5}
     if not cuts:
         cuts = {_chapter_level(paragraphs, levels)}
@@ -142,15 +159,15 @@ def starts_by_looks(paragraphs: Sequence[Paragraph], levels: dict[int, int]) -> 
     chosen = [
         n for n in sorted(levels) if levels[n] <= deepest or n in called and called[n].sort in _CUTS
     ]
-    starts = [Start(n, levels[n], _text(paragraphs[n])) for n in chosen]
-    return _join_titles(_merged(starts, paragraphs, levels), paragraphs, levels)
+    starts = [ChapterStart(n, levels[n], _join_text(paragraphs[n])) for n in chosen]
+    return _join_titles(_merge_labels(starts, paragraphs, levels), paragraphs, levels)
 
 
 def _join_titles(
-    starts: list[Start], paragraphs: Sequence[Paragraph], levels: dict[int, int]
-) -> list[Start]:
+    starts: list[ChapterStart], paragraphs: Sequence[PdfParagraph], levels: dict[int, int]
+) -> list[ChapterStart]:
     """Headings one under the other, as on a title page, are one chapter, called as the largest."""
-    joined: list[Start] = []
+    joined: list[ChapterStart] = []
     before, largest = 0, 0.0
     for start in starts:
         size = paragraphs[start.paragraph].size
@@ -165,18 +182,18 @@ def _join_titles(
 
 
 def _is_under(
-    before: int, start: Start, paragraphs: Sequence[Paragraph], levels: dict[int, int]
+    before: int, start: ChapterStart, paragraphs: Sequence[PdfParagraph], levels: dict[int, int]
 ) -> bool:
     between = [n for n in range(before, start.paragraph) if n not in levels]
     return (
         _page(paragraphs[before]) == _page(paragraphs[start.paragraph])
-        and label(_text(paragraphs[before])) is None
-        and label(start.title) is None
-        and sum(len(_text(paragraphs[n])) for n in between) < _FEW_CHARACTERS
+        and parse_label(_join_text(paragraphs[before])) is None
+        and parse_label(start.title) is None
+        and sum(len(_join_text(paragraphs[n])) for n in between) < _FEW_CHARACTERS
     )
 
 
-def _chapter_level(paragraphs: Sequence[Paragraph], levels: dict[int, int]) -> int:
+def _chapter_level(paragraphs: Sequence[PdfParagraph], levels: dict[int, int]) -> int:
     """The highest level that comes again and again; a title page's own is not one."""
     pages: dict[int, set[int]] = {}
     for number, level in levels.items():
@@ -188,27 +205,27 @@ def _chapter_level(paragraphs: Sequence[Paragraph], levels: dict[int, int]) -> i
     return max(pages, default=0)
 
 
-def _merged(
-    starts: list[Start], paragraphs: Sequence[Paragraph], levels: dict[int, int]
-) -> list[Start]:
+def _merge_labels(
+    starts: list[ChapterStart], paragraphs: Sequence[PdfParagraph], levels: dict[int, int]
+) -> list[ChapterStart]:
     """Levels counted from 1; "Chapter 1" and the title under it are one chapter."""
-    ranks = _ranks(starts, paragraphs)
-    made: list[Start] = []
+    ranks = _find_ranks(starts, paragraphs)
+    made: list[ChapterStart] = []
     for start in starts:
-        start = Start(start.paragraph, ranks[start.paragraph], start.title)
+        start = ChapterStart(start.paragraph, ranks[start.paragraph], start.title)
         last = made[-1] if made else None
         if last is not None and _is_its_title(last, start, paragraphs):
-            made[-1] = Start(last.paragraph, last.level, f"{last.title}: {start.title}")
+            made[-1] = ChapterStart(last.paragraph, last.level, f"{last.title}: {start.title}")
         else:
             made.append(start)
-    return [_with_title(start, paragraphs, levels) for start in made]
+    return [_add_title(start, paragraphs, levels) for start in made]
 
 
-def _ranks(starts: list[Start], paragraphs: Sequence[Paragraph]) -> dict[int, int]:
+def _find_ranks(starts: list[ChapterStart], paragraphs: Sequence[PdfParagraph]) -> dict[int, int]:
     """The level of each start among the others, by what they call themselves."""
     sorts: dict[int, int] = {}
     for start in starts:
-        found = label(start.title)
+        found = parse_label(start.title)
         sorts[start.paragraph] = RANK[found.sort] if found and found.sort in RANK else 0
     ranked = sorted({rank for rank in sorts.values() if 0 < rank < 5})
     if ranked:
@@ -216,8 +233,10 @@ def _ranks(starts: list[Start], paragraphs: Sequence[Paragraph]) -> dict[int, in
     return dict.fromkeys(sorts, 1)  # what stands in larger type comes too seldom to be parts
 
 
-def _is_its_title(last: Start, start: Start, paragraphs: Sequence[Paragraph]) -> bool:
-    found, after = label(last.title), label(start.title)
+def _is_its_title(
+    last: ChapterStart, start: ChapterStart, paragraphs: Sequence[PdfParagraph]
+) -> bool:
+    found, after = parse_label(last.title), parse_label(start.title)
     return (
         start.paragraph == last.paragraph + 1
         and found is not None
@@ -229,41 +248,47 @@ def _is_its_title(last: Start, start: Start, paragraphs: Sequence[Paragraph]) ->
     )
 
 
-def _with_title(start: Start, paragraphs: Sequence[Paragraph], levels: dict[int, int]) -> Start:
+def _add_title(
+    start: ChapterStart, paragraphs: Sequence[PdfParagraph], levels: dict[int, int]
+) -> ChapterStart:
     """A bare "Chapter 1" takes the smaller heading right under it as its title."""
-    found, after = label(start.title), start.paragraph + 1
+    found, after = parse_label(start.title), start.paragraph + 1
     if (
         found is None
         or found.sort not in RANK
         or found.title
         or ": " in start.title
         or after not in levels
-        or label(_text(paragraphs[after])) is not None
+        or parse_label(_join_text(paragraphs[after])) is not None
         or _page(paragraphs[after]) != _page(paragraphs[start.paragraph])
     ):
         return start
-    return Start(start.paragraph, start.level, f"{start.title}: {_text(paragraphs[after])}")
+    return ChapterStart(
+        start.paragraph, start.level, f"{start.title}: {_join_text(paragraphs[after])}"
+    )
 
 
-def starts_by_outline(
-    paragraphs: Sequence[Paragraph], entries: Sequence[OutlineEntry]
-) -> list[Start]:
+def find_starts_by_outline(
+    paragraphs: Sequence[PdfParagraph], entries: Sequence[OutlineEntry]
+) -> list[ChapterStart]:
     """Where the outline's entries point; also finds out which paragraphs they name."""
-    made: list[Start] = []
-    begin = _first_of_pages(paragraphs)
+    made: list[ChapterStart] = []
+    begin = _find_first_of_pages(paragraphs)
     for entry in entries:
-        place = _place(paragraphs, entry, begin)
-        if _is_label(paragraphs, place - 1) and _matches(entry.title, _text(paragraphs[place])):
+        place = _find_paragraph(paragraphs, entry, begin)
+        if _is_label(paragraphs, place - 1) and _matches(
+            entry.title, _join_text(paragraphs[place])
+        ):
             place -= 1  # "Chapter 1" stands over the title
-        made.append(Start(place, entry.level, entry.title))
+        made.append(ChapterStart(place, entry.level, entry.title))
     return sorted(made, key=lambda start: start.paragraph)
 
 
-def _is_label(paragraphs: Sequence[Paragraph], number: int) -> bool:
+def _is_label(paragraphs: Sequence[PdfParagraph], number: int) -> bool:
     """Whether a paragraph is "Chapter 1" and no more, right over the next one."""
     if not 0 <= number < len(paragraphs) - 1:
         return False
-    found = label(_text(paragraphs[number]))
+    found = parse_label(_join_text(paragraphs[number]))
     return (
         found is not None
         and found.sort in RANK
@@ -273,33 +298,35 @@ def _is_label(paragraphs: Sequence[Paragraph], number: int) -> bool:
     )
 
 
-def list_headings(start: Start, paragraphs: Sequence[Paragraph]) -> list[int]:
+def list_headings(start: ChapterStart, paragraphs: Sequence[PdfParagraph]) -> list[int]:
     """The paragraphs that are the heading of a chapter."""
     place = start.paragraph
     if place >= len(paragraphs):
         return []
-    if _matches(start.title, _text(paragraphs[place])):
+    if _matches(start.title, _join_text(paragraphs[place])):
         return [place]
-    if _is_label(paragraphs, place) and _matches(start.title, _text(paragraphs[place + 1])):
+    if _is_label(paragraphs, place) and _matches(start.title, _join_text(paragraphs[place + 1])):
         return [place, place + 1]
     return []
 
 
-def _first_of_pages(paragraphs: Sequence[Paragraph]) -> dict[int, int]:
+def _find_first_of_pages(paragraphs: Sequence[PdfParagraph]) -> dict[int, int]:
     begin: dict[int, int] = {}
     for number, paragraph in enumerate(paragraphs):
         begin.setdefault(_page(paragraph), number)
     return begin
 
 
-def _place(paragraphs: Sequence[Paragraph], entry: OutlineEntry, begin: dict[int, int]) -> int:
+def _find_paragraph(
+    paragraphs: Sequence[PdfParagraph], entry: OutlineEntry, begin: dict[int, int]
+) -> int:
     """The paragraph that an entry points to: the one it names, else the one at its height."""
     pages = [page for page in begin if page >= entry.page]
     if not pages:
         return len(paragraphs)
     first = begin[min(pages)]
-    here = _on_page(paragraphs, first, entry.page)
-    named = [n for n in here if _matches(entry.title, _text(paragraphs[n]))]
+    here = _list_on_page(paragraphs, first, entry.page)
+    named = [n for n in here if _matches(entry.title, _join_text(paragraphs[n]))]
     if entry.height is not None and here:
         height = entry.height
         below = [n for n in here if paragraphs[n].lines[0].base <= height + 3]
@@ -311,7 +338,7 @@ def _place(paragraphs: Sequence[Paragraph], entry: OutlineEntry, begin: dict[int
     return named[0] if named else first
 
 
-def _on_page(paragraphs: Sequence[Paragraph], first: int, page: int) -> list[int]:
+def _list_on_page(paragraphs: Sequence[PdfParagraph], first: int, page: int) -> list[int]:
     """The paragraphs that begin on a page, of which the first is known."""
     last = first
     while last < len(paragraphs) and _page(paragraphs[last]) == page:
@@ -343,9 +370,147 @@ def _bare(text: str) -> str:
     return re.sub(r"[\W_]+", "", text.casefold())
 
 
-def _text(paragraph: Paragraph) -> str:
+def _join_text(paragraph: PdfParagraph) -> str:
     return " ".join(line.text for line in paragraph.lines)
 
 
-def _page(paragraph: Paragraph) -> int:
+def _page(paragraph: PdfParagraph) -> int:
     return paragraph.lines[0].page
+
+
+# -- tables of contents and indexes ----------------------------------------------------------------
+
+_LAST_NUMBER = re.compile(r"(?:^|[\s.\u2026\u00b7_])(\d{1,4}|[ivxlc]{1,7})$", re.IGNORECASE)
+_INDEX_ENTRY = re.compile(
+    r"(.*?\w.*?)(?:,|\s|[.\u2026]{2,})\s*\d{1,4}(?:\s?[-\u2013]\s?\d{1,4})?"
+    r"(?:\s?,\s?\d{1,4}(?:\s?[-\u2013]\s?\d{1,4})?)*"
+)
+_MIN_ENTRIES = 4
+_MIN_INDEX_ENTRIES = 12
+_MAX_TITLE = 40
+
+
+@dataclass(frozen=True)
+class ListedMatter:
+    """Paragraphs that list what stands elsewhere."""
+
+    start: int
+    end: int
+    role: Role
+    title: str
+
+
+def find_lists(paragraphs: Sequence[PdfParagraph]) -> list[ListedMatter]:
+    """The tables of contents, lists of figures and indexes of a document, in order."""
+    pages: dict[int, list[tuple[int, PdfLine]]] = defaultdict(list)
+    for number, paragraph in enumerate(paragraphs):
+        for line in paragraph.lines:
+            pages[line.page].append((number, line))
+    found: list[ListedMatter] = []
+    last_page = max(pages, default=0)
+    for page, lines in sorted(pages.items()):
+        if entries := _find_contents(lines, goes_on=_is_open(found, paragraphs, page, "contents")):
+            _add(found, paragraphs, lines, entries, "contents")
+        elif page > last_page / 2 and (entries := _find_index(lines)):
+            _add(found, paragraphs, lines, entries, "back")
+    return found
+
+
+def _is_open(
+    found: list[ListedMatter], paragraphs: Sequence[PdfParagraph], page: int, role: Role
+) -> bool:
+    """Whether a list ran to the end of the page before."""
+    if not found or found[-1].role != role:
+        return False
+    end = found[-1].end
+    return paragraphs[end - 1].lines[-1].page >= page - 1 and (
+        end >= len(paragraphs) or paragraphs[end].lines[0].page >= page
+    )
+
+
+def _find_contents(lines: list[tuple[int, PdfLine]], *, goes_on: bool) -> list[int]:
+    """The paragraphs with entries of a table of contents; empty where there is none."""
+    entries = [(n, line, value) for n, line in lines if (value := _page_number(line))]
+    if goes_on and entries:  # the rest of one: what stands above its last entry
+        body = [n for n, _ in lines if n <= entries[-1][0]]
+        entries = [entry for entry in entries if 2 * len(entries) >= len(body)]
+    elif len(entries) < _MIN_ENTRIES or 3 * len(entries) < len(lines):
+        return []
+    dotted = sum(is_dotted(line.text) for _, line, _ in entries)
+    values = [value for _, _, value in entries]
+    rising = sum(after >= before for before, after in pairwise(values))
+    if not entries or 5 * rising < 4 * (len(values) - 1):
+        return []
+    if 2 * dotted >= len(entries):
+        return [number for number, _, _ in entries]
+    edge = median(line.right for _, line, _ in entries)
+    aligned = sum(abs(line.right - edge) < 0.5 * line.size for _, line, _ in entries)
+    return [number for number, _, _ in entries] if 4 * aligned >= 3 * len(entries) else []
+
+
+def _page_number(line: PdfLine) -> int:
+    """The number that a line ends in after dots or a wide gap; 0 if there is none."""
+    match = _LAST_NUMBER.search(line.text)
+    if match is None:
+        return int(is_dotted(line.text))
+    if not (line.cells or is_dotted(line.text)):
+        return 0
+    if line.cells and not is_dotted(line.text) and line.cells[-1][2].strip() != match[1]:
+        return 0
+    if not any(map(str.isalpha, line.text[: match.start()])):
+        return 0
+    return int(match[1]) if match[1].isdigit() else roman_value(match[1]) and 1
+
+
+def _find_index(lines: list[tuple[int, PdfLine]]) -> list[int]:
+    entries = [
+        (number, match[1].casefold())
+        for number, line in lines
+        if len(line.text) < 100 and (match := _INDEX_ENTRY.fullmatch(line.text))
+    ]
+    if len(entries) < _MIN_INDEX_ENTRIES or 2 * len(entries) < len(lines):
+        return []
+    letters = [
+        bare[0] for _, text in entries if (bare := text.lstrip("\"'`\u2018\u201c-_.$(<*")) and bare
+    ]
+    rising = sum(after >= before for before, after in pairwise(letters))
+    if 10 * rising < 8 * (len(letters) - 1):
+        return []
+    return [number for number, _ in lines[: 1 + max(
+        at for at, (number, _) in enumerate(lines) if number == entries[-1][0]
+    )]]  # fmt: skip
+
+
+def _is_heading_of(paragraphs: Sequence[PdfParagraph], start: int, first: int) -> bool:
+    """Whether the one line over a list, at the top of a page, is its title in any language."""
+    over, entry = paragraphs[first], paragraphs[start]
+    return (
+        first == start - 1
+        and over.lines[0].page > 1
+        and over.size > 1.15 * entry.size
+        and len(over.lines[0].text) <= _MAX_TITLE
+    )
+
+
+def _add(
+    found: list[ListedMatter],
+    paragraphs: Sequence[PdfParagraph],
+    lines: list[tuple[int, PdfLine]],
+    entries: list[int],
+    role: Role,
+) -> None:
+    """Add a page's entries as a list of their own, or to the one that they go on."""
+    end = max(entries) + 1
+    first = min(number for number, _ in lines)
+    if found and found[-1].role == role and found[-1].end >= first - 1:
+        found[-1] = ListedMatter(found[-1].start, end, role, found[-1].title)
+        return
+    start, title = min(entries), ""
+    for number in range(first, start + 1):
+        text = " ".join(line.text for line in paragraphs[number].lines)
+        if len(paragraphs[number].lines) == 1 and (
+            is_titled(text, role) or number < start and _is_heading_of(paragraphs, start, first)
+        ):
+            start, title = number, text
+            break
+    found.append(ListedMatter(start, end, role, title))

@@ -10,26 +10,34 @@ from itertools import groupby
 
 from anyrig.text.document import Block, BlockKind, Chapter, Inline, Role
 from anyrig.text.formats.pdf_characters import PdfPage
-from anyrig.text.formats.pdf_furniture import body_size, furniture
-from anyrig.text.formats.pdf_headings import (
-    OutlineEntry,
-    Start,
-    heading_levels,
-    list_headings,
-    starts_by_looks,
-    starts_by_outline,
+from anyrig.text.formats.pdf_furniture import (
+    Footnote,
+    cut_notes,
+    find_body_size,
+    find_furniture,
+    is_note_mark,
 )
-from anyrig.text.formats.pdf_hyphens import Raised, Words, join_lines
-from anyrig.text.formats.pdf_lines import PdfLine, lines_of
-from anyrig.text.formats.pdf_lists import ListedMatter, find_lists
-from anyrig.text.formats.pdf_notes import Note, cut_notes, is_mark
+from anyrig.text.formats.pdf_headings import (
+    ChapterStart,
+    ListedMatter,
+    OutlineEntry,
+    find_heading_levels,
+    find_lists,
+    find_starts_by_looks,
+    find_starts_by_outline,
+    list_headings,
+)
+from anyrig.text.formats.pdf_lines import PdfLine, build_lines
 from anyrig.text.formats.pdf_paragraphs import (
-    Paragraph,
+    PdfParagraph,
+    RaisedText,
+    Vocabulary,
+    build_paragraphs,
     build_rows,
-    paragraphs_of,
-    style_of,
-    widened,
-    without_leaders,
+    join_lines,
+    measure_style,
+    remove_leaders,
+    widen_lines,
 )
 from anyrig.text.matter import is_titled
 
@@ -43,14 +51,14 @@ _KINDS: dict[str, BlockKind] = {
 class _Layout:
     """The paragraphs of a document, and what was set apart from them, by page."""
 
-    paragraphs: list[Paragraph]
+    paragraphs: list[PdfParagraph]
     lists: list[ListedMatter]
     levels: dict[int, int]
     """Of the paragraphs that look like headings."""
-    notes: dict[int, list[Note]]
+    notes: dict[int, list[Footnote]]
     aside: dict[int, list[str]]
     """Heads, feet and page numbers, and what stands aside."""
-    words: Words
+    words: Vocabulary
 
     def build_blocks(self, levels: dict[int, int]) -> list[Block]:
         marks = {
@@ -60,26 +68,26 @@ class _Layout:
             if note.mark
         }
         return [
-            _block(paragraph, levels.get(number, 0), self.words, marks)
+            _build_block(paragraph, levels.get(number, 0), self.words, marks)
             for number, paragraph in enumerate(self.paragraphs)
         ]
 
 
 def _lay_out(pages: Sequence[PdfPage], *, by_page: bool) -> _Layout:
     """The one layout of books and of pages; `by_page` ends paragraphs at the foot of a page."""
-    body = body_size(pages)
-    lines, notes, aside = _set_apart(pages, body)
-    words = Words(text for line in lines for text in ([line.text] if not line.cells else []))
-    style = style_of(lines, body)
-    lines = widened(lines, style)
+    body = find_body_size(pages)
+    lines, notes, aside = _separate_furniture(pages, body)
+    words = Vocabulary(text for line in lines for text in ([line.text] if not line.cells else []))
+    style = measure_style(lines, body)
+    lines = widen_lines(lines, style)
     parts = [list(run) for _, run in groupby(lines, key=lambda line: line.page)]
     groups = parts if by_page else [lines]
-    paragraphs = [one for group in groups for one in paragraphs_of(group, style)]
+    paragraphs = [one for group in groups for one in build_paragraphs(group, style)]
     lists = find_lists(paragraphs)
     listed = {number for one in lists for number in range(one.start, one.end)}
     levels = {
         number: level
-        for number, level in heading_levels(paragraphs, style).items()
+        for number, level in find_heading_levels(paragraphs, style).items()
         if number not in listed
     }
     return _Layout(paragraphs, lists, levels, notes, aside, words)
@@ -92,13 +100,13 @@ def build_chapters(
     layout = _lay_out(pages, by_page=False)
     levels = layout.levels
     if outline:
-        starts = starts_by_outline(layout.paragraphs, outline)
-        levels = _outlined(starts, layout.paragraphs, levels)
+        starts = find_starts_by_outline(layout.paragraphs, outline)
+        levels = _find_outline_levels(starts, layout.paragraphs, levels)
     else:
-        starts = starts_by_looks(layout.paragraphs, levels)
-    starts = _with_lists(starts, layout.lists, len(layout.paragraphs))
-    extra = _extra(layout, [page.number for page in pages])
-    return _chapters(layout.build_blocks(levels), starts, extra)
+        starts = find_starts_by_looks(layout.paragraphs, levels)
+    starts = _add_lists(starts, layout.lists, len(layout.paragraphs))
+    extra = _build_page_blocks(layout, [page.number for page in pages])
+    return _cut_chapters(layout.build_blocks(levels), starts, extra)
 
 
 _PAGE_NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE)
@@ -141,9 +149,9 @@ def _find_roles(layout: _Layout) -> dict[int, Role]:
     return {page: role for (page, role), count in listed.items() if 2 * count > counts[page]}
 
 
-def _with_lists(
-    starts: Sequence[Start], lists: Sequence[ListedMatter], num_paragraphs: int
-) -> list[Start]:
+def _add_lists(
+    starts: Sequence[ChapterStart], lists: Sequence[ListedMatter], num_paragraphs: int
+) -> list[ChapterStart]:
     """Each table of contents and index is a chapter of its own; what stood before it goes on."""
     bounds = [(one.start - 1, one.end) for one in lists if one.role == "contents"]
     made = [
@@ -157,25 +165,25 @@ def _with_lists(
         title = one.title or (named[-1].title if named else "")
         begin = named[-1].paragraph if named and is_titled(title, one.role) else one.start
         made = [start for start in made if not begin <= start.paragraph < one.end]
-        made.append(Start(begin, 1, title, one.role))
+        made.append(ChapterStart(begin, 1, title, one.role))
         if one.end < num_paragraphs and all(start.paragraph != one.end for start in made):
-            made.append(Start(one.end, 1, ""))
+            made.append(ChapterStart(one.end, 1, ""))
     return sorted(made, key=lambda start: start.paragraph)
 
 
-def _set_apart(
+def _separate_furniture(
     pages: Sequence[PdfPage], body: float
-) -> tuple[list[PdfLine], dict[int, list[Note]], dict[int, list[str]]]:
+) -> tuple[list[PdfLine], dict[int, list[Footnote]], dict[int, list[str]]]:
     """Lines in reading order; and by page, the notes and the furniture."""
-    fixed = furniture(pages)
+    fixed = find_furniture(pages)
     lines: list[PdfLine] = []
-    notes: dict[int, list[Note]] = {}
+    notes: dict[int, list[Footnote]] = {}
     region = 0
     goes_on = False
     for page in pages:
         taken = {id(run) for run in fixed[page.number]}
         free = [run for run in page.runs if id(run) not in taken]
-        here = lines_of(page, free, region)
+        here = build_lines(page, free, region)
         region = max((line.region for line in here), default=region) + 1
         here, found = cut_notes(here, body, goes_on=goes_on)
         goes_on = bool(found) and found[-1].lines[-1].text[-1] not in ".!?"
@@ -185,8 +193,8 @@ def _set_apart(
     return lines, notes, aside
 
 
-def _outlined(
-    starts: Sequence[Start], paragraphs: Sequence[Paragraph], levels: dict[int, int]
+def _find_outline_levels(
+    starts: Sequence[ChapterStart], paragraphs: Sequence[PdfParagraph], levels: dict[int, int]
 ) -> dict[int, int]:
     """The levels of headings, where the outline says them; others stand one below."""
     named = {number: start.level for start in starts for number in list_headings(start, paragraphs)}
@@ -202,27 +210,27 @@ def _outlined(
     return made
 
 
-def _block(
-    paragraph: Paragraph, level: int, words: Words, marks: dict[tuple[int, str], str]
+def _build_block(
+    paragraph: PdfParagraph, level: int, words: Vocabulary, marks: dict[tuple[int, str], str]
 ) -> Block:
     page = paragraph.lines[0].page
     if level:
         text = join_lines(paragraph.lines, words).text
-        return Block(without_leaders(text) or text, "heading", level, page=page)
+        return Block(remove_leaders(text) or text, "heading", level, page=page)
     if paragraph.shape == "table":
         rows = build_rows(paragraph.lines)
         return Block("\n".join(map("\t".join, rows)), "table", page=page)
     if paragraph.shape in ("code", "verse"):
-        text = "\n".join(_set_in(paragraph.lines, paragraph.shape))
+        text = "\n".join(_indent_lines(paragraph.lines, paragraph.shape))
         return Block(text, _KINDS[paragraph.shape], page=page)
     text, raised, breaks = join_lines(paragraph.lines, words)
     if paragraph.shape == "contents":
-        return Block(without_leaders(text) or text, "item", page=page)
-    inlines = tuple(filter(None, (_reference(text, each, marks) for each in raised)))
+        return Block(remove_leaders(text) or text, "item", page=page)
+    inlines = tuple(filter(None, (_find_reference(text, each, marks) for each in raised)))
     return Block(text, _KINDS[paragraph.shape], page=page, breaks=breaks, inlines=inlines)
 
 
-def _set_in(lines: Sequence[PdfLine], shape: str) -> list[str]:
+def _indent_lines(lines: Sequence[PdfLine], shape: str) -> list[str]:
     """Lines as they are; those of code keep their indents."""
     if shape != "code":
         return [line.text for line in lines]
@@ -232,11 +240,13 @@ def _set_in(lines: Sequence[PdfLine], shape: str) -> list[str]:
     ]
 
 
-def _reference(text: str, raised: Raised, marks: dict[tuple[int, str], str]) -> Inline | None:
+def _find_reference(
+    text: str, raised: RaisedText, marks: dict[tuple[int, str], str]
+) -> Inline | None:
     """A raised stretch as a reference to a note, if it is one."""
     said = text[raised.start : raised.end]
     mark = said.strip("[]() ,")
-    if not is_mark(said) or not raised.start:
+    if not is_note_mark(said) or not raised.start:
         return None
     for page in (raised.page, raised.page + 1):
         if (page, mark) in marks:
@@ -248,7 +258,7 @@ def _reference(text: str, raised: Raised, marks: dict[tuple[int, str], str]) -> 
     return Inline(raised.start, raised.end, "noteref")
 
 
-def _extra(layout: _Layout, numbers: list[int]) -> dict[int, list[Block]]:
+def _build_page_blocks(layout: _Layout, numbers: list[int]) -> dict[int, list[Block]]:
     """Notes and furniture of each page, as blocks; a note that goes over the page is one."""
     made: dict[int, list[Block]] = {}
     open_note: tuple[int, int] | None = None
@@ -271,17 +281,17 @@ def _extra(layout: _Layout, numbers: list[int]) -> dict[int, list[Block]]:
     return made
 
 
-def _chapters(
-    blocks: list[Block], starts: Sequence[Start], extra: dict[int, list[Block]]
+def _cut_chapters(
+    blocks: list[Block], starts: Sequence[ChapterStart], extra: dict[int, list[Block]]
 ) -> tuple[Chapter, ...]:
     """Blocks cut into chapters; what belongs to a page stands after what begins on it."""
-    after = _after(blocks, extra)
-    bounds = [*starts, Start(len(blocks), 1, "")]
+    after = _place_page_blocks(blocks, extra)
+    bounds = [*starts, ChapterStart(len(blocks), 1, "")]
     made: list[Chapter] = []
     if bounds[0].paragraph or not starts:
-        made.append(Chapter("", _slice(blocks, after, -1, bounds[0].paragraph)))
+        made.append(Chapter("", _join_blocks(blocks, after, -1, bounds[0].paragraph)))
     for start, end in zip(bounds, bounds[1:], strict=False):
-        found = _slice(blocks, after, start.paragraph, end.paragraph)
+        found = _join_blocks(blocks, after, start.paragraph, end.paragraph)
         if found or start.title:
             made.append(Chapter(start.title, found, start.level, start.role))
     if made and made[0].title == "" and not made[0].blocks:
@@ -289,7 +299,9 @@ def _chapters(
     return tuple(made)
 
 
-def _after(blocks: list[Block], extra: dict[int, list[Block]]) -> dict[int, list[Block]]:
+def _place_page_blocks(
+    blocks: list[Block], extra: dict[int, list[Block]]
+) -> dict[int, list[Block]]:
     """By the number of a paragraph, what stands after it; -1 is before all."""
     last: dict[int, int] = {}
     for number, block in enumerate(blocks):
@@ -302,7 +314,7 @@ def _after(blocks: list[Block], extra: dict[int, list[Block]]) -> dict[int, list
     return made
 
 
-def _slice(
+def _join_blocks(
     blocks: list[Block], after: dict[int, list[Block]], start: int, end: int
 ) -> tuple[Block, ...]:
     made: list[Block] = []

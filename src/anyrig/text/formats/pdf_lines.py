@@ -52,7 +52,7 @@ class PdfLine:
         return self.right - self.left
 
 
-def line_of(runs: list[TextRun], page: int) -> PdfLine:
+def build_line(runs: list[TextRun], page: int) -> PdfLine:
     """The line that runs on one base line make, from left to right."""
     ordered = sorted(runs, key=lambda run: run.left)
     if is_bullet(ordered[0].text[:1]) and ordered[0].text[1:2] in ("", " "):
@@ -72,7 +72,7 @@ def line_of(runs: list[TextRun], page: int) -> PdfLine:
         bold=sum(len(run.text) for run in ordered if run.bold) > 0.8 * letters,
         mono=all(run.mono for run in ordered),
         raised=tuple(raised),
-        cells=_cells(ordered) if len(ordered) > 1 else (),
+        cells=_find_cells(ordered) if len(ordered) > 1 else (),
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def is_bullet(text: str) -> bool:
     return text in _BULLETS or is_sign or unicodedata.category(text) == "Co"
 
 
-def _cells(ordered: list[TextRun]) -> tuple[tuple[float, float, str], ...]:
+def _find_cells(ordered: list[TextRun]) -> tuple[tuple[float, float, str], ...]:
     """The runs as a table's cells: parted by more than wide words' gaps.
 
     The bullet or number of an item is no cell.
@@ -100,12 +100,12 @@ def _cells(ordered: list[TextRun]) -> tuple[tuple[float, float, str], ...]:
     return tuple(cells) if len(cells) > 1 else ()
 
 
-def placed(line: PdfLine, margin: float, edge: float, region: int) -> PdfLine:
+def place_line(line: PdfLine, margin: float, edge: float, region: int) -> PdfLine:
     """The line in its column."""
     return replace(line, margin=margin, edge=edge, region=region)
 
 
-def rows_of(runs: Iterable[TextRun]) -> list[list[TextRun]]:
+def group_rows(runs: Iterable[TextRun]) -> list[list[TextRun]]:
     """Pieces that share a base line, from the top; each row from left to right."""
     rows: list[list[TextRun]] = []
     for run in sorted(runs, key=lambda run: (-run.base, run.left)):
@@ -116,28 +116,28 @@ def rows_of(runs: Iterable[TextRun]) -> list[list[TextRun]]:
     return [sorted(row, key=lambda run: run.left) for row in rows]
 
 
-def regions_of(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]]:
+def find_regions(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]]:
     """The parts of a page that are read one after the other."""
     if not runs:
         return []
-    gutter = _gutter(runs) if depth < 3 else None
+    gutter = _find_gutter(runs) if depth < 3 else None
     if gutter is None:
         return [list(runs)]
     made: list[list[TextRun]] = []
-    for band in _bands(runs, gutter):
+    for band in _cut_bands(runs, gutter):
         left = [run for run in band if run.right <= gutter]
         right = [run for run in band if run.left >= gutter]
         if len(left) + len(right) < len(band):
             made.append(band)
             continue
-        made += regions_of(left, depth + 1) + regions_of(right, depth + 1)
+        made += find_regions(left, depth + 1) + find_regions(right, depth + 1)
     return [region for region in made if region]
 
 
-def _bands(runs: Sequence[TextRun], gutter: float) -> list[list[TextRun]]:
+def _cut_bands(runs: Sequence[TextRun], gutter: float) -> list[list[TextRun]]:
     """Stretches from the top down, in turn across the gutter and on its two sides."""
     bands: list[tuple[bool, list[TextRun]]] = []
-    for row in rows_of(runs):
+    for row in group_rows(runs):
         across = any(run.left < gutter < run.right for run in row)
         if bands and bands[-1][0] == across:
             bands[-1][1].extend(row)
@@ -146,7 +146,7 @@ def _bands(runs: Sequence[TextRun], gutter: float) -> list[list[TextRun]]:
     return [band for _, band in bands]
 
 
-def _gutter(runs: Sequence[TextRun]) -> float | None:
+def _find_gutter(runs: Sequence[TextRun]) -> float | None:
     """Where the space between two columns is, if there are columns."""
     size = median(run.size for run in runs)
     places = Counter(round(run.right / 3) for run in runs)
@@ -168,7 +168,7 @@ def _gutter(runs: Sequence[TextRun]) -> float | None:
 
 def _are_columns(left: list[TextRun], right: list[TextRun], size: float) -> bool:
     """Whether both sides are running text, and stand beside each other."""
-    if not _beside(left, right):
+    if not _are_beside(left, right):
         return False
     if _is_prose(left, size) and _is_prose(right, size):
         return True
@@ -188,7 +188,7 @@ def _are_columns(left: list[TextRun], right: list[TextRun], size: float) -> bool
     )
 
 
-def _beside(left: list[TextRun], right: list[TextRun]) -> bool:
+def _are_beside(left: list[TextRun], right: list[TextRun]) -> bool:
     top = min(max(p.top for p in left), max(p.top for p in right))
     bottom = max(min(p.base for p in left), min(p.base for p in right))
     least = min(max(p.top for p in side) - min(p.base for p in side) for side in (left, right))
@@ -205,7 +205,7 @@ def _share_rows(left: list[TextRun], right: list[TextRun]) -> bool:
 
 def _is_prose(side: list[TextRun], size: float) -> bool:
     begin, end = min(p.left for p in side), max(p.right for p in side)
-    rows = rows_of(side)
+    rows = group_rows(side)
     widths = [row[-1].right - row[0].left for row in rows]
     letters = [sum(letter.isalnum() for p in row for letter in p.text) for row in rows]
     return (
@@ -226,17 +226,17 @@ def _is_words(side: list[TextRun]) -> bool:
     return letters > 0.55 * sum(len(run.text) for run in side)
 
 
-def lines_of(page: PdfPage, runs: Sequence[TextRun], first_region: int) -> list[PdfLine]:
+def build_lines(page: PdfPage, runs: Sequence[TextRun], first_region: int) -> list[PdfLine]:
     """The lines of a page in reading order, each with the bounds of its column."""
     made: list[PdfLine] = []
-    for number, region in enumerate(regions_of(runs)):
+    for number, region in enumerate(find_regions(runs)):
         usual = median(run.size for run in region)
         initials = [run for run in region if _is_initial(run, region, usual)]
-        rows = rows_of(p for p in region if p not in initials) + [[p] for p in initials]
+        rows = group_rows(p for p in region if p not in initials) + [[p] for p in initials]
         rows.sort(key=lambda row: -row[0].base)
-        lines = _with_initials([line_of(row, page.number) for row in rows])
-        margin, edge = _bounds(lines)
-        made += [placed(line, margin, edge, first_region + number) for line in lines]
+        lines = _join_initials([build_line(row, page.number) for row in rows])
+        margin, edge = _find_bounds(lines)
+        made += [place_line(line, margin, edge, first_region + number) for line in lines]
     return made
 
 
@@ -253,7 +253,7 @@ def _is_initial(run: TextRun, region: list[TextRun], usual: float) -> bool:
     )
 
 
-def _bounds(lines: list[PdfLine]) -> tuple[float, float]:
+def _find_bounds(lines: list[PdfLine]) -> tuple[float, float]:
     """Where a column begins and ends: what its full lines share, not what sticks out."""
     lefts = Counter(round(line.left) for line in lines)
     usual = [place for place, count in lefts.items() if count >= max(2, 0.12 * len(lines))]
@@ -263,7 +263,7 @@ def _bounds(lines: list[PdfLine]) -> tuple[float, float]:
     return float(margin), float(max(full)) if full else max(line.right for line in lines)
 
 
-def _with_initials(lines: list[PdfLine]) -> list[PdfLine]:
+def _join_initials(lines: list[PdfLine]) -> list[PdfLine]:
     """Large initials put back before the line that they begin."""
     made = list(lines)
     for initial in lines:
@@ -278,11 +278,11 @@ def _with_initials(lines: list[PdfLine]) -> list[PdfLine]:
             and -0.2 * line.size <= line.left - initial.right < 2.5 * line.size
         ]
         if beside:
-            made = _initial_joined(made, initial, beside)
+            made = _join_initial(made, initial, beside)
     return made
 
 
-def _initial_joined(lines: list[PdfLine], initial: PdfLine, beside: list[PdfLine]) -> list[PdfLine]:
+def _join_initial(lines: list[PdfLine], initial: PdfLine, beside: list[PdfLine]) -> list[PdfLine]:
     first = max(beside, key=lambda line: line.base)
     made: list[PdfLine] = []
     for line in lines:

@@ -1,16 +1,21 @@
-"""Lines to paragraphs, over the edges of columns and pages."""
+"""Lines to paragraphs, over the edges of columns and pages, and paragraphs to text.
+
+A hyphen at a line's end either breaks a word or belongs to a compound. What the document itself
+writes elsewhere decides; where it says nothing, two halves that are both words of their own are a
+compound, and anything else is a broken word.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from anyrig.text.formats.pdf_lines import PdfLine, is_bullet
 
-Shape = Literal["text", "item", "code", "table", "verse", "contents", "figure"]
+ParagraphShape = Literal["text", "item", "code", "table", "verse", "contents", "figure"]
 _ENDS = re.compile(r"[.!?:;\u2026\u3002\uff01\uff1f][\"'\u201d\u2019\u00bb)\]\d*\u2020]*$")
 _COUNTED = re.compile(r"(?!p\.\s+\d)\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]\s+\S")
 _REFERS = re.compile(r"(?:^|[\s(\[])(?:pp?|pgs?|S|Abb|figs?|nos?|nr|ch|secs?|vol|cap|art)\.$", re.I)
@@ -27,11 +32,11 @@ CAPTION = re.compile(
 
 
 @dataclass(frozen=True)
-class Paragraph:
+class PdfParagraph:
     """Lines that belong together."""
 
     lines: tuple[PdfLine, ...]
-    shape: Shape = "text"
+    shape: ParagraphShape = "text"
 
     @property
     def size(self) -> float:
@@ -45,7 +50,7 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Style:
+class PdfStyle:
     """What the document does as a rule."""
 
     body: float
@@ -61,7 +66,7 @@ class Style:
     """The pages that list what is on others."""
 
 
-def style_of(lines: Sequence[PdfLine], body: float) -> Style:
+def measure_style(lines: Sequence[PdfLine], body: float) -> PdfStyle:
     """The style of a document from all its lines."""
     steps: Counter[float] = Counter()
     indented = plain = letters = mono = 0
@@ -77,27 +82,27 @@ def style_of(lines: Sequence[PdfLine], body: float) -> Style:
         widths[round(above.edge - above.margin)] += 1
         if _ENDS.search(above.text):
             indented += 0.7 < (below.left - below.margin) / body < 4
-            plain += abs(below.left - below.margin) < 0.3 * body and step > 1.25 * body * _most(
-                steps
-            )
-    return Style(
-        body, _most(steps), indented > plain, 2 * mono > letters,
-        float(widths.most_common(1)[0][0]) if widths else 0.0, _contents_pages(lines),
+            plain += abs(
+                below.left - below.margin
+            ) < 0.3 * body and step > 1.25 * body * _find_usual_step(steps)
+    return PdfStyle(
+        body, _find_usual_step(steps), indented > plain, 2 * mono > letters,
+        float(widths.most_common(1)[0][0]) if widths else 0.0, _find_contents_pages(lines),
     )  # fmt: skip
 
 
-def _contents_pages(lines: Sequence[PdfLine]) -> frozenset[int]:
+def _find_contents_pages(lines: Sequence[PdfLine]) -> frozenset[int]:
     dotted = Counter(line.page for line in lines if is_dotted(line.text))
     return frozenset(page for page, count in dotted.items() if count > 2)
 
 
-def _most(steps: Counter[float]) -> float:
+def _find_usual_step(steps: Counter[float]) -> float:
     return steps.most_common(1)[0][0] if steps else 1.2
 
 
-def paragraphs_of(lines: Sequence[PdfLine], style: Style) -> list[Paragraph]:
+def build_paragraphs(lines: Sequence[PdfLine], style: PdfStyle) -> list[PdfParagraph]:
     """All paragraphs of a document, from its lines in reading order."""
-    rows = _table_rows(lines, style)
+    rows = _find_table_rows(lines, style)
     made: list[tuple[list[PdfLine], int]] = []
     for number, line in enumerate(lines):
         table = rows.get(number, 0)
@@ -111,12 +116,13 @@ def paragraphs_of(lines: Sequence[PdfLine], style: Style) -> list[Paragraph]:
         else:
             made.append(([line], table))
     shaped = [
-        Paragraph(tuple(group), "table" if table else _shape(group, style)) for group, table in made
+        PdfParagraph(tuple(group), "table" if table else _find_paragraph_shape(group, style))
+        for group, table in made
     ]
-    return find_figures(_verses(shaped, style), style)
+    return find_figures(_join_verses(shaped, style), style)
 
 
-def _begins(group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: Style) -> bool:
+def _begins(group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: PdfStyle) -> bool:
     """Whether a line begins a paragraph, after the lines of the one before."""
     before = group[-1]
     if abs(before.size - line.size) > 0.08 * max(before.size, line.size):
@@ -146,7 +152,7 @@ def _begins(group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: S
 
 
 def _begins_by_place(
-    group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: Style
+    group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: PdfStyle
 ) -> bool:
     before = group[-1]
     if before.text[-1] in "-\u00ad\u2010" and before.text[-2:-1].isalnum():
@@ -179,7 +185,7 @@ def _hangs(line: PdfLine, after: PdfLine) -> bool:
     )
 
 
-def _is_full(before: PdfLine, line: PdfLine, style: Style) -> bool:
+def _is_full(before: PdfLine, line: PdfLine, style: PdfStyle) -> bool:
     """Whether the first word of a line would not have fitted on the one before."""
     edge = before.edge
     if before.edge - before.margin < 0.8 * style.width and before.region != line.region:
@@ -187,7 +193,7 @@ def _is_full(before: PdfLine, line: PdfLine, style: Style) -> bool:
     return before.right + line.first + 0.2 * line.size > edge - 0.1 * line.size
 
 
-def _goes_over(group: list[PdfLine], line: PdfLine, style: Style) -> bool:
+def _goes_over(group: list[PdfLine], line: PdfLine, style: PdfStyle) -> bool:
     """Whether a paragraph goes on in the next column or on the next page."""
     before = group[-1]
     if before.bold != line.bold or _is_item(line) or before.size > 1.15 * style.body:
@@ -226,7 +232,7 @@ def _is_item(line: PdfLine) -> bool:
     return is_bulleted(line.text) or bool(_COUNTED.match(line.text))
 
 
-def _counts_on(before: PdfLine, line: PdfLine, style: Style) -> bool:
+def _counts_on(before: PdfLine, line: PdfLine, style: PdfStyle) -> bool:
     """A number that only happens to begin a line: of a list inside a sentence, or of a page."""
     return (
         abs(line.left - before.left) < 0.5 * line.size
@@ -235,7 +241,7 @@ def _counts_on(before: PdfLine, line: PdfLine, style: Style) -> bool:
     )
 
 
-def _is_contents(line: PdfLine, style: Style) -> bool:
+def _is_contents(line: PdfLine, style: PdfStyle) -> bool:
     """A line of a table of contents: a title, dots or space, the number of a page."""
     if is_dotted(line.text):
         return True
@@ -260,12 +266,12 @@ def is_dotted(text: str) -> bool:
     return any(map(str.isalnum, title))
 
 
-def without_leaders(text: str) -> str:
+def remove_leaders(text: str) -> str:
     """A line of a table of contents without its row of dots."""
     return _LEADERS.sub(" ", text).strip()
 
 
-def _shape(group: list[PdfLine], style: Style) -> Shape:
+def _find_paragraph_shape(group: list[PdfLine], style: PdfStyle) -> ParagraphShape:
     if not style.mono and all(line.mono for line in group):
         return "code"
     if _is_contents(group[-1], style):
@@ -275,7 +281,7 @@ def _shape(group: list[PdfLine], style: Style) -> Shape:
     return "text"
 
 
-def _table_rows(lines: Sequence[PdfLine], style: Style) -> dict[int, int]:
+def _find_table_rows(lines: Sequence[PdfLine], style: PdfStyle) -> dict[int, int]:
     """By the number of a line, the number of the table that it is a row of, from 1."""
     found: dict[int, int] = {}
     run: list[int] = []
@@ -283,7 +289,7 @@ def _table_rows(lines: Sequence[PdfLine], style: Style) -> dict[int, int]:
     for number, line in enumerate(lines):
         row = bool(line.cells) and not _is_contents(line, style)
         goes_on = len(run) > 1 and _continues_cell(lines[run[-1]], line, style)
-        if goes_on or (row and run and _under([lines[n] for n in run], line, style)):
+        if goes_on or (row and run and _is_next_row([lines[n] for n in run], line, style)):
             run.append(number)
         else:
             run = [number] if row else []
@@ -295,7 +301,7 @@ def _table_rows(lines: Sequence[PdfLine], style: Style) -> dict[int, int]:
     return found
 
 
-def _under(rows: list[PdfLine], line: PdfLine, style: Style) -> bool:
+def _is_next_row(rows: list[PdfLine], line: PdfLine, style: PdfStyle) -> bool:
     """Whether a line is the next row of a table: near, with cells where there were cells."""
     last = rows[-1]
     if last.region != line.region or last.base - line.base > 3.2 * style.leading * line.size:
@@ -314,7 +320,7 @@ def _under(rows: list[PdfLine], line: PdfLine, style: Style) -> bool:
     return aligned >= 0.6 * len(line.cells) and abs(len(last.cells) - len(line.cells)) <= 2
 
 
-def _continues_cell(row: PdfLine, line: PdfLine, style: Style) -> bool:
+def _continues_cell(row: PdfLine, line: PdfLine, style: PdfStyle) -> bool:
     """Whether a line is the rest of a cell that is not the row's first."""
     lefts = [left for left, _, _ in row.cells[1:]] or [row.left]
     return (
@@ -339,21 +345,21 @@ def build_rows(lines: Sequence[PdfLine]) -> list[list[str]]:
     return rows
 
 
-def find_figures(paragraphs: Sequence[Paragraph], style: Style) -> list[Paragraph]:
+def find_figures(paragraphs: Sequence[PdfParagraph], style: PdfStyle) -> list[PdfParagraph]:
     """The labels inside a drawing are one paragraph, right above its caption."""
-    found: list[Paragraph] = []
+    found: list[PdfParagraph] = []
     for paragraph in paragraphs:
         if _FIGURE.match(paragraph.lines[0].text):
             first = len(found)
             while first and _is_drawn(found[first - 1], paragraph, style):
                 first -= 1
-            if labels := _labels(found[first:], style):
-                found[first:] = [Paragraph(labels, "figure")]
+            if labels := _find_labels(found[first:], style):
+                found[first:] = [PdfParagraph(labels, "figure")]
         found.append(paragraph)
     return found
 
 
-def _is_drawn(paragraph: Paragraph, caption: Paragraph, style: Style) -> bool:
+def _is_drawn(paragraph: PdfParagraph, caption: PdfParagraph, style: PdfStyle) -> bool:
     return (
         paragraph.shape in ("text", "table", "verse", "item")
         and paragraph.lines[-1].page == caption.lines[0].page
@@ -363,7 +369,7 @@ def _is_drawn(paragraph: Paragraph, caption: Paragraph, style: Style) -> bool:
     )
 
 
-def _labels(paragraphs: Sequence[Paragraph], style: Style) -> tuple[PdfLine, ...]:
+def _find_labels(paragraphs: Sequence[PdfParagraph], style: PdfStyle) -> tuple[PdfLine, ...]:
     """Their lines, if they stand about as in a drawing: in small type, or not under each other."""
     lines = tuple(line for paragraph in paragraphs for line in paragraph.lines)
     if len(lines) < 3:
@@ -375,9 +381,9 @@ def _labels(paragraphs: Sequence[Paragraph], style: Style) -> tuple[PdfLine, ...
     return lines if is_drawing else ()
 
 
-def _verses(paragraphs: list[Paragraph], style: Style) -> list[Paragraph]:
+def _join_verses(paragraphs: list[PdfParagraph], style: PdfStyle) -> list[PdfParagraph]:
     """Short lines in a row, of which none reaches the column's end, are verse."""
-    made: list[Paragraph] = []
+    made: list[PdfParagraph] = []
     run: list[PdfLine] = []
     for paragraph in [*paragraphs, None]:
         line = paragraph.lines[0] if paragraph and len(paragraph.lines) == 1 else None
@@ -389,7 +395,7 @@ def _verses(paragraphs: list[Paragraph], style: Style) -> list[Paragraph]:
         ):
             run.append(line)
             continue
-        made += _verse(run)
+        made += _build_verse(run)
         run = []
         if line is not None and paragraph is not None and paragraph.shape == "text":
             run = [line]
@@ -398,14 +404,14 @@ def _verses(paragraphs: list[Paragraph], style: Style) -> list[Paragraph]:
     return made
 
 
-def _verse(run: list[PdfLine]) -> list[Paragraph]:
+def _build_verse(run: list[PdfLine]) -> list[PdfParagraph]:
     open_ends = sum(not _ENDS.search(line.text) for line in run)
     if len(run) >= 4 and open_ends * 3 >= len(run):
-        return [Paragraph(tuple(run), "verse")]
-    return [Paragraph((line,)) for line in run]
+        return [PdfParagraph(tuple(run), "verse")]
+    return [PdfParagraph((line,)) for line in run]
 
 
-def _is_verse(run: list[PdfLine], line: PdfLine, style: Style) -> bool:
+def _is_verse(run: list[PdfLine], line: PdfLine, style: PdfStyle) -> bool:
     if line.bold or abs(line.size - style.body) > 0.15 * style.body:
         return False
     if line.width > 0.75 * (line.edge - line.margin) or line.cells:
@@ -421,7 +427,7 @@ def _is_verse(run: list[PdfLine], line: PdfLine, style: Style) -> bool:
     )
 
 
-def widened(lines: list[PdfLine], style: Style) -> list[PdfLine]:
+def widen_lines(lines: list[PdfLine], style: PdfStyle) -> list[PdfLine]:
     """Lines with the end of their column, where none of them reaches it."""
     columns: dict[int, list[PdfLine]] = {}
     for line in lines:
@@ -441,3 +447,130 @@ def _is_set_narrow(column: list[PdfLine]) -> bool:
     """Whether several lines of a column end at one place, so that it is the column's end."""
     ends = sum(line.edge - line.right < 0.02 * (line.edge - line.margin) for line in column)
     return len(column) > 4 and ends > 2
+
+
+# -- words broken at the end of a line -------------------------------------------------------------
+
+_SOFT = "\u00ad"
+_HYPHENS = "-\u2010\u2011" + _SOFT
+_DASHES = "\u2014\u2015"
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019\u2010-][^\W\d_]+)*")
+# Closed words of two halves that are words: the document need not write them elsewhere.
+_FIRST = "any every some no with him her it them my your our one every"
+_SECOND = "self selves thing things where body one out in ever more how what time times way ways"
+_CLOSED = {(one, two) for one in _FIRST.split() for two in _SECOND.split()} - {("no", "one")}
+_TENS = frozenset("twenty thirty forty fifty sixty seventy eighty ninety".split())
+_OPENERS = _TENS | frozenset("well self half ill ex all cross vice".split())
+
+
+class Vocabulary:
+    """What a document writes inside its lines."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._seen: set[str] = set()
+        for line in lines:
+            found = _WORD.findall(line.casefold().replace("\u2010", "-"))
+            # The last word may be broken, and the first its other half.
+            end = -1 if line[-1:] in _HYPHENS else None
+            self._seen.update(found[1:end])
+            self._seen.update(
+                part for word in found[1:end] if "-" in word for part in word.split("-")
+            )
+
+    def __contains__(self, word: str) -> bool:
+        return word.casefold() in self._seen
+
+    def joins(self, one: str, two: str) -> bool:
+        """Whether two halves are one word, without a hyphen."""
+        if f"{one}{two}" in self:
+            return True
+        if f"{one}-{two}" in self:
+            return False
+        last, first = one.casefold().rpartition("-")[2], two.casefold().partition("-")[0]
+        if (last, first) in _CLOSED:
+            return True
+        if last in _OPENERS or "-" in one:
+            return False
+        return not (last in self and first in self and len(last) > 2 and len(first) > 2)
+
+
+class RaisedText(NamedTuple):
+    """A stretch of small type above the line."""
+
+    start: int
+    end: int
+    page: int
+
+
+class JoinedText(NamedTuple):
+    """Some lines as one text."""
+
+    text: str
+    raised: list[RaisedText]
+    breaks: tuple[tuple[int, int], ...]
+    """Where a word begins that stands on another page, and that page."""
+
+
+def join_lines(lines: Sequence[PdfLine], words: Vocabulary) -> JoinedText:
+    """The text of some lines, the stretches of it that are raised, and where pages begin."""
+    text = ""
+    raised: list[RaisedText] = []
+    breaks: list[tuple[int, int]] = []
+    page = lines[0].page if lines else 0
+    for line in lines:
+        text, gap = _cut_hyphen(text, line.text, words)
+        start = len(text) + len(gap)
+        if line.page != page:
+            page = line.page
+            breaks.append((start if gap else text.rfind(" ") + 1, page))
+        text = f"{text}{gap}{line.text}"
+        raised += [RaisedText(start + begin, start + end, line.page) for begin, end in line.raised]
+    if _SOFT not in text:
+        return JoinedText(text, raised, tuple(breaks))
+
+    def move(position: int) -> int:
+        """Soft hyphens inside a line are not visible."""
+        return position - text.count(_SOFT, 0, position)
+
+    return JoinedText(
+        text.replace(_SOFT, ""),
+        [RaisedText(move(start), move(end), page) for start, end, page in raised],
+        tuple((move(start), page) for start, page in breaks),
+    )
+
+
+def _cut_hyphen(text: str, following: str, words: Vocabulary) -> tuple[str, str]:
+    """The text so far, less a hyphen that only broke a word; and what parts it from the next."""
+    if not text:
+        return "", ""
+    if text[-1] == _SOFT:
+        return text[:-1], ""
+    if text[-1] in _DASHES and text[-2:-1] != " ":
+        return text, ""
+    if text[-1] not in _HYPHENS or len(text) < 2 or not text[-2].isalnum():
+        return (text, "") if _is_east(text[-1]) and _is_east(following[:1]) else (text, " ")
+    one = re.search(r"[^\W\d_]+(?:-[^\W\d_]+)*$", text[:-1])
+    two = re.match(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*", following)
+    if one is None or two is None:
+        return text, ""
+    is_capitals = one[0].isupper() and two[0].isupper() and len(one[0]) > 1
+    if not (two[0][0].islower() or is_capitals):
+        return text, ""
+    if _waits_for_other_half(one[0], two[0]):
+        return text, " "
+    return (text[:-1], "") if words.joins(one[0], two[0]) else (text, "")
+
+
+_LINKS = frozenset("and or und oder et ou y o e bis to".split())
+
+
+def _waits_for_other_half(one: str, two: str) -> bool:
+    """A hyphen that waits for a later half: pre- and post-war."""
+    return two.casefold() in _LINKS and len(one) > 1
+
+
+def _is_east(letter: str) -> bool:
+    """Letters of scripts that put no space between words."""
+    return bool(letter) and (
+        "\u3000" <= letter <= "\u9fff" or "\uf900" <= letter <= "\ufaff" or letter in "\uff0c\uff01"
+    )

@@ -67,7 +67,7 @@ def read_first(path: Path) -> str:
     return f"{hint} OCR is not installed: {format_install('anyrig[ocr]')}"
 
 
-def format_of_head(head: bytes) -> str:
+def detect_picture_format(head: bytes) -> str:
     """The kind of picture that a file begins as; empty if none."""
     for magic, found in _MAGIC:
         if head.startswith(magic):
@@ -84,7 +84,7 @@ def format_of_head(head: bytes) -> str:
     return ""
 
 
-def pillow_formats(*forms: str) -> list[str]:
+def list_pillow_formats(*forms: str) -> list[str]:
     """Pillow's names of these formats, all of `FORMATS` if none is given, that it can open here.
 
     Each is decoded in this process: none runs another program.
@@ -101,7 +101,7 @@ def pillow_formats(*forms: str) -> list[str]:
     return [name for name in names if name in Image.OPEN]
 
 
-def decode_bytes(image: Image) -> int:
+def estimate_decode_bytes(image: Image) -> int:
     """About how much memory it takes to decode a picture that was opened.
 
     Some decoders work on numbers of 32 bits (JPEG 2000), keep several copies (WebP, AVIF) or all
@@ -117,7 +117,7 @@ def decode_bytes(image: Image) -> int:
     return image.width * image.height * (own + decoder)
 
 
-def bands(
+def iterate_bands(
     image: Image, rows: int = 1, box: tuple[int, int, int, int] | None = None
 ) -> Iterator[tuple[int, Image]]:
     """A picture in bands of full width, from the top: where each begins, and a copy of it.
@@ -133,27 +133,27 @@ def bands(
         yield start - top, image.crop((left, start, right, min(start + high, bottom)))
 
 
-def num_pages(path: Path, form: str, limits: Limits) -> int:
+def count_pages(path: Path, form: str, limits: Limits) -> int:
     """How many pages a picture has: those of a TIFF; an animation is one."""
-    with _opened(path, form, limits) as image:
+    with _open(path, form, limits) as image:
         if form != "tiff":
             return 1
         return sum(1 for _ in _frames(image, path, limits))
 
 
-def size_of(path: Path, form: str, limits: Limits) -> tuple[int, int]:
+def read_size(path: Path, form: str, limits: Limits) -> tuple[int, int]:
     """How many pixels the first picture of a file has: width, height."""
-    with _opened(path, form, limits) as image:
+    with _open(path, form, limits) as image:
         return image.size
 
 
 def is_animation(path: Path, form: str, limits: Limits) -> bool:
     """Whether there is more in a file than the one picture that is taken from it."""
-    with _opened(path, form, limits) as image:
+    with _open(path, form, limits) as image:
         return form in ("gif", "webp", "png", "avif") and getattr(image, "n_frames", 1) > 1
 
 
-def drawn(path: Path, form: str, numbers: list[int], limits: Limits) -> Iterator[bytes]:
+def draw_pages(path: Path, form: str, numbers: list[int], limits: Limits) -> Iterator[bytes]:
     """Pages as PNG in grey, upright, one for each number (from 1); `InvalidInputError` ends them.
 
     Args:
@@ -162,7 +162,7 @@ def drawn(path: Path, form: str, numbers: list[int], limits: Limits) -> Iterator
         numbers: of pages, in any order.
         limits: of which `pixels` and `pages` hold.
     """
-    with _opened(path, form, limits) as image:
+    with _open(path, form, limits) as image:
         places = list(_frames(image, path, limits)) if form == "tiff" else [0]
         for number in numbers:
             if not 1 <= number <= len(places):
@@ -172,11 +172,11 @@ def drawn(path: Path, form: str, numbers: list[int], limits: Limits) -> Iterator
             yield _png(image, places[number - 1], path, limits)
 
 
-def _opened(path: Path, form: str, limits: Limits) -> Image:
+def _open(path: Path, form: str, limits: Limits) -> Image:
     from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # each frame is held to `limits` below, by a clear error
-    names = pillow_formats(form)
+    names = list_pillow_formats(form)
     if not names and form == "heic":
         raise MissingPackageError(
             f"{path.name} is a HEIC picture, which is read with pi-heif",
@@ -260,9 +260,9 @@ def _png(image: Image, place: int, path: Path, limits: Limits) -> bytes:
         if image.format == "JPEG" and image.size[0] * image.size[1] > 4 * _MOST_DRAWN:
             image.draft("L", (image.size[0] // 2, image.size[1] // 2))
         image.load()
-        made = ImageOps.exif_transpose(grey(image))
+        made = ImageOps.exif_transpose(convert_to_grey(image))
         out = io.BytesIO()
-        fitted(made).save(out, "PNG", compress_level=1)
+        fit_image(made).save(out, "PNG", compress_level=1)
     except (LimitExceededError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
@@ -270,14 +270,14 @@ def _png(image: Image, place: int, path: Path, limits: Limits) -> bytes:
     return out.getvalue()
 
 
-def grey(image: Image) -> Image:
+def convert_to_grey(image: Image) -> Image:
     """A picture in 256 greys, on white where it is clear; what it says of its turn is kept."""
     from PIL import Image as images
 
     exif = image.getexif()
     flat = _stretcher(image) if image.mode.startswith(("I", "F")) else _flat
     made = images.new("L", image.size)
-    for top, band in bands(image):
+    for top, band in iterate_bands(image):
         made.paste(flat(band), (0, top))
     made.info["exif"] = exif.tobytes() if len(exif) else b""
     return made
@@ -297,7 +297,10 @@ def _flat(image: Image) -> Image:
 
 def _stretcher(image: Image) -> Callable[[Image], Image]:
     """Sixteen bits or fractions as eight: Pillow itself would cut off what is above 255."""
-    ends = [cast("tuple[float, float]", band.convert("F").getextrema()) for _, band in bands(image)]
+    ends = [
+        cast("tuple[float, float]", band.convert("F").getextrema())
+        for _, band in iterate_bands(image)
+    ]
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     scale = 255.0 / (high - low) if high > low else 0.0
     return lambda band: (
@@ -305,7 +308,7 @@ def _stretcher(image: Image) -> Callable[[Image], Image]:
     )
 
 
-def fitted(image: Image) -> Image:
+def fit_image(image: Image) -> Image:
     """A picture of no more pixels than are handed on."""
     width, height = image.size
     if width * height <= _MOST_DRAWN:

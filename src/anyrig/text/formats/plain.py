@@ -14,12 +14,20 @@ from pathlib import Path
 from anyrig.errors import EmptyFileError, InvalidInputError, LimitExceededError
 from anyrig.text.decode import decode
 from anyrig.text.document import Block, Chapter, Document, Inline
-from anyrig.text.formats import brackets, gutenberg
-from anyrig.text.formats.divisions import Entry, chapters
+from anyrig.text.formats import gutenberg
+from anyrig.text.formats.divisions import DivisionEntry, cut_divisions
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.paragraphs import Piece, Shape, cells, groups, joined, shape, split
-from anyrig.text.formats.paragraphs import vocabulary as words_of
-from anyrig.text.formats.titles import Label, label
+from anyrig.text.formats.paragraphs import (
+    LineGroup,
+    TextShape,
+    find_shape,
+    group_lines,
+    join_text_lines,
+    split_cells,
+    split_group,
+)
+from anyrig.text.formats.paragraphs import build_vocabulary as words_of
+from anyrig.text.formats.titles import HeadingLabel, parse_label
 
 _MOST_GAPS = 120_000  # paragraphs parted by blank lines; the whole Bible has 30,000
 _MOST_LINES = 300_000  # a long novel has 50,000
@@ -31,10 +39,10 @@ _CONTROLS = frozenset(map(chr, (*range(9), *range(14, 28), 127)))
 
 def read(path: Path, limits: Limits) -> Document:
     """A text file as a document."""
-    return document(decode(content(path, limits), path.name), path.name)
+    return build_document(decode(read_content(path, limits), path.name), path.name)
 
 
-def content(path: Path, limits: Limits) -> bytes:
+def read_content(path: Path, limits: Limits) -> bytes:
     """The bytes of a file that is text as a whole; too many, or none, are an error."""
     try:
         size = path.stat().st_size
@@ -51,16 +59,16 @@ def content(path: Path, limits: Limits) -> bytes:
             limit="text_bytes",
         )
     if not data.strip():
-        raise empty(path.name)
+        raise build_empty_error(path.name)
     return data
 
 
-def empty(name: str) -> EmptyFileError:
+def build_empty_error(name: str) -> EmptyFileError:
     """What a file without a word is."""
     return EmptyFileError(f"{name} has no text in it", hint="Pass a file with text.")
 
 
-def document(text: str, name: str, form: str = "txt") -> Document:
+def build_document(text: str, name: str, form: str = "txt") -> Document:
     """A document from a text, whatever held it.
 
     Args:
@@ -75,7 +83,7 @@ def document(text: str, name: str, form: str = "txt") -> Document:
             f"{name} has more than {_MOST_BLANK:,} lines", hint="Split the file."
         )
     lines = text.splitlines()
-    if text.count("\n\n") > _MOST_GAPS and sum(1 for _ in groups(lines)) > _MOST_GAPS:
+    if text.count("\n\n") > _MOST_GAPS and sum(1 for _ in group_lines(lines)) > _MOST_GAPS:
         raise InvalidInputError(
             f"{name} has more than {_MOST_GAPS:,} paragraphs", hint="Split the file."
         )
@@ -83,7 +91,7 @@ def document(text: str, name: str, form: str = "txt") -> Document:
         raise InvalidInputError(
             f"{name} has more than {_MOST_LINES:,} lines", hint="Split the file."
         )
-    core = gutenberg.frame(lines)
+    core = gutenberg.find_frame(lines)
     words = words_of(text)
     made = [
         *_around(lines[: core.start], words, "front"),
@@ -91,7 +99,7 @@ def document(text: str, name: str, form: str = "txt") -> Document:
         *_around(lines[core.end :], words, "back"),
     ]
     if not made:
-        raise empty(name)
+        raise build_empty_error(name)
     return Document(gutenberg.read_metadata(lines, core.start), tuple(made), format=form)
 
 
@@ -117,17 +125,17 @@ def _body(lines: Sequence[str], words: frozenset[str]) -> list[Chapter]:
     entries = list(_entries(lines, words))
     if not entries:
         return []
-    named = brackets.marked([entry.block for entry in entries])
-    return chapters(
+    named = gutenberg.mark_brackets([entry.block for entry in entries])
+    return cut_divisions(
         [replace(entry, block=block) for entry, block in zip(entries, named, strict=True)]
     )
 
 
-def _entries(lines: Sequence[str], words: frozenset[str]) -> Iterator[Entry]:
-    runs = list(groups(lines))
-    form = shape(runs)
+def _entries(lines: Sequence[str], words: frozenset[str]) -> Iterator[DivisionEntry]:
+    runs = list(group_lines(lines))
+    form = find_shape(runs)
     for run in runs:
-        heads = [label(line) for line in run.lines]
+        heads = [parse_label(line) for line in run.lines]
         listed = sum(head is not None for head in heads)
         if listed >= 2 and listed >= 0.6 * len(heads):
             yield from _listing(run, heads)
@@ -135,16 +143,16 @@ def _entries(lines: Sequence[str], words: frozenset[str]) -> Iterator[Entry]:
             yield from _headed(run, heads, form, words)
 
 
-def _listing(run: Piece, heads: Sequence[Label | None]) -> Iterator[Entry]:
+def _listing(run: LineGroup, heads: Sequence[HeadingLabel | None]) -> Iterator[DivisionEntry]:
     """Lines that each look like a heading: a list of them, as in a table of contents."""
     for at, (line, head) in enumerate(zip(run.lines, heads, strict=True)):
         text = " ".join(line.split())
-        yield Entry(Block(text, "item"), 1, 0 if at else run.gap, head, listing=True)
+        yield DivisionEntry(Block(text, "item"), 1, 0 if at else run.gap, head, listing=True)
 
 
 def _headed(
-    run: Piece, heads: Sequence[Label | None], form: Shape, words: frozenset[str]
-) -> Iterator[Entry]:
+    run: LineGroup, heads: Sequence[HeadingLabel | None], form: TextShape, words: frozenset[str]
+) -> Iterator[DivisionEntry]:
     """A run of lines, its headings cut off where they stand right above text."""
     start = 0
     for at, head in enumerate(heads):
@@ -153,12 +161,14 @@ def _headed(
         if at > start:
             yield from _parts(run, start, at, form, words)
         start = at + 1 + _more_title(run.lines[at + 1 :], head, form)
-        text = joined(run.lines[at:start], words)
-        yield Entry(Block(text), start - at, 0 if at else run.gap, label(text) or head)
+        text = join_text_lines(run.lines[at:start], words)
+        yield DivisionEntry(
+            Block(text), start - at, 0 if at else run.gap, parse_label(text) or head
+        )
     yield from _parts(run, start, len(run.lines), form, words)
 
 
-def _stands_out(run: Piece, at: int, head: Label, form: Shape) -> bool:
+def _stands_out(run: LineGroup, at: int, head: HeadingLabel, form: TextShape) -> bool:
     """Whether a line in a run is a heading: first in it or, without blank lines, a clear one."""
     if len(run.lines) == 1:
         return True
@@ -167,7 +177,7 @@ def _stands_out(run: Piece, at: int, head: Label, form: Shape) -> bool:
     return at == 0 or not form.spaced or not form.wrapped
 
 
-def _more_title(lines: Sequence[str], head: Label, form: Shape) -> int:
+def _more_title(lines: Sequence[str], head: HeadingLabel, form: TextShape) -> int:
     """How many of the lines under a heading are its title still."""
     if not 1 <= len(lines) <= 3 or not form.wrapped and not all(map(str.isupper, lines)):
         return 0
@@ -179,21 +189,23 @@ def _more_title(lines: Sequence[str], head: Label, form: Shape) -> int:
     return len(lines) if short and lines[-1].rstrip()[-1] not in '.,;:!?"”' else 0
 
 
-def _parts(run: Piece, start: int, end: int, form: Shape, words: frozenset[str]) -> Iterator[Entry]:
+def _parts(
+    run: LineGroup, start: int, end: int, form: TextShape, words: frozenset[str]
+) -> Iterator[DivisionEntry]:
     if start >= end:
         return
-    for piece in split(Piece(run.lines[start:end], gap=0 if start else run.gap), form):
-        yield Entry(_block(piece, words), len(piece.lines), piece.gap)
+    for piece in split_group(LineGroup(run.lines[start:end], gap=0 if start else run.gap), form):
+        yield DivisionEntry(_block(piece, words), len(piece.lines), piece.gap)
 
 
-def _block(piece: Piece, words: frozenset[str]) -> Block:
+def _block(piece: LineGroup, words: frozenset[str]) -> Block:
     if piece.kind == "table":
-        return Block("\n".join(map(cells, piece.lines)), "table")
+        return Block("\n".join(map(split_cells, piece.lines)), "table")
     alone = len(piece.lines) == 1 and piece.lines[0][:1].isspace()
     if piece.kind == "poem" or alone:
         text = "\n".join(" ".join(line.split()) for line in piece.lines)
         return Block(text, piece.kind, inlines=tuple(_counts(piece.lines)))
-    return Block(joined(piece.lines, words), piece.kind)
+    return Block(join_text_lines(piece.lines, words), piece.kind)
 
 
 def _counts(lines: Sequence[str]) -> Iterator[Inline]:

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, Chapter, Document
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.office import attribute, find_target, list_targets, part, read_metadata
-from anyrig.text.formats.plain import empty
-from anyrig.text.formats.xml import local
-from anyrig.text.formats.zipped import Zipped, opened
+from anyrig.text.formats.office import (
+    find_target,
+    list_targets,
+    read_attribute,
+    read_metadata,
+    read_part,
+)
+from anyrig.text.formats.plain import build_empty_error
+from anyrig.text.formats.xml import local_name
+from anyrig.text.formats.zipped import ZipArchive, open_archive
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -23,9 +29,9 @@ _FURNITURE = ("sldnum", "ftr", "dt", "hdr", "sldimg")
 
 
 def read(path: Path, limits: Limits) -> Document:
-    with opened(path, limits) as archive:
+    with open_archive(path, limits) as archive:
         main = find_target(archive, "", "officeDocument", limits) or "ppt/presentation.xml"
-        root = part(archive, main, limits)
+        root = read_part(archive, main, limits)
         if root is None:
             raise InvalidInputError(
                 f"{path.name} has no slides", hint="Open it in PowerPoint and save it again."
@@ -35,27 +41,29 @@ def read(path: Path, limits: Limits) -> Document:
         warnings: list[str] = []
         for number, identifier in enumerate(_list_slides(root), 1):
             name = targets.get(identifier, "")
-            slide = part(archive, name, limits) if name else None
+            slide = read_part(archive, name, limits) if name else None
             if slide is None:
                 warnings.append(f"slide {number} is missing")
             else:
                 chapters.append(_read_slide(archive, name, slide, number, limits))
         metadata, cover = read_metadata(archive, limits)
     if not any(block.text for chapter in chapters for block in chapter.blocks):
-        raise empty(path.name)
+        raise build_empty_error(path.name)
     return Document(metadata, tuple(chapters), cover, "pptx", tuple(warnings))
 
 
 def _list_slides(root: Element) -> Iterator[str]:
     """The relations of slides, in the order in which they are shown."""
     for element in root.iter():
-        if local(element) == "sldid":
+        if local_name(element) == "sldid":
             yield next((str(v) for k, v in element.attrib.items() if str(k).endswith("}id")), "")
 
 
-def _read_slide(archive: Zipped, name: str, slide: Element, number: int, limits: Limits) -> Chapter:
+def _read_slide(
+    archive: ZipArchive, name: str, slide: Element, number: int, limits: Limits
+) -> Chapter:
     blocks = list(_read_shapes(slide, number))
-    notes = part(archive, find_target(archive, name, "notesSlide", limits), limits)
+    notes = read_part(archive, find_target(archive, name, "notesSlide", limits), limits)
     for block in _read_shapes(notes, number) if notes is not None else ():
         blocks.append(Block(block.text, "note", page=number))
     title = next((block.text for block in blocks if block.kind == "heading"), "")
@@ -67,19 +75,21 @@ def _read_shapes(root: Element, number: int) -> Iterator[Block]:
     waiting = [root]
     while waiting:
         element = waiting.pop()
-        name = local(element)
+        name = local_name(element)
         if name == "sp":
             yield from _read_shape(element, number)
         elif name == "tbl":
             rows = [
-                "\t".join(" ".join(_text(cell).split()) for cell in row if local(cell) == "tc")
+                "\t".join(" ".join(_text(cell).split()) for cell in row if local_name(cell) == "tc")
                 for row in element
-                if local(row) == "tr"
+                if local_name(row) == "tr"
             ]
             if any(map(str.strip, rows)):
                 yield Block("\n".join(rows), "table", page=number)
         elif name == "pic":
-            words = next((attribute(e, "descr") for e in element.iter() if local(e) == "cnvpr"), "")
+            words = next(
+                (read_attribute(e, "descr") for e in element.iter() if local_name(e) == "cnvpr"), ""
+            )
             if any(map(str.isalnum, words)):
                 yield Block(" ".join(words.split()), "image", page=number)
         elif name != "fallback":
@@ -87,12 +97,14 @@ def _read_shapes(root: Element, number: int) -> Iterator[Block]:
 
 
 def _read_shape(shape: Element, number: int) -> Iterator[Block]:
-    placeholder = next((attribute(e, "type") for e in shape.iter() if local(e) == "ph"), None)
+    placeholder = next(
+        (read_attribute(e, "type") for e in shape.iter() if local_name(e) == "ph"), None
+    )
     kind = (placeholder or "").lower()
     if kind in _FURNITURE:
         return
     is_list = placeholder is not None and kind not in (*_TITLES, "subtitle")
-    paragraphs = [" ".join(_text(e).split()) for e in shape.iter() if local(e) == "p"]
+    paragraphs = [" ".join(_text(e).split()) for e in shape.iter() if local_name(e) == "p"]
     paragraphs = [text for text in paragraphs if text]
     if kind in _TITLES and paragraphs:
         yield Block(" ".join(paragraphs), "heading", 1, page=number)
@@ -104,7 +116,7 @@ def _read_shape(shape: Element, number: int) -> Iterator[Block]:
 def _text(element: Element) -> str:
     parts: list[str] = []
     for each in element.iter():
-        name = local(each)
+        name = local_name(each)
         if name == "t":
             parts.append(each.text or "")
         elif name in ("br", "tab", "p"):

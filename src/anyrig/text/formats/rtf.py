@@ -17,23 +17,23 @@ from anyrig.text.document import Block, BlockKind, Document, Metadata
 from anyrig.text.formats import outline
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.paragraphs import is_rule
-from anyrig.text.formats.plain import content, empty
-from anyrig.text.formats.runs import Run, table, woven
+from anyrig.text.formats.plain import build_empty_error, read_content
+from anyrig.text.formats.runs import InlineRun, build_table, join_runs
 
 _MOST_TOKENS = 3_000_000  # a long novel from Word has under one million
 
 
 def read(path: Path, limits: Limits) -> Document:
     """An RTF file as a document."""
-    data = content(path, limits).lstrip(b"\xef\xbb\xbf \t\r\n")
+    data = read_content(path, limits).lstrip(b"\xef\xbb\xbf \t\r\n")
     if not data.startswith(b"{\\rtf"):
         raise InvalidInputError(
             f"{path.name} is not an RTF file", hint="Pass an RTF file, or rename it."
         )
-    reader = _Reader()
+    reader = _RtfReader()
     reader.take(data.decode("latin-1"))
     if not any(block.text for block in reader.blocks):
-        raise empty(path.name)
+        raise build_empty_error(path.name)
     info = {name: " ".join(text.split()) for name, text in reader.info.items()}
     about = Metadata(
         title=info.get("title", ""),
@@ -44,7 +44,7 @@ def read(path: Path, limits: Limits) -> Document:
             part.strip() for part in info.get("keywords", "").split(",") if part.strip()
         ),
     )
-    chapters = outline.chapters(reader.blocks)
+    chapters = outline.cut_at_headings(reader.blocks)
     return Document(about, tuple(chapters), None, "rtf", tuple(reader.warnings))
 
 
@@ -64,14 +64,14 @@ class _State:
 
 
 @dataclass
-class _Paragraph:
-    runs: list[Run] = field(default_factory=list)
+class _RtfParagraph:
+    runs: list[InlineRun] = field(default_factory=list)
     level: int = 0
     item: bool = False
     in_table: bool = False
 
 
-class _Reader:
+class _RtfReader:
     """One file on its way to blocks."""
 
     def __init__(self) -> None:
@@ -87,12 +87,12 @@ class _Reader:
         self._font = 0
         self._bytes = bytearray()
         self._pending = 0
-        self._open = _Paragraph()
-        self._outer: list[_Paragraph] = []
+        self._open = _RtfParagraph()
+        self._outer: list[_RtfParagraph] = []
         self._notes: list[Block] = []
         self._num_notes = 0
-        self._rows: list[list[list[Run]]] = []
-        self._cells: list[list[Run]] = []
+        self._rows: list[list[list[InlineRun]]] = []
+        self._cells: list[list[InlineRun]] = []
 
     def take(self, text: str) -> None:
         """Read the whole file."""
@@ -147,7 +147,7 @@ class _Reader:
 
     def _end_note(self) -> None:
         self._end_paragraph()
-        self._open = self._outer.pop() if self._outer else _Paragraph()
+        self._open = self._outer.pop() if self._outer else _RtfParagraph()
 
     def _end_style(self) -> None:
         found = re.match(
@@ -202,9 +202,9 @@ class _Reader:
     def _begin_note(self) -> None:
         self._num_notes += 1
         name = f"note-{self._num_notes}"
-        self._open.runs.append(Run(str(self._num_notes), "noteref", name))
+        self._open.runs.append(InlineRun(str(self._num_notes), "noteref", name))
         self._outer.append(self._open)
-        self._open = _Paragraph()
+        self._open = _RtfParagraph()
         self._state = replace(self._state, note=name, hidden=False)
 
     def _character(self, word: str, number: int | None) -> bool:
@@ -290,7 +290,7 @@ class _Reader:
         elif state.target in INFO:
             self.info[state.target] = self.info.get(state.target, "") + text
         elif not state.target and not state.hidden:
-            self._open.runs.append(Run(text))
+            self._open.runs.append(InlineRun(text))
 
     # Paragraphs
 
@@ -299,20 +299,20 @@ class _Reader:
             return
         if word in ("cell", "nestcell"):
             self._cells.append(self._open.runs)
-            self._open = _Paragraph(in_table=True)
+            self._open = _RtfParagraph(in_table=True)
         elif word in ("row", "nestrow"):
             if self._cells:
                 self._rows.append(self._cells)
             self._cells = []
         elif self._open.in_table and not self._state.note:
-            self._open.runs.append(Run(" "))  # a paragraph inside a cell
+            self._open.runs.append(InlineRun(" "))  # a paragraph inside a cell
         else:
             self._end_paragraph()
 
     def _end_paragraph(self) -> None:
         ended = self._open
-        self._open = _Paragraph(level=ended.level, in_table=False)
-        said = woven(_paired(ended.runs))
+        self._open = _RtfParagraph(level=ended.level, in_table=False)
+        said = join_runs(_paired(ended.runs))
         if self._state.note:
             if said.text:
                 self._notes.append(Block(said.text, "note", id=self._state.note))
@@ -330,7 +330,7 @@ class _Reader:
         if self._cells:
             rows.append(self._cells)
             self._cells = []
-        said = table([[_paired(cell) for cell in row] for row in rows])
+        said = build_table([[_paired(cell) for cell in row] for row in rows])
         if said.text.strip():
             self.blocks.append(Block(said.text, "table", inlines=said.inlines))
             self._place_notes()
@@ -340,11 +340,11 @@ class _Reader:
         self._notes = []
 
 
-def _paired(runs: list[Run]) -> list[Run]:
+def _paired(runs: list[InlineRun]) -> list[InlineRun]:
     """Runs of text with the halves of characters outside the first plane put together."""
-    made: list[Run] = []
+    made: list[InlineRun] = []
     texts: list[str] = []
-    for run in (*runs, Run("", "noteref")):
+    for run in (*runs, InlineRun("", "noteref")):
         if run.kind is None:
             texts.append(run.text)
             continue
@@ -352,7 +352,7 @@ def _paired(runs: list[Run]) -> list[Run]:
         texts = []
         if text:
             whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            made.append(Run(whole))
+            made.append(InlineRun(whole))
         if run.text:
             made.append(run)
     return made

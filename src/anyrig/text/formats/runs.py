@@ -12,7 +12,7 @@ _SPACES = re.compile(r"[ \t\r\n\f\v\u00a0\u2028\u2029]+")
 _SPACES_IN_LINE = re.compile(r"[ \t\r\f\v\u00a0\u2028\u2029]+")
 
 
-class Run(NamedTuple):
+class InlineRun(NamedTuple):
     """A stretch of text of one kind."""
 
     text: str
@@ -21,7 +21,7 @@ class Run(NamedTuple):
     language: str = ""
 
 
-class Woven(NamedTuple):
+class InlineText(NamedTuple):
     """A block's text, and what stands in it."""
 
     text: str
@@ -30,7 +30,7 @@ class Woven(NamedTuple):
     """Of all of it, where all of it has one."""
 
 
-def woven(runs: Iterable[Run], *, lines: bool = False) -> Woven:
+def join_runs(runs: Iterable[InlineRun], *, lines: bool = False) -> InlineText:
     """One text with single spaces, from runs that may begin and end with any.
 
     Args:
@@ -40,7 +40,7 @@ def woven(runs: Iterable[Run], *, lines: bool = False) -> Woven:
     spaces = _SPACES_IN_LINE if lines else _SPACES
     parts: list[str] = []
     inlines: list[Inline] = []
-    tongues: list[Run] = []
+    tongues: list[InlineRun] = []
     length, last = 0, " "
     for run in runs:
         piece = spaces.sub(" ", run.text)
@@ -56,7 +56,7 @@ def woven(runs: Iterable[Run], *, lines: bool = False) -> Woven:
             length -= 1
         if run.kind:
             inlines.append(_trimmed(piece, length, run.kind, run.value))
-        tongues.append(Run(piece, language=run.language))
+        tongues.append(InlineRun(piece, language=run.language))
         parts.append(piece)
         length += len(piece)
         last = piece[-1]
@@ -64,25 +64,25 @@ def woven(runs: Iterable[Run], *, lines: bool = False) -> Woven:
     whole, stretches = _languages(tongues)
     kept = [_within(one, text) for one in (*stretches, *inlines)]
     ordered = sorted((one for one in kept if one.end > one.start), key=_order)
-    return Woven(text.rstrip(), tuple(ordered), whole)
+    return InlineText(text.rstrip(), tuple(ordered), whole)
 
 
-def spread(rows: Sequence[Sequence[Sequence[Run]]]) -> list[Run]:
+def spread_cells(rows: Sequence[Sequence[Sequence[InlineRun]]]) -> list[InlineRun]:
     """The rows of a table as runs: a tab between cells, a line end between rows."""
-    made: list[Run] = []
+    made: list[InlineRun] = []
     for row in rows:
         if made:
-            made.append(Run("\n"))
+            made.append(InlineRun("\n"))
         for place, cell in enumerate(row):
             if place:
-                made.append(Run("\x1f"))
+                made.append(InlineRun("\x1f"))
             made.extend(run._replace(text=run.text.replace("\n", " ")) for run in cell)
     return made
 
 
-def table(rows: Sequence[Sequence[Sequence[Run]]]) -> Woven:
+def build_table(rows: Sequence[Sequence[Sequence[InlineRun]]]) -> InlineText:
     """A table's text: cells parted by tabs, rows by line ends."""
-    cleaned = woven(spread(rows), lines=True)
+    cleaned = join_runs(spread_cells(rows), lines=True)
     return cleaned._replace(text=cleaned.text.replace("\x1f", "\t"))
 
 
@@ -100,7 +100,7 @@ def _order(one: Inline) -> tuple[int, bool, int]:
     return (one.start, one.kind != "language", one.end)
 
 
-def _languages(tongues: Sequence[Run]) -> tuple[str, list[Inline]]:
+def _languages(tongues: Sequence[InlineRun]) -> tuple[str, list[Inline]]:
     """The one language of all runs, or the stretches that have any."""
     spoken = {run.language for run in tongues if run.text.strip()}
     if len(spoken) <= 1:

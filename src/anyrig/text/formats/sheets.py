@@ -18,8 +18,8 @@ from anyrig.text.document import Chapter, Document, Metadata
 from anyrig.text.formats.csv import cut_rows
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.ole import MAGIC
-from anyrig.text.formats.plain import empty
-from anyrig.text.formats.zipped import Zipped, opened
+from anyrig.text.formats.plain import build_empty_error
+from anyrig.text.formats.zipped import ZipArchive, open_archive
 
 if TYPE_CHECKING:
     from python_calamine import CalamineWorkbook
@@ -58,7 +58,7 @@ def read(path: Path, limits: Limits) -> Document:
             raise
         raise _invalid(path, error) from None
     if not chapters:
-        raise empty(path.name)
+        raise build_empty_error(path.name)
     return Document(Metadata(), chapters, format=form)
 
 
@@ -107,7 +107,7 @@ def _check_size(path: Path, limits: Limits) -> str:
     with path.open("rb") as file:
         if file.read(8) == MAGIC:
             return "xls"  # has at most 65,536 rows of 256 cells
-    with opened(path, limits) as archive:
+    with open_archive(path, limits) as archive:
         if "content.xml" in archive:
             _check_ods(archive.read("content.xml"), path, limits)
             return "ods"
@@ -115,7 +115,7 @@ def _check_size(path: Path, limits: Limits) -> str:
     return "xlsx"
 
 
-def _check_xlsx(archive: Zipped, path: Path, limits: Limits) -> None:
+def _check_xlsx(archive: ZipArchive, path: Path, limits: Limits) -> None:
     shared: list[int] = []
     if member := archive.find(_SHARED):
         shared = [len(part) for part in re.split(rb"</(?:\w+:)?si>", archive.read(member))]

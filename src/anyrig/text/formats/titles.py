@@ -126,17 +126,17 @@ _INITIALS = re.compile(r"(?:[^\W\d_]\.\s*)+")
 _DECORATION = " \t_*=~#|<>«»·•—–-"
 
 
-class Label(NamedTuple):
+class HeadingLabel(NamedTuple):
     """What a line calls itself."""
 
     sort: Sort
-    number: int = 0
+    parse_number: int = 0
     title: str = ""
     """What follows the number."""
     roman: bool = False
 
 
-def label(line: str) -> Label | None:
+def parse_label(line: str) -> HeadingLabel | None:
     """What a line calls itself, if it can be the first of a chapter."""
     bare = " ".join(line.split()).strip(_DECORATION)
     if not bare or len(bare) > 300 or (bare[0].islower() and len(bare) > 12):
@@ -148,7 +148,7 @@ def label(line: str) -> Label | None:
     return found or _han(bare) or _numbered(bare)
 
 
-def number(word: str) -> int:
+def parse_number(word: str) -> int:
     """The value of a numeral, Roman or not, or of a number's name; 0 if it is none."""
     low = word.lower().strip(".")
     if low.isdecimal():
@@ -161,15 +161,15 @@ def number(word: str) -> int:
     return 0
 
 
-def _alone(bare: str) -> Label | None:
+def _alone(bare: str) -> HeadingLabel | None:
     """A line that is a name and nothing more, or a name, a sign and a short title."""
     low = bare.lower().rstrip(".:").replace("’", "'")
     if low in _CONTENTS:
-        return Label("contents")
+        return HeadingLabel("contents")
     name, _, title = (part.strip() for part in _partition(low))
     plain = bare[:1].isupper() or not bare[:1].islower()
     if plain and name.replace(" ", "_") in _NAMED and len(bare) <= 80:
-        return Label("named", 0, bare[len(name) :].lstrip(" .:—–-") if title else name)
+        return HeadingLabel("named", 0, bare[len(name) :].lstrip(" .:—–-") if title else name)
     return None
 
 
@@ -178,17 +178,17 @@ def _partition(low: str) -> tuple[str, str, str]:
     return (low[: found.start()], found[0], low[found.end() :]) if found else (low, "", "")
 
 
-def _worded(bare: str) -> Label | None:
+def _worded(bare: str) -> HeadingLabel | None:
     for pattern in (_WORD_FIRST, _NUMBER_FIRST):
         found = pattern.fullmatch(bare)
         if not found or found["word"].lower() not in _SORTS:
             continue
-        value = number(found["num"])
+        value = parse_number(found["num"])
         if pattern is _NUMBER_FIRST and found["num"].lower() in _CARDINALS:
             continue  # "One letter.", "Un livre."
         if value and _is_heading(bare, found):
             sort = _SORTS[found["word"].lower()]
-            return Label(sort, value, found["title"].strip())
+            return HeadingLabel(sort, value, found["title"].strip())
     return None
 
 
@@ -208,11 +208,11 @@ def _is_heading(bare: str, found: re.Match[str]) -> bool:
     return not (first.islower() and not found["sep"].strip())
 
 
-def _han(bare: str) -> Label | None:
+def _han(bare: str) -> HeadingLabel | None:
     found = _HAN.fullmatch(bare)
     if not found or len(bare) > 60:
         return None
-    return Label(
+    return HeadingLabel(
         _HAN_SORTS.get(found["word"], "chapter"), _han_number(found["num"]), found["title"]
     )
 
@@ -231,17 +231,21 @@ def _han_number(digits: str) -> int:
     return total + section
 
 
-def _numbered(bare: str) -> Label | None:
+def _numbered(bare: str) -> HeadingLabel | None:
     """A numeral alone, or with a title: only its neighbours show whether it counts chapters."""
     found = _NUMERAL.fullmatch(bare)
-    if found and number(found["num"]):
-        return Label("numeral", number(found["num"]), roman=not found["num"].isdecimal())
+    if found and parse_number(found["num"]):
+        return HeadingLabel(
+            "numeral", parse_number(found["num"]), roman=not found["num"].isdecimal()
+        )
     found = _TITLED.fullmatch(bare)
-    if not found or len(bare) > 90 or not number(found["num"]):
+    if not found or len(bare) > 90 or not parse_number(found["num"]):
         return None
     title = found["title"]
     if _INITIALS.fullmatch(title):  # a signature: "I. N."
         return None
     if title[:1].islower() or title[-1] in ",;:" or (title[-1] == "." and not title.isupper()):
         return None
-    return Label("titled", number(found["num"]), title, roman=not found["num"].isdecimal())
+    return HeadingLabel(
+        "titled", parse_number(found["num"]), title, roman=not found["num"].isdecimal()
+    )

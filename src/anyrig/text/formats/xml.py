@@ -71,19 +71,19 @@ def parse(data: bytes, *, name: str, limits: Limits) -> Element:
         name: of the file, for errors.
         limits: of which `text_bytes` holds.
     """
-    text = _prepared(data, name, limits, limits.tags)
-    root = _parsed(text, _xml_parser(recover=False), name)
+    text = _prepare(data, name, limits, limits.tags)
+    root = _parse(text, _xml_parser(recover=False), name)
     if root is None:
-        root = _parsed(_with_signs(text), _xml_parser(recover=True), name, last=True)
+        root = _parse(_with_signs(text), _xml_parser(recover=True), name, last=True)
     if root is None:
         raise InvalidInputError(f"{name} is not valid XML", hint=_AGAIN)
     return root
 
 
-def page(data: bytes, *, name: str, limits: Limits) -> Element:
+def parse_page(data: bytes, *, name: str, limits: Limits) -> Element:
     """The root of a page: as XML if it is well formed, else as HTML; tags may have a namespace."""
-    text = _prepared(data, name, limits, limits.page_tags)
-    root = _parsed(text, _xml_parser(recover=False), name, deep="html")
+    text = _prepare(data, name, limits, limits.page_tags)
+    root = _parse(text, _xml_parser(recover=False), name, deep="html")
     if root is None:
         root = _html(text, name)
     # Before anyone takes it apart into words: those take many times its room.
@@ -98,7 +98,7 @@ def _num_characters(root: Element) -> int:
     return sum(len(text) for text in root.itertext())
 
 
-def page_of(text: str, *, name: str) -> Element:
+def parse_page_text(text: str, *, name: str) -> Element:
     """The root of a page that is HTML, whatever it holds; an empty one has an empty root."""
     _check_attributes(text, name)
     return _html(text, name)
@@ -107,16 +107,16 @@ def page_of(text: str, *, name: str) -> Element:
 def _html(text: str, name: str) -> Element:
     text = _ILLEGAL.sub("", text)
     if "<![CDATA[" in text:
-        text = "".join(_shown(piece) if plain else piece for piece, plain in _pieces(text))
-    text = _EMPTY.sub(_opened, re.sub(r"(?i)</br\s*>", "", text))
+        text = "".join(_show(piece) if plain else piece for piece, plain in _pieces(text))
+    text = _EMPTY.sub(_open, re.sub(r"(?i)</br\s*>", "", text))
     parser = etree.HTMLParser(
         encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True, remove_pis=True
     )
-    root = _parsed(text, parser, name, last=True)
+    root = _parse(text, parser, name, last=True)
     return etree.Element("html") if root is None else root
 
 
-def local(element: Element) -> str:
+def local_name(element: Element) -> str:
     """The name of an element without its namespace or prefix, in small letters; else empty."""
     tag = element.tag
     if not isinstance(tag, str):
@@ -124,7 +124,7 @@ def local(element: Element) -> str:
     return tag.rpartition("}")[2].rpartition(":")[2].lower()
 
 
-def decoded(data: bytes) -> str:
+def decode_page(data: bytes) -> str:
     """Mark-up as text, whatever it says of its encoding: UTF-8 where it fits, as it rarely lies."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -135,7 +135,7 @@ def decoded(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        return _guessed(data, declared)
+        return _guess_encoding(data, declared)
 
 
 def _declared(data: bytes) -> str:
@@ -148,7 +148,7 @@ def _declared(data: bytes) -> str:
         return ""
 
 
-def _guessed(data: bytes, declared: str) -> str:
+def _guess_encoding(data: bytes, declared: str) -> str:
     """Bytes that are no UTF-8: what was declared if that fits, else the likeliest."""
     # Latin-1 fits everything; what is said to be it is nearly always Windows' own.
     wanted = "cp1252" if declared in ("iso8859-1", "ascii") else declared
@@ -182,13 +182,13 @@ def _mostly_utf8(data: bytes) -> bool:
     return broken * 10 < high
 
 
-def _prepared(data: bytes, name: str, limits: Limits, most_tags: int) -> str:
+def _prepare(data: bytes, name: str, limits: Limits, most_tags: int) -> str:
     if len(data) > limits.text_bytes:
         raise InvalidInputError(
             f"{name} is larger than {limits.text_bytes // 1_000_000} MB of mark-up",
             hint="No chapter is that long; split the file.",
         )
-    text = _ILLEGAL.sub("", decoded(data)).lstrip()
+    text = _ILLEGAL.sub("", decode_page(data)).lstrip()
     if text.count("<") > most_tags:
         raise InvalidInputError(
             f"{name} is made of more than {most_tags:,} tags", hint="Split it, or simplify it."
@@ -261,21 +261,21 @@ def _meaning(found: re.Match[str], entities: dict[str, str]) -> str:
     key, loose = found[1], found[2]
     if loose:  # HTML knows some of them without their end
         value = html.entities.html5.get(loose)
-        return f"&amp;{loose}" if value is None else _escaped(value)
+        return f"&amp;{loose}" if value is None else _escape(value)
     if key is None:
         return "&amp;"
     if key[0] == "#":
         # As a browser has it: 128 to 159 are Windows' characters, and what is none is left out.
-        return _escaped(_ILLEGAL.sub("", html.unescape(found[0])).replace("\ufffd", ""))
+        return _escape(_ILLEGAL.sub("", html.unescape(found[0])).replace("\ufffd", ""))
     if key in _OWN:
         return found[0]
     value = entities.get(key)
     if value is None:
         value = html.entities.html5.get(f"{key};")
-    return f"&amp;{key};" if value is None else _escaped(value)
+    return f"&amp;{key};" if value is None else _escape(value)
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     value = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return value.replace('"', "&quot;").replace("'", "&apos;")
 
@@ -295,9 +295,9 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
     return [*pieces, (text[at:], False)]
 
 
-def _shown(piece: str) -> str:
+def _show(piece: str) -> str:
     """CDATA as text: HTML takes it for a comment."""
-    return _escaped(piece[9:-3]) if piece.startswith("<![CDATA[") else ""
+    return _escape(piece[9:-3]) if piece.startswith("<![CDATA[") else ""
 
 
 def _with_signs(text: str) -> str:
@@ -305,7 +305,7 @@ def _with_signs(text: str) -> str:
     return re.sub(r"<(?=[\s\d=<])", "&lt;", text)
 
 
-def _opened(found: re.Match[str]) -> str:
+def _open(found: re.Match[str]) -> str:
     """`<a id="x"/>` as HTML has it: with an end, unless it is one that never has any."""
     if found[1].lower() in _VOID:
         return found[0]
@@ -320,7 +320,7 @@ def _xml_parser(*, recover: bool) -> etree.XMLParser:
     )  # fmt: skip
 
 
-def _parsed(
+def _parse(
     text: str, parser: etree.XMLParser | etree.HTMLParser, name: str, *,
     last: bool = False, deep: str = "",
 ) -> Element | None:  # fmt: skip

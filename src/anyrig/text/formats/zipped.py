@@ -32,7 +32,7 @@ _ENTRY_BYTES = 46  # of the directory, before a name
 _LONGEST_NAME = 300  # in the directory, on average: what bounds the directory's size
 
 
-class Zipped:
+class ZipArchive:
     """An archive that has passed every check that its directory allows."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str, limits: Limits) -> None:
@@ -101,7 +101,7 @@ class Zipped:
 
 
 @contextmanager
-def opened(path: Path, limits: Limits) -> Iterator[Zipped]:
+def open_archive(path: Path, limits: Limits) -> Iterator[ZipArchive]:
     """An archive, checked, for as long as it is read."""
     _count_first(path, limits)
     try:
@@ -114,7 +114,7 @@ def opened(path: Path, limits: Limits) -> Iterator[Zipped]:
             f"{path.name} is not a valid zip archive ({error})", hint=_AGAIN
         ) from error
     with archive:
-        yield Zipped(archive, path.name, limits)
+        yield ZipArchive(archive, path.name, limits)
 
 
 def _count_first(path: Path, limits: Limits) -> None:

@@ -101,8 +101,8 @@ class ManifestCorpus:
 
 
 def _read(path: Path, pool: ReaderPool) -> Iterator[str]:
-    with files.guarded(path, _limits()):
-        plain = files.format_of(path) in _PLAIN
+    with files.guard_reading(path, _limits()):
+        plain = files.detect_format(path) in _PLAIN
     yield from _read_plain(path) if plain else [pool.read_file(path).text]
 
 

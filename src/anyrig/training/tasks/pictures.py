@@ -68,7 +68,7 @@ def _read(
     data = _bytes(source, name)
     try:
         with _open_image(data, name) as image:
-            if picture.decode_bytes(image) > most_bytes:
+            if picture.estimate_decode_bytes(image) > most_bytes:
                 return None
             return _square(image, size, channels)
     except (AnyrigError, MemoryError):
@@ -100,13 +100,13 @@ def _bytes(source: Path | bytes, name: str) -> bytes:
 def _open_image(data: bytes, name: str) -> Image:
     from PIL import Image
 
-    form = picture.format_of_head(data[:64])
+    form = picture.detect_picture_format(data[:64])
     if not form:
         raise InvalidInputError(
             f"{name} is no picture", hint="Give PNG, JPEG, WebP, TIFF, GIF or BMP."
         )
     Image.MAX_IMAGE_PIXELS = None  # held to our own limit, by a clear error
-    image = Image.open(io.BytesIO(data), formats=picture.pillow_formats(form))
+    image = Image.open(io.BytesIO(data), formats=picture.list_pillow_formats(form))
     width, height = image.size
     if width * height > MOST_PIXELS:
         image.close()
@@ -114,7 +114,7 @@ def _open_image(data: bytes, name: str) -> Image:
             f"{name} is of {width:,} x {height:,} pixels: more than {MOST_PIXELS:,}",
             hint="Make it smaller.",
         )
-    needed = picture.decode_bytes(image)
+    needed = picture.estimate_decode_bytes(image)
     if needed > picture.MOST_DECODE_BYTES:
         kind, most = image.format or "a picture", picture.MOST_DECODE_BYTES // 1_000_000
         image.close()
@@ -167,7 +167,7 @@ def _reduce(image: Image, least: int, mode: str) -> Image:
     middle = (left, top, left + side, top + side)
     deep = image.mode.startswith(("I", "F"))
     made = images.new("F" if deep else mode, (side // factor, side // factor))
-    for start, band in picture.bands(image, factor, middle):
+    for start, band in picture.iterate_bands(image, factor, middle):
         flat = band.convert("F") if deep else _on_white(band).convert(mode)
         made.paste(flat.reduce(factor), (0, start // factor))
     made.info["exif"] = exif.tobytes() if len(exif) else b""
