@@ -31,7 +31,7 @@ class DivisionEntry:
     num_lines: int = 1
     gap: int = 0
     """Blank lines before it."""
-    parse_label: HeadingLabel | None = None
+    label: HeadingLabel | None = None
     listing: bool = False
     """One of several lines in a row that each look like a chapter's."""
 

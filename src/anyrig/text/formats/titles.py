@@ -130,7 +130,7 @@ class HeadingLabel(NamedTuple):
     """What a line calls itself."""
 
     sort: Sort
-    parse_number: int = 0
+    number: int = 0
     title: str = ""
     """What follows the number."""
     roman: bool = False
