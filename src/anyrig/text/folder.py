@@ -44,7 +44,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Found:
+class FolderListing:
     """What is in some folders."""
 
     files: tuple[Path, ...] = ()
@@ -84,7 +84,7 @@ def not_followed(links: Sequence[Path]) -> list[str]:
 
 def find(
     places: Path | Sequence[Path], *, types: Collection[str] = (), hidden: bool = False
-) -> Found:
+) -> FolderListing:
     """The files in folders and all below them; a file that is named itself is always taken.
 
     Args:
@@ -93,13 +93,13 @@ def find(
         types: formats or endings (`pdf`, `.docx`, `picture`); all when empty.
         hidden: whether files and folders whose name begins with a dot are taken as well.
     """
-    walk = _Walk(parse_types(types), hidden)
+    walk = _FolderWalk(parse_types(types), hidden)
     for place in [places] if isinstance(places, Path) else places:
         if os.path.isdir(place):
             walk.folder(place)
         else:
             walk.take(place)
-    return Found(
+    return FolderListing(
         tuple(walk.files), tuple(walk.skipped), tuple(walk.unreadable), tuple(walk.outside)
     )
 
@@ -122,7 +122,7 @@ def parse_types(types: Collection[str]) -> frozenset[str]:
     return frozenset(made)
 
 
-class _Walk:
+class _FolderWalk:
     """A walk through folders: what was found so far."""
 
     def __init__(self, wanted: frozenset[str], hidden: bool) -> None:

@@ -102,7 +102,7 @@ _OF_BOOK = 0.25
 """Matter known by its content alone is no more of the book than this."""
 
 
-class _Book(NamedTuple):
+class _BookFacts(NamedTuple):
     """What is known of all chapters together, found once: there may be tens of thousands."""
 
     metadata: Metadata
@@ -124,7 +124,7 @@ def apply_matter(document: Document) -> Document:
     if len(chapters) < 2:
         return replace(document, chapters=chapters)
     roles = [chapter.role for chapter in chapters]
-    book = _Book(
+    book = _BookFacts(
         document.metadata,
         sum(chapter.num_characters for chapter in chapters),
         Counter(_row(_title(chapter)) for chapter in chapters),
@@ -193,7 +193,7 @@ def _at_back(role: Role, chapter: Chapter) -> Role:
 # One chapter
 
 
-def _find_role(book: _Book, chapter: Chapter, number: int) -> Role | None:
+def _find_role(book: _BookFacts, chapter: Chapter, number: int) -> Role | None:
     """What a chapter's title or content say it is; None: nothing but text."""
     if chapter.role != "body":
         return chapter.role
@@ -208,7 +208,7 @@ def _find_role(book: _Book, chapter: Chapter, number: int) -> Role | None:
     return _by_content(book, chapter, number)
 
 
-def _by_content(book: _Book, chapter: Chapter, number: int) -> Role | None:
+def _by_content(book: _BookFacts, chapter: Chapter, number: int) -> Role | None:
     if number == 0 and chapter.blocks and all(block.kind == "image" for block in chapter.blocks):
         return "cover"
     if chapter.num_characters > max(_TITLE_PAGE, _OF_BOOK * book.num_characters):
@@ -231,7 +231,7 @@ def _is_title_page(metadata: Metadata, text: str) -> bool:
     return named and by and len(text) < _TITLE_PAGE and not text.rstrip().endswith((".", "!", "?"))
 
 
-def _lists(book: _Book, chapter: Chapter) -> bool:
+def _lists(book: _BookFacts, chapter: Chapter) -> bool:
     """Whether it is rows of the other chapters' titles."""
     rows = [row for block in chapter.blocks for row in _rows(block)]
     if len(rows) < _FEWEST_ROWS:

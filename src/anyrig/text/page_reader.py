@@ -121,7 +121,7 @@ def _read_picture(path: Path, format: str, limits: Limits) -> Document:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _PicturePlace:
     """Where the picture of a message's page lies: in which attachment, on which of its pages."""
 
     attachment: int
@@ -134,11 +134,11 @@ def _list_messages(path: Path, limits: Limits) -> list[Email]:
 
 def _read_message(
     path: Path, limits: Limits, on_page: OnPage
-) -> tuple[Document, list[_Place | None]]:
+) -> tuple[Document, list[_PicturePlace | None]]:
     """A message and its attachments as pages; and where the picture of each page lies."""
     chapters: list[Chapter] = []
     scans: list[Scan] = []
-    places: list[_Place | None] = []
+    places: list[_PicturePlace | None] = []
     warnings: list[str] = []
     messages = _list_messages(path, limits)
     num_attachments = 0
@@ -152,7 +152,9 @@ def _read_message(
             inner = _read_attachment(attachment, limits, on_page, warnings)
             if inner is not None:
                 before = len(places)
-                places += [_Place(num_attachments, part.page) for part in inner.parts("page")]
+                places += [
+                    _PicturePlace(num_attachments, part.page) for part in inner.parts("page")
+                ]
                 chapters += _number_pages(inner, before)
                 scans += [replace(scan, page=scan.page + before) for scan in inner.scans]
             num_attachments += 1
@@ -239,7 +241,7 @@ def _render_attachments(
     _, places = _read_message(path, limits, lambda _page, _of: None)
     attachments = [one for message in _list_messages(path, limits) for one in message.attachments]
 
-    def find_place(number: int) -> _Place:
+    def find_place(number: int) -> _PicturePlace:
         place = places[number - 1] if 1 <= number <= len(places) else None
         if place is None:
             raise InvalidInputError(

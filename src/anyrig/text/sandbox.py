@@ -83,8 +83,8 @@ class ReaderPool:
         self._num_workers = workers
         self._limits = limits
         self._lock = threading.Lock()
-        self._idle: list[_Worker] = []
-        self._busy: dict[_Worker, int] = {}
+        self._idle: list[_ReaderProcess] = []
+        self._busy: dict[_ReaderProcess, int] = {}
         """Each with the thread that uses it."""
         self._abandoned: set[int] = set()
         """Threads whose results nobody takes any more."""
@@ -131,7 +131,7 @@ class ReaderPool:
     def read_file(self, path: Path, *, form: Form = "pages") -> Document:
         """One file; whatever is wrong with it is one `InvalidInputError`."""
         path = Path(path)
-        answers: list[_Answer] = []
+        answers: list[_WorkerReply] = []
         try:
             self._collect(path, {"do": "read", "form": form}, answers)
         except _ProcessDied as died:
@@ -179,7 +179,7 @@ class ReaderPool:
             yield from (RenderedPage(number, error=message) for number in lost)
 
     def _render(
-        self, worker: _Worker, path: Path, numbers: list[int], dpi: int
+        self, worker: _ReaderProcess, path: Path, numbers: list[int], dpi: int
     ) -> Iterator[RenderedPage]:
         request = {"do": "render", "path": _encode(path), "numbers": numbers, "dpi": dpi}
         with contextlib.closing(worker.request(request, self._limits)) as answers:
@@ -226,15 +226,15 @@ class ReaderPool:
         for worker in workers:
             worker.kill()
 
-    def _find_answer(self, path: Path, key: str, request: dict[str, object]) -> _Answer:
-        answers: list[_Answer] = []
+    def _find_answer(self, path: Path, key: str, request: dict[str, object]) -> _WorkerReply:
+        answers: list[_WorkerReply] = []
         try:
             self._collect(path, request, answers)
         except _ProcessDied as died:
             raise self._explain(path, died) from None
         return next(answer for answer in answers if key in answer.content)
 
-    def _collect(self, path: Path, request: dict[str, object], answers: list[_Answer]) -> None:
+    def _collect(self, path: Path, request: dict[str, object], answers: list[_WorkerReply]) -> None:
         """Add the answers to a request; of a process that an earlier file harmed, ask another."""
         request = {**request, "path": _encode(path)}
         with self._lend() as worker:
@@ -252,11 +252,11 @@ class ReaderPool:
                 answers.append(answer)  # noqa: PERF402
 
     @contextlib.contextmanager
-    def _lend(self, *, fresh: bool = False) -> Iterator[_Worker]:
+    def _lend(self, *, fresh: bool = False) -> Iterator[_ReaderProcess]:
         with self._lock:
             if self._closed or threading.get_ident() in self._abandoned:
                 raise WorkError("the file reader was closed", hint="Read the file again.")
-            worker = self._idle.pop() if self._idle and not fresh else _Worker()
+            worker = self._idle.pop() if self._idle and not fresh else _ReaderProcess()
             self._busy[worker] = threading.get_ident()
         try:
             yield worker
@@ -305,7 +305,7 @@ class _Cause(enum.Enum):
     TOTAL_TIME = enum.auto()
 
 
-class _Answer(NamedTuple):
+class _WorkerReply(NamedTuple):
     content: dict[str, object]
     data: bytes = b""
 
@@ -317,13 +317,13 @@ class _ProcessDied(Exception):
         self.page = page
 
 
-class _Worker:
+class _ReaderProcess:
     """A process, started with its first file, and a thread that takes its answers."""
 
     def __init__(self) -> None:
         self.num_files = 0
         self._process: Any = None
-        self._answers: queue.Queue[_Answer | None] = queue.Queue(_QUEUED_ANSWERS)
+        self._answers: queue.Queue[_WorkerReply | None] = queue.Queue(_QUEUED_ANSWERS)
         self._killed = False
 
     @property
@@ -334,7 +334,9 @@ class _Worker:
     def is_usable(self) -> bool:
         return not self._killed and self.num_files < _MAX_FILES
 
-    def request(self, request: dict[str, object], limits: Limits) -> Generator[_Answer, None, None]:
+    def request(
+        self, request: dict[str, object], limits: Limits
+    ) -> Generator[_WorkerReply, None, None]:
         """The answers to a request; the process is killed if they are not all taken.
 
         Only the time that is waited for an answer counts against the limits.
@@ -394,7 +396,7 @@ class _Worker:
         except (OSError, ValueError):
             raise _ProcessDied(self._find_cause(), 0) from None
 
-    def _take(self, timeout_s: float, page: int) -> _Answer:
+    def _take(self, timeout_s: float, page: int) -> _WorkerReply:
         """The next answer; `queue.Empty` if none comes in time, `_ProcessDied` if none will."""
         answer = self._answers.get(timeout=timeout_s)
         if answer is None:
@@ -439,10 +441,10 @@ class _Worker:
                 data = source.read(length) if length else b""
                 if len(data) < length:
                     break
-                self._put(_Answer(content, data))
+                self._put(_WorkerReply(content, data))
         self._put(None)
 
-    def _put(self, answer: _Answer | None) -> None:
+    def _put(self, answer: _WorkerReply | None) -> None:
         while True:
             try:
                 self._answers.put(answer, timeout=0.5)

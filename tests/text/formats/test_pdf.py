@@ -528,6 +528,18 @@ def test_bullets_of_any_kind_begin_items(tmp_path: Path) -> None:
     assert texts(document, "item") == [f"\u2022 Boat number {at}" for at in range(4)]
 
 
+def test_an_item_beside_a_picture_is_one_item(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 540, HARBOUR) - 12
+    leaf.put(60, base, "\u2022").put(75, base, "This rule is used as the random number")
+    leaf.put(75, base - 12, "generator used for")
+    leaf.put(75, base - 24, "large integers in nets")
+    expected = (
+        "\u2022 This rule is used as the random number generator used for large integers in nets"
+    )
+    assert texts(read_leaves(tmp_path, [leaf]), "item") == [expected]
+
+
 def test_a_number_in_a_sentence_begins_no_item(tmp_path: Path) -> None:
     leaf = Leaf()
     lines = ["There are three reasons why nobody went out there: (1) it was cold in the",
@@ -662,6 +674,27 @@ def test_contents_may_have_a_title_in_any_language(tmp_path: Path) -> None:
     document = read_leaves(tmp_path, [title, contents, text])
     listed = [chapter for chapter in document.chapters if chapter.role == "contents"]
     assert [chapter.title for chapter in listed] == ["Cuprins pe scurt"]
+
+
+def test_contents_without_page_numbers_are_what_comes_again(tmp_path: Path) -> None:
+    names = ["The Net", "The Storm", "The Calm", "The Road", "The Moor", "The End"]
+    leaf = Leaf().put(60, 560, "Table of Contents", 16, "F2")
+    for at, name in enumerate(names):
+        leaf.put(60, 530 - 16 * at, f"{at + 1}. {name}")
+    leaves = [leaf]
+    for name in names:
+        leaf = Leaf().put(60, 560, name, 16, "F2")
+        leaf.set(60, 530, f"{name} it is. {HARBOUR}", indent=14)
+        leaves.append(leaf)
+    chapters = read_leaves(tmp_path, leaves).chapters
+    assert [chapter.title for chapter in chapters] == ["Table of Contents", *names]
+    assert [chapter.role for chapter in chapters] == ["contents", *["body"] * 6]
+    assert chapters[0].blocks[-1].text == "6. The End"
+
+
+def test_dots_that_lead_to_a_name_are_not_read(tmp_path: Path) -> None:
+    leaf = Leaf().put(60, 500, f"Nets {'.' * 40} Dave Cummins")
+    assert texts(read_leaves(tmp_path, [leaf])) == ["Nets Dave Cummins"]
 
 
 def test_letters_whose_boxes_overlap_have_spaces_between_words(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ _UNKNOWN = ("und", "mul", "zxx", "unknown", "none")
 
 
 @dataclass
-class _Line:
+class _MetadataLine:
     """An element of the metadata, with what refines it."""
 
     name: str
@@ -75,13 +75,13 @@ def find_cover_name(root: Element) -> str:
     return ""
 
 
-def _lines(root: Element) -> list[_Line]:
+def _lines(root: Element) -> list[_MetadataLine]:
     holder = next(
         (each for each in root.iter() if local_name(each) in ("metadata", "dc-metadata")), None
     )
     if holder is None:
         return []
-    lines: list[_Line] = []
+    lines: list[_MetadataLine] = []
     refining: list[tuple[str, str, str]] = []
     for element in holder.iter():
         name = local_name(element)
@@ -93,7 +93,7 @@ def _lines(root: Element) -> list[_Line]:
         if refines:
             refining.append((refines, attributes.get("property", "").strip(), text))
         else:
-            lines.append(_Line(name, text, attributes.get("id", ""), attributes))
+            lines.append(_MetadataLine(name, text, attributes.get("id", ""), attributes))
     by_id = {line.id: line for line in lines if line.id}
     for target, key, text in refining:
         if target in by_id:
@@ -106,15 +106,15 @@ def strip_namespace(key: str) -> str:
     return key.rpartition("}")[2].rpartition(":")[2]
 
 
-def _texts(lines: list[_Line], name: str) -> list[str]:
+def _texts(lines: list[_MetadataLine], name: str) -> list[str]:
     return [line.text for line in lines if line.name == name and line.text]
 
 
-def _first(lines: list[_Line], name: str) -> str:
+def _first(lines: list[_MetadataLine], name: str) -> str:
     return next(iter(_texts(lines, name)), "")
 
 
-def _title(lines: list[_Line]) -> str:
+def _title(lines: list[_MetadataLine]) -> str:
     titles = [line for line in lines if line.name == "title" and line.text]
     main = [line for line in titles if line.refined.get("title-type", "") == "main"]
     plain = [line for line in titles if "title-type" not in line.refined]
@@ -122,7 +122,7 @@ def _title(lines: list[_Line]) -> str:
     return ordered[0].text if ordered else ""
 
 
-def _authors(lines: list[_Line]) -> tuple[str, ...]:
+def _authors(lines: list[_MetadataLine]) -> tuple[str, ...]:
     creators = sorted(
         (line for line in lines if line.name == "creator" and line.text),
         key=lambda line: line.order,
@@ -133,7 +133,7 @@ def _authors(lines: list[_Line]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line.text for line in chosen))
 
 
-def _language(lines: list[_Line]) -> str:
+def _language(lines: list[_MetadataLine]) -> str:
     for text in _texts(lines, "language"):
         code = text.replace("_", "-")
         if code.lower() not in _UNKNOWN:
@@ -141,7 +141,7 @@ def _language(lines: list[_Line]) -> str:
     return ""
 
 
-def _series(lines: list[_Line]) -> tuple[str, str]:
+def _series(lines: list[_MetadataLine]) -> tuple[str, str]:
     metas = [line for line in lines if line.name == "meta"]
     held = [each for each in metas if each.attributes.get("property") == "belongs-to-collection"]
     held.sort(key=lambda each: each.refined.get("collection-type", "series") != "series")
@@ -161,7 +161,7 @@ def _index(written: str) -> str:
     return re.sub(r"^(\d+)\.0+$", r"\1", written.strip())
 
 
-def _year(lines: list[_Line]) -> str:
+def _year(lines: list[_MetadataLine]) -> str:
     dates = [line for line in lines if line.name in ("date", "issued") and line.text]
     dates.sort(key=lambda line: _date_rank(line.attributes.get("event", "").lower()))
     issued = [
@@ -180,7 +180,7 @@ def _date_rank(event: str) -> int:
     return ranks.get(event, 9 if event in ("modification", "conversion") else 3)
 
 
-def _identifier(root: Element, lines: list[_Line]) -> str:
+def _identifier(root: Element, lines: list[_MetadataLine]) -> str:
     wanted = (root.get("unique-identifier") or "").strip()
     found = [line for line in lines if line.name == "identifier" and line.text]
     found.sort(key=lambda line: line.id != wanted)

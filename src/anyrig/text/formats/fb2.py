@@ -44,7 +44,7 @@ def read(path: Path, limits: Limits) -> Document:
     root = parse(_data(path, limits), name=path.name, limits=limits)
     if local_name(root) != "fictionbook":
         raise InvalidInputError(f"{path.name} is not a FictionBook file", hint="Pass an fb2 file.")
-    book = _Book()
+    book = _Fb2Reader()
     cover, metadata = _cover(root), _about(root)
     for body in [each for each in root if local_name(each) == "body"]:
         book.add_body(body)
@@ -65,7 +65,7 @@ def _data(path: Path, limits: Limits) -> bytes:
         return archive.read(books[0], limits.text_bytes)
 
 
-class _Book:
+class _Fb2Reader:
     def __init__(self) -> None:
         self.chapters: list[Chapter] = []
 

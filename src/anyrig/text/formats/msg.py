@@ -33,14 +33,14 @@ def read_message(path: Path, counter: MessageCounter) -> Email:
 
     try:
         with olefile.OleFileIO(path) as file:
-            return _Message(file, path.name, counter).read((), 0)
+            return _MsgReader(file, path.name, counter).read((), 0)
     except (OSError, struct.error, IndexError, TypeError) as error:
         raise InvalidInputError(
             f"{path.name} is damaged ({error})", hint="Save the message again from Outlook."
         ) from error
 
 
-class _Message:
+class _MsgReader:
     def __init__(self, file: OleFileIO, name: str, counter: MessageCounter) -> None:
         self._file, self._name, self._counter = file, name, counter
 

@@ -25,7 +25,7 @@ _WIDE = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _CELLS = re.compile(r"\s*\t\s*|\s{3,}")
 
 
-class TextShape(NamedTuple):
+class PlainShape(NamedTuple):
     """How the whole text is set."""
 
     width: int
@@ -63,11 +63,11 @@ def group_lines(lines: Sequence[str]) -> Iterator[LineGroup]:
         yield LineGroup(tuple(run), gap=gap)
 
 
-def find_shape(runs: Sequence[LineGroup]) -> TextShape:
+def find_shape(runs: Sequence[LineGroup]) -> PlainShape:
     """How a text is set, from all its runs of lines."""
     pairs = [pair for run in runs for pair in pairwise(_widths(run.lines))]
     if not pairs:
-        return TextShape(width=0, wrapped=False, spaced=True)
+        return PlainShape(width=0, wrapped=False, spaced=True)
     lengths = sorted(first.length for first, _ in pairs)
     width = lengths[int(0.98 * (len(lengths) - 1))]
     full = sum(first.length + 1 + second.word > width - 10 for first, second in pairs)
@@ -75,14 +75,14 @@ def find_shape(runs: Sequence[LineGroup]) -> TextShape:
     following = [line for run in runs for line in run.lines[1:]]
     verse = len(following) >= 5 and _capitals(following) >= 0.85
     num_lines = sum(len(run.lines) for run in runs)
-    return TextShape(
+    return PlainShape(
         width=width,
         wrapped=30 <= width <= _WIDEST_WRAP and full >= len(pairs) / 2 and not verse,
         spaced=num_lines <= 25 * len(runs),
     )
 
 
-def split_group(run: LineGroup, form: TextShape) -> Iterator[LineGroup]:
+def split_group(run: LineGroup, form: PlainShape) -> Iterator[LineGroup]:
     """The paragraphs, stanzas, tables and rules in one run of lines."""
     lines = run.lines
     gap = run.gap
@@ -174,7 +174,7 @@ def _glue(before: str, after: str) -> str:
     return "" if _WIDE.match(before[-1:]) and _WIDE.match(after) else " "
 
 
-def _sorted(lines: tuple[str, ...], gap: int, form: TextShape) -> Iterator[LineGroup]:
+def _sorted(lines: tuple[str, ...], gap: int, form: PlainShape) -> Iterator[LineGroup]:
     """Lines without a rule among them, by what they are."""
     if not lines:
         return
@@ -245,7 +245,7 @@ def _capitals(lines: Sequence[str]) -> float:
     return sum(first.isupper() for first in firsts) / len(firsts)
 
 
-def _paragraphs(lines: tuple[str, ...], form: TextShape) -> list[tuple[str, ...]]:
+def _paragraphs(lines: tuple[str, ...], form: PlainShape) -> list[tuple[str, ...]]:
     """Wrapped lines cut where a first line is indented or, with no blank lines, a last is short."""
     indents = [_indent(line) for line in lines]
     base = min(indents)
@@ -259,7 +259,7 @@ def _paragraphs(lines: tuple[str, ...], form: TextShape) -> list[tuple[str, ...]
     return [lines[start:end] for start, end in pairwise([*starts, len(lines)])]
 
 
-def _ends(line: str, after: str, form: TextShape) -> bool:
+def _ends(line: str, after: str, form: PlainShape) -> bool:
     """Whether a paragraph ends with this line: the next word would have fitted."""
     first, second = _widths((line, after))
     return first.length + 1 + second.word < 0.85 * form.width and bool(_LAST.search(line[-20:]))

@@ -409,7 +409,7 @@ def _is_unknown(letters: str) -> bool:
 # -- runs --------------------------------------------------------------------------------------
 
 
-class _Stretch(NamedTuple):
+class _GlyphStretch(NamedTuple):
     """Glyphs in the file's order that follow each other on a base line."""
 
     places: list[Span]
@@ -453,7 +453,7 @@ def _build_aside(glyphs: _Glyphs) -> list[TextRun]:
     return runs
 
 
-def _find_stretches(glyphs: _Glyphs) -> list[_Stretch]:
+def _find_stretches(glyphs: _Glyphs) -> list[_GlyphStretch]:
     """Cut where a glyph does not follow the one before on its line."""
     left, right, base, size = glyphs.left, glyphs.right, glyphs.base, glyphs.size
     ems = np.maximum(size[1:], size[:-1])
@@ -466,12 +466,12 @@ def _find_stretches(glyphs: _Glyphs) -> list[_Stretch]:
     rights = np.maximum.reduceat(right, starts).tolist()
     sizes = np.maximum.reduceat(size, starts).tolist()
     ends = [*starts[1:], len(left)]
-    found: list[_Stretch] = []
+    found: list[_GlyphStretch] = []
     recent: list[tuple[float, int]] = []
     """Base lines of the parts of the last stretch, and where they end."""
     for number, start in enumerate(starts):
         end = ends[number]
-        part = _Stretch(
+        part = _GlyphStretch(
             [(start, end)], lefts[number], rights[number], bases[number], sizes[number],
             float(size[end - 1]),
         )  # fmt: skip
@@ -479,7 +479,7 @@ def _find_stretches(glyphs: _Glyphs) -> list[_Stretch]:
         if found and _continues(found[-1], recent, part, first_left, first_size, start, right):
             last = found[-1]
             largest = part if part.size > last.size else last
-            found[-1] = _Stretch(
+            found[-1] = _GlyphStretch(
                 [*last.places, (start, end)], min(last.left, part.left),
                 max(last.right, part.right), largest.base, largest.size, part.end_size,
             )  # fmt: skip
@@ -491,7 +491,7 @@ def _find_stretches(glyphs: _Glyphs) -> list[_Stretch]:
 
 
 def _continues(
-    last: _Stretch, recent: list[tuple[float, int]], part: _Stretch, left: float,
+    last: _GlyphStretch, recent: list[tuple[float, int]], part: _GlyphStretch, left: float,
     first_size: float, start: int, right: NDArray[np.float64],
 ) -> bool:  # fmt: skip
     """Small type above or below the line belongs to it when it touches the word before."""
@@ -506,9 +506,9 @@ def _continues(
     return any(abs(part.base - base) <= 0.15 * size for base, end in recent[-4:] if end > start - 6)
 
 
-def _join_stretches(stretches: list[_Stretch]) -> list[_Stretch]:
+def _join_stretches(stretches: list[_GlyphStretch]) -> list[_GlyphStretch]:
     """Stretches on one line without a wide gap are one, whatever order they came in."""
-    rows: list[tuple[float, float, list[_Stretch]]] = []
+    rows: list[tuple[float, float, list[_GlyphStretch]]] = []
     for one in sorted(stretches, key=lambda one: (-one.base, one.left)):
         for row in reversed(rows[-4:]):
             if abs(row[0] - one.base) <= 0.2 * min(one.size, row[1]):
@@ -516,14 +516,14 @@ def _join_stretches(stretches: list[_Stretch]) -> list[_Stretch]:
                 break
         else:
             rows.append((one.base, one.size, [one]))
-    joined: list[_Stretch] = []
+    joined: list[_GlyphStretch] = []
     for _, _, row_stretches in rows:
-        here: list[_Stretch] = []
+        here: list[_GlyphStretch] = []
         for one in sorted(row_stretches, key=lambda one: one.left):
             if here and _are_joined(here[-1], one):
                 last = here[-1]
                 largest = one if one.size > last.size else last
-                here[-1] = _Stretch(
+                here[-1] = _GlyphStretch(
                     [*last.places, *one.places], last.left, max(last.right, one.right),
                     largest.base, largest.size, one.end_size,
                 )  # fmt: skip
@@ -533,12 +533,12 @@ def _join_stretches(stretches: list[_Stretch]) -> list[_Stretch]:
     return joined
 
 
-def _join_justified(row: list[_Stretch]) -> list[_Stretch]:
+def _join_justified(row: list[_GlyphStretch]) -> list[_GlyphStretch]:
     """Words that a justified line has set far apart: the gaps between them are all the same.
 
     Cells of a table have gaps that differ as their texts do, or texts of one width.
     """
-    joined: list[_Stretch] = []
+    joined: list[_GlyphStretch] = []
     start = 0
     while start < len(row):
         end = start + 1
@@ -549,7 +549,7 @@ def _join_justified(row: list[_Stretch]) -> list[_Stretch]:
         here = row[start:end]
         largest = max(here, key=lambda one: one.size)
         joined.append(
-            _Stretch(
+            _GlyphStretch(
                 [span for one in here for span in one.places], here[0].left, here[-1].right,
                 largest.base, largest.size, here[-1].end_size,
             )
@@ -558,7 +558,7 @@ def _join_justified(row: list[_Stretch]) -> list[_Stretch]:
     return joined
 
 
-def _is_justified(words: list[_Stretch]) -> bool:
+def _is_justified(words: list[_GlyphStretch]) -> bool:
     size = max(one.size for one in words)
     gaps = [after.left - before.right for before, after in pairwise(words)]
     if max(gaps) > 3 * size or max(gaps) - min(gaps) > max(0.03 * size, 0.25):
@@ -567,7 +567,7 @@ def _is_justified(words: list[_Stretch]) -> bool:
     return len(words) == 2 or max(widths) - min(widths) > size
 
 
-def _are_joined(last: _Stretch, one: _Stretch) -> bool:
+def _are_joined(last: _GlyphStretch, one: _GlyphStretch) -> bool:
     """A large initial is not of the line beside it, nor is a watermark."""
     size = min(last.size, one.size)
     if not -2 * size < one.left - last.right < GAP * size:

@@ -388,6 +388,10 @@ _INDEX_ENTRY = re.compile(
 _MIN_ENTRIES = 4
 _MIN_INDEX_ENTRIES = 12
 _MAX_TITLE = 40
+_MAX_CONTENTS = 2000
+"""Paragraphs of the longest table of contents."""
+_MAX_OTHER_LINES = 30
+_ENTRY_NUMBER = re.compile(r"^\W*(?:chapter\s+|o\s+)?(?:\d[\d.]*|[ivx]+[.)])?\W*")
 
 
 @dataclass(frozen=True)
@@ -414,6 +418,43 @@ def find_lists(paragraphs: Sequence[PdfParagraph]) -> list[ListedMatter]:
         elif page > last_page / 2 and (entries := _find_index(lines)):
             _add(found, paragraphs, lines, entries, "back")
     return found
+
+
+def find_unnumbered_contents(
+    paragraphs: Sequence[PdfParagraph], levels: dict[int, int], listed: set[int]
+) -> list[ListedMatter]:
+    """Contents without page numbers: lines under such a title that are headings further on."""
+    places = {_strip_number(_join_text(paragraphs[n])): n for n in sorted(levels)}
+    found: list[ListedMatter] = []
+    end = 0
+    for number in sorted(levels):
+        title = _join_text(paragraphs[number])
+        if number < end or {number, number + 1} & listed or not is_titled(title, "contents"):
+            continue
+        end = _find_end_of_contents(paragraphs, number, places)
+        if end:
+            found.append(ListedMatter(number, end, "contents", title))
+    return found
+
+
+def _find_end_of_contents(
+    paragraphs: Sequence[PdfParagraph], title: int, places: dict[str, int]
+) -> int:
+    """The paragraph after the last entry; 0 where there are too few of them."""
+    end = num_lines = num_entries = 0
+    for number in range(title + 1, min(title + _MAX_CONTENTS, len(paragraphs))):
+        lines = paragraphs[number].lines
+        here = sum(places.get(_strip_number(line.text), 0) > number for line in lines)
+        num_lines, num_entries = num_lines + len(lines), num_entries + here
+        if here and num_entries >= _MIN_ENTRIES and 2 * num_entries >= num_lines:
+            end = number + 1
+        if num_lines > _MAX_OTHER_LINES + 2 * num_entries:
+            break
+    return end
+
+
+def _strip_number(text: str) -> str:
+    return _bare(_ENTRY_NUMBER.sub("", text.casefold(), count=1))
 
 
 def _is_open(

@@ -25,6 +25,7 @@ from anyrig.text.formats.pdf_headings import (
     find_lists,
     find_starts_by_looks,
     find_starts_by_outline,
+    find_unnumbered_contents,
     list_headings,
 )
 from anyrig.text.formats.pdf_lines import PdfLine, build_lines
@@ -34,6 +35,7 @@ from anyrig.text.formats.pdf_paragraphs import (
     Vocabulary,
     build_paragraphs,
     build_rows,
+    is_row_of_dots,
     join_lines,
     measure_style,
     remove_leaders,
@@ -48,7 +50,7 @@ _KINDS: dict[str, BlockKind] = {
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _PdfLayout:
     """The paragraphs of a document, and what was set apart from them, by page."""
 
     paragraphs: list[PdfParagraph]
@@ -73,7 +75,7 @@ class _Layout:
         ]
 
 
-def _lay_out(pages: Sequence[PdfPage], *, by_page: bool) -> _Layout:
+def _lay_out(pages: Sequence[PdfPage], *, by_page: bool) -> _PdfLayout:
     """The one layout of books and of pages; `by_page` ends paragraphs at the foot of a page."""
     body = find_body_size(pages)
     lines, notes, aside = _separate_furniture(pages, body)
@@ -85,12 +87,12 @@ def _lay_out(pages: Sequence[PdfPage], *, by_page: bool) -> _Layout:
     paragraphs = [one for group in groups for one in build_paragraphs(group, style)]
     lists = find_lists(paragraphs)
     listed = {number for one in lists for number in range(one.start, one.end)}
-    levels = {
-        number: level
-        for number, level in find_heading_levels(paragraphs, style).items()
-        if number not in listed
-    }
-    return _Layout(paragraphs, lists, levels, notes, aside, words)
+    levels = find_heading_levels(paragraphs, style)
+    lists += find_unnumbered_contents(paragraphs, levels, listed)
+    lists.sort(key=lambda one: one.start)
+    listed |= {number for one in lists for number in range(one.start, one.end)}
+    levels = {number: level for number, level in levels.items() if number not in listed}
+    return _PdfLayout(paragraphs, lists, levels, notes, aside, words)
 
 
 def build_chapters(
@@ -139,7 +141,7 @@ def build_pages(pages: Sequence[PdfPage]) -> dict[int, tuple[tuple[Block, ...], 
     return {page: (tuple(blocks), roles.get(page, "body")) for page, blocks in found.items()}
 
 
-def _find_roles(layout: _Layout) -> dict[int, Role]:
+def _find_roles(layout: _PdfLayout) -> dict[int, Role]:
     counts = Counter(paragraph.lines[0].page for paragraph in layout.paragraphs)
     listed = Counter(
         (paragraph.lines[0].page, one.role)
@@ -224,8 +226,9 @@ def _build_block(
         text = "\n".join(_indent_lines(paragraph.lines, paragraph.shape))
         return Block(text, _KINDS[paragraph.shape], page=page)
     text, raised, breaks = join_lines(paragraph.lines, words)
-    if paragraph.shape == "contents":
-        return Block(remove_leaders(text) or text, "item", page=page)
+    if paragraph.shape == "contents" or (is_row_of_dots(text) and not (raised or breaks)):
+        kind = _KINDS[paragraph.shape]
+        return Block(remove_leaders(text) or text, kind, page=page)
     inlines = tuple(filter(None, (_find_reference(text, each, marks) for each in raised)))
     return Block(text, _KINDS[paragraph.shape], page=page, breaks=breaks, inlines=inlines)
 
@@ -258,7 +261,7 @@ def _find_reference(
     return Inline(raised.start, raised.end, "noteref")
 
 
-def _build_page_blocks(layout: _Layout, numbers: list[int]) -> dict[int, list[Block]]:
+def _build_page_blocks(layout: _PdfLayout, numbers: list[int]) -> dict[int, list[Block]]:
     """Notes and furniture of each page, as blocks; a note that goes over the page is one."""
     made: dict[int, list[Block]] = {}
     open_note: tuple[int, int] | None = None

@@ -160,6 +160,9 @@ def _begins_by_place(
     shift = (line.left - before.left) / line.size
     full = _is_full(before, line, style)
     ended = _ENDS.search(before.text) is not None
+    is_inside = line.left > group[0].left + 0.3 * line.size and line.text[:1].islower()
+    if is_bulleted(group[0].text) and is_inside and not ended:
+        return False  # an item whose lines end before a picture
     if shift > 0.6:
         if _is_item(group[0]) and len(group) == 1:
             return False  # an item's text hangs
@@ -264,6 +267,11 @@ def is_dotted(text: str) -> bool:
     if num_dots < (4 if _PAGE_NUMBER.fullmatch(last[0]) else 8):
         return False
     return any(map(str.isalnum, title))
+
+
+def is_row_of_dots(text: str) -> bool:
+    """Whether dots lead from one part of a line to the other."""
+    return "........" in text.replace(" ", "") and any(map(str.isalnum, text))
 
 
 def remove_leaders(text: str) -> str:

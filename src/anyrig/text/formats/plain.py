@@ -19,7 +19,7 @@ from anyrig.text.formats.divisions import DivisionEntry, cut_divisions
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.paragraphs import (
     LineGroup,
-    TextShape,
+    PlainShape,
     find_shape,
     group_lines,
     join_text_lines,
@@ -151,7 +151,7 @@ def _listing(run: LineGroup, heads: Sequence[HeadingLabel | None]) -> Iterator[D
 
 
 def _headed(
-    run: LineGroup, heads: Sequence[HeadingLabel | None], form: TextShape, words: frozenset[str]
+    run: LineGroup, heads: Sequence[HeadingLabel | None], form: PlainShape, words: frozenset[str]
 ) -> Iterator[DivisionEntry]:
     """A run of lines, its headings cut off where they stand right above text."""
     start = 0
@@ -168,7 +168,7 @@ def _headed(
     yield from _parts(run, start, len(run.lines), form, words)
 
 
-def _stands_out(run: LineGroup, at: int, head: HeadingLabel, form: TextShape) -> bool:
+def _stands_out(run: LineGroup, at: int, head: HeadingLabel, form: PlainShape) -> bool:
     """Whether a line in a run is a heading: first in it or, without blank lines, a clear one."""
     if len(run.lines) == 1:
         return True
@@ -177,7 +177,7 @@ def _stands_out(run: LineGroup, at: int, head: HeadingLabel, form: TextShape) ->
     return at == 0 or not form.spaced or not form.wrapped
 
 
-def _more_title(lines: Sequence[str], head: HeadingLabel, form: TextShape) -> int:
+def _more_title(lines: Sequence[str], head: HeadingLabel, form: PlainShape) -> int:
     """How many of the lines under a heading are its title still."""
     if not 1 <= len(lines) <= 3 or not form.wrapped and not all(map(str.isupper, lines)):
         return 0
@@ -190,7 +190,7 @@ def _more_title(lines: Sequence[str], head: HeadingLabel, form: TextShape) -> in
 
 
 def _parts(
-    run: LineGroup, start: int, end: int, form: TextShape, words: frozenset[str]
+    run: LineGroup, start: int, end: int, form: PlainShape, words: frozenset[str]
 ) -> Iterator[DivisionEntry]:
     if start >= end:
         return
