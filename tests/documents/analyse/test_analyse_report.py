@@ -90,13 +90,21 @@ def test_the_page_fetches_nothing() -> None:
     assert "url(" not in page
 
 
-def test_every_plot_tells_what_it_shows() -> None:
+def test_the_map_has_a_description_and_every_other_figure_its_numbers() -> None:
     page = html(made({"a.txt": TEXT, "b.txt": "Quite another subject, with cheese. " * 9}))
-    plots = re.findall(r"<svg.*?</svg>", page, re.S)
-    assert len(plots) >= 5
-    for plot in plots:
-        assert re.search(r"<title>[^<]+</title>\s*<desc>[^<]+</desc>", plot)
-        assert 'role="img"' in plot
+    (plot,) = re.findall(r"<svg.*?</svg>", page, re.S)
+    assert re.search(r"<title>[^<]+</title>\s*<desc>[^<]+</desc>", plot)
+    assert 'role="img"' in plot
+    tables = re.findall(r'<table class="bars">.*?</table>', page, re.S)
+    assert len(tables) >= 4
+    for table in tables:
+        rows = re.findall(r"<tr><td>.*?</tr>", table)
+        assert rows
+        for row in rows:
+            width = re.search(r"width:([\d.]+)%", row)
+            assert width
+            assert 0 <= float(width[1]) <= 100
+            assert re.search(r'<td class="n">[^<]+</td>', row)
 
 
 def test_lone_surrogates_can_be_written() -> None:

@@ -1,4 +1,4 @@
-"""The analysis as one page of HTML: plots with their numbers beneath, and every document.
+"""The analysis as one page of HTML: a map, tables with bars, and every document.
 
 One file that fetches nothing and runs nothing: its policy forbids scripts, so that whatever a
 document or its name says stays text. The same analysis gives the same bytes.
@@ -6,30 +6,31 @@ document or its name says stays text. The same analysis gives the same bytes.
 
 from __future__ import annotations
 
+import html as markup
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from typing import NamedTuple
 
-from anyrig.documents.analyse.draw import (
-    COLOURS,
-    Bar,
-    Dot,
-    Spot,
-    bars,
-    columns,
-    escape_text,
-    scatter,
-)  # fmt: skip
 from anyrig.documents.analyse.duplicates import DuplicateText, count_copies
 from anyrig.documents.analyse.folder import AnalysedDocument, Analysis
+from anyrig.text.labels import one_line
 from anyrig.units import format_bytes, format_duration, pluralize
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _MOST_ROWS = 1_000
 _MOST_GROUPS = 40
+_COLOURS = 8
+"""Classes c0 to c7 of the style; more kinds begin again."""
+# What XML 1.0 has no place for, and what turns the direction of the rest of a line.
+_ILLEGAL = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]"
+)
 Cell = tuple[str, str]
 """A text and its class: `n` for a number."""
 _EDGES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
-_MOST_COLUMNS = 36
+_MOST_PERIODS = 36
 _MOST_BARS = 12
 _NAMES = {
     "en": "English", "es": "Spanish", "fr": "French", "de": "German", "it": "Italian",
@@ -126,7 +127,7 @@ def _clusters(found: Analysis) -> str:
         more = len(cluster.members) - 4
         names += f" and {more} more" if more > 0 else ""
         rows.append(
-            f'<li><span class="chip k{number % COLOURS}">{number + 1}</span><div>'
+            f'<li><span class="chip k{number % _COLOURS}">{number + 1}</span><div>'
             f"<b>{escape_text(cluster.name)}</b>"
             f'<br><span class="dim">{pluralize(len(cluster.members), "document")}: {names}</span>'
             "</div></li>"
@@ -218,7 +219,41 @@ def summary(found: Analysis) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
 
 
-# -- figures, each with a table of its numbers for those who do not see it --
+# -- parts of the page -----------------------------------------------------------------------------
+
+
+def escape_text(text: str) -> str:
+    """Text that can do nothing but be read, in an element or an attribute."""
+    return markup.escape(_ILLEGAL.sub("\ufffd", text), quote=True)
+
+
+class Bar(NamedTuple):
+    """A row of a table with bars."""
+
+    label: str
+    value: float
+    cells: tuple[str, ...]
+    """What is written behind the bar."""
+    colour: int = 0
+
+
+def _bars(head: Sequence[str], rows: Sequence[Bar]) -> str:
+    """A table in which each row has a bar, the longest over the whole column."""
+    most = max((row.value for row in rows), default=0.0) or 1.0
+    name, *others = (escape_text(one) for one in head)
+    top = "".join(f'<th class="n">{one}</th>' for one in others)
+    body = "".join(
+        f"<tr><td>{escape_text(row.label)}</td>"
+        f'<td class="bar"><i class="c{row.colour % _COLOURS}" '
+        f'style="width:{row.value / most:.1%}"></i></td>'
+        + "".join(f'<td class="n">{escape_text(one)}</td>' for one in row.cells)
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll"><table class="bars"><thead><tr><th>{name}</th><th></th>{top}</tr>'
+        f"</thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def _section(title: str, body: str) -> str:
@@ -249,85 +284,133 @@ def _name_language(code: str) -> str:
     return f"{_NAMES[code]} ({code})" if code in _NAMES else code
 
 
+# -- the map ---------------------------------------------------------------------------------------
+
+_WIDTH, _HEIGHT = 380, 340
+_EDGE = 26.0
+_MOST_NAMES = 40
+Box = tuple[float, float, float, float]
+
+
 def _draw_map(found: Analysis) -> str:
-    """Every document as a point, every cluster as a number."""
-    dots = [Dot(*doc.place, doc.facts.name, doc.cluster) for doc in found.docs]
-    spots = []
-    if len(found.clustering.clusters) > 1:
-        for number, cluster in enumerate(found.clustering.clusters):
-            places = [found.docs[index].place for index in cluster.members]
-            x = sum(place[0] for place in places) / len(places)
-            y = sum(place[1] for place in places) / len(places)
-            spots.append(Spot(x, y, str(number + 1), number))
-    told = f"{pluralize(len(dots), 'document')} as points"
-    told += f" in {pluralize(len(spots), 'cluster')}" if spots else ""
-    return scatter("Map of the documents", told, dots, spots)
+    """Every document as a point, every cluster as a number, names as far as there is space."""
+    title = f"{pluralize(len(found.docs), 'document')} as points"
+    clusters = found.clustering.clusters if found.clustering.stands_out else ()
+    title += f" in {pluralize(len(clusters), 'cluster')}" if clusters else ""
+    radius = 5.0 if len(found.docs) <= 60 else 3.5 if len(found.docs) <= 400 else 2.4
+    places = [_place(*doc.place) for doc in found.docs]
+    parts = [
+        f'<rect x="0.5" y="0.5" width="{_WIDTH - 1}" height="{_HEIGHT - 1}" rx="6" class="frame"/>'
+    ]
+    for doc, (x, y) in zip(found.docs, places, strict=True):
+        kind = f"c{doc.cluster % _COLOURS} dot"
+        name = escape_text(doc.facts.name)
+        parts.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{kind}">'
+            f"<title>{name}</title></circle>"
+        )
+    taken: list[Box] = []
+    for number, cluster in enumerate(clusters):
+        middle = [found.docs[index].place for index in cluster.members]
+        x, y = _place(*(sum(axis) / len(middle) for axis in zip(*middle, strict=True)))
+        y = max(13.0, y - 18)  # above its points
+        taken.append((x - 11, y - 11, x + 11, y + 11))
+        kind = f"spot s{number % _COLOURS}"
+        parts += [
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="11" class="{kind}"/>',
+            f'<text x="{x:.1f}" y="{y + 4.5:.1f}" text-anchor="middle" class="spotted">'
+            f"{number + 1}</text>",
+        ]
+    if len(found.docs) <= _MOST_NAMES:
+        parts += _draw_names(found.docs, places, taken)
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" xmlns="http://www.w3.org/2000/svg">\n'
+        f"<title>Map of the documents</title>\n<desc>{title}</desc>\n{chr(10).join(parts)}\n</svg>"
+    )
+
+
+def _place(x: float, y: float) -> tuple[float, float]:
+    """Where a point of the map, -1 to 1 both ways, lies on the plot."""
+    return (
+        _EDGE + (x + 1) / 2 * (_WIDTH - 2 * _EDGE),
+        _EDGE + (1 - y) / 2 * (_HEIGHT - 2 * _EDGE),
+    )
+
+
+def _draw_names(
+    docs: Sequence[AnalysedDocument], places: Sequence[tuple[float, float]], taken: list[Box]
+) -> Iterable[str]:
+    """The names of points that run into nothing."""
+    for doc, (x, y) in zip(docs, places, strict=True):
+        text = one_line(doc.facts.name.rpartition("/")[2], 22)
+        wide = len(text) * 6.2
+        left = x + 8 if x + 8 + wide < _WIDTH else x - 8 - wide
+        box = (left, y - 8, left + wide, y + 6)
+        if left < 0 or any(_overlap(box, other) for other in taken):
+            continue
+        taken.append(box)
+        name = escape_text(text)
+        yield f'<text x="{left:.1f}" y="{y + 4:.1f}" class="name">{name}</text>'
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+# -- tables with bars ------------------------------------------------------------------------------
 
 
 def _draw_phrases(found: Analysis) -> str:
     """The key phrases of the whole folder."""
     best = found.phrases[:_MOST_BARS]
-    rows = [Bar(one.text, one.score, f"{one.count} times") for one in best if one.count > 1]
+    several = [one for one in best if one.count > 1]
     if not best:
         return ""
-    if not rows:  # bars of one length say nothing
+    if not several:  # bars of one length say nothing
         every = ", ".join(escape_text(one.text) for one in found.phrases)
         return _section("Key phrases", f'<p>{every}</p><p class="dim">Each stands there once.</p>')
-    best = tuple(one for one in best if one.count > 1)
-    told = "; ".join(one.text for one in best)
-    more = ", ".join(escape_text(one.text) for one in found.phrases if one not in best)
+    more = ", ".join(escape_text(one.text) for one in found.phrases if one not in several)
     note = f'<p class="dim">also: {more}</p>' if more else ""
-    return _section("Key phrases", bars("Key phrases by weight", told, rows) + note)
+    rows = [Bar(one.text, one.score, (f"{one.count}",)) for one in several]
+    return _section("Key phrases", _bars(["phrase", "times"], rows) + note)
 
 
 def _draw_languages(found: Analysis) -> str:
     """Languages by the share of words."""
-    shown = found.languages[:_MOST_BARS]
     counts = Counter(doc.language for doc in found.docs)
     rows = [
-        Bar(_name_language(one.language), one.share, f"{one.share:.0%}", number)
-        for number, one in enumerate(shown)
-    ]
-    if not rows:
-        return ""
-    told = ", ".join(f"{row.label} {row.text}" for row in rows)
-    numbers = [
-        [(_name_language(one.language), ""), (f"{one.share:.1%}", "n"),
-         (str(counts[one.language]), "n")]
-        for one in shown
+        Bar(
+            _name_language(one.language), one.share,
+            (f"{one.share:.1%}", str(counts[one.language])), number,
+        )
+        for number, one in enumerate(found.languages[:_MOST_BARS])
     ]  # fmt: skip
-    under = _numbers(["language", "share of words", "documents"], numbers)
-    return _section("Languages", bars("Languages by share of words", told, rows) + under)
+    head = ["language", "share of words", "documents"]
+    return _section("Languages", _bars(head, rows)) if rows else ""
 
 
 def _draw_lengths(found: Analysis) -> str:
     """How many documents are of what length."""
-    counts = [doc.statistics.num_words for doc in found.docs]
+    counts = sorted(doc.statistics.num_words for doc in found.docs)
     if not counts:
         return ""
     bins = Counter(sum(count >= edge for edge in _EDGES) for count in counts)
     rows = [
-        Bar(_bin(number), bins[number], str(bins[number]))
+        Bar(_name_bin(number), bins[number], (str(bins[number]),))
         for number in range(min(bins), max(bins) + 1)
     ]
-    middle = sorted(counts)[len(counts) // 2]
-    told = f"from {min(counts):,} to {max(counts):,} words, the middle one {middle:,}"
-    under = _numbers(["words", "documents"], [[(row.label, ""), (row.text, "n")] for row in rows])
-    return _section(
-        "Length in words",
-        f'<p class="dim">{escape_text(told)}</p>'
-        + columns("Documents by words", told, rows)
-        + under,
+    note = (
+        f"from {counts[0]:,} to {counts[-1]:,} words, the middle one {counts[len(counts) // 2]:,}"
     )
+    table = _bars(["words", "documents"], rows)
+    return _section("Length in words", f'<p class="dim">{note}</p>{table}')
 
 
-def _bin(number: int) -> str:
+def _name_bin(number: int) -> str:
     names = [f"{edge // 1000}k" if edge >= 1000 else str(edge) for edge in _EDGES]
     if number == 0:
         return f"<{names[0]}"
-    return (
-        f"{names[number - 1]}+" if number == len(names) else f"{names[number - 1]}–{names[number]}"
-    )
+    return f"{names[-1]}+" if number == len(names) else f"{names[number - 1]}\u2013{names[number]}"
 
 
 def _draw_formats(found: Analysis) -> str:
@@ -337,11 +420,10 @@ def _draw_formats(found: Analysis) -> str:
     for doc in found.docs:
         sizes[doc.facts.format or "other"] += doc.facts.num_bytes
     rows = [
-        Bar(kind, count, f"{pluralize(count, 'file')}, {format_bytes(sizes[kind])}", number)
+        Bar(kind, count, (str(count), format_bytes(sizes[kind])), number)
         for number, (kind, count) in enumerate(counts.most_common(_MOST_BARS))
     ]
-    told = "; ".join(f"{row.label}: {row.text}" for row in rows)
-    return _section("Types of files", bars("Types of files", told, rows)) if rows else ""
+    return _section("Types of files", _bars(["type", "files", "size"], rows)) if rows else ""
 
 
 def _draw_timeline(found: Analysis) -> str:
@@ -349,52 +431,43 @@ def _draw_timeline(found: Analysis) -> str:
     days = sorted(doc.facts.day for doc in found.docs if doc.facts.day)
     if not days:
         return ""
-    rows = _periods(days)
     by_name = sum(doc.facts.dated_by == "name" for doc in found.docs)
-    told = (
+    note = (
         f"{days[0]} to {days[-1]}; {by_name} by the date in their name, "
         f"{len(days) - by_name} by the day the file was changed"
     )
-    under = _numbers(
-        ["when", "documents"],
-        [[(row.label, ""), (row.text, "n")] for row in rows if row.value],
-    )
-    return _section(
-        "Dates",
-        f'<p class="dim">{escape_text(told)}</p>'
-        + columns("Documents over time", told, rows)
-        + under,
-    )
+    rows = [Bar(name, count, (str(count),)) for name, count in _count_periods(days)]
+    table = _bars(["when", "documents"], rows)
+    return _section("Dates", f'<p class="dim">{escape_text(note)}</p>{table}')
 
 
-def _periods(days: Sequence[str]) -> list[Bar]:
-    from datetime import date, timedelta
-
+def _count_periods(days: Sequence[str]) -> Iterable[tuple[str, int]]:
     first, last = date.fromisoformat(days[0]), date.fromisoformat(days[-1])
     span = (last - first).days
-    if span < _MOST_COLUMNS:
-        names = [(first + timedelta(n)).isoformat() for n in range(span + 1)]
+    if span < _MOST_PERIODS:
         counts = Counter(days)
-        return [Bar(name[5:] if span else name, counts[name], str(counts[name])) for name in names]
+        names = [(first + timedelta(n)).isoformat() for n in range(span + 1)]
+        return [(name[5:] if span else name, counts[name]) for name in names]
     months = 12 * (last.year - first.year) + last.month - first.month
-    if months < _MOST_COLUMNS:
+    if months < _MOST_PERIODS:
         counts = Counter(day[:7] for day in days)
         places = (first.month - 1 + n for n in range(months + 1))
         names = [f"{first.year + place // 12}-{place % 12 + 1:02d}" for place in places]
-        return [Bar(name, counts[name], str(counts[name])) for name in names]
-    step = 1 if last.year - first.year < _MOST_COLUMNS else 10
+        return [(name, counts[name]) for name in names]
+    step = 1 if last.year - first.year < _MOST_PERIODS else 10
     tally = Counter(int(day[:4]) // step * step for day in days)
-    years = range(first.year // step * step, last.year + 1, step)
-    return [Bar(str(year), tally[year], str(tally[year])) for year in years]
+    return [
+        (str(year), tally[year]) for year in range(first.year // step * step, last.year + 1, step)
+    ]
 
 
 def _draw_duplicates(found: Analysis) -> str:
     """Copies and near-copies, by how alike they are."""
     rows = [
         Bar(
-            f"{found.docs[member.index].facts.name} ← {found.docs[group.first].facts.name}",
+            f"{found.docs[member.index].facts.name} \u2190 {found.docs[group.first].facts.name}",
             member.similarity,
-            "the same" if member.exact else f"{member.similarity:.0%}",
+            ("the same" if member.exact else f"{member.similarity:.1%}",),
             number,
         )
         for number, group in enumerate(found.groups)
@@ -403,25 +476,13 @@ def _draw_duplicates(found: Analysis) -> str:
     if not rows:
         body = '<p class="dim">No document is a copy of another, or nearly one.</p>'
         return _section("Near-duplicates", body) if len(found.docs) > 1 else ""
-    shown = rows[:_MOST_BARS]
-    more = len(rows) - len(shown)
-    told = f"{pluralize(len(rows), 'document')} in {pluralize(len(found.groups), 'group')}"
-    note = f'<p class="dim">and {more} more, below</p>' if more > 0 else ""
-    plot = bars("Near-duplicates by share in common", told, shown)
-    under = _numbers(
-        ["copy", "of", "alike"],
-        [
-            [(found.docs[member.index].facts.name, ""), (found.docs[group.first].facts.name, ""),
-             (f"{member.similarity:.1%}", "n")]
-            for group in found.groups[:200]
-            for member in group.members[:50]
-        ],
-    )  # fmt: skip
-    return _section("Near-duplicates", f'<p class="dim">{told}</p>{plot}{note}{under}')
-
-
-def _numbers(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    return f"<details><summary>The numbers</summary>{_table(head, rows)}</details>"
+    note = f"{pluralize(len(rows), 'document')} in {pluralize(len(found.groups), 'group')}"
+    shown, more = rows[:_MOST_BARS], rows[_MOST_BARS:_MOST_ROWS]
+    table = _bars(["copy \u2190 of", "alike"], shown)
+    if more:
+        rest = _bars(["copy \u2190 of", "alike"], more)
+        table += f"<details><summary>and {len(rows) - len(shown)} more</summary>{rest}</details>"
+    return _section("Near-duplicates", f'<p class="dim">{note}</p>{table}')
 
 
 def _class(kind: str) -> str:
@@ -432,10 +493,10 @@ def _class(kind: str) -> str:
 
 _STYLE = """
 :root{color-scheme:light dark;--back:#fff;--card:#fff;--text:#1d2430;--dim:#5a6473;--line:#dfe3e8;
---track:#edf0f3;--c0:#3566a8;--c1:#c8591b;--c2:#2c8a57;--c3:#a63a79;--c4:#8a6d00;--c5:#0d7f93;
+--c0:#3566a8;--c1:#c8591b;--c2:#2c8a57;--c3:#a63a79;--c4:#8a6d00;--c5:#0d7f93;
 --c6:#7353ba;--c7:#b03a3a}
 @media (prefers-color-scheme:dark){:root{--back:#14181f;--card:#1b2129;--text:#e6eaf0;--dim:#9aa5b4;
---line:#313a46;--track:#2a323d;--c0:#7aa7e6;--c1:#f0935a;--c2:#63c692;--c3:#e084b8;--c4:#d9b840;
+--line:#313a46;--c0:#7aa7e6;--c1:#f0935a;--c2:#63c692;--c3:#e084b8;--c4:#d9b840;
 --c5:#4fc3d6;--c6:#b59bf0;--c7:#ee8080}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--text);
@@ -455,10 +516,13 @@ min-width:0;break-inside:avoid;margin:0 0 18px}
 svg{display:block;width:100%;height:auto;max-width:490px;margin:0 auto;
 font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
 svg text{fill:var(--text)}svg .value{fill:var(--dim)}svg .name{font-size:10.5px;fill:var(--dim)}
-svg .track{fill:var(--track)}svg .axis{stroke:var(--line)}
+.bars td{border-bottom:0;padding:3px 10px 3px 0;overflow-wrap:anywhere}
+.bars .bar{width:45%;min-width:90px;vertical-align:middle}
+.bar i{display:block;height:9px;min-width:2px;border-radius:2px}
 svg .frame{fill:none;stroke:var(--line)}
-.c0{fill:var(--c0)}.c1{fill:var(--c1)}.c2{fill:var(--c2)}.c3{fill:var(--c3)}.c4{fill:var(--c4)}
-.c5{fill:var(--c5)}.c6{fill:var(--c6)}.c7{fill:var(--c7)}
+.c0{fill:var(--c0);background:var(--c0)}.c1{fill:var(--c1);background:var(--c1)}.c2{fill:var(--c2);background:var(--c2)}
+.c3{fill:var(--c3);background:var(--c3)}.c4{fill:var(--c4);background:var(--c4)}.c5{fill:var(--c5);background:var(--c5)}
+.c6{fill:var(--c6);background:var(--c6)}.c7{fill:var(--c7);background:var(--c7)}
 .dot{fill-opacity:.75}.spot{fill:var(--card);fill-opacity:.85;stroke-width:2}
 svg .spotted{font-weight:700;font-size:12px}
 .s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}
@@ -492,7 +556,7 @@ footer{margin-top:22px;color:var(--dim);font-size:.9em}
 .plots{grid-template-columns:minmax(0,1fr)}
 section{padding:13px 12px;margin-bottom:12px}.tiles li{flex:1 1 28%;min-width:0;padding:6px 10px}
 .tiles b{font-size:1.1rem}}
-@media print{:root{--back:#fff;--card:#fff;--text:#000;--dim:#444;--line:#bbb;--track:#eee;
+@media print{:root{--back:#fff;--card:#fff;--text:#000;--dim:#444;--line:#bbb;
 --c0:#3566a8;--c1:#c8591b;--c2:#2c8a57;--c3:#a63a79;--c4:#8a6d00;--c5:#0d7f93;--c6:#7353ba;
 --c7:#b03a3a}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}body{font-size:9.5pt}
 main{max-width:none;padding:0}.plots{gap:0 12px}
