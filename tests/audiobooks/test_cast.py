@@ -191,6 +191,7 @@ def test_those_without_a_role_are_suggested(cast: Cast) -> None:
 
 _WRONG = [
     ("narator = 'x'", "unknown key 'narator'", "Did you mean 'narrator'?"),
+    ("Tom = 'x'", "unknown key 'Tom'", "under [roles]"),
     ("[roles.Tom]\nvoice = 'a'\nalias = ['x']", "unknown key 'alias'", "'aliases'"),
     ("[roles.Tom]\nrate = 2", "no voice", "anyrig voices"),
     ("[roles.Tom]\nvoice = 'a'\nrate = 9", "invalid rate 9", "0.25 to 4"),

@@ -173,9 +173,9 @@ def parse_cast(text: str, *, name: str = "cast") -> Cast:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError(
             f"{name} is not valid TOML: {error}",
-            hint='Lines read `Tom = "voice"`; see docs/cast.md.',
+            hint='Under [roles], lines read `Tom = "voice"`; see docs/cast.md.',
         ) from None
-    _check_names(data, _TOP_KEYS, name)
+    _check_names(data, _TOP_KEYS, name, 'Write people under [roles]: Tom = "voice".')
     narrator = _parse_style(data.get("narrator", {}), f"{name}, narrator", needed=False)
     given = data.get("dialogue")
     dialogue = _parse_style(given, f"{name}, dialogue") if given is not None else None
@@ -345,12 +345,13 @@ def _parse_rate(given: object, place: str) -> float:
     )
 
 
-def _check_names(given: Mapping[str, object], names: Collection[str], place: str) -> None:
+def _check_names(
+    given: Mapping[str, object], names: Collection[str], place: str, advice: str = ""
+) -> None:
     for key in given:
         if key not in names:
-            raise InvalidInputError(
-                f"{place}: unknown key {key!r:.60}", hint=_suggest_name(key, names)
-            )
+            hint = " ".join(filter(None, (_suggest_name(key, names), advice)))
+            raise InvalidInputError(f"{place}: unknown key {key!r:.60}", hint=hint)
 
 
 def _suggest_name(name: str, known: Collection[str]) -> str:

@@ -49,7 +49,7 @@ class TranscriptionUsage(BaseModel):
     seconds: float
 
 
-class Transcription(BaseModel):
+class TranscriptionBody(BaseModel):
     """The text of a recording; only `verbose_json` has the other fields."""
 
     model_config = ConfigDict(
@@ -120,7 +120,7 @@ def router(server: ServerState) -> APIRouter:
     tasks = DocumentTasks(server)
 
     @routes.post(
-        "/v1/audio/transcriptions", response_model=Transcription, openapi_extra=_BODY,
+        "/v1/audio/transcriptions", response_model=TranscriptionBody, openapi_extra=_BODY,
         responses=_RESPONSES, summary="Transcribe a recording",
     )  # fmt: skip
     async def transcribe(request: Request) -> Response:
