@@ -250,50 +250,50 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Embedding
     from anyrig.documents.models.graph import is_writable
     from anyrig.storage.weights import hash_files
 
-    told = model_folder.read_model_config(folder)
-    inner = told.folder
+    config = model_folder.read_model_config(folder)
+    inner = config.folder
     files = model_folder.list_weights(inner)
     onnx = file or model_folder.find_onnx_file(folder, inner)
-    family = str(told.config.get("model_type", ""))
-    activation = str(told.config.get("hidden_act") or told.config.get("activation") or "gelu")
+    family = str(config.config.get("model_type", ""))
+    activation = str(config.config.get("hidden_act") or config.config.get("activation") or "gelu")
     form = model_folder.detect_form(
-        folder, told.config, bool(files), onnx is not None and (file is not None or not files)
+        folder, config.config, bool(files), onnx is not None and (file is not None or not files)
     )
-    if not told.dimension:
+    if not config.dimension:
         raise InvalidInputError(
             f"{folder} does not say how long its vectors are",
             hint="Its config.json, with hidden_size, belongs beside the weights.",
         )
     whole = [onnx] if onnx is not None and form == "onnx" else files
-    hashed: list[Path] = [*whole, *told.shaping, *model_folder.list_extra_files(whole)]
+    hashed_files: list[Path] = [*whole, *config.shaping, *model_folder.list_extra_files(whole)]
     model = EmbeddingModel(
         name,
         (onnx or inner) if form == "onnx" else inner,
-        told.longest,
-        told.dimension,
-        told.pooling,
-        told.normalise,
+        config.longest,
+        config.dimension,
+        config.pooling,
+        config.normalise,
         form=form,
-        overlap=min(32, told.longest // 8),
+        overlap=min(32, config.longest // 8),
         tokenizer=model_folder.find_tokenizer(folder, inner),
-        dense=told.dense,
-        lower=told.lower,
-        prompts=told.prompts,
-        weights_bytes=sum([path.stat().st_size for path in hashed]),
+        dense=config.dense,
+        lower=config.lower,
+        prompts=config.prompts,
+        weights_bytes=sum([path.stat().st_size for path in hashed_files]),
         graph=form == "onnx"
-        or (form == "encoder" and is_writable(family, activation, told.pooling)),
+        or (form == "encoder" and is_writable(family, activation, config.pooling)),
         torch=form != "onnx",
     )
-    mark = hash_files(hashed)
+    mark = hash_files(hashed_files)
     return replace(
         model,
         fingerprint=_fingerprint(
             mark,
-            told.pooling,
-            str(told.normalise),
-            str(told.longest),
-            str(told.lower),
-            json.dumps(sorted(told.prompts.items())),
+            config.pooling,
+            str(config.normalise),
+            str(config.longest),
+            str(config.lower),
+            json.dumps(sorted(config.prompts.items())),
         ),
     )
 

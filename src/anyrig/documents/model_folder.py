@@ -90,8 +90,8 @@ def _read(folder: Path) -> ModelConfig:
                 hint="Transformer, Pooling, one Dense and Normalize are.",
             )
     plain = _plain(folder, inner)
-    told = read_json(folder / "config_sentence_transformers.json", {})
-    prompts = _prompts(told)
+    settings = read_json(folder / "config_sentence_transformers.json", {})
+    prompts = _prompts(settings)
     if prompts and not whole:
         raise InvalidInputError(
             f"{folder.name} leaves its prompts out when it pools, which is not supported",
@@ -135,10 +135,10 @@ def _pooling(config: Mapping[str, Any]) -> str:
     return found[0]
 
 
-def _prompts(told: Mapping[str, Any]) -> dict[str, str]:
+def _prompts(settings: Mapping[str, Any]) -> dict[str, str]:
     """By use; sentence-transformers calls a passage a document as well."""
-    prompts = told.get("prompts") or {}
-    usual = prompts.get(told.get("default_prompt_name") or "", "")
+    prompts = settings.get("prompts") or {}
+    usual = prompts.get(settings.get("default_prompt_name") or "", "")
     found = {"query": prompts.get("query", usual),
              "passage": prompts.get("passage", prompts.get("document", usual))}  # fmt: skip
     return {use: text for use, text in found.items() if text}

@@ -31,32 +31,32 @@ def run_ordered(
 
     Args:
         items: may be a stream.
-        expand: what is kept of an item, and its parts; an item may have none.
+        expand: the context of an item, and its parts; an item may have none.
         run: gives a result for each part, in order; may read parts ahead, from another thread.
-        join: what was kept of an item and the results of its parts, to its outcome.
+        join: the context of an item and the results of its parts, to its outcome.
         max_pending: items that may wait; then the stream of parts ends, and another begins.
     """
     queue = _PartQueue(items, expand, max_pending)
     results: deque[R] = deque()
     while not queue.ended:
-        for kept in queue.take_empty():
-            yield join(kept, [])
+        for context in queue.take_empty():
+            yield join(context, [])
         if queue.ended:
             return
         # Closed at once if the caller leaves: what runs must not read on.
         with closing(cast("Generator[R]", _as_generator(run(queue.read_parts())))) as stream:
             for result in stream:
                 results.append(result)
-                for kept, count in queue.take_ready(results):
-                    yield join(kept, [results.popleft() for _ in range(count)])
-        for kept, count in queue.take_ready(results):
-            yield join(kept, [results.popleft() for _ in range(count)])
+                for context, count in queue.take_ready(results):
+                    yield join(context, [results.popleft() for _ in range(count)])
+        for context, count in queue.take_ready(results):
+            yield join(context, [results.popleft() for _ in range(count)])
         if queue.pending:
             raise WorkError(f"{len(queue.pending)} items got no result", hint=MORE_DETAILS)
 
 
 class _PartQueue(Generic[T, C, P]):
-    """The parts of items, and what was kept of those whose parts were read."""
+    """The parts of items, and the context of those whose parts were read."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class _PartQueue(Generic[T, C, P]):
             except StopIteration:
                 self.ended = True
                 return
-            kept, parts = self._expand(item)
+            context, parts = self._expand(item)
             if parts:
-                self.pending.append((kept, len(parts)))
+                self.pending.append((context, len(parts)))
                 self._parts = parts
             else:
-                yield kept
+                yield context
 
     def read_parts(self) -> Iterator[P]:
         yield from self._parts
@@ -95,8 +95,9 @@ class _PartQueue(Generic[T, C, P]):
             except StopIteration:
                 self.ended = True
                 return
-            kept, parts = self._expand(item)
-            self.pending.append((kept, len(parts)))  # may be read in another thread than this one
+            context, parts = self._expand(item)
+            # Parts may be read in another thread than this one.
+            self.pending.append((context, len(parts)))
             yield from parts
 
     def take_ready(self, results: Sized) -> Iterator[tuple[C, int]]:

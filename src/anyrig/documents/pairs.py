@@ -4,7 +4,7 @@
     pairs.csv      query,passage or query,passage,negative; or text1,text2,score
 
 A score says how near two texts are, from -1 (opposite) or 0 (nothing in common) to 1 (the same).
-A line that makes no sense is told of, and the rest go on.
+A line that makes no sense is reported, and the rest go on.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ def read_pairs(path: Path) -> PairFile:
 
     InvalidInputError where there are none, or where only some have scores.
     """
-    told = PairFile([])
+    pairs = PairFile([])
     for place, row in _rows(path):
         one = row if isinstance(row, Trouble) else _couple(row, place)
         if isinstance(one, Trouble):
-            told.troubles.append(one)
+            pairs.troubles.append(one)
         else:
-            told.found.append(one)
-    if not told.found:
-        why = f": {told.troubles[0].place}: {told.troubles[0].said}" if told.troubles else ""
+            pairs.found.append(one)
+    if not pairs.found:
+        why = f": {pairs.troubles[0].place}: {pairs.troubles[0].said}" if pairs.troubles else ""
         raise InvalidInputError(f"there are no pairs in {path}{why}", hint=_HINT)
-    if any((one.score is not None) != told.scored for one in told.found):
+    if any((one.score is not None) != pairs.scored for one in pairs.found):
         raise InvalidInputError(
             f"{path.name} has pairs with scores and without", hint="Keep one kind."
         )
-    return told
+    return pairs
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Trouble]]:

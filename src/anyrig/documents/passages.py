@@ -144,19 +144,19 @@ def _units(text: str, paragraphs: Iterable[Span], language: str, budget: int) ->
 
 def _join_headings(units: Iterable[_Unit], headings: Sequence[Span]) -> Iterator[_Unit]:
     """Units, a heading as one with what follows it: the last of a page with what is before it."""
-    held: _Unit | None = None
+    waiting: _Unit | None = None
     for unit in units:
-        if held is not None:
-            unit = _Unit((held.span[0], unit.span[1]), held.weight + unit.weight, unit.ends)
+        if waiting is not None:
+            unit = _Unit((waiting.span[0], unit.span[1]), waiting.weight + unit.weight, unit.ends)
         start, end = unit.span
         # A joined unit that still ends with a heading waits for the next as well.
         if any(first < end <= last for first, last in headings) and unit.weight <= _PLAIN_PARAGRAPH:
-            held = unit
+            waiting = unit
         else:
-            held = None
+            waiting = None
             yield unit
-    if held is not None:
-        yield _Unit(held.span, held.weight, True)
+    if waiting is not None:
+        yield _Unit(waiting.span, waiting.weight, True)
 
 
 def _pieces(text: str, start: int, end: int, budget: int) -> Iterator[Span]:
@@ -183,28 +183,28 @@ def _cut(text: str, budget: int) -> int:
 def _pack_units(text: str, units: Iterable[_Unit], budget: int) -> list[Span]:
     """Units joined to passages."""
     found: list[Span] = []
-    held: list[_Unit] = []
-    held_weight = num_new = 0  # units that no passage has yet
+    waiting: list[_Unit] = []
+    waiting_weight = num_new = 0  # units that no passage has yet
     for unit in units:
-        if num_new and held_weight + unit.weight > budget:
-            found.append((held[0].span[0], held[-1].span[1]))
-            held = _list_carried(held, unit, budget)
-            held_weight, num_new = sum(one.weight for one in held), 0
-        held.append(unit)
-        held_weight += unit.weight
+        if num_new and waiting_weight + unit.weight > budget:
+            found.append((waiting[0].span[0], waiting[-1].span[1]))
+            waiting = _list_carried(waiting, unit, budget)
+            waiting_weight, num_new = sum(one.weight for one in waiting), 0
+        waiting.append(unit)
+        waiting_weight += unit.weight
         num_new += 1
-        if unit.ends and held_weight >= _FULL * budget:
-            found.append((held[0].span[0], held[-1].span[1]))
-            held, held_weight, num_new = [], 0, 0
+        if unit.ends and waiting_weight >= _FULL * budget:
+            found.append((waiting[0].span[0], waiting[-1].span[1]))
+            waiting, waiting_weight, num_new = [], 0, 0
     if num_new:
-        found.append((held[0].span[0], held[-1].span[1]))
+        found.append((waiting[0].span[0], waiting[-1].span[1]))
     return _join_runt(text, found, budget)
 
 
-def _list_carried(held: Sequence[_Unit], following: _Unit, budget: int) -> list[_Unit]:
+def _list_carried(waiting: Sequence[_Unit], following: _Unit, budget: int) -> list[_Unit]:
     """The last sentences of a passage that the next one begins with, if they leave it room."""
     carried: list[_Unit] = []
-    for unit in reversed(held[1:]):
+    for unit in reversed(waiting[1:]):
         heavy = unit.weight + sum(one.weight for one in carried)
         if unit.ends or heavy > min(OVERLAP, budget // 4) or heavy + following.weight > budget:
             break

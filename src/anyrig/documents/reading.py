@@ -282,16 +282,16 @@ def build_textless_error(document: Document) -> InvalidInputError:
     if not scans:
         return InvalidInputError(f"{name} has no text in it", hint="Pass one that has words in it.")
     pages = format_pages([scan.page for scan in scans])
-    said = f"{name} has no text in it: {pages}: {scans[0].reason}"
+    message = f"{name} has no text in it: {pages}: {scans[0].reason}"
     if any(scan.ocr == "missing" for scan in document.scans):
-        return MissingOcrError(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
+        return MissingOcrError(f"{message}, and {NO_OCR}", hint=INSTALL_OCR)
     if any(scan.ocr == "off" for scan in document.scans):
         return MissingOcrError(
-            f"{said}, and {NOT_WANTED}",
+            f"{message}, and {NOT_WANTED}",
             hint=Message("Leave {ocr} out.", ocr=OptionRef("ocr", "never")),
         )
     return InvalidInputError(
-        f"{said}, and OCR found none on it", hint="See whether the page is blank."
+        f"{message}, and OCR found none on it", hint="See whether the page is blank."
     )
 
 

@@ -93,10 +93,10 @@ def _by_chance(rows: Points, count: int, seed: int) -> float:
     """The silhouette that so many clusters reach where there are none: each column shuffled."""
     import numpy as np
 
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     found = []
     for _ in range(2):
-        shuffled = normalize(dice.permuted(rows, axis=0))
+        shuffled = normalize(rng.permuted(rows, axis=0))
         found.append(_silhouette(shuffled, _k_means(shuffled, count, seed), seed))
     return max(found)
 
@@ -112,8 +112,8 @@ def _k_means(rows: Points, count: int, seed: int) -> Labels:
     best: Labels = np.zeros(len(rows), np.int64)
     most = -math.inf
     for start in range(_STARTS):
-        dice = np.random.default_rng([seed, count, start])
-        centres = _starts(rows, count, dice)
+        rng = np.random.default_rng([seed, count, start])
+        centres = _starts(rows, count, rng)
         labels = (rows @ centres.T).argmax(axis=1)
         for _ in range(_ROUNDS):
             centres = _centres(rows, labels, centres)
@@ -127,16 +127,16 @@ def _k_means(rows: Points, count: int, seed: int) -> Labels:
     return _number_labels(best)
 
 
-def _starts(rows: Points, count: int, dice: np.random.Generator) -> Points:
+def _starts(rows: Points, count: int, rng: np.random.Generator) -> Points:
     """k-means++: each next centre is drawn far from those there are."""
     import numpy as np
 
-    chosen = [int(dice.integers(len(rows)))]
+    chosen = [int(rng.integers(len(rows)))]
     while len(chosen) < count:
         far = np.maximum(0.0, 1.0 - (rows @ rows[chosen].T).max(axis=1)).astype(np.float64)
         total = float(far.sum())
         share = far / total if total > 1e-9 else np.full(len(rows), 1.0 / len(rows))
-        chosen.append(int(dice.choice(len(rows), p=share / share.sum())))
+        chosen.append(int(rng.choice(len(rows), p=share / share.sum())))
     return rows[chosen].copy()
 
 
@@ -195,13 +195,15 @@ def name_clusters(
 
     found = []
     weights = _weights(labels, phrases)
-    written = _spellings(phrases)
+    spellings = _spellings(phrases)
     for label in sorted(set(labels.tolist())):
         members = np.flatnonzero(labels == label)
         centre = points[members].mean(axis=0)
         order = np.argsort(-(points[members] @ centre), kind="stable")
-        telling = _telling(weights[label], [other for n, other in weights.items() if n != label])
-        shown = tuple(written[key] for key in telling)
+        distinctive = _telling(
+            weights[label], [other for n, other in weights.items() if n != label]
+        )
+        shown = tuple(spellings[key] for key in distinctive)
         name = ", ".join(shown[:_NAME_PHRASES]) or "without a common subject"
         found.append(Cluster(name, tuple(int(members[n]) for n in order), shown))
     return sorted(found, key=lambda cluster: (-len(cluster.members), min(cluster.members)))

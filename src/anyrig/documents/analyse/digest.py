@@ -120,12 +120,12 @@ def digest_document(
     shares = language_shares(text)
     main = shares[0].language
     spans = split_text(text, main)
-    told = read_facts(document, name)
+    file_facts = read_facts(document, name)
     if len(whole) > _LONGEST:
         cut = f"of {len(whole):,} characters the first {_LONGEST:,} were looked at"
-        told = replace(told, warnings=(*told.warnings, cut))
+        file_facts = replace(file_facts, warnings=(*file_facts.warnings, cut))
     return DocumentDigest(
-        told,
+        file_facts,
         main,
         shares,
         measure_text(text, spans, main),
@@ -207,29 +207,29 @@ def measure_text(text: str, spans: Sequence[Span], language: str) -> Statistics:
     """The figures of a text whose sentences were split, in a language that is known."""
     found = list(words(text))
     num_sentences = sum(map(bool, _counts([word.start for word in found], spans)))
-    said = [plain(word.text) for word in found]
+    tokens = [plain(word.text) for word in found]
     num_words = len(found)
     return Statistics(
         len(text), num_words, num_sentences, text.count("\n\n") + 1 if text.strip() else 0,
         num_words / num_sentences if num_sentences else 0.0,
-        sum(map(len, said)) / num_words if num_words else 0.0,
-        _distinct(said), _reading_s(said, language),
+        sum(map(len, tokens)) / num_words if num_words else 0.0,
+        _distinct(tokens), _reading_s(tokens, language),
     )  # fmt: skip
 
 
-def _reading_s(said: Sequence[str], language: str) -> float:
-    signs = sum(map(is_unspaced, said))
+def _reading_s(tokens: Sequence[str], language: str) -> float:
+    signs = sum(map(is_unspaced, tokens))
     pace = _WORDS_A_MINUTE.get(language.partition("-")[0], 230)
-    return 60.0 * ((len(said) - signs) / pace + signs / _SIGNS_A_MINUTE)
+    return 60.0 * ((len(tokens) - signs) / pace + signs / _SIGNS_A_MINUTE)
 
 
-def _distinct(said: Sequence[str]) -> float:
-    if not said:
+def _distinct(tokens: Sequence[str]) -> float:
+    if not tokens:
         return 0.0
-    edges = range(0, max(1, len(said) - _TTR_WINDOW // 2), _TTR_WINDOW)
+    edges = range(0, max(1, len(tokens) - _TTR_WINDOW // 2), _TTR_WINDOW)
     shares = []
     for start in edges:
-        part = said[start : start + _TTR_WINDOW]
+        part = tokens[start : start + _TTR_WINDOW]
         shares.append(len(set(part)) / len(part))
     return sum(shares) / len(shares)
 

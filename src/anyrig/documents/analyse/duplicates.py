@@ -57,13 +57,13 @@ def build_shingles(text: str) -> Shingled:
     """The numbers of a text, in time that grows with its length alone."""
     import numpy as np
 
-    said = [stem(plain(word.text)) for word in words(text)]
-    digest = hashlib.sha256(" ".join(said).encode("utf-8", "replace")).hexdigest()
-    if not said:
+    tokens = [stem(plain(word.text)) for word in words(text)]
+    digest = hashlib.sha256(" ".join(tokens).encode("utf-8", "replace")).hexdigest()
+    if not tokens:
         return Shingled(digest, 0, np.empty(0, np.uint64), 0)
-    hashed = np.fromiter(map(_hash, said), np.uint64, len(said))
-    unique = np.unique(_hash_runs(hashed, min(SHINGLE, len(said))))
-    return Shingled(digest, len(said), unique[:SKETCH].copy(), len(unique))
+    hashed = np.fromiter(map(_hash, tokens), np.uint64, len(tokens))
+    unique = np.unique(_hash_runs(hashed, min(SHINGLE, len(tokens))))
+    return Shingled(digest, len(tokens), unique[:SKETCH].copy(), len(unique))
 
 
 def similarity(one: Shingled, other: Shingled) -> float:
@@ -267,8 +267,8 @@ def _focus_change(change: Change) -> Change:
     return Change(*(_cut_side(side, start) for side in (one, other)))
 
 
-def _cut_side(said: Sequence[str], start: int) -> str:
-    text = one_line(" ".join(said[start:]), 4 * _SHOWN)
+def _cut_side(tokens: Sequence[str], start: int) -> str:
+    text = one_line(" ".join(tokens[start:]), 4 * _SHOWN)
     if len(text) > _SHOWN:
         text = (text[:_SHOWN].rpartition(" ")[0] or text[:_SHOWN]) + " …"
     return f"… {text}" if start and text else text

@@ -101,16 +101,16 @@ def candidates(
             break
         if number % _STEP_SENTENCES == _STEP_SENTENCES - 1:
             on_step()
-        said = list(words(text[start:end]))
-        for run in _runs(text[start:end], said, language):
-            content = [stem(plain(said[n].text)) for n in run if not _small(said[n], language)]
+        tokens = list(words(text[start:end]))
+        for run in _runs(text[start:end], tokens, language):
+            content = [stem(plain(tokens[n].text)) for n in run if not _small(tokens[n], language)]
             terms.update(one for one in content if len(one) > 1 or is_unspaced(one))
-            for first, last in _cuts(run, said, language):
+            for first, last in _cuts(run, tokens, language):
                 sentence = text[start:end]
-                one = _note(found, sentence, said[first : last + 1], position + first, number)
-                one.led += _rate_lead(sentence, said, first, language)
+                one = _note(found, sentence, tokens[first : last + 1], position + first, number)
+                one.led += _rate_lead(sentence, tokens, first, language)
                 one.whole += (first, last) == (run[0], run[-1])
-        position += len(said)
+        position += len(tokens)
     kept = sorted(found.values(), key=lambda one: (-one.count * len(one.stems), one.first))
     return Candidates(tuple(kept[:600]), position, dict(terms.most_common(2_000)))
 
@@ -119,11 +119,11 @@ def _small(word: TextWord, language: str) -> bool:
     return is_stop(plain(word.text), language) or is_stop(plain(word.text).rstrip("'"), language)
 
 
-def _runs(text: str, said: Sequence[TextWord], language: str) -> Iterator[list[int]]:
+def _runs(text: str, tokens: Sequence[TextWord], language: str) -> Iterator[list[int]]:
     """Words, by number, that no mark and no stop-word parts, joints aside."""
     run: list[int] = []
-    for number, word in enumerate(said):
-        parted = run and _BREAK.search(text, said[number - 1].end, word.start) is not None
+    for number, word in enumerate(tokens):
+        parted = run and _BREAK.search(text, tokens[number - 1].end, word.start) is not None
         if parted:
             yield run
             run = []
@@ -142,11 +142,13 @@ def _joint_words(language: str) -> frozenset[str]:
     return frozenset(word for joint in joints(language) for word in joint.split())
 
 
-def _cuts(run: Sequence[int], said: Sequence[TextWord], language: str) -> Iterator[tuple[int, int]]:
+def _cuts(
+    run: Sequence[int], tokens: Sequence[TextWord], language: str
+) -> Iterator[tuple[int, int]]:
     """The stretches of a run that may be a phrase: first and last word."""
-    signs = is_unspaced(said[run[0]].text)
+    signs = is_unspaced(tokens[run[0]].text)
     least, most = _SIGNS if signs else (1, _MOST_WORDS)
-    small = [_small(said[n], language) for n in run]
+    small = [_small(tokens[n], language) for n in run]
     for begin in range(len(run)):
         content = 0
         for end in range(begin, min(len(run), begin + most + 2)):
@@ -155,21 +157,21 @@ def _cuts(run: Sequence[int], said: Sequence[TextWord], language: str) -> Iterat
                 break
             if small[begin] or small[end] or content < least:
                 continue
-            if _well_made(said, run[begin], run[end], small[begin : end + 1], language):
+            if _well_made(tokens, run[begin], run[end], small[begin : end + 1], language):
                 yield run[begin], run[end]
 
 
 def _well_made(
-    said: Sequence[TextWord], first: int, last: int, small: Sequence[bool], language: str
+    tokens: Sequence[TextWord], first: int, last: int, small: Sequence[bool], language: str
 ) -> bool:
     """Whether a stretch begins and ends like a name of something."""
-    head, tail = plain(said[first].text), plain(said[last].text)
+    head, tail = plain(tokens[first].text), plain(tokens[last].text)
     if not (any(map(str.isalpha, head)) and any(map(str.isalpha, tail))):
         return False
     if len(tail) < 2 and not is_unspaced(tail):
         return False
     if any(small):
-        between = [plain(said[n].text) for n in range(first, last + 1) if small[n - first]]
+        between = [plain(tokens[n].text) for n in range(first, last + 1) if small[n - first]]
         if " ".join(between) not in joints(language):
             return False
     return True
@@ -178,27 +180,29 @@ def _well_made(
 def _note(
     found: dict[tuple[str, ...], _Candidate],
     sentence: str,
-    said: Sequence[TextWord],
+    tokens: Sequence[TextWord],
     position: int,
     number: int,
 ) -> _Candidate:
-    stems = tuple(stem(plain(word.text)) for word in said)
+    stems = tuple(stem(plain(word.text)) for word in tokens)
     one = found.get(stems)
     if one is None:
         one = found[stems] = _Candidate(stems, first=position)
-    written = sentence[said[0].start : said[-1].end]
+    written = sentence[tokens[0].start : tokens[-1].end]
     one.count += 1
     one.written[" ".join(written.split())] += 1
     one.sentences.add(number)
-    one.named += said[0].start > 0 and all(word.text[:1].isupper() for word in (said[0], said[-1]))
+    one.named += tokens[0].start > 0 and all(
+        word.text[:1].isupper() for word in (tokens[0], tokens[-1])
+    )
     return one
 
 
-def _rate_lead(sentence: str, said: Sequence[TextWord], first: int, language: str) -> float:
+def _rate_lead(sentence: str, tokens: Sequence[TextWord], first: int, language: str) -> float:
     """What the word before a phrase says of it: after `they` stands a verb."""
-    if first == 0 or _BREAK.search(sentence, said[first - 1].end, said[first].start):
+    if first == 0 or _BREAK.search(sentence, tokens[first - 1].end, tokens[first].start):
         return 1.0
-    before = plain(said[first - 1].text).rstrip("'")
+    before = plain(tokens[first - 1].text).rstrip("'")
     if before in before_verbs(language):
         return 0.4
     return 1.0 if is_stop(before, language) else 0.8

@@ -110,9 +110,9 @@ def _map(found: Analysis) -> str:
     if len(found.docs) < 2:
         return ""
     plot = _draw_map(found)
-    told = "Near together means alike"
-    told += "; the numbers are those of the clusters." if found.clustering.stands_out else "."
-    return _section("Map of the documents", f'<p class="dim">{told}</p>{plot}')
+    note = "Near together means alike"
+    note += "; the numbers are those of the clusters." if found.clustering.stands_out else "."
+    return _section("Map of the documents", f'<p class="dim">{note}</p>{plot}')
 
 
 def _clusters(found: Analysis) -> str:

@@ -92,8 +92,8 @@ def condense(points: NDArray[np.float32], most: int, seed: int) -> NDArray[np.fl
 
     if min(points.shape) <= 2 * most:
         return points
-    dice = np.random.default_rng(seed)
-    sides = dice.standard_normal((points.shape[1], most + 8)).astype(np.float32)
+    rng = np.random.default_rng(seed)
+    sides = rng.standard_normal((points.shape[1], most + 8)).astype(np.float32)
     for _ in range(3):  # each turn leans them more towards the main directions
         sides, _ = np.linalg.qr(points.T @ (points @ sides))
     values, turn = np.linalg.eigh((seen := points @ sides).T @ seen)

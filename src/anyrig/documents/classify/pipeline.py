@@ -140,8 +140,8 @@ def classify_with_model(
         piece, text = _take_whole(*opened)
         return (piece, text), [TextBlock([text])] if piece.error is None else []
 
-    def join(kept: tuple[_SplitSource, str], outcomes: list[ItemOutcome[Any]]) -> Classification:
-        piece, text = kept
+    def join(indexes: tuple[_SplitSource, str], outcomes: list[ItemOutcome[Any]]) -> Classification:
+        piece, text = indexes
         if piece.error is not None:
             return Classification(piece.source, error=piece.error)
         (outcome,) = outcomes
@@ -235,12 +235,12 @@ def train_on_examples(
             texts.append(" ".join(" ".join(one.text.split()) for one in piece.passages))
             labels.append(example.labels)
         report("example", len(rows), len(sources))
-    kept, known, notes = _drop_copies(texts, labels, kind)
-    if not kept:
+    indexes, known, notes = _drop_copies(texts, labels, kind)
+    if not indexes:
         raise InvalidInputError("no example could be used", hint=_first(troubles))
     import numpy as np
 
-    matrix = np.array([rows[n] for n in kept])
+    matrix = np.array([rows[n] for n in indexes])
     head = train(matrix, known, kind, vectors.model, prior=prior, word=word)
     return TrainedClassifier(head, troubles, notes)
 
@@ -278,10 +278,10 @@ def read_examples(
             labels.append(example.labels)
         if on_progress is not None:
             on_progress(number, len(sources))
-    kept, known, notes = _drop_copies([" ".join(text.split()) for text in texts], labels, kind)
-    if not kept:
+    indexes, known, notes = _drop_copies([" ".join(text.split()) for text in texts], labels, kind)
+    if not indexes:
         raise InvalidInputError("no example could be used", hint=_first(troubles))
-    return ExampleTexts([texts[n] for n in kept], known, troubles, notes)
+    return ExampleTexts([texts[n] for n in indexes], known, troubles, notes)
 
 
 def detect_kind(found: Manifest) -> Kind:
@@ -302,8 +302,8 @@ def select_examples(found: Manifest, kind: Kind) -> tuple[list[Example], list[Tr
     return sorted(taken, key=lambda one: (one.labels, one.text, one.place)), troubles
 
 
-def _trouble(example: Example, said: str) -> Trouble:
-    return Trouble(example.place, said)
+def _trouble(example: Example, message: str) -> Trouble:
+    return Trouble(example.place, message)
 
 
 def _first(troubles: Sequence[Trouble]) -> str:
@@ -324,27 +324,27 @@ def _drop_copies(
     seen: dict[str, list[int]] = {}
     for number, text in enumerate(texts):
         seen.setdefault(text, []).append(number)
-    kept, known, notes = [], [], []
-    copies = torn = 0
+    indexes, known, notes = [], [], []
+    copies = contradictory = 0
     for _, numbers in sorted(seen.items()):  # whatever order the examples came in
         names = tuple(sorted({name for n in numbers for name in labels[n]}))
         copies += len(numbers) - 1
         if kind == "one" and len(names) > 1:
-            torn += 1
+            contradictory += 1
             continue
-        kept.append(numbers[0])
+        indexes.append(numbers[0])
         known.append(names)
     if copies:
         notes.append(f"{pluralize(copies, 'example')} said the same as another: each counts once")
-    if torn:
+    if contradictory:
         notes.append(
             Message(
                 "left out {texts} with several labels; pass {multi}?",
-                texts=pluralize(torn, "text"),
+                texts=pluralize(contradictory, "text"),
                 multi=OptionRef("multi"),
             )
         )
-    return kept, known, notes
+    return indexes, known, notes
 
 
 def _embed_sources(

@@ -297,9 +297,9 @@ def build_keyword_query(
     """
     known = {} if known is None else known
     chosen = drop_stop_words(query.words, languages)
-    wanted = [(word, False) for word in chosen[: 4 * MAX_TERMS]]
+    targets = [(word, False) for word in chosen[: 4 * MAX_TERMS]]
     terms = []
-    for word, is_prefix in [*wanted, *((prefix, True) for prefix in query.prefixes)]:
+    for word, is_prefix in [*targets, *((prefix, True) for prefix in query.prefixes)]:
         key = f"{word}*" if is_prefix else word
         if key not in known:
             known[key] = _build_term(connection, word, languages, is_prefix=is_prefix)
@@ -484,7 +484,7 @@ def _is_named(term: Term, here: set[str]) -> bool:
 
 def find_matches(text: str, terms: Iterable[Term], language: str = "") -> list[tuple[int, int]]:
     """Where the terms stand in a text, in order."""
-    wanted: set[str] = set()
+    targets: set[str] = set()
     prefixes: list[str] = []
     dense: list[str] = []
     for term in terms:
@@ -493,22 +493,22 @@ def find_matches(text: str, terms: Iterable[Term], language: str = "") -> list[t
         elif _DENSE_CHARACTER.match(term.word):
             dense.append(term.word)
         else:
-            wanted |= term.variants
+            targets |= term.variants
     starts = tuple(prefixes)
     places = list(_WORD.finditer(text))
     words = [match[0].lower() for match in places]
     found: list[tuple[int, int]] = []
     for match, word, stem in zip(places, words, _stem_words(words, language), strict=True):
         folded = fold(word)
-        if folded in wanted or stem in wanted or (starts and folded.startswith(starts)):
+        if folded in targets or stem in targets or (starts and folded.startswith(starts)):
             found.append(match.span())
         elif dense and _DENSE_CHARACTER.match(word):
             found += _find_within(match, dense)
     return sorted(set(found))
 
 
-def _find_within(match: re.Match[str], wanted: Iterable[str]) -> Iterator[tuple[int, int]]:
-    for one in wanted:
+def _find_within(match: re.Match[str], targets: Iterable[str]) -> Iterator[tuple[int, int]]:
+    for one in targets:
         position = match[0].find(one)
         while position >= 0:
             yield match.start() + position, match.start() + position + len(one)

@@ -304,16 +304,24 @@ class Searcher:
         """The present state of the index. Of one that has changed only what is new is read."""
         with self._connect() as connection:
             changed = db.get_meta(connection, "changed")
-            held = self._snapshot
-            if held and held.changed == changed and (held.matrix is not None or not matrix):
-                return held
+            previous = self._snapshot
+            if (
+                previous
+                and previous.changed == changed
+                and (previous.matrix is not None or not matrix)
+            ):
+                return previous
             with self._lock:  # one reads, the others wait for it
-                held = self._snapshot
-                if held and held.changed == changed and (held.matrix is not None or not matrix):
-                    return held
+                previous = self._snapshot
+                if (
+                    previous
+                    and previous.changed == changed
+                    and (previous.matrix is not None or not matrix)
+                ):
+                    return previous
                 connection.execute("BEGIN")
                 try:
-                    self._snapshot = _take_snapshot(connection, self.path, held, matrix=matrix)
+                    self._snapshot = _take_snapshot(connection, self.path, previous, matrix=matrix)
                 finally:
                     connection.execute("ROLLBACK")
                 return self._snapshot
@@ -606,7 +614,7 @@ def _list_files(connection: sqlite3.Connection, content: int | None = None) -> l
 
 
 def _take_snapshot(
-    connection: sqlite3.Connection, path: Path, held: IndexSnapshot | None, *, matrix: bool
+    connection: sqlite3.Connection, path: Path, previous: IndexSnapshot | None, *, matrix: bool
 ) -> IndexSnapshot:
     """The present state; the caller's transaction holds it still.
 
@@ -614,23 +622,23 @@ def _take_snapshot(
     are gone are zero in the matrix, and not in FTS5 any more.
     """
     fingerprint, model, dimension = db.read_model(connection)
-    after = held.last_content if held is not None else 0
+    after = previous.last_content if previous is not None else 0
     new = np.array(
         connection.execute(
             "SELECT id, content FROM passages WHERE content > ?", (after,)
         ).fetchall() or np.zeros((0, 2)), np.int64,
     )  # fmt: skip
-    contents = held.contents if held is not None else np.zeros(0, np.int64)
+    contents = previous.contents if previous is not None else np.zeros(0, np.int64)
     if len(new):
         grown = np.zeros(max(len(contents), int(new[:, 0].max())), np.int64)
         grown[: len(contents)] = contents
         grown[new[:, 0] - 1] = new[:, 1]
         contents = grown
-    rows, file = (held.matrix, held.matrix_file) if held is not None else (None, (0, 0))
+    rows, file = (previous.matrix, previous.matrix_file) if previous is not None else (None, (0, 0))
     if matrix or rows is not None:
         now = vectors.identify_file(path)
         is_mapped = isinstance(rows, np.memmap)
-        same_model = held is not None and held.fingerprint == fingerprint
+        same_model = previous is not None and previous.fingerprint == fingerprint
         if not (same_model and is_mapped and now == file):
             rows = vectors.open_matrix(connection, path, writing=db.is_locked(path))
             file = now

@@ -67,8 +67,8 @@ def list_weight_files(folder: Path) -> list[Path]:
         if (folder / name).is_file():
             return [folder / name]
     try:
-        told = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"]
-        files = [folder / name for name in sorted(set(told.values()))]
+        entry = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"]
+        files = [folder / name for name in sorted(set(entry.values()))]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
     for file in files:
@@ -91,15 +91,15 @@ def read_tensors(file: Path) -> dict[str, Array]:
             hint="Download it again: it is damaged or incomplete.",
         ) from error
     try:
-        return {name: _array(told) for name, told in parts}
+        return {name: _array(entry) for name, entry in parts}
     except ValueError as error:  # a length that is not that of its shape
         raise MissingWeightsError(
             f"{file} cannot be read: {error}", hint="Download it again: it is damaged."
         ) from error
 
 
-def _array(told: Mapping[str, Any]) -> Array:
-    shape, kind, data = told["shape"], told["dtype"], told["data"]
+def _array(entry: Mapping[str, Any]) -> Array:
+    shape, kind, data = entry["shape"], entry["dtype"], entry["data"]
     if kind == "BF16":  # the upper half of a 32-bit number
         wide = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
         return wide.view(np.float32).reshape(shape)

@@ -49,9 +49,9 @@ def decode_picture(data: bytes) -> Grey:
         UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError,
         Image.DecompressionBombError, MemoryError,
     ) as error:  # fmt: skip
-        said = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InvalidInputError(
-            f"the picture cannot be opened: {said}",
+            f"the picture cannot be opened: {reason}",
             hint="It may be cut off or damaged: open it in a viewer and save it again.",
         ) from error
 

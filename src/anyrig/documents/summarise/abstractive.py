@@ -179,11 +179,11 @@ class AbstractiveSummarizer:
             on_progress: receives how far it is.
         """
         text = document.text
-        spoken = language or languages.detect(text).language
-        spans, _ = split_sentences(text, spoken, document.parts("page"))
+        code = language or languages.detect(text).language
+        spans, _ = split_sentences(text, code, document.parts("page"))
         windows = list(self._windows(text, spans))
-        wanted = max(8, round(words * _TOKENS_A_WORD))
-        texts = self._write([text[a:b] for a, b in windows], wanted, on_progress)
+        max_tokens = max(8, round(words * _TOKENS_A_WORD))
+        texts = self._write([text[a:b] for a, b in windows], max_tokens, on_progress)
         parts = tuple(
             WindowSummary(start, end, document.page_at(start), one)
             for (start, end), one in zip(windows, texts, strict=True)
@@ -191,12 +191,12 @@ class AbstractiveSummarizer:
         joined, rounds = " ".join(texts), 1
         while len(texts) > 1 and rounds < _ROUNDS:
             pieces = [
-                joined[a:b] for a, b in self._windows(joined, split_sentences(joined, spoken)[0])
+                joined[a:b] for a, b in self._windows(joined, split_sentences(joined, code)[0])
             ]
-            texts = self._write(pieces, wanted, on_progress)
+            texts = self._write(pieces, max_tokens, on_progress)
             joined, rounds = " ".join(texts), rounds + 1
         return WrittenSummary(
-            joined, parts, rounds, languages.num_words(text), spoken,
+            joined, parts, rounds, languages.num_words(text), code,
             f"written by {self.model.name}",
         )  # fmt: skip
 
@@ -226,8 +226,10 @@ class AbstractiveSummarizer:
             middle = middle if middle > start else (start + end) // 2
             waiting += [(middle, end), (start, middle)]
 
-    def _write(self, texts: Sequence[str], wanted: int, on_progress: Report | None) -> list[str]:
-        pieces = [self._piece(text, wanted) for text in texts]
+    def _write(
+        self, texts: Sequence[str], max_tokens: int, on_progress: Report | None
+    ) -> list[str]:
+        pieces = [self._piece(text, max_tokens) for text in texts]
         found: list[str] = []
         for outcome in self._pool.run(pieces, cost=lambda piece: piece.cost):
             found.append(_take_text(outcome))
@@ -235,9 +237,9 @@ class AbstractiveSummarizer:
                 on_progress(len(found), len(pieces))
         return found
 
-    def _piece(self, text: str, wanted: int) -> SummaryWindow:
+    def _piece(self, text: str, max_tokens: int) -> SummaryWindow:
         size = self._count(text)
-        most = max(4, min(wanted, round(_SHRINK * size))) if size > 20 else max(4, size)
+        most = max(4, min(max_tokens, round(_SHRINK * size))) if size > 20 else max(4, size)
         return SummaryWindow(text, size, min(most // 3, 30), most)
 
 

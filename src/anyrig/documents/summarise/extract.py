@@ -85,7 +85,7 @@ class Length:
                 hint="Pass a number of sentences, or of words, or a share from 0 to 1.",
             )
 
-    def room(self, num_sentences: int) -> tuple[int, bool]:
+    def get_budget(self, num_sentences: int) -> tuple[int, bool]:
         """How much there is for a text of so many sentences, and whether it is words."""
         if self.words:
             return self.words, True
@@ -146,9 +146,9 @@ def extract(
         on_step: called now and then; it may raise an error to stop.
     """
     text = document.text
-    spoken = language or languages.detect(text).language
-    spans, firsts = split_sentences(text, spoken, document.parts("page"))
-    summary = _Ranking(text, spans, firsts, spoken, vectors, on_step).summary(length)
+    code = language or languages.detect(text).language
+    spans, firsts = split_sentences(text, code, document.parts("page"))
+    summary = _Ranking(text, spans, firsts, code, vectors, on_step).summary(length)
     order = sorted(summary)
     best = max(summary.values(), default=1.0) or 1.0
     return Summary(
@@ -157,7 +157,7 @@ def extract(
                   document.page_at(spans[n][0]), n + 1, round(summary[n] / best, 4))
             for n in order
         ),
-        len(spans), languages.num_words(text), spoken,
+        len(spans), languages.num_words(text), code,
         f"sentences by the vectors of {vectors.model.name}" if vectors is not None
         else "sentences by their words",
     )  # fmt: skip
@@ -203,30 +203,32 @@ class _Ranking:
 
     def summary(self, length: Length) -> dict[int, float]:
         """The numbers of the sentences taken, with their scores."""
-        room, in_words = length.room(len(self._sentences))
+        budget, in_words = length.get_budget(len(self._sentences))
         sizes = [languages.num_words(one) if in_words else 1 for one in self._sentences]
         fit = [n for n, value in enumerate(self._worth) if value > 0]
         if not fit:  # a list of words, a poem: better its beginning than nothing
             fit = [n for n, one in enumerate(self._sentences) if any(map(str.isalnum, one))]
-            return self._take_first(fit, sizes, room)
+            return self._take_first(fit, sizes, budget)
         several = len(fit) > _SECTION
-        kept = max(_KEPT, 2 * room if not in_words else room // 6)
-        while len(fit) > max(_SECTION, kept):
-            fit = self._reduce_sections(fit, min(kept, _SECTION // 2))
+        limit = max(_KEPT, 2 * budget if not in_words else budget // 6)
+        while len(fit) > max(_SECTION, limit):
+            fit = self._reduce_sections(fit, min(limit, _SECTION // 2))
         scores, alike = self._score(fit, whole=several)
-        selected = _select(scores, alike, [sizes[n] for n in fit], room)
+        selected = _select(scores, alike, [sizes[n] for n in fit], budget)
         return {fit[n]: float(scores[n]) for n in selected}
 
-    def _take_first(self, fit: Sequence[int], sizes: Sequence[int], room: int) -> dict[int, float]:
-        taken: dict[int, float] = {}
+    def _take_first(
+        self, fit: Sequence[int], sizes: Sequence[int], budget: int
+    ) -> dict[int, float]:
+        chosen: dict[int, float] = {}
         for n in fit:
-            if room <= 0:
+            if budget <= 0:
                 break
-            taken[n] = 1.0
-            room -= sizes[n]
-        return taken
+            chosen[n] = 1.0
+            budget -= sizes[n]
+        return chosen
 
-    def _reduce_sections(self, fit: Sequence[int], kept: int) -> list[int]:
+    def _reduce_sections(self, fit: Sequence[int], limit: int) -> list[int]:
         """Of each stretch of sentences the best ones, in order; about half at most."""
         num = -(-len(fit) // _SECTION)
         found: list[int] = []
@@ -234,7 +236,7 @@ class _Ranking:
             self._on_step()
             section = fit[part * len(fit) // num : (part + 1) * len(fit) // num]
             scores, _ = self._score(section, whole=False)
-            most = max(2, min(kept, len(section) // 2))
+            most = max(2, min(limit, len(section) // 2))
             order = sorted(range(len(section)), key=lambda n: (-scores[n], n))[:most]
             found += sorted(section[n] for n in order)
         return found
@@ -265,8 +267,8 @@ def _is_heading(text: str) -> bool:
 
 def _count_terms(sentence: str, language: str) -> Counter[str]:
     """The telling words of a sentence, counted."""
-    said = (plain(word.text) for word in words(sentence))
-    return Counter(stem(word) for word in said if not is_stop(word.rstrip("'"), language))
+    tokens = (plain(word.text) for word in words(sentence))
+    return Counter(stem(word) for word in tokens if not is_stop(word.rstrip("'"), language))
 
 
 def _compare(bags: Sequence[Counter[str]], vectors: NDArray[np.float32] | None = None) -> Floats:
@@ -329,16 +331,16 @@ def rate_positions(firsts: Sequence[bool]) -> Floats:
 
 def _rate_shape(sentence: str, bag: Counter[str], language: str) -> float:
     """What the shape of a sentence says of it, about 1; 0 for what is no sentence to quote."""
-    said = [plain(word.text) for word in words(sentence)]
+    tokens = [plain(word.text) for word in words(sentence)]
     letters = sum(map(str.isalpha, sentence))
-    if len(said) < _FEWEST or letters < 0.5 * len(sentence.replace(" ", "")) or not bag:
+    if len(tokens) < _FEWEST or letters < 0.5 * len(sentence.replace(" ", "")) or not bag:
         return 0.0
     base = language.partition("-")[0]
     value = min(1.0, 0.4 + 0.6 * sum(bag.values()) / _SHORT)
-    value *= 1.0 if len(said) <= _LONG else _LONG / len(said)
-    if any(word in _CUES.get(base, "").split() for word in said):
+    value *= 1.0 if len(tokens) <= _LONG else _LONG / len(tokens)
+    if any(word in _CUES.get(base, "").split() for word in tokens):
         value *= 1.15
-    if said[0] in _LEANING.get(base, "").split():
+    if tokens[0] in _LEANING.get(base, "").split():
         value *= 0.75
     if any(map(str.isdigit, sentence)):
         value *= 1.08
@@ -347,30 +349,30 @@ def _rate_shape(sentence: str, bag: Counter[str], language: str) -> float:
     return value
 
 
-def _select(scores: Floats, alike: Floats, sizes: Sequence[int], room: int) -> list[int]:
+def _select(scores: Floats, alike: Floats, sizes: Sequence[int], budget: int) -> list[int]:
     """The best sentences that fit, by worth less likeness to those taken; in order of choice.
 
     Args:
         scores: of each; those of 0 are never taken.
         alike: of each two.
-        sizes: what each takes of the room: 1, or its words.
-        room: how much there is.
+        sizes: what each takes of the budget: 1, or its words.
+        budget: how much there is.
     """
     import numpy as np
 
     top = float(scores.max()) if len(scores) else 0.0
-    taken: list[int] = []
+    chosen: list[int] = []
     left = [n for n in range(len(scores)) if scores[n] > 0]
     while left and top > 0:
-        closest = alike[np.ix_(left, taken)].max(axis=1) if taken else np.zeros(len(left))
+        closest = alike[np.ix_(left, chosen)].max(axis=1) if chosen else np.zeros(len(left))
         gains = scores[left] / top * (1.0 - 0.8 * closest)
         best = left.pop(int(gains.argmax()))
-        if sizes[best] > room:
-            if not taken and not any(sizes[n] <= room for n in left):
+        if sizes[best] > budget:
+            if not chosen and not any(sizes[n] <= budget for n in left):
                 return [best]  # one sentence at least, even if it is too long
             continue
-        room -= sizes[best]
-        taken.append(best)
-        if room <= 0:
+        budget -= sizes[best]
+        chosen.append(best)
+        if budget <= 0:
             break
-    return taken
+    return chosen
