@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from anyrig.documents.analyse import phrases
-from anyrig.documents.analyse.files import analyse_files
+from anyrig.documents.analyse.folder import analyse_files
 from anyrig.documents.analyse.stop_words import is_stop
 from anyrig.documents.analyse.words import plain, words
 from anyrig.documents.reading import read_all

@@ -114,7 +114,7 @@ def _classify(
 
 
 def _analyse(device: str, embedder: Embedder, folder: Path) -> Row:
-    from anyrig.documents.analyse.files import analyse_files
+    from anyrig.documents.analyse.folder import analyse_files
     from anyrig.documents.reading import read_all
 
     folder.mkdir()

@@ -55,7 +55,7 @@ class AnalyseRequest(EmbeddingOptions, SourceOptions):
 
 def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
     """Analyse documents; files that cannot be read are listed in the result."""
-    from anyrig.documents.analyse.files import analyse_files
+    from anyrig.documents.analyse.folder import analyse_files
     from anyrig.documents.analyse.report import html
     from anyrig.storage.files import write_atomic
 
@@ -89,7 +89,9 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
             model=None if request.no_vectors else open_model,
             similar_to=request.similar,
             seed=request.seed,
-            tell=lambda step, done, total: on_event(ProgressEvent("analysing", done, total, step)),
+            on_step=lambda step, done, total: on_event(
+                ProgressEvent("analysing", done, total, step)
+            ),
         )
     if request.output is not None and found.docs:
         write_atomic(request.output, html(found))

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from anyrig.app.index import IndexResult
     from anyrig.app.rig import Rig
+    from anyrig.documents.index.db import UnreadFile
     from anyrig.documents.index.progress import IndexProgress
     from anyrig.documents.index.status import Status
-    from anyrig.documents.index.update import Failed
     from anyrig.events import Event
 
 HELP = """Index the files of folders so that `anyrig search` finds what is in them: PDF, Office
@@ -282,7 +282,7 @@ def _format_file(file: Path) -> str:
     return str(file) if name == file.name else f"{name} (uploaded)"
 
 
-def _print_failed(failed: Sequence[Failed]) -> None:
+def _print_failed(failed: Sequence[UnreadFile]) -> None:
     last_hint = ""
     for one in failed[:_MAX_NAMED]:
         error = render(one.error, "command")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.analyse.files import analyse_files
-from anyrig.documents.analyse.folder import Analysis
+from anyrig.documents.analyse.folder import Analysis, analyse_files
 from anyrig.documents.analyse.report import html
 from anyrig.documents.reading import Unread
 from anyrig.errors import InvalidInputError

@@ -23,6 +23,7 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -177,7 +178,7 @@ class IndexDatabase:
     def write(self, work: Work[T]) -> T:
         """What the work answers, its changes kept together or not at all; readers notice."""
 
-        def counted(connection: sqlite3.Connection) -> T:
+        def work_and_count(connection: sqlite3.Connection) -> T:
             answer = work(connection)
             connection.execute(
                 "INSERT INTO meta VALUES ('changed', '1') "
@@ -185,7 +186,7 @@ class IndexDatabase:
             )
             return answer
 
-        return self._run(counted, "BEGIN IMMEDIATE")
+        return self._run(work_and_count, "BEGIN IMMEDIATE")
 
     @property
     def is_unclean(self) -> bool:
@@ -516,6 +517,15 @@ class Known(NamedTuple):
     digest: str = ""
     num_ocr: int = 0
     num_unread: int = 0
+
+
+@dataclass(frozen=True)
+class UnreadFile:
+    """A file that could not be read."""
+
+    file: Path
+    error: str
+    hint: str
 
 
 def get_meta(connection: sqlite3.Connection, name: str, default: str = "") -> str:

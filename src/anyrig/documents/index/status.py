@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anyrig.documents.index import db
-from anyrig.documents.index.db import EXTRA_FILES, SUFFIX, is_locked
+from anyrig.documents.index.db import EXTRA_FILES, SUFFIX, UnreadFile, is_locked
 from anyrig.results import in_json
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """A file that could not be read."""
-
-    file: Path
-    error: str
-    hint: str
 
 
 class IndexedFolder(NamedTuple):
@@ -45,7 +36,7 @@ class Status:
     """Pages that were read off pictures."""
     formats: dict[str, int] = field(metadata=in_json("types"))
     languages: dict[str, int]
-    troubles: tuple[Trouble, ...] = field(metadata=in_json("failed"))
+    troubles: tuple[UnreadFile, ...] = field(metadata=in_json("failed"))
     size_bytes: int
     num_pending: int = field(metadata=in_json("pending"))
     """Files that the last run has found and not finished: a file is added when it is complete."""
@@ -72,7 +63,7 @@ def read_status(path: Path) -> Status:
             _get_number(connection, "SELECT count(*) FROM vectors"),
             _get_number(connection, "SELECT coalesce(sum(num_ocr), 0) FROM contents"),
             _count_files(connection, "format"), _count_files(connection, "language"),
-            tuple(Trouble(one.stamp.file, one.error, one.hint) for one in files if one.error),
+            tuple(UnreadFile(one.stamp.file, one.error, one.hint) for one in files if one.error),
             sum(_get_size(file) for file in beside), db.count_pending(connection), is_locked(path),
         )  # fmt: skip
 

@@ -29,7 +29,7 @@ import numpy as np  # noqa: TID253 - vectors are what it writes
 
 from anyrig.documents.index import db
 from anyrig.documents.index.content import Content
-from anyrig.documents.index.db import FailureReason, IndexDatabase, Known, Stamp
+from anyrig.documents.index.db import FailureReason, IndexDatabase, Known, Stamp, UnreadFile
 from anyrig.documents.index.plan import Unseen, UpdatePlan, build_plan
 from anyrig.documents.index.progress import FileCounter, OnProgress, StepCounter
 from anyrig.documents.index.vectors import VectorWriter, erase_rows, normalize_rows
@@ -63,15 +63,6 @@ _MAX_BROKEN = 20
 _REPORT_S = 0.2
 
 
-@dataclass(frozen=True)
-class Failed:
-    """A file that could not be read."""
-
-    file: Path
-    error: str
-    hint: str
-
-
 @dataclass
 class IndexChanges:
     """What a run has done."""
@@ -87,8 +78,8 @@ class IndexChanges:
     """Of the new and changed files."""
     num_embedded: int = field(default=0, metadata=in_json("embedded"))
     """Texts that the model was asked for."""
-    failed: list[Failed] = field(default_factory=list)
-    old_failed: list[Failed] = field(default_factory=list, metadata=in_json("failed_before"))
+    failed: list[UnreadFile] = field(default_factory=list)
+    old_failed: list[UnreadFile] = field(default_factory=list, metadata=in_json("failed_before"))
     warnings: list[str] = field(default_factory=list)
     others: tuple[Path, ...] = field(default=(), metadata=in_json("other_kinds"))
     """Files of kinds that are not read."""
@@ -301,7 +292,7 @@ class _Update:
             num_same=plan.num_same,
             num_excluded=plan.num_excluded,
             found=plan.found,
-            old_failed=[_to_failed(one) for one in plan.old_errors],
+            old_failed=[_to_unread_file(one) for one in plan.old_errors],
             others=plan.others,
             warnings=[
                 *(_describe_unseen(one, index.path.stem) for one in plan.unseen),
@@ -594,7 +585,7 @@ class _Update:
             return gone
 
         self._ids.give_back(self._index.write(work))
-        self.done.failed.append(Failed(stamp.file, message, hint))
+        self.done.failed.append(UnreadFile(stamp.file, message, hint))
         self._counter.add_written(stamp, failed=True)
         self._on_progress(self._counter.now)
 
@@ -665,5 +656,5 @@ def _describe_unseen(one: Unseen, index: str) -> str:
     )
 
 
-def _to_failed(known: Known) -> Failed:
-    return Failed(known.stamp.file, known.error, known.hint)
+def _to_unread_file(known: Known) -> UnreadFile:
+    return UnreadFile(known.stamp.file, known.error, known.hint)

@@ -217,11 +217,7 @@ def _read_header(path: Path) -> dict[str, Any] | None:
         data = file.read(_HEADER_BYTES)
         if len(data) == _HEADER_BYTES and data.startswith(_MARK):
             header = json.loads(data[len(_MARK) :].partition(b"\n")[0])
-            if isinstance(header, dict) and header.keys() == {
-                "fingerprint",
-                "dimension",
-                "complete",
-            }:
+            if isinstance(header, dict) and header.keys() == _HEADER_KEYS:
                 return header
     return None
 
