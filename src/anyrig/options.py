@@ -178,14 +178,14 @@ class Option:
             return "an object of texts and numbers" if self.shape == "mapping" else "text"
         number = "a whole number" if self.kind is int else "a number"
         if self.ge is not None and self.le is not None:
-            bounds = f"between {self.ge:g} and {self.le:g}"
+            bounds = f"between {_format_bound(self.ge)} and {_format_bound(self.le)}"
         else:
             limits = (
                 ("at least", self.ge), ("greater than", self.gt),
                 ("at most", self.le), ("less than", self.lt),
             )  # fmt: skip
             bounds = " and ".join(
-                f"{words} {bound:g}" for words, bound in limits if bound is not None
+                f"{words} {_format_bound(bound)}" for words, bound in limits if bound is not None
             )
         of = "of" if bounds.startswith("at ") else ""
         return " ".join(filter(None, [number, of, bounds, self.unit]))
@@ -386,6 +386,10 @@ def describe_option(one: Option) -> str:
     elif one.ge is not None and one.le is not None:
         accepted = f"{one.ge:g} to {one.le:g} {one.unit}".rstrip()
     return f"{one.help} ({accepted})".replace(" ()", "").replace("|", "\\|")
+
+
+def _format_bound(bound: float) -> str:
+    return f"{bound:g}" if abs(bound) < 1_000_000 else f"{bound:,.0f}"
 
 
 def _format_default(one: Option) -> str:

@@ -43,6 +43,9 @@ def test_stronger_sources_win(tmp_path: Path) -> None:
         ("strict = 3.5", "strict must be true or false, not 3.5", "default"),
         ("[server]\nport = 70000", "and 65535, not 70000", "3000"),
         ("device = cpu", "not valid TOML", "quotes"),
+        ("device = " + "[" * 3000 + "]" * 3000, "nested too deeply", "quotes"),
+        (".".join("a" * 1000) + " = 1", "over 200 dots", "quotes"),
+        ("server = 5", "must be a table, not 5", "[server]"),
     ],
 )
 def test_invalid_file_is_an_error(tmp_path: Path, text: str, words: str, hint: str) -> None:

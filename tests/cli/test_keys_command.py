@@ -33,6 +33,8 @@ def test_add_list_remove(anyrig: Anyrig) -> None:
     ("words", "message", "hint"),
     [
         (["add"], "takes one name", "keys add laptop"),
+        (["add", "a\u202eb"], "printable characters", "keys add laptop"),
+        (["add", "a", "--rate", "2000000"], "between 0 and 1,000,000", "requests per minute"),
         (["forget", "a"], "unknown action", "add, list, remove"),
         (["remove", "nobody"], "unknown key 'nobody'", "none"),
         (["add", "a", "--scopes", "everything"], "unknown scope 'everything'", "speech"),

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message
 
 from anyrig.server.security import limit_body
-from anyrig.text import toml
+from anyrig.settings.toml import parse_toml
 from tests.waiting import run_without_waiting
 
 MOST = 1_000_000
@@ -354,10 +354,10 @@ def test_a_lexicon_that_nobody_can_read_is_refused(shared_client: TestClient, bo
 
 
 def test_toml_of_strangers() -> None:
-    assert toml.read('[a.b]\nc = "d. e. f."\n') == {"a": {"b": {"c": "d. e. f."}}}
+    assert parse_toml('[a.b]\nc = "d. e. f."\n') == {"a": {"b": {"c": "d. e. f."}}}
     for text in (f"[{'.'.join('a' * 500)}]", f"a = {'[' * 50_000}"):
         with pytest.raises(tomllib.TOMLDecodeError):
-            toml.read(text)
+            parse_toml(text)
 
 
 def _sent(client: TestClient, name: str, data: bytes) -> str:

@@ -456,7 +456,7 @@ def copy_training_file(
     Returns:
         The options with which the run is started.
     """
-    from anyrig.text import toml
+    from anyrig.settings.toml import parse_toml
 
     data = source.read_bytes()
     if len(data) > _MAX_TRAINING_BYTES:
@@ -470,7 +470,7 @@ def copy_training_file(
 
     try:
         text = _UPLOAD_IN_TOML.sub(replace, data.decode("utf-8-sig"))
-        toml.read(text)
+        parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(
             "the file is not a valid TOML file of a training run",

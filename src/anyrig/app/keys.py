@@ -264,9 +264,9 @@ class ApiKeys:
 
 
 def _validate(name: str, scopes: tuple[str, ...], requests_per_minute: int) -> None:
-    if not _NAME.fullmatch(name) or not name.strip():
+    if not _NAME.fullmatch(name) or not name.strip() or not name.isprintable():
         raise InvalidInputError(
-            "the name of a key must be one line of 1 to 60 characters",
+            "the name of a key must be one line of 1 to 60 printable characters",
             hint="Name who uses it: anyrig keys add laptop",
         )
     for scope in scopes or ("",):
@@ -299,7 +299,7 @@ def _load(path: Path) -> dict[str, ApiKey]:
         keys = [ApiKey(**{**row, "scopes": tuple(row["scopes"])}) for row in rows]
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidSettingError(
             f"cannot read the API keys in {path}: {error}",
             hint="Fix the file, or delete it and add the keys again.",

@@ -39,9 +39,9 @@ from typing import cast
 
 from anyrig.audiobooks.dialogue_words import Gender, get_words
 from anyrig.errors import InvalidInputError, Message
+from anyrig.settings.toml import parse_toml
 from anyrig.speech.source_text import VoiceStyle
 from anyrig.speech.user_pattern import UserPattern, compile_pattern
-from anyrig.text import toml
 from anyrig.text.decode import read_text
 from anyrig.units import parse_range
 
@@ -169,7 +169,7 @@ def load_cast(path: Path) -> Cast:
 def parse_cast(text: str, *, name: str = "cast") -> Cast:
     """The same, from the text of a file."""
     try:
-        data = toml.read(text)
+        data = parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError(
             f"{name} is not valid TOML: {error}",

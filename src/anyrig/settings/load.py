@@ -200,6 +200,12 @@ class SettingsLoader(Generic[T]):
             else:
                 values[key] = value
         for key, value in values.items():
+            section = f"{key}."
+            if key not in self.schema and any(name.startswith(section) for name in self.schema):
+                raise InvalidSettingError(
+                    f"{key} in {path} must be a table, not {value!r:.80}",
+                    hint=f"Write [{key}], and its settings in the lines below.",
+                )
             if key not in self.schema:
                 near = _find_similar(key, self.schema)
                 hint = f"Did you mean {near!r}?" if near else None
@@ -345,8 +351,10 @@ def _parse_toml(path: Path) -> dict[str, Any]:
         ) from error
     import tomllib  # takes 5 ms; most commands have no file
 
+    from anyrig.settings.toml import parse_toml
+
     try:
-        return tomllib.loads(text)
+        return parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidSettingError(
             f"{path} is not valid TOML: {error}",

@@ -37,9 +37,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from anyrig.errors import InvalidInputError, Message
+from anyrig.settings.toml import parse_toml
 from anyrig.speech.source_text import Mark, overlaps_any, select_outermost
 from anyrig.speech.user_pattern import UserPattern, compile_pattern
-from anyrig.text import toml
 from anyrig.text.decode import read_text
 from anyrig.units import pluralize
 
@@ -228,7 +228,7 @@ def parse(
 
 def _read_tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     try:
-        data = toml.read(text)
+        data = parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         last = f"at the end, line {len(text.splitlines())}"
         problem = str(error).replace("at end of document", last)

@@ -175,7 +175,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty where the file is missing or holds anything else."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 

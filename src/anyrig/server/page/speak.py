@@ -33,7 +33,7 @@ from anyrig.server.page.layout import PageContext
 from anyrig.server.page.translations import LANGUAGES, NBSP, Translator
 from anyrig.server.page.voices import VoicesCard
 from anyrig.server.routes.voices import MAX_CHECKED
-from anyrig.text import toml
+from anyrig.settings.toml import parse_toml
 
 _FORMATS = ("wav", "mp3", "opus", "aac", "flac")
 _PLAYER_TEXTS = (
@@ -424,7 +424,7 @@ def parse_lexicon(text: str) -> list[dict[str, Any]] | None:
     if any(line.lstrip().startswith("#") for line in text.splitlines()):
         return None
     try:
-        data = toml.read(text)
+        data = parse_toml(text)
     except tomllib.TOMLDecodeError:
         return None
     rows = data.pop("say", [])
