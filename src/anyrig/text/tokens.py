@@ -172,8 +172,14 @@ def _tokenize_paragraph(text: str, language: str) -> Iterator[Token]:
 
 def _is_careless(text: str) -> bool:
     """Whether a text begins small, as one in which no sentence has a capital."""
-    first = next((one for one in text[:200] if one.isalpha()), "")
-    return first.islower()
+    first = next((one for one in text[:200] if one.isalpha() and one not in "ªº"), "")
+    if not first.islower():
+        return False
+    # Behind a number a sentence goes on small: 2e éd. Paris.
+    return not (text.lstrip()[0].isdecimal() and _SECOND_SENTENCE.search(text[:400]))
+
+
+_SECOND_SENTENCE = re.compile(r"[.:!?]\s+[A-ZÀ-Ý¿¡«—–]")
 
 
 def _windows(text: str, language: str) -> Iterator[Span]:

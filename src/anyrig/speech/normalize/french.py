@@ -26,6 +26,8 @@ _UNITS = {
     "horsepower": "cheval", "megabit-per-second": "mégabit par seconde",
     "gigabit-per-second": "gigabit par seconde", "kilobit-per-second": "kilobit par seconde",
     "part-per-million": "partie par million", "turn-per-minute": "tour par minute", "year": "an",
+    "basis-point": "point de base", "percentage-point": "point de pourcentage",
+    "international-unit": "unité internationale", "frame-per-second": "image par seconde",
     "point": "point", "kilobyte": "kilobyte", "megabyte": "mégabyte", "gigabyte": "gigabyte",
     "terabyte": "térabyte",
 }  # fmt: skip
@@ -141,7 +143,7 @@ class French(RomanceVerbalizer):
             words = f"{'premier' if value.day == 1 else self.cardinal(value.day)} {words}"
         if value.weekday is not None:
             words = f"{self.weekdays[value.weekday]} {words}"
-        return words if value.year is None else f"{words} {self.cardinal(value.year)}"
+        return words if value.year is None else f"{words} {self.name_number(value.year)}"
 
     def speak_time(self, value: v.Time) -> str:
         if value.second is not None:

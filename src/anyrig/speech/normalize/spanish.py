@@ -47,6 +47,9 @@ _UNITS = {
     "gigabit-per-second": "gigabit por segundo", "kilobit-per-second": "kilobit por segundo",
     "part-per-million": "parte por millón", "revolution-per-minute": "revolución por minuto",
     "frame-per-second": "fotograma por segundo", "year": "año", "light-lux": "lux",
+    "serving": "ración", "basis-point": "punto básico", "percentage-point": "punto porcentual",
+    "piece": "pieza",
+    "international-unit": "unidad internacional",
     "meter-above-sea": "metro sobre el nivel del mar",
 }  # fmt: skip
 _CURRENCIES = {
@@ -55,7 +58,7 @@ _CURRENCIES = {
     "CLP": "peso chileno", "PEN": "sol", "UYU": "peso uruguayo", "BRL": "real brasileño",
     "CNY": "yuan", "INR": "rupia", "RUB": "rublo", "BTC": "bitcoin", "CAD": "dólar canadiense",
     "AUD": "dólar australiano", "pesos": "peso", "¢": "centavo", "BOB": "boliviano",
-    "CRC": "colón", "KRW": "won", "ESP": "peseta", "SEK": "corona sueca",
+    "CRC": "colón", "KRW": "won", "ESP": "peseta", "ESR": "real", "SEK": "corona sueca",
 }  # fmt: skip
 _COINS = {"EUR": "céntimo", "GBP": "penique", "PEN": "céntimo", "CHF": "céntimo"}
 _SIGNS = {

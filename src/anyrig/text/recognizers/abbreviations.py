@@ -6,7 +6,7 @@ Each decides with what follows whether its full stop also ends the sentence.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
@@ -850,8 +850,9 @@ def _romance_title(language: str) -> Callable[[re.Match[str]], Stop]:
         following = look_behind(match.string, match.end())
         if following.kind == "nothing":
             return "both"
-        opens = following.word.lower() in TABLES[language].STARTERS
-        if following.kind == "capital" and opens and following.second[:1].islower():
+        opens = STOP_TABLES[language].opens_sentence(following.word)
+        goes_on = following.second[:1].islower() or "'" in following.word.replace("’", "'")
+        if following.kind == "capital" and opens and goes_on:
             return "both"
         return "abbreviation"
 
@@ -880,10 +881,21 @@ def _register_french_titles() -> None:
     _abbreviations("fr", french.STREETS, _never, lead=board, rest=rest)
 
 
+def _pluralize(unit: str) -> str:
+    """`metros cuadrados`, `kilovatios hora`."""
+    return re.sub(r"(\w)(?= |$)", r"\1s", unit).replace("horas", "hora")
+
+
 def register_nouns(language: str) -> None:
     """Units behind an article, without a number: le km 42, el kg de pan."""
     articles = {"es": "el del al un por cada", "fr": "le du au un par chaque"}[language].split()
+    many = {"es": ("llones de", "miles de"), "fr": ("llions de", "lliards de", "lliers de")}
     lead = "|".join(rf"(?<=\b{article} )" for article in articles)
+    plurals = {key: _pluralize(words)
+               for key, words in TABLES[language].UNIT_NOUNS.items()}  # fmt: skip
+    behind = "|".join(rf"(?<={words} )" for words in many[language])
+    _abbreviations(language, plurals, _closing(language), lead=f"(?:{behind})",
+                   rest=r"(?![/²³\d])", weight=1.6)  # fmt: skip
     _abbreviations(language, TABLES[language].UNIT_NOUNS, _closing(language), lead=f"(?:{lead})",
                    rest=r"(?![/²³\d])", weight=1.6)  # fmt: skip
 
@@ -895,8 +907,13 @@ def _register_tables(language: str) -> None:
     ordinal = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\d[edo] )|(?<=\dème ))"
     _abbreviations(language, table.NUMBERED, _never, rest=_NUMBER_NEXT, weight=1.3)
     _abbreviations(language, closers, closing, weight=1.15)
-    _abbreviations(language, table.INNER, _never, weight=1.05)
+    _abbreviations(language, table.SMALL_CLOSERS, closing, ignore_case=False, weight=1.3)
+    _abbreviations(language, table.INNER, _romance_title(language), weight=1.05)
     _abbreviations(language, table.UNITS_OF_ARMIES, closing, lead=ordinal, weight=1.6)
+
+
+_DOSED = ("mg", "ml", "mcg", "día", "UI", r"\bg", r"\bh", "horas")
+"""Behind these stands how a drug is given."""
 
 
 def _register_spanish() -> None:
@@ -933,6 +950,12 @@ def _register_spanish() -> None:
     _abbreviations("es", {"C. Real": "Ciudad Real"}, _never, lead=places_of, weight=1.8)
     _abbreviations("es", {"pts.": "pesetas"}, _closing("es"), lead=r"(?<=\bde )", weight=1.6)
     _abbreviations("es", {"v.": "versión"}, _never, rest=r"(?= ?\d+\.\d)", weight=1.6)
+    tablets = "|".join(rf"(?<=\b{number} )" for number in "dos tres cuatro medio".split())
+    _abbreviations("es", {"comp.": "comprimidos", "cáps.": "cápsulas"}, _closing("es"),
+                   lead=f"(?:{tablets})", weight=1.6)  # fmt: skip
+    _abbreviations(
+        "es", {"vit.": "vitamina"}, _never, rest=r"(?= (?-i:[A-K])\d{0,2}\b)", weight=1.6
+    )
     rooms = r"(?:(?<=\b[Ll]a )|(?<=\b[Uu]na )|(?<=\bde ))"
     _abbreviations(
         "es",
@@ -956,6 +979,37 @@ def _register_spanish() -> None:
     _abbreviations("es", opening, _never, rest=r"(?=:? )", ignore_case=False, weight=2)  # fmt: skip
     _abbreviations("es", {"c/": "cada"}, _never, rest=r"(?= ?\d)", weight=2)
     _abbreviations("es", {"P. D.": "posdata"}, _never, rest=r"(?=\s?:)", weight=1.5)
+    saints = {"Ss.": "santos", "SS.": "santos"}
+    _abbreviations("es", saints, title, rest=rf"(?= [{CAPITAL}][{SMALL}]+ y )", ignore_case=False,
+                   weight=1.6)  # fmt: skip
+    of_letters = {"cte.": "corriente", "corr.": "corriente", "ppdo.": "próximo pasado"}
+    _abbreviations("es", of_letters, _closing("es"), lead=r"(?:(?<=\bdel )|(?<=[a-z]o ))",
+                   weight=1.6)  # fmt: skip
+    _abbreviations("es", {"pta.": "puerta"}, _never, lead=r"(?<=\bla )", rest=rf"(?= [{SMALL}])",
+                   weight=1.8)  # fmt: skip
+    _abbreviations("es", {"b.": "baños"}, _never, lead=r"(?<=\d )", rest="(?=,)", weight=1.6)
+    volumes = {"vols.": "volúmenes", "vol.": "volúmenes", "ts.": "tomos", "págs.": "páginas"}
+    _abbreviations("es", volumes, _closing("es"), lead=r"(?<=\d )", rest=r"(?! \d)", weight=1.5)
+    colony = rf"(?= [{CAPITAL}][{SMALL}]+(?: [{CAPITAL}][{SMALL}]+)*,)"
+    _abbreviations("es", {"Col.": "Colonia"}, _never, rest=colony, ignore_case=False, weight=1.5)
+    edited = {"rev.": "revisada", "corr.": "corregida", "ampl.": "ampliada"}
+    edition = r"(?:(?<=ed\. )|(?<=ed\., )|(?<=edición )|(?<=ición, ))"
+    _abbreviations("es", edited, _closing("es"), lead=edition, weight=2)
+    following = {"ss.": "siguientes", "sigs.": "siguientes"}
+    _abbreviations("es", following, _never, rest=r"(?= (?-i:[A-Z]{2}))", weight=1.6)
+    _abbreviations("es", {"en.": "enero"}, _never, lead=r"(?<=\d de )", weight=1.6)
+    _abbreviations(
+        "es", {"AA. VV.": "asociación de vecinos"}, _closing("es"), lead=r"(?<=\bla )", weight=1.8
+    )
+    orders = {"RR. PP.": "reverendos padres", "PP.": "padres", "HH.": "hermanos"}
+    _abbreviations("es", orders, title, rest=rf"(?= [{CAPITAL}][{SMALL}])", ignore_case=False,
+                   weight=1.6)  # fmt: skip
+    routes = {"vo": "vía oral", "iv": "intravenoso", "im": "intramuscular", "sc": "subcutáneo"}
+    dosed = "|".join(rf"(?<={unit} )" for unit in _DOSED)
+    _abbreviations("es", routes, _never, lead=f"(?:{dosed})", ignore_case=False, weight=2)
+    minutes = {"min.": "minuto", "min": "minuto"}
+    _abbreviations("es", minutes, _never, lead=r"(?:(?<=\()|(?<=\ben el )|(?<=, ))",
+                   rest=r"(?= ?\d{1,3}\b)", ignore_case=False, weight=1.8)  # fmt: skip
     _abbreviations(
         "es", {"Ed.": "editorial"}, title, rest=_NAME_NEXT, ignore_case=False, weight=1.4
     )
@@ -972,7 +1026,10 @@ def _register_french() -> None:
     ranked = r"(?:(?<=\b[Ll]e )|(?<=\b[Dd]u )|(?<=\b[Aa]u )|(?<=\b[Uu]n ))"
     _abbreviations("fr", small, _never, lead=ranked, rest=_NAME_NEXT, ignore_case=False)
     _abbreviations("fr", {"fr.": "frère"}, _never, lead=ranked, rest=_NAME_NEXT, weight=1.5)
-    plurals = {"p.": "pages", "art.": "articles", "chap.": "chapitres", "fig.": "figures"}
+    plurals = {
+        "p.": "pages", "art.": "articles", "chap.": "chapitres", "fig.": "figures",
+        "al.": "alinéas", "vol.": "volumes", "t.": "tomes", "par.": "paragraphes",
+    }  # fmt: skip
     arms = {"inf.": "infanterie", "cav.": "cavalerie", "art.": "artillerie"}
     _abbreviations("fr", {"p.": "pages"}, _never, rest=r"(?= ?\d+ ?[-\u2013] ?\d)", weight=1.5)
     _abbreviations("fr", plurals, _never, lead=r"(?<=\bles )", rest=_NUMBER_NEXT, weight=1.5)
@@ -993,6 +1050,28 @@ def _register_french() -> None:
     _abbreviations(
         "fr", {"ch.": "chambre"}, _never, rest=r"(?= (?:double|simple|triple|ind|avec)\b)", weight=2
     )
+    _abbreviations(
+        "fr", {"vit.": "vitamine"}, _never, rest=r"(?= (?-i:[A-K])\d{0,2}\b)", weight=1.6
+    )
+    _abbreviations("fr", {"ch.": "charges"}, _never, rest=r"(?= (?:compr|incl|en sus))", weight=1.6)
+    majesties = {key: french.TITLES[key] for key in ("S. M.", "S. S.", "S. E.", "S. A. R.")}
+    _abbreviations("fr", majesties, _never, rest=r"(?= ?[!?,;])", ignore_case=False, weight=1.5)
+    volumes = {"vol.": "volumes", "t.": "tomes", "pp.": "pages"}
+    _abbreviations("fr", volumes, _closing("fr"), lead=r"(?<=\d )", rest=r"(?! ?\d)", weight=1.5)
+    _abbreviations("fr", {"am.": "amiral"}, _never, lead=r"(?<=\bl')", rest=_NAME_NEXT, weight=1.6)
+    publishers = {"éd.": "éditions", "Éd.": "Éditions"}
+    _abbreviations("fr", publishers, _naming("fr"), lead=r"(?<!\d[eè] )", ignore_case=False,
+                   rest=rf"(?= (?:de la |du |des |de )?[{CAPITAL}])", weight=1.4)  # fmt: skip
+    sides = {"dr.": "droite", "g.": "gauche", "dte": "droite", "gche": "gauche", "face": "face"}
+    _abbreviations(
+        "fr", sides, _closing("fr"), lead=r"(?:(?<=\bét\. )|(?<=étage )|(?<=\bà ))", weight=1.6
+    )
+    pages = {"vo": "verso", "v°": "verso", "v.": "verso", "ro": "recto", "r°": "recto"}
+    folios = "|".join(rf"(?<={head} {digits} )" for head in (r"fol\.", "f°")
+                      for digits in (r"\d", r"\d\d", r"\d\d\d"))  # fmt: skip
+    _abbreviations("fr", pages, _closing("fr"), lead=f"(?:{folios})", weight=1.8)
+    _abbreviations("fr", {"pl.": "place"}, _never, lead=r"(?:(?<=voit\. \d, )|(?<=voit\. \d\d, )|"
+                   r"(?<=voiture \d, )|(?<=voiture \d\d, ))", weight=1.6)  # fmt: skip
     _abbreviations("fr", {"ex.": "exemplaires"}, _closing("fr"), lead=r"(?<=\d )", weight=1.5)
     _abbreviations("fr", {"av.": "avant"}, _never, rest=r"(?= le \d)", weight=1.5)
     _abbreviations("fr", {"bât.": "bâtiment"}, _never, rest=r"(?= (?-i:[A-Z])\b)", weight=1.5)
@@ -1015,6 +1094,82 @@ _register_spanish()
 _register_french()
 
 
+_VOWELS = frozenset("aeiouyáéíóúüàâèêëîïôöùûœ")
+_CLIPPED = (
+    rf"(?<![\w.'’-])([{CAPITAL}]?[{SMALL}]{{1,9}}[^\W\d_aeiouyáéíóúàâèêëîïôùû])(s?)\."
+    rf"(?=[,;:]|\)[,;:. ]| [{SMALL}]| ?:|(?:$| [{CAPITAL}]))"
+)
+_LISTED = LazyPattern(r"(?:[^\W\d_]\.|\d ?[^\W\d_]{1,3}[²³]?\.?), (?:y |et )?$")
+"""Behind other short forms: 65 m², 2e ét., asc."""
+
+
+@per_language("abbreviation", _CLIPPED, needs=["clipped"], at="word", weight=0.9)
+def _clipped(language: str, match: re.Match[str]) -> Found | None:
+    """A word cut short before a vowel, where a small letter or a mark shows that it is no end."""
+    short = match[1].lower()
+    table, rest = TABLES[language], after(match, 1)
+    if len(short) < 3 or short in table.STARTERS or match.string[:1].islower():
+        return None
+    if rest == " " and short in table.WORDS_LIKE_CLIPPED:
+        return None
+    ends = not rest or match.string[match.end() : match.end() + 2].lstrip()[:1].isupper()
+    if ends and not _LISTED.search(before(match, 24)):
+        return None
+    noun = next(iter(_complete(short, table.CLIPPED)), "")
+    quality = next(iter(_complete(short, table.CLIPPED_ADJECTIVES)), "")
+    described = _find_described(language, before(match, 48))
+    if quality and (described or not noun):
+        words = _agree_with(language, quality, described)
+    elif noun:
+        words = noun + ("s" if match[2] and not noun.endswith("s") else "")
+    else:
+        return None
+    if match[1][0].isupper():
+        words = words[0].upper() + words[1:]
+    stop = stop_after(match.string, match.end(), language) if ends else "abbreviation"
+    return Found(v.Abbreviation(words), stop)
+
+
+def _find_described(language: str, lead: str) -> str:
+    """The noun that an adjective stands behind, whole where it is cut short itself."""
+    table = TABLES[language]
+    joined = re.search(r"(?:,| y| e| et| ou) $", lead)
+    for word in reversed(re.findall(r"[^\W\d_]{2,}\.?", lead.rpartition(":")[2])):
+        short = word.rstrip(".").lower()
+        described = word[-1] == "." and any(_complete(short, table.CLIPPED_ADJECTIVES))
+        if described or (short in ("et", "ou", "ed") and word[-1] != "."):
+            joined = None if described else joined
+            continue
+        if joined:
+            return ""  # asc. y gar.: another noun
+        if word[-1] == ".":
+            return next(iter(_complete(short, table.CLIPPED)), "")
+        return "" if short in table.STARTERS or short in table.NO_NOUN else short
+    return ""
+
+
+def _complete(short: str, words: Iterable[str]) -> Iterator[str]:
+    """The words that go on with a vowel behind what is written of them, or with `r` and one."""
+    size = len(short)
+    for word in words:
+        rest = word[size:] if word.startswith(short) else ""
+        if rest[:1] in _VOWELS or (rest[:1] in ("l", "r") and rest[1:2] in _VOWELS):
+            yield word
+
+
+def _agree_with(language: str, adjective: str, noun: str) -> str:
+    """An adjective with the ending that its noun wants."""
+    feminine = TABLES[language].find_gender(noun) == "f" if noun else False
+    plural = noun.endswith("s") and not noun.endswith(("sis", "ís"))
+    if language == "fr":
+        ending = "e" if feminine and not adjective.endswith("e") else ""
+        return f"{adjective}{ending}{'s' if plural else ''}"
+    if adjective.endswith("o"):
+        adjective = f"{adjective[:-1]}a" if feminine else adjective
+        return f"{adjective}s" if plural else adjective
+    return f"{adjective}{'es' if adjective[-1] in 'lnr' else 's'}" if plural else adjective
+
+
 @per_language(
     "abbreviation",
     lambda language: rf"(?<![\w.])(?i:{one_of(TABLES[language].AGREEING)})(?!\w)(?!\.\.)",
@@ -1025,9 +1180,10 @@ def _agreeing(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """Temperatura máx.: an adjective where a noun or an article stands before it."""
     table = TABLES[language]
     lead = re.search(r"(\d ?)?([^\W\d_]+)\.? $", before(match))
+    whole = _find_described(language, before(match, 48)) if lead and lead[0][-2] == "." else ""
     if language == "fr" and match[0][0].isupper() and match.start():
         return None  # Bonjour Max.
-    noun = lead[2].lower() if lead and not lead[1] else ""
+    noun = whole or (lead[2].lower() if lead and not lead[1] else "")
     if not noun and (earlier := _TEMPERATURE.search(before(match, 60))):
         noun = earlier[1].lower()  # Temperatura máx. 38º, mín. 21º.
     ending = _agreeing_ending(language, noun)
@@ -1057,7 +1213,11 @@ def _agreeing_ending(language: str, noun: str) -> str:
 
 
 @recognizer(
-    "abbreviation", r"(?<!\w)et suiv\.(?!\w)", languages=("fr",), needs=["suiv"], weight=2, at="any"
+    "abbreviation",
+    r"(?<!\w)et (?:suiv|ss?)\.(?!\w)",
+    languages=("fr",),
+    needs=["et"],
+    weight=2,
 )
 def _following(match: re.Match[str]) -> v.Value | Found:
     """Pages et suivantes, articles et suivants."""
@@ -1090,7 +1250,9 @@ _INITIAL_BEFORE = LazyPattern(
 
 @recognizer(
     "abbreviation",
-    r"(?<![\w.])(?:D|S|P|M)\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)|(?<![\w.])P\.?º(?=\s)",
+    r"(?<![\w.])(?:D|S|P|M)\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)|(?<![\w.])P\.?º(?=\s)|"
+    r"(?:(?<=ante, )|(?<=ado, )|(?<=actor, )|(?<=contra )|(?<=perito )|(?<=testigo ))"
+    r"D\.(?=\s[A-Z]\.)",
     languages=("es",), weight=1.5, at="capital",
 )  # fmt: skip
 def _don(match: re.Match[str]) -> v.Value | Found | None:
@@ -1101,13 +1263,15 @@ def _don(match: re.Match[str]) -> v.Value | Found | None:
     if _INITIAL_BEFORE.search(lead):
         return None
     if written == "P" and not re.search(
-        r"\b(?:[Ee]l|[Aa]l|[Dd]el|[Uu]n|[Nn]uestro|[Ee]se) $", lead
+        r"(?:\b(?:[Ee]l|[Aa]l|[Dd]el|[Uu]n|[Nn]uestro|[Ee]se)|do\.) $", lead
     ):
         return None
     if written == "M" and not re.search(r"\b(?:[Ll]a|Rvda\.) $", lead):
         return None
     words = {"D": "don", "S": "san", "P": "padre", "M": "madre"}[written]
-    return Found(v.Abbreviation(capitalize(words, match)), "abbreviation")
+    initials = re.match(r"\s[A-Z]\.", after(match, 3))
+    value = v.Abbreviation(capitalize(words, match))
+    return Found(value, "abbreviation", weight=5 if initials else None)
 
 
 _KEYS = {"min": "minor", "maj": "major"}
@@ -1145,7 +1309,8 @@ def _father(match: re.Match[str]) -> v.Value | Found | None:
 def _her_title(match: re.Match[str]) -> v.Value | Found | None:
     """A woman's first name follows."""
     name = match[2].lower()
-    if name not in spanish.WOMENS_NAMES and not (name.endswith("a") and match[3]):
+    called = re.search(r"\b(?:[Ll]a|[Uu]na|[Ss]ra\.) $", before(match, 5))
+    if not called and name not in spanish.WOMENS_NAMES and not (name.endswith("a") and match[3]):
         return None
     words = capitalize(spanish.WOMENS_TITLES[match[1]], match)
     return Found(v.Abbreviation(words), "abbreviation")

@@ -385,16 +385,16 @@ _LEADING = LazyPattern(
     r"[^\W\d_]{3,}, $|: $|\b(?:abbé|père|frère|sœur|don|doña|fray|padre) $|"
     r"\b(?:MM?\.|Mme|Mlle|Dr\.?|Sr\.|Sra\.|D\.) $"
 )
-_ROW = rf"(?<![\w.])(?:[{CAPITAL}]\. ?-?){{2,6}}"
+_ROW = rf"(?<![\w.])(?:[{CAPITAL}]\.(?!ª) ?-?){{2,6}}"
 
 
-@per_language("initials", rf"{_ROW}(?=[{CAPITAL}][{SMALL}])", needs=["capitalDot"], weight=0.9)
+@per_language(
+    "initials", rf"{_ROW}(?=[{CAPITAL}](?:[{SMALL}]|\.?ª))", needs=["capitalDot"], weight=0.9
+)
 def _row_of_initials(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """J. R. R. before a name."""
-    if (
-        look_behind(match.string, match.start() + len(match[0].rstrip())).word.lower()
-        in TABLES[language].STARTERS
-    ):
+    following = look_behind(match.string, match.start() + len(match[0].rstrip()))
+    if STOP_TABLES[language].opens_sentence(following.word):
         return None
     letters = "".join(re.findall(r"\w", match[0]))
     if language == "fr" and re.fullmatch(r"M\. \w\. ", match[0]):
@@ -404,7 +404,7 @@ def _row_of_initials(language: str, match: re.Match[str]) -> v.Value | Found | N
 
 @per_language(
     "initials",
-    rf"{_ROW}(?![{CAPITAL}]\b)(?<=\.)|(?<![\w.])(?:[{CAPITAL}]\.){{1,5}}[{CAPITAL}](?![\w.])",
+    rf"{_ROW}(?![{CAPITAL}]\b)(?<=\.)(?!ª)|(?<![\w.])(?:[{CAPITAL}]\.){{1,5}}[{CAPITAL}](?![\w.])",
     needs=["capitalDot"],
     weight=0.85,
 )
@@ -431,7 +431,7 @@ def _initial(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """A single initial stands before a name, at the start or behind another name."""
     lead = before(match, 30)
     following = look_behind(match.string, match.end())
-    if following.word.lower() in TABLES[language].STARTERS and len(following.word) > 1:
+    if STOP_TABLES[language].opens_sentence(following.word) and len(following.word) > 1:
         return None
     named = _NAMED.search(lead)
     if _LEADING.search(lead) or not lead or (named and not _LETTERED.search(named[0])):
@@ -439,7 +439,9 @@ def _initial(language: str, match: re.Match[str]) -> v.Value | Found | None:
     return None
 
 
-@per_language("initials", rf"(?<=[a-z.] )([A-Z])\.(?=\s+[{SMALL}])", needs=".", weight=1.2)
+@per_language(
+    "initials", rf"(?<=[a-z.] )([A-Z])(?:\.{{3}}|…|\.)(?=\s+[{SMALL}]|[,;])", needs=".…", weight=1.2
+)
 def _hidden_name(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """A name that is not told: M. X. a 21 ans."""
     titled = re.search(r"(?:\b(?:Sr|Sra|Srta|Dr|Dra|D|M)\.|\bM(?:me|lle|gr)|\b[Dd]on|\b[Dd]oña) $",
@@ -483,6 +485,29 @@ def _acronym_and_number(language: str, match: re.Match[str]) -> v.Value | None:
     elif name is None and gap != " ":
         name = v.Abbreviation(letters)
     return v.Phrase((name, v.Label(digits))) if name else None
+
+
+@per_language(
+    "acronym",
+    r"(?<!\w)(LO|CE|TA|DE|LE|EN|ES)(?= \d{1,3}/\d{4}\b)|(?<=[/(])(CE|UE|EE|DE)(?=[),.; ]|$)|"
+    r"(?:(?<=\b[Ll]e )|(?<=\b[Ll]a )|(?<=\b[Dd]u )|(?<=\b[Aa]u )|(?<=\b[Ee]l )|(?<=del ))"
+    r"(CE|TA|TE|SA|DES|MES|ES|SE|ME|SU|NO|SI|LE|LES|UNE|UN|TES|TU|ET|EST|VA)(?!\w)|"
+    r"^(CE)(?=, \d)",
+    needs=["twoCapitals"],
+    weight=1,
+)
+def _like_words(language: str, match: re.Match[str]) -> v.Value | None:
+    """Letters that look like a small word, where no such word can stand: le TA de Lyon."""
+    return None if is_shouted(match) else v.Letters(match[0])
+
+
+@per_language(
+    "acronym", r"(?<!\w)(Sat|Sp|Pa|Fi)(O|CO)2(?!\w)", needs=["innerDigit"], weight=2, digits=True
+)
+def _saturation(language: str, match: re.Match[str]) -> v.Value:
+    """Of oxygen in the blood: SpO2."""
+    lead: v.Value | str = match[1] if match[1] == "Sat" else v.Letters(match[1].upper())
+    return v.Phrase((lead, v.Letters(match[2]), v.Number("2")))
 
 
 def _spell(written: str, table: ModuleType) -> bool:

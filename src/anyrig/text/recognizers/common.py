@@ -8,8 +8,8 @@ from typing import Any
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import Found, LazyPattern
-from anyrig.text.recognizers.languages import TABLES, french, spanish
-from anyrig.text.recognizers.stops import look_behind, stop_after
+from anyrig.text.recognizers.languages import french, spanish
+from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
 
 NUMBER = (
     r"(?:\d{1,3}(?:,\d{3})+(?:\.\d++)?|\d{1,2}(?:,\d\d){1,4},\d{3}(?![\d,])|\d++(?:\.\d++)?|\.\d++)"
@@ -133,7 +133,7 @@ NUMBER_START = r"(?<![\w\u00ba\u00aa])(?<!\d[.,:/'])"
 OPTIONAL_MINUS = r"(?:(?<![\w)\]%])(?<![\d)\]%] )[-\u2212\u2013](?=\d))?"
 SIGNED = rf"{OPTIONAL_MINUS}{COMMA_NUMBER}"
 _COMMA_AMOUNT = (
-    rf"(?:\d{{2,3}}/\d{{2,3}}(?= ?mmHg)|"
+    rf"(?:\d{{2,3}}/\d{{2,3}}(?= ?(?:mmHg|mg|mcg|µg|ml|g)\b)|"
     rf"(?:\d{{1,3}}(?:[ -]| ?(?=[{VULGAR}])))?(?:\d/\d\d?(?!\d)|[{VULGAR}])|{COMMA_NUMBER})"
 )
 STARTS = {"en": r"(?<![\w.×$£€¥₹#])(?<!\d:)", "es": NUMBER_START, "fr": NUMBER_START}
@@ -171,7 +171,7 @@ def _split_decimals(text: str) -> tuple[str, str, str]:
         mark = max(",.", key=text.rfind)
         whole, _, decimals = text.rpartition(mark)
         return whole, mark, decimals
-    if text.count(",") > 1 or re.fullmatch(r"\d{1,3}(\.\d{3})+", text):
+    if text.count(",") > 1 or re.fullmatch(r"[1-9]\d{0,2}(\.\d{3})+", text):
         return text, "", ""
     if re.fullmatch(r"[1-9]\d{0,2},\d00", text):
         return text, "", ""  # Nobody writes two idle zeros behind a decimal comma.
@@ -239,7 +239,8 @@ def _only_leads_in(match: re.Match[str], language: str) -> bool:
     if not _LEADS_IN[language].fullmatch(match.string, 0, match.start()):
         return False
     following = look_behind(match.string, match.end())
-    return following.kind == "capital" and following.word.lower() not in TABLES[language].STARTERS
+    opens = STOP_TABLES[language].opens_sentence(following.word)
+    return following.kind == "capital" and not opens
 
 
 def is_shouted(match: re.Match[str]) -> bool:

@@ -24,7 +24,7 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import ROMANCE, TABLES, english, spanish
-from anyrig.text.recognizers.stops import look_behind, stop_after
+from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
 from anyrig.text.roman_numerals import roman_value
 
 _MONTH_NUMBERS = {name: number for number, name in enumerate(english.MONTHS, 1)}
@@ -646,7 +646,8 @@ _SHARE = {"es": r" de (?:l|su|mi|tu|est|cada)", "fr": r" d(?:e la|es|u)\b"}
 @per_language(
     "date",
     lambda language: (
-        rf"(?:{_UNTIL_DAY[language]}|{_DAY_BEFORE[language]}(?!1/[2-9]\b|2/3|3/4))"
+        rf"(?:{_UNTIL_DAY[language]}|{_DAY_BEFORE[language]}"
+        r"(?!(?:1/[2-9]|2/3|3/4)\b(?! ?[.,;)]|$)))"
         r"(\d{1,2})/(\d{1,2})"
         rf"(?![\d/]|[.,]\d|{_SHARE[language]})"
     ),
@@ -679,7 +680,7 @@ def _month_and_year(language: str, match: re.Match[str]) -> v.Value | None:
 @per_language(
     "date",
     lambda language: (
-        rf"(?:(?<=\ben )|(?<=\. [ye] )|(?<=\. et ))"
+        r"(?:(?<=\b[Ee]n )|(?<=\. [ye] )|(?<=\. et )|(?<=º de )|(?<=primero de ))"
         rf"({one_of(TABLES[language].SHORT_MONTHS)})\.(?!\w)"
         rf"|(?<!\w)({one_of(TABLES[language].SHORT_MONTHS)})\.(?=\s?[-\u2013/]\s?{_MONTH[language]})"
     ),
@@ -719,7 +720,8 @@ def _weekday_name(language: str, written: str) -> str:
 @per_language(
     "date",
     lambda language: (
-        rf"(?<!\w)({_WEEKDAY[language]})(?=,?\s+(?:\d|au\s|à\s))"
+        rf"(?<!\w)({_WEEKDAY[language]})(?=,?\s+(?:\d|au\s|à\s|al?\s|(?:(?:y|e|o|et|ou)\s)?"
+        rf"{_WEEKDAY[language]}))"
         rf"|(?<!\w)((?:{_PLAIN_WEEKDAYS[language]})\.)(?!\w|\s?:)"
     ),
     flags=re.IGNORECASE,
@@ -768,7 +770,8 @@ def _close_era(value: v.Value, match: re.Match[str], language: str) -> Found:
     """At the start of a sentence more follows: Au Ier s. av. J.-C. César vint."""
     opening = r"\W*(?:Aux?|En|Vers|Dès|Du|Hacia|Durante|Desde|A)\b[^,;:]{0,30}"
     following = look_behind(match.string, match.end())
-    named = following.kind == "capital" and following.word.lower() not in TABLES[language].STARTERS
+    opens = STOP_TABLES[language].opens_sentence(following.word)
+    named = following.kind == "capital" and not opens
     if named and re.fullmatch(opening, match.string[: match.start()]):
         return Found(value, "abbreviation")
     return close(value, match, language)

@@ -17,6 +17,7 @@ from anyrig.text.recognizers import (
 from anyrig.text.recognizers.common import (
     AMOUNT,
     AMOUNTS,
+    CAPITAL,
     COMMA_NUMBER,
     DASH,
     DOT,
@@ -28,6 +29,7 @@ from anyrig.text.recognizers.common import (
     OPTIONAL_MINUS,
     SIGNED,
     SIGNED_AMOUNT,
+    SMALL,
     STARTS,
     VULGAR,
     after,
@@ -206,8 +208,10 @@ def _parse_counted(
         if re.search(" [aà] ", match[0]) and _size(amount) >= _size(last):
             return None  # Vol 447 à 6 h.
         return v.Range(amount, last, link_range(language, match))
-    if isinstance(amount, v.Fraction) and _are_two(amount):
-        link = _OR[language] if amount.below <= 2.5 * amount.above else _SLASH[language]
+    rated = isinstance(amount, v.Fraction) and amount.style and not match["unit"].startswith("mm")
+    if isinstance(amount, v.Fraction) and (rated or _are_two(amount)):
+        choice = not rated and amount.below <= 2.5 * amount.above
+        link = _OR[language] if choice else _SLASH[language]
         return v.Range(v.Number(str(amount.above)), v.Number(str(amount.below)), link)
     return amount
 
@@ -258,6 +262,8 @@ def _size(amount: v.Value) -> int:
 def _is_romance_unit(match: re.Match[str], amount: v.Number | v.Fraction) -> bool:
     """Whether a letter measures, and names no seat, class or model."""
     unit = match["unit"]
+    if unit == "a." and not match["gap"]:
+        return False  # fig. 3a.
     if unit == "a." and re.match(r" ?(?:[mMC]\b|de C|J)", after(match, 6)):
         return False  # 5 a. m., 44 a. C.
     if unit not in _DOUBTFUL or match["per"]:
@@ -660,6 +666,8 @@ def _dimensions(language: str, match: re.Match[str]) -> v.Value | Found | None:
         if match[f"side{number}"]
     ]
     measured = any(unit for _, unit, _ in sides)
+    if any(unit in ("h", "d", "j") for _, unit, _ in sides):
+        return None  # cada 8 h x 7 días
     if language == "fr" and match[0].replace(" ", "") in ("4x4", "4×4"):
         return v.Abbreviation("quatre-quatre")
     if language == "en" and not measured and len(sides) == 2 and not _is_size(match):
@@ -679,9 +687,17 @@ def _dimensions(language: str, match: re.Match[str]) -> v.Value | Found | None:
     value: v.Value = v.Dimensions(parts)
     if language != "en" and not measured and len(sides) == 2:
         value = v.Range(parts[0], parts[1], _TIMES[language])
+    if language == "fr" and len(parts) == 2 and _is_relay(sides):
+        value = v.Phrase((parts[0], "fois", parts[1]))
     if match[0].endswith(".") and not sides[-1][1]:
         return Found(value, end=match.end() - 1)
     return _close(value, match, language)
+
+
+def _is_relay(sides: list[tuple[str, str, str]]) -> bool:
+    """Whether several run or swim: 4 x 100 m."""
+    (first, unit, _), (second, last, _) = sides
+    return not unit and len(first) == 1 and second.isdecimal() and last == "m" and int(second) > 40
 
 
 def _is_size(match: re.Match[str]) -> bool:
@@ -863,7 +879,7 @@ def _cups(match: re.Match[str]) -> Found | None:
 _DOUBTFUL = frozenset("A B C F J K N V W L t o j d q p. pp.".split())
 _SEATED = LazyPattern(
     r"\b(?:asientos?|fila|piso|planta|puerta|letra|aula|clase|grupo|curso|portal|escalera|bloque|"
-    r"art\.|article|artículo|tipo|talla|plaza|coche|vagón|butaca|sièges?|place|rang|étage|porte|salle|groupe|bâtiment|bloc|taille|type|voie|ligne|"
+    r"art\.|article|artículo|tipo|talla|plaza|pl\.|pza\.|voit\.|wagon|coche|vagón|butaca|sièges?|place|rang|étage|porte|salle|groupe|bâtiment|bloc|taille|type|voie|ligne|"
     r"renault|citroën|peugeot|la|une|sa|ma) $",
     re.IGNORECASE,
 )  # fmt: skip
@@ -895,13 +911,15 @@ def _bare_rate(language: str, match: re.Match[str]) -> v.Value | Found | None:
 
 
 _EACH = {"en": "per", "es": "cada", "fr": "aux"}
+_EVERY = {**_EACH, "fr": "toutes les"}
+"""Before hours: un comprimé toutes les 8 h."""
 
 
 @per_language(
     "measure",
     lambda language: (
         rf"{STARTS[language]}({NUMBERS[language]}) ?({UNIT[language]})"
-        rf" ?/ ?(\d+) ?({UNIT[language]})(?![\w²³])"
+        rf"\.? ?/ ?(\d+) ?({UNIT[language]})(?![\w²³])"
     ),
     languages=RECOGNIZED_LANGUAGES,
     needs="/", weight=1.5,
@@ -912,7 +930,8 @@ def _each_hundred(language: str, match: re.Match[str]) -> v.Value | None:
         return None  # 9 h / 14 h
     first = v.Measure(parse_amount(match[1], language=language), find_unit(language, match[2]))
     last = v.Measure(v.Number(match[3]), find_unit(language, match[4]))
-    return v.Phrase((first, _EACH[language], last))
+    each = _EVERY if match[4] in ("h", "hs", "hrs", "d", "j") else _EACH
+    return v.Phrase((first, each[language], last))
 
 
 @per_language(
@@ -923,6 +942,98 @@ def _each_hundred(language: str, match: re.Match[str]) -> v.Value | None:
 )  # fmt: skip
 def _romance_bare_feet(language: str, match: re.Match[str]) -> v.Value:
     return v.Measure(parse_comma_number(match[1]), "length-foot")
+
+
+_SCORER = LazyPattern(
+    rf"(?:[{CAPITAL}][{SMALL}]+ \(|\b(?:[Ee]l|[Aa]l|[Dd]el) )"
+    r"(?:\d{1,3}['′](?:\+\d['′]?)?(?:,| y| et) )*$"
+)
+_TIMED = LazyPattern(
+    r"diferencia|ventaja|retraso|tiempo|crono|carrera|líder|pelotón|récord|vuelta|pole|marca|"
+    r"étape|écart|retard|avance|peloton|chrono|tour\b|course|leader|temps|seconde",
+    re.IGNORECASE,
+)
+
+
+@per_language(
+    "duration",
+    rf"{NUMBER_START}(\d{{1,3}}) ?['′](?:\+(\d{{1,2}})['′]?)?(?![\w'′\"″])(?! ?\d)",
+    needs="'′",
+    weight=1.3,
+)
+def _romance_minutes(language: str, match: re.Match[str]) -> v.Value | None:
+    """Reposar 15'; of a goal the minute: Xavi (35', 90'+2')."""
+    if match[0].count("'") % 2 and re.search(r"(?<!\w)'\w[^']*$", before(match, 60)):
+        return None  # A quotation ends.
+    minutes = v.Number(match[1])
+    if not match[2] and not _SCORER.search(before(match, 60)):
+        return v.Duration(minutes=int(match[1]))
+    if language == "fr":
+        value: v.Value = v.Phrase((v.Ordinal(int(match[1]), "f"), "minute"))
+    else:
+        value = v.Phrase(("minuto", minutes))
+    if not match[2]:
+        return value
+    return v.Phrase((value, "más" if language == "es" else "plus", v.Number(match[2])))
+
+
+@per_language(
+    "duration",
+    rf"{NUMBER_START}(\d{{1,2}}) ?(?:\"|″|'')(?!\w)(?=[\s.,;:!?)]|$)",
+    needs="\"″'",
+    weight=1.4,
+)
+def _romance_seconds(language: str, match: re.Match[str]) -> v.Value | None:
+    """A lead of 3", where the sentence is about time; else they are inches."""
+    if not _TIMED.search(before(match, 60)) and not _TIMED.search(after(match, 40)):
+        return None
+    if len(re.findall(r'(?<!\d)"', before(match, 300))) % 2:
+        return None
+    return v.Duration(seconds=int(match[1]))
+
+
+@per_language(
+    "rate",
+    lambda language: rf"(?<=\d) ?/ ?({UNIT[language]})({POWER})?(?![\w/²³])",
+    needs="/",
+    at="any",
+    digits=True,
+    weight=1.6,
+)
+def _for_each(language: str, match: re.Match[str]) -> v.Value | None:
+    """Behind a bare number: 11 200/mm³."""
+    if len(match[1]) < 2 and not match[2]:
+        return None
+    return v.Rate(v.Abbreviation(""), find_unit(language, match[1]), parse_power(match[2]))
+
+
+_MONTHS_OLD = LazyPattern(
+    r"\b(?:niñ[oa]|bebé|lactante|paciente|varón|crío|fillette|enfant|nourrisson|bébé|garçon|patiente?)"
+    r" de (?:\d+ a\. y |\d+ ans et )?$",
+    re.IGNORECASE,
+)
+
+
+@per_language("measure", rf"{NUMBER_START}(\d{{1,2}}) ?m(?![\w²³/])", weight=2)
+def _months_old(language: str, match: re.Match[str]) -> v.Value | None:
+    """Of a child: niña de 21 m."""
+    if not _MONTHS_OLD.search(before(match, 48)):
+        return None
+    return v.Measure(v.Number(match[1]), "duration-month")
+
+
+@per_language(
+    "rate",
+    r"(?<=[a-zà-ÿ.])(?<!\bc) ?/ ?(\d{1,2}) ?h\b(?!\w)",
+    needs="/",
+    at="any",
+    digits=True,
+    weight=2,
+)
+def _every_hours(language: str, match: re.Match[str]) -> v.Value:
+    """Behind a dose: 1 dose/6 h."""
+    hours = v.Measure(v.Number(match[1]), "duration-hour")
+    return v.Phrase(("", _EVERY[language], hours))
 
 
 @per_language("measure", rf"{NUMBER_START}(\d)m(\d\d)(?!\w)", needs="m", weight=1.5)

@@ -53,7 +53,7 @@ _PER = {
         for language in ("es", "fr")
     },
 }
-_ONLY_BEHIND = frozenset(("F", "FF", "¢", "$CA", "$ CA", "zł"))
+_ONLY_BEHIND = frozenset(("F", "FF", "fr.", "frs", "rs.", "rs", "¢", "$CA", "$ CA", "zł"))
 # Behind a number with a sign in front, these say which dollars or pesos they are.
 _CODES = "USD|CAD|AUD|NZD|SGD|HKD|MXN|ARS|COP|CLP|UYU|pesos"
 
@@ -214,14 +214,23 @@ def _is_price(match: re.Match[str]) -> bool:
 
 @per_language(
     "money",
-    rf"{NUMBER_START}(\d+)(?: ?([€$£]) ?(\d\d)(?!\d| ?[\w%€])|'(\d\d) ?([€$£]))",
-    needs="€$£",
-    weight=1.5,
+    rf"{NUMBER_START}(\d+)(?: ?([€$£]|F\b|frs?\.?(?= )) ?(\d\d)(?!\d| ?[\w%€])|'(\d\d) ?([€$£]))",
+    needs=["€", "$", "£", "F", "fr", "frs"],
+    weight=1.7,
 )
-def _money_inside(language: str, match: re.Match[str]) -> v.Value:
+def _money_inside(language: str, match: re.Match[str]) -> v.Value | None:
     """As price tags have it: 3€50, 3'50 €."""
     cents, sign = match[3] or match[4], match[2] or match[5]
+    if sign not in TABLES[language].SIGNS:
+        return None
     return v.Money(v.Number(match[1], cents), TABLES[language].SIGNS[sign])
+
+
+@per_language("money", rf"{NUMBER_START}(\d{{1,3}})/(\d{{1,3}}) ?€(?!\w)", needs="€", weight=1.8)
+def _two_prices(language: str, match: re.Match[str]) -> v.Value:
+    """Of a ticket: 12/15 €."""
+    link = "o" if language == "es" else "ou"
+    return v.Money(v.Range(v.Number(match[1]), v.Number(match[2]), link), "EUR")
 
 
 @per_language(

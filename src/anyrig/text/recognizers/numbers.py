@@ -455,7 +455,23 @@ def _small(match: re.Match[str]) -> v.Value:
 # Spanish and French
 
 
+@per_language(
+    "label",
+    r"(?:(?<=Boeing )|(?<=Airbus )|(?<=\b[Uu]n )|(?<=\b[EeLl][le] )|(?<=\b[Dd]el )|(?<=\b[Dd]u ))"
+    r"(A?)(7\d7|3\d0|2\d0)-(\d{2,4})(?![\w%-]|[.,]\d)",
+    needs="-",
+    at="any",
+    weight=2,
+)
+def _aircraft(language: str, match: re.Match[str]) -> v.Value:
+    """El Boeing 737-800."""
+    letter = (v.Letters("A"),) if match[1] else ()
+    return v.Phrase((*letter, v.Label(match[2]), v.Label(match[3])))
+
+
+_NAMED_BEFORE = LazyPattern(r"[^\s.!?] [A-ZÀ-Ý][\w+#-]* $")
 _POINTED = frozenset(
+    "v. vers. "
     "version v web article section point paragraphe figure tableau chapitre art. chap. fig. sect. "
     "python windows".split()
 )
@@ -467,7 +483,11 @@ def _count(language: str, match: re.Match[str]) -> v.Value | None:
     number = parse_comma_number(match[1])
     whole = int(number.digits[:30])
     if number.decimals:
-        pointed = number.point and (word_before(match) in _POINTED or number.decimals == "0")
+        pointed = number.point and (
+            word_before(match) in _POINTED
+            or number.decimals == "0"
+            or _NAMED_BEFORE.search(before(match, 30))
+        )
         if language == "fr" and pointed:
             return v.Version((number.digits, number.decimals))
         return number
@@ -652,7 +672,7 @@ _FINISHED = LazyPattern(
     r"\b(?:qued|termin|acab|lleg|entr|finaliz|clasific|sal)[a-záéíóú]+ $", re.IGNORECASE
 )
 _DEGREE_CONTEXT = LazyPattern(
-    r"\b(?:hace|hac[ií]a|hará|hizo|haga|temperatura|temp\.|fiebre|ángulo|gir\w+|inclin\w+|latitud|"
+    r"\b(?:amanec\w+|mediodía|madrugada|helada|hubo|hace|hac[ií]a|hará|hizo|haga|temperatura|temp\.|fiebre|ángulo|gir\w+|inclin\w+|latitud|"
     r"longitud|alcohol|frío|calor|horno|hornea\w*|hornee|termómetro|pendiente|rot\w+|máxim\w*|"
     r"mínim\w*|máx\.?|mín\.?|sombra|marc\w+|mercurio|calient\w+|hierve|congel\w+|grados|vino|"
     r"cerveza|agua|norte|sur|clima|termostato|precalient\w+|desvi\w+|arco|vuelta|viraje|lava\w*)\b",
@@ -705,13 +725,41 @@ def _spanish_ordinal(match: re.Match[str]) -> v.Value | None:
         return None
     if ending in ("º", "°") and not dotted and is_degrees(match, match[1]):
         return None
-    before_noun = before_noun or bool(re.match(r" [A-ZÁ][a-zóé]+\.", after(match)))
+    before_noun = before_noun or bool(re.match(r" [A-ZÁ][a-zóé]{1,4}\.", after(match)))
     feminine = ending in ("ª", "as") or ending.endswith("a")
     short = ending == "er" or (ending == "º" and before_noun)
     plural = bool(match[5]) or ending in ("os", "as")
     value: v.Value = v.Ordinal(number, "f" if feminine else "m" if short else "", plural)
     joined = after(match, 1).isalpha()
     return v.Phrase((value, "")) if joined else value
+
+
+@recognizer(
+    "ordinal", r"(?<![\w.])(\d{1,3})\.?º\.(\d{1,2})(?![\w.])", languages=("es",), weight=1.6
+)
+def _spanish_article(match: re.Match[str]) -> v.Value:
+    """Of a law: el artículo 5.º.2."""
+    return v.Phrase((v.Ordinal(int(match[1])), v.Number(match[2])))
+
+
+_IN_ORDER = (
+    "premièrement deuxièmement troisièmement quatrièmement cinquièmement sixièmement septièmement "
+    "huitièmement neuvièmement dixièmement"
+).split()
+
+
+@recognizer(
+    "ordinal",
+    r"(?:(?<=\d, )|(?<=[IVX], )|(?<=\b[Aa]u )|(?<=\b[Dd]u )|(?<=\b[Ll]e ))"
+    r"([1-9]|10)[°º](?=[,;]| d(?:e l|u|es)\b)|(?:^|(?<=[:;] ))([1-9]|10)[°º](?= [A-ZÀ-Ý]|"
+    r" (?!au\b|aux\b|à\b|en\b|les?\b|la\b|de\b|ce\b|dans\b|et\b|sur\b|ou\b)[a-zà-ÿ]{3})",
+    languages=("fr",),
+    weight=1.6,
+)
+def _french_item(match: re.Match[str]) -> v.Value | None:
+    """Of a law: II, 2°, du code; au 3° de l'article."""
+    number = int(match[1] or match[2])
+    return v.Abbreviation(_IN_ORDER[number - 1]) if number else None
 
 
 @recognizer(
@@ -738,9 +786,15 @@ _FRACTION = (
     rf"{NUMBER_END}(?!/)"
 )
 _GRADED = {
-    "es": LazyPattern(r"nota|puntu|calific|sacó|saqué|obtuv|valor|examen"),
-    "fr": LazyPattern(r"not[eé]|obten|\beu\b|score|moyenne|évalu|examen"),
+    "es": LazyPattern(
+        r"nota|puntu|calific|sacó|saqué|obtuv|valor|examen|apgar|escala|glasgow|\beva\b"
+    ),
+    "fr": LazyPattern(
+        r"not[eé]|obten|\beu\b|score|moyenne|évalu|examen|apgar|échelle|glasgow|\beva\b"
+    ),
 }
+_PART_OF = {"es": LazyPattern(r" del?\b"), "fr": LazyPattern(r" d(?:es?\b|u\b|')")}
+"""What is divided stands behind: dos quintos del capital."""
 _HALF_AFTER = {"es": _AFTER_ORDINAL, "fr": TABLES["fr"].NO_NOUN}
 
 
@@ -830,7 +884,8 @@ def _spanish_parts(match: re.Match[str]) -> v.Value:
 
 def _is_graded(language: str, match: re.Match[str], above: int, below: int) -> bool:
     """Marks are out of ten or twenty; other fractions are parts."""
-    marked = _GRADED[language].search(before(match).lower()) and below in (5, 10, 20, 100)
+    marked = _GRADED[language].search(before(match).lower()) and below in (5, 10, 15, 20, 100)
+    marked = marked and not _PART_OF[language].match(after(match, 8))
     improper = above > below and below not in (2, 3, 4)
     return bool(
         below == 0 or improper or above > below * 3 or marked or (above > 1 and below in (20, 100))
@@ -852,6 +907,20 @@ def _half(language: str, match: re.Match[str], whole: int | None) -> v.Value:
     return v.Abbreviation("un demi")
 
 
+_PARTS_OF_HOURS = {
+    "es": {"1/2": "y media", "½": "y media", "1/4": "y cuarto", "¼": "y cuarto"},
+    "fr": {"1/2": "et demie", "½": "et demie", "1/4": "et quart", "¼": "et quart"},
+}
+
+
+@per_language(
+    "time", rf"{NUMBER_START}(\d{{1,2}}) ?h(?:oras?|eures?)? ?(1/[24]|[½¼])(?![\w/])", weight=2
+)
+def _hours_and_part(language: str, match: re.Match[str]) -> v.Value:
+    """Two and a half hours, and half past two in French: 2 h 1/2."""
+    return v.Phrase((v.Duration(int(match[1])), _PARTS_OF_HOURS[language][match[2]]))
+
+
 @per_language("fraction", rf"{NUMBER_START}(\d{{1,3}})(?: 1/2| ?½) ([{SMALL}]+)(?!\w)", needs="/½")
 def _and_half(language: str, match: re.Match[str]) -> v.Value | None:
     """Behind what is counted: dos tazas y media, deux heures et demie."""
@@ -865,6 +934,53 @@ def _and_half(language: str, match: re.Match[str]) -> v.Value | None:
     if match[1] == "1":
         noun = re.sub(r"(?<=[lrnd])es$|s$", "", noun)
     return v.Phrase((number, noun, "y", "media" if gender == "f" else "medio"))
+
+
+@per_language(
+    "fraction",
+    r"(?<![\w/])(?:(\d{0,2})([α-ωa-z])|(\d{1,3}))/(?:(\d{0,3})([α-ω])|(\d{1,3}))(?![\w/])"
+    r"( ?rad\b)?",
+    needs="/",
+    digits=False,
+    at="any",
+    weight=2,
+)
+def _greek_fraction(language: str, match: re.Match[str]) -> v.Value | None:
+    """Of a formula: π/2, 3π/4, n/2; but 5/8 is a plain fraction."""
+    many, letter, number, last, below, part, radians = match.groups()
+    if not (letter or below) or (
+        letter and letter.isascii() and not _IN_FORMULA.search(match.string)
+    ):
+        return None
+    if letter and letter.isascii() and not part:
+        return None
+    parts: list[v.Value | str] = []
+    for count, sign in ((many or number, letter), (last or part, below)):
+        parts += [TABLES[language].OVER] if parts else []
+        parts += [v.Number(count)] if count else []
+        parts += [v.Sign(sign) if not sign.isascii() else sign] if sign else []
+    parts += [v.Measure(None, "angle-radian")] if radians else []
+    return v.Phrase(tuple(parts))
+
+
+@per_language(
+    "law",
+    r"(?<![\w.,])(\d{1,3}(?:\.\d{1,2})?)\.([a-z])(\))?(?![\w.])",
+    needs=["innerDot", "."],
+    at="number",
+    digits=True,
+    weight=1.6,
+)
+def _lettered_part(language: str, match: re.Match[str]) -> v.Value | None:
+    """El artículo 3.1.b), l'article 5.a."""
+    if not re.search(
+        r"\b(?:[Aa]rts?\.|[Aa]rt[íi]c[ul]\w+|[Aa]pdo\.|[Aa]partado) $", before(match, 16)
+    ):
+        return None
+    return v.Phrase((v.Version(tuple(match[1].split("."))), v.Letters(match[2].upper())))
+
+
+_IN_FORMULA = LazyPattern(r"[=+²³√<>≤≥]")
 
 
 @per_language("fraction", rf"{NUMBER_START}(\d+)/(\d+)(?= ?=)", needs="/", weight=1.2)

@@ -372,6 +372,19 @@ def _french_roman_ordinal(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "century",
+    r"(?<!\w)([ivx]{1,6})e(?= (?:siècle|s\.|arr))",
+    languages=("fr",),
+    at="word",
+    weight=1.5,
+)
+def _small_century(match: re.Match[str]) -> v.Value | None:
+    """As printers set small capitals: au xive siècle."""
+    number = roman_value(match[1])
+    return v.Ordinal(number, "m") if number else None
+
+
+@recognizer(
+    "century",
     rf"(?<!\w)([IVX]+)({_ENDING})(?:(\s?[-\u2013]\s?|\s(?:et|ou|au|à)\s(?:le\s)?)([IVX]+){_ENDING})?"
     r"\s(?:s\.|siècles?)",
     languages=("fr",), weight=1.5, at="capital",

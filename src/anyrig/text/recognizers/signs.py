@@ -315,6 +315,55 @@ constant("sign", r"(?<=[A-Za-z]{2})-(?=\d)", v.Abbreviation(" "), needs="-", wei
 # Spanish and French
 
 
+_PLACE = r"([a-h])([1-8])([+#]?)(?!\w)"
+_MEN = {
+    "es": {"R": "rey", "D": "dama", "T": "torre", "A": "alfil", "C": "caballo"},
+    "fr": {"R": "roi", "D": "dame", "T": "tour", "F": "fou", "C": "cavalier"},
+}
+_TAKES = {"es": ("por", "jaque", "mate"), "fr": ("prend", "échec", "mat")}
+_OF_CHESS = LazyPattern(
+    r"\d\.(?:\.\.)? ?(?:[RDTACF]?[a-h][1-8]|O-O|0-0)|(?i:ajedrez|blancas|negras|jaque|peón|alfil|"
+    r"caballo|échecs|les blancs|les noirs|pion|cavalier)"
+)
+
+
+@per_language(
+    "chess", rf"(?<![\w.])(\d{{1,3}})\.(?:\.\.)? ?(?=[RDTACF]?[a-h]?[1-8]?x?{_PLACE}|O-O|0-0)",
+    needs=".", weight=2, at="number", digits=True,
+)  # fmt: skip
+def _move_number(language: str, match: re.Match[str]) -> Found:
+    """1. e4 e5 2. Cf3."""
+    gap = ("",) if match[0].endswith(" ") else (",", "")
+    return Found(v.Phrase((v.Number(match[1]), *gap)), "abbreviation")
+
+
+@per_language(
+    "chess", rf"(?<!\w)([RDTACF])([a-h]?[1-8]?)(x?){_PLACE}", weight=2, at="capital", digits=True
+)
+def _move(language: str, match: re.Match[str]) -> v.Value | None:
+    """A man and the place where he goes: Cf3."""
+    man = _MEN[language].get(match[1])
+    if not man or not _OF_CHESS.search(match.string):
+        return None
+    takes, check, mate = _TAKES[language]
+    from_place = [v.Number(one) if one.isdecimal() else one for one in match[2]]
+    ending = {"+": [check], "#": [mate]}.get(match[6], [])
+    parts = [man, *from_place, *([takes] if match[3] else []), match[4], v.Number(match[5])]
+    return v.Phrase((*parts, *ending))
+
+
+@per_language("sign", r" ?\+ ?/ ?[-−–] ?(?=\d)", needs="+", weight=2, at="any")
+def _plus_or_minus(language: str, match: re.Match[str]) -> v.Value:
+    return v.Phrase(("", v.Sign("±"), ""))
+
+
+for _language, _during in (("es", "por"), ("fr", "pendant")):
+    constant(
+        "sign",
+        r"(?<=[a-z.] )[x×](?= \d+ ?(?:d(?:ías?)?|j(?:ours?)?|sem(?:anas?|aines?)?|mes(?:es)?|"
+        r"mois)\b)",
+        v.Abbreviation(_during), languages=(_language,), needs="x×", digits=True, weight=1.6,
+    )  # fmt: skip
 _DOUBLE_SIGNS = ("<=", ">=", "!=", "==", "->", "=>", "§§")
 _SIGNS = SAID + GREEK + SILENT + "#/²³µ∆ºª[]"
 

@@ -25,6 +25,7 @@ _LAST_WORD = re.compile(r"[^\s()\[\]\"“«]{1,40}\Z")
 _LAST_PIECE = re.compile(r"[^\W_]+\Z")
 _JOINED = LazyPattern(r"[^\W\d_]{3}-[^\W\d_]+\Z")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
+_ELISION = re.compile("['’]")
 _COUNTED = LazyPattern(r"\d ?[^\W\d_]+\Z")
 _VOWELS = frozenset("aeiouyAEIOUY")
 _VOWELLESS = LazyPattern(
@@ -74,6 +75,13 @@ class StopTable:
     """Abbreviations whose full stop ends no sentence before a number: `fig. 3`."""
     capitals: frozenset[str] = frozenset()
     """Of `leading`, those that are words of their own when written small: `Mal`, `mal`."""
+    verbs: LazyPattern | None = None
+    """Endings that only verbs have, which open sentences without a pronoun: `Llegó`."""
+
+    def opens_sentence(self, word: str) -> bool:
+        """Whether a word with a capital opens a sentence and begins no name; of `L'art` the `L`."""
+        first = _ELISION.split(word.rstrip("."), maxsplit=1)[0].lower()
+        return first in self.starters or bool(self.verbs and self.verbs.fullmatch(first))
 
     def is_known(self, word: str) -> bool:
         return (
@@ -103,13 +111,20 @@ _ENGLISH = frozenset(
 ) - {"son", "port", "span", "dan", "no"}
 
 
+_SPANISH_VERB = LazyPattern(
+    r"(?!mir|jeric|salom)[^\W\d_]{2,}(?:ó|rá|r(?:án|emos|ían?)|[aei]ron|[^\W\d_](?:aban?|aron)|yendo)"
+)
+
+
 def _romance_table(table: ModuleType) -> StopTable:
     def words(*written: Iterable[str]) -> frozenset[str]:
         pieces = (piece for keys in written for key in keys for piece in key.split())
         return frozenset(piece.rstrip(".").lower() for piece in pieces)
 
+    # The single letters of S. A. R. are none.
+    titles = [re.sub(r"(?<!\w)\w\. ?(?=\w)|(?<=\. )\w\.$", "", key) for key in table.TITLES]
     return StopTable(
-        leading=words(table.TITLES),
+        leading=words(titles),
         before_number=words(table.NUMBERED, table.SHORT_MONTHS, table.SHORT_WEEKDAYS),
         ending=words(table.CLOSERS),
         within=words(table.INNER, table.UNITS_OF_ARMIES, table.UNITS, ["suiv"]),
@@ -117,6 +132,7 @@ def _romance_table(table: ModuleType) -> StopTable:
         units=frozenset(table.UNITS),
         numbered=words(key for key in table.NUMBERED if key.endswith(".")) - {"no"},
         capitals=words(key for key in table.TITLES if not key.endswith(".")),
+        verbs=_SPANISH_VERB if table is spanish else None,
     )
 
 
@@ -193,7 +209,7 @@ def stop_after(
         return "abbreviation"
     if start is not None and _LEADS_IN.search(text, max(0, start - 40), start):
         return "abbreviation"
-    if names_follow and next_.word.lower() not in STOP_TABLES[language].starters:
+    if names_follow and not STOP_TABLES[language].opens_sentence(next_.word):
         return "abbreviation"
     return "both"
 
@@ -215,12 +231,35 @@ def is_certain_end(text: str, match: re.Match[str], language: str) -> bool:
         return True
     if match.end(1) - start > 1:
         return not after.isdecimal()
+    if _is_in_aside(text, start, end):
+        return False
     return _is_plain_end(text, start, end, after, language)
+
+
+_ASIDE = 80
+_MOVE = re.compile(r"(?:[KQRBNDTACF][a-h]?[1-8]?x?[a-h][1-8]|O-O)(?!\w)")
+_SHORT_WORD = re.compile(r"(?<![^\W_])[^\W\d_]{1,6}\Z")
+
+
+def _is_in_aside(text: str, start: int, end: int) -> bool:
+    """Whether a short word's full stop stands in brackets behind which the sentence goes on:
+    `the appeal (rec. 456/2017), which`.
+    """
+    opened = text.rfind("(", max(0, start - _ASIDE), start)
+    if opened < 1 or text.find(")", opened, start) > 0 or text[opened - 2] in ".!?:":
+        return False
+    closed = text.find(")", end, end + _ASIDE)
+    if closed < 0 or not _SHORT_WORD.search(text, opened, start):
+        return False
+    rest = text[closed + 1 : closed + 3]
+    return rest[:1] in (",", ";", ".") or is_small(rest.lstrip())
 
 
 def _is_plain_end(text: str, start: int, end: int, after: str, language: str) -> bool:
     """Whether the word before a full stop is no abbreviation beyond doubt."""
     if text[start - 1 : start].isdecimal():
+        if _MOVE.match(text, end):
+            return False  # 1. e4 e5 2. Nf3
         # A number ends a sentence; one that begins it is an item's of a list.
         found = _LAST_PIECE.search(text, max(0, start - 41), start)
         word = found[0] if found else ""
@@ -388,7 +427,7 @@ def _romance_trigger(table: ModuleType) -> re.Pattern[str]:
         rf"[^{capital}{small}\s,;:!?¿¡.'’-]|[{capital}]{{2}}|[{small}][{capital}]|"
         r"(?<!\.)\.(?!$|\.\.)|(?<!\w)['’-]|['’-](?!\w)|"
         # Single letters, numerals, and shortened words that are written without a stop.
-        rf"(?<!\w)(?:(?![aeouyàôAEOUYÀÔ])[{capital}{small}](?![\w'’])|[ivx]{{2,}}(?!\w)|"
+        rf"(?<!\w)(?:(?![aeouyàôAEOUYÀÔ])[{capital}{small}](?![\w'’])|[ivx]{{2,}}e?(?!\w)|"
         r"[IVX](?:er|re|ère|e|ème|nde?)s?(?!\w)|"
         rf"(?:{'|'.join(words)}|(?i:{'|'.join(any_case)}))(?!\w))|[:;][o^]?[DPpOo](?!\w)"
     )
@@ -443,6 +482,8 @@ def ends_sentence(text: str, match: re.Match[str], language: str, *, careless: b
         return True
     if _leads_on(text[start - len(word) : start], follows, language):
         return False
+    if _is_in_aside(text, start, match.end()):
+        return False
     if len(word) == 1 and word.isalpha() and text[start - 1].isupper():
         return _ends_after_letter(text, start, follows, language)
     return True
@@ -457,7 +498,7 @@ def _leads_on(word: str, follows: str, language: str) -> bool:
         return True
     if follows[0].isupper() and len(word) > 1 and _is_without_vowel(word):
         first = _FIRST_WORD.match(follows)
-        return first is None or first[0].lower() not in table.starters
+        return first is None or not table.opens_sentence(first[0])
     if language == "en" or small not in table.before_number:
         return False
     return follows[0].isdigit() or (small != "no" and bool(_ROMAN.match(follows)))
@@ -470,7 +511,7 @@ def _ends_after_letter(text: str, start: int, follows: str, language: str) -> bo
     if text[start - 2 : start - 1] == "/":
         return True  # $10 O/W.
     first = re.match(r"[\w'’]+", follows)
-    return bool(first and first[0].lower() in STOP_TABLES[language].starters)
+    return bool(first and STOP_TABLES[language].opens_sentence(first[0]))
 
 
 def last_word(text: str, end: int) -> str:

@@ -375,6 +375,8 @@ def _verse(language: str, match: re.Match[str]) -> v.Value | None:
     table = TABLES[language]
     if mark == "." or (full and mark == ", ") or int(chapter) > 150:
         return None
+    if re.match(r" ?(?:g|mg|mmol|%)", after(match, 5)):
+        return None  # Hb 13,5 g/dl
     name = full or table.BOOKS[short or letter]
     parts: list[v.Value | str] = [table.name_book(name, _order(order)), v.Number(chapter)]
     if last_verse:
@@ -552,14 +554,14 @@ def _spanish_hour(match: re.Match[str]) -> v.Value | Found | None:
 
 @recognizer(
     "time",
-    r"(?<=\blas )(1?\d|2[0-4])\.([0-5]\d)(?!\d|[.,]\d)(\s?h(?:oras)?\b\.?(?!\w))?",
-    languages=("es",), needs=".", weight=1.5,
+    r"(?<=\blas )(1?\d|2[0-4])\.([0-5]\d)(?!\d|[.,]\d)(\s?h(?:oras)?\b\.?(?!\w))?|"
+    r"(?<![\w.,:/])(1?\d|2[0-4])\.([0-5]\d)(\s?h(?:oras)?\b\.?(?!\w))",
+    languages=("es",), needs=".", weight=1.7,
 )  # fmt: skip
 def _spanish_dotted(match: re.Match[str]) -> v.Value | Found | None:
-    style = ("railway" if int(match[1]) > 12 else "") + (" hours" if match[3] else "")
-    return close(
-        v.Time(int(match[1]), int(match[2]), style=style), match, "es", digits_follow=False
-    )
+    hour, minute, marked = match.groups()[:3] if match[1] else match.groups()[3:]
+    style = ("railway" if int(hour) > 12 or not match[1] else "") + (" hours" if marked else "")
+    return close(v.Time(int(hour), int(minute), style=style), match, "es", digits_follow=False)
 
 
 _AND = r"\s?(?:(y|et)\s)?"
@@ -587,11 +589,16 @@ def _duration(language: str, match: re.Match[str]) -> v.Value | Found | None:
 
 
 @per_language(
-    "duration", r"(?<![\w:.,/])(\d{1,3})[\"\u2033](\d{1,2})(?!\w)", weight=1.5, needs='"\u2033'
-)
+    "duration",
+    r"(?<![\w:.,/])(?:(\d{1,2})['\u2032])?(\d{1,3})(?:[\"\u2033]|'')(\d{1,3})(?!\w)|"
+    r"(?<![\w:.,/])(\d{1,2}):([0-5]\d)[.,](?!000)(\d{1,3})(?![\w:])(?: ?s\b)?",
+    weight=1.8, needs='"\u2033:\'',
+)  # fmt: skip
 def _hundredths(language: str, match: re.Match[str]) -> v.Value:
-    """Of a race: 45"21."""
-    return v.Phrase((v.Duration(seconds=int(match[1])), v.Number(match[2])))
+    """Of a race: 45"21, 1'21"456, 1:21.456."""
+    minutes, seconds, parts = match.groups()[:3] if match[3] else match.groups()[3:]
+    duration = v.Duration(minutes=int(minutes) if minutes else None, seconds=int(seconds))
+    return v.Phrase((duration, v.Number(parts)))
 
 
 @recognizer(

@@ -17,7 +17,7 @@ SHORT_MONTHS = {
     "nov": 11, "déc": 12, "dec": 12, "decembre": 12,
 }  # fmt: skip
 SHORT_WEEKDAYS = {"lun": 0, "mar": 1, "mer": 2, "jeu": 3, "ven": 4, "sam": 5, "dim": 6}
-TO, AND = "à", "et"
+TO, AND, OVER = "à", "et", "sur"
 # Before a name, with or without a full stop.
 TITLES = {
     "M.": "monsieur", "MM.": "messieurs", "Mme": "madame", "Mmes": "mesdames",
@@ -29,7 +29,8 @@ TITLES = {
     "Mgr": "monseigneur", "Mgr.": "monseigneur", "R. P.": "révérend père", "Rév.": "révérend",
     "Card.": "cardinal", "Fr.": "frère", "Sr": "sœur", "St": "Saint", "Ste": "Sainte",
     "Sts": "Saints", "Stes": "Saintes", "St.": "Saint", "Ste.": "Sainte",
-    "S. M.": "Sa Majesté", "S. S.": "Sa Sainteté", "S. A. R.": "Son Altesse Royale",
+    "frs.": "frères", "S. M.": "Sa Majesté", "S. S.": "Sa Sainteté",
+    "S. A. R.": "Son Altesse Royale",
     "S. A.": "Son Altesse", "S. E.": "Son Excellence", "S. Exc.": "Son Excellence",
     "S. Ém.": "Son Éminence", "S. Em.": "Son Éminence", "LL. MM.": "Leurs Majestés",
     "LL. AA. RR.": "Leurs Altesses Royales", "N.-D.": "Notre-Dame",
@@ -43,6 +44,8 @@ TITLES = {
     "Cpl.": "caporal", "Cal": "caporal", "Brig.": "brigadier", "Amal": "amiral",
     "Insp.": "inspecteur",
     "Amb.": "ambassadeur", "Prés.": "président", "Sén.": "sénateur",
+    "SS.": "Saints", "Vte": "vicomte", "Ctesse": "comtesse", "RR. PP.": "révérends pères",
+    "Vice-am.": "vice-amiral", "C.-am.": "contre-amiral",
     "Am.": "amiral", "Éts": "établissements", "Ets": "établissements", "Sté": "société",
 }  # fmt: skip
 SMALL_RANKS = "Gal Cdt Cne Lt Sgt Cpl Lcl Slt Mgr".split()
@@ -74,6 +77,13 @@ NUMBERED = {
     "temp.": "température", "§": "paragraphe", "§§": "paragraphes", "ét.": "étage",
     "esc.": "escalier", "arr.": "arrondissement", "par.": "paragraphe", "éq.": "équation",
     "sc.": "scène", "th.": "thermostat", "prof.": "profondeur", "dépt": "département",
+    "liv.": "livre", "fol.": "folio", "f°": "folio", "ff.": "folios", "req.": "requête",
+    "leuco.": "leucocytes",
+    "vit.": "vitesse",
+    "voit.": "voiture", "tabl.": "tableau", "arts.": "articles",
+    "chaps.": "chapitres", "vols.": "volumes",
+    "col.": "colonne", "feuil.": "feuillet", "exerc.": "exercice",
+    "concl.": "conclusion", "cons.": "considérant", "délib.": "délibération",
 }  # fmt: skip
 # May be the last word of a sentence.
 CLOSERS = {
@@ -94,6 +104,14 @@ CLOSERS = {
     "T. T. C.": "toutes taxes comprises", "tél.": "téléphone", "bât.": "bâtiment",
     "incl.": "inclus", "max.": "maximum", "min.": "minimum", "ann.": "annexe",
     "ap.": "après", "moy.": "moyenne", "alt.": "altitude", "pers.": "personnes",
+    "s.p.": "sur penalty",
+    "C. Q. F. D.": "ce qu'il fallait démontrer",
+}  # fmt: skip
+# The same, written small only.
+SMALL_CLOSERS = {
+    "i. v.": "intraveineuse", "i. m.": "intramusculaire", "s. c.": "sous-cutanée",
+    "s. d.": "sans date", "s. l.": "sans lieu", "s. l. n. d.": "sans lieu ni date",
+    "n. s.": "nouvelle série",
 }  # fmt: skip
 # A capital behind them begins no sentence.
 INNER = {
@@ -123,6 +141,17 @@ INNER = {
     "bag.": "bagages", "mél.": "mélange", "rééd.": "réédition",
     "pat.": "patient", "trt": "traitement", "slt": "seulement",
     "adm. fisc.": "administration fiscale", "adm.": "administration",
+    "C. route": "Code de la route", "C. pr. civ.": "Code de procédure civile",
+    "C. proc. civ.": "Code de procédure civile", "C. proc. pén.": "Code de procédure pénale",
+    "C. pr. pén.": "Code de procédure pénale", "C. sécu. soc.": "Code de la sécurité sociale",
+    "C. éduc.": "Code de l'éducation", "C. env.": "Code de l'environnement",
+    "C. santé publ.": "Code de la santé publique", "C. élect.": "Code électoral",
+    "C. mon. fin.": "Code monétaire et financier", "ms.": "manuscrit", "mss.": "manuscrits",
+    "ms. fr.": "manuscrit français", "ms. lat.": "manuscrit latin", "anc.": "ancien",
+    "adj.": "adjectif", "adv.": "adverbe", "subst.": "substantif", "masc.": "masculin",
+    "fém.": "féminin", "sing.": "singulier", "plur.": "pluriel", "lat.": "latin",
+    "gr.": "grec", "ital.": "italien", "esp.": "espagnol",
+    "m. à j.": "mise à jour", "nvx": "nouveaux", "nvelle": "nouvelle",
     "C. civ.": "Code civil", "C. com.": "Code de commerce", "C. trav.": "Code du travail",
     "C. rur.": "Code rural", "C. consom.": "Code de la consommation", "C. assur.":
     "Code des assurances", "C. urb.": "Code de l'urbanisme", "Cass. civ.": "Cassation civile",
@@ -133,11 +162,94 @@ INNER = {
     "cat.": "catalogue", "mod.": "modèle", "nat.": "national",
     "intern.": "international", "rens.": "renseignements", "sté.": "société",
     "tjs": "toujours", "tps": "temps", "ttes": "toutes", "nbx": "nombreux",
-    "qualif.": "qualification", "réun.": "réunion", "soc.": "société", "équip.": "équipement",
-    "compl.": "complément", "parag.": "paragraphe",
+    "qualif.": "qualification", "réun.": "réunion", "soc.": "société",
+    "appt": "appartement", "appart.": "appartement", "parag.": "paragraphe",
     "qq.": "quelques",
     "qqs": "quelques",
 }  # fmt: skip
+# Cut short before a vowel, wherever people like: rés., réserv. Adjectives agree.
+CLIPPED = (
+    "administration annexe appartement arrondissement bibliothèque catalogue chapitre "
+    "circonscription collection commission comparaison conseil correspondance département "
+    "dimensions direction document édition expression habitants illustration industrie "
+    "information inspecteur institut juridiction livre localité manuscrit matin médecine "
+    "ministère modèle musée note occasion office ordinaire paragraphe préfecture président "
+    "principe procédure produit professeur propriété publication question recommandation "
+    "référence règlement réponse résidence revue secrétaire semaine spécialité station supplément "
+    "technique téléphone terrain tribunal version volume abréviation abonnement accessoires "
+    "accompagnement acompte activité actualité adaptation addition adjectif administrateur "
+    "adresse agence agglomération agriculture alimentation allocation altitude ambassadeur "
+    "aménagement amendement analyse animation anniversaire annonce annuaire antibiotique "
+    "antiquité apôtres appareil application appréciation approbation approximation architecture "
+    "argument arrivée article ascenseur assistance association assurance atelier attention "
+    "attribution augmentation auteur autorisation autoroute avenue balcon bataillon bâtiment "
+    "bibliographie biologie boulevard brigadier bulletin bureau cabinet calculatrice campagne "
+    "candidat capacité caractéristiques cardinal carrefour catégorie cathédrale cavalerie "
+    "certificat chambre chapelle charges chauffage chemin chirurgie chirurgien circulaire "
+    "circulation civilisation classification clientèle collaboration collège comité commandement "
+    "commande commentaire commerce commissaire communication communauté commune compagnie "
+    "compétition complément composition comprimés comptabilité condition conférence confirmation "
+    "congélateur conseiller conservation consommation constitution construction consultation "
+    "contact contenance contrat contribution conversation coopérative coordonnées copropriété "
+    "correction couverture créance cuisine cuillerée cuillère déclaration décoration décret "
+    "définition degré délégation délibération demande démonstration départ dépense dépôt député "
+    "description destinataire développement diamètre dictionnaire diététique différence "
+    "difficulté dimension diplôme directeur discipline disponibilité disposition distance "
+    "distribution division documentation dossier durée échalote économie écriture édifice éditeur "
+    "éditions éducation effectif élections électricité électronique emballage embarquement emploi "
+    "employé enregistrement enseignement entreprise entretien environnement épisode équipement "
+    "équivalent escalier établissement étage étudiant évaluation évêque examen exception "
+    "exemplaire exercice expérience explication exploitation exportation exposition extension "
+    "extrait fabrication faculté facture famille fascicule fédération feuillet fichier figure "
+    "finance fonction fonctionnaire fondation formation formulaire fourniture fréquence garage "
+    "génération géographie géométrie gestion gouvernement gouverneur graduation grammaire "
+    "graphique gratification histoire honoraires hôpital horaires horizon hypothèse "
+    "identification illustrations image immeuble importation imprimerie inauguration indemnité "
+    "index indication infanterie informatique ingénieur ingrédients inscription inspection "
+    "installation instituteur institution instruction intérieur interprétation introduction "
+    "inventaire invitation jardin journal jurisprudence justification laboratoire lecture "
+    "législation lettre librairie licence ligne liquidation littérature livraison location "
+    "logement longueur magasin manutention mathématiques matériel matière maximum mécanique "
+    "médicament mensuel méridional message mesure méthode ministre minimum modalités modification "
+    "monastère monument mouvement municipalité musique naissance négociation notaire notification "
+    "numéro obligation observation occupation officier opération option ordinateur ordonnance "
+    "organisation orientation origine orthographe ouverture ouvrage pagination papeterie paroisse "
+    "participation passage patient patrimoine pavillon pension pharmacie philosophie photographie "
+    "planche politique population portefeuille position possibilité pourcentage précaution "
+    "préface préfet préparation présentation prestation principal probabilité processeur "
+    "production profession profondeur programme projet promotion proportion propriétaire "
+    "protection province publicité qualification qualité quantité questionnaire radiographie "
+    "réalisation réception recette réclamation reconnaissance recrutement rédaction réduction "
+    "régime régiment région registre remarque remboursement renseignement renseignements "
+    "répartition réparation reproduction république requête réservation résolution responsable "
+    "restauration résultat résumé réunion revenu révision roman salaire saison scénario science "
+    "secondaire secrétariat section sécurité semestre séminaire sénateur séparation série service "
+    "session siècle signature situation société solution sortie soupape spécification spectacle "
+    "statistique stationnement structure subdivision substantif suffixe superficie supérieur "
+    "surface symbole système tableau taille technologie télévision température terminaison "
+    "territoire théâtre théorie thermostat titulaire tome traduction traducteur traitement "
+    "transfert transformation transport travaux trimestre unité université utilisation vacances "
+    "validation valeur variable variation végétation véhicule vélocité vendeur ventilation "
+    "vérification verset vestiaire vêtement vétérinaire vigueur visibilité visite vitamine "
+    "vitesse vocabulaire voiture volontaire voyage"
+).split()
+CLIPPED_ADJECTIVES = (
+    "individuel augmenté revu corrigé aménagé ancien annuel antérieur automatique catégoriel "
+    "civil commercial complémentaire électrique électronique encadré équipé estimatif exclusif "
+    "exceptionnel facultatif fluvial général gratuit historique hebdomadaire illustré impossible "
+    "indépendant industriel inférieur international juridique limité littéraire maritime médical "
+    "mensuel meublé militaire municipal national normal obligatoire occasionnel ordinaire "
+    "original particulier politique populaire possible privé professionnel provisoire public "
+    "recommandé régional religieux rénové révisé scientifique scolaire solaire supérieur "
+    "supplémentaire technique universitaire urgent valable"
+).split()
+WORDS_LIKE_CLIPPED = frozenset(
+    (
+        "par car mer fin son ton mon bas pas cas sac mal vol dur pur bon mur soir mort part port "
+        "fort tard vent"
+    ).split()
+)
+"""Words of their own that a sentence written without capitals may end in."""
 # Of an army, behind an ordinal.
 UNITS_OF_ARMIES = {
     "bat.": "bataillon", "bon": "bataillon", "div.": "division", "rég.": "régiment",
@@ -174,10 +286,15 @@ UNITS = {
     "cuil. à c.": "volume-teaspoon", "cc": "volume-teaspoon", "qx": "quintal", "cts": "cent",
     "cts.": "cent", "comp.": "tablet", "cp": "tablet", "cp.": "tablet", "pces": "piece",
     "pces.": "piece", "bpm": "beat-per-minute", "gttes": "drop", "amp.": "vial",
-    "gél.": "capsule",
+    "gél.": "capsule", "c. s.": "volume-tablespoon", "cuil. à soupe": "volume-tablespoon",
+    "cuil. à café": "volume-teaspoon", "c. soupe": "volume-tablespoon",
+    "c. café": "volume-teaspoon", "i/s": "frame-per-second", "im/s": "frame-per-second",
+    "ips": "frame-per-second", "pb": "basis-point", "pbs": "basis-point",
+    "UI": "international-unit", "U.I.": "international-unit", "cps": "tablet",
 }  # fmt: skip
 SIGNS = {
     **SHARED_SIGNS, "dollars": "USD", "Fr.": "francs", "F": "francs", "FF": "francs",
+    "frs": "francs", "fr.": "francs",
     "francs": "francs", "FCFA": "XOF", "XOF": "XOF", "MAD": "MAD", "TND": "TND", "DZD": "DZD",
     "livres sterling": "GBP",
 }  # fmt: skip
@@ -266,7 +383,7 @@ _FEMININE = frozenset(
     "planète lune vache poule chèvre souris abeille orange banane poire tomate carotte "
     "salade tarte crêpe glace bière eau recette cuillère cuillerée tranche œuvre histoire "
     "phrase réponse question demande idée loi règle note piste plage montagne rivière "
-    "forêt ferme usine entreprise société vie mort guerre bataille armée arme balle bombe "
+    "forêt ferme usine entreprise société vie guerre bataille armée arme balle bombe "
     "victime blessure jambe dent oreille peau tête marche étape course victoire défaite "
     "partie manche médaille coupe once raison leçon façon chanson boisson saison prison "
     "dimension sœur mère tante nièce cousine amie copine étudiante reine princesse dame "
@@ -290,7 +407,8 @@ _MASCULINE = frozenset(
     "pétrole symbole rôle contrôle monopole module véhicule siècle comité comté côté été "
     "traité pâté dialogue catalogue psychologue squelette gorille volatile parfum "
     "moustique kiosque masque disque risque casque article million milliard pays mois cas "
-    "enfant homme jour an soir matin élève collègue âge stage village voyage nuage message "
+    "enfant homme mort jaune jour an soir matin élève collègue âge stage village voyage nuage "
+    "message "
     "fromage visage garage mariage étage cimetière derrière arrière mille quadrilatère "
     "mystère magasin cousin morts".split()
 )

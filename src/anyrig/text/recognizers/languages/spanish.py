@@ -20,7 +20,7 @@ SHORT_WEEKDAYS = {
     "lun": 0, "mar": 1, "mié": 2, "mie": 2, "mierc": 2, "miérc": 2, "jue": 3, "vie": 4, "sáb": 5,
     "sab": 5, "dom": 6,
 }  # fmt: skip
-TO, AND = "a", "y"
+TO, AND, OVER = "a", "y", "sobre"
 # Before a name.
 TITLES = {
     "Sr.": "señor", "Sra.": "señora", "Srta.": "señorita", "Sres.": "señores", "Srs.": "señores",
@@ -58,7 +58,17 @@ TITLES = {
     "Blvd.": "bulevar", "Bulev.": "bulevar", "Edif.": "edificio", "Psje.": "pasaje",
     "Pje.": "pasaje", "Gta.": "glorieta", "Rda.": "ronda", "Trv.": "travesía", "Pol.": "polígono",
     "Pto.": "puerto", "Univ.": "universidad", "Fdo.": "firmado", "Mª": "María", "M.ª": "María",
-    "Fco.": "Francisco", "Vda.": "viuda",
+    "Fco.": "Francisco", "Vda.": "viuda", "Capt.": "capitán", "Brig.": "brigadier",
+    "Comod.": "comodoro", "Cap. Gral.": "capitán general", "Subinsp.": "subinspector",
+    "Comis.": "comisario", "Vicepdte.": "vicepresidente", "Exmo.": "excelentísimo",
+    "Excmas.": "excelentísimas", "Ilmos.": "ilustrísimos", "Ilmas.": "ilustrísimas",
+    "Stos.": "santos", "Stas.": "santas", "N.ª S.ª": "Nuestra Señora", "Psj.": "pasaje",
+    "Edo.": "estado", "Qta.": "quinta", "Rbla.": "rambla", "Mpio.": "municipio",
+    "Fracc.": "fraccionamiento", "Prol.": "prolongación", "Calz.": "calzada", "Mza.": "manzana",
+    "Lte.": "lote", "Cdad.": "ciudad", "Deleg.": "delegación", "Bº": "barrio",
+    "Mr.": "míster", "Mrs.": "místres", "Mme.": "madame", "Mlle.": "mademoiselle",
+    "Rvdmo. P.": "reverendísimo padre", "Vicealm.": "vicealmirante",
+    "Rvdos.": "reverendos", "Rvdas.": "reverendas", "Vizc.": "vizconde", "Mq.": "marqués",
 }  # fmt: skip
 # Before a woman's first name.
 WOMENS_TITLES = {
@@ -90,7 +100,12 @@ NUMBERED = {
     "esc.": "escena", "ref.": "referencia", "int.": "interior", "ext.": "extensión",
     "n.": "número", "#": "número", "kms.": "kilómetros", "long.": "longitud", "lat.": "latitud",
     "tít.": "título", "máx": "máximo", "mín": "mínimo", "ext": "extensión", "pta.": "puerta",
-    "pto.": "punto", "ec.": "ecuación", "prof.": "profundidad",
+    "pto.": "punto", "ec.": "ecuación", "prof.": "profundidad", "nos.": "números",
+    "rec.": "recurso", "recs.": "recursos", "exptes.": "expedientes", "expte.": "expediente",
+    "blq.": "bloque", "vag.": "vagón", "tab.": "tabla",
+    "f.": "folio", "ff.": "folios", "apdos.": "apartados", "epígr.": "epígrafe",
+    "ejs.": "ejemplos", "ptos.": "puntos", "cuad.": "cuadro", "fich.": "ficha",
+    "leg.": "legajo", "cta.": "cuenta", "proc.": "procedimiento",
 }  # fmt: skip
 # May be the last word of a sentence.
 CLOSERS = {
@@ -120,9 +135,27 @@ CLOSERS = {
     "docs.": "documentos", "hnos.": "hermanos", "mill.": "millones", "bill.": "billones",
     "atte.": "atentamente",
     "esq.": "esquina", "ptas.": "pesetas", "máx.": "máximo", "mín.": "mínimo", "prom.": "promedio",
-    "dpto.": "departamento", "tel.": "teléfono", "apdo.": "apartado", "incl.": "incluido",
+    "dpto.": "departamento", "tel.": "teléfono", "apdo.": "apartado",
     "corr.": "corregida", "aum.": "aumentada", "orig.": "original",
     "tfno.": "teléfono", "ntro.": "nuestro", "bco.": "banco", "hab.": "habitantes",
+    "CC. AA.": "comunidades autónomas", "RR. PP.": "relaciones públicas",
+    "DD. HH.": "derechos humanos", "OO. PP.": "obras públicas", "FF. CC.": "ferrocarriles",
+    "RR. CC.": "Reyes Católicos", "NN. UU.": "Naciones Unidas", "BB. AA.": "bellas artes",
+    "AA. PP.": "administraciones públicas", "PP. GG. E.": "presupuestos generales del Estado",
+    "FF. CC. SS.": "fuerzas y cuerpos de seguridad", "FF. OO. PP.": "fuerzas de orden público",
+    "MM. CC.": "medios de comunicación", "CC. EE.": "Comunidades Europeas",
+    "aps.": "apóstoles", "mrs.": "mártires", "V.º B.º": "visto bueno", "Vº Bº": "visto bueno",
+    "P. V. P.": "precio de venta al público",
+    "s. e. u. o.": "salvo error u omisión",
+    "q. D. g.": "que Dios guarde", "c. s. p.": "cantidad suficiente para",
+    "s. s. s.": "su seguro servidor", "J. C.": "Jesucristo",
+    "cts.": "céntimos",
+}  # fmt: skip
+# The same, written small only.
+SMALL_CLOSERS = {
+    "i. v.": "intravenosa", "i. m.": "intramuscular", "s. c.": "subcutánea", "s. d.": "sin datos",
+    "s. a.": "sin año", "s. l.": "sin lugar", "s. e.": "sin editorial",
+    "s. l. n. a.": "sin lugar ni año",
 }  # fmt: skip
 # A capital behind them begins no sentence.
 INNER = {
@@ -134,14 +167,14 @@ INNER = {
     "bibl.": "biblioteca", "cód.": "código", "compl.": "complemento", "const.": "constitución",
     "coord.": "coordinador", "dicc.": "diccionario", "ejérc.": "ejército",
     "est.": "estación", "fed.": "federación", "form.": "formulario", "impr.": "imprenta",
-    "ind.": "industria", "ingr.": "ingredientes", "inst.": "instituto", "intr.": "introducción",
+    "ingr.": "ingredientes", "inst.": "instituto", "intr.": "introducción",
     "jurispr.": "jurisprudencia", "lit.": "literatura", "manz.": "manzana",
     "nal.": "nacional", "obs.": "observaciones", "prep.": "preparación", "prov.ª": "provincia",
     "reg.": "registro", "sdad.": "sociedad", "supl.": "suplemento",
     "transp.": "transporte", "tte.": "teniente", "vto.": "vencimiento",
     "mun.": "municipal", "nac.": "nacional", "internac.": "internacional", "pres.": "presidente",
     "secret.": "secretaría", "recom.": "recomendado", "caract.": "características",
-    "equip.": "equipamiento", "reform.": "reformado", "amueb.": "amueblado", "exc.": "excelente",
+    "exc.": "excelente",
     "p. ej.": "por ejemplo", "p.ej": "por ejemplo", "ej.": "ejemplo", "depto.": "departamento",
     "admón.": "administración", "tlf.": "teléfono", "vid.": "véase", "v. gr.": "verbigracia",
     "vs.": "versus", "vs": "versus", "cf.": "compárese", "cfr.": "compárese", "núm.": "número",
@@ -163,13 +196,114 @@ INNER = {
     "Fdez.": "Fernández", "Hdez.": "Hernández", "Rguez.": "Rodríguez", "Glez.": "González",
     "Mtnez.": "Martínez", "Dguez.": "Domínguez", "Gcía.": "García", "Tfe.": "Tenerife",
     "dist.": "distancia", "P. D.": "posdata", "inc.": "inciso",
+    "pol. ind.": "polígono industrial", "atta.": "atenta", "atto.": "atento",
+    "tto.": "tratamiento", "pcte.": "paciente", "fra.": "factura",
+    "fras.": "facturas", "vcto.": "vencimiento", "dtor.": "director", "dtora.": "directora",
+    "stte.": "subteniente", "fca.": "fábrica", "ftal.": "forestal", "mss.": "manuscritos",
+    "ms.": "manuscrito", "dpdo.": "duplicado", "cte.": "corriente",
+    "s/ref.": "su referencia", "n/ref.": "nuestra referencia", "ntra.": "nuestra",
+    "vit.": "vitamina", "ob. cit.": "obra citada", "loc. cit.": "lugar citado", "ant.": "antiguo",
+    "s/c": "sin contraste", "p. b.": "planta baja",
+    "adv.": "adverbio", "sust.": "sustantivo", "masc.": "masculino",
+    "fem.": "femenino", "sing.": "singular", "plur.": "plural", "lat.": "latín",
+    "gr.": "griego", "ingl.": "inglés", "fr.": "francés", "it.": "italiano",
+    "port.": "portugués", "pral.": "principal", "vac.": "vacaciones", "mdo.": "mercado",
+    "cdad.": "ciudad", "hosp.": "hospital", "par.": "parroquia",
+    "gral.": "general", "grales.": "generales",
 }  # fmt: skip
+# Cut short before a vowel, wherever people like: vac., vacac. Adjectives agree.
+CLIPPED = (
+    "capítulo compañía colección comisión conferencia consejo contabilidad artículo departamento "
+    "director disposición documento editorial especialidad excelente expediente fotografía "
+    "gobierno habitación ilustración ilustraciones información inspector instituto local "
+    "matrícula medicina "
+    "ministerio modelo notario obligación oficina página participantes presidente producto "
+    "profesor publicación recurso registro representante residencia revista secretario segundo "
+    "semana teléfono temperatura titular traducción tribunal volumen categoría calefacción "
+    "abreviatura acceso accesorio actividad actualización administración aeropuerto agencia "
+    "agricultura alimentación almacén alojamiento alumno análisis anotación antecedentes "
+    "antibiótico anticipo anuncio aparcamiento aparato aplicación apellido aportación apóstoles "
+    "arquitectura ascensor asignatura asistencia asociación atención autobús autonomía "
+    "autorización auxiliar ayuntamiento balcón beneficio biblioteca biología bocadillo boletín "
+    "bonificación brigadier bulevar calificación calificaciones calle cantidad capacidad capital "
+    "capitán característica carretera carpeta catálogo catedral catedrático central centímetro "
+    "certificado clasificación cliente cocina código colaboración colaboradores colegio colonia "
+    "comandante comarca comedor comentario comercio comisaría comparación complemento componentes "
+    "composición comprimidos comunicación comunidad concepto condiciones confirmación conjunto "
+    "conocimiento consejero conservación consultorio consumición contacto contenido contestación "
+    "continuación contraseña contrato cooperativa coordinador corporación corrección "
+    "correspondencia cronología cuaderno cuchara cucharada cuestionario debutante decimal "
+    "decisión declaración decoración decreto dedicación definición degustación delegación "
+    "delegado derecho derivado descripción descuento desviación detalle diagnóstico diámetro "
+    "diccionario dificultad dimensiones diputado dirección disponibilidad distancia distrito "
+    "divisiones doctorado documentación domicilio dormitorio duplicado duración economía edición "
+    "edificio editor educación ejecución ejemplar ejemplo ejercicio ejército elaboración "
+    "electricidad electrónica elementos emisión empleado empresa enciclopedia enfermedad "
+    "enfermera entrada entrega equipamiento equivalente escalera escritura especialista "
+    "espectáculo establecimiento estación estadística estudiante estudio evaluación examen "
+    "excelencia excepción exclusivo exento existencias experiencia exploración exportación "
+    "exposición expresión extensión fabricación facultad factura farmacia fascículo fechas "
+    "federación ferrocarril ficha finalización finanzas formación formulario fotocopia frecuencia "
+    "función fundación garaje generación geografía gerencia gestión gimnasio gobernador grabación "
+    "gráfico gratificación habitantes hermano historia homenaje honorarios hospital "
+    "identificación iglesia ilustraciones imagen importación importe imprenta inauguración "
+    "incluido incorporación indemnización indicación índice industria infantería informática "
+    "informe ingeniería ingredientes iniciativa inmobiliaria inscripción inspección instalaciones "
+    "institución instrucciones integrantes interpretación introducción inventario investigación "
+    "invitación jefatura jornada jubilación jugador jurisprudencia justificante laboratorio "
+    "lectura legislación legislatura licencia licitación limitación limitada liquidación "
+    "literatura localidad localización longitud maestro magistrado manuscrito mantenimiento "
+    "manzana máquina marginal matrimonio medicamento medidas metálico metodología ministro "
+    "modalidad modificación monasterio movimiento municipio música nacimiento negociable noticias "
+    "notificación número obligatorio observaciones obtención ocupación oficial operación "
+    "ordenanza organización organizador orientación origen original ortografía paciente párrafo "
+    "parroquia participación partido pasaporte patente patrimonio patrocinador periódico "
+    "periodista permiso persona personas piscina planificación población polígono portada "
+    "porcentaje posición precaución precio preferencia prefacio prefijo preparación prescripción "
+    "presentación presidencia prestación presupuesto principal probabilidad procedencia "
+    "procedimiento procesador producción profesión profundidad programa prohibido prólogo "
+    "promoción propiedad propietario propina proporción protección provincia proximidad "
+    "publicidad puntuación radiografía realización rebajas recepción recibo reclamación "
+    "recomendación recomendado reconocimiento redacción reducción referencia regimiento región "
+    "reglamento regulación relaciones remitente representación reproducción república requisitos "
+    "reserva resolución respuesta responsable restauración resultado resumen reunión revisión "
+    "salario salida sección secretaría segmento seguimiento seguridad seminario sentencia "
+    "señalización separata serial servicio sesión siguiente símbolo situación sobrante sociedad "
+    "solicitud soltero subdirector suburbano subvención sucursal sueldo superficie superior "
+    "suplemento suscripción sustantivo talleres tamaño tapicería técnico tecnología televisión "
+    "temporada teniente terapia terminal término terraza territorio testigo tienda titulación "
+    "titulaciones trabajo traductor tramitación transferencia transporte tratamiento tributo "
+    "trimestre trimestral universidad urbanización urgencia urgente utilización vacaciones "
+    "valoración variedad vecinos vehículo velocidad vencimiento ventana vestuario viabilidad "
+    "vicepresidente visibilidad vocabulario vocal voluntario votación zapatería"
+).split()
+CLIPPED_ADJECTIVES = (
+    "abierto acondicionado actualizado adjunto administrativo amueblado ampliado antiguo aprobado "
+    "automático bilingüe céntrico climatizado comarcano completo confirmado congelado consolidado "
+    "corregido cuadrado científico decorado definitivo dedicado derivado descatalogado eléctrico "
+    "electrónico encuadernado equipado estimado exclusivo fotográfico físico garantizado gratuito "
+    "histórico hidráulico ilustrado imprescindible incluido independiente indefinido individual "
+    "industrial instalado interino internacional jurídico limitado mecánico médico municipal "
+    "máximo mínimo nacional negociable numerado opcional obligatorio ocupado original ordinario "
+    "político presencial profesional provisional próximo público químico recomendado reducido "
+    "reformado renovado revisado rústico soleado técnico último usado universitario válido "
+    "vegetal voluntario"
+).split()
+WORDS_LIKE_CLIPPED = frozenset(
+    (
+        "fin sol mar sal son ser ver dar gen pan red col mil sur ron gas bar par por con sin tan "
+        "mes res voz vez mal tal cual real gran final"
+    ).split()
+)
+"""Words of their own that a sentence written without capitals may end in."""
 # Of an army, behind an ordinal.
 UNITS_OF_ARMIES = {
     "Bat.": "batallón", "Bón.": "batallón", "Btn.": "batallón", "Div.": "división",
     "Reg.": "regimiento", "Rgto.": "regimiento", "Regto.": "regimiento", "Brig.": "brigada",
     "Cía.": "compañía", "Comp.": "compañía", "Esc.": "escuadrón", "Ejto.": "ejército",
-    "Cpo.": "cuerpo", "pta.": "planta", "pl.": "planta",
+    "Cpo.": "cuerpo", "pta.": "planta", "pl.": "planta", "trim.": "trimestre",
+    "cuatr.": "cuatrimestre", "sem.": "semestre", "ed.": "edición", "cap.": "capítulo",
+    "div.": "división", "conv.": "convocatoria", "jorn.": "jornada",
 }  # fmt: skip
 PLAIN_FORMS = ()
 """More forms that need no full stop."""
@@ -178,7 +312,11 @@ UNIT_NOUNS = {
     "kWh": "kilovatio hora",
     "ha": "hectárea", "GB": "gigabyte", "MB": "megabyte",
 }  # fmt: skip
-AGREEING = {"máx.": "máxim", "mín.": "mínim", "máx": "máxim", "mín": "mínim"}
+AGREEING = {
+    "máx.": "máxim", "mín.": "mínim", "máx": "máxim", "mín": "mínim", "adj.": "adjunt",
+    "amueb.": "amueblad", "amuebl.": "amueblad", "reform.": "reformad", "acond.": "acondicionad",
+    "incl.": "incluid",
+}  # fmt: skip
 # Units, currencies, millions, and what stands behind a slash.
 UNITS = {
     **SHARED_UNITS, "hs": "duration-hour", "hrs": "duration-hour", "hr": "duration-hour",
@@ -193,13 +331,20 @@ UNITS = {
     "c. c.": "volume-cubic-centimeter", "cc": "volume-cubic-centimeter", "q": "quintal",
     "cts": "cent", "cts.": "cent",
     "a.": "duration-year", "d": "duration-day", "lpm": "beat-per-minute",
+    "rac.": "serving", "racs.": "serving", "porc.": "serving",
     "c. s.": "volume-tablespoon", "c. p.": "volume-teaspoon", "c. a.": "volume-teaspoon",
-    "sem.": "duration-week", "comp.": "tablet", "caps.": "capsule", "gts.": "drop", "amp.": "vial",
+    "pb": "basis-point", "pbs": "basis-point", "p. b.": "basis-point", "pp": "percentage-point",
+    "cdita.": "volume-teaspoon", "cditas.": "volume-teaspoon", "cp.": "volume-teaspoon",
+    "c/c": "volume-teaspoon", "c/s": "volume-tablespoon", "cucharad.": "volume-tablespoon",
+    "u.": "item", "uu.": "item", "piezas": "piece", "pza.": "piece", "pzas.": "piece",
+    "mcg": "mass-microgram", "UI": "international-unit", "U.I.": "international-unit",
+    "comps.": "tablet", "sem.": "duration-week", "comp.": "tablet", "caps.": "capsule",
+    "gts.": "drop", "amp.": "vial",
 }  # fmt: skip
 SIGNS = {
     **SHARED_SIGNS, "dólares": "USD", "libras": "GBP", "PEN": "PEN", "S/": "PEN",
     "S/.": "PEN", "UYU": "UYU", "pesos": "pesos", "Bs": "BOB", "Bs.": "BOB", "₡": "CRC",
-    "pts": "ESP", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
+    "rs.": "ESR", "rs": "ESR", "pts": "ESP", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
 }  # fmt: skip
 SCALES = {
     "miles de millones": 9, "mil millones": 9, "millones": 6, "millón": 6, "millon": 6,
@@ -257,7 +402,7 @@ QUEENS = frozenset(
     "urraca sofía beatriz constanza teresa petronila mary elizabeth carlota guillermina".split()
 )
 KINGS = QUEENS | frozenset(
-    "felipe carlos alfonso fernando luis enrique juan pedro sancho jaime ramiro garcía "
+    "paulo felipe carlos alfonso fernando luis enrique juan pedro sancho jaime ramiro garcía "
     "ordoño bermudo fruela pablo pío león gregorio benedicto clemente inocencio urbano "
     "sixto julio adriano bonifacio nicolás eugenio celestino honorio alejandro martín "
     "esteban jorge eduardo ricardo guillermo jacobo napoleón federico francisco josé "

@@ -37,6 +37,7 @@ SHARED_UNITS = {
     "px": "graphics-pixel", "MP": "graphics-megapixel", "Mpx": "graphics-megapixel",
     "mph": "speed-mile-per-hour", "kph": "speed-kilometer-per-hour",
     "kmh": "speed-kilometer-per-hour", "mi": "length-mile", "ft": "length-foot",
+    "rad": "angle-radian", "img/s": "frame-per-second",
     "ppm": "part-per-million", "mol": "concentr-mole", "lx": "light-lux", "lm": "light-lumen",
     "hab.": "inhabitant", "hab": "inhabitant", "pers.": "person", "pers": "person",
     "Nm": "torque-newton-meter", "N·m": "torque-newton-meter", "kn": "speed-knot",
