@@ -901,10 +901,15 @@ def register_nouns(language: str) -> None:
 
 
 def _register_tables(language: str) -> None:
+    groups = {"gr.": "grupo" if language == "es" else "groupe"}
+    _abbreviations(language, groups, _never, rest=r"(?= (?-i:[A-Z]\b|\d))", weight=1.5)
+    notes = {"n.": "nota" if language == "es" else "note"}
+    behind_pages = r"(?:(?<=\d y )|(?<=\d et )|(?<=\d, ))"
+    _abbreviations(language, notes, _never, lead=behind_pages, rest=_NUMBER_NEXT, weight=1.5)
     table, closing = TABLES[language], _closing(language)
     closers = {key: words for key, words in table.CLOSERS.items() if key not in table.AGREEING}
     register_nouns(language)
-    ordinal = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\d[edo] )|(?<=\dème ))"
+    ordinal = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\dre )|(?<=\d[edo] )|(?<=\dème ))"
     _abbreviations(language, table.NUMBERED, _never, rest=_NUMBER_NEXT, weight=1.3)
     _abbreviations(language, closers, closing, weight=1.15)
     _abbreviations(language, table.SMALL_CLOSERS, closing, ignore_case=False, weight=1.3)
@@ -985,6 +990,21 @@ def _register_spanish() -> None:
     of_letters = {"cte.": "corriente", "corr.": "corriente", "ppdo.": "próximo pasado"}
     _abbreviations("es", of_letters, _closing("es"), lead=r"(?:(?<=\bdel )|(?<=[a-z]o ))",
                    weight=1.6)  # fmt: skip
+    acts = {"D. A.": "disposición adicional", "D. T.": "disposición transitoria",
+            "D. F.": "disposición final", "D. D.": "disposición derogatoria"}  # fmt: skip
+    _abbreviations("es", acts, _never, rest=r"(?= ?(?:\d{1,2}\.?ª|única))", weight=2)
+    with_ = r"(?:(?<=\bcon )|(?<=\bsin )|(?<=\bde ))"
+    _abbreviations("es", {"exp.": "experiencia"}, _closing("es"), lead=with_, weight=1.4)
+    offers = {"nec.": "necesita", "alq.": "alquila", "vend.": "vende", "ofr.": "ofrece"}
+    _abbreviations("es", offers, _never, lead=r"(?<=\bSe )", weight=1.5)
+    _abbreviations("es", {"s/": "según "}, _never, rest=r"(?=[a-zá-ú]{4})", weight=2)
+    _abbreviations("es", {"u.": "unidad"}, _closing("es"), lead=r"(?<=precio )", weight=1.5)
+    also = r"(?= (?:también|art\.|arts\.|nota|pág|infra|supra))"
+    _abbreviations("es", {"V. t.": "véase también"}, _never, ignore_case=False, weight=1.5)
+    _abbreviations("es", {"V.": "véase"}, _never, rest=also, ignore_case=False, weight=1.5)
+    _abbreviations("es", {"c. c.": "casado con"}, _never, rest=_NAME_NEXT, weight=1.5)
+    place = rf"(?= (?-i:[{CAPITAL}]))"
+    _abbreviations("es", {"n.": "nacido en"}, _never, lead=r"(?<=\()", rest=place, weight=1.5)
     _abbreviations("es", {"pta.": "puerta"}, _never, lead=r"(?<=\bla )", rest=rf"(?= [{SMALL}])",
                    weight=1.8)  # fmt: skip
     _abbreviations("es", {"b.": "baños"}, _never, lead=r"(?<=\d )", rest="(?=,)", weight=1.6)
@@ -1054,6 +1074,11 @@ def _register_french() -> None:
         "fr", {"vit.": "vitamine"}, _never, rest=r"(?= (?-i:[A-K])\d{0,2}\b)", weight=1.6
     )
     _abbreviations("fr", {"ch.": "charges"}, _never, rest=r"(?= (?:compr|incl|en sus))", weight=1.6)
+    also = r"(?= (?:aussi|égal|not\.|infra|supra|p\.|art\.|n°|C\.))"
+    _abbreviations("fr", {"V.": "voir"}, _never, rest=also, ignore_case=False, weight=1.5)
+    _abbreviations(
+        "fr", {"n.": "né"}, _never, lead=r"(?<=\()", rest="(?= (?:à|en|le) )", weight=1.5
+    )
     majesties = {key: french.TITLES[key] for key in ("S. M.", "S. S.", "S. E.", "S. A. R.")}
     _abbreviations("fr", majesties, _never, rest=r"(?= ?[!?,;])", ignore_case=False, weight=1.5)
     volumes = {"vol.": "volumes", "t.": "tomes", "pp.": "pages"}
@@ -1157,13 +1182,28 @@ def _complete(short: str, words: Iterable[str]) -> Iterator[str]:
             yield word
 
 
+_FEMININE = (
+    ("et", "ète"), ("er", "ère"), ("el", "elle"), ("if", "ive"), ("eux", "euse"), ("c", "que"),
+    ("en", "enne"),
+)  # fmt: skip
+
+
 def _agree_with(language: str, adjective: str, noun: str) -> str:
     """An adjective with the ending that its noun wants."""
     feminine = TABLES[language].find_gender(noun) == "f" if noun else False
     plural = noun.endswith("s") and not noun.endswith(("sis", "ís"))
     if language == "fr":
-        ending = "e" if feminine and not adjective.endswith("e") else ""
-        return f"{adjective}{ending}{'s' if plural else ''}"
+        if feminine and not adjective.endswith("e"):
+            adjective = next(
+                (
+                    adjective.removesuffix(end) + new
+                    for end, new in _FEMININE
+                    if adjective.endswith(end)
+                ),
+                f"{adjective}e",
+            )
+        plural = plural and noun not in ("temps", "fois", "mois", "pays", "prix", "corps", "repas")
+        return f"{adjective}{'s' if plural else ''}"
     if adjective.endswith("o"):
         adjective = f"{adjective[:-1]}a" if feminine else adjective
         return f"{adjective}s" if plural else adjective
@@ -1179,6 +1219,8 @@ def _agree_with(language: str, adjective: str, noun: str) -> str:
 def _agreeing(language: str, match: re.Match[str]) -> v.Value | Found | None:
     """Temperatura máx.: an adjective where a noun or an article stands before it."""
     table = TABLES[language]
+    if match[0] == "inc." and re.match(r" (?:\d|[a-z]\)|de\b)", after(match, 4)):
+        return None  # inciso
     lead = re.search(r"(\d ?)?([^\W\d_]+)\.? $", before(match))
     whole = _find_described(language, before(match, 48)) if lead and lead[0][-2] == "." else ""
     if language == "fr" and match[0][0].isupper() and match.start():
@@ -1334,7 +1376,7 @@ def _trailing(language: str, match: re.Match[str]) -> v.Value:
 
 @recognizer(
     "law",
-    r"(?:(?<=rticle )|(?<=rticles )|(?<=rt\. ))([LRD])\.(?= ?\d)",
+    r"(?:(?<=rticle )|(?<=rticles )|(?<=rt\. )|(?<=\d et )|(?<=\d ou ))([LRD])\.(?= ?\d)",
     languages=("fr",),
     weight=2,
 )

@@ -413,8 +413,8 @@ def _dotted_acronym(language: str, match: re.Match[str]) -> v.Value | Found | No
     letters = re.sub(r"\W", "", match[0])
     if language == "fr" and re.match(r"M\. \w\. [^\W\d_]", match.string[match.start() :]):
         return None  # M. V. Hugo: monsieur.
-    spelled = _spell(letters, TABLES[language])
-    value: v.Value = v.Letters(letters) if spelled else v.Abbreviation(letters)
+    spoken = letters in TABLES[language].SPOKEN_ACRONYMS
+    value: v.Value = v.Abbreviation(letters) if spoken else v.Letters(letters)
     if not match[0].endswith("."):
         return value
     return Found(value, stop_after(match.string, match.end(), language))

@@ -182,6 +182,8 @@ def _measure(language: str, match: re.Match[str]) -> Found | None:
         unit = "°F"
     attributive = language == "en" and (match["gap"] == "-" or _describes(match))
     value: v.Value = v.Measure(counted, unit, parse_power(match["power"]), attributive)
+    if name == "cc" and language == "fr" and _size(counted) > 20:
+        value = v.Measure(counted, "volume-cubic-centimeter")  # no spoons
     if name.startswith("hab") and language == "es" and not per and _size(counted) < 20:
         value = v.Measure(counted, "room")
     if name == "bps" and (_YIELD.search(before(match, 60)) or _YIELD.search(after(match, 40))):

@@ -71,7 +71,7 @@ def _before_pattern(language: str) -> str:
     signs = one_of(filter(_leads, TABLES[language].SIGNS))
     link = rf"(?:{DASH}(?:(?P=mark) ?)?| (?P<link>{_LINK_WORDS[language]}) (?P=mark) ?)"
     last = scale.replace("<scale>", "<last_scale>")
-    end = r"(?!\d)" if language == "en" else r"(?!\w|[.,]\d)"
+    end = r"(?!\d)" if language == "en" else r"(?!\w|[.,]\d|(?<=[MK])\.[A-Z])"
     return (
         rf"(?<![\w.$])(?P<sign>[{MINUS}+~] ?)?(?P<mark>{signs}) ?(?P<minus>[-−])?"
         rf"(?P<low>{number})(?:{scale}(?!\w))?"

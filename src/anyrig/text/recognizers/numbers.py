@@ -475,7 +475,9 @@ _POINTED = frozenset(
     "version v web article section point paragraphe figure tableau chapitre art. chap. fig. sect. "
     "python windows".split()
 )
-_NAMING = frozenset("page numéro n° chambre chapitre ligne".split())
+_NAMING = frozenset(
+    "page numéro n° no chambre chapitre ligne salle place bus article quai voie".split()
+)
 
 
 @per_language("number", rf"{NUMBER_START}({SIGNED})(?![\d\w])(?![.,]\d)", weight=0.5)
@@ -604,7 +606,10 @@ _CODED = LazyPattern(r"(?:\bn°|\bnuméro|\b[LRD]\.) ?$")
     needs="-–—",
 )
 def _romance_range(language: str, match: re.Match[str]) -> v.Value | None:
-    first, last = parse_comma_number(match[1]), parse_comma_number(match[2])
+    written = match[2]
+    if len(written) < len(match[1]) and written.isdecimal() and word_before(match) in _PAGES:
+        written = match[1][: -len(written)] + written  # pp. 345-57
+    first, last = parse_comma_number(match[1]), parse_comma_number(written)
     if match[1] == match[2] == "50":
         return v.Phrase((first, last))
     spaced = re.search(r"\s[-\u2013]\s", match[0]) and not word_after(match)
@@ -617,7 +622,10 @@ def _romance_range(language: str, match: re.Match[str]) -> v.Value | None:
     link = TABLES[language].AND if between else TABLES[language].TO
     if language == "es":
         first = parse_comma_number(match[1], gender=gender)
-    return v.Range(first, parse_comma_number(match[2], gender=gender), link)
+    return v.Range(first, parse_comma_number(written, gender=gender), link)
+
+
+_PAGES = frozenset("p. pp. pág. págs. páginas pages página".split())
 
 
 @per_language(

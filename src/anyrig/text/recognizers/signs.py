@@ -15,7 +15,15 @@ from anyrig.text.recognizers import (
     per_language,
     recognizer,
 )
-from anyrig.text.recognizers.common import SUBSCRIPT, after, before, close, one_of, parse_number
+from anyrig.text.recognizers.common import (
+    CAPITAL,
+    SUBSCRIPT,
+    after,
+    before,
+    close,
+    one_of,
+    parse_number,
+)
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
 GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
@@ -134,6 +142,12 @@ def propose_logarithm(match: re.Match[str]) -> v.Value:
 
 
 _DIED = {"en": "died", "es": "murió en", "fr": "mort en"}
+
+
+@per_language("sign", rf"† ?(?=[{CAPITAL}])", needs="†", weight=1.5)
+def _died_at(language: str, match: re.Match[str]) -> v.Value:
+    """Before a place."""
+    return v.Abbreviation("murió en " if language == "es" else "mort à ")
 
 
 @per_language("sign", r"† ?(?=\d)", languages=RECOGNIZED_LANGUAGES, needs="†", weight=1.5)

@@ -124,7 +124,7 @@ def _romance_table(table: ModuleType) -> StopTable:
     # The single letters of S. A. R. are none.
     titles = [re.sub(r"(?<!\w)\w\. ?(?=\w)|(?<=\. )\w\.$", "", key) for key in table.TITLES]
     return StopTable(
-        leading=words(titles),
+        leading=words(titles, table.LEADING),
         before_number=words(table.NUMBERED, table.SHORT_MONTHS, table.SHORT_WEEKDAYS),
         ending=words(table.CLOSERS),
         within=words(table.INNER, table.UNITS_OF_ARMIES, table.UNITS, ["suiv"]),
@@ -510,8 +510,19 @@ def _ends_after_letter(text: str, start: int, follows: str, language: str) -> bo
         return True
     if text[start - 2 : start - 1] == "/":
         return True  # $10 O/W.
+    if language != "en" and _NAMED_BY_LETTER.search(text, max(0, start - 16), start - 1):
+        return True
     first = re.match(r"[\w'’]+", follows)
     return bool(first and STOP_TABLES[language].opens_sentence(first[0]))
+
+
+_NAMED_BY_LETTER = LazyPattern(
+    r"(?:\d-|(?:\d\.?[ºª]|\d[eè]|\b(?:gr\.|grupo|groupe|bloque|bloc|bât\.|bâtiment|letra|lettre|tipo|"
+    r"type|clas[es]e?|plan|vit\.|vitamin[ae]|hepatitis|hépatite|anexo|annexe|puerta|porte|esc\.|"
+    r"escalera|escalier|s[ée]rie|opción|option|zon[ae]|sala|salle|nivel|fila|portal|terminal)) )\Z",
+    re.IGNORECASE,
+)
+"""Behind these a letter is a name, and no initial: réf. 4512-B, grupo B."""
 
 
 def last_word(text: str, end: int) -> str:

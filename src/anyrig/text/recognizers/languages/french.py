@@ -78,7 +78,7 @@ NUMBERED = {
     "esc.": "escalier", "arr.": "arrondissement", "par.": "paragraphe", "éq.": "équation",
     "sc.": "scène", "th.": "thermostat", "prof.": "profondeur", "dépt": "département",
     "liv.": "livre", "fol.": "folio", "f°": "folio", "ff.": "folios", "req.": "requête",
-    "leuco.": "leucocytes",
+    "leuco.": "leucocytes", "bur.": "bureau",
     "vit.": "vitesse",
     "voit.": "voiture", "tabl.": "tableau", "arts.": "articles",
     "chaps.": "chapitres", "vols.": "volumes",
@@ -104,7 +104,8 @@ CLOSERS = {
     "T. T. C.": "toutes taxes comprises", "tél.": "téléphone", "bât.": "bâtiment",
     "incl.": "inclus", "max.": "maximum", "min.": "minimum", "ann.": "annexe",
     "ap.": "après", "moy.": "moyenne", "alt.": "altitude", "pers.": "personnes",
-    "s.p.": "sur penalty",
+    "s.p.": "sur penalty", "enf.": "enfants", "p.-v.": "procès-verbal",
+    "conv. coll.": "convention collective",
     "C. Q. F. D.": "ce qu'il fallait démontrer",
 }  # fmt: skip
 # The same, written small only.
@@ -150,7 +151,7 @@ INNER = {
     "ms. fr.": "manuscrit français", "ms. lat.": "manuscrit latin", "anc.": "ancien",
     "adj.": "adjectif", "adv.": "adverbe", "subst.": "substantif", "masc.": "masculin",
     "fém.": "féminin", "sing.": "singulier", "plur.": "pluriel", "lat.": "latin",
-    "gr.": "grec", "ital.": "italien", "esp.": "espagnol",
+    "égal.": "également", "civ.": "civil", "ital.": "italien", "esp.": "espagnol",
     "m. à j.": "mise à jour", "nvx": "nouveaux", "nvelle": "nouvelle",
     "C. civ.": "Code civil", "C. com.": "Code de commerce", "C. trav.": "Code du travail",
     "C. rur.": "Code rural", "C. consom.": "Code de la consommation", "C. assur.":
@@ -163,15 +164,18 @@ INNER = {
     "intern.": "international", "rens.": "renseignements", "sté.": "société",
     "tjs": "toujours", "tps": "temps", "ttes": "toutes", "nbx": "nombreux",
     "qualif.": "qualification", "réun.": "réunion", "soc.": "société",
-    "appt": "appartement", "appart.": "appartement", "parag.": "paragraphe",
+    "appt": "appartement", "appart.": "appartement", "ttt": "traitement", "ds": "dans",
+    "in-8°": "in-octavo", "in-4°": "in-quarto", "in-f°": "in-folio",
+    "hist.-géo.": "histoire-géographie", "franç.": "français", "parag.": "paragraphe",
     "qq.": "quelques",
     "qqs": "quelques",
 }  # fmt: skip
 # Cut short before a vowel, wherever people like: rés., réserv. Adjectives agree.
 CLIPPED = (
-    "administration annexe appartement arrondissement bibliothèque catalogue chapitre "
+    "remise décision administration annexe appartement arrondissement bibliothèque catalogue "
+    "chapitre "
     "circonscription collection commission comparaison conseil correspondance département "
-    "dimensions direction document édition expression habitants illustration industrie "
+    "dimensions direction document édition expérience habitants illustration industrie "
     "information inspecteur institut juridiction livre localité manuscrit matin médecine "
     "ministère modèle musée note occasion office ordinaire paragraphe préfecture président "
     "principe procédure produit professeur propriété publication question recommandation "
@@ -234,7 +238,8 @@ CLIPPED = (
     "vitesse vocabulaire voiture volontaire voyage"
 ).split()
 CLIPPED_ADJECTIVES = (
-    "individuel augmenté revu corrigé aménagé ancien annuel antérieur automatique catégoriel "
+    "complet individuel augmenté revu corrigé aménagé ancien annuel antérieur automatique "
+    "catégoriel "
     "civil commercial complémentaire électrique électronique encadré équipé estimatif exclusif "
     "exceptionnel facultatif fluvial général gratuit historique hebdomadaire illustré impossible "
     "indépendant industriel inférieur international juridique limité littéraire maritime médical "
@@ -255,9 +260,10 @@ UNITS_OF_ARMIES = {
     "bat.": "bataillon", "bon": "bataillon", "div.": "division", "rég.": "régiment",
     "rgt": "régiment", "brig.": "brigade", "cie": "compagnie", "esc.": "escadron",
     "arr.": "arrondissement", "ét.": "étage", "éd.": "édition", "min.": "minute",
-    "ch.": "chambre",
+    "ch.": "chambre", "h.": "heure",
     "mouv.": "mouvement", "st.": "station", "trim.": "trimestre", "sem.": "semaine",
 }  # fmt: skip
+LEADING = tuple(key for key in STREETS if len(key) > 3)
 PLAIN_FORMS = (*HIGH, *(rank.lower() for rank in SMALL_RANKS), *STREETS)
 """More forms that need no full stop."""
 REPUBLICAN_MONTHS = {
@@ -288,7 +294,8 @@ UNITS = {
     "pces.": "piece", "bpm": "beat-per-minute", "gttes": "drop", "amp.": "vial",
     "gél.": "capsule", "c. s.": "volume-tablespoon", "cuil. à soupe": "volume-tablespoon",
     "cuil. à café": "volume-teaspoon", "c. soupe": "volume-tablespoon",
-    "c. café": "volume-teaspoon", "i/s": "frame-per-second", "im/s": "frame-per-second",
+    "c. café": "volume-teaspoon", "nd": "speed-knot", "nds": "speed-knot",
+    "i/s": "frame-per-second", "im/s": "frame-per-second",
     "ips": "frame-per-second", "pb": "basis-point", "pbs": "basis-point",
     "UI": "international-unit", "U.I.": "international-unit", "cps": "tablet",
 }  # fmt: skip
@@ -407,7 +414,8 @@ _MASCULINE = frozenset(
     "pétrole symbole rôle contrôle monopole module véhicule siècle comité comté côté été "
     "traité pâté dialogue catalogue psychologue squelette gorille volatile parfum "
     "moustique kiosque masque disque risque casque article million milliard pays mois cas "
-    "enfant homme mort jaune jour an soir matin élève collègue âge stage village voyage nuage "
+    "temps enfant homme mort jaune jour an soir matin élève collègue âge stage village voyage "
+    "nuage "
     "message "
     "fromage visage garage mariage étage cimetière derrière arrière mille quadrilatère "
     "mystère magasin cousin morts".split()

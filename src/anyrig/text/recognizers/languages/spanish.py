@@ -66,7 +66,8 @@ TITLES = {
     "Edo.": "estado", "Qta.": "quinta", "Rbla.": "rambla", "Mpio.": "municipio",
     "Fracc.": "fraccionamiento", "Prol.": "prolongación", "Calz.": "calzada", "Mza.": "manzana",
     "Lte.": "lote", "Cdad.": "ciudad", "Deleg.": "delegación", "Bº": "barrio",
-    "Mr.": "míster", "Mrs.": "místres", "Mme.": "madame", "Mlle.": "mademoiselle",
+    "Secr.": "secretario", "Mr.": "míster", "Mrs.": "místres", "Mme.": "madame",
+    "Mlle.": "mademoiselle",
     "Rvdmo. P.": "reverendísimo padre", "Vicealm.": "vicealmirante",
     "Rvdos.": "reverendos", "Rvdas.": "reverendas", "Vizc.": "vizconde", "Mq.": "marqués",
 }  # fmt: skip
@@ -101,6 +102,7 @@ NUMBERED = {
     "n.": "número", "#": "número", "kms.": "kilómetros", "long.": "longitud", "lat.": "latitud",
     "tít.": "título", "máx": "máximo", "mín": "mínimo", "ext": "extensión", "pta.": "puerta",
     "pto.": "punto", "ec.": "ecuación", "prof.": "profundidad", "nos.": "números",
+    "tt.": "temas", "inc.": "inciso",
     "rec.": "recurso", "recs.": "recursos", "exptes.": "expedientes", "expte.": "expediente",
     "blq.": "bloque", "vag.": "vagón", "tab.": "tabla",
     "f.": "folio", "ff.": "folios", "apdos.": "apartados", "epígr.": "epígrafe",
@@ -144,7 +146,9 @@ CLOSERS = {
     "AA. PP.": "administraciones públicas", "PP. GG. E.": "presupuestos generales del Estado",
     "FF. CC. SS.": "fuerzas y cuerpos de seguridad", "FF. OO. PP.": "fuerzas de orden público",
     "MM. CC.": "medios de comunicación", "CC. EE.": "Comunidades Europeas",
-    "aps.": "apóstoles", "mrs.": "mártires", "V.º B.º": "visto bueno", "Vº Bº": "visto bueno",
+    "Cód. Com.": "Código de Comercio", "Cód. Civ.": "Código Civil",
+    "Cód. Pen.": "Código Penal", "aps.": "apóstoles", "mrs.": "mártires",
+    "V.º B.º": "visto bueno", "Vº Bº": "visto bueno",
     "P. V. P.": "precio de venta al público",
     "s. e. u. o.": "salvo error u omisión",
     "q. D. g.": "que Dios guarde", "c. s. p.": "cantidad suficiente para",
@@ -164,7 +168,7 @@ INNER = {
     "ult.": "último", "alq.": "alquiler", "apto.": "apartamento", "sop.": "sopera",
     "dens.": "densidad", "pobl.": "población", "adm.": "administración",
     "admtvo.": "administrativo",
-    "bibl.": "biblioteca", "cód.": "código", "compl.": "complemento", "const.": "constitución",
+    "bibl.": "biblioteca", "cód.": "código", "const.": "constitución",
     "coord.": "coordinador", "dicc.": "diccionario", "ejérc.": "ejército",
     "est.": "estación", "fed.": "federación", "form.": "formulario", "impr.": "imprenta",
     "ingr.": "ingredientes", "inst.": "instituto", "intr.": "introducción",
@@ -195,25 +199,29 @@ INNER = {
     "catedr.": "catedrático", "Hª": "Historia",
     "Fdez.": "Fernández", "Hdez.": "Hernández", "Rguez.": "Rodríguez", "Glez.": "González",
     "Mtnez.": "Martínez", "Dguez.": "Domínguez", "Gcía.": "García", "Tfe.": "Tenerife",
-    "dist.": "distancia", "P. D.": "posdata", "inc.": "inciso",
-    "pol. ind.": "polígono industrial", "atta.": "atenta", "atto.": "atento",
+    "dist.": "distancia", "P. D.": "posdata",
+    "Dir. Gral.": "director general", "pol. ind.": "polígono industrial", "atta.": "atenta",
+    "atto.": "atento",
     "tto.": "tratamiento", "pcte.": "paciente", "fra.": "factura",
     "fras.": "facturas", "vcto.": "vencimiento", "dtor.": "director", "dtora.": "directora",
     "stte.": "subteniente", "fca.": "fábrica", "ftal.": "forestal", "mss.": "manuscritos",
     "ms.": "manuscrito", "dpdo.": "duplicado", "cte.": "corriente",
     "s/ref.": "su referencia", "n/ref.": "nuestra referencia", "ntra.": "nuestra",
-    "vit.": "vitamina", "ob. cit.": "obra citada", "loc. cit.": "lugar citado", "ant.": "antiguo",
+    "vit.": "vitamina", "cab.": "cabeza", "reimpr.": "reimpresión", "inc.": "inciso",
+    "ob. cit.": "obra citada",
+    "loc. cit.": "lugar citado", "ant.": "antiguo",
     "s/c": "sin contraste", "p. b.": "planta baja",
     "adv.": "adverbio", "sust.": "sustantivo", "masc.": "masculino",
     "fem.": "femenino", "sing.": "singular", "plur.": "plural", "lat.": "latín",
-    "gr.": "griego", "ingl.": "inglés", "fr.": "francés", "it.": "italiano",
+    "ingl.": "inglés", "fr.": "francés", "it.": "italiano",
     "port.": "portugués", "pral.": "principal", "vac.": "vacaciones", "mdo.": "mercado",
     "cdad.": "ciudad", "hosp.": "hospital", "par.": "parroquia",
     "gral.": "general", "grales.": "generales",
 }  # fmt: skip
 # Cut short before a vowel, wherever people like: vac., vacac. Adjectives agree.
 CLIPPED = (
-    "capítulo compañía colección comisión conferencia consejo contabilidad artículo departamento "
+    "responsabilidad capítulo compañía colección comisión conferencia consejo contabilidad "
+    "artículo departamento "
     "director disposición documento editorial especialidad excelente expediente fotografía "
     "gobierno habitación ilustración ilustraciones información inspector instituto local "
     "matrícula medicina "
@@ -301,10 +309,11 @@ UNITS_OF_ARMIES = {
     "Bat.": "batallón", "Bón.": "batallón", "Btn.": "batallón", "Div.": "división",
     "Reg.": "regimiento", "Rgto.": "regimiento", "Regto.": "regimiento", "Brig.": "brigada",
     "Cía.": "compañía", "Comp.": "compañía", "Esc.": "escuadrón", "Ejto.": "ejército",
-    "Cpo.": "cuerpo", "pta.": "planta", "pl.": "planta", "trim.": "trimestre",
+    "Cpo.": "cuerpo", "pta.": "planta", "pl.": "planta", "trim.": "trimestre", "h.": "hora",
     "cuatr.": "cuatrimestre", "sem.": "semestre", "ed.": "edición", "cap.": "capítulo",
     "div.": "división", "conv.": "convocatoria", "jorn.": "jornada",
 }  # fmt: skip
+LEADING = ()
 PLAIN_FORMS = ()
 """More forms that need no full stop."""
 UNIT_NOUNS = {
@@ -315,7 +324,7 @@ UNIT_NOUNS = {
 AGREEING = {
     "máx.": "máxim", "mín.": "mínim", "máx": "máxim", "mín": "mínim", "adj.": "adjunt",
     "amueb.": "amueblad", "amuebl.": "amueblad", "reform.": "reformad", "acond.": "acondicionad",
-    "incl.": "incluid",
+    "incl.": "incluid", "inc.": "incluid", "compl.": "complet",
 }  # fmt: skip
 # Units, currencies, millions, and what stands behind a slash.
 UNITS = {
