@@ -294,7 +294,7 @@ UNITS = {
     "pces.": "piece", "bpm": "beat-per-minute", "gttes": "drop", "amp.": "vial",
     "gél.": "capsule", "c. s.": "volume-tablespoon", "cuil. à soupe": "volume-tablespoon",
     "cuil. à café": "volume-teaspoon", "c. soupe": "volume-tablespoon",
-    "c. café": "volume-teaspoon", "nd": "speed-knot", "nds": "speed-knot",
+    "c. café": "volume-teaspoon", "nds": "speed-knot",
     "i/s": "frame-per-second", "im/s": "frame-per-second",
     "ips": "frame-per-second", "pb": "basis-point", "pbs": "basis-point",
     "UI": "international-unit", "U.I.": "international-unit", "cps": "tablet",
