@@ -371,12 +371,12 @@ def _plus_or_minus(language: str, match: re.Match[str]) -> v.Value:
     return v.Phrase(("", v.Sign("±"), ""))
 
 
-for _language, _during in (("es", "por"), ("fr", "pendant")):
+for _code, _during in (("es", "por"), ("fr", "pendant")):
     constant(
         "sign",
         r"(?<=[a-z.] )[x×](?= \d+ ?(?:d(?:ías?)?|j(?:ours?)?|sem(?:anas?|aines?)?|mes(?:es)?|"
         r"mois)\b)",
-        v.Abbreviation(_during), languages=(_language,), needs="x×", digits=True, weight=1.6,
+        v.Abbreviation(_during), languages=(_code,), needs="x×", digits=True, weight=1.6,
     )  # fmt: skip
 _DOUBLE_SIGNS = ("<=", ">=", "!=", "==", "->", "=>", "§§")
 _SIGNS = SAID + GREEK + SILENT + "#/²³µ∆ºª[]"
