@@ -107,6 +107,8 @@ def test_a_phrase_is_found_as_it_is_written(searcher: Searcher) -> None:
         assert find(searcher, '"tenant are"', mode) == [], "not by a stem"
         assert find(searcher, '"war civil"', mode) == []
     assert find(searcher, 'april "civil war" courage') == ["war.txt"]
+    for question in ("\u201ccivil war\u201d", "\u00ab civil war \u00bb", "\u201ecivil war\u201c"):
+        assert find(searcher, question) == ["war.txt"]
     assert find(searcher, '"학교에서 친구를"') == ["korean.txt"]
 
 
@@ -125,6 +127,7 @@ def test_excluded_words_and_phrases(searcher: Searcher) -> None:
         assert "war.txt" not in found
         assert "courage.txt" not in find(searcher, 'civil -"civil courage"', mode)
         assert "lease.txt" not in find(searcher, "landlord -tenant", mode), "in all its forms"
+        assert "war.txt" not in find(searcher, "civil -surr*", mode)
     assert find(searcher, "-war") == []
 
 
@@ -134,6 +137,9 @@ def test_files_by_path_and_type(searcher: Searcher) -> None:
         assert "war.txt" in find(searcher, "civil type:txt", mode)
         assert find(searcher, "civil type:pdf", mode) == []
         assert find(searcher, 'civil path:"no such"', mode) == []
+        assert "courage.txt" not in find(searcher, "civil -path:courage", mode)
+        assert "war.txt" in find(searcher, "civil -path:courage -type:pdf", mode)
+        assert find(searcher, "civil -type:txt", mode) == []
 
 
 def test_names_of_files_are_searched(searcher: Searcher) -> None:
@@ -159,6 +165,9 @@ def test_operators_are_read() -> None:
     assert (query.prefixes, query.phrases) == (("con",), ("notice period",))
     assert query.excluded == ("draft", "old one")
     assert (query.paths, query.types) == (("a/b",), ("pdf",))
+    query = parse_question('rent -path:"old letters" -type:eml -draft*')
+    assert (query.excluded_paths, query.excluded_types) == (("old letters",), ("eml",))
+    assert query.excluded == ("draft*",)
 
 
 def test_a_file_with_a_time_in_the_future_is_not_read_at_every_run(tmp_path: Path) -> None:

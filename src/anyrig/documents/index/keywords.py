@@ -5,7 +5,7 @@ spaces, so each of their characters is indexed as a word; a question in them ask
 in their order. A question is never handed to FTS5 as it was written: its words are quoted, so that
 nothing in it is an operator. What people write as operators is parsed here:
 
-    "exact phrase"  prefix*  -excluded  -"excluded phrase"  path:letters  type:pdf
+    "exact phrase"  prefix*  -excluded  -excluded*  -"excluded phrase"  path:letters  -type:pdf
 
 A passage has two columns: `written` has its words, `stemmed` the stems that differ from them. A
 word of a question is looked for in both, by its stem in each language of the index; a phrase only
@@ -41,10 +41,12 @@ _WORD = re.compile(f"[{_DENSE}]+|[^\\W_{_DENSE}](?:[^\\W_{_DENSE}]|[\u0300-\u036
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _PART = re.compile(
     r'(?P<minus>(?<!\S)-)?"(?P<phrase>[^"]+)"'
-    r'|(?<!\S)(?P<field>path|type):(?:"(?P<quoted>[^"]+)"|(?P<value>[^\s"]+))'
+    r'|(?<!\S)(?P<without>-)?(?P<field>path|type):(?:"(?P<quoted>[^"]+)"|(?P<value>[^\s"]+))'
     r"|(?<!\S)-(?P<excluded>\w[^\s\"]*)"
     r"|(?<!\S)(?P<prefix>\w+)\*(?!\S)"
 )
+_QUOTATION_MARKS = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb", '"'))
+"""As word processors write them: \u201cnotice period\u201d, \u00ab plazo \u00bb."""
 _KOREAN = re.compile(
     "([\uac00-\ud7a3]{2,}?)"
     "(?:에서는|으로는|에게서|이라는|에서|에게|으로|까지|부터|처럼|보다|하고|이나|은|는|이|가|을|를|에|의|로|와|과|도|만)"
@@ -166,9 +168,11 @@ class Query:
     phrases: tuple[str, ...] = ()
     """Each must stand in a passage as written."""
     excluded: tuple[str, ...] = ()
-    """Words and phrases; a passage with one of them is not found."""
+    """Words, prefixes and phrases; a passage with one of them is not found."""
     paths: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    excluded_paths: tuple[str, ...] = ()
+    excluded_types: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -177,12 +181,11 @@ class Query:
 
 def parse_question(question: str) -> Query:
     """A question as people write it; the longest is cut: it has said what it wants by then."""
-    question = _compose(question[:_MAX_QUESTION])
+    question = _compose(question[:_MAX_QUESTION]).translate(_QUOTATION_MARKS)
     prefixes: list[str] = []
     phrases: list[str] = []
     excluded: list[str] = []
-    paths: list[str] = []
-    types: list[str] = []
+    fields: dict[str, list[str]] = {"path": [], "type": [], "-path": [], "-type": []}
     rest: list[str] = []
     position = 0
     for match in _PART.finditer(question):
@@ -194,7 +197,7 @@ def parse_question(question: str) -> Query:
                 rest.append("" if match["minus"] else match["phrase"])
         elif match["field"]:
             value = (match["quoted"] or match["value"]).strip()
-            (paths if match["field"] == "path" else types).append(value)
+            fields[f"{match['without'] or ''}{match['field']}"].append(value)
         elif match["excluded"]:
             excluded.append(match["excluded"])
         else:
@@ -210,7 +213,7 @@ def parse_question(question: str) -> Query:
         words.pop(fold(prefix[:_MAX_WORD]), None)
     return Query(
         text, tuple(words.values()), tuple(prefixes), tuple(phrases), tuple(excluded),
-        tuple(paths), tuple(types),
+        *map(tuple, fields.values()),
     )  # fmt: skip
 
 
@@ -330,6 +333,8 @@ def quote(term: str) -> str:
 
 def _build_exclusion(text: str, languages: Sequence[str]) -> str:
     found = _WORD.findall(text)
+    if len(found) == 1 and text.endswith("*"):
+        return f"({quote(found[0])} *)"
     if len(found) == 1:
         return _join_variants(_list_variants(found[0], languages))
     return f"written : {quote(text)}"

@@ -103,6 +103,8 @@ class Filters:
     languages: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     """Parts of a path, in any case; each must be in it."""
+    excluded_paths: tuple[str, ...] = ()
+    excluded_types: tuple[str, ...] = ()
 
     def match(self, file: FileRow) -> bool:
         if self.folders and not db.is_under(file.path, self.folders):
@@ -116,8 +118,12 @@ class Filters:
         name = os.fsdecode(file.path)
         if self.paths and not all(fold(part) in fold(name) for part in self.paths):
             return False
-        suffix = os.path.splitext(name)[1].lstrip(".").lower()
-        return not self.types or file.format in self.types or suffix in self.types
+        if any(fold(part) in fold(name) for part in self.excluded_paths):
+            return False
+        types = {file.format, os.path.splitext(name)[1].lstrip(".").lower()}
+        if types.intersection(self.excluded_types):
+            return False
+        return not self.types or bool(types.intersection(self.types))
 
 
 class FileRow(NamedTuple):
@@ -558,19 +564,24 @@ def _drop_weak(
 
 
 def _join_filters(filters: Filters, query: Query) -> Filters:
-    from anyrig.text.formats.picture import FORMATS
-
-    if not (query.paths or query.types):
-        return filters
-    types: list[str] = []
-    for name in query.types:
-        name = name.lower().lstrip("*.")
-        types += FORMATS if name in ("picture", "image", "pictures", "images") else (name,)
+    types = _list_types(query.types)
     both = tuple(one for one in types if not filters.types or one in filters.types)
     return replace(
         filters, paths=filters.paths + query.paths,
         types=both or (("",) if query.types else filters.types),
+        excluded_paths=query.excluded_paths, excluded_types=_list_types(query.excluded_types),
     )  # fmt: skip
+
+
+def _list_types(names: Sequence[str]) -> tuple[str, ...]:
+    """Formats and endings of types as people name them: `pdf`, `*.txt`, `pictures`."""
+    from anyrig.text.formats.picture import FORMATS
+
+    found: list[str] = []
+    for name in names:
+        name = name.lower().lstrip("*.")
+        found += FORMATS if name in ("picture", "image", "pictures", "images") else (name,)
+    return tuple(found)
 
 
 def _build_place(file: FileRow, row: Sequence[Any]) -> HitPlace:
