@@ -78,7 +78,7 @@ class FineTuneRequest(ClassifierModelOptions):
 
 
 @dataclass(frozen=True)
-class Tuned:
+class FineTuneResult:
     """A fine-tuned model, and what it can do that it could not before."""
 
     folder: Path
@@ -98,7 +98,7 @@ class Tuned:
     notes: list[str] = field(default_factory=list)
 
 
-def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> Tuned:
+def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> FineTuneResult:
     """Fine-tune a classifier on examples; the model is saved in a new folder."""
     require_torch(rig)
     from anyrig.documents.classify.pipeline import detect_kind
@@ -131,7 +131,7 @@ def tune_classifier(
     placement: Placement | None = None,
     on_event: OnEvent = lambda event: None,
     **options: Any,
-) -> Tuned:
+) -> FineTuneResult:
     """Train all weights of an encoder to classify.
 
     Args:
@@ -161,7 +161,7 @@ def tune_embedding(
     placement: Placement | None = None,
     on_event: OnEvent = lambda event: None,
     **options: Any,
-) -> Tuned:
+) -> FineTuneResult:
     """Train an embedding model on pairs, as `tune_classifier` does on examples.
 
     The options are those of `prepare_embedding`.
@@ -256,7 +256,7 @@ def _tune(
     settings: TrainConfig,
     placement: Placement | None,
     on_event: OnEvent,
-) -> Tuned:
+) -> FineTuneResult:
     """Train in a hidden folder beside the new one, and move the model when it is complete."""
     began = time.monotonic()
     task = prepared.task
@@ -273,7 +273,7 @@ def _tune(
             hint=f"The trained model is in {run}; free some space and run the same again.",
         ) from error
     shutil.rmtree(run, ignore_errors=True)
-    return Tuned(
+    return FineTuneResult(
         folder, model.name, len(task.data), len(task.validation or ()), before, after,
         result.steps, time.monotonic() - began, prepared.labels, prepared.kind, prepared.commonest,
         prepared.troubles, [*prepared.notes, *_list_notes(result, settings)],

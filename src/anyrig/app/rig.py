@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from anyrig.app.devices import DeviceList, Diagnosis
     from anyrig.app.embedding import Embeddings
     from anyrig.app.entities import EntitiesResult
-    from anyrig.app.finetune import Tuned
+    from anyrig.app.finetune import FineTuneResult
     from anyrig.app.index import IndexResult
     from anyrig.app.jobs import Jobs
     from anyrig.app.keywords import (
@@ -637,7 +637,7 @@ class Rig:
         *,
         on_event: OnEvent | None = None,
         **options: Unpack[FineTuneKeywords],
-    ) -> Tuned:
+    ) -> FineTuneResult:
         """Train all weights of a text model on examples and save it in a folder; the options are
         fields of `FineTuneRequest`.
 

@@ -34,7 +34,7 @@ from anyrig.text.labels import one_line
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.app.finetune import Tuned
+    from anyrig.app.finetune import FineTuneResult
     from anyrig.app.rig import Rig
     from anyrig.documents.classify.decide import LabelAnswer
     from anyrig.documents.classify.head import ClassifierInfo
@@ -366,7 +366,7 @@ def _format_confusion(counts: Sequence[Sequence[int]], labels: Sequence[str]) ->
 # -- fine-tuning -----------------------------------------------------------------------------------
 
 
-def _print_tuned(tuned: Tuned, *, is_json: bool) -> int:
+def _print_tuned(tuned: FineTuneResult, *, is_json: bool) -> int:
     if is_json:
         row = to_json(tuned)
         del row["troubles"]
@@ -378,7 +378,7 @@ def _print_tuned(tuned: Tuned, *, is_json: bool) -> int:
     return _report_left_out(tuned.notes, tuned.troubles)
 
 
-def _format_tuned(tuned: Tuned) -> Iterator[str]:
+def _format_tuned(tuned: FineTuneResult) -> Iterator[str]:
     from anyrig.documents.classify.figures import wilson
 
     count = "any number" if tuned.kind == "many" else "one"

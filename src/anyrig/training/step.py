@@ -155,20 +155,20 @@ class TrainStep:
 
     def __call__(self, batch: Batch | StepBatch, flags: StepFlags = StepFlags()) -> StepResult:  # noqa: B008
         """Make a step; `flags` of any process come back in every process' result."""
-        given = batch if isinstance(batch, StepBatch) else StepBatch.of(batch)
+        step_batch = batch if isinstance(batch, StepBatch) else StepBatch.of(batch)
         self.snapshot.take()
-        known = self._known_units(given)
-        reference = self._find_reference(given, known)
+        known = self._known_units(step_batch)
+        reference = self._find_reference(step_batch, known)
         if self.can_grow:
-            sizes = (slice_length(part) or 0 for part in given.parts)
+            sizes = (slice_length(part) or 0 for part in step_batch.parts)
             self.micro_batch = max(self.micro_batch, *sizes)
         micro_batch, retries = self.micro_batch, 0
         while True:
-            pieces = list(_split(given, micro_batch))
-            attempt = self._attempt(given, pieces, reference)
+            pieces = list(_split(step_batch, micro_batch))
+            attempt = self._attempt(step_batch, pieces, reference)
             ran_out = attempt.backward is None
             done = attempt.backward or _Backward(None, 0)
-            sums = [done.units, given.samples, *flags, *self._previous_sums()]
+            sums = [done.units, step_batch.samples, *flags, *self._previous_sums()]
             agreed = self._group.finish(ran_out=ran_out, sums=[float(one) for one in sums])
             if not agreed.ran_out:
                 break
@@ -183,7 +183,7 @@ class TrainStep:
         loss = done.loss * (reference / done.units) if done.units else done.loss
         self._last_loss = (loss, done.units) if self._group.size > 1 else None
         return StepResult(
-            loss, done.units, given.samples, round(units), round(samples), micro_batch,
+            loss, done.units, step_batch.samples, round(units), round(samples), micro_batch,
             len(pieces), skipped, norm, scale, retries, StepFlags(stop > 0, save > 0),
             previous[0] / previous[1] if previous[1] else None,
         )  # fmt: skip
@@ -195,14 +195,14 @@ class TrainStep:
         return self._run_micro_batch(self.policy.cast_inputs(piece), 1.0, 1.0).loss
 
     def _attempt(
-        self, given: StepBatch, pieces: Sequence[_MicroBatch], reference: float
+        self, step_batch: StepBatch, pieces: Sequence[_MicroBatch], reference: float
     ) -> _Attempt:
         """Forward and backward of all pieces, or what they ran out of; a step whose compiling
         failed is one more to repeat.
         """
         try:
             outcome = run_with_recovery(
-                lambda: self._run_micro_batches(given, pieces, reference), self._handle
+                lambda: self._run_micro_batches(step_batch, pieces, reference), self._handle
             )
             return _Attempt(outcome.result, outcome.shortage)
         except Exception as error:
@@ -211,15 +211,17 @@ class TrainStep:
         return _Attempt(None, None)
 
     def _run_micro_batches(
-        self, given: StepBatch, pieces: Sequence[_MicroBatch], reference: float
+        self, step_batch: StepBatch, pieces: Sequence[_MicroBatch], reference: float
     ) -> _Backward:
-        if not given.samples:
+        if not step_batch.samples:
             pieces = pieces[:1]  # a process that only takes part
         total: torch.Tensor | None = None
         units = 0
         for number, one in enumerate(pieces):
-            batch = one.slice(given)
-            known = self._count(batch, given)  # on the host, where counting waits for no device
+            batch = one.slice(step_batch)
+            known = self._count(
+                batch, step_batch
+            )  # on the host, where counting waits for no device
             batch = self.policy.cast_inputs(to_device(batch, self._device))
             with self._group.accumulate(last=number == len(pieces) - 1):
                 done = self._run_micro_batch(batch, known, reference)
@@ -256,32 +258,34 @@ class TrainStep:
 
     # -- units -------------------------------------------------------------------------------------
 
-    def _count(self, batch: Batch, given: StepBatch) -> int | None:
+    def _count(self, batch: Batch, step_batch: StepBatch) -> int | None:
         """The units of a piece; None where only the loss knows."""
-        if not given.samples:
+        if not step_batch.samples:
             return 0
         return self._units(batch) if self._units is not None else None
 
-    def _known_units(self, given: StepBatch) -> int | None:
+    def _known_units(self, step_batch: StepBatch) -> int | None:
         """The units of this process, where they are known before the loss is."""
-        if not given.samples:
+        if not step_batch.samples:
             return 0
         if self._units is None:
             return None
-        return sum(self._units(part) for part in given.parts)
+        return sum(self._units(part) for part in step_batch.parts)
 
-    def _find_reference(self, given: StepBatch, known: int | None) -> float:
+    def _find_reference(self, step_batch: StepBatch, known: int | None) -> float:
         """What losses are divided by. Gradients are corrected where the step's units turn out to be
         others (`_rescale`), so that no process waits for the others' units before its forward pass.
         """
         if self._units is None:
-            return float(self.reference_units or given.total if self._loss_counts else given.total)
+            return float(
+                self.reference_units or step_batch.total if self._loss_counts else step_batch.total
+            )
         if self._group.size == 1:
             return float(known or 0)
         if not self.reference_units and known is not None:
             sums = self._group.sum(torch.tensor([known], dtype=torch.float64))
             self.reference_units = round(float(sums))
-        return float(self.reference_units or given.total)
+        return float(self.reference_units or step_batch.total)
 
     def _rescale(self, reference: float, units: float) -> None:
         if units and reference and reference != units:
@@ -315,17 +319,17 @@ class TrainStep:
                 raise RestartNeeded(math.ceil(largest / 2))
             raise _too_large(shortage)
         mine = math.ceil(largest / 2) if largest > 1 else 0
-        wanted = self._group.min(mine if shortage is not None else micro_batch)
-        if wanted < 1:
+        smaller = self._group.min(mine if shortage is not None else micro_batch)
+        if smaller < 1:
             raise _too_large(shortage)
         self.snapshot.restore()
-        if wanted != micro_batch:
+        if smaller != micro_batch:
             self._on_event(
                 "smaller batch",
                 f"out of memory with {pluralize(largest, 'item')} at once: repeating the step "
-                f"with {wanted}",
+                f"with {smaller}",
             )
-        return wanted
+        return smaller
 
     def _note_shortage(self, micro_batch: int, ran_out: bool) -> None:
         self._shortages.append(ran_out and micro_batch < self.micro_batch)
@@ -446,13 +450,13 @@ class _MicroBatch(NamedTuple):
     def size(self) -> int:
         return 1 if self.stop is None else self.stop - self.start
 
-    def slice(self, given: StepBatch) -> Batch:
-        batch = given.parts[self.part]
+    def slice(self, step_batch: StepBatch) -> Batch:
+        batch = step_batch.parts[self.part]
         return batch if self.stop is None else slice_batch(batch, self.start, self.stop)
 
 
-def _split(given: StepBatch, micro_batch: int) -> Iterator[_MicroBatch]:
-    for number, part in enumerate(given.parts):
+def _split(step_batch: StepBatch, micro_batch: int) -> Iterator[_MicroBatch]:
+    for number, part in enumerate(step_batch.parts):
         size = slice_length(part)
         if not size:
             yield _MicroBatch(number, 0, None)
@@ -501,13 +505,13 @@ class StepSnapshot:
             for module in root.modules()
             if module._buffers
         ]
-        held = {
+        all_buffers = {
             buffer for _, buffers in self._tables for buffer in buffers.values()
             if buffer is not None
         }  # fmt: skip
         before, self._copies = self._copies, {}
         again: list[torch.Tensor] = []
-        for buffer in held:
+        for buffer in all_buffers:
             copy = before.get(buffer)
             if copy is not None and _is_alike(buffer, copy):
                 self._copies[buffer] = copy
