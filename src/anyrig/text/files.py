@@ -176,9 +176,9 @@ def guard_reading(path: Path, limits: Limits) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - the last net: no file may stop a program
         # A fault of a file that its reader did not foresee is still the file's.
         name = _BY_NAME.get(path.suffix.lower(), "text")
-        said = f"{path.name} cannot be read as {name} ({type(error).__name__}: {error})"
+        message = f"{path.name} cannot be read as {name} ({type(error).__name__}: {error})"
         raise InvalidInputError(
-            one_line(said, 300),
+            one_line(message, 300),
             hint="Get another copy of the file, or convert it to EPUB with another program.",
         ) from error
 

@@ -44,6 +44,8 @@ text stays letter for letter. `book`: in chapters, with a cover."""
 _WALL_FACTOR = 4
 """Real time that a file may take for each second of its limit, which counts CPU time."""
 _PAGE_WALL_S = 120.0
+_LAYOUT_PAGES = 160
+"""Pages that are laid out, after the last one, in the time that one may take to be read."""
 _START_S = 60.0
 _MAX_FILES = 300
 """For one process: what libraries leak stays bounded."""
@@ -362,10 +364,12 @@ class _ReaderProcess:
                     if "refused" in answer.content:
                         raise _build_error(answer.content)
                     return
-                if "page" in answer.content:
-                    page = int(str(answer.content["page"]))
                 if "page" in answer.content or "rendered" in answer.content:
                     page_left = _PAGE_WALL_S
+                if "page" in answer.content:
+                    page, num_pages = (int(str(answer.content[key])) for key in ("page", "of"))
+                    if page == num_pages:
+                        page_left *= 1 + num_pages / _LAYOUT_PAGES
                 yield answer
         finally:
             if not complete:

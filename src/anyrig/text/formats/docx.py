@@ -171,8 +171,8 @@ class _DocxReader:
 
     def _after(self, walked: DocxParagraph, block: Block) -> None:
         """What hangs on a paragraph: pictures, text boxes, footnotes."""
-        for said in walked.pictures:
-            self._blocks.append(Block(" ".join(said.split()), "image"))
+        for description in walked.pictures:
+            self._blocks.append(Block(" ".join(description.split()), "image"))
         self._depth += 1
         if self._depth < 20:
             for box in walked.boxes:
@@ -200,11 +200,15 @@ class _DocxReader:
             return
         for child in element.iter():
             if local_name(child) == "p":
-                said = join_runs(self._numbered(self._walked(child).runs))
-                if said.text:
+                inline_text = join_runs(self._numbered(self._walked(child).runs))
+                if inline_text.text:
                     self._blocks.append(
                         Block(
-                            said.text, "note", language=said.language, id=note, inlines=said.inlines
+                            inline_text.text,
+                            "note",
+                            language=inline_text.language,
+                            id=note,
+                            inlines=inline_text.inlines,
                         )
                     )
 
@@ -232,10 +236,10 @@ class _DocxReader:
             self._after(one, block if place == len(met) - 1 else Block(""))
 
 
-def _block(said: InlineText, kind: BlockKind, level: int) -> Block:
-    if kind == "paragraph" and is_rule(said.text):
+def _block(inline_text: InlineText, kind: BlockKind, level: int) -> Block:
+    if kind == "paragraph" and is_rule(inline_text.text):
         kind = "rule"
-    return Block(said.text, kind, level, said.language, inlines=said.inlines)
+    return Block(inline_text.text, kind, level, inline_text.language, inlines=inline_text.inlines)
 
 
 def _cell(element: Element) -> list[Element]:
@@ -502,13 +506,13 @@ class DocxParagraph:
         self.boxes.extend(_boxes(element))
         for each in element.iter():
             if local_name(each) in ("docpr", "shape"):
-                said = (
+                description = (
                     read_attribute(each, "descr")
                     or read_attribute(each, "alt")
                     or read_attribute(each, "title")
                 )
-                if said.strip() and said.strip() not in self.pictures:
-                    self.pictures.append(said.strip())
+                if description.strip() and description.strip() not in self.pictures:
+                    self.pictures.append(description.strip())
 
 
 def _boxes(element: Element) -> Iterator[Element]:

@@ -130,8 +130,8 @@ class _Clipped(_Policy):
     """Headers of no more than a sensible length: the parser's time grows with its square."""
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
-        name, said = super().header_source_parse(sourcelines)
-        return name, said[: _LONGEST_KIND if name.lower().startswith("content-") else _LONGEST]
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[: _LONGEST_KIND if name.lower().startswith("content-") else _LONGEST]
 
 
 class MessageCounter:
@@ -239,14 +239,14 @@ def _message(part: EmailMessage, name: str, counter: MessageCounter, depth: int)
 
 def _header(part: EmailMessage, key: str) -> str:
     """A header with its encoded words read; empty where there is none or it makes no sense."""
-    raw = next((said for name, said in part.raw_items() if name.lower() == key), "")
+    raw = next((value for name, value in part.raw_items() if name.lower() == key), "")
     if re.search("[\udc80-\udcff]", raw):  # bytes, against the rules
         return one_line(_as_any(raw.encode("utf-8", "surrogateescape")), _MOST_LABEL)
     try:
-        said = str(part.get(key, ""))
+        value = str(part.get(key, ""))
     except Exception:  # noqa: BLE001 - the parser raises many kinds on headers made to break it
         return ""
-    return one_line(said, _MOST_LABEL)
+    return one_line(value, _MOST_LABEL)
 
 
 def _as_any(data: bytes) -> str:
@@ -303,15 +303,15 @@ def _walk_best(
     versions = [cast(EmailMessage, each) for each in part.iter_parts()]
     plain = [one for one in versions if one.get_content_type() == "text/plain"]
     others = [one for one in versions if one.get_content_type() != "text/plain"]
-    said: list[Block] = []
+    shown: list[Block] = []
     for one in (*plain, *reversed(others)):
         version = Email()
         _walk(one, version, name, counter, depth)
-        said = said or version.blocks
+        shown = shown or version.blocks
         made.attachments += version.attachments
         made.inner += version.inner
         made.warnings += version.warnings
-    made.blocks += said
+    made.blocks += shown
 
 
 def _body(
@@ -375,7 +375,7 @@ def _read_attachment(
             except AnyrigError as error:
                 warnings.append(describe_error(attachment, error))
                 continue
-        warnings.extend(f"{attachment.name}: {said}" for said in document.warnings)
+        warnings.extend(f"{attachment.name}: {warning}" for warning in document.warnings)
         for chapter in document.chapters:
             title = f"{attachment.name}: {chapter.title}" if chapter.title else attachment.name
             chapters.append(Chapter(title, chapter.blocks))

@@ -45,8 +45,8 @@ def read(path: Path, limits: Limits) -> Document:
         pages = _pages(book, table)
         flows = _flows(book, pages, limits)
         picture = find_cover(book, table, limits)
-    said = read_metadata(book.root)
-    said, languages = _languages(said, [one for _, one in flows])
+    metadata = read_metadata(book.root)
+    metadata, languages = _languages(metadata, [one for _, one in flows])
     written = resolve_notes([one for _, one in flows])
     aside = {item.path for item in book.aside}
     files = [
@@ -57,7 +57,7 @@ def read(path: Path, limits: Limits) -> Document:
     ]
     _refuse_pictures(path.name, files)
     made = cut_chapters(_number_blocks(files), table, book.warnings)
-    return Document(said, made, picture, "epub", tuple(dict.fromkeys(book.warnings)))
+    return Document(metadata, made, picture, "epub", tuple(dict.fromkeys(book.warnings)))
 
 
 def _pages(book: EpubPackage, table: EpubContents) -> list[ManifestItem]:
@@ -173,7 +173,7 @@ def _sheet(book: EpubPackage, path: str) -> str:
         return ""
 
 
-def _languages(said: Metadata, flows: Sequence[MarkupFlow]) -> tuple[Metadata, list[str]]:
+def _languages(metadata: Metadata, flows: Sequence[MarkupFlow]) -> tuple[Metadata, list[str]]:
     """The language of the book, and of each file where that is another.
 
     A mark that all files share is their template's more often than their author's, so what the
@@ -181,13 +181,13 @@ def _languages(said: Metadata, flows: Sequence[MarkupFlow]) -> tuple[Metadata, l
     """
     marked = Counter(one.language for one in flows if one.language and one.blocks)
     if not marked:
-        return said, [""] * len(flows)
+        return metadata, [""] * len(flows)
     common = marked.most_common(1)[0][0]
     if len(marked) == 1:
-        return replace(said, language=said.language or common), [""] * len(flows)
-    main = said.language or common
+        return replace(metadata, language=metadata.language or common), [""] * len(flows)
+    main = metadata.language or common
     languages = ["" if _same(one.language, main) else one.language for one in flows]
-    return replace(said, language=main), languages
+    return replace(metadata, language=main), languages
 
 
 def _same(one: str, other: str) -> bool:
@@ -449,10 +449,10 @@ def _heading_level(blocks: list[Block], at: int) -> int:
 
 
 def _is_special(file: EpubFile, contents: EpubContents) -> bool:
-    said = contents.roles.get(file.path, "")
+    role = contents.roles.get(file.path, "")
     return (
         file.path == contents.navigation
-        or said in ROLES
+        or role in ROLES
         or any(each in ROLES for each in file.types)
     )
 
@@ -463,10 +463,10 @@ def _roles(
     """What the chapters that begin at the head of a file are said to be."""
     roles: dict[int, Role] = {}
     for file, at in zip(files, offsets, strict=False):
-        said = [*file.types, contents.roles.get(file.path, "")]
+        types = [*file.types, contents.roles.get(file.path, "")]
         if file.path == contents.navigation:
-            said.insert(0, "toc")
-        role = next((ROLES[each] for each in said if each in ROLES), None)
+            types.insert(0, "toc")
+        role = next((ROLES[each] for each in types if each in ROLES), None)
         if role and file.blocks:
             roles[at] = role
     return roles

@@ -240,9 +240,9 @@ def _candidates(package: EpubPackage, contents: EpubContents, limits: Limits) ->
     for item in items:
         if name and name in (item.id, item.href):
             yield from _pictures_of(package, item, limits)
-    said = [path for path, role in contents.roles.items() if role in ("cover", "doc-cover")]
+    covers = [path for path, role in contents.roles.items() if role in ("cover", "doc-cover")]
     for item in items:
-        if item.path and item.path in said:
+        if item.path and item.path in covers:
             yield from _pictures_of(package, item, limits)
     for item in items:
         if item.is_image and "cover" in f"{item.id} {item.path}".lower():

@@ -119,13 +119,13 @@ def find_traits(tag: str, attributes: Attributes, style: CssStyle) -> ElementTra
     )
 
 
-def page_label(said: ElementTraits, attributes: Attributes, text: str) -> str:
+def page_label(traits: ElementTraits, attributes: Attributes, text: str) -> str:
     """The number of the page that an element begins, as it is printed."""
     for given in (attributes.get("title"), attributes.get("aria-label"), text):
         clean = _AROUND.sub("", (given or "").strip())
         if clean:
             return clean[:40]
-    found = _DIGITS.search(said.id or said.name)
+    found = _DIGITS.search(traits.id or traits.name)
     return found[1].lstrip("0") if found else ""
 
 

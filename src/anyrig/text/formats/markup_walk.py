@@ -46,24 +46,24 @@ class MarkupContext(NamedTuple):
 
 
 def enter_element(
-    tag: str, said: ElementTraits, outer: MarkupContext, key: str, element: Element
+    tag: str, traits: ElementTraits, outer: MarkupContext, key: str, element: Element
 ) -> MarkupContext:
     """What holds inside of a block element."""
-    if said is elements.NOTHING and tag in ("p", "div"):
+    if traits is elements.NOTHING and tag in ("p", "div"):
         return outer
-    inner = outer._replace(language=said.language or outer.language)
+    inner = outer._replace(language=traits.language or outer.language)
     if tag in ("html", "body"):
         return outer
-    if said.notes:
+    if traits.notes:
         return inner._replace(kind="note", notes=True, note="")
-    if said.note or outer.notes and key and not outer.note:
+    if traits.note or outer.notes and key and not outer.note:
         return inner._replace(kind="note", note=key or outer.note, notes=False)
-    if tag in elements.HEADINGS or "heading" in said.types:
+    if tag in elements.HEADINGS or "heading" in traits.types:
         return _heading(tag, outer, inner, element)
     if tag in ("pre", "listing", "xmp"):
-        kind: BlockKind = "poem" if outer.poem or said.poem else "code"
+        kind: BlockKind = "poem" if outer.poem or traits.poem else "code"
         return inner._replace(kind=_unless_note(kind, outer), raw=True)
-    if said.poem:
+    if traits.poem:
         return inner._replace(kind=_unless_note("poem", outer), poem=True)
     if tag == "table" and _holds_data(element):
         return inner._replace(kind=_unless_note("table", outer), table=True)
@@ -153,7 +153,7 @@ class _Frame(NamedTuple):
     """An open element: what was so when it began."""
 
     tag: str
-    said: ElementTraits
+    traits: ElementTraits
     context: MarkupContext
     block: bool
     first: int
@@ -197,17 +197,17 @@ class MarkupWalker:
             if element.text:
                 self._add(element.text)
             return True
-        said = self._said(tag, element.attrib) if element.attrib else NOTHING
-        block = tag in elements.BLOCKS or said.block or self._is_verse(tag, said)
+        traits = self._find_traits(tag, element.attrib) if element.attrib else NOTHING
+        block = tag in elements.BLOCKS or traits.block or self._is_verse(tag, traits)
         before = self._context
-        if self._left_out(tag, said, element):
-            self._push(tag, said, before, block=False, skipped=True)
+        if self._left_out(tag, traits, element):
+            self._push(tag, traits, before, block=False, skipped=True)
             return False
         if block:
-            self._block_begins(tag, said, element)
-        self._push(tag, said, before, block)
+            self._block_begins(tag, traits, element)
+        self._push(tag, traits, before, block)
         if len(self._frames) < _OUTERMOST:
-            self._note_page(tag, said)
+            self._note_page(tag, traits)
         special = self._special.get(tag)
         if special and not special(element):
             return False
@@ -258,7 +258,7 @@ class MarkupWalker:
     def _push(
         self,
         tag: str,
-        said: ElementTraits,
+        traits: ElementTraits,
         before: MarkupContext,
         block: bool,
         skipped: bool = False,
@@ -267,7 +267,7 @@ class MarkupWalker:
         if tag in self._open:
             self._open[tag] += 1
         self._frames.append(
-            _Frame(tag, said, before, block, len(self.flow.blocks), line.length, len(line.parts),
+            _Frame(tag, traits, before, block, len(self.flow.blocks), line.length, len(line.parts),
                    line.num_breaks, skipped)
         )  # fmt: skip
 
@@ -280,20 +280,20 @@ class MarkupWalker:
             name = self._names[tag] = local_name(element)
         return name
 
-    def _said(self, tag: str, attributes: Attributes) -> ElementTraits:
+    def _find_traits(self, tag: str, attributes: Attributes) -> ElementTraits:
         """What attributes say; but for their own names, most elements say one of a few things."""
         given = attributes.items()
         key = (tag, *((name, value) for name, value in given if name not in self._own))
-        said = self._known.get(key)
-        if said is None:
-            said = elements.find_traits(tag, attributes, self._style)
+        traits = self._known.get(key)
+        if traits is None:
+            traits = elements.find_traits(tag, attributes, self._style)
             if len(self._known) < _MOST_KNOWN:
-                self._known[key] = said
+                self._known[key] = traits
         name = (attributes.get("name") or "").strip() if tag == "a" else ""
         identity = (attributes.get("id") or "").strip()
-        if (said.id, said.name) != (identity, name):
-            said = said._replace(id=identity, name=name)
-        return said
+        if (traits.id, traits.name) != (identity, name):
+            traits = traits._replace(id=identity, name=name)
+        return traits
 
     def _add(self, text: str) -> None:
         if self._context.raw:
@@ -301,49 +301,49 @@ class MarkupWalker:
         else:
             self._line.add(text)
 
-    def _left_out(self, tag: str, said: ElementTraits, element: Element) -> bool:
+    def _left_out(self, tag: str, traits: ElementTraits, element: Element) -> bool:
         if not tag or tag in self._skipped or tag == "case" and self._in_switch():
             return True
-        if any(each in _UNSEEN_LISTS for each in said.types):
+        if any(each in _UNSEEN_LISTS for each in traits.types):
             return True
         if tag == "a" and (element.text or "").strip() in _PERMALINKS and not len(element):
             # The sign that links a heading to itself, also where no class says so.
-            return self._context.kind == "heading" or "headerlink" in said.classes
-        if not (said.hidden or said.aside):
+            return self._context.kind == "heading" or "headerlink" in traits.classes
+        if not (traits.hidden or traits.aside):
             return False
-        if said.page:
-            self._page(said, element, "")
-        return not (said.note or said.notes or holds_notes(element))
+        if traits.page:
+            self._page(traits, element, "")
+        return not (traits.note or traits.notes or holds_notes(element))
 
     def _in_switch(self) -> bool:
         return bool(self._frames) and self._frames[-1].tag == "switch"
 
-    def _is_verse(self, tag: str, said: ElementTraits) -> bool:
+    def _is_verse(self, tag: str, traits: ElementTraits) -> bool:
         return tag == "span" and self._context.poem and any(
-            each.startswith(("line", "verse")) or each == "l" for each in said.classes
+            each.startswith(("line", "verse")) or each == "l" for each in traits.classes
         )  # fmt: skip
 
-    def _note_page(self, tag: str, said: ElementTraits) -> None:
-        if tag in ("html", "body") and said.language:
-            self.flow.language = said.language
-        if not self.flow.blocks and said.types:
-            self.flow.types += said.types
+    def _note_page(self, tag: str, traits: ElementTraits) -> None:
+        if tag in ("html", "body") and traits.language:
+            self.flow.language = traits.language
+        if not self.flow.blocks and traits.types:
+            self.flow.types += traits.types
 
     # Blocks
 
-    def _block_begins(self, tag: str, said: ElementTraits, element: Element) -> None:
+    def _block_begins(self, tag: str, traits: ElementTraits, element: Element) -> None:
         context = self._context
         if context.table and tag != "caption" or context.kind == "heading" and tag != "p":
             self._line.space = True
             return
-        if context.poem and not said.poem and tag in ("p", "div", "li", "span"):
+        if context.poem and not traits.poem and tag in ("p", "div", "li", "span"):
             self._end_verse()
         elif tag not in elements.BLOCKS and context.kind != "heading":
             self._end_verse()  # an inline element that a style sheet sets on lines of its own
             return
         else:
             self.flush()
-        self._context = enter_element(tag, said, context, self._key(said), element)
+        self._context = enter_element(tag, traits, context, self._key(traits), element)
 
     def _block_ends(self, frame: _Frame, element: Element) -> None:
         outer = frame.context
@@ -351,10 +351,10 @@ class MarkupWalker:
             self._line.space = True
             return
         line = self._line
-        verses = outer.poem and not frame.said.poem and frame.tag in ("p", "div", "li", "span")
+        verses = outer.poem and not frame.traits.poem and frame.tag in ("p", "div", "li", "span")
         ended = line.num_breaks > frame.breaks or line.length == frame.start
-        if frame.said.page and self._is_short_page(frame):
-            self._page_block(frame.said, element)
+        if frame.traits.page and self._is_short_page(frame):
+            self._page_block(frame.traits, element)
         elif (verses and not ended) or frame.tag not in elements.BLOCKS:
             self._end_verse()
         else:
@@ -394,7 +394,7 @@ class MarkupWalker:
     # Inlines
 
     def _inline_ends(self, frame: _Frame, element: Element) -> None:
-        said, line = frame.said, self._line
+        traits, line = frame.traits, self._line
         if frame.tag == "a":
             self._link_ends(frame, element)
         elif frame.tag == "q":
@@ -402,10 +402,10 @@ class MarkupWalker:
             line.add("”" if self._quotes % 2 == 0 else "’")
         elif frame.tag == "sup" and not self._has_link(frame):
             line.raise_figures(frame.part)
-        if said.page and line.length - frame.start <= _LONGEST_MARK and not element.get("href"):
-            self._page(said, element, "".join(line.parts[frame.part :]), frame)
-        if said.language and said.language != self._context.language:
-            line.inlines.append(Inline(frame.start, line.length, "language", said.language))
+        if traits.page and line.length - frame.start <= _LONGEST_MARK and not element.get("href"):
+            self._page(traits, element, "".join(line.parts[frame.part :]), frame)
+        if traits.language and traits.language != self._context.language:
+            line.inlines.append(Inline(frame.start, line.length, "language", traits.language))
 
     def _has_link(self, frame: _Frame) -> bool:
         links = self._line.links
@@ -418,12 +418,12 @@ class MarkupWalker:
         text = "".join(self._line.parts[frame.part :]).strip()
         if not href:
             return
-        sure = "noteref" in frame.said.types or "doc-noteref" in frame.said.types
-        back = any(each in frame.said.types for each in ("backlink", "doc-backlink"))
+        sure = "noteref" in frame.traits.types or "doc-noteref" in frame.traits.types
+        back = any(each in frame.traits.types for each in ("backlink", "doc-backlink"))
         raised = self._open["sup"] > 0 or any(
             local_name(each) in ("sup", "img") for each in islice(element.iter(), 8)
         )
-        clues = " ".join((*frame.said.classes, href.rpartition("#")[2], frame.said.id))
+        clues = " ".join((*frame.traits.classes, href.rpartition("#")[2], frame.traits.id))
         likely = sure or back or is_mark(text, raised=raised, clues=clues)
         target = self._resolve(href) if likely or could_be_mark(text) else ""
         if target:
@@ -437,7 +437,7 @@ class MarkupWalker:
 
     def _image(self, element: Element) -> bool:
         alt = find_alternative_text(element)
-        if any(open.tag == "a" and "noteref" in open.said.types for open in self._frames[-3:]):
+        if any(open.tag == "a" and "noteref" in open.traits.types for open in self._frames[-3:]):
             return False
         if len(alt) == 1 and (element.tail or "")[:1].isalpha():
             self._line.add(alt)  # a picture of the first letter
@@ -471,16 +471,16 @@ class MarkupWalker:
             and len(self.flow.blocks) == frame.first
         )
 
-    def _page_block(self, said: ElementTraits, element: Element) -> None:
-        label = elements.page_label(said, element.attrib, self._line.text())
+    def _page_block(self, traits: ElementTraits, element: Element) -> None:
+        label = elements.page_label(traits, element.attrib, self._line.text())
         self._line = LineBuilder()
         self.flow.blocks.append(Block(label, "page"))
 
     def _page(
-        self, said: ElementTraits, element: Element, text: str, frame: _Frame | None = None
+        self, traits: ElementTraits, element: Element, text: str, frame: _Frame | None = None
     ) -> None:
         """The start of a page: inside a block if one is open, else between two."""
-        label = elements.page_label(said, element.attrib, text or (element.text or "")[:40])
+        label = elements.page_label(traits, element.attrib, text or (element.text or "")[:40])
         outside = not self._frames or self._frames[-1].tag in elements.CONTAINERS
         start = frame.start if frame else self._line.length
         if outside and start == 0 and self._line.length == len(text):
@@ -489,13 +489,13 @@ class MarkupWalker:
         else:
             self._line.inlines.append(Inline(start, self._line.length, "page", label))
 
-    def _key(self, said: ElementTraits) -> str:
-        return self._resolve(f"#{said.id}") if said.id else ""
+    def _key(self, traits: ElementTraits) -> str:
+        return self._resolve(f"#{traits.id}") if traits.id else ""
 
     def _remember(self, frame: _Frame) -> None:
-        if frame.said is NOTHING:
+        if frame.traits is NOTHING:
             return
-        for name in {frame.said.id, frame.said.name} - {""}:
+        for name in {frame.traits.id, frame.traits.name} - {""}:
             key = self._resolve(f"#{name}")
             if not frame.block:
                 self._remember_inline(key, frame)
@@ -546,8 +546,8 @@ def read_drawing(svg: Element) -> str:
 
 def read_formula(math: Element) -> str:
     """A formula as its author says it, else sign by sign."""
-    said = (math.get("alttext") or "").strip()
-    return said or " ".join(
+    label = (math.get("alttext") or "").strip()
+    return label or " ".join(
         (each.text or "").strip()
         for each in islice(math.iter(), LOOKED_AT)
         if local_name(each) in ("mi", "mn", "mo", "mtext", "ms")

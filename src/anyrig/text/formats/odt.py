@@ -226,16 +226,16 @@ class _OdtPage:
             _become(element, "table", role="table")
 
     def _rename_frame(self, element: Element) -> None:
-        said: dict[str, None] = {}
+        descriptions: dict[str, None] = {}
         for child in list(element):
             name = local_name(child)
             if name in ("title", "desc"):
-                said[" ".join("".join(map(str, child.itertext())).split())] = None
+                descriptions[" ".join("".join(map(str, child.itertext())).split())] = None
             elif name == "text-box":
                 _become(child, "div")
                 self._move(child, element)
-        said.pop("", None)
-        _become(element, "img" if said else "script", alt=". ".join(said))
+        descriptions.pop("", None)
+        _become(element, "img" if descriptions else "script", alt=". ".join(descriptions))
 
     def _move(self, moved: Element, element: Element) -> None:
         """Mark something to stand after the paragraph or the table that an element is in."""
@@ -269,14 +269,14 @@ def _language(element: Element) -> str:
 
 
 def _about(root: Element | None, language: str) -> Metadata:
-    said: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for each in root.iter() if root is not None else ():
         text = " ".join((each.text or "").split())
         if text:
-            said.setdefault(local_name(each), []).append(text)
+            fields.setdefault(local_name(each), []).append(text)
 
     def first(*names: str) -> str:
-        return next((said[name][0] for name in names if name in said), "")
+        return next((fields[name][0] for name in names if name in fields), "")
 
     author = first("creator", "initial-creator")
     initial = first("initial-creator")
@@ -286,5 +286,5 @@ def _about(root: Element | None, language: str) -> Metadata:
         language=first("language") or language,
         description=first("description"),
         publisher=first("publisher"),
-        subjects=tuple(said.get("keyword", ())) or tuple(said.get("subject", ())),
+        subjects=tuple(fields.get("keyword", ())) or tuple(fields.get("subject", ())),
     )

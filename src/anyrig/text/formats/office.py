@@ -77,17 +77,17 @@ def read_metadata(archive: ZipArchive, limits: Limits) -> tuple[Metadata, Pictur
     """What an Office file says of itself, and its preview."""
     core = find_target(archive, "", "core-properties", limits) or "docProps/core.xml"
     root = read_part(archive, core, limits)
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for each in root if root is not None else ():
-        said.setdefault(local_name(each), " ".join((each.text or "").split()))
-    authors = tuple(name.strip() for name in said.get("creator", "").split(";") if name.strip())
-    subjects = said.get("keywords", "") or said.get("subject", "")
+        fields.setdefault(local_name(each), " ".join((each.text or "").split()))
+    authors = tuple(name.strip() for name in fields.get("creator", "").split(";") if name.strip())
+    subjects = fields.get("keywords", "") or fields.get("subject", "")
     metadata = Metadata(
-        title=said.get("title", ""),
+        title=fields.get("title", ""),
         authors=authors,
-        language=said.get("language", ""),
-        description=said.get("description", ""),
-        identifier=said.get("identifier", ""),
+        language=fields.get("language", ""),
+        description=fields.get("description", ""),
+        identifier=fields.get("identifier", ""),
         subjects=tuple(word.strip() for word in subjects.split(",") if word.strip()),
     )
     shown = find_target(archive, "", "thumbnail", limits)

@@ -375,25 +375,25 @@ _PAGE_TITLE = re.compile(r"(?:(?:page|seite)\s+)?\d+", re.IGNORECASE)
 
 def _read_metadata(document: pdfium.PdfDocument) -> Metadata:
     """What the file says of itself, less what its programs said."""
-    said = {
+    fields = {
         name: _clean(document.get_metadata_value(name))
         for name in ("Title", "Author", "Subject", "Keywords", "CreationDate")
     }
-    year = _YEAR.match(said["CreationDate"])
-    authors = (name.strip(" ,") for name in re.split(r"\s*(?:;|&|\band\b|\n)\s*", said["Author"]))
+    year = _YEAR.match(fields["CreationDate"])
+    authors = (name.strip(" ,") for name in re.split(r"\s*(?:;|&|\band\b|\n)\s*", fields["Author"]))
     return Metadata(
-        title="" if _NO_TITLE.fullmatch(said["Title"]) else said["Title"],
+        title="" if _NO_TITLE.fullmatch(fields["Title"]) else fields["Title"],
         authors=tuple(name for name in authors if not _NO_AUTHOR.fullmatch(name)),
         language=_read_language(document),
         year=year[1] if year else "",
-        description=said["Subject"],
-        subjects=tuple(filter(None, map(str.strip, re.split(r"[,;]", said["Keywords"])))),
+        description=fields["Subject"],
+        subjects=tuple(filter(None, map(str.strip, re.split(r"[,;]", fields["Keywords"])))),
     )
 
 
-def _clean(said: str) -> str:
-    kept = "".join(letter for letter in said if letter.isprintable() or letter.isspace())
-    return " ".join(kept.split())[:2000]
+def _clean(value: str) -> str:
+    shown = "".join(letter for letter in value if letter.isprintable() or letter.isspace())
+    return " ".join(shown.split())[:2000]
 
 
 def _read_language(document: pdfium.PdfDocument) -> str:
@@ -404,8 +404,8 @@ def _read_language(document: pdfium.PdfDocument) -> str:
         return ""
     room = ctypes.create_string_buffer(length)
     ask(document.raw, ctypes.cast(room, ctypes.POINTER(api.FPDF_WCHAR)), length)
-    said = room.raw.decode("utf-16-le", "replace").rstrip("\x00").strip()
-    return said if _LANGUAGE.fullmatch(said) else ""
+    language = room.raw.decode("utf-16-le", "replace").rstrip("\x00").strip()
+    return language if _LANGUAGE.fullmatch(language) else ""
 
 
 def _read_outline(document: pdfium.PdfDocument, numbers: set[int]) -> list[OutlineEntry]:

@@ -268,10 +268,10 @@ def _parse_page_number(text: str) -> tuple[int, bool] | None:
     match = _DRESSED.fullmatch(text.strip())
     if match is None or _DATE.search(text):
         return None
-    said = match["number"]
-    if said.isdigit():
-        return int(said), False
-    value = roman_value(said)
+    digits = match["number"]
+    if digits.isdigit():
+        return int(digits), False
+    value = roman_value(digits)
     return (value, True) if value else None
 
 

@@ -131,8 +131,8 @@ def build_pages(pages: Sequence[PdfPage]) -> dict[int, tuple[tuple[Block, ...], 
     for block in layout.build_blocks(layout.levels):
         found[block.page].append(block)
     for page, notes in layout.notes.items():
-        said = (join_lines(note.lines, layout.words).text for note in notes)
-        found[page] += [Block(text, "note", page=page) for text in said]
+        note_texts = (join_lines(note.lines, layout.words).text for note in notes)
+        found[page] += [Block(text, "note", page=page) for text in note_texts]
     for page, aside in layout.aside.items():
         found[page] += [
             Block(text, page=page) for text in aside if text and not _PAGE_NUMBER.fullmatch(text)
@@ -247,9 +247,9 @@ def _find_reference(
     text: str, raised: RaisedText, marks: dict[tuple[int, str], str]
 ) -> Inline | None:
     """A raised stretch as a reference to a note, if it is one."""
-    said = text[raised.start : raised.end]
-    mark = said.strip("[]() ,")
-    if not is_note_mark(said) or not raised.start:
+    raised_text = text[raised.start : raised.end]
+    mark = raised_text.strip("[]() ,")
+    if not is_note_mark(raised_text) or not raised.start:
         return None
     for page in (raised.page, raised.page + 1):
         if (page, mark) in marks:

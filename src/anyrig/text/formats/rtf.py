@@ -312,17 +312,17 @@ class _RtfReader:
     def _end_paragraph(self) -> None:
         ended = self._open
         self._open = _RtfParagraph(level=ended.level, in_table=False)
-        said = join_runs(_paired(ended.runs))
+        inline_text = join_runs(_paired(ended.runs))
         if self._state.note:
-            if said.text:
-                self._notes.append(Block(said.text, "note", id=self._state.note))
+            if inline_text.text:
+                self._notes.append(Block(inline_text.text, "note", id=self._state.note))
             return
-        if not said.text:
+        if not inline_text.text:
             return
         self._end_table()
         kind: BlockKind = "heading" if ended.level else "item" if ended.item else "paragraph"
-        kind = "rule" if is_rule(said.text) else kind
-        self.blocks.append(Block(said.text, kind, ended.level, inlines=said.inlines))
+        kind = "rule" if is_rule(inline_text.text) else kind
+        self.blocks.append(Block(inline_text.text, kind, ended.level, inlines=inline_text.inlines))
         self._place_notes()
 
     def _end_table(self) -> None:
@@ -330,9 +330,9 @@ class _RtfReader:
         if self._cells:
             rows.append(self._cells)
             self._cells = []
-        said = build_table([[_paired(cell) for cell in row] for row in rows])
-        if said.text.strip():
-            self.blocks.append(Block(said.text, "table", inlines=said.inlines))
+        inline_text = build_table([[_paired(cell) for cell in row] for row in rows])
+        if inline_text.text.strip():
+            self.blocks.append(Block(inline_text.text, "table", inlines=inline_text.inlines))
             self._place_notes()
 
     def _place_notes(self) -> None:
