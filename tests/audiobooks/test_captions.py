@@ -18,7 +18,7 @@ from anyrig.audiobooks.captions import (
 from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
 from anyrig.speech.engine import WordTime
 from anyrig.text.captions import Caption, srt, vtt
-from anyrig.text.captions_cut import LINE, pieces, width, wrapped
+from anyrig.text.captions_cut import LINE, pieces, width, wrap_lines
 
 RATE = 24000
 LONG = (
@@ -166,7 +166,7 @@ def test_any_script_fits(text: str) -> None:
     parts = pieces(text)
     assert "".join(parts).replace(" ", "") == text.replace(" ", "")
     for part in parts:
-        lines = wrapped(part)
+        lines = wrap_lines(part)
         assert lines is not None
         assert all(width(line) <= LINE for line in lines)
     assert len(parts) <= 2 * width(text) / (2 * LINE) + 1

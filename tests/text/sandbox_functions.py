@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from anyrig.text.document import Document
 
@@ -18,6 +19,11 @@ def crash(_: Document) -> None:
 
 def fill_memory(_: Document) -> int:
     return len([bytearray(10_000_000) for _ in range(300)])
+
+
+def wait(document: Document, seconds: float) -> int:
+    time.sleep(seconds)
+    return len(document.parts("page"))
 
 
 def loop(_: Document) -> None:

@@ -19,7 +19,7 @@ from anyrig.audio.tags import clean_text
 from anyrig.audiobooks.metadata import build_chapter_titles, cut_text
 from anyrig.storage.atomic_file import clear_leftovers, write_file
 from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
-from anyrig.text.captions_cut import pieces, wrapped
+from anyrig.text.captions_cut import pieces, wrap_lines
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.record import Cue, Timeline
@@ -101,14 +101,14 @@ def _caption_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
     start_s, end_s = cue.start / rate, cue.end / rate
     if cue.is_gap:
         parts = [f"[Not spoken: {cut_text(text, 60)}]"]
-        if wrapped(parts[0]) is None:
+        if wrap_lines(parts[0]) is None:
             parts = ["[Not spoken]"]
     else:
         parts = pieces(text, min(math.ceil((end_s - start_s) / _LONGEST_S), len(text.split())))
     places = _find_starts(parts, cue, start_s, end_s)
     ends = [*places[1:], min(until / rate, max(end_s, places[-1] + _SHORTEST_S))]
     for part, begin, end in zip(parts, places, ends, strict=True):
-        lines = wrapped(part) or [part]
+        lines = wrap_lines(part) or [part]
         yield Caption(_floor_ms(begin), _floor_ms(end), tuple(lines), cue.part)
 
 

@@ -50,7 +50,7 @@ def _upto(text: str) -> list[int]:
     return [0, *accumulate(map(_width, text))]
 
 
-def wrapped(text: str) -> list[str] | None:
+def wrap_lines(text: str) -> list[str] | None:
     """The text in at most two lines, the second not shorter if it can be; None if it is longer.
 
     Words are parted by single spaces, here and in `pieces`.
@@ -83,7 +83,7 @@ def pieces(text: str, at_least: int = 1) -> list[str]:
     found = []
     left = max(1, at_least)
     start, whole = 0, width(text)
-    while left > 1 or wrapped(text[start : start + 8 * LINE + 1]) is None:
+    while left > 1 or wrap_lines(text[start : start + 8 * LINE + 1]) is None:
         count = max(left, math.ceil(whole / (_LINES * LINE * 0.92)), 2)
         place = _cut(text[start : start + 8 * LINE], whole / count)
         if place is None:
@@ -127,7 +127,7 @@ def _cut(text: str, ideal: float) -> int | None:
             break
         score = _quality(text, place) - 0.5 * abs(wide - ideal)
         better = best is None or score > best[0]
-        if better and (wide <= LINE or wrapped(text[:place].rstrip()) is not None):
+        if better and (wide <= LINE or wrap_lines(text[:place].rstrip()) is not None):
             best = (score, place)
     return best[1] if best else None
 

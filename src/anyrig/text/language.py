@@ -98,7 +98,7 @@ def detect(
         default: what little or odd text is taken for.
         thorough: whether the model is asked where script and common words do not tell.
     """
-    clean = _NOISE.sub(" ", _sampled(text)).encode("utf-8", "replace").decode("utf-8")
+    clean = _NOISE.sub(" ", _take_sample(text)).encode("utf-8", "replace").decode("utf-8")
     words = _WORD.findall(clean)
     letters = sum(map(len, words))
     if script := _by_script(clean, letters, among):
@@ -173,7 +173,7 @@ def num_words(text: str) -> int:
     return len(_WORD.findall(text))
 
 
-def _sampled(text: str) -> str:
+def _take_sample(text: str) -> str:
     if len(text) <= 3 * _SAMPLE:
         return text
     middle = len(text) // 2
@@ -218,7 +218,7 @@ def _by_common_words(words: Sequence[str], among: Sequence[str] | None) -> str:
     """The one language that has most of the words, if it has two of them or a greeting."""
     if words and len(words) <= 2 and (greeting := _GREETINGS.get(words[0].lower())):
         return greeting if not among or greeting in among else ""
-    (most, language), (next_most, _) = _counted(words, among)
+    (most, language), (next_most, _) = _count_common(words, among)
     return language if most >= 2 and most > next_most else ""
 
 
@@ -230,11 +230,11 @@ def _plainly(words: Sequence[str], among: Sequence[str] | None) -> str:
     """
     if len(words) < _PROSE:
         return ""
-    (most, language), (next_most, _) = _counted(words, among)
+    (most, language), (next_most, _) = _count_common(words, among)
     return language if most >= 0.2 * len(words) and next_most <= 0.4 * most else ""
 
 
-def _counted(
+def _count_common(
     words: Sequence[str], among: Sequence[str] | None
 ) -> tuple[tuple[int, str], tuple[int, str]]:
     """How many words are common in a language: the best two."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from anyrig.audio import SPEECH_RATE
 from anyrig.text.captions import Caption, apart, srt, vtt
-from anyrig.text.captions_cut import pieces, width, wrapped
+from anyrig.text.captions_cut import pieces, width, wrap_lines
 from anyrig.text.labels import one_line
 from anyrig.transcription.engines import TranscribedLine, TranscribedWord, Transcript
 
@@ -134,7 +134,7 @@ def _split_caption(line: TranscribedLine, following_s: float) -> Iterator[Captio
     begins = _find_begins(line, parts)
     last = min(following_s, max(line.end_s, begins[-1] + _MIN_CAPTION_S))
     for part, begin, end in zip(parts, begins, [*begins[1:], last], strict=True):
-        lines = tuple(wrapped(part) or [part])
+        lines = tuple(wrap_lines(part) or [part])
         yield Caption(math.floor(begin * 1000), math.floor(max(begin, end) * 1000), lines)
 
 

@@ -112,10 +112,11 @@ class _DocxReader:
         if not len(element):
             return  # people make room with thousands of them
         style, level, numbered = self._properties(element)
-        walked = self._walked(element)
+        walked = self._walk(element)
         lines = self._styles.is_verse(style) or self._styles.is_code(style)
         block = _block(
-            join_runs(self._numbered(walked.runs), lines=lines), *self._kind(style, level, numbered)
+            join_runs(self._number_notes(walked.runs), lines=lines),
+            *self._kind(style, level, numbered),
         )
         listed = self._listing or walked.in_contents or self._styles.is_contents(style)
         if block.text:
@@ -124,7 +125,7 @@ class _DocxReader:
             self.title = block.text
         self._after(walked, block)
 
-    def _walked(self, element: Element) -> DocxParagraph:
+    def _walk(self, element: Element) -> DocxParagraph:
         walked = DocxParagraph(self._styles.language, self._fields)
         walked.walk(element)
         return walked
@@ -182,7 +183,7 @@ class _DocxReader:
             if inline.kind == "noteref" and inline.value.startswith("footnote-"):
                 self._add_note(inline.value)
 
-    def _numbered(self, runs: Iterable[InlineRun]) -> Iterator[InlineRun]:
+    def _number_notes(self, runs: Iterable[InlineRun]) -> Iterator[InlineRun]:
         """The runs, references to notes with their numbers as Word prints them."""
         for run in runs:
             if run.kind != "noteref":
@@ -200,7 +201,7 @@ class _DocxReader:
             return
         for child in element.iter():
             if local_name(child) == "p":
-                inline_text = join_runs(self._numbered(self._walked(child).runs))
+                inline_text = join_runs(self._number_notes(self._walk(child).runs))
                 if inline_text.text:
                     self._blocks.append(
                         Block(
@@ -223,10 +224,10 @@ class _DocxReader:
         for row in rows:
             filled.append([])
             for paragraphs in row:
-                walked = [self._walked(each) for each in paragraphs]
+                walked = [self._walk(each) for each in paragraphs]
                 met += walked
                 runs = [
-                    run for one in walked for run in (InlineRun(" "), *self._numbered(one.runs))
+                    run for one in walked for run in (InlineRun(" "), *self._number_notes(one.runs))
                 ]
                 filled[-1].append(runs)
         block = _block(build_table(filled), "table", 0)
@@ -364,10 +365,10 @@ class DocxStyles:
         """A style and those it is based on, the nearest first; asked for at every paragraph."""
         known = self._chains.get(style)
         if known is None:
-            known = self._chains[style] = tuple(self._followed(style))
+            known = self._chains[style] = tuple(self._iterate_parents(style))
         return known
 
-    def _followed(self, style: str) -> Iterator[DocxStyle]:
+    def _iterate_parents(self, style: str) -> Iterator[DocxStyle]:
         for _ in range(_DEEPEST):
             one = self._styles.get(style)
             if one is None:

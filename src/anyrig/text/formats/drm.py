@@ -39,7 +39,7 @@ def refuse(archive: ZipArchive, limits: Limits) -> None:
         archive: of an EPUB.
         limits: of what is read of it.
     """
-    seller = _marked(archive)
+    seller = _find_owner_of_lock(archive)
     if not seller and _is_encrypted(archive, limits):
         seller = "DRM of an unknown kind"
     if seller:
@@ -48,7 +48,7 @@ def refuse(archive: ZipArchive, limits: Limits) -> None:
         )
 
 
-def _marked(archive: ZipArchive) -> str:
+def _find_owner_of_lock(archive: ZipArchive) -> str:
     """Whose lock the files beside the text speak of."""
     if _find(archive, "META-INF/sinf.xml"):
         return "Apple's DRM (FairPlay)"

@@ -140,7 +140,7 @@ class _StyleSheets:
 
     def of(self, item: ManifestItem, root: Element) -> CssStyle:
         """What those of one page hide; nothing once a book has had too many."""
-        paths, inside = self._named(item, root)
+        paths, inside = self._list_sheets(item, root)
         key = (*paths, *inside)
         if key not in self._known:
             sheets = [*(_sheet(self._book, path) for path in paths), *inside] if self._room else []
@@ -148,7 +148,7 @@ class _StyleSheets:
             self._known[key] = parse_style_sheets(sheets if self._room else [])
         return self._known[key]
 
-    def _named(self, item: ManifestItem, root: Element) -> tuple[list[str], list[str]]:
+    def _list_sheets(self, item: ManifestItem, root: Element) -> tuple[list[str], list[str]]:
         """The sheets that a page links to, and those within it."""
         paths: list[str] = []
         inside: list[str] = []

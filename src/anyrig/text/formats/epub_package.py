@@ -97,8 +97,8 @@ class EpubPackage:
         return EpubPlace(path, unquote(fragment).strip())
 
     def _found(self, base: str, href: str) -> str:
-        joined = _joined(base, href)
-        for wanted in (joined, _joined(base, unquote(href)), href.lstrip("/"), unquote(href)):
+        joined = _join_path(base, href)
+        for wanted in (joined, _join_path(base, unquote(href)), href.lstrip("/"), unquote(href)):
             member = self.archive.find(wanted)
             if member:
                 return member
@@ -209,7 +209,7 @@ def _order(package: EpubPackage) -> None:
             package.warnings.append("no reading order is given: files are read as they are listed")
 
 
-def _joined(base: str, href: str) -> str:
+def _join_path(base: str, href: str) -> str:
     joined = posixpath.normpath(posixpath.join(posixpath.dirname(base), href))
     while joined.startswith("../"):
         joined = joined[3:]

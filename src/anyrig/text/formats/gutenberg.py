@@ -41,7 +41,7 @@ def find_frame(lines: Sequence[str]) -> GutenbergFrame:
     start, end = 0, len(lines)
     for at, line in enumerate(lines[:1500]):
         if _START.search(line) or _SMALL_PRINT.search(line):
-            start = _closed(lines, at)
+            start = _find_end_of_mark(lines, at)
     for at in range(len(lines) - 1, max(start, len(lines) - 2000), -1):
         if _END.search(lines[at][:200]):
             end = at
@@ -66,7 +66,7 @@ def read_metadata(lines: Sequence[str], header: int) -> Metadata:
     )
 
 
-def _closed(lines: Sequence[str], at: int) -> int:
+def _find_end_of_mark(lines: Sequence[str], at: int) -> int:
     """The line after a mark, which may run over several lines."""
     for more in range(at, min(at + 4, len(lines))):
         if lines[more].rstrip().endswith("***") or "*END*" in lines[more]:

@@ -69,7 +69,7 @@ class LineBuilder:
 
     def add(self, text: str) -> None:
         """Text of an element, its white space as one."""
-        text = _seen(text)
+        text = _remove_unseen(text)
         if not text:
             return
         words = _held(text).split()
@@ -83,7 +83,7 @@ class LineBuilder:
 
     def add_raw(self, text: str) -> None:
         """Text whose white space counts."""
-        text = _seen(text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = _remove_unseen(text.replace("\r\n", "\n").replace("\r", "\n"))
         if text:
             self._put(text)
 
@@ -121,7 +121,7 @@ class LineBuilder:
         return self.parts[-1][-1] in "\n\t"
 
 
-def _seen(text: str) -> str:
+def _remove_unseen(text: str) -> str:
     if text.isascii() or not any(sign in text for sign in _UNSEEN_SIGNS):
         return text
     return text.translate(_UNSEEN)

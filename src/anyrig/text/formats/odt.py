@@ -100,7 +100,7 @@ class _OdtStyles:
         if level.isdecimal():
             self._levels.setdefault(name, int(level))
 
-    def named(self, style: str) -> str:
+    def join_names(self, style: str) -> str:
         """All names a style goes by, its parents' too, in small letters."""
         names: list[str] = []
         while style and len(names) < 20:
@@ -195,7 +195,7 @@ class _OdtPage:
 
     def _find_kind(self, style: str) -> tuple[str, str]:
         """The element of paragraphs in a style, and its class."""
-        names = self._styles.named(style)
+        names = self._styles.join_names(style)
         if "|title|" in f"|{names}|":
             return "h1", ""
         return next(((tag, kind) for word, tag, kind in _STYLES if word in names), ("p", ""))

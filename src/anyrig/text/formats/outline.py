@@ -36,7 +36,7 @@ def cut_at_headings(
     used = sorted({one.level for at, one in enumerate(blocks) if _opens(one) and at not in roles})
     depth = {level: place for place, level in enumerate(used[:_DEPTH], 1)}
     if not used:
-        return _searched(blocks, roles)
+        return _search_chapters(blocks, roles)
     starts = {0, len(blocks)}
     for at, block in enumerate(blocks):
         before = roles.get(at - 1) if at else None
@@ -46,10 +46,10 @@ def cut_at_headings(
         _chapter(blocks[start:end], depth, roles.get(start))
         for start, end in pairwise(sorted(starts))
     ]
-    return _titled(made)
+    return _add_cover(made)
 
 
-def _searched(blocks: Sequence[Block], roles: Mapping[int, Role]) -> list[Chapter]:
+def _search_chapters(blocks: Sequence[Block], roles: Mapping[int, Role]) -> list[Chapter]:
     """Chapters by lines such as "Chapter 1", in a file that marks no headings."""
     made: list[Chapter] = []
     places = [at for at in range(len(blocks)) if not at or roles.get(at) != roles.get(at - 1)]
@@ -106,7 +106,7 @@ def remove_title(chapters: Sequence[Chapter], at: int) -> list[Chapter]:
     ]
 
 
-def _titled(made: list[Chapter]) -> list[Chapter]:
+def _add_cover(made: list[Chapter]) -> list[Chapter]:
     """Pictures in front of all are a cover; then the first chapter may be a title page."""
     if len(made) > 1 and made[0].role == "body" and all(map(_is_silent, made[0].blocks)):
         return [replace(made[0], role="cover"), *_title_page(made[1:])]

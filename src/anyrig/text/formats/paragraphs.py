@@ -89,10 +89,10 @@ def split_group(run: LineGroup, form: PlainShape) -> Iterator[LineGroup]:
     start = 0
     for at, line in enumerate(lines):
         if is_rule(line):
-            yield from _sorted(lines[start:at], gap if not start else 0, form)
+            yield from _sort_lines(lines[start:at], gap if not start else 0, form)
             yield LineGroup((line,), "rule", gap if not at else 0)
             start = at + 1
-    yield from _sorted(lines[start:], 0 if start else gap, form)
+    yield from _sort_lines(lines[start:], 0 if start else gap, form)
 
 
 def is_rule(line: str) -> bool:
@@ -174,7 +174,7 @@ def _glue(before: str, after: str) -> str:
     return "" if _WIDE.match(before[-1:]) and _WIDE.match(after) else " "
 
 
-def _sorted(lines: tuple[str, ...], gap: int, form: PlainShape) -> Iterator[LineGroup]:
+def _sort_lines(lines: tuple[str, ...], gap: int, form: PlainShape) -> Iterator[LineGroup]:
     """Lines without a rule among them, by what they are."""
     if not lines:
         return
@@ -183,19 +183,19 @@ def _sorted(lines: tuple[str, ...], gap: int, form: PlainShape) -> Iterator[Line
     elif len(lines) == 1:
         yield LineGroup(lines, "paragraph", gap)
     elif _is_ragged(lines):
-        yield from _gapped(_paragraphs(lines, form), gap)
+        yield from _build_groups(_paragraphs(lines, form), gap)
     elif form.wrapped:
         if _is_verse(lines, form.width):
             yield LineGroup(lines, "poem", gap)
         else:
-            yield from _gapped(_paragraphs(lines, form), gap)
+            yield from _build_groups(_paragraphs(lines, form), gap)
     elif _is_loose_verse(lines):
         yield LineGroup(lines, "poem", gap)
     else:
-        yield from _gapped([(line,) for line in lines], gap)
+        yield from _build_groups([(line,) for line in lines], gap)
 
 
-def _gapped(parts: Sequence[tuple[str, ...]], gap: int) -> Iterator[LineGroup]:
+def _build_groups(parts: Sequence[tuple[str, ...]], gap: int) -> Iterator[LineGroup]:
     for at, part in enumerate(parts):
         quoted = len(part) > 1 and min(map(_indent, part)) >= 4
         yield LineGroup(part, "quote" if quoted else "paragraph", 0 if at else gap)

@@ -196,7 +196,7 @@ def _open(path: Path, form: str, limits: Limits) -> Image:
             f"{path.name} is damaged: no {form} picture can be made out in it", hint=_DAMAGED
         ) from None
     except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:
-        _damaged(path, error)
+        _build_damaged_error(path, error)
     try:
         _check_size(image, path, limits)
     except InvalidInputError:
@@ -205,7 +205,7 @@ def _open(path: Path, form: str, limits: Limits) -> Image:
     return image
 
 
-def _damaged(path: Path, error: Exception) -> NoReturn:
+def _build_damaged_error(path: Path, error: Exception) -> NoReturn:
     if isinstance(error, OSError) and "out of memory" in str(error):
         raise MemoryError from error  # Pillow has only words for it
     raise InvalidInputError(f"{path.name} is damaged: {error}", hint=_DAMAGED) from error
@@ -234,7 +234,7 @@ def _frames(image: Image, path: Path, limits: Limits) -> Iterator[int]:
             return
         except Exception as error:  # noqa: BLE001 - the next page's head is damaged
             if place == 0:
-                _damaged(path, error)
+                _build_damaged_error(path, error)
             return
         tags = getattr(image, "tag_v2", {})
         if place == 0 or not _is_copy(tags.get(_THUMBNAIL)):
@@ -266,7 +266,7 @@ def _png(image: Image, place: int, path: Path, limits: Limits) -> bytes:
     except (LimitExceededError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
-        _damaged(path, error)
+        _build_damaged_error(path, error)
     return out.getvalue()
 
 

@@ -140,7 +140,7 @@ def _entries(lines: Sequence[str], words: frozenset[str]) -> Iterator[DivisionEn
         if listed >= 2 and listed >= 0.6 * len(heads):
             yield from _listing(run, heads)
         else:
-            yield from _headed(run, heads, form, words)
+            yield from _cut_headings(run, heads, form, words)
 
 
 def _listing(run: LineGroup, heads: Sequence[HeadingLabel | None]) -> Iterator[DivisionEntry]:
@@ -150,7 +150,7 @@ def _listing(run: LineGroup, heads: Sequence[HeadingLabel | None]) -> Iterator[D
         yield DivisionEntry(Block(text, "item"), 1, 0 if at else run.gap, head, listing=True)
 
 
-def _headed(
+def _cut_headings(
     run: LineGroup, heads: Sequence[HeadingLabel | None], form: PlainShape, words: frozenset[str]
 ) -> Iterator[DivisionEntry]:
     """A run of lines, its headings cut off where they stand right above text."""

@@ -312,7 +312,7 @@ class _RtfReader:
     def _end_paragraph(self) -> None:
         ended = self._open
         self._open = _RtfParagraph(level=ended.level, in_table=False)
-        inline_text = join_runs(_paired(ended.runs))
+        inline_text = join_runs(_pair_surrogates(ended.runs))
         if self._state.note:
             if inline_text.text:
                 self._notes.append(Block(inline_text.text, "note", id=self._state.note))
@@ -330,7 +330,7 @@ class _RtfReader:
         if self._cells:
             rows.append(self._cells)
             self._cells = []
-        inline_text = build_table([[_paired(cell) for cell in row] for row in rows])
+        inline_text = build_table([[_pair_surrogates(cell) for cell in row] for row in rows])
         if inline_text.text.strip():
             self.blocks.append(Block(inline_text.text, "table", inlines=inline_text.inlines))
             self._place_notes()
@@ -340,7 +340,7 @@ class _RtfReader:
         self._notes = []
 
 
-def _paired(runs: list[InlineRun]) -> list[InlineRun]:
+def _pair_surrogates(runs: list[InlineRun]) -> list[InlineRun]:
     """Runs of text with the halves of characters outside the first plane put together."""
     made: list[InlineRun] = []
     texts: list[str] = []

@@ -55,7 +55,7 @@ def join_runs(runs: Iterable[InlineRun], *, lines: bool = False) -> InlineText:
             tongues[-1] = tongues[-1]._replace(text=parts[-1])
             length -= 1
         if run.kind:
-            inlines.append(_trimmed(piece, length, run.kind, run.value))
+            inlines.append(_build_inline(piece, length, run.kind, run.value))
         tongues.append(InlineRun(piece, language=run.language))
         parts.append(piece)
         length += len(piece)
@@ -86,7 +86,7 @@ def build_table(rows: Sequence[Sequence[Sequence[InlineRun]]]) -> InlineText:
     return cleaned._replace(text=cleaned.text.replace("\x1f", "\t"))
 
 
-def _trimmed(piece: str, start: int, kind: InlineKind, value: str) -> Inline:
+def _build_inline(piece: str, start: int, kind: InlineKind, value: str) -> Inline:
     lead = len(piece) - len(piece.lstrip())
     return Inline(start + lead, start + len(piece.rstrip()), kind, value)
 

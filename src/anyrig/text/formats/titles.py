@@ -144,8 +144,8 @@ def parse_label(line: str) -> HeadingLabel | None:
     firsts = {word.strip(".:,—–-").lower().replace("’", "'") for word in bare.split(None, 3)[:3]}
     found = None
     if firsts & _FIRSTS or bare.lower() in _CONTENTS:
-        found = _alone(bare) or _worded(bare)
-    return found or _han(bare) or _numbered(bare)
+        found = _alone(bare) or _parse_worded(bare)
+    return found or _han(bare) or _parse_numbered(bare)
 
 
 def parse_number(word: str) -> int:
@@ -178,7 +178,7 @@ def _partition(low: str) -> tuple[str, str, str]:
     return (low[: found.start()], found[0], low[found.end() :]) if found else (low, "", "")
 
 
-def _worded(bare: str) -> HeadingLabel | None:
+def _parse_worded(bare: str) -> HeadingLabel | None:
     for pattern in (_WORD_FIRST, _NUMBER_FIRST):
         found = pattern.fullmatch(bare)
         if not found or found["word"].lower() not in _SORTS:
@@ -231,7 +231,7 @@ def _han_number(digits: str) -> int:
     return total + section
 
 
-def _numbered(bare: str) -> HeadingLabel | None:
+def _parse_numbered(bare: str) -> HeadingLabel | None:
     """A numeral alone, or with a title: only its neighbours show whether it counts chapters."""
     found = _NUMERAL.fullmatch(bare)
     if found and parse_number(found["num"]):

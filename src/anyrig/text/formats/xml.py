@@ -129,7 +129,7 @@ def decode_page(data: bytes) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return data.decode(encoding, "replace").lstrip("\ufeff")
-    declared = _declared(data)
+    declared = _find_declared(data)
     if declared in _SEVEN_BIT:
         return data.decode(declared, "replace")
     try:
@@ -138,7 +138,7 @@ def decode_page(data: bytes) -> str:
         return _guess_encoding(data, declared)
 
 
-def _declared(data: bytes) -> str:
+def _find_declared(data: bytes) -> str:
     found = _DECLARED.search(data[:2048])
     if not found:
         return ""

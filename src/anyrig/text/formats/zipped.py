@@ -41,9 +41,9 @@ class ZipArchive:
         self._left = limits.total_bytes
         self.name = name
         """Of the file, for errors."""
-        self._members = _checked(archive, name, limits)
+        self._members = _check_members(archive, name, limits)
         self._folded = {
-            _folded(spelt): name
+            _fold_name(spelt): name
             for name, member in reversed(self._members.items())
             for spelt in _spellings(name, member)
         }
@@ -60,7 +60,7 @@ class ZipArchive:
         """The member that is meant, also by another case, by percent signs or by backslashes."""
         if name in self._members:
             return name
-        return self._folded.get(_folded(name))
+        return self._folded.get(_fold_name(name))
 
     def size(self, name: str) -> int:
         """The bytes that a member says it has."""
@@ -81,11 +81,11 @@ class ZipArchive:
             raise _too_large(self.name, name, most)
         if member.file_size > self._left:
             raise _too_large(self.name, "", self._limits.total_bytes)
-        data = self._unpacked(member)
+        data = self._unpack(member)
         self._left -= len(data)
         return data
 
-    def _unpacked(self, member: zipfile.ZipInfo) -> bytes:
+    def _unpack(self, member: zipfile.ZipInfo) -> bytes:
         try:
             # Asked for by number, as a read of all would unpack all before it looks at the header:
             # a longer stream ends as a wrong checksum.
@@ -143,7 +143,9 @@ def _count_first(path: Path, limits: Limits) -> None:
         raise _too_many(path.name, limits)
 
 
-def _checked(archive: zipfile.ZipFile, name: str, limits: Limits) -> dict[str, zipfile.ZipInfo]:
+def _check_members(
+    archive: zipfile.ZipFile, name: str, limits: Limits
+) -> dict[str, zipfile.ZipInfo]:
     members = archive.infolist()
     if len(members) > limits.members:
         raise _too_many(name, limits)
@@ -216,7 +218,7 @@ def _spellings(name: str, member: zipfile.ZipInfo) -> list[str]:
         return [name]
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     # Macs write accents apart from their letters.
     plain = unquote(name).replace("\\", "/")
     return unicodedata.normalize("NFC", plain).casefold()
