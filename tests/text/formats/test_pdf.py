@@ -619,6 +619,18 @@ def test_an_outline_may_word_its_titles_otherwise(tmp_path: Path) -> None:
     assert all(chapter.num_characters > 100 for chapter in document.chapters)
 
 
+def test_heads_and_feet_are_in_one_order_whatever_the_hashes(tmp_path: Path) -> None:
+    leaves = []
+    for number in range(12):
+        leaf = Leaf().put(60, 570, "Of Nets and Boats", 9).put(60, 556, "A Second Head", 9)
+        leaf.set(60, 520, f"Page {number} is here. {HARBOUR}")
+        leaves.append(leaf.put(60, 40, "The Publisher", 9).put(60, 26, str(number + 1), 9))
+    document = read_leaves(tmp_path, leaves)
+    for page in range(1, 13):
+        aside = [block.text for block in blocks(document, "page") if block.page == page]
+        assert aside == ["Of Nets and Boats", "A Second Head", "The Publisher", str(page)]
+
+
 def test_titles_of_slides_are_no_running_heads(tmp_path: Path) -> None:
     leaves = []
     names = "nets ropes sails boats gulls piers nests stairs walls bread lamps doors".split()

@@ -63,7 +63,8 @@ def find_furniture(pages: Sequence[PdfPage]) -> dict[int, list[TextRun]]:
     leading = _find_leading(pages)
     body = find_body_size(pages)
     edges = _remove_page_numbers([edge for page in pages for edge in _find_edges(page, leading)])
-    for edge in _find_repeated(edges, len(pages), body) | _find_counted(edges, pages):
+    rows = _find_repeated(edges, len(pages), body) | _find_counted(edges, pages)
+    for edge in sorted(rows, key=lambda edge: (edge.page, -edge.base)):
         found[edge.page] += edge.runs
     return found
 
