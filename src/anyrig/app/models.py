@@ -114,7 +114,7 @@ class _Entry:
     """Why nobody new may borrow it."""
 
 
-class _Candidate(NamedTuple):
+class _EvictionCandidate(NamedTuple):
     """Something that could be evicted."""
 
     entry: _Entry
@@ -447,21 +447,21 @@ class ModelCache:
                     evicted.append(entry.name)
         return evicted
 
-    def _list_candidates(self) -> list[_Candidate]:
+    def _list_candidates(self) -> list[_EvictionCandidate]:
         """What could be evicted, the longest idle first."""
         with self._lock:
             entries = [(e, e.model, e.num_borrowers, e.last_used)
                        for e in self._entries.values() if e.stack is not None]  # fmt: skip
         candidates = []
         for entry, model, num_borrowers, last_used in entries:
-            candidates += [_Candidate(entry, one.name, one.used, _list_devices(one.workers))
+            candidates += [_EvictionCandidate(entry, one.name, one.used, _list_devices(one.workers))
                            for one in _list_nested(model) if not one.busy]  # fmt: skip
             if not num_borrowers:
                 devices = _list_devices(list_workers(model))
-                candidates.append(_Candidate(entry, "", last_used, devices))
+                candidates.append(_EvictionCandidate(entry, "", last_used, devices))
         return sorted(candidates, key=lambda one: one.last_used)
 
-    def _evict(self, candidate: _Candidate, reason: EvictionReason) -> bool:
+    def _evict(self, candidate: _EvictionCandidate, reason: EvictionReason) -> bool:
         """Close a model, or have a worker close one of its own; False if it is in use by now."""
         if not candidate.nested:
             return self._close_entry(candidate.entry, reason)

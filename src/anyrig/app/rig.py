@@ -141,7 +141,7 @@ class Rig:
         self._given_machine, self._given_models = machine, models
         self._keep_models = keep_models
         self._ask_device = ask_device
-        self._reporter = _Reporter(on_event or log_event)
+        self._reporter = _EventReporter(on_event or log_event)
         # Libraries read these when they load.
         self.environment.update(self.loaded_settings.process_variables)
         if environment is None:
@@ -237,7 +237,7 @@ class Rig:
 
         Each call is told every warning that concerns it, once.
         """
-        reporter = _Reporter(on_event or self._reporter.on_event)
+        reporter = _EventReporter(on_event or self._reporter.on_event)
         token = _current_reporter.set((self, reporter))
         try:
             yield reporter.report
@@ -861,7 +861,7 @@ class Rig:
         return list_runs(self.folders.runs)
 
 
-class _Reporter:
+class _EventReporter:
     """Passes events on; a warning only if it is not among the last that were passed on."""
 
     def __init__(self, on_event: OnEvent) -> None:
@@ -880,7 +880,7 @@ class _Reporter:
         self.on_event(event)
 
 
-_current_reporter: ContextVar[tuple[Rig, _Reporter] | None] = ContextVar(
+_current_reporter: ContextVar[tuple[Rig, _EventReporter] | None] = ContextVar(
     "anyrig_reporter", default=None
 )
 

@@ -145,7 +145,7 @@ def choose_device(
         measured: what was measured.
         strict: a request that cannot be met is an error, not a warning and the CPU.
     """
-    return _Chooser(machine, measured or MeasuredDevices(), strict).choose(requests)
+    return _DeviceChooser(machine, measured or MeasuredDevices(), strict).choose(requests)
 
 
 def resolve_request(
@@ -176,7 +176,7 @@ def resolve_request(
 # -- decisions -----------------------------------------------------------------------------------
 
 
-class _Chooser:
+class _DeviceChooser:
     def __init__(self, machine: Machine, measured: MeasuredDevices, strict: bool) -> None:
         self._machine, self._measured, self._strict = machine, measured, strict
         self._warnings: list[str] = []

@@ -353,7 +353,7 @@ class TrialRunner:
                 )
             return BatchTrial(size, "out of memory", len(times), seconds)
         usage = self._device.memory()
-        peak = _reserved(usage)
+        peak = _find_reserved(usage)
         live = usage.peak_bytes if usage.peak_bytes is not None else peak
         if self._device.on_host:
             # Only then is idle memory known. On a GPU the cache stays: real work never empties it
@@ -371,7 +371,7 @@ class TrialRunner:
             times.append(self._time_step(size))
             usage = self._device.memory()
             emptied, num_retries = usage.num_alloc_retries > num_retries, usage.num_alloc_retries
-            taken, share = _reserved(usage), 1.0  # just full if it is unknown
+            taken, share = _find_reserved(usage), 1.0  # just full if it is unknown
             if self._budget_bytes is not None and taken is not None:
                 share = taken / self._budget_bytes
             if share > 1:
@@ -399,11 +399,11 @@ def _pace(times: Sequence[float]) -> float:
     return min(times[1:] or times)
 
 
-def _reserved(usage: MemoryUsage) -> int | None:
+def _find_reserved(usage: MemoryUsage) -> int | None:
     """What counts against the budget: the peak, or what is held if no peak is reported."""
     peaks = [n for n in (usage.peak_reserved_bytes, usage.peak_bytes) if n is not None]
-    held = [n for n in (usage.reserved_bytes, usage.allocated_bytes) if n is not None]
-    return max(peaks or held, default=None)
+    current = [n for n in (usage.reserved_bytes, usage.allocated_bytes) if n is not None]
+    return max(peaks or current, default=None)
 
 
 def _build_result(

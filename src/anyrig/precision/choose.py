@@ -100,7 +100,7 @@ def choose_precision(
         if support[precision].level != "unsupported":
             reason = f"{precision} failed the self-test: {finding}"
             support[precision] = support[precision]._replace(level="unreliable", reason=reason)
-    chooser = _Chooser(device, backend, supported, support, training)
+    chooser = _PrecisionChooser(device, backend, supported, support, training)
     return chooser.choose_best(rules) if name is None else chooser.choose_requested(name)
 
 
@@ -118,7 +118,7 @@ def resolve_precision(text: str) -> Precision | None:
 
 
 @dataclass(frozen=True)
-class _Chooser:
+class _PrecisionChooser:
     device: Device
     backend: DeviceBackend
     supported: Sequence[Precision]

@@ -228,7 +228,7 @@ def add_error_handlers(app: FastAPI) -> None:
         return _validation_response(request, error)
 
     @app.exception_handler(ClientDisconnected)
-    async def _disconnected(request: Request, error: ClientDisconnected) -> Response:
+    async def _answer_disconnected_client(request: Request, error: ClientDisconnected) -> Response:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
 
     async def _any(request: Request, error: Exception) -> JSONResponse:

@@ -27,9 +27,9 @@ _LOCK = "lock"
 def open_part_file(path: Path) -> tuple[Path, BinaryIO]:
     """A new file in the same folder, for this process alone; what killed runs left is removed."""
     clear_leftovers(path)
-    part = path.with_name(f"{_beside(path)}{secrets.token_hex(4)}.part")
+    part = path.with_name(f"{_build_temporary_prefix(path)}{secrets.token_hex(4)}.part")
     raw = open(part, "xb", buffering=1 << 16)  # noqa: SIM115  # the caller closes it
-    _locked(raw)
+    _try_lock(raw)
     return part, raw
 
 
@@ -37,11 +37,11 @@ def open_part_file(path: Path) -> tuple[Path, BinaryIO]:
 def part_folder(path: Path) -> Iterator[Path]:
     """A folder for what a file is made of, in the same place; it is gone when the block ends."""
     clear_leftovers(path)
-    folder = path.with_name(f"{_beside(path)}{secrets.token_hex(4)}.part")
+    folder = path.with_name(f"{_build_temporary_prefix(path)}{secrets.token_hex(4)}.part")
     folder.mkdir()
     try:
         with open(folder / _LOCK, "xb") as lock:
-            _locked(lock)
+            _try_lock(lock)
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -53,32 +53,35 @@ def clear_leftovers(target: str | Path, *others: str | Path) -> int:
     What another run is still writing stays.
     """
     path = Path(os.path.realpath(target))
-    mine = {_beside(path), *(_beside(Path(other)) for other in others)}
+    mine = {
+        _build_temporary_prefix(path),
+        *(_build_temporary_prefix(Path(other)) for other in others),
+    }
     removed = 0
     with contextlib.suppress(OSError):  # no such folder, or not ours: then nothing was left
         for found in path.parent.iterdir():
             match = _UNFINISHED.fullmatch(found.name)
-            if match and match[1] in mine and _removed(found):
+            if match and match[1] in mine and _remove_if_unused(found):
                 removed += 1
     return removed
 
 
-def _removed(found: Path) -> bool:
+def _remove_if_unused(found: Path) -> bool:
     if found.is_file():
-        if _unused(found):
+        if _is_unused(found):
             found.unlink()
             return True
         return False
     lock = found / _LOCK
     if lock.exists():
-        if not _unused(lock):
+        if not _is_unused(lock):
             return False
         lock.unlink()
     shutil.rmtree(found, ignore_errors=True)
     return True
 
 
-def _beside(path: Path) -> str:
+def _build_temporary_prefix(path: Path) -> str:
     """How the names of a file's unfinished forms begin; bounded, as systems take 255 bytes."""
     name = path.name.encode("utf-8", "surrogateescape")
     if len(name) <= 200:
@@ -86,7 +89,7 @@ def _beside(path: Path) -> str:
     return f".{path.name[:40]}.{hashlib.sha256(name).hexdigest()[:12]}."
 
 
-def _locked(raw: BinaryIO) -> bool:
+def _try_lock(raw: BinaryIO) -> bool:
     """Take the file's lock, which ends with this process; on Windows open files are safe."""
     try:
         import fcntl
@@ -101,9 +104,9 @@ def _locked(raw: BinaryIO) -> bool:
     return True
 
 
-def _unused(path: Path) -> bool:
+def _is_unused(path: Path) -> bool:
     with open(path, "rb") as raw:
-        return _locked(raw)
+        return _try_lock(raw)
 
 
 def write_file(path: Path, content: str | bytes) -> Path:

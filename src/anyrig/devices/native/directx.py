@@ -45,7 +45,7 @@ def _method(
 
 
 @contextmanager
-def _owned(pointer: ctypes.c_void_p) -> Iterator[int]:
+def _release_at_end(pointer: ctypes.c_void_p) -> Iterator[int]:
     """An object that is released on every way out."""
     this = pointer.value
     if not this:
@@ -62,7 +62,7 @@ def _create_factory(create: Any, name: str, interface: str) -> Iterator[int]:
     create.argtypes = (_GUID, _OUT)
     pointer = ctypes.c_void_p()
     _check(name, create(_guid(interface), ctypes.byref(pointer)))
-    with _owned(pointer) as factory:
+    with _release_at_end(pointer) as factory:
         yield factory
 
 
@@ -130,7 +130,7 @@ def list_dxgi_adapters() -> list[dict[str, object]]:
             if result & 0xFFFFFFFF == _NOT_FOUND:
                 break
             _check("IDXGIFactory1::EnumAdapters1", result)
-            with _owned(pointer) as adapter:
+            with _release_at_end(pointer) as adapter:
                 found.append(_describe_dxgi(adapter))
     return found
 
@@ -148,7 +148,7 @@ def _describe_dxgi(adapter: int) -> dict[str, object]:
     query = _method(adapter, _QUERY_INTERFACE, _GUID, _OUT)
     if query(adapter, _guid(_DXGI_ADAPTER3), ctypes.byref(pointer)) < 0:
         return found  # there is no IDXGIAdapter3 before Windows 10
-    with _owned(pointer) as adapter3:
+    with _release_at_end(pointer) as adapter3:
         memory = ctypes.create_string_buffer(struct.calcsize(_MEMORY_INFO))
         query_memory = _method(adapter3, _QUERY_VIDEO_MEMORY_INFO, _U32, _U32, _OUT)
         if query_memory(adapter3, 0, _SEGMENT_LOCAL, memory) >= 0:
@@ -199,13 +199,13 @@ def _list_with_attribute(factory: int, attribute: str) -> Iterator[dict[str, obj
     create = _method(factory, _CREATE_ADAPTER_LIST, _U32, _GUID, _GUID, _OUT)
     result = create(factory, 1, _guid(attribute), _guid(_DXCORE_LIST), ctypes.byref(pointer))
     _check("IDXCoreAdapterFactory::CreateAdapterList", result)
-    with _owned(pointer) as adapters:
+    with _release_at_end(pointer) as adapters:
         get = _method(adapters, _GET_ADAPTER, _U32, _GUID, _OUT)
         for index in range(_method(adapters, _GET_ADAPTER_COUNT, result=_U32)(adapters)):
             pointer = ctypes.c_void_p()
             result = get(adapters, index, _guid(_DXCORE_ADAPTER), ctypes.byref(pointer))
             _check("IDXCoreAdapterList::GetAdapter", result)
-            with _owned(pointer) as adapter:
+            with _release_at_end(pointer) as adapter:
                 yield _describe_dxcore(adapter)
 
 

@@ -90,7 +90,7 @@ class DeviceChosen(BaseModel):
     )  # fmt: skip
 
 
-class SavedDevice(BaseModel):
+class SavedDeviceRow(BaseModel):
     """The saved device."""
 
     device: str
@@ -100,7 +100,7 @@ class SavedDevice(BaseModel):
 class Used(Devices):
     """The saved device, and all devices."""
 
-    saved: SavedDevice
+    saved: SavedDeviceRow
 
 
 class BenchFigure(BaseModel):

@@ -199,7 +199,7 @@ def _start(server: ServerState, client: Client, new: NewRun) -> dict[str, Any]:
 def _list(server: ServerState, client: Client) -> list[dict[str, Any]]:
     jobs = _jobs(server, client)
     found = []
-    for run in _registered(server, client, jobs):
+    for run in _list_registered(server, client, jobs):
         try:
             found.append(_describe(run, jobs))
         except InvalidInputError:  # its folder went away a moment ago
@@ -224,7 +224,7 @@ def _summary(server: ServerState, client: Client, id: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _registered(
+def _list_registered(
     server: ServerState, client: Client, jobs: Mapping[str, str]
 ) -> list[RegisteredRun]:
     """The runs that a client may see: a run belongs to whoever submitted its job."""
@@ -233,7 +233,7 @@ def _registered(
 
 
 def _find(server: ServerState, client: Client, id: str) -> RegisteredRun:
-    for run in _registered(server, client, _jobs(server, client)):
+    for run in _list_registered(server, client, _jobs(server, client)):
         if run.id == id:
             return run
     raise Problem(404, "run not found", hint="GET /runs lists them.")
