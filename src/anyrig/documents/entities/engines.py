@@ -19,6 +19,7 @@ from anyrig.documents.entities.windows import NameSpan, resolve_overlaps
 from anyrig.documents.model_folder import count_positions, find_onnx_file, read_config
 from anyrig.documents.protocol import TextBlock
 from anyrig.errors import MissingPackageError, MissingWeightsError, OptionRef
+from anyrig.storage.weights import DEFAULT_PATTERNS
 from anyrig.work.engine import BaseEngine
 
 if TYPE_CHECKING:
@@ -168,8 +169,8 @@ def _find_folder(model: str) -> Path:
         return Path(model)
     from huggingface_hub import snapshot_download
 
-    try:
-        return Path(snapshot_download(model))
+    try:  # without pickles: loading one runs what is in it
+        return Path(snapshot_download(model, allow_patterns=list(DEFAULT_PATTERNS)))
     except Exception as error:
         raise MissingWeightsError(
             f"no model {model}: {' '.join(str(error).split())[:200]}",
