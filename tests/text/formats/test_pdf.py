@@ -652,6 +652,15 @@ def test_a_title_on_two_pages_is_two_headings(tmp_path: Path) -> None:
     assert texts(read_leaves(tmp_path, leaves), "heading") == ["One and the same"] * 2
 
 
+def test_a_heading_of_two_lines_over_columns_is_one(tmp_path: Path) -> None:
+    leaf = Leaf(width=600).put(60, 570, "Recovering the nets from a damaged harbour", 18, "F2")
+    leaf.put(60, 548, "wall", 18, "F2")
+    for left, name in ((60, "One"), (320, "Two")):
+        leaf.set(left, 500, f"{name}. {HARBOUR} {ROAD}", measure=220)
+    heading = "Recovering the nets from a damaged harbour wall"
+    assert texts(read_leaves(tmp_path, [leaf]), "heading") == [heading]
+
+
 def test_a_title_page_is_one_chapter(tmp_path: Path) -> None:
     title = Leaf().centre(500, "Manual of", 16, "F2").centre(460, "The Harbour", 26, "F2")
     title.centre(420, "for people with boats", 18, "F2")

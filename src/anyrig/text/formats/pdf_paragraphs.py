@@ -199,7 +199,8 @@ def _is_full(before: PdfLine, line: PdfLine, style: PdfStyle) -> bool:
 def _goes_over(group: list[PdfLine], line: PdfLine, style: PdfStyle) -> bool:
     """Whether a paragraph goes on in the next column or on the next page."""
     before = group[-1]
-    if before.bold != line.bold or _is_item(line) or before.size > 1.15 * style.body:
+    is_new_title = before.page != line.page and before.size > 1.15 * style.body
+    if before.bold != line.bold or _is_item(line) or is_new_title:
         return False
     if before.text[-1] in "-\u00ad\u2010,":
         return True
