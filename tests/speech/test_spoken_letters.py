@@ -33,6 +33,9 @@ SENTENCES = [
     ("A4 paper.", "ˈA fˈɔɹ pˈApəɹ."),
     ("My PhD is in AI.", "mˌI pˌiˌAʧdˈi ɪz ɪn ˌAˈI."),
     ("AT&T pays.", "ˌAtˈi ænd tˈi pˈAz."),
+    ("He met Malcolm X.", "hˌi mˈɛt mˈælkəm ˈɛks."),
+    ("I saw Mr. B. It was late.", "ˌI sˈɔ mˈɪstəɹ bˈi. ˌɪt wʌz lˈAt."),
+    ("A is for apple.", "ˈA ɪz fɔɹ ˈæpᵊl."),
     ("J. R. R. Tolkien wrote it.", "ʤˌAˌɑɹˈɑɹ tˈɔlkiən ɹˈOt ɪt."),
     ("<speak><say-as interpret-as='characters'>CIA</say-as> it is.</speak>", "sˌiˌIˈA ɪt ɪz."),
 ]

@@ -61,6 +61,7 @@ _RATES = {
     "bps": "bits per second", "kbps": "kilobits per second", "Mbps": "megabits per second",
     "Gbps": "gigabits per second", "MBps": "megabytes per second",
     "mmHg": "millimeters of mercury", "inHg": "inches of mercury", "ft-lb": "foot pounds",
+    "in-lb": "inch pounds",
     "kgf": "kilograms of force", "%": "percent", "‰": "per mille", "°C": "degrees Celsius",
     "°F": "degrees Fahrenheit", "°K": "degrees Kelvin", "°N": "degrees north",
     "°S": "degrees south", "°E": "degrees east", "°W": "degrees west", "pp": "percentage points",
@@ -207,6 +208,8 @@ def _label(value: v.Label) -> str:
     spoken = label(value.digits)
     if value.suffix == "s" and spoken.endswith("y"):
         return spoken[:-1] + "ies"
+    if value.suffix == "s" and spoken.endswith("x"):
+        return spoken + "es"
     return spoken + value.suffix
 
 

@@ -375,7 +375,16 @@ _FIXED = {
     "Lt. j.g.": "Lieutenant junior grade", "Attn.": "Attention",
 }  # fmt: skip
 _LEADING = frozenset(
-    ("s.v.", "Fed. R. Civ. P.", "Fed. R. Crim. P.", "Fed. R. Evid.", "Lt. j.g.", "Attn.")
+    (
+        "s.v.",
+        "a.k.a.",
+        "A.k.a.",
+        "Fed. R. Civ. P.",
+        "Fed. R. Crim. P.",
+        "Fed. R. Evid.",
+        "Lt. j.g.",
+        "Attn.",
+    )
 )
 """Of these, what a name or a number follows."""
 
@@ -629,7 +638,8 @@ def _from_a_place(match: re.Match[str]) -> Found | None:
 
 _STREET_BEFORE = LazyPattern(
     r"\b(?:St|Ave?|Rd|Blvd|Dr|Ln|Ct|Pl|Pkwy|Hwy|Rte|Street|Avenue|Road|Drive|Lane|Boulevard|Way|"
-    r"Place|Court|Parkway|Highway|Broadway|Park|Row|Square|Terrace)\.? $"
+    r"Place|Court|Parkway|Highway|Broadway|Park|Row|Square|"
+    r"Terrace|Sq|Ter)\.? $"
 )
 
 
@@ -654,6 +664,22 @@ def propose_part_of_place(match: re.Match[str]) -> Found | None:
     if place is None or place[2] or place[1].lower() in _STARTERS:
         return None
     return Found(v.Abbreviation(_DIRECTIONS[match[1]]), stop="abbreviation")
+
+
+@recognizer(
+    "direction",
+    r"(?<=\d )([NSEW])(?:\.(?=[,;:)]| [a-z]))?"
+    r"(?=[,;:!?)]|\.?$|\.? (?:[A-Z(]|at|to|toward|near|past|until|and|or|for|is|was))",
+    needs=_DIRECTIONS,
+    weight=1.5,
+)
+def propose_side_of_road(match: re.Match[str]) -> Found | None:
+    """`I-95 N`, `Hwy. 101 S`."""
+    road = _ROAD.search(before(match, 24))
+    if not road:
+        return None
+    stop: Stop = "abbreviation" if match[0].endswith(".") else "none"
+    return Found(v.Abbreviation(_DIRECTIONS[match[1]].lower()), stop=stop)
 
 
 @recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs=_CORNERS, weight=1.3)

@@ -313,6 +313,18 @@ def _initials(match: re.Match[str]) -> Found | None:
     return Found(v.Letters(letters), end=match.start() + len(bare), stop="abbreviation")
 
 
+@recognizer(
+    "initials",
+    r"(?<=[a-z], )((?:[A-Z]\. ){1,3}[A-Z]\.)(?=[,;:)]| \(| and\b| &)",
+    needs=".",
+    weight=1.4,
+)
+def propose_initials_after_surname(match: re.Match[str]) -> Found:
+    """Of a list of works: `Poe, E. A., Tales`."""
+    letters = "".join(re.findall("[A-Z]", match[1]))
+    return Found(v.Letters(letters), stop="abbreviation")
+
+
 @recognizer("initials", r"(?<![\w.'])([A-HJ-Z])\. (?=[a-z]{3,})", needs=".", weight=1)
 def _species(match: re.Match[str]) -> Found:
     return Found(v.Letters(match[1]), end=match.end() - 1, stop="abbreviation")
@@ -365,6 +377,30 @@ def _single_letter(match: re.Match[str]) -> Found | None:
     """A letter that names something, and one that ends a sentence: plan A, vitamin C."""
     letter = 1 if match[1] else 2
     return Found(v.Letters(match[letter]), start=match.start(letter))
+
+
+@recognizer(
+    "letter",
+    r"\b[A-Z][\w'’-]*\.? ([B-HJ-Z])(?=[.!?])",
+    needs="BCDEFGHJKLMNOPQRSTUVWXYZ",
+    weight=1.1,
+    at="capital",
+)
+def propose_last_letter(match: re.Match[str]) -> Found | None:
+    """A letter at a sentence's end, whose full stop is the sentence's: Malcolm X."""
+    follows = look_behind(match.string, match.end() + 1)
+    opens = follows.kind == "capital" and follows.word.lower() in STOP_TABLES["en"].starters
+    if follows.kind != "nothing" and not opens:
+        return None
+    return Found(v.Letters(match[1]), start=match.start(1))
+
+
+@recognizer(
+    "letter", r"\bA(?= (?:is|was|stands|equals|comes|means|rhymes) )", needs="A", at="capital"
+)
+def propose_letter_as_subject(match: re.Match[str]) -> v.Value:
+    """A is for apple."""
+    return v.Letters("A")
 
 
 # Spanish and French

@@ -233,7 +233,7 @@ def _month_year(match: re.Match[str]) -> v.Value:
 
 
 _DATED = LazyPattern(
-    r"\b(?:[Oo]n|[Bb]y|due|[Uu]ntil|till|[Ss]ince|dated|[Bb]efore|[Aa]fter|[Ff]rom|"
+    r"\b(?:[Oo]n|[Bb]y|[Bb]etween|due|[Uu]ntil|till|[Ss]ince|dated|[Bb]efore|[Aa]fter|[Ff]rom|"
     r"through|starts?|deadline is|"
     r"deadline of|birthday is|expires|date is|date was|[Dd]ate:|[Dd]ue:|week of|born|"
     r"starting|beginning|"
@@ -261,7 +261,8 @@ def _slash(match: re.Match[str]) -> v.Value | None:
     odd = second in _NO_DENOMINATORS and not re.search(
         r"(?:[\d-]|\b(?:other|about|only|just|remaining|nearly|than)) ?$", lead
     )
-    if share or not (_DATED.search(lead) or odd or (match[4] and second > 9)):
+    dated = _DATED.search(lead) or odd or (match[4] and second > 9)
+    if share or not (dated or (first > second and _has_other_date(match))):
         return None
     date = v.Date(second, first)
     if not match[4]:
@@ -271,6 +272,13 @@ def _slash(match: re.Match[str]) -> v.Value | None:
         return None
     link = (match[3] or "").strip()
     return v.Range(date, v.Date(day, month), link if link.isalpha() and link != "to" else "")
+
+
+def _has_other_date(match: re.Match[str]) -> bool:
+    """Whether a day that is no fraction stands near: 5/1 and 5/15."""
+    near = match.string[max(0, match.start() - 40) : match.end() + 40]
+    days = re.findall(r"(?<![\w/.])(?:1[0-2]|[1-9])/(\d\d)(?![\w/])", near)
+    return any(int(day) in _NO_DENOMINATORS or int(day) == 15 for day in days)
 
 
 _NO_DENOMINATORS = frozenset((13, 14, 17, 18, 19, 21, 22, 23, 26, 27, 28, 29, 30, 31))

@@ -110,7 +110,12 @@ _PLACE = LazyPattern(
     r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
     r"[Nn]o\.|[Nn]umber|[Bb]us|[Ff]lat|Rte?\.?|[Hh]ighway|"
     r"Hwy\.?|Rwy\.?|[Rr]unway|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin|"
-    r"(?:am|are|is|was|were|be|sits?|sat|sitting|seated) in|moved to) $"
+    r"(?:am|are|is|was|were|be|sits?|sat|sitting|seated) in|moved to) $|['’](?:m|s|re) in $"
+)
+_LISTED_PLACE = LazyPattern(
+    r"\b(?:sections|articles|rules|rooms|apts\.|units|seats|gates|exits|items|flats|routes|"
+    r"schedules|clauses) [\w(),;. ]{1,40}?(?:and|or|to|,) $",
+    re.IGNORECASE,
 )
 _SIZE = LazyPattern(
     r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|loafers?|"
@@ -348,7 +353,8 @@ def _touches(match: re.Match[str], name: str) -> bool:
         return False
     if not _TOUCHING[name] or (name == "m" and re.search(r"[$£€]$", lead)):
         return False
-    if name in "WLAV" and (_PLACE.search(lead) or _WORN.search(before(match, 40))):
+    listed = _LISTED_PLACE.search(before(match, 60))
+    if name in "WLAV" and (listed or _PLACE.search(lead) or _WORN.search(before(match, 40))):
         return False
     if name == "L" and amount.isdecimal() and _GARMENT.match(after(match, 16)):
         return False  # a 42L jacket
@@ -357,13 +363,19 @@ def _touches(match: re.Match[str], name: str) -> bool:
     if _DECADE.search(lead) and len(amount) == 2 and amount[1] == "0":
         return bool(_TIMED_THING.match(after(match, 12)))
     # Several of a thing that has a number: MiG-21s, 1,000s, 2x4s.
-    named = re.search(r"(?:[A-Za-z]-|\d[x×])$", lead) or "," in amount or amount.endswith("00")
+    named = (
+        re.search(r"(?:[A-Za-z]-|\d[x×]|\d |[a-z]['’]s )$", lead)
+        or "," in amount
+        or amount.endswith("00")
+    )
     return not (named or (amount.endswith("0") and (len(amount) == 4 or after(match, 3) == " of")))
 
 
 def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool:
     """Whether a capital is a unit, and no seat, size, direction or beginning of a name."""
     lead, rest = before(match, 24), after(match, 30)
+    if name == "N" and re.search(r"\b(?:I|US|SR|M|A)-$", lead):
+        return False  # I-95 N
     if _PLACE.search(lead) or (gap and _has_other_seat(match, name)):
         return False
     sized = _SIZE.search(lead) and not re.search(r"\b[Aa]n? $", lead)

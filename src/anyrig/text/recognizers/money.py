@@ -75,7 +75,7 @@ def _before_pattern(language: str) -> str:
     return (
         rf"(?<![\w.$])(?P<sign>[{MINUS}+~] ?)?(?P<mark>{signs}) ?(?P<minus>[-−])?"
         rf"(?P<low>{number})(?:{scale}(?!\w))?"
-        rf"(?:{link}(?P<high>{number})(?:{last}(?!\w))?(?![\w:/]|,\d))?"
+        rf"(?:{link}(?P<high>{number})(?:{last}(?!\w))?(?![\w:]|[.,]\d|/\d))?"
         rf"(?: (?:de )?(?P<code>{_CODES})(?!\w))?{_rate_pattern(language)}(?:\.[-–—])?{end}"
     )
 

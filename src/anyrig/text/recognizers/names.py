@@ -610,19 +610,21 @@ _MEASURES = {"Res": "Resolution", "J": "Joint", "Con": "Concurrent"}
 
 @recognizer(
     "law",
-    r"(?<![\w.])([HS])\. ?(?:(J|Con)\. ?)?(?:(Res)\. ?|(?<=[HS]\. ))(\d{1,4})(?![\w%]|[.,]\d)",
+    r"(?<![\w.])([HS]|H\. ?R)\. ?(?:(J|Con)\. ?)?(?:(Res)\. ?|(?<=[HSR]\. ))(\d{1,4})"
+    r"(?![\w%]|[.,]\d)",
     digits=True,
     weight=2,
 )
 def propose_bill(match: re.Match[str]) -> Found | None:
     """A measure before Congress: `H.J.Res. 7`, `S. 1253`."""
     if not match[3] and (
-        match[1] == "H"
+        (match[1] == "H" and not match[0].startswith("H.R."))
         or not re.search(r"(?:^|[,;(] |\b(?:bill|and|of|on|passed|or) )$", before(match, 12))
     ):
         return None
     words = [_MEASURES[one] for one in (match[2], match[3]) if one]
-    return Found(v.Phrase((v.Letters(match[1]), *words, v.Label(match[4]))))
+    house = v.Letters("HR" if "R" in match[1] else match[1])
+    return Found(v.Phrase((house, *words, v.Label(match[4]))))
 
 
 _REPORTERS = {
@@ -657,7 +659,8 @@ def propose_law_report(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "section",
-    r"(?<![\w.])(§§? ?)?(\d{1,4}[A-Z]?)((?:\((?:[a-zA-Z]|[ivx]{2,5}|\d{1,2})\))+)(s)?(?![\w])",
+    r"(?<![\w.])(§§? ?)?(\d{1,4}(?:[A-Z]|(?<=§ \d\d)[a-z]|(?<=§ \d{4})[a-z])?)"
+    r"((?:\((?:[a-zA-Z]|[ivx]{2,5}|\d{1,2})\))+)(s)?(?!\w)",
     needs="(",
     weight=1.8,
 )
@@ -667,10 +670,10 @@ def _section(match: re.Match[str]) -> v.Value | None:
     parts: list[v.Value | str] = []
     if sign:
         parts.append("sections" if "§§" in sign else "section")
-    digits = number.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    digits = re.match(r"\d+", number)[0]  # type: ignore[index]
     parts.append(v.Label(digits) if len(digits) > 2 else v.Number(digits))
     if digits != number:
-        parts.append(v.Letters(number[-1]))
+        parts.append(v.Letters(number[-1].upper()))
     parts += _parse_subsections(inner)
     if match[4]:
         last = parts[-1]
@@ -718,7 +721,9 @@ def _parse_subsections(written: str) -> list[v.Value | str]:
     return parts
 
 
-@recognizer("section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+))?(?![\w(])", needs="§", weight=1.5)
+@recognizer(
+    "section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+(?:\.\d+)*))?(?![\w(])", needs="§", weight=1.5
+)
 def _paragraph_sign(match: re.Match[str]) -> v.Value:
     number: v.Value = (
         v.Version(tuple(match[2].split(".")))
@@ -728,7 +733,9 @@ def _paragraph_sign(match: re.Match[str]) -> v.Value:
         else v.Number(match[2])
     )
     if match[4]:
-        number = v.Range(number, v.Number(match[4]))
+        last: v.Value = v.Number(match[4])
+        last = v.Version(tuple(match[4].split("."))) if "." in match[4] else last
+        number = v.Range(number, last)
     return v.Phrase(("sections" if match[1] == "§§" or match[4] else "section", number))
 
 

@@ -364,7 +364,8 @@ def _is_code(match: re.Match[str], low: str, high: str) -> bool:
 
 @recognizer(
     "number",
-    r"(?<![\w.,])(\d{1,2})x(\d{1,2})s(?!\w)|(?<=[A-Za-z]-)(\d{1,4})s(?!\w)",
+    r"(?<![\w.,])(\d{1,2})x(\d{1,2})s(?!\w)|"
+    r"(?:(?<=[A-Za-z]-)|(?<=\d )|(?<=[a-z]['’]s ))(\d{1,4})s(?!\w)",
     needs="s",
     weight=2,
 )

@@ -141,6 +141,24 @@ def propose_logarithm(match: re.Match[str]) -> v.Value:
     return v.Phrase(("log base", base, "of", of))
 
 
+_PER = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour", "wk": "week"}
+
+
+@recognizer(
+    "rate",
+    r"(?<=[a-z]s)/(s|sec|min|h|hr|wk|[a-z]{3,10}(?<!s))(?![\w/])",
+    needs="/",
+    digits=True,
+    weight=1.5,
+    at="any",
+)
+def propose_per(match: re.Match[str]) -> v.Value | None:
+    """Of things that are counted: `60 frames/s`, `2 kids/family`."""
+    if not re.search(r"\d[\d,.]* [a-z]+s$", before(match, 24)):
+        return None
+    return v.Abbreviation(f" per {_PER.get(match[1], match[1])}")
+
+
 _DIED = {"en": "died", "es": "murió en", "fr": "mort en"}
 
 
@@ -280,6 +298,11 @@ constant("sign", r"[↵⏎⌅⇧⇪⌥⌃⌫⌦⎋⇥]", v.Silence(space=True), 
 constant("sign", r"⌥ ?\+? ?(?=[A-Z]\b|F\d|⌘)", v.Abbreviation("Option "), needs="⌥", weight=2)
 constant("sign", r"⌃ ?\+? ?(?=[A-Z]\b|F\d|⌘|⌥)", v.Abbreviation("Control "), needs="⌃", weight=2)
 constant("sign", r"⇧ ?\+? ?(?=[A-Z]\b|F\d|⌘)", v.Abbreviation("Shift "), needs="⇧", weight=2)
+# Between prices in several currencies: £8/€10.
+constant(
+    "sign", r"(?:(?<=[$£€]\d)|(?<=[$£€]\d\d)|(?<=[$£€]\d{3}))/(?=[$£€]\d)", v.Abbreviation(", "),
+    needs="/", digits=True, weight=3,
+)  # fmt: skip
 constant("sign", r"⌘ ?\+? ?(?=[A-Z]\b)", v.Abbreviation("Command "), needs="⌘", weight=2)
 # A line of a table that is drawn with signs.
 constant(

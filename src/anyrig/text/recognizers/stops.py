@@ -445,6 +445,7 @@ TRIGGERS = {
         r"bid|tid|qid|prn|[Nn]oon|Tel|[Vv]itamin|Mon|Tue|Tues|Wed|Thu|Thurs|Fri|Sat|Sun|"
         r"Jan|Feb|Mar|Apr|"
         r"Jun|Jul|Aug|Sept?|Oct|Nov|Dec|[Pp]er ?cent|pct)(?![\w'])|"
+        r"(?<!\w)A (?:is|was|stands|equals|comes|means|rhymes) |"
         r"(?<=[a-z] )(?:A(?=[-−]? |[-−]?[.!?,;:)])|I(?=[.!?]))|"
         r"\([ivx]\)|[A-Z][a-z]+,? I(?![\w'])|[:;][-'o^]?[()DPpOo/|\][](?=\s|$|[.,!?])"
     ),

@@ -338,7 +338,11 @@ def _score(match: re.Match[str]) -> v.Value | Found | None:
         )
     ):
         return None
-    if recorded and not re.match(r" (?:in overtime|on|against|at)", after(match, 12)):
+    if (
+        recorded
+        and first != second
+        and not re.match(r" (?:in overtime|on|against|at)", after(match, 12))
+    ):
         return Found(v.Range(v.Number(first), v.Number(second), "and"), weight=1.2)
     return v.Score((v.Number(first), v.Number(second)))
 

@@ -20,7 +20,7 @@ _TOP = (
 _FILES = (
     "pdf|docx?|xlsx?|pptx?|txt|csv|tsv|json|ya?ml|toml|xml|html?|css|jsx?|tsx?|py|ipynb|rb|rs|go|"
     "java|cpp|sh|bat|exe|dll|zip|tar|gz|rar|jpe?g|png|gif|svg|bmp|tiff?|mp3|mp4|m4a|m4b|wav|flac|"
-    "ogg|avi|mov|mkv|epub|mobi|md|rtf|log|ini|cfg|conf|iso|dmg|apk|psd|sql|db|php|bin|dat|bak|tmp"
+    "ogg|avi|mov|mkv|epub|mobi|md|rtf|log|ini|cfg|conf|iso|dmg|apk|psd|sql|db|php|bin|dat|bak|tmp|c|h"
 )
 _BRANDS = (
     "iPhone", "iPad", "iPod", "iMac", "iTunes", "iCloud", "eBay", "iOS", "macOS", "iPlayer",
@@ -122,7 +122,9 @@ def _path(match: re.Match[str]) -> Found:
     weight=2,
 )
 def _file(match: re.Match[str]) -> v.Value | None:
-    return None if match[1].isdecimal() else v.Web(match[0])
+    if match[1].isdecimal() or (len(match[2]) < 2 and not re.fullmatch(r"[a-z_]{2,}", match[1])):
+        return None
+    return v.Web(match[0])
 
 
 @recognizer(

@@ -136,6 +136,8 @@ LOWER = {
     "bap": "baptized", "bapt": "baptized", "bur": "buried", "dau": "daughter",
     "daus": "daughters", "rem": "remarried", "unm": "unmarried",
     # Of buildings and dictionaries.
+    "prin": "principal", "bot": "botanical", "fam": "family", "exhib": "exhibition",
+    "wkdys": "weekdays", "wkdy": "weekday", "wknds": "weekends", "wknd": "weekend", "rm": "room",
     "adapt": "adapted", "ref'd": "referred", "compl": "completed", "obs": "obsolete",
     "dial": "dialect", "arch": "archaic",
     "colloq": "colloquial", "usu": "usually", "freq": "frequently", "orth": "orthography",
@@ -231,7 +233,7 @@ WORDS_TOO = frozenset(
     "min exec admin supp ret equiv sec amt apt cont corp cu dist esp ext feat inc max "
     "prev prof pt ref req resp sq temp var bur rem bro bros mod neg vic cond bal "
     "grad lit fem sing trans perf comp intro sym inj tabs mkt conc frt aft inn rel gar disp "
-    "intest pub dial adv prep hist arch div".split()
+    "intest pub dial adv prep hist arch div bot fam".split()
 )
 """Of `LOWER`, those that are words of their own at the end of a sentence."""
 NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Sta Ter Wash".split())
@@ -406,7 +408,8 @@ _WRITTEN = {
     "yds": "yd", "lbs": "lb", "ozs": "oz", "fl oz": "fl oz", "qts": "qt", "pts": "point",
     "gals": "gal", "Tbsp": "tbsp", "tbs": "tbsp", "tbsps": "tbsp", "tsps": "tsp", "mins": "min",
     "sec": "s", "secs": "s", "hr": "h", "hrs": "h", "yr": "yr", "yrs": "yr", "wk": "wk",
-    "wks": "wk", "mos": "mo", "HP": "hp", "sqft": "sq ft", "kt": "kn", "kts": "kn", "pcs": "pc",
+    "wks": "wk", "mos": "mo", "HP": "hp", "ft-lbs": "ft-lb", "in-lbs": "in-lb", "sqft": "sq ft",
+    "kt": "kn", "kts": "kn", "pcs": "pc",
     "Cal": "cal", "mm Hg": "mmHg", "MPH": "mph", "km/h": "kph", "kmh": "kph", "MPG": "mpg",
     "RPM": "rpm", "BPM": "bpm", "PSI": "psi", "FPS": "fps", "DPI": "dpi", "Kbps": "kbps",
     "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
@@ -416,7 +419,7 @@ _PLAIN = (
     "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
     "doz cc m g L W V A Hz Pa J N s t B mol Ω Wh cal px F Ah eV mph kph mpg rpm bpm psi "
     "fps dpi ppi "
-    "nmi pax wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb kgf"
+    "nmi pax wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb in-lb kgf"
 ).split()
 _SQUARE = (
     "sq ft",
@@ -456,7 +459,8 @@ SIGNS = {
 }  # fmt: skip
 """Of money, and the currency that each is."""
 PERIODS = {
-    "mo": "mo", "month": "mo", "yr": "yr", "year": "yr", "hr": "h", "h": "h", "hour": "h",
+    "mile": "mi", "mo": "mo", "month": "mo", "yr": "yr", "year": "yr", "hr": "h", "h": "h",
+    "hour": "h",
     "wk": "wk", "week": "wk", "lb": "lb", "lbs": "lb", "kg": "kg", "oz": "oz", "gal": "gal",
     "sq ft": "sq ft", "sqft": "sq ft", "sq. ft": "sq ft", "mi": "mi", "km": "km", "kWh": "kWh",
     "GB": "GB", "min": "min", "L": "L", "l": "L", "bbl": "bbl", "ea": "ea", "g": "g", "day": "d",
@@ -579,6 +583,17 @@ SHORT_FORMS = (
         weight=1.8),
     ShortForm({"gen.": "general"}, lead=_behind("attorney"), closes=True, weight=1.8),
     ShortForm({"gen.": "general"}, lead=_behind("solicitor"), closes=True, weight=1.8),
+    ShortForm({"auto.": "automatic"}, rest=r"(?= trans)"),
+    ShortForm({"trans.": "transmission"}, lead=_behind(r"auto\.", "automatic", "manual", r"man\."),
+        closes=True, weight=1.8),
+    ShortForm({"cat.": "catalog", "Cat.": "Catalog"}, rest=r"(?= [nN]os?\.)", weight=1.8),
+    ShortForm({"Ofcr.": "Officer", "Gt.": "Great"}, rest=r"(?= [A-Z])"),
+    ShortForm({"Refs.": "References", "refs.": "references"}, rest=r"(?=:)"),
+    ShortForm({"Coll.": "Collected"}, rest=r"(?= (?:Works|Poems|Papers|Letters|Essays)\b)"),
+    ShortForm({"Decl.": "Declaration"}, rest=r"(?= (?:of|was|is|at|¶|§))"),
+    ShortForm({"Ret.": "Retired"}, rest=r"(?=,)"),
+    ShortForm({"o'clk.": "o'clock"}, closes=True),
+    ShortForm({"fam.": "family"}, rest=r"(?= [A-Z][a-z]+(?:aceae|idae|ales)\b)"),
     ShortForm({"agg.": "aggregate"}, rest=r"(?= \d)", weight=1.6),
     ShortForm({"prep.": "preparation"}, rest=r"(?= time| work)", weight=1.8),
     ShortForm({"R.": "River"}, lead=_behind("[a-z]"),
