@@ -561,6 +561,18 @@ def _jet(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Label(match[1]), v.Label(match[2])))
 
 
+@recognizer(
+    "model",
+    r"(?<!\w)(IP|TLS|HTTP|SSL|SMB|NFS)v(\d(?:\.\d)?)(?!\w)",
+    needs="v",
+    at="capital",
+    weight=2,
+)
+def propose_protocol(match: re.Match[str]) -> v.Value:
+    """`IPv4`."""
+    return v.Phrase((v.Letters(f"{match[1]}V"), v.Version(tuple(match[2].split(".")))))
+
+
 @recognizer("label", r"(?<![\w.,$#-])(\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))", weight=1.5)
 def _block(match: re.Match[str]) -> v.Value:
     return v.Label(match[1])

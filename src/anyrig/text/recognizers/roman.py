@@ -127,10 +127,20 @@ def propose_lettered_part(match: re.Match[str]) -> v.Value | None:
     return v.Phrase((v.Roman(number), v.Letters(match[2].upper())))
 
 
-@recognizer("roman", r"(?<![\w.])(pp?)\. ?([ivxlc]+)(?![\w'])", needs="ivxlc", weight=2)
+@recognizer(
+    "roman",
+    r"(?<![\w.])(pp?)\. ?([ivxlc]+)(?: ?[-–—] ?([ivxlc]+))?(?![\w'])",
+    needs="ivxlc",
+    weight=2,
+)
 def _page(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[2])
-    return v.Phrase(("page" if match[1] == "p" else "pages", v.Roman(number))) if number else None
+    if not number:
+        return None
+    first: v.Value = v.Roman(number)
+    if match[3] and (last := roman_value(match[3])):
+        first = v.Range(first, v.Roman(last))
+    return v.Phrase(("page" if match[1] == "p" else "pages", first))
 
 
 @recognizer(

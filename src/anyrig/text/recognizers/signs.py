@@ -181,6 +181,10 @@ def _before_number(match: re.Match[str]) -> v.Value:
     return v.Abbreviation("approximately " if match[0][0] == "~" else "number ")
 
 
+constant("sign", r"(?<= )# (?=of\b)", v.Abbreviation("number "), needs="#", weight=2)
+constant("sign", r"(?<!\w)\$(?=[A-Z_]{2})", v.Abbreviation("dollar "), needs="$", weight=2)
+
+
 @recognizer("sign", r"≈ ?(?=[\d$£€])", needs="≈", weight=1)
 def _nearly(match: re.Match[str]) -> v.Value:
     lead = before(match, 3).rstrip()

@@ -136,7 +136,8 @@ LOWER = {
     "bap": "baptized", "bapt": "baptized", "bur": "buried", "dau": "daughter",
     "daus": "daughters", "rem": "remarried", "unm": "unmarried",
     # Of buildings and dictionaries.
-    "prin": "principal", "bot": "botanical", "fam": "family", "exhib": "exhibition",
+    "mezz": "mezzanine", "prin": "principal", "bot": "botanical", "fam": "family",
+    "exhib": "exhibition",
     "wkdys": "weekdays", "wkdy": "weekday", "wknds": "weekends", "wknd": "weekend", "rm": "room",
     "adapt": "adapted", "ref'd": "referred", "compl": "completed", "obs": "obsolete",
     "dial": "dialect", "arch": "archaic",
@@ -233,7 +234,7 @@ WORDS_TOO = frozenset(
     "min exec admin supp ret equiv sec amt apt cont corp cu dist esp ext feat inc max "
     "prev prof pt ref req resp sq temp var bur rem bro bros mod neg vic cond bal "
     "grad lit fem sing trans perf comp intro sym inj tabs mkt conc frt aft inn rel gar disp "
-    "intest pub dial adv prep hist arch div bot fam".split()
+    "intest pub dial adv prep hist arch div bot fam dict".split()
 )
 """Of `LOWER`, those that are words of their own at the end of a sentence."""
 NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Sta Ter Wash".split())
@@ -594,6 +595,10 @@ SHORT_FORMS = (
     ShortForm({"Ret.": "Retired"}, rest=r"(?=,)"),
     ShortForm({"o'clk.": "o'clock"}, closes=True),
     ShortForm({"fam.": "family"}, rest=r"(?= [A-Z][a-z]+(?:aceae|idae|ales)\b)"),
+    ShortForm({"orig.": "original"}, lead=_behind("[Tt]he", "[Aa]n", "its", "their", "this"),
+        rest=r"(?= [a-z])", weight=1.8),
+    ShortForm({"rev.": "revision"}, rest=r"(?= \d{1,2}(?!\d))", weight=1.6),
+    ShortForm({"Sec.": "Secretary"}, rest=r"(?= of (?:State|Defense|War|Labor|the))", weight=1.8),
     ShortForm({"agg.": "aggregate"}, rest=r"(?= \d)", weight=1.6),
     ShortForm({"prep.": "preparation"}, rest=r"(?= time| work)", weight=1.8),
     ShortForm({"R.": "River"}, lead=_behind("[a-z]"),
