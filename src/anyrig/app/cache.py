@@ -44,7 +44,9 @@ class PruneRequest(Request):
     """Which results are dropped: the least recently used first, down to the limit by default."""
 
     to: str = option("", "prune down to this size: 500M, 2G", metavar="SIZE")
-    older_than: str = option("", "prune what was not used for: 12h, 30d, 8w", metavar="AGE")
+    older_than: str = option(
+        "", "prune what was not used for this long: 12h, 30d, 8w", metavar="AGE"
+    )
     kind: str | None = option(None, "prune or export only this kind: speech", metavar="KIND")
     engine: str | None = option(None, "prune what this engine made", metavar="NAME")
     all: bool = option(False, "prune everything")

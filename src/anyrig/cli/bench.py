@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from anyrig.bench.measurements import DeviceMeasurements, Measurement
 
 HELP = """Measure every usable device in every precision it has: a 2000 x 2000 matrix product
-ten times, as people compare; a larger one that fills the device, and the same sustained for two
+ten times, the usual comparison; a larger one that fills the device, and the same sustained for two
 seconds; memory bandwidth. Through torch if it is installed, else ONNX Runtime. Each result is the
 median of up to 5 rounds, each after a rest of 0.2 s and a warm-up, and every round ends with a wait
 for the device. Results are saved and used to choose a device. --speech measures a speech engine
-instead, per device and precision; the options of the voice are for it."""
+instead, per device and precision; the voice options apply to it."""
 _BAR_WIDTH = 30
 
 

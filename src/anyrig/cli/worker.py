@@ -15,12 +15,12 @@ from anyrig.events import ClusterEvent
 HELP = """Join a cluster: receive tasks from a broker, run them on this machine's best device, and
 send the results back. `anyrig coordinator` prints the line to type, with --join and a token;
 --broker names a broker by its address. --device all starts a worker for each usable device, under
-names such as NAME-cuda0. A voice is loaded when the first task needs it, and kept. It leaves with
-Ctrl+C or SIGTERM, or when `anyrig cluster drain NAME` asks it to: it finishes the current task
-first, for 20 seconds at most; a second Ctrl+C stops it at once. While the broker is unavailable it
-waits. It reads REDIS_URL or COORDINATOR_IP (the broker), USE_GPU=auto|yes|no, GPU_ID and
-CUDA_VISIBLE_DEVICES (the device), WORKER_ID (the name) and NUM_WORKERS (workers on each device) of
-the environment; flags are stronger, settings weaker."""
+names such as NAME-cuda0. A voice is loaded when the first task needs it, and stays loaded. It
+leaves with Ctrl+C or SIGTERM, or when `anyrig cluster drain NAME` asks it to: it finishes the
+current task first, for 20 seconds at most; a second Ctrl+C stops it at once. While the broker is
+unavailable it waits. It reads REDIS_URL or COORDINATOR_IP (the broker), USE_GPU=auto|yes|no, GPU_ID
+and CUDA_VISIBLE_DEVICES (the device), WORKER_ID (the name) and NUM_WORKERS (workers on each device)
+of the environment; flags take precedence over these, and these over settings."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
