@@ -17,6 +17,7 @@ from anyrig.text.recognizers.common import (
     before,
     capitalize,
     close,
+    is_shouted,
     is_span,
     one_of,
 )
@@ -825,6 +826,21 @@ def _never(match: re.Match[str]) -> Stop:
     return "both" if look_behind(match.string, match.end()).kind == "nothing" else "abbreviation"
 
 
+def _unless_acronym(
+    table: Mapping[str, str], decide: Callable[[re.Match[str]], Stop | None]
+) -> Callable[[re.Match[str]], Stop | None]:
+    """Three capitals or more that the table has not are an acronym: NAC. at a sentence's end."""
+
+    def build(match: re.Match[str]) -> Stop | None:
+        written = match[0].rstrip(".")
+        acronym = written.isalpha() and written.isupper() and len(written) > 2
+        if acronym and match[0] not in table and not is_shouted(match):
+            return None
+        return decide(match)
+
+    return build
+
+
 def _closing(language: str) -> Callable[[re.Match[str]], Stop]:
     digits = language == "en"
     return lambda match: stop_after(match.string, match.end(), language, digits_follow=digits)
@@ -937,9 +953,10 @@ def _register_tables(language: str) -> None:
     register_nouns(language)
     ordinal = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\dre )|(?<=\d[edo] )|(?<=\dème ))"
     _abbreviations(language, table.NUMBERED, _never, rest=_NUMBER_NEXT, weight=1.3)
-    _abbreviations(language, closers, closing, weight=1.15)
+    _abbreviations(language, closers, _unless_acronym(closers, closing), weight=1.15)
     _abbreviations(language, table.SMALL_CLOSERS, closing, ignore_case=False, weight=1.3)
-    _abbreviations(language, table.INNER, _romance_title(language), weight=1.05)
+    inner = _unless_acronym(table.INNER, _romance_title(language))
+    _abbreviations(language, table.INNER, inner, weight=1.05)
     _abbreviations(language, table.UNITS_OF_ARMIES, closing, lead=ordinal, weight=1.6)
 
 
