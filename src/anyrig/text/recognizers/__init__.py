@@ -7,11 +7,11 @@ form that is often something else (a bare number), 1 for a usual one, up to 3 wh
 confirm it. So "7 a.m. Monday" beats "7" and "a.m.", and what covers more of the text wins.
 
     @recognizer("ratio", r"(\d+):(\d+)", languages=("en", "fr"), needs=":")
-    def _ratio(match: re.Match[str]) -> Value | Found | None: ...
+    def propose_ratio(match: re.Match[str]) -> Value | Proposal | None: ...
 
 A recogniser whose match ends in a full stop decides whether that also ends the sentence
-(`recognizers/stops.py`) and returns `Found(value, stop=...)`; without one the stop is left out of
-the match. `per_language` makes one of a function for each of several languages.
+(`recognizers/stops.py`) and returns `Proposal(value, stop=...)`; without one the stop is left out
+of the match. `per_language` makes one of a function for each of several languages.
 
 Few stretches hold what a recogniser looks for. `needs` names characters or words without which it
 is not tried, and `at` where its matches begin: then the pattern is tried at those places alone,
@@ -84,7 +84,7 @@ class LazyPattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Proposal:
     """A recogniser's answer where the value alone does not say everything."""
 
     value: Value
@@ -105,8 +105,8 @@ class Candidate:
     score: float
 
 
-Build = Callable[[re.Match[str]], "Value | Found | None"]
-LanguageBuild = Callable[[str, re.Match[str]], "Value | Found | None"]
+Build = Callable[[re.Match[str]], "Value | Proposal | None"]
+LanguageBuild = Callable[[str, re.Match[str]], "Value | Proposal | None"]
 
 
 _MARKS = {
@@ -199,7 +199,7 @@ class Recognizer:
         answer = self.build(match) if match.end() > match.start() else None
         if answer is None:
             return None
-        if not isinstance(answer, Found):
+        if not isinstance(answer, Proposal):
             score = (match.end() - match.start()) * self.weight - 0.01
             return Candidate(match.start(), match.end(), self.kind, answer, "none", score)
         start = match.start() if answer.start is None else answer.start

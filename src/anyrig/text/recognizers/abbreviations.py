@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern, Stop, per_language, recognizer
+from anyrig.text.recognizers import LazyPattern, Proposal, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import (
     CAPITAL,
     SMALL,
@@ -111,27 +111,29 @@ def _street_stop(match: re.Match[str]) -> Stop:
 
 
 @recognizer("abbreviation", r"\bSt\b\.?(?!\w)", needs=("St",), weight=1.2)
-def _street_or_saint(match: re.Match[str]) -> Found | None:
+def propose_street_or_saint(match: re.Match[str]) -> Proposal | None:
     follows = look_behind(match.string, match.end())
     if _is_street(match, follows):
-        return Found(v.Abbreviation("Street"), stop=_street_stop(match))
+        return Proposal(v.Abbreviation("Street"), stop=_street_stop(match))
     rest = after(match, 1)
     if follows.kind == "capital" or rest == "-":
-        return Found(v.Abbreviation("Saint"), stop="abbreviation")
+        return Proposal(v.Abbreviation("Saint"), stop="abbreviation")
     word, _ = _word_before(match)
-    return Found(v.Abbreviation("Street"), stop=_street_stop(match)) if word[:1].isupper() else None
+    return (
+        Proposal(v.Abbreviation("Street"), stop=_street_stop(match)) if word[:1].isupper() else None
+    )
 
 
 @recognizer("abbreviation", r"\bDr\b\.?(?!\w)", needs=("Dr",), weight=1.2)
-def _doctor_or_drive(match: re.Match[str]) -> Found | None:
+def propose_doctor_or_drive(match: re.Match[str]) -> Proposal | None:
     follows = look_behind(match.string, match.end())
     if _is_street(match, follows):
-        return Found(v.Abbreviation("Drive"), stop=_street_stop(match))
+        return Proposal(v.Abbreviation("Drive"), stop=_street_stop(match))
     if follows.kind == "capital":
         alone = follows.word in "He She It They We I You The His Her But".split()
-        return Found(v.Abbreviation("Doctor"), stop="both" if alone else "abbreviation")
+        return Proposal(v.Abbreviation("Doctor"), stop="both" if alone else "abbreviation")
     if "." in match[0]:
-        return Found(
+        return Proposal(
             v.Abbreviation("Doctor"), stop="both" if follows.kind == "nothing" else "abbreviation"
         )
     return None
@@ -145,16 +147,16 @@ def _doctor_or_drive(match: re.Match[str]) -> Found | None:
     needs=english.TITLES,
     weight=1.3,
 )
-def _title(match: re.Match[str]) -> Found | v.Value | None:
+def propose_title(match: re.Match[str]) -> Proposal | v.Value | None:
     short = match[1] or match[2]
     word, starts = _word_before(match)
     if short == "Sr" and word[:1].isupper() and not starts:
-        return Found(v.Abbreviation("Senior"), stop=_name_stop(match))
+        return Proposal(v.Abbreviation("Senior"), stop=_name_stop(match))
     rest = after(match, 2)
     if short in ("Pt", "Sec") and not rest.startswith(" "):
         return None
     if short == "Rev" and re.match(r" [A-Z]\b(?!\.| [A-Z])", after(match, 4)):
-        return Found(v.Abbreviation("Revision"), stop="abbreviation")
+        return Proposal(v.Abbreviation("Revision"), stop="abbreviation")
     if short in ("Fr", "Ft", "Pt", "Sec", "Det", "Brig", "Col", "Br", "Ven") and not re.match(
         r" [A-Z][a-z.]", after(match, 3)
     ):
@@ -166,7 +168,7 @@ def _title(match: re.Match[str]) -> Found | v.Value | None:
     ):
         return None
     space = "" if not match[1] or rest.startswith(" ") else " "
-    return Found(
+    return Proposal(
         v.Abbreviation(english.TITLES[short] + space), stop="abbreviation" if match[1] else "none"
     )
 
@@ -177,11 +179,11 @@ def _title(match: re.Match[str]) -> Found | v.Value | None:
     needs=english.FIRST_NAMES,
     weight=1.3,
 )
-def _first_name(match: re.Match[str]) -> Found | None:
+def propose_first_name(match: re.Match[str]) -> Proposal | None:
     if match[1] == "Matt" and re.match(r" \d", after(match, 2)):
         return None  # the gospel
     stop = stop_after(match.string, match.end(), names_follow=True)
-    return Found(v.Abbreviation(english.FIRST_NAMES[match[1]]), stop=stop)
+    return Proposal(v.Abbreviation(english.FIRST_NAMES[match[1]]), stop=stop)
 
 
 _MONTH_OR_YEAR = (
@@ -203,14 +205,14 @@ _LIFE_BEFORE = LazyPattern(
 
 
 @recognizer("abbreviation", r"(?<![\w.'])([bdms]|def)\.(?= )", needs=_LIFE, weight=1.4)
-def _life(match: re.Match[str]) -> Found | None:
+def propose_life(match: re.Match[str]) -> Proposal | None:
     """Of genealogies: `b. 1802, m. Ann Cole, d. at Bath`; of matches: `Nadal d. Federer 6-4`."""
     words, follows = _LIFE[match[1]]
     if match[1] == "d" and _LIFE["def"][1].match(match.string, match.end()):
         words, follows = _LIFE["def"]
     if not follows.match(match.string, match.end()) or not _LIFE_BEFORE.search(before(match, 24)):
         return None
-    return Found(v.Abbreviation(words), stop="abbreviation")
+    return Proposal(v.Abbreviation(words), stop="abbreviation")
 
 
 @recognizer(
@@ -220,12 +222,12 @@ def _life(match: re.Match[str]) -> Found | None:
     needs=("pt", "Pt"),
     weight=1.5,
 )
-def _patient(match: re.Match[str]) -> Found | None:
+def propose_patient(match: re.Match[str]) -> Proposal | None:
     """A case history: `The pt. denies pain`, but not `2 pt. was`."""
     if re.search(r"\d ?$", before(match, 3)):
         return None
     words = "Patient" if match[1] == "Pt" else "patient"
-    return Found(v.Abbreviation(words), stop="abbreviation")
+    return Proposal(v.Abbreviation(words), stop="abbreviation")
 
 
 @recognizer(
@@ -236,8 +238,8 @@ def _patient(match: re.Match[str]) -> Found | None:
     weight=1.5,
     at="any",
 )
-def _year_old(match: re.Match[str]) -> Found:
-    return Found(
+def propose_year_old(match: re.Match[str]) -> Proposal:
+    return Proposal(
         v.Abbreviation(" year old"), stop="abbreviation" if match[0].endswith(".") else "none"
     )
 
@@ -283,7 +285,7 @@ _WORDS_BEFORE = frozenset(
     needs=english.NUMBERED,
     weight=1.3,
 )
-def _numbered(match: re.Match[str]) -> Found | None:
+def propose_word_before_number(match: re.Match[str]) -> Proposal | None:
     if not _is_numbering(match):
         return None
     short, rest = match[1], after(match, 12)
@@ -298,7 +300,9 @@ def _numbered(match: re.Match[str]) -> Found | None:
         words += "s"
     bare = match[0].rstrip(" ")
     space = "" if len(bare) < len(match[0]) else " "
-    return Found(v.Abbreviation(words + space), end=match.start() + len(bare), stop="abbreviation")
+    return Proposal(
+        v.Abbreviation(words + space), end=match.start() + len(bare), stop="abbreviation"
+    )
 
 
 def _is_numbering(match: re.Match[str]) -> bool:
@@ -349,8 +353,10 @@ _LATIN = {
     needs=("e", "E", "i", "I", "eg", "ie"),
     weight=1.6,
 )
-def _latin(match: re.Match[str]) -> Found:
-    return Found(v.Abbreviation(_LATIN[match[0].replace(" ", "").rstrip(",")]), stop="abbreviation")
+def propose_latin(match: re.Match[str]) -> Proposal:
+    return Proposal(
+        v.Abbreviation(_LATIN[match[0].replace(" ", "").rstrip(",")]), stop="abbreviation"
+    )
 
 
 # Words for letters with points, wherever they stand; capitals in a row are spelled.
@@ -391,10 +397,12 @@ _LEADING = frozenset(
 
 
 @recognizer("abbreviation", rf"(?<![\w.])(?:{one_of(_FIXED)})(?!\w)", needs=_FIXED, weight=1.6)
-def _fixed(match: re.Match[str]) -> Found:
+def propose_dotted_phrase(match: re.Match[str]) -> Proposal:
     words = _FIXED[match[0]]
     if match[0] in _LEADING:
-        return Found(v.Letters(words) if words.isupper() else v.Abbreviation(words), "abbreviation")
+        return Proposal(
+            v.Letters(words) if words.isupper() else v.Abbreviation(words), "abbreviation"
+        )
     value: v.Value = (
         v.Letters(words, "s" if match[0].endswith("s") else "")
         if words.isupper()
@@ -413,7 +421,7 @@ _FIXED_UNITS = ("r.p.m.", "m.p.h.", "p.a.", "sq. ft.", "fl. oz.", "sq. mi.", "sq
     needs=english.COUNTED,
     weight=1.4,
 )
-def _counted(match: re.Match[str]) -> Found | None:
+def propose_unit_behind_word(match: re.Match[str]) -> Proposal | None:
     """A unit behind a number that is written as a word: `two min. later`, `a half-mi. run`."""
     number = re.search(r"([A-Za-z]+)[ -]$", before(match, 14))
     if not number or number[1].lower() not in english.NUMBER_WORDS:
@@ -422,7 +430,7 @@ def _counted(match: re.Match[str]) -> Found | None:
     single = number[1].lower() in ("one", "half") or before(match, 1) == "-"
     plural = {"foot": "feet", "inch": "inches", "percent": "percent"}.get(noun, f"{noun}s")
     stop = stop_after(match.string, match.end(), digits_follow=False)
-    return Found(v.Abbreviation(noun if single else plural), stop=stop)
+    return Proposal(v.Abbreviation(noun if single else plural), stop=stop)
 
 
 @recognizer(
@@ -432,7 +440,7 @@ def _counted(match: re.Match[str]) -> Found | None:
     needs=("q", "Q", "bid", "tid", "qid", "prn", "BID", "TID", "QID", "PRN"),
     weight=1.3,
 )
-def _dose(match: re.Match[str]) -> v.Value | None:
+def propose_dose(match: re.Match[str]) -> v.Value | None:
     if match[1]:
         hours: v.Value = v.Number(match[1])
         hours = v.Range(hours, v.Number(match[2])) if match[2] else hours
@@ -461,7 +469,7 @@ def _dose(match: re.Match[str]) -> v.Value | None:
     at="any",
     weight=2,
 )
-def propose_course(match: re.Match[str]) -> Found:
+def propose_course(match: re.Match[str]) -> Proposal:
     """How long something is taken: `BID x7d`."""
     unit = {"d": "d", "w": "wk", "m": "mo"}.get(match[2][0], "")
     if match[2].startswith("dose"):
@@ -484,7 +492,7 @@ _STREETS = frozenset(
     needs=english.AFTER,
     weight=1.1,
 )
-def _after_name(match: re.Match[str]) -> Found | None:
+def propose_word_after_name(match: re.Match[str]) -> Proposal | None:
     short = match[1] or match[2]
     word, _ = _word_before(match)
     named = word[:1].isupper() or word[:1].isdigit() or "&" in before(match, 3)
@@ -497,19 +505,19 @@ def _after_name(match: re.Match[str]) -> Found | None:
         return None
     follows = look_behind(match.string, match.end())
     if short == "Ste" and follows.kind == "capital" and follows.word.lower() not in _STARTERS:
-        return Found(v.Abbreviation("Sainte"), stop="abbreviation")
+        return Proposal(v.Abbreviation("Sainte"), stop="abbreviation")
     if short == "Co" and re.match(r"[A-Z]$", follows.word) and match[1]:
-        return Found(v.Abbreviation("Company"), stop="abbreviation")
+        return Proposal(v.Abbreviation("Company"), stop="abbreviation")
     words = english.AFTER[short]
     if not match[1]:
-        return Found(v.Abbreviation(words))
+        return Proposal(v.Abbreviation(words))
     if short in _STREETS:
         stop = _street_stop(match)
     elif short in _CONTINUED or short in ("Jr", "Sr", "Esq", "Bn", "Inf", "Div", "Regt", "Cav"):
         stop = _name_stop(match)
     else:
         stop = stop_after(match.string, match.end(), names_follow=True)
-    return Found(v.Abbreviation(words), stop=stop)
+    return Proposal(v.Abbreviation(words), stop=stop)
 
 
 _CAPITALIZED = sorted(
@@ -528,27 +536,27 @@ _CAPITALIZED = sorted(
     needs=english.LOWER,
     weight=1.1,
 )
-def _lower(match: re.Match[str]) -> Found | None:
+def propose_small_word(match: re.Match[str]) -> Proposal | None:
     short = match[1] or match[2] or match[3]
     follows = look_behind(match.string, match.end())
     words = english.LOWER[short.lower()]
     if match[3]:
         words = words.capitalize()
     if not (match[1] or match[3]):
-        return Found(v.Abbreviation(words))
+        return Proposal(v.Abbreviation(words))
     short = short.lower() if match[3] else short
     opens = follows.word.lower() in _STARTERS and follows.second[:1].islower()
     half = (short == "approx" and follows.word.lower() in _STARTERS | {"half"}) or (
         short in _INCLUDED and opens
     )
     if short in _INSIDE and follows.kind == "capital" and not half:
-        return Found(v.Abbreviation(words), stop="abbreviation")
+        return Proposal(v.Abbreviation(words), stop="abbreviation")
     stop = stop_after(match.string, match.end(), names_follow=short in _KIN)
     if short in _INCLUDED and stop == "both":
         words = _INCLUDED[short]
     if short in english.WORDS_TOO and (stop == "both" or follows.kind == "nothing"):
         return None
-    return Found(v.Abbreviation(words), stop=stop)
+    return Proposal(v.Abbreviation(words), stop=stop)
 
 
 _KIN = frozenset("bro bros dau daus abt bef aft nr".split())
@@ -582,11 +590,11 @@ _REGIONS = (
     needs=_DIRECTIONS,
     weight=1.7,
 )
-def _direction(match: re.Match[str]) -> Found:
+def propose_direction(match: re.Match[str]) -> Proposal:
     words = _DIRECTIONS[match[1]]
     if match[1] == "N" and after(match, 7) == "Ireland":
         words = "Northern"
-    return Found(v.Abbreviation(words), end=match.end() - 1, stop="abbreviation")
+    return Proposal(v.Abbreviation(words), end=match.end() - 1, stop="abbreviation")
 
 
 @recognizer(
@@ -595,8 +603,8 @@ def _direction(match: re.Match[str]) -> Found:
     needs=_DIRECTIONS,
     weight=1.7,
 )
-def _bare_direction(match: re.Match[str]) -> Found:
-    return Found(v.Abbreviation(_DIRECTIONS[match[1]]), end=match.end() - 1)
+def propose_bare_direction(match: re.Match[str]) -> Proposal:
+    return Proposal(v.Abbreviation(_DIRECTIONS[match[1]]), end=match.end() - 1)
 
 
 _MOVING = LazyPattern(
@@ -627,14 +635,14 @@ _ROAD = LazyPattern(r"(?:\b(?:Hwy|Rte|Rt|Highway|Route|US|Road|Interstate)\.? |\
     needs=_DIRECTIONS,
     weight=1.6,
 )
-def _from_a_place(match: re.Match[str]) -> Found | None:
+def propose_direction_from_place(match: re.Match[str]) -> Proposal | None:
     """`5 km N of the lake`, `0.5 mi. E. on Oak`, `Hwy. 101 S. to Calle`."""
     lead = before(match, 24)
     turned = "." in match[0] and _MOVING.search(lead)
     if not turned and not _DISTANCE.search(lead[-16:]) and not _ROAD.search(lead):
         return None
     stop: Stop = "abbreviation" if match[0].endswith(".") else "none"
-    return Found(v.Abbreviation(_DIRECTIONS[match[1]].lower()), stop=stop)
+    return Proposal(v.Abbreviation(_DIRECTIONS[match[1]].lower()), stop=stop)
 
 
 _STREET_BEFORE = LazyPattern(
@@ -645,7 +653,7 @@ _STREET_BEFORE = LazyPattern(
 
 
 @recognizer("direction", r"(?<= )([NSEW])\.(?!\w)", needs=_DIRECTIONS, weight=1.6)
-def propose_side_of_street(match: re.Match[str]) -> Found | None:
+def propose_side_of_street(match: re.Match[str]) -> Proposal | None:
     """`St. Clair Ave. W. is long`."""
     if not _STREET_BEFORE.search(before(match, 12)) or re.match(r" ?[A-Z]\.", after(match, 3)):
         return None
@@ -659,12 +667,12 @@ def propose_side_of_street(match: re.Match[str]) -> Found | None:
     needs=_DIRECTIONS,
     weight=1.6,
 )
-def propose_part_of_place(match: re.Match[str]) -> Found | None:
+def propose_part_of_place(match: re.Match[str]) -> Proposal | None:
     """`in S. Boston`, but not `in E. Nesbit's book`."""
     place = re.match(r" ([A-Z][a-z]+)(['’]s)?", after(match, 20))
     if place is None or place[2] or place[1].lower() in _STARTERS:
         return None
-    return Found(v.Abbreviation(_DIRECTIONS[match[1]]), stop="abbreviation")
+    return Proposal(v.Abbreviation(_DIRECTIONS[match[1]]), stop="abbreviation")
 
 
 @recognizer(
@@ -674,17 +682,17 @@ def propose_part_of_place(match: re.Match[str]) -> Found | None:
     needs=_DIRECTIONS,
     weight=1.5,
 )
-def propose_side_of_road(match: re.Match[str]) -> Found | None:
+def propose_side_of_road(match: re.Match[str]) -> Proposal | None:
     """`I-95 N`, `Hwy. 101 S`."""
     road = _ROAD.search(before(match, 24))
     if not road:
         return None
     stop: Stop = "abbreviation" if match[0].endswith(".") else "none"
-    return Found(v.Abbreviation(_DIRECTIONS[match[1]].lower()), stop=stop)
+    return Proposal(v.Abbreviation(_DIRECTIONS[match[1]].lower()), stop=stop)
 
 
 @recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs=_CORNERS, weight=1.3)
-def _corner(match: re.Match[str]) -> v.Value | None:
+def propose_corner(match: re.Match[str]) -> v.Value | None:
     street = re.search(r"(?:\w\.|reet|enue|Road|Drive|Place|,) $", before(match, 8))
     moving = _MOVING.search(before(match, 20))
     lies = _LIES.search(before(match, 20)) and after(match, 4).startswith(" of ")
@@ -700,7 +708,7 @@ def _corner(match: re.Match[str]) -> v.Value | None:
     needs=english.STATES,
     weight=1.2,
 )
-def _state(match: re.Match[str]) -> v.Value | None:
+def propose_state(match: re.Match[str]) -> v.Value | None:
     city = re.search(r"[A-Z][\w'.]+, $", before(match, 30))
     # These four are words as well.
     if not city or match[1] in ("OK", "ME", "HI", "ID"):
@@ -727,14 +735,14 @@ _STREET_FOLLOWS = LazyPattern(r" (?:Ave|Av|St|Blvd|Rd|Pkwy|Tpke|Dr)\b")
     needs=english.SHORT_STATES,
     weight=1.4,
 )
-def propose_short_state(match: re.Match[str]) -> Found | None:
+def propose_short_state(match: re.Match[str]) -> Proposal | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+(?:, | \()$", lead) or re.match(r", D\.C\.", after(match, 6))
     placed = _IN.search(lead)
     if not city and _STATES_FOLLOW.match(match.string, match.end() - 1):
-        return Found(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
+        return Proposal(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
     if _STREET_FOLLOWS.match(match.string, match.end()):
-        return Found(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
+        return Proposal(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
     if not city and (not placed or (match[1] in ("La", "Del", "Man", "Miss", "Ill", "Ore", "Que"))):
         return None
     return close(v.Abbreviation(english.SHORT_STATES[match[1]]), match)
@@ -746,7 +754,7 @@ def propose_short_state(match: re.Match[str]) -> Found | None:
     needs=english.DOTTED_STATES,
     weight=1.5,
 )
-def _dotted_state(match: re.Match[str]) -> Found | None:
+def propose_dotted_state(match: re.Match[str]) -> Proposal | None:
     lead = before(match, 30)
     city = re.search(r"[A-Z][\w'.-]+, $", lead)
     placed = _IN.search(lead) and match[1] not in "B.C. N.S. P.E.I. S.C. S.D.".split()
@@ -754,7 +762,7 @@ def _dotted_state(match: re.Match[str]) -> Found | None:
         return None
     state = v.Abbreviation(english.DOTTED_STATES[match[1]])
     if re.match(r" (?:State|City|Times|County)\b", after(match, 8)):
-        return Found(state, stop="abbreviation")
+        return Proposal(state, stop="abbreviation")
     return close(state, match)
 
 
@@ -773,7 +781,7 @@ _STATES_BY_FORM = {
     needs=_PARTIES,
     weight=2,
 )
-def _party_and_state(match: re.Match[str]) -> Found:
+def propose_party_and_state(match: re.Match[str]) -> Proposal:
     """Of a member of Congress: `Casey, D-Pa.,`."""
     words = f"{_PARTIES[match[1]]} of {_STATES_BY_FORM[match[2]]}"
     return close(v.Abbreviation(words), match)
@@ -812,13 +820,13 @@ def _abbreviations(
         flags=re.IGNORECASE if ignore_case else 0,
         weight=weight,
     )
-    def build(match: re.Match[str]) -> v.Value | Found | None:
+    def build(match: re.Match[str]) -> v.Value | Proposal | None:
         stop = decide(match) if match[0].endswith(".") else "none"
         if stop is None:
             return None
         words = capitalize(known[plain(match[0])], match)
         joined = after(match, 1).isalnum()
-        return Found(v.Abbreviation(f"{words} " if joined else words), stop)
+        return Proposal(v.Abbreviation(f"{words} " if joined else words), stop)
 
 
 def _never(match: re.Match[str]) -> Stop:
@@ -873,10 +881,10 @@ _SIDES = {
 @per_language(
     "direction", lambda language: _SIDES[language][0], needs="NSEO", weight=2, at="capital"
 )
-def _side(language: str, match: re.Match[str]) -> Found:
+def propose_side(language: str, match: re.Match[str]) -> Proposal:
     """Al N. de Ávila, au S. de la France."""
     words = dict(zip("NSEO", _SIDES[language][1].split(), strict=True))
-    return Found(v.Abbreviation(words[match[1]]), "abbreviation" if "." in match[0] else "none")
+    return Proposal(v.Abbreviation(words[match[1]]), "abbreviation" if "." in match[0] else "none")
 
 
 _NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b(?!['’])|(?-i:[LRD])\. ?\d))"
@@ -1172,7 +1180,7 @@ _LISTED = LazyPattern(r"(?:[^\W\d_]\.|\d ?[^\W\d_]{1,3}[²³]?\.?), (?:y |et )?$
 
 
 @per_language("abbreviation", _CLIPPED, needs=["clipped"], at="word", weight=0.9)
-def _clipped(language: str, match: re.Match[str]) -> Found | None:
+def propose_clipped(language: str, match: re.Match[str]) -> Proposal | None:
     """A word cut short before a vowel, where a small letter or a mark shows that it is no end."""
     short = match[1].lower()
     table, rest = TABLES[language], after(match, 1)
@@ -1195,7 +1203,7 @@ def _clipped(language: str, match: re.Match[str]) -> Found | None:
     if match[1][0].isupper():
         words = words[0].upper() + words[1:]
     stop = stop_after(match.string, match.end(), language) if ends else "abbreviation"
-    return Found(v.Abbreviation(words), stop)
+    return Proposal(v.Abbreviation(words), stop)
 
 
 def _find_described(language: str, lead: str) -> str:
@@ -1259,7 +1267,7 @@ def _agree_with(language: str, adjective: str, noun: str) -> str:
     needs=lambda language: TABLES[language].AGREEING,
     weight=1.6,
 )
-def _agreeing(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_adjective(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """Temperatura máx.: an adjective where a noun or an article stands before it."""
     table = TABLES[language]
     if match[0] == "inc." and re.match(r" (?:\d|[a-z]\)|de\b)", after(match, 4)):
@@ -1275,7 +1283,7 @@ def _agreeing(language: str, match: re.Match[str]) -> v.Value | Found | None:
     words = capitalize(table.AGREEING[match[0].lower()] + ending, match)
     if not match[0].endswith("."):
         return v.Abbreviation(words)
-    return Found(v.Abbreviation(words), stop_after(match.string, match.end(), language))
+    return Proposal(v.Abbreviation(words), stop_after(match.string, match.end(), language))
 
 
 _TEMPERATURE = LazyPattern(r"\b([Tt]emp[ée]rat[ur]+[ae])\b[^;:!?]{0,30}, $")
@@ -1304,14 +1312,14 @@ def _agreeing_ending(language: str, noun: str) -> str:
     needs=["et"],
     weight=2,
 )
-def _following(match: re.Match[str]) -> v.Value | Found:
+def propose_word_behind(match: re.Match[str]) -> v.Value | Proposal:
     """Pages et suivantes, articles et suivants."""
     feminine = re.search(r"\b(?:pp?\.|pages?|fig\.|figures?|sections?|lignes?)[^.]{0,20}$",
                          before(match).lower())  # fmt: skip
     words = f"et suivant{'e' if feminine else ''}s"
     if re.match(r" [A-Z]{2,}\b", after(match)):
-        return Found(v.Abbreviation(words), "abbreviation")  # et suiv. CGI
-    return Found(v.Abbreviation(words), stop_after(match.string, match.end(), "fr"))
+        return Proposal(v.Abbreviation(words), "abbreviation")  # et suiv. CGI
+    return Proposal(v.Abbreviation(words), stop_after(match.string, match.end(), "fr"))
 
 
 @recognizer(
@@ -1322,7 +1330,7 @@ def _following(match: re.Match[str]) -> v.Value | Found:
     weight=2,
     at="any",
 )
-def _street(match: re.Match[str]) -> v.Value:
+def propose_street(match: re.Match[str]) -> v.Value:
     return v.Abbreviation("Calle " if match.start() == 0 else "calle ")
 
 
@@ -1340,7 +1348,7 @@ _INITIAL_BEFORE = LazyPattern(
     r"D\.(?=\s[A-Z]\.)",
     languages=("es",), weight=1.5, at="capital",
 )  # fmt: skip
-def _don(match: re.Match[str]) -> v.Value | Found | None:
+def propose_don(match: re.Match[str]) -> v.Value | Proposal | None:
     written = match[0][0]
     lead = before(match, 30)
     if "º" in match[0]:
@@ -1356,7 +1364,7 @@ def _don(match: re.Match[str]) -> v.Value | Found | None:
     words = {"D": "don", "S": "san", "P": "padre", "M": "madre"}[written]
     initials = re.match(r"\s[A-Z]\.", after(match, 3))
     value = v.Abbreviation(capitalize(words, match))
-    return Found(value, "abbreviation", weight=5 if initials else None)
+    return Proposal(value, "abbreviation", weight=5 if initials else None)
 
 
 _KEYS = {"min": "minor", "maj": "major"}
@@ -1369,7 +1377,7 @@ _KEYS = {"min": "minor", "maj": "major"}
     needs=("min", "maj"),
     weight=1.6,
 )
-def _key_of_music(match: re.Match[str]) -> Found:
+def propose_key_of_music(match: re.Match[str]) -> Proposal:
     """`in D min., Op. 125`."""
     words = _KEYS[match[1] or match[2] or match[3]]
     return close(v.Abbreviation(words), match)
@@ -1380,10 +1388,10 @@ def _key_of_music(match: re.Match[str]) -> Found:
     r"(?<![\w.])P\.(?=\s[A-ZÉÈ][a-zà-ÿ]+)",
     languages=("fr",), weight=1.5, at="capital",
 )  # fmt: skip
-def _father(match: re.Match[str]) -> v.Value | Found | None:
+def propose_father(match: re.Match[str]) -> v.Value | Proposal | None:
     if not re.search(r"\b(?:[Ll]e|[Aa]u|[Dd]u|[Uu]n) $", before(match, 6)):
         return None
-    return Found(v.Abbreviation("père"), "abbreviation")
+    return Proposal(v.Abbreviation("père"), "abbreviation")
 
 
 @recognizer(
@@ -1391,14 +1399,14 @@ def _father(match: re.Match[str]) -> v.Value | Found | None:
     rf"(?<!\w)({one_of(spanish.WOMENS_TITLES)})(?= ([A-ZÁÉÍÓÚ][{SMALL}]+)(?: ([A-ZÁÉÍÓÚ]))?)",
     languages=("es",), needs=spanish.WOMENS_TITLES, weight=1.6,
 )  # fmt: skip
-def _her_title(match: re.Match[str]) -> v.Value | Found | None:
+def propose_title_of_woman(match: re.Match[str]) -> v.Value | Proposal | None:
     """A woman's first name follows."""
     name = match[2].lower()
     called = re.search(r"\b(?:[Ll]a|[Uu]na|[Ss]ra\.) $", before(match, 5))
     if not called and name not in spanish.WOMENS_NAMES and not (name.endswith("a") and match[3]):
         return None
     words = capitalize(spanish.WOMENS_TITLES[match[1]], match)
-    return Found(v.Abbreviation(words), "abbreviation")
+    return Proposal(v.Abbreviation(words), "abbreviation")
 
 
 @recognizer(
@@ -1407,13 +1415,13 @@ def _her_title(match: re.Match[str]) -> v.Value | Found | None:
     r"[Nn]os(?= \d+(?:, \d+)*(?: et | à |-|\u2013)\d+(?! [a-zà-ÿ]|\d)))(?= \d)",
     languages=("fr",), needs=("nos",), weight=1.5,
 )  # fmt: skip
-def _numbers(match: re.Match[str]) -> v.Value:
+def propose_number_sign(match: re.Match[str]) -> v.Value:
     """Nos 8 enfants are ours; les nos 8 et 9 are numbers."""
     return v.Abbreviation(capitalize("numéros", match))
 
 
 @per_language("abbreviation", r"(?<!\w)etc\.{3,}", needs=("etc",), weight=2)
-def _trailing(language: str, match: re.Match[str]) -> v.Value:
+def propose_closing_word(language: str, match: re.Match[str]) -> v.Value:
     return v.Abbreviation("etcétera..." if language == "es" else "et cetera...")
 
 
@@ -1423,5 +1431,5 @@ def _trailing(language: str, match: re.Match[str]) -> v.Value:
     languages=("fr",),
     weight=2,
 )
-def _law_letter(match: re.Match[str]) -> v.Value | Found:
-    return Found(v.Letters(match[1]), "abbreviation")
+def propose_law_letter(match: re.Match[str]) -> v.Value | Proposal:
+    return Proposal(v.Letters(match[1]), "abbreviation")

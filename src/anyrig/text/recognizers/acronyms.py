@@ -11,8 +11,8 @@ from types import ModuleType
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
-    Found,
     LazyPattern,
+    Proposal,
     Stop,
     per_language,
     recognizer,
@@ -104,7 +104,7 @@ def _spell_or_say(word: str) -> v.Value | str:
     needs=english.FULL_ACRONYMS,
     at="needs",
 )
-def _special(match: re.Match[str]) -> v.Value:
+def propose_known_acronym(match: re.Match[str]) -> v.Value:
     parts = []
     for part in re.split(r" (?=[A-Z] |[A-Z]$)|(?<=\b[A-Z]) ", english.FULL_ACRONYMS[match[0]]):
         parts.append(v.Letters(part[0], part[1:]) if re.fullmatch(r"[A-Z]s?", part) else part)
@@ -120,7 +120,7 @@ def _special(match: re.Match[str]) -> v.Value:
 @recognizer(
     "acronym", r"(?<![\w&])([A-Z]{1,4}(?:&[A-Z]{1,3})+)(s|'s)?(?![\w&])", needs="&", weight=1.5
 )
-def _ampersand(match: re.Match[str]) -> v.Value:
+def propose_ampersand(match: re.Match[str]) -> v.Value:
     return v.Letters(match[1], match[2] or "")
 
 
@@ -131,7 +131,7 @@ def _ampersand(match: re.Match[str]) -> v.Value:
     weight=1.1,
     at="capital",
 )
-def _numbered(match: re.Match[str]) -> v.Value:
+def propose_acronym_and_digits(match: re.Match[str]) -> v.Value:
     word, digits, sign, more, tail = match.groups()
     parts: list[v.Value | str] = [_spell_or_say(word), v.Label(digits)]
     if more:
@@ -148,7 +148,7 @@ def _numbered(match: re.Match[str]) -> v.Value:
     weight=1.2,
     at="capital",
 )
-def _lettered(match: re.Match[str]) -> v.Value:
+def propose_letter_and_digits(match: re.Match[str]) -> v.Value:
     parts: list[v.Value | str] = [
         v.Letters(match[1]),
         v.Label(match[2], "" if match[3] else match[4] or ""),
@@ -166,7 +166,7 @@ def _lettered(match: re.Match[str]) -> v.Value:
     needs="0123456789",
     at="any",
 )
-def _mixed(match: re.Match[str]) -> v.Value:
+def propose_model_code(match: re.Match[str]) -> v.Value:
     parts: list[v.Value | str] = [
         v.Label(part)
         if part.isdecimal()
@@ -190,18 +190,18 @@ def _mixed(match: re.Match[str]) -> v.Value:
 @recognizer(
     "model", r"(?<![\w&-])(i)([3579]|\d\d)(?=[ ,.;:)]|$)", needs="0123456789", weight=1, at="word"
 )
-def _small_letter(match: re.Match[str]) -> v.Value:
+def propose_small_letter(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Letters(match[1]), v.Label(match[2])))
 
 
 @recognizer("model", r"(?<![\w&-])(i)([3579])-(\d{4,5})([A-Z]{1,2})?(?!\w)", weight=2, at="word")
-def _processor(match: re.Match[str]) -> v.Value:
+def propose_processor(match: re.Match[str]) -> v.Value:
     parts: list[v.Value | str] = [v.Letters("i"), v.Label(match[2]), v.Label(match[3])]
     return v.Phrase((*parts, v.Letters(match[4])) if match[4] else tuple(parts))
 
 
 @recognizer("acronym", r"(?<![\w&])([A-Z]{2,5})-([A-Z]{1,5})(?![\w&-])", needs="-", weight=1.1)
-def _hyphened(match: re.Match[str]) -> v.Value | None:
+def propose_acronym_pair(match: re.Match[str]) -> v.Value | None:
     parts = tuple(
         v.Letters(word) if len(word) == 1 or _is_spelled(word, match) else word
         for word in match.groups()
@@ -215,7 +215,7 @@ def _hyphened(match: re.Match[str]) -> v.Value | None:
     needs="ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     weight=0.9,
 )
-def _acronym(match: re.Match[str]) -> v.Value | None:
+def propose_acronym(match: re.Match[str]) -> v.Value | None:
     word, tail = match[1], match[2] or ""
     if re.match(r"'[A-Z]", after(match, 2)) or not _is_spelled(word, match):
         return None
@@ -228,28 +228,28 @@ def _acronym(match: re.Match[str]) -> v.Value | None:
     needs=".",
     weight=1.2,
 )
-def _dotted(match: re.Match[str]) -> Found:
+def propose_letters_with_points(match: re.Match[str]) -> Proposal:
     letters = "".join(re.findall("[A-Z]", match[0]))
     value = v.Letters(letters, match[3] or "")
     if not match[0].endswith("."):
-        return Found(value)
+        return Proposal(value)
     follows = look_behind(match.string, match.end())
     if follows.kind == "digit":
-        return Found(value, stop="abbreviation")
+        return Proposal(value, stop="abbreviation")
     if follows.kind != "capital":
         return close(value, match)
     word = follows.word.rstrip(".")
     if word.lower() in STOP_TABLES["en"].starters:
-        return Found(value, stop="both")
+        return Proposal(value, stop="both")
     if word.removesuffix("s") in english.WEEKDAYS:
-        return Found(value, stop="abbreviation")
+        return Proposal(value, stop="abbreviation")
     if letters in _THINGS and follows.second[:1].islower():
-        return Found(value, stop="both")
+        return Proposal(value, stop="both")
     if match[0] in _NATIONS:
-        return Found(value, stop=_stop_after_nation(match, follows))
+        return Proposal(value, stop=_stop_after_nation(match, follows))
     ship = letters in ("USS", "HMS", "SS", "RMS")
     ends = _HAS_ARTICLE.search(before(match, 9)) and follows.second[:1].islower() and not ship
-    return Found(value, stop="both" if ends else "abbreviation")
+    return Proposal(value, stop="both" if ends else "abbreviation")
 
 
 _HAS_ARTICLE = LazyPattern(r"\b(?:[Tt]he|[Aa]n?|[Hh]is|[Hh]er) $")
@@ -282,7 +282,7 @@ _NO_INITIALS = LazyPattern(
 
 
 @recognizer("initials", r"(?<![\w.'])((?:[A-Z]\.[ -]?)+)(?=[A-Z][a-z'])", needs=".", weight=1.3)
-def _initials(match: re.Match[str]) -> Found | None:
+def propose_initials(match: re.Match[str]) -> Proposal | None:
     many = match[1].count(".") > 1
     starts = re.match(r"[A-Z][a-z']*", after(match, 20))
     opens = starts is not None and starts[0].partition("'")[0].lower() in STOP_TABLES["en"].starters
@@ -310,7 +310,7 @@ def _initials(match: re.Match[str]) -> Found | None:
     letters = "".join(re.findall("[A-Z]", match[1]))
     if letters in _THINGS:
         return None
-    return Found(v.Letters(letters), end=match.start() + len(bare), stop="abbreviation")
+    return Proposal(v.Letters(letters), end=match.start() + len(bare), stop="abbreviation")
 
 
 @recognizer(
@@ -319,15 +319,15 @@ def _initials(match: re.Match[str]) -> Found | None:
     needs=".",
     weight=1.4,
 )
-def propose_initials_after_surname(match: re.Match[str]) -> Found:
+def propose_initials_after_surname(match: re.Match[str]) -> Proposal:
     """Of a list of works: `Poe, E. A., Tales`."""
     letters = "".join(re.findall("[A-Z]", match[1]))
-    return Found(v.Letters(letters), stop="abbreviation")
+    return Proposal(v.Letters(letters), stop="abbreviation")
 
 
 @recognizer("initials", r"(?<![\w.'])([A-HJ-Z])\. (?=[a-z]{3,})", needs=".", weight=1)
-def _species(match: re.Match[str]) -> Found:
-    return Found(v.Letters(match[1]), end=match.end() - 1, stop="abbreviation")
+def propose_species(match: re.Match[str]) -> Proposal:
+    return Proposal(v.Letters(match[1]), end=match.end() - 1, stop="abbreviation")
 
 
 @recognizer(
@@ -337,7 +337,7 @@ def _species(match: re.Match[str]) -> Found:
     weight=2,
     at="any",
 )
-def _letter_span(match: re.Match[str]) -> v.Value | None:
+def propose_letter_span(match: re.Match[str]) -> v.Value | None:
     """Screws A-D, seats 14A–C."""
     if match[1] >= match[2] or (match[1], match[2]) in (("A", "V"), ("D", "J"), ("T", "V")):
         return None
@@ -351,14 +351,14 @@ _SMALL_LETTERS = r"(?<![\w.'’])(?:[a-z]\.){2,5}(?![\w'’])"
 @per_language(
     "initials", _SMALL_LETTERS, languages=RECOGNIZED_LANGUAGES, needs=["innerDot"], at="any"
 )
-def _small_letters(language: str, match: re.Match[str]) -> Found:
+def propose_small_letters(language: str, match: re.Match[str]) -> Proposal:
     """Small letters with full stops that no table knows: h.t., s.c."""
     letters = match[0].replace(".", "").upper()
     return close(v.Letters(letters), match, language)
 
 
 @recognizer("letter", r"(?<![\w'.&-])(?:(A)|(?<=\d )([B-F]))('s)(?!\w)", needs="'", at="capital")
-def _grade_letter(match: re.Match[str]) -> v.Value | None:
+def propose_grade_letter(match: re.Match[str]) -> v.Value | None:
     if match[1] and re.match(r" [a-z]+ing\b", after(match, 12)):
         return None
     return v.Letters(match[1] or match[2], match[3])
@@ -373,10 +373,10 @@ def _grade_letter(match: re.Match[str]) -> v.Value | None:
     weight=1.1,
     at="word",
 )
-def _single_letter(match: re.Match[str]) -> Found | None:
+def propose_single_letter(match: re.Match[str]) -> Proposal | None:
     """A letter that names something, and one that ends a sentence: plan A, vitamin C."""
     letter = 1 if match[1] else 2
-    return Found(v.Letters(match[letter]), start=match.start(letter))
+    return Proposal(v.Letters(match[letter]), start=match.start(letter))
 
 
 @recognizer(
@@ -386,13 +386,13 @@ def _single_letter(match: re.Match[str]) -> Found | None:
     weight=1.1,
     at="capital",
 )
-def propose_last_letter(match: re.Match[str]) -> Found | None:
+def propose_last_letter(match: re.Match[str]) -> Proposal | None:
     """A letter at a sentence's end, whose full stop is the sentence's: Malcolm X."""
     follows = look_behind(match.string, match.end() + 1)
     opens = follows.kind == "capital" and follows.word.lower() in STOP_TABLES["en"].starters
     if follows.kind != "nothing" and not opens:
         return None
-    return Found(v.Letters(match[1]), start=match.start(1))
+    return Proposal(v.Letters(match[1]), start=match.start(1))
 
 
 @recognizer(
@@ -427,7 +427,7 @@ _ROW = rf"(?<![\w.])(?:[{CAPITAL}]\.(?!ª) ?-?){{2,6}}"
 @per_language(
     "initials", rf"{_ROW}(?=[{CAPITAL}](?:[{SMALL}]|\.?ª))", needs=["capitalDot"], weight=0.9
 )
-def _row_of_initials(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_row_of_initials(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """J. R. R. before a name."""
     following = look_behind(match.string, match.start() + len(match[0].rstrip()))
     if STOP_TABLES[language].opens_sentence(following.word):
@@ -435,7 +435,7 @@ def _row_of_initials(language: str, match: re.Match[str]) -> v.Value | Found | N
     letters = "".join(re.findall(r"\w", match[0]))
     if language == "fr" and re.fullmatch(r"M\. \w\. ", match[0]):
         return None  # M. V. Hugo: monsieur.
-    return Found(v.Phrase((v.Letters(letters), "")), "abbreviation")
+    return Proposal(v.Phrase((v.Letters(letters), "")), "abbreviation")
 
 
 @per_language(
@@ -444,7 +444,7 @@ def _row_of_initials(language: str, match: re.Match[str]) -> v.Value | Found | N
     needs=["capitalDot"],
     weight=0.85,
 )
-def _dotted_acronym(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_dotted_acronym(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """U. S. A. by itself, its last full stop written or not."""
     letters = re.sub(r"\W", "", match[0])
     if language == "fr" and re.match(r"M\. \w\. [^\W\d_]", match.string[match.start() :]):
@@ -453,7 +453,7 @@ def _dotted_acronym(language: str, match: re.Match[str]) -> v.Value | Found | No
     value: v.Value = v.Abbreviation(letters) if spoken else v.Letters(letters)
     if not match[0].endswith("."):
         return value
-    return Found(value, stop_after(match.string, match.end(), language))
+    return Proposal(value, stop_after(match.string, match.end(), language))
 
 
 @per_language(
@@ -463,7 +463,7 @@ def _dotted_acronym(language: str, match: re.Match[str]) -> v.Value | Found | No
     needs=["capitalDot"],
     weight=0.8,
 )
-def _initial(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_initial(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """A single initial stands before a name, at the start or behind another name."""
     lead = before(match, 30)
     following = look_behind(match.string, match.end())
@@ -471,18 +471,18 @@ def _initial(language: str, match: re.Match[str]) -> v.Value | Found | None:
         return None
     named = _NAMED.search(lead)
     if _LEADING.search(lead) or not lead or (named and not _LETTERED.search(named[0])):
-        return Found(v.Letters(match[1]), "abbreviation")
+        return Proposal(v.Letters(match[1]), "abbreviation")
     return None
 
 
 @per_language(
     "initials", rf"(?<=[a-z.] )([A-Z])(?:\.{{3}}|…|\.)(?=\s+[{SMALL}]|[,;])", needs=".…", weight=1.2
 )
-def _hidden_name(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_name_as_letter(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """A name that is not told: M. X. a 21 ans."""
     titled = re.search(r"(?:\b(?:Sr|Sra|Srta|Dr|Dra|D|M)\.|\bM(?:me|lle|gr)|\b[Dd]on|\b[Dd]oña) $",
                        before(match))  # fmt: skip
-    return Found(v.Letters(match[1]), "abbreviation") if titled else None
+    return Proposal(v.Letters(match[1]), "abbreviation") if titled else None
 
 
 def _romance_acronym(language: str, written: str, match: re.Match[str]) -> v.Value | None:
@@ -500,7 +500,7 @@ def _romance_acronym(language: str, written: str, match: re.Match[str]) -> v.Val
     needs=["twoCapitals"],
     weight=0.7,
 )
-def _capitals(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_capitals(language: str, match: re.Match[str]) -> v.Value | None:
     return _romance_acronym(language, match[1], match)
 
 
@@ -509,7 +509,7 @@ def _capitals(language: str, match: re.Match[str]) -> v.Value | None:
     rf"(?<![\w@])([{CAPITAL}]{{1,6}})[ -]?(\d{{1,4}})(?![\w.,:]*\d|[-–]\d)(?!\w)",
     weight=0.75,
 )
-def _acronym_and_number(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_acronym_and_number(language: str, match: re.Match[str]) -> v.Value | None:
     """MP3, COVID-19, A-6, T3, RTX 4090."""
     letters, digits = match[1], match[2]
     gap = match[0][len(letters)]
@@ -532,7 +532,7 @@ def _acronym_and_number(language: str, match: re.Match[str]) -> v.Value | None:
     needs=["twoCapitals"],
     weight=1,
 )
-def _like_words(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_like_words(language: str, match: re.Match[str]) -> v.Value | None:
     """Letters that look like a small word, where no such word can stand: le TA de Lyon."""
     return None if is_shouted(match) else v.Letters(match[0])
 
@@ -540,7 +540,7 @@ def _like_words(language: str, match: re.Match[str]) -> v.Value | None:
 @per_language(
     "acronym", r"(?<!\w)(Sat|Sp|Pa|Fi)(O|CO)2(?!\w)", needs=["innerDigit"], weight=2, digits=True
 )
-def _saturation(language: str, match: re.Match[str]) -> v.Value:
+def propose_saturation(language: str, match: re.Match[str]) -> v.Value:
     """Of oxygen in the blood: SpO2."""
     lead: v.Value | str = match[1] if match[1] == "Sat" else v.Letters(match[1].upper())
     return v.Phrase((lead, v.Letters(match[2]), v.Number("2")))

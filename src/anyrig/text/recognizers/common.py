@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import Found, LazyPattern
+from anyrig.text.recognizers import LazyPattern, Proposal
 from anyrig.text.recognizers.languages import french, spanish
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
 
@@ -212,15 +212,15 @@ def capitalize(words: str, match: re.Match[str]) -> str:
     return words[:1].upper() + words[1:] if starts and match[0][:1].isupper() else words
 
 
-def close(value: v.Value, match: re.Match[str], language: str = "en", **options: Any) -> Found:
+def close(value: v.Value, match: re.Match[str], language: str = "en", **options: Any) -> Proposal:
     """A value whose match may end with the full stop of an abbreviation."""
     if not match[0].endswith("."):
-        return Found(value)
+        return Proposal(value)
     if language != "en" and (
         match.string.startswith(" (", match.end()) or _only_leads_in(match, language)
     ):
-        return Found(value, "abbreviation")
-    return Found(value, stop_after(match.string, match.end(), language, **options))
+        return Proposal(value, "abbreviation")
+    return Proposal(value, stop_after(match.string, match.end(), language, **options))
 
 
 _LEADS_IN = {

@@ -7,8 +7,8 @@ import re
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
-    Found,
     LazyPattern,
+    Proposal,
     Stop,
     per_language,
     recognizer,
@@ -106,7 +106,7 @@ def _month_stop(match: re.Match[str]) -> Stop:
     needs=(*_MONTH_NUMBERS, *_DAY_NUMBERS),
     at="needs",
 )
-def _month_span(match: re.Match[str]) -> v.Value | None:
+def propose_month_span(match: re.Match[str]) -> v.Value | None:
     weekday, first, one, begun, second, two, written = match.groups()
     if not (_is_day(one) and _is_day(two)):
         return None
@@ -122,7 +122,7 @@ def _month_span(match: re.Match[str]) -> v.Value | None:
     needs=(*_MONTH_NUMBERS, *_DAY_NUMBERS),
     at="needs",
 )
-def _month_first(match: re.Match[str]) -> v.Value | Found | None:
+def propose_month_first(match: re.Match[str]) -> v.Value | Proposal | None:
     weekday, name, the, one, nth, link, two, written = match.groups()
     if not _is_day(one) or (two and not _is_day(two)):
         return None
@@ -169,7 +169,7 @@ def _counts_things(match: re.Match[str]) -> bool:
     needs=_MONTH_NUMBERS,
     at="any",
 )
-def _day_first(match: re.Match[str]) -> v.Value | Found | None:
+def propose_day_first(match: re.Match[str]) -> v.Value | Proposal | None:
     weekday, the, one, nth, joint, two, of, name, last, end, written = match.groups()
     if not all(_is_day(day) for day in (one, two, last) if day):
         return None
@@ -196,8 +196,8 @@ def _day_first(match: re.Match[str]) -> v.Value | Found | None:
     stop = _month_stop(match)
     if joint and two:
         link = "and" if joint.strip() in ("and", "&") else ""
-        return Found(v.Range(first, v.Date(int(two)), link), stop=stop)
-    return Found(first, stop=stop)
+        return Proposal(v.Range(first, v.Date(int(two)), link), stop=stop)
+    return Proposal(first, stop=stop)
 
 
 _FULL_DAY = rf"(\d{{1,2}}){_NTH}? ({MONTH}) ({YEAR})"
@@ -209,7 +209,7 @@ _FULL_DAY = rf"(\d{{1,2}}){_NTH}? ({MONTH}) ({YEAR})"
     weight=1.7,
     needs=_MONTH_NUMBERS,
 )
-def _life_span(match: re.Match[str]) -> v.Value | None:
+def propose_life_span(match: re.Match[str]) -> v.Value | None:
     """10 Dec. 1815 – 27 Nov. 1852."""
     begun, ended = (
         v.Date(int(match[at]), month_number(match[at + 1]), int(match[at + 2]), day_first=True)
@@ -225,7 +225,7 @@ def _life_span(match: re.Match[str]) -> v.Value | None:
     needs=_MONTH_NUMBERS,
     at="needs",
 )
-def _month_year(match: re.Match[str]) -> v.Value:
+def propose_month_year(match: re.Match[str]) -> v.Value:
     first = v.Date(month=month_number(match[1]), year=int(match[2]))
     if not match[3]:
         return first
@@ -251,7 +251,7 @@ _DATED = LazyPattern(
     needs="/",
     weight=1.5,
 )
-def _slash(match: re.Match[str]) -> v.Value | None:
+def propose_slash(match: re.Match[str]) -> v.Value | None:
     """A day without a year, where a word says that it is one: "before 9/30"."""
     first, second = int(match[1]), int(match[2])
     if not (1 <= first <= 12 and _is_day(second)) or match[0] in ("9/11", "24/7"):
@@ -299,7 +299,7 @@ _TIMED = LazyPattern(
     digits=False,
     at="needs",
 )
-def _short_day(match: re.Match[str]) -> Found | None:
+def propose_short_day(match: re.Match[str]) -> Proposal | None:
     follows = look_behind(match.string, match.end())
     lead = before(match, 12)
     # Words as well: the Sun. The day has a word of time before it, or more behind it.
@@ -313,7 +313,7 @@ def _short_day(match: re.Match[str]) -> Found | None:
         if follows.kind == "lower" and not lead.strip() and match[1] == "Sun":
             pass
     stop = stop_after(match.string, match.end(), continues=_AFTER_DAY, start=match.start())
-    return Found(v.Date(weekday=_SHORT_DAYS[match[1]]), stop=stop)
+    return Proposal(v.Date(weekday=_SHORT_DAYS[match[1]]), stop=stop)
 
 
 _AFTER_DAY = frozenset([*english.MONTHS, *_SHORT_MONTHS.split("|"), "AM", "PM", "Eve"])
@@ -331,12 +331,12 @@ _IN_MONTH = LazyPattern(
     digits=False,
     at="needs",
 )
-def _short_month(match: re.Match[str]) -> Found | None:
+def propose_short_month(match: re.Match[str]) -> Proposal | None:
     follows = look_behind(match.string, match.end())
     placed = _IN_MONTH.search(before(match, 9))
     if match[1] in ("Jan", "Mar") and follows.kind in ("nothing", "capital") and not placed:
         return None  # A name: so said Jan.
-    return Found(
+    return Proposal(
         v.Date(month=month_number(match[1])),
         stop=stop_after(match.string, match.end(), start=match.start()),
     )
@@ -353,14 +353,14 @@ _ERA = r"(B\.?C\.?E\.?|B\.?C\.?|A\.?D\.?|C\.?E\.?)"
     weight=1.5,
     at="any",
 )
-def _era(match: re.Match[str]) -> Found:
+def propose_era(match: re.Match[str]) -> Proposal:
     written = match[1] or match[6]
     era = written.replace(".", "")
     if match[1]:
-        return Found(v.Year(int(match[2]), era, era_first=True))
+        return Proposal(v.Year(int(match[2]), era, era_first=True))
     stop = stop_after(match.string, match.end()) if written.endswith(".") else "none"
     last = v.Year(int(match[5] or match[3]), era)
-    return Found(v.Range(v.Year(int(match[3])), last) if match[5] else last, stop=stop)
+    return Proposal(v.Range(v.Year(int(match[3])), last) if match[5] else last, stop=stop)
 
 
 @recognizer(
@@ -372,7 +372,7 @@ def _era(match: re.Match[str]) -> Found:
     digits=False,
     at="needs",
 )
-def _named_span(match: re.Match[str]) -> Found:
+def propose_named_span(match: re.Match[str]) -> Proposal:
     if match[1]:
         link = "through" if re.search("thr", match[0]) else ""
         value = v.Range(
@@ -381,9 +381,9 @@ def _named_span(match: re.Match[str]) -> Found:
     else:
         value = v.Range(v.Date(month=month_number(match[3])), v.Date(month=month_number(match[4])))
     if not match[0].endswith("."):
-        return Found(value)
+        return Proposal(value)
     stop = stop_after(match.string, match.end())
-    return Found(value, stop=stop)
+    return Proposal(value, stop=stop)
 
 
 _DAY_LETTERS = {"M": 0, "Tu": 1, "W": 2, "Th": 3, "F": 4, "Sa": 5, "Su": 6}
@@ -397,7 +397,7 @@ _DAY_LETTERS = {"M": 0, "Tu": 1, "W": 2, "Th": 3, "F": 4, "Sa": 5, "Su": 6}
     weight=2,
     at="needs",
 )
-def _opening_days(match: re.Match[str]) -> v.Value:
+def propose_opening_days(match: re.Match[str]) -> v.Value:
     """Of a shop: `M-F 9-5`."""
     first, last = (v.Date(weekday=_DAY_LETTERS[match[at]]) for at in (1, 2))
     return v.Range(first, last)
@@ -413,7 +413,7 @@ def _opening_days(match: re.Match[str]) -> v.Value:
     r"spot)\b)",
     weight=1.5,
 )
-def _decade(match: re.Match[str]) -> v.Value:
+def propose_decade(match: re.Match[str]) -> v.Value:
     if match[1]:
         return v.Decade(int(match[1]))
     return v.Decade(int(next(group for group in match.groups()[1:] if group)), short=True)
@@ -424,7 +424,7 @@ def _decade(match: re.Match[str]) -> v.Value:
     rf"(?<![\w.,$£€])({YEAR})( ?(?:--?|[–—]) ?|/)(\d{{4}}|\d\d)(?![\w%/]|[.,-]\d)",
     weight=1.3,
 )
-def _year_span(match: re.Match[str]) -> v.Value | None:
+def propose_year_span(match: re.Match[str]) -> v.Value | None:
     first, sign, last = int(match[1]), match[2], int(match[3])
     if len(match[3]) == 4 and not first < last < 2200:
         return None
@@ -447,7 +447,7 @@ def propose_open_years(match: re.Match[str]) -> v.Value:
 
 
 @recognizer("year", r"(?<![\w.,])'(\d\d)(?![\w.,]\w|\w|')", needs="'", weight=0.8)
-def _short_year(match: re.Match[str]) -> v.Value:
+def propose_short_year(match: re.Match[str]) -> v.Value:
     return v.Date(year=int(match[1]), short_year=True)
 
 
@@ -475,7 +475,7 @@ _PREPOSITION = LazyPattern(
     r"[A-Za-z]+\b)?)",
     weight=0.9,
 )
-def _plain_year(match: re.Match[str]) -> v.Value | None:
+def propose_plain_year(match: re.Match[str]) -> v.Value | None:
     number, follows = int(match[1]), (match[2] or "").strip()
     lead = before(match, 16)
     placed = bool(_PREPOSITION.search(lead)) or _is_apart(match, lead)
@@ -560,7 +560,7 @@ _UNTIL = {"es": "y|al", "fr": "et|au"}
     weight=1.3,
     at="any",
 )
-def _day_and_name(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_day_and_name(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """`3 de mayo de 1999`, `1er mai`, `3-5 sept. 2020`."""
     weekday, day, link, until, month, article, year = match.groups()
     number = int(day.removesuffix("er"))
@@ -590,7 +590,7 @@ def _day_and_name(language: str, match: re.Match[str]) -> v.Value | Found | None
     weight=2,
     needs="1",
 )
-def _spanish_first(match: re.Match[str]) -> v.Value | None:
+def propose_spanish_first(match: re.Match[str]) -> v.Value | None:
     return v.Abbreviation("primero de ") if match[1] in spanish.MONTHS else None
 
 
@@ -602,7 +602,7 @@ def _spanish_first(match: re.Match[str]) -> v.Value | None:
     weight=1.8,
     needs=["fourDigits"],
 )
-def _iso(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_iso(language: str, match: re.Match[str]) -> v.Value | None:
     date = _date(int(match[4]), int(match[3]), match[1], day_first=language != "en")
     if not date or not match[5]:
         return date
@@ -616,7 +616,7 @@ def _iso(language: str, match: re.Match[str]) -> v.Value | None:
     languages=RECOGNIZED_LANGUAGES,
     weight=1.6,
 )
-def _numeric(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_numeric(language: str, match: re.Match[str]) -> v.Value | None:
     """Americans write the month first, unless there are dots or a day that is no month."""
     day, mark, month, year = int(match[1]), match[2], int(match[3]), match[4]
     if language == "en" and mark == "." and len(year) == 2:
@@ -627,14 +627,14 @@ def _numeric(language: str, match: re.Match[str]) -> v.Value | None:
 
 
 @per_language("date", r"(?<![\w.,/-])(\d{1,2})([-/.])([IVX]{1,4})\2(\d{4})(?![\w-])", weight=2)
-def _roman_month(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_roman_month(language: str, match: re.Match[str]) -> v.Value | None:
     return _date(int(match[1]), roman_value(match[3]), match[4])
 
 
 @per_language(
     "date", r"(?<![\w.,/-])((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\d/-])", needs="/", weight=1.5
 )
-def _school_year(language: str, match: re.Match[str]) -> v.Value:
+def propose_school_year(language: str, match: re.Match[str]) -> v.Value:
     """A course that runs over New Year."""
     return v.Phrase((v.Number(match[1]), v.Number(match[2])))
 
@@ -660,7 +660,7 @@ _SHARE = {"es": r" de (?:l|su|mi|tu|est|cada)", "fr": r" d(?:e la|es|u)\b"}
         rf"(?![\d/]|[.,]\d|{_SHARE[language]})"
     ),
     needs="/", weight=1.5)  # fmt: skip
-def _day_and_month(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_day_and_month(language: str, match: re.Match[str]) -> v.Value | None:
     return _date(int(match[1]), int(match[2]))
 
 
@@ -673,7 +673,7 @@ def _day_and_month(language: str, match: re.Match[str]) -> v.Value | None:
     needs=lambda language: ("/", *TABLES[language].MONTHS, *TABLES[language].SHORT_MONTHS),
     flags=re.I, weight=1.2, at="any",
 )  # fmt: skip
-def _month_and_year(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_month_and_year(language: str, match: re.Match[str]) -> v.Value | None:
     if match[1]:
         return v.Date(month=int(match[1]), year=int(match[2]))
     if match[3].lower() in TABLES[language].MONTHS:
@@ -694,7 +694,7 @@ def _month_and_year(language: str, match: re.Match[str]) -> v.Value | None:
     ),
     weight=1.5, needs=lambda language: TABLES[language].SHORT_MONTHS, at="needs", digits=False,
 )  # fmt: skip
-def _month_alone(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_month_alone(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     name = TABLES[language].MONTHS[_month(language, match[1] or match[2]) - 1]
     return close(v.Abbreviation(name), match, language, digits_follow=False)
 
@@ -710,7 +710,7 @@ def _month_alone(language: str, match: re.Match[str]) -> v.Value | Found | None:
     needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
     at="needs",
 )
-def _weekdays(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_weekdays(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     first, last = (_weekday_name(language, part) for part in match.groups())
     link = "a" if language == "es" else "à"
     return close(v.Abbreviation(capitalize(f"{first} {link} {last}", match)), match, language)
@@ -737,7 +737,7 @@ def _weekday_name(language: str, written: str) -> str:
     digits=False,
     at="needs",
 )
-def _romance_weekday(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_romance_weekday(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     written, following = match[0].lower(), after(match)
     # El mar. 12 barcos: a noun that is counted follows, and no time or place.
     counted = re.match(r",?\s+\d+ (?!heures?\b|dans\b|pour\b|à\b|a\b|de\b)[a-zà-ÿ]{3,}", following)
@@ -757,7 +757,7 @@ def _romance_weekday(language: str, match: re.Match[str]) -> v.Value | Found | N
     digits=False,
     at="needs",
 )
-def _spanish_era(match: re.Match[str]) -> v.Value | Found | None:
+def propose_spanish_era(match: re.Match[str]) -> v.Value | Proposal | None:
     dated = re.search(r"(?:\d|[IVXLC]|siglo|año)\.?\s*$", before(match, 12))
     if match[0].count(".") < (1 if dated else 2):
         return None
@@ -769,19 +769,19 @@ def _spanish_era(match: re.Match[str]) -> v.Value | Found | None:
     "date", r"(?<!\w)(av|apr|ap|avant|après)\.?\s?J\.?-?\s?C\b\.?(?!\w)",
     languages=("fr",), needs="av apr ap avant après".split(), flags=re.I, weight=2,
     digits=False, at="needs")  # fmt: skip
-def _french_era(match: re.Match[str]) -> v.Value | Found | None:
+def propose_french_era(match: re.Match[str]) -> v.Value | Proposal | None:
     side = "avant" if match[1].lower().startswith("av") else "après"
     return _close_era(v.Abbreviation(f"{side} Jésus-Christ"), match, "fr")
 
 
-def _close_era(value: v.Value, match: re.Match[str], language: str) -> Found:
+def _close_era(value: v.Value, match: re.Match[str], language: str) -> Proposal:
     """At the start of a sentence more follows: Au Ier s. av. J.-C. César vint."""
     opening = r"\W*(?:Aux?|En|Vers|Dès|Du|Hacia|Durante|Desde|A)\b[^,;:]{0,30}"
     following = look_behind(match.string, match.end())
     opens = STOP_TABLES[language].opens_sentence(following.word)
     named = following.kind == "capital" and not opens
     if named and re.fullmatch(opening, match.string[: match.start()]):
-        return Found(value, "abbreviation")
+        return Proposal(value, "abbreviation")
     return close(value, match, language)
 
 
@@ -791,7 +791,7 @@ def _close_era(value: v.Value, match: re.Match[str], language: str) -> Found:
     r"(?<!\w)([12]\d\d0)s(?![\w'])",
     languages=("es",), weight=2,
 )  # fmt: skip
-def _spanish_decade(match: re.Match[str]) -> v.Value | None:
+def propose_spanish_decade(match: re.Match[str]) -> v.Value | None:
     if match[1]:
         head = r"\b(?:años|(?:década|decenio) de los)\s$" + ("|los $" if "s" in match[0] else "")
         if not re.search(head, before(match).lower()):
@@ -805,7 +805,7 @@ def _spanish_decade(match: re.Match[str]) -> v.Value | None:
     r"(?:\s*(-|\u2013|et|à|ou)\s*'?(\d{4}|[1-9]0))?(?!\w|[.,]\d)",
     languages=("fr",), needs=("années", "ann", "décennie"), at="needs", flags=re.I, weight=1.5,
 )  # fmt: skip
-def _french_decade(match: re.Match[str]) -> v.Value:
+def propose_french_decade(match: re.Match[str]) -> v.Value:
     head = match[1].strip().replace("ann.", "années")
     if not match[4]:
         return v.Phrase((head, v.Label(match[2])))

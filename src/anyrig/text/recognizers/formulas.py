@@ -27,7 +27,7 @@ _PARTS = re.compile(r"[A-Z][a-z]?|\d+|[+-]")
     needs=("innerDigit",),
     weight=1.4,
 )
-def _formula(match: re.Match[str]) -> v.Value | None:
+def propose_formula(match: re.Match[str]) -> v.Value | None:
     written = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT).replace("^", "")
     symbols = re.findall(r"[A-Z][a-z]?", written)
     if not all(symbol in _ELEMENTS for symbol in symbols) or not re.search(r"\d", written):
@@ -52,7 +52,7 @@ def _formula(match: re.Match[str]) -> v.Value | None:
     weight=1.2,
     at="capital",
 )
-def _ion(match: re.Match[str]) -> v.Value | None:
+def propose_ion(match: re.Match[str]) -> v.Value | None:
     if match[1] not in _ELEMENTS:
         return None
     return v.Formula((match[1], *_PARTS.findall(match[2].translate(SUPERSCRIPT))))
@@ -66,7 +66,7 @@ def _ion(match: re.Match[str]) -> v.Value | None:
     weight=1.4,
     at="capital",
 )
-def _simple(match: re.Match[str]) -> v.Value:
+def propose_simple(match: re.Match[str]) -> v.Value:
     return v.Formula(tuple(_PARTS.findall(match[0])))
 
 

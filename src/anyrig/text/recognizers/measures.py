@@ -8,8 +8,8 @@ from dataclasses import replace
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
-    Found,
     LazyPattern,
+    Proposal,
     Stop,
     per_language,
     recognizer,
@@ -129,10 +129,10 @@ _DOTTED = frozenset(
 )
 
 
-def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Found:
+def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Proposal:
     """A measure whose match may end with the full stop of its unit."""
     if match[0].endswith(".") and _GOES_ON.match(match.string, match.end()):
-        return Found(value, "abbreviation")
+        return Proposal(value, "abbreviation")
     return close(value, match, language, digits_follow=False)
 
 
@@ -175,7 +175,7 @@ _MEASURE = {
     needs=lambda language: TABLES[language].UNITS,
     weight=1.3,
 )
-def _measure(language: str, match: re.Match[str]) -> Found | None:
+def propose_measure(language: str, match: re.Match[str]) -> Proposal | None:
     written = match.groupdict() if language == "en" else {}
     name, per = match["unit"], match["per"] or written.get("per_word")
     scale = english.SCALES[word] if (word := written.get("word") or written.get("letter")) else 0
@@ -223,7 +223,7 @@ def _parse_counted(
     return amount
 
 
-def _close_english(value: v.Value, match: re.Match[str], rated: bool) -> Found:
+def _close_english(value: v.Value, match: re.Match[str], rated: bool) -> Proposal:
     """A measure with a full stop behind it."""
     name = match["unit"].replace(". ", " ").split()[-1]
     follows = look_behind(match.string, match.end())
@@ -231,14 +231,14 @@ def _close_english(value: v.Value, match: re.Match[str], rated: bool) -> Found:
         # What it describes follows, but for the end of a sentence: a 6-in. pipe.
         opens = follows.kind == "capital" and follows.word.lower() in english.STARTERS
         ends = opens or follows.kind == "nothing"
-        return Found(value, stop="both" if ends else "abbreviation")
+        return Proposal(value, stop="both" if ends else "abbreviation")
     if name not in _DOTTED or rated:
         # A unit that is not written with a full stop: it ends the sentence, if anything.
         if follows.kind == "lower":
-            return Found(value, stop="abbreviation")
-        return Found(value, end=match.start("dot"))
+            return Proposal(value, stop="abbreviation")
+        return Proposal(value, end=match.start("dot"))
     if name == "ft" and re.match(r" \d{1,2}(?:[.,;]|$| and)", after(match, 8)):
-        return Found(value, stop="abbreviation")  # 5 ft. 3
+        return Proposal(value, stop="abbreviation")  # 5 ft. 3
     return _close(value, match)
 
 
@@ -411,7 +411,7 @@ _STREET = LazyPattern(
     needs=("°", "º", "deg"),
     weight=1.4,
 )
-def _degrees(match: re.Match[str]) -> Found | v.Value:
+def propose_degrees(match: re.Match[str]) -> Proposal | v.Value:
     sign, low, link, high, dot, letter, word = match.groups()
     amount: v.Value = parse_amount(low, sign)
     joint = (link or "").strip()
@@ -428,7 +428,7 @@ def _degrees(match: re.Match[str]) -> Found | v.Value:
         stop = stop_after(match.string, match.end())
     unit = f"°{letter}" if letter else "°"
     value = v.Measure(amount, unit, attributive=not letter and not word and is_attributive(match))  # type: ignore[arg-type]
-    return Found(v.Phrase((value, word)) if word else value, stop=stop)
+    return Proposal(v.Phrase((value, word)) if word else value, stop=stop)
 
 
 @recognizer("angle", r"(?<![\w.])(\d{1,3}°(?:[-–/]\d{1,3}°){2,4})(?!\w)", needs="°", weight=2)
@@ -492,7 +492,7 @@ def propose_thread(match: re.Match[str]) -> v.Value:
     needs=("ft", "foot", "feet"),
     weight=1.8,
 )
-def _feet_inches(match: re.Match[str]) -> Found:
+def propose_feet_inches(match: re.Match[str]) -> Proposal:
     described = match[0].count("-") > 1
     feet = v.Measure(v.Number(match[1]), "ft", attributive=described)
     inches = v.Measure(parse_amount(match[2]), "in", attributive=described)
@@ -509,7 +509,7 @@ _SIDE = rf"({AMOUNT}\"|\d{{1,4}}'(?: ?-?{AMOUNT}(?:\"|''))?)"
     needs="\"'",
     weight=1.8,
 )
-def _sheet(match: re.Match[str]) -> v.Value:
+def propose_sheet(match: re.Match[str]) -> v.Value:
     """Sides in feet and inches: `8" x 10"`, `7' x 6'6"`."""
     return v.Dimensions(tuple(_parse_side(side) for side in match.groups() if side))
 
@@ -524,7 +524,7 @@ _EDGE = rf"({AMOUNT}) ?(\"|in\.?|cm|mm|ft\.?)? ?([WDHL])"
     needs="x×",
     weight=2,
 )
-def _edges(match: re.Match[str]) -> v.Value | None:
+def propose_edges(match: re.Match[str]) -> v.Value | None:
     """Sides that say which they are: `84" W x 36" D`."""
     parts: list[v.Value | str] = []
     for at in (1, 4, 7):
@@ -553,7 +553,7 @@ def _parse_side(written: str) -> v.Value:
     needs="'",
     weight=1.6,
 )
-def _height(match: re.Match[str]) -> v.Value | None:
+def propose_height(match: re.Match[str]) -> v.Value | None:
     if match[2].isdecimal() and int(match[2]) > 11:
         if match[0].endswith('"') and int(match[2]) < 60:
             return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
@@ -575,7 +575,7 @@ def _height(match: re.Match[str]) -> v.Value | None:
     needs="\"'",
     weight=1.2,
 )
-def _inches(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_inches(language: str, match: re.Match[str]) -> v.Value | None:
     """27" of a screen, where no quotation is open."""
     if match[2] == '"' and len(re.findall(rf'(?<![\d{VULGAR}])"', before(match, 300))) % 2:
         return None
@@ -647,7 +647,7 @@ def _before_thing(match: re.Match[str]) -> bool:
     needs="x",
     weight=2,
 )
-def _product(match: re.Match[str]) -> v.Value:
+def propose_product(match: re.Match[str]) -> v.Value:
     """A sum, where its result stands beside it."""
     return v.Phrase((parse_number(match[1]), "times", parse_number(match[2])))
 
@@ -673,7 +673,7 @@ def _dimensions_pattern(language: str) -> str:
 @per_language(
     "dimensions", _dimensions_pattern, languages=RECOGNIZED_LANGUAGES, needs="x×", weight=1.5
 )
-def _dimensions(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_dimensions(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     sides = [
         (match[f"side{number}"], match[f"unit{number}"], match[f"power{number}"])
         for number in (1, 2, 3)
@@ -704,7 +704,7 @@ def _dimensions(language: str, match: re.Match[str]) -> v.Value | Found | None:
     if language == "fr" and len(parts) == 2 and _is_relay(sides):
         value = v.Phrase((parts[0], "fois", parts[1]))
     if match[0].endswith(".") and not sides[-1][1]:
-        return Found(value, end=match.end() - 1)
+        return Proposal(value, end=match.end() - 1)
     return _close(value, match, language)
 
 
@@ -743,7 +743,7 @@ _PERCENT_WORDS = r"|percent\b|per cent\b|pct\b\.?"
     needs=lambda language: ("%", "‰", *(("percent", "per", "pct") if language == "en" else ())),
     weight=1.3,
 )
-def _percent(language: str, match: re.Match[str]) -> v.Value | Found:
+def propose_percent(language: str, match: re.Match[str]) -> v.Value | Proposal:
     unit = _PERCENT[language][match["mark"] == "‰"]
     first = parse_amount(match["low"], match["sign"], language=language)
     if not match["high"]:
@@ -763,7 +763,7 @@ def _percent(language: str, match: re.Match[str]) -> v.Value | Found:
     digits=True,
     at="number",
 )
-def _per_period(match: re.Match[str]) -> Found:
+def propose_per_period(match: re.Match[str]) -> Proposal:
     """Without a unit: `30k/yr`, `3/week`."""
     amount = parse_number(match[1], None, english.SCALES[match[2]] if match[2] else 0)
     return _close(v.Rate(amount, _PERIOD[match[3]]), match)
@@ -778,7 +778,7 @@ def _per_period(match: re.Match[str]) -> Found:
     digits=True,
     at="number",
 )
-def propose_count_per_unit(match: re.Match[str]) -> Found | None:
+def propose_count_per_unit(match: re.Match[str]) -> Proposal | None:
     """What has no unit of its own: `1,200/km²`, `3/sq. mi.`."""
     unit, power = match[4], parse_power(match[5])
     if power == 1 and (len(unit) < 2 or unit in ("pt", "pc", "in", "ct")):
@@ -794,7 +794,7 @@ def propose_count_per_unit(match: re.Match[str]) -> Found | None:
     r"(?<![\w.])(\d{1,2} ?[½]) ([A-Z]{1,3})(?!\w)",
     weight=1.5,
 )
-def _shoe(match: re.Match[str]) -> v.Value | None:
+def propose_shoe(match: re.Match[str]) -> v.Value | None:
     """A shoe's size with its width: `10½ W`."""
     amount, width = match[1] or match[3], match[2] or match[4]
     if not _SIZE.search(before(match, 24)) and "½" not in amount:
@@ -832,10 +832,10 @@ def propose_collar_or_waist(match: re.Match[str]) -> v.Value | None:
     weight=1.5,
     at="any",
 )
-def _after_power(language: str, match: re.Match[str]) -> Found:
+def propose_after_power(language: str, match: re.Match[str]) -> Proposal:
     """`10⁻⁹ m`, `10^5 cm²`."""
     unit = find_unit(language, match[1])
-    return Found(v.Measure(None, unit, parse_power(match[2])), start=match.start(1))
+    return Proposal(v.Measure(None, unit, parse_power(match[2])), start=match.start(1))
 
 
 @recognizer(
@@ -844,7 +844,7 @@ def _after_power(language: str, match: re.Match[str]) -> Found:
     needs="eE",
     weight=2,
 )
-def _scientific_measure(match: re.Match[str]) -> v.Value:
+def propose_scientific_measure(match: re.Match[str]) -> v.Value:
     """`1.5e8 km`."""
     factor = parse_number(match[2], match[1])
     exponent = match[3].replace("−", "-").removeprefix("+")
@@ -859,11 +859,11 @@ def _scientific_measure(match: re.Match[str]) -> v.Value:
     needs=("d",),
     weight=1.2,
 )
-def _days(match: re.Match[str]) -> Found | None:
+def propose_days(match: re.Match[str]) -> Proposal | None:
     """Of doses and periods: kept for 30 d."""
     if "-" in match[0]:
         stop: Stop = "abbreviation" if match[2] else "none"
-        return Found(v.Measure(parse_number(match[1]), "d", attributive=True), stop=stop)
+        return Proposal(v.Measure(parse_number(match[1]), "d", attributive=True), stop=stop)
     if not re.search(r"\b(?:for|in|within|after|every|x|×|of|to) $", before(match, 8)):
         return None
     return _close(v.Measure(parse_number(match[1]), "d"), match)
@@ -878,12 +878,12 @@ _SPOONS = {"c": "cup", "T": "tbsp", "t": "tsp"}
     needs=_SPOONS,
     weight=1.5,
 )
-def _cups(match: re.Match[str]) -> Found | None:
+def propose_cups(match: re.Match[str]) -> Proposal | None:
     """Of a recipe: `2 c. flour`, `1 t. salt`."""
     amount = parse_amount(match[1])
     if isinstance(amount, v.Number) and (len(amount.digits) > 2 or amount.decimals):
         return None
-    return Found(v.Measure(amount, _SPOONS[match[2]]), stop="abbreviation")
+    return Proposal(v.Measure(amount, _SPOONS[match[2]]), stop="abbreviation")
 
 
 # Spanish and French
@@ -915,7 +915,7 @@ _BELOW = UNIT | {"en": "h|s|L|ha|min|d"}
     needs="/",
     at="any",
 )
-def _bare_rate(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_bare_rate(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """A unit without a number: en kg/m³."""
     if len(match[0]) < 4 and match[0] != "m/s":
         return None
@@ -938,7 +938,7 @@ _EVERY = {**_EACH, "fr": "toutes les"}
     languages=RECOGNIZED_LANGUAGES,
     needs="/", weight=1.5,
 )  # fmt: skip
-def _each_hundred(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_each_hundred(language: str, match: re.Match[str]) -> v.Value | None:
     """6.5 L/100 km."""
     if match[2] == match[4]:
         return None  # 9 h / 14 h
@@ -954,7 +954,7 @@ def _each_hundred(language: str, match: re.Match[str]) -> v.Value | None:
     r"(?= de (?:largo|ancho|alto|long|large|haut|profond|diamètre)| ?[x×] ?\d)",
     needs="'′", weight=1.6,
 )  # fmt: skip
-def _romance_bare_feet(language: str, match: re.Match[str]) -> v.Value:
+def propose_romance_bare_feet(language: str, match: re.Match[str]) -> v.Value:
     return v.Measure(parse_comma_number(match[1]), "length-foot")
 
 
@@ -975,7 +975,7 @@ _TIMED = LazyPattern(
     needs="'′",
     weight=1.3,
 )
-def _romance_minutes(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_romance_minutes(language: str, match: re.Match[str]) -> v.Value | None:
     """Reposar 15'; of a goal the minute: Xavi (35', 90'+2')."""
     if match[0].count("'") % 2 and re.search(r"(?<!\w)'\w[^']*$", before(match, 60)):
         return None  # A quotation ends.
@@ -997,7 +997,7 @@ def _romance_minutes(language: str, match: re.Match[str]) -> v.Value | None:
     needs="\"″'",
     weight=1.4,
 )
-def _romance_seconds(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_romance_seconds(language: str, match: re.Match[str]) -> v.Value | None:
     """A lead of 3", where the sentence is about time; else they are inches."""
     if not _TIMED.search(before(match, 60)) and not _TIMED.search(after(match, 40)):
         return None
@@ -1014,7 +1014,7 @@ def _romance_seconds(language: str, match: re.Match[str]) -> v.Value | None:
     digits=True,
     weight=1.6,
 )
-def _for_each(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_for_each(language: str, match: re.Match[str]) -> v.Value | None:
     """Behind a bare number: 11 200/mm³."""
     if len(match[1]) < 2 and not match[2]:
         return None
@@ -1029,7 +1029,7 @@ _MONTHS_OLD = LazyPattern(
 
 
 @per_language("measure", rf"{NUMBER_START}(\d{{1,2}}) ?m(?![\w²³/])", weight=2)
-def _months_old(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_months_old(language: str, match: re.Match[str]) -> v.Value | None:
     """Of a child: niña de 21 m."""
     if not _MONTHS_OLD.search(before(match, 48)):
         return None
@@ -1044,14 +1044,14 @@ def _months_old(language: str, match: re.Match[str]) -> v.Value | None:
     digits=True,
     weight=2,
 )
-def _every_hours(language: str, match: re.Match[str]) -> v.Value:
+def propose_every_hours(language: str, match: re.Match[str]) -> v.Value:
     """Behind a dose: 1 dose/6 h."""
     hours = v.Measure(v.Number(match[1]), "duration-hour")
     return v.Phrase(("", _EVERY[language], hours))
 
 
 @per_language("measure", rf"{NUMBER_START}(\d)m(\d\d)(?!\w)", needs="m", weight=1.5)
-def _romance_height(language: str, match: re.Match[str]) -> v.Value:
+def propose_romance_height(language: str, match: re.Match[str]) -> v.Value:
     """As people are measured: 1m80."""
     return v.Phrase((v.Measure(v.Number(match[1]), "length-meter"), v.Number(match[2])))
 
@@ -1062,7 +1062,7 @@ def _romance_height(language: str, match: re.Match[str]) -> v.Value:
     r"(\d{1,2}(?:[.,]\d)?) ?(''|\"|in\b\.?|po\b\.?|pulg\b\.?)?(?!\w)",
     needs=("'", "ft", "pi", "pies", "pieds"), weight=1.4,
 )  # fmt: skip
-def _romance_feet(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_romance_feet(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """5'11" of a person; 3'30 of a race."""
     marked = match[3] or ""
     link = re.search(r" (y|et) ", match[0])
@@ -1108,7 +1108,7 @@ _ANGLES = {"en": ("°", "min", "s")} | dict.fromkeys(
     needs="°º",
     weight=1.6,
 )
-def _coordinate(language: str, match: re.Match[str]) -> Found:
+def propose_coordinate(language: str, match: re.Match[str]) -> Proposal:
     """`40° 26' 46" N`."""
     written = (
         match[1],
@@ -1129,7 +1129,7 @@ def _coordinate(language: str, match: re.Match[str]) -> Found:
     rf"{NUMBER_START}({SIGNED}) ?[°º](?: ?([NSEOW])\b\.?)?",
     needs="°º", weight=1.1,
 )  # fmt: skip
-def _romance_degrees(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_romance_degrees(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     amount = parse_comma_number(match[1])
     if not match[2]:
         if language == "es" and not amount.sign and not amount.decimals:
@@ -1143,7 +1143,7 @@ def _romance_degrees(language: str, match: re.Match[str]) -> v.Value | Found | N
         if re.match(r" ?[CFK]\b", rest):
             return None
         if language == "fr" and (half := re.match(r"(\d)\b", rest)):
-            return Found(
+            return Proposal(
                 v.Phrase((v.Measure(amount, "angle-degree"), v.Number(half[1]))),
                 end=match.end() + 1,
             )

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Found, per_language, recognizer
+from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Proposal, per_language, recognizer
 from anyrig.text.recognizers.common import (
     COMMA_NUMBER,
     DASH,
@@ -88,7 +88,7 @@ def _before_pattern(language: str) -> str:
     at="any",
     weight=1.5,
 )
-def _before_number(language: str, match: re.Match[str]) -> v.Value | Found:
+def propose_before_number(language: str, match: re.Match[str]) -> v.Value | Proposal:
     code = match["code"]
     currency = TABLES[language].SIGNS[code if code in TABLES[language].SIGNS else match["mark"]]
     first = _parse(language, match["low"], match["sign"] or match["minus"], match["scale"])
@@ -114,7 +114,7 @@ def _parse(language: str, written: str, sign: str | None, scale: str | None) -> 
     return parse_number(written, sign, power)
 
 
-def _with_rate(language: str, match: re.Match[str], value: v.Value) -> v.Value | Found:
+def _with_rate(language: str, match: re.Match[str], value: v.Value) -> v.Value | Proposal:
     """A sum with the `/hr.` behind it."""
     if per := match["per"]:
         unit = english.PERIODS[per] if language == "en" else find_unit(language, per)
@@ -138,7 +138,7 @@ def _with_rate(language: str, match: re.Match[str], value: v.Value) -> v.Value |
     needs=lambda language: TABLES[language].SIGNS,
     weight=1.5,
 )
-def _behind_number(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_behind_number(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     mark = match["mark"]
     if mark in ("F", "Bs") and not re.search(r"\d ", match[0]):
         return None
@@ -163,7 +163,7 @@ def propose_cents(match: re.Match[str]) -> v.Value:
     needs="¢p",
     weight=1.1,
 )
-def _pence(match: re.Match[str]) -> v.Value | None:
+def propose_pence(match: re.Match[str]) -> v.Value | None:
     low, mark = match[1], match[2]
     if match[3]:
         return v.Rate(v.Money(parse_number(low), mark), english.PERIODS[match[3]])
@@ -185,7 +185,7 @@ _OLD_MONEY = r"(?:(\d{1,2})s\.?)?(?: ?(\d{1,2}½?)d\b\.?)?(?!\w)"
 
 @recognizer("money", rf"(?<![\w.])£(\d[\d,]*),? {_OLD_MONEY}", needs="£", weight=1.6, at="any")
 @recognizer("money", rf"(?<![\w.])()?(?=\d{{1,2}}½?[sd]\b){_OLD_MONEY}", needs="sd", weight=1.6)
-def _shillings(match: re.Match[str]) -> v.Value | Found | None:
+def propose_shillings(match: re.Match[str]) -> v.Value | Proposal | None:
     """Old English money: `£3 10s.`, `4s. 6d.`; shillings alone are seconds to most."""
     pounds, shillings, pence = match.groups()
     if not (pounds and (shillings or pence)) and not (pence and (shillings or _is_price(match))):
@@ -218,7 +218,7 @@ def _is_price(match: re.Match[str]) -> bool:
     needs=["€", "$", "£", "F", "fr", "frs"],
     weight=1.7,
 )
-def _money_inside(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_money_inside(language: str, match: re.Match[str]) -> v.Value | None:
     """As price tags have it: 3€50, 3'50 €."""
     cents, sign = match[3] or match[4], match[2] or match[5]
     if sign not in TABLES[language].SIGNS:
@@ -227,7 +227,7 @@ def _money_inside(language: str, match: re.Match[str]) -> v.Value | None:
 
 
 @per_language("money", rf"{NUMBER_START}(\d{{1,3}})/(\d{{1,3}}) ?€(?!\w)", needs="€", weight=1.8)
-def _two_prices(language: str, match: re.Match[str]) -> v.Value:
+def propose_two_prices(language: str, match: re.Match[str]) -> v.Value:
     """Of a ticket: 12/15 €."""
     link = "o" if language == "es" else "ou"
     return v.Money(v.Range(v.Number(match[1]), v.Number(match[2]), link), "EUR")
@@ -238,7 +238,7 @@ def _two_prices(language: str, match: re.Match[str]) -> v.Value:
     lambda language: rf"(?<=[\w€$£.²]) ?/ ?({one_of(TABLES[language].PER_WORDS)})(?!\w)",
     needs="/", weight=1.5,
 )  # fmt: skip
-def _each(language: str, match: re.Match[str]) -> Found:
+def propose_each(language: str, match: re.Match[str]) -> Proposal:
     """Behind anything counted: 8 horas/día."""
     words = TABLES[language].PER_WORDS[match[1]]
     return close(v.Abbreviation(f" {words}"), match, language, digits_follow=False)

@@ -7,8 +7,8 @@ import re
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
-    Found,
     LazyPattern,
+    Proposal,
     per_language,
     recognizer,
 )
@@ -62,7 +62,7 @@ _COUNTED_THINGS = frozenset(
 
 
 @per_language("phone", _PHONES.__getitem__, languages=RECOGNIZED_LANGUAGES, weight=1.8)
-def _phone(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_phone(language: str, match: re.Match[str]) -> v.Value | None:
     written = match[1]
     abroad = re.match(r"\(?(?:\+|00)", written)
     count = sum(sign.isdecimal() for sign in written)
@@ -116,7 +116,7 @@ def _pairs(written: str) -> v.Digits:
     r"(?:(?<=[Dd]ial )|(?<=[Cc]all ))(\d{3})(?!\w|[.,]\d| [a-z]+s\b)",
     weight=1.2,
 )
-def _emergency(match: re.Match[str]) -> v.Value:
+def propose_emergency(match: re.Match[str]) -> v.Value:
     return v.Digits((match[0],))
 
 
@@ -127,7 +127,7 @@ def _emergency(match: re.Match[str]) -> v.Value:
     weight=1.5,
     at="needs",
 )
-def _bare_extension(match: re.Match[str]) -> v.Value:
+def propose_bare_extension(match: re.Match[str]) -> v.Value:
     extension = v.Number(match[2]) if len(match[2]) < 3 else v.Digits((match[2],))
     return v.Phrase(("Extension" if match[1][0] == "E" else "extension", extension))
 
@@ -141,11 +141,11 @@ def _bare_extension(match: re.Match[str]) -> v.Value:
     weight=1.3,
     at="word",
 )
-def _given(match: re.Match[str]) -> Found | None:
+def propose_code_behind_word(match: re.Match[str]) -> Proposal | None:
     digits = match[1]
     if re.match(r"(?i)order|case", match[0]) and len(digits) < 5:
         return None
-    return Found(v.Digits((digits,)), start=match.start(1), weight=2.5)
+    return Proposal(v.Digits((digits,)), start=match.start(1), weight=2.5)
 
 
 @recognizer(
@@ -156,9 +156,9 @@ def _given(match: re.Match[str]) -> Found | None:
     weight=3,
     at="needs",
 )
-def _isbn(match: re.Match[str]) -> Found:
+def propose_isbn(match: re.Match[str]) -> Proposal:
     groups = tuple(one.upper() for one in re.split(r"[- ]", match[1]) if one)
-    return Found(v.Digits(groups), start=match.start(1))
+    return Proposal(v.Digits(groups), start=match.start(1))
 
 
 @recognizer(
@@ -169,7 +169,7 @@ def _isbn(match: re.Match[str]) -> Found:
     weight=3,
     at="capital",
 )
-def _iban(match: re.Match[str]) -> Found | None:
+def propose_iban(match: re.Match[str]) -> Proposal | None:
     written = match[2]
     if " " not in written:
         digits = sum(one.isdecimal() for one in written)
@@ -177,7 +177,7 @@ def _iban(match: re.Match[str]) -> Found | None:
             return None
         written = " ".join(written[at : at + 4] for at in range(0, len(written), 4))
     groups = (" ".join(group) if group.isalpha() else group for group in written.split())
-    return Found(v.Digits(tuple(groups)), start=match.start(2))
+    return Proposal(v.Digits(tuple(groups)), start=match.start(2))
 
 
 @recognizer(
@@ -189,7 +189,7 @@ def _iban(match: re.Match[str]) -> Found | None:
     digits=True,
     at="needs",
 )
-def _cve(match: re.Match[str]) -> v.Value:
+def propose_cve(match: re.Match[str]) -> v.Value:
     parts: list[v.Value | str] = [v.Letters(match[1])]
     if match[2]:
         parts.append(v.Year(int(match[2])))
@@ -204,7 +204,7 @@ def _cve(match: re.Match[str]) -> v.Value:
     weight=1.8,
     at="any",
 )
-def _grouped(match: re.Match[str]) -> v.Value:
+def propose_digit_groups(match: re.Match[str]) -> v.Value:
     """Social security, postal codes of America, Britain and Canada."""
     return v.Digits(tuple(group for group in match.groups() if group))
 
@@ -215,7 +215,7 @@ def _grouped(match: re.Match[str]) -> v.Value:
     languages=RECOGNIZED_LANGUAGES,
     weight=2,
 )
-def _card(match: re.Match[str]) -> v.Value:
+def propose_card(match: re.Match[str]) -> v.Value:
     return v.Digits(match.groups())
 
 
@@ -225,7 +225,7 @@ def _card(match: re.Match[str]) -> v.Value:
     weight=1.8,
     at="capital",
 )
-def _zip(match: re.Match[str]) -> v.Value | None:
+def propose_zip(match: re.Match[str]) -> v.Value | None:
     state: v.Value = (
         v.Abbreviation(english.STATES[match[1]])
         if english.STATES.get(match[1], "D C") != "D C"
@@ -241,8 +241,8 @@ def _zip(match: re.Match[str]) -> v.Value | None:
     rf"(?:{one_of([*english.SHORT_STATES, *english.DOTTED_STATES])})\.? (\d{{5}})(?![\d,])",
     at="capital",
 )
-def _zip_after_state(match: re.Match[str]) -> Found:
-    return Found(v.Digits((match[1],)), start=match.start(1), weight=1.5)
+def propose_zip_after_state(match: re.Match[str]) -> Proposal:
+    return Proposal(v.Digits((match[1],)), start=match.start(1), weight=1.5)
 
 
 @recognizer(
@@ -251,9 +251,9 @@ def _zip_after_state(match: re.Match[str]) -> Found:
     weight=1.5,
     at="capital",
 )
-def _zip_after_city(match: re.Match[str]) -> Found | None:
+def propose_zip_after_city(match: re.Match[str]) -> Proposal | None:
     """34th Fl., NYC 10118; no year or amount has five digits behind a place at an address's end."""
-    return Found(v.Digits((match[1],)), start=match.start(1), weight=1.5)
+    return Proposal(v.Digits((match[1],)), start=match.start(1), weight=1.5)
 
 
 @recognizer(
@@ -264,7 +264,7 @@ def _zip_after_city(match: re.Match[str]) -> Found | None:
     weight=2,
     at="capital",
 )
-def _constant(match: re.Match[str]) -> v.Value:
+def propose_constant(match: re.Match[str]) -> v.Value:
     """Of a program: `MAX_RETRIES`, words and no acronyms."""
     parts: list[v.Value | str] = []
     for part in match[0].split("_"):
@@ -285,7 +285,7 @@ def _constant(match: re.Match[str]) -> v.Value:
 @recognizer(
     "code", r"(?<![\w.])([1-9])(xx|XX)(?!\w)", needs="xX", weight=2, digits=True, at="number"
 )
-def _status_class(match: re.Match[str]) -> v.Value:
+def propose_status_class(match: re.Match[str]) -> v.Value:
     """Of HTTP: `a 5xx code`."""
     return v.Phrase((v.Number(match[1]), v.Letters("XX")))
 
@@ -299,7 +299,7 @@ def _status_class(match: re.Match[str]) -> v.Value:
     digits=True,
     at="number",
 )
-def _hexadecimal(match: re.Match[str]) -> v.Value:
+def propose_hexadecimal(match: re.Match[str]) -> v.Value:
     """`0x80070005`, sign by sign."""
     zero = v.Number("0", sign="-" if match[1] else "")
     return v.Phrase((zero, v.Letters("X"), v.Digits((match[2].upper(),))))
@@ -316,7 +316,7 @@ def _hexadecimal(match: re.Match[str]) -> v.Value:
     weight=1.8,
     at="word",
 )
-def _version(match: re.Match[str]) -> v.Value | Found | None:
+def propose_version(match: re.Match[str]) -> v.Value | Proposal | None:
     if match[1]:
         if match[0][1:].isdecimal() and match[1] == "V":
             return v.Phrase((v.Letters("V"), v.Number(match[3])))  # an engine: V8
@@ -331,7 +331,7 @@ def _version(match: re.Match[str]) -> v.Value | Found | None:
         return v.Phrase(("version", v.Version(tuple(match[3].split(".")))))
     if match[2] in ("Release", "release", "Update", "update") and "." not in match[3]:
         return None
-    return Found(v.Version(tuple(match[3].split("."))), start=match.start(3))
+    return Proposal(v.Version(tuple(match[3].split("."))), start=match.start(3))
 
 
 @recognizer(
@@ -340,7 +340,7 @@ def _version(match: re.Match[str]) -> v.Value | Found | None:
     needs=".",
     weight=1.6,
 )
-def _dotted(match: re.Match[str]) -> v.Value | None:
+def propose_dotted_version(match: re.Match[str]) -> v.Value | None:
     """A section, a version, or the address of a machine, which has a port or three-digit parts."""
     parts = tuple(match[1].split("."))
     address = len(parts) == 4 and all(int(part) < 256 for part in parts)
@@ -370,8 +370,8 @@ _HOST = LazyPattern(
     weight=1.3,
     at="word",
 )
-def _software(match: re.Match[str]) -> Found:
-    return Found(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
+def propose_software(match: re.Match[str]) -> Proposal:
+    return Proposal(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
 
 
 @recognizer(
@@ -385,24 +385,24 @@ def _software(match: re.Match[str]) -> Found:
     weight=1.3,
     at="word",
 )
-def propose_release(match: re.Match[str]) -> Found | None:
+def propose_release(match: re.Match[str]) -> Proposal | None:
     """A version with two digits behind its point: `versions before 1.32`, `in Automake 1.12`."""
     unit = word_after(match)
     if unit in english.UNITS or match[1].startswith("0"):
         return None
-    return Found(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
+    return Proposal(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
 
 
 @recognizer(
     "version", r"(?<=[a-z])(\d{1,2}\.\d{1,3})(?![\w.]\w|\w)", needs=".", weight=1.5, at="number"
 )
-def _glued_version(match: re.Match[str]) -> v.Value:
+def propose_version_behind_letters(match: re.Match[str]) -> v.Value:
     """`py3.12`."""
     return v.Phrase((" ", v.Version(tuple(match[1].split(".")))))
 
 
 @recognizer("version", r"(?<![\w.])(802\.\d{1,2})([a-z]{1,2})?(?![\w]|\.\d)", needs=".", weight=2)
-def _standard(match: re.Match[str]) -> v.Value:
+def propose_standard(match: re.Match[str]) -> v.Value:
     """The standards of the IEEE: 802.11ac."""
     first, second = match[1].split(".")
     parts: tuple[v.Value | str, ...] = (v.Label(first), "point", v.Number(second))
@@ -474,11 +474,11 @@ def propose_lettered_span(match: re.Match[str]) -> v.Value | None:
     weight=1.4,
     at="word",
 )
-def _labelled(match: re.Match[str]) -> Found | None:
+def propose_number_of_thing(match: re.Match[str]) -> Proposal | None:
     digits = match[2]
     if len(digits) == 5 and match[1] not in ("RFC", "ISO", "Form"):
         return None
-    return Found(v.Label(digits), start=match.start(2), weight=2)
+    return Proposal(v.Label(digits), start=match.start(2), weight=2)
 
 
 @recognizer(
@@ -489,7 +489,7 @@ def _labelled(match: re.Match[str]) -> Found | None:
     weight=1.3,
     at="capital",
 )
-def _lettered_model(match: re.Match[str]) -> v.Value | None:
+def propose_letters_and_number(match: re.Match[str]) -> v.Value | None:
     """Letters and a number that name a thing: `RTX 4090`, `BA 249`."""
     letters, digits, more = match.groups()
     if (
@@ -516,7 +516,7 @@ _NO_MODELS = frozenset(
     weight=1.2,
     at="capital",
 )
-def _hyphened(match: re.Match[str]) -> v.Value:
+def propose_name_and_number(match: re.Match[str]) -> v.Value:
     return v.Phrase((match[1], v.Label(match[2])))
 
 
@@ -527,7 +527,7 @@ def _hyphened(match: re.Match[str]) -> v.Value:
     rf"(?: (?:[NSEW]\.? )?\d+(?:st|nd|rd|th) {_STREET}))",
     weight=1.3,
 )
-def _house(match: re.Match[str]) -> v.Value:
+def propose_house(match: re.Match[str]) -> v.Value:
     digits = match[1]
     number: v.Value = v.Label(digits) if len(digits) < 5 else v.Digits((digits,))
     return v.Phrase((number, v.Letters(match[2]))) if match[2] else number
@@ -550,14 +550,14 @@ def propose_car(match: re.Match[str]) -> v.Value:
     needs="7",
     weight=1,
 )
-def _airliner(match: re.Match[str]) -> v.Value:
+def propose_airliner(match: re.Match[str]) -> v.Value:
     return v.Label(match[1], match[2] or "")
 
 
 @recognizer(
     "label", r"(?<![\w.,$£€#-])(7[0-8]7)-(\d00|[89]|10)(?![\w%-]|[.,]\d)", needs="-", weight=1.5
 )
-def _jet(match: re.Match[str]) -> v.Value:
+def propose_jet(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Label(match[1]), v.Label(match[2])))
 
 
@@ -574,7 +574,7 @@ def propose_protocol(match: re.Match[str]) -> v.Value:
 
 
 @recognizer("label", r"(?<![\w.,$#-])(\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))", weight=1.5)
-def _block(match: re.Match[str]) -> v.Value:
+def propose_block(match: re.Match[str]) -> v.Value:
     return v.Label(match[1])
 
 
@@ -585,12 +585,12 @@ def _block(match: re.Match[str]) -> v.Value:
     needs=("Boeing", "Airbus"),
     at="needs",
 )
-def _aircraft(match: re.Match[str]) -> Found:
+def propose_aircraft(match: re.Match[str]) -> Proposal:
     parts: list[v.Value | str] = [v.Letters(match[1])] if match[1] else []
     parts += [v.Label(match[2]), v.Label(match[3])]
     if match[4]:
         parts.append(v.Letters(match[4]))
-    return Found(v.Phrase(tuple(parts)), start=match.start(1), weight=2.5)
+    return Proposal(v.Phrase(tuple(parts)), start=match.start(1), weight=2.5)
 
 
 # Sections, forms, keys, screens
@@ -627,7 +627,7 @@ _MEASURES = {"Res": "Resolution", "J": "Joint", "Con": "Concurrent"}
     digits=True,
     weight=2,
 )
-def propose_bill(match: re.Match[str]) -> Found | None:
+def propose_bill(match: re.Match[str]) -> Proposal | None:
     """A measure before Congress: `H.J.Res. 7`, `S. 1253`."""
     if not match[3] and (
         (match[1] == "H" and not match[0].startswith("H.R."))
@@ -636,7 +636,7 @@ def propose_bill(match: re.Match[str]) -> Found | None:
         return None
     words = [_MEASURES[one] for one in (match[2], match[3]) if one]
     house = v.Letters("HR" if "R" in match[1] else match[1])
-    return Found(v.Phrase((house, *words, v.Label(match[4]))))
+    return Proposal(v.Phrase((house, *words, v.Label(match[4]))))
 
 
 _REPORTERS = {
@@ -676,7 +676,7 @@ def propose_law_report(match: re.Match[str]) -> v.Value | None:
     needs="(",
     weight=1.8,
 )
-def _section(match: re.Match[str]) -> v.Value | None:
+def propose_section(match: re.Match[str]) -> v.Value | None:
     """`§3(a)(ii)`, `401(k)`."""
     sign, number, inner, _ = match.groups()
     parts: list[v.Value | str] = []
@@ -736,7 +736,7 @@ def _parse_subsections(written: str) -> list[v.Value | str]:
 @recognizer(
     "section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+(?:\.\d+)*))?(?![\w(])", needs="§", weight=1.5
 )
-def _paragraph_sign(match: re.Match[str]) -> v.Value:
+def propose_paragraph_sign(match: re.Match[str]) -> v.Value:
     number: v.Value = (
         v.Version(tuple(match[2].split(".")))
         if "." in match[2]
@@ -758,7 +758,7 @@ def _paragraph_sign(match: re.Match[str]) -> v.Value:
     needs="pi",
     weight=1.5,
 )
-def _screen(match: re.Match[str]) -> v.Value | None:
+def propose_screen(match: re.Match[str]) -> v.Value | None:
     if match[1] not in ("240", "360", "480", "540", "576", "720", "1080", "1440", "2160", "4320"):
         return None
     parts: tuple[v.Value | str, ...] = (v.Label(match[1]), v.Letters(match[2].upper()))
@@ -779,7 +779,7 @@ _MODIFIERS = "Ctrl Control Alt AltGr Shift Cmd Command Opt Option Win Fn Meta Su
     needs=lambda language: (*_MODIFIERS, *TABLES[language].KEYS),
     weight=2,
 )
-def _keys(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_keys(language: str, match: re.Match[str]) -> v.Value | None:
     """Keys that are pressed together: `Ctrl+C`."""
     parts: list[v.Value | str] = []
     for key in re.split(r" ?[+-] ?(?=\S)", match[0]):
@@ -805,7 +805,7 @@ def _keys(language: str, match: re.Match[str]) -> v.Value | None:
     needs=lambda language: TABLES[language].KEYS,
     weight=1.1,
 )
-def _key(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_key(language: str, match: re.Match[str]) -> v.Value | None:
     key = match[1] or match[2]
     if key not in TABLES[language].KEYS:
         return None
@@ -821,7 +821,7 @@ def _key(language: str, match: re.Match[str]) -> v.Value | None:
     "phone", rf"(?<![\w.,+-])\d{{2,5}}(?:{_GAP}?\d{{2,4}}){{0,4}}(?![\w]|[.,]\d)",
     languages=("es",), weight=1.3,
 )  # fmt: skip
-def _spanish_called(match: re.Match[str]) -> v.Value | None:
+def propose_spanish_phone_behind_word(match: re.Match[str]) -> v.Value | None:
     """Any longer run of digits behind a word that promises a telephone number."""
     lead, count = before(match, 50), sum(map(str.isdecimal, match[0]))
     if count != 3 and count < 6:
@@ -833,14 +833,14 @@ def _spanish_called(match: re.Match[str]) -> v.Value | None:
 
 
 @recognizer("code", r"(?<![\w.,-])(\d{8})-?([A-Z])(?!\w)", languages=("es",), weight=1.5)
-def _identity_card(match: re.Match[str]) -> v.Value:
+def propose_identity_card(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Digits((match[1],)), v.Letters(match[2])))
 
 
 @recognizer(
     "phone", r"(?<![\w.,+-])(?:3[0-9]|1[0-9]) \d\d(?!\w| \d|[.,]\d)", languages=("fr",), weight=1.5
 )
-def _french_short(match: re.Match[str]) -> v.Value | None:
+def propose_french_short(match: re.Match[str]) -> v.Value | None:
     called = re.search(r"appel|compos|tél|num", before(match, 30).lower())
     return _pairs(match[0]) if called else None
 
@@ -852,6 +852,6 @@ def _french_short(match: re.Match[str]) -> v.Value | None:
     at="number",
     weight=1.6,
 )
-def _code(language: str, match: re.Match[str]) -> v.Value:
+def propose_code(language: str, match: re.Match[str]) -> v.Value:
     """Numbers of cards, accounts and books: digit by digit, in the groups they are written in."""
     return v.Digits(tuple(re.findall(r"\d+", match[0])))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
-    Found,
     LazyPattern,
+    Proposal,
     per_language,
     recognizer,
 )
@@ -66,11 +66,11 @@ _SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹"
     needs="/⁄",
     weight=1.1,
 )
-def _fraction(match: re.Match[str]) -> v.Value | Found | None:
+def propose_fraction(match: re.Match[str]) -> v.Value | Proposal | None:
     whole, above, below, suffix = match.groups()
     if not whole and match[0] in _IDIOMS and not re.match(r" of\b", after(match, 4)):
         first, second = _IDIOMS[match[0]]
-        return Found(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.6)
+        return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.6)
     if not int(below):
         return None
     number = int(whole) if whole else None
@@ -107,7 +107,7 @@ def _is_of_cricket(match: re.Match[str]) -> bool:
 
 
 @recognizer("fraction", r"(?<![\w./,$£€])(\d{1,2})/(?=[$£€]\d)", needs="/", weight=3)
-def _several_for(match: re.Match[str]) -> v.Value:
+def propose_several_for(match: re.Match[str]) -> v.Value:
     """An offer: 2/$5."""
     return v.Phrase((v.Number(match[1]), "for "))
 
@@ -133,7 +133,7 @@ def _is_rating(match: re.Match[str], above: str, below: str) -> bool:
     needs=VULGAR,
     weight=1.3,
 )
-def _vulgar_range(match: re.Match[str]) -> v.Value | None:
+def propose_vulgar_range(match: re.Match[str]) -> v.Value | None:
     """Sizes 7½-13, a draw of ½–½."""
     if not any(sign in VULGAR for sign in match[0]):
         return None
@@ -141,7 +141,7 @@ def _vulgar_range(match: re.Match[str]) -> v.Value | None:
 
 
 @recognizer("fraction", rf"(?<![\w.])(\d+)?[ -]?([{VULGAR}])", needs=VULGAR, weight=1.1)
-def _vulgar(match: re.Match[str]) -> v.Value:
+def propose_vulgar(match: re.Match[str]) -> v.Value:
     return v.Fraction(*FRACTIONS[match[2]], int(match[1]) if match[1] else None)
 
 
@@ -151,7 +151,7 @@ def _vulgar(match: re.Match[str]) -> v.Value:
     flags=re.IGNORECASE,
     weight=1.1,
 )
-def _ordinal(match: re.Match[str]) -> v.Value | None:
+def propose_ordinal(match: re.Match[str]) -> v.Value | None:
     digits = match[1].replace(",", "")
     return v.Ordinal(int(digits), plural=bool(match[2])) if len(digits) < 400 else None
 
@@ -176,7 +176,7 @@ def propose_ordinal_span(match: re.Match[str]) -> v.Value:
     languages=RECOGNIZED_LANGUAGES,
     weight=1.8,
 )
-def _scientific(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_scientific(language: str, match: re.Match[str]) -> v.Value | None:
     if language != "en" and match[5]:
         return None  # 3e: troisième
     exponent = (match[3] or match[4] or match[5]).translate(SUPERSCRIPT).replace("−", "-")
@@ -196,7 +196,7 @@ def _scientific(language: str, match: re.Match[str]) -> v.Value | None:
     weight=1.3,
     at="any",
 )
-def _power(language: str, match: re.Match[str]) -> v.Value:
+def propose_power(language: str, match: re.Match[str]) -> v.Value:
     base: v.Value | str = (
         match[1] if match[1].isalpha() else parse_amount(match[1], language=language)
     )
@@ -215,22 +215,26 @@ _RUNS = LazyPattern(
     rf"mn|mil|tn)\b(\.(?= [a-z]))?)",
     weight=1.0,
 )
-def _shortened(match: re.Match[str]) -> v.Value | Found | None:
+def propose_short_scale(match: re.Match[str]) -> v.Value | Proposal | None:
     amount, scale, more = match[1], match[2] or match[5], match[3]
     lead, rest = before(match, 24), after(match, 12)
     if scale == "K" and len(amount) == 4 and amount.endswith("00"):
-        return Found(v.Measure(parse_number(amount), "K"), end=match.end(2))  # the light of a lamp
+        return Proposal(
+            v.Measure(parse_number(amount), "K"), end=match.end(2)
+        )  # the light of a lamp
     if scale == "B" and (_PLACES.search(lead) or _is_bra(match, lead, rest)):
         return v.Phrase((v.Label(amount), v.Letters("B"))) if amount.isdecimal() else None
     if scale in "kK" and _is_letter_k(match, lead, rest):
-        return Found(v.Phrase((parse_number(amount), v.Letters("K"))), end=match.end(2), weight=1.3)
+        return Proposal(
+            v.Phrase((parse_number(amount), v.Letters("K"))), end=match.end(2), weight=1.3
+        )
     if match[0] == "3M" and (
         not re.match(r" [a-z]+", rest)
         or re.match(r" (?:is|was|has|made|makes|and|said|says|tape|products)\b", rest)
     ):
         return v.Phrase((parse_number(amount), v.Letters("M")))
     value: v.Value = parse_number(amount, None, english.SCALES[scale])
-    return Found(
+    return Proposal(
         v.Phrase((value, "plus")) if more else value,
         stop="abbreviation" if match[4] or match[6] else "none",
     )
@@ -273,7 +277,7 @@ def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
     weight=2,
     at="any",
 )
-def _prerelease(match: re.Match[str]) -> v.Value:
+def propose_prerelease(match: re.Match[str]) -> v.Value:
     """`2.0rc1`, `v1.10.2-rc1`."""
     stage = v.Letters(match[3]) if len(match[3]) < 3 else match[3]
     lead = ("version",) if match[1] else ()
@@ -283,14 +287,14 @@ def _prerelease(match: re.Match[str]) -> v.Value:
 @recognizer(
     "version", r"(?<![\w.,])(\d{1,4}(?:\.\d{1,4})*)\.([xX])(?!\w|\.\w)", needs="xX", weight=2
 )
-def _any_version(match: re.Match[str]) -> v.Value:
+def propose_any_version(match: re.Match[str]) -> v.Value:
     """`2.x`, `1.9.x`."""
     return v.Phrase((v.Version(tuple(match[1].split("."))), "point", v.Letters(match[2])))
 
 
 @recognizer("measure", r"(?<![\w.])(\d{1,3}) ?st(?:\.(?= ?\d))?(?: ?(\d{1,2}) ?lbs?\b\.?)?(?!\w)",
             needs=("st",), weight=1.4, at="number")  # fmt: skip
-def _stone(match: re.Match[str]) -> v.Value | Found | None:
+def propose_stone(match: re.Match[str]) -> v.Value | Proposal | None:
     """Of a person: `14 st. 6 lb.`, `9st`; but not `21st`."""
     ordinal = match[1].endswith("1") and not match[1].endswith("11")
     if not match[2] and (" " in match[0] or ordinal):
@@ -315,12 +319,12 @@ def propose_factorial(match: re.Match[str]) -> v.Value:
 
 
 @recognizer("number", r"(?<=\b[Aa] )\.(\d{2,3})(?!\w|\.\d| ?%)", needs=".", weight=2)
-def _caliber(match: re.Match[str]) -> v.Value | None:
+def propose_caliber(match: re.Match[str]) -> v.Value | None:
     return v.Label(match[1]) if match[1] in _CALIBERS else None
 
 
 @recognizer("number", rf"(?<![\w.,])({NUMBER})x(?!\w| ?[-+=*/^])", needs="x", weight=1)
-def _times(match: re.Match[str]) -> v.Value:
+def propose_times(match: re.Match[str]) -> v.Value:
     return v.Phrase((parse_number(match[1]), "times"))
 
 
@@ -330,7 +334,7 @@ def _times(match: re.Match[str]) -> v.Value:
     rf"?[-–][\d]|\w|\.\d|/\d)",
     weight=0.8,
 )
-def _range(match: re.Match[str]) -> v.Value | None:
+def propose_range(match: re.Match[str]) -> v.Value | None:
     sign, low, scale, dash, high, scale2 = match.groups()
     if (dash == " - " and re.search(r"[=+*/÷×] ?$", before(match, 2))) or re.match(
         r" ?[=+*÷×/]", after(match, 3)
@@ -369,7 +373,7 @@ def _is_code(match: re.Match[str], low: str, high: str) -> bool:
     needs="s",
     weight=2,
 )
-def _several(match: re.Match[str]) -> v.Value:
+def propose_several(match: re.Match[str]) -> v.Value:
     """Of things with a number: 2x4s, MiG-21s."""
     if match[3]:
         return v.Label(match[3], "s")
@@ -377,7 +381,7 @@ def _several(match: re.Match[str]) -> v.Value:
 
 
 @recognizer("number", r"(?<![\w.,])(\d{1,3}(?: \d{3})+)(?![\w]|[.,]\d| \d)", weight=0.9)
-def _spaced(match: re.Match[str]) -> v.Value | None:
+def propose_spaced_thousands(match: re.Match[str]) -> v.Value | None:
     many = match[1].count(" ") > 1 or match[1].endswith("000")
     return v.Number(match[1].replace(" ", "")) if many else None
 
@@ -388,7 +392,7 @@ def _spaced(match: re.Match[str]) -> v.Value | None:
     needs="0",
     weight=1.5,
 )
-def _tens_of(match: re.Match[str]) -> v.Value | None:
+def propose_tens_of(match: re.Match[str]) -> v.Value | None:
     names = {"10": "tens", "100": "hundreds", "1000": "thousands", "10000": "ten thousands",
              "100000": "hundred thousands", "1000000": "millions"}  # fmt: skip
     name = names.get(match[1].replace(",", ""))
@@ -398,14 +402,14 @@ def _tens_of(match: re.Match[str]) -> v.Value | None:
 
 
 @recognizer("number", r"(?<![\w.])(\d{1,3})ers\b", weight=1)
-def _people(match: re.Match[str]) -> v.Value:
+def propose_people(match: re.Match[str]) -> v.Value:
     return v.Label(match[1], "ers")
 
 
 @recognizer(
     "fraction", r"(?<![\w./])(\d+\.\d+)/(10|5|100|4\.0|4)(?![\w/]|\.\d)", needs="/", weight=1.4
 )
-def _rating(match: re.Match[str]) -> v.Value:
+def propose_rating(match: re.Match[str]) -> v.Value:
     return v.Phrase((parse_number(match[1]), "out of", parse_number(match[2])))
 
 
@@ -415,7 +419,7 @@ def _rating(match: re.Match[str]) -> v.Value:
     rf"\+(?=\d))?({NUMBER})(?!\d)(?:(?<=\d)([A-Za-z])(?![\w&]))?",
     weight=0.5,
 )
-def _number(match: re.Match[str]) -> v.Value | None:
+def propose_number(match: re.Match[str]) -> v.Value | None:
     sign, text, letter = match.groups()
     start = match.start(2)
     if text.startswith(".") and match.string[max(0, start - 1) : start].isalnum():
@@ -432,7 +436,7 @@ def _number(match: re.Match[str]) -> v.Value | None:
 
 
 @recognizer("number", r"\d+", weight=0.3)
-def _left(match: re.Match[str]) -> v.Value:
+def propose_leftover_digits(match: re.Match[str]) -> v.Value:
     lead = match.string[match.start() - 1 : match.start()] if match.start() else ""
     follows = match.string[match.end() : match.end() + 1]
     number: v.Value = v.Label(match[0]) if lead.isalpha() else v.Number(match[0])
@@ -444,7 +448,7 @@ def _left(match: re.Match[str]) -> v.Value:
 
 
 @recognizer("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹", weight=0.3, at="any")
-def _small(match: re.Match[str]) -> v.Value:
+def propose_small(match: re.Match[str]) -> v.Value:
     plain = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT)
     if match[0][0] in "₀₁₂₃₄₅₆₇₈₉":
         return v.Phrase((" ", v.Number(plain), " "))
@@ -464,7 +468,7 @@ def _small(match: re.Match[str]) -> v.Value:
     at="any",
     weight=2,
 )
-def _aircraft(language: str, match: re.Match[str]) -> v.Value:
+def propose_aircraft(language: str, match: re.Match[str]) -> v.Value:
     """El Boeing 737-800."""
     letter = (v.Letters("A"),) if match[1] else ()
     return v.Phrase((*letter, v.Label(match[2]), v.Label(match[3])))
@@ -482,7 +486,7 @@ _NAMING = frozenset(
 
 
 @per_language("number", rf"{NUMBER_START}({SIGNED})(?![\d\w])(?![.,]\d)", weight=0.5)
-def _count(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_count(language: str, match: re.Match[str]) -> v.Value | None:
     number = parse_comma_number(match[1])
     whole = int(number.digits[:30])
     if number.decimals:
@@ -522,7 +526,7 @@ def _is_counting(language: str, match: re.Match[str], gender: str) -> bool:
     rf"{NUMBER_START}({COMMA_NUMBER}) M(?= d['e])",
     needs="Mk",
 )
-def _romance_shortened(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_romance_short_scale(language: str, match: re.Match[str]) -> v.Value | None:
     """3M, 20k: as counts of people are written; HCl 2 M is a concentration."""
     if match[2] == "M" and re.search(
         r"(?<!\w)(?=\w*[a-z\d])[A-Z]\w?[A-Z\d]\w* $", before(match, 12)
@@ -536,7 +540,7 @@ def _romance_shortened(language: str, match: re.Match[str]) -> v.Value | None:
     rf"{NUMBER_START}({COMMA_NUMBER})([A-Za-z]{{1,4}})(?!\w)|{NUMBER_START}({COMMA_NUMBER})(?=[^\W\d_])"
     r"|(?<=[^\W\d_])(\d+)(?![.,]?\d)", weight=0.45,
 )  # fmt: skip
-def _glued(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_number_beside_letters(language: str, match: re.Match[str]) -> v.Value | None:
     """A number that touches letters: 5G, 802.11ac."""
     if match[4]:
         rest = " " if match.string[match.end() : match.end() + 1].isalpha() else ""
@@ -556,7 +560,7 @@ def _glued(language: str, match: re.Match[str]) -> v.Value | None:
     rf"(?<=[{SMALL}0-9] )(?<!\d )(\d{{1,2}})([sScCxX])(?!\w)",
     needs="sScCxX", weight=3,
 )  # fmt: skip
-def _model(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_model(language: str, match: re.Match[str]) -> v.Value | None:
     """A thing's name: iPhone 6s."""
     named = re.search(r"(?:[A-ZÉ]\w*|[a-z][A-Z]\w*) $", before(match))
     return v.Phrase((v.Number(match[1]), v.Letters(match[2].upper()))) if named else None
@@ -567,7 +571,7 @@ _LEFT = r"(?<!\d)(?:(?<![\s(])|(?<=\d\s)|(?=\d++(?:\s\d|[.,:]\d|[^\s.,;:!?)])))\
 
 
 @per_language("number", _LEFT, weight=0.2)
-def _rest(language: str, match: re.Match[str]) -> v.Value:
+def propose_rest(language: str, match: re.Match[str]) -> v.Value:
     """Whatever digits are left: no figure goes unsaid."""
     lead = match.string[max(0, match.start() - 1) : match.start()].isalnum()
     rest = match.string[match.end() : match.end() + 1].isalnum()
@@ -581,7 +585,7 @@ def _rest(language: str, match: re.Match[str]) -> v.Value:
     weight=2,
     needs=("cada",),
 )
-def _one_in(match: re.Match[str]) -> v.Value:
+def propose_one_in(match: re.Match[str]) -> v.Value:
     """One of them has their gender: una de cada tres mujeres."""
     return v.Abbreviation("una" if spanish.find_gender(match[1]) == "f" else "uno")
 
@@ -591,7 +595,7 @@ def _one_in(match: re.Match[str]) -> v.Value:
     r"(?<!\w)([Dd])e (?=1(?:/\d| (?!(?:à|et|ou|sur|000)\b)[a-zà-ÿA-Z°%€$]))",
     languages=("fr",), needs=("de",), at="needs", weight=2,
 )  # fmt: skip
-def _elided(match: re.Match[str]) -> v.Value:
+def propose_number_behind_elision(match: re.Match[str]) -> v.Value:
     """D'un kilomètre, but de un à dix."""
     return v.Abbreviation(f"{match[1]}'")
 
@@ -606,7 +610,7 @@ _CODED = LazyPattern(r"(?:\bn°|\bnuméro|\b[LRD]\.) ?$")
     weight=0.6,
     needs="-–—",
 )
-def _romance_range(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_romance_range(language: str, match: re.Match[str]) -> v.Value | None:
     written = match[2]
     if len(written) < len(match[1]) and written.isdecimal() and word_before(match) in _PAGES:
         written = match[1][: -len(written)] + written  # pp. 345-57
@@ -632,19 +636,19 @@ _PAGES = frozenset("p. pp. pág. págs. páginas pages página".split())
 @per_language(
     "ratio", rf"{NUMBER_START}(\d{{1,4}}):({COMMA_NUMBER}){NUMBER_END}(?!:)", needs=":", weight=0.6
 )
-def _ratio(language: str, match: re.Match[str]) -> v.Value:
+def propose_ratio(language: str, match: re.Match[str]) -> v.Value:
     return v.Range(v.Number(match[1]), parse_comma_number(match[2]), TABLES[language].TO)
 
 
 @per_language(
     "version", r"(?<!\w)([vV])(\d+(?:\.\d+){1,4})(?!\w)", needs="vV", weight=1.2, at="needs"
 )
-def _release(language: str, match: re.Match[str]) -> v.Value:
+def propose_release(language: str, match: re.Match[str]) -> v.Value:
     return v.Phrase((match[1], v.Version(tuple(match[2].split(".")))))
 
 
 @per_language("version", r"(?<![\w.,])\d{1,3}(?:\.\d{1,3}){2,}(?![\w.,]\d)(?!\d)", needs=".")
-def _version(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_version(language: str, match: re.Match[str]) -> v.Value | None:
     parts = match[0].split(".")
     if all(len(part) == 3 for part in parts[1:]) and parts[0] not in ("192", "255", "127"):
         return None
@@ -656,7 +660,7 @@ def _version(language: str, match: re.Match[str]) -> v.Value | None:
     r"(?<=l )(\d{1,2})(?:-([MSFNJODAE])|([MSFNJ]))(?![\w-])",
     languages=("es",), needs="MSFNJODAE", weight=1.5,
 )  # fmt: skip
-def _day_letter(match: re.Match[str]) -> v.Value | None:
+def propose_day_letter(match: re.Match[str]) -> v.Value | None:
     """A day known by its month's first letter: el 8M, el 11-S."""
     if not re.search(r"(?<!\w)(?:el|del|al) $", before(match, 5).lower()):
         return None
@@ -723,7 +727,7 @@ def is_degrees(match: re.Match[str], number: str) -> bool:
     r"(?:\.(?= [a-z]|\s?[A-ZÁÉÍÓÚ][a-z]+\.))?(s?)(?![\da-zá-ú])",
     languages=("es",),
 )
-def _spanish_ordinal(match: re.Match[str]) -> v.Value | None:
+def propose_spanish_ordinal(match: re.Match[str]) -> v.Value | None:
     number, ending = int(match[1]), (match[2] or match[3] or match[4]).lower()
     noun = word_after(match)
     before_noun = noun.islower() and noun not in _AFTER_ORDINAL and noun not in _SIDES
@@ -746,7 +750,7 @@ def _spanish_ordinal(match: re.Match[str]) -> v.Value | None:
 @recognizer(
     "ordinal", r"(?<![\w.])(\d{1,3})\.?º\.(\d{1,2})(?![\w.])", languages=("es",), weight=1.6
 )
-def _spanish_article(match: re.Match[str]) -> v.Value:
+def propose_spanish_article(match: re.Match[str]) -> v.Value:
     """Of a law: el artículo 5.º.2."""
     return v.Phrase((v.Ordinal(int(match[1])), v.Number(match[2])))
 
@@ -765,7 +769,7 @@ _IN_ORDER = (
     languages=("fr",),
     weight=1.6,
 )
-def _french_item(match: re.Match[str]) -> v.Value | None:
+def propose_french_item(match: re.Match[str]) -> v.Value | None:
     """Of a law: II, 2°, du code; au 3° de l'article."""
     number = int(match[1] or match[2])
     return v.Abbreviation(_IN_ORDER[number - 1]) if number else None
@@ -776,7 +780,7 @@ def _french_item(match: re.Match[str]) -> v.Value | None:
     r"(?<![\w.,])(\d{1,7})(?:(ers|er|res|re|ères|ère)|(ème|eme|ième|ieme|è|e|nde|nd|de|d)(s?))(?!\w)",
     languages=("fr",), weight=1.1,
 )  # fmt: skip
-def _french_ordinal(match: re.Match[str]) -> v.Value | None:
+def propose_french_ordinal(match: re.Match[str]) -> v.Value | None:
     number, first, ending = int(match[1]), match[2], match[3]
     if first:
         if number != 1:
@@ -808,7 +812,7 @@ _HALF_AFTER = {"es": _AFTER_ORDINAL, "fr": TABLES["fr"].NO_NOUN}
 
 
 @per_language("fraction", _FRACTION, needs="/\u2044" + VULGAR, weight=0.9)
-def _romance_fraction(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_romance_fraction(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     sign = "-" if match[1] or match[4] else ""
     whole = match[2] or match[5]
     above, below = FRACTIONS[match[3]] if match[3] else (int(match[6]), int(match[7]))
@@ -833,7 +837,7 @@ def _romance_fraction(language: str, match: re.Match[str]) -> v.Value | Found | 
             return v.Phrase((v.Number(str(above)), "de cada", v.Number(str(below))))
         if counts:
             parts = (v.Number(str(above)), noun, "sur", v.Number(str(below)))
-            return Found(v.Phrase(parts), end=match.end() + 1 + len(noun))
+            return Proposal(v.Phrase(parts), end=match.end() + 1 + len(noun))
     if above == 1 and not whole and word_before(match) in ("un", "une"):
         return v.Fraction(above, below, None, sign, "bare")  # The article is there: un 1/4.
     return v.Fraction(above, below, number, sign)
@@ -845,7 +849,7 @@ _TO = {"es": "a", "fr": "sur"}
 @per_language(
     "fraction", rf"{NUMBER_START}1/(\d{{1,3}}(?:[ .]\d{{3}})+){NUMBER_END}", needs="/", weight=1.6
 )
-def _scale(language: str, match: re.Match[str]) -> v.Value:
+def propose_scale(language: str, match: re.Match[str]) -> v.Value:
     """Of a map: 1/50 000."""
     number = v.Number(re.sub(r"\D", "", match[1]))
     return v.Phrase((v.Number("1"), _TO[language], number))
@@ -857,7 +861,7 @@ def _scale(language: str, match: re.Match[str]) -> v.Value:
     needs="/",
     weight=1.6,
 )
-def _mark(language: str, match: re.Match[str]) -> v.Value:
+def propose_mark(language: str, match: re.Match[str]) -> v.Value:
     """Of a school: 12,5/20."""
     over = "sobre" if language == "es" else "sur"
     return v.Phrase((parse_comma_number(match[1]), over, v.Number(match[2])))
@@ -867,7 +871,7 @@ _DOSES = {"es": "veces", "fr": "fois"}
 
 
 @per_language("rate", r"(?<=\d) ?[x×] ?/ ?(?=[a-zí])", needs="/", weight=3, at="any", digits=True)
-def _times_each(language: str, match: re.Match[str]) -> Found | None:
+def propose_times_each(language: str, match: re.Match[str]) -> Proposal | None:
     """3 x/j, 2x/día: the period is read by itself."""
     period = re.match(r"([a-zí]+)\.?(?!\w)", after(match, 12))
     words = TABLES[language].PER_WORDS.get(period[1]) if period else None
@@ -875,7 +879,7 @@ def _times_each(language: str, match: re.Match[str]) -> Found | None:
         return None
     end = match.end() + len(period[0])
     stop = stop_after(match.string, end, language) if period[0].endswith(".") else "none"
-    return Found(v.Abbreviation(f" {_DOSES[language]} {words}"), stop=stop, end=end)
+    return Proposal(v.Abbreviation(f" {_DOSES[language]} {words}"), stop=stop, end=end)
 
 
 @recognizer(
@@ -885,7 +889,7 @@ def _times_each(language: str, match: re.Match[str]) -> Found | None:
     needs="/",
     weight=1.4,
 )
-def _spanish_parts(match: re.Match[str]) -> v.Value:
+def propose_spanish_parts(match: re.Match[str]) -> v.Value:
     """Tres cuartas partes."""
     above = int(match[1])
     return v.Phrase((v.Number(match[1], gender="f"), v.Ordinal(int(match[2]), "f", above > 1)))
@@ -925,13 +929,13 @@ _PARTS_OF_HOURS = {
 @per_language(
     "time", rf"{NUMBER_START}(\d{{1,2}}) ?h(?:oras?|eures?)? ?(1/[24]|[½¼])(?![\w/])", weight=2
 )
-def _hours_and_part(language: str, match: re.Match[str]) -> v.Value:
+def propose_hours_and_part(language: str, match: re.Match[str]) -> v.Value:
     """Two and a half hours, and half past two in French: 2 h 1/2."""
     return v.Phrase((v.Duration(int(match[1])), _PARTS_OF_HOURS[language][match[2]]))
 
 
 @per_language("fraction", rf"{NUMBER_START}(\d{{1,3}})(?: 1/2| ?½) ([{SMALL}]+)(?!\w)", needs="/½")
-def _and_half(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_and_half(language: str, match: re.Match[str]) -> v.Value | None:
     """Behind what is counted: dos tazas y media, deux heures et demie."""
     noun = match[2]
     if noun in _HALF_AFTER[language] or noun in TABLES[language].UNITS:
@@ -954,7 +958,7 @@ def _and_half(language: str, match: re.Match[str]) -> v.Value | None:
     at="any",
     weight=2,
 )
-def _greek_fraction(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_greek_fraction(language: str, match: re.Match[str]) -> v.Value | None:
     """Of a formula: π/2, 3π/4, n/2; but 5/8 is a plain fraction."""
     many, letter, number, last, below, part, radians = match.groups()
     if not (letter or below) or (
@@ -980,7 +984,7 @@ def _greek_fraction(language: str, match: re.Match[str]) -> v.Value | None:
     digits=True,
     weight=1.6,
 )
-def _lettered_part(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_lettered_part(language: str, match: re.Match[str]) -> v.Value | None:
     """El artículo 3.1.b), l'article 5.a."""
     if not re.search(
         r"\b(?:[Aa]rts?\.|[Aa]rt[íi]c[ul]\w+|[Aa]pdo\.|[Aa]partado) $", before(match, 16)
@@ -993,7 +997,7 @@ _IN_FORMULA = LazyPattern(r"[=+²³√<>≤≥]")
 
 
 @per_language("fraction", rf"{NUMBER_START}(\d+)/(\d+)(?= ?=)", needs="/", weight=1.2)
-def _divided(language: str, match: re.Match[str]) -> v.Value:
+def propose_quotient(language: str, match: re.Match[str]) -> v.Value:
     by = "entre" if language == "es" else "divisé par"
     return v.Phrase((v.Number(match[1]), by, v.Number(match[2])))
 
@@ -1001,7 +1005,7 @@ def _divided(language: str, match: re.Match[str]) -> v.Value:
 @recognizer(
     "fraction", rf"{NUMBER_START}1/(2|4|8|16) (?:de )?(?=finales?\b)", languages=("fr",), weight=2
 )
-def _round(match: re.Match[str]) -> v.Value:
+def propose_round(match: re.Match[str]) -> v.Value:
     """Of a cup: la demi-finale, le quart de finale."""
     rounds = {"2": "demi-", "4": "quart de ", "8": "huitième de ", "16": "seizième de "}
     return v.Abbreviation(rounds[match[1]])
@@ -1010,7 +1014,7 @@ def _round(match: re.Match[str]) -> v.Value:
 @per_language(
     "fraction", r"(?:(?<=\w y )|(?<=\w et ))(?:1/2|½)(?![\w/]| [^\W\d_]{3})", needs="/½", weight=2
 )
-def _and_a_half(language: str, match: re.Match[str]) -> v.Value:
+def propose_and_a_half(language: str, match: re.Match[str]) -> v.Value:
     """1 h y 1/2, 3 kg et 1/2."""
     counted = re.search(r"([^\W\d_]+) (?:y|et) $", before(match, 30))
     noun = counted[1].lower() if counted else ""
@@ -1025,7 +1029,7 @@ def _and_a_half(language: str, match: re.Match[str]) -> v.Value:
     r"(?<=[a-z] )(?:1/2|½)(?![\w/])",
     languages=("fr",), needs="/½", weight=1.2,
 )  # fmt: skip
-def _noun_and_half(match: re.Match[str]) -> v.Value | None:
+def propose_noun_and_half(match: re.Match[str]) -> v.Value | None:
     """Behind what is counted: sept ans et demi."""
     noun = word_before(match)
     if noun not in ("an", "ans", "mois", "jours", "kilos", "litres", "heure", "heures"):
@@ -1040,7 +1044,7 @@ def _noun_and_half(match: re.Match[str]) -> v.Value | None:
     needs="/½",
     weight=1.2,
 )
-def _half_of(match: re.Match[str]) -> v.Value | None:
+def propose_half_of(match: re.Match[str]) -> v.Value | None:
     """Joined to what it halves: une demi-heure."""
     if match[1] in TABLES["fr"].NO_NOUN:
         return None

@@ -7,8 +7,8 @@ import re
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
-    Found,
     LazyPattern,
+    Proposal,
     per_language,
     recognizer,
 )
@@ -71,7 +71,7 @@ def _is_numbered_noun(noun: str) -> bool:
     r"(?:[IVXLC]+|[ivxlc]+)(?![\w']))*)(?![\w&]|'[a-z]{2}|-\w|\.\w)",
     needs="IVXLivxl",
 )
-def _part(match: re.Match[str]) -> Found | None:
+def propose_part(match: re.Match[str]) -> Proposal | None:
     """After a noun, in a row too: `Acts I, II, and V`."""
     numeral, more = match.groups()
     preceding = _NOUN.search(before(match, 24))
@@ -108,7 +108,7 @@ def _part(match: re.Match[str]) -> Found | None:
         else:
             parts += ["and" if word == "&" else word, v.Roman(worth)]
         end += len(link) + len(one)
-    return Found(v.Phrase(tuple(parts)), end=end, weight=2.5)
+    return Proposal(v.Phrase(tuple(parts)), end=end, weight=2.5)
 
 
 @recognizer(
@@ -133,7 +133,7 @@ def propose_lettered_part(match: re.Match[str]) -> v.Value | None:
     needs="ivxlc",
     weight=2,
 )
-def _page(match: re.Match[str]) -> v.Value | None:
+def propose_page(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[2])
     if not number:
         return None
@@ -150,7 +150,7 @@ def _page(match: re.Match[str]) -> v.Value | None:
     weight=1.3,
     at="capital",
 )
-def _name(match: re.Match[str]) -> Found | None:
+def propose_name(match: re.Match[str]) -> Proposal | None:
     lead, name, comma, numeral = match.groups()
     number = roman_value(numeral)
     rest = after(match, 16)
@@ -173,7 +173,7 @@ def _name(match: re.Match[str]) -> Found | None:
     if not (known or family) and numeral in _NOT_NUMBERS:
         return None
     ordinal = bool(known or family)
-    return Found(v.Roman(number, ordinal, ordinal), start=match.start(4), weight=2.5)
+    return Proposal(v.Roman(number, ordinal, ordinal), start=match.start(4), weight=2.5)
 
 
 @recognizer(
@@ -183,7 +183,7 @@ def _name(match: re.Match[str]) -> Found | None:
     weight=2,
     at="capital",
 )
-def _century(match: re.Match[str]) -> v.Value | None:
+def propose_century(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[1])
     return v.Roman(number, ordinal=True) if number else None
 
@@ -195,7 +195,7 @@ def _century(match: re.Match[str]) -> v.Value | None:
     weight=1.6,
     at="capital",
 )
-def _suffixed(match: re.Match[str]) -> v.Value | None:
+def propose_numeral_with_ending(match: re.Match[str]) -> v.Value | None:
     """An ending makes it an ordinal by itself: the XIVth."""
     number = roman_value(match[1])
     return v.Roman(number, ordinal=True) if number else None
@@ -208,7 +208,7 @@ def _suffixed(match: re.Match[str]) -> v.Value | None:
     weight=1.6,
     at="capital",
 )
-def _bare(match: re.Match[str]) -> v.Value | None:
+def propose_numeral_alone(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[1])
     if not number or (match[1] in _NOT_NUMBERS and not _in_list(match, match[1])):
         return None
@@ -227,7 +227,7 @@ _SMALL_NUMERALS = "i ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi xvii xv
     at="needs",
     weight=1.6,
 )
-def _listed(match: re.Match[str]) -> v.Value | None:
+def propose_numeral_in_list(match: re.Match[str]) -> v.Value | None:
     """In a list within a sentence: `i) stir, ii) heat`."""
     number = roman_value(match[1] or match[2] or match[3])
     return v.Roman(number) if number else None
@@ -250,7 +250,7 @@ def _in_list(match: re.Match[str], numeral: str) -> bool:
     at="needs",
     weight=1.2,
 )
-def _item(match: re.Match[str]) -> v.Value | None:
+def propose_item(match: re.Match[str]) -> v.Value | None:
     """The number of a list's item: `IV. The garden`."""
     number = roman_value(match[0])
     if not number or match.string[: match.start()].strip(" ("):
@@ -283,7 +283,7 @@ def _counted_heads(language: str) -> list[str]:
 
 
 @per_language("roman", _counted_pattern, needs=_counted_heads, at="needs", weight=1.2)
-def _counted(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_romance_part(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """Capítulo IV, actes I, II et V."""
     head, numerals = match[1], match[2]
     if numerals in ("L", "C", "D", "M"):
@@ -308,7 +308,7 @@ def _counted(language: str, match: re.Match[str]) -> v.Value | Found | None:
     needs="IVXLCDM",
     at="capital",
 )
-def _ruler(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_ruler(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     name, number = match[1].lower(), roman_value(match[3])
     table = TABLES[language]
     king = name in table.KINGS
@@ -322,7 +322,7 @@ def _ruler(language: str, match: re.Match[str]) -> v.Value | Found | None:
         if language == "fr":
             value = v.Abbreviation("premier") if match[3] == "I" else v.Roman(number)
     stop = close(value, match, language, digits_follow=False).stop
-    return Found(value, stop, start=match.start(3), weight=8 if king else 3)
+    return Proposal(value, stop, start=match.start(3), weight=8 if king else 3)
 
 
 @recognizer(
@@ -330,7 +330,7 @@ def _ruler(language: str, match: re.Match[str]) -> v.Value | Found | None:
     rf"(?<![\w'])({ROMAN})(?:\.?[ºª])?(?=\s+[{CAPITAL}{SMALL}])",
     languages=("es",), needs="IVXLCDM", weight=1.5, at="capital",
 )  # fmt: skip
-def _event(match: re.Match[str]) -> v.Value | None:
+def propose_event(match: re.Match[str]) -> v.Value | None:
     """Before what is counted: la II Guerra Mundial, el XIV Congreso."""
     number, noun = roman_value(match[1]), word_after(match)
     marked = match[0][-1] in "ºª"
@@ -351,7 +351,7 @@ _ALONE = (
 
 
 @per_language("roman", _ALONE, needs="IVXLCDM", weight=0.8, at="capital")
-def _alone(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_romance_numeral(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     number = roman_value(match[1])
     if not number or is_shouted(match):
         return None
@@ -368,7 +368,7 @@ _ENDING = r"(?:ère|ième|ème|eme|nde|nd|er|re|e|è)"
     weight=1.3,
     at="capital",
 )
-def _french_roman_ordinal(match: re.Match[str]) -> v.Value | None:
+def propose_french_roman_ordinal(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[1])
     # Le and Ce are words; so are Ver, Vers and Inde, whose endings belong to one and two alone.
     if not number or match[1] in ("L", "C"):
@@ -387,7 +387,7 @@ def _french_roman_ordinal(match: re.Match[str]) -> v.Value | None:
     at="word",
     weight=1.5,
 )
-def _small_century(match: re.Match[str]) -> v.Value | None:
+def propose_small_century(match: re.Match[str]) -> v.Value | None:
     """As printers set small capitals: au xive siècle."""
     number = roman_value(match[1])
     return v.Ordinal(number, "m") if number else None
@@ -399,7 +399,7 @@ def _small_century(match: re.Match[str]) -> v.Value | None:
     r"\s(?:s\.|siècles?)",
     languages=("fr",), weight=1.5, at="capital",
 )  # fmt: skip
-def _french_century(match: re.Match[str]) -> v.Value | Found | None:
+def propose_french_century(match: re.Match[str]) -> v.Value | Proposal | None:
     first, last = roman_value(match[1]), roman_value(match[4] or "I")
     if not first or not last:
         return None
@@ -415,12 +415,12 @@ def _french_century(match: re.Match[str]) -> v.Value | Found | None:
     )
 
 
-def _close_century(value: v.Value, match: re.Match[str]) -> Found:
+def _close_century(value: v.Value, match: re.Match[str]) -> Proposal:
     """At the start of a sentence more follows: Au XVIIIe s. Paris grandit."""
     if re.fullmatch(
         r"\W*(?:Aux?|Dès le|À la fin du|Au début du|Du|Vers le) ", match.string[: match.start()]
     ):
-        return Found(value, "abbreviation" if match[0].endswith(".") else "none")
+        return Proposal(value, "abbreviation" if match[0].endswith(".") else "none")
     return close(value, match, "fr")
 
 
@@ -431,7 +431,7 @@ def _close_century(value: v.Value, match: re.Match[str]) -> Found:
     needs=("s", "siècle"),
     at="needs",
 )
-def _french_century_after(match: re.Match[str]) -> v.Value | None:
+def propose_french_century_after(match: re.Match[str]) -> v.Value | None:
     number = roman_value(match[2])
     return v.Phrase(("siècle", v.Roman(number))) if number else None
 
@@ -442,7 +442,7 @@ def _french_century_after(match: re.Match[str]) -> v.Value | None:
     r"(?:(\s*[-\u2013]\s*|\s(?:y|al?|o)\s)([IVXLC]+))?(?!\w)(?:\.(?!\.))?",
     languages=("es",), needs="siglo siglos Siglo Siglos s ss S Ss".split(), at="needs", weight=1.5,
 )  # fmt: skip
-def _spanish_century(match: re.Match[str]) -> v.Value | Found | None:
+def propose_spanish_century(match: re.Match[str]) -> v.Value | Proposal | None:
     first, last = roman_value(match[2]), roman_value(match[4] or "I")
     if not first or not last:
         return None

@@ -9,8 +9,8 @@ from functools import lru_cache
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
-    Found,
     LazyPattern,
+    Proposal,
     constant,
     per_language,
     recognizer,
@@ -38,12 +38,12 @@ _EMOJI = (
 @recognizer(
     "emoji", rf"[0-9#*]\ufe0f\u20e3|(?:{_EMOJI})+", languages=RECOGNIZED_LANGUAGES, weight=2
 )
-def _emoji(match: re.Match[str]) -> v.Value | Found:
+def propose_emoji(match: re.Match[str]) -> v.Value | Proposal:
     if match[0][0] in "0123456789":
         return v.Number(match[0][0])
     lead, rest = match.string[: match.start()], after(match, 6).lstrip(" \t")
     if not rest or rest[0] in ".,;:!?)":
-        return Found(v.Silence(), start=len(lead.rstrip(" \t")))
+        return Proposal(v.Silence(), start=len(lead.rstrip(" \t")))
     return v.Silence(lead[-1:].isalnum() and rest[0].isalnum() and rest == after(match, 6))
 
 
@@ -55,7 +55,7 @@ def _emoji(match: re.Match[str]) -> v.Value | Found:
     needs=":;=8xX^<",
     weight=2,
 )
-def _emoticon(match: re.Match[str]) -> v.Value | None:
+def propose_emoticon(match: re.Match[str]) -> v.Value | None:
     if match[0][0] in "8xX=" and not match[0].endswith((")", "(", "D")):
         return None
     return None if match[0] in ("8)", "X)", "x)") else v.Silence()
@@ -76,7 +76,7 @@ _SLASHED = {
     needs="/",
     weight=1.5,
 )
-def _slashed(match: re.Match[str]) -> v.Value:
+def propose_slash_word(match: re.Match[str]) -> v.Value:
     if words := _SLASHED.get(match[1]):
         return v.Abbreviation(words)
     if match[1].isupper():
@@ -85,7 +85,7 @@ def _slashed(match: re.Match[str]) -> v.Value:
 
 
 @recognizer("sign", r"\bC\+\+|\b([CFJ])#(?!\w)", needs="+#", weight=1.5)
-def _language(match: re.Match[str]) -> v.Value:
+def propose_language(match: re.Match[str]) -> v.Value:
     return (
         v.Phrase((v.Letters(match[1]), "sharp"))
         if match[1]
@@ -101,19 +101,19 @@ def _language(match: re.Match[str]) -> v.Value:
     at="needs",
     weight=1.6,
 )
-def _grade(match: re.Match[str]) -> v.Value:
+def propose_grade(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Letters(match[1]), "plus" if match[2] == "+" else "minus"))
 
 
 @recognizer("sign", r"(?<=[A-Za-z]) > (?=[A-Z][a-z])", needs=">", weight=1.2)
-def _menu(match: re.Match[str]) -> v.Value | None:
+def propose_menu(match: re.Match[str]) -> v.Value | None:
     """From a menu to its entry: File > Save As."""
     chosen = re.search(r"(?:^|[\s(\"'“])[A-Z][\w -]*$", before(match, 30))
     return v.Abbreviation(", ") if chosen else None
 
 
 @recognizer("sign", r"(?<![\w|])\|([\w+−-]{1,12})\|(?!\|)", needs="|", weight=1.5)
-def _absolute(match: re.Match[str]) -> v.Value:
+def propose_absolute(match: re.Match[str]) -> v.Value:
     return v.Phrase(("the absolute value of", v.Identifier(match[1])))
 
 
@@ -163,13 +163,13 @@ _DIED = {"en": "died", "es": "murió en", "fr": "mort en"}
 
 
 @per_language("sign", rf"† ?(?=[{CAPITAL}])", needs="†", weight=1.5)
-def _died_at(language: str, match: re.Match[str]) -> v.Value:
+def propose_died_at(language: str, match: re.Match[str]) -> v.Value:
     """Before a place."""
     return v.Abbreviation("murió en " if language == "es" else "mort à ")
 
 
 @per_language("sign", r"† ?(?=\d)", languages=RECOGNIZED_LANGUAGES, needs="†", weight=1.5)
-def _died(language: str, match: re.Match[str]) -> v.Value:
+def propose_death_sign(language: str, match: re.Match[str]) -> v.Value:
     """Before a year of death."""
     plain = re.match(r"\d{4}\b", after(match, 5))
     words = _DIED[language] if plain else _DIED[language].removesuffix(" en")
@@ -177,7 +177,7 @@ def _died(language: str, match: re.Match[str]) -> v.Value:
 
 
 @recognizer("sign", r"#(?=\d)|№ ?(?=\d)|~ ?(?=[\d$£€.])", needs="#№~", weight=1)
-def _before_number(match: re.Match[str]) -> v.Value:
+def propose_before_number(match: re.Match[str]) -> v.Value:
     return v.Abbreviation("approximately " if match[0][0] == "~" else "number ")
 
 
@@ -186,20 +186,20 @@ constant("sign", r"(?<!\w)\$(?=[A-Z_]{2})", v.Abbreviation("dollar "), needs="$"
 
 
 @recognizer("sign", r"≈ ?(?=[\d$£€])", needs="≈", weight=1)
-def _nearly(match: re.Match[str]) -> v.Value:
+def propose_approximation(match: re.Match[str]) -> v.Value:
     lead = before(match, 3).rstrip()
     return v.Sign("≈", between=lead[-1:].isalnum())
 
 
 @recognizer("sign", r"<=|>=|!=|==|->|=>|<-|--+", needs="<>!=-", weight=1.2)
-def _double(match: re.Match[str]) -> v.Value:
+def propose_double_sign(match: re.Match[str]) -> v.Value:
     if match[0][:2] == "--":
         return v.Abbreviation("—" if len(match[0]) < 4 else "")
     return v.Sign(match[0], between=match[0] in ("<=", ">=", "!="))
 
 
 @recognizer("sign", r"(?<=[\w)\"']) ([-–−]) (?=[\w(])", needs="-–−", weight=0.8)
-def _minus(match: re.Match[str]) -> v.Value | None:
+def propose_minus(match: re.Match[str]) -> v.Value | None:
     lead = re.search(r"(\S+)$", before(match, 20))
     rest = re.match(r"(\S+)", after(match, 20))
     if match[1] == "−":
@@ -227,7 +227,7 @@ def propose_copyright(match: re.Match[str]) -> v.Value:
 
 
 @recognizer("sign", rf"§§|¶¶|[{re.escape(SAID)}]", needs=SAID, weight=0.5)
-def _sign(match: re.Match[str]) -> v.Value:
+def propose_sign(match: re.Match[str]) -> v.Value:
     sign = match[0]
     if sign * 3 in match.string[max(0, match.start() - 2) : match.end() + 2]:
         return v.Silence(space=True)
@@ -252,12 +252,12 @@ def _compares(match: re.Match[str]) -> bool:
     needs=GREEK,
     weight=0.5,
 )
-def _greek(match: re.Match[str]) -> v.Value:
+def propose_greek(match: re.Match[str]) -> v.Value:
     return v.Sign(match[0])
 
 
 @recognizer("sign", rf"[{re.escape(SILENT)}]", needs=SILENT, weight=0.4)
-def _silent(match: re.Match[str]) -> v.Value:
+def propose_silent(match: re.Match[str]) -> v.Value:
     return v.Silence(space=match[0] in "_|·")
 
 
@@ -276,7 +276,7 @@ constant(
     at="any",
     digits=True,
 )
-def _capture(match: re.Match[str]) -> v.Value:
+def propose_capture(match: re.Match[str]) -> v.Value:
     """A move that takes: `Qxd4+`."""
     piece = _PIECES.get(match[1], match[1])
     place = tuple(v.Number(one) if one.isdecimal() else one for one in match[2])
@@ -326,7 +326,7 @@ constant(
 
 @recognizer("rate", r"(?<=[a-z%])/(min|sec|hr|wk|mo|yr|day)\b(?:\.(?![.\w]))?", needs="/", at="any",
             digits=True, weight=2)  # fmt: skip
-def _each(match: re.Match[str]) -> Found | None:
+def propose_each(match: re.Match[str]) -> Proposal | None:
     """Behind what is counted: 60 beats/min, 2%/yr."""
     if not re.search(r"\d ?(?:%|[a-z]{3,})$", before(match, 24)):
         return None
@@ -339,7 +339,7 @@ def _each(match: re.Match[str]) -> Found | None:
     needs="*#",
     weight=2,
 )
-def _dialled(match: re.Match[str]) -> v.Value:
+def propose_dialled_sign(match: re.Match[str]) -> v.Value:
     gap = " " if after(match, 1).isdecimal() else ""
     return v.Abbreviation(("star" if match[1] == "*" else "pound") + gap)
 
@@ -372,16 +372,16 @@ _OF_CHESS = LazyPattern(
     "chess", rf"(?<![\w.])(\d{{1,3}})\.(?:\.\.)? ?(?=[RDTACF]?[a-h]?[1-8]?x?{_PLACE}|O-O|0-0)",
     needs=".", weight=2, at="number", digits=True,
 )  # fmt: skip
-def _move_number(language: str, match: re.Match[str]) -> Found:
+def propose_move_number(language: str, match: re.Match[str]) -> Proposal:
     """1. e4 e5 2. Cf3."""
     gap = ("",) if match[0].endswith(" ") else (",", "")
-    return Found(v.Phrase((v.Number(match[1]), *gap)), "abbreviation")
+    return Proposal(v.Phrase((v.Number(match[1]), *gap)), "abbreviation")
 
 
 @per_language(
     "chess", rf"(?<!\w)([RDTACF])([a-h]?[1-8]?)(x?){_PLACE}", weight=2, at="capital", digits=True
 )
-def _move(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_move(language: str, match: re.Match[str]) -> v.Value | None:
     """A man and the place where he goes: Cf3."""
     man = _MEN[language].get(match[1])
     if not man or not _OF_CHESS.search(match.string):
@@ -394,7 +394,7 @@ def _move(language: str, match: re.Match[str]) -> v.Value | None:
 
 
 @per_language("sign", r" ?\+ ?/ ?[-−–] ?(?=\d)", needs="+", weight=2, at="any")
-def _plus_or_minus(language: str, match: re.Match[str]) -> v.Value:
+def propose_plus_or_minus(language: str, match: re.Match[str]) -> v.Value:
     return v.Phrase(("", v.Sign("±"), ""))
 
 
@@ -415,7 +415,7 @@ _SIGNS = SAID + GREEK + SILENT + "#/²³µ∆ºª[]"
     needs=_SIGNS,
     weight=0.1,
 )
-def _romance_sign(language: str, match: re.Match[str]) -> v.Value:
+def propose_romance_sign(language: str, match: re.Match[str]) -> v.Value:
     sign = match[1]
     if sign * 3 in match.string[max(0, match.start(1) - 2) : match.end(1) + 2]:
         return v.Silence(space=True)
@@ -433,7 +433,7 @@ def _find_quotes(text: str) -> list[int]:
 
 
 @per_language("quote", rf" ?[{_QUOTE}] ?|''", needs=_QUOTE + "'", weight=0.2)
-def _quote(language: str, match: re.Match[str]) -> Found:
+def propose_quote(language: str, match: re.Match[str]) -> Proposal:
     """A quotation mark with the space inside the quotation."""
     text, start, end = match.string, match.start(), match.end()
     mark = start + (text[start] == " ")
@@ -451,11 +451,11 @@ def _quote(language: str, match: re.Match[str]) -> Found:
     count = bisect_left(_find_quotes(text), mark)
     opens = spaced_left and (not spaced_right or count % 2 == 0)
     if opens:
-        return Found(v.Silence(), start=mark)
+        return Proposal(v.Silence(), start=mark)
     # A sentence may begin behind a closing mark: the space before it stays.
     keeps = text[end : end + 1].isupper() or (start and text[start - 1] in ".!?")
     closed = mark + 1
-    return Found(
+    return Proposal(
         v.Silence(), start=mark if keeps and text[closed : closed + 1] == " " else start, end=closed
     )
 
@@ -464,7 +464,7 @@ def _quote(language: str, match: re.Match[str]) -> Found:
     "quote",
     r"(?<!\w)'(?=\w[^'\n]{0,200}'(?!\w))|(?<=[\w.,!?\u2026])'(?!\w)", needs="'", weight=0.2,
 )  # fmt: skip
-def _single_quote(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_single_quote(language: str, match: re.Match[str]) -> v.Value | None:
     opens = not re.search(r"[\w.,!?\u2026]$", before(match, 1))
     if not opens and not re.search(r"(?:^|[\s(\u00bf\u00a1])'\w[^\n]*$", before(match, 200)):
         return None
@@ -477,12 +477,12 @@ _DASHES = "\u2014\u2013-"
 @per_language(
     "dash", r" {0,4}(?:[\u2014\u2013]|(?<=\s)--?(?=\s)|--+) {0,4}", needs=_DASHES, weight=0.15
 )
-def _dash(language: str, match: re.Match[str]) -> v.Value | Found:
+def propose_dash(language: str, match: re.Match[str]) -> v.Value | Proposal:
     """A dash in a sentence is a pause, unless another mark makes one beside it."""
     lead, rest = before(match, 1), after(match, 1)
     if lead in (".", "!", "?", "\u2026", '"'):
         # The space before it may part two sentences.
-        return Found(v.Silence(), start=match.end() - len(match[0].lstrip()))
+        return Proposal(v.Silence(), start=match.end() - len(match[0].lstrip()))
     if not lead or lead in "\n,;:\u00bf\u00a1(" or not rest or rest == "\n":
         return v.Silence(space=True)
     return v.Silence() if rest in ".,;:!?)\u2026" else v.Abbreviation(", ")

@@ -7,8 +7,8 @@ import re
 from anyrig.text import values as v
 from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
-    Found,
     LazyPattern,
+    Proposal,
     Stop,
     per_language,
     recognizer,
@@ -75,7 +75,7 @@ def _is_time(hour: str | int, minute: str | int | None) -> bool:
     weight=1.7,
     needs="mM",
 )
-def _span(match: re.Match[str]) -> Found | None:
+def propose_span(match: re.Match[str]) -> Proposal | None:
     hour, minute, link, until, to = match[1], match[2], match[5].strip(), match[6], match[7]
     if not (_is_time(hour, minute) and _is_time(until, to)):
         return None
@@ -88,7 +88,7 @@ def _span(match: re.Match[str]) -> Found | None:
     first = v.Time(int(hour), int(minute or 0), half=half)
     # Without a half of its own the first hour is said bare: nine to five P M.
     begin: v.Value = first if half or (minute or "00") != "00" else v.Number(hour)
-    return Found(v.Range(begin, last, link if link.isalpha() else ""), stop=_half_stop(match))
+    return Proposal(v.Range(begin, last, link if link.isalpha() else ""), stop=_half_stop(match))
 
 
 @recognizer(
@@ -97,7 +97,7 @@ def _span(match: re.Match[str]) -> Found | None:
     weight=1.7,
     needs="mM",
 )
-def _half_day(match: re.Match[str]) -> Found | None:
+def propose_half_day(match: re.Match[str]) -> Proposal | None:
     hour, minute, second = match[1], match[2], match[3]
     if not _is_time(hour, minute):
         return None
@@ -105,7 +105,7 @@ def _half_day(match: re.Match[str]) -> Found | None:
     time = v.Time(
         int(hour), int(minute or 0), int(second) if second else None, half, match[6] or ""
     )
-    return Found(time, stop=_half_stop(match))
+    return Proposal(time, stop=_half_stop(match))
 
 
 @recognizer(
@@ -116,7 +116,7 @@ def _half_day(match: re.Match[str]) -> Found | None:
     needs=":",
     weight=1.2,
 )
-def _clock(match: re.Match[str]) -> v.Value | Found | None:
+def propose_clock(match: re.Match[str]) -> v.Value | Proposal | None:
     hour, minute, second, part, dash, until, to, word, zone, _ = match.groups()
     lead = before(match)
     if part and len(part) == 3 and "," in match[0]:
@@ -147,11 +147,11 @@ def _clock(match: re.Match[str]) -> v.Value | Found | None:
     stop = _half_stop(match)
     if dash and int(until) <= 24:
         last = v.Time(int(until), int(to), zone=zone or "")
-        return Found(v.Range(first, last), stop=stop)
-    return Found(first, stop=stop)
+        return Proposal(v.Range(first, last), stop=stop)
+    return Proposal(first, stop=stop)
 
 
-def _with_seconds(match: re.Match[str], lead: str) -> v.Value | Found | None:
+def _with_seconds(match: re.Match[str], lead: str) -> v.Value | Proposal | None:
     hour, minute, second, part, zone = match[1], match[2], match[3], match[4] or "", match[9]
     if int(minute) > 59 or int(second or 0) > 59:
         return None
@@ -159,12 +159,12 @@ def _with_seconds(match: re.Match[str], lead: str) -> v.Value | Found | None:
         return v.Duration(minutes=int(hour), seconds=int(minute), decimals=part)
     if zone or (lead.endswith(" at ") and int(hour) < 24 and not part):
         time = v.Time(int(hour), int(minute), int(second), zone=zone or "")
-        return Found(time, stop=_half_stop(match))
+        return Proposal(time, stop=_half_stop(match))
     return v.Duration(int(hour), int(minute), int(second), part)
 
 
 @recognizer("time", r"(?<![\w:.,])(\d{1,2}):(\d\d)([AaPp])(?![\w']|\.\w)", needs="aApP", weight=2)
-def _letter_half(match: re.Match[str]) -> v.Value | None:
+def propose_letter_half(match: re.Match[str]) -> v.Value | None:
     """Of a ticket: 6:05A."""
     if not _is_time(match[1], match[2]) or int(match[1]) > 12:
         return None
@@ -177,7 +177,7 @@ def _letter_half(match: re.Match[str]) -> v.Value | None:
     needs=":",
     weight=1.6,
 )
-def _open_span(match: re.Match[str]) -> v.Value | None:
+def propose_open_span(match: re.Match[str]) -> v.Value | None:
     """One end has minutes, the other none: 8–8:45."""
     hour, minute, until, to = match.groups()
     if (minute is None) == (to is None) or int(minute or to) % 5 or int(minute or to) > 59:
@@ -198,7 +198,7 @@ def _parse_hour(hour: str, minute: str | None) -> v.Value:
     needs="/",
     weight=2,
 )
-def _time_signature(match: re.Match[str]) -> v.Value:
+def propose_time_signature(match: re.Match[str]) -> v.Value:
     """Of music: in 6/8 time."""
     return v.Score((v.Number(match[1]), v.Number(match[2])), "even")
 
@@ -219,7 +219,7 @@ _OTHER_HOUR = LazyPattern(r"\b(?:at|between|from) 0\d[0-5]\d(?:, 0\d[0-5]\d)*,? 
     rf"Zulu)?(?![\w%:/]|[.,-]\d)",
     weight=1.4,
 )
-def _military(match: re.Match[str]) -> v.Value | Found | None:
+def propose_military(match: re.Match[str]) -> v.Value | Proposal | None:
     """`0600`; without `hours` behind it, after `at` and the like."""
     hour, minute = int(match[1]), int(match[2])
     time = v.Time(hour, minute, style="military", zone=match[4] or "")
@@ -227,9 +227,9 @@ def _military(match: re.Match[str]) -> v.Value | Found | None:
         stop: Stop = "none"
         if match[0].endswith("."):
             stop = stop_after(match.string, match.end())
-        return Found(v.Phrase((time, "hours")), stop=stop)
+        return Proposal(v.Phrase((time, "hours")), stop=stop)
     if match[4]:
-        return Found(time, stop=_half_stop(match))
+        return Proposal(time, stop=_half_stop(match))
     if match[0].endswith("Zulu"):
         return v.Phrase((time, "Zulu"))
     lead = before(match, 24)
@@ -254,7 +254,7 @@ def _military(match: re.Match[str]) -> v.Value | Found | None:
     needs="h",
     weight=1.4,
 )
-def _hours_minutes(match: re.Match[str]) -> Found:
+def propose_hours_minutes(match: re.Match[str]) -> Proposal:
     value = v.Duration(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
     return close(value, match, digits_follow=False)
 
@@ -262,7 +262,7 @@ def _hours_minutes(match: re.Match[str]) -> Found:
 @recognizer(
     "duration", r"(?<![\w:.,])(\d{1,3})\+(\d{1,2})(?:['′](?![\w'])|(?= min))", needs="+", weight=1.6
 )
-def _added_time(match: re.Match[str]) -> v.Value:
+def propose_added_time(match: re.Match[str]) -> v.Value:
     """Of a match: 45+2'."""
     return v.Phrase((v.Number(match[1]), "plus", v.Number(match[2])))
 
@@ -270,7 +270,7 @@ def _added_time(match: re.Match[str]) -> v.Value:
 @recognizer(
     "duration", r"(?<![\w:.,])(\d{1,3}) ?m(?:in)? ?(\d{1,2}) ?s(?:ec)?(?!\w)", needs="m", weight=1.4
 )
-def _minutes_seconds(match: re.Match[str]) -> v.Value:
+def propose_minutes_seconds(match: re.Match[str]) -> v.Value:
     return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
 
 
@@ -280,7 +280,7 @@ def _minutes_seconds(match: re.Match[str]) -> v.Value:
     needs=":",
     weight=0.9,
 )
-def _ratio(match: re.Match[str]) -> v.Value:
+def propose_ratio(match: re.Match[str]) -> v.Value:
     ratio = _RATIO.search(before(match)) or _RATIO_AFTER.match(after(match))
     if re.fullmatch(r"\d{2,3}:0\d" if ratio else r"(?!(\d\d):\1)\d{2,3}:[0-5]\d", match[0]):
         return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
@@ -317,18 +317,18 @@ def _is_height(match: re.Match[str]) -> bool:
     needs="-–",
     weight=0.9,
 )
-def _score(match: re.Match[str]) -> v.Value | Found | None:
+def propose_score(match: re.Match[str]) -> v.Value | Proposal | None:
     first, second = match[1], match[2]
     shares = len(first) == len(second) == 2 and int(first) + int(second) == 100
     if shares and first[1] in "05":
-        return Found(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.5)
+        return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.5)
     if (first, second) in (("7", "11"), ("20", "20"), ("9", "11")) and first != "20":
-        return Found(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
+        return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
     if (len(first) > 1 and first[0] == "0") or (len(second) > 1 and second[0] == "0"):
         return None
     lead = before(match)
     if _is_height(match):
-        return Found(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
+        return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
     recorded = bool(_TEAM_RECORD.search(lead[-12:]))
     if (
         not recorded
@@ -343,7 +343,7 @@ def _score(match: re.Match[str]) -> v.Value | Found | None:
         and first != second
         and not re.match(r" (?:in overtime|on|against|at)", after(match, 12))
     ):
-        return Found(v.Range(v.Number(first), v.Number(second), "and"), weight=1.2)
+        return Proposal(v.Range(v.Number(first), v.Number(second), "and"), weight=1.2)
     return v.Score((v.Number(first), v.Number(second)))
 
 
@@ -373,7 +373,7 @@ def _verse_pattern(language: str) -> str:
 @per_language(
     "verse", _verse_pattern, languages=RECOGNIZED_LANGUAGES, needs=_books, weight=2, at="any"
 )
-def _verse(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_verse(language: str, match: re.Match[str]) -> v.Value | None:
     """`1 Cor. 13:4-8`, `Jn 3, 16`."""
     order, full, short, letter, chapter, mark, verse, part, last, last_verse, more = match.groups()
     table = TABLES[language]
@@ -409,7 +409,7 @@ def _order(written: str | None) -> int:
     weight=1.2,
     at="any",
 )
-def _book(language: str, match: re.Match[str]) -> v.Value:
+def propose_book(language: str, match: re.Match[str]) -> v.Value:
     table = TABLES[language]
     name = match[3] or table.BOOKS[match[2]]
     return v.Abbreviation(table.name_book(name, _order(match[1])))
@@ -447,8 +447,8 @@ def propose_roman_chapter(match: re.Match[str]) -> v.Value | None:
 
 
 @recognizer("time", r"(?<![\w.])([ap])\. ?m\.(?!\w)", digits=False, needs=".", weight=1, at="word")
-def _bare_half(match: re.Match[str]) -> Found:
-    return Found(v.Letters(f"{match[1].upper()}M"), stop=_half_stop(match))
+def propose_bare_half(match: re.Match[str]) -> Proposal:
+    return Proposal(v.Letters(f"{match[1].upper()}M"), stop=_half_stop(match))
 
 
 @per_language(
@@ -458,7 +458,7 @@ def _bare_half(match: re.Match[str]) -> Found:
     needs=("GMT", "UTC"),
     weight=1.8,
 )
-def _offset(language: str, match: re.Match[str]) -> v.Value:
+def propose_offset(language: str, match: re.Match[str]) -> v.Value:
     hours = v.Number(match[3].lstrip("0") or "0", sign="+" if match[2] == "+" else "-")
     minutes = (v.Number(match[4]),) if match[4] and match[4] != "00" else ()
     return v.Phrase((v.Letters(match[1]), hours, *minutes))
@@ -470,8 +470,8 @@ def _offset(language: str, match: re.Match[str]) -> v.Value:
     weight=1.1,
     needs=_ZONES.split("|"),
 )
-def _named_zone(match: re.Match[str]) -> Found:
-    return Found(v.Letters(match[1]), stop=_half_stop(match))
+def propose_named_zone(match: re.Match[str]) -> Proposal:
+    return Proposal(v.Letters(match[1]), stop=_half_stop(match))
 
 
 # Spanish and French
@@ -485,7 +485,7 @@ _ROMANCE_ZONES = frozenset("EST EDT CST PST CET CEST GMT UTC".split())
     r"(?<![\w:.,/])(\d{1,2})(?:[:.h]([0-5]\d))?(?::([0-5]\d))?\s*([aApP])\.?\s?[mM](?:\.|(?!\w))",
     languages=("es",), weight=1.5,
 )  # fmt: skip
-def _spanish_half_day(match: re.Match[str]) -> v.Value | Found | None:
+def propose_spanish_half_day(match: re.Match[str]) -> v.Value | Proposal | None:
     hour = int(match[1])
     if hour > 24 or (match[2] is None and not 1 <= hour <= 12):
         return None
@@ -500,7 +500,7 @@ def _spanish_half_day(match: re.Match[str]) -> v.Value | Found | None:
     r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d):([0-5]\d)(?![\d:])",
     languages=("es",), needs=":", weight=1.5,
 )  # fmt: skip
-def _spanish_seconds(match: re.Match[str]) -> v.Value:
+def propose_spanish_seconds(match: re.Match[str]) -> v.Value:
     return v.Duration(int(match[1]), int(match[2]), int(match[3]))
 
 
@@ -512,7 +512,7 @@ _HOURS = r"(\s?(?:horas|hrs?|hs?)\b\.?(?!\w))"
     rf"(?<![\w:.,/])([01]?\d|2[0-4])[:h]([0-5]\d)(?![\d:]|[. ]\d{{3}}|[.,]\d){_HOURS}?",
     languages=("es",), weight=1.2,
 )  # fmt: skip
-def _spanish_time(match: re.Match[str]) -> v.Value | Found | None:
+def propose_spanish_time(match: re.Match[str]) -> v.Value | Proposal | None:
     return close(
         _by_clock(match[1], int(match[2]), bool(match[3])), match, "es", digits_follow=False
     )
@@ -523,7 +523,7 @@ def _spanish_time(match: re.Match[str]) -> v.Value | Found | None:
     rf"(?<![\w:.,/])(\d{{1,2}}):([0-5]\d)\s?[-\u2013]\s?(\d{{1,2}}):([0-5]\d)(?![\d:]){_HOURS}?",
     languages=("es",), needs=":", weight=1.3,
 )  # fmt: skip
-def _spanish_span(match: re.Match[str]) -> v.Value | Found | None:
+def propose_spanish_span(match: re.Match[str]) -> v.Value | Proposal | None:
     if int(match[1]) > 24 or int(match[3]) > 24:
         return None
     first = _by_clock(match[1], int(match[2]), False)
@@ -548,7 +548,7 @@ def _by_clock(hour_written: str, minute: int, marked: bool) -> v.Time:
     r"(?<=\b[Ll]a )1(?=[.,;]|\s|$)(?!\.?[ªºa°]|[.,]\d)",
     languages=("es",), weight=1.5,
 )  # fmt: skip
-def _spanish_hour(match: re.Match[str]) -> v.Value | Found | None:
+def propose_spanish_hour(match: re.Match[str]) -> v.Value | Proposal | None:
     if match[1] is None:
         return v.Abbreviation("una")
     if int(match[1]) > 24:
@@ -562,7 +562,7 @@ def _spanish_hour(match: re.Match[str]) -> v.Value | Found | None:
     r"(?<![\w.,:/])(1?\d|2[0-4])\.([0-5]\d)(\s?h(?:oras)?\b\.?(?!\w))",
     languages=("es",), needs=".", weight=1.7,
 )  # fmt: skip
-def _spanish_dotted(match: re.Match[str]) -> v.Value | Found | None:
+def propose_spanish_time_with_point(match: re.Match[str]) -> v.Value | Proposal | None:
     hour, minute, marked = match.groups()[:3] if match[1] else match.groups()[3:]
     style = ("railway" if int(hour) > 12 or not match[1] else "") + (" hours" if marked else "")
     return close(v.Time(int(hour), int(minute), style=style), match, "es", digits_follow=False)
@@ -579,7 +579,7 @@ _AND = r"\s?(?:(y|et)\s)?"
     weight=1.5,
     needs=("min", "mn", "m", "h"),
 )
-def _duration(language: str, match: re.Match[str]) -> v.Value | Found | None:
+def propose_duration(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     """1h 30m, 2 h 15 min, 28 min 30 s."""
     hours, first_link, minutes, last_link, seconds = match.groups()
     if not hours and not (seconds and "m" in match[0]):
@@ -598,7 +598,7 @@ def _duration(language: str, match: re.Match[str]) -> v.Value | Found | None:
     r"(?<![\w:.,/])(\d{1,2}):([0-5]\d)[.,](?!000)(\d{1,3})(?![\w:])(?: ?s\b)?",
     weight=1.8, needs='"\u2033:\'',
 )  # fmt: skip
-def _hundredths(language: str, match: re.Match[str]) -> v.Value:
+def propose_hundredths(language: str, match: re.Match[str]) -> v.Value:
     """Of a race: 45"21, 1'21"456, 1:21.456."""
     minutes, seconds, parts = match.groups()[:3] if match[3] else match.groups()[3:]
     duration = v.Duration(minutes=int(minutes) if minutes else None, seconds=int(seconds))
@@ -611,14 +611,14 @@ def _hundredths(language: str, match: re.Match[str]) -> v.Value:
     languages=("es",),
     weight=2,
 )
-def _noon(match: re.Match[str]) -> v.Value | Found:
+def propose_noon(match: re.Match[str]) -> v.Value | Proposal:
     return close(v.Abbreviation("doce del mediodía"), match, "es")
 
 
 @recognizer(
     "time", r"(?<=\d )y (?:1/2|½)(?![\w/])", languages=("es",), needs="½/", at="any", weight=2
 )
-def _half_past(match: re.Match[str]) -> v.Value | None:
+def propose_half_past(match: re.Match[str]) -> v.Value | None:
     timed = re.search(
         r"\b[Ll]as? \d{1,2} $", match.string[max(0, match.start() - 9) : match.start()]
     )
@@ -629,7 +629,7 @@ _FRENCH_HOUR = r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]"
 
 
 @recognizer("time", rf"{_FRENCH_HOUR}\s?([0-5]\d)(?![\w/])", languages=("fr",), weight=1.2)
-def _french_time(match: re.Match[str]) -> v.Value:
+def propose_french_time(match: re.Match[str]) -> v.Value:
     return v.Time(int(match[1]), int(match[2]))
 
 
@@ -638,14 +638,14 @@ def _french_time(match: re.Match[str]) -> v.Value:
     r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:]| \d{3})(?:\s?h(?:eures)?\b)?",
     languages=("fr",), needs=":", weight=1.2,
 )  # fmt: skip
-def _french_colon(match: re.Match[str]) -> v.Value:
+def propose_french_colon(match: re.Match[str]) -> v.Value:
     return v.Time(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
 
 
 @recognizer(
     "time", r"(?<![\w:.,/])(\d{1,4})\s?[hH]\b\.?(?![\w\u00b2/])", languages=("fr",), weight=1.1
 )
-def _french_hour(match: re.Match[str]) -> v.Value | Found:
+def propose_french_hour(match: re.Match[str]) -> v.Value | Proposal:
     return close(v.Time(int(match[1])), match, "fr", digits_follow=False)
 
 
@@ -653,7 +653,7 @@ def _french_hour(match: re.Match[str]) -> v.Value | Found:
     "time", r"(?<![\w:.,/])(\d{1,2})\s?[hH]?/(24)\b|(?<![\w:.,/])(\d{1,2})\s?[jJ]/(7|365)\b",
     languages=("fr",), needs="/", weight=1.5,
 )  # fmt: skip
-def _always(match: re.Match[str]) -> v.Value:
+def propose_round_the_clock(match: re.Match[str]) -> v.Value:
     if match[1]:
         return v.Phrase((v.Time(int(match[1])), "sur", v.Number("24")))
     return v.Phrase((v.Number(match[3]), "jours", "sur", v.Number(match[4])))
@@ -664,6 +664,6 @@ def _always(match: re.Match[str]) -> v.Value:
     rf"{_FRENCH_HOUR[:-4]}[hH:]([0-5]\d)?\s?[-\u2013]\s?([01]?\d|2[0-4])\s?[hH:]([0-5]\d)?(?!\w)",
     languages=("fr",), weight=1.3,
 )  # fmt: skip
-def _french_span(match: re.Match[str]) -> v.Value:
+def propose_french_span(match: re.Match[str]) -> v.Value:
     first = v.Time(int(match[1]), int(match[2] or 0))
     return v.Range(first, v.Time(int(match[3]), int(match[4] or 0)), "à")

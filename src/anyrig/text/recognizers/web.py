@@ -9,7 +9,7 @@ import re
 from itertools import pairwise
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Found, LazyPattern, recognizer
+from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, LazyPattern, Proposal, recognizer
 from anyrig.text.recognizers.stops import STOP_TABLES
 
 _TOP = (
@@ -29,7 +29,7 @@ _BRANDS = (
 _SURNAME = LazyPattern(r"(?i:mac|mc|de|la|le|van|von|du|di|da)[A-Z]")
 
 
-def _address(match: re.Match[str], address: str, offset: int) -> Found | None:
+def _address(match: re.Match[str], address: str, offset: int) -> Proposal | None:
     """An address without the marks that close the sentence or its brackets."""
     bare = address.rstrip(".,;:!?'\"")
     while bare.endswith((")", "]")) and bare.count(")") + bare.count("]") > (
@@ -38,7 +38,7 @@ def _address(match: re.Match[str], address: str, offset: int) -> Found | None:
         bare = bare[:-1].rstrip(".,;:!?'\"")
     if not bare:
         return None
-    return Found(v.Web(bare.rstrip("/")), end=match.start() + offset + len(bare))
+    return Proposal(v.Web(bare.rstrip("/")), end=match.start() + offset + len(bare))
 
 
 @recognizer(
@@ -49,7 +49,7 @@ def _address(match: re.Match[str], address: str, offset: int) -> Found | None:
     flags=re.IGNORECASE,
     weight=3,
 )
-def _url(match: re.Match[str]) -> Found | None:
+def propose_url(match: re.Match[str]) -> Proposal | None:
     address = re.sub(r"^(?i:https?|ftp)://", "", match[0])
     return _address(match, address, len(match[0]) - len(address))
 
@@ -62,7 +62,7 @@ def _url(match: re.Match[str]) -> Found | None:
     needs=("innerDot",),
     weight=2.5,
 )
-def _domain(match: re.Match[str]) -> Found | None:
+def propose_domain(match: re.Match[str]) -> Proposal | None:
     return None if re.match(r"[\d.]+$", match[0]) else _address(match, match[0], 0)
 
 
@@ -73,7 +73,7 @@ def _domain(match: re.Match[str]) -> Found | None:
     needs=":",
     weight=3,
 )
-def _local(match: re.Match[str]) -> Found | None:
+def propose_local(match: re.Match[str]) -> Proposal | None:
     return _address(match, match[0], 0)
 
 
@@ -85,17 +85,17 @@ def _local(match: re.Match[str]) -> Found | None:
     needs="@",
     weight=3,
 )
-def _email(match: re.Match[str]) -> v.Value:
+def propose_email(match: re.Match[str]) -> v.Value:
     return v.Web(match[1])
 
 
 @recognizer("handle", r"(?<![\w@.])@([A-Za-z_]\w{1,40})", needs="@", weight=1.5)
-def _handle(match: re.Match[str]) -> v.Value:
+def propose_handle(match: re.Match[str]) -> v.Value:
     return v.Phrase(("at", v.Identifier(match[1])))
 
 
 @recognizer("hashtag", r"(?<![\w&])#([A-Za-z]\w*)", needs="#", weight=1.5)
-def _hashtag(match: re.Match[str]) -> v.Value:
+def propose_hashtag(match: re.Match[str]) -> v.Value:
     return v.Phrase(("hashtag", v.Identifier(match[1])))
 
 
@@ -108,9 +108,9 @@ def _hashtag(match: re.Match[str]) -> v.Value:
     needs="/\\",
     weight=2.5,
 )
-def _path(match: re.Match[str]) -> Found:
+def propose_path(match: re.Match[str]) -> Proposal:
     bare = match[0].rstrip(".")
-    return Found(v.Web(bare), end=match.start() + len(bare))
+    return Proposal(v.Web(bare), end=match.start() + len(bare))
 
 
 @recognizer(
@@ -121,7 +121,7 @@ def _path(match: re.Match[str]) -> Found:
     flags=re.IGNORECASE,
     weight=2,
 )
-def _file(match: re.Match[str]) -> v.Value | None:
+def propose_file(match: re.Match[str]) -> v.Value | None:
     if match[1].isdecimal() or (len(match[2]) < 2 and not re.fullmatch(r"[a-z_]{2,}", match[1])):
         return None
     return v.Web(match[0])
@@ -133,7 +133,7 @@ def _file(match: re.Match[str]) -> v.Value | None:
     needs=".",
     weight=2,
 )
-def _extension(match: re.Match[str]) -> v.Value:
+def propose_extension(match: re.Match[str]) -> v.Value:
     return v.Web(match[0])
 
 
@@ -146,7 +146,7 @@ def _extension(match: re.Match[str]) -> v.Value:
     weight=1.2,
     at="word",
 )
-def _identifier(match: re.Match[str]) -> v.Value | None:
+def propose_identifier(match: re.Match[str]) -> v.Value | None:
     name = match[0].removesuffix("()")
     if name.startswith(_BRANDS) or ("_" not in name and _SURNAME.match(name)):
         return None
