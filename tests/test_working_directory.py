@@ -138,8 +138,10 @@ def test_nor_do_the_others(poisoned: Path, imported: Callable[[], list[str]]) ->
         assert "Traceback" not in done.stderr, done.stderr
         if done.returncode:
             failed.append((words[0], done.stderr))
-    # There is no cluster, and Tesseract or a model for recordings may not be installed.
-    assert {name for name, _ in failed} <= {"cluster", "ocr", "transcribe", "summarise"}, failed
+    # There is no cluster, nothing answers, and Tesseract or a model for recordings may be missing.
+    assert {name for name, _ in failed} <= {"ask", "cluster", "ocr", "transcribe", "summarise"}, (
+        failed
+    )
 
 
 def test_python_m_anyrig_imports_nothing_either(

@@ -189,7 +189,7 @@ def test_a_trainer_in_python_follows_the_rule(caplog: pytest.LogCaptureFixture) 
 
     with caplog.at_level(logging.WARNING):
         trainer = _trainer(device="directml")
-        assert trainer.open().parts.device.type == "cpu"
+        assert trainer.open().device.type == "cpu"
         trainer.close()
     told = [record.message for record in caplog.records if ABSENT_KIND in record.message]
     assert told == [f"{ABSENT_KIND}; using the CPU"]

@@ -70,13 +70,13 @@ def test_a_scan_without_ocr_names_the_extra(
 def test_names_that_nothing_looks_for_are_said(anyrig: Anyrig, without: dict[str, str]) -> None:
     text = "Maria Jones lives in Paris and paid 30 euros."
     done = anyrig("entities", "--text", text, environment=without)
-    assert "people, organisations and places are missing" in done.stderr
+    assert "only some people, organisations and places are found" in done.stderr
     assert "[entities]'" in done.stderr
     told = json.loads(anyrig("entities", "--text", text, "--json", environment=without).stdout)
     (warning,) = [one["warning"] for one in told["warnings"]]
     assert "pip install 'anyrig[entities]'" in warning
     plain = anyrig("entities", "--text", text, "--names", "grammar", environment=without)
-    assert "missing" not in plain.stderr
+    assert "only some people" not in plain.stderr
 
 
 def test_the_example_of_the_readme_finds_what_it_says(
@@ -87,7 +87,7 @@ def test_the_example_of_the_readme_finds_what_it_says(
         if one.startswith("anyrig entities ")
     ]  # fmt: skip
     command, _, comment = line.partition("#")
-    assert comment.strip() == "amounts and dates; names need the extra `entities`"
+    assert comment.strip() == "a person, an amount, a date"
     words = [*shlex.split(command)[1:], "--json"]
     found = json.loads(anyrig(*words, environment=without).stdout)["entities"]
     assert {"money": "89.50 EUR", "date": "2025-04-04"}.items() <= {

@@ -290,7 +290,7 @@ def test_warnings_of_the_api_are_shown(
         visitor.find("[data-answer=entities] table", "12 euros")
         notes = visitor.all("[data-answer=entities] .note")
         assert len(notes) == 1
-        assert "people, organisations and places are missing" in notes[0].text
+        assert "only some people, organisations and places are found" in notes[0].text
         assert "anyrig[entities]" in notes[0].text
 
 

@@ -414,7 +414,7 @@ def run(name: str, place: Path, steps: int = 0, count: int = 200, **task: Any) -
 def test_the_language_model_leaves_its_first_guess(tmp_path: Path) -> None:
     summary, loss = run("language", tmp_path, 30, model="nano", sample=20)
     assert loss < 6.5
-    assert summary.made["sample"].startswith("On 5 March")
+    assert summary.outputs["sample"].startswith("On 5 March")
 
 
 def test_the_classifier_tells_shapes_better_than_chance(tmp_path: Path) -> None:

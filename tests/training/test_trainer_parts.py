@@ -432,7 +432,7 @@ def test_importing_adds_little_to_torch() -> None:
     """Of other packages numpy alone, and none of torch's that it had not imported itself."""
     code = (
         "import sys, torch; before = set(sys.modules); "
-        "from anyrig.training import Trainer, Settings; "
+        "from anyrig.training import Trainer, TrainConfig; "
         "print(*sorted(sys.modules.keys() - before))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

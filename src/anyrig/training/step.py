@@ -173,7 +173,7 @@ class TrainStep:
             if not agreed.ran_out:
                 break
             retries += 1
-            micro_batch = self._shrink(pieces, micro_batch, attempt.shortage)
+            micro_batch = self._shrink(pieces, micro_batch, attempt.shortage, first=retries == 1)
         self._note_shortage(micro_batch, retries > 0)
         units, samples, stop, save, *previous = agreed.sums
         self._rescale(reference, units)
@@ -303,9 +303,18 @@ class TrainStep:
     # -- out of memory -----------------------------------------------------------------------------
 
     def _shrink(
-        self, pieces: Sequence[_MicroBatch], micro_batch: int, shortage: MemoryShortage | None
+        self,
+        pieces: Sequence[_MicroBatch],
+        micro_batch: int,
+        shortage: MemoryShortage | None,
+        *,
+        first: bool,
     ) -> int:
-        """Drop what the step made; the micro batch to repeat it with, the same in all processes."""
+        """Drop what the step made; the micro batch to repeat it with, the same in all processes.
+
+        A single item is tried once more: by now caches are empty, and what else is on the device
+        may have freed its memory.
+        """
         self.zero_grad()
         if shortage is not None and shortage.fatal:
             raise DeviceLostError(
@@ -318,7 +327,7 @@ class TrainStep:
             if largest > 1:
                 raise RestartNeeded(math.ceil(largest / 2))
             raise _too_large(shortage)
-        mine = math.ceil(largest / 2) if largest > 1 else 0
+        mine = math.ceil(largest / 2) if largest > 1 else int(first)
         smaller = self._group.min(mine if shortage is not None else micro_batch)
         if smaller < 1:
             raise _too_large(shortage)

@@ -231,6 +231,7 @@ class Trainer:
         self._callbacks, self._loggers = list(callbacks), list(loggers)
         self._stop_requested = False
         self._run: _OpenRun | None = None
+        self._closed_history: list[StepMetrics] = []
         self._outcome: FitOutcome | None = None
 
     @classmethod
@@ -494,6 +495,7 @@ class Trainer:
         """End what was begun and free the device; the model stays, with what it has learnt."""
         run, self._run = self._run, None
         if run is not None:
+            self._closed_history = list(run.recorder.steps)
             run.closing.close()
 
     # -- observing ---------------------------------------------------------------------------------
@@ -529,7 +531,7 @@ class Trainer:
         """All metrics so far, older ones thinned out."""
         if self._outcome is not None:
             return self._outcome.history
-        return list(self._run.recorder.steps) if self._run else []
+        return list(self._run.recorder.steps) if self._run else list(self._closed_history)
 
     def _call(self, name: str, *values: Any) -> None:
         for callback in self._callbacks:

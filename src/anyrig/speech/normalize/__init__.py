@@ -97,6 +97,14 @@ def normalize(text: str, language: str = "en") -> str:
     return join_readable(verbalize(tokenize(text, language), language))
 
 
+def split_exponent(written: str) -> tuple[str, list[str]]:
+    """The digits that `-2x` begins with, and its letters, spelled; the sign is the caller's."""
+    plain = written.lstrip("-−+")
+    digits = re.match(r"\d*", plain)
+    assert digits is not None
+    return digits[0], [spell(one.upper()) for one in plain[digits.end() :] if one.isalnum()]
+
+
 def spell(letters: str) -> str:
     """Letters that are said by their names, marked in a verbalizer's result."""
     return f"\ue000{letters}\ue001"

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from anyrig.speech.normalize import spell, words
+from anyrig.speech.normalize import spell, split_exponent, words
 from anyrig.text import values as v
 from anyrig.text.recognizers.acronyms import is_word, spells_in_address
 from anyrig.text.recognizers.languages import english
@@ -262,10 +262,10 @@ def _power(value: v.Power) -> str:
         base = f"{_number(value.factor)} times {base}"
     elif exponent in ("2", "3"):
         return f"{base} squared" if exponent == "2" else f"{base} cubed"
-    if not re.fullmatch(r"-?\d+", exponent):
-        return f"{base} to the power of {exponent}"
-    number = v.Number(exponent.lstrip("-"), sign="-" if exponent.startswith("-") else "")
-    return f"{base} to the power of {_number(number)}"
+    digits, letters = split_exponent(exponent)
+    number = v.Number(digits, sign="-" if exponent.startswith("-") else "")
+    words = [_number(number)] if digits else []
+    return " ".join([base, "to the power of", *words, *letters])
 
 
 # Dates and times

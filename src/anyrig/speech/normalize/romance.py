@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from anyrig.speech.normalize import spell
+from anyrig.speech.normalize import spell, split_exponent
 from anyrig.text import values as v
 
 Noun = tuple[str, str, str]
@@ -175,8 +175,9 @@ class RomanceVerbalizer:
         exponent = "" if of_ten else self.powers.get(value.exponent, "")
         if not exponent:
             sign = "-" if value.exponent.startswith(("-", "−")) else ""
-            number = v.Number(value.exponent.lstrip("-−+"), sign=sign)
-            exponent = f"{self.powers['^']} {self.speak_number(number)}"
+            digits, letters = split_exponent(value.exponent)
+            words = [self.speak_number(v.Number(digits, sign=sign))] if digits else []
+            exponent = " ".join([self.powers["^"], *words, *letters])
         factor = f"{self.speak_number(value.factor)} {self.times} " if value.factor else ""
         return f"{factor}{base} {exponent}"
 
