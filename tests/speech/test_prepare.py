@@ -77,7 +77,7 @@ def test_a_foreign_paragraph() -> None:
     spoken = [(segment.utterance.language, segment.utterance.voice) for segment in script.segments]
     assert spoken == [("en", "amy"), ("fr", "zoé"), ("en", "amy"), ("en", "amy")]
     assert script.languages == ("en", "fr")
-    with pytest.raises(UnsupportedLanguageError, match="A paragraph .*Il est parti"):
+    with pytest.raises(UnsupportedLanguageError, match="a paragraph .*Il est parti"):
         prepare(text, SpeechOptions(languages=("en",)))
 
 

@@ -41,6 +41,19 @@ def test_what_a_killed_process_left_is_removed(folder: Path) -> None:
     assert names(folder) == [other.name, "book.srt"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes with names are of Unix")
+def test_a_pipe_is_written_to_and_stays(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    reader = os.open(folder / "pipe", os.O_RDWR)
+    try:
+        write_atomic(folder / "pipe", "hello")
+        assert os.read(reader, 100) == b"hello"
+    finally:
+        os.close(reader)
+    assert (folder / "pipe").is_fifo()
+    assert names(folder) == ["pipe"]
+
+
 def test_writing_many_files_reads_their_folder_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,8 +116,13 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """A binary file that replaces `path` when the block succeeds, and is deleted otherwise.
 
-    Temporary files that a killed process left for the same path are removed.
+    Temporary files that a killed process left for the same path are removed. A device or a pipe,
+    such as /dev/stdout, is written to, not replaced.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with open(path, "wb") as file:
+            yield file
+        return
     make_folder(path.parent)
     _remove_leftovers(path)
     name = path.parent / f".{path.name}.{os.urandom(6).hex()}"

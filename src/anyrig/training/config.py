@@ -438,7 +438,7 @@ def _describe(hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_describe(one) for one in args)
     if origin is Literal:
-        return ", ".join(args) if len(args) > 1 else str(args[0])
+        return ", ".join(map(str, args))
     if origin is tuple:
         count = "a list of" if args[-1] is ... else f"{len(args)} values, each"
         return f"{count} {_describe(args[0])}"
