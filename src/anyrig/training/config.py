@@ -417,7 +417,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in args)
     if origin is Literal:
-        return isinstance(value, str) and value in args
+        return any(type(value) is type(one) and value == one for one in args)
     if origin is Mapping:
         return isinstance(value, Mapping)
     if origin is tuple:
