@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anyrig import plugins
 from anyrig.devices.advice import find_torch_wheel
 from anyrig.devices.discovery import from_record
 from anyrig.devices.machine import Machine
@@ -247,8 +248,10 @@ def test_it_is_found_with_versions_voices_and_interpreter(
 
 
 def test_another_recording_under_the_same_name_is_another_voice(
-    home: Path, folder: Path, tmp_path: Path
+    home: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Another process may write into a folder of the import path meanwhile.
+    monkeypatch.setattr(plugins, "read_import_state", lambda: ())
     shutil.copytree(folder, tmp_path / "copy")
     cache = WeightsCache()
     before = cache.find(Standin, tmp_path / "copy", home)

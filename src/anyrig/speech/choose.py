@@ -25,6 +25,7 @@ from anyrig.speech.engine import (
     resolve_options,
 )
 from anyrig.speech.environments import Environment
+from anyrig.storage.weights import HASHES_FILE
 
 TEST_ENGINE = "tone"
 """It speaks no language: it is never offered."""
@@ -120,10 +121,11 @@ def _find(
 
 
 def _list_files(folder: Path) -> tuple[object, ...]:
-    """What changes with the files of a folder."""
+    """What changes with the files of a folder, but for those that looking writes."""
     try:
         with os.scandir(folder) as entries:
-            stats = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
+            files = [entry for entry in entries if entry.is_file() and entry.name != HASHES_FILE]
+            stats = [(entry.name, entry.stat()) for entry in files]
     except OSError:
         return ()
     return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))

@@ -35,7 +35,7 @@ from anyrig.storage.files import open_atomic, read_json, write_atomic
 
 log = logging.getLogger(__name__)
 ORIGIN_FILE = "weights.json"
-_HASHES_FILE = ".anyrig-hashes.json"
+HASHES_FILE = ".anyrig-hashes.json"
 _BLOCK_BYTES = 1 << 20
 # What engines read. Other files stay on the hub: pickles, other frameworks, pictures.
 DEFAULT_PATTERNS = (
@@ -125,7 +125,7 @@ def hash_file(path: Path) -> str:
         return _hash_cached_file(path)
     state = path.stat()
     stamp = f"{state.st_size} {state.st_mtime_ns}"
-    hashes_file = path.parent / _HASHES_FILE
+    hashes_file = path.parent / HASHES_FILE
     known = read_json(hashes_file)
     entry = known.get(path.name)
     if isinstance(entry, list) and len(entry) == 2 and entry[0] == stamp:
