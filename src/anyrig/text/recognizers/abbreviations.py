@@ -6,13 +6,11 @@ Each decides with what follows whether its full stop also ends the sentence.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from anyrig.text import values as v
 from anyrig.text.recognizers import LazyPattern, Proposal, Stop, per_language, recognizer
 from anyrig.text.recognizers.common import (
-    CAPITAL,
-    SMALL,
     after,
     before,
     capitalize,
@@ -21,7 +19,8 @@ from anyrig.text.recognizers.common import (
     is_span,
     one_of,
 )
-from anyrig.text.recognizers.languages import TABLES, english, french, spanish
+from anyrig.text.recognizers.languages import TABLES, english, spanish
+from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL, ShortForm
 from anyrig.text.recognizers.stops import (
     OTHER_NUMBER,
     STOP_TABLES,
@@ -787,26 +786,17 @@ def propose_party_and_state(match: re.Match[str]) -> Proposal:
     return close(v.Abbreviation(words), match)
 
 
-def _abbreviations(
-    language: str,
-    table: Mapping[str, str],
-    decide: Callable[[re.Match[str]], Stop | None],
-    *,
-    lead: str = "",
-    rest: str = "",
-    ignore_case: bool = True,
-    weight: float = 1.0,
-) -> None:
-    """Register a recogniser of a table's written forms, with any spaces; `decide` may decline."""
+def _register_short_forms(language: str, form: ShortForm) -> None:
+    """Register a recogniser of a table's written forms, with any spaces."""
 
     def plain(written: str) -> str:
         text = written.replace(" ", "")
-        return text.lower() if ignore_case else text
+        return text.lower() if form.any_case else text
 
-    known = {plain(key): words for key, words in table.items()}
+    known = {plain(key): words for key, words in form.words.items()}
     # Most have a full stop behind their first letters, which is quicker to look for than they are.
-    short = [key for key in table if re.match(r"[^\W\d_]{1,7}\.", key)]
-    other = [key for key in table if key not in short]
+    short = [key for key in form.words if re.match(r"[^\W\d_]{1,7}\.", key)]
+    other = [key for key in form.words if key not in short]
     stopped = rf"(?=[^\W\d_]{{1,7}}\.)(?:{one_of(short)})"
     choice = "|".join(part for part in (stopped if short else "", one_of(other)) if part)
     choice = choice.replace(r"\ ", " ?")
@@ -814,61 +804,41 @@ def _abbreviations(
 
     @recognizer(
         "abbreviation",
-        rf"(?<![\w.]){lead}(?:{choice}){end}{rest}",
+        rf"(?<![\w.]){form.lead}(?:{choice}){end}{form.rest}",
         languages=(language,),
-        needs=[*known, *((key.lower() for key in table) if ignore_case else table)],
-        flags=re.IGNORECASE if ignore_case else 0,
-        weight=weight,
+        needs=[*known, *((key.lower() for key in form.words) if form.any_case else form.words)],
+        flags=re.IGNORECASE if form.any_case else 0,
+        weight=form.weight,
     )
     def build(match: re.Match[str]) -> v.Value | Proposal | None:
-        stop = decide(match) if match[0].endswith(".") else "none"
-        if stop is None:
+        written = match[0].rstrip(".")
+        capitals = written.isalpha() and written.isupper() and len(written) > 2
+        if form.acronyms and capitals and match[0] not in form.words and not is_shouted(match):
             return None
+        stop = _decide_stop(language, form, match) if match[0].endswith(".") else "none"
         words = capitalize(known[plain(match[0])], match)
         joined = after(match, 1).isalnum()
         return Proposal(v.Abbreviation(f"{words} " if joined else words), stop)
 
 
-def _never(match: re.Match[str]) -> Stop:
-    """What leads on: it ends a sentence only where the text ends."""
-    return "both" if look_behind(match.string, match.end()).kind == "nothing" else "abbreviation"
+def _decide_stop(language: str, form: ShortForm, match: re.Match[str]) -> Stop:
+    follows = look_behind(match.string, match.end())
+    if follows.kind == "nothing":
+        return "both"
+    if form.ends == "any":
+        digits = language == "en"
+        return stop_after(match.string, match.end(), language, digits_follow=digits)
+    if form.ends == "name":
+        return stop_after(match.string, match.end(), language, names_follow=True)
+    # A sentence ends before a word that opens one and a small one: Dr. Il vint.
+    opens = follows.kind == "capital" and STOP_TABLES[language].opens_sentence(follows.word)
+    goes_on = follows.second[:1].islower() or "'" in follows.word.replace("’", "'")
+    return "both" if form.ends == "title" and opens and goes_on else "abbreviation"
 
 
-def _unless_acronym(
-    table: Mapping[str, str], decide: Callable[[re.Match[str]], Stop | None]
-) -> Callable[[re.Match[str]], Stop | None]:
-    """Three capitals or more that the table has not are an acronym: NAC. at a sentence's end."""
-
-    def build(match: re.Match[str]) -> Stop | None:
-        written = match[0].rstrip(".")
-        acronym = written.isalpha() and written.isupper() and len(written) > 2
-        if acronym and match[0] not in table and not is_shouted(match):
-            return None
-        return decide(match)
-
-    return build
-
-
-def _closing(language: str) -> Callable[[re.Match[str]], Stop]:
-    digits = language == "en"
-    return lambda match: stop_after(match.string, match.end(), language, digits_follow=digits)
-
-
-def _naming(language: str) -> Callable[[re.Match[str]], Stop]:
-    """A name may follow: le 2e cl. Martin."""
-    return lambda match: stop_after(match.string, match.end(), language, names_follow=True)
-
-
-for _form in english.SHORT_FORMS:
-    _abbreviations(
-        "en",
-        _form.words,
-        _closing("en") if _form.closes else _never,
-        lead=_form.lead,
-        rest=_form.rest,
-        ignore_case=False,
-        weight=_form.weight,
-    )
+for _language, _table in TABLES.items():
+    for _form in _table.SHORT_FORMS:
+        _register_short_forms(_language, _form)
 
 
 # Spanish and French
@@ -885,289 +855,6 @@ def propose_side(language: str, match: re.Match[str]) -> Proposal:
     """Al N. de Ávila, au S. de la France."""
     words = dict(zip("NSEO", _SIDES[language][1].split(), strict=True))
     return Proposal(v.Abbreviation(words[match[1]]), "abbreviation" if "." in match[0] else "none")
-
-
-_NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b(?!['’])|(?-i:[LRD])\. ?\d))"
-_YEAR_NEXT = r"(?= (?:en |c\. |v\. )?1\d{3}\b| (?:le |el )?\d{1,2} )"
-# A name or the rest of one: Foch, de la Paz, l'Europe.
-_NAME_NEXT = rf"(?=[ -](?:(?-i:[{CAPITAL}])|(?:de|du|des|la|le|el|los|las)\b|d'|l'))"
-
-
-def _romance_title(language: str) -> Callable[[re.Match[str]], Stop]:
-    """A name follows; a sentence ends before a word that opens one and a small one: Dr. Il vint."""
-
-    def decide(match: re.Match[str]) -> Stop:
-        following = look_behind(match.string, match.end())
-        if following.kind == "nothing":
-            return "both"
-        opens = STOP_TABLES[language].opens_sentence(following.word)
-        goes_on = following.second[:1].islower() or "'" in following.word.replace("’", "'")
-        if following.kind == "capital" and opens and goes_on:
-            return "both"
-        return "abbreviation"
-
-    return decide
-
-
-def _register_french_titles() -> None:
-    # Without their full stop these must stand before a name: the Spanish Mª and Dª have a mark.
-    bare = {key: words for key, words in french.TITLES.items() if not key.endswith(".")}
-    dotted = {key: words for key, words in french.TITLES.items() if key.endswith(".")}
-    # Ranks are written small too: le col. Blanc.
-    dotted |= {
-        key.lower(): words for key, words in dotted.items() if re.match(r"[^\W\d_]{3,}\.", key)
-    }
-    always = {key: bare.pop(key) for key in ("Mme", "Mlle", "Mmes", "Mlles")}
-    doctors = {key: dotted[key] for key in ("Dr.", "Pr.", "Prof.")}
-    starters = one_of(word.capitalize() for word in french.STARTERS)
-    opening = rf"(?! (?-i:{starters})(?:\b|') (?-i:[a-zà-ÿ]))"
-    named = rf"{opening}(?= (?:[{CAPITAL}]|l[ea]s? |et |l'|d[eu] |des |d')|-)"
-    board = r"(?!(?:(?<=une )|(?<=la )|(?<=des )|(?<=les )|(?<=cette ))bd)"
-    title, rest = _romance_title("fr"), opening + _NAME_NEXT
-    _abbreviations("fr", doctors, title, ignore_case=False)
-    _abbreviations("fr", bare, _never, rest=rest, ignore_case=False, weight=1.2)
-    _abbreviations("fr", always, _never, ignore_case=False)
-    _abbreviations("fr", dotted, title, rest=named, ignore_case=False, weight=1.3)
-    _abbreviations("fr", french.STREETS, _never, lead=board, rest=rest)
-
-
-def _pluralize(unit: str) -> str:
-    """`metros cuadrados`, `kilovatios hora`."""
-    return re.sub(r"(\w)(?= |$)", r"\1s", unit).replace("horas", "hora")
-
-
-def register_nouns(language: str) -> None:
-    """Units behind an article, without a number: le km 42, el kg de pan."""
-    articles = {"es": "el del al un por cada", "fr": "le du au un par chaque"}[language].split()
-    many = {"es": ("llones de", "miles de"), "fr": ("llions de", "lliards de", "lliers de")}
-    lead = "|".join(rf"(?<=\b{article} )" for article in articles)
-    plurals = {key: _pluralize(words)
-               for key, words in TABLES[language].UNIT_NOUNS.items()}  # fmt: skip
-    behind = "|".join(rf"(?<={words} )" for words in many[language])
-    _abbreviations(language, plurals, _closing(language), lead=f"(?:{behind})",
-                   rest=r"(?![/²³\d])", weight=1.6)  # fmt: skip
-    _abbreviations(language, TABLES[language].UNIT_NOUNS, _closing(language), lead=f"(?:{lead})",
-                   rest=r"(?![/²³\d])", weight=1.6)  # fmt: skip
-
-
-def _register_tables(language: str) -> None:
-    groups = {"gr.": "grupo" if language == "es" else "groupe"}
-    _abbreviations(language, groups, _never, rest=r"(?= (?-i:[A-Z]\b|\d))", weight=1.5)
-    notes = {"n.": "nota" if language == "es" else "note"}
-    behind_pages = r"(?:(?<=\d y )|(?<=\d et )|(?<=\d, ))"
-    _abbreviations(language, notes, _never, lead=behind_pages, rest=_NUMBER_NEXT, weight=1.5)
-    table, closing = TABLES[language], _closing(language)
-    closers = {key: words for key, words in table.CLOSERS.items() if key not in table.AGREEING}
-    register_nouns(language)
-    ordinal = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\dre )|(?<=\d[edo] )|(?<=\dème ))"
-    _abbreviations(language, table.NUMBERED, _never, rest=_NUMBER_NEXT, weight=1.3)
-    _abbreviations(language, closers, _unless_acronym(closers, closing), weight=1.15)
-    _abbreviations(language, table.SMALL_CLOSERS, closing, ignore_case=False, weight=1.3)
-    inner = _unless_acronym(table.INNER, _romance_title(language))
-    _abbreviations(language, table.INNER, inner, weight=1.05)
-    _abbreviations(language, table.UNITS_OF_ARMIES, closing, lead=ordinal, weight=1.6)
-
-
-_DOSED = ("mg", "ml", "mcg", "día", "UI", r"\bg", r"\bh", "horas")
-"""Behind these stands how a drug is given."""
-
-
-def _register_spanish() -> None:
-    arms = {"Inf.": "infantería", "Cab.": "caballería", "Art.": "artillería"}
-    places = {"h.": "hacia", "km": "kilómetro"}
-    rights = {"col.": "columna", "pág.": "página"}
-    title, number = _romance_title("es"), _NUMBER_NEXT
-    _abbreviations("es", spanish.TITLES, title, weight=1.1)
-    _abbreviations("es", {"No.": "número"}, _never, rest=number, ignore_case=False, weight=1.3)
-    _abbreviations("es", arms, _closing("es"), lead=r"(?<=de )", ignore_case=False, weight=1.5)
-    _abbreviations("es", {"c.": "calle"}, _never, lead=r"(?<=\bla )", rest=number, weight=1.5)
-    _abbreviations("es", places, _never, lead=r"(?<!\d )(?<!\d)", rest=number, weight=1.2)
-    _abbreviations("es", rights, _never, rest=r"(?= (?:izq|dcha|der|centr))", weight=1.5)
-    _abbreviations(
-        "es",
-        {"Sal": "salmo", "Sal.": "salmo"},
-        _never,
-        rest=r"(?= \d{1,3}(?![:\d]))",
-        ignore_case=False,
-    )
-    _abbreviations("es", {"min.": "minuto"}, _never, lead=r"(?<=\bel )", rest=number, weight=1.6)
-    _abbreviations(
-        "es", {"n.": "nacido en"}, _never, lead=r"(?<=[,(] )", rest=_YEAR_NEXT, weight=1.6
-    )
-    _abbreviations("es", {"n.": "nacido en"}, _never, lead=r"(?<=\()", rest=_YEAR_NEXT, weight=1.6)
-    _abbreviations(
-        "es", {"Min.": "ministerio"}, _never, rest=r"(?= de )", ignore_case=False, weight=1.5
-    )
-    _abbreviations("es", {"rev.": "revista"}, title, lead=r"(?<=\bla )", weight=1.6)
-    _abbreviations("es", {"Col.": "colonia"}, title, lead=r"(?:(?<=\ben )|(?<=\bla ))",
-                   rest=_NAME_NEXT, ignore_case=False, weight=1.6)  # fmt: skip
-    _abbreviations("es", {"Cd.": "Ciudad"}, title, rest=_NAME_NEXT, ignore_case=False, weight=1.4)
-    places_of = r"(?:(?<=\bde )|(?<=\ben ))"
-    _abbreviations("es", {"C. Real": "Ciudad Real"}, _never, lead=places_of, weight=1.8)
-    _abbreviations("es", {"pts.": "pesetas"}, _closing("es"), lead=r"(?<=\bde )", weight=1.6)
-    _abbreviations("es", {"v.": "versión"}, _never, rest=r"(?= ?\d+\.\d)", weight=1.6)
-    tablets = "|".join(rf"(?<=\b{number} )" for number in "dos tres cuatro medio".split())
-    _abbreviations("es", {"comp.": "comprimidos", "cáps.": "cápsulas"}, _closing("es"),
-                   lead=f"(?:{tablets})", weight=1.6)  # fmt: skip
-    _abbreviations(
-        "es", {"vit.": "vitamina"}, _never, rest=r"(?= (?-i:[A-K])\d{0,2}\b)", weight=1.6
-    )
-    rooms = r"(?:(?<=\b[Ll]a )|(?<=\b[Uu]na )|(?<=\bde ))"
-    _abbreviations(
-        "es",
-        {"hab.": "habitación"},
-        _never,
-        lead=rooms,
-        rest=r"(?= (?:doble|ind|triple|simple))",
-        weight=2,
-    )
-    _abbreviations("es", {"esc.": "escalera", "pta.": "puerta", "blq.": "bloque"}, _never,
-                   rest=r"(?= (?-i:[A-K])(?!\w))", weight=1.5)  # fmt: skip
-    timetable = {"Sal.": "salida", "Lleg.": "llegada", "lleg.": "llegada", "sal.": "salida"}
-    _abbreviations("es", timetable, _never, rest=r"(?= \d{1,2}[:.]\d\d)", weight=1.6)
-    _abbreviations("es", {"pta.": "puerta"}, _never, rest=r"(?= (?-i:[A-Z])\d)", weight=1.6)
-    _abbreviations("es", {"n.": "nota"}, _never, lead=r"(?<=\bla )", rest=number, weight=1.6)
-    _abbreviations(
-        "es", {"rev.": "revisión"}, _never, rest=r"(?= (?:en|anual|médica)\b)", weight=1.6
-    )
-    _abbreviations("es", {"c/": "con "}, _never, rest=r"(?=[a-zá-ú]{3})", weight=2)
-    opening = {"L-V": "lunes a viernes", "L-D": "lunes a domingo", "L-S": "lunes a sábado"}
-    _abbreviations("es", opening, _never, rest=r"(?=:? )", ignore_case=False, weight=2)  # fmt: skip
-    _abbreviations("es", {"c/": "cada"}, _never, rest=r"(?= ?\d)", weight=2)
-    _abbreviations("es", {"P. D.": "posdata"}, _never, rest=r"(?=\s?:)", weight=1.5)
-    saints = {"Ss.": "santos", "SS.": "santos"}
-    _abbreviations("es", saints, title, rest=rf"(?= [{CAPITAL}][{SMALL}]+ y )", ignore_case=False,
-                   weight=1.6)  # fmt: skip
-    of_letters = {"cte.": "corriente", "corr.": "corriente", "ppdo.": "próximo pasado"}
-    _abbreviations("es", of_letters, _closing("es"), lead=r"(?:(?<=\bdel )|(?<=[a-z]o ))",
-                   weight=1.6)  # fmt: skip
-    acts = {"D. A.": "disposición adicional", "D. T.": "disposición transitoria",
-            "D. F.": "disposición final", "D. D.": "disposición derogatoria"}  # fmt: skip
-    _abbreviations("es", acts, _never, rest=r"(?= ?(?:\d{1,2}\.?ª|única))", weight=2)
-    with_ = r"(?:(?<=\bcon )|(?<=\bsin )|(?<=\bde ))"
-    _abbreviations("es", {"exp.": "experiencia"}, _closing("es"), lead=with_, weight=1.4)
-    offers = {"nec.": "necesita", "alq.": "alquila", "vend.": "vende", "ofr.": "ofrece"}
-    _abbreviations("es", offers, _never, lead=r"(?<=\bSe )", weight=1.5)
-    _abbreviations("es", {"s/": "según "}, _never, rest=r"(?=[a-zá-ú]{4})", weight=2)
-    _abbreviations("es", {"u.": "unidad"}, _closing("es"), lead=r"(?<=precio )", weight=1.5)
-    also = r"(?= (?:también|art\.|arts\.|nota|pág|infra|supra))"
-    _abbreviations("es", {"V. t.": "véase también"}, _never, ignore_case=False, weight=1.5)
-    _abbreviations("es", {"V.": "véase"}, _never, rest=also, ignore_case=False, weight=1.5)
-    _abbreviations("es", {"c. c.": "casado con"}, _never, rest=_NAME_NEXT, weight=1.5)
-    place = rf"(?= (?-i:[{CAPITAL}]))"
-    _abbreviations("es", {"n.": "nacido en"}, _never, lead=r"(?<=\()", rest=place, weight=1.5)
-    _abbreviations("es", {"pta.": "puerta"}, _never, lead=r"(?<=\bla )", rest=rf"(?= [{SMALL}])",
-                   weight=1.8)  # fmt: skip
-    _abbreviations("es", {"b.": "baños"}, _never, lead=r"(?<=\d )", rest="(?=,)", weight=1.6)
-    volumes = {"vols.": "volúmenes", "vol.": "volúmenes", "ts.": "tomos", "págs.": "páginas"}
-    _abbreviations("es", volumes, _closing("es"), lead=r"(?<=\d )", rest=r"(?! \d)", weight=1.5)
-    colony = rf"(?= [{CAPITAL}][{SMALL}]+(?: [{CAPITAL}][{SMALL}]+)*,)"
-    _abbreviations("es", {"Col.": "Colonia"}, _never, rest=colony, ignore_case=False, weight=1.5)
-    edited = {"rev.": "revisada", "corr.": "corregida", "ampl.": "ampliada"}
-    edition = r"(?:(?<=ed\. )|(?<=ed\., )|(?<=edición )|(?<=ición, ))"
-    _abbreviations("es", edited, _closing("es"), lead=edition, weight=2)
-    following = {"ss.": "siguientes", "sigs.": "siguientes"}
-    _abbreviations("es", following, _never, rest=r"(?= (?-i:[A-Z]{2}))", weight=1.6)
-    _abbreviations("es", {"en.": "enero"}, _never, lead=r"(?<=\d de )", weight=1.6)
-    _abbreviations(
-        "es", {"AA. VV.": "asociación de vecinos"}, _closing("es"), lead=r"(?<=\bla )", weight=1.8
-    )
-    orders = {"RR. PP.": "reverendos padres", "PP.": "padres", "HH.": "hermanos"}
-    _abbreviations("es", orders, title, rest=rf"(?= [{CAPITAL}][{SMALL}])", ignore_case=False,
-                   weight=1.6)  # fmt: skip
-    routes = {"vo": "vía oral", "iv": "intravenoso", "im": "intramuscular", "sc": "subcutáneo"}
-    dosed = "|".join(rf"(?<={unit} )" for unit in _DOSED)
-    _abbreviations("es", routes, _never, lead=f"(?:{dosed})", ignore_case=False, weight=2)
-    minutes = {"min.": "minuto", "min": "minuto"}
-    _abbreviations("es", minutes, _never, lead=r"(?:(?<=\()|(?<=\ben el )|(?<=, ))",
-                   rest=r"(?= ?\d{1,3}\b)", ignore_case=False, weight=1.8)  # fmt: skip
-    _abbreviations(
-        "es", {"Ed.": "editorial"}, title, rest=_NAME_NEXT, ignore_case=False, weight=1.4
-    )
-
-
-def _register_french() -> None:
-    _abbreviations(
-        "fr", {"Ps": "psaume", "Ps.": "psaume"}, _never, rest=r"(?= \d)", ignore_case=False
-    )
-    _abbreviations(
-        "fr", french.HIGH, _never, rest=rf"(?=[ -](?:de-)?[{CAPITAL}])", ignore_case=False
-    )
-    small = {rank.lower(): french.TITLES[rank] for rank in french.SMALL_RANKS}
-    ranked = r"(?:(?<=\b[Ll]e )|(?<=\b[Dd]u )|(?<=\b[Aa]u )|(?<=\b[Uu]n ))"
-    _abbreviations("fr", small, _never, lead=ranked, rest=_NAME_NEXT, ignore_case=False)
-    _abbreviations("fr", {"fr.": "frère"}, _never, lead=ranked, rest=_NAME_NEXT, weight=1.5)
-    plurals = {
-        "p.": "pages", "art.": "articles", "chap.": "chapitres", "fig.": "figures",
-        "al.": "alinéas", "vol.": "volumes", "t.": "tomes", "par.": "paragraphes",
-    }  # fmt: skip
-    arms = {"inf.": "infanterie", "cav.": "cavalerie", "art.": "artillerie"}
-    _abbreviations("fr", {"p.": "pages"}, _never, rest=r"(?= ?\d+ ?[-\u2013] ?\d)", weight=1.5)
-    _abbreviations("fr", plurals, _never, lead=r"(?<=\bles )", rest=_NUMBER_NEXT, weight=1.5)
-    _abbreviations("fr", arms, _closing("fr"), lead=r"(?<=d')", weight=1.5)
-    _abbreviations("fr", {"n.": "né en"}, _never, lead=r"(?<=[,(] )", rest=_YEAR_NEXT, weight=1.6)
-    _abbreviations("fr", {"n.": "né en"}, _never, lead=r"(?<=\()", rest=_YEAR_NEXT, weight=1.6)
-    _abbreviations(
-        "fr", {"vit.": "vitesse"}, _never, rest=r"(?= (?:max|min|moy|de)\b| ?:)", weight=1.5
-    )
-    _abbreviations("fr", {"cl.": "classe"}, _naming("fr"), lead=r"(?<=\de )", weight=1.8)
-    _abbreviations("fr", {"v.": "version"}, _never, rest=r"(?= ?\d+\.\d)", weight=1.6)
-    _abbreviations("fr", {"Arr.": "arrivée", "Dép.": "départ"}, _never, weight=1.6,
-                   rest=r"(?= (?:à|de|du|au|prévue?)\b| ?:)", ignore_case=False)  # fmt: skip
-    timetable = {"dép.": "départ", "arr.": "arrivée"}
-    _abbreviations(
-        "fr", timetable, _never, rest=rf"(?= (?-i:[{CAPITAL}])[\w-]+ \d{{1,2}} ?h)", weight=1.6
-    )
-    _abbreviations(
-        "fr", {"ch.": "chambre"}, _never, rest=r"(?= (?:double|simple|triple|ind|avec)\b)", weight=2
-    )
-    _abbreviations(
-        "fr", {"vit.": "vitamine"}, _never, rest=r"(?= (?-i:[A-K])\d{0,2}\b)", weight=1.6
-    )
-    _abbreviations("fr", {"ch.": "charges"}, _never, rest=r"(?= (?:compr|incl|en sus))", weight=1.6)
-    also = r"(?= (?:aussi|égal|not\.|infra|supra|p\.|art\.|n°|C\.))"
-    _abbreviations("fr", {"V.": "voir"}, _never, rest=also, ignore_case=False, weight=1.5)
-    _abbreviations(
-        "fr", {"n.": "né"}, _never, lead=r"(?<=\()", rest="(?= (?:à|en|le) )", weight=1.5
-    )
-    majesties = {key: french.TITLES[key] for key in ("S. M.", "S. S.", "S. E.", "S. A. R.")}
-    _abbreviations("fr", majesties, _never, rest=r"(?= ?[!?,;])", ignore_case=False, weight=1.5)
-    volumes = {"vol.": "volumes", "t.": "tomes", "pp.": "pages"}
-    _abbreviations("fr", volumes, _closing("fr"), lead=r"(?<=\d )", rest=r"(?! ?\d)", weight=1.5)
-    _abbreviations("fr", {"am.": "amiral"}, _never, lead=r"(?<=\bl')", rest=_NAME_NEXT, weight=1.6)
-    publishers = {"éd.": "éditions", "Éd.": "Éditions"}
-    _abbreviations("fr", publishers, _naming("fr"), lead=r"(?<!\d[eè] )", ignore_case=False,
-                   rest=rf"(?= (?:de la |du |des |de )?[{CAPITAL}])", weight=1.4)  # fmt: skip
-    sides = {"dr.": "droite", "g.": "gauche", "dte": "droite", "gche": "gauche", "face": "face"}
-    _abbreviations(
-        "fr", sides, _closing("fr"), lead=r"(?:(?<=\bét\. )|(?<=étage )|(?<=\bà ))", weight=1.6
-    )
-    pages = {"vo": "verso", "v°": "verso", "v.": "verso", "ro": "recto", "r°": "recto"}
-    folios = "|".join(rf"(?<={head} {digits} )" for head in (r"fol\.", "f°")
-                      for digits in (r"\d", r"\d\d", r"\d\d\d"))  # fmt: skip
-    _abbreviations("fr", pages, _closing("fr"), lead=f"(?:{folios})", weight=1.8)
-    _abbreviations("fr", {"pl.": "place"}, _never, lead=r"(?:(?<=voit\. \d, )|(?<=voit\. \d\d, )|"
-                   r"(?<=voiture \d, )|(?<=voiture \d\d, ))", weight=1.6)  # fmt: skip
-    _abbreviations("fr", {"ex.": "exemplaires"}, _closing("fr"), lead=r"(?<=\d )", weight=1.5)
-    _abbreviations("fr", {"av.": "avant"}, _never, rest=r"(?= le \d)", weight=1.5)
-    _abbreviations("fr", {"bât.": "bâtiment"}, _never, rest=r"(?= (?-i:[A-Z])\b)", weight=1.5)
-    _abbreviations("fr", {"Port.": "portable"}, _never, rest=r"(?= ?:? ?0[67])", weight=1.5)
-    _abbreviations("fr", {"ép.": "épouse"}, _never, rest=_NAME_NEXT, weight=1.5)
-    _abbreviations("fr", {"T.": "terminal"}, _never, lead=r"(?:(?<=\bdu )|(?<=\bau ))",
-                   rest=r"(?= ?\d[A-G]\b)", ignore_case=False, weight=1.6)  # fmt: skip
-    heads = {"Dim.": "dimensions", "Conso.": "consommation", "Vit.": "vitesse"}
-    _abbreviations("fr", heads, _never, rest=r"(?= ?:)", ignore_case=False, weight=1.5)
-    _abbreviations(
-        "fr", french.REPUBLICAN_MONTHS, _never, lead=r"(?<=\d )", rest=r"(?= an\b)", weight=1.6
-    )
-    _abbreviations("fr", {"ex.": "exemple"}, _never, rest=r"(?= ?:| (?-i:[a-zà-ÿ]))")
-
-
-_register_french_titles()
-_register_tables("es")
-_register_tables("fr")
-_register_spanish()
-_register_french()
 
 
 _VOWELS = frozenset("aeiouyáéíóúüàâèêëîïôöùûœ")

@@ -17,8 +17,9 @@ from anyrig.text.recognizers import (
     per_language,
     recognizer,
 )
-from anyrig.text.recognizers.common import CAPITAL, SMALL, after, before, close, is_shouted, one_of
+from anyrig.text.recognizers.common import after, before, close, is_shouted, one_of
 from anyrig.text.recognizers.languages import TABLES, english
+from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
 from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
 
 _IN_ADDRESS = frozenset(

@@ -148,8 +148,6 @@ SIGNED_AMOUNT = {
 NUMBER_END = r"(?![\d\w])(?![.,]\d)"
 DOT = r"(?:\.(?!\.))?"
 """The full stop of an abbreviation, which is no part of an ellipsis."""
-CAPITAL = "A-ZÁÉÍÓÚÜÑÀÂÄÇÈÊËÎÏÔÖÙÛŸŒÆ"
-SMALL = "a-záéíóúüñàâäçèêëîïôöùûÿœæ"
 ROMAN = r"[IVXLCDM]+"
 _WORD = LazyPattern(r"\s+([^\W\d_]+(?:['-][^\W\d_]+)*)")
 _SENTENCE_START = LazyPattern(r"(?:^|[!?]|[^\W\d_]{4}\.)[\s\"'¿¡—(*_#>-]*$")

@@ -17,7 +17,6 @@ from anyrig.text.recognizers import (
 from anyrig.text.recognizers.common import (
     AMOUNT,
     AMOUNTS,
-    CAPITAL,
     COMMA_NUMBER,
     DASH,
     DOT,
@@ -29,7 +28,6 @@ from anyrig.text.recognizers.common import (
     OPTIONAL_MINUS,
     SIGNED,
     SIGNED_AMOUNT,
-    SMALL,
     STARTS,
     VULGAR,
     after,
@@ -43,6 +41,7 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import ROMANCE, TABLES, english
+from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
 from anyrig.text.recognizers.numbers import is_degrees
 from anyrig.text.recognizers.stops import look_behind, stop_after
 

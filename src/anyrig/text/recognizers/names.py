@@ -14,8 +14,6 @@ from anyrig.text.recognizers import (
 )
 from anyrig.text.recognizers.acronyms import is_word
 from anyrig.text.recognizers.common import (
-    CAPITAL,
-    SMALL,
     after,
     before,
     one_of,
@@ -23,6 +21,7 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import TABLES, english
+from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
 from anyrig.text.roman_numerals import roman_value
 
 _STREET = (

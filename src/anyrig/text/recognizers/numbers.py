@@ -24,7 +24,6 @@ from anyrig.text.recognizers.common import (
     NUMBER_START,
     NUMBERS,
     SIGNED,
-    SMALL,
     STARTS,
     SUBSCRIPT,
     SUPERSCRIPT,
@@ -41,6 +40,7 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import TABLES, english, spanish
+from anyrig.text.recognizers.languages.shared import SMALL
 from anyrig.text.recognizers.stops import stop_after
 
 _IDIOMS = {

@@ -13,9 +13,7 @@ from anyrig.text.recognizers import (
     recognizer,
 )
 from anyrig.text.recognizers.common import (
-    CAPITAL,
     DOT,
-    SMALL,
     after,
     before,
     close,
@@ -25,6 +23,7 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import TABLES, english, spanish
+from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
 from anyrig.text.roman_numerals import roman_value
 
 _RULERS = frozenset(

@@ -16,7 +16,6 @@ from anyrig.text.recognizers import (
     recognizer,
 )
 from anyrig.text.recognizers.common import (
-    CAPITAL,
     SUBSCRIPT,
     after,
     before,
@@ -24,6 +23,7 @@ from anyrig.text.recognizers.common import (
     one_of,
     parse_number,
 )
+from anyrig.text.recognizers.languages.shared import CAPITAL
 
 SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
 GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from anyrig.text.recognizers.languages.shared import ShortForm, behind
 
 MONTHS = (
     "January February March April May June July August September October November December".split()
@@ -512,23 +511,6 @@ STARTERS = frozenset(
 """Words that open a sentence when they have a capital, and begin no name."""
 
 
-class ShortForm(NamedTuple):
-    """Shortened words that mean this only beside certain others."""
-
-    words: Mapping[str, str]
-    lead: str = ""
-    """A look-behind for what must stand before."""
-    rest: str = ""
-    """A look-ahead for what must follow."""
-    closes: bool = False
-    """Whether the full stop may end a sentence; otherwise the phrase goes on."""
-    weight: float = 1.5
-
-
-def _behind(*words: str) -> str:
-    return f"(?:{'|'.join(rf'(?<={word} )' for word in words)})"
-
-
 SHORT_FORMS = (
     ShortForm({f"{rank}.": TITLES[rank] for rank in (
         "Lt Sgt Capt Gen Gov Sen Prof Rev Col Maj Profs Sens Reps Govs Drs Rep Supt Insp Cpl Cmdr "
@@ -539,77 +521,77 @@ SHORT_FORMS = (
         "qtr.": "quarter", "inn.": "inning", "mvt.": "movement", "mvmt.": "movement",
         "flr.": "floor", "gen.": "generation", "blk.": "block", "prec.": "precinct",
         "Mvt.": "Movement", "Fl.": "Floor", "Ed.": "Edition", "Cent.": "Century", "Gr.": "Grade",
-        "Qtr.": "Quarter", "Inn.": "Inning"}, lead=r"(?<=\d(?:st|nd|rd|th) )", closes=True,
+        "Qtr.": "Quarter", "Inn.": "Inning"}, lead=r"(?<=\d(?:st|nd|rd|th) )", ends="any",
         weight=1.4),
     ShortForm({"yr.": "year", "hr.": "hour", "mo.": "month", "wk.": "week", "min.": "minute",
         "sec.": "second", "lb.": "pound", "oz.": "ounce", "gal.": "gallon", "ft.": "foot",
-        "in.": "inch", "mi.": "mile", "doz.": "dozen"}, lead=_behind(r"\bper"), closes=True,
+        "in.": "inch", "mi.": "mile", "doz.": "dozen"}, lead=behind(r"\bper"), ends="any",
         weight=1.4),
     ShortForm({"v.": "versus", "vs.": "versus"}, rest=r"(?= [A-Z])", weight=1.2),
-    ShortForm({"v": "versus"}, lead=_behind("[a-z]"), rest=r"(?= [A-Z][a-z])", weight=1.6),
-    ShortForm({"&c.": "et cetera", "&c": "et cetera"}, closes=True),
+    ShortForm({"v": "versus"}, lead=behind("[a-z]"), rest=r"(?= [A-Z][a-z])", weight=1.6),
+    ShortForm({"&c.": "et cetera", "&c": "et cetera"}, ends="any"),
     ShortForm({"Sym.": "Symphony", "Conc.": "Concerto", "Son.": "Sonata", "Qt.": "Quartet"},
         rest=r"(?= (?:No\.|in [A-G]\b|#\d))", weight=1.6),
     ShortForm({"Exc. cond.": "Excellent condition", "exc. cond.": "excellent condition"},
-        closes=True),
+        ends="any"),
     ShortForm({"fl.": "flourished"}, rest=r"(?= (?:c\. )?1\d{3}\b)"),
-    ShortForm({"Ed.": "Education"}, lead=_behind("Board of", r"Dept\. of", "of Higher"),
-        closes=True, weight=1.6),
+    ShortForm({"Ed.": "Education"}, lead=behind("Board of", r"Dept\. of", "of Higher"),
+        ends="any", weight=1.6),
     ShortForm({"ms.": "manuscript", "mss.": "manuscripts"},
-        lead=_behind("[Tt]he", r"\ba", "[Tt]his", "in", "original", "of"), closes=True),
+        lead=behind("[Tt]he", r"\ba", "[Tt]his", "in", "original", "of"), ends="any"),
     ShortForm({"resp.": "respiration", "Resp.": "Respiration"}, rest=r"(?=:? \d)"),
-    ShortForm({"R.": "right", "L.": "left"}, lead=_behind("[Tt]urn"), closes=True, weight=1.6),
-    ShortForm({"R.": "right", "L.": "left"}, lead=_behind("[Tt]hen"), closes=True, weight=1.6),
-    ShortForm({"R.": "right", "L.": "left"}, lead=_behind("[Bb]ear", "[Kk]eep"), closes=True,
+    ShortForm({"R.": "right", "L.": "left"}, lead=behind("[Tt]urn"), ends="any", weight=1.6),
+    ShortForm({"R.": "right", "L.": "left"}, lead=behind("[Tt]hen"), ends="any", weight=1.6),
+    ShortForm({"R.": "right", "L.": "left"}, lead=behind("[Bb]ear", "[Kk]eep"), ends="any",
         weight=1.6),
     ShortForm({"pop.": "population", "Pop.": "Population"}, rest=r"(?= (?:approx|about|est)\b)",
         weight=1.6),
     ShortForm({"app.": "appendix", "App.": "Appendix", "Sched.": "Schedule"},
         rest=r"(?= [A-F](?![\w']))", weight=1.6),
     ShortForm({"no.": "number", "nos.": "numbers"},
-        lead=_behind(r"acct\.", r"tel\.", "[Aa]ccount", "phone", "[Ss]erial"), closes=True,
+        lead=behind(r"acct\.", r"tel\.", "[Aa]ccount", "phone", "[Ss]erial"), ends="any",
         weight=1.6),
-    ShortForm({"n.": "noun"}, lead=_behind(r"\ba"), rest=r"(?! ?\d)", closes=True, weight=1.6),
+    ShortForm({"n.": "noun"}, lead=behind(r"\ba"), rest=r"(?! ?\d)", ends="any", weight=1.6),
     ShortForm({"(ret.)": "retired,", "(Ret.)": "retired,"}, weight=1.6),
-    ShortForm({"Cir.": "Circuit"}, lead=_behind(r"\dth", r"\d[ns]t", r"\d[rn]d", r"\dd"),
-        closes=True, weight=1.8),
+    ShortForm({"Cir.": "Circuit"}, lead=behind(r"\dth", r"\d[ns]t", r"\d[rn]d", r"\dd"),
+        ends="any", weight=1.8),
     ShortForm({"Lat.": "Latin", "Gr.": "Greek", "Skt.": "Sanskrit", "Ger.": "German",
         "Heb.": "Hebrew", "Ital.": "Italian", "Span.": "Spanish", "Fr.": "French",
         "Eng.": "English", "Dan.": "Danish", "Arab.": "Arabic", "Goth.": "Gothic",
         "Icel.": "Icelandic", "Russ.": "Russian", "Swed.": "Swedish", "Norw.": "Norwegian",
         "Port.": "Portuguese", "Pers.": "Persian"}, rest=r"(?= [a-zà-ÿ*‘'\x22])", weight=1.4),
-    ShortForm({"arr.": "arrival", "dep.": "departure"}, lead=_behind("of"), closes=True,
+    ShortForm({"arr.": "arrival", "dep.": "departure"}, lead=behind("of"), ends="any",
         weight=1.8),
     ShortForm({"dep.": "deputy"}, rest=r"(?= (?:sheriff|director|chief|mayor|gov|min|sec))",
         weight=1.8),
-    ShortForm({"gen.": "general"}, lead=_behind("attorney"), closes=True, weight=1.8),
-    ShortForm({"gen.": "general"}, lead=_behind("solicitor"), closes=True, weight=1.8),
+    ShortForm({"gen.": "general"}, lead=behind("attorney"), ends="any", weight=1.8),
+    ShortForm({"gen.": "general"}, lead=behind("solicitor"), ends="any", weight=1.8),
     ShortForm({"auto.": "automatic"}, rest=r"(?= trans)"),
-    ShortForm({"trans.": "transmission"}, lead=_behind(r"auto\.", "automatic", "manual", r"man\."),
-        closes=True, weight=1.8),
+    ShortForm({"trans.": "transmission"}, lead=behind(r"auto\.", "automatic", "manual", r"man\."),
+        ends="any", weight=1.8),
     ShortForm({"cat.": "catalog", "Cat.": "Catalog"}, rest=r"(?= [nN]os?\.)", weight=1.8),
     ShortForm({"Ofcr.": "Officer", "Gt.": "Great"}, rest=r"(?= [A-Z])"),
     ShortForm({"Refs.": "References", "refs.": "references"}, rest=r"(?=:)"),
     ShortForm({"Coll.": "Collected"}, rest=r"(?= (?:Works|Poems|Papers|Letters|Essays)\b)"),
     ShortForm({"Decl.": "Declaration"}, rest=r"(?= (?:of|was|is|at|¶|§))"),
     ShortForm({"Ret.": "Retired"}, rest=r"(?=,)"),
-    ShortForm({"o'clk.": "o'clock"}, closes=True),
+    ShortForm({"o'clk.": "o'clock"}, ends="any"),
     ShortForm({"fam.": "family"}, rest=r"(?= [A-Z][a-z]+(?:aceae|idae|ales)\b)"),
-    ShortForm({"orig.": "original"}, lead=_behind("[Tt]he", "[Aa]n", "its", "their", "this"),
+    ShortForm({"orig.": "original"}, lead=behind("[Tt]he", "[Aa]n", "its", "their", "this"),
         rest=r"(?= [a-z])", weight=1.8),
     ShortForm({"rev.": "revision"}, rest=r"(?= \d{1,2}(?!\d))", weight=1.6),
     ShortForm({"Sec.": "Secretary"}, rest=r"(?= of (?:State|Defense|War|Labor|the))", weight=1.8),
     ShortForm({"agg.": "aggregate"}, rest=r"(?= \d)", weight=1.6),
     ShortForm({"prep.": "preparation"}, rest=r"(?= time| work)", weight=1.8),
-    ShortForm({"R.": "River"}, lead=_behind("[a-z]"),
+    ShortForm({"R.": "River"}, lead=behind("[a-z]"),
         rest=r"(?= (?:at|near|from|in|and|flows|runs|is|was|to|for|bank|valley)\b)", weight=1.2),
-    ShortForm({"Ag.": "Agriculture", "Agric.": "Agriculture"}, lead=_behind("on", "of", "for"),
-        closes=True),
+    ShortForm({"Ag.": "Agriculture", "Agric.": "Agriculture"}, lead=behind("on", "of", "for"),
+        ends="any"),
     ShortForm({"Comm.": "Committee"}, rest=r"(?= on )", weight=1.8),
     ShortForm({"Reg.": "Regulation"}, rest=r"(?= [A-Z](?:-[A-Z])?\b)", weight=1.8),
     ShortForm({"dep.": "deposit"}, rest=r"(?= ?:? ?[$£€])", weight=1.8),
     ShortForm({"ult.": "ultimo", "inst.": "instant", "prox.": "proximo"},
-        lead=r"(?<=\d(?:st|nd|rd|th) )", closes=True, weight=1.8),
+        lead=r"(?<=\d(?:st|nd|rd|th) )", ends="any", weight=1.8),
     ShortForm({"Yr. obt. servt.": "Your obedient servant",
         "yr. obt. servt.": "your obedient servant", "Yr. humble servt.": "Your humble servant",
         "Yrs.": "Yours", "obt.": "obedient", "servt.": "servant", "Compl.": "Complaint"}),
@@ -623,14 +605,14 @@ SHORT_FORMS = (
         rest=r"(?= (?:Horn|Cod|Hatteras|Verde|Fear|Canaveral|Finisterre|Trafalgar|"
         r"St\. Vincent)\b)",
         weight=1.8),
-    ShortForm({"ov.": "overs"}, lead=_behind(r"\d"), closes=True, weight=1.8),
+    ShortForm({"ov.": "overs"}, lead=behind(r"\d"), ends="any", weight=1.8),
     ShortForm({"Tech.": "Technical"}, rest=r"(?= Sgt)", weight=1.8),
-    ShortForm({"N. lat.": "north latitude", "S. lat.": "south latitude"}, closes=True, weight=1.8),
-    ShortForm({"E. long.": "east longitude", "W. long.": "west longitude"}, closes=True,
+    ShortForm({"N. lat.": "north latitude", "S. lat.": "south latitude"}, ends="any", weight=1.8),
+    ShortForm({"E. long.": "east longitude", "W. long.": "west longitude"}, ends="any",
         weight=1.8),
     ShortForm({"Rep.": "Representative", "Gov.": "Governor", "Sen.": "Senator",
         "Pres.": "President"}, rest=r"(?=-(?:elect|designate)\b)", weight=1.8),
-    ShortForm({"m.": "measure"}, lead=_behind("from", "at", "in", "to"),
+    ShortForm({"m.": "measure"}, lead=behind("from", "at", "in", "to"),
         rest=r"(?= \d{1,3}\b(?! [a-z]))"),
     ShortForm({"Co.": "County"},
         rest=r"(?= (?:Antrim|Armagh|Carlow|Cavan|Clare|Cork|Derry|Donegal|Down|Dublin|Durham|"
@@ -639,29 +621,29 @@ SHORT_FORMS = (
         r"Westmeath|Wexford|Wicklow|Rd|Road|Hwy|Highway|Rte|Route)\b)",
         weight=1.8),
     ShortForm({"Conf.": "Conference"}, rest=r"(?= (?:Rm\.|Room\b|Call\b))"),
-    ShortForm({"c.": "century"}, lead=_behind("[IVX]th"), closes=True, weight=1.4),
+    ShortForm({"c.": "century"}, lead=behind("[IVX]th"), ends="any", weight=1.4),
     ShortForm({"Flt.": "Flight"}, rest=r"(?= [A-Z]{2} ?\d)"),
     ShortForm({"K.": "K", "D.": "D"}, rest=r"(?= \d{2,3}[a-z]?\b(?! [A-Z]\w+ (?:St|Ave|Rd)))",
         weight=1.4),
     ShortForm({"Tel": "Telephone"}, rest=r"(?=:)"),
     ShortForm({"no.": "number"}, rest=r"(?= is\b)"),
     ShortForm({"est.": "established"}, rest=r"(?= (?:in|c\.|ca\.) )"),
-    ShortForm({"co.": "company"}, lead=_behind("[Tt]he"), closes=True),
-    ShortForm({"pk.": "pack"}, lead=_behind(r"\d"), closes=True),
+    ShortForm({"co.": "company"}, lead=behind("[Tt]he"), ends="any"),
+    ShortForm({"pk.": "pack"}, lead=behind(r"\d"), ends="any"),
     ShortForm({"Assoc.": "Associate"}, rest=r"(?= Prof)"),
     ShortForm({"dat.": "dated"}, rest=r"(?= \d)"),
     ShortForm({"Dep.": "Departs", "dep.": "departs", "Arr.": "Arrives", "arr.": "arrives"},
         rest=r"(?= (?:[A-Z][\w'-]+ ){0,3}(?:at )?\d{1,2}[:.h]\d\d)", weight=1.6),
     ShortForm({"Adm.": "Admission"}, rest=r"(?= ?:? ?[$£€]| free)", weight=1.6),
     ShortForm({"srs.": "seniors"}, rest=r"(?= [$£€\d])"),
-    ShortForm({"pp.": "pages"}, lead=_behind(r"\d"), rest=r"(?! ?\d)", closes=True),
-    ShortForm({"Bros.": "Brothers"}, lead=_behind("[Tt]he"), rest=r"(?= [A-Z])", weight=1.6),
+    ShortForm({"pp.": "pages"}, lead=behind(r"\d"), rest=r"(?! ?\d)", ends="any"),
+    ShortForm({"Bros.": "Brothers"}, lead=behind("[Tt]he"), rest=r"(?= [A-Z])", weight=1.6),
     ShortForm({"sc.": "scene"}, rest=r"(?= [ivx]+\b)"),
     ShortForm({"Dep.": "Deposit"}, rest=r"(?= ?:? ?[$£€])", weight=1.6),
     ShortForm({"MS.": "Manuscript", "MSS.": "Manuscripts"}, rest=r"(?= \d)", weight=1.6),
-    ShortForm({"pp.": "per person", "pp": "per person"}, lead=_behind(r"[£$€]\d\d", r"[£$€]\d\d\d"),
-        closes=True, weight=2),
-    ShortForm({"ea.": "each"}, lead=_behind(r"\d", "[a-z]"), closes=True),
+    ShortForm({"pp.": "per person", "pp": "per person"}, lead=behind(r"[£$€]\d\d", r"[£$€]\d\d\d"),
+        ends="any", weight=2),
+    ShortForm({"ea.": "each"}, lead=behind(r"\d", "[a-z]"), ends="any"),
     ShortForm({"Bp.": "Bishop", "Abp.": "Archbishop"}, rest=r"(?= of )"),
     ShortForm({"Ref.": "Reference", "Acct.": "Account", "acct.": "account"}, weight=1.3),
     ShortForm({"long.": "longitude", "Long.": "Longitude"}, rest=r"(?= \d+(?:\.\d+)? ?°)"),

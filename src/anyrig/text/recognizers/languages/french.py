@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from anyrig.text.recognizers import LazyPattern
-from anyrig.text.recognizers.languages.symbols import SHARED_SIGNS, SHARED_UNITS
+from anyrig.text.recognizers.languages.shared import (
+    CAPITAL,
+    NAME_NEXT,
+    NUMBER_NEXT,
+    SHARED_SIGNS,
+    SHARED_UNITS,
+    YEAR_NEXT,
+    ShortForm,
+    behind,
+    unit_forms,
+)
 
 MONTHS = (
     "janvier février mars avril mai juin juillet août septembre octobre novembre décembre"
@@ -475,3 +486,87 @@ KEYS = {
     "Win": "Windows", "Opt": "Option", "Fn": "Fonction", "AltGr": "Alt Graphique",
 }  # fmt: skip
 KEY_WORD = "touche"
+_AT_ORDINAL = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\dre )|(?<=\d[edo] )|(?<=\dème ))"
+_OPENING = (
+    rf"(?! (?-i:(?:{'|'.join(sorted(word.capitalize() for word in STARTERS))})(?:\b|') [a-zà-ÿ]))"
+)
+"""A word that opens sentences, and a small one: Dr. Il vint."""
+_NAMED = rf"{_OPENING}(?= (?:[{CAPITAL}]|l[ea]s? |et |l'|d[eu] |des |d')|-)"
+_ALWAYS = ("Mme", "Mlle", "Mmes", "Mlles")
+_DOTTED = {key: words for key, words in TITLES.items() if key.endswith(".")}
+_SMALL_TITLES = {
+    key.lower(): words for key, words in _DOTTED.items() if re.match(r"[^\W\d_]{3,}\.", key)
+}
+"""Ranks are written small too: le col. Blanc."""
+_RANKED = behind(r"\b[Ll]e", r"\b[Dd]u", r"\b[Aa]u", r"\b[Uu]n")
+SHORT_FORMS = (
+    ShortForm({key: TITLES[key] for key in ("Dr.", "Pr.", "Prof.")}, ends="title", weight=1),
+    ShortForm({key: words for key, words in TITLES.items()
+               if not key.endswith(".") and key not in _ALWAYS},
+        rest=_OPENING + NAME_NEXT, weight=1.2),
+    ShortForm({key: TITLES[key] for key in _ALWAYS}, weight=1),
+    ShortForm(_DOTTED | _SMALL_TITLES, rest=_NAMED, ends="title", weight=1.3),
+    ShortForm(STREETS, lead=r"(?!(?:(?<=une )|(?<=la )|(?<=des )|(?<=les )|(?<=cette ))bd)",
+        rest=_OPENING + NAME_NEXT, weight=1, any_case=True),
+    ShortForm({"gr.": "groupe"}, rest=r"(?= (?:[A-Z]\b|\d))"),
+    ShortForm({"n.": "note"}, lead=behind(r"\d et", r"\d,"), rest=NUMBER_NEXT),
+    *unit_forms(UNIT_NOUNS, "le du au un par chaque", "llions de, lliards de, lliers de"),
+    ShortForm(NUMBERED, rest=NUMBER_NEXT, weight=1.3, any_case=True),
+    ShortForm({key: words for key, words in CLOSERS.items() if key not in AGREEING}, ends="any",
+        weight=1.15, any_case=True, acronyms=True),
+    ShortForm(SMALL_CLOSERS, ends="any", weight=1.3),
+    ShortForm(INNER, ends="title", weight=1.05, any_case=True, acronyms=True),
+    ShortForm(UNITS_OF_ARMIES, lead=_AT_ORDINAL, ends="any", weight=1.6, any_case=True),
+    ShortForm({"Ps": "psaume", "Ps.": "psaume"}, rest=r"(?= \d)", weight=1),
+    ShortForm(HIGH, rest=rf"(?=[ -](?:de-)?[{CAPITAL}])", weight=1),
+    ShortForm({rank.lower(): TITLES[rank] for rank in SMALL_RANKS}, lead=_RANKED, rest=NAME_NEXT,
+        weight=1),
+    ShortForm({"fr.": "frère"}, lead=_RANKED, rest=NAME_NEXT),
+    ShortForm({"p.": "pages"}, rest=r"(?= ?\d+ ?[-\u2013] ?\d)", any_case=True),
+    ShortForm({"p.": "pages", "art.": "articles", "chap.": "chapitres", "fig.": "figures",
+        "al.": "alinéas", "vol.": "volumes", "t.": "tomes", "par.": "paragraphes"},
+        lead=behind(r"\b[Ll]es"), rest=NUMBER_NEXT),
+    ShortForm({"inf.": "infanterie", "cav.": "cavalerie", "art.": "artillerie"}, lead="(?<=d')",
+        ends="any"),
+    ShortForm({"n.": "né en"}, lead=r"(?:(?<=[,(] )|(?<=\())", rest=YEAR_NEXT, weight=1.6),
+    ShortForm({"vit.": "vitesse"}, rest=r"(?= (?:max|min|moy|de)\b| ?:)", any_case=True),
+    ShortForm({"cl.": "classe"}, lead=behind(r"\de"), ends="name", weight=1.8),
+    ShortForm({"v.": "version"}, rest=r"(?= ?\d+\.\d)", weight=1.6, any_case=True),
+    ShortForm({"Arr.": "arrivée", "Dép.": "départ"},
+        rest=r"(?= (?:à|de|du|au|prévue?)\b| ?:)", weight=1.6),
+    ShortForm({"dép.": "départ", "arr.": "arrivée"},
+        rest=rf"(?= (?-i:[{CAPITAL}])[\w-]+ \d{{1,2}} ?h)", weight=1.6, any_case=True),
+    ShortForm({"ch.": "chambre"}, rest=r"(?= (?:double|simple|triple|ind|avec)\b)", weight=2,
+        any_case=True),
+    ShortForm({"vit.": "vitamine"}, rest=r"(?= (?-i:[A-K])\d{0,2}\b)", weight=1.6, any_case=True),
+    ShortForm({"ch.": "charges"}, rest=r"(?= (?:compr|incl|en sus))", weight=1.6, any_case=True),
+    ShortForm({"V.": "voir"},
+        rest=r"(?= (?:aussi|égal|not\.|infra|supra|p\.|art\.|n°|C\.))"),
+    ShortForm({"n.": "né"}, lead=r"(?<=\()", rest="(?= (?:à|en|le) )"),
+    ShortForm({key: TITLES[key] for key in ("S. M.", "S. S.", "S. E.", "S. A. R.")},
+        rest=r"(?= ?[!?,;])"),
+    ShortForm({"vol.": "volumes", "t.": "tomes", "pp.": "pages"}, lead=behind(r"\d"),
+        rest=r"(?! ?\d)", ends="any"),
+    ShortForm({"am.": "amiral"}, lead=r"(?<=\b[Ll]')", rest=NAME_NEXT, weight=1.6),
+    ShortForm({"éd.": "éditions", "Éd.": "Éditions"}, lead=r"(?<!\d[eè] )",
+        rest=rf"(?= (?:de la |du |des |de )?[{CAPITAL}])", ends="name", weight=1.4),
+    ShortForm({"dr.": "droite", "g.": "gauche", "dte": "droite", "gche": "gauche", "face": "face"},
+        lead=behind(r"\bét\.", "étage", r"\bà"), ends="any", weight=1.6),
+    ShortForm({"vo": "verso", "v°": "verso", "v.": "verso", "ro": "recto", "r°": "recto"},
+        lead=behind(*(rf"{head} {digits}" for head in (r"fol\.", "f°")
+                      for digits in (r"\d", r"\d\d", r"\d\d\d"))), ends="any", weight=1.8),
+    ShortForm({"pl.": "place"}, lead=behind(r"voit\. \d,", r"voit\. \d\d,", r"voiture \d,",
+        r"voiture \d\d,"), weight=1.6),
+    ShortForm({"ex.": "exemplaires"}, lead=behind(r"\d"), ends="any"),
+    ShortForm({"av.": "avant"}, rest=r"(?= le \d)", any_case=True),
+    ShortForm({"bât.": "bâtiment"}, rest=r"(?= (?-i:[A-Z])\b)", any_case=True),
+    ShortForm({"Port.": "portable"}, rest=r"(?= ?:? ?0[67])"),
+    ShortForm({"ép.": "épouse"}, rest=NAME_NEXT),
+    ShortForm({"T.": "terminal"}, lead=behind(r"\bdu", r"\bau"), rest=r"(?= ?\d[A-G]\b)",
+        weight=1.6),
+    ShortForm({"Dim.": "dimensions", "Conso.": "consommation", "Vit.": "vitesse"},
+        rest=r"(?= ?:)"),
+    ShortForm(REPUBLICAN_MONTHS, lead=behind(r"\d"), rest=r"(?= an\b)", weight=1.6),
+    ShortForm({"ex.": "exemple"}, rest=r"(?= ?:| (?-i:[a-zà-ÿ]))", weight=1, any_case=True),
+)  # fmt: skip
+"""In the order in which they are tried."""

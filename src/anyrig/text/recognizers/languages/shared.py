@@ -1,10 +1,57 @@
-"""Symbols of units and currencies that Spanish and French share.
+"""What the tables of languages share: short forms, letters, symbols of units and currencies.
 
 A unit is named by its identifier in CLDR (`length-kilometer`), or by a word of its own where CLDR
 has none; a currency by its ISO code.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+CAPITAL = "A-ZÁÉÍÓÚÜÑÀÂÄÇÈÊËÎÏÔÖÙÛŸŒÆ"
+SMALL = "a-záéíóúüñàâäçèêëîïôöùûÿœæ"
+NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b(?!['’])|(?-i:[LRD])\. ?\d))"
+YEAR_NEXT = r"(?= (?:en |c\. |v\. )?1\d{3}\b| (?:le |el )?\d{1,2} )"
+NAME_NEXT = rf"(?=[ -](?:(?-i:[{CAPITAL}])|(?:de|du|des|la|le|el|los|las)\b|d'|l'))"
+"""A name or the rest of one: Foch, de la Paz, l'Europe."""
+
+
+class ShortForm(NamedTuple):
+    """Shortened words that mean this only beside certain others."""
+
+    words: Mapping[str, str]
+    lead: str = ""
+    """A look-behind for what must stand before."""
+    rest: str = ""
+    """A look-ahead for what must follow."""
+    ends: Literal["never", "any", "name", "title"] = "never"
+    """Whether the full stop may end a sentence: not where the phrase goes on, nor where a name may
+    follow and what follows opens no sentence; behind a `title` only where it surely opens one."""
+    weight: float = 1.5
+    any_case: bool = False
+    """Whether it makes no difference which letters are capitals."""
+    acronyms: bool = False
+    """Whether three capitals that the table has not are an acronym: NAC. at a sentence's end."""
+
+
+def behind(*words: str) -> str:
+    """A look-behind for one of these words, with the space behind it."""
+    return f"(?:{'|'.join(rf'(?<={word} )' for word in words)})"
+
+
+def unit_forms(nouns: Mapping[str, str], articles: str, many: str) -> tuple[ShortForm, ShortForm]:
+    """Units without a number: behind `millions of`, in the plural, and behind an article."""
+    plurals = {key: re.sub(r"(\w)(?= |$)", r"\1s", noun).replace("horas", "hora")
+               for key, noun in nouns.items()}  # fmt: skip
+    alone = r"(?![/²³\d])"
+    return (
+        ShortForm(plurals, behind(*many.split(", ")), alone, "any", 1.6, any_case=True),
+        ShortForm(nouns, behind(*(rf"\b{one}" for one in articles.split())), alone, "any", 1.6,
+                  any_case=True),
+    )  # fmt: skip
+
 
 _LENGTHS = {
     "km": "kilometer", "hm": "hectometer", "dm": "decimeter", "cm": "centimeter",
