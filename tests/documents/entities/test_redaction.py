@@ -70,6 +70,8 @@ FORMS = [
     ("nombre;apellidos;email\nAinhoa;Arteta;aa@x.es\n", "Ainhoa Arteta"),
     ("| Name | Role |\n|---|---|\n| Bjarne Mikkelsen | admin |\n| Xi Wu | user |", "Bjarne Xi Wu"),
     ("Name\tAge\nXochitl Quetzal\t29\n", "Xochitl Quetzal"),
+    ("John Doe chaired it. JD agreed, ref. JD/mk, and john left early.", "John Doe JD john"),
+    ("Firmado por María González López. MGL volvió, y luego gonzalez.", "González MGL gonzalez"),
     ("Subject: Talk with Kwame Nkrumah\n\nNkrumah's slides. NKRUMAH, K.", "Kwame Nkrumah NKRUMAH"),
 ]  # fmt: skip
 
@@ -86,6 +88,14 @@ def test_what_only_looks_like_a_name_stays() -> None:
         "The NINO (QT) is a number. Nobody types task here.\n"
     )
     assert redact_text(text) == text
+
+
+def test_initials_and_names_in_lower_case_that_are_words_stay() -> None:
+    text = "Isabel Torres met Mark Baker and Jack Smith. IT is hard; the baker can mark a jack.\n"
+    assert redact_text(text) == (
+        "[PERSON] met [PERSON] and [PERSON]. IT is hard; the baker can mark a jack.\n"
+    )
+    assert redact_text("The Notice Period ends. NP is a class.\n").endswith("NP is a class.\n")
 
 
 def test_names_of_files() -> None:

@@ -152,10 +152,10 @@ class CommonWords:
         self._labels: dict[str, bool] = {}
         lower: Counter[str] = Counter()
         capitalised: Counter[str] = Counter()
-        for token in plain.split():
+        for token, count in Counter(plain.split()).items():
             if not _IN_ADDRESS.search(token):
                 for word in WORD.findall(token):
-                    (lower if word[0].islower() else capitalised)[word.casefold()] += 1
+                    (lower if word[0].islower() else capitalised)[word.casefold()] += count
         self._lower = frozenset(
             word for word, count in lower.items()
             if count >= capitalised[word] and word not in PARTICLES

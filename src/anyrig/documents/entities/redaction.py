@@ -54,6 +54,35 @@ _STOP_NAMES_IN_RUNS = frozenset(("will", "young"))
 _SHORTEST_STEM = 4
 """Letters of a name inside a longer user name."""
 _LOCAL = re.compile(r"(?<![\w.+-])[\w.+'-]{2,64}(?=@)|(?<=[\s(]@)[\w.-]{2,64}")
+_NAMES_AND_WORDS = frozenset(
+    "amber angel april archer arenas august autumn baker banks barber barker bass bean beard"
+    " bell bella berry bird bishop blanc blanca blanco bois bond booth branch brand bravo"
+    " brewer bridges bright brook brooks brown brun bud bueno bull burns bush butcher butler"
+    " camino campo cannon carpenter carter casa casas cash castillo celeste chambers charity"
+    " chase cherry chevalier christian claire clay cliff constant conte cook costa crane"
+    " cross cruise cruz crystal curry daisy dawn dean destiny dolores domingo don dove downs"
+    " drew drum duke dusty dyer earl earnest english estrella faith farmer fields finch"
+    " fisher fleet fleur flint flood forest foster fox france franco frank franks"
+    " freeman french frost fuente fuller gallo gates gay german ginger gore grace gracia grand"
+    " grant graves gray grey gros gross grove guard guerra hall ham hammer hare harmony hart"
+    " hay heath hill hills holder hook horn hunt hunter innocent iris ivory jack joy judge"
+    " june jung junior justice justo king klein knight lago lamb lane leal limon linda"
+    " lobo lord love luna maire manzano mar marin mark marsh mason mast master max mayor"
+    " meadow melody mercy merry miles miller mills monte moody moon moss mouton nail neu"
+    " nieves noble nova olive palm palma palmer pardo park parker parks pastor pat patience"
+    " paz pearl peck penny pepper petit petty pike plaza pleasant pole pope porter post"
+    " potter powers precious press priest prince puente puerta queen raven reader reed reina"
+    " reine rey rice ring rio river rivers rob rod rojo roll roman rose royal rush sage sal"
+    " sala sands santo savage sera serra shade sharp shepherd silk silver singer skinner sky"
+    " slater smart smith snow sparks squire stack stark starling stern steward stone storm sue"
+    " summers sun sunny swift tailor till toro victoire violet walker walls ward warren"
+    " waters weeks wells wheeler wild winter winters wise wolf wood woods worth".split()
+)
+"""Names that are common in lower case too: `smith` may be a craft, `gonzalez` is somebody."""
+_ARTICLE = re.compile(
+    r"\b(?:the|an?|el|un|una|los|las|le|les|une|des|il|lo|gli|os|as|um|uma|der|die|das|eine?)[ ]$",
+    re.IGNORECASE,
+)
 _INITIALS = re.compile(r"(?<![\w.])(?:[A-Z]\.[ \t]?){2,4}")
 _INITIALS_BEFORE = re.compile(r"(?<![\w.])(?:[A-Z]\.[ \t]?){1,3}$")
 _INITIALS_BEHIND = re.compile(r",?[ \t](?:[A-Z]\.[ \t]?-?){1,3}(?<![ \t])")
@@ -62,6 +91,8 @@ _LAST_FIRST = re.compile(
     r"(?=[ \t]*(?:$|[\t|;\"(]))",
     re.MULTILINE,
 )
+_BARE_INITIALS = re.compile(r"(?<![\w'.&-])[A-Z]{2,4}(?![\w&]|['-][A-Za-z])")
+"""`JD`."""
 _ABBREVIATION_BEHIND = re.compile(
     r"[ \t]?[(\[](?:[^()\[\]\n]{0,40}?[\s'\"\u201c])?(?P<letters>[A-Z]{2,4})['\"\u201d]?[)\]]"
 )
@@ -112,15 +143,15 @@ def add_possible_names(
     spans = _list_uncovered(sorted({*written, *runs}), found)
     names = _Names(common)
     for start, end in written:
-        names.add(text[start:end])
+        names.add(text[start:end], is_certain=True)
     for one in found:
         if one.kind == "person":
             is_listed = one.source == LISTED
-            names.add(_drop_stop_word(text, one.start, one.end) if is_listed else one.text)
+            name = _drop_stop_word(text, one.start, one.end) if is_listed else one.text
+            names.add(name, is_certain=True)
     for start, end in runs:
         names.add(_drop_stop_word(text, start, end))
     names.add_local_parts(view.plain)
-    names.add_abbreviations(view)
     spans += names.find(view)
     if broken := _FoldedText.join_hyphens(text):
         spans += names.find(broken)
@@ -234,6 +265,8 @@ def _find_runs(plain: str, common: CommonWords, known: Set[str]) -> Iterator[Spa
     run: list[Span] = []
     for found in WORD.finditer(plain):
         word = found[0]
+        if not run and word[0].islower():
+            continue
         joined = bool(run) and _joins(plain, run[-1], found.start(), common)
         named = word[:1].isupper() and (
             word.casefold() in _STOP_NAMES_IN_RUNS or not common.is_label(word)
@@ -244,7 +277,8 @@ def _find_runs(plain: str, common: CommonWords, known: Set[str]) -> Iterator[Spa
         if run and joined and word in PARTICLES:
             run.append(found.span())
             continue
-        yield from _close_run(plain, run, common, known)
+        if len(run) > 1:
+            yield from _close_run(plain, run, common, known)
         run = [found.span()] if named else []
     yield from _close_run(plain, run, common, known)
 
@@ -367,9 +401,10 @@ class _Names:
         self._joined: set[str] = set()
         self._user_names: set[str] = set()
         self._initials: set[str] = set()
-        self._abbreviations: set[str] = set()
+        self._bare_initials: set[str] = set()
+        """Of names that are certain: those of a heading would be of no one."""
 
-    def add(self, name: str) -> None:
+    def add(self, name: str, *, is_certain: bool = False) -> None:
         atoms = [_fold(atom) for atom in _ATOM.findall(_FoldedText(name).plain)]
         for atom in atoms:
             self._add_part(atom)
@@ -381,7 +416,10 @@ class _Names:
             return
         self._add_whole(tuple(atoms))
         self._add_whole((atoms[-1], *atoms[:-1]))
-        self._initials.add("".join(atom[0] for atom in atoms if atom not in PARTICLES))
+        initials = "".join(atom[0] for atom in atoms if atom not in PARTICLES)
+        self._initials.add(initials)
+        if is_certain and not (self._common.is_label(initials) or self._common.is_daily(initials)):
+            self._bare_initials.add(initials.upper())
         if len(words) < 2:
             return
         first, last = words[0], words[-1]
@@ -409,13 +447,6 @@ class _Names:
                 if not self._common.is_label(atom) and not self._common.is_prose(atom):
                     self._parts.add(atom)
 
-    def add_abbreviations(self, view: _FoldedText) -> None:
-        """Letters in brackets that stand for the name before them: `Quentin Tarantino (QT)`."""
-        for _, end in self._find_words(view.plain):
-            found = _ABBREVIATION_BEHIND.match(view.plain, end)
-            if found and found["letters"].casefold() in self._initials:
-                self._abbreviations.add(found["letters"])
-
     def _has_stem(self, word: str) -> bool:
         """Whether a user name begins or ends with a part of a name: `mjgonzalez`."""
         return any(
@@ -441,34 +472,62 @@ class _Names:
         """Where the names stand in the text."""
         plain = view.plain
         spans = [*self._find_words(plain), *self._find_local_parts(plain)]
+        known = self._bare_initials | self._find_abbreviations(plain, spans)
+        spans += [found.span() for found in _BARE_INITIALS.finditer(plain) if found[0] in known]
         spans += [_absorb_initials(plain, *span, self._initials) for span in spans]
         for found in _INITIALS.finditer(plain):
             if _fold("".join(_ATOM.findall(found[0]))) in self._initials:
                 spans.append((found.start(), found.start() + len(found[0].rstrip())))
         return [view.locate(*span) for span in set(spans)]
 
+    def _find_abbreviations(self, plain: str, spans: Iterable[Span]) -> set[str]:
+        """Letters in brackets that stand for the name before them: `Quentin Tarantino (QT)`."""
+        behind = (_ABBREVIATION_BEHIND.match(plain, end) for _, end in spans)
+        return {one["letters"] for one in behind
+                if one and one["letters"].casefold() in self._initials}  # fmt: skip
+
     def _find_words(self, plain: str) -> Iterator[Span]:
         atoms = [
             found.span() for found in _ATOM.finditer(plain)
             if found[0].casefold() not in _SPOKEN_DOTS or found[0].casefold() in self._parts
         ]  # fmt: skip
+        dotted = {first for first, _ in self._dotted}
         for number, (start, end) in enumerate(atoms):
             form = plain[start:end]
             word = form.casefold()
             if word in self._wholes:
                 yield from self._match_wholes(plain, atoms, number, word)
-            if number + 1 < len(atoms) and plain[end : atoms[number + 1][0]] in tuple("._-"):
+            if word in dotted and number + 1 < len(atoms):
                 following = atoms[number + 1]
-                if (word, plain[slice(*following)].casefold()) in self._dotted:
+                if (
+                    plain[end : following[0]] in tuple("._-")
+                    and (word, plain[slice(*following)].casefold()) in self._dotted
+                ):
                     yield start, following[1]
-            if (
-                word in self._joined
-                or form in self._abbreviations
-                or self._is_user_name(plain, start, end)
-                or (not form.islower() and self._has_part(form))
-                or (form[0].isupper() and self._is_part(plain, start, form, word))
-            ):
+            if word in self._joined or self._is_mention(plain, start, end, word):
                 yield start, end
+
+    def _is_mention(self, plain: str, start: int, end: int, word: str) -> bool:
+        """Whether a word alone is a part of a name, or is made of one."""
+        form = plain[start:end]
+        if word in self._user_names and (
+            len(word) >= _SHORTEST_JOINED or _is_user(plain, start, end)
+        ):
+            return True
+        if form.islower():
+            return word in self._parts and self._is_name_in_lower_case(plain, start, end, word)
+        return self._has_part(form) or (
+            form[0].isupper() and self._is_part(plain, start, form, word)
+        )
+
+    def _is_name_in_lower_case(self, plain: str, start: int, end: int, word: str) -> bool:
+        """`john` anywhere, but `smith` only where nothing but a user name is meant."""
+        lists = load_lists()
+        if self._common.is_daily(word) or not (word in lists.first or word in lists.last):
+            return False
+        return _is_user(plain, start, end) or (
+            word not in _NAMES_AND_WORDS and not _ARTICLE.search(plain, max(0, start - 6), start)
+        )
 
     def _match_wholes(
         self, plain: str, atoms: Sequence[Span], number: int, word: str
@@ -485,11 +544,6 @@ class _Names:
             if fits:
                 yield span[0][0], span[-1][1]
 
-    def _is_listed(self, word: str) -> bool:
-        """Whether a part is a first name or surname, and no word of daily use."""
-        lists = load_lists()
-        return (word in lists.first or word in lists.last) and not self._common.is_daily(word)
-
     def _has_part(self, form: str) -> bool:
         """Whether a word in mixed case is made of a name: `TeamGonzalez`."""
         words = _CAMEL.findall(form)
@@ -499,13 +553,6 @@ class _Names:
             and not self._common.is_daily(word)
             for word in words
         )
-
-    def _is_user_name(self, plain: str, start: int, end: int) -> bool:
-        """`mgonzalez` anywhere, and `maria` where nothing but a user name is meant."""
-        word = plain[start:end].casefold()
-        if _is_user(plain, start, end):
-            return word in self._user_names or (word in self._parts and self._is_listed(word))
-        return word in self._user_names and len(word) >= _SHORTEST_JOINED
 
     def _is_part(self, plain: str, start: int, form: str, word: str) -> bool:
         if word in self._parts:
