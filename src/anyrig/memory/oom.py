@@ -49,10 +49,12 @@ _CODE_OOM = 2
 _CODES_LOST = {214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 999}
 # Their text is somebody's data, or describes a bug in the program.
 _TEXT_IGNORED = (
-    LookupError, ValueError, AssertionError, ImportError, SyntaxError, NameError, AttributeError,
+    LookupError, ValueError, AssertionError, SyntaxError, NameError, AttributeError,
     ArithmeticError, TypeError, EOFError, StopIteration, StopAsyncIteration, NotImplementedError,
     RecursionError, Warning, InvalidInputError, MissingPackageError,
 )  # fmt: skip
+# Unless Windows could not load a library, and says why: the paging file may be too small.
+_DLL_FAILED = "DLL load failed"
 # Clients of something that has its own memory.
 _CLIENT_PACKAGES = frozenset(
     "requests urllib urllib3 http httpx httpcore aiohttp websockets grpc google googleapiclient "
@@ -158,6 +160,8 @@ def _location_by_type(error: Exception) -> MemoryLocation | None:
 
 def _text_counts(error: BaseException) -> bool:
     """Whether the text of an error of this class may prove anything."""
+    if isinstance(error, ImportError):
+        return str(error).startswith(_DLL_FAILED)
     if not isinstance(error, Exception) or isinstance(error, _TEXT_IGNORED):
         return False
     kind = type(error)

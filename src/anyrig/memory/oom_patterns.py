@@ -38,6 +38,9 @@ _FAILED = r"(?: \w{1,40}+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE
 # An error number of Windows: bare digits may be anything.
 _HRESULT = r"(?:\b0x|\btid\(\w{1,16}\) |\b(?:HRESULT|hr|[Ee]rror|[Cc]ode|status)[ :=(]{1,3})"
 
+# Level Zero's ze_result_t as a number, in hexadecimal or, since Triton 3.2, in decimal digits.
+_ZE_CODE = r"\bTriton Error \[ZE\]: "
+
 DEVICE = (
     # torch's caching allocators, its MPS and its cudaMallocAsync allocator
     _START
@@ -123,6 +126,8 @@ DEVICE = (
 )
 
 HOST = (
+    # Python's error class by name, in text that came from another process.
+    r"(?:^|\n)[ \t]{0,8}MemoryError(?=:|[ \t]{0,8}(?:$|\n))",
     r"\bDefaultCPUAllocator: (?:can't allocate memory|not enough memory)\b",
     r"\bnot enough memory: you tried to allocate\b",
     r"\bposix_memalign\([^\n]{0,200}\) == 0\. 12 vs 0\b",
@@ -164,6 +169,7 @@ FATAL = (
     r"\b(?:UR_RESULT_ERROR|PI_ERROR|CL)_OUT_OF_RESOURCES\b",
     r"\b(?:cl|enqueue_)\w+ failed: OUT_OF_RESOURCES\b",
     r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR)_DEVICE_LOST\b",
+    _ZE_CODE + r"(?:0x7000000[13]|187904819[35])\b",  # the same: lost, out of device memory
     r"\[GPU\] out of GPU resources\b",
     r"(?<!executable failed: )(?<!executable failed:\n)\bHSA_STATUS_ERROR_OUT_OF_RESOURCES\b",
 )
@@ -196,10 +202,15 @@ LOST = (
     r"\bGPU device instance has been suspended\b",
     r"\bThe GPU will not respond to more commands\b",
     r"\bGPU is lost\b|\bGPU_IS_LOST\b|\bGPU has fallen off the bus\b|\bfallen off the bus\b",
-    r"\bkIO\w+CommandBufferCallbackError(?:PageFault|SubmissionsIgnored|Hang|Timeout)\b",
+    _ZE_CODE + r"(?:0x70000001|1879048193)\b",
+    r"\bCL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST\b",  # a kernel that hung and was ended
+    r"\bkIO\w+CommandBufferCallbackError(?:PageFault|SubmissionsIgnored|Hang|Timeout"
+    r"|ImpactingInteractivity|InnocentVictim)\b",
     r"\bIgnored \(for causing prior/excessive GPU errors\)",
     r"\bCaused GPU (?:Address Fault|Hang|Timeout) Error\b",
     r"\b(?:WebGPU|wgpu|Vulkan|GPU) [Dd]evice (?:was |is |has been )?lost\b",
+    r"\[Device(?: \"[^\"\n]{0,80}\"| \(unlabeled\))?\] is lost\b",  # Dawn
+    r"\bNPU crashed\. SSR detected\b",  # Qualcomm's: the subsystem was restarted
 )  # fmt: skip
 
 # Host memory, although a device's library reports it.
