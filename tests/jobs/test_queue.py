@@ -246,13 +246,13 @@ def test_a_job_that_crashes_its_workers_waits_for_the_others_and_fails(
     queue: JobQueue, clock: Clock
 ) -> None:
     deadly, other = queue.submit("deadly", {}), queue.submit("other", {})
-    for _ in range(4):
-        assert claim(queue) == deadly.id
+    for number in range(4):
+        assert claim(queue, f"worker {number}") == deadly.id
         clock.now += 60
     assert claim(queue) == other.id
     queue.finish("worker", other.id, JobOutcome())
-    for _ in range(100):
-        claim(queue)
+    for number in range(4, 104):
+        claim(queue, f"worker {number}")
         clock.now += 60
     assert claim(queue) is None
     error = queue.get(deadly.id).error
@@ -262,9 +262,9 @@ def test_a_job_that_crashes_its_workers_waits_for_the_others_and_fails(
 
 def test_progress_resets_the_number_of_crashes(queue: JobQueue, clock: Clock) -> None:
     job = queue.submit("long", {})
-    for _ in range(150):
-        assert claim(queue) == job.id
-        queue.report_event("worker", job.id, "progress", {"done": 0.1})
+    for number in range(150):
+        assert claim(queue, f"worker {number}") == job.id
+        queue.report_event(f"worker {number}", job.id, "progress", {"done": 0.1})
         clock.now += 60
     assert queue.get(job.id).state == "queued"
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -225,6 +226,39 @@ def test_events_are_followed_until_the_job_ends(
     queue.cancel(job.id)
     reader.join(LONG_S)
     assert found == ["queued", "running", "cancelled"]
+
+
+@pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0])
+def test_a_clock_that_jumps_starts_no_running_job_again(tmp_path: Path, jump_s: float) -> None:
+    """A laptop that slept, or a clock that was set: the jobs of this process still run."""
+    offset_s, runs = 1_700_000_000.0, Counter[str]()
+    jumped, end = threading.Event(), threading.Event()
+
+    def do(job: Job, report: ReportEvent, stop: StopSignal) -> JsonValue:
+        runs[job.id] += 1
+        if job.kind == "long":
+            assert end.wait(LONG_S)
+        else:
+            jumped.set()
+        return None
+
+    with JobQueue(tmp_path / "jobs.sqlite", clock=lambda: offset_s + time.monotonic()) as queue:
+        job = queue.submit("long", {})
+        runner = threading.Thread(
+            target=run_jobs, args=(queue, do), kwargs={"max_parallel": 3, "until_empty": True}
+        )
+        runner.start()
+        wait_until(lambda: runs[job.id] == 1)
+        claimed = queue.list_heartbeats("")
+        wait_until(lambda: queue.list_heartbeats("") != claimed)  # the next renewal is 3 s away
+        offset_s += jump_s
+        queue.submit("short", {})
+        assert jumped.wait(LONG_S)
+        wait_until(lambda: queue.get(job.id).state == "running")
+        end.set()
+        runner.join(LONG_S)
+        assert (queue.get(job.id).state, queue.get(job.id).attempts) == ("done", 1)
+    assert runs[job.id] == 1
 
 
 # -- several processes -----------------------------------------------------------------------------

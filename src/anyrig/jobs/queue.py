@@ -408,12 +408,16 @@ class JobQueue:
     # -- for workers -------------------------------------------------------------------------------
 
     def claim(self, owner: str) -> Job | None:
-        """Take the next job; None if there is none. Clients take turns."""
+        """Take the next job; None if there is none. Clients take turns.
+
+        The owner's own running jobs are not taken for abandoned: it knows better, and a clock that
+        was set or a computer that slept makes every lease look expired.
+        """
         if not self.has_work():
             return None
 
         def claim(connection: sqlite3.Connection) -> Job | None:
-            self._requeue_abandoned(connection)
+            self._requeue_abandoned(connection, owner)
             queued = connection.execute(
                 "SELECT number FROM jobs WHERE state = 'queued'"
                 f" AND (deaths > {_SUSPECT_CRASHES}) = 0"
@@ -520,10 +524,10 @@ class JobQueue:
         with contextlib.suppress(JobNotFoundError):
             self.file.write(update)
 
-    def _requeue_abandoned(self, connection: sqlite3.Connection) -> None:
-        """Queue what crashed workers left, or do with it what they were told to."""
+    def _requeue_abandoned(self, connection: sqlite3.Connection, owner: str) -> None:
+        """Queue what other, crashed workers left, or do with it what they were told to."""
         for row in _select_running(connection):
-            if not self._is_abandoned(row.owner, row.heartbeat):
+            if row.owner == owner or not self._is_abandoned(row.owner, row.heartbeat):
                 continue
             state, error, crashes = _state_after_stop(row.stop_request), None, row.crashes + 1
             if state == "queued" and crashes >= _MAX_CRASHES:
