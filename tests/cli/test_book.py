@@ -111,7 +111,7 @@ def test_samples_in_several_voices(anyrig: Anyrig, story: Path) -> None:
                   "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     sample = json.loads(done.stdout)["samples"][0]
-    assert 3 < sample["audio_s"] < 12
+    assert sample["audio_s"] == pytest.approx(5, abs=2)
     assert Path(sample["file"]).is_file()
 
 

@@ -121,6 +121,16 @@ def test_the_name_of_a_file_is_not_read_aloud(anyrig: Anyrig) -> None:
     assert not list(Path().glob("*.wav"))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no /dev")
+def test_a_device_and_a_folder_are_no_texts(anyrig: Anyrig) -> None:
+    Path("music").mkdir()
+    for name, kind in (("/dev/zero", "a device"), ("music", "a folder")):
+        for flags in (("-f", name), ("--lines", name)):
+            done = anyrig("speak", *flags, "--engine", "tone")
+            assert done.returncode == 2
+            assert f"{name} is {kind}, not a text file" in done.stderr
+
+
 def test_the_name_of_a_folder_or_a_file_with_a_full_stop_is_read_aloud(anyrig: Anyrig) -> None:
     Path("music").mkdir()
     for words in ("music", "nobook.txt.", "and/or", "~5", "~5 minutes left"):

@@ -94,6 +94,12 @@ def test_a_recording_of_this_machine_is_refused_before_work_begins() -> None:
         check_no_recordings(Rig(), ClusterOptions(cluster="redis://h/0"), script.segments)
 
 
+def test_a_file_that_is_called_like_a_voice_is_no_recording() -> None:
+    Path("heart").write_bytes(b"RIFF")
+    script = prepare("Hello there.", SpeechOptions(max_chars=400, voice="heart"))
+    check_no_recordings(Rig(), ClusterOptions(cluster="redis://h/0"), script.segments)
+
+
 def test_voices_made_of_recordings_must_be_with_the_workers() -> None:
     found = Tone.find_weights()
     own = replace(found, voices=(*found.voices, Voice("anna", "en", "tone", digest="abc")))

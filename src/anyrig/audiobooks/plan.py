@@ -399,14 +399,15 @@ def count_spoken_characters(document: Document, content: ContentOptions) -> list
 
 
 def choose_passage(plan: NarrationPlan, num_characters: int) -> Script:
-    """Segments of about so many characters, from the longest chapter, as that has most prose."""
+    """The segments nearest to so many characters, from the longest chapter, as that has most prose."""
     part = max(plan.parts, key=lambda part: len(part.script.source))
     segments, count = [], 0
     for segment in part.script.segments:
-        if count >= num_characters:
+        length = len(segment.utterance.text)
+        if segments and count + length / 2 > num_characters:
             break
         segments.append(segment)
-        count += len(segment.utterance.text)
+        count += length
     return replace(part.script, segments=tuple(segments))
 
 

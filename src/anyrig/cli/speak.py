@@ -17,7 +17,7 @@ from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import EventPrinter, print_json, print_warning
 from anyrig.cli.prompts import offer_voice
 from anyrig.cli.rig import open_rig
-from anyrig.cli.text_input import looks_like_path
+from anyrig.cli.text_input import looks_like_path, read_input
 from anyrig.errors import (
     InvalidInputError,
     Message,
@@ -266,14 +266,10 @@ def _read_words(arguments: argparse.Namespace) -> str:
         _check_not_path(arguments.words[0])
     if arguments.words:
         return " ".join(arguments.words)
-    if arguments.file and arguments.file != "-":
-        from anyrig.speech.batch import read_text
-
-        return read_text(Path(arguments.file).expanduser())
-    if arguments.file == "-" or (sys.stdin is not None and not sys.stdin.isatty()):
-        from anyrig.text.decode import decode
-
-        return decode(sys.stdin.buffer.read(), "standard input")
+    if arguments.file:
+        return read_input(arguments.file)
+    if sys.stdin is not None and not sys.stdin.isatty():
+        return read_input("-")
     raise InvalidInputError("no text", hint='anyrig speak "Hello.", -f FILE, or a pipe.')
 
 

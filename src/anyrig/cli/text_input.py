@@ -6,8 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-from anyrig.errors import InvalidInputError
-
 
 def looks_like_path(word: str) -> bool:
     """Whether a word names a file or folder: one that exists, or one that was plainly meant to."""
@@ -28,14 +26,11 @@ def looks_like_path(word: str) -> bool:
 
 
 def read_input(name: str) -> str:
-    from anyrig.text.decode import decode
+    from anyrig.text.decode import decode, read_plain_text
 
     if name == "-":
         return decode(sys.stdin.buffer.read(), "the standard input")
-    path = Path(name).expanduser()
-    if not path.is_file():
-        raise InvalidInputError(f"no such file: {name}", hint="Check the path; - reads stdin.")
-    return decode(path.read_bytes(), name)
+    return read_plain_text(Path(name).expanduser())
 
 
 def read_lines(name: str) -> dict[int, str]:

@@ -77,19 +77,12 @@ class FailedLine(NamedTuple):
 # -- the file of lines -----------------------------------------------------------------------------
 
 
-def read_text(path: Path) -> str:
-    """Read a text file, whatever its encoding."""
-    from anyrig.text.decode import decode
-
-    if not path.is_file():
-        raise InvalidInputError(f"no such file: {path}", hint="Check the path.")
-    return decode(path.read_bytes(), str(path))
-
-
 def read_lines(path: Path) -> list[BatchLine]:
     """Read a text on each line, or, from a .jsonl file, an object with text, id and voice."""
+    from anyrig.text.decode import read_plain_text
+
     is_json = path.suffix.lower() in (".jsonl", ".ndjson")
-    return parse_lines(read_text(path), str(path), is_json=is_json)
+    return parse_lines(read_plain_text(path), str(path), is_json=is_json)
 
 
 def parse_lines(text: str, name: str, *, is_json: bool) -> list[BatchLine]:

@@ -53,6 +53,16 @@ def read_text(path: Path, what: str, *, hint: str) -> str:
     raise InvalidInputError(f"{what} {path} cannot be read: {said}", hint=hint)
 
 
+def read_plain_text(path: Path) -> str:
+    """A text file or a pipe, whatever its encoding; a device may never end, and is refused."""
+    if not path.exists():
+        raise InvalidInputError(f"no such file: {path}", hint="Check the path; - reads stdin.")
+    if not (path.is_file() or path.is_fifo()):
+        kind = "a folder" if path.is_dir() else "a device"
+        raise InvalidInputError(f"{path} is {kind}, not a text file", hint="Pass a text file.")
+    return decode(path.read_bytes(), str(path))
+
+
 def decode(data: bytes, name: str) -> str:
     """The text in some bytes.
 
