@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.speech.chunks import AudioChunk
     from anyrig.speech.segment import Script
-    from anyrig.transcription.engines import TranscribedLine
+    from anyrig.text.captions_cut import TimedText
     from anyrig.transcription.transcribe import TakeTranscriber
 
 _MAX_WINDOW_S = 28.0
@@ -166,10 +166,10 @@ def write_captions(speech: Speech, audio: Path, kinds: Sequence[CaptionKind]) ->
     """Files beside the audio and named after it: captions, or the words with their times."""
     from anyrig.storage.atomic_file import write_file
     from anyrig.text.captions import srt, vtt
-    from anyrig.transcription.formats import build_captions
+    from anyrig.text.captions_cut import build_captions
 
     times, written = speech.word_times, []
-    captions = build_captions(list(_build_lines(speech.takes, times.by_take, speech.sample_rate)))
+    captions = build_captions(list(_time_texts(speech.takes, times.by_take, speech.sample_rate)))
     for kind in kinds:
         if kind == "json":
             found = {"duration": round(speech.audio_s, 3), **times.to_json()}
@@ -180,15 +180,15 @@ def write_captions(speech: Speech, audio: Path, kinds: Sequence[CaptionKind]) ->
     return written
 
 
-def _build_lines(
+def _time_texts(
     takes: Sequence[TimedTake], words: Sequence[Sequence[WrittenWord]], rate: int
-) -> Iterator[TranscribedLine]:
-    """A line of captions for each segment, with a time for each word between spaces."""
-    from anyrig.transcription.engines import TranscribedLine, TranscribedWord
+) -> Iterator[TimedText]:
+    """Each segment, with a time for each word between spaces."""
+    from anyrig.text.captions_cut import TimedText
 
     for take, own in zip(takes, words, strict=True):
         tokens = take.segment.text.split()
-        shown: list[TranscribedWord] = []
+        starts: list[float] = []
         number, last_s = 0, take.start / rate
         for token in tokens:
             begins_s, rest = None, token
@@ -197,10 +197,8 @@ def _build_lines(
                 begins_s = word.start_s if begins_s is None else begins_s
                 rest = rest.partition(word.text)[2]
                 number, last_s = number + 1, word.end_s
-            shown.append(TranscribedWord(token, last_s if begins_s is None else begins_s, last_s))
-        yield TranscribedLine(
-            " ".join(tokens), take.start / rate, take.end / rate, tuple(shown) if own else ()
-        )
+            starts.append(last_s if begins_s is None else begins_s)
+        yield TimedText(" ".join(tokens), take.start / rate, take.end / rate, starts if own else ())
 
 
 def _suggest_engines() -> Message:

@@ -1,34 +1,26 @@
 """Captions beside a book: SRT and WebVTT of what is heard, and its chapters as WebVTT.
 
-A caption has at most two lines of 42 letters. It follows the segments, and within a long one the
-times of words where the engine gave them, else the number of letters. Captions never overlap, and
-stay a second where the pause after them allows it.
-
-SRT is UTF-8 without a mark in front and with CRLF, as the oldest players want it and all others
-take it. WebVTT is UTF-8 with LF.
+They follow the segments, and within a long one the times of words where the engine gave them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from anyrig.audio.tags import clean_text
 from anyrig.audiobooks.metadata import build_chapter_titles, cut_text
 from anyrig.storage.atomic_file import clear_leftovers, write_file
-from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
-from anyrig.text.captions_cut import pieces, wrap_lines
+from anyrig.text.captions import Caption, srt, times, vtt, vtt_text
+from anyrig.text.captions_cut import LINE, TimedText, build_captions, wrap_lines
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.record import Cue, Timeline
 
 CaptionKind = Literal["srt", "vtt"]
 KINDS: tuple[CaptionKind, ...] = ("srt", "vtt")
-
-_SHORTEST_S = 1.0
-_LONGEST_S = 7.0
 
 
 def build_book_captions(timeline: Timeline) -> list[Caption]:
@@ -84,62 +76,23 @@ def write_chapter_captions(
 
 def _caption_cues(cues: Sequence[Cue], timeline: Timeline, start: int, end: int) -> list[Caption]:
     """The captions of a file that begins and ends at these samples of the book."""
-    found: list[Caption] = []
-    for number, cue in enumerate(cues):
-        following = cues[number + 1].start if number + 1 < len(cues) else end
-        until = max(cue.end, min(following, end))
-        for piece in _caption_cue(cue, timeline.rate, until):
-            found.append(_shift(piece, start, timeline.rate))
-    return list(apart(found))
+    texts = [_time_text(cue, timeline.rate) for cue in cues]
+    away_ms = _to_ms(start, timeline.rate)
+    shown = build_captions(texts, end / timeline.rate)
+    return [
+        replace(one, start_ms=one.start_ms - away_ms, end_ms=one.end_ms - away_ms) for one in shown
+    ]
 
 
-def _caption_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
-    """A segment's captions, in the book's time; the last may stay until the next segment."""
+def _time_text(cue: Cue, rate: int) -> TimedText:
     text = clean_text(cue.text)
-    if not text:
-        return
-    start_s, end_s = cue.start / rate, cue.end / rate
-    if cue.is_gap:
-        parts = [f"[Not spoken: {cut_text(text, 60)}]"]
-        if wrap_lines(parts[0]) is None:
-            parts = ["[Not spoken]"]
-    else:
-        parts = pieces(text, min(math.ceil((end_s - start_s) / _LONGEST_S), len(text.split())))
-    places = _find_starts(parts, cue, start_s, end_s)
-    ends = [*places[1:], min(until / rate, max(end_s, places[-1] + _SHORTEST_S))]
-    for part, begin, end in zip(parts, places, ends, strict=True):
-        lines = wrap_lines(part) or [part]
-        yield Caption(_floor_ms(begin), _floor_ms(end), tuple(lines), cue.part)
-
-
-def _find_starts(parts: Sequence[str], cue: Cue, start_s: float, end_s: float) -> list[float]:
-    """When each part of a segment begins."""
-    weights = [max(1, len(part.replace(" ", ""))) for part in parts]
-    whole, before = sum(weights), 0
-    counts = [len(part.split()) for part in parts]
-    timed = len(parts) > 1 and bool(cue.words)
-    words = cue.find_word_starts([word for part in parts for word in part.split()]) if timed else []
-    found: list[float] = []
-    for number, weight in enumerate(weights):
-        place = start_s + before / whole * (end_s - start_s)
-        if words and found:
-            place = words[min(sum(counts[:number]), len(words) - 1)]
-        found.append(min(max(place, found[-1] if found else start_s), end_s))
-        before += weight
-    return found
-
-
-def _shift(caption: Caption, start: int, rate: int) -> Caption:
-    if not start:
-        return caption
-    away = _to_ms(start, rate)
-    begin, end = max(0, caption.start_ms - away), max(0, caption.end_ms - away)
-    return Caption(begin, end, caption.lines, caption.part)
+    if cue.is_gap and text:
+        text = f"[Not spoken: {cut_text(text, 60)}]"
+        text = text if wrap_lines(text) else "[Not spoken]"
+    is_timed = bool(cue.words) and len(text) > LINE  # a short one is shown at once
+    starts = cue.find_word_starts(text.split()) if is_timed else []
+    return TimedText(text, cue.start / rate, cue.end / rate, starts, cue.part)
 
 
 def _to_ms(place: int, rate: int) -> int:
     return place * 1000 // rate
-
-
-def _floor_ms(seconds: float) -> int:
-    return math.floor(seconds * 1000 + 1e-6)

@@ -399,7 +399,7 @@ def count_spoken_characters(document: Document, content: ContentOptions) -> list
 
 
 def choose_passage(plan: NarrationPlan, num_characters: int) -> Script:
-    """The segments nearest to so many characters, from the longest chapter, as that has most prose."""
+    """Segments of about so many characters, from the longest chapter, as that has most prose."""
     part = max(plan.parts, key=lambda part: len(part.script.source))
     segments, count = [], 0
     for segment in part.script.segments:

@@ -1,6 +1,8 @@
-"""Where a long text is cut into captions, and a caption into two lines.
+"""Timed texts as captions: where a long text is cut, and a caption into two lines.
 
-Lines are measured as they are seen: a Chinese sign is as wide as two letters.
+A caption has at most two lines of 42 letters and seven seconds, and stays for a second where the
+text after it allows it. None overlaps another. Lines are measured as they are seen: a Chinese sign
+is as wide as two letters.
 """
 
 from __future__ import annotations
@@ -8,12 +10,17 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+
+from anyrig.text.captions import Caption, apart
 
 LINE = 42
 """The width of a line, in letters."""
 _LINES = 2
+_MAX_S, _MIN_S = 7.0, 1.0
 
 # How well a cut reads after each: the end of a sentence best, then of a clause, then a comma.
 _GOOD = (
@@ -27,6 +34,57 @@ _JOINING = re.compile(
     re.IGNORECASE,
 )
 _NARROW = ("Mn", "Me", "Cf")
+
+
+@dataclass(frozen=True)
+class TimedText:
+    """Something that is said, and when: a segment of speech or a line of a transcript."""
+
+    text: str
+    """In one line, its words parted by single spaces."""
+    start_s: float
+    end_s: float
+    word_starts: Sequence[float] = ()
+    """When each word between spaces begins; without them the letters share the time."""
+    part: int = 0
+    """Which chapter of a book, from 0."""
+
+
+def build_captions(texts: Sequence[TimedText], end_s: float = math.inf) -> list[Caption]:
+    """The captions of texts in order; the last one ends before `end_s`."""
+    found: list[Caption] = []
+    for number, one in enumerate(texts):
+        following_s = texts[number + 1].start_s if number + 1 < len(texts) else end_s
+        found += _cut_text(one, max(one.end_s, following_s))
+    return list(apart(found))
+
+
+def _cut_text(one: TimedText, until_s: float) -> Iterator[Caption]:
+    if not one.text:
+        return
+    count = math.ceil((one.end_s - one.start_s) / _MAX_S)
+    parts = pieces(one.text, min(count, len(one.text.split())))
+    starts = _find_starts(parts, one)
+    ends = [*starts[1:], min(until_s, max(one.end_s, starts[-1] + _MIN_S))]
+    for part, start_s, end_s in zip(parts, starts, ends, strict=True):
+        lines = tuple(wrap_lines(part) or [part])
+        yield Caption(_floor_ms(start_s), _floor_ms(end_s), lines, one.part)
+
+
+def _find_starts(parts: Sequence[str], one: TimedText) -> list[float]:
+    counts = [0, *accumulate(len(part.split()) for part in parts)]
+    widths = [0, *accumulate(max(1, width(part.replace(" ", ""))) for part in parts)]
+    is_timed = len(one.word_starts) == counts[-1]
+    found = [one.start_s]
+    for before, share in zip(counts[1:-1], widths[1:-1], strict=True):
+        evenly_s = one.start_s + share / widths[-1] * (one.end_s - one.start_s)
+        start_s = one.word_starts[before] if is_timed else evenly_s
+        found.append(min(max(start_s, found[-1]), one.end_s))
+    return found
+
+
+def _floor_ms(seconds: float) -> int:
+    return math.floor(seconds * 1000 + 1e-6)
 
 
 def width(text: str) -> int:

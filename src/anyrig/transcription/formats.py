@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from anyrig.audio import SPEECH_RATE
-from anyrig.text.captions import Caption, apart, srt, vtt
-from anyrig.text.captions_cut import pieces, width, wrap_lines
+from anyrig.text import captions_cut
+from anyrig.text.captions import Caption, srt, vtt
+from anyrig.text.captions_cut import TimedText
 from anyrig.text.labels import one_line
 from anyrig.transcription.engines import TranscribedLine, TranscribedWord, Transcript
 
@@ -22,7 +22,6 @@ FormatName = Literal["txt", "md", "srt", "vtt", "json"]
 FORMATS: tuple[FormatName, ...] = get_args(FormatName)
 _PAUSE_S = 2.0  # a longer one begins a paragraph
 _PARAGRAPH = 600  # letters, after which the next sentence begins one
-_MAX_CAPTION_S, _MIN_CAPTION_S = 7.0, 1.0
 _MAX_LINE = 100_000
 _ENDS = re.compile(r"[.!?…。！？]['\")\]’”»]*$")
 _MARKUP = re.compile(r"([\\`*_\[\]<>#|])")
@@ -117,39 +116,13 @@ def split_paragraphs(lines: Sequence[TranscribedLine]) -> Iterator[list[Transcri
 
 
 def build_captions(lines: Sequence[TranscribedLine]) -> list[Caption]:
-    """Two lines of 42 letters at most, up to seven seconds, none over another."""
-    found: list[Caption] = []
-    for number, line in enumerate(lines):
-        following_s = lines[number + 1].start_s if number + 1 < len(lines) else math.inf
-        found += _split_caption(line, following_s)
-    return list(apart(found))
-
-
-def _split_caption(line: TranscribedLine, following_s: float) -> Iterator[Caption]:
-    text = one_line(line.text, _MAX_LINE)
-    if not text:
-        return
-    count = math.ceil((line.end_s - line.start_s) / _MAX_CAPTION_S)
-    parts = pieces(text, min(count, max(1, len(text.split()))))
-    begins = _find_begins(line, parts)
-    last = min(following_s, max(line.end_s, begins[-1] + _MIN_CAPTION_S))
-    for part, begin, end in zip(parts, begins, [*begins[1:], last], strict=True):
-        lines = tuple(wrap_lines(part) or [part])
-        yield Caption(math.floor(begin * 1000), math.floor(max(begin, end) * 1000), lines)
-
-
-def _find_begins(line: TranscribedLine, parts: Sequence[str]) -> list[float]:
-    """When each part begins: by the times of words, else by its share of the letters."""
-    counts = [len(part.split()) for part in parts]
-    if line.words and sum(counts) == len(line.words):
-        ends = [sum(counts[:number]) for number in range(len(parts))]
-        return [line.words[end].start_s if end else line.start_s for end in ends]
-    whole = sum(map(width, parts)) or 1
-    before, found = 0, []
-    for part in parts:
-        found.append(line.start_s + (line.end_s - line.start_s) * before / whole)
-        before += width(part)
-    return found
+    return captions_cut.build_captions([
+        TimedText(
+            one_line(line.text, _MAX_LINE), line.start_s, line.end_s,
+            [word.start_s for word in line.words],
+        )
+        for line in lines
+    ])  # fmt: skip
 
 
 def _join(lines: Sequence[TranscribedLine]) -> str:
