@@ -200,7 +200,7 @@ class SpeechEngines(EngineSource):
             options=options, known_sizes=KnownBatchSizes(rig.folders.batch_limits),
             stamp=format_stamp(rig, plan),
         )  # fmt: skip
-        voices = frozenset(one.name for one in kind.voices_with(found, dict(options)))
+        voices = frozenset(voice.name for voice in found.voices)
         return SpeechQueue(synthesizer.pool, 4 * synthesizer.num_parallel, engine, voices)
 
 

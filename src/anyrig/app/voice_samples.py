@@ -451,15 +451,11 @@ def _speak_voices(
     scripts = [
         prepare_script(rig, plain, choice, text, voice=name, language=language) for name in names
     ]
-    segments = [segment for script in scripts for segment in script.segments]
     with (
         open_cache(rig) as cache,
         open_synthesizer(rig, plain, choice, len(text) * len(names), cache) as synthesizer,
-        synthesizer.read(segments) as reading,
     ):
-        takes = iter(reading)
-        for name, script in zip(names, scripts, strict=True):
-            spoken = [next(takes) for _ in script.segments]
+        for name, spoken in zip(names, synthesizer.read_scripts(scripts), strict=True):
             chunks = [build_chunk(one, synthesizer.rate, 0).samples for one in spoken if one.take]
             if chunks:
                 import numpy as np

@@ -188,15 +188,10 @@ def _sample_engine(
             continue
         script = prepare_script(rig, request, engine, text, voice=voice.name, language=language)
         scripts.append((voice, script))
-    segments = [segment for _, script in scripts for segment in script.segments]
-    length = sum(len(segment.text) for segment in segments)
-    with (
-        open_synthesizer(rig, request, engine, length, None) as synthesizer,
-        synthesizer.read(segments) as reading,
-    ):
-        takes = iter(reading)
-        for voice, script in scripts:
-            parts = [next(takes) for _ in script.segments]
+    length = sum(len(script.source) for _, script in scripts)
+    with open_synthesizer(rig, request, engine, length, None) as synthesizer:
+        read = synthesizer.read_scripts([script for _, script in scripts])
+        for (voice, _), parts in zip(scripts, read, strict=True):
             failed = [part.failure.message for part in parts if part.failure is not None]
             if failed:
                 on_event(WarningEvent(f"{voice.name}: {failed[0]}"))

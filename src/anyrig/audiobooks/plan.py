@@ -401,7 +401,8 @@ def count_spoken_characters(document: Document, content: ContentOptions) -> list
 def choose_passage(plan: NarrationPlan, num_characters: int) -> Script:
     """Segments of about so many characters, from the longest chapter, as that has most prose."""
     part = max(plan.parts, key=lambda part: len(part.script.source))
-    segments, count = [], 0
+    segments: list[Segment] = []
+    count = 0
     for segment in part.script.segments:
         length = len(segment.utterance.text)
         if segments and count + length / 2 > num_characters:

@@ -228,14 +228,11 @@ def speak_items(
 def _read_items(
     synthesizer: Synthesizer, items: Sequence[BatchItem]
 ) -> Iterator[tuple[BatchItem, list[SpokenSegment]]]:
-    """Each item once all its segments are made; all items share the workers."""
+    """Each item once all its segments are made."""
     for again in (False, True):
         some = [item for item in items if item.again == again]
-        segments = [segment for item in some for segment in item.script.segments]
-        with synthesizer.read(segments, fresh=again) as reading:
-            takes = iter(reading)
-            for item in some:
-                yield item, [next(takes) for _ in item.script.segments]
+        scripts = [item.script for item in some]
+        yield from zip(some, synthesizer.read_scripts(scripts, fresh=again), strict=True)
 
 
 def _append_to_manifest(item: BatchItem) -> None:

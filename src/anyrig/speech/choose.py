@@ -177,9 +177,7 @@ class EngineCatalog:
         values = resolve_options(
             engine.info, {key: str(value) for key, value in self._options.items()}
         )
-        weights = self._find(name)
-        weights = replace(weights, voices=engine.voices_with(weights, values))
-        return EngineChoice(name, engine, weights, values)
+        return EngineChoice(name, engine, self._find(name), values)
 
 
 # -- choosing --------------------------------------------------------------------------------------

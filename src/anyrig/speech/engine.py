@@ -290,13 +290,6 @@ class SpeechEngine(BaseEngine):
         raise NotImplementedError
 
     @classmethod
-    def voices_with(
-        cls, found: EngineWeights, options: Mapping[str, OptionValue]
-    ) -> tuple[Voice, ...]:
-        """Its voices, for an engine whose options can name more of them."""
-        return found.voices
-
-    @classmethod
     def need(cls, found: EngineWeights) -> Workload:
         """What it asks of a device."""
         from anyrig.placement import Workload

@@ -277,6 +277,16 @@ class Synthesizer:
             self, segments, TakeReader(lane, client, streams, fresh, wait_s), look_ahead
         )
 
+    def read_scripts(
+        self, scripts: Sequence[Script], *, fresh: bool = False
+    ) -> Iterator[list[SpokenSegment]]:
+        """The takes of each text, as soon as all of them are there; all share the workers."""
+        segments = [segment for script in scripts for segment in script.segments]
+        with self.read(segments, fresh=fresh) as reading:
+            takes = iter(reading)
+            for script in scripts:
+                yield [next(takes) for _ in script.segments]
+
     def retake(self, segments: Sequence[Segment]) -> Iterator[SpokenSegment]:
         """Another take of each segment, cached in the place of the one there is."""
         keys = [self.takes.make_key(segment.utterance) for segment in segments]
@@ -402,20 +412,10 @@ class ScriptReading:
 
         An error of the workers as a whole, or of the disk, is raised.
         """
-        while not self.done:
-            try:
-                part = _wait(self.next())
-            except AnyrigError as error:
-                if isinstance(error, StorageError) or not self._synthesizer.is_open:
-                    raise
-                spoken = self._build_failed(error)
-            else:
-                if not part.is_last:
-                    continue
-                spoken = part.decode()
-            self.stats.add(spoken)
-            self.request_ahead()
-            yield spoken
+        for _, spoken in self._take_parts():
+            if spoken is not None:
+                self.request_ahead()
+                yield spoken
 
     def chunks(self) -> Iterator[AudioChunk]:
         """The audio, each chunk as soon as all before it are there.
@@ -427,19 +427,11 @@ class ScriptReading:
 
         builder = ChunkBuilder(self._synthesizer.rate)
         failed: list[SpokenSegment] = []
-        while not self.done:
-            try:
-                part = _wait(self.next())
-            except AnyrigError as error:
-                if isinstance(error, StorageError) or not self._synthesizer.is_open:
-                    raise
-                failed.append(self._build_failed(error))
-                self.stats.add(failed[-1])
-                continue
-            spoken = part.decode() if part.is_last else None
-            if spoken is not None:
-                self.stats.add(spoken)
-            if failed:
+        for part, spoken in self._take_parts():
+            if part is None:
+                assert spoken is not None
+                failed.append(spoken)
+            if part is None or failed:
                 continue
             chunk = builder.add(part, spoken)
             self.request_ahead()
@@ -447,6 +439,24 @@ class ScriptReading:
                 yield chunk
         if failed:
             raise _build_error(failed)
+
+    def _take_parts(self) -> Iterator[tuple[SegmentPart | None, SpokenSegment | None]]:
+        """Each part, the last of a segment with its take; no part of a segment that failed."""
+        while not self.done:
+            try:
+                part = _wait(self.next())
+            except AnyrigError as error:
+                if isinstance(error, StorageError) or not self._synthesizer.is_open:
+                    raise
+                number = self._num_started - 1
+                failed = SpokenSegment(number, self._segments[number], None, failure=error)
+                self.stats.add(failed)
+                yield None, failed
+                continue
+            spoken = part.decode() if part.is_last else None
+            if spoken is not None:
+                self.stats.add(spoken)
+            yield part, spoken
 
     def close(self) -> None:
         """The reader leaves: what was requested and not begun is not made."""
@@ -549,10 +559,6 @@ class ScriptReading:
         if synthesizer.is_shared and synthesizer.is_open:
             return _describe_failure(error, utterance)
         return error
-
-    def _build_failed(self, error: AnyrigError) -> SpokenSegment:
-        number = self._num_started - 1
-        return SpokenSegment(number, self._segments[number], None, failure=error)
 
 
 def _set(

@@ -30,7 +30,7 @@ from anyrig.errors import (
 )
 from anyrig.install import format_install
 from anyrig.placement import Workload
-from anyrig.storage.files import make_folder, opener
+from anyrig.storage.files import make_folder, opener, read_json
 from anyrig.storage.weights import check_hashes, find_cached_repository
 from anyrig.transcription.engines import INSTALL, LANGUAGES, Moonshine, Recording
 from anyrig.work.engine import EngineFactory
@@ -286,7 +286,7 @@ def _find_on_hub(name: str, fetch: bool) -> Path:
 
 def _inspect_folder(folder: Path, name: str) -> RecognitionModel:
     """A model by the files of its folder."""
-    config = _read_json(folder / "config.json")
+    config = read_json(folder / "config.json")
     weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
     if (folder / "model.bin").is_file() and not weights:
         is_multilingual = _count_tokens(folder) >= _MULTILINGUAL_TOKENS
@@ -316,7 +316,7 @@ def _inspect_folder(folder: Path, name: str) -> RecognitionModel:
 
 def _list_languages(folder: Path, config: dict[str, Any]) -> tuple[str, ...]:
     """By a Whisper's tokens for languages; English alone without them."""
-    tokens = _read_json(folder / "generation_config.json").get("lang_to_id") or {}
+    tokens = read_json(folder / "generation_config.json").get("lang_to_id") or {}
     codes = tuple(str(token).strip("<|>") for token in tokens)
     if not codes and int(config.get("vocab_size", 0)) >= _MULTILINGUAL_TOKENS:
         codes = tuple(LANGUAGES)
@@ -332,14 +332,6 @@ def _count_tokens(folder: Path) -> int:
             return sum(1 for _ in file)
     except (OSError, ValueError):
         return 0
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _fingerprint(files: list[Path]) -> str:

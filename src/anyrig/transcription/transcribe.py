@@ -20,17 +20,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from anyrig.audio import SPEECH_RATE
-from anyrig.errors import Message, MissingPackageError
 from anyrig.storage.keys import CacheKey
 from anyrig.transcription.engines import Recording, Task, TranscribedLine, Transcript, has_cuda
 from anyrig.transcription.formats import from_json, to_json
-from anyrig.transcription.models import (
-    BASE,
-    MOONSHINE,
-    WHISPER_BASE,
-    RecognitionModel,
-    find_model,
-)
+from anyrig.transcription.models import BASE, WHISPER_BASE, RecognitionModel, find_model
 from anyrig.transcription.segment import SilentStretch, SpeechChunk, split_speech
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
@@ -254,12 +247,7 @@ class Transcriber:
         if model is not None and not model.is_multilingual:
             reason = f"the only language of {model.name}"
             return ChosenLanguage(model, model.languages[0], reason), parts
-        if model is None:
-            try:
-                model = find_model(BASE)
-            except MissingPackageError as error:
-                fallback = self._find_fallback(error)
-                return ChosenLanguage(fallback, "en", _explain_fallback(error)), parts
+        model = model or find_model(BASE)
         looked: list[SpeechChunk | SilentStretch] = []
         first: list[SpeechChunk] = []
         for part in parts:
@@ -278,12 +266,6 @@ class Transcriber:
         ]
         code, reason = choose_language(votes)
         return ChosenLanguage(self._model or self._find_model(code), code, reason), everything
-
-    def _find_fallback(self, error: MissingPackageError) -> RecognitionModel:
-        """moonshine, where only that is installed and it can do what is wanted."""
-        if self._options.words or self._options.translate:
-            raise error
-        return find_model(MOONSHINE.name)
 
     # -- the chunks ------------------------------------------------------------------------------
 
@@ -399,12 +381,6 @@ def _take_cached(
     while waiting and (cached := waiting[0][2]) is not None:
         start, end, _ = waiting.popleft()
         yield start, end, cached, True
-
-
-def _explain_fallback(error: MissingPackageError) -> str:
-    return Message(
-        "assuming English: language detection is not installed ({problem})", problem=error.message
-    )
 
 
 def choose_language(votes: Sequence[Transcript]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,31 +137,9 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 def test_a_sample_that_is_no_sound_is_told(
     folder: Path, placement: Placement, tmp_path: Path
 ) -> None:
-    (tmp_path / "bad.wav").write_text("no sound")
-    engine = VibeVoice(placement, folder=str(folder), samples=str(tmp_path), steps=2)
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    (other / "voices" / "bad.wav").write_text("no sound")
+    engine = VibeVoice(placement, folder=str(other), steps=2)
     with pytest.raises(InvalidInputError, match="is not a readable audio file"):
         engine.run([Utterance("So.", voice="bad")])
-    with pytest.raises(InvalidInputError, match="is not a folder"):
-        VibeVoice(placement, folder=str(folder), samples=str(tmp_path / "none"))
-
-
-def test_samples_of_another_folder_are_voices_with_their_recordings(
-    folder: Path, tmp_path: Path
-) -> None:
-    found = VibeVoice.find_weights(folder)
-    path = tmp_path / "alice.wav"
-
-    def voices(seed: int) -> dict[str, str]:
-        noise = 0.1 * np.random.default_rng(seed).standard_normal(24000)
-        soundfile.write(path, noise, 24000)
-        told = VibeVoice.voices_with(found, {"samples": str(tmp_path)})
-        return {voice.name: voice.digest for voice in told}
-
-    before, after = voices(1), voices(2)
-    assert set(before) == {"en-Ada", "zh-Bo", "own", "alice"}
-    assert before["alice"]
-    assert before["alice"] != after["alice"]
-    assert before["en-Ada"] == ""  # in the fingerprint already
-    assert VibeVoice.voices_with(found, {"samples": ""}) == found.voices
-    with pytest.raises(InvalidInputError, match="is not a folder"):
-        VibeVoice.voices_with(found, {"samples": str(tmp_path / "none")})

@@ -234,15 +234,3 @@ def test_another_variant_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "copy" / "config.json").write_text(json.dumps(config))
     with pytest.raises(InvalidInputError, match="mixer_layer is 'conv', expected 'depthwise_conv'"):
         VibeVoiceRealtime.find_weights(tmp_path / "copy")
-
-
-def test_presets_of_another_folder_are_voices(folder: Path, tmp_path: Path) -> None:
-    found = VibeVoiceRealtime.find_weights(folder)
-    shutil.copy(folder / "voices" / "it-Bo_man.pt", tmp_path / "pl-Ewa_woman.pt")
-    voices = VibeVoiceRealtime.voices_with(found, {"presets": str(tmp_path)})
-    digests = {voice.name: voice.digest for voice in voices}
-    assert set(digests) == {voice.name for voice in found.voices} | {"pl-Ewa_woman"}
-    assert digests["pl-Ewa_woman"]
-    assert digests["it-Bo_man"] == ""
-    with pytest.raises(InvalidInputError, match="is not a folder"):
-        VibeVoiceRealtime.voices_with(found, {"presets": str(tmp_path / "none")})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
 from anyrig.speech import voices
 from anyrig.speech.engine import EngineInfo, EngineWeights, SpeechEngine, Utterance, Voice
+from anyrig.speech.engines.weight_folder import require_files
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
@@ -36,9 +37,7 @@ def find_weights(
 ) -> EngineWeights:
     """The files of an engine in a folder, and its voices: its own, then recordings."""
     info = engine.info
-    missing = [name for name in names if folder is None or not (folder / name).is_file()]
-    if folder is None or missing:
-        raise weights.missing_weights_error(info.name, folder, info.weights, missing)
+    folder = require_files(info, folder, names)
     recordings = list_recordings(folder).items()
     found = (*own, *(build_voice(info, name, path) for name, path in recordings))
     if not found:

@@ -8,11 +8,10 @@ What reads a folder of VibeVoice serves `vibevoice_realtime.py` as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import InvalidInputError
 from anyrig.install import format_install
 from anyrig.speech import voices
 from anyrig.speech.engine import (
@@ -27,8 +26,8 @@ from anyrig.speech.engine import (
     Voice,
 )
 from anyrig.speech.engines import packages
+from anyrig.speech.engines.weight_folder import require_files, require_model
 from anyrig.storage import weights
-from anyrig.storage.files import read_json
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -67,7 +66,6 @@ INFO = EngineInfo(
         EngineOption("most_s", 300.0, "Maximum length of a line in seconds", low=1, high=5400,
                saves_memory=60),
         EngineOption("graphs", True, "Use CUDA graphs; far slower without"),
-        EngineOption("samples", "", "Folder of voice recordings"),
     ),
     verification=Verification(
         "random", "transformers' VibeVoiceForConditionalGeneration",
@@ -94,7 +92,7 @@ class VibeVoice(SpeechEngine):
         where = _require_model(Path(folder) if folder else None)
         self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
         assert isinstance(self.handle, TorchHandle)
-        samples = _list_recordings(where, str(options.get("samples", "")))
+        samples = _list_recordings(where)
         self._voices = tuple(_build_voice(name) for name in samples)
 
         import torch
@@ -118,25 +116,9 @@ class VibeVoice(SpeechEngine):
         for module in INFO.modules:
             packages.find_folder(INFO, module)
         where = _require_model(folder)
-        samples = _list_recordings(where, "")
+        samples = _list_recordings(where)
         found = [_build_voice(name) for name in samples]
         return describe_weights(cls, where, "torch", filter(None, samples.values()), found)
-
-    @classmethod
-    def voices_with(
-        cls, found: EngineWeights, options: Mapping[str, OptionValue]
-    ) -> tuple[Voice, ...]:
-        """Those beside the weights, and those of the folder that `samples` names."""
-        other = str(options.get("samples", ""))
-        if not other:
-            return found.voices
-        beside, samples = (_list_recordings(Path(found.folder), one) for one in ("", other))
-        return tuple(
-            _build_voice(
-                name, packages.compute_sha256(path) if path and beside.get(name) != path else ""
-            )
-            for name, path in samples.items()
-        )
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         for part in self._runtime.generate([(line, self._find_voice(line)) for line in batch]):
@@ -146,22 +128,9 @@ class VibeVoice(SpeechEngine):
         return voices.choose_voice(self._voices, line).name
 
 
-def require_files(info: EngineInfo, folder: Path | None, patterns: Sequence[str]) -> Path:
-    """A folder that has a file of each pattern; MissingWeightsError names what it has not."""
-    missing = [name for name in patterns if folder is None or not any(folder.glob(name))]
-    if folder is None or missing:
-        raise weights.missing_weights_error(info.name, folder, info.weights, missing)
-    return folder
-
-
-def list_voice_files(
-    folder: Path, other: str, suffixes: Sequence[str], hint: str
-) -> dict[str, Path]:
-    """By the name of the voice: those beside the weights, then those of another folder."""
-    places = [folder / "voices", *([Path(other).expanduser()] if other else [])]
-    if other and not places[1].is_dir():
-        raise InvalidInputError(f"{other} is not a folder", hint=hint)
-    paths = (path for place in places for path in sorted(place.glob("*")))
+def list_voice_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
+    """Those beside the weights, by the name of the voice."""
+    paths = sorted((folder / "voices").glob("*"))
     return {path.stem: path for path in paths if path.suffix.lower() in suffixes}
 
 
@@ -189,36 +158,22 @@ def describe_weights(
 def _require_model(folder: Path | None) -> Path:
     """A folder with a model in the format of transformers."""
     folder = require_files(INFO, folder, ("config.json", "*.safetensors", "tokenizer.json"))
-    config = read_json(folder / "config.json")
-    kind = config.get("model_type", "no model")
-    if kind != "vibevoice":
-        raise InvalidInputError(
-            f"{folder} contains {kind}, not vibevoice", hint=f"Use {INFO.repository}."
-        )
-    text_config = config.get("text_config", {})
-    sizes = [text_config.get("vocab_size"), text_config.get("hidden_size")]
-    shapes = {"language_model.embed_tokens.weight": sizes} if all(sizes) else {}
-    files = sorted(folder.glob("*.safetensors"))
-    weights.check_tensors(folder, files, shapes, INFO.repository)
+    require_model(folder, INFO, "language_model.embed_tokens.weight")
     return folder
 
 
-def _list_recordings(folder: Path, other: str) -> dict[str, Path | None]:
+def _list_recordings(folder: Path) -> dict[str, Path | None]:
     """Each voice and its sample; last, the voice of none."""
-    hint = "`samples` must be a folder of audio files."
-    found: dict[str, Path | None] = {**list_voice_files(folder, other, _SUFFIXES, hint)}
+    found: dict[str, Path | None] = {**list_voice_files(folder, _SUFFIXES)}
     found.setdefault(OWN, None)
     return found
 
 
-def _build_voice(name: str, digest: str = "") -> Voice:
-    """A voice by its name: `zh-Anchen` speaks Chinese first.
-
-    `digest` is of a sample that lies elsewhere: those beside the weights are in their fingerprint.
-    """
+def _build_voice(name: str) -> Voice:
+    """A voice by its name: `zh-Anchen` speaks Chinese first."""
     prefix = name.partition("-")[0].lower()
     language = prefix if prefix in INFO.languages and "-" in name else "en"
     others = tuple(code for code in INFO.languages if code != language)
     title = "Chosen by the model" if name == OWN else "From a recording"
     return Voice(name, language, INFO.name, title=title, licence="MIT" if name == OWN else "",
-                 also=others, digest=digest)  # fmt: skip
+                 also=others)  # fmt: skip

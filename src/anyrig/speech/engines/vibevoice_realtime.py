@@ -30,7 +30,8 @@ from anyrig.speech.engine import (
     Voice,
 )
 from anyrig.speech.engines import packages
-from anyrig.speech.engines.vibevoice import RATE, describe_weights, list_voice_files, require_files
+from anyrig.speech.engines.vibevoice import RATE, describe_weights, list_voice_files
+from anyrig.speech.engines.weight_folder import require_files
 from anyrig.speech.models.vibevoice import checkpoint, onnx_graphs
 from anyrig.storage import weights
 
@@ -83,7 +84,6 @@ INFO = EngineInfo(
         EngineOption("graphs", True, "Use CUDA graphs; far slower without"),
         EngineOption("weights", "auto", "Format of the weights with ONNX Runtime: auto is int8 on "
                "a CPU and fp32 on a GPU", choices=("auto", *onnx_graphs.FORMATS)),
-        EngineOption("presets", "", "Folder of more voice presets"),
     ),
     verification=Verification(
         "random", "microsoft/VibeVoice's own code",
@@ -110,7 +110,7 @@ class VibeVoiceRealtime(SpeechEngine):
 
         super().__init__(placement, folder=folder)
         where = _require_model(Path(folder) if folder else None)
-        presets = _list_presets(where, str(options.get("presets", "")))
+        presets = _list_presets(where)
         self.handle = open_device(placement.device, placement.backend, threads=placement.threads)
         self._voices = tuple(_build_voice(name) for name in presets)
         self._options = options
@@ -142,7 +142,7 @@ class VibeVoiceRealtime(SpeechEngine):
         files = sorted(where.glob("*.safetensors"))
         tensors = checkpoint.list_tensors(checkpoint.read_config(where))
         weights.check_tensors(where, files, tensors, INFO.repository)
-        presets = _list_presets(where, "")
+        presets = _list_presets(where)
         found = [_build_voice(name) for name in presets]
         return describe_weights(cls, where, library, presets.values(), found)
 
@@ -161,20 +161,6 @@ class VibeVoiceRealtime(SpeechEngine):
             if placement.backend.library == "onnx":
                 kind = _choose_format(placement, options)
                 onnx_graphs.require_graphs(Path(found.folder), kind, on_progress)
-
-    @classmethod
-    def voices_with(
-        cls, found: EngineWeights, options: Mapping[str, OptionValue]
-    ) -> tuple[Voice, ...]:
-        """Those beside the weights, and those of the folder that `presets` names."""
-        other = str(options.get("presets", ""))
-        if not other:
-            return found.voices
-        beside, presets = (_list_presets(Path(found.folder), one) for one in ("", other))
-        return tuple(
-            _build_voice(name, "" if beside.get(name) == path else packages.compute_sha256(path))
-            for name, path in presets.items()
-        )
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
         """Parts of each utterance. One at another rate than the model's is stretched as a whole,
@@ -279,10 +265,9 @@ def _require_model(folder: Path | None) -> Path:
     return folder
 
 
-def _list_presets(folder: Path, other: str) -> dict[str, Path]:
-    """Each voice and its file: those beside the weights and those of another folder."""
-    hint = "`presets` must be a folder of .pt files."
-    found = list_voice_files(folder, other, (".pt",), hint)
+def _list_presets(folder: Path) -> dict[str, Path]:
+    """Each voice and its file."""
+    found = list_voice_files(folder, (".pt",))
     for path in found.values():
         if not zipfile.is_zipfile(path):  # as torch.save writes it
             raise InvalidInputError(
@@ -292,16 +277,13 @@ def _list_presets(folder: Path, other: str) -> dict[str, Path]:
     return dict(sorted(found.items(), key=lambda one: (one[0] != DEFAULT_VOICE, one[0])))
 
 
-def _build_voice(name: str, digest: str = "") -> Voice:
-    """A voice by its name: `it-Spk1_man` speaks Italian first.
-
-    `digest` is of a preset that lies elsewhere: those beside the weights are in their fingerprint.
-    """
+def _build_voice(name: str) -> Voice:
+    """A voice by its name: `it-Spk1_man` speaks Italian first."""
     prefix, _, rest = name.partition("-")
     language = _PREFIXES.get(prefix, prefix)
     language = language if rest and language in INFO.languages else "en"
     title, _, kind = (rest or name).partition("_")
     return Voice(
         name, language, INFO.name, title=title, gender=_GENDERS.get(kind, ""), licence="MIT",
-        also=tuple(code for code in INFO.languages if code != language), digest=digest,
+        also=tuple(code for code in INFO.languages if code != language),
     )  # fmt: skip

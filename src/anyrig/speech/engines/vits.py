@@ -7,17 +7,11 @@ its noise comes from its own seed (`speech/models/vits.py`).
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import (
-    InvalidInputError,
-    MissingPackageError,
-    MissingWeightsError,
-    UnspeakableTextError,
-)
+from anyrig.errors import MissingPackageError, MissingWeightsError, UnspeakableTextError
 from anyrig.install import format_install
 from anyrig.speech import voices
 from anyrig.speech.engine import (
@@ -32,7 +26,9 @@ from anyrig.speech.engine import (
     Voice,
 )
 from anyrig.speech.engines import packages
+from anyrig.speech.engines.weight_folder import require_files, require_model
 from anyrig.storage import weights
+from anyrig.storage.files import read_json
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -118,7 +114,7 @@ class Vits(SpeechEngine):
             fingerprint=weights.hash_files(where / name for name in _FILES),
             voices=_list_voices(where),
             folder=str(where),
-            sample_rate=int(_read_json(where / "config.json").get("sampling_rate", 16000)),
+            sample_rate=int(read_json(where / "config.json").get("sampling_rate", 16000)),
             worker_bytes=2 * (where / "model.safetensors").stat().st_size + (500 << 20),
         )
 
@@ -148,35 +144,19 @@ def _read_option(options: Mapping[str, OptionValue], name: str) -> float | None:
 
 def _require_model(folder: Path | None) -> Path:
     """A folder that holds a VITS model whose weights are safe to open."""
-    missing = [name for name in _FILES if folder is None or not (folder / name).is_file()]
-    if folder is None or missing:
-        if folder is not None and (folder / "pytorch_model.bin").is_file():
-            raise MissingWeightsError(
-                f"{folder} has pickled weights, which can run arbitrary code when loaded",
-                hint="Use the repository's model.safetensors instead of pytorch_model.bin.",
-            )
-        raise weights.missing_weights_error(INFO.name, folder, INFO.weights, missing)
-    config = _read_json(folder / "config.json")
-    kind = config.get("model_type", "no model")
-    if kind != "vits":
-        raise InvalidInputError(
-            f"{folder} contains {kind}, not vits", hint=f"Use {INFO.repository}."
+    if folder and not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin")):
+        raise MissingWeightsError(
+            f"{folder} has pickled weights, which can run arbitrary code when loaded",
+            hint="Use the repository's model.safetensors instead of pytorch_model.bin.",
         )
-    weights.check_tensors(
-        folder, [folder / "model.safetensors"], _list_shapes(config), INFO.repository
-    )
+    folder = require_files(INFO, folder, _FILES)
+    require_model(folder, INFO, "text_encoder.embed_tokens.weight")
     return folder
-
-
-def _list_shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
-    """Of tensors whose sizes the configuration names; what it leaves out is not checked."""
-    sizes: list[Any] = [config.get("vocab_size"), config.get("hidden_size")]
-    return {"text_encoder.embed_tokens.weight": sizes} if all(sizes) else {}
 
 
 def _list_voices(folder: Path) -> tuple[Voice, ...]:
     """The speakers of the model, in its language."""
-    count = max(1, int(_read_json(folder / "config.json").get("num_speakers", 1)))
+    count = max(1, int(read_json(folder / "config.json").get("num_speakers", 1)))
     language = _read_language(folder)
     return tuple(
         Voice(f"speaker{number}", language, INFO.name, title=folder.name)
@@ -191,7 +171,7 @@ def _read_language(folder: Path) -> str:
     """
     from babel.core import get_global
 
-    code = str(_read_json(folder / "tokenizer_config.json").get("language") or "")
+    code = str(read_json(folder / "tokenizer_config.json").get("language") or "")
     known = get_global("language_aliases")
     if not code:
         last = folder.name.rpartition("-")[2].lower()
@@ -201,7 +181,7 @@ def _read_language(folder: Path) -> str:
 
 def _check_tools(folder: Path) -> None:
     """That what the model's tokenizer leans on is here: some read phonemes, some roman letters."""
-    settings = _read_json(folder / "tokenizer_config.json")
+    settings = read_json(folder / "tokenizer_config.json")
     if settings.get("phonemize") and importlib.util.find_spec("phonemizer") is None:
         raise MissingPackageError(
             f"the model in {folder} reads phonemes, and phonemizer is not installed",
@@ -221,11 +201,3 @@ def _choose_block_frames(placement: Placement) -> int:
     if placement.budget_bytes is None:
         return _MIN_FRAMES * 2
     return min(_MAX_FRAMES, max(_MIN_FRAMES, placement.budget_bytes // 2 // _FRAME_BYTES))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return read if isinstance(read, dict) else {}
