@@ -19,10 +19,9 @@ from pathlib import Path
 
 from anyrig.documents.analyse import phrases
 from anyrig.documents.analyse.folder import analyse_files
-from anyrig.documents.analyse.stop_words import is_stop
-from anyrig.documents.analyse.words import plain, words
 from anyrig.documents.reading import read_all
 from anyrig.documents.summarise.extract import Length, extract
+from anyrig.documents.words import is_stop, plain, words
 from anyrig.text.folder import find
 from anyrig.text.tokens import split_text
 from benchmarks.embedding_models import find_minilm_package

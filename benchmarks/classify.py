@@ -108,22 +108,23 @@ class Ours:
     def _classify(self, classifier: Any, rows: Sequence[labelled.Row]) -> list[Any]:
         from anyrig.documents.classify.decide import AnswerOptions
         from anyrig.documents.classify.pipeline import classify_sources
-        from anyrig.documents.reading import TextSource, read_all
+        from anyrig.documents.reading import TextSource, read_sources
 
         sources = [TextSource(str(n), text=row.text) for n, row in enumerate(rows)]
         options = AnswerOptions(other=False)  # the peer always answers with a label
-        found = classify_sources(sources, classifier, self._embedder, read_all, options)
+        found = classify_sources(read_sources(sources), classifier, self._embedder, options)
         return [one.answer for one in found if one.answer is not None]
 
     def predict(
         self, rows: Sequence[labelled.Row], test: Sequence[labelled.Row]
     ) -> list[tuple[str, float]]:
-        from anyrig.documents.classify.pipeline import train_on_examples
-        from anyrig.documents.reading import read_all
+        from anyrig.documents.classify.pipeline import select_examples, train_on_examples
+        from anyrig.documents.reading import read_sources
         from anyrig.text.manifest import Example, Manifest
 
         examples = [Example((row.label,), str(n), row.text) for n, row in enumerate(rows)]
-        head = train_on_examples(Manifest(examples, []), self._embedder, read_all).head
+        found = select_examples(Manifest(examples, []))
+        head = train_on_examples(found, read_sources(found.sources), self._embedder).head
         return [(one.labels[0], one.probability) for one in self._classify(head, test)]
 
     def predict_zero_shot(self, kinds: dict[str, str], rows: Sequence[labelled.Row]) -> list[str]:

@@ -97,13 +97,13 @@ def _classify(
     from anyrig.documents.classify.labels import build_labels, split_labels
     from anyrig.documents.classify.pipeline import classify_sources
     from anyrig.documents.classify.zero import ByName
-    from anyrig.documents.reading import TextSource, read_all
+    from anyrig.documents.reading import TextSource, read_sources
 
     classifier = ByName(build_labels(split_labels(LABELS)), embedder)
     sources = [TextSource(str(number), text=text) for number, text in enumerate(texts)]
 
     def classify() -> None:
-        found = list(classify_sources(sources, classifier, embedder, read=read_all))
+        found = list(classify_sources(read_sources(sources), classifier, embedder))
         assert len(found) == len(texts)
 
     labels = encode(LABELS.split(", "))

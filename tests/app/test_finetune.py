@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from anyrig import Rig
 from anyrig.app.finetune import (
     classifier_settings,
     embedding_settings,
@@ -20,13 +21,13 @@ from anyrig.app.finetune import (
 )
 from anyrig.app.training_tasks import TASKS, build, split_pairs
 from anyrig.documents.classify.finetuned import find_classifier as classifier_in
-from anyrig.documents.classify.pipeline import classify_with_model, list_examples
+from anyrig.documents.classify.pipeline import Examples, classify_with_model, select_examples
 from anyrig.documents.model import EmbeddingModel, find, in_folder
 from anyrig.documents.pairs import read_pairs
-from anyrig.documents.reading import TextSource, read_all
+from anyrig.documents.reading import OpenedSource, TextSource, read_sources
 from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
 from anyrig.events import Event, ProgressEvent
-from anyrig.text.manifest import Manifest
+from anyrig.text.manifest import read_manifest
 from anyrig.training.config import TrainConfig
 from anyrig.training.tasks.embedding import Pair, evaluate_retrieval
 from anyrig.work.pool import WorkerPool
@@ -64,6 +65,11 @@ def written(path: Path, told: list[dict[str, Any]]) -> Path:
     return path
 
 
+def examples_in(path: Path) -> tuple[Examples, list[OpenedSource]]:
+    examples = select_examples(read_manifest(path))
+    return examples, list(read_sources(examples.sources))
+
+
 def quick(**more: Any) -> TrainConfig:
     return classifier_settings(
         **{"learning_rate": 3e-3, "epochs": 6, "micro_batch": 16, "precision": "fp32", **more}
@@ -71,12 +77,10 @@ def quick(**more: Any) -> TrainConfig:
 
 
 def test_examples_become_a_folder_that_sorts(tiny: EmbeddingModel, tmp_path: Path) -> None:
-    found = list_examples(written(tmp_path / "some.jsonl", [*rows(80), {"text": "no label"}]))
+    found = examples_in(written(tmp_path / "some.jsonl", [*rows(80), {"text": "no label"}]))
     seen: list[Event] = []
     folder = tmp_path / "made"
-    tuned = tune_classifier(
-        found, tiny, folder, read_all, settings=quick(epochs=15), on_event=seen.append
-    )
+    tuned = tune_classifier(*found, tiny, folder, settings=quick(epochs=15), on_event=seen.append)
     assert (tuned.labels, tuned.kind, tuned.num_learnt, tuned.num_held) == (
         ("animal", "place"), "one", 64, 16
     )  # fmt: skip
@@ -92,7 +96,7 @@ def test_examples_become_a_folder_that_sorts(tiny: EmbeddingModel, tmp_path: Pat
     sources = [TextSource(one["text"], text=one["text"]) for one in rows(10, seed=7)]
     placements = on_cpu(model).placements  # type: ignore[arg-type]
     with WorkerPool(LocalWorkers(placements, model.recipe(), environment=os.environ)) as pool:
-        answers = list(classify_with_model(sources, model, pool, read_all))
+        answers = list(classify_with_model(read_sources(sources), model, pool))
     right = [one.answer is not None and one.answer.labels == (told["label"],)
              for one, told in zip(answers, rows(10, seed=7), strict=True)]  # fmt: skip
     assert sum(right) >= 8
@@ -101,21 +105,19 @@ def test_examples_become_a_folder_that_sorts(tiny: EmbeddingModel, tmp_path: Pat
 def test_a_stopped_run_goes_on_where_it_was(
     tiny: EmbeddingModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = list_examples(written(tmp_path / "some.jsonl", rows(64)))
-    whole = tune_classifier(found, tiny, tmp_path / "whole", read_all, settings=quick(epochs=3))
+    found = examples_in(written(tmp_path / "some.jsonl", rows(64)))
+    whole = tune_classifier(*found, tiny, tmp_path / "whole", settings=quick(epochs=3))
 
     def stop(event: Event) -> None:
         if event == ProgressEvent("training", 5, 12):
             os.kill(os.getpid(), 2)
 
     with pytest.raises(WorkError, match="stopped after 5 of 12 steps"):
-        tune_classifier(
-            found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3), on_event=stop
-        )
+        tune_classifier(*found, tiny, tmp_path / "made", settings=quick(epochs=3), on_event=stop)
     assert not (tmp_path / "made").exists()
     events: list[Event] = []
     again = tune_classifier(
-        found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3),
+        *found, tiny, tmp_path / "made", settings=quick(epochs=3),
         on_event=events.append,
     )  # fmt: skip
     steps = [one for one in events if isinstance(one, ProgressEvent) and one.stage == "training"]
@@ -125,12 +127,12 @@ def test_a_stopped_run_goes_on_where_it_was(
 
 
 def test_nothing_is_written_over(tiny: EmbeddingModel, tmp_path: Path) -> None:
-    found = list_examples(written(tmp_path / "some.jsonl", rows(16)))
+    found = examples_in(written(tmp_path / "some.jsonl", rows(16)))
     there = tmp_path / "there"
     there.mkdir()
     (there / "mine.txt").write_text("mine")
     with pytest.raises(InvalidInputError, match="exists already"):
-        tune_classifier(found, tiny, there, read_all)
+        tune_classifier(*found, tiny, there)
     assert (there / "mine.txt").read_text() == "mine"
 
 
@@ -144,9 +146,9 @@ def test_nothing_is_written_over(tiny: EmbeddingModel, tmp_path: Path) -> None:
 def test_what_cannot_be_learnt_from_is_refused(
     told: list[dict[str, Any]], said: str, tiny: EmbeddingModel, tmp_path: Path
 ) -> None:
-    found: Manifest = list_examples(written(tmp_path / "some.jsonl", told))
+    found = examples_in(written(tmp_path / "some.jsonl", told))
     with pytest.raises(InvalidInputError, match=said):
-        tune_classifier(found, tiny, tmp_path / "made", read_all)
+        tune_classifier(*found, tiny, tmp_path / "made")
     assert not (tmp_path / "made").exists()
 
 
@@ -236,12 +238,27 @@ def test_the_command_fine_tunes_and_sorts(anyrig: Any, tmp_path: Path) -> None:
     assert json.loads(sorted_.stdout)["results"][0]["label"] in ("animal", "place")
 
 
+def test_a_table_of_files_in_any_order_keeps_the_label_of_each(tmp_path: Path) -> None:
+    sentence_transformer(tmp_path / "tiny", "bert")
+    table = ["file,label"]
+    for number, row in enumerate(rows(48)):
+        (tmp_path / f"{number}.txt").write_text(row["text"], encoding="utf-8")
+        table.append(f"{number}.txt,{row['label']}")
+    (tmp_path / "some.csv").write_text("\n".join(table), encoding="utf-8")
+    with Rig() as rig:
+        tuned = rig.fine_tune(
+            tmp_path / "some.csv", tmp_path / "made", model=str(tmp_path / "tiny"), device="cpu",
+            no_bench=True, epochs=12, learning_rate=3e-3,
+        )  # fmt: skip
+    assert tuned.after["accuracy"] > 0.8
+
+
 @pytest.mark.slow
 def test_the_packaged_model_learns_the_example(tmp_path: Path) -> None:
-    found = list_examples(EXAMPLES / "data" / "messages.jsonl")
+    found = examples_in(EXAMPLES / "data" / "messages.jsonl")
     model = find("minilm", models=tmp_path)
     tuned = tune_classifier(
-        found, model, tmp_path / "made", read_all,
+        *found, model, tmp_path / "made",
         settings=classifier_settings(epochs=2, learning_rate=3e-4, micro_batch=16),
     )  # fmt: skip
     assert tuned.before["accuracy"] < 0.5

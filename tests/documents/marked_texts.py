@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyrig.documents.analyse.words import plain, stem, words
+from anyrig.documents.words import plain, stem, words
 from anyrig.text.document import Document
 
 FOLDER = Path(__file__).parent / "marked"

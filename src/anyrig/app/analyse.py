@@ -25,7 +25,7 @@ from anyrig.options import option
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.analyse.folder import AnalysedDocument, Analysis
-    from anyrig.documents.analyse.phrases import Phrase
+    from anyrig.documents.analyse.phrases import KeyPhrase
     from anyrig.documents.protocol import Vectors
     from anyrig.text.document import Document
 
@@ -71,7 +71,7 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
 
         def read(paths: Sequence[Path]) -> Iterator[Document | Unread]:
             some = [sources.get(path) or TextSource(str(path), path) for path in paths]
-            for path, one, found in zip(paths, some, read_sources(rig, request, some), strict=True):
+            for path, (one, found) in zip(paths, read_sources(rig, request, some), strict=True):
                 if isinstance(found, Unread) and one.file is not None:
                     message = found.message.replace(one.file.name, path.name)
                     found = replace(found, message=message)
@@ -160,7 +160,7 @@ def _similar_to_json(found: Analysis, name: list[str]) -> dict[str, Any] | None:
     return {"to": name[found.similar_to], "files": rows}
 
 
-def _phrase_to_json(one: Phrase) -> dict[str, Any]:
+def _phrase_to_json(one: KeyPhrase) -> dict[str, Any]:
     return {"text": one.text, "score": round(one.score, 4), "count": one.count}
 
 

@@ -1,9 +1,9 @@
-"""Classification: which label a text has, by the labels' names, by examples or by a model."""
+"""ClassifiedText: which label a text has, by the labels' names, by examples or by a model."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -16,7 +16,7 @@ from anyrig.app.documents import (
     FileOptions,
     SourceOptions,
     list_sources,
-    read_files,
+    read_sources,
     report_warnings,
 )
 from anyrig.app.embedding import (
@@ -41,13 +41,12 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
+    from anyrig.documents.classify.classifier import ClassifierRecord
     from anyrig.documents.classify.figures import Kind
     from anyrig.documents.classify.finetuned import FineTuned
-    from anyrig.documents.classify.head import ClassifierInfo
-    from anyrig.documents.classify.pipeline import Classification
+    from anyrig.documents.classify.pipeline import ClassifiedText
     from anyrig.documents.protocol import Vectors
-    from anyrig.documents.reading import TextSource, Unread
-    from anyrig.text.document import Document
+    from anyrig.documents.reading import TextSource
     from anyrig.text.manifest import Manifest, Trouble
     from anyrig.work.pool import WorkerPool
 
@@ -73,7 +72,7 @@ class ClassifierModelOptions(EmbeddingOptions, FileOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyRequest(ClassifierModelOptions, SourceOptions):
-    """Classification."""
+    """ClassifiedText."""
 
     files: tuple[Path, ...] = option((), "files and folders", flag=False, upload=True)
     labels: tuple[str, ...] | None = option(
@@ -120,7 +119,7 @@ class TrainClassifierRequest(ClassifierModelOptions):
 class ClassifyResult:
     by: str
     """What classified: a classifier, a model, or labels by name."""
-    texts: tuple[Classification, ...]
+    texts: tuple[ClassifiedText, ...]
 
     @property
     def failed(self) -> tuple[FailedFile, ...]:
@@ -149,7 +148,7 @@ def classify(
     rig: Rig,
     request: ClassifyRequest,
     on_event: OnEvent,
-    on_text: Callable[[Classification], None] = lambda _: None,
+    on_text: Callable[[ClassifiedText], None] = lambda _: None,
 ) -> ClassifyResult:
     """Classify files and texts, and pass each to `on_text`; one that cannot be read does not stop
     the others.
@@ -168,10 +167,9 @@ def classify(
         check_writable(request.output, OUTPUT_FORMATS)
     sources = list_sources(request, on_event, "classify")
     sources.sort(key=lambda one: one.file is None)  # files first
-    done: list[Classification] = []
+    done: list[ClassifiedText] = []
     with ExitStack() as stack:
-        reader = FileReader(rig, request, [one.file for one in sources if one.file is not None])
-        by, found = _start(rig, request, stack, sources, reader, on_event)
+        by, found = _start(rig, request, stack, SourceReader(rig, request, sources), on_event)
         on_event(ProgressEvent("classifying", 0, len(sources)))
         for one in found:
             report_warnings(one.source.name, one.warnings, on_event)
@@ -185,7 +183,7 @@ def classify(
     return result
 
 
-def _warn_of_languages(done: Sequence[Classification], on_event: OnEvent) -> None:
+def _warn_of_languages(done: Sequence[ClassifiedText], on_event: OnEvent) -> None:
     counts = Counter(one.answer.unknown_language for one in done
                      if one.answer and one.answer.unknown_language)  # fmt: skip
     if counts:
@@ -202,12 +200,11 @@ def _start(
     rig: Rig,
     request: ClassifyRequest,
     stack: ExitStack,
-    sources: Sequence[TextSource],
-    reader: FileReader,
+    reader: SourceReader,
     on_event: OnEvent,
-) -> tuple[str, Iterator[Classification]]:
+) -> tuple[str, Iterator[ClassifiedText]]:
     """What classifies, in words, and its answers."""
-    from anyrig.documents.classify import registry
+    from anyrig.documents.classify import classifier
     from anyrig.documents.classify.decide import AnswerOptions
     from anyrig.documents.classify.labels import build_labels
     from anyrig.documents.classify.pipeline import (
@@ -225,18 +222,18 @@ def _start(
                 raise InvalidInputError(
                     f"the template {template!r} has no {{}} for the label", hint="Write {} in it."
                 )
-        vectors = reader.open_vectors(stack, sources, on_event)
+        vectors = reader.open_vectors(stack, on_event)
         kind: Kind = "many" if request.multi else "one"
         chooser = ByName(labels, vectors, kind=kind, templates=request.template or TEMPLATES)
         by = f"labels by name, {vectors.model.name}"
-        return by, classify_sources(sources, chooser, vectors, reader, options)
+        return by, classify_sources(reader.documents, chooser, vectors, options)
     assert request.classifier is not None
     model = find_fine_tuned(rig, request, on_event)
     if model is not None:
         pool = stack.enter_context(_open_workers(rig, request, model))
-        answers = classify_with_model(sources, model, pool, reader, options)
+        answers = classify_with_model(reader.documents, model, pool, options)
         return f"the model {model.name}", answers
-    head = registry.open_classifier(rig.folders.classifiers, request.classifier)
+    head = classifier.open_classifier(rig.folders.classifiers, request.classifier)
     if request.multi and head.kind == "one":
         raise InvalidInputError(
             f"{head.about.title} gives one label to a text",
@@ -244,42 +241,36 @@ def _start(
                 "Train it with {multi}, from examples that have several.", multi=OptionRef("multi")
             ),
         )
-    vectors = reader.open_vectors(stack, sources, on_event, default_model=head.about.word)
+    vectors = reader.open_vectors(stack, on_event, default_model=head.about.word)
     check_model_fits(head, vectors)
-    return head.about.title, classify_sources(sources, head, vectors, reader, options)
+    return head.about.title, classify_sources(reader.documents, head, vectors, options)
 
 
-class FileReader:
-    """Reads files in order, the first at once: their language decides which model is used."""
+class SourceReader:
+    """Reads sources in order, the first at once: their language decides which model is used."""
 
-    def __init__(self, rig: Rig, options: ClassifierModelOptions, files: Sequence[Path]) -> None:
+    def __init__(
+        self, rig: Rig, options: ClassifierModelOptions, sources: Sequence[TextSource]
+    ) -> None:
         self._rig, self._options = rig, options
-        found = read_files(rig, options, files)
-        self._first = list(islice(found, _NUM_PEEKED))
-        self._read_all = len(files) <= _NUM_PEEKED
-        self._found = chain(self._first, found)
-
-    def __call__(self, paths: Iterable[Path]) -> Iterator[Document | Unread]:
-        for _, found in zip(paths, self._found, strict=False):
-            yield found
+        documents = read_sources(rig, options, sources)
+        self._first = list(islice(documents, _NUM_PEEKED))
+        self._more_texts = [one.text for one in sources[_NUM_PEEKED:] if one.file is None]
+        self._read_all = len(self._first) + len(self._more_texts) == len(sources)
+        self.documents = chain(self._first, documents)
 
     def list_texts(self) -> list[str]:
-        """The texts of the files that were read at once."""
-        from anyrig.text.document import Document
+        """The texts that are known at once."""
+        from anyrig.documents.reading import Unread
 
-        return [one.text for one in self._first if isinstance(one, Document)]
+        first = [found.text for _, found in self._first if not isinstance(found, Unread)]
+        return first + self._more_texts
 
-    def open_vectors(
-        self,
-        stack: ExitStack,
-        sources: Sequence[TextSource],
-        on_event: OnEvent,
-        default_model: str = "",
-    ) -> Vectors:
+    def open_vectors(self, stack: ExitStack, on_event: OnEvent, default_model: str = "") -> Vectors:
         """The requested embedding model; else a default, that of the settings, or one for the
         texts' languages.
         """
-        texts = self.list_texts() + [one.text for one in sources if one.file is None]
+        texts = self.list_texts()
         options = self._options
         if options.model == "auto":
             options = replace(options, model=default_model)
@@ -292,13 +283,13 @@ class FileReader:
 
 def find_fine_tuned(rig: Rig, request: ClassifyRequest, on_event: OnEvent) -> FineTuned | None:
     """The fine-tuned model that a request names by its folder or its name on the hub, if any."""
-    from anyrig.documents.classify import registry
+    from anyrig.documents.classify import classifier
     from anyrig.documents.classify.finetuned import find_classifier, is_transformers_folder
 
     name = request.classifier or ""
     folder = Path(name).expanduser()
     is_bare = folder.name == name
-    if is_bare and registry.list_versions(rig.folders.classifiers, name.partition("@")[0]):
+    if is_bare and classifier.list_versions(rig.folders.classifiers, name.partition("@")[0]):
         return None  # the folder of its examples may have the same name
     if folder.is_dir() and (is_transformers_folder(folder) or not is_bare):
         return find_classifier(folder.resolve())
@@ -344,9 +335,9 @@ def _open_workers(rig: Rig, request: ClassifyRequest, model: FineTuned) -> Worke
 
 @dataclass(frozen=True)
 class TrainedResult:
-    """A classifier that was trained and saved."""
+    """A classifier that was trained and classifier."""
 
-    about: ClassifierInfo
+    about: ClassifierRecord
     is_new: bool
     """Whether it differs from its last version; if not, that was kept."""
     notes: list[str] = field(default_factory=list)
@@ -356,83 +347,78 @@ class TrainedResult:
 
 def train_classifier(rig: Rig, request: TrainClassifierRequest, on_event: OnEvent) -> TrainedResult:
     """Train a classifier on examples and save it as a new version of its name."""
-    from anyrig.documents.classify import registry
-    from anyrig.documents.classify.pipeline import (
-        detect_kind,
-        select_examples,
-        train_on_examples,
-    )
-    from anyrig.documents.reading import TextSource
+    from anyrig.documents.classify import classifier
+    from anyrig.documents.classify.pipeline import select_examples, train_on_examples
 
     if not request.name:
         raise InvalidInputError(
             "the classifier needs a name",
             hint=Message("Pass {name}.", name=OptionRef("name", "NAME")),
         )
-    registry.validate_name(request.name)
+    classifier.validate_name(request.name)
     found = load_examples(request.examples)
-    kind: Kind = "many" if request.multi else detect_kind(found)
-    examples, _ = select_examples(found, kind)
-    sources = [TextSource(one.place, one.file, one.text) for one in examples]
-
-    def report(what: str, done: int, total: int) -> None:
-        stage = "embedding" if what == "example" else "cross-validating"
-        on_event(ProgressEvent(stage, done, total))
-
+    examples = select_examples(found, "many" if request.multi else None)
     with ExitStack() as stack:
-        reader = FileReader(rig, request, [one.file for one in examples if one.file is not None])
-        vectors = reader.open_vectors(stack, sources, on_event)
+        reader = SourceReader(rig, request, examples.sources)
+        vectors = reader.open_vectors(stack, on_event)
         trained = train_on_examples(
-            found, vectors, reader, kind=kind, prior=request.prior,
-            word=format_reference(request.model, vectors.model), on_progress=report,
+            examples, reader.documents, vectors, prior=request.prior,
+            word=format_reference(request.model, vectors.model),
+            on_progress=lambda done, total: on_event(ProgressEvent("embedding", done, total)),
         )  # fmt: skip
-    about, is_new = registry.save_classifier(rig.folders.classifiers, request.name, trained.head)
+    about, is_new = classifier.save_classifier(rig.folders.classifiers, request.name, trained.head)
     return TrainedResult(about, is_new, trained.notes, trained.troubles)
 
 
 def load_examples(path: Path) -> Manifest:
-    from anyrig.documents.classify.pipeline import list_examples
+    from anyrig.text.manifest import read_manifest
 
     if not path.exists():
         raise InvalidInputError(f"no such file or folder: {path}", hint=_EXAMPLES_HINT)
-    return list_examples(path)
+    return read_manifest(path)
 
 
-def list_classifiers(rig: Rig) -> list[ClassifierInfo]:
-    from anyrig.documents.classify import registry
+def list_classifiers(rig: Rig) -> list[ClassifierRecord]:
+    from anyrig.documents.classify import classifier
 
-    return registry.list_classifiers(rig.folders.classifiers)
+    return classifier.list_classifiers(rig.folders.classifiers)
 
 
-def show_classifier(rig: Rig, title: str) -> tuple[ClassifierInfo, list[int], Path]:
+def show_classifier(rig: Rig, title: str) -> tuple[ClassifierRecord, list[int], Path]:
     """What is known of a classifier, its versions, and its folder."""
-    from anyrig.documents.classify import registry
+    from anyrig.documents.classify import classifier
 
     folder = rig.folders.classifiers
-    about = registry.open_classifier(folder, title).about
-    return about, registry.list_versions(folder, about.name), registry.find_version(folder, title)
+    about = classifier.open_classifier(folder, title).about
+    return (
+        about,
+        classifier.list_versions(folder, about.name),
+        classifier.find_version(folder, title),
+    )
 
 
 def list_deleted(rig: Rig, title: str) -> list[int]:
     """The versions that `delete_classifier` would delete."""
-    from anyrig.documents.classify import registry
+    from anyrig.documents.classify import classifier
 
-    registry.find_version(rig.folders.classifiers, title)
-    name, number = registry.split_title(title)
-    return [number] if number is not None else registry.list_versions(rig.folders.classifiers, name)
+    classifier.find_version(rig.folders.classifiers, title)
+    name, number = classifier.split_title(title)
+    return (
+        [number] if number is not None else classifier.list_versions(rig.folders.classifiers, name)
+    )
 
 
-def delete_classifier(rig: Rig, title: str) -> list[ClassifierInfo]:
+def delete_classifier(rig: Rig, title: str) -> list[ClassifierRecord]:
     """Delete a version (`name@2`), or all of a name."""
-    from anyrig.documents.classify import registry
+    from anyrig.documents.classify import classifier
 
-    return registry.delete_versions(rig.folders.classifiers, title)
+    return classifier.delete_versions(rig.folders.classifiers, title)
 
 
 # -- output ----------------------------------------------------------------------------------------
 
 
-def classified_to_json(one: Classification) -> dict[str, Any]:
+def classified_to_json(one: ClassifiedText) -> dict[str, Any]:
     from anyrig.text.labels import one_line
 
     answer = one.answer
@@ -461,7 +447,7 @@ def classified_to_json(one: Classification) -> dict[str, Any]:
     }
 
 
-def _to_row(one: Classification) -> dict[str, Any]:
+def _to_row(one: ClassifiedText) -> dict[str, Any]:
     if one.error is None:
         return classified_to_json(one)
     return {"name": one.source.name, "error": one.error.message}

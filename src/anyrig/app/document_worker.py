@@ -54,7 +54,7 @@ from anyrig.work.live import LiveQueue
 if TYPE_CHECKING:
     from anyrig.app.books import BookRequest
     from anyrig.app.entities import FoundEntities
-    from anyrig.documents.classify.pipeline import Classification
+    from anyrig.documents.classify.pipeline import ClassifiedText
     from anyrig.documents.index.remove import RemovalResult
     from anyrig.documents.ocr.pipeline import OcrFile
     from anyrig.documents.summarise.files import FileSummary
@@ -493,7 +493,7 @@ def _run_classify(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
         if isinstance(event, LanguageWarningEvent):
             warnings.append(event.message)
 
-    def convert(one: Classification) -> dict[str, Any]:
+    def convert(one: ClassifiedText) -> dict[str, Any]:
         row = classified_to_json(one)
         del row["name"], row["file"]
         return {**row, "warnings": [*warnings, *row["warnings"]]}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.ocr.choose import OcrChoice
     from anyrig.documents.ocr.run import OcrReader
-    from anyrig.documents.reading import PictureReader, ReadPicture, TextSource, Unread
+    from anyrig.documents.reading import (
+        OpenedSource,
+        PictureReader,
+        ReadPicture,
+        TextSource,
+        Unread,
+    )
     from anyrig.placement import PlacementPlan
     from anyrig.storage.cache import Cache
     from anyrig.text.document import Document
@@ -190,15 +196,11 @@ def name_texts(
 
 def read_sources(
     rig: Rig, options: FileOptions, sources: Sequence[TextSource]
-) -> Iterator[Document | Unread]:
-    """Files and texts in pages, in order."""
-    from anyrig.text.document import Document
+) -> Iterator[OpenedSource]:
+    """Each file or text with its pages, in order."""
+    from anyrig.documents import reading
 
-    paths = [one.file for one in sources if one.file is not None]
-    with closing(read_files(rig, options, paths)) as files:
-        for one in sources:
-            text = Document.from_text(one.text, Path(one.name))
-            yield text if one.file is None else next(files)
+    return reading.read_sources(sources, partial(read_files, rig, options))
 
 
 def report_warnings(name: str, warnings: Iterable[str], on_event: OnEvent) -> None:

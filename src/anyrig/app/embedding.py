@@ -183,7 +183,7 @@ def _read_texts(
     sources = list_sources(request, on_event, "embed", default_name="")
     texts: list[tuple[str, str]] = []
     failed: list[FailedFile] = []
-    for source, found in zip(sources, read_sources(rig, request, sources), strict=True):
+    for source, found in read_sources(rig, request, sources):
         if source.file is None:
             texts.append((source.name or _shorten(source.text), source.text))
             continue

@@ -13,9 +13,8 @@ from anyrig.app.compute import describe_model_options, place
 from anyrig.app.documents import (
     FailedFile,
     SourceOptions,
-    build_limits,
     list_sources,
-    open_ocr,
+    read_sources,
     report_warnings,
 )
 from anyrig.app.files import check_writable, format_csv, format_json_lines, write_text
@@ -177,13 +176,9 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
     redacted_files: set[Path] = set()
     done: list[FoundEntities] = []
     on_event(ProgressEvent("finding entities", 0, len(sources)))
-    with (
-        _borrow_finder(rig, request, model, kinds, sources) as finder,
-        open_ocr(rig, request) as ocr,
-    ):
+    with _borrow_finder(rig, request, model, kinds, sources) as finder:
         for found in find_in_sources(
-            sources, finder, language=request.language, ocr=ocr, limits=build_limits(request),
-            mode=request.ocr,
+            read_sources(rig, request, sources), finder, language=request.language,
             on_step=lambda: on_event(ProgressEvent("finding entities", len(done), len(sources))),
         ):  # fmt: skip
             result = _complete(request, finder, found, kinds)

@@ -12,12 +12,12 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.app.classify import ClassifierModelOptions, FileReader, load_examples
+from anyrig.app.classify import ClassifierModelOptions, SourceReader, load_examples
 from anyrig.app.compute import place, test_device
 from anyrig.app.embedding import detect_languages, find_model
 from anyrig.app.training import require_torch
@@ -37,11 +37,12 @@ from anyrig.units import pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.documents.classify.pipeline import Read
+    from anyrig.documents.classify.pipeline import Examples
     from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.pairs import PairFile
+    from anyrig.documents.reading import OpenedSource
     from anyrig.placement import Placement
-    from anyrig.text.manifest import Manifest, Trouble
+    from anyrig.text.manifest import Trouble
     from anyrig.training.config import TrainConfig
     from anyrig.training.step import StepResult
     from anyrig.training.trainer import TrainResult
@@ -101,31 +102,30 @@ class FineTuneResult:
 def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> FineTuneResult:
     """Fine-tune a classifier on examples; the model is saved in a new folder."""
     require_torch(rig)
-    from anyrig.documents.classify.pipeline import detect_kind
+    from anyrig.documents.classify.pipeline import select_examples
     from anyrig.training.tasks.texts import import_transformers
 
     folder = request.fine_tune.resolve()
     check_new_folder(folder)
     import_transformers()  # reports a missing package before files are read
     found = load_examples(request.examples)
-    files = [one.file for one in found.examples if one.file is not None]
-    reader = FileReader(rig, request, files)
-    texts = [*reader.list_texts(), *(one.text for one in found.examples if one.text)]
-    model = _find_base_model(rig, request, texts, on_event)
+    examples = select_examples(found, "many" if request.multi else None)
+    reader = SourceReader(rig, request, examples.sources)
+    model = _find_base_model(rig, request, reader.list_texts(), on_event)
     placement = _place(rig, request)
     return tune_classifier(
-        found, model, folder, reader, settings=_build_settings(request, placement),
-        placement=placement, on_event=on_event, held=request.held,
-        kind="many" if request.multi else detect_kind(found),
+        examples, reader.documents, model, folder,
+        settings=_build_settings(request, placement), placement=placement, on_event=on_event,
+        held=request.held,
         class_weights="balanced" if request.balanced else "none",
     )  # fmt: skip
 
 
 def tune_classifier(
-    found: Manifest,
+    examples: Examples,
+    documents: Iterable[OpenedSource],
     model: EmbeddingModel,
     folder: Path,
-    read: Read,
     *,
     settings: TrainConfig | None = None,
     placement: Placement | None = None,
@@ -135,10 +135,10 @@ def tune_classifier(
     """Train all weights of an encoder to classify.
 
     Args:
-        found: the examples.
+        examples: what is learnt.
+        documents: their sources with their pages.
         model: the encoder to begin with.
         folder: where the model is saved; it must be empty or not exist.
-        read: files to their pages.
         settings: of the training; by default `classifier_settings()`.
         placement: where it is trained; by default the best device.
         on_event: receives progress.
@@ -147,7 +147,7 @@ def tune_classifier(
     check_new_folder(folder)
     settings = settings or classifier_settings()
     prepared = prepare_classifier(
-        found, model, read, seed=settings.seed, on_event=on_event, **options
+        examples, documents, model, seed=settings.seed, on_event=on_event, **options
     )
     return _tune(prepared, model, folder, settings, placement, on_event)
 

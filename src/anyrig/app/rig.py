@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from anyrig.bench.measurements import Measurements
     from anyrig.devices.machine import Device, Machine
     from anyrig.documents.analyse.folder import Analysis
-    from anyrig.documents.index.search import SearchAnswer
+    from anyrig.documents.index.search import SearchResult
     from anyrig.documents.summarise.files import FileSummary
     from anyrig.events import Event, OnEvent, ProgressEvent
     from anyrig.settings.saved_device import SavedDevice
@@ -707,7 +707,7 @@ class Rig:
 
     def search(
         self, question: str, *, on_event: OnEvent | None = None, **options: Unpack[SearchKeywords]
-    ) -> SearchAnswer:
+    ) -> SearchResult:
         """The passages of an index that answer a question; the options are fields of
         `SearchRequest`.
 

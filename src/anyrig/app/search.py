@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.app.rig import Rig
-    from anyrig.documents.index.search import FileRow, Filters, Hit, HitPlace, SearchAnswer
+    from anyrig.documents.index.search import FileRow, Filters, Hit, HitPlace, SearchResult
     from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.protocol import Use, Vectors
     from anyrig.documents.reading import TextSource
@@ -76,7 +76,7 @@ class SearchRequest(FilterOptions, IndexOptions, EmbeddingOptions):
     model: str = option("", "embedding model; default: the index's own", metavar="NAME")
 
 
-def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> SearchAnswer:
+def search(rig: Rig, request: SearchRequest, on_event: OnEvent) -> SearchResult:
     """The passages of an index that answer a question best."""
     from anyrig.documents.index.search import MIN_SIMILARITY
 
@@ -156,7 +156,7 @@ class Comparison:
         }
 
 
-def search_similar(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> SearchAnswer:
+def search_similar(rig: Rig, request: SimilarRequest, on_event: OnEvent) -> SearchResult:
     """The files of an index that are most similar to a text or a file, by their best passage."""
     path = find_index_file(rig, request.index)
     with ExitStack() as stack:
@@ -225,7 +225,7 @@ def _embed_means(
     from anyrig.documents.passages import split_passages
     from anyrig.documents.reading import Unread, build_textless_error
 
-    for number, document in enumerate(read_sources(rig, request, sources)):
+    for number, (_, document) in enumerate(read_sources(rig, request, sources)):
         on_event(ProgressEvent("comparing", number, len(sources)))
         if isinstance(document, Unread):
             yield document.error
@@ -346,7 +346,7 @@ def _lower(names: Sequence[str]) -> list[str]:
 # -- as JSON ---------------------------------------------------------------------------------------
 
 
-def answer_to_json(answer: SearchAnswer) -> dict[str, Any]:
+def answer_to_json(answer: SearchResult) -> dict[str, Any]:
     return {
         "words": list(answer.words),
         "hits": [hit_to_json(hit) for hit in answer.hits],

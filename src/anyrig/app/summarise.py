@@ -94,7 +94,7 @@ def summarise(rig: Rig, request: SummariseRequest, on_event: OnEvent) -> Iterato
     report("")
     with ExitStack() as stack:
         for one in summarise_files(
-            read_sources(rig, request, sources),
+            (found for _, found in read_sources(rig, request, sources)),
             length=Length(request.sentences or 0, request.words or 0, request.share or 0.0),
             limits=build_limits(request),
             by_chapter=request.by_chapter,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,11 +20,11 @@ from anyrig.storage.weights import find_cached_repository
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.documents.classify.figures import Kind
-    from anyrig.documents.classify.pipeline import Read
+    from anyrig.documents.classify.pipeline import Examples
     from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.pairs import PairFile
-    from anyrig.text.manifest import Manifest, Trouble
+    from anyrig.documents.reading import OpenedSource
+    from anyrig.text.manifest import Trouble
     from anyrig.training.lora import LoraConfig
     from anyrig.training.tasks import Task
     from anyrig.training.tasks.classifier import ClassWeights
@@ -66,11 +66,10 @@ class PreparedTask:
 
 
 def prepare_classifier(
-    found: Manifest,
+    examples: Examples,
+    documents: Iterable[OpenedSource],
     model: EmbeddingModel,
-    read: Read,
     *,
-    kind: Kind | None = None,
     held: float = HELD_OUT_SHARE,
     class_weights: ClassWeights = "none",
     lora: LoraConfig | None = None,
@@ -78,25 +77,24 @@ def prepare_classifier(
     seed: int = 0,
     on_event: OnEvent = lambda event: None,
 ) -> PreparedTask:
-    from anyrig.documents.classify.pipeline import detect_kind, read_examples
+    from anyrig.documents.classify.pipeline import read_examples
     from anyrig.training.tasks import classifier
 
     def report(done: int, total: int) -> None:
         on_event(ProgressEvent("reading", done, total))
 
-    kind = kind or detect_kind(found)
-    examples = read_examples(found, read, kind=kind, on_progress=report)
-    names = tuple(sorted({name for labels in examples.labels for name in labels}))
+    kind, learnable = examples.kind, read_examples(examples, documents, report)
+    names = tuple(sorted({name for labels in learnable.labels for name in labels}))
     if len(names) < (2 if kind == "one" else 1):
         raise InvalidInputError(
             f"all examples are {names[0]!r}" if names else "no example has a label",
             hint="Give examples of at least two labels.",
         )
-    _check_count(len(examples.texts), held)
+    _check_count(len(learnable.texts), held)
     numbers = {name: number for number, name in enumerate(names)}
     rows = [
         classifier.LabelledText(text, tuple(numbers[name] for name in labels))
-        for text, labels in zip(examples.texts, examples.labels, strict=True)
+        for text, labels in zip(learnable.texts, learnable.labels, strict=True)
     ]
     cutter = _build_cutter(model)
     weights = _load_weights(classifier, model, seed, labels=names, kind=kind)
@@ -106,11 +104,11 @@ def prepare_classifier(
         weights, cutter, learnt, held_out, names, kind=kind, class_weights=class_weights,
         adapted=adapted,
     )  # fmt: skip
-    task.skipped = _list_skipped(examples.troubles)
+    task.skipped = _list_skipped(learnable.troubles)
     digest = digest_of(model.fingerprint, kind, str(held), str(class_weights), *map(repr, rows))
-    commonest = max(map(examples.labels.count, set(examples.labels))) / len(rows)
-    notes = [*examples.notes, *_describe_cut(cutter, examples.texts)]
-    return PreparedTask(task, digest, names, kind, commonest, examples.troubles, notes)
+    commonest = max(map(learnable.labels.count, set(learnable.labels))) / len(rows)
+    notes = [*learnable.notes, *_describe_cut(cutter, learnable.texts)]
+    return PreparedTask(task, digest, names, kind, commonest, learnable.troubles, notes)
 
 
 def prepare_embedding(
@@ -282,18 +280,20 @@ class EmbeddingTable:
 
 
 def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
-    from anyrig.documents.classify.pipeline import list_examples
-    from anyrig.documents.reading import read_all
+    from anyrig.documents.classify.pipeline import select_examples
+    from anyrig.documents.reading import read_sources
+    from anyrig.text.manifest import read_manifest
     from anyrig.training.tasks import config
 
     table = config.read(ClassifierTable, values)
     path = _find_file(folder, table.examples, "examples")
     resolve = config.read_allowed_files(folder, table.files)
+    found = read_manifest(path, resolve=resolve)
+    examples = select_examples(found, "many" if table.multi else None)
     return prepare_classifier(
-        list_examples(path, resolve=resolve), _find_model(folder, table.model), read_all,
-        kind="many" if table.multi else None, held=table.validation,
-        class_weights=table.class_weights, lora=config.read_lora(table.lora), folder=folder,
-        seed=seed,
+        examples, read_sources(examples.sources), _find_model(folder, table.model),
+        held=table.validation, class_weights=table.class_weights,
+        lora=config.read_lora(table.lora), folder=folder, seed=seed,
     ).task  # fmt: skip
 
 

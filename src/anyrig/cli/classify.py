@@ -36,9 +36,9 @@ from anyrig.units import format_duration, pluralize
 if TYPE_CHECKING:
     from anyrig.app.finetune import FineTuneResult
     from anyrig.app.rig import Rig
+    from anyrig.documents.classify.classifier import ClassifierRecord
     from anyrig.documents.classify.decide import LabelAnswer
-    from anyrig.documents.classify.head import ClassifierInfo
-    from anyrig.documents.classify.pipeline import Classification
+    from anyrig.documents.classify.pipeline import ClassifiedText
     from anyrig.text.manifest import Trouble
 
 HELP = """Classify documents by labels. `--labels invoice,letter` needs no examples: the names
@@ -160,7 +160,7 @@ def _classify(rig: Rig, arguments: argparse.Namespace, events: EventPrinter) -> 
     })  # fmt: skip
     is_printed = request.output is None and not arguments.json
 
-    def print_text(one: Classification) -> None:
+    def print_text(one: ClassifiedText) -> None:
         if is_printed and one.answer is not None:
             events.pause()
             print(f"{_format_answer(one.answer)}  {one.source.name}", flush=True)
@@ -303,7 +303,7 @@ def _left_out_to_json(notes: Sequence[str], left_out: Sequence[Trouble]) -> dict
     }
 
 
-def _format_about(about: ClassifierInfo) -> Iterator[str]:
+def _format_about(about: ClassifierRecord) -> Iterator[str]:
     count = "any number" if about.kind == "many" else "one"
     yield f"{paint(about.title, 'bold')}: {pluralize(len(about.labels), 'label')}, {count} per text"
     yield (
@@ -319,11 +319,10 @@ def _format_about(about: ClassifierInfo) -> Iterator[str]:
         yield "its probabilities are not calibrated: there are too few examples"
 
 
-def _format_figures(figures: Mapping[str, Any], about: ClassifierInfo) -> Iterator[str]:
-    times = f", {figures['repeats']} times" if figures["repeats"] > 1 else ""
-    how = f"in {figures['folds']} folds{times}"
-    if figures["folds"] == figures["num_tested"]:
-        how = "each left out once"
+def _format_figures(figures: Mapping[str, Any], about: ClassifierRecord) -> Iterator[str]:
+    how = "each left out once"
+    if figures.get("folds", figures["num_tested"]) != figures["num_tested"]:  # by 0.1.0
+        how = f"in {figures['folds']} folds, {pluralize(figures['repeats'], 'time')}"
     yield (
         f"cross-validated accuracy {figures['accuracy']:.3f} (95 %: {figures['low']:.3f} to"
         f" {figures['high']:.3f}) on {pluralize(figures['num_tested'], 'example')}, {how};"

@@ -19,7 +19,7 @@ from anyrig.cli.rig import open_rig
 from anyrig.units import pluralize, shorten
 
 if TYPE_CHECKING:
-    from anyrig.documents.index.search import Hit, SearchAnswer
+    from anyrig.documents.index.search import Hit, SearchResult
 
 HELP = """Search what `anyrig index` has read: by meaning and by words in all their forms at once,
 or by one of them with --mode; also in names and titles of files. A question may have "exact
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_nearest(answer: SearchAnswer, *, full: bool) -> None:
+def _print_nearest(answer: SearchResult, *, full: bool) -> None:
     hit = answer.nearest
     if hit is None:
         print("Nothing was found.")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from anyrig.documents.protocol import TextBlock
-from anyrig.documents.tokenizer import TextTokenizer, TokenizerProcesses, TokenWindows, split_pieces
+from anyrig.documents.tokenizer import TextTokenizer, TextWindows, TokenizerProcesses, split_pieces
 from anyrig.errors import DeviceError, InvalidInputError, MissingWeightsError
 from anyrig.memory.oom import detect_oom
 from anyrig.memory.recovery import clear_frames
@@ -41,13 +41,13 @@ _MAX_TOKENIZERS = 16
 
 class _PreparedBlock(NamedTuple):
     block: TextBlock
-    windows: Future[TokenWindows]
+    windows: Future[TextWindows]
 
 
 class OutputHead(Protocol):
     """What becomes of the rows that a network gives for windows, or for their tokens."""
 
-    def join(self, block: TextBlock, windows: TokenWindows, rows: Matrix) -> Any:
+    def join(self, block: TextBlock, windows: TextWindows, rows: Matrix) -> Any:
         """The result of a block."""
 
 
@@ -113,7 +113,7 @@ class TextEngine(BaseEngine):
             for one, part, some in zip(batch, windows, np.split(rows, edges), strict=True)
         ]
 
-    def _split(self, item: TextBlock | _PreparedBlock) -> TokenWindows:
+    def _split(self, item: TextBlock | _PreparedBlock) -> TextWindows:
         block = _block_of(item)
         prompt = self._prompts.get(block.use, "")
         if self._tokenizer is None:
@@ -125,7 +125,7 @@ class TextEngine(BaseEngine):
                 self._num_processes = 0
         return self._tokenizer.split(block.texts, prompt)
 
-    def _compute(self, parts: Sequence[TokenWindows]) -> Matrix:
+    def _compute(self, parts: Sequence[TextWindows]) -> Matrix:
         """A finite row for each window of all parts, or for each of their tokens."""
         network = self.network
         if self._tokenizer is None:
@@ -197,7 +197,7 @@ def _block_of(item: TextBlock | _PreparedBlock) -> TextBlock:
     return item.block if isinstance(item, _PreparedBlock) else item
 
 
-def _split_characters(texts: Sequence[str], prompt: str, most: int, cut: bool) -> TokenWindows:
+def _split_characters(texts: Sequence[str], prompt: str, most: int, cut: bool) -> TextWindows:
     """Windows of so many characters."""
     pieces: list[str] = []
     owners: list[int] = []
@@ -207,7 +207,7 @@ def _split_characters(texts: Sequence[str], prompt: str, most: int, cut: bool) -
         pieces += some
         owners += [number] * len(some)
     lengths = np.array([max(1, len(piece)) for piece in pieces], np.int32)
-    return TokenWindows(np.zeros(0, np.int32), lengths, np.array(owners, np.int32), texts=pieces)
+    return TextWindows(np.zeros(0, np.int32), lengths, np.array(owners, np.int32), texts=pieces)
 
 
 def _find_tokens(lengths: NDArray[np.int32], members: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -245,7 +245,7 @@ class EmbedHead:
         self._normalize, self._is_normalized = normalize, is_normalized
         self._batch_invariant = batch_invariant
 
-    def join(self, block: TextBlock, windows: TokenWindows, rows: Matrix) -> Matrix:
+    def join(self, block: TextBlock, windows: TextWindows, rows: Matrix) -> Matrix:
         """The vectors of a block's texts."""
         if self._dense is not None and self._batch_invariant:
             # A product of many rows sums in another order than one of a single row.

@@ -15,7 +15,7 @@ import hashlib
 import importlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -144,6 +144,9 @@ class Unread:
         return kind(self.message, hint=self.hint)
 
 
+OpenedSource = tuple[TextSource, Document | Unread]
+
+
 def read(
     path: Path,
     *,
@@ -184,7 +187,7 @@ def read_all(
     mode: Mode = "auto",
     dpi: int = DPI,
     workers: int = 0,
-) -> Iterator[Document | Unread]:
+) -> Generator[Document | Unread]:
     """Files page by page, in order; one that cannot be read does not stop the rest.
 
     Several processes read ahead; the pages of many files are one stream of pictures for `ocr`.
@@ -201,6 +204,24 @@ def read_all(
     with ReaderPool(count, limits) as pool:
         opened = map(_open_or_unread, pool.read(paths))
         yield from _read_groups(opened, pool, ocr, mode, dpi)
+
+
+def read_sources(
+    sources: Sequence[TextSource],
+    read: Callable[[Sequence[Path]], Generator[Document | Unread]] = read_all,
+) -> Iterator[OpenedSource]:
+    """Each file or text with its pages, in order; files are read ahead by a function that gives one
+    result for each path.
+    """
+    files = read([one.file for one in sources if one.file is not None])
+    try:
+        for one in sources:
+            if one.file is None:
+                yield one, Document.from_text(one.text, Path(one.name))
+            else:
+                yield one, next(files)
+    finally:
+        files.close()
 
 
 def apply_all(

@@ -32,7 +32,7 @@ of them, so a longer text goes in pieces and many texts one after the other."""
 _SPACE = re.compile(r"\s")
 
 
-class TokenWindows(NamedTuple):
+class TextWindows(NamedTuple):
     """Texts as windows of tokens."""
 
     tokens: NDArray[np.int32]
@@ -76,7 +76,7 @@ class TextTokenizer:
         self._tokenizer, self.longest = tokenizer, longest
         self._cut, self._lower, self._offsets = cut, lower, offsets
 
-    def split(self, texts: Sequence[str], prompt: str = "") -> TokenWindows:
+    def split(self, texts: Sequence[str], prompt: str = "") -> TextWindows:
         """The windows of all texts; each begins with the prompt."""
         import numpy as np
 
@@ -95,7 +95,7 @@ class TextTokenizer:
                 encodings += parts
         lengths = np.fromiter(map(len, tokens), np.int32, len(tokens))
         flat = np.fromiter(chain.from_iterable(tokens), np.int32, int(lengths.sum()))
-        return TokenWindows(flat, lengths, np.array(owners, np.int32), encodings)
+        return TextWindows(flat, lengths, np.array(owners, np.int32), encodings)
 
     def count_cut(self, texts: Sequence[str], prompt: str = "") -> int:
         """How many texts have more than one window."""
@@ -178,7 +178,7 @@ class TokenizerProcesses:
             count, multiprocessing.get_context("spawn"), _start_process, (options,)
         )
 
-    def split(self, texts: Sequence[str], prompt: str) -> Future[TokenWindows]:
+    def split(self, texts: Sequence[str], prompt: str) -> Future[TextWindows]:
         return self._pool.submit(_split_in_process, texts, prompt)
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ def _start_process(options: dict[str, Any]) -> None:
     _of_process = TextTokenizer(**options)
 
 
-def _split_in_process(texts: Sequence[str], prompt: str) -> TokenWindows:
+def _split_in_process(texts: Sequence[str], prompt: str) -> TextWindows:
     assert _of_process is not None
     return _of_process.split(texts, prompt)
 

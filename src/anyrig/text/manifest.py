@@ -1,9 +1,11 @@
-"""Manifests: files or texts, with or without labels, in a CSV or in JSON lines.
+"""Examples and manifests: files or texts, with or without labels.
 
-    examples.csv      text,label or file,label; a|b is two labels
-    examples.jsonl    {"text": ..., "label": ...} on each line
+    folder/invoice/a.pdf    the name of a folder is the label of the files in it
+    examples.csv            text,label or file,label; a|b is two labels
+    examples.jsonl          {"text": ..., "label": ...} on each line
 
-A row that makes no sense is reported with its line, and the rest is used.
+A row that makes no sense is reported with its line, and the rest is used. A link that leads out of
+a folder of examples is reported and not followed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _LABEL = frozenset(
     "label labels class classes category categories tag tags kind etiqueta etiquetas étiquette"
     " étiquettes categoría catégorie clase classe".split()
 )
-_HINT = "A CSV with the columns text,label or file,label, or JSON lines."
+_HINT = "A CSV with the columns text,label or file,label, JSON lines, or a folder of folders."
 _MAX_BYTES = 500_000_000
 _PIECE_BYTES = 1 << 20
 _MAX_FIELD = 50_000_000
@@ -71,17 +73,22 @@ def is_manifest(path: Path) -> bool:
 
 
 def read_manifest(path: Path, *, labelled: bool = True, resolve: Resolve | None = None) -> Manifest:
-    """All rows of a manifest; InvalidInputError if none can be used.
+    """All rows of a manifest, or files of a folder of folders; InvalidInputError if none can be
+    used.
 
     Args:
-        path: of the table or the JSON lines.
+        path: of the table, the JSON lines or the folder.
         labelled: whether each row must have a label.
         resolve: says where a file lies that a row names; without it, names begin at the manifest's
             folder.
     """
-    check_size(path, _HINT)
+    if path.is_dir():
+        rows = _iterate_folder(path)
+    else:
+        check_size(path, _HINT)
+        rows = iterate_manifest(path, labelled=labelled, resolve=resolve)
     found = Manifest([], [])
-    for one in iterate_manifest(path, labelled=labelled, resolve=resolve):
+    for one in rows:
         if isinstance(one, Trouble):
             found.troubles.append(one)
         else:
@@ -103,6 +110,29 @@ def iterate_manifest(
                 yield row if isinstance(row, Trouble) else _from_json(row, place, find, labelled)
         else:
             yield from _iterate_table(file, path, find, labelled)
+
+
+def _iterate_folder(folder: Path) -> Iterator[Example | Trouble]:
+    from anyrig.text.folder import LEADS_OUT, leads_out  # loads every format
+
+    for place in sorted(p for p in folder.iterdir() if not p.name.startswith(".")):
+        if not place.is_dir():
+            yield Trouble(place.name, "it is not in a label's folder")
+            continue
+        label = " ".join(place.name.split())
+        is_empty = True
+        for file in sorted(place.rglob("*")):
+            is_hidden = any(part.startswith(".") for part in file.relative_to(place).parts)
+            if is_hidden or not file.is_file():
+                continue
+            is_empty = False
+            name = str(file.relative_to(folder))
+            if (place.is_symlink() or file.is_symlink()) and leads_out(file, folder):
+                yield Trouble(name, LEADS_OUT)
+            else:
+                yield Example((label,), name, file=file)
+        if is_empty:
+            yield Trouble(place.name, "the folder is empty")
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from anyrig.documents.analyse import clusters, space
-from anyrig.documents.analyse.phrases import Phrase
+from anyrig.documents.analyse.phrases import KeyPhrase
 
 
 def blobs(counts: list[int], seed: int = 3, noise: float = 0.25) -> tuple[np.ndarray, list[int]]:
@@ -53,8 +53,8 @@ def test_the_same_seed_gives_the_same_clusters() -> None:
 
 def test_a_name_tells_a_cluster_from_the_others() -> None:
     points, _ = blobs([3, 3])
-    own = [[Phrase("report", 1.0, 4), Phrase("wild bees", 0.9, 3)]] * 3
-    own += [[Phrase("report", 1.0, 4), Phrase("Tidal gates", 0.8, 2)]] * 3
+    own = [[KeyPhrase("report", 1.0, 4), KeyPhrase("wild bees", 0.9, 3)]] * 3
+    own += [[KeyPhrase("report", 1.0, 4), KeyPhrase("Tidal gates", 0.8, 2)]] * 3
     labels = np.array([0, 0, 0, 1, 1, 1])
     first, second = clusters.name_clusters(points, labels, own)
     assert first.name.startswith("wild bees")

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from anyrig.documents.classify.labels import NamedLabel, build_labels, split_labels
-from anyrig.documents.classify.pipeline import list_examples
 from anyrig.errors import InvalidInputError
-from anyrig.text.manifest import parse_labels
+from anyrig.text.manifest import parse_labels, read_manifest
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def test_a_folder_of_folders(spot: Path) -> None:
     _written(spot / "invoice" / ".hidden", "no")
     _written(spot / "stray.txt", "no label")
     (spot / "empty").mkdir()
-    found = list_examples(spot)
+    found = read_manifest(spot)
     assert [(one.labels, one.file and one.file.name) for one in found.examples] == [
         (("invoice",), "b.txt"), (("invoice",), "a.txt"), (("love letter",), "c.txt"),
     ]  # fmt: skip
@@ -48,7 +47,7 @@ def test_a_link_that_leads_out_of_a_folder_of_examples_is_left_out(
     (spot / "invoice" / "b.txt").symlink_to(spot / "invoice" / "a.txt")
     (spot / "invoice" / "diary.txt").symlink_to(tmp_path / "private" / "diary.txt")
     (spot / "private").symlink_to(tmp_path / "private", target_is_directory=True)
-    found = list_examples(spot)
+    found = read_manifest(spot)
     assert [one.file and one.file.name for one in found.examples] == ["a.txt", "b.txt"]
     assert {one.place for one in found.troubles} == {"invoice/diary.txt", "private/diary.txt"}
 
@@ -62,7 +61,7 @@ def test_a_link_that_leads_out_of_a_folder_of_examples_is_left_out(
     ],
 )
 def test_tables(spot: Path, text: str) -> None:
-    found = list_examples(_written(spot / "examples.csv", text))
+    found = read_manifest(_written(spot / "examples.csv", text))
     assert [(one.text, one.labels) for one in found.examples] == [
         ("pay me", ("invoice",)), ("dear, you", ("letter",)),
     ]  # fmt: skip
@@ -72,11 +71,11 @@ def test_tables(spot: Path, text: str) -> None:
 def test_a_table_of_files_and_of_several_labels(spot: Path) -> None:
     _written(spot / "in" / "a.txt", "pay")
     table = _written(spot / "examples.csv", "file,labels\nin/a.txt,urgent | invoice|urgent\n")
-    (one,) = list_examples(table).examples
+    (one,) = read_manifest(table).examples
     assert one.file == spot / "in" / "a.txt"
     assert one.labels == ("urgent", "invoice")
     bare = _written(spot / "bare.csv", "in/a.txt,invoice\n")
-    assert list_examples(bare).examples[0].file == spot / "in" / "a.txt"
+    assert read_manifest(bare).examples[0].file == spot / "in" / "a.txt"
 
 
 def test_lines_of_json(spot: Path) -> None:
@@ -89,7 +88,7 @@ def test_lines_of_json(spot: Path) -> None:
         '["text", "label"]\n'
         '{"file": "a.txt", "label": 3}\n'
     )
-    found = list_examples(_written(spot / "examples.jsonl", text))
+    found = read_manifest(_written(spot / "examples.jsonl", text))
     assert [one.labels for one in found.examples] == [("invoice",), ("letter", "urgent"), ("3",)]
     assert found.examples[2].file == spot / "a.txt"
     said = {one.place.rpartition(" ")[2]: one.said for one in found.troubles}
@@ -112,14 +111,14 @@ def test_lines_of_json(spot: Path) -> None:
 def test_what_is_no_set_of_examples(spot: Path, name: str, text: str, said: str) -> None:
     path = _written(spot / name, text)
     with pytest.raises(InvalidInputError, match=said):
-        list_examples(path)
+        read_manifest(path)
 
 
 def test_a_file_that_is_not_there(spot: Path) -> None:
     with pytest.raises(InvalidInputError, match="cannot be read"):
-        list_examples(spot / "none.csv")
+        read_manifest(spot / "none.csv")
     with pytest.raises(InvalidInputError, match="there are no examples"):
-        list_examples(spot)
+        read_manifest(spot)
 
 
 def test_labels_as_words(spot: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +15,20 @@ from anyrig.documents.classify.decide import AnswerOptions, LabelScorer
 from anyrig.documents.classify.figures import Kind
 from anyrig.documents.classify.labels import NamedLabel
 from anyrig.documents.classify.pipeline import (
-    Classification,
+    ClassifiedText,
     TrainedClassifier,
     check_model_fits,
     classify_sources,
+    select_examples,
     train_on_examples,
 )
 from anyrig.documents.classify.zero import ByName
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find
 from anyrig.documents.protocol import Vectors
-from anyrig.documents.reading import TextSource
+from anyrig.documents.reading import TextSource, read_sources
 from anyrig.errors import InvalidInputError
 from anyrig.placement import PlacementOptions, plan_placement
-from anyrig.text.document import Document
 from anyrig.text.manifest import Example, Manifest, parse_labels
 from tests.documents.classify import labelled
 from tests.documents.classify.labelled import Row
@@ -54,23 +54,17 @@ def multilingual() -> Iterator[Embedder]:
         yield made
 
 
-def _no_files(paths: Iterable[Path]) -> Iterator[Document]:
-    for path in paths:
-        raise AssertionError(path)
-    yield from ()
-
-
 def _asked(
     rows: Sequence[Row],
     chooser: LabelScorer,
     vectors: Vectors,
     options: AnswerOptions | None = None,
-) -> list[Classification]:
+) -> list[ClassifiedText]:
     sources = [TextSource(str(number), text=row.text) for number, row in enumerate(rows)]
-    return list(classify_sources(sources, chooser, vectors, _no_files, options))
+    return list(classify_sources(read_sources(sources), chooser, vectors, options))
 
 
-def _share(rows: Sequence[Row], found: Sequence[Classification]) -> float:
+def _share(rows: Sequence[Row], found: Sequence[ClassifiedText]) -> float:
     """Of the rows, how many have the label that they should have, or none."""
     right = 0
     for row, one in zip(rows, found, strict=True):
@@ -84,7 +78,8 @@ def _learnt(rows: Sequence[Row], vectors: Vectors, kind: Kind | None = None) -> 
         Example(parse_labels(row.label), f"line {number}", row.text)
         for number, row in enumerate(rows)
     ]
-    return train_on_examples(Manifest(given, []), vectors, _no_files, kind=kind)
+    examples = select_examples(Manifest(given, []), kind)
+    return train_on_examples(examples, read_sources(examples.sources), vectors)
 
 
 def _dealt(rows: Sequence[Row], count: int) -> tuple[list[Row], list[Row]]:

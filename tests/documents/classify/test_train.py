@@ -9,8 +9,12 @@ import pytest
 
 from anyrig.documents.classify import figures
 from anyrig.documents.classify.figures import Array, Kind
-from anyrig.documents.classify.head import find_reach
-from anyrig.documents.classify.train import _Decomposition, fit_ridge, measure_left_out
+from anyrig.documents.classify.train import (
+    _Decomposition,
+    find_reach,
+    fit_ridge,
+    measure_left_out,
+)
 
 
 def _clouds(
@@ -61,7 +65,7 @@ def test_leaving_out_tells_what_new_texts_show() -> None:
     told = fit_ridge(rows[:120], truth[:120], "one").predict(rows[120:], "one")
     right = float((told.argmax(axis=1) == truth[120:].argmax(axis=1)).mean())
     assert found.low <= right <= found.high
-    assert (found.folds, found.repeats, found.num_tested) == (120, 1, 120)
+    assert found.num_tested == 120
     assert sum(map(sum, found.confusion)) == 120
 
 

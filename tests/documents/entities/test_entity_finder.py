@@ -29,7 +29,7 @@ from anyrig.documents.entities.windows import (
     resolve_overlaps,
     split_languages,
 )
-from anyrig.documents.reading import TextSource
+from anyrig.documents.reading import TextSource, read_sources
 from benchmarks.entities import CHECKED, find_entities, list_errors, read_passages, score
 from tests.text.formats.pdf_making import Leaf, pdf
 
@@ -358,7 +358,7 @@ def test_offsets_count_in_the_file_and_pages_are_told(tmp_path: Path) -> None:
     path.write_bytes(
         pdf([page("The sum of $12 is due on 3 May 2024."), page("It rose by 5 % then.")])
     )
-    (told,) = find_in_sources([TextSource("a.pdf", path)], EntityFinder(None), mode="never")
+    (told,) = find_in_sources(read_sources([TextSource("a.pdf", path)]), EntityFinder(None))
     assert not told.error
     assert [(one.entity.text, one.page) for one in told.entities] == [
         ("$12", 1), ("3 May 2024", 1), ("5 %", 2),
@@ -377,7 +377,9 @@ def test_a_long_text_is_searched_in_parts_and_nothing_is_cut(gap: str) -> None:
     )
     steps: list[None] = []
     (told,) = find_in_sources(
-        [TextSource("long", text=text)], EntityFinder(None), on_step=lambda: steps.append(None)
+        read_sources([TextSource("long", text=text)]),
+        EntityFinder(None),
+        on_step=lambda: steps.append(None),
     )
     found = [one.entity for one in told.entities]
     assert all(told.text[one.start : one.end] == one.text for one in found)
@@ -397,7 +399,7 @@ def test_files_texts_and_broken_ones_in_order(tmp_path: Path) -> None:
         TextSource("none", tmp_path / "none.txt"), TextSource("empty", text=""),
         TextSource("last", text="5 €"),
     ]  # fmt: skip
-    told = list(find_in_sources(sources, EntityFinder(None), mode="never"))
+    told = list(find_in_sources(read_sources(sources), EntityFinder(None)))
     assert [one.source.name for one in told] == ["first", "a", "b", "none", "empty", "last"]
     assert [len(one.entities) for one in told] == [1, 1, 0, 0, 0, 1]
     assert [bool(one.error) for one in told] == [False, False, True, True, False, False]

@@ -12,7 +12,7 @@ import numpy as np
 
 from anyrig.documents.index.content import Content, build_content
 from anyrig.documents.index.files import FolderReader, resolve_folders
-from anyrig.documents.index.search import SearchAnswer, Searcher
+from anyrig.documents.index.search import SearchResult, Searcher
 from anyrig.documents.index.update import IndexChanges, update_index
 from anyrig.documents.index.vectors import get_vector_file, open_matrix
 from anyrig.documents.protocol import Vectors
@@ -57,7 +57,7 @@ def index(path: Path, folder: Path, vectors: Vectors, **more: Any) -> IndexChang
     return update_index(path, resolve_folders([folder]), vectors, TextReader(**options), **more)
 
 
-def search(path: Path, question: str, vectors: Vectors | None, **more: Any) -> SearchAnswer:
+def search(path: Path, question: str, vectors: Vectors | None, **more: Any) -> SearchResult:
     with Searcher(path) as searcher:
         return searcher.search(question, vectors, **more)
 

@@ -91,6 +91,7 @@ def test_stop_words_are_those_of_one_language(searcher: Searcher) -> None:
         ("wer war das", ["de"], "wer war das"),
         ("wer war der Kanzler", ["en", "de"], "Kanzler"),
         ("war and peace", ["en", "de"], "war and peace"),
+        ("civil war in Spain", ["en", "de"], "civil war Spain"),
         ("cuándo se paga la renta", ["es", "en"], "paga renta"),
         ("when is the rent due", [], "rent due"),
     ],

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anyrig.documents.analyse.phrases import Phrase
+from anyrig.documents.analyse.phrases import KeyPhrase
 from anyrig.documents.analyse.space import condense, normalize
-from anyrig.documents.analyse.words import plain, stem, words
+from anyrig.documents.words import plain, stem, words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -188,7 +188,7 @@ def _silhouette(rows: Points, labels: Labels, seed: int) -> float:
 
 
 def name_clusters(
-    points: Points, labels: Labels, phrases: Sequence[Sequence[Phrase]]
+    points: Points, labels: Labels, phrases: Sequence[Sequence[KeyPhrase]]
 ) -> list[Cluster]:
     """The clusters with their most typical documents first, each by what tells it from the rest."""
     import numpy as np
@@ -209,13 +209,13 @@ def name_clusters(
     return sorted(found, key=lambda cluster: (-len(cluster.members), min(cluster.members)))
 
 
-def key_of(phrase: Phrase) -> tuple[str, ...]:
+def key_of(phrase: KeyPhrase) -> tuple[str, ...]:
     """Under which a phrase is counted, however it is written."""
     return tuple(stem(plain(word.text)) for word in words(phrase.text))
 
 
 def _weights(
-    labels: Labels, phrases: Sequence[Sequence[Phrase]]
+    labels: Labels, phrases: Sequence[Sequence[KeyPhrase]]
 ) -> dict[int, dict[tuple[str, ...], float]]:
     """By cluster and phrase: the mean of its scores; one of several documents counts more."""
     found: dict[int, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
@@ -250,7 +250,7 @@ def _telling(
     return kept
 
 
-def _spellings(phrases: Sequence[Sequence[Phrase]]) -> dict[tuple[str, ...], str]:
+def _spellings(phrases: Sequence[Sequence[KeyPhrase]]) -> dict[tuple[str, ...], str]:
     """How each phrase is most often written."""
     forms: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for own in phrases:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse import phrases, space
 from anyrig.documents.analyse.duplicates import build_shingles
-from anyrig.documents.analyse.words import is_unspaced, plain, words
+from anyrig.documents.words import is_unspaced, plain, words
 from anyrig.text import language as languages
 from anyrig.text.labels import one_line
 from anyrig.text.tokens import split_paragraphs, split_text

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from anyrig.documents.analyse.words import plain, stem, words
+from anyrig.documents.words import plain, stem, words
 from anyrig.text.labels import one_line
 from anyrig.text.tokens import split_text
 

@@ -26,7 +26,7 @@ from anyrig.documents.analyse.digest import (
     share_languages,
 )
 from anyrig.documents.analyse.duplicates import DuplicateGroup
-from anyrig.documents.analyse.phrases import Phrase
+from anyrig.documents.analyse.phrases import KeyPhrase
 from anyrig.documents.reading import Unread, build_textless_error
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text.labels import one_line
@@ -65,7 +65,7 @@ class AnalysedDocument:
     language: str
     languages: tuple[Share, ...]
     statistics: Statistics
-    phrases: tuple[Phrase, ...]
+    phrases: tuple[KeyPhrase, ...]
     cluster: int
     """Its place in `clusters`."""
     place: tuple[float, float]
@@ -79,7 +79,7 @@ class Analysis:
     title: str
     docs: tuple[AnalysedDocument, ...]
     languages: tuple[Share, ...]
-    phrases: tuple[Phrase, ...]
+    phrases: tuple[KeyPhrase, ...]
     """Of the whole; `count` is how often each stands in all documents."""
     clustering: Clustering
     groups: tuple[DuplicateGroup, ...]
@@ -138,7 +138,7 @@ def analyse(
 def _docs(
     digests: Sequence[DocumentDigest],
     points: NDArray[np.float32],
-    found: Sequence[Sequence[Phrase]],
+    found: Sequence[Sequence[KeyPhrase]],
     grouped: Sequence[clusters.Cluster],
 ) -> tuple[AnalysedDocument, ...]:
     where = {index: place for place, one in enumerate(grouped) for index in one.members}
@@ -185,7 +185,7 @@ def phrases_of(
     points: NDArray[np.float32],
     vectors: Vectors | None,
     most: int = PHRASES,
-) -> list[list[Phrase]]:
+) -> list[list[KeyPhrase]]:
     """The key phrases of each document, weighed against the others in its language."""
     known = frequencies(digests)
     num_texts = Counter(one.language for one in digests)
@@ -202,11 +202,11 @@ def phrases_of(
 
 
 def _refine_phrases(
-    ranked: Sequence[Sequence[Phrase]],
+    ranked: Sequence[Sequence[KeyPhrase]],
     points: NDArray[np.float32],
     vectors: Vectors,
     most: int,
-) -> list[list[Phrase]]:
+) -> list[list[KeyPhrase]]:
     """The same, by the vectors of the best; each phrase of the folder is embedded once."""
     import numpy as np
 
@@ -227,8 +227,8 @@ def _refine_phrases(
 
 
 def folder_phrases(
-    found: Sequence[Sequence[Phrase]], digests: Sequence[DocumentDigest]
-) -> list[Phrase]:
+    found: Sequence[Sequence[KeyPhrase]], digests: Sequence[DocumentDigest]
+) -> list[KeyPhrase]:
     """The phrases of a folder: those that weigh in several documents before those of one.
 
     Of equals, which stand once in a single document, the first document's come first.
@@ -250,7 +250,7 @@ def folder_phrases(
     order = sorted(scores, key=lambda key: -scores[key])[:_FOLDER_PHRASES]
     best = max(scores[order[0]], _PLENTY) if order else 1.0
     return [
-        Phrase(max(written[key], key=lambda text: (written[key][text], text)),
+        KeyPhrase(max(written[key], key=lambda text: (written[key][text], text)),
                scores[key] / best, max(1, counts[key]))
         for key in order
     ]  # fmt: skip

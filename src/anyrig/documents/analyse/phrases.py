@@ -16,8 +16,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from anyrig.documents.analyse.stop_words import before_verbs, is_stop, joints
-from anyrig.documents.analyse.words import TextWord, is_unspaced, plain, stem, words
+from anyrig.documents.words import (
+    TextWord,
+    before_verbs,
+    is_stop,
+    is_unspaced,
+    joints,
+    plain,
+    stem,
+    words,
+)
 from anyrig.text.tokens import Span
 
 if TYPE_CHECKING:
@@ -48,7 +56,7 @@ _STRONG_ENDS = re.compile(
 
 
 @dataclass(frozen=True)
-class Phrase:
+class KeyPhrase:
     """A phrase of a text."""
 
     text: str
@@ -59,7 +67,7 @@ class Phrase:
 
 
 @dataclass
-class _Candidate:
+class _PhraseCounts:
     """A candidate, while a text is gone through."""
 
     stems: tuple[str, ...]
@@ -80,7 +88,7 @@ class _Candidate:
 class Candidates:
     """What may be a phrase of a text, kept small: the best few hundred."""
 
-    found: tuple[_Candidate, ...]
+    found: tuple[_PhraseCounts, ...]
     num_words: int
     terms: Mapping[str, int]
     """Stems that are no stop-words, with their counts."""
@@ -93,7 +101,7 @@ def candidates(
 
     `on_step` is called now and then; it may raise an error to stop.
     """
-    found: dict[tuple[str, ...], _Candidate] = {}
+    found: dict[tuple[str, ...], _PhraseCounts] = {}
     terms: Counter[str] = Counter()
     position = 0
     for number, (start, end) in enumerate(spans):
@@ -178,16 +186,16 @@ def _well_made(
 
 
 def _note(
-    found: dict[tuple[str, ...], _Candidate],
+    found: dict[tuple[str, ...], _PhraseCounts],
     sentence: str,
     tokens: Sequence[TextWord],
     position: int,
     number: int,
-) -> _Candidate:
+) -> _PhraseCounts:
     stems = tuple(stem(plain(word.text)) for word in tokens)
     one = found.get(stems)
     if one is None:
-        one = found[stems] = _Candidate(stems, first=position)
+        one = found[stems] = _PhraseCounts(stems, first=position)
     written = sentence[tokens[0].start : tokens[-1].end]
     one.count += 1
     one.written[" ".join(written.split())] += 1
@@ -214,7 +222,7 @@ def rank(
     *,
     frequencies: Mapping[str, int] | None = None,
     num_texts: int = 1,
-) -> list[Phrase]:
+) -> list[KeyPhrase]:
     """The candidates by weight, the best first; each score is a share of the best one's.
 
     Args:
@@ -233,12 +241,13 @@ def rank(
     scored.sort(key=lambda pair: (-pair[0], pair[1].first, pair[1].stems))
     best = scored[0][0] if scored else 1.0
     phrases = [
-        (Phrase(_choose_spelling(one), score / best, one.count), one.stems) for score, one in scored
+        (KeyPhrase(_choose_spelling(one), score / best, one.count), one.stems)
+        for score, one in scored
     ]
     return _drop_echoes(phrases)
 
 
-def _weight(one: _Candidate, nested: tuple[int, int], found: Candidates, language: str) -> float:
+def _weight(one: _PhraseCounts, nested: tuple[int, int], found: Candidates, language: str) -> float:
     inside, parents = nested
     alone = one.count - (inside / parents if parents else 0.0)
     if alone <= 0 or (inside >= one.count and one.count > 0 and parents == 1):
@@ -265,7 +274,7 @@ def _weight(one: _Candidate, nested: tuple[int, int], found: Candidates, languag
     )
 
 
-def _shape(one: _Candidate, language: str) -> float:
+def _shape(one: _PhraseCounts, language: str) -> float:
     """How much it looks like the name of a thing: an adverb or a verb does not."""
     weak = _WEAK_ENDS.get(language.partition("-")[0])
     if weak is None or one.named:
@@ -293,7 +302,7 @@ def _rarity(
     return 0.15 + sum(each) / len(each) / math.log(1.0 + num_texts)
 
 
-def _count_nested(found: Sequence[_Candidate]) -> dict[tuple[str, ...], tuple[int, int]]:
+def _count_nested(found: Sequence[_PhraseCounts]) -> dict[tuple[str, ...], tuple[int, int]]:
     """By phrase: how often it stands inside longer candidates, and in how many of them."""
     known = {one.stems for one in found}
     counts: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -314,7 +323,7 @@ def _count_nested(found: Sequence[_Candidate]) -> dict[tuple[str, ...], tuple[in
     return counts
 
 
-def _choose_spelling(one: _Candidate) -> str:
+def _choose_spelling(one: _PhraseCounts) -> str:
     """As it is most often written; in small letters unless it is a name."""
     best = max(one.written.items(), key=lambda pair: (pair[1], -len(pair[0]), pair[0]))[0]
     if best.isupper() and (len(one.stems) > 1 or len(best) > 6) and not is_unspaced(best):
@@ -327,9 +336,9 @@ def _choose_spelling(one: _Candidate) -> str:
     return best[:1].lower() + best[1:] if best[1:].islower() else best
 
 
-def _drop_echoes(phrases: Sequence[tuple[Phrase, tuple[str, ...]]]) -> list[Phrase]:
+def _drop_echoes(phrases: Sequence[tuple[KeyPhrase, tuple[str, ...]]]) -> list[KeyPhrase]:
     """Without those that lie inside a better one, or are a better one with a word more."""
-    kept: list[tuple[Phrase, frozenset[str]]] = []
+    kept: list[tuple[KeyPhrase, frozenset[str]]] = []
     for phrase, stems in phrases:
         mine = frozenset(stems)
         if not any(mine <= other or (other <= mine and len(other) > 1) for _, other in kept):
@@ -340,14 +349,14 @@ def _drop_echoes(phrases: Sequence[tuple[Phrase, tuple[str, ...]]]) -> list[Phra
 
 
 def refine_phrases(
-    phrases: Sequence[Phrase],
+    phrases: Sequence[KeyPhrase],
     vectors: NDArray[np.float32],
     text: NDArray[np.float32],
     *,
     most: int,
     nearness: float = 0.3,
     diversity: float = 0.15,
-) -> list[Phrase]:
+) -> list[KeyPhrase]:
     """The phrases that are near the text and far from each other (maximal marginal relevance).
 
     Args:

@@ -68,12 +68,10 @@ class LabelFigures:
 
 @dataclass(frozen=True)
 class Figures:
-    """What cross-validation has found."""
+    """What leaving out each example has found."""
 
     num_tested: int
-    """Examples that were asked about, each once in every repeat."""
-    folds: int
-    repeats: int
+    """Examples that were asked about."""
     accuracy: float
     """The share of texts whose label (all labels, where there may be many) was found."""
     low: float
@@ -87,7 +85,7 @@ class Figures:
     brier: float
     lines: tuple[LabelFigures, ...]
     confusion: tuple[tuple[int, ...], ...] = ()
-    """Rows are true labels, columns given ones, over all repeats; empty for many labels a text."""
+    """Rows are true labels, columns given ones, empty for many labels a text."""
     unmeasured: tuple[str, ...] = ()
     """Labels of which nothing can be said: they have one example, or none that was asked about."""
 
@@ -156,34 +154,29 @@ def measure_figures(
     labels: tuple[str, ...],
     *,
     counts: Array,
-    folds: int,
-    repeats: int,
     even: bool = False,
 ) -> Figures:
     """All figures of what was predicted of examples that were not seen.
 
     Args:
-        predicted: probabilities, the rows of all repeats after each other.
+        predicted: probabilities, a row for each example.
         truth: the labels of the same rows.
         kind: of labels.
         labels: their names.
         counts: how many examples each label has in all.
-        folds: in how many parts the examples were dealt.
-        repeats: how many times.
         even: whether all labels together count alike for `ece` and `brier`.
     """
     shares = weigh_evenly(truth) if even else None
     found = select_labels(predicted, kind)
     right = (found == truth).all(axis=1)
-    num_tested = len(truth) // repeats
-    low, high = wilson(float(right.sum()) / repeats, num_tested)
+    low, high = wilson(float(right.sum()), len(truth))
     lines = tuple(
         _line(name, int(counts[n]), found[:, n], truth[:, n]) for n, name in enumerate(labels)
     )
     scores = [line.f1 or 0.0 for line in lines if line.recall is not None]
     _, common = np.unique(truth, axis=0, return_counts=True)
     return Figures(
-        num_tested, folds, repeats, float(right.mean()), low, high,
+        len(truth), float(right.mean()), low, high,
         float(common.max()) / len(truth), float(np.mean(scores)) if scores else 0.0,
         ece(*pair_best(predicted, truth, kind), shares),
         brier(predicted, truth, kind, shares), lines,

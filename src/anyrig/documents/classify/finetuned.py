@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anyrig.documents.engine import TextEngine
     from anyrig.documents.networks import Network
     from anyrig.documents.protocol import Matrix, TextBlock
-    from anyrig.documents.tokenizer import TokenWindows
+    from anyrig.documents.tokenizer import TextWindows
     from anyrig.placement import Placement
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
@@ -82,7 +82,7 @@ class SequenceHead:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
 
-    def join(self, block: TextBlock, windows: TokenWindows, rows: Matrix) -> list[LabelPrediction]:
+    def join(self, block: TextBlock, windows: TextWindows, rows: Matrix) -> list[LabelPrediction]:
         import numpy as np
 
         from anyrig.documents.classify.figures import probabilities

@@ -8,12 +8,19 @@ is chosen, one temperature is fitted, and the figures are computed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from anyrig.documents.classify.classifier import (
+    ClassifierRecord,
+    HeadWeights,
+    TrainedHead,
+    digest_weights,
+)
 from anyrig.documents.classify.figures import (
     Array,
     Figures,
@@ -23,14 +30,6 @@ from anyrig.documents.classify.figures import (
     probabilities,
     sigmoid,
     weigh_evenly,
-)
-from anyrig.documents.classify.head import (
-    ClassifierInfo,
-    HeadWeights,
-    TrainedHead,
-    digest_weights,
-    figures_to_json,
-    find_reach,
 )
 from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.units import pluralize
@@ -63,6 +62,8 @@ texts of the tests in twelve random splits each, with both packaged models). The
 by `1 + _LEAVING_OUT / (n + 2)`, n examples a label."""
 _SLOPES = np.geomspace(0.1, 60.0, 120)
 _NEWTON_STEPS = 30
+_MAX_LOST = 0.1
+"""Share of the examples that may be further from their own kind than the line of `find_reach`."""
 
 
 class Scale(NamedTuple):
@@ -163,7 +164,7 @@ def measure_left_out(
     asked = np.isfinite(ridge.left_out).all(axis=1)
     return measure_figures(
         ridge.left_out[asked], truth[asked], kind, labels, counts=truth.sum(axis=0),
-        folds=int(asked.sum()), repeats=1, even=kind == "one" and prior == "even",
+        even=kind == "one" and prior == "even",
     )  # fmt: skip
 
 
@@ -280,7 +281,7 @@ def train(
     centres, reach = find_reach(vectors.astype(np.float64), truth)
     parts = (learnt.weights, learnt.bias, *learnt.scale, centres, reach)
     weights = HeadWeights(*(np.ascontiguousarray(part, np.float32) for part in parts))
-    about = ClassifierInfo(
+    about = ClassifierRecord(
         labels=names,
         kind=kind,
         embedding=model.name,
@@ -293,7 +294,7 @@ def train(
         calibrated=learnt.calibrated,
         prior=prior if kind == "one" else "examples",
         rejects=kind == "one",
-        figures=figures_to_json(figures),
+        figures=None if figures is None else json.loads(json.dumps(asdict(figures))),
         digest=digest_weights(weights, names, kind, model.fingerprint),
     )
     return TrainedHead(about, weights)
@@ -321,3 +322,39 @@ def _check_labels(names: tuple[str, ...], labels: Sequence[tuple[str, ...]], kin
             "every example has every label: nothing can be learnt",
             hint="Pass examples without some of them.",
         )
+
+
+def find_reach(vectors: Array, truth: Array) -> tuple[Array, Array]:
+    """Where each label's examples lie, and how near a text must come to be of their kind at all.
+
+    A text that is none of the labels is to the nearest what an example is to the nearest of the
+    *other* labels: so the examples themselves tell where the line is best drawn, but no higher than
+    nine tenths of them reach. One line for all labels, as few examples of each say little.
+    """
+    totals = truth.T @ vectors
+    centres = totals / np.maximum(np.linalg.norm(totals, axis=1, keepdims=True), 1e-12)
+    inside, outside = [], []
+    for row, own in zip(vectors, truth > 0, strict=True):
+        others = float((centres[~own] @ row).max(initial=-1.0))
+        rest = totals[own] - row  # an example pulls its own centre to itself
+        sizes = np.linalg.norm(rest, axis=1)
+        kin = float((rest[sizes > 1e-9] @ row / sizes[sizes > 1e-9]).max(initial=-1.0))
+        if (~own).any():
+            outside.append(others)
+        if (sizes > 1e-9).any():
+            inside.append(max(kin, others))
+    line = _find_border(np.array(inside), np.array(outside))
+    if inside:
+        line = min(line, float(np.quantile(inside, _MAX_LOST)))
+    return centres, np.full(truth.shape[1], line)
+
+
+def _find_border(inside: Array, outside: Array) -> float:
+    """The line that parts two groups with the fewest mistakes, as shares of each group."""
+    if not len(inside) or not len(outside):
+        return -1.0
+    places = np.unique(np.concatenate([inside, outside]))
+    right = (inside >= places[:, None]).mean(axis=1) + (outside < places[:, None]).mean(axis=1)
+    best = int(right.argmax())
+    below = places[best - 1] if best else places[best]
+    return float((places[best] + below) / 2)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anyrig.documents.entities.windows import NameWindow
     from anyrig.documents.networks import Network
     from anyrig.documents.protocol import Matrix
-    from anyrig.documents.tokenizer import TokenWindows
+    from anyrig.documents.tokenizer import TextWindows
     from anyrig.placement import Placement
 
 # -- token classification --------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class TokenHead:
     def __init__(self, labels: Mapping[int, str], threshold: float) -> None:
         self._labels, self._threshold = labels, threshold
 
-    def join(self, block: TextBlock, windows: TokenWindows, rows: Matrix) -> list[list[NameSpan]]:
+    def join(self, block: TextBlock, windows: TextWindows, rows: Matrix) -> list[list[NameSpan]]:
         best = rows.argmax(axis=1)
         scores = 1.0 / np.exp(rows - rows.max(axis=1, keepdims=True)).sum(axis=1)
         labels = [self._labels.get(number, "O") for number in best.tolist()]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from anyrig.documents.analyse.stop_words import is_stop
 from anyrig.documents.entities import marked_names, people
 from anyrig.documents.entities.entity import NAMES, Entity
 from anyrig.documents.entities.grammars import contacts, dates, identifiers, money, numbers
@@ -28,6 +27,7 @@ from anyrig.documents.entities.windows import (
     split_languages,
 )
 from anyrig.documents.ordered import run_ordered
+from anyrig.documents.words import is_stop
 from anyrig.work.outcome import ItemOutcome, RunReport
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import replace
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.grammars.dates import get_calendar
+from anyrig.documents.words import strip_accents
 
 _KINDS = {
     "person": "per pers person people persona personne name givenname surname human individual",
@@ -144,14 +144,9 @@ def _trim(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _plain(text: str) -> str:
-    """Without accents, and with what stands for other letters kept."""
-    return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
-
-
 def is_no_name(word: str) -> bool:
     """Whether a word is known to name nothing: a label, a greeting, a month, a currency."""
-    low = _plain(word).lower()
+    low = strip_accents(word).lower()
     return low in _MONTHS or (low in _NOT_NAMES and not (low in _ALSO_NAMES and word.istitle()))
 
 
@@ -163,5 +158,5 @@ def _is_name(text: str) -> bool:
         return False
     if text.lower() in _PHRASES or _IMPERATIVE.fullmatch(text):
         return False
-    words = [word.strip(".,:;'°º") for word in _plain(text).split()]
+    words = [word.strip(".,:;'°º") for word in strip_accents(text).split()]
     return not all(is_no_name(word) or word.isdigit() for word in words)

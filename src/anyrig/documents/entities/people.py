@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,10 +17,10 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from anyrig.documents.analyse.stop_words import is_stop
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.labels import is_no_name
 from anyrig.documents.entities.plain_text import PlainText, Span
+from anyrig.documents.words import is_stop, strip_accents
 
 SOURCE = "names"
 LANGUAGES = frozenset("en es fr it pt nl ca gl".split())
@@ -140,8 +139,7 @@ _IN_ADDRESS = re.compile(r"[@/\\]|\w[._]\w")
 
 @lru_cache(maxsize=1 << 16)
 def fold(word: str) -> str:
-    plain = unicodedata.normalize("NFD", word)
-    return "".join(one for one in plain if not unicodedata.combining(one)).casefold()
+    return strip_accents(word).casefold()
 
 
 class CommonWords:

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.ordered import run_ordered
-from anyrig.documents.reading import TextSource, Unread, build_textless_error, read_all
+from anyrig.documents.reading import OpenedSource, TextSource, Unread, build_textless_error
 from anyrig.errors import AnyrigError
 from anyrig.text.document import Document, Part
-from anyrig.text.formats.limits import Limits
 from anyrig.text.language import detect_document
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.finder import EntityFinder, TextEntities
-    from anyrig.documents.reading import Mode, PictureReader
 
 
 _PART_CHARACTERS = 50_000
@@ -85,32 +83,27 @@ class _PagePart(NamedTuple):
 
 
 def find_in_sources(
-    sources: Iterable[TextSource],
+    documents: Iterable[OpenedSource],
     finder: EntityFinder,
     *,
     language: str = "",
-    ocr: PictureReader | None = None,
-    limits: Limits = Limits(),  # noqa: B008 - it is frozen
-    mode: Mode = "auto",
     on_step: Callable[[], None] | None = None,
 ) -> Iterator[SourceEntities]:
     """The entities of each source, in order; files are read while those before are searched.
 
     Args:
-        sources: files and texts, which may come as a stream.
+        documents: files and texts with their pages, which may come as a stream.
         finder: grammars, and a model if there is one.
         language: of all of them; detected for each paragraph if empty.
-        ocr: reads pages that are images.
-        limits: how much one file may ask of the machine.
-        mode: when images are read.
         on_step: called after each part of a text; it may raise an error to stop.
     """
     from anyrig.documents.entities.finder import EntityText  # loads every grammar
     from anyrig.documents.entities.windows import detect_main_language
 
     def expand(
-        opened: _OpenSource,
+        pair: OpenedSource,
     ) -> tuple[tuple[_OpenSource, list[_PagePart]], list[EntityText]]:
+        opened = _open(*pair)
         parts = [part for page in opened.pages for part in _cut_page(page)]
         texts = []
         for page, start, end in parts:
@@ -126,7 +119,7 @@ def find_in_sources(
                 on_step()
             yield found
 
-    return run_ordered(_open(sources, ocr, limits, mode), expand, run, _finish)
+    return run_ordered(documents, expand, run, _finish)
 
 
 def _cut_page(page: Part) -> Iterator[_PagePart]:
@@ -141,45 +134,15 @@ def _cut_page(page: Part) -> Iterator[_PagePart]:
     yield _PagePart(page, start, end)
 
 
-def _open(
-    sources: Iterable[TextSource], ocr: PictureReader | None, limits: Limits, mode: Mode
-) -> Iterator[_OpenSource]:
-    """Sources in pages; runs of files are read ahead by other processes."""
-    files: list[TextSource] = []
-    for source in sources:
-        if source.file is not None:
-            files.append(source)
-            continue
-        yield from _read(files, ocr, limits, mode)
-        files = []
-        yield _OpenSource(source, (Part(source.text),), text=source.text)
-    yield from _read(files, ocr, limits, mode)
-
-
-def _read(
-    files: list[TextSource], ocr: PictureReader | None, limits: Limits, mode: Mode
-) -> Iterator[_OpenSource]:
-    if not files:
-        return
-    paths = [source.file for source in files if source.file is not None]
-    workers = 1 if len(files) == 1 else 0
-    read = read_all(paths, ocr=ocr, limits=limits, mode=mode, workers=workers)
-    for source, document in zip(files, read, strict=True):
-        if isinstance(document, Unread):
-            yield _OpenSource(source, error=document.error)
-        else:
-            yield _open_pages(source, document)
-
-
-def _open_pages(source: TextSource, document: Document) -> _OpenSource:
-    if document.scans and not any(map(str.isalnum, document.text)):
-        return _OpenSource(source, error=build_textless_error(document))
+def _open(source: TextSource, found: Document | Unread) -> _OpenSource:
+    if source.file is None:
+        return _OpenSource(source, (Part(source.text),), text=source.text)
+    if isinstance(found, Unread):
+        return _OpenSource(source, error=found.error)
+    if found.scans and not any(map(str.isalnum, found.text)):
+        return _OpenSource(source, error=build_textless_error(found))
     return _OpenSource(
-        source,
-        document.parts("page"),
-        detect_document(document).language,
-        document.text,
-        document.warnings,
+        source, found.parts("page"), detect_document(found).language, found.text, found.warnings
     )
 
 

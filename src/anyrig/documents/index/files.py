@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index.content import Content, content_from_json, find_language
-from anyrig.documents.index.plan import NO_OCR, FolderListing, resolve_path
+from anyrig.documents.index.plan import NO_OCR, RootListing, resolve_path
 from anyrig.documents.reading import Unread, apply_all, read_all
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
@@ -61,14 +61,14 @@ class FolderReader:
     def max_bytes(self) -> int:
         return self._limits.file_bytes
 
-    def list_files(self, root: Path) -> FolderListing:
+    def list_files(self, root: Path) -> RootListing:
         """The files of a folder. One that is missing, empty or fails to list is unseen: a drive
         that is not mounted looks like that.
         """
         if reason := _describe_absence(root):
-            return FolderListing((), (Skipped(root, reason),))
+            return RootListing((), (Skipped(root, reason),))
         found = find(root, types=self._types)
-        return FolderListing(
+        return RootListing(
             found.files, found.unreadable, is_partial=bool(self._types),
             others=tuple(one.path for one in found.skipped),
             outside=tuple(one.path for one in found.outside),

@@ -21,8 +21,10 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
+
+from anyrig.documents.words import UNSPACED, fold, list_function_words
 
 MAX_TERMS = 32
 """Of a question; a longer one is asked by its rarest."""
@@ -35,9 +37,8 @@ _MIN_STEMMED = 3
 _MIN_SENTENCE_WORDS = 4
 _OTHER_FORM = 0.7
 """What a word in another form counts in a sentence."""
-_DENSE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_DENSE_CHARACTER = re.compile(f"[{_DENSE}]")
-_WORD = re.compile(f"[{_DENSE}]+|[^\\W_{_DENSE}](?:[^\\W_{_DENSE}]|[\u0300-\u036f])*")
+_DENSE_CHARACTER = re.compile(f"[{UNSPACED}]")
+_WORD = re.compile(f"[{UNSPACED}]+|[^\\W_{UNSPACED}](?:[^\\W_{UNSPACED}]|[\u0300-\u036f])*")
 _ASCII_WORD = re.compile("[a-z0-9]+")
 _PART = re.compile(
     r'(?P<minus>(?<!\S)-)?"(?P<phrase>[^"]+)"'
@@ -61,32 +62,6 @@ _SNOWBALL = {
     "pt": "portuguese", "ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish",
     "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
-_STOP_WORDS = {
-    "en": "a about all also am an and any are as at be been but by can could did do does for from "
-    "get had has have he her his how i if in into is it its me my no not of on or our out she "
-    "should so some than that the their them then there these they this to up was we were what "
-    "when where which who whom whose why will with would you your",
-    "es": "a al ante como con cuando de del desde donde e el ella en entre era es esta este fue ha "
-    "hay la las le lo los más me mi muy no o para pero por porque que qué se ser si sin sobre son "
-    "su sus también un una uno y ya cómo cuál cuándo cuánto dónde quién está",
-    "fr": "a à au aux avec ce ces cette comment dans de des du elle en est et eux il ils je l la "
-    "le les leur lui mais me ne nous on ou où par pas plus pour qu quand que quel quelle qui quoi "
-    "sa se ses son sont sur un une vous y d s n c",
-    "de": "aber als am an auch auf aus bei bin bis da das dass dem den der des die doch du ein "
-    "eine einem einen einer er es für hat hatte ich ihr im in ist kann man mit nach nicht noch nur "
-    "oder sein seine sich sie sind so über um und uns unter vom von vor wann war warum was wer wie "
-    "wir wird wo zu zum zur",
-    "it": "a ad ai al alla anche che chi ci come con da dal dei del della di dove e è era gli ha i "
-    "il in io la le lo ma mi nel nella non o per perché più quale quando quanto questo se si sono "
-    "su sul un una uno",
-    "pt": "a ao aos as até com como da das de dela dele do dos e é ela ele em entre era essa esta "
-    "este eu foi há isso já mais mas me na não nas no nos o onde os ou para pela pelo por qual "
-    "quando quanto que quem se sem ser seu sua são também um uma",
-    "nl": "aan als bij dat de den der die dit door een en er had heb het hij hoe ik in is je kan "
-    "maar met naar niet nog of om onder ook op over te tot uit van voor waar wanneer was wat we "
-    "wie wij worden zijn zo",
-}
-_STOPS = {language: frozenset(text.split()) for language, text in _STOP_WORDS.items()}
 
 
 # -- as passages are indexed -----------------------------------------------------------------------
@@ -129,16 +104,6 @@ def _get_stemmer(name: str) -> Any:
     import Stemmer
 
     return Stemmer.Stemmer(name, 30_000)
-
-
-@lru_cache(maxsize=1 << 16)
-def fold(text: str) -> str:
-    """Lowercase without accents, as FTS5's tokenizer compares words; Korean stays whole."""
-    if text.isascii():
-        return text.lower()
-    parts = unicodedata.normalize("NFD", text.lower())
-    plain = "".join(one for one in parts if not unicodedata.combining(one))
-    return unicodedata.normalize("NFC", plain)
 
 
 def list_words(text: str) -> frozenset[str]:
@@ -221,19 +186,23 @@ def drop_stop_words(words: Sequence[str], languages: Sequence[str]) -> list[str]
     """The words that say what a question is about; all of them where none does.
 
     The stop words of one language are dropped, of that which has most of them: `war` is one in
-    German and none in English. In a question of two words each counts.
+    German and none in English. It stays where no other word tells the two apart, and in a question
+    of two words each counts.
 
     Args:
         words: of the question.
         languages: of the files, the most frequent first.
     """
-    known = [language for language in languages if language in _STOPS] or ["en"]
+    known = [language for language in languages if list_function_words(language)] or ["en"]
     if len(words) < 3:
         return list(words)
-    lower = [word.lower() for word in words]
-    counts = {one: sum(word in _STOPS[one] for word in lower) for one in known}
-    most = max(counts.values())
-    stops = frozenset.intersection(*(_STOPS[one] for one in known if counts[one] == most))
+    found = [list_function_words(one) & {word.lower() for word in words} for one in known]
+    most = max(found, key=len)
+    likely = [
+        one for one, small in zip(known, found, strict=True)
+        if len(small) == len(most) or (small and small < most and len(small) == len(most) - 1)
+    ]  # fmt: skip
+    stops = frozenset.intersection(*map(list_function_words, likely))
     left = [
         word for word in words
         if word.lower() not in stops and (len(word) > 1 or not word.isascii())

@@ -24,7 +24,7 @@ NO_OCR = "without"
 
 
 @dataclass(frozen=True)
-class FolderListing:
+class RootListing:
     """What lies in a folder."""
 
     files: tuple[Path, ...]
@@ -38,7 +38,7 @@ class FolderListing:
     """Links that lead out of the folder: not followed."""
 
 
-ListFiles = Callable[[Path], FolderListing]
+ListFiles = Callable[[Path], RootListing]
 """The files of a folder, or a file alone."""
 
 

@@ -186,7 +186,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class SearchAnswer:
+class SearchResult:
     """What a search found."""
 
     hits: tuple[Hit, ...]
@@ -259,7 +259,7 @@ class Searcher:
         filters: Filters = Filters(),  # noqa: B008 - it is frozen
         per_file: bool = False,
         min_similarity: float | None = None,
-    ) -> SearchAnswer:
+    ) -> SearchResult:
         """The passages that answer a question best.
 
         Args:
@@ -274,7 +274,7 @@ class Searcher:
         """
         query = parse_question(question)
         if query.is_empty:
-            return SearchAnswer((), (), notes=("there is no word in the question",))
+            return SearchResult((), (), notes=("there is no word in the question",))
         snapshot = self.refresh(matrix=mode != "keywords")
         if mode != "keywords":
             _check_model(snapshot, embedder, self.path)
@@ -304,7 +304,7 @@ class Searcher:
                 nearest = next(iter(search.build_hits(connection, order, similar, 1, False)), None)
             notes = _list_notes(connection, snapshot, mode)
         num_far = len(order) - len(chosen)
-        return SearchAnswer(tuple(hits), search.keywords.words, nearest, num_far, notes)
+        return SearchResult(tuple(hits), search.keywords.words, nearest, num_far, notes)
 
     def refresh(self, *, matrix: bool = True) -> IndexSnapshot:
         """The present state of the index. Of one that has changed only what is new is read."""

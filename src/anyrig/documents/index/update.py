@@ -189,7 +189,7 @@ def _set_model(index: IndexDatabase, vectors: Vectors, reference: str) -> None:
 
 
 @dataclass
-class _IndexedFile:
+class _PendingFile:
     """A file on its way: read, and waiting for vectors."""
 
     stamp: Stamp
@@ -210,7 +210,7 @@ class _IndexedFile:
 class _FileChunk:
     """Files that are embedded together."""
 
-    files: list[_IndexedFile] = field(default_factory=list)
+    files: list[_PendingFile] = field(default_factory=list)
 
     @property
     def texts(self) -> list[str]:
@@ -411,8 +411,8 @@ class _Update:
         self, stamps: Sequence[Stamp], ended: threading.Event
     ) -> Generator[_FileChunk, None, None]:
         """Files as they are read, in chunks."""
-        order: deque[_IndexedFile] = deque()
-        ready: list[_IndexedFile] = []
+        order: deque[_PendingFile] = deque()
+        ready: list[_PendingFile] = []
 
         def paths() -> Iterator[Path]:
             for stamp in stamps:
@@ -446,20 +446,20 @@ class _Update:
             if close is not None:
                 close()  # ends its processes
 
-    def _look_up(self, stamp: Stamp) -> _IndexedFile:
+    def _look_up(self, stamp: Stamp) -> _PendingFile:
         """A file that need not be read, as its content is in the index; or one that has to be."""
         try:
             digest = f"{_digest(stamp, self._reader.max_bytes)} {self._reader.how}"
         except OSError as error:
             message = f"{stamp.file.name} cannot be read: {error.strerror or error}"
             hint = "Check the permissions; it is tried again when it changes."
-            return _IndexedFile(stamp, error=InvalidInputError(message, hint=hint))
+            return _PendingFile(stamp, error=InvalidInputError(message, hint=hint))
         if self._index.read(lambda c: db.find_content(c, digest)) is not None:
             self._counter.read(stamp, 0)
-            return _IndexedFile(stamp, digest)
-        return _IndexedFile(stamp, digest, content=_UNREAD)
+            return _PendingFile(stamp, digest)
+        return _PendingFile(stamp, digest, content=_UNREAD)
 
-    def _fill(self, file: _IndexedFile, found: object) -> None:
+    def _fill(self, file: _PendingFile, found: object) -> None:
         """What a file says; whatever is wrong with it is in the file, not raised."""
         file.content = None
         try:
@@ -502,7 +502,7 @@ class _Update:
                     raise
                 self._on_progress(self._counter.now)
 
-    def _write_alone(self, file: _IndexedFile) -> list[Stamp]:
+    def _write_alone(self, file: _PendingFile) -> list[Stamp]:
         """A file by itself, after a chunk failed; if it fails alone, it is its own fault."""
         texts = list(dict.fromkeys(file.texts))
         try:
@@ -517,7 +517,7 @@ class _Update:
             self.done.num_embedded += len(texts)
         return self._write(file, dict(zip(texts, matrix, strict=True)))
 
-    def _write(self, file: _IndexedFile, embedded: Mapping[str, Matrix]) -> list[Stamp]:
+    def _write(self, file: _PendingFile, embedded: Mapping[str, Matrix]) -> list[Stamp]:
         """Write a file; returned if it has to be looked at again."""
         stamp, content, seen = file.stamp, file.content, self._plan.seen
         if file.error is not None:
@@ -558,7 +558,7 @@ class _Update:
             matrix = np.frombuffer(b"".join(rows), np.float32)
             self._writer.write(ids, matrix.reshape(len(ids), -1))
 
-    def _count(self, file: _IndexedFile, outcome: str) -> None:
+    def _count(self, file: _PendingFile, outcome: str) -> None:
         done, before = self.done, self._before.get(file.stamp.path)
         if outcome == "excluded":
             done.num_excluded += 1

@@ -20,8 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anyrig.documents.analyse.stop_words import is_stop
-from anyrig.documents.analyse.words import plain, stem, words
+from anyrig.documents.words import is_stop, plain, stem, words
 from anyrig.errors import InvalidInputError
 from anyrig.text import language as languages
 from anyrig.text.tokens import Span, split_paragraphs, split_text

@@ -205,7 +205,7 @@ class IndexedFileList(BaseModel):
     files: list[IndexedFile]
 
 
-class TextBlock(BaseModel):
+class TextParagraph(BaseModel):
     text: str
     start: int = Field(description="In the text of the file, in characters.")
     heading: bool
@@ -225,7 +225,7 @@ class FileText(BaseModel):
     start: int | None = Field(
         description="Where the passage begins in the text of the file; null if it was not found."
     )
-    blocks: list[TextBlock]
+    blocks: list[TextParagraph]
 
 
 class RemovedFiles(BaseModel):

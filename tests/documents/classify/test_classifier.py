@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.documents.classify import registry
-from anyrig.documents.classify.head import TrainedHead
+from anyrig.documents.classify import classifier
+from anyrig.documents.classify.classifier import TrainedHead
 from anyrig.documents.classify.train import train
 from anyrig.documents.model import hashing
 from anyrig.errors import InvalidInputError, StorageError
@@ -33,26 +33,26 @@ def _head(seed: int = 0) -> TrainedHead:
 
 
 def test_versions(spot: Path) -> None:
-    first, new = registry.save_classifier(spot, "bills", _head(0))
+    first, new = classifier.save_classifier(spot, "bills", _head(0))
     assert (first.title, new) == ("bills@1", True)
-    assert registry.save_classifier(spot, "bills", _head(0)) == (first, False)  # the same again
-    assert registry.save_classifier(spot, "bills", _head(1))[0].title == "bills@2"
-    assert registry.open_classifier(spot, "bills").about.title == "bills@2"
-    assert registry.open_classifier(spot, "bills@1").about == first
-    assert [about.title for about in registry.list_classifiers(spot)] == ["bills@1", "bills@2"]
-    assert [about.title for about in registry.delete_versions(spot, "bills@2")] == ["bills@2"]
+    assert classifier.save_classifier(spot, "bills", _head(0)) == (first, False)  # the same again
+    assert classifier.save_classifier(spot, "bills", _head(1))[0].title == "bills@2"
+    assert classifier.open_classifier(spot, "bills").about.title == "bills@2"
+    assert classifier.open_classifier(spot, "bills@1").about == first
+    assert [about.title for about in classifier.list_classifiers(spot)] == ["bills@1", "bills@2"]
+    assert [about.title for about in classifier.delete_versions(spot, "bills@2")] == ["bills@2"]
     assert (
-        registry.save_classifier(spot, "bills", _head(2))[0].title == "bills@3"
+        classifier.save_classifier(spot, "bills", _head(2))[0].title == "bills@3"
     )  # no number twice
-    assert len(registry.delete_versions(spot, "bills")) == 2
-    assert registry.list_classifiers(spot) == []
-    assert registry.save_classifier(spot, "bills", _head(2))[0].title == "bills@4"
+    assert len(classifier.delete_versions(spot, "bills")) == 2
+    assert classifier.list_classifiers(spot) == []
+    assert classifier.save_classifier(spot, "bills", _head(2))[0].title == "bills@4"
 
 
 def test_the_same_examples_give_the_same_files(spot: Path) -> None:
     for name in ("one", "two"):
         _head.cache_clear()
-        registry.save_classifier(spot, name, _head())
+        classifier.save_classifier(spot, name, _head())
     first, second = (spot / name / "1" for name in ("one", "two"))
     assert (first / "head.npz").read_bytes() == (second / "head.npz").read_bytes()
     told = [json.loads((place / "about.json").read_text()) for place in (first, second)]
@@ -60,43 +60,43 @@ def test_the_same_examples_give_the_same_files(spot: Path) -> None:
 
 
 def test_damage_is_told_of(spot: Path) -> None:
-    registry.save_classifier(spot, "bills", _head())
+    classifier.save_classifier(spot, "bills", _head())
     file = spot / "bills" / "1" / "head.npz"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(StorageError, match="bills@1 is damaged"):
-        registry.open_classifier(spot, "bills")
+        classifier.open_classifier(spot, "bills")
     (spot / "bills" / "1" / "about.json").write_text("{")
     with pytest.raises(StorageError, match="bills@1 is damaged"):
-        registry.open_classifier(spot, "bills")
-    assert registry.list_classifiers(spot) == []
-    assert registry.save_classifier(spot, "bills", _head(1))[0].title == "bills@2"
-    assert len(registry.delete_versions(spot, "bills@1")) == 1
+        classifier.open_classifier(spot, "bills")
+    assert classifier.list_classifiers(spot) == []
+    assert classifier.save_classifier(spot, "bills", _head(1))[0].title == "bills@2"
+    assert len(classifier.delete_versions(spot, "bills@1")) == 1
 
 
 def test_a_pickle_is_not_opened(spot: Path) -> None:
-    registry.save_classifier(spot, "bills", _head())
+    classifier.save_classifier(spot, "bills", _head())
     file = spot / "bills" / "1" / "head.npz"
     with file.open("wb") as out:
         np.savez(out, weights=np.array([{"a": 1}], dtype=object))
     with pytest.raises(StorageError):
-        registry.open_classifier(spot, "bills")
+        classifier.open_classifier(spot, "bills")
 
 
 def test_what_is_half_written_is_not_seen(spot: Path) -> None:
-    registry.save_classifier(spot, "bills", _head())
+    classifier.save_classifier(spot, "bills", _head())
     (spot / "bills" / ".2.abcdef").mkdir()
     (spot / "bills" / "2").mkdir()  # a folder without its files
-    assert registry.list_versions(spot, "bills") == [1]
-    assert registry.open_classifier(spot, "bills").about.version == 1
-    assert registry.save_classifier(spot, "bills", _head(1))[0].title == "bills@3"
+    assert classifier.list_versions(spot, "bills") == [1]
+    assert classifier.open_classifier(spot, "bills").about.version == 1
+    assert classifier.save_classifier(spot, "bills", _head(1))[0].title == "bills@3"
 
 
 def _keeps(folder: Path, seeds: list[int]) -> None:
     for seed in seeds:
         head = _head()
-        registry.save_classifier(
+        classifier.save_classifier(
             folder, "bills", replace(head, about=replace(head.about, digest=str(seed)))
         )
 
@@ -112,22 +112,22 @@ def test_two_processes_keep_at_once(spot: Path) -> None:
     for run in runs:
         run.join(60)
         assert run.exitcode == 0
-    assert registry.list_versions(spot, "bills") == list(range(1, 13))
-    assert len({about.digest for about in registry.list_classifiers(spot)}) == 12
+    assert classifier.list_versions(spot, "bills") == list(range(1, 13))
+    assert len({about.digest for about in classifier.list_classifiers(spot)}) == 12
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a@b", ".hidden", "a\\b"])
 def test_names_that_are_none(spot: Path, name: str) -> None:
     with pytest.raises(InvalidInputError):
-        registry.save_classifier(spot, name, _head())
+        classifier.save_classifier(spot, name, _head())
     assert list(spot.iterdir()) == []
 
 
 @pytest.mark.parametrize("title", ["bills@x", "bills@²", "bills@7", "other"])
 def test_versions_that_are_not_there(spot: Path, title: str) -> None:
-    registry.save_classifier(spot, "bills", _head())
+    classifier.save_classifier(spot, "bills", _head())
     with pytest.raises(InvalidInputError):
-        registry.open_classifier(spot, title)
+        classifier.open_classifier(spot, title)
     with pytest.raises(InvalidInputError):
-        registry.delete_versions(spot, title)
-    assert registry.list_versions(spot, "bills") == [1]
+        classifier.delete_versions(spot, title)
+    assert classifier.list_versions(spot, "bills") == [1]

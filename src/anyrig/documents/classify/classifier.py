@@ -1,32 +1,143 @@
-"""Saved classifiers: a folder for each name, in it one for each version, never a part.
+"""Trained classifiers: what one tells, and how it is saved.
 
     save_classifier(folder, "bills", head)     bills@1
     open_classifier(folder, "bills")           the newest; bills@1 that one
 
-A version is two files: `head.npz`, plain arrays that run nothing when they are opened, and
-`about.json`. The folder is made aside and takes its name when it is whole.
+There is a folder for each name, in it one for each version, never a part. A version is two files:
+`head.npz`, plain arrays that run nothing when they are opened, and `about.json`. The folder is made
+aside and takes its name when it is whole.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from anyrig.documents.classify.head import ClassifierInfo, HeadWeights, TrainedHead, digest_weights
+import numpy as np
+from numpy.typing import NDArray
+
+from anyrig.documents.classify.figures import Array, Kind, probabilities
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.storage.files import make_folder, opener, write_atomic
 from anyrig.version import __version__
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 _HEAD, _ABOUT, _LAST = "head.npz", "about.json", "last"
+
+
+@dataclass(frozen=True)
+class ClassifierRecord:
+    """What is known of a classifier without opening it."""
+
+    labels: tuple[str, ...]
+    kind: Kind
+    embedding: str
+    """The model whose vectors it takes."""
+    fingerprint: str
+    """Of that model: no other's vectors will do."""
+    dimension: int
+    num_examples: int
+    counts: Mapping[str, int]
+    """Examples of each label."""
+    strength: float
+    calibrated: bool
+    """Whether its probabilities were fitted to examples that it had not seen."""
+    figures: Mapping[str, Any] | None = None
+    """What cross-validation found; None where no example could be spared."""
+    word: str = ""
+    """What that model is found by: a name, or a folder."""
+    prior: str = "even"
+    """How common each label is taken to be: all alike, or as among the examples."""
+    passages: str = "mean"
+    """What stands for a long text: the mean of its passages' vectors."""
+    name: str = ""
+    version: int = 0
+    made: str = ""
+    anyrig: str = ""
+    rejects: bool = False
+    """Whether `none of these` is an answer by default; it is none in files of 0.1.0."""
+    digest: str = ""
+    """Of all that it computes with: the same examples give the same."""
+
+    @property
+    def title(self) -> str:
+        """`bills@3`."""
+        return f"{self.name}@{self.version}"
+
+
+class HeadWeights(NamedTuple):
+    """All numbers of a head, in float32 as they are kept."""
+
+    weights: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    slope: NDArray[np.float32]
+    shift: NDArray[np.float32]
+    centres: NDArray[np.float32]
+    """The mean of each label's examples, at length 1."""
+    reach: NDArray[np.float32]
+    """The least cosine to a label's centre that a text of its kind has."""
+
+
+@dataclass(frozen=True)
+class TrainedHead:
+    """A trained classifier."""
+
+    about: ClassifierRecord
+    weights: HeadWeights = field(repr=False)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.about.labels
+
+    @property
+    def kind(self) -> Kind:
+        """Whether a text has one of them, or any number."""
+        return self.about.kind
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether its probabilities hold on examples that it had not seen."""
+        return self.about.calibrated
+
+    @property
+    def rejects(self) -> bool:
+        """Whether its reach was made to lose few texts of its kinds."""
+        return self.about.rejects
+
+    def predict_proba(self, vectors: Array) -> Array:
+        """Probabilities, a row for each vector."""
+        its = self.weights
+        scores = vectors @ its.weights.T.astype(np.float64) + its.bias
+        return probabilities(scores * its.slope + its.shift, self.kind)
+
+    def is_near(self, vectors: Array) -> Array:
+        """Whether each text is as close to each label's examples as these are to each other."""
+        found: Array = (vectors @ self.weights.centres.T >= self.weights.reach).astype(np.float64)
+        return found
+
+
+def digest_weights(
+    weights: HeadWeights, labels: tuple[str, ...], kind: Kind, fingerprint: str
+) -> str:
+    """One name for all that a head computes with."""
+    found = hashlib.sha256(repr((labels, kind, fingerprint)).encode())
+    for part in weights:
+        found.update(repr(part.shape).encode())
+        found.update(part.tobytes())
+    return found.hexdigest()
+
+
+# -- saved classifiers -----------------------------------------------------------------------------
 
 
 def split_title(title: str) -> tuple[str, int | None]:
@@ -57,7 +168,7 @@ def list_versions(folder: Path, name: str) -> list[int]:
     return sorted(int(p.name) for p in there if p.name.isdigit() and (p / _ABOUT).is_file())
 
 
-def list_classifiers(folder: Path) -> list[ClassifierInfo]:
+def list_classifiers(folder: Path) -> list[ClassifierRecord]:
     """All that can be read, by name and version."""
     try:
         names = sorted(path.name for path in folder.iterdir() if _NAME.fullmatch(path.name))
@@ -66,7 +177,7 @@ def list_classifiers(folder: Path) -> list[ClassifierInfo]:
     return [about for name in names for about in _read_versions(folder, name)]
 
 
-def _read_versions(folder: Path, name: str) -> Iterator[ClassifierInfo]:
+def _read_versions(folder: Path, name: str) -> Iterator[ClassifierRecord]:
     for number in list_versions(folder, name):
         try:
             yield _read_about(folder / name / str(number))
@@ -91,8 +202,6 @@ def find_version(folder: Path, title: str) -> Path:
 
 def open_classifier(folder: Path, title: str) -> TrainedHead:
     """A classifier, whole; StorageError where its files are damaged."""
-    import numpy as np
-
     place = find_version(folder, title)
     about = _read_about(place)
     try:
@@ -105,7 +214,7 @@ def open_classifier(folder: Path, title: str) -> TrainedHead:
     return TrainedHead(about, weights)
 
 
-def save_classifier(folder: Path, name: str, head: TrainedHead) -> tuple[ClassifierInfo, bool]:
+def save_classifier(folder: Path, name: str, head: TrainedHead) -> tuple[ClassifierRecord, bool]:
     """Save a classifier as the next version; whether it is new: the newest may be the same."""
     validate_name(name)
     there = list_versions(folder, name)
@@ -127,8 +236,6 @@ def save_classifier(folder: Path, name: str, head: TrainedHead) -> tuple[Classif
 
 def _write(place: Path, head: TrainedHead) -> bool:
     """Write both files aside and give the folder its name; False when that is taken."""
-    import numpy as np
-
     aside = place.parent / f".{place.name}.{secrets.token_hex(6)}"
     make_folder(aside)
     try:
@@ -155,7 +262,7 @@ def _write(place: Path, head: TrainedHead) -> bool:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def delete_versions(folder: Path, title: str) -> list[ClassifierInfo]:
+def delete_versions(folder: Path, title: str) -> list[ClassifierRecord]:
     """Delete a version, or all of a name; what was deleted. Their numbers are not given again."""
     name, number = split_title(title)
     find_version(folder, title)
@@ -185,18 +292,18 @@ def _read_last_number(place: Path) -> int:
         return 0
 
 
-def _describe_unread(name: str, number: int) -> ClassifierInfo:
-    return ClassifierInfo((), "one", "", "", 0, 0, {}, 0.0, False, name=name, version=number)
+def _describe_unread(name: str, number: int) -> ClassifierRecord:
+    return ClassifierRecord((), "one", "", "", 0, 0, {}, 0.0, False, name=name, version=number)
 
 
-def _read_about(place: Path) -> ClassifierInfo:
+def _read_about(place: Path) -> ClassifierRecord:
     title = f"{place.parent.name}@{place.name}"
     try:
         data: dict[str, Any] = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
-        known = {field.name for field in fields(ClassifierInfo)}
+        known = {field.name for field in fields(ClassifierRecord)}
         data = {key: value for key, value in data.items() if key in known}
         data["labels"] = tuple(map(str, data["labels"]))
-        return ClassifierInfo(**{**data, "name": place.parent.name, "version": int(place.name)})
+        return ClassifierRecord(**{**data, "name": place.parent.name, "version": int(place.name)})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _build_damaged_error(title, str(error)) from error
 
