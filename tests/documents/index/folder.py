@@ -12,7 +12,7 @@ import numpy as np
 
 from anyrig.documents.index.content import Content, build_content
 from anyrig.documents.index.files import FolderReader, resolve_folders
-from anyrig.documents.index.search import SearchResult, Searcher
+from anyrig.documents.index.search import Searcher, SearchResult
 from anyrig.documents.index.update import IndexChanges, update_index
 from anyrig.documents.index.vectors import get_vector_file, open_matrix
 from anyrig.documents.protocol import Vectors
