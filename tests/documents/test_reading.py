@@ -211,7 +211,7 @@ def test_files_are_taken_as_they_are_needed_and_left_when_not(tmp_path: Path) ->
 
     found = read_all(paths(), workers=2)
     assert isinstance(next(found), Document)
-    found.close()  # type: ignore[attr-defined]  # it is a generator
+    found.close()
     assert taken < 20
     assert not [each for each in threading.enumerate() if each.name.startswith("reading")]
 

@@ -44,11 +44,11 @@ from anyrig.documents.index.keywords import (
     find_matches,
     find_matching,
     find_names,
-    fold,
     list_words,
     parse_question,
     rank_passages,
 )
+from anyrig.documents.words import fold
 from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.text.tokens import split_text
 
