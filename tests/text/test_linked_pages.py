@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anyrig.text.linked_pages import list_linked_pages, read_files
+from anyrig.text.linked_pages import read_files
+from anyrig.text.sandbox import ReaderPool
+
+
+def list_linked_pages(path: Path) -> list[Path]:
+    with ReaderPool() as pool:
+        return pool.list_linked_pages(path)
+
 
 WORDS = "The boats lay still under a low grey sky, and nobody spoke of the weather. " * 4
 

@@ -69,3 +69,13 @@ def test_which_names_are_manifests(tmp_path: Path) -> None:
     assert not is_manifest(Path("tokens.uint16"))
     (tmp_path / "folder.csv").mkdir()
     assert not is_manifest(tmp_path / "folder.csv")
+
+
+def test_what_no_database_takes_is_replaced(tmp_path: Path) -> None:
+    rows = ['{"text": "a \\ud800 b\\u0000", "label": "x\\ud800\\u001b[2J"}',
+            '{"file": "a\\u0000b", "label": "x"}']  # fmt: skip
+    found = read_manifest(written(tmp_path / "a.jsonl", "\n".join(rows)))
+    assert [(one.text, one.labels) for one in found.examples] == [("a \ufffd b\ufffd", ("x [2J",))]
+    assert found.troubles == [
+        ("a.jsonl, line 2", "its file name has characters that no name can have")
+    ]

@@ -341,14 +341,13 @@ def read_document(request: BookRequest, on_event: OnEvent) -> Document:
     """Read a book, with the title, author and cover of the request, and the language it is in."""
     from anyrig.audiobooks.plan import limit_depth
     from anyrig.text.language import detect_document
-    from anyrig.text.linked_pages import list_linked_pages, read_files
+    from anyrig.text.linked_pages import read_files
     from anyrig.text.matter import apply_matter
 
     on_event(ProgressEvent("reading", detail=request.file.name))
     paths = [request.file, *request.more_files]
-    if request.follow_links and len(paths) == 1:
-        paths = list_linked_pages(request.file)
-    document = limit_depth(apply_matter(read_files(paths)), request.depth, request.content)
+    document = apply_matter(read_files(paths, follow_links=request.follow_links))
+    document = limit_depth(document, request.depth, request.content)
     about = document.metadata
     about = replace(
         about,

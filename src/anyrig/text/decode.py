@@ -36,6 +36,17 @@ _OTHERS = (
 )
 
 
+def check_charset(name: str) -> str:
+    """The name of an encoding that a file declares; `LookupError` for what is none of a text's.
+
+    Punycode and its like are codes for names; on a long text they take the square of its length.
+    """
+    found = codecs.lookup(name).name
+    if found.startswith(("punycode", "idna", "unicode", "raw")):
+        raise LookupError(name)
+    return found
+
+
 def read_text(path: Path, what: str, *, hint: str) -> str:
     """A small file that a person wrote for anyrig: UTF-8, or an error that says why not.
 

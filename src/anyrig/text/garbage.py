@@ -92,11 +92,15 @@ def _is_latin(sign: str) -> bool:
     return sign < "\u0250" or "\u1e00" <= sign <= "\u1eff"
 
 
+def _without_accents(text: str) -> str:
+    return "".join(sign for sign in text if not unicodedata.combining(sign))
+
+
 def _odd_words(text: str) -> str:
     """By pairs of letters: only those inside of words count."""
-    plain = unicodedata.normalize("NFKD", text).lower()
-    plain = "".join(sign for sign in plain if not unicodedata.combining(sign))
-    words = re.findall(r"[a-z]+", plain)
+    # Without accents of their own first: to sort thousands on one letter takes their square.
+    plain = unicodedata.normalize("NFKD", _without_accents(text)).lower()
+    words = re.findall(r"[a-z]+", _without_accents(plain))
     singles = sum(len(word) == 1 for word in words)
     if singles > 0.8 * len(words) and singles >= _FEW:
         return "its letters stand apart"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from anyrig.text.document import Chapter, Document, Metadata
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_INVALID = re.compile("[\x00\ud800-\udfff]")
 _INVISIBLE = re.compile(r"[\u202a-\u202e\u2066-\u2069\u200b\u2060\ufeff]")
 """Marks of direction, and spaces and joiners without width."""
 # How a spreadsheet tells a formula; telephone numbers and amounts begin with signs as well.
@@ -20,6 +21,11 @@ _FORMULA = re.compile(r"[=@\t\r]|[+-].*?(?:[|!]|[A-Za-z]\()", re.DOTALL)
 _LONGEST = 500
 _LONGEST_TEXT = 20_000
 _MOST_NAMES = 100
+
+
+def replace_invalid(text: str) -> str:
+    """A text without what neither UTF-8 nor a database takes."""
+    return _INVALID.sub("\ufffd", text)
 
 
 def cell(text: str) -> str:

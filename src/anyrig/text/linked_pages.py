@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from anyrig.errors import LimitExceededError
+from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text import files
 from anyrig.text.document import Block, Chapter, Document
 from anyrig.text.formats.limits import Limits
@@ -30,13 +30,17 @@ _SUFFIXES = (".html", ".htm", ".xhtml", ".xht")
 _NO_CHAPTERS = ("genindex", "py-modindex", "search", "searchindex", "sitemap")
 
 
-def read_files(paths: Sequence[Path], limits: Limits = _LIMITS) -> Document:
-    """One document of several files, in the order given.
+def read_files(
+    paths: Sequence[Path], limits: Limits = _LIMITS, *, follow_links: bool = False
+) -> Document:
+    """One document of several files, in the order given; of one page also those it leads to.
 
     Its metadata are those of the first. What surrounds the text of web pages (navigation, headers,
     footers) is taken from the first alone, as all pages have the same.
     """
     with ReaderPool(limits=limits) as pool:
+        if follow_links and len(paths) == 1:
+            paths = pool.list_linked_pages(paths[0])
         found = pool.read(paths, form="book")
         first = next(found)
         if isinstance(first, ReadError):
@@ -78,9 +82,10 @@ def _text(chapter: Chapter) -> str:
     return " ".join(block.text for block in chapter.blocks)
 
 
-def list_linked_pages(path: Path, limits: Limits = _LIMITS) -> list[Path]:
+def list_linked_pages(path: Path, limits: Limits) -> list[Path]:
     """The pages of a manual whose index a file is, itself first; the file alone if it is none.
 
+    It parses in this process, as `files.read` does: `ReaderPool.list_linked_pages` is for others.
     Pages that name the next one (`<link rel="next">`) are followed; else the links of the page
     count, where they are most of it. Only pages in its folder and below are taken.
     """
@@ -115,7 +120,10 @@ def _follow_next(path: Path, root: Element, folder: Path, limits: Limits) -> lis
         if target is None or target in found:
             break
         here = found[target] = target
-        root = _parse(target, limits)
+        try:
+            root = _parse(target, limits)
+        except InvalidInputError:
+            break  # its reader says what is wrong with it
     return [one for one in found.values() if one is path or one.stem not in _NO_CHAPTERS]
 
 

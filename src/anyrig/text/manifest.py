@@ -23,6 +23,7 @@ from typing import NamedTuple, TextIO
 
 from anyrig.errors import InvalidInputError
 from anyrig.text.decode import decode
+from anyrig.text.labels import one_line, replace_invalid
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 SEPARATOR = "|"
@@ -255,7 +256,7 @@ def _from_json(
     text = next((row[name] for name in row if name in _TEXT), None)
     file = next((row[name] for name in row if name in _FILE), None)
     if isinstance(label, list):
-        labels = tuple(" ".join(str(one).split()) for one in label if str(one).strip())
+        labels = tuple(filter(None, (one_line(str(one)) for one in label)))
     elif label is None or isinstance(label, dict):
         if labelled:
             return Trouble(place, "it has no label")
@@ -333,6 +334,8 @@ def _is_file(name: str, resolve: Resolve) -> bool:
 def _build_file_example(
     labels: tuple[str, ...], place: str, name: str, resolve: Resolve
 ) -> Example | Trouble:
+    if replace_invalid(name) != name:
+        return Trouble(place, "its file name has characters that no name can have")
     try:
         return _build_example(labels, place, file=resolve(name))
     except InvalidInputError as error:
@@ -344,10 +347,10 @@ def _build_example(
 ) -> Example | Trouble:
     if file is None and not text.strip():
         return Trouble(place, "its text is empty")
-    return Example(labels, place, text, file)
+    return Example(labels, place, replace_invalid(text), file)
 
 
 def parse_labels(cell: str) -> tuple[str, ...]:
     """The labels of `a|b`, each once."""
-    names = (" ".join(name.split()) for name in cell.split(SEPARATOR))
+    names = map(one_line, cell.split(SEPARATOR))
     return tuple(dict.fromkeys(name for name in names if name))

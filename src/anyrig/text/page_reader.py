@@ -7,7 +7,6 @@ formats are read as `files.read` reads them for a book.
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from anyrig.text.document import Block, Chapter, Document, Metadata, Scan
 from anyrig.text.formats import compressed, eml, picture
 from anyrig.text.formats.limits import Limits
 from anyrig.text.garbage import find_fault
-from anyrig.text.labels import clean_labels
+from anyrig.text.labels import clean_labels, replace_invalid
 
 if TYPE_CHECKING:
     from anyrig.text.formats.eml import Attachment, Email
@@ -33,7 +32,6 @@ DPI = 300
 _SMALL_PIXELS = 60_000
 """A picture inside a message that is not a page: a logo, an icon."""
 _PICTURE = "a picture without a text layer"
-_INVALID_CHARACTER = re.compile("[\x00\ud800-\udfff]")  # what neither UTF-8 nor a database takes
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,8 @@ def _read_message(
     places: list[_PicturePlace | None] = []
     warnings: list[str] = []
     messages = _list_messages(path, limits)
-    num_attachments = 0
+    num_attachments = sum(len(message.attachments) for message in messages)
+    at = 0
     for message in messages:
         places.append(None)
         blocks = message.blocks or [Block("")]
@@ -149,15 +148,13 @@ def _read_message(
         chapters.append(Chapter(message.subject, numbered))
         warnings += message.warnings
         for attachment in message.attachments:
-            inner = _read_attachment(attachment, limits, on_page, warnings)
+            inner = _read_attachment(attachment, limits, num_attachments, on_page, warnings)
             if inner is not None:
                 before = len(places)
-                places += [
-                    _PicturePlace(num_attachments, part.page) for part in inner.parts("page")
-                ]
+                places += [_PicturePlace(at, part.page) for part in inner.parts("page")]
                 chapters += _number_pages(inner, before)
                 scans += [replace(scan, page=scan.page + before) for scan in inner.scans]
-            num_attachments += 1
+            at += 1
             _check_page_count(len(places), path, limits)
     if not scans and not any(block.text for chapter in chapters for block in chapter.blocks):
         raise InvalidInputError(f"{path.name} has no text in it", hint="Pass a file with text.")
@@ -195,7 +192,11 @@ def _check_page_count(count: int, path: Path, limits: Limits) -> None:
 
 
 def _read_attachment(
-    attachment: Attachment, limits: Limits, on_page: OnPage, warnings: list[str]
+    attachment: Attachment,
+    limits: Limits,
+    num_attachments: int,
+    on_page: OnPage,
+    warnings: list[str],
 ) -> Document | None:
     """None, and a warning, where it cannot be read."""
     with tempfile.TemporaryDirectory() as folder:
@@ -205,7 +206,8 @@ def _read_attachment(
             if attachment.inside and format in picture.FORMATS and _is_small(path, format, limits):
                 warnings.append("small pictures inside the message, as logos are, were left out")
                 return None
-            inner = read_pages(path, _limit_depth(format, limits), on_page)
+            within = eml.limit_attachment(format, limits, num_attachments)
+            inner = read_pages(path, within, on_page)
         except AnyrigError as error:
             warnings.append(eml.describe_error(attachment, error))
             return None
@@ -223,15 +225,6 @@ def _read_attachment(
 def _is_small(path: Path, format: str, limits: Limits) -> bool:
     width, height = picture.read_size(path, format, limits)
     return width * height < _SMALL_PIXELS
-
-
-def _limit_depth(format: str, limits: Limits) -> Limits:
-    """The limits of an attachment: a message that is attached as a file is one level deeper."""
-    if format not in eml.FORMATS:
-        return limits
-    if limits.depth <= 0:
-        raise InvalidInputError("it is a message in too many others", hint="Save it by itself.")
-    return replace(limits, depth=limits.depth - 1)
 
 
 def _render_attachments(
@@ -252,8 +245,9 @@ def _render_attachments(
     for at, run in groupby(map(find_place, numbers), key=lambda place: place.attachment):
         with tempfile.TemporaryDirectory() as folder:
             file = eml.save_attachment(attachments[at], Path(folder))
-            below = _limit_depth(files.detect_format(file, limits=limits), limits)
-            yield from render_pages(file, [place.number for place in run], dpi, below)
+            format = files.detect_format(file, limits=limits)
+            within = eml.limit_attachment(format, limits, len(attachments))
+            yield from render_pages(file, [place.number for place in run], dpi, within)
 
 
 # -- the whole -------------------------------------------------------------------------------------
@@ -272,13 +266,10 @@ def _finish(document: Document, limits: Limits) -> Document:
         replace(chapter, blocks=tuple(map(_clean_block, chapter.blocks)))
         for chapter in document.chapters
     )
-    scans = tuple(
-        replace(scan, layer=_INVALID_CHARACTER.sub("\ufffd", scan.layer)) for scan in document.scans
-    )
+    scans = tuple(replace(scan, layer=replace_invalid(scan.layer)) for scan in document.scans)
     return clean_labels(replace(document, chapters=chapters, scans=scans))
 
 
 def _clean_block(block: Block) -> Block:
-    if not _INVALID_CHARACTER.search(block.text):
-        return block
-    return replace(block, text=_INVALID_CHARACTER.sub("\ufffd", block.text))
+    text = replace_invalid(block.text)
+    return block if text == block.text else replace(block, text=text)

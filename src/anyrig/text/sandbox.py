@@ -130,6 +130,12 @@ class ReaderPool:
 
         yield from self._run(paths, apply_to)
 
+    def list_linked_pages(self, path: Path) -> list[Path]:
+        """The pages of a manual whose index a file is, itself first; else the file alone."""
+        answer = self._find_answer(path, "linked", {"do": "links"})
+        found = [Path(each) for each in cast("list[str]", answer.content["linked"])]
+        return found if len(found) > 1 else [path]
+
     def read_file(self, path: Path, *, form: Form = "pages") -> Document:
         """One file; whatever is wrong with it is one `InvalidInputError`."""
         path = Path(path)

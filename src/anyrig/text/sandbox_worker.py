@@ -2,6 +2,7 @@
 
     {"do": "read", "path": ..., "limits": {...}}      {"page": 7, "of": 90} ... {"document": {...}}
     {"do": "render", "numbers": [1, 2], ...}          {"rendered": 1, "bytes": n} and n bytes ...
+    {"do": "links", "path": ..., "limits": {...}}     {"linked": [...]}
 
 Each request ends with `{"done": true}` or `{"refused": ..., "hint": ..., "kind": ...}`. The process
 ends with the one that started it. The system ends it with SIGPROF when a page takes too much CPU
@@ -79,6 +80,10 @@ def _serve(request: dict[str, object], out: BinaryIO) -> None:
             _read(path, str(request["form"]), limits, out)
         elif request["do"] == "apply":
             _apply(path, request, limits, out)
+        elif request["do"] == "links":
+            from anyrig.text.linked_pages import list_linked_pages
+
+            _send(out, {"linked": [str(each) for each in list_linked_pages(path, limits)]})
         else:
             _render(path, request, limits, out)
         _send(out, {"done": True})

@@ -115,7 +115,8 @@ def has_header(rows: list[list[str]]) -> bool:
     """Whether the first row names the columns: words over numbers, or none of it said again."""
     if len(rows) < 2 or len(rows[0]) < 2:
         return False
-    head, below = rows[0], rows[1 : 1 + _SAMPLE_ROWS]
+    head = rows[0]
+    below = rows[1 : 1 + min(_SAMPLE_ROWS, _SAMPLE_LETTERS // len(head))]
     if any(not cell or _is_value(cell) for cell in head) or len(set(head)) < len(head):
         return False
     columns = [[row[at] for row in below if at < len(row) and row[at]] for at in range(len(head))]

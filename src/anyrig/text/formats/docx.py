@@ -70,6 +70,9 @@ class _DocxReader:
         self._counts: Counter[str] = Counter()
         self._fields: list[str] = []
         self._blocks: list[Block] = []
+        self._lines: list[str] = []
+        """Of the stanza or the listing that was added last."""
+        self._first_line = 0
         self._roles: dict[int, Role] = {}
         self._listing = False
         self._depth = 0
@@ -91,6 +94,7 @@ class _DocxReader:
         start = len(self._blocks)
         for note in last:
             self._add_note(note)
+        self._join_lines()
         self._roles.update(dict.fromkeys(range(start, len(self._blocks)), "notes"))
         return outline.cut_at_headings(self._blocks, self._roles)
 
@@ -164,11 +168,18 @@ class _DocxReader:
             self._roles[len(self._blocks)] = "contents"
         before = self._blocks[-1] if self._blocks else None
         one = before and block.kind == before.kind and block.kind in ("code", "poem")
-        if before and one and not listed and not block.inlines:
+        if one and not listed and not block.inlines:
             # One stanza, one listing: Word makes each of its lines a paragraph.
-            self._blocks[-1] = replace(before, text=f"{before.text}\n{block.text}")
+            self._lines.append(block.text)
         else:
+            self._join_lines()
             self._blocks.append(block)
+            self._lines, self._first_line = [block.text], len(self._blocks) - 1
+
+    def _join_lines(self) -> None:
+        if len(self._lines) > 1:
+            block = self._blocks[self._first_line]
+            self._blocks[self._first_line] = replace(block, text="\n".join(self._lines))
 
     def _after(self, walked: DocxParagraph, block: Block) -> None:
         """What hangs on a paragraph: pictures, text boxes, footnotes."""
@@ -452,8 +463,8 @@ class DocxParagraph:
         self.runs: list[InlineRun] = []
         self.boxes: list[Element] = []
         """Text boxes that hang on the paragraph."""
-        self.pictures: list[str] = []
-        """What is said of its pictures."""
+        self.pictures: dict[str, None] = {}
+        """What is said of its pictures, each once."""
         self.in_contents = False
         """Whether some of it is the result of a field that lists the contents."""
 
@@ -512,8 +523,8 @@ class DocxParagraph:
                     or read_attribute(each, "alt")
                     or read_attribute(each, "title")
                 )
-                if description.strip() and description.strip() not in self.pictures:
-                    self.pictures.append(description.strip())
+                if description.strip():
+                    self.pictures[description.strip()] = None
 
 
 def _boxes(element: Element) -> Iterator[Element]:

@@ -13,14 +13,14 @@ import email.policy
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.errors import MessageError
 from email.message import EmailMessage
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from anyrig.errors import AnyrigError, EmptyFileError, InvalidInputError
-from anyrig.text.decode import decode
+from anyrig.text.decode import check_charset, decode
 from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.ole import MAGIC
@@ -71,13 +71,16 @@ class Email:
 def read(path: Path, limits: Limits) -> Document:
     """A message or a mailbox as a document: a chapter for each message and each file with it."""
     found = read_messages(path, limits)
+    num_attachments = sum(
+        len(each.attachments) for message in found for each in iterate_thread(message)
+    )
     chapters: list[Chapter] = []
     warnings: list[str] = []
     for message in found:
         for each in iterate_thread(message):
             chapters.append(Chapter(each.subject, tuple(each.blocks)))
             warnings += each.warnings
-            _read_attachment(each, limits, chapters, warnings)
+            _read_attachments(each, limits, num_attachments, chapters, warnings)
     if not any(block.text for chapter in chapters for block in chapter.blocks):
         raise build_empty_error(path.name)
     first = found[0]
@@ -117,6 +120,16 @@ def save_attachment(attachment: Attachment, folder: Path) -> Path:
     path = folder / f"attachment{safe}"
     path.write_bytes(attachment.data)
     return path
+
+
+def limit_attachment(format: str, limits: Limits, num_attachments: int) -> Limits:
+    """The limits of an attachment that may hold others: one level deeper, and its share of them."""
+    if format not in (*FORMATS, "gz"):
+        return limits
+    if limits.depth <= 0:
+        raise InvalidInputError("it is a message in too many others", hint="Save it by itself.")
+    share = limits.attachments // max(1, num_attachments)
+    return replace(limits, depth=limits.depth - 1, attachments=share)
 
 
 def describe_error(attachment: Attachment, error: AnyrigError) -> str:
@@ -333,7 +346,7 @@ def _body(
 def _text(data: bytes, part: EmailMessage, name: str) -> str:
     """By the encoding that the part names, if it fits; else as any file."""
     try:
-        text = data.decode(part.get_content_charset() or "utf-8")
+        text = data.decode(check_charset(part.get_content_charset() or "utf-8"))
     except (LookupError, UnicodeError, ValueError):
         text = decode(data, name) if data else ""
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
@@ -362,8 +375,12 @@ def _keep(part: EmailMessage, made: Email, counter: MessageCounter) -> None:
     )  # fmt: skip
 
 
-def _read_attachment(
-    message: Email, limits: Limits, chapters: list[Chapter], warnings: list[str]
+def _read_attachments(
+    message: Email,
+    limits: Limits,
+    num_attachments: int,
+    chapters: list[Chapter],
+    warnings: list[str],
 ) -> None:
     """The files that came with a message, as chapters."""
     from anyrig.text import files
@@ -371,7 +388,10 @@ def _read_attachment(
     for attachment in message.attachments:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                document = files.read(save_attachment(attachment, Path(folder)), limits=limits)
+                path = save_attachment(attachment, Path(folder))
+                format = files.detect_format(path, limits=limits)
+                within = limit_attachment(format, limits, num_attachments)
+                document = files.read(path, limits=within)
             except AnyrigError as error:
                 warnings.append(describe_error(attachment, error))
                 continue

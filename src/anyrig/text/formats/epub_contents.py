@@ -11,7 +11,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.text.formats.epub_package import EpubPackage, EpubPlace, ManifestItem, iterate_children
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.markup_elements import CssStyle, find_traits
-from anyrig.text.formats.xml import local_name, parse, parse_page
+from anyrig.text.formats.xml import local_name, parse, parse_page, read_text
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -135,7 +135,7 @@ def _without_headings(entries: list[ContentsEntry]) -> list[ContentsEntry]:
 
 
 def _title(element: Element) -> str:
-    text = " ".join("".join(element.itertext()).replace("\u00ad", "").split())
+    text = " ".join(read_text(element, 2 * _LONGEST_TITLE).replace("\u00ad", "").split())
     if not text:
         pictures = (image.get("alt") or "" for image in iterate_children(element, "img"))
         text = " ".join(" ".join(pictures).split()) or (element.get("title") or "").strip()

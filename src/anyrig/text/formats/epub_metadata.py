@@ -13,7 +13,7 @@ from anyrig.text.formats.epub_contents import EpubContents
 from anyrig.text.formats.epub_package import EpubPackage, ManifestItem
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.markup import build_blocks
-from anyrig.text.formats.xml import local_name, parse_page
+from anyrig.text.formats.xml import local_name, parse_page, read_text
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -87,7 +87,7 @@ def _lines(root: Element) -> list[_MetadataLine]:
         name = local_name(element)
         if not name or name in ("metadata", "dc-metadata", "x-metadata"):
             continue
-        text = " ".join("".join(element.itertext()).split())[:_LONGEST]
+        text = read_text(element, _LONGEST)
         attributes = {strip_namespace(key): value for key, value in element.attrib.items()}
         refines = attributes.get("refines", "").lstrip("#").strip()
         if refines:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.document import Chapter, Document, Metadata, Picture
+from anyrig.text.document import Block, Chapter, Document, Metadata, Picture
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.markup import read_blocks
 from anyrig.text.formats.office import read_attribute
@@ -50,7 +50,7 @@ def read(path: Path, limits: Limits) -> Document:
         book.add_body(body)
     if not book.chapters:
         raise InvalidInputError(f"{path.name} has no body", hint="Get another copy of the file.")
-    return Document(metadata, tuple(book.chapters), cover, "fb2")
+    return Document(metadata, book.chapters, cover, "fb2")
 
 
 def _data(path: Path, limits: Limits) -> bytes:
@@ -67,7 +67,16 @@ def _data(path: Path, limits: Limits) -> bytes:
 
 class _Fb2Reader:
     def __init__(self) -> None:
-        self.chapters: list[Chapter] = []
+        self._chapters: list[Chapter] = []
+        self._blocks: list[list[Block]] = []
+        """Of each chapter, with those of sections that joined it."""
+
+    @property
+    def chapters(self) -> tuple[Chapter, ...]:
+        return tuple(
+            replace(chapter, blocks=tuple(blocks))
+            for chapter, blocks in zip(self._chapters, self._blocks, strict=True)
+        )
 
     def add_body(self, body: Element) -> None:
         """The chapters of one body; that of the notes is a single one."""
@@ -76,7 +85,7 @@ class _Fb2Reader:
             _rename(body, notes=True)
             blocks, _ = read_blocks(body)
             if blocks:
-                self.chapters.append(Chapter(title, tuple(blocks), role="notes"))
+                self._append(Chapter(title, (), role="notes"), blocks)
             return
         sections = _list_sections(body)
         _rename(body)
@@ -87,21 +96,25 @@ class _Fb2Reader:
         starts[0] = 0
         for number, one in enumerate(sections):
             end = starts[number + 1] if number + 1 < len(sections) else len(blocks)
-            own = tuple(blocks[starts[number] : end])
+            own = blocks[starts[number] : end]
             if own:
-                chapter = Chapter(one.title, own, one.level, source=one.source)
-                self._add(chapter, is_body=number == 0, more=end < len(blocks))
+                chapter = Chapter(one.title, (), one.level, source=one.source)
+                self._add(chapter, own, is_body=number == 0, more=end < len(blocks))
 
-    def _add(self, chapter: Chapter, *, is_body: bool, more: bool) -> None:
+    def _add(self, chapter: Chapter, blocks: list[Block], *, is_body: bool, more: bool) -> None:
         """A section without a title joins the last; what is above all of them is a title page."""
-        last = self.chapters[-1] if self.chapters else None
+        last = self._chapters[-1] if self._chapters else None
         if is_body:
-            is_title = more and chapter.num_characters < _SLIGHT
-            self.chapters.append(replace(chapter, role="title" if is_title else "body"))
+            is_title = more and sum(len(block.text) for block in blocks) < _SLIGHT
+            self._append(replace(chapter, role="title" if is_title else "body"), blocks)
         elif chapter.title or last is None or last.role != "body":
-            self.chapters.append(chapter)
+            self._append(chapter, blocks)
         else:
-            self.chapters[-1] = replace(last, blocks=last.blocks + chapter.blocks)
+            self._blocks[-1] += blocks
+
+    def _append(self, chapter: Chapter, blocks: list[Block]) -> None:
+        self._chapters.append(chapter)
+        self._blocks.append(blocks)
 
 
 class _Section(NamedTuple):

@@ -116,17 +116,20 @@ def _id(element: Element, ids: Iterator[str]) -> str:
 def _roles(
     read_flow: MarkupFlow, blocks: list[Block], marked: list[tuple[str, str]]
 ) -> dict[int, Role]:
-    roles: dict[int, Role] = {}
+    spans: list[tuple[int, int, Role]] = []
+    main = range(len(blocks))
     meant: dict[str, Role] = {
         "nav": "contents", "header": "front", "footer": "back", "endnotes": "notes",
     }  # fmt: skip
     for key, name in marked:
         first, end = read_flow.places.get(key, (0, 0))
         if name == "main" and _holds_most(blocks, first, end):
-            for at in (*range(first), *range(end, len(blocks))):
-                roles.setdefault(at, "front" if at < first else "back")
+            main = range(first, min(end, len(blocks)))
         elif name in meant:
-            roles.update(dict.fromkeys(range(first, min(end, len(blocks))), meant[name]))
+            spans.append((first, min(end, len(blocks)), meant[name]))
+    roles = _find_innermost(spans, len(blocks))
+    for at in (*range(main.start), *range(main.stop, len(blocks))):
+        roles.setdefault(at, "front" if at < main.start else "back")
     whole = len(roles) >= len(blocks)
     notes = {at for at, block in enumerate(blocks) if block.kind == "note"}
     return (
@@ -134,6 +137,22 @@ def _roles(
         if whole
         else {at: role for at, role in roles.items() if role == "notes" or at not in notes}
     )
+
+
+def _find_innermost(spans: list[tuple[int, int, Role]], num_blocks: int) -> dict[int, Role]:
+    """The role of the last span that holds a block; nested ones cost no more than others."""
+    roles: dict[int, Role] = {}
+    free = list(range(num_blocks + 1))  # the next block without a role, or a step on the way to it
+    for first, end, role in reversed(spans):
+        at = first
+        while at < end:
+            if free[at] == at:
+                roles[at] = role
+                free[at] = at + 1
+            else:
+                free[at] = free[free[at]]
+            at = free[at]
+    return roles
 
 
 def _holds_most(blocks: list[Block], first: int, end: int) -> bool:

@@ -8,6 +8,7 @@ heading. A note's link back is a reference too: nobody wants to hear it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -81,12 +82,13 @@ def resolve_notes(flows: Sequence[MarkupFlow]) -> list[list[Block]]:
 def _resolve_flow(
     blocks: list[Block], places: dict[str, tuple[int, int]], links: Sequence[MarkupLink]
 ) -> None:
+    headings = [at for at, block in enumerate(blocks) if block.kind == "heading"]
     marks: dict[int, list[Inline]] = {}
     referred: set[int] = {index for index, block in enumerate(blocks) if block.kind == "note"}
     for link in links:
         if link.back or _leads_back(link, blocks, places, referred):
             kind = "back"
-        elif _is_reference(link, blocks, places):
+        elif _is_reference(link, blocks, places, headings):
             kind = "reference"
         else:
             continue
@@ -116,7 +118,10 @@ def _leads_back(
 
 
 def _is_reference(
-    link: MarkupLink, blocks: list[Block], places: dict[str, tuple[int, int]]
+    link: MarkupLink,
+    blocks: list[Block],
+    places: dict[str, tuple[int, int]],
+    headings: Sequence[int],
 ) -> bool:
     text = blocks[link.block].text
     whole = link.end - link.start >= len(text.strip())
@@ -129,8 +134,8 @@ def _is_reference(
         return False
     if blocks[place[0]].kind == "note":
         return True
-    target = blocks[place[0] : min(place[1], len(blocks))]
-    return place[0] > link.block and all(block.kind != "heading" for block in target)
+    has_heading = bisect_left(headings, place[0]) < bisect_left(headings, place[1])
+    return place[0] > link.block and not has_heading
 
 
 def _note_at(link: MarkupLink, blocks: list[Block], places: dict[str, tuple[int, int]]) -> range:
@@ -146,7 +151,7 @@ def _note_at(link: MarkupLink, blocks: list[Block], places: dict[str, tuple[int,
 
 
 def _as_note(block: Block, key: str) -> Block:
-    if block.kind in ("heading", "rule", "page", "image"):
+    if block.kind in ("heading", "rule", "page", "image") or block.kind == "note" and block.id:
         return block
     text = block.text.replace("\n", " ").replace("\t", " ")
     return replace(block, text=text, kind="note", id=block.id or key, level=0)

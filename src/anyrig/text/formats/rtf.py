@@ -22,6 +22,9 @@ from anyrig.text.formats.runs import InlineRun, build_table, join_runs
 
 _MOST_TOKENS = 3_000_000  # a long novel from Word has under one million
 
+_LONGEST_NAME, _LONGEST_INFO = 200, 20_000
+"""Characters of a style's name, and of what the file says of itself: they come one by one."""
+
 
 def read(path: Path, limits: Limits) -> Document:
     """An RTF file as a document."""
@@ -286,9 +289,12 @@ class _RtfReader:
         if state.skip or not text:
             return
         if state.target == "style":
-            self._style_name += text.lower()
+            if len(self._style_name) < _LONGEST_NAME:
+                self._style_name += text.lower()
         elif state.target in INFO:
-            self.info[state.target] = self.info.get(state.target, "") + text
+            before = self.info.get(state.target, "")
+            if len(before) < _LONGEST_INFO:
+                self.info[state.target] = before + text
         elif not state.target and not state.hidden:
             self._open.runs.append(InlineRun(text))
 

@@ -28,11 +28,13 @@ _AGAIN = "Open it in Excel or LibreOffice and save it again, or save it as CSV."
 _SPARSE = 2
 """Cells of a rectangle for each cell that may be filled: most sheets have empty ones."""
 _SHARED = "xl/sharedStrings.xml"
-_ROW = re.compile(rb"""<(?:\w+:)?row\b(?:[^>]*?\br=["'](\d{1,9}))?""")
-_CELL = re.compile(rb"""<(?:\w+:)?c\b(?:[^>]*?\br=["']([A-Za-z]{1,3})\d{1,9}["'])?""")
-_SHARED_INDEX = re.compile(rb"""\bt=["']s["'][^>]*>\s*(?:<f.{0,200}?</f>\s*)?<v>(\d{1,9})<""")
+_ROW = re.compile(rb"""<(?:\w+:)?row\b(?:[^<>]*?\br=["'](\d{1,9}))?""")
+_CELL = re.compile(rb"""<(?:\w+:)?c\b(?:[^<>]*?\br=["']([A-Za-z]{1,3})\d{1,9}["'])?""")
+_SHARED_INDEX = re.compile(rb"""\bt=["']s["'][^<>]*>\s*(?:<f.{0,200}?</f>\s*)?<v>(\d{1,9})<""")
 _REPEATED = re.compile(rb"""number-(?:rows|columns)-repeated=["'](\d{1,18})""")
-_ODS_PART = re.compile(rb"<table:(table|table-row|table-cell|covered-table-cell)(?=[\s/>])([^>]*)>")
+_ODS_PART = re.compile(
+    rb"<table:(table|table-row|table-cell|covered-table-cell)(?=[\s/>])([^<>]*)>"
+)
 
 
 def read(path: Path, limits: Limits) -> Document:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from anyrig.errors import InvalidInputError
+from anyrig.text.decode import check_charset
 from anyrig.text.formats.limits import Limits
 
 if TYPE_CHECKING:
@@ -124,6 +125,18 @@ def local_name(element: Element) -> str:
     return tag.rpartition("}")[2].rpartition(":")[2].lower()
 
 
+def read_text(element: Element, most: int) -> str:
+    """The first characters of what an element says, its white space as one."""
+    parts: list[str] = []
+    left = 10_000 + 4 * most  # white space may go
+    for text in element.itertext():
+        parts.append(text[:left])
+        left -= len(text)
+        if left <= 0:
+            break
+    return " ".join("".join(parts).split())[:most]
+
+
 def decode_page(data: bytes) -> str:
     """Mark-up as text, whatever it says of its encoding: UTF-8 where it fits, as it rarely lies."""
     for mark, encoding in _MARKS:
@@ -143,7 +156,7 @@ def _find_declared(data: bytes) -> str:
     if not found:
         return ""
     try:
-        return codecs.lookup(found[1].decode("ascii")).name
+        return check_charset(found[1].decode("ascii"))
     except (LookupError, ValueError):
         return ""
 
@@ -152,7 +165,7 @@ def _guess_encoding(data: bytes, declared: str) -> str:
     """Bytes that are no UTF-8: what was declared if that fits, else the likeliest."""
     # Latin-1 fits everything; what is said to be it is nearly always Windows' own.
     wanted = "cp1252" if declared in ("iso8859-1", "ascii") else declared
-    if wanted and not wanted.startswith(("utf", "unicode", "raw", "idna", "punycode")):
+    if wanted and not wanted.startswith("utf"):
         try:
             return data.decode(wanted)
         except (UnicodeError, LookupError):

@@ -1,17 +1,17 @@
 """The one opener of zip archives that others made: every member is read into memory, none to disk.
 
-    with opened(path, limits) as archive:
+    with open_archive(path, limits) as archive:
         archive.read("META-INF/container.xml")
 
 Refused with one `InvalidInputError`: what is no archive or cut short, too many members, members
-that lie
-over one another (how a small file claims to hold petabytes), names that lead out of a folder,
-symbolic links, two different members of one name, methods other than stored and deflated, and
-more bytes than `Limits` allow, whatever the headers say of them.
+that lie over one another (how a small file claims to hold petabytes), names that lead out of a
+folder or are absurdly long, symbolic links, two different members of one name, methods other than
+stored and deflated, and more bytes than `Limits` allow, whatever the headers say of them.
 """
 
 from __future__ import annotations
 
+import re
 import stat
 import struct
 import unicodedata
@@ -30,6 +30,7 @@ _AGAIN = "Get another copy of the file: this one is damaged, or malicious."
 _HEADER_BYTES = 30  # of a member, before its name
 _ENTRY_BYTES = 46  # of the directory, before a name
 _LONGEST_NAME = 300  # in the directory, on average: what bounds the directory's size
+_LONGEST_PATH = 4096  # of one name: to compose accents takes the square of their number
 
 
 class ZipArchive:
@@ -197,9 +198,9 @@ def _refuse_odd(member: zipfile.ZipInfo, name: str, limits: Limits) -> None:
 
 
 def _clean(member: str, name: str) -> str:
-    clean = member.replace("\\", "/")
-    while clean.startswith("./"):
-        clean = clean[2:]
+    if len(member) > _LONGEST_PATH:
+        raise InvalidInputError(f"{name} has a member with an absurdly long name", hint=_AGAIN)
+    clean = re.sub(r"^(?:\./)+", "", member.replace("\\", "/"))
     parts = clean.split("/")
     if clean.startswith("/") or ".." in parts or ":" in parts[0][:2]:
         raise InvalidInputError(
