@@ -17,6 +17,7 @@ from anyrig.errors import (
     Message,
     OptionRef,
     OutOfMemoryError,
+    cut_long_values,
     dump_message,
     error_from_dict,
     error_to_dict,
@@ -140,3 +141,18 @@ def test_messages_cross_processes_and_files() -> None:
 def test_a_message_from_another_process_can_do_no_harm(template: str) -> None:
     with pytest.raises(ValueError, match="."):
         message_from_json({"template": template, "options": [{"option": "a", "value": "b"}]})
+
+
+@pytest.mark.parametrize(
+    "given", ["x" * 5000, "a word " * 900, "{brace}" * 500, "/home/" + "d/" * 900]
+)
+def test_a_long_argument_is_cut_in_the_message_and_in_the_hint(given: str) -> None:
+    problem = Message("{option}: unknown voice {value!r}", option=OptionRef("voice"), value=given)
+    for message in (f"unknown voice {given!r}", problem):
+        error = InvalidInputError(message, hint=f"Did you mean {given!r}?")
+        assert len(error.message) < 300
+        assert len(error.hint) < 300
+        assert "…" in error.message
+        assert "unknown voice" in error.message
+    assert render(error.message, "command").startswith("--voice: unknown voice")
+    assert cut_long_values(error.message) == error.message

@@ -55,8 +55,9 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from string import Formatter
@@ -126,13 +127,16 @@ class Message(str):
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Message:
         """As `str.replace`; the options stay."""
+        return self.map_text(lambda text: text.replace(old, new, count))
+
+    def map_text(self, change: Callable[[str], str]) -> Message:
+        """The text between the options changed; these stay."""
         texts = [""]
         for text, field, _, _ in Formatter().parse(self.template):
             texts[-1] += text  # it ends at every brace too
             if field is not None:
                 texts.append("")
-        template = "{}".join(_escape(text.replace(old, new, count)) for text in texts)
-        return self._build(template, self.options)
+        return self._build("{}".join(_escape(change(text)) for text in texts), self.options)
 
     def __add__(self, other: str) -> Message:
         return Message("{first}{second}", first=self, second=other)
@@ -246,6 +250,21 @@ def load_message(text: str) -> str:
     return text
 
 
+_LONG = re.compile(r"'[^'\n]{300,}'|\"[^\"\n]{300,}\"|\S{300,}")
+_HEAD, _TAIL = 160, 40
+
+
+def cut_long_values(text: str) -> str:
+    """A message in which what a user passed is not repeated at length: a word or a quotation of
+    hundreds of characters is cut in its middle.
+    """
+    if len(text) < _HEAD + _TAIL:
+        return text
+    if isinstance(text, Message):
+        return text.map_text(cut_long_values)
+    return _LONG.sub(lambda long: f"{long[0][:_HEAD]}…{long[0][-_TAIL:]}", text)
+
+
 MORE_DETAILS = Message("For details, {verbose}.", verbose=OptionRef("verbose"))
 """A hint where only the log can say more."""
 
@@ -258,9 +277,8 @@ class AnyrigError(Exception):
     """The option of the request that is wrong, if it is one."""
 
     def __init__(self, message: str, *, hint: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = cut_long_values(message), cut_long_values(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return str(self.message)

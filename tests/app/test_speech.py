@@ -17,6 +17,7 @@ import soundfile
 from anyrig import Rig
 from anyrig.app import engines
 from anyrig.app.batch import BatchRequest, plan_batch
+from anyrig.app.cluster import ClusterOptions, check_no_recordings
 from anyrig.app.engines import choose_engine
 from anyrig.app.live_embedding import LiveEmbedding
 from anyrig.app.live_speech import LiveSpeech, open_live_speech
@@ -37,6 +38,7 @@ from anyrig.errors import (
 )
 from anyrig.events import Event, WarningEvent
 from anyrig.options import request_from_json, request_to_json
+from anyrig.speech.prepare import SpeechOptions, prepare
 from anyrig.speech.synthesis import Synthesizer
 from anyrig.storage.cache import ResultCache
 from anyrig.storage.keys import JsonValue
@@ -320,3 +322,15 @@ def test_a_request_with_a_voice_looks_up_weights_once(
     request, choice = speech._choose(speech.request(text="The kettle is on.", voice="alloy"), "en")
     assert (choice.name, request.voice) == ("hibari", "heart")
     assert len(found) == len(set(found)), "each engine once"
+
+
+def test_a_file_with_the_name_of_a_voice_does_not_keep_it_off_a_cluster(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cluster = ClusterOptions(cluster="redis://127.0.0.1:1/0")
+    for name in ("heart", "me.wav"):
+        Path(name).write_bytes(b"a recording")
+    check_no_recordings(rig, cluster, prepare("Hello.", SpeechOptions(voice="heart")).segments)
+    with pytest.raises(WorkError, match="me.wav is a file on this machine"):
+        check_no_recordings(rig, cluster, prepare("Hello.", SpeechOptions(voice="me.wav")).segments)

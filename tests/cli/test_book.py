@@ -195,6 +195,17 @@ def test_bad_input_is_one_error_with_a_hint(
     assert {path.name for path in Path().iterdir()} <= {"story.txt", "home"}
 
 
+def test_program_source_is_read_aloud_only_on_request(anyrig: Anyrig) -> None:
+    Path("story.py").write_text("def add(a, b):\n    return a + b\n")
+    done = anyrig("book", "story.py", "--list", "--engine", "tone")
+    assert done.returncode == 2, done.stderr
+    assert "story.py is program source" in done.stderr
+    assert "--code speak" in done.stderr
+    assert (
+        anyrig("book", "story.py", "--list", "--engine", "tone", "--code", "speak").returncode == 0
+    )
+
+
 def test_a_store_that_cannot_be_opened_is_replaced_beside_the_book(
     anyrig: Anyrig, story: Path
 ) -> None:

@@ -53,6 +53,11 @@ if TYPE_CHECKING:
     from anyrig.text.document import Document, Picture
 
 _ACX_LUFS = -20.5
+_PROGRAM_SOURCE = frozenset(
+    ".py .pyw .js .mjs .cjs .jsx .tsx .c .h .cc .cpp .cxx .hpp .cs .java .kt .scala .go .rs .rb"
+    " .php .pl .pm .sh .bash .zsh .fish .ps1 .bat .sql .swift .lua .jl .hs .vue".split()
+)
+"""Suffixes of files that nobody means to hear from end to end."""
 
 
 def _parse_bitrate(text: str) -> str | None:
@@ -346,6 +351,7 @@ def read_document(request: BookRequest, on_event: OnEvent) -> Document:
 
     on_event(ProgressEvent("reading", detail=request.file.name))
     paths = [request.file, *request.more_files]
+    _check_prose(paths, request)
     document = apply_matter(read_files(paths, follow_links=request.follow_links))
     document = limit_depth(document, request.depth, request.content)
     about = document.metadata
@@ -361,6 +367,15 @@ def read_document(request: BookRequest, on_event: OnEvent) -> Document:
     for warning in document.warnings:
         on_event(WarningEvent(warning))
     return replace(document, metadata=about, cover=cover)
+
+
+def _check_prose(paths: Sequence[Path], request: BookRequest) -> None:
+    for path in paths:
+        if path.suffix.lower() in _PROGRAM_SOURCE and request.code != "speak":
+            raise InvalidInputError(
+                f"{path.name} is program source, not a book",
+                hint=Message("{code} reads it aloud.", code=OptionRef("code", "speak")),
+            )
 
 
 def _read_cover(path: Path) -> Picture:
