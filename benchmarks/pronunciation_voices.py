@@ -25,7 +25,7 @@ from anyrig.audio.resample import resample
 from anyrig.devices.discovery import discover
 from anyrig.placement import Placement
 from anyrig.speech import phonemes
-from anyrig.speech.engines import kokoro, packages
+from anyrig.speech.engines import installed, kokoro
 from anyrig.speech.normalize import LANGUAGES, normalize
 from anyrig.speech.phonemes.readers import open_reader
 from anyrig.storage import derived
@@ -105,7 +105,7 @@ class _Speaker:
         device = discover(os.environ).cpu_device
         backend = next(backend for backend in device.backends if backend.library == "onnx")
         self._model = kokoro.KokoroOnnx(Placement(device, backend, threads=1), folder)
-        self._vocabulary = packages.read_table("hibari", "assets/vocab.json")
+        self._vocabulary = installed.read_table("hibari", "assets/vocab.json")
         self._folder, self._sounds = folder, sounds
 
     def speak(self, words: Sequence[phonemes.PronouncedWord], voice: str) -> Path:

@@ -22,10 +22,10 @@ from tokenizers import Tokenizer, models
 from anyrig.backends.onnx import OnnxHandle
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.speech.models.vibevoice import onnx_graphs
+from anyrig.speech.models.vibevoice.checkpoint import read_realtime_shape
 from anyrig.speech.models.vibevoice.onnx_windows import OnnxRealtimeVoice
 from anyrig.speech.models.vibevoice.realtime import RealtimeRuntime, RealtimeSpeech
 from anyrig.speech.models.vibevoice.realtime_model import load_realtime_model
-from anyrig.speech.models.vibevoice.shapes import read_realtime_shape
 from anyrig.speech.models.vibevoice.windows import RealtimeModel
 from benchmarks import vibevoice_realtime_reference as reference
 from benchmarks.harness import Row, median_and_range

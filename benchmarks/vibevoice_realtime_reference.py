@@ -32,10 +32,10 @@ from torch import Tensor
 from anyrig.speech.models.vibevoice.checkpoint import list_tensors
 
 if TYPE_CHECKING:
+    from anyrig.speech.models.vibevoice.checkpoint import RealtimeShape
     from anyrig.speech.models.vibevoice.presets import Preset
     from anyrig.speech.models.vibevoice.realtime import RealtimeRuntime, RealtimeSpeech
     from anyrig.speech.models.vibevoice.realtime_model import RealtimeVoice
-    from anyrig.speech.models.vibevoice.shapes import RealtimeShape
 
 # The sizes of the published model, as its config.json has them.
 FULL: dict[str, Any] = {
@@ -167,9 +167,9 @@ def build_ours(
     config: dict[str, Any], weights: dict[str, Tensor], device: str, dtype: torch.dtype
 ) -> RealtimeVoice:
     """Our model on given weights."""
+    from anyrig.speech.models.vibevoice.checkpoint import read_realtime_shape
     from anyrig.speech.models.vibevoice.codec import LazyWeights
     from anyrig.speech.models.vibevoice.realtime_model import RealtimeVoice, rename_weights
-    from anyrig.speech.models.vibevoice.shapes import read_realtime_shape
 
     given = LazyWeights(weights.__getitem__, torch.device(device), dtype)
     return RealtimeVoice(read_realtime_shape(config), rename_weights(given))

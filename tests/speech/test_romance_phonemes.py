@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.errors import MissingWeightsError
-from anyrig.speech.engines import packages
+from anyrig.speech.engines import installed
 from anyrig.speech.phonemes import PhonemeReader, french_words
 from anyrig.speech.phonemes.readers import can_read, open_reader
 from anyrig.storage import derived
@@ -207,7 +207,7 @@ def test_another_dictionary_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", ["es", "fr", "it", "pt"])
 def test_every_sign_is_one_that_kokoro_knows(folder: Path, language: str) -> None:
-    vocabulary = packages.read_table("hibari", "assets/vocab.json")
+    vocabulary = installed.read_table("hibari", "assets/vocab.json")
     reader = open_reader(language, folder)
     text = " ".join(read_sentences(language)) + " «Öł» – ß, İ'x 12.345,6 7:05 50 % Ñandú-y"
     words = reader.read(text)

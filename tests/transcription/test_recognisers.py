@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -122,3 +124,21 @@ def test_other_weights_are_refused(tmp_path: Path) -> None:
         check_hashes([(tmp_path / "weights", "0" * 64)], "some-package")
     with pytest.raises(MissingWeightsError, match="nothing"):
         check_hashes([(tmp_path / "nothing", "0" * 64)], "some-package")
+
+
+def test_the_weights_of_a_folder_are_hashed_once_and_keep_their_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    weights = tmp_path / "model.bin"
+    weights.write_bytes(b"weights")
+    rows = [
+        f"{name} {hashlib.sha256(data).hexdigest()}\n"
+        for name, data in (("config.json", b"{}"), ("model.bin", b"weights"))
+    ]
+    fingerprint = hashlib.sha256("".join(rows).encode()).hexdigest()  # as 0.1.0 computed it
+    assert find_model(str(tmp_path)).fingerprint == fingerprint
+    state = weights.stat()
+    weights.write_bytes(b"WEIGHTS")
+    os.utime(weights, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert find_model(str(tmp_path)).fingerprint == fingerprint  # it was not read again
+    weights.write_bytes(b"other weights")
+    assert find_model(str(tmp_path)).fingerprint != fingerprint

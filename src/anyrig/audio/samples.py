@@ -144,5 +144,19 @@ def frame_power(samples: Samples, size: int) -> NDArray[np.float32]:
     return power
 
 
+def measure_clipping(samples: Samples, level: float, run: int) -> float:
+    """The share of samples that end a run of `run` at the top: flat tops of a wave that was cut.
+
+    Args:
+        level: of the peak, from which on a sample is at the top.
+    """
+    size = np.abs(samples)
+    top = size >= level * float(size.max(initial=0.0))
+    flat = top[run - 1 :].copy()
+    for back in range(1, run):
+        flat &= top[run - 1 - back : len(top) - back]
+    return float(np.count_nonzero(flat)) / max(1, len(samples))
+
+
 def _threshold(loudest: float) -> float:
     return float(max(_INAUDIBLE, loudest * 10.0 ** (THRESHOLD_DB / 10.0)))

@@ -172,7 +172,7 @@ def language_attributes(language: str, around: str) -> str:
 
 
 def build_contents(pages: Sequence[XhtmlPage], language: str, title: str, *, cover: bool) -> str:
-    """The table of build_contents, nested as the book's is, and the pages of the printed book."""
+    """The table of contents, nested as the book's is, and the pages of the printed book."""
     body = f'<nav epub:type="toc" role="doc-toc" id="toc">\n{_nest_contents(pages)}</nav>\n'
     stops = [
         f'<li><a href="text/{page.name}.xhtml#{stop.id}">{escape_label(stop.label)}</a></li>\n'
@@ -286,7 +286,7 @@ def build_package(
     Args:
         pages: the parts.
         tracks: the audio of each, None where nothing is heard.
-        described: what `metadata` wrote.
+        described: what `build_metadata` returned.
         language: of the book.
         cover: the picture's file and media type.
     """

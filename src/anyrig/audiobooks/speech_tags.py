@@ -20,6 +20,7 @@ _PARTICLES = frozenset("de del la las los von van der den du of le des di da".sp
 ADJECTIVES = frozenset("old little poor young dear".split())
 """Before a name and no part of it."""
 _CONJUNCTIONS = frozenset("and then y et und or ni o ou".split())
+_SECOND_SUBJECT_AFTER = _CONJUNCTIONS | {",", "as", "while", "when", "that", "que"}
 _PREPOSITIONS = frozenset(
     "to at with from of by for on upon about behind a al con de del por para sobre avec du à au "
     "chez pour zu mit von".split()
@@ -230,14 +231,7 @@ def _find_opening_subject(clause: list[str], verb: int, words: DialogueWords) ->
         start += 1
     subject, used = _parse_subject(clause[start:verb], words)
     for place in range(start + max(used, 1), verb):
-        takes = clause[place - 1].lower() in _CONJUNCTIONS | {
-            ",",
-            "as",
-            "while",
-            "when",
-            "that",
-            "que",
-        }
+        takes = clause[place - 1].lower() in _SECOND_SUBJECT_AFTER
         other = clause[place][:1].isupper() or clause[place].lower() in words.pronouns
         if takes and (other or clause[place].lower() in words.owners | words.articles.keys()):
             return _NO_TAG

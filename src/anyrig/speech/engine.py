@@ -237,6 +237,15 @@ def whole_parts(takes: Iterable[Take]) -> Iterator[TakePart]:
         yield TakePart(index, take.samples, take.words)
 
 
+def stream_parts(index: int, parts: Iterable[Samples]) -> Iterator[TakePart]:
+    """The take of one utterance whose last part is known only when nothing more comes."""
+    import numpy as np
+
+    for samples in parts:
+        yield TakePart(index, samples, last=False)
+    yield TakePart(index, np.zeros(0, np.float32))
+
+
 def join_parts(parts: Iterable[TakePart], num_takes: int, rate: int) -> list[Take]:
     """The takes of a batch, from their parts."""
     import numpy as np

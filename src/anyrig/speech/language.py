@@ -120,10 +120,8 @@ def _choose(
     spoken = match_language(main, languages)
     if detected.language == main or not detected.sure:
         return spoken
-    other, confident = (
-        match_language(detected.language, languages),
-        detected.confidence >= _CONFIDENT,
-    )
+    other = match_language(detected.language, languages)
+    confident = detected.confidence >= _CONFIDENT
     if other and confident and num_words(text) >= _SWITCH_WORDS:
         return other
     if not other and confident and num_words(text) >= PARAGRAPH_WORDS:

@@ -56,9 +56,9 @@ from anyrig.text.tokens import Token, split_sentences, tokenize
 _MIN_CHARS = 20
 """An utterance may be so long whatever an engine says."""
 _COMBINING, _MAX_COMBINING = ("Mn", "Me"), 6
+"""Categories of combining marks, and how many a letter may have; Tibetan has stacks of five."""
 _MAY_COMBINE = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\U0010ffff]")
 """Blocks with combining marks: Latin letters and punctuation have none."""
-"""Categories of combining marks, and how many a letter may have; Tibetan has stacks of five."""
 _ROW = re.compile(r"\s+|\S++(?:[^\S\n\r]++\S++)*+")
 _UNSAID = re.compile(rf"\[\[|\]\]|[{STAND_IN}\ud800-\udfff]")
 _NO_IPA = "the engine does not support IPA: the words are read as written"

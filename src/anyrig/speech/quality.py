@@ -1,6 +1,6 @@
 """Whether a take is a plausible reading of its utterance, and the engine that checks every take.
 
-Told from the sound alone and cheaply. Samples that are not finite, silence, and length against the
+Judged by the sound alone and cheaply. Samples that are not finite, silence, and length against the
 text are checked of every take. The bounds are generous: a voice that speaks slowly or leaves long
 pauses must pass, since a false alarm costs a take. Models that sample also repeat themselves at
 times: repetition is looked for, and a bad take is made again, only where takes vary with their
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anyrig.audio.samples import Samples, frame_power
+from anyrig.audio.samples import Samples, frame_power, measure_clipping
 from anyrig.backends.memory import trim_heap
 from anyrig.speech import engines
 from anyrig.speech.engine import (
@@ -148,11 +148,7 @@ def _check_clipping(problems: list[TakeProblem], samples: Samples) -> None:
     peak = max(float(samples.max()), -float(samples.min()))
     if peak < 0.97:
         return
-    top = np.abs(samples) >= 0.999 * peak
-    clipped = top[_CLIP_RUN - 1 :].copy()
-    for back in range(1, _CLIP_RUN):
-        clipped &= top[_CLIP_RUN - 1 - back : len(top) - back]
-    share = float(np.count_nonzero(clipped)) / len(samples)
+    share = measure_clipping(samples, 0.999, _CLIP_RUN)
     if share > _CLIP_SHARE:
         problems.append(TakeProblem("clipping", f"{100 * share:.1f} % of the samples are clipped"))
 

@@ -138,14 +138,9 @@ def _check_level(samples: Samples, spans: list[tuple[int, int]]) -> SampleCheck:
 
 def _check_clipping(samples: Samples) -> SampleCheck:
     """Flat tops, at whatever level: a recording may be made softer after it was clipped."""
-    import numpy as np
+    from anyrig.audio.samples import measure_clipping
 
-    size = np.abs(samples)
-    top = size >= 0.998 * float(size.max())
-    flat = top[_CLIP_RUN - 1 :].copy()
-    for back in range(1, _CLIP_RUN):
-        flat &= top[_CLIP_RUN - 1 - back : len(top) - back]
-    share = float(np.count_nonzero(flat)) / max(1, len(samples))
+    share = measure_clipping(samples, 0.998, _CLIP_RUN)
     return SampleCheck(
         "clipping", share <= _MAX_CLIPPED, f"{share:.2%} of the samples clipped",
         "Record with less gain: what was clipped cannot be repaired.",

@@ -75,7 +75,7 @@ class TakeCache:
 
     def _identify_recording(self, utterance: Utterance) -> dict[str, OptionValue]:
         """The recording behind a voice: another one under the same name is another voice."""
-        from anyrig.speech.engines.packages import compute_sha256
+        from anyrig.speech.engines.installed import compute_sha256
 
         voice = utterance.voice
         for one in self._weights.voices:
@@ -256,8 +256,8 @@ def _find_peak(samples: Samples) -> float:
 def _choose_exponent(peak: float) -> int:
     """The smallest power of two that holds the peak, within half a step of rounding.
 
-    The test is on rounded values, so that a peak which rounds down onto a power of two is data
-    under that one at once, and not only when it is data again.
+    The test is on rounded values, so that a peak which rounds down onto a power of two is stored
+    under that one the first time, and not only when the decoded take is stored again.
     """
     import numpy as np
 
@@ -287,7 +287,7 @@ def _encode_flac(whole: NDArray[np.int16]) -> bytes:
 
 
 def _decode_flac(sound: bytes, count: int) -> NDArray[np.int16]:
-    """The samples, and one more at most: what is data small may unpack to anything."""
+    """The samples, and one more at most: a few bytes may unpack to any length."""
     import numpy as np
     import soundfile
 

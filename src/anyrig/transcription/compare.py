@@ -18,7 +18,7 @@ from functools import lru_cache
 from anyrig.text.roman_numerals import roman_value
 
 Reading = tuple[str, ...]
-Token = tuple[Reading, ...]
+ReadingChoice = tuple[Reading, ...]
 """The fair readings of something written; the first is the usual one."""
 
 # One of two spellings, or the long form of a short one.
@@ -109,7 +109,7 @@ class _WordGraph:
     compounds: list[list[_WordEdge]] = field(default_factory=list)
     """Two words written as one."""
 
-    def add(self, token: Token) -> None:
+    def add(self, token: ReadingChoice) -> None:
         start = len(self.edges) - 1
         end = start + 1 + sum(len(reading) - 1 for reading in token)
         self.edges += [[] for _ in range(end - start)]
@@ -191,7 +191,7 @@ def _list_moves(
                 yield (one.end, other.end), one.word, other.word, 0, one.num_words
 
 
-def _tokenize(text: str, language: str) -> list[Token]:
+def _tokenize(text: str, language: str) -> list[ReadingChoice]:
     """A text as tokens."""
     text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u2018", "'")
     text = re.sub(r"\b([ap])\.?\s?m\b\.?", r"\1m", text, flags=re.IGNORECASE)
@@ -199,7 +199,7 @@ def _tokenize(text: str, language: str) -> list[Token]:
     return [token for token in found if token]
 
 
-def _read_token(piece: re.Match[str], language: str) -> Token:
+def _read_token(piece: re.Match[str], language: str) -> ReadingChoice:
     kind = piece.lastgroup if piece.lastgroup not in ("scale", "percent", "plural") else ""
     if piece["money"]:
         return _read_money(piece["money"], (piece["scale"] or "").strip(), language)
@@ -217,7 +217,7 @@ def _read_token(piece: re.Match[str], language: str) -> Token:
     return _read_word(piece["word"], language)
 
 
-def _read_word(written: str, language: str) -> Token:
+def _read_word(written: str, language: str) -> ReadingChoice:
     word = written.lower().strip("'")
     if language != "en":
         return ((word,),) if word else ()
@@ -250,7 +250,7 @@ def _unify_spelling(word: str) -> str:
     return _SAME.get(word, word)
 
 
-def _read_number(piece: re.Match[str], language: str) -> Token:
+def _read_number(piece: re.Match[str], language: str) -> ReadingChoice:
     written = piece["number"]
     if piece["percent"]:
         unit = _PER_CENT.get(language, "%")
@@ -321,7 +321,7 @@ def _list_digit_groups(written: str, language: str) -> list[str]:
     return readings
 
 
-def _read_money(written: str, scale: str, language: str) -> Token:
+def _read_money(written: str, scale: str, language: str) -> ReadingChoice:
     unit = _UNITS[written[0]]
     amount = written[1:].strip()
     readings = []
@@ -337,7 +337,7 @@ def _read_money(written: str, scale: str, language: str) -> Token:
     return _merge_readings(readings)
 
 
-def _read_time(written: str, language: str) -> Token:
+def _read_time(written: str, language: str) -> ReadingChoice:
     hours, minutes = (int(part) for part in written.split(":"))
     hour, minute = _cardinal(hours, language), _cardinal(minutes, language)
     if minutes == 0:
@@ -373,7 +373,7 @@ def _digits(written: str, language: str) -> list[str]:
     return [_cardinal(int(digit), language) for digit in written]
 
 
-def _merge_readings(*groups: list[str]) -> Token:
+def _merge_readings(*groups: list[str]) -> ReadingChoice:
     """Readings without those that come twice."""
     split = (tuple(phrase.split()) for group in groups for phrase in group)
     return tuple(dict.fromkeys(reading for reading in split if reading))

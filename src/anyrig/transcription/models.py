@@ -31,7 +31,7 @@ from anyrig.errors import (
 from anyrig.install import format_install
 from anyrig.placement import Workload
 from anyrig.storage.files import make_folder, opener, read_json
-from anyrig.storage.weights import check_hashes, find_cached_repository
+from anyrig.storage.weights import check_hashes, find_cached_repository, hash_file
 from anyrig.transcription.engines import INSTALL, LANGUAGES, Moonshine, Recording
 from anyrig.work.engine import EngineFactory
 
@@ -335,13 +335,11 @@ def _count_tokens(folder: Path) -> int:
 
 
 def _fingerprint(files: list[Path]) -> str:
-    """The hash of files with their names, in order of these."""
+    """The hash of files with their names, in order of these; of each file it is remembered."""
     whole = hashlib.sha256()
     for path in sorted(files):
         if path.is_file():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            whole.update(f"{path.name} {digest}\n".encode())
+            whole.update(f"{path.name} {hash_file(path)}\n".encode())
     return whole.hexdigest()
 
 

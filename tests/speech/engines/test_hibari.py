@@ -12,7 +12,7 @@ from anyrig.errors import MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.engine import SpeechEngine, Take, Utterance
-from anyrig.speech.engines import hibari, packages
+from anyrig.speech.engines import hibari, installed
 from anyrig.storage import derived
 
 TEXT = "The keeper walked down, and Zbigniew waited."
@@ -120,6 +120,6 @@ def test_the_other_voices_are_found_as_they_are_published(
     (tmp_path / "voices").mkdir()
     path = tmp_path / "voices" / "bf_emma.int8.onnx"
     path.write_bytes(b"the voice")
-    monkeypatch.setattr(packages, "check_sha256", lambda path, sha256: None)
+    monkeypatch.setattr(installed, "check_sha256", lambda path, sha256: None)
     found = hibari.Hibari.find_weights(tmp_path)
     assert [voice.name for voice in found.voices] == ["heart", "emma"]

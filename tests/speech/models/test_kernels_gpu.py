@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from anyrig.speech.models.layers import PaddingMask
 from anyrig.speech.models.vibevoice import operations
+from anyrig.speech.models.vibevoice.checkpoint import CodecShape
 from anyrig.speech.models.vibevoice.codec import CodecBlock, ConvState, LazyWeights
-from anyrig.speech.models.vibevoice.shapes import CodecShape
 
 pytestmark = pytest.mark.gpu
 

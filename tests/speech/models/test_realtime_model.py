@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from anyrig.errors import InvalidInputError
+from anyrig.speech.models.vibevoice.checkpoint import read_realtime_shape
 from anyrig.speech.models.vibevoice.presets import read_preset
 from anyrig.speech.models.vibevoice.realtime import RealtimeRuntime, RealtimeSpeech, TokenFeed
-from anyrig.speech.models.vibevoice.shapes import read_realtime_shape
 from anyrig.speech.models.vibevoice.solver import plan_steps, stack_steps
 from benchmarks import vibevoice_realtime_reference as reference
 from tests.speech.tiny_vibevoice import PRESETS, RECORDED, build_tokenizer

@@ -16,9 +16,9 @@ import torch
 from anyrig.backends.onnx import OnnxHandle
 from anyrig.errors import MissingPackageError, StorageError
 from anyrig.speech.models.vibevoice import onnx_graphs
+from anyrig.speech.models.vibevoice.checkpoint import read_realtime_shape
 from anyrig.speech.models.vibevoice.onnx_windows import OnnxRealtimeVoice
 from anyrig.speech.models.vibevoice.realtime import RealtimeRuntime, RealtimeSpeech
-from anyrig.speech.models.vibevoice.shapes import read_realtime_shape
 from benchmarks import vibevoice_realtime_reference as reference
 from tests.speech.conftest import place_on_cpu
 from tests.speech.tiny_vibevoice import (
@@ -226,7 +226,7 @@ from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.speech.models.vibevoice import checkpoint, onnx_graphs
 from anyrig.speech.models.vibevoice.onnx_windows import OnnxRealtimeVoice
 from anyrig.speech.models.vibevoice.realtime import RealtimeRuntime
-from anyrig.speech.models.vibevoice.shapes import read_realtime_shape
+from anyrig.speech.models.vibevoice.checkpoint import read_realtime_shape
 from tokenizers import Tokenizer
 folder = Path({folder!r})
 handle = OnnxHandle(

@@ -24,7 +24,7 @@ from anyrig.speech.engine import (
     Voice,
     whole_parts,
 )
-from anyrig.speech.engines import packages
+from anyrig.speech.engines import installed
 from anyrig.speech.engines.take_builder import KOKORO_EARLY, TakeBuilder
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Hibari(SpeechEngine):
         self._voices = tuple(_voice(weights) for weights in self._files)
         self._models: dict[str, OnnxModel] = {}
         self._readers: dict[bool, EnglishReader] = {}
-        self._vocabulary = packages.read_table("hibari", "assets/vocab.json")
+        self._vocabulary = installed.read_table("hibari", "assets/vocab.json")
         # Side by side: ONNX Runtime loads without the interpreter.
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(self._get_reader, VOICES[0].british)
@@ -124,14 +124,14 @@ class Hibari(SpeechEngine):
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The voice in the package, and those of its other voices that lie in `folder`."""
-        version = packages.read_version(INFO, "hibari-tts")
+        version = installed.read_version(INFO, "hibari-tts")
         files = _find_files(folder)
         for weights in list(files)[1:]:  # a worker checks the package's own where it reads it
-            packages.check_sha256(files[weights], weights.sha256)
+            installed.check_sha256(files[weights], weights.sha256)
         return EngineWeights(
             engine=cls.name,
             version=f"{ADAPTER}/{version}",
-            fingerprint=packages.combine_hashes(weights.sha256 for weights in VOICES),
+            fingerprint=installed.combine_hashes(weights.sha256 for weights in VOICES),
             voices=tuple(_voice(weights) for weights in files),
             folder=str(folder) if folder else "",
             sample_rate=RATE,
@@ -186,7 +186,7 @@ def _build_model(path: Path, weights: _VoiceFile) -> bytes:
     """The published network with the outputs that are used here."""
     from anyrig.backends import onnx_graph
 
-    packages.check_sha256(path, weights.sha256)
+    installed.check_sha256(path, weights.sha256)
     model = path.read_bytes()
     if _PLANES.encode() in model:
         return onnx_graph.replace_outputs(model, [_PLANES, _PITCH, _DURATIONS])
@@ -217,7 +217,7 @@ def _find_files(folder: Path | None) -> dict[_VoiceFile, Path]:
     The package has the first. The others are in a folder as it is published, where they are under
     `voices`, or without that.
     """
-    found = {VOICES[0]: packages.find_folder(INFO, "hibari") / "assets" / VOICES[0].file}
+    found = {VOICES[0]: installed.find_folder(INFO, "hibari") / "assets" / VOICES[0].file}
     for weights in VOICES[1:] if folder else ():
         assert folder is not None
         for path in (folder / "voices" / weights.file, folder / weights.file):

@@ -20,6 +20,7 @@ from anyrig.speech.engine import (
     TakePart,
     Utterance,
     Verification,
+    stream_parts,
 )
 from anyrig.speech.engines import recordings
 from anyrig.speech.environments import (
@@ -216,12 +217,8 @@ class IndexTts(_RecordedVoiceEngine):
         return recordings.find_weights(cls, folder, _FILES)
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
-        import numpy as np
-
         for index in _order_by_voice(batch):
-            for samples in self._generate(batch[index]):
-                yield TakePart(index, samples, last=False)
-            yield TakePart(index, np.zeros(0, np.float32))
+            yield from stream_parts(index, self._generate(batch[index]))
 
     def _generate(self, utterance: Utterance) -> Iterator[Samples]:
         """A part for each sentence that the model is given."""

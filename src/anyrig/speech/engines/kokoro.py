@@ -26,7 +26,7 @@ from anyrig.speech.engine import (
     Voice,
     whole_parts,
 )
-from anyrig.speech.engines import packages
+from anyrig.speech.engines import installed
 from anyrig.speech.engines.kokoro_voices import (
     ARCHIVE,
     LANGUAGES,
@@ -132,12 +132,12 @@ class Kokoro(SpeechEngine):
         self._voices = tuple(_build_voice(name) for name in self._files)
         self._packs: dict[str, Samples] = {}
         self._readers: dict[str, phonemes.PhonemeReader] = {}
-        self._vocabulary = packages.read_table("hibari", "assets/vocab.json")
+        self._vocabulary = installed.read_table("hibari", "assets/vocab.json")
 
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The model in its packages or in `folder`, the voice packs in `folder`."""
-        packages.find_folder(INFO, "hibari")  # it reads English, and brings the table of phonemes
+        installed.find_folder(INFO, "hibari")  # it reads English, and brings the table of phonemes
         model = _hash_model(folder)
         packs = _find_packs(folder)
         if not packs:
@@ -145,12 +145,12 @@ class Kokoro(SpeechEngine):
             raise MissingWeightsError(
                 "no voice packs of Kokoro found", hint=f"{INFO.weights}{where}"
             )
-        own = [packages.compute_sha256(path) for name, path in packs.items() if name not in SHA256]
+        own = [installed.compute_sha256(path) for name, path in packs.items() if name not in SHA256]
         own += [] if french_words.find_file(folder) else ["French by espeak-ng"]
         return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packages.read_version(INFO, 'hibari-tts')}",
-            fingerprint=packages.combine_hashes([model, *own]),
+            version=f"{ADAPTER}/{installed.read_version(INFO, 'hibari-tts')}",
+            fingerprint=installed.combine_hashes([model, *own]),
             voices=tuple(_build_voice(name) for name in packs),
             folder=str(folder) if folder else "",
             sample_rate=RATE,
@@ -302,7 +302,7 @@ def has_model_packages() -> bool:
 def _find_onnx(folder: Path | None) -> tuple[Path, ...]:
     """The network in the installed packages, or in the folder; empty if it is in neither."""
     if has_model_packages():
-        return tuple(packages.find_folder(INFO, part) / "part.bin" for part in _PARTS)
+        return tuple(installed.find_folder(INFO, part) / "part.bin" for part in _PARTS)
     path = folder / MODEL_FILE if folder else None
     return (path,) if path and path.is_file() else ()
 
@@ -317,10 +317,10 @@ def _hash_model(folder: Path | None) -> str:
     """The hash of the model, checked where it is known."""
     torch_weights, onnx = _find_torch_weights(folder), _find_onnx(folder)
     if not onnx and torch_weights is not None:
-        return packages.compute_sha256(torch_weights)
+        return installed.compute_sha256(torch_weights)
     if not onnx:
         raise MissingWeightsError("the network of Kokoro was not found", hint=INFO.weights)
-    if packages.compute_joined_sha256(onnx) != MODEL_SHA256:
+    if installed.compute_joined_sha256(onnx) != MODEL_SHA256:
         raise MissingWeightsError(
             f"{onnx[0]} is not the published network of Kokoro: its SHA-256 differs",
             hint="Delete it and get it again: `anyrig engines get kokoro`."
@@ -346,7 +346,7 @@ def _find_packs(folder: Path | None) -> dict[str, Path]:
                 found.setdefault(path.stem, path)
     for name, path in found.items():
         if name in SHA256:
-            packages.check_sha256(path, SHA256[name])
+            installed.check_sha256(path, SHA256[name])
     best_first = sorted(found, key=lambda name: (name[0] != "a", name != "af_heart", name))
     return {name: found[name] for name in best_first}
 

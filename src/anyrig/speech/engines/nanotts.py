@@ -25,7 +25,7 @@ from anyrig.speech.engine import (
     Voice,
     whole_parts,
 )
-from anyrig.speech.engines import packages
+from anyrig.speech.engines import installed
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -96,13 +96,13 @@ class NanoTts(SpeechEngine):
     @classmethod
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The voices in the package."""
-        place = packages.find_folder(INFO, "py_nanotts") / "lang"
+        place = installed.find_folder(INFO, "py_nanotts") / "lang"
         for name, sha256 in _SHA256.items():
-            packages.check_sha256(place / name, sha256)
+            installed.check_sha256(place / name, sha256)
         return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packages.read_version(INFO, 'py-nanotts')}",
-            fingerprint=packages.combine_hashes(_SHA256.values()),
+            version=f"{ADAPTER}/{installed.read_version(INFO, 'py-nanotts')}",
+            fingerprint=installed.combine_hashes(_SHA256.values()),
             voices=_list_voices(),
             sample_rate=RATE,
             worker_bytes=40 << 20,

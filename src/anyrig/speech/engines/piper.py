@@ -30,7 +30,7 @@ from anyrig.speech.engine import (
     Voice,
     whole_parts,
 )
-from anyrig.speech.engines import packages
+from anyrig.speech.engines import installed
 from anyrig.speech.engines.take_builder import TakeBuilder
 
 if TYPE_CHECKING:
@@ -141,18 +141,18 @@ class Piper(SpeechEngine):
         configs, unusable = _read_configs(folder)
         if any(config.espeak for config in configs):
             for module in INFO.modules:
-                packages.find_folder(INFO, module)
+                installed.find_folder(INFO, module)
         hashes = []
         for config in configs:
             if config.name in _SHA256 and folder is None:
-                packages.check_sha256(config.path, _SHA256[config.name])
+                installed.check_sha256(config.path, _SHA256[config.name])
             _check_model(config.path)
             # The JSON decides on the speed, the noise and the sounds: another one speaks otherwise.
-            hashes.append(packages.compute_joined_sha256((config.path, config.json_path)))
+            hashes.append(installed.compute_joined_sha256((config.path, config.json_path)))
         return EngineWeights(
             engine=cls.name,
             version=ADAPTER,
-            fingerprint=packages.combine_hashes(hashes),
+            fingerprint=installed.combine_hashes(hashes),
             voices=tuple(voice for config in configs for voice, _ in config.voices()),
             folder=str(folder) if folder else "",
             sample_rate=_choose_rate(configs),
@@ -209,9 +209,8 @@ class _LoadedVoice:
 
         model = config.path.read_bytes()
         try:
-            lengths = onnx_graph.find_node_outputs(model, "Ceil")[
-                :1
-            ]  # VITS rounds its durations up, once
+            # VITS rounds its durations up, once.
+            lengths = onnx_graph.find_node_outputs(model, "Ceil")[:1]
             model, self._noise_inputs = onnx_graph.replace_noise(model)
             self._model: OnnxModel = handle.load(onnx_graph.add_outputs(model, lengths))
         except (
@@ -294,7 +293,7 @@ def _decompose(text: str) -> str:
 
 def _read_configs(folder: Path | None) -> tuple[list[_VoiceConfig], list[str]]:
     """The voices of a folder; and those that cannot be used, with the reason."""
-    place = folder or packages.find_folder(INFO, _PACKAGE) / "data"
+    place = folder or installed.find_folder(INFO, _PACKAGE) / "data"
     configs, unusable = list[_VoiceConfig](), list[str]()
     for path in sorted(place.glob("*.onnx.json")):
         found = _read_config(path)

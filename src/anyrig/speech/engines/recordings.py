@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
 from anyrig.speech import voices
 from anyrig.speech.engine import EngineInfo, EngineWeights, SpeechEngine, Utterance, Voice
-from anyrig.speech.engines.weight_folder import require_files
+from anyrig.speech.engines.installed import require_files
 from anyrig.storage import weights
 
 if TYPE_CHECKING:

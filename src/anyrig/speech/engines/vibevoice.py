@@ -25,8 +25,8 @@ from anyrig.speech.engine import (
     Verification,
     Voice,
 )
-from anyrig.speech.engines import packages
-from anyrig.speech.engines.weight_folder import require_files, require_model
+from anyrig.speech.engines import installed
+from anyrig.speech.engines.installed import require_files, require_model
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class VibeVoice(SpeechEngine):
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The weights in `folder`, and the samples in its folder `voices`."""
         for module in INFO.modules:
-            packages.find_folder(INFO, module)
+            installed.find_folder(INFO, module)
         where = _require_model(folder)
         samples = _list_recordings(where)
         found = [_build_voice(name) for name in samples]
@@ -146,7 +146,7 @@ def describe_weights(
     texts = [folder / name for name in ("config.json", "tokenizer.json")]
     return EngineWeights(
         engine=engine.name,
-        version=f"{engine.version}/{packages.read_version(engine.info, library)}",
+        version=f"{engine.version}/{installed.read_version(engine.info, library)}",
         fingerprint=weights.hash_files([*files, *texts, *voice_files]),
         voices=tuple(found),
         folder=str(folder),

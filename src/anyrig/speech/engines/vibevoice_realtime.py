@@ -29,9 +29,9 @@ from anyrig.speech.engine import (
     Verification,
     Voice,
 )
-from anyrig.speech.engines import packages
+from anyrig.speech.engines import installed
+from anyrig.speech.engines.installed import require_files
 from anyrig.speech.engines.vibevoice import RATE, describe_weights, list_voice_files
-from anyrig.speech.engines.weight_folder import require_files
 from anyrig.speech.models.vibevoice import checkpoint, onnx_graphs
 from anyrig.storage import weights
 
@@ -134,11 +134,11 @@ class VibeVoiceRealtime(SpeechEngine):
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The weights in `folder`, and the presets in its folder `voices`."""
         for module in INFO.modules:
-            packages.find_folder(INFO, module)
+            installed.find_folder(INFO, module)
         where = _require_model(folder)
         library = "torch" if _has_torch() else "onnxruntime"
         if not _has_torch() and not _list_formats(where):
-            raise packages.missing_error(INFO, "torch")
+            raise installed.missing_error(INFO, "torch")
         files = sorted(where.glob("*.safetensors"))
         tensors = checkpoint.list_tensors(checkpoint.read_config(where))
         weights.check_tensors(where, files, tensors, INFO.repository)
@@ -230,8 +230,8 @@ def _load_model(
     """The model for a placement: with torch from the weights, or as ONNX graphs made of them."""
     if placement.backend.library == "onnx":
         from anyrig.backends.onnx import OnnxHandle
+        from anyrig.speech.models.vibevoice.checkpoint import read_realtime_shape
         from anyrig.speech.models.vibevoice.onnx_windows import OnnxRealtimeVoice
-        from anyrig.speech.models.vibevoice.shapes import read_realtime_shape
 
         assert isinstance(handle, OnnxHandle)
         graphs = onnx_graphs.require_graphs(folder, _choose_format(placement, options))

@@ -25,8 +25,8 @@ from anyrig.speech.engine import (
     Verification,
     Voice,
 )
-from anyrig.speech.engines import packages
-from anyrig.speech.engines.weight_folder import require_files, require_model
+from anyrig.speech.engines import installed
+from anyrig.speech.engines.installed import require_files, require_model
 from anyrig.storage import weights
 from anyrig.storage.files import read_json
 
@@ -106,11 +106,11 @@ class Vits(SpeechEngine):
     def find_weights(cls, folder: Path | None = None) -> EngineWeights:
         """The model in `folder`."""
         for module in INFO.modules:
-            packages.find_folder(INFO, module)
+            installed.find_folder(INFO, module)
         where = _require_model(folder)
         return EngineWeights(
             engine=cls.name,
-            version=f"{ADAPTER}/{packages.read_version(INFO, 'transformers')}",
+            version=f"{ADAPTER}/{installed.read_version(INFO, 'transformers')}",
             fingerprint=weights.hash_files(where / name for name in _FILES),
             voices=_list_voices(where),
             folder=str(where),

@@ -22,6 +22,7 @@ from anyrig.speech.engine import (
     Utterance,
     Verification,
     Voice,
+    stream_parts,
 )
 from anyrig.speech.engines import recordings
 from anyrig.speech.environments import (
@@ -139,12 +140,8 @@ class Xtts(SpeechEngine):
         return recordings.find_weights(cls, folder, _FILES, _list_speakers(folder))
 
     def synthesize(self, batch: Sequence[Utterance]) -> Iterator[TakePart]:
-        import numpy as np
-
         for index, utterance in enumerate(batch):
-            for samples in self._generate(utterance):
-                yield TakePart(index, samples, last=False)
-            yield TakePart(index, np.zeros(0, np.float32))
+            yield from stream_parts(index, self._generate(utterance))
 
     def _generate(self, utterance: Utterance) -> Iterator[Samples]:
         """Parts of half a second with the option `stream`, else what one call of the model gives:
@@ -219,8 +216,11 @@ class _Nothing:
     def __setitem__(self, *_: object) -> None: ...
 
 
-class _NameReader(pickle.Unpickler):
-    """Reads dictionaries and strings. It imports nothing, so nothing in a file can run."""
+class _NameReader(pickle._Unpickler):
+    """Reads dictionaries and strings. It imports nothing, so nothing in a file can run.
+
+    The unpickler in Python: the one in C reserves as much memory as a few bytes ask for.
+    """
 
     def find_class(self, _module: str, _name: str) -> type:
         return _Nothing

@@ -110,9 +110,8 @@ class KokoroNet:
         block_frames: int = _BLOCK_FRAMES,
     ) -> None:
         self.device, self._noise = torch.device(device), noise
-        self._one_by_one = (
-            self.device.type == "cpu"
-        )  # there padding costs and a batch gains nothing
+        # On a CPU padding costs, and a batch gains nothing.
+        self._one_by_one = self.device.type == "cpu"
         self._block_frames, self._tf32 = block_frames, precision != "fp32"
         self._limit: int = config["plbert"]["max_position_embeddings"]
         weights, exact = NamedTensors(tensors), TensorFormat(self.device)
@@ -261,7 +260,7 @@ def load_weights(weights: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]
     path = weights.parent / "config.json"
     if not path.is_file():
         raise MissingWeightsError(
-            f"no config.json styles {weights}",
+            f"no config.json beside {weights}",
             hint="Download it from the repository of the weights.",
         )
     config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -208,7 +208,6 @@ class ResBlock:
 # -- harmonic source and transform -----------------------------------------------------------------
 
 
-_HARMONICS = 9
 _LOUDNESS = 0.1
 _VOICED_HZ = 10.0
 _NOISE = 0.003

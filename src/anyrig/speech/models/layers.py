@@ -1,7 +1,7 @@
 """What the vocoders share: convolutions over time, noise by seed, copies to the host.
 
 Audio is held as [rows, time, channels]. torch sees an image one line high whose channels come last,
-the layout its fast kernels want: nothing is transposed. A transposed convolution is output
+the layout its fast kernels want: nothing is transposed. A transposed convolution is computed
 as a plain one that gives all phases of a step as channels; in this layout the phases then lie in
 the order of time, so that putting them there costs nothing.
 """
@@ -127,11 +127,9 @@ class Conv:
         self.bias = None if bias is None else format.put(bias)
 
     @classmethod
-    def of(
-        cls, weights: NamedTensors, format: TensorFormat, *, dilation: int = 1, scale: float = 1.0
-    ) -> Conv:
-        """One that keeps the length; `scale` is of its input."""
-        return cls(weights.weight() * scale, weights.bias(), format, dilation=dilation)
+    def of(cls, weights: NamedTensors, format: TensorFormat, *, dilation: int = 1) -> Conv:
+        """One that keeps the length."""
+        return cls(weights.weight(), weights.bias(), format, dilation=dilation)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[rows, time, in] to [rows, time, out]."""

@@ -121,7 +121,6 @@ class VitsTorch:
         *,
         noise: float | None = None,
         duration_noise: float | None = None,
-        fused: bool | None = None,
         block_frames: int = _BLOCK_FRAMES,
     ) -> VitsTorch:
         """From a folder as transformers saves it. Pickled weights are not opened."""
@@ -130,7 +129,7 @@ class VitsTorch:
         )
         return cls(
             model, device, precision,
-            noise=noise, duration_noise=duration_noise, fused=fused, block_frames=block_frames,
+            noise=noise, duration_noise=duration_noise, block_frames=block_frames,
         )  # fmt: skip
 
     @torch.inference_mode()
@@ -399,9 +398,9 @@ def invert_spline(
 
     Args:
         values: what the spline gave.
-        widths: of its bins, before they are results to add up.
+        widths: of its bins, before they are scaled to fill the bounds.
         heights: of its bins, likewise.
-        slopes: where bins meet, before they are results positive.
+        slopes: where bins meet, before they are made positive.
         bound: it runs from minus this to this.
     """
     left, widths = _bin_edges(widths, bound)

@@ -60,7 +60,7 @@ class Lanes(NamedTuple):
     def padding_mask(
         self, frames: Sequence[int], rate: int, margin: int, device: torch.device
     ) -> PaddingMask:
-        """What to zero at `rate` steps a frame, for convolutions that read `reach` steps away."""
+        """What to zero at `rate` steps a frame, for convolutions that read `margin` steps away."""
         size = self.length * rate
         starts, ends = [], []
         for place in self.places:

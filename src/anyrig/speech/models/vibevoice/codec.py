@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anyrig.speech.models.layers import has_triton
-from anyrig.speech.models.vibevoice.shapes import CodecShape
+from anyrig.speech.models.vibevoice.checkpoint import CodecShape
 
 
 class LazyWeights:

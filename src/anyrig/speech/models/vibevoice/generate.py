@@ -25,6 +25,7 @@ from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
 from anyrig.speech.engine import Utterance
 from anyrig.speech.models.vibevoice.model import VibeVoiceModel, load_model
+from anyrig.speech.models.vibevoice.windows import round_batch, round_span
 
 RATE = 24000
 END, BEGIN, STOP, SPEAK = range(4)
@@ -33,7 +34,6 @@ FRAMES_PER_CHECK = 8
 """Frames between two looks of the host at what was generated."""
 FIRST_FRAMES = 3
 """Frames before the first look: 0.4 s of audio."""
-_MIN_SPAN = 512
 _LENGTH_STEP = 256
 _PREFILL_TOKENS = 16384
 _VOICE_SAMPLE_S = 30.0
@@ -154,10 +154,7 @@ class FrameLoop:
             longest: no sequence is longer before the first of these frames.
             num_frames: `noise` holds theirs, `audio` and `tokens` get what comes out.
         """
-        span = _MIN_SPAN
-        while span < longest + num_frames:
-            span *= 2
-        span = min(span, self.length)
+        span = round_span(longest + num_frames, self.length)
         self.state.frame.zero_()
         if not self._uses_graphs:
             for _ in range(num_frames):
@@ -282,7 +279,7 @@ class SpeechGenerator:
         longest = max(len(one.prompt) for one in inputs)
         length = max(len(one.prompt) + one.max_frames for one in inputs) + FRAMES_PER_CHECK
         rows = list(range(len(inputs)))
-        batch = _batch_size(len(rows))
+        batch = round_batch(len(rows))
         loop = self._open_loop(batch, length)
         loop.begin([one.prompt for one in inputs])
         sources = [torch.Generator().manual_seed(one.seed) for one in inputs]
@@ -301,10 +298,10 @@ class SpeechGenerator:
                     if part.last:
                         finished.add(part.index)
             stay = [place for place, row in enumerate(rows) if row not in finished]
-            if stay and _batch_size(len(stay)) < batch:
+            if stay and round_batch(len(stay)) < batch:
                 loop.keep(stay)
                 rows, finished = [rows[place] for place in stay], set()
-                batch = _batch_size(len(rows))
+                batch = round_batch(len(rows))
 
     def _open_loop(self, rows: int, length: int) -> FrameLoop:
         """Buffers that are large enough; the old ones go first, as both may not fit."""
@@ -352,11 +349,6 @@ def _cover_both(required: tuple[int, int], current: tuple[int, int]) -> tuple[in
     rows, length = max(required[0], current[0]), max(required[1], current[1])
     either = max(required[0] * required[1], current[0] * current[1])
     return (rows, length) if rows * length <= 2 * either else required
-
-
-def _batch_size(count: int) -> int:
-    """The batch that holds some rows: few different ones, as each is captured by itself."""
-    return -(-count // 32) * 32 if count > 64 else 1 << (count - 1).bit_length()
 
 
 # -- prompts and voices ----------------------------------------------------------------------------

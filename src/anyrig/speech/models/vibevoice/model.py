@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.speech.models.vibevoice.checkpoint import CodecShape, HeadShape, TextShape
 from anyrig.speech.models.vibevoice.codec import CodecDecoder, CodecEncoder, LazyWeights
 from anyrig.speech.models.vibevoice.operations import (
     add_norm,
@@ -31,7 +32,6 @@ from anyrig.speech.models.vibevoice.operations import (
     rotate,
     split_heads,
 )
-from anyrig.speech.models.vibevoice.shapes import CodecShape, HeadShape, TextShape
 from anyrig.speech.models.vibevoice.solver import TRAINED_STEPS, SolverStep, plan_steps
 
 

@@ -30,7 +30,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyrig.speech.models.vibevoice.checkpoint import read_config
+from anyrig.speech.models.vibevoice.checkpoint import (
+    RealtimeShape,
+    TextShape,
+    read_config,
+    read_realtime_shape,
+)
 from anyrig.speech.models.vibevoice.codec import LazyWeights
 from anyrig.speech.models.vibevoice.model import (
     DiffusionHead,
@@ -46,7 +51,6 @@ from anyrig.speech.models.vibevoice.realtime_model import (
     FrameDecoder,
     rename_weights,
 )
-from anyrig.speech.models.vibevoice.shapes import RealtimeShape, TextShape, read_realtime_shape
 from anyrig.speech.models.vibevoice.solver import TRAINED_STEPS
 
 _OPSET = 20

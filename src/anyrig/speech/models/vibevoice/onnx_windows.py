@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyrig.backends.onnx import OnnxHandle
+from anyrig.speech.models.vibevoice.checkpoint import RealtimeShape, TextShape
 from anyrig.speech.models.vibevoice.onnx_graphs import GRAPHS, TIMES_FILE
 from anyrig.speech.models.vibevoice.presets import Preset, widen_bfloat16
-from anyrig.speech.models.vibevoice.shapes import RealtimeShape, TextShape
 from anyrig.speech.models.vibevoice.solver import COEFFICIENTS, plan_steps, stack_steps
 from anyrig.speech.models.vibevoice.windows import (
     MAX_STEPS,

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyrig.errors import InvalidInputError
-from anyrig.speech.models.vibevoice.shapes import TextShape
+from anyrig.speech.models.vibevoice.checkpoint import TextShape
 
 Array = NDArray[np.float32]
 _OUTPUT_FIELDS = ("last_hidden_state", "past_key_values", "hidden_states", "attentions")
@@ -164,7 +164,7 @@ def _last_hidden(output: Mapping[str, Any], shape: TextShape) -> Array:
 
 
 def _stack(output: Mapping[str, Any], shape: TextShape) -> Array:
-    """Keys and values of all layers, as `LanguageModel` stores them."""
+    """Keys and values of all layers, in the order of `SpeechLanguageModel`'s cache."""
     cache = output["past_key_values"]
     count = len(cache.key_cache)
     if count != shape.layers or len(cache.value_cache) != count:

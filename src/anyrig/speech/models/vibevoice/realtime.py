@@ -33,6 +33,7 @@ from anyrig.speech.models.vibevoice.windows import (
     RealtimeModel,
     WindowInput,
     WindowLoop,
+    round_batch,
 )
 
 RATE = 24000
@@ -178,7 +179,7 @@ class RealtimeRuntime:
         later.
         """
         captured = range(1, self.max_rows + 1) if self.model.captures else (1,)
-        counts = {_batch_size(count) for count in captured}
+        counts = {round_batch(count) for count in captured}
         for count in sorted(counts):
             some = [
                 self.open(voice, max_frames=WINDOW_FRAMES) for _ in range(min(count, self.max_rows))
@@ -347,7 +348,7 @@ class RealtimeRuntime:
     def _compact(self) -> None:
         """Move rows down where a smaller batch holds them."""
         used = [row for row, one in enumerate(self._rows) if one is not None]
-        while used and _batch_size(len(used)) < _batch_size(used[-1] + 1):
+        while used and round_batch(len(used)) < round_batch(used[-1] + 1):
             source, target = used.pop(), self._rows.index(None)
             self._loop.move(source, target)
             speech = self._rows[source]
@@ -381,7 +382,7 @@ class RealtimeRuntime:
         self, speeches: Sequence[RealtimeSpeech], tokens: Sequence[Sequence[int]]
     ) -> WindowInput:
         """What the rows of some utterances begin a window with."""
-        rows = min(_batch_size(max(speech.row for speech in speeches) + 1), self.max_rows)
+        rows = min(round_batch(max(speech.row for speech in speeches) + 1), self.max_rows)
         num_steps = max(speech.num_steps for speech in speeches)
         noise = (WINDOW_FRAMES, num_steps + 1, rows, self.model.shape.codec.latent)
         window = WindowInput(
@@ -413,8 +414,3 @@ class _RunningWindow:
     """Whether somebody waits for a first frame."""
     done: int = 0
     """Frames."""
-
-
-def _batch_size(count: int) -> int:
-    """The batch that holds some rows: few different ones, as each is captured by itself."""
-    return -(-count // 32) * 32 if count > 64 else 1 << (count - 1).bit_length()

@@ -21,7 +21,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anyrig.speech.models.vibevoice.checkpoint import published_name, read_config
+from anyrig.speech.models.vibevoice.checkpoint import (
+    RealtimeShape,
+    published_name,
+    read_config,
+    read_realtime_shape,
+)
 from anyrig.speech.models.vibevoice.codec import CodecDecoder, LazyWeights
 from anyrig.speech.models.vibevoice.model import (
     Connector,
@@ -30,7 +35,6 @@ from anyrig.speech.models.vibevoice.model import (
     open_weights,
 )
 from anyrig.speech.models.vibevoice.presets import Preset
-from anyrig.speech.models.vibevoice.shapes import RealtimeShape, read_realtime_shape
 from anyrig.speech.models.vibevoice.solver import COEFFICIENTS, plan_steps, stack_steps
 from anyrig.speech.models.vibevoice.windows import (
     MAX_STEPS,

@@ -12,8 +12,8 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from anyrig.speech.models.vibevoice.checkpoint import RealtimeShape
 from anyrig.speech.models.vibevoice.presets import Preset
-from anyrig.speech.models.vibevoice.shapes import RealtimeShape
 
 WINDOW_TOKENS, WINDOW_FRAMES = 5, 6
 WINDOW_POSITIONS = WINDOW_TOKENS + WINDOW_FRAMES
@@ -92,6 +92,11 @@ class RealtimeModel(Protocol):
     one call are faster then."""
 
     def open_loop(self, rows: int, length: int) -> WindowLoop: ...
+
+
+def round_batch(count: int) -> int:
+    """The batch that holds some rows: few different ones, as each is captured by itself."""
+    return -(-count // 32) * 32 if count > 64 else 1 << (count - 1).bit_length()
 
 
 def round_span(longest: int, length: int) -> int:

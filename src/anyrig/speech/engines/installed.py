@@ -1,4 +1,8 @@
-"""Weights that come inside Python packages: found without importing them, checked by hash."""
+"""What of an engine is on this machine, found without importing it: packages, files of weights.
+
+Weights come inside Python packages, whose hashes are known, or lie in a folder as a model hub has
+them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ import hashlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from anyrig.errors import MissingPackageError, MissingWeightsError
+from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
 from anyrig.speech.engine import EngineInfo
 
 
@@ -84,3 +89,37 @@ def _hash(paths: tuple[Path, ...], _state: tuple[tuple[int, int], ...]) -> str:
 def combine_hashes(hashes: Iterable[str]) -> str:
     """One hash of several."""
     return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+
+
+# -- a folder of weights --------------------------------------------------------------------------
+
+
+def require_files(info: EngineInfo, folder: Path | None, patterns: Sequence[str]) -> Path:
+    """A folder that has a file of each pattern; MissingWeightsError names what it has not."""
+    from anyrig.storage import weights
+
+    missing = [name for name in patterns if folder is None or not any(folder.glob(name))]
+    if folder is None or missing:
+        raise weights.missing_weights_error(info.name, folder, info.weights, missing)
+    return folder
+
+
+def require_model(folder: Path, info: EngineInfo, embedding: str) -> None:
+    """Check that a folder in the format of transformers has the model of an engine, whole.
+
+    Args:
+        embedding: the tensor whose sizes its configuration names.
+    """
+    from anyrig.storage import weights
+    from anyrig.storage.files import read_json
+
+    config = read_json(folder / "config.json")
+    kind = config.get("model_type", "no model")
+    if kind != info.name:
+        raise InvalidInputError(
+            f"{folder} contains {kind}, not {info.name}", hint=f"Use {info.repository}."
+        )
+    text = config.get("text_config", config)
+    sizes: list[Any] = [text.get("vocab_size"), text.get("hidden_size")]
+    shapes = {embedding: sizes} if all(sizes) else {}
+    weights.check_tensors(folder, sorted(folder.glob("*.safetensors")), shapes, info.repository)
