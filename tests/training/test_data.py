@@ -367,6 +367,20 @@ def test_a_larger_batch_accumulates_batches_of_the_loader() -> None:
     assert seen.passes == [8] * 5
 
 
+def test_accumulated_batches_need_not_be_of_one_size() -> None:
+    class Longer(Numbers):
+        def __getitem__(self, number: int) -> torch.Tensor:
+            return torch.zeros(number + 1, 2)
+
+    def loss(net: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = net(batch).square().mean()
+        return found
+
+    loader = DataLoader(Longer(6), batch_size=1)
+    with Trainer(nn.Linear(2, 1), loader, loss=loss, batch=3, device="cpu") as trainer:
+        assert trainer.fit().steps == 2
+
+
 def test_a_shortage_leaves_the_batch_and_the_order() -> None:
     def loader() -> Any:
         return DataLoader(Numbers(), batch_size=20, shuffle=True, generator=generator())
@@ -506,7 +520,7 @@ def test_batches_that_cannot_be_cut_run_whole() -> None:
 
 # -- how many workers ------------------------------------------------------------------------------
 
-HOST = HostCapacity(cores=8, free_bytes=8 << 30, shared_bytes=8 << 30)
+HOST = HostCapacity(cores=8, shared_bytes=8 << 30)
 SLOW = ReadingCost(batch_s=0.03, cpu_share=0.1, num_bytes=24)
 
 
@@ -521,8 +535,10 @@ def test_slow_items_get_workers_that_keep_up() -> None:
     assert 4 <= options.num_workers <= 8
     assert options.persistent_workers
     assert planned(None).options.num_workers == 0
-    short = HostCapacity(cores=8, free_bytes=8 << 30, shared_bytes=150)
-    assert planned(SLOW, host=short).options.num_workers == 2
+    short = planned(SLOW, host=HostCapacity(cores=8, shared_bytes=150))
+    assert short.options.num_workers == 2
+    assert "shared memory is short" in short.reasons[0]
+    assert planned(SLOW, host=HostCapacity(cores=8, shared_bytes=0)).options.num_workers == 0
     busy = ReadingCost(batch_s=0.03, cpu_share=1.0, num_bytes=24)
     assert planned(busy, kind="cpu").options.num_workers == 0
 

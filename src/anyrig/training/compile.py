@@ -1,24 +1,23 @@
-"""torch.compile with a fallback that says why, and the attention kernels that a model trains with.
+"""torch.compile with a fallback, the attention kernels of a model, and cuDNN's benchmark.
 
 A model is compiled when it is first called, so that is where compiling fails: no C++ compiler, no
-triton, code that cannot be traced. From then on the model runs as it is, and the same step is made
-again from the same random states. A shortage of memory is no such failure and is passed on.
+triton, code that cannot be traced. A call or a step that fails while the model is compiled is made
+again without; if the compiler was not the reason, it fails again as it is. A shortage of memory is
+passed on.
 
 A kernel of attention that is wrong with a mask may be right, and twice as fast, without one. So a
 model's own calls are recorded, on tensors without data, and each kernel is tried on shapes like
 them, forward and backward, against fp64 on the host. What is wrong there is switched off while the
-run lasts; the others are tried in the order of their speed, and torch's plain attention last.
+run lasts, and torch's plain attention is tried last.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -26,7 +25,6 @@ from torch.nn import functional as F
 
 from anyrig.errors import AnyrigError
 from anyrig.memory.oom import detect_device_loss, detect_oom
-from anyrig.training import rng
 from anyrig.training.batch import Batch
 from anyrig.training.losses import Loss
 
@@ -35,16 +33,10 @@ if TYPE_CHECKING:
     from anyrig.precision.kernel_checks import AttentionCase, MaskKind
 
 
-T = TypeVar("T")
 OnMessage = Callable[[str], None]
 CompileOption = bool | Literal["auto"]
 _OLDEST = (7, 0)
 """The compute capability that triton's kernels begin at."""
-_PARTS = ("torch/_dynamo/", "torch/_inductor/", "torch/_functorch/", "torch/fx/", "triton/")
-_CLASSES = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "triton")
-# What compiled code goes through when it runs, compiled long ago: no sign that compiling failed.
-_RUNNING = ("eval_frame.py", "runtime_wrappers.py", "aot_autograd.py", "output_code.py", "utils.py")
-_LIMIT_LOG = "torch._dynamo.convert_frame"
 _LENGTH = 200
 
 
@@ -99,9 +91,7 @@ def compile_model(
     device_type: str,
     *,
     mode: str | None = None,
-    dynamic: bool | None = None,
     backend: str | Callable[..., Any] = "inductor",
-    fullgraph: bool = False,
     on_message: OnMessage | None = None,
 ) -> Compiled:
     """A model compiled in place.
@@ -111,9 +101,7 @@ def compile_model(
         how: true forces, false forbids, `auto` where a GPU gains from it.
         device_type: where it runs.
         mode: of torch.compile, such as "reduce-overhead" for recorded kernels.
-        dynamic: whether shapes vary; None finds out.
         backend: of torch.compile.
-        fullgraph: fail where code cannot be compiled as one piece.
         on_message: is given the reason of a fall-back.
     """
     decision = decide_compile(
@@ -121,7 +109,7 @@ def compile_model(
     )
     compiled = Compiled(model, decision, on_message)
     if decision.used:
-        compiled.begin(backend=backend, mode=mode, dynamic=dynamic, fullgraph=fullgraph)
+        compiled.begin(backend=backend, mode=mode)
     return compiled
 
 
@@ -143,74 +131,31 @@ class Compiled:
     ) -> None:
         self.used, self.reason = decision
         self._model, self._on_message = model, on_message
-        self._listener: _LimitListener | None = None
 
     def begin(self, **options: Any) -> None:
         """Have it compiled when it is called next."""
         try:
             _compile_in_place(self._model, options)
         except Exception as error:  # noqa: BLE001  # a Python that torch does not know yet, and so on
-            self._fall_back(self.failure(error) or _summarize_error(error))
-        else:
-            self._listener = _LimitListener(self._report)
-
-    def failure(self, error: BaseException) -> str | None:
-        """Why compiling failed, in a line, when an error means that; None for every other error."""
-        if not self.used or not isinstance(error, Exception) or isinstance(error, AnyrigError):
-            return None
-        if detect_oom(error) is not None or detect_device_loss(error) is not None:
-            return None
-        return (
-            _summarize_error(error)
-            if any(_is_from_compiler(link) for link in _iterate_causes(error))
-            else None
-        )
+            self._fall_back(error)
 
     def falls_back(self, error: BaseException) -> bool:
-        """Whether an error came from compiling. If so, all goes on without, from the next call on.
+        """Whether what ended with an error is to be done again, now that nothing is compiled.
 
-        The caller makes its step again, after gradients are dropped and random states put back.
+        The caller drops gradients and puts random states back first. A shortage of memory and a
+        device that was lost have other reasons.
         """
-        reason = self.failure(error)
-        if reason is not None:
-            self._fall_back(reason)
-        return reason is not None
-
-    def run(
-        self,
-        step: Callable[[], T],
-        *,
-        reset: Callable[[], object] | None = None,
-        device: torch.device | str = "cpu",
-    ) -> T:
-        """Make a step; where compiling fails in it, make it again without.
-
-        Args:
-            step: forward and backward of a batch, without the optimiser's step.
-            reset: drops the gradients that the failed try may have left.
-            device: whose random state is put back too.
-        """
-        if not self.used:
-            return step()
-        before = rng.capture(device)
-        try:
-            return step()
-        except Exception as error:
-            if not self.falls_back(error):
-                raise
-        # Outside of the handler: the error holds the tensors of the failed try.
-        rng.restore({0: before}, 0, device)
-        if reset is not None:
-            reset()
-        return step()
+        if not self.used or not isinstance(error, Exception) or isinstance(error, AnyrigError):
+            return False
+        if detect_oom(error) is not None or detect_device_loss(error) is not None:
+            return False
+        self._fall_back(error)
+        return True
 
     def undo(self) -> None:
         """Run as it was before, for good."""
         self.used = False
         self._model._compiled_call_impl = None
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
 
     def __enter__(self) -> Compiled:
         return self
@@ -223,14 +168,19 @@ class Compiled:
     ) -> None:
         self.undo()
 
-    def _fall_back(self, why: str) -> None:
+    def _fall_back(self, error: Exception) -> None:
         self.undo()
-        self.reason = f"not compiled: {why}"
-        self._report(self.reason)
-
-    def _report(self, text: str) -> None:
+        self.reason = f"not compiled: {_first_line(error)}"
         if self._on_message is not None:
-            self._on_message(text)
+            self._on_message(self.reason)
+
+
+def _first_line(error: BaseException) -> str:
+    """What the error was raised from says it best: torch wraps the compiler's own errors."""
+    while (inner := getattr(error, "inner_exception", None) or error.__cause__) is not None:
+        error = inner
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return ": ".join([type(error).__name__, *lines[:1]])[:_LENGTH]
 
 
 def _compile_in_place(model: nn.Module, options: dict[str, Any]) -> None:
@@ -275,91 +225,16 @@ def _compile_for_batch_size(inputs: Any, sizes: set[int]) -> None:
             torch._dynamo.mark_static(tensor, 0)
 
 
-class _LimitListener(logging.Handler):
-    """Hears torch say that it compiles something no more because its shapes keep changing."""
-
-    def __init__(self, report: OnMessage) -> None:
-        super().__init__(logging.WARNING)
-        self._report, self._has_reported = report, False
-        logging.getLogger(_LIMIT_LOG).addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if "recompile_limit" in record.getMessage() and not self._has_reported:
-            self._has_reported = True
-            self._report(
-                "a part of the model runs as it is: it was compiled too often, as shapes or values "
-                "keep changing; items of equal length help"
-            )
-
-    def close(self) -> None:
-        logging.getLogger(_LIMIT_LOG).removeHandler(self)
-        super().close()
-
-
-# -- recognising -----------------------------------------------------------------------------------
-
-
-def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it was raised from."""
-    seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        yield link
-        link = getattr(link, "inner_exception", None) or link.__cause__ or link.__context__
-
-
-def _is_from_compiler(error: BaseException) -> bool:
-    """Whether an error is of the compiler's own, or came up while it was at work."""
-    if type(error).__module__.startswith(_CLASSES):
-        return True
-    trace = error.__traceback__
-    while trace is not None:
-        path = trace.tb_frame.f_code.co_filename.replace("\\", "/")
-        if any(part in path for part in _PARTS) and not path.endswith(_RUNNING):
-            return True
-        trace = trace.tb_next
-    return False
-
-
-_HINTS = (
-    (("C++ compiler", "CppCompile", "g++"), "a C++ compiler is needed (g++ or clang++)"),
-    (("C compiler",), "a C compiler is needed (gcc or clang)"),
-    (("Python.h",), "Python's headers are needed (python3-dev)"),
-    (("TritonMissing", "No module named 'triton'", "working triton"), "triton is not installed"),
-    (("RecompileLimit", "recompile_limit"), "it was compiled too often, as shapes keep changing"),
-)
-
-
-def _summarize_error(error: BaseException) -> str:
-    """A compiler's error in a line: the innermost cause, or what is missing where that is known."""
-    links = list(_iterate_causes(error))
-    whole = "\n".join(f"{type(link).__name__}: {link}" for link in links)
-    for words, meaning in _HINTS:
-        if any(word in whole for word in words):
-            return meaning
-    inner = links[-1]
-    with contextlib.suppress(Exception):
-        lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
-        if lines:
-            return f"{type(inner).__name__}: {lines[0]}"[:_LENGTH]
-    return type(inner).__name__
-
-
 # -- attention ------------------------------------------------------------------------------------
 
 
-log = logging.getLogger(__name__)
 _LONGEST = 1024
 """Longer calls are tried at about this length: the reference on the host grows with its square."""
 _PERIOD = 128
 """Known faults depend on the length's remainder by this."""
 _MAX_CALLS = 6
-_ROUNDS = 5
-_ENOUGH_FLOPS = 1e12
-"""Of a timed call: less than this ends before the host has started the next one."""
-_TENSOR_BYTES = 32 << 20
-"""No tensor of a timed call is larger."""
+_HOPPER = (9, 0)
+"""From this compute capability on cuDNN's kernel is the fastest, before it flash attention."""
 
 
 class AttentionCall(NamedTuple):
@@ -492,25 +367,24 @@ def choose_attention(
     from anyrig.precision.kernel_checks import check_attention
 
     wrong: dict[str, str] = {}
-    there: set[str] = set()
+    right: set[str] = set()
     for call in calls:
         for result in check_attention(device, (precision,), _build_cases(call)):
-            name = result.backend
             if result.verdict == "wrong":
-                wrong.setdefault(name, f"{name} is wrong at {call.text}: {result.problem}")
-            elif result.verdict == "right" and name != "math":
-                there.add(name)
-    right = sorted(there - set(wrong))
-    measured = {name: _measure_item_s(name, calls, device, precision) for name in right}
-    times = {name: seconds for name, seconds in measured.items() if seconds is not None}
-    if not times:
-        return AttentionChoice((), "; ".join(["plain attention", *wrong.values()]))
-    kept = tuple(sorted(times, key=lambda name: times[name]))
-    details = ", ".join(f"{name} {seconds * 1e6:.1f} us" for name, seconds in sorted(times.items()))
+                text = f"{result.backend} is wrong at {call.text}: {result.problem}"
+                wrong.setdefault(result.backend, text)
+            elif result.verdict == "right":
+                right.add(result.backend)
+    # "math" is torch's plain attention, which needs no choice.
+    kernels = tuple(name for name in _order_kernels(device) if name in right - set(wrong))
     shapes = ", ".join(call.text for call in calls)
-    return AttentionChoice(
-        kept, "; ".join([f"{kept[0]} for {shapes} ({details} an item)", *wrong.values()])
-    )
+    reason = f"{kernels[0]} for {shapes}" if kernels else "plain attention"
+    return AttentionChoice(kernels, "; ".join([reason, *wrong.values()]))
+
+
+def _order_kernels(device: torch.device) -> tuple[str, ...]:
+    is_recent = not torch.version.hip and torch.cuda.get_device_capability(device) >= _HOPPER
+    return ("cudnn", "flash", "efficient") if is_recent else ("flash", "cudnn", "efficient")
 
 
 def _build_cases(call: AttentionCall) -> list[AttentionCase]:
@@ -528,76 +402,6 @@ def _build_cases(call: AttentionCall) -> list[AttentionCase]:
     if call.mask == "causal" and call.queries != call.keys:
         return []  # what that means differs between kernels, and none is tried on it
     return [plain, AttentionCase(**{**vars(plain), "logit": -120.0})]
-
-
-def _measure_item_s(
-    name: str, calls: Sequence[AttentionCall], device: torch.device, precision: Precision
-) -> float | None:
-    """Of an item through all calls and back; None where the kernel takes one of them not."""
-    from torch.nn.attention import sdpa_kernel
-
-    from anyrig.backends.torch import DTYPES
-    from anyrig.precision.kernel_checks import ATTENTION_BACKENDS
-
-    total = 0.0
-    with sdpa_kernel([ATTENTION_BACKENDS[name]]):
-        for call in calls:
-            batch = timed_batch(call, DTYPES[precision].itemsize)
-            try:
-                total += _measure_within_memory(call, batch, device, DTYPES[precision])
-            except RuntimeError:
-                return None
-    return total
-
-
-def _measure_within_memory(
-    call: AttentionCall, batch: int, device: torch.device, dtype: torch.dtype
-) -> float:
-    """How long an item takes, among fewer where memory is short."""
-    while True:
-        try:
-            return _time_call(call, *_draw_tensors(call, batch, device, dtype)) / batch
-        except torch.OutOfMemoryError:
-            if batch == 1:
-                raise
-            batch //= 2
-
-
-def timed_batch(call: AttentionCall, itemsize: int) -> int:
-    """How many items a call is timed with: so many that the device takes longer than the host."""
-    flops = 14 * call.heads * call.queries * call.keys * call.head_dim  # forward and backward
-    size = call.heads * max(call.queries, call.keys) * call.head_dim * itemsize
-    return max(1, min(round(_ENOUGH_FLOPS / flops), _TENSOR_BYTES // size))
-
-
-def _draw_tensors(
-    call: AttentionCall, batch: int, device: torch.device, dtype: torch.dtype
-) -> tuple[torch.Tensor, ...]:
-    query = torch.randn(batch, call.heads, call.queries, call.head_dim, device=device, dtype=dtype)
-    key = torch.randn(batch, call.key_heads, call.keys, call.head_dim, device=device, dtype=dtype)
-    return query.requires_grad_(), key.requires_grad_(), key.clone().detach().requires_grad_()
-
-
-def _time_call(
-    call: AttentionCall, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-) -> float:
-    mask = None
-    if call.mask not in ("none", "causal"):
-        sides = (1, 1, call.queries, call.keys)
-        kind = torch.bool if call.mask == "bool" else query.dtype
-        mask = torch.ones(sides, device=query.device, dtype=kind)
-    options: dict[str, Any] = {"attn_mask": mask, "is_causal": call.mask == "causal"}
-    if call.heads != call.key_heads:
-        options["enable_gqa"] = True
-    best = float("inf")
-    for _ in range(_ROUNDS):
-        torch.cuda.synchronize(query.device)
-        began = time.perf_counter()
-        for _ in range(3):
-            F.scaled_dot_product_attention(query, key, value, **options).sum().backward()  # type: ignore[no-untyped-call]
-        torch.cuda.synchronize(query.device)
-        best = min(best, (time.perf_counter() - began) / 3)
-    return best
 
 
 # -- cuDNN -----------------------------------------------------------------------------------------

@@ -363,13 +363,6 @@ def _read(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
 # -- checks ----------------------------------------------------------------------------------------
 
 
-def check_table(values: Mapping[str, Any]) -> None:
-    """Refuse unknown names and wrong values of a `[train]` table."""
-    table = dict(rename_keys(values))
-    table.pop("optimizer", None)
-    TrainConfig.from_table(table)
-
-
 def check_name(name: str, known: typing.Sequence[str], where: str) -> None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)

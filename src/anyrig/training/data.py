@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import re
+import shutil
 import sys
 import time
 import warnings
@@ -112,8 +113,8 @@ class DataSource:
 
     def _batch_of_loader(self) -> int:
         if self.kind == "loader":
-            size = self.data.batch_size or getattr(self.data.batch_sampler, "batch_size", None)
-            if isinstance(size, int):
+            size = _batch_size_of(self.data)
+            if size is not None:
                 return size
         return count_items(self.first_batch())
 
@@ -189,7 +190,7 @@ class DataSource:
             data, collate = self.data.dataset, self.data.collate_fn
             if self.data.batch_size is None and self.data.batch_sampler is None:
                 return collate(next(iter(data)) if isinstance(data, IterableDataset) else data[0])
-            wanted = count or self.data.batch_size or 1
+            wanted = min(count or sys.maxsize, _batch_size_of(self.data) or 1)
         elif self.kind == "batches":
             return _take_first(data)
         wanted = wanted or 1
@@ -445,17 +446,30 @@ class LoaderSampler:
             yield items[first : first + count] or items[:1]
 
     def build_loader(self) -> DataLoader[Any]:
-        loader = self._loader
         order: dict[str, Any] = {"batch_sampler": self}
         if self.is_batched:
             order = {"sampler": self, "batch_size": None}
-        return DataLoader(
-            loader.dataset, **order, num_workers=loader.num_workers,
-            collate_fn=loader.collate_fn, pin_memory=loader.pin_memory, timeout=loader.timeout,
-            worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context=loader.multiprocessing_context,
-            prefetch_factor=loader.prefetch_factor, generator=torch.Generator(),
-        )  # fmt: skip
+        return _rebuild(self._loader, generator=torch.Generator(), **order)
+
+
+def _rebuild(loader: DataLoader[Any], **changed: Any) -> DataLoader[Any]:
+    """A loader like another one, with some arguments of its own; its order is one of them."""
+    given: dict[str, Any] = {
+        name: getattr(loader, name)
+        for name in (
+            "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn",
+            "multiprocessing_context", "prefetch_factor", "generator",
+        )
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        # Workers that wait for a disk may well be more than there are cores.
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        return DataLoader(loader.dataset, **{**given, **changed})
+
+
+def _batch_size_of(loader: DataLoader[Any]) -> int | None:
+    size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) else None
 
 
 def _samplers(loader: DataLoader[Any]) -> list[Any]:
@@ -723,7 +737,6 @@ _UNKNOWN_STEP_S = 0.05
 _HEADROOM = 1.3
 """Batches of workers cost more than they did alone: they are copied, and cores are shared."""
 _MEASURE_S, _MEASURE_BATCHES = 1.0, 8
-_MEMORY_SHARE = 0.25
 
 
 class ReadingCost(NamedTuple):
@@ -765,25 +778,23 @@ def plan_loading(
         num, why = 0, "no workers: reading takes next to nothing"
     else:
         host = host or HostCapacity.measure()
-        cores = host.cores / num_processes
-        num, why = _count_workers(cost, step_s, cores, device_type)
-        room = _max_workers_in_memory(cost, host)
-        if num > room:
-            num, why = room, f"{pluralize(room, 'worker')} instead of {num}: memory is short"
+        num, why = _count_workers(cost, step_s, host, num_processes, device_type)
     can_pin = device_type in _PINNING
     pin = can_pin if loading.pin_memory == "auto" else loading.pin_memory and can_pin
+    pinned = f"memory is {'' if pin else 'not '}pinned"
     if loading.pin_memory is True and not can_pin:
-        pinned = f"memory is not pinned although requested: {device_type} cannot use it"
-    else:
-        pinned = f"memory is {'' if pin else 'not '}pinned"
+        pinned += f" although requested: {device_type} cannot use it"
     ahead = 2 if loading.prefetch_factor == "auto" else loading.prefetch_factor
-    stay = num > 0 if loading.persistent_workers == "auto" else loading.persistent_workers
-    options = LoaderOptions(num, pin, ahead, bool(stay and num))
-    return LoadingPlan(options, (why, pinned))
+    stay = num > 0 and loading.persistent_workers is not False
+    return LoadingPlan(LoaderOptions(num, pin, ahead, stay), (why, pinned))
 
 
 def _count_workers(
-    cost: ReadingCost, step_s: float | None, cores: float, device_type: str
+    cost: ReadingCost,
+    step_s: float | None,
+    host: HostCapacity,
+    num_processes: int,
+    device_type: str,
 ) -> tuple[int, str]:
     step = step_s or _UNKNOWN_STEP_S
     times = f"a batch takes {format_duration(cost.batch_s)}, a step {format_duration(step)}"
@@ -794,32 +805,24 @@ def _count_workers(
         return 0, f"no workers: reading needs the cores that train as well; {times}"
     needed = max(1, math.ceil(cost.batch_s * _HEADROOM / step))
     # The loop needs a core for itself. Workers that wait for a disk need none.
+    cores = host.cores / num_processes
     most = max(1, math.floor((cores - 1) / max(cost.cpu_share, 0.25)))
-    if needed <= most:
-        return needed, f"{pluralize(needed, 'worker')}: {times}"
-    return most, (
-        f"{pluralize(most, 'worker')}: {times}; {needed} would keep up, but there are "
-        f"{pluralize(math.floor(cores), 'core')}"
-    )
-
-
-def _max_workers_in_memory(cost: ReadingCost, host: HostCapacity) -> int:
-    each = max(1, cost.num_bytes * 3)  # batches under way
-    limits = []
-    if host.shared_bytes is not None:
-        limits.append(host.shared_bytes // each)
-    if host.free_bytes is not None:
-        limits.append(int(host.free_bytes * _MEMORY_SHARE) // each)
-    return min(limits, default=sys.maxsize)
+    # A worker has a few batches under way.
+    room = host.shared_bytes // max(1, cost.num_bytes * 3)
+    num = min(needed, most, room)
+    why = f"{pluralize(num, 'worker')}: {times}"
+    if num < needed:
+        limit = "shared memory is short" if room < most else f"there are {math.floor(cores)} cores"
+        why += f"; {needed} would keep up, but {limit}"
+    return num, why
 
 
 @dataclass(frozen=True)
 class HostCapacity:
     """What the host has for workers."""
 
-    cores: float = 1.0
-    free_bytes: int | None = None
-    shared_bytes: int | None = None
+    cores: float
+    shared_bytes: int
     """Free in the memory file system that batches travel through."""
 
     @classmethod
@@ -827,42 +830,31 @@ class HostCapacity:
         from anyrig.devices import cpu
         from anyrig.devices.probe import HostProbe, LiveProbe
 
-        found = cpu.read_cpu(HostProbe(LiveProbe()))
-        shared = None
-        if os.path.isdir("/dev/shm"):
-            space = os.statvfs("/dev/shm")
-            shared = space.f_bavail * space.f_frsize
-        return cls(found.cores_usable, found.memory.free_bytes, shared)
+        cores = cpu.read_cpu(HostProbe(LiveProbe())).cores_usable
+        has_file_system = os.path.isdir("/dev/shm")
+        return cls(cores, shutil.disk_usage("/dev/shm").free if has_file_system else sys.maxsize)
 
 
-def measure_reading(batches: Iterator[Batch]) -> ReadingCost | None:
-    """Time a few batches, about a second of them; the first is left out where there are more."""
+def measure_reading(data: Any, collate: Collate | None, size: int) -> ReadingCost | None:
+    """Time a few batches of a data set, about a second of them; the first is left out where there
+    are more.
+    """
     seconds: list[float] = []
-    cpu: list[float] = []
-    size, began = 0, time.perf_counter()
+    cpu_s, num = 0.0, 0
+    began = time.perf_counter()
     with rng.preserved_host_rng(), contextlib.suppress(Exception):  # the run reports it
-        while not seconds or (
-            time.perf_counter() - began < _MEASURE_S and len(seconds) < _MEASURE_BATCHES
-        ):
+        for start in range(0, min(len(data), size * _MEASURE_BATCHES), size):
             wall, process = time.perf_counter(), time.process_time()
-            batch = next(batches, None)
-            if batch is None:
-                break
+            items = [data[number] for number in range(start, min(start + size, len(data)))]
+            num = max(num, num_bytes((collate or default_collate)(items)))
             seconds.append(time.perf_counter() - wall)
-            cpu.append(time.process_time() - process)
-            size = max(size, num_bytes(batch))
+            cpu_s += time.process_time() - process
+            if time.perf_counter() - began >= _MEASURE_S:
+                break
     if not seconds:
         return None
     warm = seconds[1:] or seconds
-    share = min(1.0, sum(cpu) / max(sum(seconds), 1e-9))
-    return ReadingCost(sum(warm) / len(warm), share, size)
-
-
-def sample_batches(data: Any, collate: Collate | None, size: int) -> Iterator[Batch]:
-    """Batches of a data set in its own order, read in this process."""
-    for start in range(0, len(data), size):
-        numbers = range(start, min(start + size, len(data)))
-        yield (collate or default_collate)([data[number] for number in numbers])
+    return ReadingCost(sum(warm) / len(warm), min(1.0, cpu_s / max(sum(seconds), 1e-9)), num)
 
 
 def optimize_dataloader(
@@ -884,27 +876,22 @@ def optimize_dataloader(
     if device == "auto":
         found = torch.accelerator.current_accelerator()
         device = "cpu" if found is None else found.type
-    size = int(loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1)
     collate: Any = loader.collate_fn
-    cost = measure_reading(sample_batches(loader.dataset, collate, size))
-    plan = plan_loading(cost, LoadingConfig(), device.partition(":")[0], step_s)
-    options = plan.options
-    order: dict[str, Any] = {"batch_size": loader.batch_size, "sampler": loader.sampler}
+    cost = measure_reading(loader.dataset, collate, _batch_size_of(loader) or 1)
+    options, reasons = plan_loading(cost, LoadingConfig(), device.partition(":")[0], step_s)
+    changed: dict[str, Any] = {"batch_size": loader.batch_size, "sampler": loader.sampler}
     if loader.batch_size is not None:
-        order["drop_last"] = loader.drop_last
+        changed["drop_last"] = loader.drop_last
     elif loader.batch_sampler is not None:
-        order = {"batch_sampler": loader.batch_sampler}
-    workers: dict[str, Any] = {}
-    if options.num_workers:
-        workers = {"prefetch_factor": options.prefetch_factor, "persistent_workers": True}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="This DataLoader will create")
-        better: Any = DataLoader(
-        loader.dataset, **order, num_workers=options.num_workers, pin_memory=options.pin_memory,
-        collate_fn=loader.collate_fn, timeout=loader.timeout if options.num_workers else 0,
-        worker_init_fn=loader.worker_init_fn, generator=loader.generator, **workers,
-    )  # fmt: skip
-    better.reasons = plan.reasons
-    log.info("data loading: %s", "; ".join(plan.reasons))
+        changed = {"batch_sampler": loader.batch_sampler}
+    changed |= {
+        "num_workers": options.num_workers, "pin_memory": options.pin_memory,
+        "persistent_workers": options.persistent_workers,
+        "prefetch_factor": options.prefetch_factor if options.num_workers else None,
+        "timeout": loader.timeout if options.num_workers else 0,
+    }  # fmt: skip
+    better: Any = _rebuild(loader, **changed)
+    better.reasons = reasons
+    log.info("data loading: %s", "; ".join(reasons))
     made: DataLoader[Any] = better
     return made

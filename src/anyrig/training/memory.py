@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
@@ -29,7 +29,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from anyrig.errors import InvalidSettingError
 from anyrig.memory.batch_size import BatchSizeResult, find_batch_size
 from anyrig.training.batch import Batch, count_items, slice_batch, to_device
-from anyrig.training.optim import materialize_state
+from anyrig.training.optim import materialized_state
 from anyrig.units import MIB, format_bytes, pluralize
 
 if TYPE_CHECKING:
@@ -47,15 +47,6 @@ _STAGES, _UNIT_SHARE = 6, 0.7
 # A second class of blocks counts from this share of the parameters on: a decoder's layers beside
 # an encoder's, attention beside the units of a U-Net.
 _ALSO = 0.05
-
-
-class BlockKind(NamedTuple):
-    """A class of modules that a model holds several times."""
-
-    name: str
-    members: Mapping[str, nn.Module]
-    """By their names in the model."""
-    num_parameters: int
 
 
 def find_blocks(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Module]:
@@ -110,50 +101,44 @@ def is_sequence(module: nn.Module) -> bool:
 
 
 def _find_repeated(model: nn.Module) -> dict[str, nn.Module]:
-    for inside in (True, False):
-        kinds = _group_by_class(model, in_containers=inside)
-        if kinds:
-            return _keep_outermost(_choose_blocks(kinds, _count_parameters(model)))
-    return {}
-
-
-def _choose_blocks(kinds: Sequence[BlockKind], total: int) -> dict[str, nn.Module]:
-    first = max(kinds, key=lambda kind: kind.num_parameters)
-    while len(first.members) <= _STAGES:
-        inner = [kind for kind in kinds if _is_unit_of(kind, first)]
-        if not inner:
+    """The members of the class that holds most of a model, and of other large ones beside it; of
+    stages with few members the units that are inside.
+    """
+    total = _count_parameters(model)
+    kinds = _group_by_class(model, in_containers=True) or _group_by_class(
+        model, in_containers=False
+    )
+    if not kinds:
+        return {}
+    first = kinds[0]
+    while len(first) <= _STAGES:
+        inner = next((kind for kind in kinds if _are_units_of(kind, first)), None)
+        if inner is None:
             break
-        first = max(inner, key=lambda kind: kind.num_parameters)
-    found = dict(first.members)
-    for kind in sorted(kinds, key=lambda one: -one.num_parameters):
-        if kind.num_parameters >= _ALSO * total and not _do_overlap(kind.members, found):
-            found.update(kind.members)
-    return found
+        first = inner
+    found = dict(first)
+    for kind in kinds:
+        if _count_all_parameters(kind) >= _ALSO * total and not _do_overlap(kind, found):
+            found.update(kind)
+    return _keep_outermost(found)
 
 
-def _is_unit_of(kind: BlockKind, outer: BlockKind) -> bool:
-    """Whether a kind's members are the units that stages are made of."""
-    if kind is outer or len(kind.members) <= len(outer.members):
-        return False
-    inside = all(any(_is_within(name, stage) for stage in outer.members) for name in kind.members)
-    return inside and kind.num_parameters >= _UNIT_SHARE * outer.num_parameters
+def _are_units_of(kind: Mapping[str, nn.Module], stages: Mapping[str, nn.Module]) -> bool:
+    return (
+        len(kind) > len(stages)
+        and all(any(_is_within(name, stage) for stage in stages) for name in kind)
+        and _count_all_parameters(kind) >= _UNIT_SHARE * _count_all_parameters(stages)
+    )
 
 
-def _group_by_class(model: nn.Module, *, in_containers: bool) -> list[BlockKind]:
-    """Classes with several members that are worth a block; one that lies in its own kind is not."""
+def _group_by_class(model: nn.Module, *, in_containers: bool) -> list[dict[str, nn.Module]]:
+    """The members of each class that has several with parameters, the largest class first."""
     members: dict[type[nn.Module], dict[str, nn.Module]] = {}
     for name, module in _iterate_candidates(model, in_containers=in_containers):
         members.setdefault(type(module), {})[name] = module
-    found = []
-    for kind, those in members.items():
-        outer = _keep_outermost(those)
-        if len(outer) > 1:
-            found.append(
-                BlockKind(
-                    kind.__name__, outer, sum(_count_parameters(one) for one in outer.values())
-                )
-            )
-    return [kind for kind in found if kind.num_parameters]
+    outermost = [_keep_outermost(one) for one in members.values()]
+    found = [one for one in outermost if len(one) > 1 and _count_all_parameters(one)]
+    return sorted(found, key=_count_all_parameters, reverse=True)
 
 
 def _iterate_candidates(
@@ -161,13 +146,11 @@ def _iterate_candidates(
 ) -> Iterator[tuple[str, nn.Module]]:
     """Modules made of others. What is one layer saves nothing when it is computed again."""
     for name, module in model.named_modules():
-        direct = isinstance(module, _CONTAINERS)
-        if in_containers != direct:
+        if in_containers != isinstance(module, _CONTAINERS):
             continue
         for inner, child in module.named_children():
-            if isinstance(child, _CONTAINERS) or not any(True for _ in child.children()):
-                continue
-            yield f"{name}.{inner}" if name else inner, child
+            if not isinstance(child, _CONTAINERS) and any(True for _ in child.children()):
+                yield f"{name}.{inner}" if name else inner, child
 
 
 def _find_by_class(model: nn.Module, types: Sequence[str]) -> dict[str, nn.Module]:
@@ -461,68 +444,7 @@ def _find_packet(operation: Any) -> str:
 # -- optimizer state in host memory ---------------------------------------------------------------
 
 
-# Whose streams and events torch gives in the same words.
-_STREAMS = frozenset({"cuda", "xpu"})
-
-
-class CopyStream:
-    """A stream for copies; where a device has none, copies are made at once."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._module: Any = getattr(torch, device.type) if device.type in _STREAMS else None
-        self._stream: Any = None if self._module is None else self._module.Stream(device)
-
-    def to_host(self, tensor: torch.Tensor, host: torch.Tensor | None = None) -> torch.Tensor:
-        """The tensor on the host, underway, after all that the device was given before.
-
-        Args:
-            tensor: on the device; it may be let go at once.
-            host: where to; made anew when None.
-        """
-        if host is None:
-            host = self.host_like(tensor)
-        if self._stream is None:
-            return host.copy_(tensor)
-        self._stream.wait_stream(self._module.current_stream(self.device))
-        with self._module.stream(self._stream):
-            host.copy_(tensor, non_blocking=True)
-        # The allocator gives memory away that nobody holds: not before it has been read.
-        tensor.record_stream(self._stream)
-        return host
-
-    def to_device_async(self, host: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """A copy on the device, underway, and the event after which it is there."""
-        made = torch.empty_strided(host.size(), host.stride(), dtype=host.dtype, device=self.device)
-        if self._stream is None:
-            return made.copy_(host), None
-        # Its memory may have been another tensor's, which the device still reads.
-        self._stream.wait_stream(self._module.current_stream(self.device))
-        with self._module.stream(self._stream):
-            made.copy_(host, non_blocking=True)
-            ready = self._module.Event()
-            ready.record(self._stream)
-        made.record_stream(self._stream)
-        return made, ready
-
-    def wait(self, ready: Any) -> None:
-        """What the device is given from now on comes after an event."""
-        if ready is not None:
-            self._module.current_stream(self.device).wait_event(ready)
-
-    def finish(self) -> None:
-        """Wait on the host until every copy is made."""
-        if self._stream is not None:
-            self._stream.synchronize()
-
-    def host_like(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Memory on the host for a tensor; pinned where the device can copy from it by itself."""
-        return torch.empty_strided(
-            tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu",
-            pin_memory=self._stream is not None,
-        )  # fmt: skip
-
-
+_PINNED = frozenset({"cuda", "xpu"})
 _PIECE_BYTES = 128 * MIB
 _MARK = "anyrig_offloaded"
 ParamGroup = dict[str, Any]
@@ -530,18 +452,20 @@ ParameterChunk = list[tuple[ParamGroup, list[torch.Tensor]]]
 
 
 class OffloadedState:
-    """What was changed in an optimizer; as a context, or `undo`, puts it back."""
+    """An optimizer's state in host memory: a step brings it to the device a piece at a time.
+
+    Copies and kernels are in one order on the device, which the host does not wait for.
+    """
 
     def __init__(self, optimizer: torch.optim.Optimizer, piece_bytes: int) -> None:
         self._optimizer: Any = optimizer
         self._piece_bytes = piece_bytes
-        self._streams: dict[torch.device, CopyStream] = {}
+        self._hosts: dict[tuple[torch.Tensor, str], torch.Tensor] = {}
         self._step: Callable[..., Any] = optimizer.step
         self._load: Callable[..., Any] = optimizer.load_state_dict
-        self._own: dict[str, Any] = {}
-        self._hook: Any = optimizer.register_state_dict_pre_hook(lambda _: self.finish())
+        optimizer.register_state_dict_pre_hook(lambda _: self._synchronize())
         for weight in list(optimizer.state):
-            self._evict(weight, {})
+            self._evict(weight)
         self._patch("step", lambda _, closure=None: self.step(closure))
         self._patch("load_state_dict", lambda _, state: self.load(state))
 
@@ -549,48 +473,9 @@ class OffloadedState:
         before = getattr(self._optimizer, name)
         # Schedules look at what a step is bound to, and leave marks on it.
         function.__dict__.update(getattr(before, "__func__", before).__dict__)
-        self._own[name] = types.MethodType(function, self._optimizer)
-        setattr(self._optimizer, name, self._own[name])
-
-    @property
-    def reason(self) -> str:
-        """One sentence for the log."""
-        return f"the state of {type(self._optimizer).__name__} is kept in the host's memory"
-
-    def undo(self) -> None:
-        """The state on the device, the optimizer as it was; a second call does nothing."""
-        if self._hook is None:
-            return
-        self.finish()
-        for weight, held in self._optimizer.state.items():
-            self._optimizer.state[weight] = {
-                key: value.to(weight.device) if _is_large(value) else value
-                for key, value in held.items()
-            }
-        for name, before in (("step", self._step), ("load_state_dict", self._load)):
-            # What somebody put over it meanwhile stays, and goes through to what was before.
-            if self._optimizer.__dict__.get(name) is self._own[name]:
-                setattr(self._optimizer, name, before)
-        self._optimizer.__dict__.pop(_MARK, None)
-        self._hook.remove()
-        self._hook = None
-
-    def __enter__(self) -> OffloadedState:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.undo()
-
-    def finish(self) -> None:
-        """Wait until the state on the host is whole."""
-        for stream in self._streams.values():
-            stream.finish()
+        setattr(self._optimizer, name, types.MethodType(function, self._optimizer))
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """The optimizer's step, piece by piece; the next piece comes in while one is computed."""
-        if self._hook is None:
-            undone: float | None = self._step(closure)
-            return undone
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -601,12 +486,12 @@ class OffloadedState:
         try:
             for hook in before.values():
                 hook(self._optimizer, (), {})
-            pieces = list(_split_parameters(groups, self._piece_bytes))
-            coming = self._fetch(pieces[0]) if pieces else {}
-            for number, piece in enumerate(pieces):
-                here = coming
-                coming = self._fetch(pieces[number + 1]) if number + 1 < len(pieces) else {}
-                self._compute(piece, here)
+            for piece in list(_split_parameters(groups, self._piece_bytes)):
+                for group in groups:
+                    group["params"] = []
+                for group, weights in piece:
+                    group["params"] = weights
+                self._step_piece([one for _, weights in piece for one in weights])
         finally:
             for group, weights in zip(groups, whole, strict=True):
                 group["params"] = weights
@@ -615,52 +500,42 @@ class OffloadedState:
             hook(self._optimizer, (), {})
         return loss
 
-    def _compute(
-        self, piece: ParameterChunk, here: Mapping[torch.Tensor, Mapping[str, Any]]
-    ) -> None:
-        state, hosts = self._optimizer.state, {}
-        for weight, arrived in here.items():
-            hosts[weight] = {key: state[weight][key] for key in arrived}
-            for key, (value, ready) in arrived.items():
-                self._find_stream(weight.device).wait(ready)
-                state[weight][key] = value
-        for group in self._optimizer.param_groups:
-            group["params"] = []
-        for group, weights in piece:
-            group["params"] = weights
+    def _step_piece(self, weights: Sequence[torch.Tensor]) -> None:
+        for weight in weights:
+            held = self._optimizer.state.get(weight, {})
+            for key, value in held.items():
+                if _is_large(value):
+                    held[key] = value.to(weight.device, non_blocking=value.is_pinned())
         self._step()
-        for _, weights in piece:
-            for weight in weights:
-                self._evict(weight, hosts.get(weight, {}))
+        for weight in weights:
+            self._evict(weight)
 
-    def _fetch(self, piece: ParameterChunk) -> dict[torch.Tensor, dict[str, Any]]:
-        """Begin to bring a piece's state in."""
-        found: dict[torch.Tensor, dict[str, Any]] = {}
-        for _, weights in piece:
-            for weight in weights:
-                stream, held = (
-                    self._find_stream(weight.device),
-                    self._optimizer.state.get(weight, {}),
-                )
-                found[weight] = {
-                    key: stream.to_device_async(value)
-                    for key, value in held.items()
-                    if _is_elsewhere(value, weight)
-                }
-        return found
-
-    def _evict(self, weight: torch.Tensor, hosts: Mapping[str, torch.Tensor]) -> None:
+    def _evict(self, weight: torch.Tensor) -> None:
         """Send a weight's state to the host, into the memory that it had there."""
         held = self._optimizer.state.get(weight, {})
         for key, value in held.items():
-            if _is_large(value) and value.device == weight.device and value.device.type != "cpu":
-                held[key] = self._find_stream(weight.device).to_host(value, hosts.get(key))
+            if _is_large(value) and value.device.type != "cpu":
+                host = self._find_host(weight, key, value)
+                held[key] = host.copy_(value, non_blocking=host.is_pinned())
+
+    def _find_host(self, weight: torch.Tensor, key: str, value: torch.Tensor) -> torch.Tensor:
+        """Memory of the host for a tensor; pinned where the device can copy from it by itself."""
+        host = self._hosts.get((weight, key))
+        if host is None:
+            host = self._hosts[weight, key] = torch.empty_strided(
+                value.size(), value.stride(), dtype=value.dtype, device="cpu",
+                pin_memory=weight.device.type in _PINNED,
+            )  # fmt: skip
+        return host
+
+    def _synchronize(self) -> None:
+        """Wait until the state on the host is whole."""
+        for device in {weight.device for weight, _ in self._hosts}:
+            if device.type in _PINNED:
+                getattr(torch, device.type).synchronize(device)
 
     def load(self, state_dict: Mapping[str, Any]) -> None:
         """As the optimizer's own, but the state goes to the host without passing the device."""
-        if self._hook is None:
-            self._load(state_dict)
-            return
         saved = dict(state_dict["state"])
         self._load({**state_dict, "state": {}})
         numbers = [n for group in state_dict["param_groups"] for n in group["params"]]
@@ -684,35 +559,23 @@ class OffloadedState:
             value = value.to(weight.dtype)
         if not _is_large(value):
             return value.to(weight.device, copy=True)
-        return self._find_stream(weight.device).host_like(value).copy_(value)
-
-    def _find_stream(self, device: torch.device) -> CopyStream:
-        if device not in self._streams:
-            self._streams[device] = CopyStream(device)
-        return self._streams[device]
+        return self._find_host(weight, key, value).copy_(value)
 
 
-def offload_optimizer(
-    optimizer: torch.optim.Optimizer, *, piece_bytes: int = _PIECE_BYTES
-) -> OffloadedState:
+def offload_optimizer(optimizer: torch.optim.Optimizer, *, piece_bytes: int = _PIECE_BYTES) -> None:
     """Keep an optimizer's state in the host's memory from now on.
 
     Args:
         optimizer: before its first step or after; not one that needs a closure to search along a
             line (LBFGS), because its weights know of each other.
-        piece_bytes: weights that are computed at once; about twice their state is on the device.
+        piece_bytes: of the weights that are computed at once, whose state is on the device.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise InvalidSettingError(
             "LBFGS looks at all weights at once", hint="Keep its state on the device."
         )
-    if is_offloaded(optimizer):
-        raise InvalidSettingError(
-            "this optimizer's state is on the host already", hint="Undo it first."
-        )
-    made = OffloadedState(optimizer, piece_bytes)
-    optimizer.__dict__[_MARK] = True
-    return made
+    if not is_offloaded(optimizer):
+        optimizer.__dict__[_MARK] = OffloadedState(optimizer, piece_bytes)
 
 
 def is_offloaded(optimizer: torch.optim.Optimizer) -> bool:
@@ -741,10 +604,6 @@ def _split_parameters(groups: Sequence[ParamGroup], piece_bytes: int) -> Iterato
 
 def _is_large(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.numel() > 1
-
-
-def _is_elsewhere(value: Any, weight: torch.Tensor) -> bool:
-    return _is_large(value) and value.device != weight.device
 
 
 def _without_hooks(optimizer: Any) -> tuple[OrderedDict[int, Any], OrderedDict[int, Any]]:
@@ -785,11 +644,8 @@ def fit_micro_batch(
         budget_bytes: the most that may be taken of it.
         on_message: is told what is being tried.
     """
-    snapshot = step.snapshot
-    snapshot.take()
-    materialize_state(step.optimizer)
     least = _min_trial_size(step, batch)
-    try:
+    with _without_trace(step):
         return find_batch_size(
             _build_trial(step, batch, handle, least),
             handle,
@@ -798,9 +654,6 @@ def fit_micro_batch(
             max_size=count_items(batch),
             on_progress=on_message,
         )
-    finally:
-        step.zero_grad()
-        snapshot.restore()
 
 
 def fit_micro_batch_in_lockstep(
@@ -814,22 +667,18 @@ def fit_micro_batch_in_lockstep(
     most = group.min(count_items(batch))
     if budget_bytes is None or most < 3:
         return most, "nothing is known of the memory" if budget_bytes is None else "the whole batch"
-    snapshot = step.snapshot
-    snapshot.take()
-    materialize_state(step.optimizer)
     least = _min_trial_size(step, batch)
     trial = _build_trial(step, batch, handle, least)
     peaks = []
-    for size in (least, least + 1):
-        for _ in range(2):
-            handle.reset_peak()
-            trial(size)
-            handle.synchronize()
-        now = handle.memory()
-        taken = now.peak_reserved_bytes or now.peak_bytes or now.allocated_bytes or 0
-        peaks.append(int(group.max(torch.tensor([taken], dtype=torch.int64)).item()))
-    step.zero_grad()
-    snapshot.restore()
+    with _without_trace(step):
+        for size in (least, least + 1):
+            for _ in range(2):
+                handle.reset_peak()
+                trial(size)
+                handle.synchronize()
+            now = handle.memory()
+            taken = now.peak_reserved_bytes or now.peak_bytes or now.allocated_bytes or 0
+            peaks.append(int(group.max(torch.tensor([taken], dtype=torch.int64)).item()))
     room = group.min(int(budget_bytes * _TOGETHER_SHARE)) - peaks[0]
     slope = max(1, peaks[1] - peaks[0])
     found = max(least, min(most, least + max(0, room) // slope))
@@ -838,6 +687,18 @@ def fit_micro_batch_in_lockstep(
         f"{format_bytes(slope)}, measured "
         f"with all processes; {_TOGETHER_SHARE:.0%} of the budget is used"
     )
+
+
+@contextlib.contextmanager
+def _without_trace(step: TrainStep) -> Iterator[None]:
+    """With the optimizer's state; gradients, buffers and random states are put back at the end."""
+    step.snapshot.take()
+    try:
+        with materialized_state(step.optimizer):
+            yield
+    finally:
+        step.zero_grad()
+        step.snapshot.restore()
 
 
 def _min_trial_size(step: TrainStep, batch: Batch) -> int:

@@ -246,17 +246,13 @@ _ZERO_IS_FRESH = (
 )  # fmt: skip
 
 
-class MaterializedState(NamedTuple):
-    """What is there after `materialize_state`."""
+@contextlib.contextmanager
+def materialized_state(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """An optimizer's state exists meanwhile, as its first step would make it.
 
-    kept: bool
-    """Whether the state stays. Else it was made to be counted, and the first step makes it anew."""
-    num_bytes: int
-    reason: str
-
-
-def materialize_state(optimizer: torch.optim.Optimizer) -> MaterializedState:
-    """Make an optimizer's state exist, as its first step would."""
+    It stays where it is what a first step begins with; else it is dropped at the end, and weights
+    are put back.
+    """
     missing = [
         weight
         for group in optimizer.param_groups
@@ -264,28 +260,24 @@ def materialize_state(optimizer: torch.optim.Optimizer) -> MaterializedState:
         if weight.requires_grad and not optimizer.state.get(weight)
     ]
     if not missing:
-        return MaterializedState(True, state_bytes(optimizer), "the state was there already")
-    fresh = type(optimizer) in _ZERO_IS_FRESH and not _is_damped(optimizer)
+        yield
+        return
+    skips = supports_found_inf(optimizer)
+    stays = skips or (type(optimizer) in _ZERO_IS_FRESH and not _is_damped(optimizer))
+    before = [] if stays else [weight.detach().to("cpu", copy=True) for weight in missing]
     with _without_gradients_and_hooks(optimizer, missing):
-        if supports_found_inf(optimizer):
+        if skips:
             with skip_on_device(optimizer, torch.ones((), device=missing[0].device)):
                 optimizer.step()
-            return MaterializedState(
-                True, state_bytes(optimizer), "made by a step that was called off"
-            )
-        return _step_with_zeros(optimizer, missing) if fresh else _count_state(optimizer, missing)
-
-
-def state_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """What the state takes in this process."""
-    found = (value for state in optimizer.state.values() for value in state.values())
-    return sum(_to_local(value).nbytes for value in found if isinstance(value, torch.Tensor))
-
-
-def _to_local(tensor: torch.Tensor) -> torch.Tensor:
-    shard = getattr(tensor, "to_local", None)
-    found: torch.Tensor = shard() if shard is not None else tensor
-    return found
+        else:
+            _step_with_zeros(optimizer, missing)
+    try:
+        yield
+    finally:
+        for weight, old in zip(missing, before, strict=False):
+            optimizer.state.pop(weight, None)
+            with torch.no_grad():
+                weight.copy_(old)
 
 
 def _is_damped(optimizer: torch.optim.Optimizer) -> bool:
@@ -293,40 +285,19 @@ def _is_damped(optimizer: torch.optim.Optimizer) -> bool:
     return any(group.get("dampening") for group in optimizer.param_groups)
 
 
-def _step_with_zeros(
-    optimizer: torch.optim.Optimizer, missing: Sequence[torch.Tensor]
-) -> MaterializedState:
-    with _zero_rates(optimizer):
-        optimizer.step()
+def _step_with_zeros(optimizer: torch.optim.Optimizer, missing: Sequence[torch.Tensor]) -> None:
+    try:
+        with _zero_rates(optimizer):
+            optimizer.step()
+    except Exception as error:  # anybody's optimizer: what it keeps is then not known
+        if detect_oom(error) is not None:
+            raise
     for weight in missing:
         state = optimizer.state.get(weight, {})
         if isinstance(state.get("step"), torch.Tensor):
             state["step"].zero_()
         elif "step" in state:
             state["step"] = 0
-    return MaterializedState(True, state_bytes(optimizer), "made by a step of nothing")
-
-
-def _count_state(
-    optimizer: torch.optim.Optimizer, missing: Sequence[torch.Tensor]
-) -> MaterializedState:
-    """For optimizers nobody knows here: make the state, count it, and leave no trace of it."""
-    before = [weight.detach().to("cpu", copy=True) for weight in missing]
-    try:
-        with _zero_rates(optimizer):
-            optimizer.step()
-        num_bytes = state_bytes(optimizer)
-        reason = f"counted and dropped: {type(optimizer).__name__} may not begin with zeros"
-    except Exception as error:
-        if detect_oom(error) is not None:
-            raise
-        num_bytes, reason = state_bytes(optimizer), f"could not be made ahead: {error}"
-    finally:
-        for weight, old in zip(missing, before, strict=True):
-            optimizer.state.pop(weight, None)
-            with torch.no_grad():
-                weight.copy_(old)
-    return MaterializedState(False, num_bytes, reason)
 
 
 @contextlib.contextmanager

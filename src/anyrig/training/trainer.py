@@ -95,6 +95,7 @@ CHECKPOINTS = "checkpoints"
 _RECENT_BATCHES = 4
 """How far back a batch can still be looked at: a loss is read a step late."""
 _MAX_LOOKS = 3
+_SIZES_SEEN = 8
 _ORDER_SETTINGS = ("batch", "seed", "shuffle", "drop_last")
 _OPTIMIZER_SETTINGS = ("weight_decay", "betas", "momentum")
 
@@ -747,14 +748,14 @@ class Trainer:
             self._plan_loading(run, step_s)
 
     def _plan_loading(self, run: _OpenRun, step_s: float | None) -> None:
-        from anyrig.training.data import TensorRows, measure_reading, sample_batches
+        from anyrig.training.data import TensorRows, measure_reading
 
         source, loading = run.source, self.config.loading
         cost = None
         in_memory = self._collate is None and TensorRows.wrap(self.data) is not None
         if loading.num_workers == "auto" and source.kind == "items" and not in_memory:
             size = max(1, source.batch // run.group.size)
-            cost = measure_reading(sample_batches(self.data, self._collate, size))
+            cost = measure_reading(self.data, self._collate, size)
         plan = plan_loading(
             cost, loading, run.device.type, step_s, num_processes=run.group.size
         )  # fmt: skip
@@ -1439,14 +1440,16 @@ def _has_convolutions(model: nn.Module) -> bool:
 
 
 def _has_one_size(data: Any) -> bool:
-    """Whether the first and the last item of a data set are of one size."""
+    """Whether items of a data set, looked at here and there, are of one size."""
     items = getattr(data, "dataset", data)
     try:
+        last = len(items) - 1
+        numbers = {last * place // (_SIZES_SEEN - 1) for place in range(_SIZES_SEEN)}
         with rng.preserved_host_rng():
-            shapes = [[one.shape for one in tensors_of(items[n])] for n in (0, len(items) - 1)]
+            shapes = {tuple(one.shape for one in tensors_of(items[n])) for n in numbers}
     except Exception:  # noqa: BLE001 - anybody's data set; nothing depends on it
         return False
-    return shapes[0] == shapes[1]
+    return len(shapes) == 1
 
 
 def _list_differences(before: Any, now: dict[str, Any]) -> list[str]:
